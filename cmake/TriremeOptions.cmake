@@ -1,0 +1,36 @@
+# Cache options of the build, and the flags every target gets.
+option(TRIREME_ENABLE_TESTS "Build the tests" ON)
+option(TRIREME_ENABLE_PERF "Build the micro-benchmarks (Google Benchmark)" OFF)
+option(TRIREME_REQUIRE_CUDA "Fail where the Kokkos that was found has no CUDA" OFF)
+set(TRIREME_ARCH "native" CACHE STRING
+    "CPU to build for: a value of -march (native, x86-64-v3, znver3 ...), or 'none'")
+set(TRIREME_SANITIZE "" CACHE STRING "Value of -fsanitize, empty for none")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# Every executable lies in bin/, as in an installed tree.
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+# Flags shared by all of Trireme's own targets (not by what it links).
+add_library(trireme_flags INTERFACE)
+target_compile_options(trireme_flags INTERFACE -Wall -Wextra)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+# Multiply and add are contracted only where the code says fma(): whether a compiler fuses
+# them would otherwise depend on inlining, and numbers on the compiler's mood.
+target_compile_options(trireme_flags INTERFACE -ffp-contract=off)
+if(NOT TRIREME_ARCH STREQUAL "none")
+  target_compile_options(trireme_flags INTERFACE -march=${TRIREME_ARCH})
+endif()
+if(TRIREME_SANITIZE)
+  target_compile_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE}
+                                                 -fno-omit-frame-pointer)
+  target_link_options(trireme_flags INTERFACE -fsanitize=${TRIREME_SANITIZE})
+endif()

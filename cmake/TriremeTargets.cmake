@@ -1,0 +1,94 @@
+# trireme_add_module(<name> SOURCES <files> [USES <modules>] [LIBRARIES <targets>])
+#   One static library per directory of src/. USES are modules of lower layers.
+function(trireme_add_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
+  list(FIND TRIREME_MODULES ${name} self)
+  add_library(trireme_${name} STATIC ${ARG_SOURCES})
+  add_library(trireme::${name} ALIAS trireme_${name})
+  target_include_directories(trireme_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(trireme_${name} PRIVATE trireme_flags ${ARG_LIBRARIES}
+                                        PUBLIC ${ARG_PUBLIC_LIBRARIES})
+  foreach(used IN LISTS ARG_USES)
+    list(FIND TRIREME_MODULES ${used} layer)
+    if(layer LESS 0 OR NOT layer LESS self)
+      message(FATAL_ERROR "module ${name} may not use ${used}: the layers are "
+                          "${TRIREME_MODULES}")
+    endif()
+    target_link_libraries(trireme_${name} PUBLIC trireme_${used})
+  endforeach()
+  trireme_reuse_pch(trireme_${name})
+endfunction()
+
+# One precompiled header (Kokkos and fmt) for all targets with the same flags. Kokkos takes
+# seconds to parse; sources still include what they use, and tests/style compiles every
+# header alone.
+function(trireme_reuse_pch target)
+  if(NOT TARGET trireme_pch)
+    file(WRITE ${PROJECT_BINARY_DIR}/pch/pch.cpp "")
+    add_library(trireme_pch STATIC ${PROJECT_BINARY_DIR}/pch/pch.cpp)
+    target_link_libraries(trireme_pch PRIVATE trireme_flags Kokkos::kokkos fmt::fmt)
+    if(NOT Kokkos_ENABLE_CUDA)
+      target_precompile_headers(trireme_pch PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
+                                <string> <vector> <memory> <functional>)
+    endif()
+  endif()
+  if(NOT Kokkos_ENABLE_CUDA)
+    target_link_libraries(${target} PRIVATE Kokkos::kokkos fmt::fmt)
+    target_precompile_headers(${target} REUSE_FROM trireme_pch)
+  endif()
+endfunction()
+
+# trireme_add_tests(<label> <group> SOURCES test_a.cpp ... [USES <modules>] [RANKS 1 2 4]
+#                   [LIBRARIES <targets>] [TIMEOUT <s>])
+#   One executable test_<label>_<group>; one ctest entry <label>.<group>.<file> per source
+#   (and per rank count), which runs the suites whose names start with the file's name in
+#   CamelCase: test_layer_norm.cpp holds TEST(LayerNorm..., ...). An entry that runs no test
+#   fails (tests/support/main.cpp).
+function(trireme_add_tests label group)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;RANKS;LIBRARIES;LABELS" ${ARGN})
+  set(target test_${label}_${group})
+  add_executable(${target} ${ARG_SOURCES})
+  list(TRANSFORM ARG_USES PREPEND trireme_)
+  target_link_libraries(${target} PRIVATE trireme_flags trireme_test_support ${ARG_USES}
+                                          ${ARG_LIBRARIES} GTest::gmock GTest::gtest)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  trireme_reuse_pch(${target})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                             ${PROJECT_BINARY_DIR}/tests)
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  foreach(source IN LISTS ARG_SOURCES)
+    get_filename_component(stem ${source} NAME_WE)
+    string(REGEX REPLACE "^test_" "" stem ${stem})
+    string(REPLACE "_" ";" words ${stem})
+    set(suite "")
+    foreach(word IN LISTS words)
+      string(SUBSTRING ${word} 0 1 first)
+      string(SUBSTRING ${word} 1 -1 rest)
+      string(TOUPPER ${first} first)
+      string(APPEND suite ${first}${rest})
+    endforeach()
+    if(ARG_RANKS)
+      foreach(ranks IN LISTS ARG_RANKS)
+        set(name ${label}.${group}.${stem}.np${ranks})
+        add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
+                 $<TARGET_FILE:${target}> --gtest_filter=${suite}*)
+        set_tests_properties(${name} PROPERTIES PROCESSORS 2 RUN_SERIAL ON)
+        trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
+      endforeach()
+    else()
+      set(name ${label}.${group}.${stem})
+      add_test(NAME ${name} COMMAND ${target} --gtest_filter=${suite}*)
+      trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
+    endif()
+  endforeach()
+endfunction()
+
+# The environment every test runs in: two threads unless said otherwise, threads not bound
+# (tests share the cores).
+function(trireme_test_properties name labels timeout)
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
+    ENVIRONMENT "OMP_PROC_BIND=false;OMP_NUM_THREADS=2;TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR};TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme")
+endfunction()

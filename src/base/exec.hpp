@@ -1,0 +1,118 @@
+// base/exec.hpp — where kernels run: Exec (one Kokkos execution-space instance, one CUDA
+// stream), the View aliases, and the launches every kernel goes through.
+//
+// Launches are asynchronous with respect to the host and ordered within one Exec; nothing
+// fences implicitly. An Exec may be *shape-only*: launches are then skipped, so that the
+// code of a training step, run on Views without memory, tells how much workspace it needs.
+#ifndef TRIREME_BASE_EXEC_HPP_
+#define TRIREME_BASE_EXEC_HPP_
+
+#include <Kokkos_Core.hpp>
+#include <string>
+
+#include "base/types.hpp"
+
+namespace trireme {
+
+using ExecSpace = Kokkos::DefaultExecutionSpace;
+using DeviceMemory = ExecSpace::memory_space;
+
+// Views that do not own what they show: slices of a slab, of an arena, of a host array.
+template <class Data>
+using DeviceView = Kokkos::View<Data, Kokkos::LayoutRight, DeviceMemory,
+                                Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+template <class T>
+using View0 = DeviceView<T>;
+template <class T>
+using View1 = DeviceView<T*>;
+template <class T>
+using View2 = DeviceView<T**>;
+template <class T>
+using View3 = DeviceView<T***>;
+template <class T>
+using View4 = DeviceView<T****>;
+
+// An allocation: only slabs, arenas and set-up code own memory.
+template <class T>
+using DeviceArray = Kokkos::View<T*, Kokkos::LayoutRight, DeviceMemory>;
+template <class T>
+using HostArray = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>;
+
+class Exec {
+ public:
+  Exec() = default;
+  explicit Exec(ExecSpace space) : space_(space) {}
+
+  // An Exec on which launches do nothing.
+  static Exec shape_only() {
+    Exec exec;
+    exec.shape_only_ = true;
+    return exec;
+  }
+
+  const ExecSpace& space() const { return space_; }
+  bool is_shape_only() const { return shape_only_; }
+  // Waits for everything launched on this Exec.
+  void fence(const char* label) const {
+    if (!shape_only_) space_.fence(label);
+  }
+
+ private:
+  ExecSpace space_{};
+  bool shape_only_ = false;
+};
+
+// True where kernels run on the host's cores (and host pointers are device pointers).
+inline constexpr bool kHostExecution =
+    Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
+
+using TeamPolicy = Kokkos::TeamPolicy<ExecSpace, Kokkos::IndexType<index_t>>;
+using TeamMember = TeamPolicy::member_type;
+
+namespace detail {
+// Kokkos sends larger functors through constant memory on CUDA, which serialises launches.
+inline constexpr std::size_t kMaxFunctorBytes = 512;
+
+// Kokkos takes labels as std::string; building one per launch would allocate. Every call
+// site has a functor type of its own, so each gets one string for the life of the program.
+template <class Functor>
+const std::string& label_of(const char* label) {
+  static const std::string text(label);
+  return text;
+}
+}  // namespace detail
+
+// functor(i) for i in [0, count). The label is a literal, unique in the code.
+template <class Functor>
+void launch(const Exec& exec, const char* label, index_t count, const Functor& functor) {
+  static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
+  if (exec.is_shape_only() || count == 0) return;
+  Kokkos::parallel_for(
+      detail::label_of<Functor>(label),
+      Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<index_t>>(exec.space(), 0, count),
+      functor);
+}
+
+// functor(member) for each of `teams` teams. On the host a team is one thread; on a GPU
+// `device_threads` threads.
+template <class Functor>
+void launch_teams(const Exec& exec, const char* label, index_t teams, int device_threads,
+                  const Functor& functor, std::size_t scratch_bytes = 0) {
+  static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
+  if (exec.is_shape_only() || teams == 0) return;
+  TeamPolicy policy(exec.space(), teams, kHostExecution ? 1 : device_threads, 1);
+  if (scratch_bytes > 0) {
+    policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
+  }
+  Kokkos::parallel_for(detail::label_of<Functor>(label), policy, functor);
+}
+
+// destination = source, on the Exec's queue.
+template <class To, class From>
+void copy(const Exec& exec, const To& destination, const From& source) {
+  if (!exec.is_shape_only()) Kokkos::deep_copy(exec.space(), destination, source);
+}
+
+}  // namespace trireme
+
+#endif  // TRIREME_BASE_EXEC_HPP_

@@ -1,0 +1,78 @@
+// base/random.hpp — counter-based random numbers keyed by global coordinates.
+//
+// Every number is a pure function of (seed, stream, layer, site, sample or parameter, index)
+// with *global* coordinates, so that masks and initial weights do not depend on the process
+// grid. Philox-4x32-10 (Salmon et al., SC'11); one call serves four consecutive elements of
+// a row, aligned to the global row start: element j of row r takes word j % 4 of call
+// r * ceil(row_length / 4) + j / 4.
+#ifndef TRIREME_BASE_RANDOM_HPP_
+#define TRIREME_BASE_RANDOM_HPP_
+
+#include <Random123/philox.h>
+
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+#include <string_view>
+
+namespace trireme::random {
+
+enum class Stream : std::uint8_t { initialisation = 0, data = 1, dropout = 2, evaluation = 3 };
+
+// Where in a layer a mask is applied.
+enum class Site : std::uint8_t {
+  embedding = 0,
+  attention_probabilities = 1,
+  attention_output = 2,
+  mlp_output = 3
+};
+
+struct Words {
+  std::uint32_t word[4];
+};
+
+// Identifies a sequence of numbers; block(n) gives words 4n .. 4n+3 of it.
+struct Generator {
+  std::uint64_t seed = 0;
+  std::uint64_t owner = 0;  // global sample, or hash of the parameter's name; 48 bits used
+  std::uint16_t layer = 0;
+  Site site = Site::embedding;
+  Stream stream = Stream::dropout;
+
+  // n < 2^48.
+  KOKKOS_INLINE_FUNCTION Words block(std::uint64_t n) const {
+    const r123::Philox4x32::ctr_type counter = {
+        {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(owner),
+         static_cast<std::uint32_t>((n >> 32) & 0xffffu) |
+             (static_cast<std::uint32_t>((owner >> 32) & 0xffffu) << 16),
+         static_cast<std::uint32_t>(layer) |
+             (static_cast<std::uint32_t>(site) << 16) |
+             (static_cast<std::uint32_t>(stream) << 24)}};
+    const r123::Philox4x32::key_type key = {
+        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
+    const auto value = r123::Philox4x32()(counter, key);
+    return {{value[0], value[1], value[2], value[3]}};
+  }
+};
+
+// Calls that one row of `length` elements takes.
+KOKKOS_INLINE_FUNCTION std::uint64_t blocks_per_row(std::uint64_t length) {
+  return (length + 3) / 4;
+}
+
+// An element is dropped when its word is below this; probability in [0, 1).
+inline std::uint32_t drop_threshold(double probability) {
+  return static_cast<std::uint32_t>(probability * 4294967296.0);
+}
+
+// FNV-1a, 48 bits: a parameter's identity is its name, whatever the grid or the order.
+constexpr std::uint64_t owner_of(std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ull;
+  }
+  return hash & 0xffffffffffffull;
+}
+
+}  // namespace trireme::random
+
+#endif  // TRIREME_BASE_RANDOM_HPP_

@@ -1,0 +1,58 @@
+// base/timers.cpp — see timers.hpp.
+#include "base/timers.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <string>
+
+namespace trireme {
+
+std::string_view name_of(Section section) {
+  constexpr std::array<std::string_view, kSectionCount> names = {
+      "data", "forward", "backward", "optimizer", "communication", "checkpoint", "other"};
+  return names[static_cast<std::size_t>(section)];
+}
+
+void Timers::charge() {
+  const auto now = Clock::now();
+  const Section current = stack_.empty() ? Section::other : stack_.back();
+  seconds_[static_cast<std::size_t>(current)] +=
+      std::chrono::duration<double>(now - last_).count();
+  last_ = now;
+}
+
+void Timers::enter(Section section) {
+  charge();
+  stack_.push_back(section);
+}
+
+void Timers::leave() {
+  charge();
+  stack_.pop_back();
+}
+
+std::array<double, kSectionCount> Timers::seconds() {
+  charge();
+  return seconds_;
+}
+
+double Timers::total_seconds() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+void Timers::reset() {
+  start_ = last_ = Clock::now();
+  seconds_.fill(0.0);
+}
+
+Region::Region(Timers& timers, Section section) : timers_(timers) {
+  timers_.enter(section);
+  // Short enough for std::string to hold without allocating.
+  Kokkos::Profiling::pushRegion(std::string(name_of(section)));
+}
+
+Region::~Region() {
+  Kokkos::Profiling::popRegion();
+  timers_.leave();
+}
+
+}  // namespace trireme

@@ -1,0 +1,57 @@
+// tensor/param_registry.hpp — what parameters this rank's part of a model has.
+//
+// Layers register their parameters while the model is built, in the order of the layers;
+// nothing is allocated. ParamBuffer then lays them out in slabs, and the layers' ParamRefs
+// find theirs. Names are the names in a checkpoint, e.g. "layers/0/attention/qkv/weight".
+#ifndef TRIREME_TENSOR_PARAM_REGISTRY_HPP_
+#define TRIREME_TENSOR_PARAM_REGISTRY_HPP_
+
+#include <string>
+#include <vector>
+
+#include "tensor/shard.hpp"
+
+namespace trireme {
+
+// Initial values: N(0, std^2), drawn by global element index; or a constant.
+struct Initializer {
+  enum class Kind { normal, constant };
+  Kind kind = Kind::constant;
+  double value = 0.0;  // standard deviation, or the constant
+
+  static Initializer normal(double std) { return {Kind::normal, std}; }
+  static Initializer constant(double value) { return {Kind::constant, value}; }
+};
+
+struct ParamSpec {
+  std::string name;
+  ShardSpec shard;
+  Initializer init;
+  // AdamW decays matrices only; biases and norm parameters are left alone.
+  bool decay = false;
+  // Set on the copy of a tied weight that another stage owns (last stage's word embedding):
+  // its gradient is summed with the owner's and it is stored once.
+  bool is_tied_copy = false;
+};
+
+class ParamRegistry {
+ public:
+  // Index of the new parameter. Registering a name twice is an error.
+  std::size_t add(ParamSpec spec);
+
+  const std::vector<ParamSpec>& specs() const { return specs_; }
+  const ParamSpec& spec(std::size_t index) const { return specs_.at(index); }
+  std::size_t size() const { return specs_.size(); }
+  // Index of a name; throws Error when there is none.
+  std::size_t find(const std::string& name) const;
+
+  // Elements of the global tensors, unpadded, tied copies not counted.
+  index_t global_element_count() const;
+
+ private:
+  std::vector<ParamSpec> specs_;
+};
+
+}  // namespace trireme
+
+#endif  // TRIREME_TENSOR_PARAM_REGISTRY_HPP_

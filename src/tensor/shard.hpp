@@ -1,0 +1,46 @@
+// tensor/shard.hpp — how one rank's part of a parameter lies in the global, logical tensor.
+//
+// A parameter is split over the tensor group along one dimension at most. A shard is a list
+// of segments along it: three for QKV, stored [q; k; v] by whole heads; one, shorter than
+// the local extent, for a vocabulary that had to be padded.
+#ifndef TRIREME_TENSOR_SHARD_HPP_
+#define TRIREME_TENSOR_SHARD_HPP_
+
+#include <vector>
+
+#include "base/shape.hpp"
+
+namespace trireme {
+
+// Rows (or columns) [global_begin, +extent) of the global tensor are
+// [local_begin, +extent) of the local one.
+struct Segment {
+  index_t global_begin = 0;
+  index_t local_begin = 0;
+  index_t extent = 0;
+};
+
+struct ShardSpec {
+  static constexpr int kReplicated = -1;
+
+  Shape global_shape;
+  Shape local_shape;
+  int dimension = kReplicated;    // the split one, or kReplicated
+  std::vector<Segment> segments;  // empty when replicated
+
+  bool is_replicated() const { return dimension == kReplicated; }
+};
+
+// The whole tensor on every rank of the tensor group.
+ShardSpec replicated(Shape global_shape);
+// An even split of `dimension` in `parts`; this rank holds part `rank`. The extent is padded
+// up to a multiple of `parts` when it does not divide and `pad` is set, else it is an error.
+ShardSpec split(Shape global_shape, int dimension, int parts, int rank, bool pad = false);
+// Dimension 0 is a stack of blocks of the given extents, each split evenly: QKV has
+// {heads * d, kv_heads * d, kv_heads * d}.
+ShardSpec split_blocks(Shape global_shape, const std::vector<index_t>& block_extents,
+                       int parts, int rank);
+
+}  // namespace trireme
+
+#endif  // TRIREME_TENSOR_SHARD_HPP_
