@@ -1,0 +1,69 @@
+// kernels/attention.hpp — scaled dot-product attention with masks and dropout.
+//
+//   o = dropout(softmax(scale q k^T + mask)) v,  per sample and head.
+// q, k, v and o are slices of (s, b, .) activations: an element is addressed as
+// data[s * sequence_stride + b * batch_stride + head * head_dim + d]. Saved for backward: o
+// and lse = log sum exp of every row (b, a, s_q). Dropout masks are drawn again.
+// Dao et al. 2022, arXiv:2205.14135; derivation: docs/math/attention.md
+#ifndef TRIREME_KERNELS_ATTENTION_HPP_
+#define TRIREME_KERNELS_ATTENTION_HPP_
+
+#include "base/exec.hpp"
+#include "base/random.hpp"
+#include "kernels/step_state.hpp"
+
+namespace trireme::kernels {
+
+// causal: key position <= query position (+ kv_length - q_length, for cached keys);
+// none: every query sees every key (cross attention; padding and document masks come with
+// the models that need them).
+enum class MaskKind { none, causal, padding, document };
+
+struct AttentionDesc {
+  index_t batch = 1;      // b
+  index_t q_length = 1;   // queries per sample
+  index_t kv_length = 1;  // keys per sample
+  index_t heads = 1;      // a_tp, query heads of this rank
+  index_t kv_heads = 1;   // g_tp; heads % kv_heads == 0
+  index_t head_dim = 1;   // d
+  MaskKind mask = MaskKind::causal;
+  double scale = 1.0;
+  double dropout = 0.0;
+  // Dropout coordinates: element k of row (head_begin + head) * mask_length + q of a
+  // sample, rows of mask_length elements (the model's sequence length, not the batch's).
+  index_t head_begin = 0;
+  index_t mask_length = 1;
+  std::uint16_t layer = 0;
+};
+
+template <class T>
+struct HeadsView {
+  T* data = nullptr;
+  index_t sequence_stride = 0;
+  index_t batch_stride = 0;
+
+  KOKKOS_INLINE_FUNCTION T* row(index_t position, index_t sample, index_t head,
+                                index_t head_dim) const {
+    return data + position * sequence_stride + sample * batch_stride + head * head_dim;
+  }
+};
+
+template <class T>
+void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
+                       HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
+                       HeadsView<T> o, View1<Accumulator<T>> lse);
+
+// Scratch for backward: row sums of d_o * o, and per-thread tiles.
+index_t attention_backward_scratch_elements(const AttentionDesc& desc);
+
+// d_q, d_k, d_v are overwritten.
+template <class T>
+void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
+                        HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
+                        HeadsView<const T> o, View1<const Accumulator<T>> lse,
+                        HeadsView<const T> d_o, View1<Accumulator<T>> scratch,
+                        HeadsView<T> d_q, HeadsView<T> d_k, HeadsView<T> d_v);
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_ATTENTION_HPP_

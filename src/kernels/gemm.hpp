@@ -1,0 +1,45 @@
+// kernels/gemm.hpp — dense matrix products, the one interface in front of vendor libraries.
+//
+//   C = op(A) op(B)   or   C += op(A) op(B);   all row-major.
+// op(A) is (m, k), op(B) is (k, n), C is (m, n); a leading dimension is the distance in
+// elements between rows as stored. Implementations: gemm_host.cpp (oneDNN for float, Kokkos
+// Kernels for double, widened for 16-bit types), gemm_cuda.cpp (cuBLASLt).
+#ifndef TRIREME_KERNELS_GEMM_HPP_
+#define TRIREME_KERNELS_GEMM_HPP_
+
+#include "base/exec.hpp"
+
+namespace trireme::kernels {
+
+enum class Transpose { no, yes };
+enum class Accumulate { no, yes };
+
+// T: type of A and B; C has type To (T, or Accumulator<T> for weight gradients).
+template <class T, class To>
+void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
+          Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c);
+
+// y (rows, out) = x (rows, in) W^T;   W is (out, in).
+template <class T>
+void linear_forward(const Exec& exec, View2<const T> x, View2<const T> weight, View2<T> y) {
+  gemm<T, T>(exec, Transpose::no, Transpose::yes, Accumulate::no, x, weight, y);
+}
+
+// d_x (rows, in) = d_y (rows, out) W.
+template <class T>
+void linear_backward_input(const Exec& exec, View2<const T> d_y, View2<const T> weight,
+                           View2<T> d_x) {
+  gemm<T, T>(exec, Transpose::no, Transpose::no, Accumulate::no, d_y, weight, d_x);
+}
+
+// d_W (out, in) += d_y^T x.
+template <class T>
+void linear_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
+                            View2<Accumulator<T>> d_weight) {
+  gemm<T, Accumulator<T>>(exec, Transpose::yes, Transpose::no, Accumulate::yes, d_y, x,
+                          d_weight);
+}
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_GEMM_HPP_
