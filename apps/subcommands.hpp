@@ -1,0 +1,20 @@
+// apps/subcommands.hpp — one function per subcommand: it describes the options and sets what
+// main runs when the user chose it. An action returns the exit status.
+#ifndef TRIREME_APPS_SUBCOMMANDS_HPP_
+#define TRIREME_APPS_SUBCOMMANDS_HPP_
+
+#include <functional>
+
+namespace CLI {
+class App;
+}
+
+namespace trireme::apps {
+
+using Action = std::function<int()>;
+
+void add_inspect(CLI::App& app, Action& action);
+
+}  // namespace trireme::apps
+
+#endif  // TRIREME_APPS_SUBCOMMANDS_HPP_

@@ -1,0 +1,56 @@
+// io/atomic_file.hpp — nothing appears under its final name before it is whole.
+//
+// A file (or directory) is written under a temporary name beside its final one, synced,
+// and renamed; rename is atomic and the directory is synced after it. Temporary names
+// start with a dot and end in ".tmp-<host>-<pid>".
+#ifndef TRIREME_IO_ATOMIC_FILE_HPP_
+#define TRIREME_IO_ATOMIC_FILE_HPP_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "io/files.hpp"
+
+namespace trireme::io {
+
+// The temporary name, in the same directory, for what shall be called `path`.
+Path temporary_name(const Path& path);
+
+// Writes a stream of bytes, or hands its temporary name to a writer of its own (HDF5).
+// Without commit(), the destructor removes what was written.
+class AtomicFile {
+ public:
+  explicit AtomicFile(Path path);
+  ~AtomicFile();
+  AtomicFile(AtomicFile&&) = delete;
+
+  const Path& path() const { return path_; }
+  const Path& temporary() const { return temporary_; }
+
+  void write(const void* data, std::size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+
+  // Sync, rename, sync the directory. Whoever wrote by name has closed the file before.
+  void commit();
+
+ private:
+  Path path_;
+  Path temporary_;
+  std::unique_ptr<FileWriter> writer_;  // opened by the first write()
+  std::uint64_t written_ = 0;
+  bool committed_ = false;
+};
+
+void sync_file(const Path& path);
+void sync_directory(const Path& path);
+// rename(2), then sync of the directory that holds `to`.
+void rename_synced(const Path& from, const Path& to);
+// Makes the symbolic link `link` point to `target` (as given: relative to link's
+// directory), replacing an old one in one step.
+void swap_symlink(const Path& target, const Path& link);
+
+}  // namespace trireme::io
+
+#endif  // TRIREME_IO_ATOMIC_FILE_HPP_

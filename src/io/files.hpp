@@ -1,0 +1,81 @@
+// io/files.hpp — plain files with every error reported: what was attempted, on which
+// path, why it failed, and for a full disk how much is free.
+//
+// What the user named and we cannot read is an InputError; what we cannot write is an
+// Error.
+#ifndef TRIREME_IO_FILES_HPP_
+#define TRIREME_IO_FILES_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme::io {
+
+using Path = std::filesystem::path;
+
+// The whole file. InputError when it is missing, a directory or unreadable; `role` names
+// it in the message ("deck", "tokenizer file").
+std::string read_file(const Path& path, std::string_view role = "file");
+// Bytes of a regular file; InputError as above.
+std::uint64_t file_size(const Path& path, std::string_view role = "file");
+// All or nothing: written beside it under a temporary name, synced and renamed.
+void write_file(const Path& path, std::string_view content);
+// With parents; nothing to do where it exists. Error when it cannot be made.
+void create_directories(const Path& path);
+// Bytes an unprivileged user may still write where `path` is (or would be).
+std::uint64_t free_bytes(const Path& path);
+// "cannot write 'x': No space left on device (errno 28); 12.0 MiB free there; ..."
+std::string system_message(std::string_view action, const Path& path, int error);
+// "12.0 MiB"
+std::string human_bytes(std::uint64_t bytes);
+
+// Reads at given places; may be shared by threads.
+class FileReader {
+ public:
+  explicit FileReader(const Path& path, std::string_view role = "file");
+  ~FileReader();
+  FileReader(FileReader&& other) noexcept;
+  FileReader& operator=(FileReader&& other) noexcept;
+
+  // Exactly `bytes` bytes at `offset`; InputError names the file and both sizes if it
+  // ends before.
+  void read_at(std::uint64_t offset, void* data, std::size_t bytes) const;
+  std::uint64_t size() const { return size_; }
+  const Path& path() const { return path_; }
+
+ private:
+  Path path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+// Writes at given places of one file. Several processes may write disjoint places of one
+// file (HDF5 made it, early-allocated; each fills its part of a dataset).
+class FileWriter {
+ public:
+  enum class Mode { create, existing };
+  FileWriter(const Path& path, Mode mode);
+  ~FileWriter();
+  FileWriter(FileWriter&& other) noexcept;
+  FileWriter& operator=(FileWriter&& other) noexcept;
+
+  void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
+  // Claims disk space up to `bytes` now, so that a full disk shows before the work is
+  // done. Does nothing where the file system cannot.
+  void reserve(std::uint64_t bytes);
+  // Everything on stable storage.
+  void sync();
+  void close();
+
+ private:
+  Path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace trireme::io
+
+#endif  // TRIREME_IO_FILES_HPP_
