@@ -30,22 +30,22 @@ namespace detail {
 
 }  // namespace trireme
 
-// Throws trireme::Error with the place and a message (fmt format string and arguments) that
-// says what was expected, what was found and what to do.
-#define TRIREME_REQUIRE(condition, ...)                                           \
-  do {                                                                            \
-    if (!(condition)) {                                                           \
-      ::trireme::detail::fail_requirement(#condition, __FILE__, __LINE__,         \
-                                          ::fmt::format(__VA_ARGS__));            \
-    }                                                                             \
+// Throws trireme::Error with the place and a message (fmt format string and arguments)
+// that says what was expected, what was found and what to do.
+#define TRIREME_REQUIRE(condition, ...)                                   \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
+      ::trireme::detail::fail_requirement(#condition, __FILE__, __LINE__, \
+                                          ::fmt::format(__VA_ARGS__));    \
+    }                                                                     \
   } while (false)
 
 // The same for what the user gave: throws trireme::InputError, without source place.
-#define TRIREME_REQUIRE_INPUT(condition, ...)                      \
-  do {                                                             \
-    if (!(condition)) {                                            \
-      throw ::trireme::InputError(::fmt::format(__VA_ARGS__));     \
-    }                                                              \
+#define TRIREME_REQUIRE_INPUT(condition, ...)                  \
+  do {                                                         \
+    if (!(condition)) {                                        \
+      throw ::trireme::InputError(::fmt::format(__VA_ARGS__)); \
+    }                                                          \
   } while (false)
 
 #endif  // TRIREME_BASE_ERROR_HPP_

@@ -3,11 +3,13 @@
 //
 // Launches are asynchronous with respect to the host and ordered within one Exec; nothing
 // fences implicitly. An Exec may be *shape-only*: launches are then skipped, so that the
-// code of a training step, run on Views without memory, tells how much workspace it needs.
+// code of a training step, run on Views without memory, tells how much workspace it
+// needs.
 #ifndef TRIREME_BASE_EXEC_HPP_
 #define TRIREME_BASE_EXEC_HPP_
 
 #include <Kokkos_Core.hpp>
+#include <memory>
 #include <string>
 
 #include "base/types.hpp"
@@ -38,6 +40,12 @@ using DeviceArray = Kokkos::View<T*, Kokkos::LayoutRight, DeviceMemory>;
 template <class T>
 using HostArray = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>;
 
+// What a vendor library keeps per queue (a cuBLASLt handle, plans, its workspace).
+class LibraryState {
+ public:
+  virtual ~LibraryState() = default;
+};
+
 class Exec {
  public:
   Exec() = default;
@@ -52,6 +60,13 @@ class Exec {
 
   const ExecSpace& space() const { return space_; }
   bool is_shape_only() const { return shape_only_; }
+  // The state of the one library that runs matrix products on this queue, made by `make`
+  // on first use and shared by copies of this Exec.
+  template <class State, class Make>
+  State& library(Make&& make) const {
+    if (*library_ == nullptr) *library_ = make();
+    return static_cast<State&>(**library_);
+  }
   // Waits for everything launched on this Exec.
   void fence(const char* label) const {
     if (!shape_only_) space_.fence(label);
@@ -60,21 +75,27 @@ class Exec {
  private:
   ExecSpace space_{};
   bool shape_only_ = false;
+  std::shared_ptr<std::unique_ptr<LibraryState>> library_ =
+      std::make_shared<std::unique_ptr<LibraryState>>();
 };
 
 // True where kernels run on the host's cores (and host pointers are device pointers).
 inline constexpr bool kHostExecution =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
-using TeamPolicy = Kokkos::TeamPolicy<ExecSpace, Kokkos::IndexType<index_t>>;
+// Teams are handed out one by one: causal attention gives them unequal work.
+using TeamPolicy = Kokkos::TeamPolicy<ExecSpace, Kokkos::IndexType<index_t>,
+                                      Kokkos::Schedule<Kokkos::Dynamic>>;
 using TeamMember = TeamPolicy::member_type;
 
 namespace detail {
-// Kokkos sends larger functors through constant memory on CUDA, which serialises launches.
+// Kokkos sends larger functors through constant memory on CUDA, which serialises
+// launches.
 inline constexpr std::size_t kMaxFunctorBytes = 512;
 
 // Kokkos takes labels as std::string; building one per launch would allocate. Every call
-// site has a functor type of its own, so each gets one string for the life of the program.
+// site has a functor type of its own, so each gets one string for the life of the
+// program.
 template <class Functor>
 const std::string& label_of(const char* label) {
   static const std::string text(label);
@@ -93,6 +114,9 @@ void launch(const Exec& exec, const char* label, index_t count, const Functor& f
       functor);
 }
 
+// Where team scratch lies: shared memory on a GPU, a per-thread pool on the host.
+inline constexpr int kScratchLevel = kHostExecution ? 1 : 0;
+
 // functor(member) for each of `teams` teams. On the host a team is one thread; on a GPU
 // `device_threads` threads.
 template <class Functor>
@@ -101,8 +125,9 @@ void launch_teams(const Exec& exec, const char* label, index_t teams, int device
   static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
   if (exec.is_shape_only() || teams == 0) return;
   TeamPolicy policy(exec.space(), teams, kHostExecution ? 1 : device_threads, 1);
-  if (scratch_bytes > 0) {
-    policy.set_scratch_size(0, Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
+  if (scratch_bytes > 0) {  // kept by Kokkos from launch to launch, grown when needed
+    policy.set_scratch_size(kScratchLevel,
+                            Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
   }
   Kokkos::parallel_for(detail::label_of<Functor>(label), policy, functor);
 }

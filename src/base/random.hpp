@@ -1,10 +1,10 @@
 // base/random.hpp — counter-based random numbers keyed by global coordinates.
 //
-// Every number is a pure function of (seed, stream, layer, site, sample or parameter, index)
-// with *global* coordinates, so that masks and initial weights do not depend on the process
-// grid. Philox-4x32-10 (Salmon et al., SC'11); one call serves four consecutive elements of
-// a row, aligned to the global row start: element j of row r takes word j % 4 of call
-// r * ceil(row_length / 4) + j / 4.
+// Every number is a pure function of (seed, stream, layer, site, sample or parameter,
+// index) with *global* coordinates, so that masks and initial weights do not depend on
+// the process grid. Philox-4x32-10 (Salmon et al., SC'11); one call serves four
+// consecutive elements of a row, aligned to the global row start: element j of row r
+// takes word j % 4 of call r * ceil(row_length / 4) + j / 4.
 #ifndef TRIREME_BASE_RANDOM_HPP_
 #define TRIREME_BASE_RANDOM_HPP_
 
@@ -16,7 +16,12 @@
 
 namespace trireme::random {
 
-enum class Stream : std::uint8_t { initialisation = 0, data = 1, dropout = 2, evaluation = 3 };
+enum class Stream : std::uint8_t {
+  initialisation = 0,
+  data = 1,
+  dropout = 2,
+  evaluation = 3
+};
 
 // Where in a layer a mask is applied.
 enum class Site : std::uint8_t {
@@ -33,7 +38,8 @@ struct Words {
 // Identifies a sequence of numbers; block(n) gives words 4n .. 4n+3 of it.
 struct Generator {
   std::uint64_t seed = 0;
-  std::uint64_t owner = 0;  // global sample, or hash of the parameter's name; 48 bits used
+  std::uint64_t owner =
+      0;  // global sample, or hash of the parameter's name; 48 bits used
   std::uint16_t layer = 0;
   Site site = Site::embedding;
   Stream stream = Stream::dropout;
@@ -44,8 +50,7 @@ struct Generator {
         {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(owner),
          static_cast<std::uint32_t>((n >> 32) & 0xffffu) |
              (static_cast<std::uint32_t>((owner >> 32) & 0xffffu) << 16),
-         static_cast<std::uint32_t>(layer) |
-             (static_cast<std::uint32_t>(site) << 16) |
+         static_cast<std::uint32_t>(layer) | (static_cast<std::uint32_t>(site) << 16) |
              (static_cast<std::uint32_t>(stream) << 24)}};
     const r123::Philox4x32::key_type key = {
         {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};

@@ -12,6 +12,8 @@ index_t element_count(const Shape& shape) {
   return count;
 }
 
-std::string to_string(const Shape& shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
+std::string to_string(const Shape& shape) {
+  return fmt::format("({})", fmt::join(shape, ", "));
+}
 
 }  // namespace trireme

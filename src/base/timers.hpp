@@ -10,7 +10,15 @@
 
 namespace trireme {
 
-enum class Section { data, forward, backward, optimizer, communication, checkpoint, other };
+enum class Section {
+  data,
+  forward,
+  backward,
+  optimizer,
+  communication,
+  checkpoint,
+  other
+};
 inline constexpr int kSectionCount = 7;
 std::string_view name_of(Section section);
 
@@ -23,7 +31,8 @@ class Timers {
     start_ = last_ = Clock::now();
   }
 
-  // Seconds in each section since construction (or reset); time in none is Section::other.
+  // Seconds in each section since construction (or reset); time in none is
+  // Section::other.
   std::array<double, kSectionCount> seconds();
   double total_seconds() const;
   void reset();

@@ -47,14 +47,15 @@ struct fp16 {
       bits = static_cast<std::uint16_t>(sign | 0x7e00u);
     } else if (magnitude >= 0x477ff000u) {  // rounds to 65536 or more
       bits = static_cast<std::uint16_t>(sign | 0x7c00u);
-    } else if (magnitude < 0x38800000u) {  // subnormal: let the float adder do the rounding
+    } else if (magnitude <
+               0x38800000u) {  // subnormal: let the float adder do the rounding
       const float sum = Kokkos::bit_cast<float>(magnitude) + 0.5f;
       bits = static_cast<std::uint16_t>(
           sign | (Kokkos::bit_cast<std::uint32_t>(sum) - 0x3f000000u));
     } else {
       const std::uint32_t odd = (magnitude >> 13) & 1u;
-      bits =
-          static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+      bits = static_cast<std::uint16_t>(sign |
+                                        ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
     }
   }
   KOKKOS_FUNCTION operator float() const {
@@ -94,10 +95,10 @@ std::string_view name_of(DType type);
 namespace detail {
 template <class T>
 struct DTypeOf;
-#define TRIREME_DTYPE_OF(type, tag)              \
-  template <>                                    \
-  struct DTypeOf<type> {                         \
-    static constexpr DType value = DType::tag;   \
+#define TRIREME_DTYPE_OF(type, tag)            \
+  template <>                                  \
+  struct DTypeOf<type> {                       \
+    static constexpr DType value = DType::tag; \
   }
 TRIREME_DTYPE_OF(float, float32);
 TRIREME_DTYPE_OF(double, float64);

@@ -2,9 +2,9 @@
 //
 //   o = dropout(softmax(scale q k^T + mask)) v,  per sample and head.
 // q, k, v and o are slices of (s, b, .) activations: an element is addressed as
-// data[s * sequence_stride + b * batch_stride + head * head_dim + d]. Saved for backward: o
-// and lse = log sum exp of every row (b, a, s_q). Dropout masks are drawn again.
-// Dao et al. 2022, arXiv:2205.14135; derivation: docs/math/attention.md
+// data[s * sequence_stride + b * batch_stride + head * head_dim + d]. Saved for backward:
+// o and lse = log sum exp of every row (b, a, s_q). Dropout masks are drawn again. Dao et
+// al. 2022, arXiv:2205.14135; derivation: docs/math/attention.md
 #ifndef TRIREME_KERNELS_ATTENTION_HPP_
 #define TRIREME_KERNELS_ATTENTION_HPP_
 

@@ -2,8 +2,8 @@
 //
 // The steps between which a tensor group reduces (Shoeybi et al. 2019, section 3):
 //   row_max -> all-reduce max -> row_sums -> all-reduce sum -> cross_entropy_loss;
-// Logits of padding rows (local column >= valid_columns) take no part: they count as minus
-// infinity and their gradient is zero. All sums in Accumulator<T>.
+// Logits of padding rows (local column >= valid_columns) take no part: they count as
+// minus infinity and their gradient is zero. All sums in Accumulator<T>.
 #ifndef TRIREME_KERNELS_CROSS_ENTROPY_HPP_
 #define TRIREME_KERNELS_CROSS_ENTROPY_HPP_
 
@@ -24,8 +24,8 @@ template <class T>
 void cross_entropy_row_max(const Exec& exec, VocabRange range, View2<const T> logits,
                            View1<Accumulator<T>> row_max);
 
-// sums[2 r] = sum of exp(logit - row_max), sums[2 r + 1] = logit of the label where it lies
-// in this shard, else 0; (rows, 2).
+// sums[2 r] = sum of exp(logit - row_max), sums[2 r + 1] = logit of the label where it
+// lies in this shard, else 0; (rows, 2).
 template <class T>
 void cross_entropy_row_sums(const Exec& exec, VocabRange range, View2<const T> logits,
                             View1<const std::int32_t> labels,
@@ -34,21 +34,22 @@ void cross_entropy_row_sums(const Exec& exec, VocabRange range, View2<const T> l
 
 // Both in one pass over the logits, for a group of one.
 template <class T>
-void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range, View2<const T> logits,
+void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range,
+                                    View2<const T> logits,
                                     View1<const std::int32_t> labels,
                                     View1<Accumulator<T>> row_max,
                                     View2<Accumulator<T>> sums);
 
 // loss[r] = row_max + log(sum) - label logit; and the two totals, added to what is there:
-// totals[0] += sum of mask * loss, totals[1] += sum of mask. Fixed summation order. Totals
-// are double whatever T is.
+// totals[0] += sum of mask * loss, totals[1] += sum of mask. Fixed summation order.
+// Totals are double whatever T is.
 template <class T>
 void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
                         View2<const Accumulator<T>> sums, View1<const float> mask,
                         View1<Accumulator<T>> loss, View1<double> totals);
 
-// In place: logits become d_logits = scale * mask * (softmax - one_hot(label)), with scale =
-// step.loss_gradient_scale.
+// In place: logits become d_logits = scale * mask * (softmax - one_hot(label)), with
+// scale = step.loss_gradient_scale.
 template <class T>
 void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView step,
                             View1<const std::int32_t> labels, View1<const float> mask,

@@ -2,9 +2,9 @@
 //
 // Element j of sequence position s of sample n is kept when its Philox word is not below
 // p * 2^32, and then scaled by 1 / (1 - p). The word depends on global coordinates only
-// (base/random.hpp): generator (seed, sample, layer, site), row = global sequence position,
-// row length h. The seed and the sample of column 0 are read from the StepState; nothing is
-// saved for backward, the mask is drawn again.
+// (base/random.hpp): generator (seed, sample, layer, site), row = global sequence
+// position, row length h. The seed and the sample of column 0 are read from the
+// StepState; nothing is saved for backward, the mask is drawn again.
 #ifndef TRIREME_KERNELS_DROPOUT_HPP_
 #define TRIREME_KERNELS_DROPOUT_HPP_
 
@@ -14,11 +14,11 @@
 
 namespace trireme::kernels {
 
-// Which mask, and how it lies over a (s, b, h) activation flattened to (s * b, h): row r is
-// position sequence_begin + r / batch of sample sample_base + r % batch.
+// Which mask, and how it lies over a (s, b, h) activation flattened to (s * b, h): row r
+// is position sequence_begin + r / batch of sample sample_base + r % batch.
 struct DropoutDesc {
-  double probability = 0.0;  // 0: everything is kept, no numbers are drawn
-  index_t batch = 1;         // b, samples side by side
+  double probability = 0.0;    // 0: everything is kept, no numbers are drawn
+  index_t batch = 1;           // b, samples side by side
   index_t sequence_begin = 0;  // global position of row 0 (sequence-parallel shards)
   std::uint16_t layer = 0;
   random::Site site = random::Site::embedding;
@@ -27,8 +27,8 @@ struct DropoutDesc {
 // y = residual + dropout(x + bias). bias may be a null View (none), residual too. y may
 // alias x or residual. All (rows, h), bias (h).
 template <class T>
-void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc, StepStateView step,
-                              View2<const T> x, View1<const T> bias,
+void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
+                              StepStateView step, View2<const T> x, View1<const T> bias,
                               View2<const T> residual, View2<T> y);
 
 // d_x = mask * d_y / (1 - p): the gradient of x (and, summed over rows, of the bias); the

@@ -6,21 +6,22 @@
 
 namespace trireme::kernels {
 
-// y[r] = table[ids[r] - row_begin] where that row is in this shard, else 0; accumulate: y +=.
-// ids (rows), table (v_tp, h), y (rows, h).
+// y[r] = table[ids[r] - row_begin] where that row is in this shard, else 0; accumulate: y
+// +=. ids (rows), table (v_tp, h), y (rows, h).
 enum class Write { overwrite, add };
 template <class T>
-void embedding_forward(const Exec& exec, View1<const std::int32_t> ids, View2<const T> table,
-                       index_t row_begin, Write write, View2<T> y);
+void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
+                       View2<const T> table, index_t row_begin, Write write, View2<T> y);
 
 // d_table[ids[r] - row_begin] += d_y[r], in the order of r for each table row
-// (deterministic: every column is summed by one thread on the host, every (row, column) in
-// sorted order on a device). `order` is integer scratch of embedding_scratch_elements(rows).
+// (deterministic: every column is summed by one thread on the host, every (row, column)
+// in sorted order on a device). `order` is integer scratch of
+// embedding_scratch_elements(rows).
 index_t embedding_scratch_elements(index_t rows);
 template <class T>
-void embedding_backward(const Exec& exec, View1<const std::int32_t> ids, View2<const T> d_y,
-                        index_t row_begin, View1<std::int32_t> scratch,
-                        View2<Accumulator<T>> d_table);
+void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
+                        View2<const T> d_y, index_t row_begin,
+                        View1<std::int32_t> scratch, View2<Accumulator<T>> d_table);
 
 }  // namespace trireme::kernels
 

@@ -11,7 +11,8 @@ namespace trireme::kernels {
 
 // x, y: (rows, f); bias (f).
 template <class T>
-void bias_gelu_forward(const Exec& exec, View2<const T> x, View1<const T> bias, View2<T> y);
+void bias_gelu_forward(const Exec& exec, View2<const T> x, View1<const T> bias,
+                       View2<T> y);
 
 // d_x = d_y * gelu'(x + bias); d_x may alias d_y. The bias gradient is sum_rows(d_x)
 // (kernels/reductions.hpp).

@@ -1,9 +1,10 @@
-// kernels/gemm.hpp — dense matrix products, the one interface in front of vendor libraries.
+// kernels/gemm.hpp — dense matrix products, the one interface in front of vendor
+// libraries.
 //
 //   C = op(A) op(B)   or   C += op(A) op(B);   all row-major.
 // op(A) is (m, k), op(B) is (k, n), C is (m, n); a leading dimension is the distance in
-// elements between rows as stored. Implementations: gemm_host.cpp (oneDNN for float, Kokkos
-// Kernels for double, widened for 16-bit types), gemm_cuda.cpp (cuBLASLt).
+// elements between rows as stored. Implementations: gemm_host.cpp (oneDNN for float,
+// Kokkos Kernels for double, widened for 16-bit types), gemm_cuda.cpp (cuBLASLt).
 #ifndef TRIREME_KERNELS_GEMM_HPP_
 #define TRIREME_KERNELS_GEMM_HPP_
 
@@ -21,7 +22,8 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
 
 // y (rows, out) = x (rows, in) W^T;   W is (out, in).
 template <class T>
-void linear_forward(const Exec& exec, View2<const T> x, View2<const T> weight, View2<T> y) {
+void linear_forward(const Exec& exec, View2<const T> x, View2<const T> weight,
+                    View2<T> y) {
   gemm<T, T>(exec, Transpose::no, Transpose::yes, Accumulate::no, x, weight, y);
 }
 

@@ -23,9 +23,9 @@ struct MatrixWindow {
   index_t rows, columns;
 };
 
-// Element (i, j) of the global matrix ~ N(0, std^2): a pure function of (generator, i, j),
-// bitwise the same on every device (Box-Muller with own polynomials; one Philox call gives
-// four elements of a row).
+// Element (i, j) of the global matrix ~ N(0, std^2): a pure function of (generator, i,
+// j), bitwise the same on every device (Box-Muller with own polynomials; one Philox call
+// gives four elements of a row).
 template <class T>
 void fill_normal(const Exec& exec, const random::Generator& generator, double std,
                  const MatrixWindow& window, View1<T> local);

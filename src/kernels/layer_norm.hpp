@@ -1,6 +1,7 @@
 // kernels/layer_norm.hpp — layer normalisation over the last dimension (Ba et al. 2016).
 //
-//   y = (x - mean) * rstd * gamma + beta;   mean, variance over h; rstd = (var + eps)^-1/2.
+//   y = (x - mean) * rstd * gamma + beta;   mean, variance over h; rstd = (var +
+//   eps)^-1/2.
 // Saved for backward: mean and rstd per row. Derivation: docs/math/layer_norm.md
 #ifndef TRIREME_KERNELS_LAYER_NORM_HPP_
 #define TRIREME_KERNELS_LAYER_NORM_HPP_
@@ -12,19 +13,20 @@ namespace trireme::kernels {
 template <class T>
 void layer_norm_forward(const Exec& exec, View2<const T> x,  // (rows, h)
                         View1<const T> gamma, View1<const T> beta, double epsilon,
-                        View2<T> y,                                            // (rows, h)
-                        View1<Accumulator<T>> mean, View1<Accumulator<T>> rstd);  // (rows)
+                        View2<T> y,  // (rows, h)
+                        View1<Accumulator<T>> mean,
+                        View1<Accumulator<T>> rstd);  // (rows)
 
-// d_x = gradient through the norm, plus `d_residual` (the gradient that by-passes the norm
-// along the residual branch; null View: none). d_x may alias d_residual or d_y.
+// d_x = gradient through the norm, plus `d_residual` (the gradient that by-passes the
+// norm along the residual branch; null View: none). d_x may alias d_residual or d_y.
 template <class T>
 void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const T> x,
                                View1<const T> gamma, View1<const Accumulator<T>> mean,
-                               View1<const Accumulator<T>> rstd, View2<const T> d_residual,
-                               View2<T> d_x);
+                               View1<const Accumulator<T>> rstd,
+                               View2<const T> d_residual, View2<T> d_x);
 
-// d_gamma += sum over rows of d_y * x_hat;  d_beta += sum over rows of d_y. The order of the
-// sums is fixed (deterministic). `scratch` holds partial sums:
+// d_gamma += sum over rows of d_y * x_hat;  d_beta += sum over rows of d_y. The order of
+// the sums is fixed (deterministic). `scratch` holds partial sums:
 // layer_norm_scratch_elements(h) elements.
 index_t layer_norm_scratch_elements(index_t h);
 template <class T>
@@ -32,7 +34,8 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
                                 View1<const Accumulator<T>> mean,
                                 View1<const Accumulator<T>> rstd,
                                 View1<Accumulator<T>> scratch,
-                                View1<Accumulator<T>> d_gamma, View1<Accumulator<T>> d_beta);
+                                View1<Accumulator<T>> d_gamma,
+                                View1<Accumulator<T>> d_beta);
 
 }  // namespace trireme::kernels
 

@@ -1,5 +1,5 @@
-// kernels/reductions.hpp — sums with a fixed order (the same bits every time, whatever the
-// number of threads).
+// kernels/reductions.hpp — sums with a fixed order (the same bits every time, whatever
+// the number of threads).
 #ifndef TRIREME_KERNELS_REDUCTIONS_HPP_
 #define TRIREME_KERNELS_REDUCTIONS_HPP_
 
@@ -14,7 +14,8 @@ template <class T>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
               View1<Accumulator<T>> sums);
 
-// total[0] += sum of squares, in double. scratch: square_sum_scratch_elements(n) elements.
+// total[0] += sum of squares, in double. scratch: square_sum_scratch_elements(n)
+// elements.
 index_t square_sum_scratch_elements(index_t n);
 template <class T>
 void square_sum(const Exec& exec, View1<const T> x, View1<double> scratch,

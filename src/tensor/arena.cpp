@@ -55,7 +55,8 @@ std::size_t Workspace::Plan::total() const {
 }
 
 Workspace::Workspace(const Plan& plan)
-    : memory_(Kokkos::view_alloc("workspace", Kokkos::WithoutInitializing), plan.total()) {
+    : memory_(Kokkos::view_alloc("workspace", Kokkos::WithoutInitializing),
+              plan.total()) {
   std::byte* next = memory_.data();
   const auto cut = [&](std::size_t bytes) {
     Arena arena(next, bytes);

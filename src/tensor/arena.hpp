@@ -1,12 +1,14 @@
 // tensor/arena.hpp — memory for activations: fixed at start, handed out by bumping.
 //
-// An Arena is one range of device memory used as a stack. Its size comes from a shape-only
-// pass: the same code runs on an unbacked Arena, which hands out null Views and records the
-// peak. Categories say what the memory is for; the peak of each is reported.
+// An Arena is one range of device memory used as a stack. Its size comes from a
+// shape-only pass: the same code runs on an unbacked Arena, which hands out null Views
+// and records the peak. Categories say what the memory is for; the peak of each is
+// reported.
 //
 // Three kinds make a Workspace: *saved* arenas, one per micro-batch in flight and model
-// chunk, from a micro-batch's forward to its weight-gradient pass; *scratch*, empty between
-// actions; *held*, what the weight-gradient pass needs from the input-gradient pass.
+// chunk, from a micro-batch's forward to its weight-gradient pass; *scratch*, empty
+// between actions; *held*, what the weight-gradient pass needs from the input-gradient
+// pass.
 #ifndef TRIREME_TENSOR_ARENA_HPP_
 #define TRIREME_TENSOR_ARENA_HPP_
 
@@ -54,7 +56,8 @@ class Arena {
  private:
   template <class T>
   T* take(Category category, index_t count) {
-    return reinterpret_cast<T*>(take_bytes(category, static_cast<std::size_t>(count) * sizeof(T)));
+    return reinterpret_cast<T*>(
+        take_bytes(category, static_cast<std::size_t>(count) * sizeof(T)));
   }
   std::byte* take_bytes(Category category, std::size_t bytes);
 

@@ -98,17 +98,19 @@ View1<const T> ParamBuffer<T>::compute_slice(std::size_t param) const {
   }
 }
 
-
 template <class T>
 View2<const T> ParamRef<T>::matrix() const {
   const Shape& shape = local_shape();
-  const T* data = buffer_->is_allocated() ? buffer_->compute_slice(index_).data() : nullptr;
-  return {data, static_cast<std::size_t>(shape.at(0)), static_cast<std::size_t>(shape.at(1))};
+  const T* data =
+      buffer_->is_allocated() ? buffer_->compute_slice(index_).data() : nullptr;
+  return {data, static_cast<std::size_t>(shape.at(0)),
+          static_cast<std::size_t>(shape.at(1))};
 }
 
 template <class T>
 View1<const T> ParamRef<T>::vector() const {
-  const T* data = buffer_->is_allocated() ? buffer_->compute_slice(index_).data() : nullptr;
+  const T* data =
+      buffer_->is_allocated() ? buffer_->compute_slice(index_).data() : nullptr;
   return {data, static_cast<std::size_t>(local_shape().at(0))};
 }
 
@@ -117,7 +119,8 @@ View2<Accumulator<T>> ParamRef<T>::matrix_gradient() const {
   const Shape& shape = local_shape();
   Master* data =
       buffer_->is_allocated() ? buffer_->slice(Slab::gradient, index_).data() : nullptr;
-  return {data, static_cast<std::size_t>(shape.at(0)), static_cast<std::size_t>(shape.at(1))};
+  return {data, static_cast<std::size_t>(shape.at(0)),
+          static_cast<std::size_t>(shape.at(1))};
 }
 
 template <class T>
@@ -127,7 +130,7 @@ View1<Accumulator<T>> ParamRef<T>::vector_gradient() const {
   return {data, static_cast<std::size_t>(local_shape().at(0))};
 }
 
-#define TRIREME_INSTANTIATE(T) \
+#define TRIREME_INSTANTIATE(T)   \
   template class ParamBuffer<T>; \
   template class ParamRef<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)

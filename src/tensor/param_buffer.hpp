@@ -1,9 +1,10 @@
-// tensor/param_buffer.hpp — the memory of all parameters of a rank: one flat slab each for
-// weights, gradients and the two optimizer moments.
+// tensor/param_buffer.hpp — the memory of all parameters of a rank: one flat slab each
+// for weights, gradients and the two optimizer moments.
 //
-// Slabs hold Accumulator<T> (float; double in gradient checks). Where T is narrower there is
-// one more slab with the compute copy, refreshed once per optimizer step. Every parameter
-// starts at a multiple of kAlignment elements; the padding between them stays zero.
+// Slabs hold Accumulator<T> (float; double in gradient checks). Where T is narrower there
+// is one more slab with the compute copy, refreshed once per optimizer step. Every
+// parameter starts at a multiple of kAlignment elements; the padding between them stays
+// zero.
 #ifndef TRIREME_TENSOR_PARAM_BUFFER_HPP_
 #define TRIREME_TENSOR_PARAM_BUFFER_HPP_
 
@@ -81,8 +82,8 @@ class ParamRef {
 
   // The compute copy, and the gradient it accumulates into; null Views of the right shape
   // while the buffer is not allocated (shape-only passes).
-  View2<const T> matrix() const;      // (rows, columns) of a two-dimensional parameter
-  View1<const T> vector() const;      // of a one-dimensional one
+  View2<const T> matrix() const;  // (rows, columns) of a two-dimensional parameter
+  View1<const T> vector() const;  // of a one-dimensional one
   View2<Master> matrix_gradient() const;
   View1<Master> vector_gradient() const;
 

@@ -1,8 +1,9 @@
 // tensor/param_registry.hpp — what parameters this rank's part of a model has.
 //
 // Layers register their parameters while the model is built, in the order of the layers;
-// nothing is allocated. ParamBuffer then lays them out in slabs, and the layers' ParamRefs
-// find theirs. Names are the names in a checkpoint, e.g. "layers/0/attention/qkv/weight".
+// nothing is allocated. ParamBuffer then lays them out in slabs, and the layers'
+// ParamRefs find theirs. Names are the names in a checkpoint, e.g.
+// "layers/0/attention/qkv/weight".
 #ifndef TRIREME_TENSOR_PARAM_REGISTRY_HPP_
 #define TRIREME_TENSOR_PARAM_REGISTRY_HPP_
 
@@ -29,8 +30,8 @@ struct ParamSpec {
   Initializer init;
   // AdamW decays matrices only; biases and norm parameters are left alone.
   bool decay = false;
-  // Set on the copy of a tied weight that another stage owns (last stage's word embedding):
-  // its gradient is summed with the owner's and it is stored once.
+  // Set on the copy of a tied weight that another stage owns (last stage's word
+  // embedding): its gradient is summed with the owner's and it is stored once.
   bool is_tied_copy = false;
 };
 

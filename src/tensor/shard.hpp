@@ -1,8 +1,9 @@
-// tensor/shard.hpp — how one rank's part of a parameter lies in the global, logical tensor.
+// tensor/shard.hpp — how one rank's part of a parameter lies in the global, logical
+// tensor.
 //
-// A parameter is split over the tensor group along one dimension at most. A shard is a list
-// of segments along it: three for QKV, stored [q; k; v] by whole heads; one, shorter than
-// the local extent, for a vocabulary that had to be padded.
+// A parameter is split over the tensor group along one dimension at most. A shard is a
+// list of segments along it: three for QKV, stored [q; k; v] by whole heads; one, shorter
+// than the local extent, for a vocabulary that had to be padded.
 #ifndef TRIREME_TENSOR_SHARD_HPP_
 #define TRIREME_TENSOR_SHARD_HPP_
 
@@ -33,8 +34,9 @@ struct ShardSpec {
 
 // The whole tensor on every rank of the tensor group.
 ShardSpec replicated(Shape global_shape);
-// An even split of `dimension` in `parts`; this rank holds part `rank`. The extent is padded
-// up to a multiple of `parts` when it does not divide and `pad` is set, else it is an error.
+// An even split of `dimension` in `parts`; this rank holds part `rank`. The extent is
+// padded up to a multiple of `parts` when it does not divide and `pad` is set, else it is
+// an error.
 ShardSpec split(Shape global_shape, int dimension, int parts, int rank, bool pad = false);
 // Dimension 0 is a stack of blocks of the given extents, each split evenly: QKV has
 // {heads * d, kv_heads * d, kv_heads * d}.

@@ -1,5 +1,6 @@
 // tests/support/main.cpp — main() of every test executable: MPI and Kokkos up, tests run,
-// and a failure on any rank is a failure of the test. A filter that matches nothing fails.
+// and a failure on any rank is a failure of the test. A filter that matches nothing
+// fails.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -24,13 +24,13 @@ TEST(RandomPhilox, EveryCoordinateMatters) {
   first.insert(base.block(0).word[0]);
   first.insert(base.block(1).word[0]);
   first.insert(base.block(1ull << 40).word[0]);
-  for (Generator other : {Generator{.seed = 1ull << 40, .owner = 2, .layer = 3},
-                          Generator{.seed = 1, .owner = 3, .layer = 3},
-                          Generator{.seed = 1, .owner = 2 + (1ull << 40), .layer = 3},
-                          Generator{.seed = 1, .owner = 2, .layer = 4},
-                          Generator{.seed = 1, .owner = 2, .layer = 3, .site = Site::mlp_output},
-                          Generator{.seed = 1, .owner = 2, .layer = 3,
-                                    .stream = Stream::evaluation}}) {
+  for (Generator other :
+       {Generator{.seed = 1ull << 40, .owner = 2, .layer = 3},
+        Generator{.seed = 1, .owner = 3, .layer = 3},
+        Generator{.seed = 1, .owner = 2 + (1ull << 40), .layer = 3},
+        Generator{.seed = 1, .owner = 2, .layer = 4},
+        Generator{.seed = 1, .owner = 2, .layer = 3, .site = Site::mlp_output},
+        Generator{.seed = 1, .owner = 2, .layer = 3, .stream = Stream::evaluation}}) {
     first.insert(other.block(0).word[0]);
   }
   EXPECT_EQ(first.size(), 9u);

@@ -9,7 +9,9 @@
 namespace trireme {
 namespace {
 
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+void sleep_ms(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
 
 TEST(TimersRegion, InnerTimeIsNotTheOuters) {
   Timers timers;

@@ -1,4 +1,5 @@
-// Conversions of bf16 and fp16 against the definition: nearest representable, ties to even.
+// Conversions of bf16 and fp16 against the definition: nearest representable, ties to
+// even.
 #include "base/types.hpp"
 
 #include <gtest/gtest.h>
@@ -37,8 +38,12 @@ void expect_nearest_even(std::uint16_t low) {
   EXPECT_EQ(T(middle).bits, low % 2 == 0 ? a.bits : b.bits);
 }
 
-TEST(TypesBf16, RoundTrip) { expect_round_trip<bf16>(); }
-TEST(TypesFp16, RoundTrip) { expect_round_trip<fp16>(); }
+TEST(TypesBf16, RoundTrip) {
+  expect_round_trip<bf16>();
+}
+TEST(TypesFp16, RoundTrip) {
+  expect_round_trip<fp16>();
+}
 
 TEST(TypesBf16, NearestEven) {
   for (std::uint16_t low : {0x3f80, 0x3f81, 0x0081, 0x4000, 0x7f00}) {

@@ -1,0 +1,524 @@
+// kernels/attention.cpp — tiled attention with an online softmax (Dao et al. 2022, alg.
+// 1, 2).
+//
+// Scores are never written to memory: a team holds a tile of kRows queries and walks over
+// tiles of keys, rescaling what it has summed when a larger score appears. The backward
+// pass computes the tiles of P again from lse. On the host one team takes a key head of a
+// sample whole (five products per pair of tiles, d_q summed in scratch); on a GPU, where
+// more teams are needed, one launch takes the tiles of keys and another the tiles of
+// queries (seven).
+#include "kernels/attention.hpp"
+
+#include "base/error.hpp"
+#include "kernels/impl/attention_mask.hpp"
+#include "kernels/impl/tile.hpp"
+#include "kernels/impl/vector_math.hpp"
+
+namespace trireme::kernels {
+
+namespace {
+
+using tile::kRows;
+
+KOKKOS_INLINE_FUNCTION index_t tiles_of(index_t length) {
+  return (length + kRows - 1) / kRows;
+}
+
+KOKKOS_INLINE_FUNCTION int tile_rows(index_t begin, index_t length) {
+  return static_cast<int>(length - begin < kRows ? length - begin : kRows);
+}
+
+// Hands out parts of a team's scratch memory.
+template <class Acc>
+struct Carver {
+  Acc* next;
+  KOKKOS_INLINE_FUNCTION Acc* take(index_t count) {
+    Acc* part = next;
+    next += count;
+    return part;
+  }
+};
+
+template <class Acc>
+KOKKOS_INLINE_FUNCTION Carver<Acc> carver(const TeamMember& team, index_t elements) {
+  auto memory = team.team_scratch(kScratchLevel);
+  return {static_cast<Acc*>(
+      memory.get_shmem_aligned(static_cast<std::size_t>(elements) * sizeof(Acc), 64))};
+}
+
+// tile (rows, d) = factor * view rows [begin, begin + rows) of a head.
+template <class T, class Acc>
+KOKKOS_INLINE_FUNCTION void load(const TeamMember& team, const HeadsView<const T>& view,
+                                 index_t begin, int rows, index_t sample, index_t head,
+                                 int d, Acc factor, Acc* tile) {
+  tile::for_each(team, rows, [=](int i) {
+    const T* from = view.row(begin + i, sample, head, d);
+    for (int c = 0; c < d; ++c) tile[i * d + c] = factor * static_cast<Acc>(from[c]);
+  });
+}
+
+// tile^T: (d, kRows) from (rows, d).
+template <class Acc>
+KOKKOS_INLINE_FUNCTION void transpose(const TeamMember& team, const Acc* tile, int rows,
+                                      int d, Acc* transposed) {
+  tile::for_each(team, d, [=](int c) {
+    for (int i = 0; i < rows; ++i) transposed[c * kRows + i] = tile[i * d + c];
+  });
+}
+
+template <class T, class Acc>
+KOKKOS_INLINE_FUNCTION void store(const TeamMember& team, const Acc* tile,
+                                  const HeadsView<T>& view, index_t begin, int rows,
+                                  index_t sample, index_t head, int d) {
+  tile::for_each(team, rows, [=](int i) {
+    T* to = view.row(begin + i, sample, head, d);
+    for (int c = 0; c < d; ++c) to[c] = static_cast<T>(tile[i * d + c]);
+  });
+}
+
+template <class Acc>
+KOKKOS_INLINE_FUNCTION void set_zero(const TeamMember& team, Acc* values, index_t count) {
+  tile::for_each(team, static_cast<int>(count), [=](int i) { values[i] = Acc{0}; });
+}
+
+// Keys of tile [k_begin, +k_rows) that query q sees.
+KOKKOS_INLINE_FUNCTION int visible_in_tile(const AttentionDesc& desc, index_t q,
+                                           index_t k_begin, int k_rows) {
+  const index_t visible = impl::visible_keys(desc, q) - k_begin;
+  return static_cast<int>(visible < 0 ? 0 : (visible < k_rows ? visible : k_rows));
+}
+
+// row[j] *= keep_scale where key k_begin + j is kept, = 0 where it is dropped; j < count.
+// k_begin is a multiple of four, so Philox blocks do not straddle tiles.
+template <class Acc>
+KOKKOS_INLINE_FUNCTION void apply_dropout(const impl::AttentionDropout& mask,
+                                          index_t k_begin, int count, Acc keep_scale,
+                                          Acc* row) {
+  constexpr int kBlocks = kRows / 4;
+  std::uint32_t words[4][kBlocks];
+  const std::uint64_t first = mask.row_block + static_cast<std::uint64_t>(k_begin / 4);
+  const int blocks = (count + 3) / 4;
+  for (int n = 0; n < blocks; ++n) {
+    const random::Words block =
+        mask.generator.block(first + static_cast<std::uint64_t>(n));
+    for (int w = 0; w < 4; ++w) words[w][n] = block.word[w];
+  }
+  for (int j = 0; j < count; ++j) {
+    row[j] = words[j % 4][j / 4] >= mask.threshold ? row[j] * keep_scale : Acc{0};
+  }
+}
+
+template <class T>
+struct Forward {
+  using Acc = Accumulator<T>;
+
+  AttentionDesc desc;
+  StepStateView step;
+  HeadsView<const T> q, k, v;
+  HeadsView<T> o;
+  View1<Acc> lse;
+  std::uint32_t threshold;
+
+  static index_t scratch_elements(index_t d) {
+    return kRows * (4 * d) + d * kRows + kRows * kRows + 3 * kRows;
+  }
+
+  KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
+    const index_t q_tiles = tiles_of(desc.q_length);
+    const index_t league = team.league_rank();
+    // The last tiles see the most keys: they go first.
+    const index_t q_begin = (q_tiles - 1 - league % q_tiles) * kRows;
+    const index_t head = league / q_tiles % desc.heads;
+    const index_t sample = league / (q_tiles * desc.heads);
+    const index_t kv_head = head / (desc.heads / desc.kv_heads);
+    const int d = static_cast<int>(desc.head_dim);
+    const int rows = tile_rows(q_begin, desc.q_length);
+
+    Carver<Acc> memory = carver<Acc>(team, scratch_elements(d));
+    Acc* query = memory.take(kRows * d);
+    Acc* out = memory.take(kRows * d);
+    Acc* key = memory.take(kRows * d);
+    Acc* value = memory.take(kRows * d);
+    Acc* key_t = memory.take(d * kRows);
+    Acc* p = memory.take(kRows * kRows);
+    Acc* row_max = memory.take(kRows);
+    Acc* row_sum = memory.take(kRows);
+
+    load(team, q, q_begin, rows, sample, head, d, static_cast<Acc>(desc.scale), query);
+    set_zero(team, out, static_cast<index_t>(rows) * d);
+    tile::for_each(team, rows, [=](int i) {
+      row_max[i] = -Kokkos::Experimental::infinity_v<Acc>;
+      row_sum[i] = Acc{0};
+    });
+
+    const index_t keys = impl::visible_keys(desc, q_begin + rows - 1);
+    for (index_t k_begin = 0; k_begin < keys; k_begin += kRows) {
+      const int k_rows = tile_rows(k_begin, desc.kv_length);
+      load(team, k, k_begin, k_rows, sample, kv_head, d, Acc{1}, key);
+      transpose(team, key, k_rows, d, key_t);
+      load(team, v, k_begin, k_rows, sample, kv_head, d, Acc{1}, value);
+      tile::multiply(team, rows, k_rows, d, {query, d, 1}, key_t, kRows, p, kRows, false);
+      softmax_rows(team, sample, head, q_begin, rows, k_begin, k_rows, p, row_max,
+                   row_sum, out);
+      tile::multiply(team, rows, d, k_rows, {p, kRows, 1}, value, d, out, d, true);
+    }
+
+    const index_t first_row = (sample * desc.heads + head) * desc.q_length + q_begin;
+    const View1<Acc> result = lse;
+    tile::for_each(team, rows, [=](int i) {
+      const Acc inverse = Acc{1} / row_sum[i];
+      for (int c = 0; c < d; ++c) out[i * d + c] *= inverse;
+      result(first_row + i) = row_max[i] + Kokkos::log(row_sum[i]);
+    });
+    store(team, out, o, q_begin, rows, sample, head, d);
+  }
+
+  // Scores become unnormalised probabilities (after dropout); sums and `out` are
+  // rescaled.
+  KOKKOS_FUNCTION void softmax_rows(const TeamMember& team, index_t sample, index_t head,
+                                    index_t q_begin, int rows, index_t k_begin,
+                                    int k_rows, Acc* p, Acc* row_max, Acc* row_sum,
+                                    Acc* out) const {
+    const Forward self = *this;
+    const int d = static_cast<int>(desc.head_dim);
+    const Acc keep_scale = static_cast<Acc>(1.0 / (1.0 - desc.dropout));
+    tile::for_each(team, rows, [=](int i) {
+      Acc* row = p + i * kRows;
+      const int visible = visible_in_tile(self.desc, q_begin + i, k_begin, k_rows);
+      Acc max = row_max[i];
+      for (int j = 0; j < visible; ++j) max = row[j] > max ? row[j] : max;
+      Acc sum = 0;
+      for (int j = 0; j < visible; ++j) row[j] = vector_exp(row[j] - max);
+      for (int j = 0; j < visible; ++j) sum += row[j];
+      for (int j = visible; j < k_rows; ++j) row[j] = Acc{0};
+      const Acc rescale = row_sum[i] > Acc{0} ? vector_exp(row_max[i] - max) : Acc{0};
+      row_sum[i] = row_sum[i] * rescale + sum;
+      row_max[i] = max;
+      if (rescale != Acc{1}) {
+        for (int c = 0; c < d; ++c) out[i * d + c] *= rescale;
+      }
+      if (self.threshold != 0) {
+        const auto mask = impl::dropout_row(self.desc, self.step(), self.threshold,
+                                            sample, head, q_begin + i);
+        apply_dropout(mask, k_begin, visible, keep_scale, row);
+      }
+    });
+  }
+};
+
+// What the backward launches share: operands, and the two tiles everything is made of.
+template <class T>
+struct BackwardTiles {
+  using Acc = Accumulator<T>;
+
+  AttentionDesc desc;
+  StepStateView step;
+  HeadsView<const T> q, k, v, d_o;
+  View1<const Acc> lse;
+  View1<Acc> delta;  // sum over d of d_o * o, per row (b, a, s_q)
+  std::uint32_t threshold;
+
+  // From query (rows, d), d_out (rows, d), key_t and value_t (d, kRows):
+  //   z = dropout(P), for d_v;   d_s = P (dropout'(d_out V^T) - delta), for d_q and d_k.
+  KOKKOS_FUNCTION void compute(const TeamMember& team, index_t sample, index_t head,
+                               index_t q_begin, int rows, index_t k_begin, int k_rows,
+                               const Acc* query, const Acc* d_out, const Acc* key_t,
+                               const Acc* value_t, Acc* z, Acc* d_s) const {
+    const int d = static_cast<int>(desc.head_dim);
+    tile::multiply(team, rows, k_rows, d, {query, d, 1}, key_t, kRows, z, kRows, false);
+    tile::multiply(team, rows, k_rows, d, {d_out, d, 1}, value_t, kRows, d_s, kRows,
+                   false);
+    const BackwardTiles self = *this;
+    const Acc scale = static_cast<Acc>(desc.scale);
+    const Acc keep_scale = static_cast<Acc>(1.0 / (1.0 - desc.dropout));
+    const index_t first_row = (sample * desc.heads + head) * desc.q_length + q_begin;
+    tile::for_each(team, rows, [=](int i) {
+      Acc* p = z + i * kRows;
+      Acc* g = d_s + i * kRows;
+      const int visible = visible_in_tile(self.desc, q_begin + i, k_begin, k_rows);
+      const Acc row_lse = self.lse(first_row + i);
+      const Acc row_delta = self.delta(first_row + i);
+      for (int j = 0; j < visible; ++j) p[j] = vector_exp(scale * p[j] - row_lse);
+      if (self.threshold == 0) {
+        for (int j = 0; j < visible; ++j) g[j] = scale * p[j] * (g[j] - row_delta);
+      } else {
+        // The factors the mask multiplies with, 0 or keep_scale, serve both z and d_s.
+        Acc factor[kRows];
+        for (int j = 0; j < visible; ++j) factor[j] = Acc{1};
+        const auto mask = impl::dropout_row(self.desc, self.step(), self.threshold,
+                                            sample, head, q_begin + i);
+        apply_dropout(mask, k_begin, visible, keep_scale, factor);
+        for (int j = 0; j < visible; ++j) {
+          g[j] = scale * p[j] * (factor[j] * g[j] - row_delta);
+          p[j] *= factor[j];
+        }
+      }
+      for (int j = visible; j < k_rows; ++j) p[j] = g[j] = Acc{0};
+    });
+  }
+
+  // First query that sees a key of the tile starting at k_begin, down to a tile's start.
+  KOKKOS_FUNCTION index_t first_query_tile(index_t k_begin) const {
+    if (desc.mask != MaskKind::causal) return 0;
+    const index_t q_first = k_begin - (desc.kv_length - desc.q_length);
+    return q_first <= 0 ? 0 : q_first / kRows * kRows;
+  }
+};
+
+// d_k and d_v of one tile of keys of a key head; with `d_q_sum`, also its part of d_q.
+template <class T>
+struct BackwardKeys {
+  using Acc = Accumulator<T>;
+
+  BackwardTiles<T> tiles;
+  HeadsView<T> d_k, d_v, d_q;
+  View1<Acc>
+      d_q_sum;  // (b, a, s_q, d) on the host; null where d_q has a launch of its own
+
+  static index_t scratch_elements(index_t d) {
+    return kRows * (8 * d) + 2 * kRows * kRows;
+  }
+
+  KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
+    const AttentionDesc& desc = tiles.desc;
+    const index_t league = team.league_rank();
+    Acc* memory = carver<Acc>(team, scratch_elements(desc.head_dim)).next;
+    if (d_q_sum.data() != nullptr) {
+      const index_t kv_head = league % desc.kv_heads;
+      const index_t sample = league / desc.kv_heads;
+      for (index_t k_begin = 0; k_begin < desc.kv_length; k_begin += kRows) {
+        one_tile(team, sample, kv_head, k_begin, memory);
+      }
+      store_d_q(team, sample, kv_head);
+    } else {
+      const index_t k_tiles = tiles_of(desc.kv_length);
+      one_tile(team, league / (k_tiles * desc.kv_heads), league / k_tiles % desc.kv_heads,
+               league % k_tiles * kRows, memory);
+    }
+  }
+
+  KOKKOS_FUNCTION void one_tile(const TeamMember& team, index_t sample, index_t kv_head,
+                                index_t k_begin, Acc* scratch) const {
+    const AttentionDesc& desc = tiles.desc;
+    const int d = static_cast<int>(desc.head_dim);
+    const int k_rows = tile_rows(k_begin, desc.kv_length);
+    Carver<Acc> memory{scratch};
+    Acc* key = memory.take(kRows * d);
+    Acc* key_t = memory.take(kRows * d);
+    Acc* value = memory.take(kRows * d);
+    Acc* value_t = memory.take(kRows * d);
+    Acc* query = memory.take(kRows * d);
+    Acc* d_out = memory.take(kRows * d);
+    Acc* sum_k = memory.take(kRows * d);
+    Acc* sum_v = memory.take(kRows * d);
+    Acc* z = memory.take(kRows * kRows);
+    Acc* d_s = memory.take(kRows * kRows);
+
+    load(team, tiles.k, k_begin, k_rows, sample, kv_head, d, Acc{1}, key);
+    transpose(team, key, k_rows, d, key_t);
+    load(team, tiles.v, k_begin, k_rows, sample, kv_head, d, Acc{1}, value);
+    transpose(team, value, k_rows, d, value_t);
+    set_zero(team, sum_k, static_cast<index_t>(k_rows) * d);
+    set_zero(team, sum_v, static_cast<index_t>(k_rows) * d);
+
+    const index_t group = desc.heads / desc.kv_heads;
+    for (index_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      for (index_t q_begin = tiles.first_query_tile(k_begin); q_begin < desc.q_length;
+           q_begin += kRows) {
+        const int rows = tile_rows(q_begin, desc.q_length);
+        load(team, tiles.q, q_begin, rows, sample, head, d, Acc{1}, query);
+        load(team, tiles.d_o, q_begin, rows, sample, head, d, Acc{1}, d_out);
+        tiles.compute(team, sample, head, q_begin, rows, k_begin, k_rows, query, d_out,
+                      key_t, value_t, z, d_s);
+        tile::multiply(team, k_rows, d, rows, {z, 1, kRows}, d_out, d, sum_v, d, true);
+        tile::multiply(team, k_rows, d, rows, {d_s, 1, kRows}, query, d, sum_k, d, true);
+        if (d_q_sum.data() != nullptr) {
+          Acc* sum_q = d_q_sum.data() +
+                       ((sample * desc.heads + head) * desc.q_length + q_begin) * d;
+          // The first tile of keys is seen by every query: it overwrites.
+          tile::multiply(team, rows, d, k_rows, {d_s, kRows, 1}, key, d, sum_q, d,
+                         k_begin > 0);
+        }
+      }
+    }
+    store(team, sum_k, d_k, k_begin, k_rows, sample, kv_head, d);
+    store(team, sum_v, d_v, k_begin, k_rows, sample, kv_head, d);
+  }
+
+  KOKKOS_FUNCTION void store_d_q(const TeamMember& team, index_t sample,
+                                 index_t kv_head) const {
+    const AttentionDesc& desc = tiles.desc;
+    const int d = static_cast<int>(desc.head_dim);
+    const index_t group = desc.heads / desc.kv_heads;
+    for (index_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const Acc* sum_q =
+          d_q_sum.data() + (sample * desc.heads + head) * desc.q_length * d;
+      store(team, sum_q, d_q, 0, static_cast<int>(desc.q_length), sample, head, d);
+    }
+  }
+};
+
+// d_q of one tile of queries.
+template <class T>
+struct BackwardQueries {
+  using Acc = Accumulator<T>;
+
+  BackwardTiles<T> tiles;
+  HeadsView<T> d_q;
+
+  static index_t scratch_elements(index_t d) {
+    return kRows * (6 * d) + 2 * kRows * kRows;
+  }
+
+  KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
+    const AttentionDesc& desc = tiles.desc;
+    const index_t q_tiles = tiles_of(desc.q_length);
+    const index_t league = team.league_rank();
+    const index_t q_begin = (q_tiles - 1 - league % q_tiles) * kRows;
+    const index_t head = league / q_tiles % desc.heads;
+    const index_t sample = league / (q_tiles * desc.heads);
+    const index_t kv_head = head / (desc.heads / desc.kv_heads);
+    const int d = static_cast<int>(desc.head_dim);
+    const int rows = tile_rows(q_begin, desc.q_length);
+    Carver<Acc> memory = carver<Acc>(team, scratch_elements(d));
+    Acc* key = memory.take(kRows * d);
+    Acc* key_t = memory.take(kRows * d);
+    Acc* value_t = memory.take(kRows * d);
+    Acc* query = memory.take(kRows * d);
+    Acc* d_out = memory.take(kRows * d);
+    Acc* sum_q = memory.take(kRows * d);
+    Acc* z = memory.take(kRows * kRows);
+    Acc* d_s = memory.take(kRows * kRows);
+
+    load(team, tiles.q, q_begin, rows, sample, head, d, Acc{1}, query);
+    load(team, tiles.d_o, q_begin, rows, sample, head, d, Acc{1}, d_out);
+    set_zero(team, sum_q, static_cast<index_t>(rows) * d);
+    const index_t keys = impl::visible_keys(desc, q_begin + rows - 1);
+    for (index_t k_begin = 0; k_begin < keys; k_begin += kRows) {
+      const int k_rows = tile_rows(k_begin, desc.kv_length);
+      load(team, tiles.v, k_begin, k_rows, sample, kv_head, d, Acc{1}, key);
+      transpose(team, key, k_rows, d, value_t);
+      load(team, tiles.k, k_begin, k_rows, sample, kv_head, d, Acc{1}, key);
+      transpose(team, key, k_rows, d, key_t);
+      tiles.compute(team, sample, head, q_begin, rows, k_begin, k_rows, query, d_out,
+                    key_t, value_t, z, d_s);
+      tile::multiply(team, rows, d, k_rows, {d_s, kRows, 1}, key, d, sum_q, d, true);
+    }
+    store(team, sum_q, d_q, q_begin, rows, sample, head, d);
+  }
+};
+
+// delta = sum over d of d_o * o.
+template <class T>
+void compute_delta(const Exec& exec, const AttentionDesc& desc, HeadsView<const T> o,
+                   HeadsView<const T> d_o, View1<Accumulator<T>> delta) {
+  launch(
+      exec, "trireme::kernels::attention_backward[delta]",
+      desc.batch * desc.heads * desc.q_length, KOKKOS_LAMBDA(const index_t index) {
+        const index_t q = index % desc.q_length;
+        const index_t head = index / desc.q_length % desc.heads;
+        const index_t sample = index / (desc.q_length * desc.heads);
+        const T* out = o.row(q, sample, head, desc.head_dim);
+        const T* d_out = d_o.row(q, sample, head, desc.head_dim);
+        Accumulator<T> sum = 0;
+        for (index_t c = 0; c < desc.head_dim; ++c) {
+          sum +=
+              static_cast<Accumulator<T>>(out[c]) * static_cast<Accumulator<T>>(d_out[c]);
+        }
+        delta(index) = sum;
+      });
+}
+
+index_t row_count(const AttentionDesc& desc) {
+  return desc.batch * desc.heads * desc.q_length;
+}
+
+void check(const AttentionDesc& desc) {
+  TRIREME_REQUIRE(desc.kv_heads > 0 && desc.heads % desc.kv_heads == 0,
+                  "attention: {} query heads share {} key heads", desc.heads,
+                  desc.kv_heads);
+  TRIREME_REQUIRE(
+      desc.mask == MaskKind::none || desc.mask == MaskKind::causal,
+      "attention: padding and document masks come with the models that need them");
+  TRIREME_REQUIRE(desc.mask == MaskKind::none || desc.kv_length >= desc.q_length,
+                  "causal attention of {} queries over {} keys: some would see none",
+                  desc.q_length, desc.kv_length);
+  TRIREME_REQUIRE(desc.dropout >= 0.0 && desc.dropout < 1.0,
+                  "attention dropout is {}, must be in [0, 1)", desc.dropout);
+  TRIREME_REQUIRE(desc.dropout == 0.0 || desc.kv_length <= desc.mask_length,
+                  "attention dropout: rows of {} elements, {} keys", desc.mask_length,
+                  desc.kv_length);
+}
+
+constexpr int kDeviceThreads = 128;
+
+}  // namespace
+
+template <class T>
+void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
+                       HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
+                       HeadsView<T> o, View1<Accumulator<T>> lse) {
+  check(desc);
+  using Acc = Accumulator<T>;
+  const Forward<T> functor{desc, step, q,   k,
+                           v,    o,    lse, random::drop_threshold(desc.dropout)};
+  const auto bytes =
+      static_cast<std::size_t>(Forward<T>::scratch_elements(desc.head_dim)) * sizeof(Acc);
+  launch_teams(exec, "trireme::kernels::attention_forward",
+               desc.batch * desc.heads * tiles_of(desc.q_length), kDeviceThreads, functor,
+               bytes + 64);
+}
+
+index_t attention_backward_scratch_elements(const AttentionDesc& desc) {
+  return row_count(desc) * (kHostExecution ? 1 + desc.head_dim : 1);
+}
+
+template <class T>
+void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
+                        HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
+                        HeadsView<const T> o, View1<const Accumulator<T>> lse,
+                        HeadsView<const T> d_o, View1<Accumulator<T>> scratch,
+                        HeadsView<T> d_q, HeadsView<T> d_k, HeadsView<T> d_v) {
+  check(desc);
+  using Acc = Accumulator<T>;
+  const index_t rows = row_count(desc);
+  const View1<Acc> delta(scratch.data(), static_cast<std::size_t>(rows));
+  compute_delta<T>(exec, desc, o, d_o, delta);
+
+  const BackwardTiles<T> tiles{
+      desc, step, q, k, v, d_o, lse, delta, random::drop_threshold(desc.dropout)};
+  const auto key_bytes =
+      static_cast<std::size_t>(BackwardKeys<T>::scratch_elements(desc.head_dim)) *
+      sizeof(Acc);
+  if constexpr (kHostExecution) {
+    const View1<Acc> d_q_sum(scratch.data() + rows,
+                             static_cast<std::size_t>(rows * desc.head_dim));
+    launch_teams(exec, "trireme::kernels::attention_backward", desc.batch * desc.kv_heads,
+                 kDeviceThreads, BackwardKeys<T>{tiles, d_k, d_v, d_q, d_q_sum},
+                 key_bytes + 64);
+  } else {
+    launch_teams(exec, "trireme::kernels::attention_backward[kv]",
+                 desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
+                 BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes + 64);
+    const auto query_bytes =
+        static_cast<std::size_t>(BackwardQueries<T>::scratch_elements(desc.head_dim)) *
+        sizeof(Acc);
+    launch_teams(exec, "trireme::kernels::attention_backward[q]",
+                 desc.batch * desc.heads * tiles_of(desc.q_length), kDeviceThreads,
+                 BackwardQueries<T>{tiles, d_q}, query_bytes + 64);
+  }
+}
+
+#define TRIREME_INSTANTIATE(T)                                                      \
+  template void attention_forward<T>(                                               \
+      const Exec&, const AttentionDesc&, StepStateView, HeadsView<const T>,         \
+      HeadsView<const T>, HeadsView<const T>, HeadsView<T>, View1<Accumulator<T>>); \
+  template void attention_backward<T>(                                              \
+      const Exec&, const AttentionDesc&, StepStateView, HeadsView<const T>,         \
+      HeadsView<const T>, HeadsView<const T>, HeadsView<const T>,                   \
+      View1<const Accumulator<T>>, HeadsView<const T>, View1<Accumulator<T>>,       \
+      HeadsView<T>, HeadsView<T>, HeadsView<T>);
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

@@ -1,0 +1,61 @@
+// kernels/gemm_host.cpp — gemm on host cores: oneDNN for float (its threads are the
+// OpenMP pool that Kokkos uses, so no second pool competes for the cores), Kokkos Kernels
+// for double, the plain loop for 16-bit types.
+#include <oneapi/dnnl/dnnl.h>
+#include <KokkosBlas3_gemm.hpp>
+
+#include "base/error.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/gemm_reference.hpp"
+
+namespace trireme::kernels {
+
+namespace {
+
+char code(Transpose transpose) {
+  return transpose == Transpose::yes ? 'T' : 'N';
+}
+
+void gemm_float(Transpose transpose_a, Transpose transpose_b, Accumulate accumulate,
+                const View2<const float>& a, const View2<const float>& b,
+                const View2<float>& c, GemmShape shape) {
+  const float beta = accumulate == Accumulate::yes ? 1.0f : 0.0f;
+  const dnnl_status_t status = dnnl_sgemm(
+      code(transpose_a), code(transpose_b), shape.m, shape.n, shape.k, 1.0f, a.data(),
+      static_cast<index_t>(a.stride(0)), b.data(), static_cast<index_t>(b.stride(0)),
+      beta, c.data(), static_cast<index_t>(c.stride(0)));
+  TRIREME_REQUIRE(status == dnnl_success,
+                  "oneDNN sgemm of ({}, {}) by ({}, {}): status {}", shape.m, shape.k,
+                  shape.k, shape.n, static_cast<int>(status));
+}
+
+}  // namespace
+
+template <class T, class To>
+void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
+          Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c) {
+  const GemmShape shape = gemm_shape(transpose_a, transpose_b, a, b, c);
+  if (exec.is_shape_only() || shape.m == 0 || shape.n == 0) return;
+  if constexpr (std::is_same_v<T, float>) {
+    gemm_float(transpose_a, transpose_b, accumulate, a, b, c, shape);
+  } else if constexpr (std::is_same_v<T, double>) {
+    const char codes[] = {code(transpose_a), 0, code(transpose_b), 0};
+    KokkosBlas::gemm(exec.space(), codes, codes + 2, 1.0, a, b,
+                     accumulate == Accumulate::yes ? 1.0 : 0.0, c);
+  } else {
+    gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
+  }
+}
+
+#define TRIREME_INSTANTIATE_PAIR(T, To)                                    \
+  template void gemm<T, To>(const Exec&, Transpose, Transpose, Accumulate, \
+                            View2<const T>, View2<const T>, View2<To>);
+TRIREME_INSTANTIATE_PAIR(float, float)
+TRIREME_INSTANTIATE_PAIR(double, double)
+TRIREME_INSTANTIATE_PAIR(bf16, bf16)
+TRIREME_INSTANTIATE_PAIR(bf16, float)
+TRIREME_INSTANTIATE_PAIR(fp16, fp16)
+TRIREME_INSTANTIATE_PAIR(fp16, float)
+#undef TRIREME_INSTANTIATE_PAIR
+
+}  // namespace trireme::kernels

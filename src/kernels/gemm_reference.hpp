@@ -1,0 +1,27 @@
+// kernels/gemm_reference.hpp — the plain triple loop, in Kokkos: the oracle of the tests,
+// and what runs where no library has the types (16-bit elements on a host).
+#ifndef TRIREME_KERNELS_GEMM_REFERENCE_HPP_
+#define TRIREME_KERNELS_GEMM_REFERENCE_HPP_
+
+#include "kernels/gemm.hpp"
+
+namespace trireme::kernels {
+
+// Same meaning as gemm(); sums in Accumulator<T>, in the order of k.
+template <class T, class To>
+void gemm_reference(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
+                    Accumulate accumulate, View2<const T> a, View2<const T> b,
+                    View2<To> c);
+
+// Checks that op(A), op(B) and C fit together; throws Error with the shapes.
+struct GemmShape {
+  index_t m, n, k;
+};
+template <class T, class To>
+GemmShape gemm_shape(Transpose transpose_a, Transpose transpose_b,
+                     const View2<const T>& a, const View2<const T>& b,
+                     const View2<To>& c);
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_GEMM_REFERENCE_HPP_
