@@ -1,0 +1,96 @@
+// comm/environment.cpp — see environment.hpp.
+#include "comm/environment.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "comm/self_communicator.hpp"
+
+namespace trireme::comm {
+namespace {
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+std::string find_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string line = first_line(text);
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
+}  // namespace
+
+int launcher_ranks(const std::function<const char*(const char*)>& get) {
+  int ranks = 0;
+  for (const char* name : {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
+    if (const char* value = get(name)) ranks = std::max(ranks, std::atoi(value));
+  }
+  return ranks;
+}
+
+Environment::Environment(int& argc, char**& argv) {
+  int up = 0;
+  MPI_Initialized(&up);
+  if (up == 0) {
+    int provided = MPI_THREAD_SINGLE;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    owns_mpi_ = true;
+    if (provided < MPI_THREAD_FUNNELED) {
+      MPI_Finalize();
+      throw Error(
+          "this MPI library gives no thread support (MPI_THREAD_FUNNELED is needed): "
+          "load a "
+          "build of it that has threads");
+    }
+  }
+  int size = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const int launched =
+      owns_mpi_ ? launcher_ranks([](const char* name) { return std::getenv(name); }) : 0;
+  library_ = find_library();
+  if (size == 1 && launched > 1) {
+    MPI_Finalize();
+    throw InputError(fmt::format(
+        "the launcher started {} tasks, but each believes to be alone: it does not speak "
+        "to "
+        "this MPI library ({}). Use the library's own mpiexec, or tell srun its dialect "
+        "(srun --mpi=pmi2 for MPICH, --mpi=pmix for Open MPI; srun --mpi=list shows "
+        "them). To "
+        "run one rank on purpose inside such a job: env -u SLURM_STEP_NUM_TASKS trireme "
+        "...",
+        launched, library_));
+  }
+  char host[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  MPI_Get_processor_name(host, &length);
+  host_name_ = host;
+  node_ = find_node_info();
+  wait_policy_ = choose_wait_policy(node_, std::getenv("TRIREME_WAIT"));
+  MpiOptions options;
+  options.wait = wait_policy_;
+  world_ = size == 1 ? make_self_communicator("world") : make_mpi_world(options);
+}
+
+Environment::~Environment() {
+  world_.reset();
+  if (owns_mpi_) MPI_Finalize();
+}
+
+void Environment::abort(int status) noexcept {
+  std::fflush(nullptr);
+  int up = 0;
+  int finalized = 0;
+  MPI_Initialized(&up);
+  MPI_Finalized(&finalized);
+  if (up != 0 && finalized == 0) MPI_Abort(MPI_COMM_WORLD, status);
+  std::_Exit(status);  // without MPI, or where MPI_Abort comes back
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,59 @@
+// comm/mpi_communicator.hpp — the world of ranks over MPI, and how its groups wait.
+//
+// Everything is built on non-blocking MPI calls that are polled here, because MPI
+// libraries wait by spinning: with more ranks than cores a 4 KB all-reduce then takes
+// tens of milliseconds (it takes 0.5 ms with a 20 us nap between polls). WaitPolicy::spin
+// polls without a pause and is right where each rank has a core.
+//
+// Order of reductions. MPI does not promise one, it recommends it: "the same result be
+// obtained whenever the function is applied on the same arguments, appearing in the same
+// order". MPICH and its descendants choose an algorithm by message size, number of ranks
+// and their placement on nodes, never by arrival: the same layout gives the same bits,
+// and since partners combine the same two partial results every rank has the same bits.
+// Different placements or sizes may differ in rounding. With Open MPI set
+// OMPI_MCA_coll=^hcoll,ucc where bitwise repeatability matters (network-offloaded
+// reductions combine on arrival). bfloat16 and float16 are added in float and rounded at
+// each combination.
+#ifndef TRIREME_COMM_MPI_COMMUNICATOR_HPP_
+#define TRIREME_COMM_MPI_COMMUNICATOR_HPP_
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "base/exec.hpp"
+#include "comm/communicator.hpp"
+
+namespace trireme::comm {
+
+enum class WaitPolicy { spin, yield };
+std::string_view name_of(WaitPolicy policy);
+
+// This rank's node: who is on it, and the cores that they may run on together.
+struct NodeInfo {
+  int rank = 0;  // of this process among those of the node
+  int ranks = 1;
+  int cores = 1;
+};
+
+// yield where ranks outnumber cores; TRIREME_WAIT=spin|yield (argument: its value or
+// null) overrides. Throws InputError for another value.
+WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value);
+
+struct MpiOptions {
+  std::optional<WaitPolicy> wait;  // else choose_wait_policy
+  // Elements per MPI call: MPI counts are 32-bit.
+  index_t max_count = index_t{1} << 30;
+  // Send from and receive into host copies: needed where device memory is not the host's.
+  bool stage_through_host = !kHostExecution;
+};
+
+// A communicator over a duplicate of MPI_COMM_WORLD (even for one rank); MPI is up.
+// Collective.
+std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options = {});
+// Collective over the world.
+NodeInfo find_node_info();
+
+}  // namespace trireme::comm
+
+#endif  // TRIREME_COMM_MPI_COMMUNICATOR_HPP_
