@@ -112,6 +112,9 @@ class H5Group : public H5Object {
 
  protected:
   using H5Object::H5Object;
+
+ private:
+  void mark_bfloat16(const std::string& path);
 };
 
 class H5File : public H5Group {

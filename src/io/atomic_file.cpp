@@ -1,0 +1,109 @@
+// io/atomic_file.cpp — temporary names, fsync and rename; see atomic_file.hpp.
+#include "io/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::io {
+
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "host";
+  return name.data();
+}
+
+Path directory_of(const Path& path) {
+  const Path parent = path.parent_path();
+  return parent.empty() ? Path(".") : parent;
+}
+
+}  // namespace
+
+Path temporary_name(const Path& path) {
+  return directory_of(path) /
+         fmt::format(".{}.tmp-{}-{}", path.filename().string(), host_name(), ::getpid());
+}
+
+AtomicFile::AtomicFile(Path path)
+    : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  TRIREME_REQUIRE(!std::filesystem::is_directory(path_),
+                  "cannot write '{}': it is a directory; name a file", path_.string());
+}
+
+AtomicFile::~AtomicFile() {
+  if (committed_) return;
+  writer_.reset();
+  std::error_code ignored;  // an exception is under way, most often
+  std::filesystem::remove(temporary_, ignored);
+}
+
+void AtomicFile::write(const void* data, std::size_t bytes) {
+  if (!writer_) {
+    writer_ = std::make_unique<FileWriter>(temporary_, FileWriter::Mode::create);
+  }
+  writer_->write_at(written_, data, bytes);
+  written_ += bytes;
+}
+
+void AtomicFile::commit() {
+  write(nullptr, 0);
+  writer_->sync();
+  writer_->close();
+  rename_synced(temporary_, path_);
+  committed_ = true;
+}
+
+void sync_file(const Path& path) {
+  FileWriter writer(path, FileWriter::Mode::existing);
+  writer.sync();
+  writer.close();
+}
+
+void sync_directory(const Path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0)
+    throw Error(system_message("cannot open the directory", path, errno));
+  const int status = ::fsync(descriptor);
+  const int error = errno;
+  ::close(descriptor);
+  // Some network file systems know no fsync of a directory; their renames are
+  // synchronous.
+  if (status != 0 && error != EINVAL && error != ENOTSUP) {
+    throw Error(system_message("cannot write to stable storage", path, error));
+  }
+}
+
+void rename_synced(const Path& from, const Path& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) {
+    throw Error(
+        system_message(fmt::format("cannot rename '{}' to", from.string()), to, errno));
+  }
+  sync_directory(directory_of(to));
+}
+
+void swap_symlink(const Path& target, const Path& link) {
+  const Path temporary = temporary_name(link);
+  std::error_code error;
+  std::filesystem::remove(temporary, error);  // of a run that was killed and had our pid
+  std::filesystem::create_symlink(target, temporary, error);
+  if (error) {
+    throw Error(system_message("cannot make the symbolic link", link, error.value()));
+  }
+  try {
+    rename_synced(temporary, link);
+  } catch (const Error&) {
+    std::filesystem::remove(temporary, error);
+    throw;
+  }
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,217 @@
+// io/files.cpp — POSIX file calls with their errors; see files.hpp.
+#include "io/files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.hpp"
+#include "io/atomic_file.hpp"
+
+namespace trireme::io {
+
+namespace {
+
+// Linux moves at most 0x7ffff000 bytes per call.
+constexpr std::size_t kMaxCall = std::size_t{1} << 30;
+
+// Opens for reading; refuses what is not a regular file.
+int open_for_reading(const Path& path, std::string_view role, std::uint64_t& size) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR) {
+      throw InputError(fmt::format("{} '{}' does not exist", role, path.string()));
+    }
+    throw InputError(system_message(fmt::format("cannot read {}", role), path, error));
+  }
+  TRIREME_REQUIRE_INPUT(!S_ISDIR(info.st_mode),
+                        "'{}' is a directory; expected a {} (name a file in it)",
+                        path.string(), role);
+  TRIREME_REQUIRE_INPUT(S_ISREG(info.st_mode),
+                        "'{}' is not a regular file; expected a {}", path.string(), role);
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw InputError(system_message(fmt::format("cannot open {}", role), path, errno));
+  }
+  size = static_cast<std::uint64_t>(info.st_size);
+  return descriptor;
+}
+
+// The nearest directory at or above `path` that exists.
+Path existing_ancestor(Path path) {
+  std::error_code ignored;
+  path = std::filesystem::absolute(path, ignored);
+  while (!std::filesystem::exists(path, ignored) && path.has_relative_path()) {
+    path = path.parent_path();
+  }
+  return path;
+}
+
+}  // namespace
+
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr std::array<const char*, 6> units = {"bytes", "KiB", "MiB",
+                                                "GiB",   "TiB", "PiB"};
+  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024.0 && unit + 1 < units.size(); ++unit) value /= 1024.0;
+  return fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::uint64_t free_bytes(const Path& path) {
+  std::error_code error;
+  const auto space = std::filesystem::space(existing_ancestor(path), error);
+  return error ? 0 : space.available;
+}
+
+std::string system_message(std::string_view action, const Path& path, int error) {
+  std::string text = fmt::format("{} '{}': {} (errno {})", action, path.string(),
+                                 std::strerror(error), error);
+  if (error == ENOSPC) {
+    text += fmt::format(
+        "; {} free on that file system: free some space or name another directory",
+        human_bytes(free_bytes(path)));
+  } else if (error == EDQUOT) {
+    text += "; your disk quota there is used up";
+  } else if (error == EACCES || error == EPERM) {
+    text += "; check its permissions and owner";
+  } else if (error == EROFS) {
+    text += "; name a directory on a file system that can be written to";
+  }
+  return text;
+}
+
+std::string read_file(const Path& path, std::string_view role) {
+  const FileReader reader(path, role);
+  std::string content(static_cast<std::size_t>(reader.size()), '\0');
+  reader.read_at(0, content.data(), content.size());
+  return content;
+}
+
+std::uint64_t file_size(const Path& path, std::string_view role) {
+  return FileReader(path, role).size();
+}
+
+void write_file(const Path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+void create_directories(const Path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw Error(system_message("cannot create the directory", path, error.value()));
+  }
+  TRIREME_REQUIRE(std::filesystem::is_directory(path),
+                  "'{}' exists and is not a directory; remove it or name another",
+                  path.string());
+}
+
+FileReader::FileReader(const Path& path, std::string_view role)
+    : path_(path), descriptor_(open_for_reading(path, role, size_)) {}
+
+FileReader::~FileReader() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+FileReader::FileReader(FileReader&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(other.size_) {}
+
+FileReader& FileReader::operator=(FileReader&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void FileReader::read_at(std::uint64_t offset, void* data, std::size_t bytes) const {
+  auto* to = static_cast<std::byte*>(data);
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::pread(descriptor_, to + done, std::min(bytes - done, kMaxCall),
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw InputError(system_message("cannot read", path_, errno));
+    TRIREME_REQUIRE_INPUT(
+        got > 0,
+        "'{}' is truncated: expected {} bytes at offset {}, the file ends "
+        "at {}",
+        path_.string(), bytes, offset, offset + done);
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+FileWriter::FileWriter(const Path& path, Mode mode) : path_(path) {
+  const int flags = mode == Mode::create ? O_RDWR | O_CREAT | O_TRUNC : O_RDWR;
+  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    throw Error(system_message(
+        mode == Mode::create ? "cannot create" : "cannot open for writing", path, errno));
+  }
+}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+void FileWriter::write_at(std::uint64_t offset, const void* data, std::size_t bytes) {
+  const auto* from = static_cast<const std::byte*>(data);
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t put =
+        ::pwrite(descriptor_, from + done, std::min(bytes - done, kMaxCall),
+                 static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw Error(system_message("cannot write", path_, errno));
+    done += static_cast<std::size_t>(put);
+  }
+}
+
+void FileWriter::reserve(std::uint64_t bytes) {
+  if (bytes == 0) return;
+  // Not posix_fallocate: where the file system cannot, that one writes every block
+  // itself.
+  if (::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0)
+    return;
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {
+    throw Error(fmt::format("{} ({} needed)",
+                            system_message("cannot write", path_, errno),
+                            human_bytes(bytes)));
+  }
+}
+
+void FileWriter::sync() {
+  if (::fsync(descriptor_) != 0) {
+    throw Error(system_message("cannot write to stable storage", path_, errno));
+  }
+}
+
+void FileWriter::close() {
+  // Network file systems report failed writes here at the latest.
+  if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0) {
+    throw Error(system_message("cannot finish writing", path_, errno));
+  }
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,325 @@
+// io/hdf5.cpp — HDF5 files and groups; see hdf5.hpp.
+#include "io/hdf5.hpp"
+
+#include <hdf5.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "base/error.hpp"
+#include "io/hdf5_handle.hpp"
+
+namespace trireme::io {
+
+namespace {
+
+int close_type(std::int64_t id) {
+  return H5Tclose(id);
+}
+int close_space(std::int64_t id) {
+  return H5Sclose(id);
+}
+int close_list(std::int64_t id) {
+  return H5Pclose(id);
+}
+int close_dataset(std::int64_t id) {
+  return H5Dclose(id);
+}
+int close_group(std::int64_t id) {
+  return H5Gclose(id);
+}
+
+H5Scoped property_list(hid_t kind) {
+  return {H5Pcreate(kind), close_list, "make a property list"};
+}
+
+// Contents must depend on what is stored alone: no time stamps.
+H5Scoped untimed_list(hid_t kind) {
+  H5Scoped list = property_list(kind);
+  h5_check(H5Pset_obj_track_times(list, false), "turn time stamps off");
+  return list;
+}
+
+std::vector<std::string> components(const std::string& path) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin < path.size()) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    if (end > begin) parts.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string joined(const std::string& parent, const std::string& path) {
+  return parent == "/" ? "/" + path : parent + "/" + path;
+}
+
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+std::vector<hsize_t> extents(const Shape& shape) {
+  return {shape.begin(), shape.end()};
+}
+
+H5Scoped make_space(const Shape& shape) {
+  const std::vector<hsize_t> extent = extents(shape);
+  return {shape.empty()
+              ? H5Screate(H5S_SCALAR)
+              : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
+          close_space, "make a data space"};
+}
+
+// What stands where there are no data: NaN, all ones in integers.
+std::array<std::uint8_t, 8> missing_value(DType dtype) {
+  std::array<std::uint8_t, 8> bytes;
+  bytes.fill(0xff);
+  if (dtype == DType::float32) {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(bytes.data(), &nan, sizeof nan);
+  } else if (dtype == DType::float64) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    std::memcpy(bytes.data(), &nan, sizeof nan);
+  } else if (dtype == DType::bfloat16) {
+    bytes = {0xc0, 0x7f};
+  } else if (dtype == DType::float16) {
+    bytes = {0x00, 0x7e};
+  }
+  return bytes;
+}
+
+std::int64_t open_file(const Path& path, H5File::Mode mode) {
+  const H5Lock lock;
+  const std::string text = path.string();
+  const H5Scoped access = property_list(H5P_FILE_ACCESS);
+  h5_check(H5Pset_fclose_degree(access, H5F_CLOSE_STRONG), "set the close degree");
+#if H5_VERSION_GE(1, 10, 7)
+  // Files are private to their writer until they are renamed; locks only fail on Lustre.
+  h5_check(H5Pset_file_locking(access, false, true), "turn file locking off");
+#endif
+  if (mode == H5File::Mode::create) {
+    const hid_t id = H5Fcreate(text.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    h5_check(id, fmt::format("create '{}'", text));
+    return id;
+  }
+  const H5FileCheck check = check_hdf5(path);
+  TRIREME_REQUIRE_INPUT(check.problem.empty(), "{}", check.problem);
+  const bool reading = mode == H5File::Mode::read;
+  const hid_t id = H5Fopen(text.c_str(), reading ? H5F_ACC_RDONLY : H5F_ACC_RDWR, access);
+  h5_check(id, fmt::format("open '{}'", text));
+  return id;
+}
+
+}  // namespace
+
+H5Object::H5Object(std::shared_ptr<Handle> handle, std::string name)
+    : handle_(std::move(handle)), name_(std::move(name)) {}
+
+const std::string& H5Object::file() const {
+  return handle_->file;
+}
+
+H5File::H5File(const Path& path, Mode mode)
+    : H5Group(std::make_shared<Handle>(open_file(path, mode), Handle::Kind::file, nullptr,
+                                       path.string(), mode != Mode::read),
+              "/") {}
+
+void H5File::close() {
+  const H5Lock lock;
+  const hid_t id = handle_->use();
+  // Flush first: it reports a full disk and leaves the file open; then nothing is left
+  // for the close to fail on.
+  const std::string attempt = fmt::format("write '{}'", handle_->file);
+  if (handle_->writing) h5_check(H5Fflush(id, H5F_SCOPE_LOCAL), attempt);
+  handle_->id = -1;
+  h5_check(H5Fclose(id), attempt);
+}
+
+bool H5Group::has(const std::string& path) const {
+  const H5Lock lock;
+  // H5Lexists wants every step of the way to exist.
+  std::string so_far;
+  for (const std::string& part : components(path)) {
+    so_far += so_far.empty() ? part : "/" + part;
+    if (H5Lexists(handle_->use(), so_far.c_str(), H5P_DEFAULT) <= 0) return false;
+  }
+  return !so_far.empty();
+}
+
+bool H5Group::is_group(const std::string& path) const {
+  const H5Lock lock;
+  if (!has(path)) return false;
+  const hid_t id = H5Oopen(handle_->use(), path.c_str(), H5P_DEFAULT);
+  h5_check(id, fmt::format("open {} in '{}'", joined(name_, path), file()));
+  const bool group = H5Iget_type(id) == H5I_GROUP;
+  H5Oclose(id);
+  return group;
+}
+
+std::vector<std::string> H5Group::children() const {
+  const H5Lock lock;
+  std::vector<std::string> names;
+  const auto collect = [](hid_t, const char* name, const H5L_info_t*,
+                          void* data) -> herr_t {
+    static_cast<std::vector<std::string>*>(data)->emplace_back(name);
+    return 0;
+  };
+  hsize_t position = 0;
+  h5_check(
+      H5Literate(handle_->use(), H5_INDEX_NAME, H5_ITER_INC, &position, collect, &names),
+      fmt::format("list {} in '{}'", name_, file()));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+H5Group H5Group::group(const std::string& path) const {
+  const H5Lock lock;
+  const std::string full = joined(name_, path);
+  TRIREME_REQUIRE_INPUT(is_group(path), "'{}' has no group {}", file(), full);
+  const hid_t id = H5Gopen2(handle_->use(), path.c_str(), H5P_DEFAULT);
+  h5_check(id, fmt::format("open {} in '{}'", full, file()));
+  return {std::make_shared<Handle>(id, Handle::Kind::group, handle_->file_handle(handle_),
+                                   file(), handle_->writing),
+          full};
+}
+
+H5Group H5Group::make_group(const std::string& path) {
+  const H5Lock lock;
+  std::string so_far;
+  for (const std::string& part : components(path)) {
+    so_far += so_far.empty() ? part : "/" + part;
+    if (H5Lexists(handle_->use(), so_far.c_str(), H5P_DEFAULT) > 0) continue;
+    const H5Scoped group(H5Gcreate2(handle_->use(), so_far.c_str(), H5P_DEFAULT,
+                                    untimed_list(H5P_GROUP_CREATE), H5P_DEFAULT),
+                         close_group,
+                         fmt::format("create {} in '{}'", joined(name_, so_far), file()));
+  }
+  return group(path);
+}
+
+H5Dataset H5Group::dataset(const std::string& path) const {
+  const H5Lock lock;
+  const std::string full = joined(name_, path);
+  TRIREME_REQUIRE_INPUT(has(path) && !is_group(path), "'{}' has no dataset {}", file(),
+                        full);
+  const hid_t id = H5Dopen2(handle_->use(), path.c_str(), H5P_DEFAULT);
+  h5_check(id, fmt::format("open {} in '{}'", full, file()));
+  return {
+      std::make_shared<Handle>(id, Handle::Kind::dataset, handle_->file_handle(handle_),
+                               file(), handle_->writing),
+      full};
+}
+
+H5Dataset H5Group::make_dataset(const std::string& path, DType dtype,
+                                const Shape& shape) {
+  const H5Lock lock;
+  if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
+  const std::string attempt =
+      fmt::format("create {} in '{}'", joined(name_, path), file());
+  const H5Scoped creation = untimed_list(H5P_DATASET_CREATE);
+  h5_check(H5Pset_layout(creation, H5D_CONTIGUOUS), attempt);
+  h5_check(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), attempt);
+  h5_check(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), attempt);
+  {
+    const H5Scoped id(H5Dcreate2(handle_->use(), path.c_str(), h5_file_type(dtype),
+                                 make_space(shape), H5P_DEFAULT, creation, H5P_DEFAULT),
+                      close_dataset, attempt);
+  }
+  if (dtype == DType::bfloat16) mark_bfloat16(path);
+  return dataset(path);
+}
+
+void H5Group::mark_bfloat16(const std::string& path) {
+  dataset(path).set_attribute("dtype", std::string(name_of(DType::bfloat16)));
+}
+
+H5Dataset H5Group::make_virtual_dataset(const std::string& path, DType dtype,
+                                        const Shape& shape,
+                                        const std::vector<VirtualPiece>& pieces) {
+  const H5Lock lock;
+  if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
+  const std::string attempt =
+      fmt::format("create {} in '{}'", joined(name_, path), file());
+  const H5Scoped type = h5_file_type(dtype);
+  const H5Scoped creation = untimed_list(H5P_DATASET_CREATE);
+  const auto fill = missing_value(dtype);
+  h5_check(H5Pset_fill_value(creation, type, fill.data()), attempt);
+  const H5Scoped space = make_space(shape);
+  for (const VirtualPiece& piece : pieces) {
+    TRIREME_REQUIRE(piece.start.size() == shape.size() &&
+                        piece.extent.size() == shape.size() && !shape.empty(),
+                    "{}: a piece has {} dimensions, the tensor {}", attempt,
+                    piece.start.size(), shape.size());
+    const std::vector<hsize_t> start = extents(piece.start);
+    const std::vector<hsize_t> extent = extents(piece.extent);
+    h5_check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr,
+                                 extent.data(), nullptr),
+             attempt);
+    h5_check(H5Pset_virtual(creation, space, piece.file.c_str(), piece.dataset.c_str(),
+                            make_space(piece.extent)),
+             attempt);
+  }
+  h5_check(H5Sselect_all(space), attempt);
+  {
+    const H5Scoped id(H5Dcreate2(handle_->use(), path.c_str(), type, space, H5P_DEFAULT,
+                                 creation, H5P_DEFAULT),
+                      close_dataset, attempt);
+  }
+  if (dtype == DType::bfloat16) mark_bfloat16(path);
+  return dataset(path);
+}
+
+void H5Group::write_bytes(const std::string& path, std::string_view bytes) {
+  H5Dataset dataset =
+      make_dataset(path, DType::uint8, {static_cast<index_t>(bytes.size())});
+  dataset.write_rows(0, dataset.shape()[0], bytes.data(), bytes.size());
+}
+
+std::string H5Group::read_bytes(const std::string& path) const {
+  const std::vector<std::uint8_t> values = dataset(path).read<std::uint8_t>();
+  return {values.begin(), values.end()};
+}
+
+void H5Group::write_text(const std::string& path, std::string_view text) {
+  const H5Lock lock;
+  if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
+  const std::string attempt =
+      fmt::format("write {} in '{}'", joined(name_, path), file());
+  const H5Scoped type(H5Tcopy(H5T_C_S1), close_type, attempt);
+  // One byte more, so that no reader misses a terminator and an empty text has a size.
+  std::string terminated(text);
+  terminated.push_back('\0');
+  h5_check(H5Tset_size(type, terminated.size()), attempt);
+  h5_check(H5Tset_strpad(type, H5T_STR_NULLTERM), attempt);
+  h5_check(H5Tset_cset(type, H5T_CSET_UTF8), attempt);
+  const H5Scoped id(
+      H5Dcreate2(handle_->use(), path.c_str(), type, make_space({}), H5P_DEFAULT,
+                 untimed_list(H5P_DATASET_CREATE), H5P_DEFAULT),
+      close_dataset, attempt);
+  h5_check(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, terminated.data()), attempt);
+}
+
+std::string H5Group::read_text(const std::string& path) const {
+  const H5Lock lock;
+  const std::string where = fmt::format("{} in '{}'", joined(name_, path), file());
+  TRIREME_REQUIRE_INPUT(has(path) && !is_group(path), "'{}' has no dataset {}", file(),
+                        joined(name_, path));
+  const H5Scoped id(H5Dopen2(handle_->use(), path.c_str(), H5P_DEFAULT), close_dataset,
+                    "open " + where);
+  const H5Scoped type(H5Dget_type(id), close_type, "get the type of " + where);
+  const std::size_t bytes = H5Tget_size(type);
+  TRIREME_REQUIRE_INPUT(H5Tget_class(type) == H5T_STRING &&
+                            H5Tis_variable_str(type) == 0 && bytes <= file_size(file()),
+                        "{} is not a text of fixed length", where);
+  std::string text(bytes, '\0');
+  h5_check(H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()),
+           "read " + where);
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
+}  // namespace trireme::io

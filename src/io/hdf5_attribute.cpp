@@ -1,0 +1,245 @@
+// io/hdf5_attribute.cpp — attributes: scalars, arrays and strings; see hdf5.hpp.
+#include <hdf5.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "base/error.hpp"
+#include "io/hdf5_handle.hpp"
+
+namespace trireme::io {
+
+namespace {
+
+// HDF5 keeps an attribute in the object's header, which ends there.
+constexpr std::size_t kMaxAttributeBytes = 64000;
+
+int close_type(std::int64_t id) {
+  return H5Tclose(id);
+}
+int close_space(std::int64_t id) {
+  return H5Sclose(id);
+}
+int close_attribute(std::int64_t id) {
+  return H5Aclose(id);
+}
+
+template <class T>
+hid_t number_type() {
+  if constexpr (std::is_same_v<T, std::int64_t>) return H5T_STD_I64LE;
+  if constexpr (std::is_same_v<T, std::uint64_t>) return H5T_STD_U64LE;
+  if constexpr (std::is_same_v<T, double>) return H5T_IEEE_F64LE;
+}
+
+template <class T>
+struct ElementOf {
+  using type = T;
+  static constexpr bool is_array = false;
+};
+template <class T>
+struct ElementOf<std::vector<T>> {
+  using type = T;
+  static constexpr bool is_array = true;
+};
+
+H5Scoped string_type(std::size_t bytes) {
+  H5Scoped type(H5Tcopy(H5T_C_S1), close_type, "make a string type");
+  h5_check(H5Tset_size(type, std::max<std::size_t>(bytes, 1)), "size a string type");
+  h5_check(H5Tset_strpad(type, H5T_STR_NULLPAD), "pad a string type");
+  h5_check(H5Tset_cset(type, H5T_CSET_UTF8), "set UTF-8");
+  return type;
+}
+
+H5Scoped make_space(std::size_t count, bool is_array) {
+  const hsize_t extent = count;
+  return {is_array ? H5Screate_simple(1, &extent, nullptr) : H5Screate(H5S_SCALAR),
+          close_space, "make a data space"};
+}
+
+void put(hid_t object, const std::string& name, hid_t type, hid_t space, const void* data,
+         std::size_t bytes, const std::string& where) {
+  TRIREME_REQUIRE(
+      bytes <= kMaxAttributeBytes,
+      "{}: {} bytes are too long for an attribute (at most {}); use a dataset", where,
+      bytes, kMaxAttributeBytes);
+  if (H5Aexists(object, name.c_str()) > 0) {
+    h5_check(H5Adelete(object, name.c_str()), "replace " + where);
+  }
+  const H5Scoped attribute(
+      H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
+      close_attribute, "create " + where);
+  if (bytes > 0) h5_check(H5Awrite(attribute, type, data), "write " + where);
+}
+
+// An attribute as found in a file.
+struct Found {
+  H5Scoped attribute;
+  H5Scoped type;
+  H5T_class_t kind;
+  std::size_t count;
+};
+
+Found find(hid_t object, const std::string& name, const std::string& where) {
+  TRIREME_REQUIRE_INPUT(H5Aexists(object, name.c_str()) > 0, "{} is missing", where);
+  H5Scoped attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), close_attribute,
+                     "open " + where);
+  H5Scoped type(H5Aget_type(attribute), close_type, "get the type of " + where);
+  const H5Scoped space(H5Aget_space(attribute), close_space,
+                       "get the extent of " + where);
+  const hssize_t points = H5Sget_simple_extent_npoints(space);
+  h5_check(points, "get the extent of " + where);
+  const H5T_class_t kind = H5Tget_class(type);
+  return {std::move(attribute), std::move(type), kind, static_cast<std::size_t>(points)};
+}
+
+std::vector<std::string> read_strings(const Found& found, const std::string& where) {
+  TRIREME_REQUIRE_INPUT(found.kind == H5T_STRING, "{} is not a string", where);
+  std::vector<std::string> values;
+  if (found.count == 0) return values;
+  if (H5Tis_variable_str(found.type) > 0) {
+    std::vector<char*> pointers(found.count, nullptr);
+    h5_check(H5Aread(found.attribute, found.type, pointers.data()), "read " + where);
+    for (char* pointer : pointers) {
+      values.emplace_back(pointer != nullptr ? pointer : "");
+      H5free_memory(pointer);
+    }
+    return values;
+  }
+  const std::size_t width = H5Tget_size(found.type);
+  std::string raw(width * found.count, '\0');
+  h5_check(H5Aread(found.attribute, found.type, raw.data()), "read " + where);
+  for (std::size_t i = 0; i < found.count; ++i) {
+    const char* begin = raw.data() + i * width;
+    std::size_t length = width;
+    while (length > 0 && begin[length - 1] == '\0') --length;
+    values.emplace_back(begin, length);
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> read_numbers(const Found& found, const std::string& where) {
+  const bool fits =
+      found.kind == H5T_INTEGER || (found.kind == H5T_FLOAT && std::is_same_v<T, double>);
+  TRIREME_REQUIRE_INPUT(fits, "{} is not {}", where,
+                        std::is_same_v<T, double> ? "a number" : "an integer");
+  std::vector<T> values(found.count);
+  if (!values.empty()) {
+    h5_check(H5Aread(found.attribute, number_type<T>(), values.data()), "read " + where);
+  }
+  return values;
+}
+
+std::string place(const H5Object& object, const std::string& name) {
+  return fmt::format("attribute '{}' of {} in '{}'", name, object.name(), object.file());
+}
+
+}  // namespace
+
+bool H5Object::has_attribute(const std::string& name) const {
+  const H5Lock lock;
+  return H5Aexists(handle_->use(), name.c_str()) > 0;
+}
+
+std::vector<std::string> H5Object::attribute_names() const {
+  const H5Lock lock;
+  std::vector<std::string> names;
+  hsize_t position = 0;
+  const auto collect = [](hid_t, const char* name, const H5A_info_t*,
+                          void* data) -> herr_t {
+    static_cast<std::vector<std::string>*>(data)->emplace_back(name);
+    return 0;
+  };
+  h5_check(
+      H5Aiterate2(handle_->use(), H5_INDEX_NAME, H5_ITER_INC, &position, collect, &names),
+      fmt::format("list the attributes of {} in '{}'", name_, file()));
+  return names;
+}
+
+template <class T>
+void H5Object::set_attribute(const std::string& name, const T& value) {
+  using Element = typename ElementOf<T>::type;
+  constexpr bool is_array = ElementOf<T>::is_array;
+  const H5Lock lock;
+  const std::string where = place(*this, name);
+  std::vector<Element> values;
+  if constexpr (is_array) {
+    values = value;
+  } else {
+    values.push_back(value);
+  }
+  const H5Scoped space = make_space(values.size(), is_array);
+  if constexpr (std::is_same_v<Element, std::string>) {
+    std::size_t width = 1;
+    for (const std::string& text : values) width = std::max(width, text.size());
+    std::string raw(width * values.size(), '\0');
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      std::memcpy(raw.data() + i * width, values[i].data(), values[i].size());
+    }
+    put(handle_->use(), name, string_type(width), space, raw.data(), raw.size(), where);
+  } else {
+    put(handle_->use(), name, number_type<Element>(), space, values.data(),
+        values.size() * sizeof(Element), where);
+  }
+}
+
+template <class T>
+T H5Object::attribute(const std::string& name) const {
+  using Element = typename ElementOf<T>::type;
+  const H5Lock lock;
+  const std::string where = place(*this, name);
+  const Found found = find(handle_->use(), name, where);
+  std::vector<Element> values;
+  if constexpr (std::is_same_v<Element, std::string>) {
+    values = read_strings(found, where);
+  } else {
+    values = read_numbers<Element>(found, where);
+  }
+  if constexpr (ElementOf<T>::is_array) {
+    return values;
+  } else {
+    TRIREME_REQUIRE_INPUT(values.size() == 1, "{} has {} values; expected one", where,
+                          values.size());
+    return values.front();
+  }
+}
+
+std::string H5Object::attribute_text(const std::string& name) const {
+  constexpr std::size_t kMaxText = 200;
+  const H5Lock lock;
+  const std::string where = place(*this, name);
+  const Found found = find(handle_->use(), name, where);
+  std::string text;
+  if (found.kind == H5T_STRING) {
+    text = fmt::format("{}", fmt::join(read_strings(found, where), ", "));
+  } else if (found.kind == H5T_INTEGER && H5Tget_sign(found.type) == H5T_SGN_2) {
+    text = fmt::format("{}", fmt::join(read_numbers<std::int64_t>(found, where), ", "));
+  } else if (found.kind == H5T_INTEGER) {
+    text = fmt::format("{}", fmt::join(read_numbers<std::uint64_t>(found, where), ", "));
+  } else if (found.kind == H5T_FLOAT) {
+    text = fmt::format("{}", fmt::join(read_numbers<double>(found, where), ", "));
+  } else {
+    text = "(of a type not shown)";
+  }
+  if (text.size() > kMaxText) {
+    text.resize(kMaxText);
+    text += " ...";
+  }
+  return text;
+}
+
+#define TRIREME_INSTANTIATE(...)                                                 \
+  template void H5Object::set_attribute(const std::string&, const __VA_ARGS__&); \
+  template __VA_ARGS__ H5Object::attribute<__VA_ARGS__>(const std::string&) const;
+TRIREME_INSTANTIATE(std::int64_t)
+TRIREME_INSTANTIATE(std::uint64_t)
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(std::string)
+TRIREME_INSTANTIATE(std::vector<std::int64_t>)
+TRIREME_INSTANTIATE(std::vector<std::uint64_t>)
+TRIREME_INSTANTIATE(std::vector<double>)
+TRIREME_INSTANTIATE(std::vector<std::string>)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::io

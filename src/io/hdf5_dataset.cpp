@@ -1,0 +1,188 @@
+// io/hdf5_dataset.cpp — reading and writing rows of datasets; see hdf5.hpp.
+#include <hdf5.h>
+
+#include "base/error.hpp"
+#include "io/hdf5_handle.hpp"
+
+namespace trireme::io {
+
+namespace {
+
+constexpr std::size_t kMaxRank = 8;
+
+int close_type(std::int64_t id) {
+  return H5Tclose(id);
+}
+int close_space(std::int64_t id) {
+  return H5Sclose(id);
+}
+int close_list(std::int64_t id) {
+  return H5Pclose(id);
+}
+
+H5Scoped creation_list(std::int64_t dataset, const std::string& where) {
+  return {H5Dget_create_plist(dataset), close_list, "get the layout of " + where};
+}
+
+std::string place(const H5Object& object) {
+  return fmt::format("{} in '{}'", object.name(), object.file());
+}
+
+}  // namespace
+
+H5Dataset::H5Dataset(std::shared_ptr<Handle> handle, std::string name)
+    : H5Object(std::move(handle), std::move(name)) {
+  const H5Lock lock;
+  const std::string where = place(*this);
+  const H5Scoped space(H5Dget_space(handle_->use()), close_space,
+                       "get the extent of " + where);
+  const int rank = H5Sget_simple_extent_ndims(space);
+  h5_check(rank, "get the extent of " + where);
+  TRIREME_REQUIRE_INPUT(static_cast<std::size_t>(rank) <= kMaxRank,
+                        "{} has {} dimensions; at most {} are supported", where, rank,
+                        kMaxRank);
+  hsize_t extent[kMaxRank] = {};
+  h5_check(H5Sget_simple_extent_dims(space, extent, nullptr),
+           "get the extent of " + where);
+  index_t elements = 1;
+  for (int i = 0; i < rank; ++i) {
+    shape_.push_back(static_cast<index_t>(extent[i]));
+    // A damaged header may claim anything; products must not overflow further on.
+    TRIREME_REQUIRE_INPUT(
+        shape_.back() >= 0 &&
+            !__builtin_mul_overflow(elements, shape_.back(), &elements) &&
+            elements < (index_t{1} << 56),
+        "{} claims an impossible extent", where);
+  }
+  const H5Scoped type(H5Dget_type(handle_->use()), close_type,
+                      "get the type of " + where);
+  const bool marked =
+      has_attribute("dtype") && attribute<std::string>("dtype") == "bfloat16";
+  dtype_ = h5_dtype(type, marked, where);
+}
+
+std::uint64_t H5Dataset::bytes() const {
+  return static_cast<std::uint64_t>(element_count(shape_)) * size_of(dtype_);
+}
+
+bool H5Dataset::is_virtual() const {
+  const H5Lock lock;
+  return H5Pget_layout(creation_list(handle_->use(), place(*this))) == H5D_VIRTUAL;
+}
+
+std::optional<std::uint64_t> H5Dataset::offset() const {
+  const H5Lock lock;
+  const std::string where = place(*this);
+  if (H5Pget_layout(creation_list(handle_->use(), where)) != H5D_CONTIGUOUS) return {};
+  const H5Scoped type(H5Dget_type(handle_->use()), close_type,
+                      "get the type of " + where);
+  if (size_of(dtype_) > 1 && H5Tget_order(type) != H5T_ORDER_LE) return {};
+  const haddr_t offset = H5Dget_offset(handle_->use());
+  H5Eclear2(H5E_DEFAULT);
+  if (offset == HADDR_UNDEF) return {};
+  return offset;
+}
+
+void H5Dataset::check_type(DType type) const {
+  TRIREME_REQUIRE_INPUT(type == dtype_, "{} holds {}; expected {}", place(*this),
+                        name_of(dtype_), name_of(type));
+}
+
+namespace {
+
+// The hyperslab of some rows, in the file and in memory.
+struct RowSpaces {
+  H5Scoped file;
+  H5Scoped memory;
+};
+
+RowSpaces select_rows(std::int64_t dataset, const Shape& shape, DType dtype,
+                      index_t first, index_t rows, std::size_t bytes,
+                      const std::string& where) {
+  const index_t all_rows = shape.empty() ? 1 : shape[0];
+  TRIREME_REQUIRE(first >= 0 && rows >= 0 && first <= all_rows - rows,
+                  "rows {} to {} of {} {} do not exist", first, first + rows, where,
+                  to_string(shape));
+  hsize_t start[kMaxRank] = {};
+  hsize_t count[kMaxRank] = {};
+  std::size_t expected = size_of(dtype) * static_cast<std::size_t>(rows);
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    count[i] = static_cast<hsize_t>(i == 0 ? rows : shape[i]);
+    if (i > 0) expected *= static_cast<std::size_t>(shape[i]);
+  }
+  start[0] = static_cast<hsize_t>(first);
+  TRIREME_REQUIRE(bytes == expected, "{} rows of {} take {} bytes; the buffer has {}",
+                  rows, where, expected, bytes);
+  H5Scoped file(H5Dget_space(dataset), close_space, "get the extent of " + where);
+  if (shape.empty())
+    return {std::move(file), {H5Screate(H5S_SCALAR), close_space, where}};
+  h5_check(H5Sselect_hyperslab(file, H5S_SELECT_SET, start, nullptr, count, nullptr),
+           "select rows of " + where);
+  H5Scoped memory(H5Screate_simple(static_cast<int>(shape.size()), count, nullptr),
+                  close_space, "describe rows of " + where);
+  return {std::move(file), std::move(memory)};
+}
+
+}  // namespace
+
+void H5Dataset::write_rows(index_t first, index_t rows, const void* data,
+                           std::size_t bytes) {
+  const H5Lock lock;
+  const std::string where = place(*this);
+  const RowSpaces spaces =
+      select_rows(handle_->use(), shape_, dtype_, first, rows, bytes, where);
+  if (bytes == 0) return;
+  h5_check(H5Dwrite(handle_->use(), h5_memory_type(dtype_), spaces.memory, spaces.file,
+                    H5P_DEFAULT, data),
+           "write " + where);
+}
+
+void H5Dataset::read_rows(index_t first, index_t rows, void* data,
+                          std::size_t bytes) const {
+  const H5Lock lock;
+  const std::string where = place(*this);
+  const RowSpaces spaces =
+      select_rows(handle_->use(), shape_, dtype_, first, rows, bytes, where);
+  if (bytes == 0) return;
+  h5_check(H5Dread(handle_->use(), h5_memory_type(dtype_), spaces.memory, spaces.file,
+                   H5P_DEFAULT, data),
+           "read " + where);
+}
+
+template <class T>
+std::vector<T> H5Dataset::read() const {
+  check_type(dtype_of<T>);
+  // Lest a damaged header make us ask for the whole memory.
+  if (const auto at = offset()) {
+    const std::uint64_t size = file_size(file());
+    TRIREME_REQUIRE_INPUT(*at <= size && bytes() <= size - *at,
+                          "'{}' is truncated: {} takes bytes {} to {}, the file has {}",
+                          file(), name_, *at, *at + bytes(), size);
+  }
+  std::vector<T> values(static_cast<std::size_t>(element_count(shape_)));
+  read_rows(0, shape_.empty() ? 1 : shape_[0], values.data(), values.size() * sizeof(T));
+  return values;
+}
+
+template <class T>
+void H5Dataset::write(const std::vector<T>& values) {
+  check_type(dtype_of<T>);
+  write_rows(0, shape_.empty() ? 1 : shape_[0], values.data(), values.size() * sizeof(T));
+}
+
+#define TRIREME_INSTANTIATE(T)                        \
+  template std::vector<T> H5Dataset::read<T>() const; \
+  template void H5Dataset::write(const std::vector<T>&);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(fp16)
+TRIREME_INSTANTIATE(std::int32_t)
+TRIREME_INSTANTIATE(std::int64_t)
+TRIREME_INSTANTIATE(std::uint8_t)
+TRIREME_INSTANTIATE(std::uint16_t)
+TRIREME_INSTANTIATE(std::uint32_t)
+TRIREME_INSTANTIATE(std::uint64_t)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::io

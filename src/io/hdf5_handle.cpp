@@ -1,0 +1,169 @@
+// io/hdf5_handle.cpp — the HDF5 lock, error stack, handles and data types.
+#include "io/hdf5_handle.hpp"
+
+#include <hdf5.h>
+
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::io {
+
+static_assert(sizeof(hid_t) == sizeof(std::int64_t) && std::is_signed_v<hid_t>);
+
+namespace {
+
+std::recursive_mutex& hdf5_mutex() {
+  // The one object for the whole process in Trireme: the library it guards is one too.
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+// The causes in HDF5's error stack, innermost first, without repetition.
+std::string error_stack() {
+  constexpr std::size_t kEnough = 3;
+  std::vector<std::string> causes;
+  const auto collect = [](unsigned, const H5E_error2_t* error, void* data) -> herr_t {
+    auto& list = *static_cast<std::vector<std::string>*>(data);
+    const std::string text = error->desc != nullptr ? error->desc : "";
+    if (!text.empty() && list.size() < kEnough && (list.empty() || list.back() != text)) {
+      list.push_back(text);
+    }
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &causes);
+  H5Eclear2(H5E_DEFAULT);
+  std::string text;
+  for (const std::string& cause : causes) text += (text.empty() ? "" : "; ") + cause;
+  return text.empty() ? "no cause given" : text;
+}
+
+// IEEE half precision, as h5py has it too.
+hid_t make_half() {
+  const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+  if (type < 0 || H5Tset_fields(type, 15, 10, 5, 0, 10) < 0 || H5Tset_size(type, 2) < 0 ||
+      H5Tset_ebias(type, 15) < 0) {
+    return -1;
+  }
+  return type;
+}
+
+H5Scoped copy_type(hid_t type) {
+  return {H5Tcopy(type), [](std::int64_t id) { return H5Tclose(id); },
+          "copy a data type"};
+}
+
+}  // namespace
+
+H5Lock::H5Lock() : lock_(hdf5_mutex()) {
+  // Errors are thrown, not printed.
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+H5Scoped::H5Scoped(std::int64_t id, Close close, const std::string& attempt)
+    : id_(id), close_(close) {
+  h5_check(id, attempt);
+}
+
+H5Scoped::~H5Scoped() {
+  if (id_ >= 0) close_(id_);
+}
+
+H5Scoped::H5Scoped(H5Scoped&& other) noexcept
+    : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+
+H5Object::Handle::Handle(std::int64_t new_id, Kind new_kind,
+                         std::shared_ptr<Handle> new_owner, std::string new_file,
+                         bool for_writing)
+    : id(new_id),
+      kind(new_kind),
+      owner(std::move(new_owner)),
+      file(std::move(new_file)),
+      writing(for_writing) {}
+
+H5Object::Handle::~Handle() {
+  const H5Lock lock;
+  // Closing a file closes all that is open in it; its objects' ids are void then.
+  if (id < 0 || (owner && owner->id < 0)) return;
+  switch (kind) {
+    case Kind::file:
+      H5Fclose(id);
+      break;
+    case Kind::group:
+      H5Gclose(id);
+      break;
+    case Kind::dataset:
+      H5Dclose(id);
+      break;
+  }
+}
+
+std::int64_t H5Object::Handle::use() const {
+  TRIREME_REQUIRE(id >= 0 && (!owner || owner->id >= 0),
+                  "'{}' was closed before this use", file);
+  return id;
+}
+
+void h5_check(std::int64_t status, const std::string& attempt) {
+  if (status >= 0) return;
+  std::string message = fmt::format("HDF5: cannot {}: {}", attempt, error_stack());
+  if (message.find("errno = 28") != std::string::npos) {
+    message += "; the disk is full: free some space or name another directory";
+  }
+  throw Error(message);
+}
+
+H5Scoped h5_file_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return copy_type(H5T_IEEE_F32LE);
+    case DType::float64:
+      return copy_type(H5T_IEEE_F64LE);
+    case DType::float16:
+      return {make_half(), [](std::int64_t id) { return H5Tclose(id); }, "make float16"};
+    case DType::int32:
+      return copy_type(H5T_STD_I32LE);
+    case DType::int64:
+      return copy_type(H5T_STD_I64LE);
+    case DType::uint8:
+      return copy_type(H5T_STD_U8LE);
+    case DType::bfloat16:  // HDF5 has none
+    case DType::uint16:
+      return copy_type(H5T_STD_U16LE);
+    case DType::uint32:
+      return copy_type(H5T_STD_U32LE);
+    case DType::uint64:
+      return copy_type(H5T_STD_U64LE);
+  }
+  throw Error("h5_file_type: not a DType");
+}
+
+H5Scoped h5_memory_type(DType dtype) {
+  // Every machine Trireme runs on is little-endian; a foreign file's big-endian elements
+  // are converted by the library.
+  static_assert(std::endian::native == std::endian::little);
+  return h5_file_type(dtype);
+}
+
+DType h5_dtype(std::int64_t type, bool marked_bf16, const std::string& where) {
+  const H5T_class_t kind = H5Tget_class(type);
+  const std::size_t bytes = H5Tget_size(type);
+  if (kind == H5T_FLOAT) {
+    if (bytes == 2) return DType::float16;
+    if (bytes == 4) return DType::float32;
+    if (bytes == 8) return DType::float64;
+  } else if (kind == H5T_INTEGER) {
+    const bool has_sign = H5Tget_sign(type) == H5T_SGN_2;
+    if (bytes == 1 && !has_sign) return DType::uint8;
+    if (bytes == 2 && !has_sign) return marked_bf16 ? DType::bfloat16 : DType::uint16;
+    if (bytes == 4) return has_sign ? DType::int32 : DType::uint32;
+    if (bytes == 8) return has_sign ? DType::int64 : DType::uint64;
+  }
+  throw InputError(
+      fmt::format("{}: elements of {} bytes and HDF5 class {} are not supported; "
+                  "expected integers or "
+                  "floating-point numbers of 1 to 8 bytes",
+                  where, bytes, static_cast<int>(kind)));
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,65 @@
+// io/mapped_file.cpp — mmap with size checks; see mapped_file.hpp.
+#include "io/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::io {
+
+MappedFile::MappedFile(const Path& path, Access access, std::string_view role)
+    : path_(path), size_(file_size(path, role)) {
+  if (size_ == 0) return;  // mmap refuses empty files
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) {
+    throw InputError(system_message(fmt::format("cannot open {}", role), path, errno));
+  }
+  void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+  const int error = errno;
+  ::close(descriptor);
+  if (data == MAP_FAILED) throw InputError(system_message("cannot map", path, error));
+  data_ = static_cast<const std::byte*>(data);
+  ::madvise(data, size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+const std::byte* MappedFile::range(std::uint64_t offset, std::uint64_t bytes,
+                                   std::string_view what) const {
+  TRIREME_REQUIRE_INPUT(offset <= size_ && bytes <= size_ - offset,
+                        "'{}' is truncated: {} takes bytes {} to {}, the file has {}",
+                        path_.string(), what, offset, offset + bytes, size_);
+  return data_ + offset;
+}
+
+void MappedFile::check_array(std::uint64_t offset, std::uint64_t count, std::size_t size,
+                             std::size_t alignment, std::string_view what) const {
+  TRIREME_REQUIRE_INPUT(count <= ~std::uint64_t{0} / size,
+                        "'{}': {} has an impossible length, {}", path_.string(), what,
+                        count);
+  range(offset, count * size, what);
+  TRIREME_REQUIRE_INPUT(offset % alignment == 0,
+                        "'{}': {} begins at byte {}, which is no multiple of {}",
+                        path_.string(), what, offset, alignment);
+}
+
+}  // namespace trireme::io

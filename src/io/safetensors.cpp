@@ -1,0 +1,344 @@
+// io/safetensors.cpp — parsing and checking the headers, converting elements, writing.
+#include "io/safetensors.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "base/error.hpp"
+#include "io/atomic_file.hpp"
+
+namespace trireme::io {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// The reference implementation's limit; a larger one is a damaged length.
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr const char* kIndexName = "model.safetensors.index.json";
+
+struct Format {
+  const char* name;
+  std::size_t bits;
+  std::optional<DType> dtype;
+};
+
+const std::vector<Format>& formats() {
+  static const std::vector<Format> table = {{"F64", 64, DType::float64},
+                                            {"F32", 32, DType::float32},
+                                            {"F16", 16, DType::float16},
+                                            {"BF16", 16, DType::bfloat16},
+                                            {"I64", 64, DType::int64},
+                                            {"I32", 32, DType::int32},
+                                            {"U64", 64, DType::uint64},
+                                            {"U32", 32, DType::uint32},
+                                            {"U16", 16, DType::uint16},
+                                            {"U8", 8, DType::uint8},
+                                            {"I16", 16, {}},
+                                            {"I8", 8, {}},
+                                            {"BOOL", 8, {}},
+                                            {"F8_E4M3", 8, {}},
+                                            {"F8_E5M2", 8, {}}};
+  return table;
+}
+
+const Format* find_format(const std::string& name) {
+  const auto it = std::find_if(formats().begin(), formats().end(),
+                               [&](const Format& f) { return f.name == name; });
+  return it == formats().end() ? nullptr : &*it;
+}
+
+const char* format_name(DType dtype) {
+  const auto it = std::find_if(formats().begin(), formats().end(),
+                               [&](const Format& f) { return f.dtype == dtype; });
+  TRIREME_REQUIRE(it != formats().end(), "safetensors has no {}", name_of(dtype));
+  return it->name;
+}
+
+// Levenshtein's distance, for "did you mean".
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+    }
+  }
+  return row.back();
+}
+
+// A JSON list of non-negative integers, or InputError.
+std::vector<std::uint64_t> sizes(const Json& entry, const char* key,
+                                 const std::string& where) {
+  const auto it = entry.find(key);
+  TRIREME_REQUIRE_INPUT(it != entry.end() && it->is_array(),
+                        "{}: '{}' is missing or no list", where, key);
+  std::vector<std::uint64_t> values;
+  for (const Json& value : *it) {
+    TRIREME_REQUIRE_INPUT(value.is_number_unsigned(), "{}: '{}' holds {}", where, key,
+                          value.dump());
+    values.push_back(value.get<std::uint64_t>());
+  }
+  return values;
+}
+
+// One tensor of a header, checked against the bytes that follow the header.
+SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedFile& file,
+                       std::uint64_t data_begin) {
+  const std::string where = fmt::format("'{}': tensor '{}'", file.path().string(), name);
+  TRIREME_REQUIRE_INPUT(
+      entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string(),
+      "{} has no dtype", where);
+  SafeTensor tensor;
+  tensor.name = name;
+  tensor.file = file.path();
+  tensor.format = entry["dtype"].get<std::string>();
+  std::uint64_t elements = 1;
+  for (const std::uint64_t extent : sizes(entry, "shape", where)) {
+    TRIREME_REQUIRE_INPUT(extent < (std::uint64_t{1} << 48) &&
+                              !__builtin_mul_overflow(elements, extent, &elements) &&
+                              elements < (std::uint64_t{1} << 48),
+                          "{} has an impossible shape {}", where, entry["shape"].dump());
+    tensor.shape.push_back(static_cast<index_t>(extent));
+  }
+  const std::vector<std::uint64_t> offsets = sizes(entry, "data_offsets", where);
+  TRIREME_REQUIRE_INPUT(offsets.size() == 2 && offsets[0] <= offsets[1],
+                        "{} has data_offsets {}; expected [begin, end]", where,
+                        entry["data_offsets"].dump());
+  tensor.bytes = offsets[1] - offsets[0];
+  const std::uint64_t available = file.size() - data_begin;
+  TRIREME_REQUIRE_INPUT(
+      offsets[1] <= available,
+      "{} ends at byte {} of the data, but the file holds {} bytes of data: "
+      "it is truncated; download or copy it again",
+      where, offsets[1], available);
+  if (const Format* format = find_format(tensor.format)) {
+    tensor.dtype = format->dtype;
+    const std::uint64_t expected = elements * format->bits / 8;
+    TRIREME_REQUIRE_INPUT(tensor.bytes == expected,
+                          "{}: {} elements of {} take {} bytes, its data_offsets span {}",
+                          where, to_string(tensor.shape), tensor.format, expected,
+                          tensor.bytes);
+  }
+  tensor.data = file.data() + data_begin + offsets[0];
+  return tensor;
+}
+
+template <class T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <class T>
+void widen(const SafeTensor& tensor, std::vector<float>& values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(load<T>(tensor.data + i * sizeof(T)));
+  }
+}
+
+}  // namespace
+
+SafetensorsReader::SafetensorsReader(const Path& path) {
+  if (!std::filesystem::is_directory(path)) {
+    path.extension() == ".json" ? read_index(path) : read_one(path);
+    return;
+  }
+  const Path single = path / "model.safetensors";
+  const Path index = path / kIndexName;
+  // As transformers does: the single file wins.
+  if (std::filesystem::exists(single)) {
+    read_one(single);
+  } else if (std::filesystem::exists(index)) {
+    read_index(index);
+  } else {
+    const bool pickled = std::filesystem::exists(path / "pytorch_model.bin");
+    throw InputError(fmt::format(
+        "'{}' holds neither model.safetensors nor {}{}", path.string(), kIndexName,
+        pickled
+            ? "; it has pytorch_model.bin: load it with transformers and save it with "
+              "save_pretrained(..., safe_serialization=True)"
+            : ""));
+  }
+}
+
+void SafetensorsReader::read_one(const Path& path) {
+  MappedFile file(path, MappedFile::Access::sequential, "safetensors file");
+  const std::byte* length = file.range(0, 8, "the header's length");
+  const auto header_bytes = load<std::uint64_t>(length);
+  TRIREME_REQUIRE_INPUT(
+      header_bytes <= kMaxHeaderBytes && header_bytes <= file.size() - 8,
+      "'{}' is not a safetensors file, or damaged: its header is said to "
+      "have {} bytes, the file has {}",
+      path.string(), header_bytes, file.size());
+  const auto* text =
+      reinterpret_cast<const char*>(file.range(8, header_bytes, "the header"));
+  const Json header = Json::parse(text, text + header_bytes, nullptr, false);
+  TRIREME_REQUIRE_INPUT(header.is_object(),
+                        "'{}' is not a safetensors file, or damaged: its header is not a "
+                        "JSON object",
+                        path.string());
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      for (const auto& [key, value] : entry.items()) {
+        if (value.is_string()) metadata_[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    const bool is_new =
+        tensors_.emplace(name, parse_entry(name, entry, file, 8 + header_bytes)).second;
+    TRIREME_REQUIRE_INPUT(is_new, "'{}': tensor '{}' is in another file of the model too",
+                          path.string(), name);
+  }
+  files_.push_back(std::move(file));
+}
+
+void SafetensorsReader::read_index(const Path& index) {
+  const Json json = Json::parse(read_file(index, "safetensors index"), nullptr, false);
+  TRIREME_REQUIRE_INPUT(
+      json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
+      "'{}' is not a safetensors index: it has no \"weight_map\"", index.string());
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    TRIREME_REQUIRE_INPUT(file.is_string(), "'{}': tensor '{}' names no file",
+                          index.string(), tensor);
+    const auto name = file.get<std::string>();
+    TRIREME_REQUIRE_INPUT(!name.empty() && Path(name).filename() == name,
+                          "'{}': '{}' is not a file name in the same directory",
+                          index.string(), name);
+    names.insert(name);
+  }
+  for (const std::string& name : names) read_one(index.parent_path() / name);
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    const auto it = tensors_.find(tensor);
+    TRIREME_REQUIRE_INPUT(
+        it != tensors_.end() && it->second.file.filename() == file.get<std::string>(),
+        "'{}' places tensor '{}' in '{}', which does not hold it", index.string(), tensor,
+        file.get<std::string>());
+  }
+}
+
+const SafeTensor& SafetensorsReader::at(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  if (it != tensors_.end()) return it->second;
+  const auto nearest = std::min_element(
+      tensors_.begin(), tensors_.end(), [&](const auto& a, const auto& b) {
+        return distance(name, a.first) < distance(name, b.first);
+      });
+  throw InputError(fmt::format(
+      "'{}' has no tensor '{}' ({} tensors{})",
+      files_.empty() ? "" : files_.front().path().string(), name, tensors_.size(),
+      nearest == tensors_.end() ? ""
+                                : fmt::format("; the nearest is '{}'", nearest->first)));
+}
+
+std::vector<float> SafetensorsReader::read_float(const std::string& name) const {
+  const SafeTensor& tensor = at(name);
+  std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
+  if (tensor.dtype == DType::float32) {
+    if (!values.empty()) std::memcpy(values.data(), tensor.data, tensor.bytes);
+  } else if (tensor.dtype == DType::float64) {
+    widen<double>(tensor, values);
+  } else if (tensor.dtype == DType::float16) {
+    widen<fp16>(tensor, values);
+  } else if (tensor.dtype == DType::bfloat16) {
+    widen<bf16>(tensor, values);
+  } else {
+    throw InputError(
+        fmt::format("'{}': tensor '{}' holds {}; expected F32, F64, F16 or BF16",
+                    tensor.file.string(), name, tensor.format));
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> SafetensorsReader::read(const std::string& name) const {
+  const SafeTensor& tensor = at(name);
+  TRIREME_REQUIRE_INPUT(tensor.dtype == dtype_of<T>,
+                        "'{}': tensor '{}' holds {}; expected {}", tensor.file.string(),
+                        name, tensor.format, format_name(dtype_of<T>));
+  std::vector<T> values(static_cast<std::size_t>(element_count(tensor.shape)));
+  if (!values.empty()) {
+    std::memcpy(static_cast<void*>(values.data()), tensor.data, tensor.bytes);
+  }
+  return values;
+}
+
+#define TRIREME_INSTANTIATE(T) \
+  template std::vector<T> SafetensorsReader::read<T>(const std::string&) const;
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(fp16)
+TRIREME_INSTANTIATE(std::int32_t)
+TRIREME_INSTANTIATE(std::int64_t)
+TRIREME_INSTANTIATE(std::uint8_t)
+TRIREME_INSTANTIATE(std::uint16_t)
+TRIREME_INSTANTIATE(std::uint32_t)
+TRIREME_INSTANTIATE(std::uint64_t)
+#undef TRIREME_INSTANTIATE
+
+void SafetensorsWriter::add(std::string name, DType dtype, Shape shape, Source source) {
+  const bool known = std::any_of(entries_.begin(), entries_.end(),
+                                 [&](const Entry& entry) { return entry.name == name; });
+  TRIREME_REQUIRE(!known && name != "__metadata__",
+                  "safetensors: tensor '{}' is added twice, or its name is reserved",
+                  name);
+  entries_.push_back({std::move(name), dtype, std::move(shape), std::move(source)});
+}
+
+void SafetensorsWriter::add(std::string name, DType dtype, Shape shape,
+                            const void* data) {
+  add(std::move(name), dtype, std::move(shape), [data](std::span<std::byte> buffer) {
+    if (!buffer.empty()) std::memcpy(buffer.data(), data, buffer.size());
+  });
+}
+
+void SafetensorsWriter::set_metadata(std::string key, std::string value) {
+  metadata_[std::move(key)] = std::move(value);
+}
+
+void SafetensorsWriter::write(const Path& path) const {
+  // The widest elements first, as the reference implementation does: everything is
+  // aligned.
+  std::vector<const Entry*> order;
+  for (const Entry& entry : entries_) order.push_back(&entry);
+  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return size_of(a->dtype) > size_of(b->dtype);
+  });
+  nlohmann::ordered_json header;
+  header["__metadata__"] = metadata_;
+  std::uint64_t end = 0;
+  std::uint64_t largest = 0;
+  for (const Entry* entry : order) {
+    const std::uint64_t bytes =
+        static_cast<std::uint64_t>(element_count(entry->shape)) * size_of(entry->dtype);
+    header[entry->name] = {{"dtype", format_name(entry->dtype)},
+                           {"shape", entry->shape},
+                           {"data_offsets", {end, end + bytes}}};
+    end += bytes;
+    largest = std::max(largest, bytes);
+  }
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  const std::uint64_t header_bytes = text.size();
+  AtomicFile file(path);
+  file.write(&header_bytes, sizeof header_bytes);
+  file.write(text);
+  std::vector<std::byte> buffer(largest);
+  for (const Entry* entry : order) {
+    const auto bytes =
+        static_cast<std::size_t>(element_count(entry->shape)) * size_of(entry->dtype);
+    entry->source(std::span(buffer.data(), bytes));
+    file.write(buffer.data(), bytes);
+  }
+  file.commit();
+}
+
+}  // namespace trireme::io
