@@ -92,3 +92,12 @@ function(trireme_test_properties name labels timeout)
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
     ENVIRONMENT "OMP_PROC_BIND=false;OMP_NUM_THREADS=2;TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR};TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme")
 endfunction()
+
+# These sources of the current directory may run before the CPU is known to be the one of
+# TRIREME_ARCH (base/cpu_check.hpp): they are compiled for the plainest of its kind.
+function(trireme_plain_cpu)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -march=x86-64)
+  endif()
+endfunction()

@@ -32,7 +32,7 @@ void expect_nearest_even(std::uint16_t low) {
   T a, b;
   a.bits = low;
   b.bits = static_cast<std::uint16_t>(low + 1);
-  const float middle = 0.5f * (static_cast<float>(a) + static_cast<float>(b));
+  const float middle = 0.5f * static_cast<float>(a) + 0.5f * static_cast<float>(b);
   EXPECT_EQ(T(std::nextafter(middle, 0.0f)).bits, a.bits);
   EXPECT_EQ(T(std::nextafter(middle, INFINITY)).bits, b.bits);
   EXPECT_EQ(T(middle).bits, low % 2 == 0 ? a.bits : b.bits);
