@@ -1,0 +1,96 @@
+// kernels/gelu.cpp — bias and GeLU in one pass over the activation.
+//
+// z/2 (1 + tanh u) is computed as z s with s = 1 / (1 + exp(-2 u)): one exponential, and
+// no cancellation in 1 + tanh u for negative z. Derivation: docs/math/gelu.md
+#include "kernels/gelu.hpp"
+
+#include "kernels/impl/rows.hpp"
+#include "kernels/impl/vector_math.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+template <class A>
+struct Sigmoid {
+  A s;      // 1 / (1 + exp(-2 u))
+  A rest;   // 1 - s, without cancellation
+  A slope;  // d(2 u) / dz
+};
+
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION Sigmoid<A> gelu_sigmoid(A z) {
+  constexpr A kLinear = static_cast<A>(1.5957691216057307);  // 2 sqrt(2 / pi)
+  constexpr A kCubic = static_cast<A>(1.5957691216057307 * 0.044715);
+  const A z2 = z * z;
+  A exponent = -z * multiply_add(kCubic, z2, kLinear);
+  exponent = exponent > A{80} ? A{80} : exponent;  // keeps rest = e s away from inf * 0
+  const A e = vector_exp(exponent);
+  const A s = A{1} / (A{1} + e);
+  return {s, e * s, multiply_add(A{3} * kCubic, z2, kLinear)};
+}
+
+}  // namespace
+
+template <class T>
+void bias_gelu_forward(const Exec& exec, View2<const T> x, View1<const T> bias,
+                       View2<T> y) {
+  using A = Accumulator<T>;
+  const auto rows = static_cast<index_t>(x.extent(0));
+  const auto f = static_cast<index_t>(x.extent(1));
+  require_extents("bias_gelu_forward", "y", y, rows, f);
+  require_extent("bias_gelu_forward", "bias", bias, f);
+
+  const T* const x_data = x.data();
+  const T* const bias_data = bias.data();
+  T* const y_data = y.data();
+  launch_rows(
+      exec, "trireme::kernels::bias_gelu_forward", rows,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const T* const in = x_data + row * f;
+        T* const out = y_data + row * f;
+        for_each_column(team, f, [=](index_t j) {
+          const A z = static_cast<A>(in[j]) + static_cast<A>(bias_data[j]);
+          out[j] = static_cast<T>(z * gelu_sigmoid(z).s);
+        });
+      });
+}
+
+template <class T>
+void bias_gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
+                        View1<const T> bias, View2<T> d_x) {
+  using A = Accumulator<T>;
+  const auto rows = static_cast<index_t>(x.extent(0));
+  const auto f = static_cast<index_t>(x.extent(1));
+  require_extents("bias_gelu_backward", "d_y", d_y, rows, f);
+  require_extents("bias_gelu_backward", "d_x", d_x, rows, f);
+  require_extent("bias_gelu_backward", "bias", bias, f);
+
+  const T* const d_y_data = d_y.data();
+  const T* const x_data = x.data();
+  const T* const bias_data = bias.data();
+  T* const d_x_data = d_x.data();
+  launch_rows(
+      exec, "trireme::kernels::bias_gelu_backward", rows,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const T* const in = x_data + row * f;
+        const T* const d_out = d_y_data + row * f;
+        T* const d_in = d_x_data + row * f;
+        for_each_column(team, f, [=](index_t j) {
+          const A z = static_cast<A>(in[j]) + static_cast<A>(bias_data[j]);
+          const Sigmoid<A> g = gelu_sigmoid(z);
+          // d(z s)/dz = s + z s (1 - s) d(2u)/dz
+          const A derivative = multiply_add(z * g.slope, g.s * g.rest, g.s);
+          d_in[j] = static_cast<T>(static_cast<A>(d_out[j]) * derivative);
+        });
+      });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                     \
+  template void bias_gelu_forward<T>(const Exec&, View2<const T>, View1<const T>,  \
+                                     View2<T>);                                    \
+  template void bias_gelu_backward<T>(const Exec&, View2<const T>, View2<const T>, \
+                                      View1<const T>, View2<T>);
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

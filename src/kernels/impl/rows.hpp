@@ -1,0 +1,256 @@
+// kernels/impl/rows.hpp — kernels that work on rows of a matrix: one thread per row on
+// the host, one team per row on a GPU, written once.
+//
+// A row kernel is a KOKKOS_LAMBDA (const RowTeam& team, index_t row); inside it loops
+// over columns go through the functions below. On the host they are plain loops that g++
+// vectorises; sums run in kLanes interleaved partial sums (column j goes to lane
+// j % kLanes), combined in a fixed tree: the same bits for every number of threads,
+// alignment and vector length.
+#ifndef TRIREME_KERNELS_IMPL_ROWS_HPP_
+#define TRIREME_KERNELS_IMPL_ROWS_HPP_
+
+#include <type_traits>
+
+#include "base/error.hpp"
+#include "base/exec.hpp"
+
+// Before a loop whose iterations are independent although the compiler cannot see it (an
+// output may alias an input of the same index).
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__clang__)
+#define TRIREME_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
+#else
+#define TRIREME_INDEPENDENT_ITERATIONS
+#endif
+
+namespace trireme::kernels {
+
+struct HostRow {};
+using RowTeam = std::conditional_t<kHostExecution, HostRow, TeamMember>;
+
+inline constexpr int kLanes = 32;
+inline constexpr int kRowThreads = 256;  // of a team, on a GPU
+
+namespace detail {
+
+template <class Body>
+struct HostRows {
+  Body body;
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(index_t row) const { body(HostRow{}, row); }
+};
+
+template <class Body>
+struct DeviceRows {
+  Body body;
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const TeamMember& team) const {
+    body(team, static_cast<index_t>(team.league_rank()));
+  }
+};
+
+// Folds the lanes onto lane 0.
+template <class A, class Join>
+KOKKOS_FORCEINLINE_FUNCTION A combine_lanes(A* lanes, const Join& join) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) lanes[l] = join(lanes[l], lanes[l + half]);
+  }
+  return lanes[0];
+}
+
+template <class A>
+struct Plus {
+  KOKKOS_FORCEINLINE_FUNCTION A operator()(A a, A b) const { return a + b; }
+};
+template <class A>
+struct Larger {
+  KOKKOS_FORCEINLINE_FUNCTION A operator()(A a, A b) const { return b > a ? b : a; }
+};
+
+template <class A, class Join, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A reduce_on_host(index_t count, A identity, const Join& join,
+                                             const Value& value) {
+  A lanes[kLanes];
+  for (int l = 0; l < kLanes; ++l) lanes[l] = identity;
+  index_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    for (int l = 0; l < kLanes; ++l) lanes[l] = join(lanes[l], value(j + l));
+  }
+  for (int l = 0; j + l < count; ++l) lanes[l] = join(lanes[l], value(j + l));
+  return combine_lanes(lanes, join);
+}
+
+}  // namespace detail
+
+// body(team, row) for row in [0, rows). The label is a literal, unique in the code.
+template <class Body>
+void launch_rows(const Exec& exec, const char* label, index_t rows, const Body& body) {
+  if constexpr (kHostExecution) {
+    launch(exec, label, rows, detail::HostRows<Body>{body});
+  } else {
+    launch_teams(exec, label, rows, kRowThreads, detail::DeviceRows<Body>{body});
+  }
+}
+
+// body(j) for j in [0, count), in any order.
+template <class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_column(const HostRow&, index_t count,
+                                                 const Body& body) {
+  TRIREME_INDEPENDENT_ITERATIONS
+  for (index_t j = 0; j < count; ++j) body(j);
+}
+template <class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_column(const TeamMember& team, index_t count,
+                                                 const Body& body) {
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), body);
+}
+
+// What the team's threads wrote before is seen by all of them after.
+KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const HostRow&) {}
+KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const TeamMember& team) {
+  team.team_barrier();
+}
+
+// Sum of value(j) over j in [0, count), known to the whole team.
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A sum_columns(const HostRow&, index_t count,
+                                          const Value& value) {
+  return detail::reduce_on_host(count, A{0}, detail::Plus<A>{}, value);
+}
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A sum_columns(const TeamMember& team, index_t count,
+                                          const Value& value) {
+  A total{0};
+  Kokkos::parallel_reduce(
+      Kokkos::TeamThreadRange(team, count), [&](index_t j, A& sum) { sum += value(j); },
+      total);
+  return total;
+}
+
+// Sums of both values that value(j, a, b) sets.
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void sum_columns_of_two(const HostRow&, index_t count,
+                                                    const Value& value, A& total_a,
+                                                    A& total_b) {
+  A lanes_a[kLanes] = {}, lanes_b[kLanes] = {};
+  index_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    for (int l = 0; l < kLanes; ++l) {
+      A a, b;
+      value(j + l, a, b);
+      lanes_a[l] += a;
+      lanes_b[l] += b;
+    }
+  }
+  for (int l = 0; j + l < count; ++l) {
+    A a, b;
+    value(j + l, a, b);
+    lanes_a[l] += a;
+    lanes_b[l] += b;
+  }
+  total_a = detail::combine_lanes(lanes_a, detail::Plus<A>{});
+  total_b = detail::combine_lanes(lanes_b, detail::Plus<A>{});
+}
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void sum_columns_of_two(const TeamMember& team, index_t count,
+                                                    const Value& value, A& total_a,
+                                                    A& total_b) {
+  total_a = sum_columns<A>(team, count, [&](index_t j) {
+    A a, b;
+    value(j, a, b);
+    return a;
+  });
+  total_b = sum_columns<A>(team, count, [&](index_t j) {
+    A a, b;
+    value(j, a, b);
+    return b;
+  });
+}
+
+// Largest value(j); minus infinity where count is 0. NaN is passed over.
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A max_columns(const HostRow&, index_t count,
+                                          const Value& value) {
+  return detail::reduce_on_host(count, -Kokkos::Experimental::infinity_v<A>,
+                                detail::Larger<A>{}, value);
+}
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A max_columns(const TeamMember& team, index_t count,
+                                          const Value& value) {
+  A largest;
+  Kokkos::parallel_reduce(
+      Kokkos::TeamThreadRange(team, count),
+      [&](index_t j, A& best) {
+        const A v = value(j);
+        best = v > best ? v : best;
+      },
+      Kokkos::Max<A>(largest));
+  // Kokkos starts from the lowest finite number.
+  return largest == -Kokkos::Experimental::finite_max_v<A>
+             ? -Kokkos::Experimental::infinity_v<A>
+             : largest;
+}
+
+// Rows cut in blocks, for sums over rows: a function of the shape only.
+struct RowBlocks {
+  static constexpr index_t kMaxBlocks = 64;
+  static constexpr index_t kMinRows = 16;
+
+  index_t rows = 0;
+  index_t count = 1;
+
+  explicit RowBlocks(index_t row_count) : rows(row_count) {
+    count = (rows + kMinRows - 1) / kMinRows;
+    if (count > kMaxBlocks) count = kMaxBlocks;
+    if (count < 1) count = 1;
+  }
+  KOKKOS_FORCEINLINE_FUNCTION index_t begin(index_t block) const {
+    return block * rows / count;
+  }
+};
+
+// Columns that one work item of a sum over rows takes.
+inline constexpr index_t kColumnTile = kHostExecution ? 4096 : kRowThreads;
+
+// sums[j] = sum over rows [begin, end) of term_of(row)(column_begin + j), for j in
+// [0, width). term_of(row) returns the row's function of the column.
+template <class A, class TermOf>
+KOKKOS_FORCEINLINE_FUNCTION void sum_block(const HostRow&, index_t begin, index_t end,
+                                           index_t column_begin, index_t width, A* sums,
+                                           const TermOf& term_of) {
+  for (index_t j = 0; j < width; ++j) sums[j] = A{0};
+  for (index_t row = begin; row < end; ++row) {
+    const auto term = term_of(row);
+    TRIREME_INDEPENDENT_ITERATIONS
+    for (index_t j = 0; j < width; ++j) sums[j] += term(column_begin + j);
+  }
+}
+template <class A, class TermOf>
+KOKKOS_FORCEINLINE_FUNCTION void sum_block(const TeamMember& team, index_t begin,
+                                           index_t end, index_t column_begin,
+                                           index_t width, A* sums,
+                                           const TermOf& term_of) {
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, width), [&](index_t j) {
+    A sum{0};
+    for (index_t row = begin; row < end; ++row) sum += term_of(row)(column_begin + j);
+    sums[j] = sum;
+  });
+}
+
+// Throws unless a View has the expected shape.
+template <class View>
+void require_extents(const char* kernel, const char* name, const View& view, index_t rows,
+                     index_t columns) {
+  TRIREME_REQUIRE(static_cast<index_t>(view.extent(0)) == rows &&
+                      static_cast<index_t>(view.extent(1)) == columns,
+                  "kernels::{}: {} is ({}, {}), expected ({}, {})", kernel, name,
+                  view.extent(0), view.extent(1), rows, columns);
+}
+template <class View>
+void require_extent(const char* kernel, const char* name, const View& view,
+                    index_t count) {
+  TRIREME_REQUIRE(static_cast<index_t>(view.extent(0)) == count,
+                  "kernels::{}: {} has {} elements, expected {}", kernel, name,
+                  view.extent(0), count);
+}
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_IMPL_ROWS_HPP_

@@ -1,0 +1,138 @@
+// kernels/reductions.cpp — sums whose order is a function of the shape alone.
+//
+// Rows (or elements) are cut in blocks; each block's sum goes to scratch, and a second
+// launch adds the blocks in order.
+#include "kernels/reductions.hpp"
+
+#include "kernels/impl/rows.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+// Elements one block of a flat reduction takes: long enough to stream, short enough that
+// there are blocks for every thread.
+constexpr index_t kFlatBlock = 16384;
+
+index_t flat_blocks(index_t n) {
+  return (n + kFlatBlock - 1) / kFlatBlock;
+}
+
+}  // namespace
+
+index_t sum_rows_scratch_elements(index_t columns) {
+  return RowBlocks::kMaxBlocks * columns;
+}
+
+template <class T>
+void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
+              View1<Accumulator<T>> sums) {
+  using A = Accumulator<T>;
+  const auto rows = static_cast<index_t>(x.extent(0));
+  const auto columns = static_cast<index_t>(x.extent(1));
+  require_extent("sum_rows", "sums", sums, columns);
+  TRIREME_REQUIRE(
+      static_cast<index_t>(scratch.extent(0)) >= sum_rows_scratch_elements(columns),
+      "kernels::sum_rows: scratch has {} elements, needs {}", scratch.extent(0),
+      sum_rows_scratch_elements(columns));
+
+  const T* const x_data = x.data();
+  A* const partial = scratch.data();  // (blocks, columns)
+  A* const sums_data = sums.data();
+  const RowBlocks blocks(rows);
+  const index_t tiles = (columns + kColumnTile - 1) / kColumnTile;
+  launch_rows(
+      exec, "trireme::kernels::sum_rows[blocks]", blocks.count * tiles,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+        const index_t block = item / tiles;
+        const index_t column = item % tiles * kColumnTile;
+        const index_t width =
+            columns - column < kColumnTile ? columns - column : kColumnTile;
+        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
+                  partial + block * columns + column, [=](index_t row) {
+                    const T* const in = x_data + row * columns;
+                    return [=](index_t j) { return static_cast<A>(in[j]); };
+                  });
+      });
+  launch(
+      exec, "trireme::kernels::sum_rows[combine]", columns, KOKKOS_LAMBDA(index_t j) {
+        A sum{0};
+        for (index_t block = 0; block < blocks.count; ++block) {
+          sum += partial[block * columns + j];
+        }
+        sums_data[j] += sum;
+      });
+}
+
+index_t square_sum_scratch_elements(index_t n) {
+  return flat_blocks(n);
+}
+
+template <class T>
+void square_sum(const Exec& exec, View1<const T> x, View1<double> scratch,
+                View0<double> total) {
+  using A = Accumulator<T>;
+  const auto n = static_cast<index_t>(x.extent(0));
+  const index_t blocks = flat_blocks(n);
+  TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= blocks,
+                  "kernels::square_sum: scratch has {} elements, needs {}",
+                  scratch.extent(0), blocks);
+
+  const T* const x_data = x.data();
+  double* const partial = scratch.data();
+  double* const total_data = total.data();
+  launch_rows(
+      exec, "trireme::kernels::square_sum[blocks]", blocks,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+        const T* const in = x_data + block * kFlatBlock;
+        const index_t left = n - block * kFlatBlock;
+        partial[block] = sum_columns<double>(
+            team, left < kFlatBlock ? left : kFlatBlock, [=](index_t j) {
+              const auto value = static_cast<double>(static_cast<A>(in[j]));
+              return value * value;
+            });
+      });
+  if (n == 0) return;
+  launch_rows(
+      exec, "trireme::kernels::square_sum[combine]", 1,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t) {
+        const double sum =
+            sum_columns<double>(team, blocks, [=](index_t j) { return partial[j]; });
+        for_each_column(team, 1, [=](index_t j) { total_data[j] += sum; });
+      });
+}
+
+template <class T>
+void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> count) {
+  using A = Accumulator<T>;
+  const auto n = static_cast<index_t>(x.extent(0));
+  const T* const x_data = x.data();
+  std::int64_t* const count_data = count.data();
+  launch_rows(
+      exec, "trireme::kernels::count_non_finite", flat_blocks(n),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+        const T* const in = x_data + block * kFlatBlock;
+        const index_t left = n - block * kFlatBlock;
+        const auto found = sum_columns<std::int32_t>(
+            team, left < kFlatBlock ? left : kFlatBlock, [=](index_t j) {
+              const auto value = static_cast<A>(in[j]);
+              return static_cast<std::int32_t>(!(value - value == A{0}));  // inf and NaN
+            });
+        // Integer additions: any order gives the same count.
+        if (found > 0) {
+          for_each_column(team, 1, [=](index_t j) {
+            Kokkos::atomic_add(count_data + j, static_cast<std::int64_t>(found));
+          });
+        }
+      });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                  \
+  template void sum_rows<T>(const Exec&, View2<const T>, View1<Accumulator<T>>, \
+                            View1<Accumulator<T>>);                             \
+  template void square_sum<T>(const Exec&, View1<const T>, View1<double>,       \
+                              View0<double>);                                   \
+  template void count_non_finite<T>(const Exec&, View1<const T>, View0<std::int64_t>);
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels
