@@ -1,0 +1,28 @@
+// model/formulae.hpp — what a GPT costs, in closed form.
+//
+// FLOPs count a multiply-add as two, matrix products only, as the Megatron papers do
+// (Narayanan et al. 2021, appendix; Korthikanti et al. 2022, appendix A).
+#ifndef TRIREME_MODEL_FORMULAE_HPP_
+#define TRIREME_MODEL_FORMULAE_HPP_
+
+#include "model/config.hpp"
+
+namespace trireme::model {
+
+// Parameters: L (4 h^2 + 2 h f + 9 h + f) + 2 h + V h + s h for g = a; the same as
+// 12 L h^2 (1 + 13 / (12 h) + (V + s) / (12 L h)) + 2 h where f = 4 h.
+index_t parameter_count(const GptConfig& config);
+
+// How attention is counted: `full` as in the Megatron papers (s^2 scores per head,
+// whatever the mask), `causal` the half of it that is needed.
+enum class AttentionCount { full, causal };
+
+// One forward and backward pass over `samples` sequences of `sequence` tokens without
+// recomputation: 72 B s L h^2 (1 + s / (6 h) + V / (12 L h)) for f = 4 h, g = a, full
+// count.
+double model_flops(const GptConfig& config, index_t samples, index_t sequence,
+                   AttentionCount count = AttentionCount::full);
+
+}  // namespace trireme::model
+
+#endif  // TRIREME_MODEL_FORMULAE_HPP_

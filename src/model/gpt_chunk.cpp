@@ -1,0 +1,150 @@
+// model/gpt_chunk.cpp — see gpt_chunk.hpp.
+#include "model/gpt_chunk.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::model {
+
+namespace {
+
+nn::TransformerConfig transformer_config(const GptConfig& config) {
+  return {.layers = config.layers,
+          .hidden = config.hidden,
+          .heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .ffn_hidden = config.ffn_hidden,
+          .sequence = config.sequence,
+          .dropout = config.dropout,
+          .attention_dropout = config.attention_dropout,
+          .init_std = config.init_std};
+}
+
+}  // namespace
+
+template <class T>
+GptChunk<T>::GptChunk(const nn::Builder<T>& builder, const GptConfig& config,
+                      const ChunkRange& range)
+    : config_(config), range_(range) {
+  TRIREME_REQUIRE(range.is_first && range.is_last,
+                  "a GPT in several chunks needs the pipeline, which this version lacks");
+  embedding_.emplace(builder, nn::EmbeddingConfig{.vocabulary = config.vocabulary,
+                                                  .hidden = config.hidden,
+                                                  .sequence = config.sequence,
+                                                  .dropout = config.dropout,
+                                                  .init_std = config.init_std});
+  for (index_t layer = range.begin; layer < range.end; ++layer) {
+    layers_.emplace_back(builder, transformer_config(config), layer);
+  }
+  head_.emplace(builder, config.hidden, embedding_->word());
+  set_slot_count(1);
+}
+
+template <class T>
+void GptChunk<T>::set_slot_count(int slots) {
+  slots_.resize(static_cast<std::size_t>(slots));
+  for (Slot& slot : slots_) {
+    slot.layers.resize(layers_.size());
+    slot.layers_held.resize(layers_.size());
+  }
+}
+
+template <class T>
+void GptChunk<T>::forward(const nn::Context& context, int slot_number, const Batch& batch,
+                          const Boundary<T>&, Boundary<T>& out, View1<double> totals) {
+  Slot& slot = slots_.at(static_cast<std::size_t>(slot_number));
+  const index_t rows = context.rows();
+  slot.embedded = context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
+  embedding_->forward(context, batch.tokens, batch.positions, slot.embedded);
+  View2<const T> x = slot.embedded;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const auto y = context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
+    layers_[i].forward(context, x, y, slot.layers[i]);
+    x = y;
+  }
+  head_->forward(context, x, batch.labels, batch.mask, totals, slot.head);
+  out.count = 0;
+}
+
+template <class T>
+void GptChunk<T>::backward(const nn::Context& context, int slot_number,
+                           const Batch& batch, const Boundary<T>&, const Boundary<T>&,
+                           WeightPass weight_pass) {
+  Slot& slot = slots_.at(static_cast<std::size_t>(slot_number));
+  const index_t rows = context.rows();
+  const bool now = weight_pass == WeightPass::now;
+  const ArenaScope scope(context.scratch);
+  auto d_y = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
+  auto d_x = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
+
+  // Weight gradients right after the input gradients of the same part: what they need
+  // from each other is then held for one layer at a time.
+  const std::size_t mark = context.held.used();
+  head_->backward_input(context, batch.labels, batch.mask, slot.head, d_y,
+                        slot.head_held);
+  if (now) {
+    head_->backward_weight(context, slot.head, slot.head_held);
+    context.held.release_to(mark);
+  }
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    layers_[i].backward_input(context, nn::as_const(d_y), slot.layers[i], d_x,
+                              slot.layers_held[i]);
+    if (now) {
+      layers_[i].backward_weight(context, slot.layers[i], slot.layers_held[i]);
+      context.held.release_to(mark);
+    }
+    std::swap(d_x, d_y);
+  }
+  if (now) {
+    embedding_->backward_weight(context, batch.tokens, batch.positions,
+                                nn::as_const(d_y));
+  } else {
+    slot.d_embedded = context.held.matrix<T>(Category::gradient, rows, config_.hidden);
+    copy(context.exec, slot.d_embedded, d_y);
+  }
+}
+
+template <class T>
+void GptChunk<T>::backward_weight(const nn::Context& context, int slot_number,
+                                  const Batch& batch) {
+  Slot& slot = slots_.at(static_cast<std::size_t>(slot_number));
+  head_->backward_weight(context, slot.head, slot.head_held);
+  for (std::size_t i = layers_.size(); i-- > 0;) {
+    layers_[i].backward_weight(context, slot.layers[i], slot.layers_held[i]);
+  }
+  embedding_->backward_weight(context, batch.tokens, batch.positions,
+                              nn::as_const(slot.d_embedded));
+  context.held.reset();
+}
+
+template <class T>
+void GptChunk<T>::decode(const nn::Context& context, View1<const std::int32_t> tokens,
+                         View1<const std::int32_t> positions, DecodeState<T>& state,
+                         View2<T> logits) const {
+  const ArenaScope scope(context.scratch);
+  auto x = context.scratch.matrix<T>(Category::hidden, context.rows(), config_.hidden);
+  auto y = context.scratch.matrix<T>(Category::hidden, context.rows(), config_.hidden);
+  embedding_->forward(context, tokens, positions, x);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    layers_[i].forward_cached(context, nn::as_const(x), y, state.layers.at(i));
+    std::swap(x, y);
+  }
+  head_->logits(context, nn::as_const(x), logits);
+}
+
+template <class T>
+index_t GptChunk<T>::cache_columns() const {
+  return layers_.empty() ? 0 : layers_.front().kv_columns();
+}
+
+template <class T>
+View2<T> GptChunk<T>::saved_logits(int slot) const {
+  return slots_.at(static_cast<std::size_t>(slot)).head.logits;
+}
+
+#define TRIREME_INSTANTIATE(T) template class GptChunk<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::model

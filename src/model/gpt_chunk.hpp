@@ -1,0 +1,83 @@
+// model/gpt_chunk.hpp — a run of GPT's layers, with the embedding before them on the
+// first chunk and the head after them on the last (Radford et al. 2019: pre-LayerNorm,
+// learned positions, tied head).
+#ifndef TRIREME_MODEL_GPT_CHUNK_HPP_
+#define TRIREME_MODEL_GPT_CHUNK_HPP_
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "model/chunk.hpp"
+#include "model/config.hpp"
+#include "nn/lm_head.hpp"
+#include "nn/transformer_layer.hpp"
+
+namespace trireme::model {
+
+// Layers [begin, end) of the model; embedding and head where they belong.
+struct ChunkRange {
+  index_t begin = 0;
+  index_t end = 0;
+  bool is_first = true;
+  bool is_last = true;
+};
+
+// Keys and values of all layers of a chunk while text is generated.
+template <class T>
+struct DecodeState {
+  std::vector<nn::KvCache<T>> layers;
+};
+
+template <class T>
+class GptChunk final : public Chunk<T> {
+ public:
+  GptChunk(const nn::Builder<T>& builder, const GptConfig& config,
+           const ChunkRange& range);
+
+  void set_slot_count(int slots) override;
+  void forward(const nn::Context& context, int slot, const Batch& batch,
+               const Boundary<T>& in, Boundary<T>& out, View1<double> totals) override;
+  void backward(const nn::Context& context, int slot, const Batch& batch,
+                const Boundary<T>& d_out, const Boundary<T>& d_in,
+                WeightPass weight_pass) override;
+  void backward_weight(const nn::Context& context, int slot, const Batch& batch) override;
+
+  // Generation (whole model in one chunk): context.sequence new tokens after those in
+  // `state`; logits (rows, V) of the new positions.
+  void decode(const nn::Context& context, View1<const std::int32_t> tokens,
+              View1<const std::int32_t> positions, DecodeState<T>& state,
+              View2<T> logits) const;
+  // Elements of one layer's key (or value) cache for `positions` positions of a sample.
+  index_t cache_columns() const;
+  index_t layer_count() const { return range_.end - range_.begin; }
+
+  // The logits of the last forward in a slot, for parity tests: (rows, v_tp).
+  View2<T> saved_logits(int slot) const;
+  // Index of the word embedding, which first and last stage share.
+  std::size_t tied_parameter() const { return embedding_->word().weight().index(); }
+
+ private:
+  struct Slot {
+    View2<T> embedded;
+    std::vector<typename nn::TransformerLayer<T>::Saved> layers;
+    typename nn::LmHead<T>::Saved head;
+    // For a weight pass that comes later.
+    std::vector<typename nn::TransformerLayer<T>::Held> layers_held;
+    typename nn::LmHead<T>::Held head_held;
+    View2<T> d_embedded;
+  };
+
+  GptConfig config_;
+  ChunkRange range_;
+  // The last stage needs the word embedding too: it holds a copy when it is not the
+  // first.
+  std::optional<nn::Embedding<T>> embedding_;
+  std::vector<nn::TransformerLayer<T>> layers_;
+  std::optional<nn::LmHead<T>> head_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace trireme::model
+
+#endif  // TRIREME_MODEL_GPT_CHUNK_HPP_

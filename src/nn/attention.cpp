@@ -1,0 +1,162 @@
+// nn/attention.cpp — see attention.hpp.
+#include "nn/attention.hpp"
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kernels/dropout.hpp"
+
+namespace trireme::nn {
+
+template <class T>
+Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
+                        const AttentionConfig& config)
+    : config_(config),
+      heads_tp_(config.heads / builder.tensor_size()),
+      kv_heads_tp_(config.kv_heads / builder.tensor_size()),
+      head_begin_(heads_tp_ * builder.tensor_rank()),
+      qkv_(builder, name + "/qkv", config.hidden,
+           (config.heads + 2 * config.kv_heads) * config.head_dim(), config.init_std,
+           {config.heads * config.head_dim(), config.kv_heads * config.head_dim(),
+            config.kv_heads * config.head_dim()}),
+      projection_(builder, name + "/projection", config.heads * config.head_dim(),
+                  config.hidden, config.output_init_std) {
+  const int size = builder.tensor_size();
+  TRIREME_REQUIRE(config.heads % size == 0 && config.kv_heads % size == 0,
+                  "{}: {} heads and {} key heads over {} ranks", name, config.heads,
+                  config.kv_heads, size);
+}
+
+template <class T>
+kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
+  return {.batch = context.batch,
+          .q_length = context.sequence,
+          .kv_length = context.sequence,
+          .heads = heads_tp_,
+          .kv_heads = kv_heads_tp_,
+          .head_dim = config_.head_dim(),
+          .mask = kernels::MaskKind::causal,
+          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim())),
+          .dropout = context.mode == Mode::training ? config_.dropout : 0.0,
+          .head_begin = head_begin_,
+          .mask_length = config_.sequence,
+          .layer = config_.layer};
+}
+
+template <class T>
+template <class U>
+kernels::HeadsView<U> Attention<T>::heads(const Context& context, View2<U> qkv,
+                                          index_t column) const {
+  const auto width = static_cast<index_t>(qkv.extent(1));
+  // A shape-only pass has no memory to point into.
+  U* data = qkv.data() == nullptr ? nullptr : qkv.data() + column;
+  return {data, context.batch * width, width};
+}
+
+template <class T>
+void Attention<T>::project_qkv(const Context& context, View2<const T> x,
+                               View2<T> qkv) const {
+  qkv_.forward(context, x, qkv);
+  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.batch},
+                                       context.step, as_const(qkv), qkv_.bias(), {}, qkv);
+}
+
+template <class T>
+void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
+                           Saved& saved) const {
+  const index_t d = config_.head_dim();
+  const index_t rows = context.rows();
+  saved.x = x;
+  saved.qkv = context.saved.matrix<T>(Category::attention, rows, qkv_.out_tp());
+  saved.o = context.saved.matrix<T>(Category::attention, rows, heads_tp_ * d);
+  saved.lse = context.saved.vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
+  project_qkv(context, x, saved.qkv);
+  const View2<const T> qkv = saved.qkv;
+  kernels::attention_forward<T>(context.exec, describe(context), context.step,
+                                heads(context, qkv, 0),
+                                heads(context, qkv, heads_tp_ * d),
+                                heads(context, qkv, (heads_tp_ + kv_heads_tp_) * d),
+                                heads(context, saved.o, 0), saved.lse);
+  projection_.forward(context, as_const(saved.o), y);
+}
+
+template <class T>
+void Attention<T>::backward_input(const Context& context, View2<const T> d_y,
+                                  const Saved& saved, View2<T> d_x, Held& held) const {
+  const index_t d = config_.head_dim();
+  const index_t rows = context.rows();
+  held.d_y = d_y;
+  held.d_qkv = context.held.matrix<T>(Category::gradient, rows, qkv_.out_tp());
+  {
+    const ArenaScope scope(context.scratch);
+    const kernels::AttentionDesc desc = describe(context);
+    const auto d_o = context.scratch.matrix<T>(Category::gradient, rows, heads_tp_ * d);
+    const auto scratch = context.scratch.vector<Accumulator<T>>(
+        Category::attention, kernels::attention_backward_scratch_elements(desc));
+    projection_.backward_input(context, d_y, d_o);
+    const View2<const T> qkv = saved.qkv;
+    kernels::attention_backward<T>(
+        context.exec, desc, context.step, heads(context, qkv, 0),
+        heads(context, qkv, heads_tp_ * d),
+        heads(context, qkv, (heads_tp_ + kv_heads_tp_) * d),
+        heads(context, as_const(saved.o), 0), as_const(saved.lse),
+        heads(context, as_const(d_o), 0), scratch, heads(context, held.d_qkv, 0),
+        heads(context, held.d_qkv, heads_tp_ * d),
+        heads(context, held.d_qkv, (heads_tp_ + kv_heads_tp_) * d));
+  }
+  qkv_.backward_input(context, as_const(held.d_qkv), d_x);
+}
+
+template <class T>
+void Attention<T>::backward_weight(const Context& context, const Saved& saved,
+                                   const Held& held) const {
+  projection_.backward_weight(context, held.d_y, as_const(saved.o));
+  qkv_.backward_weight(context, as_const(held.d_qkv), saved.x);
+}
+
+template <class T>
+void Attention<T>::forward_cached(const Context& context, View2<const T> x, View2<T> y,
+                                  KvCache<T>& cache) const {
+  const ArenaScope scope(context.scratch);
+  const index_t d = config_.head_dim();
+  const index_t rows = context.rows();
+  const index_t kv = kv_columns();
+  const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
+  const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
+  const auto lse =
+      context.scratch.vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
+  TRIREME_REQUIRE((cache.length + context.sequence) * context.batch <=
+                      static_cast<index_t>(cache.k.extent(0)),
+                  "the key cache has room for {} positions, {} are in it, {} more come",
+                  cache.k.extent(0) / static_cast<std::size_t>(context.batch),
+                  cache.length, context.sequence);
+  project_qkv(context, x, qkv);
+  const index_t first = cache.length * context.batch;
+  const auto new_rows = Kokkos::make_pair(first, first + rows);
+  const auto part = [&](index_t column) {
+    return Kokkos::subview(qkv, Kokkos::ALL, Kokkos::make_pair(column, column + kv));
+  };
+  if (!context.exec.is_shape_only()) {
+    Kokkos::deep_copy(context.exec.space(),
+                      Kokkos::subview(cache.k, new_rows, Kokkos::ALL),
+                      part(heads_tp_ * d));
+    Kokkos::deep_copy(context.exec.space(),
+                      Kokkos::subview(cache.v, new_rows, Kokkos::ALL),
+                      part((heads_tp_ + kv_heads_tp_) * d));
+  }
+  cache.length += context.sequence;
+
+  kernels::AttentionDesc desc = describe(context);
+  desc.kv_length = cache.length;
+  kernels::attention_forward<T>(
+      context.exec, desc, context.step, heads(context, as_const(qkv), 0),
+      heads(context, as_const(cache.k), 0), heads(context, as_const(cache.v), 0),
+      heads(context, o, 0), lse);
+  projection_.forward(context, as_const(o), y);
+}
+
+#define TRIREME_INSTANTIATE(T) template class Attention<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::nn

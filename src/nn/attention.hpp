@@ -1,0 +1,84 @@
+// nn/attention.hpp — causal self-attention, tensor-parallel over heads.
+//
+//   [q; k; v] = Wqkv x + bqkv;  o = attention(q, k, v);  y = Wo o
+// (bo is left to the residual addition that follows). Saves x, qkv (rows, (a + 2 g)_tp
+// d), o and lse. Holds d_y and d_qkv for the weight pass.
+#ifndef TRIREME_NN_ATTENTION_HPP_
+#define TRIREME_NN_ATTENTION_HPP_
+
+#include <string>
+
+#include "kernels/attention.hpp"
+#include "nn/linear.hpp"
+
+namespace trireme::nn {
+
+struct AttentionConfig {
+  index_t hidden = 0;    // h
+  index_t heads = 0;     // a
+  index_t kv_heads = 0;  // g
+  index_t sequence = 0;  // of the model: the longest there is
+  double dropout = 0.0;
+  double init_std = 0.02;
+  double output_init_std = 0.02;
+  std::uint16_t layer = 0;  // global number, for the dropout mask
+
+  index_t head_dim() const { return hidden / heads; }
+};
+
+// Keys and values of the positions already generated: (positions, b, g_tp d) each, for
+// one layer.
+template <class T>
+struct KvCache {
+  View2<T> k, v;       // (capacity * b, g_tp * d)
+  index_t length = 0;  // positions filled
+};
+
+template <class T>
+class Attention {
+ public:
+  struct Saved {
+    View2<const T> x;           // (rows, h)
+    View2<T> qkv;               // (rows, (a + 2 g)_tp * d)
+    View2<T> o;                 // (rows, a_tp * d)
+    View1<Accumulator<T>> lse;  // (b, a_tp, s)
+  };
+  struct Held {
+    View2<const T> d_y;  // (rows, h)
+    View2<T> d_qkv;      // (rows, (a + 2 g)_tp * d)
+  };
+
+  Attention(const Builder<T>& builder, const std::string& name,
+            const AttentionConfig& config);
+
+  void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // d_y must live until backward_weight.
+  void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
+                      View2<T> d_x, Held& held) const;
+  void backward_weight(const Context& context, const Saved& saved,
+                       const Held& held) const;
+
+  // Generation: context.sequence new positions after the cache's, which they join. All
+  // memory is taken from context.scratch.
+  void forward_cached(const Context& context, View2<const T> x, View2<T> y,
+                      KvCache<T>& cache) const;
+
+  View1<const T> output_bias() const { return projection_.bias(); }
+  // Columns of a KvCache view: g_tp * d.
+  index_t kv_columns() const { return kv_heads_tp_ * config_.head_dim(); }
+
+ private:
+  kernels::AttentionDesc describe(const Context& context) const;
+  void project_qkv(const Context& context, View2<const T> x, View2<T> qkv) const;
+  template <class U>
+  kernels::HeadsView<U> heads(const Context& context, View2<U> qkv, index_t column) const;
+
+  AttentionConfig config_;
+  index_t heads_tp_, kv_heads_tp_, head_begin_;
+  ColumnParallelLinear<T> qkv_;
+  RowParallelLinear<T> projection_;
+};
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_ATTENTION_HPP_

@@ -1,0 +1,60 @@
+// nn/context.hpp — what every layer call is handed: where to run, what step it is, with
+// whom, and memory.
+//
+// Activations are (s, b, h) flattened to (s * b, h): row r is position r / b of sample r
+// % b.
+#ifndef TRIREME_NN_CONTEXT_HPP_
+#define TRIREME_NN_CONTEXT_HPP_
+
+#include "base/exec.hpp"
+#include "comm/rank_grid.hpp"
+#include "kernels/step_state.hpp"
+#include "tensor/arena.hpp"
+#include "tensor/param_buffer.hpp"
+
+namespace trireme::nn {
+
+// Whether dropout is applied: evaluation and generation see the whole network.
+enum class Mode { training, evaluation };
+
+struct Context {
+  const Exec& exec;
+  const comm::ProcessGroups& groups;
+  kernels::StepStateView step;
+  Arena& saved;          // until the micro-batch's weight-gradient pass
+  Arena& scratch;        // until the end of the call
+  Arena& held;           // from the input-gradient to the weight-gradient pass
+  index_t sequence = 1;  // s
+  index_t batch = 1;     // b
+  Mode mode = Mode::training;
+
+  index_t rows() const { return sequence * batch; }
+};
+
+// What a layer is built from, besides its own dimensions.
+template <class T>
+struct Builder {
+  ParamRegistry& registry;
+  const ParamBuffer<T>& params;
+  const comm::ProcessGroups& groups;
+
+  int tensor_size() const { return groups.tensor->size(); }
+  int tensor_rank() const { return groups.tensor->rank(); }
+  ParamRef<T> add(ParamSpec spec) const {
+    return ParamRef<T>(registry, params, std::move(spec));
+  }
+};
+
+// For calls of kernels, whose inputs are Views of const elements.
+template <class T>
+View1<const T> as_const(const View1<T>& view) {
+  return view;
+}
+template <class T>
+View2<const T> as_const(const View2<T>& view) {
+  return view;
+}
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_CONTEXT_HPP_

@@ -1,0 +1,65 @@
+// nn/embedding.hpp — word embedding split over the vocabulary, learned positions,
+// dropout.
+//
+//   x = dropout(E[token] + P[position])
+// Rows of E outside this rank's range give zero, and an all-reduce over the tensor group
+// completes the sum (Shoeybi et al. 2019, section 3). The gradient has one pass only: it
+// belongs to backward_weight.
+#ifndef TRIREME_NN_EMBEDDING_HPP_
+#define TRIREME_NN_EMBEDDING_HPP_
+
+#include "nn/context.hpp"
+
+namespace trireme::nn {
+
+// V rows of h numbers, this rank's range of them.
+template <class T>
+class VocabParallelEmbedding {
+ public:
+  VocabParallelEmbedding(const Builder<T>& builder, const std::string& name,
+                         index_t vocabulary, index_t hidden, double init_std);
+
+  // y (rows, h) = E[ids].
+  void forward(const Context& context, View1<const std::int32_t> ids, View2<T> y) const;
+  void backward_weight(const Context& context, View1<const std::int32_t> ids,
+                       View2<const T> d_y) const;
+
+  const ParamRef<T>& weight() const { return weight_; }
+  // First row of this rank, and how many of its rows are real (not padding).
+  index_t begin() const;
+  index_t valid_rows() const;
+
+ private:
+  ParamRef<T> weight_;  // (v_tp, h)
+};
+
+struct EmbeddingConfig {
+  index_t vocabulary = 0;
+  index_t hidden = 0;
+  index_t sequence = 0;  // positions there are
+  double dropout = 0.0;
+  double init_std = 0.02;
+};
+
+template <class T>
+class Embedding {
+ public:
+  Embedding(const Builder<T>& builder, const EmbeddingConfig& config);
+
+  // tokens, positions: (rows). x: (rows, h).
+  void forward(const Context& context, View1<const std::int32_t> tokens,
+               View1<const std::int32_t> positions, View2<T> x) const;
+  void backward_weight(const Context& context, View1<const std::int32_t> tokens,
+                       View1<const std::int32_t> positions, View2<const T> d_x) const;
+
+  const VocabParallelEmbedding<T>& word() const { return word_; }
+
+ private:
+  EmbeddingConfig config_;
+  VocabParallelEmbedding<T> word_;
+  ParamRef<T> position_;  // (S, h), the same on every rank of the tensor group
+};
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_EMBEDDING_HPP_

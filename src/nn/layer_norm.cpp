@@ -1,0 +1,53 @@
+// nn/layer_norm.cpp — see layer_norm.hpp.
+#include "nn/layer_norm.hpp"
+
+#include "kernels/layer_norm.hpp"
+
+namespace trireme::nn {
+
+template <class T>
+LayerNorm<T>::LayerNorm(const Builder<T>& builder, const std::string& name, index_t h)
+    : weight_(builder.add({.name = name + "/weight",
+                           .shard = replicated({h}),
+                           .init = Initializer::constant(1)})),
+      bias_(builder.add({.name = name + "/bias",
+                         .shard = replicated({h}),
+                         .init = Initializer::constant(0)})) {}
+
+template <class T>
+void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,
+                           Saved& saved) const {
+  saved.x = x;
+  const auto rows = static_cast<index_t>(x.extent(0));
+  saved.mean = context.saved.vector<Accumulator<T>>(Category::norm, rows);
+  saved.rstd = context.saved.vector<Accumulator<T>>(Category::norm, rows);
+  kernels::layer_norm_forward<T>(context.exec, x, weight_.vector(), bias_.vector(),
+                                 kLayerNormEpsilon, y, saved.mean, saved.rstd);
+}
+
+template <class T>
+void LayerNorm<T>::backward_input(const Context& context, View2<const T> d_y,
+                                  const Saved& saved, View2<const T> d_residual,
+                                  View2<T> d_x) const {
+  kernels::layer_norm_backward_input<T>(context.exec, d_y, saved.x, weight_.vector(),
+                                        as_const(saved.mean), as_const(saved.rstd),
+                                        d_residual, d_x);
+}
+
+template <class T>
+void LayerNorm<T>::backward_weight(const Context& context, View2<const T> d_y,
+                                   const Saved& saved) const {
+  const ArenaScope scope(context.scratch);
+  const auto h = static_cast<index_t>(d_y.extent(1));
+  const auto partial = context.scratch.vector<Accumulator<T>>(
+      Category::gradient, kernels::layer_norm_scratch_elements(h));
+  kernels::layer_norm_backward_weight<T>(
+      context.exec, d_y, saved.x, as_const(saved.mean), as_const(saved.rstd), partial,
+      weight_.vector_gradient(), bias_.vector_gradient());
+}
+
+#define TRIREME_INSTANTIATE(T) template class LayerNorm<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::nn

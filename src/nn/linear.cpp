@@ -1,0 +1,106 @@
+// nn/linear.cpp — see linear.hpp.
+#include "nn/linear.hpp"
+
+#include "kernels/gemm.hpp"
+#include "kernels/reductions.hpp"
+#include "parallel/mappings.hpp"
+
+namespace trireme::nn {
+
+namespace {
+
+ParamSpec weight_spec(const std::string& name, ShardSpec shard, double init_std) {
+  return {.name = name + "/weight",
+          .shard = std::move(shard),
+          .init = Initializer::normal(init_std),
+          .decay = true};
+}
+
+ParamSpec bias_spec(const std::string& name, ShardSpec shard) {
+  return {.name = name + "/bias",
+          .shard = std::move(shard),
+          .init = Initializer::constant(0)};
+}
+
+// d_W += d_y^T x;  d_b += row sum of d_y.
+template <class T>
+void weight_gradients(const Context& context, const ParamRef<T>& weight,
+                      const ParamRef<T>& bias, View2<const T> d_y, View2<const T> x) {
+  kernels::linear_backward_weight<T>(context.exec, d_y, x, weight.matrix_gradient());
+  const ArenaScope scope(context.scratch);
+  const auto columns = static_cast<index_t>(d_y.extent(1));
+  const auto partial = context.scratch.vector<Accumulator<T>>(
+      Category::gradient, kernels::sum_rows_scratch_elements(columns));
+  kernels::sum_rows<T>(context.exec, d_y, partial, bias.vector_gradient());
+}
+
+}  // namespace
+
+template <class T>
+ColumnParallelLinear<T>::ColumnParallelLinear(const Builder<T>& builder,
+                                              const std::string& name, index_t in,
+                                              index_t out, double init_std,
+                                              const std::vector<index_t>& blocks) {
+  const std::vector<index_t> parts = blocks.empty() ? std::vector<index_t>{out} : blocks;
+  const int size = builder.tensor_size();
+  const int rank = builder.tensor_rank();
+  weight_ = builder.add(
+      weight_spec(name, split_blocks({out, in}, parts, size, rank), init_std));
+  bias_ = builder.add(bias_spec(name, split_blocks({out}, parts, size, rank)));
+}
+
+template <class T>
+void ColumnParallelLinear<T>::forward(const Context& context, View2<const T> x,
+                                      View2<T> y) const {
+  kernels::linear_forward<T>(context.exec, x, weight_.matrix(), y);
+}
+
+template <class T>
+void ColumnParallelLinear<T>::backward_input(const Context& context, View2<const T> d_y,
+                                             View2<T> d_x) const {
+  kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), d_x);
+  parallel::copy_to_tensor_parallel_region_backward(context.exec, *context.groups.tensor,
+                                                    d_x);
+}
+
+template <class T>
+void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
+                                              View2<const T> x) const {
+  weight_gradients(context, weight_, bias_, d_y, x);
+}
+
+template <class T>
+RowParallelLinear<T>::RowParallelLinear(const Builder<T>& builder,
+                                        const std::string& name, index_t in, index_t out,
+                                        double init_std) {
+  weight_ = builder.add(weight_spec(
+      name, split({out, in}, 1, builder.tensor_size(), builder.tensor_rank()), init_std));
+  bias_ = builder.add(bias_spec(name, replicated({out})));
+}
+
+template <class T>
+void RowParallelLinear<T>::forward(const Context& context, View2<const T> x,
+                                   View2<T> y) const {
+  kernels::linear_forward<T>(context.exec, x, weight_.matrix(), y);
+  parallel::reduce_from_tensor_parallel_region(context.exec, *context.groups.tensor, y);
+}
+
+template <class T>
+void RowParallelLinear<T>::backward_input(const Context& context, View2<const T> d_y,
+                                          View2<T> d_x) const {
+  kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), d_x);
+}
+
+template <class T>
+void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
+                                           View2<const T> x) const {
+  weight_gradients(context, weight_, bias_, d_y, x);
+}
+
+#define TRIREME_INSTANTIATE(T)            \
+  template class ColumnParallelLinear<T>; \
+  template class RowParallelLinear<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::nn

@@ -1,0 +1,60 @@
+// nn/linear.hpp — tensor-parallel matrix layers (Shoeybi et al. 2019, section 3).
+//
+//   ColumnParallelLinear: W (out, in) split by rows;    y_tp = x W_tp^T
+//   RowParallelLinear:    W (out, in) split by columns; y = sum over ranks of x_tp W_tp^T
+// The bias is not added here: its users fuse it with what follows (GeLU, dropout and
+// residual). Its gradient, the row sum of d_y, belongs to backward_weight. A layer saves
+// x.
+#ifndef TRIREME_NN_LINEAR_HPP_
+#define TRIREME_NN_LINEAR_HPP_
+
+#include <string>
+#include <vector>
+
+#include "nn/context.hpp"
+
+namespace trireme::nn {
+
+template <class T>
+class ColumnParallelLinear {
+ public:
+  // `blocks`: extents of the stacked parts of `out` that are each split by themselves
+  // (QKV); one part where empty.
+  ColumnParallelLinear(const Builder<T>& builder, const std::string& name, index_t in,
+                       index_t out, double init_std,
+                       const std::vector<index_t>& blocks = {});
+
+  void forward(const Context& context, View2<const T> x, View2<T> y) const;
+  void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
+  void backward_weight(const Context& context, View2<const T> d_y,
+                       View2<const T> x) const;
+
+  index_t out_tp() const { return weight_.local_shape()[0]; }
+  View1<const T> bias() const { return bias_.vector(); }
+
+ private:
+  ParamRef<T> weight_;  // (out_tp, in)
+  ParamRef<T> bias_;    // (out_tp)
+};
+
+template <class T>
+class RowParallelLinear {
+ public:
+  RowParallelLinear(const Builder<T>& builder, const std::string& name, index_t in,
+                    index_t out, double init_std);
+
+  void forward(const Context& context, View2<const T> x, View2<T> y) const;
+  void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
+  void backward_weight(const Context& context, View2<const T> d_y,
+                       View2<const T> x) const;
+
+  View1<const T> bias() const { return bias_.vector(); }
+
+ private:
+  ParamRef<T> weight_;  // (out, in_tp)
+  ParamRef<T> bias_;    // (out), the same on every rank of the tensor group
+};
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_LINEAR_HPP_

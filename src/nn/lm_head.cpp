@@ -1,0 +1,77 @@
+// nn/lm_head.cpp — see lm_head.hpp.
+#include "nn/lm_head.hpp"
+
+#include "kernels/gemm.hpp"
+#include "parallel/mappings.hpp"
+
+namespace trireme::nn {
+
+template <class T>
+LmHead<T>::LmHead(const Builder<T>& builder, index_t hidden,
+                  const VocabParallelEmbedding<T>& word)
+    : hidden_(hidden),
+      norm_(builder, "final_norm", hidden),
+      word_weight_(word.weight()),
+      range_{word.begin(), word.valid_rows()} {}
+
+template <class T>
+void LmHead<T>::forward(const Context& context, View2<const T> x,
+                        View1<const std::int32_t> labels, View1<const float> mask,
+                        View1<double> totals, Saved& saved) const {
+  using Acc = Accumulator<T>;
+  const index_t rows = context.rows();
+  Arena& memory = context.saved;
+  saved.normed = memory.matrix<T>(Category::norm, rows, hidden_);
+  saved.logits = memory.matrix<T>(Category::logits, rows, vocabulary_tp());
+  saved.cross_entropy.row_max = memory.vector<Acc>(Category::logits, rows);
+  saved.cross_entropy.sums = memory.matrix<Acc>(Category::logits, rows, 2);
+  saved.loss = memory.vector<Acc>(Category::logits, rows);
+
+  norm_.forward(context, x, saved.normed, saved.norm);
+  kernels::linear_forward<T>(context.exec, as_const(saved.normed), word_weight_.matrix(),
+                             saved.logits);
+  parallel::vocab_parallel_cross_entropy_forward<T>(
+      context.exec, *context.groups.tensor, range_, as_const(saved.logits), labels, mask,
+      saved.cross_entropy, saved.loss, totals);
+}
+
+template <class T>
+void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t> labels,
+                               View1<const float> mask, const Saved& saved, View2<T> d_x,
+                               Held& held) const {
+  held.d_normed = context.held.matrix<T>(Category::gradient, context.rows(), hidden_);
+  kernels::cross_entropy_backward<T>(context.exec, range_, context.step, labels, mask,
+                                     as_const(saved.cross_entropy.row_max),
+                                     as_const(saved.cross_entropy.sums), saved.logits);
+  kernels::linear_backward_input<T>(context.exec, as_const(saved.logits),
+                                    word_weight_.matrix(), held.d_normed);
+  parallel::copy_to_tensor_parallel_region_backward(context.exec, *context.groups.tensor,
+                                                    held.d_normed);
+  norm_.backward_input(context, as_const(held.d_normed), saved.norm, {}, d_x);
+}
+
+template <class T>
+void LmHead<T>::backward_weight(const Context& context, const Saved& saved,
+                                const Held& held) const {
+  kernels::linear_backward_weight<T>(context.exec, as_const(saved.logits),
+                                     as_const(saved.normed),
+                                     word_weight_.matrix_gradient());
+  norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
+}
+
+template <class T>
+void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits) const {
+  const ArenaScope scope(context.scratch);
+  const ArenaScope statistics(context.saved);
+  const auto normed = context.scratch.matrix<T>(Category::norm, context.rows(), hidden_);
+  typename LayerNorm<T>::Saved unused;
+  norm_.forward(context, x, normed, unused);
+  kernels::linear_forward<T>(context.exec, as_const(normed), word_weight_.matrix(),
+                             logits);
+}
+
+#define TRIREME_INSTANTIATE(T) template class LmHead<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::nn

@@ -1,0 +1,52 @@
+// nn/mlp.cpp — see mlp.hpp.
+#include "nn/mlp.hpp"
+
+#include "kernels/gelu.hpp"
+
+namespace trireme::nn {
+
+template <class T>
+Mlp<T>::Mlp(const Builder<T>& builder, const std::string& name, const MlpConfig& config)
+    : fc1_(builder, name + "/fc1", config.hidden, config.ffn_hidden, config.init_std),
+      fc2_(builder, name + "/fc2", config.ffn_hidden, config.hidden,
+           config.output_init_std) {}
+
+template <class T>
+void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
+                     Saved& saved) const {
+  saved.x = x;
+  saved.pre_activation =
+      context.saved.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
+  saved.activation =
+      context.saved.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
+  fc1_.forward(context, x, saved.pre_activation);
+  kernels::bias_gelu_forward<T>(context.exec, as_const(saved.pre_activation), fc1_.bias(),
+                                saved.activation);
+  fc2_.forward(context, as_const(saved.activation), y);
+}
+
+template <class T>
+void Mlp<T>::backward_input(const Context& context, View2<const T> d_y,
+                            const Saved& saved, View2<T> d_x, Held& held) const {
+  held.d_y = d_y;
+  held.d_pre_activation =
+      context.held.matrix<T>(Category::gradient, context.rows(), fc1_.out_tp());
+  fc2_.backward_input(context, d_y, held.d_pre_activation);  // of the activation, for now
+  kernels::bias_gelu_backward<T>(context.exec, as_const(held.d_pre_activation),
+                                 as_const(saved.pre_activation), fc1_.bias(),
+                                 held.d_pre_activation);
+  fc1_.backward_input(context, as_const(held.d_pre_activation), d_x);
+}
+
+template <class T>
+void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
+                             const Held& held) const {
+  fc2_.backward_weight(context, held.d_y, as_const(saved.activation));
+  fc1_.backward_weight(context, as_const(held.d_pre_activation), saved.x);
+}
+
+#define TRIREME_INSTANTIATE(T) template class Mlp<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::nn

@@ -1,0 +1,53 @@
+// nn/mlp.hpp — feed-forward block, tensor-parallel over f.
+//
+//   y = W2 gelu(W1 x + b1)   (b2 is left to the residual addition that follows)
+// Saves x, the pre-activation W1 x and the activation: (rows, 2 f_tp) besides x. Holds
+// for the weight pass d_y and the gradient of the pre-activation.
+#ifndef TRIREME_NN_MLP_HPP_
+#define TRIREME_NN_MLP_HPP_
+
+#include <string>
+
+#include "nn/linear.hpp"
+
+namespace trireme::nn {
+
+struct MlpConfig {
+  index_t hidden = 0;      // h
+  index_t ffn_hidden = 0;  // f
+  double init_std = 0.02;
+  double output_init_std = 0.02;  // of W2: std / sqrt(2 L) in GPT-2
+};
+
+template <class T>
+class Mlp {
+ public:
+  struct Saved {
+    View2<const T> x;         // (rows, h)
+    View2<T> pre_activation;  // (rows, f_tp), without the bias
+    View2<T> activation;      // (rows, f_tp)
+  };
+  struct Held {
+    View2<const T> d_y;         // (rows, h)
+    View2<T> d_pre_activation;  // (rows, f_tp)
+  };
+
+  Mlp(const Builder<T>& builder, const std::string& name, const MlpConfig& config);
+
+  void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // d_y must live until backward_weight.
+  void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
+                      View2<T> d_x, Held& held) const;
+  void backward_weight(const Context& context, const Saved& saved,
+                       const Held& held) const;
+
+  View1<const T> output_bias() const { return fc2_.bias(); }
+
+ private:
+  ColumnParallelLinear<T> fc1_;
+  RowParallelLinear<T> fc2_;
+};
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_MLP_HPP_

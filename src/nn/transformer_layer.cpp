@@ -1,0 +1,147 @@
+// nn/transformer_layer.cpp — see transformer_layer.hpp.
+#include "nn/transformer_layer.hpp"
+
+#include <cmath>
+
+namespace trireme::nn {
+
+double TransformerConfig::output_init_std() const {
+  return init_std / std::sqrt(2.0 * static_cast<double>(layers));
+}
+
+namespace {
+
+std::string layer_name(index_t layer) {
+  return fmt::format("layers/{}", layer);
+}
+
+AttentionConfig attention_config(const TransformerConfig& config, index_t layer) {
+  return {.hidden = config.hidden,
+          .heads = config.heads,
+          .kv_heads = config.kv_heads,
+          .sequence = config.sequence,
+          .dropout = config.attention_dropout,
+          .init_std = config.init_std,
+          .output_init_std = config.output_init_std(),
+          .layer = static_cast<std::uint16_t>(layer)};
+}
+
+MlpConfig mlp_config(const TransformerConfig& config) {
+  return {.hidden = config.hidden,
+          .ffn_hidden = config.ffn_hidden,
+          .init_std = config.init_std,
+          .output_init_std = config.output_init_std()};
+}
+
+}  // namespace
+
+template <class T>
+TransformerLayer<T>::TransformerLayer(const Builder<T>& builder,
+                                      const TransformerConfig& config, index_t layer)
+    : hidden_(config.hidden),
+      dropout_(config.dropout),
+      layer_(static_cast<std::uint16_t>(layer)),
+      input_norm_(builder, layer_name(layer) + "/input_norm", config.hidden),
+      attention_(builder, layer_name(layer) + "/attention",
+                 attention_config(config, layer)),
+      mlp_norm_(builder, layer_name(layer) + "/mlp_norm", config.hidden),
+      mlp_(builder, layer_name(layer) + "/mlp", mlp_config(config)) {}
+
+template <class T>
+kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,
+                                                  random::Site site) const {
+  return {.probability = context.mode == Mode::training ? dropout_ : 0.0,
+          .batch = context.batch,
+          .layer = layer_,
+          .site = site};
+}
+
+template <class T>
+void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View2<T> y,
+                                  Saved& saved) const {
+  const index_t rows = context.rows();
+  Arena& memory = context.saved;
+  const auto normed = memory.matrix<T>(Category::norm, rows, hidden_);
+  const auto middle = memory.matrix<T>(Category::hidden, rows, hidden_);  // x1
+  const auto middle_normed = memory.matrix<T>(Category::norm, rows, hidden_);
+  const ArenaScope scope(context.scratch);
+  const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
+
+  input_norm_.forward(context, x, normed, saved.input_norm);
+  attention_.forward(context, as_const(normed), branch, saved.attention);
+  kernels::bias_dropout_add_forward<T>(
+      context.exec, dropout(context, random::Site::attention_output), context.step,
+      as_const(branch), attention_.output_bias(), x, middle);
+  mlp_norm_.forward(context, as_const(middle), middle_normed, saved.mlp_norm);
+  mlp_.forward(context, as_const(middle_normed), branch, saved.mlp);
+  kernels::bias_dropout_add_forward<T>(
+      context.exec, dropout(context, random::Site::mlp_output), context.step,
+      as_const(branch), mlp_.output_bias(), as_const(middle), y);
+}
+
+template <class T>
+void TransformerLayer<T>::backward_input(const Context& context, View2<const T> d_y,
+                                         const Saved& saved, View2<T> d_x,
+                                         Held& held) const {
+  const index_t rows = context.rows();
+  Arena& memory = context.held;
+  const auto d_mlp = memory.matrix<T>(Category::gradient, rows, hidden_);
+  const auto d_attention = memory.matrix<T>(Category::gradient, rows, hidden_);
+  held.d_mlp_norm = memory.matrix<T>(Category::gradient, rows, hidden_);
+  held.d_input_norm = memory.matrix<T>(Category::gradient, rows, hidden_);
+  const ArenaScope scope(context.scratch);
+  const auto d_middle = context.scratch.matrix<T>(Category::gradient, rows, hidden_);
+
+  kernels::dropout_backward<T>(context.exec, dropout(context, random::Site::mlp_output),
+                               context.step, d_y, d_mlp);
+  mlp_.backward_input(context, as_const(d_mlp), saved.mlp, held.d_mlp_norm, held.mlp);
+  mlp_norm_.backward_input(context, as_const(held.d_mlp_norm), saved.mlp_norm, d_y,
+                           d_middle);
+
+  kernels::dropout_backward<T>(context.exec,
+                               dropout(context, random::Site::attention_output),
+                               context.step, as_const(d_middle), d_attention);
+  attention_.backward_input(context, as_const(d_attention), saved.attention,
+                            held.d_input_norm, held.attention);
+  input_norm_.backward_input(context, as_const(held.d_input_norm), saved.input_norm,
+                             as_const(d_middle), d_x);
+}
+
+template <class T>
+void TransformerLayer<T>::backward_weight(const Context& context, const Saved& saved,
+                                          const Held& held) const {
+  mlp_.backward_weight(context, saved.mlp, held.mlp);
+  mlp_norm_.backward_weight(context, as_const(held.d_mlp_norm), saved.mlp_norm);
+  attention_.backward_weight(context, saved.attention, held.attention);
+  input_norm_.backward_weight(context, as_const(held.d_input_norm), saved.input_norm);
+}
+
+template <class T>
+void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> x,
+                                         View2<T> y, KvCache<T>& cache) const {
+  const index_t rows = context.rows();
+  const ArenaScope scope(context.scratch);
+  const ArenaScope statistics(context.saved);
+  const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
+  const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
+  const auto middle = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
+  typename LayerNorm<T>::Saved unused;
+  typename Mlp<T>::Saved mlp_unused;
+
+  input_norm_.forward(context, x, normed, unused);
+  attention_.forward_cached(context, as_const(normed), branch, cache);
+  kernels::bias_dropout_add_forward<T>(
+      context.exec, dropout(context, random::Site::attention_output), context.step,
+      as_const(branch), attention_.output_bias(), x, middle);
+  mlp_norm_.forward(context, as_const(middle), normed, unused);
+  mlp_.forward(context, as_const(normed), branch, mlp_unused);
+  kernels::bias_dropout_add_forward<T>(
+      context.exec, dropout(context, random::Site::mlp_output), context.step,
+      as_const(branch), mlp_.output_bias(), as_const(middle), y);
+}
+
+#define TRIREME_INSTANTIATE(T) template class TransformerLayer<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::nn

@@ -1,0 +1,77 @@
+// nn/transformer_layer.hpp — one pre-LayerNorm Transformer layer (GPT-2; Radford et al.
+// 2019).
+//
+//   x1 = x + dropout(Attention(LN1(x)) + bo);   y = x1 + dropout(Mlp(LN2(x1)) + b2)
+// Saves what its parts save, and x1. backward_input goes from d_y to d_x and holds what
+// backward_weight needs; the two may lie apart in the schedule.
+#ifndef TRIREME_NN_TRANSFORMER_LAYER_HPP_
+#define TRIREME_NN_TRANSFORMER_LAYER_HPP_
+
+#include "kernels/dropout.hpp"
+#include "nn/attention.hpp"
+#include "nn/layer_norm.hpp"
+#include "nn/mlp.hpp"
+
+namespace trireme::nn {
+
+struct TransformerConfig {
+  index_t layers = 0;      // L of the whole model
+  index_t hidden = 0;      // h
+  index_t heads = 0;       // a
+  index_t kv_heads = 0;    // g
+  index_t ffn_hidden = 0;  // f
+  index_t sequence = 0;    // longest s
+  double dropout = 0.0;    // of embeddings and of both outputs
+  double attention_dropout = 0.0;
+  double init_std = 0.02;
+
+  // GPT-2 scales the two matrices that write to the residual stream by 1 / sqrt(2 L).
+  double output_init_std() const;
+};
+
+template <class T>
+class TransformerLayer {
+ public:
+  struct Saved {
+    typename LayerNorm<T>::Saved input_norm, mlp_norm;
+    typename Attention<T>::Saved attention;
+    typename Mlp<T>::Saved mlp;
+  };
+  struct Held {
+    typename Attention<T>::Held attention;
+    typename Mlp<T>::Held mlp;
+    View2<T> d_input_norm, d_mlp_norm;  // gradients of the norms' outputs, (rows, h)
+  };
+
+  // `layer` is the global number, from 0.
+  TransformerLayer(const Builder<T>& builder, const TransformerConfig& config,
+                   index_t layer);
+
+  // x must live until backward_weight; y may not be x.
+  void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
+                      View2<T> d_x, Held& held) const;
+  void backward_weight(const Context& context, const Saved& saved,
+                       const Held& held) const;
+
+  // Generation, without saving anything.
+  void forward_cached(const Context& context, View2<const T> x, View2<T> y,
+                      KvCache<T>& cache) const;
+
+  index_t kv_columns() const { return attention_.kv_columns(); }
+
+ private:
+  kernels::DropoutDesc dropout(const Context& context, random::Site site) const;
+
+  index_t hidden_;
+  double dropout_;
+  std::uint16_t layer_;
+  LayerNorm<T> input_norm_;
+  Attention<T> attention_;
+  LayerNorm<T> mlp_norm_;
+  Mlp<T> mlp_;
+};
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_TRANSFORMER_LAYER_HPP_
