@@ -532,6 +532,11 @@ std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {
   shared->wait = options.wait
                      ? *options.wait
                      : choose_wait_policy(find_node_info(), std::getenv("TRIREME_WAIT"));
+  // A failed MPI_Test asks the error handler of the world, not of the group it was for.
+  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
+        "MPI_Comm_set_errhandler");
+  check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN),
+        "MPI_Comm_set_errhandler");
   MPI_Comm world = MPI_COMM_NULL;
   int rank = 0;
   int size = 0;

@@ -48,8 +48,8 @@ struct MpiOptions {
   bool stage_through_host = !kHostExecution;
 };
 
-// A communicator over a duplicate of MPI_COMM_WORLD (even for one rank); MPI is up.
-// Collective.
+// A communicator over a duplicate of MPI_COMM_WORLD (even for one rank); MPI is up. From
+// here on failed MPI calls return and are thrown as Error. Collective.
 std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options = {});
 // Collective over the world.
 NodeInfo find_node_info();

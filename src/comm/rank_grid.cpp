@@ -80,7 +80,7 @@ RankGrid::RankGrid(std::shared_ptr<Communicator> world, const GridShape& shape)
   groups_.data = made[2];
   groups_.pipeline = made[3];
   groups_.model = made[4];
-  // Every stage takes part in the split, the ones in the middle without joining.
+  // Every stage takes part in the split, those in the middle without joining.
   const bool at_an_end = is_first_stage() || is_last_stage();
   groups_.embedding =
       groups_.pipeline->split(at_an_end ? 0 : -1, coordinates_.pipeline, "embedding");

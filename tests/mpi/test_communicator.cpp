@@ -1,0 +1,309 @@
+// Every collective against a plain local computation: all element types, odd sizes,
+// messages cut into pieces, staged through the host, both waiting policies, whole world
+// and parts.
+#include "comm/communicator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "comm/mpi_communicator.hpp"
+
+namespace trireme::comm {
+namespace {
+
+struct Variant {
+  std::string name;
+  MpiOptions options;
+};
+
+std::vector<Variant> variants() {
+  MpiOptions plain, pieces, staged, naps;
+  plain.wait = WaitPolicy::yield;  // tests run with more ranks than cores
+  pieces = staged = naps = plain;
+  pieces.max_count = 10;
+  staged.stage_through_host = true;
+  staged.max_count = 50;
+  naps.wait.reset();  // what the machine asks for
+  return {{"plain", plain}, {"pieces", pieces}, {"staged", staged}, {"chosen", naps}};
+}
+
+constexpr index_t kSizes[] = {1, 31, 33, 257};
+
+// Small integers: exact in every type, sums over 8 ranks too.
+template <class T>
+T value(int rank, index_t i, int salt = 0) {
+  return T(static_cast<float>((rank * 7 + i * 3 + salt * 5) % 13));
+}
+
+template <class T>
+float as_float(T x) {
+  return static_cast<float>(x);
+}
+
+template <class T>
+T reduced(const Communicator& comm, Op op, index_t i) {
+  float result = as_float(value<T>(0, i));
+  for (int r = 1; r < comm.size(); ++r) {
+    const float other = as_float(value<T>(r, i));
+    result = op == Op::sum
+                 ? result + other
+                 : (op == Op::max ? std::max(result, other) : std::min(result, other));
+  }
+  return T(result);
+}
+
+template <class T>
+Span span(std::vector<T>& data) {
+  return {data.data(), static_cast<index_t>(data.size()), dtype_of<T>};
+}
+
+template <class T>
+std::vector<T> filled(int rank, index_t count) {
+  std::vector<T> data(static_cast<std::size_t>(count));
+  for (index_t i = 0; i < count; ++i) data[i] = value<T>(rank, i);
+  return data;
+}
+
+template <class T>
+void check_reductions(Communicator& comm, index_t n) {
+  const Exec exec;
+  const int p = comm.size();
+  for (const Op op : {Op::sum, Op::max, Op::min}) {
+    auto data = filled<T>(comm.rank(), n);
+    comm.all_reduce(exec, span(data), op);
+    for (index_t i = 0; i < n; ++i) {
+      ASSERT_EQ(as_float(data[i]), as_float(reduced<T>(comm, op, i))) << "at " << i;
+    }
+
+    const auto in = filled<T>(comm.rank(), n * p);
+    std::vector<T> out(static_cast<std::size_t>(n));
+    comm.reduce_scatter(exec, {in.data(), n * p, dtype_of<T>}, span(out), op);
+    for (index_t i = 0; i < n; ++i) {
+      ASSERT_EQ(as_float(out[i]), as_float(reduced<T>(comm, op, n * comm.rank() + i)));
+    }
+    // In place: the result replaces this rank's block of the input, the rest stays.
+    auto both = in;
+    comm.reduce_scatter(exec, span(both), {both.data() + n * comm.rank(), n, dtype_of<T>},
+                        op);
+    for (index_t i = 0; i < n * p; ++i) {
+      const bool own = i / n == comm.rank();
+      ASSERT_EQ(as_float(both[i]), as_float(own ? out[i % n] : in[i])) << "at " << i;
+    }
+  }
+}
+
+template <class T>
+void check_movements(Communicator& comm, index_t n) {
+  const Exec exec;
+  const int p = comm.size();
+  const auto own = filled<T>(comm.rank(), n);
+  std::vector<T> all(static_cast<std::size_t>(n * p));
+  comm.all_gather(exec, {own.data(), n, dtype_of<T>}, span(all));
+  for (index_t i = 0; i < n * p; ++i) {
+    ASSERT_EQ(as_float(all[i]), as_float(value<T>(static_cast<int>(i / n), i % n)));
+  }
+  std::vector<T> both(static_cast<std::size_t>(n * p));
+  std::copy(own.begin(), own.end(), both.begin() + n * comm.rank());
+  comm.all_gather(exec, {both.data() + n * comm.rank(), n, dtype_of<T>}, span(both));
+  ASSERT_EQ(std::memcmp(both.data(), all.data(), both.size() * sizeof(T)), 0);
+
+  // Block r of rank q becomes block q of rank r.
+  const auto in = filled<T>(comm.rank(), n * p);
+  comm.all_to_all(exec, {in.data(), n * p, dtype_of<T>}, span(all));
+  for (index_t i = 0; i < n * p; ++i) {
+    const auto from = static_cast<int>(i / n);
+    ASSERT_EQ(as_float(all[i]), as_float(value<T>(from, n * comm.rank() + i % n)));
+  }
+
+  for (int root = 0; root < p; ++root) {
+    auto data = filled<T>(comm.rank(), n);
+    comm.broadcast(exec, span(data), root);
+    for (index_t i = 0; i < n; ++i) {
+      ASSERT_EQ(as_float(data[i]), as_float(value<T>(root, i)));
+    }
+  }
+
+  if (p == 1) return;
+  // A ring, everyone at once.
+  const int next = (comm.rank() + 1) % p;
+  const int previous = (comm.rank() + p - 1) % p;
+  std::vector<T> first(static_cast<std::size_t>(n)), second(static_cast<std::size_t>(n));
+  std::vector<T> more(own.size());
+  for (index_t i = 0; i < n; ++i) more[i] = value<T>(comm.rank(), i, 1);
+  comm.group_begin();
+  comm.recv(exec, span(first), previous);
+  comm.send(exec, {own.data(), n, dtype_of<T>}, next);
+  comm.send(exec, {more.data(), n, dtype_of<T>}, next);
+  comm.recv(exec, span(second), previous);
+  comm.group_end(exec);
+  for (index_t i = 0; i < n; ++i) {
+    ASSERT_EQ(as_float(first[i]), as_float(value<T>(previous, i)));
+    ASSERT_EQ(as_float(second[i]), as_float(value<T>(previous, i, 1)));
+  }
+  // One after the other.
+  if (comm.rank() == 0) {
+    comm.send(exec, {own.data(), n, dtype_of<T>}, p - 1);
+  } else if (comm.rank() == p - 1) {
+    comm.recv(exec, span(first), 0);
+    for (index_t i = 0; i < n; ++i) {
+      ASSERT_EQ(as_float(first[i]), as_float(value<T>(0, i)));
+    }
+  }
+}
+
+template <class T>
+void check_type(Communicator& comm, index_t n) {
+  SCOPED_TRACE(std::string(name_of(dtype_of<T>)) + " x " + std::to_string(n));
+  check_reductions<T>(comm, n);
+  check_movements<T>(comm, n);
+}
+
+void check_all_types(Communicator& comm) {
+  for (const index_t n : kSizes) {
+    check_type<float>(comm, n);
+    check_type<double>(comm, n);
+    check_type<bf16>(comm, n);
+    check_type<fp16>(comm, n);
+    check_type<std::int32_t>(comm, n);
+    check_type<std::int64_t>(comm, n);
+    check_type<std::uint8_t>(comm, n);
+    check_type<std::uint16_t>(comm, n);
+    check_type<std::uint32_t>(comm, n);
+    check_type<std::uint64_t>(comm, n);
+  }
+}
+
+TEST(CommunicatorCollectives, World) {
+  for (const Variant& variant : variants()) {
+    SCOPED_TRACE(variant.name);
+    const auto world = make_mpi_world(variant.options);
+    if (variant.name == "pieces") {
+      check_all_types(*world);
+    } else {
+      check_type<float>(*world, 33);
+      check_type<bf16>(*world, 257);
+    }
+  }
+}
+
+TEST(CommunicatorCollectives, PartsAtTheSameTime) {
+  const auto world = make_mpi_world(variants()[1].options);
+  // Odd and even ranks, the higher world ranks first.
+  const auto part = world->split(world->rank() % 2, -world->rank(), "parity");
+  ASSERT_EQ(part->size(), (world->size() + 1 - world->rank() % 2) / 2);
+  ASSERT_EQ(part->rank(), part->size() - 1 - world->rank() / 2);
+  EXPECT_EQ(part->name(), "parity");
+  check_type<float>(*part, 257);
+  check_type<std::int64_t>(*part, 31);
+}
+
+TEST(CommunicatorCollectives, SplitWithoutMembership) {
+  const auto world = make_mpi_world(variants()[0].options);
+  const auto first_two = world->split(world->rank() < 2 ? 0 : -1, 0, "first_two");
+  ASSERT_EQ(first_two == nullptr, world->rank() >= 2);
+  if (first_two) {
+    EXPECT_EQ(first_two->all_reduce(std::int64_t{1}), std::min(2, world->size()));
+  }
+}
+
+// Unequal magnitudes, so that every order of adding gives other bits.
+TEST(CommunicatorCollectives, BitwiseRepeatableAndEqualOnAllRanks) {
+  const auto world = make_mpi_world(variants()[0].options);
+  for (const index_t n : {3, 1000, 40000}) {
+    std::vector<float> start(static_cast<std::size_t>(n));
+    for (index_t i = 0; i < n; ++i) {
+      start[i] = std::sin(1.0f + static_cast<float>(i * world->size() + world->rank())) *
+                 std::pow(10.0f, static_cast<float>((i + world->rank()) % 7));
+    }
+    auto once = start;
+    world->all_reduce(Exec(), span(once));
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      auto again = start;
+      world->all_reduce(Exec(), span(again));
+      ASSERT_EQ(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)), 0);
+    }
+    auto of_root = once;
+    world->broadcast(Exec(), span(of_root), 0);
+    ASSERT_EQ(std::memcmp(once.data(), of_root.data(), once.size() * sizeof(float)), 0);
+  }
+}
+
+TEST(CommunicatorHostValues, ReducedInRankOrder) {
+  const auto world = make_mpi_world(variants()[0].options);
+  const int p = world->size();
+  const auto mine = [](int rank) {
+    return std::sin(rank + 1.0) * std::pow(1e8, rank % 3);
+  };
+  double sum = mine(0), least = mine(0), most = mine(0);
+  for (int r = 1; r < p; ++r) {
+    sum += mine(r);
+    least = std::min(least, mine(r));
+    most = std::max(most, mine(r));
+  }
+  EXPECT_EQ(world->all_reduce(mine(world->rank())), sum);  // to the bit
+  EXPECT_EQ(world->all_reduce(mine(world->rank()), Op::min), least);
+  EXPECT_EQ(world->all_reduce(mine(world->rank()), Op::max), most);
+  std::vector<double> values = {mine(world->rank()), -1.0, double(world->rank())};
+  world->all_reduce(values);
+  EXPECT_EQ(values, (std::vector<double>{sum, -1.0 * p, p * (p - 1) / 2.0}));
+
+  const std::int64_t large = (std::int64_t{1} << 53) + world->rank();
+  EXPECT_EQ(world->all_reduce(large, Op::max), (std::int64_t{1} << 53) + p - 1);
+  EXPECT_EQ(world->all_reduce(large, Op::min), std::int64_t{1} << 53);
+  // A NaN on one rank is seen by all.
+  const double odd = world->rank() == p - 1 ? std::nan("") : 1.0;
+  EXPECT_TRUE(std::isnan(world->all_reduce(odd, Op::max)));
+  EXPECT_TRUE(std::isnan(world->all_reduce(odd, Op::min)));
+}
+
+TEST(CommunicatorHostValues, GatherScanBroadcast) {
+  const auto world = make_mpi_world(variants()[1].options);
+  const int p = world->size();
+  const int rank = world->rank();
+  EXPECT_EQ(world->exclusive_scan(10 + rank), 10 * rank + rank * (rank - 1) / 2);
+  const auto numbers = world->gather(std::int64_t{100} * rank);
+  const auto texts = world->gather(std::string(static_cast<std::size_t>(rank) * 9, 'x'));
+  ASSERT_EQ(static_cast<int>(texts.size()), p);
+  for (int r = 0; r < p; ++r) {
+    EXPECT_EQ(numbers[r], 100 * r);
+    EXPECT_EQ(texts[r], std::string(static_cast<std::size_t>(r) * 9, 'x'));
+  }
+  EXPECT_EQ(world->gather(std::string()), std::vector<std::string>(texts.size()));
+
+  for (const std::string& text :
+       {std::string(), std::string("deck\0with zero", 14), std::string(5000, 'y')}) {
+    std::string got = rank == p - 1 ? text : "something else";
+    world->broadcast(got, p - 1);
+    EXPECT_EQ(got, text);
+  }
+  EXPECT_TRUE(world->any(rank == p - 1));
+  EXPECT_FALSE(world->any(false));
+  EXPECT_TRUE(world->all(true));
+  EXPECT_EQ(world->all(rank != p - 1), false);
+}
+
+TEST(CommunicatorTraffic, CountsCallsAndBytes) {
+  const auto world = make_mpi_world(variants()[0].options);
+  std::vector<float> data(100);
+  world->all_reduce(Exec(), span(data));
+  world->all_reduce(Exec(), span(data));
+  EXPECT_EQ(world->traffic().calls, 2);
+  EXPECT_EQ(world->traffic().bytes, 800);
+  EXPECT_GT(world->traffic().seconds, 0.0);
+  world->reset_traffic();
+  EXPECT_EQ(world->traffic().calls, 0);
+}
+
+// A pass that only finds out sizes sends nothing: ranks need not even agree.
+TEST(CommunicatorShapeOnly, SendsNothing) {
+  const auto world = make_mpi_world(variants()[0].options);
+  if (world->rank() == 0) {
+    world->all_reduce(Exec::shape_only(), Span{nullptr, 1000, DType::float32});
+  }
+  EXPECT_EQ(world->traffic().calls, 0);
+}
+
+}  // namespace
+}  // namespace trireme::comm

@@ -1,0 +1,64 @@
+// What the environment says about launchers and waiting.
+#include "comm/environment.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace trireme::comm {
+namespace {
+
+int ranks_with(const std::map<std::string, std::string>& variables) {
+  return launcher_ranks([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(EnvironmentLauncher, SaysHowManyItStarted) {
+  EXPECT_EQ(ranks_with({}), 0);
+  EXPECT_EQ(ranks_with({{"SLURM_STEP_NUM_TASKS", "4"}}), 4);
+  EXPECT_EQ(ranks_with({{"SLURM_NTASKS", "4"}}),
+            0);  // a batch script, not a launched step
+  EXPECT_EQ(ranks_with({{"PMI_SIZE", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}}), 2);
+  EXPECT_EQ(ranks_with({{"OMPI_COMM_WORLD_SIZE", "3"}}), 3);
+  EXPECT_EQ(ranks_with({{"PMI_SIZE", "junk"}}), 0);
+}
+
+TEST(EnvironmentWaitPolicy, ByCoresAndOverride) {
+  EXPECT_EQ(choose_wait_policy({0, 2, 2}, nullptr), WaitPolicy::spin);
+  EXPECT_EQ(choose_wait_policy({0, 1, 64}, nullptr), WaitPolicy::spin);
+  EXPECT_EQ(choose_wait_policy({0, 3, 2}, nullptr), WaitPolicy::yield);
+  EXPECT_EQ(choose_wait_policy({0, 3, 2}, ""), WaitPolicy::yield);
+  EXPECT_EQ(choose_wait_policy({0, 3, 2}, "spin"), WaitPolicy::spin);
+  EXPECT_EQ(choose_wait_policy({0, 1, 2}, "yield"), WaitPolicy::yield);
+  try {
+    choose_wait_policy({0, 1, 2}, "sleep");
+    FAIL() << "no error";
+  } catch (const InputError& error) {
+    EXPECT_THAT(
+        error.what(),
+        ::testing::AllOf(::testing::HasSubstr("TRIREME_WAIT is 'sleep'"),
+                         ::testing::HasSubstr("spin"), ::testing::HasSubstr("yield")));
+  }
+}
+
+// MPI is up already (the test's main): the environment neither starts nor ends it.
+TEST(EnvironmentStart, Alone) {
+  int argc = 0;
+  char** argv = nullptr;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    const Environment environment(argc, argv);
+    EXPECT_EQ(environment.world_size(), 1);
+    EXPECT_EQ(environment.world_rank(), 0);
+    EXPECT_FALSE(environment.host_name().empty());
+    EXPECT_EQ(environment.node().ranks, 1);
+    EXPECT_GE(environment.node().cores, 1);
+    EXPECT_FALSE(environment.library().empty());
+    EXPECT_EQ(environment.world()->native_handle(), nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::comm
