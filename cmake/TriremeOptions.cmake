@@ -1,5 +1,6 @@
 # Cache options of the build, and the flags every target gets.
-option(TRIREME_ENABLE_TESTS "Build the tests" ON)
+set(TRIREME_ENABLE_TESTS "AUTO" CACHE STRING
+    "Build the tests: ON, OFF, or AUTO for where GoogleTest is installed")
 option(TRIREME_ENABLE_PERF "Build the micro-benchmarks (Google Benchmark)" OFF)
 option(TRIREME_REQUIRE_CUDA "Fail where the Kokkos that was found has no CUDA" OFF)
 set(TRIREME_ARCH "native" CACHE STRING

@@ -75,8 +75,9 @@ function(trireme_add_tests label group)
         set(name ${label}.${group}.${stem}.np${ranks})
         add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
                  $<TARGET_FILE:${target}> --gtest_filter=${suite}*)
-        set_tests_properties(${name} PROPERTIES PROCESSORS 2 RUN_SERIAL ON)
         trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON ENVIRONMENT_MODIFICATION
+                                                OMP_NUM_THREADS=set:1)
       endforeach()
     else()
       set(name ${label}.${group}.${stem})
@@ -86,11 +87,15 @@ function(trireme_add_tests label group)
   endforeach()
 endfunction()
 
-# The environment every test runs in: two threads unless said otherwise, threads not bound
-# (tests share the cores).
+# The environment every test runs in: two threads unless said otherwise (and two cores of
+# those that ctest gives out), one per rank where there are ranks; threads not bound.
 function(trireme_test_properties name labels timeout)
+  set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=2
+      TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR}
+      TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme)
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
-    ENVIRONMENT "OMP_PROC_BIND=false;OMP_NUM_THREADS=2;TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR};TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme")
+    PROCESSORS 2 SKIP_RETURN_CODE 77
+    ENVIRONMENT "${environment}")
 endfunction()
 
 # These sources of the current directory may run before the CPU is known to be the one of

@@ -1,0 +1,183 @@
+# tests/style/test_checks.py — each style check on a small tree with one seeded violation: a
+# check that cannot fail is none. And on the same tree without it, where nothing is found.
+import importlib
+import tempfile
+import unittest
+from pathlib import Path
+
+CMAKE = "set(TRIREME_MODULES base comm\n    kernels io engine)\n"
+BASE = {
+    "CMakeLists.txt": CMAKE,
+    ".clang-format": "BasedOnStyle: Google\nColumnLimit: 90\n",
+    "src/base/CMakeLists.txt": "trireme_add_module(base SOURCES a.cpp)\n",
+    "src/comm/CMakeLists.txt": "trireme_add_module(comm SOURCES a.cpp USES base)\n",
+    "src/kernels/CMakeLists.txt":
+        "trireme_add_module(kernels SOURCES a.cpp\n  USES comm  # and base through it\n)\n",
+    "src/base/types.hpp":
+        "// base/types.hpp — types.\n#ifndef TRIREME_BASE_TYPES_HPP_\n"
+        "#define TRIREME_BASE_TYPES_HPP_\n\n#include <vector>\n\n"
+        "inline std::vector<int> none() { return {}; }\n\n#endif  // TRIREME_BASE_TYPES_HPP_\n",
+    "src/comm/grid.hpp":
+        "// comm/grid.hpp — ranks.\n#ifndef TRIREME_COMM_GRID_HPP_\n"
+        "#define TRIREME_COMM_GRID_HPP_\n\n#include \"base/types.hpp\"\n\n"
+        "inline int size(const std::vector<int>& ranks) { return int(ranks.size()); }\n\n"
+        "#endif  // TRIREME_COMM_GRID_HPP_\n",
+    "src/kernels/add.cpp":
+        "// kernels/add.cpp — a kernel.\n#include \"base/types.hpp\"\n\n"
+        "void add() { launch(exec, \"trireme::kernels::add\", 1, f); }\n",
+}
+
+
+class StyleChecks(unittest.TestCase):
+    def found(self, check, **changes):
+        """What a check says of the small tree with these files added or replaced."""
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in {**BASE, **changes.get("files", {})}.items():
+                path = Path(root) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return importlib.import_module(check).check(root)
+
+    def expect(self, check, files, *words):
+        lines = self.found(check, files=files)
+        self.assertEqual(len(lines), 1, lines)
+        for word in words:
+            self.assertIn(word, lines[0])
+
+    def source(self, body, name="src/kernels/more.cpp"):
+        return {name: f"// {name.removeprefix('src/')} — more.\n{body}\n"}
+
+    def header(self, body, name="src/kernels/more.hpp"):
+        guard = "TRIREME_" + name.removeprefix("src/").upper()
+        guard = guard.replace("/", "_").replace(".", "_") + "_"
+        return {name: f"// {name.removeprefix('src/')} — more.\n#ifndef {guard}\n#define {guard}\n"
+                      f"\n{body}\n\n#endif  // {guard}\n"}
+
+    def test_clean_tree_has_no_findings(self):
+        for check in ("layers", "vendor_headers", "kernel_labels", "text_rules",
+                      "direct_includes", "formatting"):
+            self.assertEqual(self.found(check), [], check)
+
+    # layers
+    def test_upward_include(self):
+        self.expect("layers", self.source('#include "kernels/x.hpp"', "src/comm/up.cpp") |
+                    {"src/kernels/x.hpp": ""}, "src/comm/up.cpp:2", "higher layer")
+
+    def test_mutual_include(self):
+        # comm uses base already; base using comm closes the circle
+        self.expect("layers", self.source('#include "comm/grid.hpp"', "src/base/up.cpp"),
+                    "src/base/up.cpp:2", "higher layer")
+
+    def test_include_that_cmake_does_not_declare(self):
+        self.expect("layers", self.source('#include "comm/grid.hpp"', "src/io/a.cpp"),
+                    "no comm under USES")
+
+    def test_include_without_module(self):
+        self.expect("layers", self.source('#include "add.hpp"'), "does not name its module")
+
+    def test_include_of_nothing(self):
+        self.expect("layers", self.source('#include "base/nowhere.hpp"'), "does not exist")
+
+    def test_unknown_module(self):
+        self.expect("layers", self.source("", "src/other/a.cpp"), "TRIREME_MODULES")
+
+    def test_apps_are_on_top(self):
+        self.expect("layers", self.source('#include "apps/a.hpp"'), "only apps may")
+
+    def test_include_in_a_comment_is_none(self):
+        self.assertEqual([], self.found("layers", files=self.source(
+            '/*\n#include "engine/x.hpp"\n*/', "src/comm/a.cpp")))
+
+    # vendor headers
+    def test_vendor_headers(self):
+        for header, owner in (("mpi.h", "comm"), ("hdf5.h", "io"), ("H5Apublic.h", "io"),
+                              ("yaml-cpp/yaml.h", "config"), ("dnnl.hpp", "kernels"),
+                              ("cublasLt.h", "kernels"), ("cuda_runtime.h", "base"),
+                              ("nccl.h", "comm"), ("CLI/CLI.hpp", "apps")):
+            self.expect("vendor_headers", self.source(f"#include <{header}>", "src/engine/a.cpp"),
+                        "src/engine/a.cpp:2", header, owner)
+            owned = f"src/{owner}/a.cpp" if owner != "apps" else "apps/a.cpp"
+            self.assertEqual([], self.found(
+                "vendor_headers", files=self.source(f"#include <{header}>", owned)))
+
+    def test_heavy_json_header(self):
+        self.expect("vendor_headers", self.header("#include <nlohmann/json.hpp>"), "only in sources")
+
+    # kernel labels
+    def test_label_twice(self):
+        self.expect("kernel_labels",
+                    self.source('void f() { launch(e, "trireme::kernels::add", 1, g); }'),
+                    "also at src/kernels/add.cpp:4")
+
+    def test_label_of_another_form(self):
+        self.expect("kernel_labels", self.source('void f() { launch_teams(e, "add", 1, 2, g); }'),
+                    "not of the form")
+
+    def test_label_of_another_module(self):
+        self.expect("kernel_labels", self.source('void f() { launch(e, "trireme::io::f", 1, g); }'),
+                    "another module")
+
+    def test_label_that_is_no_literal(self):
+        self.expect("kernel_labels", self.source("void f() { launch(e, name(1, 2), 1, g); }"),
+                    "no literal label")
+
+    def test_direct_kokkos_launch(self):
+        self.expect("kernel_labels", self.source("void f() { Kokkos::parallel_for(10, g); }"),
+                    "no literal label as argument 1")
+
+    def test_labels_that_are_well(self):
+        self.assertEqual([], self.found("kernel_labels", files=self.source(
+            'void f() {\n  launch_rows(e(a, "x,y"), "trireme::kernels::f[odd]", 1, g);\n'
+            "  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, 3), g);\n}")))
+
+    # text
+    def test_banner(self):
+        self.expect("text_rules", {"src/base/a.cpp": "#include <vector>\n"}, "first line")
+
+    def test_include_guard(self):
+        text = BASE["src/base/types.hpp"].replace("BASE_TYPES", "TYPES")
+        lines = self.found("text_rules", files={"src/base/types.hpp": text})
+        self.assertEqual(len(lines), 3, lines)
+        self.assertIn("TRIREME_BASE_TYPES_HPP_", lines[0])
+
+    def test_exit_and_assert(self):
+        for call in ("assert(x)", "exit(1)", "std::exit(1)", "::_exit(1)", "std::abort()"):
+            self.expect("text_rules", self.source(f"void f() {{ {call}; }}"),
+                        "src/kernels/more.cpp:2", "TRIREME_REQUIRE")
+
+    def test_words_that_only_look_like_exit(self):
+        self.assertEqual([], self.found("text_rules", files=self.source(
+            'static_assert(true);  // exit(1)\nauto s = "assert(0)";\nvoid g() { on_exit(1); }')))
+
+    def test_swallowed_exception(self):
+        self.expect("text_rules", self.source("void f() { try { g(); } catch (...) {} }"), "catch")
+
+    def test_long_line_blank_tab_and_missing_newline(self):
+        self.expect("text_rules", self.source("// " + "x" * 88), "91 columns")
+        self.expect("text_rules", self.source("int a; "), "blanks")
+        self.expect("text_rules", self.source("\tint a;"), "tab")
+        self.expect("text_rules", {"tools/a.sh": "# a.sh — a\ntrue"}, "no newline")
+
+    def test_paths_and_hosts_of_a_machine(self):
+        for text in ("/home/" + "ann/x", "/tmp/" + "w/b", "https://pypi" + ".org/simple",
+                     "deb http://deb.debian" + ".org/debian"):
+            self.expect("text_rules", {"docs/a.md": f"see {text}\n"}, "docs/a.md:1")
+
+    # includes
+    def test_header_that_leans_on_others(self):
+        for body, header in (("std::optional<int> f();", "optional"),
+                             ("KOKKOS_FUNCTION void f();", "Kokkos_Core.hpp"),
+                             ("inline void f() { fmt::print(\"\"); }", "fmt/format.h")):
+            self.expect("direct_includes", self.header(body), header)
+
+    def test_include_through_an_own_header(self):
+        self.assertEqual([], self.found("direct_includes", files=self.header(
+            '#include "comm/grid.hpp"\n\nstd::vector<int> f();')))
+
+    # format
+    def test_format(self):
+        self.expect("formatting", self.source("int   a ;"), "src/kernels/more.cpp:2")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,98 @@
+# tests/style/text_rules.py — what is read off the text of a file: banner, include guard,
+# line length, blanks, no exit or assert, no swallowed exception, no path or package host of
+# somebody's machine.
+import re
+from pathlib import Path
+
+import source_tree
+
+LINE_LENGTH = 90  # of C++, as in .clang-format
+SCRIPT_LINE_LENGTH = 100
+CODE_SUFFIXES = {".hpp", ".cpp", ".cmake", ".py", ".sh", ".txt", ".yaml", ".sbatch"}
+
+# Written so that this file does not match itself.
+FORBIDDEN_TEXT = [
+    (re.compile(r"/(?:tmp/w|work/(?:main|shared)|root/[.\w]|home/[a-z]\w*/|Users/\w)"),
+     "a path of one machine"),
+    (re.compile(r"\b(?:pypi[.]org|pythonhosted[.]org|(?:deb|security)[.]debian[.]org"
+                r"|archive[.]ubuntu[.]com|anaconda[.]org|registry[.]npmjs[.]org"
+                r"|proxy[.]golang[.]org)"),
+     "the address of a package host: the machine's own configuration decides where from"),
+]
+FORBIDDEN_CALLS = re.compile(r"(?<![\w.>:])(?:std\s*::\s*|::\s*)?"
+                             r"(assert|exit|_exit|_Exit|quick_exit)\s*\(|\bstd::(abort)\s*\(")
+# The one way down for all ranks: MPI_Abort, and a bare end where it returns.
+MAY_EXIT = {"src/comm/environment.cpp"}
+
+
+def guard_of(name):
+    """TRIREME_BASE_ERROR_HPP_ for src/base/error.hpp."""
+    parts = name.split("/")
+    path = parts[1:] if parts[0] == "src" else parts
+    return "TRIREME_" + re.sub(r"\W", "_", "/".join(path)).upper() + "_"
+
+
+def check_banner(name, lines):
+    shown = name[len("src/"):] if name.startswith("src/") else name
+    suffix = Path(name).suffix
+    if suffix in (".hpp", ".cpp"):
+        if name.split("/")[0] in ("src", "apps"):
+            if not lines[0].startswith(f"// {shown} — "):
+                yield 1, f'the first line is not "// {shown} — what it is for"'
+        elif not lines[0].startswith("// "):
+            yield 1, "does not begin with a comment that says what it is for"
+    elif suffix in (".py", ".sh", ".cmake"):
+        first = next((line for line in lines if not line.startswith("#!")), "")
+        if lines and not first.startswith("#") and not first.startswith('"""'):
+            yield 1, "does not begin with a comment that says what it is for"
+
+
+def check_cpp(name, text, lines):
+    code = source_tree.blank(text)
+    for match in FORBIDDEN_CALLS.finditer(code):
+        if name.split("/")[0] in ("src", "apps") and name not in MAY_EXIT:
+            call = match.group(1) or match.group(2)
+            yield (source_tree.line_of(code, match.start()),
+                   f"{call}(): throw by TRIREME_REQUIRE; only main returns a status")
+    for match in re.finditer(r"\bcatch\s*\(\s*\.\.\.\s*\)\s*\{", code):
+        handler = code[match.end():code.find("}", match.end())]
+        if not re.search(r"\bthrow\b|current_exception|MPI_Abort", handler):
+            yield (source_tree.line_of(code, match.start()),
+                   "catch (...) that neither rethrows nor keeps the exception")
+    if name.endswith(".hpp"):
+        guard = guard_of(name)
+        for directive in (f"#ifndef {guard}", f"#define {guard}", f"#endif  // {guard}"):
+            if directive not in lines:
+                yield 1, f"no line '{directive}' (include guard)"
+
+
+def check(root):
+    found = []
+    for name in source_tree.files(root):
+        text = source_tree.text_of(root, name)
+        if text is None:
+            continue
+        lines = text.split("\n")
+        suffix = Path(name).suffix
+        script = lines[0].startswith("#!")
+        problems = []
+        for number, line in enumerate(lines, 1):
+            for pattern, what in FORBIDDEN_TEXT:
+                match = pattern.search(line)
+                if match:
+                    problems.append((number, f"{what}: {match.group(0)}"))
+            if suffix in CODE_SUFFIXES or script:
+                limit = LINE_LENGTH if suffix in (".hpp", ".cpp") else SCRIPT_LINE_LENGTH
+                if len(line) > limit:
+                    problems.append((number, f"{len(line)} columns; {limit} at most"))
+                if line != line.rstrip():
+                    problems.append((number, "blanks at the end of the line"))
+                if "\t" in line:
+                    problems.append((number, "a tab"))
+        if (suffix in CODE_SUFFIXES or script) and text and not text.endswith("\n"):
+            problems.append((len(lines), "no newline at the end of the file"))
+        problems += check_banner(name, lines)
+        if suffix in (".hpp", ".cpp"):
+            problems += check_cpp(name, text, lines)
+        found += [f"{name}:{number}: {what}" for number, what in problems]
+    return found
