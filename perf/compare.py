@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""Trireme against its peers, alternately in one go: only ratios taken side by side hold.
+
+    perf/compare.py --trireme build/release/bin/trireme --python PYTHON_WITH_TORCH \\
+                    --case gpt2_124m_4x256 --dropout 0 --rounds 5 --json report.json
+
+All contenders are started once and stay up; a round lets each in turn make a few steps while
+the others stand still, and every other round goes through them backwards, so that a slow
+drift of the machine's clock cancels. The first step of a turn is not counted (caches, pages
+and the time it stood still). See perf/README.md for what the peers need.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import pty
+import random
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+# What a deck in cases/ says to the peers.
+CASES = {"gpt2_124m_4x256": {"micro": 4, "sequence": 256},
+         "gpt2_124m_1x1024": {"micro": 1, "sequence": 1024}}
+
+
+class Failure(Exception):
+    """A contender that cannot go on: what it said is in the message."""
+
+
+class Contender:
+    """A process that makes training steps when it is let."""
+
+    def __init__(self, name, command, environment=None, directory=None):
+        self.name = name
+        self.command = [str(word) for word in command]
+        self.environment = {**os.environ, **(environment or {})}
+        self.directory = directory
+        self.process = None
+        self.messages = tempfile.TemporaryFile(mode="w+", errors="replace")
+
+    def launch(self, **streams):
+        streams.setdefault("stdin", subprocess.DEVNULL)
+        streams.setdefault("stdout", self.messages)
+        self.process = subprocess.Popen(
+            self.command, env=self.environment, cwd=self.directory, stderr=self.messages,
+            start_new_session=True, **streams)
+
+    def start(self):
+        self.launch()
+
+    def check(self):
+        """Fails, with the last of what it printed, when the process has ended."""
+        if self.process.poll() is not None:
+            self.messages.seek(0)
+            tail = "".join(self.messages.readlines()[-15:])
+            raise Failure(f"{self.name} ended with status {self.process.returncode}:\n"
+                          f"  {' '.join(self.command)}\n{tail}")
+
+    def signal(self, number):
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, number)
+
+    def stop(self):
+        self.signal(signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait()
+
+    def turn(self, count):
+        """Seconds of `count` steps, made now."""
+        raise NotImplementedError
+
+
+class PausedContender(Contender):
+    """One that trains by itself: let run until it has said enough, then stopped."""
+
+    def turn(self, count):
+        if self.process is None:
+            self.start()
+        self.discard()
+        self.signal(signal.SIGCONT)
+        seconds = []
+        while len(seconds) < count + 1:
+            seconds += self.poll()
+        self.signal(signal.SIGSTOP)
+        return seconds[1:count + 1]  # the first one stood still in its middle
+
+    def discard(self):
+        """Forgets steps that ended after the last turn was taken."""
+
+    def poll(self):
+        """Seconds of the steps that ended since the last call; waits a little."""
+        raise NotImplementedError
+
+
+class Trireme(PausedContender):
+    """Reads the `seconds` of run_dir/train.jsonl as they are written."""
+
+    def __init__(self, command, run_directory, environment):
+        super().__init__("trireme", command, environment)
+        self.log = pathlib.Path(run_directory) / "train.jsonl"
+        self.read = 0
+
+    def discard(self):
+        self.lines()
+
+    def lines(self):
+        if not self.log.exists():
+            return []
+        with open(self.log, encoding="utf-8") as file:
+            file.seek(self.read)
+            text = file.read()
+        text = text[:text.rfind("\n") + 1]
+        self.read += len(text)
+        return [json.loads(line) for line in text.splitlines()]
+
+    def poll(self):
+        time.sleep(0.02)
+        self.check()
+        return [record["seconds"] for record in self.lines() if "seconds" in record]
+
+
+class Llmc(PausedContender):
+    """llm.c's CPU program; a terminal of its own makes it write line by line."""
+
+    def start(self):
+        controller, terminal = pty.openpty()
+        self.launch(stdout=terminal)
+        os.close(terminal)
+        os.set_blocking(controller, False)
+        self.output, self.text = controller, ""
+
+    def poll(self):
+        time.sleep(0.02)
+        try:
+            self.text += os.read(self.output, 65536).decode(errors="replace")
+        except BlockingIOError:
+            pass
+        except OSError:  # it ended: 41 steps are all it makes
+            self.stop()
+            self.start()
+        found = re.findall(r"^step \d+: .*\(took ([0-9.]+) ms\)", self.text, re.MULTILINE)
+        self.text = self.text[self.text.rfind("\n") + 1:]
+        return [float(value) / 1000 for value in found]
+
+
+class Peer(Contender):
+    """perf/peers/gpt2_step.py --serve: told how many steps to make."""
+
+    def start(self):
+        self.launch(stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.setup = self.record()
+
+    def record(self):
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            self.check()
+        return json.loads(line)
+
+    def turn(self, count):
+        if self.process is None:
+            self.start()
+        self.process.stdin.write(f"{count + 1}\n".encode())
+        self.process.stdin.flush()
+        seconds = []
+        while True:
+            record = self.record()
+            if record.get("summary"):
+                return seconds[1:]
+            seconds.append(record["seconds"])
+
+
+def write_text(path, words=400_000, seed=7):
+    """Something to tokenize: random words. What they say does not change a step's time."""
+    letters = random.Random(seed)
+    vocabulary = ["".join(letters.choices("etaoinshrdlucmfwypvbgkjqxz", k=letters.randint(1, 9)))
+                  for _ in range(20_000)]
+    with open(path, "w", encoding="utf-8") as file:
+        for _ in range(words // 20):
+            file.write(" ".join(letters.choices(vocabulary, k=20)) + "\n")
+
+
+def make_corpus(arguments, scratch):
+    """A corpus of GPT-2's vocabulary: the user's, or one made from text."""
+    if arguments.corpus:
+        return pathlib.Path(arguments.corpus).resolve()
+    text = arguments.text
+    if not text:
+        text = scratch / "words.txt"
+        write_text(text)
+    corpus = scratch / "corpus.h5"
+    subprocess.run([arguments.trireme, "tokenize", "--tokenizer", "gpt2", "--out", corpus, text],
+                   check=True, stdout=subprocess.DEVNULL)
+    return corpus
+
+
+def make_contenders(arguments, scratch):
+    threads = {"OMP_NUM_THREADS": str(arguments.threads), "OMP_PROC_BIND":
+               os.environ.get("OMP_PROC_BIND", "false")}
+    contenders = []
+    if arguments.trireme:
+        run_directory = scratch / "run"
+        settings = [f"data.train={make_corpus(arguments, scratch)}",
+                    f"model.dropout={arguments.dropout}",
+                    f"model.attention_dropout={arguments.dropout}", *arguments.set]
+        command = [arguments.trireme, "train", HERE / "cases" / f"{arguments.case}.yaml",
+                   "--run-dir", run_directory]
+        for setting in settings:
+            command += ["--set", setting]
+        contenders.append(Trireme(command, run_directory, threads))
+    case = CASES[arguments.case]
+    if arguments.python:
+        for variant in arguments.peers.split(","):
+            command = [arguments.python, HERE / "peers" / "gpt2_step.py", "--serve",
+                       "--micro", case["micro"], "--sequence", case["sequence"],
+                       "--dropout", arguments.dropout, "--threads", arguments.threads,
+                       "--warmup", 2] + (["--compile"] if variant == "compiled" else [])
+            contenders.append(Peer(f"pytorch {variant}", command))
+    if arguments.llmc:
+        directory = pathlib.Path(arguments.llmc).resolve()
+        binary = directory / f"train_gpt2_{case['micro']}x{case['sequence']}"
+        contenders.append(Llmc("llm.c", [binary], threads, directory))
+    return contenders
+
+
+def machine():
+    cpu = platform.processor()
+    if os.path.exists("/proc/cpuinfo"):
+        for line in open("/proc/cpuinfo", encoding="utf-8"):
+            if line.startswith("model name"):
+                cpu = line.split(":", 1)[1].strip()
+                break
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.platform(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            "load_average": os.getloadavg()}
+
+
+def commit():
+    def git(*words):
+        return subprocess.run(["git", "-C", str(HERE), *words], capture_output=True,
+                              text=True, check=False).stdout.strip()
+    return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno")
+                                       else "")
+
+
+def measure(contenders, arguments):
+    """{name: [[seconds of a turn] per round]}."""
+    turns = {contender.name: [] for contender in contenders}
+    for number in range(arguments.rounds):
+        order = contenders if number % 2 == 0 else contenders[::-1]
+        for contender in order:
+            seconds = contender.turn(arguments.steps)
+            turns[contender.name].append(seconds)
+            print(f"round {number + 1:2d}  {contender.name:17s}",
+                  " ".join(f"{value:8.3f} s" for value in seconds), flush=True)
+    return turns
+
+
+def summarise(turns, tokens):
+    """Medians, and how many times as fast as each of the others the first is."""
+    table = {}
+    first = next(iter(turns))
+    reference = [statistics.median(turn) for turn in turns[first]]
+    for name, rounds in turns.items():
+        seconds = [value for turn in rounds for value in turn]
+        median = statistics.median(seconds)
+        row = {"median_seconds": median, "min_seconds": min(seconds),
+               "max_seconds": max(seconds), "tokens_per_second": tokens / median,
+               "noise": (max(seconds) - min(seconds)) / median}
+        if name != first:
+            pairs = [statistics.median(turn) / mine for turn, mine in zip(rounds, reference)]
+            row["ratio_pairs"] = pairs
+            row["ratio"] = statistics.median(pairs)
+        table[name] = row
+    return first, table
+
+
+def show(first, table):
+    print(f"\n{'':17s} {'median':>9s} {'min':>9s} {'max':>9s} {'tokens/s':>9s}"
+          f"   {first} is this many times as fast (min .. max)")
+    for name, row in table.items():
+        ratio = ""
+        if "ratio" in row:
+            ratio = (f"{row['ratio']:6.3f}  ({min(row['ratio_pairs']):.3f} .. "
+                     f"{max(row['ratio_pairs']):.3f})")
+        print(f"{name:17s} {row['median_seconds']:8.3f}s {row['min_seconds']:8.3f}s "
+              f"{row['max_seconds']:8.3f}s {row['tokens_per_second']:9.1f}   {ratio}")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--trireme", help="the binary; without it only the peers run")
+    parser.add_argument("--python", help="a Python that has torch")
+    parser.add_argument("--llmc", help="directory with train_gpt2_4x256 and train_gpt2_1x1024 "
+                        "and what they read (perf/README.md)")
+    parser.add_argument("--peers", default="compiled,eager", help="PyTorch variants")
+    parser.add_argument("--case", choices=sorted(CASES), default="gpt2_124m_4x256")
+    parser.add_argument("--dropout", type=float, default=0.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=2, help="counted steps of a turn")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--corpus", help="a corpus of vocabulary 50257; made if not given")
+    parser.add_argument("--text", help="text to make the corpus from; random words if not given")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="more deck settings for trireme")
+    parser.add_argument("--json", help="where to write the report")
+    parser.add_argument("--at-least", type=float,
+                        help="status 1 if any ratio to PyTorch is below this")
+    arguments = parser.parse_args()
+    if not (arguments.trireme or arguments.python or arguments.llmc):
+        parser.error("nothing to run: give --trireme, --python or --llmc")
+    return arguments
+
+
+def main():
+    arguments = parse_arguments()
+    before = machine()
+    if before["load_average"][0] > 0.5:
+        print(f"warning: the machine is busy (load {before['load_average'][0]:.1f}); "
+              "ratios will be noisy", file=sys.stderr)
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix="trireme-compare-"))
+    contenders = []
+    try:
+        contenders = make_contenders(arguments, scratch)
+        turns = measure(contenders, arguments)
+    except Failure as failure:
+        print(f"compare: {failure}", file=sys.stderr)
+        return 1
+    finally:
+        for contender in contenders:
+            contender.stop()
+        shutil.rmtree(scratch, ignore_errors=True)
+    case = CASES[arguments.case]
+    first, table = summarise(turns, case["micro"] * case["sequence"])
+    show(first, table)
+    if arguments.json:
+        report = {"case": arguments.case, "dropout": arguments.dropout, "commit": commit(),
+                  "time": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+                  "command": sys.argv, "machine": before,
+                  "load_average_after": os.getloadavg(), "threads": arguments.threads,
+                  "commands": {c.name: c.command for c in contenders},
+                  "setup": {c.name: c.setup for c in contenders if hasattr(c, "setup")},
+                  "seconds": turns, "summary": table}
+        pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+    below = [name for name, row in table.items()
+             if name.startswith("pytorch") and arguments.at_least
+             and row.get("ratio", arguments.at_least) < arguments.at_least]
+    for name in below:
+        print(f"compare: below {arguments.at_least} of {name}", file=sys.stderr)
+    return 1 if below else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
