@@ -44,17 +44,20 @@ struct Generator {
   Site site = Site::embedding;
   Stream stream = Stream::dropout;
 
-  // n < 2^48.
+  // What Philox encrypts for block n < 2^48, and under which key.
+  KOKKOS_INLINE_FUNCTION r123::Philox4x32::ctr_type counter(std::uint64_t n) const {
+    return {{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(owner),
+             static_cast<std::uint32_t>((n >> 32) & 0xffffu) |
+                 (static_cast<std::uint32_t>((owner >> 32) & 0xffffu) << 16),
+             static_cast<std::uint32_t>(layer) | (static_cast<std::uint32_t>(site) << 16) |
+                 (static_cast<std::uint32_t>(stream) << 24)}};
+  }
+  KOKKOS_INLINE_FUNCTION r123::Philox4x32::key_type key() const {
+    return {{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
+  }
+
   KOKKOS_INLINE_FUNCTION Words block(std::uint64_t n) const {
-    const r123::Philox4x32::ctr_type counter = {
-        {static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(owner),
-         static_cast<std::uint32_t>((n >> 32) & 0xffffu) |
-             (static_cast<std::uint32_t>((owner >> 32) & 0xffffu) << 16),
-         static_cast<std::uint32_t>(layer) | (static_cast<std::uint32_t>(site) << 16) |
-             (static_cast<std::uint32_t>(stream) << 24)}};
-    const r123::Philox4x32::key_type key = {
-        {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
-    const auto value = r123::Philox4x32()(counter, key);
+    const auto value = r123::Philox4x32()(counter(n), key());
     return {{value[0], value[1], value[2], value[3]}};
   }
 };

@@ -1,0 +1,148 @@
+// kernels/embedding.cpp — table look-up and its gradient, a scatter-add in fixed order.
+//
+// Each element of the table's gradient is summed by one thread in the order of the rows,
+// so the result does not depend on the number of threads. On the host threads share out
+// the columns; on a GPU, chains of equal ids (impl/embedding_chains.hpp).
+#include "kernels/embedding.hpp"
+
+#include <algorithm>
+
+#include "kernels/impl/embedding_chains.hpp"
+#include "kernels/impl/rows.hpp"
+
+namespace trireme::kernels {
+
+template <class T>
+void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
+                       View2<const T> table, index_t row_begin, Write write, View2<T> y) {
+  using A = Accumulator<T>;
+  const auto rows = static_cast<index_t>(ids.extent(0));
+  const auto table_rows = static_cast<index_t>(table.extent(0));
+  const auto h = static_cast<index_t>(table.extent(1));
+  require_extents("embedding_forward", "y", y, rows, h);
+
+  const std::int32_t* const id_data = ids.data();
+  const T* const table_data = table.data();
+  T* const y_data = y.data();
+  const bool adds = write == Write::add;
+  launch_rows(
+      exec, "trireme::kernels::embedding_forward", rows,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
+        const bool is_here = entry >= 0 && entry < table_rows;
+        const T* const in = table_data + (is_here ? entry : 0) * h;
+        T* const out = y_data + row * h;
+        if (is_here && adds) {
+          for_each_column(team, h, [=](index_t j) {
+            out[j] = static_cast<T>(static_cast<A>(out[j]) + static_cast<A>(in[j]));
+          });
+        } else if (is_here) {
+          for_each_column(team, h, [=](index_t j) { out[j] = in[j]; });
+        } else if (!adds) {
+          for_each_column(team, h, [=](index_t j) { out[j] = static_cast<T>(A{0}); });
+        }
+      });
+}
+
+index_t embedding_scratch_elements(index_t rows) {
+  return kHostExecution ? 0 : 2 * rows;
+}
+
+template <class T>
+void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
+                               View2<const T> d_y, index_t row_begin,
+                               View1<std::int32_t> scratch,
+                               View2<Accumulator<T>> d_table) {
+  using A = Accumulator<T>;
+  const auto rows = static_cast<index_t>(ids.extent(0));
+  const auto table_rows = static_cast<index_t>(d_table.extent(0));
+  const auto h = static_cast<index_t>(d_table.extent(1));
+  require_extents("embedding_backward", "d_y", d_y, rows, h);
+  TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= 2 * rows,
+                  "kernels::embedding_backward: scratch has {} elements, needs {}",
+                  scratch.extent(0), 2 * rows);
+
+  const std::int32_t* const id_data = ids.data();
+  std::int32_t* const next = scratch.data();  // next row with the same id, or rows
+  std::int32_t* const is_first = scratch.data() + rows;
+  // Neighbouring threads read the same ids: the quadratic search costs less than a sort.
+  launch(
+      exec, "trireme::kernels::embedding_backward[chains]", rows,
+      KOKKOS_LAMBDA(index_t row) {
+        const std::int32_t id = id_data[row];
+        index_t after = row + 1;
+        while (after < rows && id_data[after] != id) ++after;
+        index_t before = row - 1;
+        while (before >= 0 && id_data[before] != id) --before;
+        next[row] = static_cast<std::int32_t>(after);
+        is_first[row] = before < 0 ? 1 : 0;
+      });
+  const T* const d_y_data = d_y.data();
+  A* const table_data = d_table.data();
+  launch_rows(
+      exec, "trireme::kernels::embedding_backward[sum]", rows,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
+        if (is_first[row] == 0 || entry < 0 || entry >= table_rows) return;
+        A* const sums = table_data + entry * h;
+        for_each_column(team, h, [=](index_t j) {
+          A sum = sums[j];
+          for (index_t r = row; r < rows; r = next[r]) {
+            sum += static_cast<A>(d_y_data[r * h + j]);
+          }
+          sums[j] = sum;
+        });
+      });
+}
+
+template <class T>
+void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
+                        View2<const T> d_y, index_t row_begin,
+                        View1<std::int32_t> scratch, View2<Accumulator<T>> d_table) {
+  using A = Accumulator<T>;
+  if (!kHostExecution) {
+    embedding_backward_chains<T>(exec, ids, d_y, row_begin, scratch, d_table);
+    return;
+  }
+  const auto rows = static_cast<index_t>(ids.extent(0));
+  const auto table_rows = static_cast<index_t>(d_table.extent(0));
+  const auto h = static_cast<index_t>(d_table.extent(1));
+  require_extents("embedding_backward", "d_y", d_y, rows, h);
+
+  const std::int32_t* const id_data = ids.data();
+  const T* const d_y_data = d_y.data();
+  A* const table_data = d_table.data();
+  // As many parts as threads, of whole cache lines; how columns are shared out changes no
+  // sum.
+  const index_t threads = exec.space().concurrency();
+  const index_t width =
+      std::max<index_t>(16, ((h + threads - 1) / threads + 15) / 16 * 16);
+  launch_rows(
+      exec, "trireme::kernels::embedding_backward[columns]", (h + width - 1) / width,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t part) {
+        const index_t column = part * width;
+        const index_t count = h - column < width ? h - column : width;
+        for (index_t row = 0; row < rows; ++row) {
+          const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
+          if (entry < 0 || entry >= table_rows) continue;
+          const T* const in = d_y_data + row * h + column;
+          A* const sums = table_data + entry * h + column;
+          for_each_column(team, count,
+                          [=](index_t j) { sums[j] += static_cast<A>(in[j]); });
+        }
+      });
+}
+
+#define TRIREME_INSTANTIATE(T)                                                      \
+  template void embedding_forward<T>(const Exec&, View1<const std::int32_t>,        \
+                                     View2<const T>, index_t, Write, View2<T>);     \
+  template void embedding_backward<T>(const Exec&, View1<const std::int32_t>,       \
+                                      View2<const T>, index_t, View1<std::int32_t>, \
+                                      View2<Accumulator<T>>);                       \
+  template void embedding_backward_chains<T>(                                       \
+      const Exec&, View1<const std::int32_t>, View2<const T>, index_t,              \
+      View1<std::int32_t>, View2<Accumulator<T>>);
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

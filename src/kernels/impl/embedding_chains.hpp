@@ -1,0 +1,20 @@
+// kernels/impl/embedding_chains.hpp — the gradient of a look-up where columns alone do
+// not give enough parallel work (GPUs): rows with the same id are linked in order, and
+// one team walks each chain. Works on every device; embedding.cpp chooses.
+#ifndef TRIREME_KERNELS_IMPL_EMBEDDING_CHAINS_HPP_
+#define TRIREME_KERNELS_IMPL_EMBEDDING_CHAINS_HPP_
+
+#include "base/exec.hpp"
+
+namespace trireme::kernels {
+
+// As embedding_backward; scratch: 2 * rows integers.
+template <class T>
+void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
+                               View2<const T> d_y, index_t row_begin,
+                               View1<std::int32_t> scratch,
+                               View2<Accumulator<T>> d_table);
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_IMPL_EMBEDDING_CHAINS_HPP_
