@@ -55,7 +55,11 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  write(nullptr, 0);
+  if (!writer_) {
+    const auto mode = std::filesystem::exists(temporary_) ? FileWriter::Mode::existing
+                                                          : FileWriter::Mode::create;
+    writer_ = std::make_unique<FileWriter>(temporary_, mode);
+  }
   writer_->sync();
   writer_->close();
   rename_synced(temporary_, path_);

@@ -126,8 +126,8 @@ FileReader::~FileReader() {
 
 FileReader::FileReader(FileReader&& other) noexcept
     : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      size_(other.size_) {}
+      size_(other.size_),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 FileReader& FileReader::operator=(FileReader&& other) noexcept {
   std::swap(path_, other.path_);

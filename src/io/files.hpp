@@ -49,8 +49,8 @@ class FileReader {
 
  private:
   Path path_;
+  std::uint64_t size_ = 0;  // before descriptor_: opening sets it
   int descriptor_ = -1;
-  std::uint64_t size_ = 0;
 };
 
 // Writes at given places of one file. Several processes may write disjoint places of one

@@ -97,6 +97,8 @@ std::int64_t open_file(const Path& path, H5File::Mode mode) {
   const std::string text = path.string();
   const H5Scoped access = property_list(H5P_FILE_ACCESS);
   h5_check(H5Pset_fclose_degree(access, H5F_CLOSE_STRONG), "set the close degree");
+  // Whoever maps a dataset may rely on its alignment.
+  h5_check(H5Pset_alignment(access, 1, 64), "set the alignment");
 #if H5_VERSION_GE(1, 10, 7)
   // Files are private to their writer until they are renamed; locks only fail on Lustre.
   h5_check(H5Pset_file_locking(access, false, true), "turn file locking off");
@@ -313,7 +315,7 @@ std::string H5Group::read_text(const std::string& path) const {
   const H5Scoped type(H5Dget_type(id), close_type, "get the type of " + where);
   const std::size_t bytes = H5Tget_size(type);
   TRIREME_REQUIRE_INPUT(H5Tget_class(type) == H5T_STRING &&
-                            H5Tis_variable_str(type) == 0 && bytes <= file_size(file()),
+                            H5Tis_variable_str(type) == 0 && (handle_->writing || bytes <= file_size(file())),
                         "{} is not a text of fixed length", where);
   std::string text(bytes, '\0');
   h5_check(H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()),

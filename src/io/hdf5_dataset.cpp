@@ -153,7 +153,7 @@ template <class T>
 std::vector<T> H5Dataset::read() const {
   check_type(dtype_of<T>);
   // Lest a damaged header make us ask for the whole memory.
-  if (const auto at = offset()) {
+  if (const auto at = offset(); at && !handle_->writing) {
     const std::uint64_t size = file_size(file());
     TRIREME_REQUIRE_INPUT(*at <= size && bytes() <= size - *at,
                           "'{}' is truncated: {} takes bytes {} to {}, the file has {}",

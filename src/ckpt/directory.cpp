@@ -1,0 +1,150 @@
+// ckpt/directory.cpp — listing, choosing and purging checkpoints; see directory.hpp.
+#include "ckpt/directory.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "io/atomic_file.hpp"
+
+namespace trireme::ckpt {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kPrefix = "step_";
+
+// Temporary names of io::temporary_name(), for checkpoints and the link.
+bool is_stale(const std::string& name) {
+  return (name.starts_with(".step_") || name.starts_with(".latest")) &&
+         name.find(".tmp-") != std::string::npos;
+}
+
+std::string join(const std::vector<std::string>& lines) {
+  return fmt::format("{}", fmt::join(lines, "\n  "));
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) {
+  return fmt::format("{}{:08}", kPrefix, step);
+}
+
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return {};
+  std::int64_t step = 0;
+  const char* begin = name.data() + kPrefix.size();
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(begin, end, step);
+  if (error != std::errc{} || stop != end || step < 0) return {};
+  return step;
+}
+
+std::vector<Listed> list_checkpoints(const Path& directory) {
+  std::vector<Listed> list;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    const auto step = step_of(it->path().filename().string());
+    if (!step || !it->is_directory()) continue;
+    list.push_back({it->path(), *step, peek_generation(it->path())});
+  }
+  if (error) {
+    throw InputError(io::system_message("cannot list", directory, error.value()));
+  }
+  std::sort(list.begin(), list.end(), [](const Listed& a, const Listed& b) {
+    const bool a_readable = a.generation >= 0;
+    const bool b_readable = b.generation >= 0;
+    if (a_readable != b_readable) return !a_readable;
+    return std::tie(a.generation, a.step) > std::tie(b.generation, b.step);
+  });
+  return list;
+}
+
+Search find_newest(const Path& path, Depth depth) {
+  std::error_code ignored;
+  TRIREME_REQUIRE_INPUT(fs::exists(path, ignored),
+                        "there is no checkpoint '{}': expected a run directory, its "
+                        "'checkpoints', one step_* directory or 'latest'",
+                        path.string());
+  TRIREME_REQUIRE_INPUT(fs::is_directory(path, ignored),
+                        "'{}' is a file; a checkpoint is a directory (step_*)",
+                        path.string());
+  const Path canonical = fs::canonical(path);  // `latest` is a link
+  std::vector<Path> candidates;
+  if (step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName)) {
+    candidates.push_back(canonical);
+  } else {
+    const Path below = canonical / "checkpoints";
+    for (const Listed& listed :
+         list_checkpoints(fs::is_directory(below) ? below : canonical)) {
+      candidates.push_back(listed.path);
+    }
+  }
+  Search search;
+  for (const Path& candidate : candidates) {
+    const std::vector<std::string> problems = problems_of(candidate, depth);
+    if (problems.empty()) {
+      search.found = candidate;
+      break;
+    }
+    search.skipped.push_back(
+        fmt::format("{}: {}", candidate.filename().string(), join(problems)));
+  }
+  return search;
+}
+
+Path require_newest(const Path& path, Depth depth) {
+  const Search search = find_newest(path, depth);
+  if (search.found) return *search.found;
+  TRIREME_REQUIRE_INPUT(!search.skipped.empty(), "'{}' holds no checkpoint (no step_*)",
+                        path.string());
+  throw InputError(fmt::format("'{}' holds no whole checkpoint:\n  {}", path.string(),
+                               join(search.skipped)));
+}
+
+std::vector<Path> purge(const Path& directory, const Retention& retention,
+                        const std::function<void(std::string_view)>& hook) {
+  if (retention.keep <= 0) return {};
+  std::error_code ignored;
+  const std::string latest =
+      fs::read_symlink(directory / kLatestName, ignored).filename().string();
+  std::vector<Path> doomed;
+  int whole = 0;
+  for (const Listed& listed : list_checkpoints(directory)) {
+    // Unreadable ones come first: they are kept for whoever wants to know what happened,
+    // until as many whole ones are newer in steps.
+    if (listed.generation >= 0 && whole < retention.keep) {
+      if (problems_of(listed.path, Depth::sizes).empty()) ++whole;
+      continue;
+    }
+    const bool wanted =
+        (retention.keep_every > 0 && listed.step % retention.keep_every == 0) ||
+        retention.keep_best == listed.step || listed.path.filename() == latest ||
+        listed.generation < 0;
+    if (!wanted) doomed.push_back(listed.path);
+  }
+  if (whole < retention.keep) return {};
+  if (hook && !doomed.empty()) hook("save.purging");
+  for (const Path& path : doomed) {
+    const Path gone = io::temporary_name(path);
+    fs::remove_all(gone, ignored);
+    io::rename_synced(path, gone);
+    fs::remove_all(gone, ignored);
+  }
+  return doomed;
+}
+
+void remove_stale(const Path& directory) {
+  std::error_code error;
+  std::vector<Path> stale;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (is_stale(it->path().filename().string())) stale.push_back(it->path());
+  }
+  for (const Path& path : stale) fs::remove_all(path, error);
+}
+
+}  // namespace trireme::ckpt

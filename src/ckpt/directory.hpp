@@ -1,0 +1,60 @@
+// ckpt/directory.hpp — a directory of checkpoints: step_00001000/, step_00002000/, and
+// `latest`, a symbolic link to the newest.
+//
+// Whatever bears a final name is whole: checkpoints are written under names that begin
+// with a dot and renamed, and removed by renaming them away first.
+#ifndef TRIREME_CKPT_DIRECTORY_HPP_
+#define TRIREME_CKPT_DIRECTORY_HPP_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ckpt/manifest.hpp"
+
+namespace trireme::ckpt {
+
+inline constexpr const char* kLatestName = "latest";
+
+// "step_00001000"; and back, none for other names.
+std::string step_name(std::int64_t step);
+std::optional<std::int64_t> step_of(const std::string& name);
+
+struct Listed {
+  Path path;
+  std::int64_t step = 0;
+  std::int64_t generation = -1;  // -1: its manifest cannot be read
+};
+// The checkpoints of a directory, newest first; unreadable ones come before all others,
+// so that whoever looks for a whole one learns of them.
+std::vector<Listed> list_checkpoints(const Path& directory);
+
+struct Search {
+  std::optional<Path> found;         // the newest that verifies
+  std::vector<std::string> skipped;  // newer ones: which, and what is wrong with each
+};
+// path: a run directory, its `checkpoints`, one step_* directory or `latest`. A directory
+// named by itself is the only candidate. InputError where `path` does not exist.
+Search find_newest(const Path& path, Depth depth = Depth::checksums);
+// The same for who needs one: InputError where there is none, with the reasons.
+Path require_newest(const Path& path, Depth depth = Depth::checksums);
+
+struct Retention {
+  int keep = 3;                           // the newest; 0: all
+  std::int64_t keep_every = 0;            // and those of every so many steps; 0: none
+  std::optional<std::int64_t> keep_best;  // and this step
+};
+// Removes what the rule does not keep. Only checkpoints whose files are all there count
+// as kept; what `latest` names is never removed. Returns what was removed.
+std::vector<Path> purge(const Path& directory, const Retention& retention,
+                        const std::function<void(std::string_view)>& hook = {});
+
+// Removes what killed runs left half written.
+void remove_stale(const Path& directory);
+
+}  // namespace trireme::ckpt
+
+#endif  // TRIREME_CKPT_DIRECTORY_HPP_

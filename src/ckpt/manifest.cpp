@@ -1,0 +1,269 @@
+// ckpt/manifest.cpp — writing, reading and checking manifest.json; see manifest.hpp.
+#include "ckpt/manifest.hpp"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "io/checksum.hpp"
+
+namespace trireme::ckpt {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "trireme-checkpoint";
+
+DType dtype_from(const std::string& name) {
+  for (const DType dtype :
+       {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
+        DType::int64, DType::uint8, DType::uint16, DType::uint32, DType::uint64}) {
+    if (name == name_of(dtype)) return dtype;
+  }
+  throw InputError(fmt::format("unknown element type '{}'", name));
+}
+
+// One line per entry: a manifest is read by people, too.
+template <class Entries, class ToJson>
+std::string list_of(const char* key, const Entries& entries, const ToJson& to_json) {
+  std::string text = fmt::format("\"{}\": [", key);
+  const char* separator = "\n  ";
+  for (const auto& entry : entries) {
+    text += separator + to_json(entry).dump();
+    separator = ",\n  ";
+  }
+  return text + "\n]";
+}
+
+std::uint64_t block_bytes(const Manifest& manifest, const BlockEntry& block) {
+  return static_cast<std::uint64_t>(block.place.elements()) *
+         size_of(manifest.tensors[block.tensor].dtype);
+}
+
+Manifest from_json(const Json& json, const std::string& where) {
+  TRIREME_REQUIRE_INPUT(json.at("format") == kFormat,
+                        "'{}' is not the manifest of a checkpoint", where);
+  const int version = json.at("format_version").get<int>();
+  TRIREME_REQUIRE_INPUT(
+      version == kFormatVersion,
+      "'{}' has checkpoint format {}; this program reads {}. Use the version "
+      "of Trireme that wrote it, or a newer one",
+      where, version, kFormatVersion);
+  Manifest manifest;
+  manifest.step = json.at("step").get<std::int64_t>();
+  manifest.generation = json.at("generation").get<std::int64_t>();
+  for (const Json& file : json.at("files")) {
+    manifest.files.push_back({file.at("name").get<std::string>(),
+                              file.at("bytes").get<std::uint64_t>(),
+                              io::from_hex(file.at("xxh3").get<std::string>())});
+  }
+  for (const Json& tensor : json.at("tensors")) {
+    manifest.tensors.push_back({tensor.at("name").get<std::string>(),
+                                dtype_from(tensor.at("dtype").get<std::string>()),
+                                tensor.at("shape").get<Shape>()});
+  }
+  for (const Json& block : json.at("blocks")) {
+    BlockEntry entry;
+    entry.tensor = block.at("tensor").get<std::size_t>();
+    entry.file = block.at("file").get<std::size_t>();
+    entry.dataset = block.at("dataset").get<std::string>();
+    entry.offset = block.at("offset").get<std::uint64_t>();
+    entry.checksum = io::from_hex(block.at("xxh3").get<std::string>());
+    entry.place =
+        rectangle_of(block.at("start").get<Shape>(), block.at("shape").get<Shape>());
+    manifest.blocks.push_back(std::move(entry));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+bool Manifest::has_optimizer_state() const {
+  return std::any_of(tensors.begin(), tensors.end(), [](const TensorEntry& tensor) {
+    return tensor.name.starts_with(kExpAvgGroup);
+  });
+}
+
+index_t Manifest::parameter_count() const {
+  index_t count = 0;
+  for (const TensorEntry& tensor : tensors) {
+    if (tensor.name.starts_with(kModelGroup)) count += element_count(tensor.shape);
+  }
+  return count;
+}
+
+std::size_t Manifest::find(const std::string& tensor) const {
+  const auto it =
+      std::find_if(tensors.begin(), tensors.end(),
+                   [&](const TensorEntry& entry) { return entry.name == tensor; });
+  TRIREME_REQUIRE_INPUT(it != tensors.end(), "the checkpoint has no tensor '{}'", tensor);
+  return static_cast<std::size_t>(it - tensors.begin());
+}
+
+void Manifest::merge(const Manifest& other) {
+  std::map<std::string, std::size_t> known;
+  for (std::size_t i = 0; i < tensors.size(); ++i) known[tensors[i].name] = i;
+  std::vector<std::size_t> new_index;
+  for (const TensorEntry& tensor : other.tensors) {
+    const auto [it, is_new] = known.emplace(tensor.name, tensors.size());
+    if (is_new) tensors.push_back(tensor);
+    const TensorEntry& mine = tensors[it->second];
+    TRIREME_REQUIRE(mine.shape == tensor.shape && mine.dtype == tensor.dtype,
+                    "ranks disagree on tensor '{}': {} {} and {} {}", tensor.name,
+                    name_of(mine.dtype), to_string(mine.shape), name_of(tensor.dtype),
+                    to_string(tensor.shape));
+    new_index.push_back(it->second);
+  }
+  for (BlockEntry block : other.blocks) {
+    block.tensor = new_index.at(block.tensor);
+    block.file += files.size();
+    blocks.push_back(std::move(block));
+  }
+  files.insert(files.end(), other.files.begin(), other.files.end());
+}
+
+void Manifest::check(const std::string& where) const {
+  for (const FileEntry& file : files) {
+    TRIREME_REQUIRE_INPUT(!file.name.empty() && Path(file.name).filename() == file.name,
+                          "'{}' names a file '{}' outside its directory", where,
+                          file.name);
+  }
+  std::vector<std::vector<Rectangle>> places(tensors.size());
+  for (const BlockEntry& block : blocks) {
+    TRIREME_REQUIRE_INPUT(block.tensor < tensors.size() && block.file < files.size(),
+                          "'{}' has a block of an unknown tensor or file", where);
+    const TensorEntry& tensor = tensors[block.tensor];
+    const Rectangle all = whole(tensor.shape);
+    const Rectangle& place = block.place;
+    TRIREME_REQUIRE_INPUT(place.row >= 0 && place.column >= 0 && place.rows > 0 &&
+                              place.columns > 0 && place.row <= all.rows - place.rows &&
+                              place.column <= all.columns - place.columns,
+                          "'{}': a block of '{}' lies outside its shape {}", where,
+                          tensor.name, to_string(tensor.shape));
+    const FileEntry& file = files[block.file];
+    TRIREME_REQUIRE_INPUT(block.offset <= file.bytes &&
+                              block_bytes(*this, block) <= file.bytes - block.offset,
+                          "'{}': a block of '{}' lies beyond the end of '{}'", where,
+                          tensor.name, file.name);
+    places[block.tensor].push_back(place);
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    index_t covered = 0;
+    for (std::size_t a = 0; a < places[i].size(); ++a) {
+      covered += places[i][a].elements();
+      for (std::size_t b = 0; b < a; ++b) {
+        TRIREME_REQUIRE_INPUT(!intersection(places[i][a], places[i][b]),
+                              "'{}': two blocks of '{}' overlap", where, tensors[i].name);
+      }
+    }
+    TRIREME_REQUIRE_INPUT(covered == element_count(tensors[i].shape),
+                          "'{}': the blocks of '{}' {} hold {} of its {} elements", where,
+                          tensors[i].name, to_string(tensors[i].shape), covered,
+                          element_count(tensors[i].shape));
+  }
+}
+
+std::string Manifest::to_text() const {
+  std::string body = fmt::format("\"generation\": {},\n", generation);
+  body += fmt::format("\"format\": \"{}\",\n\"format_version\": {},\n\"step\": {},\n",
+                      kFormat, kFormatVersion, step);
+  body += list_of("files", files, [](const FileEntry& file) {
+    return Json{
+        {"name", file.name}, {"bytes", file.bytes}, {"xxh3", io::to_hex(file.checksum)}};
+  });
+  body += ",\n" + list_of("tensors", tensors, [](const TensorEntry& tensor) {
+            return Json{{"name", tensor.name},
+                        {"dtype", std::string(name_of(tensor.dtype))},
+                        {"shape", tensor.shape}};
+          });
+  body += ",\n" + list_of("blocks", blocks, [&](const BlockEntry& block) {
+            const Shape& shape = tensors[block.tensor].shape;
+            return Json{{"tensor", block.tensor},
+                        {"file", block.file},
+                        {"dataset", block.dataset},
+                        {"offset", block.offset},
+                        {"start", start_of(block.place, shape)},
+                        {"shape", extent_of(block.place, shape)},
+                        {"xxh3", io::to_hex(block.checksum)}};
+          });
+  body += "\n}\n";
+  return fmt::format("{{\"xxh3\": \"{}\",\n",
+                     io::to_hex(io::checksum(body.data(), body.size()))) +
+         body;
+}
+
+Manifest Manifest::from_text(const std::string& text, const std::string& where) {
+  const std::size_t line_end = text.find('\n');
+  const std::string body = line_end == std::string::npos ? "" : text.substr(line_end + 1);
+  const std::string found = io::to_hex(io::checksum(body.data(), body.size()));
+  const std::string first_line = text.substr(0, line_end);
+  TRIREME_REQUIRE_INPUT(
+      first_line == fmt::format("{{\"xxh3\": \"{}\",", found),
+      "'{}' is damaged: its first line is '{}', its content has XXH3 {}", where,
+      first_line.substr(0, 40), found);
+  try {
+    Manifest manifest = from_json(Json::parse(text), where);
+    manifest.check(where);
+    return manifest;
+  } catch (const nlohmann::json::exception& error) {
+    throw InputError(
+        fmt::format("'{}' is not a valid manifest: {}", where, error.what()));
+  }
+}
+
+Manifest read_manifest(const Path& directory) {
+  const Path path = directory / kManifestName;
+  return Manifest::from_text(io::read_file(path, "manifest"), path.string());
+}
+
+std::int64_t peek_generation(const Path& directory) {
+  try {
+    const io::FileReader reader(directory / kManifestName);
+    std::string head(
+        static_cast<std::size_t>(std::min<std::uint64_t>(reader.size(), 100)), ' ');
+    reader.read_at(0, head.data(), head.size());
+    const std::string key = "\n\"generation\": ";
+    const std::size_t at = head.find(key);
+    return at == std::string::npos ? -1 : std::stoll(head.substr(at + key.size()));
+  } catch (const InputError&) {
+    return -1;
+  } catch (const std::logic_error&) {  // stoll
+    return -1;
+  }
+}
+
+std::vector<std::string> problems_of(const Path& directory, Depth depth) {
+  std::vector<std::string> problems;
+  Manifest manifest;
+  try {
+    manifest = read_manifest(directory);
+  } catch (const InputError& error) {
+    return {error.what()};
+  }
+  for (const FileEntry& file : manifest.files) {
+    const Path path = directory / file.name;
+    try {
+      const std::uint64_t bytes = io::file_size(path);
+      if (bytes != file.bytes) {
+        problems.push_back(fmt::format(
+            "'{}' is {}: expected {} bytes, found {}", path.string(),
+            bytes < file.bytes ? "truncated" : "too long", file.bytes, bytes));
+        continue;
+      }
+      if (depth == Depth::sizes) continue;
+      const std::uint64_t found = io::checksum_file(path).checksum;
+      if (found != file.checksum) {
+        problems.push_back(fmt::format("'{}' is damaged: expected XXH3 {}, found {}",
+                                       path.string(), io::to_hex(file.checksum),
+                                       io::to_hex(found)));
+      }
+    } catch (const InputError& error) {
+      problems.emplace_back(error.what());
+    }
+  }
+  return problems;
+}
+
+}  // namespace trireme::ckpt

@@ -1,0 +1,90 @@
+// ckpt/params.cpp — see params.hpp.
+#include "ckpt/params.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::ckpt {
+
+namespace {
+
+// Below this many elements a tensor is not worth dividing.
+constexpr index_t kDivide = 1 << 16;
+
+struct Kept {
+  Slab slab;
+  const char* group;
+};
+
+std::vector<Kept> kept_slabs(Content content) {
+  std::vector<Kept> slabs = {{Slab::weight, kModelGroup}};
+  if (content == Content::training) {
+    slabs.push_back({Slab::exp_avg, kExpAvgGroup});
+    slabs.push_back({Slab::exp_avg_sq, kExpAvgSqGroup});
+  }
+  return slabs;
+}
+
+}  // namespace
+
+std::vector<Region> owned_regions(const ShardSpec& shard, std::size_t param,
+                                  const Replicas& replicas) {
+  int copies = replicas.data_size;
+  int mine = replicas.data_rank;
+  if (shard.is_replicated()) {
+    copies *= replicas.tensor_size;
+    mine = mine * replicas.tensor_size + replicas.tensor_rank;
+  }
+  const std::vector<Region> regions = regions_of(shard);
+  if (element_count(shard.local_shape) >= kDivide) return share_of(regions, mine, copies);
+  const bool is_owner =
+      param % static_cast<std::size_t>(copies) == static_cast<std::size_t>(mine);
+  return is_owner ? regions : std::vector<Region>();
+}
+
+template <class T>
+std::vector<TensorPart> parts_of(const ParamBuffer<T>& buffer, Content content,
+                                 const Replicas& replicas) {
+  std::vector<TensorPart> parts;
+  for (const Kept& kept : kept_slabs(content)) {
+    for (std::size_t i = 0; i < buffer.registry().size(); ++i) {
+      const ParamSpec& spec = buffer.registry().spec(i);
+      if (spec.is_tied_copy) continue;
+      parts.push_back(
+          {kept.group + spec.name, dtype_of<Accumulator<T>>, spec.shard.global_shape,
+           owned_regions(spec.shard, i, replicas),
+           reinterpret_cast<const std::byte*>(buffer.slice(kept.slab, i).data()), false});
+    }
+  }
+  return parts;
+}
+
+template <class T>
+void load_params(const CheckpointReader& reader, const Exec& exec, ParamBuffer<T>& buffer,
+                 Content content, Conversion conversion) {
+  if (content == Content::training) reader.require_optimizer_state();
+  exec.fence("trireme::ckpt::load_params");
+  for (const Kept& kept : kept_slabs(content)) {
+    for (std::size_t i = 0; i < buffer.registry().size(); ++i) {
+      const ParamSpec& spec = buffer.registry().spec(i);
+      const TensorTarget target{
+          kept.group + spec.name,
+          dtype_of<Accumulator<T>>,
+          spec.shard.global_shape,
+          regions_of(spec.shard),
+          reinterpret_cast<std::byte*>(buffer.slice(kept.slab, i).data()),
+          false};
+      reader.read(exec, target, conversion);
+    }
+  }
+  buffer.refresh_compute(exec);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                     \
+  template std::vector<TensorPart> parts_of(const ParamBuffer<T>&, Content,        \
+                                            const Replicas&);                      \
+  template void load_params(const CheckpointReader&, const Exec&, ParamBuffer<T>&, \
+                            Content, Conversion);
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::ckpt

@@ -1,0 +1,50 @@
+// ckpt/save.hpp — publishing a checkpoint: all ranks write, rank 0 names it.
+//
+//   .step_00001000.tmp-*/   shards by all ranks, synced; index.h5; manifest.json; synced
+//   -> step_00001000/       by rename, directory synced
+//   -> latest               relative link, swapped by rename
+//   -> purge                of what the retention rule does not keep
+// Killed at any instant, the checkpoint published last is whole, and find_newest() finds
+// it. When any rank fails, all throw the same Error and nothing is left under a final
+// name.
+#ifndef TRIREME_CKPT_SAVE_HPP_
+#define TRIREME_CKPT_SAVE_HPP_
+
+#include <string>
+#include <vector>
+
+#include "ckpt/directory.hpp"
+#include "ckpt/shard_writer.hpp"
+#include "ckpt/training_state.hpp"
+#include "comm/communicator.hpp"
+
+namespace trireme::ckpt {
+
+struct SaveOptions {
+  Retention retention;
+  FaultHook hook;
+};
+
+struct Saved {
+  Path path;
+  std::uint64_t bytes = 0;  // of all files
+};
+
+// All steps at once; every rank calls it. `directory` is the run's `checkpoints`. A
+// checkpoint of the same step is replaced.
+Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& directory,
+                      const TrainingState& state, const std::vector<TensorPart>& parts,
+                      const SaveOptions& options = {});
+
+// The steps one by one, for a save in the background: begin (rank 0, others wait for the
+// name), write_shard (each rank, any thread), publish (rank 0, with every rank's
+// manifest).
+Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook = {});
+Saved publish(const Path& directory, const Path& staging, const TrainingState& state,
+              const std::vector<Manifest>& shards, const SaveOptions& options = {});
+// Removes what begin_save made; for who will not publish.
+void abandon(const Path& staging);
+
+}  // namespace trireme::ckpt
+
+#endif  // TRIREME_CKPT_SAVE_HPP_

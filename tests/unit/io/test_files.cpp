@@ -1,0 +1,113 @@
+// Plain files: round trips and the wording of every error.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/files.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+using test::message_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Files, RoundTrip) {
+  const test::Scratch scratch;
+  const std::string content("a\0b\nc", 5);
+  io::write_file(scratch / "f", content);
+  EXPECT_EQ(io::read_file(scratch / "f"), content);
+  EXPECT_EQ(io::file_size(scratch / "f"), 5u);
+  io::write_file(scratch / "f", "");
+  EXPECT_EQ(io::read_file(scratch / "f"), "");
+}
+
+TEST(Files, ReadingSaysWhatIsWrong) {
+  const test::Scratch scratch;
+  EXPECT_THAT(
+      message_of<InputError>([&] { io::read_file(scratch / "no/deck.yaml", "deck"); }),
+      AllOf(HasSubstr("deck '"), HasSubstr("no/deck.yaml' does not exist")));
+  EXPECT_THAT(message_of<InputError>([&] { io::read_file(scratch.path(), "deck"); }),
+              AllOf(HasSubstr("is a directory"), HasSubstr("expected a deck")));
+  test::spill(scratch / "f", "12345678");
+  EXPECT_THAT(message_of<InputError>([&] { io::read_file(scratch / "f" / "below"); }),
+              HasSubstr("does not exist"));
+  EXPECT_THAT(message_of<InputError>([&] { io::read_file("/dev/null"); }),
+              HasSubstr("is not a regular file"));
+  const io::FileReader reader(scratch / "f");
+  char buffer[8];
+  reader.read_at(4, buffer, 4);
+  EXPECT_EQ(std::string(buffer, 4), "5678");
+  EXPECT_THAT(message_of<InputError>([&] { reader.read_at(4, buffer, 8); }),
+              AllOf(HasSubstr("truncated"), HasSubstr("expected 8 bytes at offset 4"),
+                    HasSubstr("ends at 8")));
+}
+
+TEST(Files, UnreadableIsSaid) {
+  const test::Scratch scratch;
+  test::spill(scratch / "f", "x");
+  std::filesystem::permissions(scratch / "f", std::filesystem::perms::none);
+  std::filesystem::permissions(scratch.path(), std::filesystem::perms::all);
+  const uid_t user = ::geteuid();
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(65534), 0);  // root reads everything
+  }
+  const std::string message = message_of<InputError>([&] { io::read_file(scratch / "f"); });
+  ASSERT_EQ(::seteuid(user), 0);
+  EXPECT_THAT(message, AllOf(HasSubstr("Permission denied"), HasSubstr("check its permissions")));
+}
+
+TEST(Files, Directories) {
+  const test::Scratch scratch;
+  io::create_directories(scratch / "a/b/c");
+  io::create_directories(scratch / "a/b/c");
+  EXPECT_TRUE(std::filesystem::is_directory(scratch / "a/b/c"));
+  test::spill(scratch / "f", "");
+  EXPECT_THROW(io::create_directories(scratch / "f"), Error);
+  EXPECT_THAT(message_of<Error>([&] { io::create_directories(scratch / "f/g"); }),
+              HasSubstr("cannot create the directory"));
+  EXPECT_THAT(message_of<Error>([&] { io::write_file(scratch / "none/f", "x"); }),
+              HasSubstr("No such file or directory"));
+}
+
+TEST(Files, WriteAt) {
+  const test::Scratch scratch;
+  {
+    io::FileWriter writer(scratch / "f", io::FileWriter::Mode::create);
+    writer.write_at(4, "5678", 4);
+    writer.write_at(0, "1234", 4);
+    writer.sync();
+    writer.close();
+  }
+  io::FileWriter again(scratch / "f", io::FileWriter::Mode::existing);
+  again.write_at(2, "xx", 2);
+  again.close();
+  EXPECT_EQ(test::slurp(scratch / "f"), "12xx5678");
+  EXPECT_THROW(io::FileWriter(scratch / "g", io::FileWriter::Mode::existing), Error);
+}
+
+TEST(Files, FullDisk) {
+  const test::Scratch scratch;
+  const test::SmallDisk disk(scratch / "disk", 1 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "mounting a small tmpfs takes root";
+  EXPECT_LE(io::free_bytes(scratch / "disk/not/yet/there"), 1u << 20);
+  const std::string big(2 << 20, 'x');
+  EXPECT_THAT(
+      message_of<Error>([&] { io::write_file(scratch / "disk/f", big); }),
+      AllOf(HasSubstr("No space left on device"), HasSubstr("free on that file system")));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch / "disk"));
+  io::FileWriter writer(scratch / "disk/g", io::FileWriter::Mode::create);
+  EXPECT_THAT(message_of<Error>([&] { writer.reserve(big.size()); }),
+              HasSubstr("2.0 MiB needed"));
+  EXPECT_EQ(std::filesystem::file_size(scratch / "disk/g"), 0u);
+}
+
+TEST(Files, HumanBytes) {
+  EXPECT_EQ(io::human_bytes(0), "0 bytes");
+  EXPECT_EQ(io::human_bytes(1023), "1023 bytes");
+  EXPECT_EQ(io::human_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(io::human_bytes(std::uint64_t{3} << 40), "3.0 TiB");
+}
+
+}  // namespace
+}  // namespace trireme
