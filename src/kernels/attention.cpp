@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 #include "kernels/impl/attention_mask.hpp"
+#include "kernels/impl/philox_lanes.hpp"
+#include "kernels/impl/rows.hpp"
 #include "kernels/impl/tile.hpp"
 #include "kernels/impl/vector_math.hpp"
 
@@ -94,17 +96,22 @@ template <class Acc>
 KOKKOS_INLINE_FUNCTION void apply_dropout(const impl::AttentionDropout& mask,
                                           index_t k_begin, int count, Acc keep_scale,
                                           Acc* row) {
-  constexpr int kBlocks = kRows / 4;
-  std::uint32_t words[4][kBlocks];
   const std::uint64_t first = mask.row_block + static_cast<std::uint64_t>(k_begin / 4);
-  const int blocks = (count + 3) / 4;
-  for (int n = 0; n < blocks; ++n) {
-    const random::Words block =
-        mask.generator.block(first + static_cast<std::uint64_t>(n));
-    for (int w = 0; w < 4; ++w) words[w][n] = block.word[w];
-  }
-  for (int j = 0; j < count; ++j) {
-    row[j] = words[j % 4][j / 4] >= mask.threshold ? row[j] * keep_scale : Acc{0};
+  if constexpr (kHostExecution) {
+    static_assert(kRows % kPhiloxWords == 0);
+    std::uint32_t words[kRows];
+    philox_lanes(mask.generator, first, (count + kPhiloxWords - 1) / kPhiloxWords, words);
+    for (int j = 0; j < count; ++j) {
+      row[j] = words[j] >= mask.threshold ? row[j] * keep_scale : Acc{0};
+    }
+  } else {
+    for (int j = 0; j < count; j += 4) {
+      const random::Words words =
+          mask.generator.block(first + static_cast<std::uint64_t>(j / 4));
+      for (int w = 0; w < 4 && j + w < count; ++w) {
+        row[j + w] = words.word[w] >= mask.threshold ? row[j + w] * keep_scale : Acc{0};
+      }
+    }
   }
 }
 
@@ -185,11 +192,12 @@ struct Forward {
     tile::for_each(team, rows, [=](int i) {
       Acc* row = p + i * kRows;
       const int visible = visible_in_tile(self.desc, q_begin + i, k_begin, k_rows);
-      Acc max = row_max[i];
-      for (int j = 0; j < visible; ++j) max = row[j] > max ? row[j] : max;
-      Acc sum = 0;
+      const Acc tile_max =
+          max_columns<Acc>(HostRow{}, visible, [=](index_t j) { return row[j]; });
+      const Acc max = tile_max > row_max[i] ? tile_max : row_max[i];
       for (int j = 0; j < visible; ++j) row[j] = vector_exp(row[j] - max);
-      for (int j = 0; j < visible; ++j) sum += row[j];
+      const Acc sum =
+          sum_columns<Acc>(HostRow{}, visible, [=](index_t j) { return row[j]; });
       for (int j = visible; j < k_rows; ++j) row[j] = Acc{0};
       const Acc rescale = row_sum[i] > Acc{0} ? vector_exp(row_max[i] - max) : Acc{0};
       row_sum[i] = row_sum[i] * rescale + sum;

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "kernels/initialize.hpp"
+#include "kernels/reductions.hpp"
 
 namespace trireme::model {
 
@@ -130,12 +132,52 @@ void GptChunk<T>::decode(const nn::Context& context, View1<const std::int32_t> t
     layers_[i].forward_cached(context, nn::as_const(x), y, state.layers.at(i));
     std::swap(x, y);
   }
-  head_->logits(context, nn::as_const(x), logits);
+  const auto wanted = static_cast<index_t>(logits.extent(0));
+  if (wanted == 0) return;
+  // No View of memory that is not there: a shape-only pass has a null x.
+  const T* last = x.data() == nullptr
+                      ? nullptr
+                      : x.data() + (context.rows() - wanted) * config_.hidden;
+  head_->logits(context, View2<const T>(last, logits.extent(0), x.extent(1)), logits);
 }
 
 template <class T>
 index_t GptChunk<T>::cache_columns() const {
   return layers_.empty() ? 0 : layers_.front().kv_columns();
+}
+
+template <class T>
+std::string GptChunk<T>::locate_non_finite(const nn::Context& context,
+                                           int slot_number) const {
+  const Slot& slot = slots_.at(static_cast<std::size_t>(slot_number));
+  const DeviceArray<std::int64_t> count("non-finite values", 1);
+  const auto is_bad = [&](const auto& view) {
+    const View1<const T> flat(view.data(), view.size());
+    kernels::fill(context.exec, View1<std::int64_t>(count), std::int64_t{0});
+    kernels::count_non_finite<T>(context.exec, flat, View0<std::int64_t>(count.data()));
+    const auto host = Kokkos::create_mirror_view(count);
+    Kokkos::deep_copy(context.exec.space(), host, count);
+    context.exec.fence("locate_non_finite");
+    return host(0) > 0;
+  };
+  if (is_bad(slot.embedded)) return "embedding";
+  for (std::size_t i = 0; i < slot.layers.size(); ++i) {
+    const auto& saved = slot.layers[i];
+    const std::string name =
+        fmt::format("layers/{}", static_cast<std::size_t>(range_.begin) + i);
+    if (is_bad(saved.attention.x)) return name + "/input_norm";
+    if (is_bad(saved.attention.qkv)) return name + "/attention/qkv";
+    if (is_bad(saved.attention.o)) return name + "/attention";
+    if (is_bad(saved.mlp_norm.x)) return name + "/attention/projection";
+    if (is_bad(saved.mlp.x)) return name + "/mlp_norm";
+    if (is_bad(saved.mlp.pre_activation)) return name + "/mlp/fc1";
+    if (is_bad(i + 1 < slot.layers.size() ? slot.layers[i + 1].input_norm.x
+                                          : slot.head.norm.x)) {
+      return name + "/mlp/fc2";
+    }
+  }
+  if (is_bad(slot.head.normed)) return "final_norm";
+  return is_bad(slot.head.logits) ? "logits" : "";
 }
 
 template <class T>

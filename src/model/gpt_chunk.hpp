@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "model/chunk.hpp"
@@ -44,13 +45,20 @@ class GptChunk final : public Chunk<T> {
   void backward_weight(const nn::Context& context, int slot, const Batch& batch) override;
 
   // Generation (whole model in one chunk): context.sequence new tokens after those in
-  // `state`; logits (rows, V) of the new positions.
+  // `state`; logits (n, v_tp) of the last n rows, as many as the View has (0: none).
   void decode(const nn::Context& context, View1<const std::int32_t> tokens,
               View1<const std::int32_t> positions, DecodeState<T>& state,
               View2<T> logits) const;
   // Elements of one layer's key (or value) cache for `positions` positions of a sample.
   index_t cache_columns() const;
   index_t layer_count() const { return range_.end - range_.begin; }
+  // Columns of this rank's logits, padding included.
+  index_t vocabulary_tp() const { return head_->vocabulary_tp(); }
+
+  // The first of a slot's saved tensors, in the order of the forward pass, that has a
+  // number that is not finite, e.g. "layers/5/mlp"; empty when there is none. Waits for
+  // the device.
+  std::string locate_non_finite(const nn::Context& context, int slot) const;
 
   // The logits of the last forward in a slot, for parity tests: (rows, v_tp).
   View2<T> saved_logits(int slot) const;

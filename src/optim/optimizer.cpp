@@ -31,7 +31,7 @@ std::vector<kernels::AdamWChunk> cut_in_chunks(const ParamRegistry& registry,
 // One thread: the factor every gradient is multiplied with, and the norm for the log.
 void finish_scale(const Exec& exec, View0<kernels::StepState> state,
                   View1<const double> totals, View1<const double> square_sum,
-                  double nominal_tokens, double clip_norm, View1<double> grad_norm) {
+                  double nominal_tokens, double clip_norm, View1<StepReport> report) {
   launch(
       exec, "trireme::optim::finish_scale", 1, KOKKOS_LAMBDA(const index_t) {
         const double tokens = totals(1);
@@ -43,7 +43,7 @@ void finish_scale(const Exec& exec, View0<kernels::StepState> state,
           clip = ratio < 1.0 ? ratio : 1.0;
         }
         state().gradient_scale = correction * clip;
-        grad_norm(0) = norm;
+        report(0) = {totals(0), tokens, norm};
       });
 }
 
@@ -58,7 +58,8 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
       adamw_(adamw),
       clip_norm_(clip_norm),
       square_sum_("optimizer square sum", 1),
-      grad_norm_("optimizer norm", 1),
+      report_("optimizer report", 1),
+      host_report_("optimizer host report", 1),
       scratch_("optimizer scratch",
                static_cast<std::size_t>(
                    kernels::square_sum_scratch_elements(params.slab_elements()))) {
@@ -73,8 +74,8 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
 }
 
 template <class T>
-void Optimizer<T>::step(const Exec& exec, View0<kernels::StepState> state,
-                        View1<double> totals, double nominal_tokens) {
+void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
+                           View1<double> totals, double nominal_tokens) {
   if (groups_.data->size() > 1) groups_.data->all_reduce(exec, comm::span_of(totals));
   const View1<double> square_sum = square_sum_;
   kernels::fill(exec, square_sum, 0.0);
@@ -82,7 +83,23 @@ void Optimizer<T>::step(const Exec& exec, View0<kernels::StepState> state,
                               View0<double>(square_sum.data()));
   if (groups_.model->size() > 1)
     groups_.model->all_reduce(exec, comm::span_of(square_sum));
-  finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, grad_norm_);
+  finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, report_);
+}
+
+template <class T>
+StepReport Optimizer<T>::read_report(const Exec& exec) {
+  if constexpr (kHostExecution) {
+    exec.fence("optimizer report");
+    return report_(0);
+  } else {
+    Kokkos::deep_copy(exec.space(), host_report_, report_);
+    exec.fence("optimizer report");
+    return host_report_(0);
+  }
+}
+
+template <class T>
+void Optimizer<T>::apply(const Exec& exec, View0<kernels::StepState> state) {
   kernels::adamw<Master>(exec, adamw_, kernels::StepStateView(state.data()), chunks_,
                          params_.slab(Slab::gradient), params_.slab(Slab::weight),
                          params_.slab(Slab::exp_avg), params_.slab(Slab::exp_avg_sq));

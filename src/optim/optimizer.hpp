@@ -1,5 +1,5 @@
 // optim/optimizer.hpp — from accumulated gradients to new weights: global norm, clipping,
-// AdamW, all without the host looking at a number.
+// AdamW. The host looks at one report between the two halves of a step.
 //
 // The backward pass used the nominal normaliser 1 / (global batch * sequence). With N the
 // true number of tokens that counted, all-reduced, gradients are corrected by
@@ -16,11 +16,12 @@
 
 namespace trireme::optim {
 
-// What a step leaves on the device for the log.
+// What a step leaves on the device for the log, and for the check that comes before the
+// weights are touched.
 struct StepReport {
-  double loss_sum = 0.0;   // sum over ranks of mask * loss
-  double tokens = 0.0;     // tokens that counted
-  double grad_norm = 0.0;  // before clipping
+  double loss_sum = 0.0;   // over ranks and micro-batches, of mask * loss
+  double tokens = 0.0;     // that counted
+  double grad_norm = 0.0;  // of the corrected gradients, before clipping
 };
 
 template <class T>
@@ -31,13 +32,16 @@ class Optimizer {
   Optimizer(const Exec& exec, ParamBuffer<T>& params, const comm::ProcessGroups& groups,
             const kernels::AdamWDesc& adamw, double clip_norm);
 
-  // totals: (loss sum, token count) of this rank's micro-batches; all-reduced here. Sets
-  // step.gradient_scale, updates weights and moments, refreshes the compute copy.
-  void step(const Exec& exec, View0<kernels::StepState> state, View1<double> totals,
-            double nominal_tokens);
-
-  // grad_norm of the last step, in device memory: read it after a fence.
-  View0<const double> grad_norm() const { return View0<const double>(grad_norm_.data()); }
+  // First half of a step: sums `totals` (loss sum, token count of this rank's
+  // micro-batches) over the data group, takes the global norm and sets
+  // step.gradient_scale. Weights are not touched. The report is on the host after
+  // read_report().
+  void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals,
+               double nominal_tokens);
+  // Copies the report to the host: the one place of a step where the host waits.
+  StepReport read_report(const Exec& exec);
+  // Second half: new weights and moments, and the refreshed compute copy.
+  void apply(const Exec& exec, View0<kernels::StepState> state);
 
  private:
   ParamBuffer<T>& params_;
@@ -46,7 +50,8 @@ class Optimizer {
   double clip_norm_;
   DeviceArray<kernels::AdamWChunk> chunks_;
   DeviceArray<double> square_sum_;  // one number
-  DeviceArray<double> grad_norm_;   // one number
+  DeviceArray<StepReport> report_;  // one
+  Kokkos::View<StepReport*, Kokkos::SharedHostPinnedSpace> host_report_;
   DeviceArray<double> scratch_;
 };
 

@@ -1,0 +1,41 @@
+// engine/memory_plan.hpp — how much memory a run takes, known before any is allocated:
+// the code of a training step is run once on shapes alone (Exec::shape_only).
+#ifndef TRIREME_ENGINE_MEMORY_PLAN_HPP_
+#define TRIREME_ENGINE_MEMORY_PLAN_HPP_
+
+#include <array>
+
+#include "engine/model_state.hpp"
+
+namespace trireme::engine {
+
+// One micro-batch: b samples of s tokens; and how many micro-batches one step has.
+struct StepShape {
+  index_t micro = 1;       // b
+  index_t sequence = 1;    // s
+  int microbatches = 1;    // of this rank, in one optimizer step
+  std::uint64_t seed = 0;  // of dropout
+
+  index_t rows() const { return micro * sequence; }
+};
+
+struct MemoryPlan {
+  Workspace::Plan workspace;
+  std::size_t weights = 0;  // master weights, and the compute copy where there is one
+  std::size_t gradients = 0;
+  std::size_t optimizer = 0;  // both moments
+  std::size_t batch = 0;      // tokens, positions, labels, mask
+  // What saved activations are for; they add up to the saved part of the workspace.
+  std::array<std::size_t, kCategoryCount> saved_by_category{};
+
+  std::size_t saved() const;
+  std::size_t total() const;
+};
+
+// `slots`: micro-batches in flight.
+template <class T>
+MemoryPlan plan_memory(ModelState<T>& state, const StepShape& shape, int slots);
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_MEMORY_PLAN_HPP_

@@ -1,0 +1,96 @@
+// engine/train_step.hpp — one optimizer step: the schedule's actions on this rank's
+// chunks, gradient synchronisation, and the optimizer.
+#ifndef TRIREME_ENGINE_TRAIN_STEP_HPP_
+#define TRIREME_ENGINE_TRAIN_STEP_HPP_
+
+#include <functional>
+#include <vector>
+
+#include "base/timers.hpp"
+#include "engine/memory_plan.hpp"
+#include "optim/optimizer.hpp"
+#include "schedule/schedule.hpp"
+
+namespace trireme::engine {
+
+// A micro-batch on the host: (s, b) each, and the global position of its first sample.
+struct HostBatch {
+  const std::int32_t* tokens = nullptr;
+  const std::int32_t* positions = nullptr;
+  const std::int32_t* labels = nullptr;
+  const float* mask = nullptr;
+  std::uint64_t first_sample = 0;
+};
+
+// Gives micro-batch m of the step; what it points to stays valid until the next call.
+using FetchBatch = std::function<HostBatch(int microbatch)>;
+
+// The mean loss of a set of micro-batches, as two sums that ranks can add.
+struct LossTotals {
+  double loss_sum = 0.0;
+  double tokens = 0.0;
+  double mean() const { return loss_sum / tokens; }
+};
+
+template <class T>
+class TrainStep {
+ public:
+  // Plans and allocates the workspace; params must be allocated.
+  TrainStep(const Exec& exec, ModelState<T>& state, const StepShape& shape,
+            Timers& timers);
+
+  // Gradients of the mean loss over the global batch, accumulated over the micro-batches
+  // from zero and summed over the data group. `global_samples`: of all ranks, for the
+  // nominal normaliser.
+  void accumulate_gradients(const FetchBatch& fetch, index_t global_samples);
+
+  // Loss of `microbatches` micro-batches without dropout; this rank's sums.
+  LossTotals evaluate(const FetchBatch& fetch, int microbatches);
+
+  // Runs forward on each micro-batch again and returns the first place where a number is
+  // not finite, e.g. "micro-batch 3: layers/5 mlp"; empty when there is none.
+  std::string locate_non_finite(const FetchBatch& fetch);
+
+  // The state kernels read; the trainer sets learning rate and step.
+  View0<kernels::StepState> state_view() const {
+    return View0<kernels::StepState>(step_state_.data());
+  }
+  void begin_step(std::uint64_t step, double learning_rate, double bias_correction1,
+                  double bias_correction2);
+  // (loss sum, tokens) of the last accumulate_gradients, on the device.
+  View1<double> totals() const { return totals_; }
+
+  const MemoryPlan& plan() const { return plan_; }
+  const StepShape& shape() const { return shape_; }
+  // The logits of the last forward, (rows, v_tp).
+  View2<T> last_logits() const { return state_.chunk.saved_logits(0); }
+
+ private:
+  struct SlotBatch {
+    DeviceArray<std::int32_t> tokens, positions, labels;
+    DeviceArray<float> mask;
+    std::uint64_t first_sample = 0;
+    model::Batch view() const { return {tokens, positions, labels, mask}; }
+  };
+  struct Handler;  // what schedule::execute calls
+
+  nn::Context context(int slot, nn::Mode mode);
+  void load(int slot, const HostBatch& batch);
+  void select_sample(const SlotBatch& batch);
+  void forward(const FetchBatch& fetch, int microbatch, int slot, nn::Mode mode);
+
+  Exec exec_;
+  ModelState<T>& state_;
+  StepShape shape_;
+  Timers& timers_;
+  std::vector<schedule::Action> actions_;
+  MemoryPlan plan_;
+  Workspace workspace_;
+  std::vector<SlotBatch> batches_;
+  DeviceArray<kernels::StepState> step_state_;  // one
+  DeviceArray<double> totals_;                  // loss sum, tokens
+};
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_TRAIN_STEP_HPP_

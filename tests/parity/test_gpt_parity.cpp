@@ -1,0 +1,225 @@
+// GPT against Hugging Face's GPT-2, which ran in fp64 (make_gpt_fixtures.py): logits,
+// loss, every gradient, and 20 AdamW steps with clipping, decay and schedule.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "ckpt/hugging_face.hpp"
+#include "comm/self_communicator.hpp"
+#include "engine/train_step.hpp"
+#include "io/safetensors.hpp"
+#include "optim/lr_schedule.hpp"
+
+namespace trireme {
+namespace {
+
+std::string fixture(const std::string& name) {
+  return std::string(std::getenv("TRIREME_SOURCE_DIR")) + "/tests/parity/fixtures/" +
+         name;
+}
+
+comm::ProcessGroups self_groups() {
+  const auto self = comm::make_self_communicator("test");
+  return {self, self, self, self, self, self, self};
+}
+
+// A fixture's model in precision T, and its oracle.
+template <class T>
+class Case {
+ public:
+  using Master = Accumulator<T>;
+
+  explicit Case(const std::string& name)
+      : huggingface_(fixture(name), log_),
+        oracle_(fixture(name) + "/oracle.safetensors"),
+        state_(self_groups(), config()) {
+    state_.params.allocate(state_.registry, ParamBuffer<T>::Use::training);
+    for (const ckpt::Gpt2Tensor& tensor : huggingface_.tensors()) {
+      const std::vector<float> values = huggingface_.read(tensor);
+      const auto slice =
+          state_.params.slice(Slab::weight, state_.registry.find(tensor.name));
+      ASSERT_SAME(values.size(), slice.extent(0));
+      for (std::size_t i = 0; i < values.size(); ++i) slice(i) = values[i];
+    }
+    state_.params.refresh_compute(exec_);
+    tokens_ = oracle_.read<std::int32_t>("tokens");
+    const Shape shape = oracle_.at("tokens").shape;  // (batches, b, s + 1)
+    shape_ = {.micro = shape[1], .sequence = shape[2] - 1, .microbatches = 1};
+    batches_ = shape[0];
+    step_ = std::make_unique<engine::TrainStep<T>>(exec_, state_, shape_, timers_);
+  }
+
+  static void ASSERT_SAME(std::size_t a, std::size_t b) {
+    if (a != b) throw Error("fixture and model disagree about a shape");
+  }
+
+  model::GptConfig config() const {
+    const auto& c = huggingface_.config();
+    return {.layers = c.layers,
+            .hidden = c.hidden,
+            .heads = c.heads,
+            .kv_heads = c.heads,
+            .ffn_hidden = c.ffn_hidden,
+            .sequence = c.sequence,
+            .vocabulary = c.vocab};
+  }
+
+  // Batch n of the oracle, (b, s + 1) rows of tokens, as (s, b) inputs and labels.
+  engine::HostBatch batch(index_t n) {
+    const index_t b = shape_.micro;
+    const index_t s = shape_.sequence;
+    inputs_.resize(static_cast<std::size_t>(b * s));
+    labels_ = positions_ = inputs_;
+    mask_.assign(inputs_.size(), 1.0f);
+    for (index_t i = 0; i < b; ++i) {
+      for (index_t p = 0; p < s; ++p) {
+        const auto row = static_cast<std::size_t>(p * b + i);
+        const auto at = static_cast<std::size_t>((n * b + i) * (s + 1) + p);
+        inputs_[row] = tokens_[at];
+        labels_[row] = tokens_[at + 1];
+        positions_[row] = static_cast<std::int32_t>(p);
+      }
+    }
+    return {inputs_.data(), positions_.data(), labels_.data(), mask_.data(), 0};
+  }
+
+  double gradients_of(index_t n) {
+    step_->accumulate_gradients([&](int) { return batch(n); }, shape_.micro);
+    exec_.fence("test");
+    return step_->totals()(0) / step_->totals()(1);
+  }
+
+  Log log_{false};
+  Exec exec_;
+  Timers timers_;
+  ckpt::HuggingFaceModel huggingface_;
+  io::SafetensorsReader oracle_;
+  engine::ModelState<T> state_;
+  engine::StepShape shape_;
+  index_t batches_ = 0;
+  std::unique_ptr<engine::TrainStep<T>> step_;
+  std::vector<std::int32_t> tokens_, inputs_, labels_, positions_;
+  std::vector<float> mask_;
+};
+
+template <class T>
+void expect_logits_and_loss(const std::string& name, double logit_bound,
+                            double loss_bound) {
+  Case<T> test(name);
+  const double loss = test.gradients_of(0);
+  const double expected_loss = test.oracle_.template read<double>("loss")[0];
+  EXPECT_LE(std::abs(loss - expected_loss) / expected_loss, loss_bound);
+
+  // The backward pass turned the logits into their gradient: evaluate again.
+  test.step_->evaluate([&](int) { return test.batch(0); }, 1);
+  const auto expected = test.oracle_.template read<double>("logits");  // (b, s, v)
+  const auto logits = test.step_->last_logits();                       // (s * b, v)
+  const index_t b = test.shape_.micro;
+  const index_t s = test.shape_.sequence;
+  const auto v = static_cast<index_t>(logits.extent(1));
+  double worst = 0;
+  for (index_t i = 0; i < b; ++i) {
+    for (index_t p = 0; p < s; ++p) {
+      for (index_t t = 0; t < v; ++t) {
+        const double difference = static_cast<double>(logits(p * b + i, t)) -
+                                  expected[static_cast<std::size_t>((i * s + p) * v + t)];
+        worst = std::max(worst, std::abs(difference));
+      }
+    }
+  }
+  EXPECT_LE(worst, logit_bound);
+  RecordProperty("logit_error", std::to_string(worst));
+}
+
+template <class T>
+void expect_gradients(const std::string& name, double bound) {
+  Case<T> test(name);
+  test.gradients_of(0);
+  const auto& registry = test.state_.registry;
+  double global = 0;
+  for (const ParamSpec& spec : registry.specs()) {
+    for (const double g : test.oracle_.template read<double>("gradient/" + spec.name)) {
+      global += g * g;
+    }
+  }
+  global = std::sqrt(global);
+  for (std::size_t i = 0; i < registry.size(); ++i) {
+    const auto expected =
+        test.oracle_.template read<double>("gradient/" + registry.spec(i).name);
+    const auto gradient = test.state_.params.slice(Slab::gradient, i);
+    ASSERT_EQ(expected.size(), gradient.extent(0));
+    double error = 0;
+    double norm = 0;
+    for (std::size_t n = 0; n < expected.size(); ++n) {
+      error += std::pow(static_cast<double>(gradient(n)) - expected[n], 2);
+      norm += expected[n] * expected[n];
+    }
+    EXPECT_LE(std::sqrt(error), bound * std::max(std::sqrt(norm), 1e-4 * global))
+        << registry.spec(i).name;
+  }
+}
+
+template <class T>
+void expect_training(const std::string& name, double bound) {
+  Case<T> test(name);
+  const kernels::AdamWDesc adamw{
+      .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  optim::Optimizer<T> optimizer(test.exec_, test.state_.params, test.state_.groups, adamw,
+                                1.0);
+  const optim::LrSchedule schedule{.kind = optim::LrSchedule::Kind::cosine,
+                                   .lr = 1e-3,
+                                   .min_lr = 1e-4,
+                                   .warmup = 4,
+                                   .decay = test.batches_};
+  const auto losses = test.oracle_.template read<double>("train/loss");
+  const auto norms = test.oracle_.template read<double>("train/grad_norm");
+  const auto rates = test.oracle_.template read<double>("train/learning_rate");
+  ASSERT_EQ(losses.size(), 20u);
+  for (index_t k = 1; k <= test.batches_; ++k) {
+    const auto n = static_cast<std::size_t>(k - 1);
+    const double lr = schedule.at(k);
+    EXPECT_NEAR(lr, rates[n], 1e-12) << "update " << k;
+    const double loss = test.gradients_of(k - 1);
+    EXPECT_LE(std::abs(loss - losses[n]) / losses[n], bound) << "update " << k;
+    test.step_->begin_step(static_cast<std::uint64_t>(k), lr,
+                           1 - std::pow(adamw.beta1, static_cast<double>(k)),
+                           1 - std::pow(adamw.beta2, static_cast<double>(k)));
+    optimizer.prepare(test.exec_, test.step_->state_view(), test.step_->totals(),
+                      static_cast<double>(test.shape_.rows()));
+    const optim::StepReport report = optimizer.read_report(test.exec_);
+    EXPECT_LE(std::abs(report.grad_norm - norms[n]) / norms[n], 10 * bound)
+        << "update " << k;
+    optimizer.apply(test.exec_, test.step_->state_view());
+  }
+}
+
+TEST(GptParity, LogitsAndLossFloat) {
+  expect_logits_and_loss<float>("gpt2_tiny", 2e-5, 1e-6);
+  expect_logits_and_loss<float>("gpt2_odd", 2e-5, 1e-6);
+}
+
+TEST(GptParity, LogitsAndLossDouble) {
+  expect_logits_and_loss<double>("gpt2_tiny", 1e-12, 1e-13);
+  expect_logits_and_loss<double>("gpt2_odd", 1e-12, 1e-13);
+}
+
+TEST(GptParity, GradientsFloat) {
+  expect_gradients<float>("gpt2_tiny", 1e-5);
+  expect_gradients<float>("gpt2_odd", 1e-5);
+}
+
+TEST(GptParity, GradientsDouble) {
+  expect_gradients<double>("gpt2_tiny", 1e-12);
+  expect_gradients<double>("gpt2_odd", 1e-12);
+}
+
+TEST(GptParity, TrainingFloat) {
+  expect_training<float>("gpt2_tiny", 1e-5);
+}
+TEST(GptParity, TrainingDouble) {
+  expect_training<double>("gpt2_tiny", 1e-11);
+}
+
+}  // namespace
+}  // namespace trireme
