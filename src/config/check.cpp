@@ -1,0 +1,398 @@
+// config/check.cpp — see check.hpp.
+#include "config/check.hpp"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <initializer_list>
+#include <numeric>
+
+#include "config/key_table.hpp"
+#include "config/text.hpp"
+
+namespace trireme::config {
+namespace {
+
+// The divisor of n that is nearest to k.
+index_t nearest_divisor(index_t n, index_t k) {
+  for (index_t distance = 0; distance < n; ++distance) {
+    if (k - distance >= 1 && n % (k - distance) == 0) return k - distance;
+    if (k + distance <= n && n % (k + distance) == 0) return k + distance;
+  }
+  return 1;
+}
+
+// The multiple of k that is nearest to n, at least k.
+index_t nearest_multiple(index_t n, index_t k) {
+  const index_t below = n / k * k;
+  return below > 0 && n - below <= below + k - n ? below : below + k;
+}
+
+// n layers over `parts` chunks as evenly as possible, more to the earlier ones.
+std::vector<index_t> spread(index_t n, index_t parts) {
+  std::vector<index_t> chunks(static_cast<std::size_t>(parts), n / parts);
+  for (index_t i = 0; i < n % parts; ++i) ++chunks[static_cast<std::size_t>(i)];
+  return chunks;
+}
+
+class Checker {
+ public:
+  Checker(Deck& deck, int ranks, const std::set<std::string>& bad,
+          std::vector<DeckError>& errors)
+      : deck_(deck), ranks_(ranks), bad_(bad), errors_(errors) {}
+
+  void run() {
+    check_model();
+    check_tensor_split();
+    check_grid();
+    check_stages();
+    check_batch();
+    check_data();
+    check_optimizer();
+  }
+
+ private:
+  bool good(std::initializer_list<const char*> keys) const {
+    for (const char* key : keys) {
+      if (bad_.count(key) > 0) return false;
+    }
+    return true;
+  }
+  void add(const std::string& key, std::string what, std::string allowed,
+           std::string fix) {
+    errors_.push_back(
+        error_at(deck_, key, std::move(what), std::move(allowed), std::move(fix)));
+  }
+  // key % divisor_of must be 0 the other way round: `whole` is a multiple of `key`.
+  void divides(const char* key, index_t part, const char* whole_key, index_t whole,
+               const char* because) {
+    if (!good({key, whole_key}) || part < 1 || whole < 1 || whole % part == 0) return;
+    add(key, fmt::format("does not divide {} ({}): {}", whole_key, whole, because),
+        fmt::format("a divisor of {}", whole),
+        fmt::format("{}: {}, or {}: {}", key, nearest_divisor(whole, part), whole_key,
+                    nearest_multiple(whole, part)));
+  }
+
+  void check_model() {
+    const ModelConfig& m = deck_.model;
+    divides("model.heads", m.heads, "model.hidden", m.hidden,
+            "every head has hidden / heads elements");
+    divides("model.kv_heads", m.kv_heads, "model.heads", m.heads,
+            "every key and value head serves equally many heads");
+    if (m.position == Position::rope && good({"model.hidden", "model.heads"}) &&
+        m.hidden % m.heads == 0 && m.head_size() % 2 != 0) {
+      add("model.position",
+          fmt::format("needs an even head size; it is {}", m.head_size()),
+          "hidden / heads even",
+          fmt::format("model.hidden: {}", m.heads * (m.head_size() + 1)));
+    }
+    if (good({"model.vocab", "data.train"}) && m.vocab == 0 && deck_.data.train.empty()) {
+      add("model.vocab", "is to be taken from the corpus, but data.train names none",
+          "a number, or a corpus in data.train", "data.train: corpus.h5");
+    }
+  }
+
+  void check_tensor_split() {
+    const ModelConfig& m = deck_.model;
+    const ParallelConfig& p = deck_.parallel;
+    divides("parallel.tensor", p.tensor, "model.heads", m.heads,
+            "tensor ranks hold whole heads");
+    if (m.kv_heads != m.heads) {
+      divides("parallel.tensor", p.tensor, "model.kv_heads", m.kv_heads,
+              "tensor ranks hold whole key and value heads");
+    }
+    divides("parallel.tensor", p.tensor, "model.ffn_hidden", m.ffn_hidden,
+            "tensor ranks hold equal parts of the feed-forward block");
+    if (p.sequence) {
+      divides("parallel.tensor", p.tensor, "model.sequence", m.sequence,
+              "sequence parallelism cuts samples into equal parts");
+    }
+    divides("parallel.context", p.context, "model.sequence", m.sequence,
+            "context ranks hold equal parts of a sample");
+    if (good({"model.vocab", "parallel.tensor"}) && m.vocab > 0 && m.vocab < p.tensor) {
+      add("model.vocab",
+          fmt::format("is smaller than parallel.tensor ({}): a rank would hold no "
+                      "token",
+                      p.tensor),
+          fmt::format("at least {}", p.tensor),
+          fmt::format("parallel.tensor: {}", m.vocab));
+    }
+  }
+
+  void check_grid() {
+    ParallelConfig& p = deck_.parallel;
+    if (!good({"parallel.tensor", "parallel.pipeline", "parallel.context",
+               "parallel.data"})) {
+      return;
+    }
+    const index_t model = index_t{p.tensor} * p.pipeline * p.context;
+    if (p.data_auto) p.data = 1;
+    if (model > (1 << 24) || model * p.data > (1 << 24)) {
+      add("parallel.tensor",
+          fmt::format("times the other axes makes {} ranks", model * p.data),
+          "grids of up to 16777216 ranks", "");
+      return;
+    }
+    if (ranks_ == 0) return;
+    if (p.data_auto) {
+      if (ranks_ % model == 0) {
+        p.data = static_cast<int>(ranks_ / model);
+        return;
+      }
+      const index_t copies = std::max<index_t>(1, ranks_ / model);
+      add("parallel.data",
+          fmt::format(
+              "cannot be chosen: {} ranks do not divide into copies of the model of {} "
+              "(tensor {} × pipeline {} × context {})",
+              ranks_, model, p.tensor, p.pipeline, p.context),
+          fmt::format("a multiple of {} ranks", model),
+          fmt::format("start {} ranks, or a smaller parallel.tensor or pipeline",
+                      copies * model));
+      return;
+    }
+    if (model * p.data != ranks_) {
+      add("parallel.data",
+          fmt::format("makes a grid of {} ranks (tensor {} × pipeline {} × context {} × "
+                      "data {}); "
+                      "there are {}",
+                      model * p.data, p.tensor, p.pipeline, p.context, p.data, ranks_),
+          "tensor × pipeline × context × data = ranks",
+          ranks_ % model == 0 ? std::string("parallel.data: auto")
+                              : fmt::format("start {} ranks", model * p.data));
+    }
+  }
+
+  void check_stages() {
+    const ParallelConfig& p = deck_.parallel;
+    const index_t layers = deck_.model.layers;
+    if (good({"parallel.virtual_pipeline", "parallel.pipeline"}) &&
+        p.virtual_pipeline > 1 && p.pipeline == 1) {
+      add("parallel.virtual_pipeline",
+          "needs a pipeline: chunks of one stage are one chunk",
+          "1 where parallel.pipeline is 1", "parallel.virtual_pipeline: 1");
+      return;
+    }
+    if (!good({"model.layers", "parallel.pipeline", "parallel.virtual_pipeline",
+               "parallel.stages"})) {
+      return;
+    }
+    const index_t chunks = index_t{p.pipeline} * p.virtual_pipeline;
+    const std::string of = fmt::format("pipeline {} × virtual_pipeline {} = {} chunks",
+                                       p.pipeline, p.virtual_pipeline, chunks);
+    if (p.stages.empty()) {
+      if (layers % chunks == 0) return;
+      std::string fix = fmt::format("model.layers: {}", nearest_multiple(layers, chunks));
+      if (chunks <= layers && chunks <= 64) {
+        fix += fmt::format(", or parallel.stages: [{}]",
+                           fmt::join(spread(layers, chunks), ", "));
+      }
+      add("model.layers", fmt::format("do not divide over {}", of),
+          fmt::format(
+              "a multiple of {}, or parallel.stages with the layers of each chunk",
+              chunks),
+          fix);
+      return;
+    }
+    const auto given = static_cast<index_t>(p.stages.size());
+    index_t sum = 0;  // each is at most 2^40, the list at most 100000 long
+    for (const index_t stage : p.stages) sum += stage;
+    const std::string fix = chunks <= layers && chunks <= 64
+                                ? fmt::format("parallel.stages: [{}]",
+                                              fmt::join(spread(layers, chunks), ", "))
+                                : std::string("parallel.stages: auto");
+    if (given != chunks) {
+      add("parallel.stages", fmt::format("has {} numbers; there are {}", given, of),
+          fmt::format("{} numbers", chunks), fix);
+    } else if (sum != layers) {
+      add("parallel.stages",
+          fmt::format("places {} layers; the model has {}", sum, layers),
+          fmt::format("numbers with sum {}", layers), fix);
+    }
+  }
+
+  void check_batch() {
+    const BatchConfig& b = deck_.batch;
+    const ParallelConfig& p = deck_.parallel;
+    if (!good({"batch.micro", "batch.global", "parallel.data"})) return;
+    const index_t at_once = b.micro * p.data;
+    if (b.global % at_once != 0) {
+      std::string fix =
+          fmt::format("batch.global: {}", nearest_multiple(b.global, at_once));
+      if (b.global % p.data == 0) {
+        fix += fmt::format(", or batch.micro: {}",
+                           nearest_divisor(b.global / p.data, b.micro));
+      }
+      add("batch.global",
+          fmt::format("is not a multiple of micro × data = {} × {} = {}", b.micro, p.data,
+                      at_once),
+          fmt::format("a multiple of {}", at_once), fix);
+      return;
+    }
+    const index_t micros = b.global / at_once;
+    if (good({"parallel.pipeline", "parallel.virtual_pipeline"}) &&
+        p.virtual_pipeline > 1 && micros % p.pipeline != 0) {
+      add("batch.global",
+          fmt::format(
+              "gives {} micro-batches; the interleaved schedule (virtual_pipeline {}) "
+              "needs a multiple of pipeline ({})",
+              micros, p.virtual_pipeline, p.pipeline),
+          fmt::format("a multiple of {}", at_once * p.pipeline),
+          fmt::format("batch.global: {}",
+                      nearest_multiple(b.global, at_once * p.pipeline)));
+    }
+    if (!b.ramp_up || !good({"batch.ramp_up"})) return;
+    const RampUp& ramp = *b.ramp_up;
+    if (ramp.start > b.global) {
+      add("batch.ramp_up",
+          fmt::format("starts at {}, above batch.global ({})", ramp.start, b.global),
+          fmt::format("start: 1 to {}", b.global), fmt::format("start: {}", b.global));
+    } else if ((b.global - ramp.start) % ramp.increment != 0) {
+      add("batch.ramp_up",
+          fmt::format("never reaches batch.global: {} - {} is not a multiple of {}",
+                      b.global, ramp.start, ramp.increment),
+          "increment: a divisor of global - start",
+          fmt::format("increment: {}",
+                      nearest_divisor(b.global - ramp.start, ramp.increment)));
+    }
+    for (const auto& [word, size] : {std::pair<const char*, index_t>{"start", ramp.start},
+                                     {"increment", ramp.increment}}) {
+      if (size % at_once == 0) continue;
+      add("batch.ramp_up",
+          fmt::format("{}: {} is not a multiple of micro × data = {}", word, size,
+                      at_once),
+          fmt::format("a multiple of {}", at_once),
+          fmt::format("{}: {}", word, nearest_multiple(size, at_once)));
+    }
+  }
+
+  void check_data() {
+    const DataConfig& d = deck_.data;
+    if (!good({"data.split", "data.validation"})) return;
+    if (!d.validation.empty()) {
+      if (deck_.given("data.split")) {
+        add("data.split",
+            "cuts validation from train, but data.validation names corpora for it",
+            "one of the two", "remove data.split");
+      }
+      return;
+    }
+    const double sum = d.split[0] + d.split[1] + d.split[2];
+    if (std::abs(sum - 1.0) > 1e-6) {
+      std::string fix;
+      if (sum > 0.0) {
+        fix = fmt::format("data.split: [{:.6g}, {:.6g}, {:.6g}]", d.split[0] / sum,
+                          d.split[1] / sum, d.split[2] / sum);
+      }
+      add("data.split", fmt::format("has the sum {}", number_text(sum)),
+          "fractions with sum 1", fix);
+    } else if (d.split[0] <= 0.0) {
+      add("data.split", "leaves nothing to train on", "a first fraction above 0",
+          "data.split: [0.98, 0.02, 0.0]");
+    }
+  }
+
+  void check_optimizer() {
+    const OptimizerConfig& o = deck_.optimizer;
+    if (good({"optimizer.lr", "optimizer.min_lr"}) && o.min_lr > o.lr) {
+      add("optimizer.min_lr",
+          fmt::format("is above optimizer.lr ({})", number_text(o.lr)),
+          "0 to optimizer.lr",
+          fmt::format("optimizer.min_lr: {}", number_text(0.1 * o.lr)));
+    }
+    if (!good({"optimizer.warmup", "optimizer.decay", "optimizer.cooldown", "run.steps",
+               "batch.global", "model.sequence", "batch.ramp_up"})) {
+      return;
+    }
+    if (o.schedule == Schedule::constant || o.schedule == Schedule::inverse_sqrt) return;
+    if (o.warmup.steps >= o.decay.steps) {
+      const bool by_default = !deck_.given("optimizer.decay");
+      add("optimizer.warmup",
+          fmt::format("takes {} steps; the schedule ends at {} (optimizer.decay{})",
+                      o.warmup.steps, o.decay.steps,
+                      by_default ? ", by default run.steps" : ""),
+          fmt::format("below {} steps", o.decay.steps),
+          fmt::format("optimizer.warmup: {}", o.decay.steps / 10));
+    } else if (o.schedule == Schedule::wsd &&
+               o.warmup.steps + o.cooldown.steps > o.decay.steps) {
+      add("optimizer.cooldown",
+          fmt::format(
+              "takes {} steps and the warm-up {}; the schedule has {} (optimizer.decay)",
+              o.cooldown.steps, o.warmup.steps, o.decay.steps),
+          fmt::format("at most {} steps", o.decay.steps - o.warmup.steps),
+          fmt::format("optimizer.cooldown: {}", o.decay.steps - o.warmup.steps));
+    }
+  }
+
+  Deck& deck_;
+  int ranks_;
+  const std::set<std::string>& bad_;
+  std::vector<DeckError>& errors_;
+};
+
+}  // namespace
+
+DeckError error_at(const Deck& deck, const std::string& key, std::string what,
+                   std::string allowed, std::string fix) {
+  const auto origin = deck.origins.find(key);
+  const Key* entry = find_key(key);
+  return {key,
+          origin == deck.origins.end() ? std::string("default") : origin->second,
+          entry == nullptr ? std::string() : entry->write(deck),
+          std::move(what),
+          std::move(allowed),
+          std::move(fix)};
+}
+
+void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
+                  std::vector<DeckError>& errors) {
+  Checker(deck, ranks, bad, errors).run();
+}
+
+std::vector<DeckError> unsupported_for_training(const Deck& deck, int ranks) {
+  std::vector<DeckError> errors;
+  const auto need = [&](bool supported, const char* key, const std::string& allowed) {
+    if (supported) return;
+    errors.push_back(error_at(deck, key,
+                              "is not supported by training yet (--dry-run accepts it)",
+                              allowed, fmt::format("{}: {}", key, allowed)));
+  };
+  const ModelConfig& m = deck.model;
+  need(m.kind == ModelKind::gpt, "model.kind", "gpt");
+  need(m.norm == Norm::layernorm, "model.norm", "layernorm");
+  need(m.activation == Activation::gelu_tanh, "model.activation", "gelu_tanh");
+  need(m.position == Position::learned, "model.position", "learned");
+  need(m.bias, "model.bias", "true");
+  need(m.tie_embeddings, "model.tie_embeddings", "true");
+  need(m.kv_heads == m.heads, "model.kv_heads", std::to_string(m.heads));
+  need(!deck.batch.ramp_up, "batch.ramp_up", "none");
+  need(deck.parallel.tensor == 1, "parallel.tensor", "1");
+  need(deck.parallel.pipeline == 1, "parallel.pipeline", "1");
+  need(deck.parallel.context == 1, "parallel.context", "1");
+  need(deck.parallel.data == 1 || ranks > 1, "parallel.data", "1");
+  need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
+  need(deck.memory.recompute == Recompute::none, "memory.recompute", "none");
+  if (ranks > 1) {
+    errors.push_back(
+        {"", "", "", fmt::format("training runs on one rank yet; {} were started", ranks),
+         "1 rank", "start it without mpiexec or srun, or with -n 1"});
+  }
+  if (deck.data.train.empty()) {
+    errors.push_back(error_at(deck, "data.train", "names no corpus to train on",
+                              "a file made by trireme tokenize",
+                              "data.train: corpus.h5"));
+  }
+  return errors;
+}
+
+std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,
+                                      const std::string& corpus_path) {
+  if (deck.model.vocab == 0) deck.model.vocab = corpus_vocabulary;
+  if (deck.model.vocab >= corpus_vocabulary) return {};
+  return {error_at(deck, "model.vocab",
+                   fmt::format("is smaller than the vocabulary of {} ({} tokens)",
+                               corpus_path, corpus_vocabulary),
+                   fmt::format("at least {}, or corpus", corpus_vocabulary),
+                   "model.vocab: corpus")};
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,33 @@
+// config/check.hpp — what keys must be to each other, to the number of ranks, to the
+// corpus, and to what training can do today.
+#ifndef TRIREME_CONFIG_CHECK_HPP_
+#define TRIREME_CONFIG_CHECK_HPP_
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/deck.hpp"
+#include "config/deck_error.hpp"
+
+namespace trireme::config {
+
+// Appends every contradiction between keys; those in `bad` have an error already and are
+// left out. Sets parallel.data where it is auto. ranks 0: as many as the grid asks for.
+void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
+                  std::vector<DeckError>& errors);
+
+// What the deck asks for that training does not do yet. --dry-run and plan accept it.
+std::vector<DeckError> unsupported_for_training(const Deck& deck, int ranks);
+
+// Takes model.vocab from the corpus, or checks that the deck's holds all its tokens.
+std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,
+                                      const std::string& corpus_path);
+
+// An error about one key of a deck, with its value and place.
+DeckError error_at(const Deck& deck, const std::string& key, std::string what,
+                   std::string allowed, std::string fix);
+
+}  // namespace trireme::config
+
+#endif  // TRIREME_CONFIG_CHECK_HPP_

@@ -1,0 +1,72 @@
+// config/compare.cpp — see compare.hpp.
+#include "config/compare.hpp"
+
+#include <algorithm>
+
+#include "config/check.hpp"
+#include "config/key_table.hpp"
+
+namespace trireme::config {
+namespace {
+
+enum class Rule { free, with_set, fixed };
+
+bool begins(const std::string& text, const char* prefix) {
+  return text.rfind(prefix, 0) == 0;
+}
+
+Rule rule_of(const std::string& key) {
+  if (key == "run.seed") return Rule::fixed;
+  for (const char* prefix : {"parallel.", "memory.", "run.", "checkpoint."}) {
+    if (begins(key, prefix)) return Rule::free;
+  }
+  if (key == "batch.micro") return Rule::free;
+  for (const char* name : {"lr", "min_lr", "schedule", "warmup", "decay", "cooldown"}) {
+    if (key == std::string("optimizer.") + name) return Rule::with_set;
+  }
+  return Rule::fixed;
+}
+
+// A default that follows another key: it changes with that one, which has a rule of its
+// own.
+const char* followed_key(const std::string& key) {
+  if (key == "optimizer.min_lr") return "optimizer.lr";
+  if (key == "optimizer.decay") return "run.steps";
+  if (key == "optimizer.cooldown") return "optimizer.decay";
+  return nullptr;
+}
+
+}  // namespace
+
+Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck) {
+  Comparison result;
+  for (const Key& key : key_table()) {
+    const std::string& path = key.info.path;
+    const std::string before = key.write(checkpoint);
+    const std::string now = key.write(deck);
+    if (before == now) continue;
+    const Rule rule = rule_of(path);
+    const auto origin = deck.origins.find(path);
+    const bool by_set = origin != deck.origins.end() && origin->second == "--set";
+    const bool follows = !deck.given(path) && followed_key(path) != nullptr;
+    if (rule == Rule::free || (rule == Rule::with_set && (by_set || follows))) {
+      result.changes.push_back(fmt::format("{}: {} -> {}", path, before, now));
+      continue;
+    }
+    const std::string shown = before.empty() ? "none" : before;
+    DeckError error = error_at(
+        deck, path,
+        fmt::format("the checkpoint has {}, the deck has {}", shown,
+                    now.empty() ? "none" : now),
+        rule == Rule::with_set
+            ? "a change of the learning rate's schedule only with --set"
+            : "the checkpoint's value: it defines the run",
+        rule == Rule::with_set
+            ? fmt::format("--set {}={}, or {}: {}", path, now, path, shown)
+            : fmt::format("{}: {}, or start a new run in another run.dir", path, shown));
+    result.errors.push_back(std::move(error));
+  }
+  return result;
+}
+
+}  // namespace trireme::config

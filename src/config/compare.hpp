@@ -1,0 +1,28 @@
+// config/compare.hpp — what may change in the deck between two starts of one run.
+//
+// parallel, batch.micro, memory, checkpoint and run (but run.seed) may. The learning rate
+// and its schedule may with --set, so that nobody changes them by editing a file that a
+// running job is resumed with. Everything else must be what the checkpoint has.
+#ifndef TRIREME_CONFIG_COMPARE_HPP_
+#define TRIREME_CONFIG_COMPARE_HPP_
+
+#include <string>
+#include <vector>
+
+#include "config/deck.hpp"
+#include "config/deck_error.hpp"
+
+namespace trireme::config {
+
+struct Comparison {
+  // Keys that may not change: "model.hidden ... the checkpoint has 256".
+  std::vector<DeckError> errors;
+  // Changes that are taken: "run.steps: 1000 -> 2000", to be said in the log.
+  std::vector<std::string> changes;
+};
+
+Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck);
+
+}  // namespace trireme::config
+
+#endif  // TRIREME_CONFIG_COMPARE_HPP_

@@ -1,0 +1,164 @@
+// config/deck.hpp — a whole deck as typed values, every default filled in.
+//
+// docs/deck.md (generated from schema.hpp) describes every key. Read one with load.hpp.
+#ifndef TRIREME_CONFIG_DECK_HPP_
+#define TRIREME_CONFIG_DECK_HPP_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "config/axis.hpp"
+#include "config/enums.hpp"
+
+namespace trireme::config {
+
+// How long something lasts or how often it comes: as the deck says it, and in steps.
+struct Length {
+  index_t amount = 0;
+  LengthUnit unit = LengthUnit::steps;
+  index_t steps = 0;  // filled by the loader: rounded up to whole steps
+
+  Length() = default;
+  Length(index_t n) : amount(n), steps(n) {}
+  bool operator==(const Length&) const = default;
+};
+
+struct ModelConfig {
+  ModelKind kind = ModelKind::gpt;
+  index_t layers = 0, hidden = 0, heads = 0;
+  index_t ffn_hidden = 0;
+  index_t sequence = 0;
+  index_t vocab = 0;  // 0: the corpus says it
+  double dropout = 0.1, attention_dropout = 0.1;
+  double init_std = 0.02;
+  index_t kv_heads = 0;
+  Norm norm = Norm::layernorm;
+  Activation activation = Activation::gelu_tanh;
+  Position position = Position::learned;
+  bool bias = true, tie_embeddings = true;
+
+  index_t head_size() const { return hidden / heads; }
+};
+
+struct WeightedPath {
+  std::string path;
+  double weight = 1.0;
+};
+
+struct NamedPath {
+  std::string name, path;
+};
+
+struct DataConfig {
+  std::vector<WeightedPath> train;                  // empty: only for --dry-run and plan
+  std::vector<NamedPath> validation;                // empty: `split` cuts it from train
+  std::array<double, 3> split = {0.98, 0.02, 0.0};  // train, validation, test
+  std::uint64_t seed = 0;
+  bool mask_eod_loss = false;
+};
+
+struct RampUp {
+  index_t start = 0, increment = 0, samples = 0;
+};
+
+struct BatchConfig {
+  index_t micro = 1, global = 32;
+  std::optional<RampUp> ramp_up;
+
+  // Samples of the step that starts after `samples` samples: `global`, or less in the
+  // ramp.
+  index_t size_at(index_t samples) const;
+};
+
+struct ParallelConfig {
+  int tensor = 1, pipeline = 1, virtual_pipeline = 1, context = 1;
+  int data = 1;
+  bool data_auto = true;  // data was chosen by the number of ranks
+  bool sequence = false;
+  int zero = 1;
+  AxisOrder order = kDefaultAxisOrder;
+  std::vector<index_t>
+      stages;  // layers of each chunk, in order of the model; empty: auto
+
+  int ranks() const { return tensor * pipeline * context * data; }
+};
+
+struct LossScaleConfig {
+  double initial = 65536.0, minimum = 1.0;
+  index_t window = 1000;
+  index_t hysteresis = 2;
+};
+
+struct PrecisionConfig {
+  Precision compute = Precision::fp32;
+  LossScaleConfig loss_scale;
+};
+
+struct MemoryConfig {
+  Recompute recompute = Recompute::none;
+};
+
+struct OptimizerConfig {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double lr = 3.0e-4, min_lr = 0.0;
+  Schedule schedule = Schedule::cosine;
+  Length warmup, decay, cooldown;
+  std::array<double, 2> betas = {0.9, 0.95};
+  double eps = 1.0e-8, weight_decay = 0.1;
+  double clip_norm = 1.0;  // 0: no clipping
+};
+
+struct RunConfig {
+  Length steps = 1000;
+  std::uint64_t seed = 1234;
+  std::string dir;
+  Length log_every = 10, validate_every = 100, sample_every;  // 0: never
+  bool deterministic = true;
+  std::optional<double> time_limit;  // seconds
+  std::optional<double> hang_timeout = 600.0;
+  bool probe = false, preflight = false;
+};
+
+struct CheckpointConfig {
+  Length every = 500;
+  index_t keep = 3;  // 0: all
+  Length keep_every;
+  bool keep_best = true, async = true;
+  Writers writers = Writers::per_rank;
+  std::string dir;
+  std::vector<SignalName> on_signal = {SignalName::usr1, SignalName::term};
+  std::optional<double> wall_time_margin;  // seconds; none: auto
+};
+
+struct Deck {
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  ParallelConfig parallel;
+  PrecisionConfig precision;
+  MemoryConfig memory;
+  OptimizerConfig optimizer;
+  RunConfig run;
+  CheckpointConfig checkpoint;
+
+  std::string name;  // of the file, without directory and ending
+  // Where each key that was given came from ("gpt2.yaml:12", "--set"); others are
+  // defaults.
+  std::map<std::string, std::string> origins;
+
+  bool given(const std::string& key) const { return origins.count(key) > 0; }
+  // Micro-batches of one full step on each pipeline.
+  index_t microbatches() const { return batch.global / (batch.micro * parallel.data); }
+};
+
+// Steps that consume this length (rounded up), with the ramp-up of the batch.
+index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequence);
+
+}  // namespace trireme::config
+
+#endif  // TRIREME_CONFIG_DECK_HPP_

@@ -1,0 +1,60 @@
+// config/enums.cpp — see enums.hpp.
+#include "config/enums.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::config {
+namespace {
+
+template <class E>
+std::string_view word_of(E value) {
+  for (const auto& [choice, word] : choices<E>()) {
+    if (choice == value) return word;
+  }
+  throw Error("name_of: a value that is not of its enum");
+}
+
+}  // namespace
+
+#define TRIREME_CHOICES(Enum, ...)                                                   \
+  template <>                                                                        \
+  const std::vector<std::pair<Enum, std::string_view>>& choices<Enum>() {            \
+    using E [[maybe_unused]] = Enum;                                                 \
+    static const std::vector<std::pair<Enum, std::string_view>> all = {__VA_ARGS__}; \
+    return all;                                                                      \
+  }                                                                                  \
+  std::string_view name_of(Enum value) {                                             \
+    return word_of(value);                                                           \
+  }
+
+TRIREME_CHOICES(ModelKind, {E::gpt, "gpt"}, {E::bert, "bert"}, {E::t5, "t5"})
+TRIREME_CHOICES(Norm, {E::layernorm, "layernorm"}, {E::rmsnorm, "rmsnorm"})
+TRIREME_CHOICES(Activation, {E::gelu_tanh, "gelu_tanh"}, {E::gelu, "gelu"},
+                {E::relu, "relu"}, {E::swiglu, "swiglu"}, {E::geglu, "geglu"})
+TRIREME_CHOICES(Position, {E::learned, "learned"}, {E::rope, "rope"},
+                {E::relative, "relative"})
+TRIREME_CHOICES(Precision, {E::fp32, "fp32"}, {E::bf16, "bf16"}, {E::fp16, "fp16"})
+TRIREME_CHOICES(Recompute, {E::none, "none"}, {E::selective, "selective"},
+                {E::full, "full"})
+TRIREME_CHOICES(OptimizerKind, {E::adamw, "adamw"})
+TRIREME_CHOICES(Schedule, {E::cosine, "cosine"}, {E::linear, "linear"},
+                {E::constant, "constant"}, {E::inverse_sqrt, "inverse_sqrt"},
+                {E::wsd, "wsd"})
+TRIREME_CHOICES(Writers, {E::per_rank, "per_rank"}, {E::per_node, "per_node"})
+TRIREME_CHOICES(SignalName, {E::usr1, "USR1"}, {E::usr2, "USR2"}, {E::term, "TERM"},
+                {E::intr, "INT"}, {E::hup, "HUP"})
+TRIREME_CHOICES(LengthUnit, {E::steps, "steps"}, {E::samples, "samples"},
+                {E::tokens, "tokens"})
+#undef TRIREME_CHOICES
+
+template <>
+const std::vector<std::pair<Axis, std::string_view>>& choices<Axis>() {
+  static const std::vector<std::pair<Axis, std::string_view>> all = {
+      {Axis::tensor, name_of(Axis::tensor)},
+      {Axis::context, name_of(Axis::context)},
+      {Axis::data, name_of(Axis::data)},
+      {Axis::pipeline, name_of(Axis::pipeline)}};
+  return all;
+}
+
+}  // namespace trireme::config

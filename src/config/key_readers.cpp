@@ -1,0 +1,152 @@
+// config/key_readers.cpp — see key_readers.hpp.
+#include "config/key_readers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace trireme::config {
+namespace {
+
+// The text of a plain scalar, or the problem that it is none.
+std::optional<Problem> want_scalar(const YamlValue& value, const char* wanted) {
+  if (value.is_scalar() && !value.quoted) return std::nullopt;
+  if (value.is_scalar()) {
+    return Problem{fmt::format("is text in quotes; {} is wanted", wanted), value.text};
+  }
+  if (value.is_list() && value.items.size() == 1 && value.items[0].is_scalar()) {
+    return Problem{fmt::format("is a list; {} is wanted", wanted), value.items[0].text};
+  }
+  return Problem{fmt::format("is {}; {} is wanted", kind_of(value), wanted), ""};
+}
+
+}  // namespace
+
+std::string kind_of(const YamlValue& value) {
+  switch (value.kind) {
+    case YamlValue::Kind::null:
+      return "empty";
+    case YamlValue::Kind::scalar:
+      return value.quoted ? "text in quotes" : "a single value";
+    case YamlValue::Kind::list:
+      return "a list";
+    case YamlValue::Kind::map:
+      return "a section with keys";
+  }
+  return "";
+}
+
+std::string join_words(const std::vector<std::string_view>& words) {
+  std::string text;
+  for (const std::string_view word : words) {
+    if (!text.empty()) text += ", ";
+    text += word;
+  }
+  return text;
+}
+
+std::optional<Problem> read_integer(const YamlValue& value, index_t least, index_t most,
+                                    index_t& out) {
+  if (auto problem = want_scalar(value, "a whole number")) return problem;
+  const auto integer = parse_integer(value.text);
+  if (!integer) {
+    const auto number = parse_number(value.text);
+    if (number && std::abs(*number) < 9e18) {
+      const auto near =
+          std::clamp(static_cast<index_t>(std::llround(*number)), least, most);
+      return Problem{"is not a whole number", std::to_string(near)};
+    }
+    return Problem{"is not a whole number", ""};
+  }
+  if (*integer < least || *integer > most) {
+    return Problem{*integer < least ? "is too small" : "is too large",
+                   std::to_string(std::clamp(*integer, least, most))};
+  }
+  out = *integer;
+  return std::nullopt;
+}
+
+std::optional<Problem> read_number(const YamlValue& value, const NumberRange& range,
+                                   double& out) {
+  if (auto problem = want_scalar(value, "a number")) return problem;
+  const auto number = parse_number(value.text);
+  if (!number) return Problem{"is not a number", ""};
+  const bool below = range.open_below ? *number <= range.least : *number < range.least;
+  const bool above = range.open_above ? *number >= range.most : *number > range.most;
+  if (below) {
+    return Problem{"is too small", range.open_below ? "" : number_text(range.least)};
+  }
+  if (above) {
+    return Problem{"is too large", range.open_above ? "" : number_text(range.most)};
+  }
+  out = *number;
+  return std::nullopt;
+}
+
+std::optional<Problem> read_boolean(const YamlValue& value, bool& out) {
+  if (auto problem = want_scalar(value, "true or false")) return problem;
+  if (value.text == "true" || value.text == "false") {
+    out = value.text == "true";
+    return std::nullopt;
+  }
+  std::string lower = value.text;
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool yes = lower == "yes" || lower == "on" || lower == "1" || lower == "true";
+  const bool no = lower == "no" || lower == "off" || lower == "0" || lower == "false" ||
+                  lower == "none";
+  return Problem{"is neither true nor false", yes ? "true" : (no ? "false" : "")};
+}
+
+std::optional<Problem> read_text(const YamlValue& value, std::string& out) {
+  if (!value.is_scalar())
+    return Problem{fmt::format("is {}; text is wanted", kind_of(value)), ""};
+  if (value.text.empty()) return Problem{"is empty", ""};
+  out = value.text;
+  return std::nullopt;
+}
+
+std::optional<Problem> read_length(const YamlValue& value, index_t least, Length& out) {
+  if (auto problem = want_scalar(value, "a length")) return problem;
+  auto parsed = parse_length(value.text);
+  if (!parsed.value) return Problem{parsed.what, parsed.fix};
+  if (parsed.value->amount < least) {
+    Length nearest = *parsed.value;
+    nearest.amount = least;
+    return Problem{"is too small", to_text(nearest)};
+  }
+  out = *parsed.value;
+  return std::nullopt;
+}
+
+std::optional<Problem> read_time(const YamlValue& value, const std::string& word,
+                                 std::optional<double>& out) {
+  if (auto problem = want_scalar(value, "a time")) return problem;
+  if (value.text == word) {
+    out.reset();
+    return std::nullopt;
+  }
+  auto parsed = parse_time(value.text);
+  if (!parsed.value) return Problem{parsed.what, parsed.fix};
+  if (*parsed.value <= 0.0) return Problem{"is too small", word};
+  out = *parsed.value;
+  return std::nullopt;
+}
+
+std::optional<Problem> read_word(const YamlValue& value,
+                                 const std::vector<std::string_view>& words,
+                                 std::size_t& out) {
+  if (!value.is_scalar()) {
+    return Problem{fmt::format("is {}; one word is wanted", kind_of(value)), ""};
+  }
+  const auto found = std::find(words.begin(), words.end(), value.text);
+  if (found == words.end()) {
+    return Problem{"is not one of the words this key knows",
+                   nearest_word(value.text, words)};
+  }
+  out = static_cast<std::size_t>(found - words.begin());
+  return std::nullopt;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,39 @@
+// config/key_table.hpp — the schema with code: how each key is read into a Deck and
+// written back. For the loader; others see schema.hpp.
+#ifndef TRIREME_CONFIG_KEY_TABLE_HPP_
+#define TRIREME_CONFIG_KEY_TABLE_HPP_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/deck.hpp"
+#include "config/schema.hpp"
+#include "config/yaml_reader.hpp"
+
+namespace trireme::config {
+
+// Why a value cannot be taken, and what to write instead.
+struct Problem {
+  std::string what, fix;
+};
+
+struct Key {
+  KeyInfo info;
+  std::function<std::optional<Problem>(const YamlValue&, Deck&)> read;
+  // YAML text of the value; empty where the key is not written (it does not apply).
+  std::function<std::string(const Deck&)> write;
+  bool required = false;
+};
+
+const std::vector<Key>& key_table();
+const Key* find_key(const std::string& path);
+// Whether keys begin with path + '.'.
+bool is_section(const std::string& path);
+// The key that an unknown one was probably meant to be; empty where nothing is near.
+std::string nearest_key(const std::string& path);
+
+}  // namespace trireme::config
+
+#endif  // TRIREME_CONFIG_KEY_TABLE_HPP_

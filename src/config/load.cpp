@@ -1,0 +1,267 @@
+// config/load.cpp — from text to Deck: leaves of the YAML tree by key path, overrides on
+// top, each key read by its table entry, defaults that depend on others, checks across
+// keys.
+#include "config/load.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "config/check.hpp"
+#include "config/key_table.hpp"
+#include "config/text.hpp"
+
+namespace trireme::config {
+namespace {
+
+struct Leaf {
+  YamlValue value;
+  std::string place;
+};
+
+class Loader {
+ public:
+  explicit Loader(std::string file) : file_(std::move(file)) {}
+
+  void read(const std::string& text) {
+    const YamlValue root = read_yaml(text, file_, errors_);
+    if (!errors_.empty()) return;
+    if (!root.is_map()) {
+      const std::string what = root.is_null() ? "is empty" : "is not a list of sections";
+      add("", file_, brief(root), what, sections_text(), "see inputs/quickstart.yaml");
+      return;
+    }
+    walk(root, "");
+  }
+
+  void override_with(const std::string& assignment) {
+    const std::size_t equals = assignment.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      add("", "--set", assignment, "is not an override",
+          "key=value, as in model.layers=2", "");
+      return;
+    }
+    const std::string path = assignment.substr(0, equals);
+    const std::string text = assignment.substr(equals + 1);
+    if (find_key(path) == nullptr) {
+      if (is_section(path)) {
+        add(path, "--set", text, "is a section; one of its keys is set at a time",
+            path + ".<key>=value", "");
+      } else {
+        unknown(path, "--set", text);
+      }
+      return;
+    }
+    std::vector<DeckError> problems;
+    const YamlValue value = read_yaml(text, "--set " + path, problems);
+    for (DeckError& error : problems) {
+      error.key = path;
+      errors_.push_back(error);
+    }
+    if (problems.empty()) leaves_[path] = {value, "--set"};
+  }
+
+  void set_run_dir(const std::string& dir) {
+    YamlValue value;
+    value.kind = YamlValue::Kind::scalar;
+    value.text = dir;
+    value.quoted = true;
+    leaves_["run.dir"] = {value, "--run-dir"};
+  }
+
+  Deck finish(const std::string& name, int ranks) {
+    Deck deck;
+    deck.name = name;
+    for (const Key& key : key_table()) {
+      const std::string& path = key.info.path;
+      const auto found = leaves_.find(path);
+      if (found == leaves_.end()) {
+        if (key.required && !broken_) {
+          add(path, file_, "", "is missing", key.info.allowed, "");
+          bad_.insert(path);
+        }
+        continue;
+      }
+      const auto& [value, place] = found->second;
+      deck.origins[path] = place;
+      std::optional<Problem> problem =
+          value.is_null() ? Problem{"has no value", ""} : key.read(value, deck);
+      if (!problem) continue;
+      std::string fix = problem->fix.empty() ? "" : path + ": " + problem->fix;
+      if (value.is_null())
+        fix = "remove the key for its default, " + key.info.default_value;
+      if (value.is_null() && key.required) fix = "";
+      add(path, place, brief(value), problem->what,
+          fmt::format("{}: {}", key.info.type, key.info.allowed), fix);
+      bad_.insert(path);
+    }
+    if (!broken_) {
+      fill_defaults(deck);
+      check_across(deck, ranks, bad_, errors_);
+    }
+    if (!errors_.empty()) throw DeckErrors(std::move(errors_));
+    return deck;
+  }
+
+  // Nothing can be said about keys when the text itself could not be read.
+  void mark_broken() { broken_ = !errors_.empty(); }
+
+ private:
+  void add(const std::string& key, const std::string& place, const std::string& value,
+           const std::string& what, const std::string& allowed, const std::string& fix) {
+    errors_.push_back({key, place, value, what, allowed, fix});
+  }
+
+  static std::string sections_text() {
+    std::string text;
+    std::string last;
+    for (const Key& key : key_table()) {
+      const std::string section = key.info.path.substr(0, key.info.path.find('.'));
+      if (section != last) text += (text.empty() ? "" : ", ") + section;
+      last = section;
+    }
+    return "the sections " + text;
+  }
+
+  void unknown(const std::string& path, const std::string& place,
+               const std::string& value) {
+    const std::string near = nearest_key(path);
+    bad_.insert(
+        near);  // probably meant: what it would be is not known, checks leave it out
+    const std::string section = path.substr(0, path.rfind('.') + 1);
+    std::string allowed;
+    for (const Key& key : key_table()) {
+      const std::string& p = key.info.path;
+      if (section.empty() || p.rfind(section, 0) != 0) continue;
+      const std::string word =
+          p.substr(section.size(), p.find('.', section.size()) - section.size());
+      if (allowed.find(word + ",") == std::string::npos) allowed += word + ", ";
+    }
+    if (!allowed.empty()) {
+      allowed = "keys of " + section.substr(0, section.size() - 1) + ": " +
+                allowed.substr(0, allowed.size() - 2);
+    } else {
+      allowed = sections_text();
+    }
+    add(path, place, value, "is not a key of the deck", allowed, near);
+  }
+
+  void walk(const YamlValue& map, const std::string& prefix) {
+    for (const YamlValue::Entry& entry : map.entries) {
+      const std::string path = prefix + entry.key;
+      const std::string place = fmt::format("{}:{}", file_, entry.line);
+      if (const auto [seen, fresh] = lines_.emplace(path, entry.line); !fresh) {
+        add(path, place, brief(entry.value),
+            fmt::format("stands here a second time; the first is in line {}",
+                        seen->second),
+            "each key once", "remove one of the two");
+        continue;
+      }
+      if (find_key(path) != nullptr) {
+        leaves_[path] = {entry.value, place};
+      } else if (!is_section(path)) {
+        unknown(path, place, brief(entry.value));
+      } else if (entry.value.is_map()) {
+        walk(entry.value, path + ".");
+      } else if (!entry.value.is_null()) {
+        add(path, place, brief(entry.value), "is a section; its keys are wanted below it",
+            fmt::format("{}: {{key: value, ...}}", path), "");
+        for (const Key& key : key_table()) {
+          if (key.info.path.rfind(path + ".", 0) == 0) bad_.insert(key.info.path);
+        }
+      }
+    }
+  }
+
+  static void fill_defaults(Deck& deck) {
+    const auto given = [&](const char* key) { return deck.given(key); };
+    if (!given("model.ffn_hidden")) deck.model.ffn_hidden = 4 * deck.model.hidden;
+    if (!given("model.kv_heads")) deck.model.kv_heads = deck.model.heads;
+    if (!given("data.seed")) deck.data.seed = deck.run.seed;
+    if (!given("optimizer.min_lr")) {
+      // Shortest decimal: 0.1 x 0.0003 is to be written 3e-05.
+      deck.optimizer.min_lr =
+          *parse_number(fmt::format("{:.15g}", 0.1 * deck.optimizer.lr));
+    }
+    if (!given("optimizer.decay")) deck.optimizer.decay = deck.run.steps;
+    if (!given("optimizer.cooldown")) {
+      deck.optimizer.cooldown = deck.optimizer.decay;
+      deck.optimizer.cooldown.amount = deck.optimizer.decay.amount / 10;
+    }
+    if (!given("run.dir")) deck.run.dir = "runs/" + deck.name;
+    if (!given("checkpoint.dir")) deck.checkpoint.dir = deck.run.dir + "/checkpoints";
+    for (Length* length :
+         {&deck.optimizer.warmup, &deck.optimizer.decay, &deck.optimizer.cooldown,
+          &deck.run.steps, &deck.run.log_every, &deck.run.validate_every,
+          &deck.run.sample_every, &deck.checkpoint.every, &deck.checkpoint.keep_every}) {
+      length->steps = steps_of(*length, deck.batch, deck.model.sequence);
+    }
+  }
+
+  std::string file_;
+  std::map<std::string, Leaf> leaves_;
+  std::map<std::string, int> lines_;
+  std::set<std::string> bad_;
+  std::vector<DeckError> errors_;
+  bool broken_ = false;
+};
+
+}  // namespace
+
+Deck parse(const std::string& text, const std::string& name, const LoadOptions& options) {
+  Loader loader(name);
+  loader.read(text);
+  loader.mark_broken();
+  for (const std::string& assignment : options.overrides)
+    loader.override_with(assignment);
+  if (!options.run_dir.empty()) loader.set_run_dir(options.run_dir);
+  std::string stem = std::filesystem::path(name).stem().string();
+  return loader.finish(stem.empty() ? "deck" : stem, options.ranks);
+}
+
+Deck load(const std::string& path, const LoadOptions& options) {
+  TRIREME_REQUIRE_INPUT(!std::filesystem::is_directory(path),
+                        "deck '{}' is a directory; a YAML file is wanted (see inputs/)",
+                        path);
+  std::ifstream file(path, std::ios::binary);
+  TRIREME_REQUIRE_INPUT(file.is_open(),
+                        "deck '{}' cannot be opened: does it exist, and may you read it?",
+                        path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return parse(text.str(), path, options);
+}
+
+std::string resolved_text(const Deck& deck, bool comments) {
+  std::string text = "# Resolved deck: every default is written out.\n";
+  std::vector<std::string> open;  // sections around the current key
+  for (const Key& key : key_table()) {
+    const std::string value = key.write(deck);
+    if (value.empty()) continue;
+    std::vector<std::string> parts;
+    std::istringstream path(key.info.path);
+    for (std::string part; std::getline(path, part, '.');) parts.push_back(part);
+    std::size_t same = 0;
+    while (same < open.size() && same + 1 < parts.size() && open[same] == parts[same])
+      ++same;
+    open.assign(parts.begin(), parts.end() - 1);
+    for (; same < open.size(); ++same) {
+      text += fmt::format("{}{}:\n", std::string(2 * same, ' '), open[same]);
+    }
+    text +=
+        fmt::format("{}{}: {}", std::string(2 * open.size(), ' '), parts.back(), value);
+    if (comments) text += "  # " + key.info.description;
+    text += '\n';
+  }
+  return text;
+}
+
+Deck parse_resolved(const std::string& text, int ranks) {
+  LoadOptions options;
+  options.ranks = ranks;
+  return parse(text, "resolved deck", options);
+}
+
+}  // namespace trireme::config

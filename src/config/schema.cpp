@@ -1,0 +1,71 @@
+// config/schema.cpp — the schema without its code, and as a page.
+#include "config/schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/key_table.hpp"
+
+namespace trireme::config {
+namespace {
+
+std::string cell(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
+    text.insert(at, "\\");
+  }
+  return text.empty() ? "–" : text;
+}
+
+const char* const kIntroduction = R"(# The deck: every key
+
+<!-- Written by the program from its own table of keys (src/config/key_table.cpp). After a
+     change there: TRIREME_UPDATE_DOCS=1 ctest --test-dir build/release -R unit.config.schema -->
+
+A run is described by one YAML file. All keys are listed here with type, unit, default and what
+is allowed; `inputs/` has commented decks. The whole deck is checked before any work, and
+everything that is wrong with it is shown at once. Keys that are not listed are errors.
+
+- **`--set key=value`** on the command line replaces a value: `--set model.layers=2`,
+  `--set optimizer.lr=1e-4 --set run.steps="2e9 tokens"`. Lists and maps are written as in YAML:
+  `--set 'batch.ramp_up={start: 8, increment: 8, samples: 10000}'`.
+- **Lengths** are a whole number (steps) or carry a unit: `100 steps`, `51200 samples`,
+  `2e9 tokens`. They are rounded up to whole steps.
+- **Times** carry a unit: `90s`, `10m`, `1h30m`, `2d`.
+- **The resolved deck**, with every default written out, is stored in the run directory
+  (`deck.yaml`) and in each checkpoint. Given back, it makes the same run.
+- **Between starts** of a run `parallel`, `batch.micro`, `memory`, `checkpoint`, `run.steps` and
+  the rest of `run` except `run.seed` may change; the learning rate and its schedule with
+  `--set`. Everything else must stay as the checkpoint has it.
+)";
+
+}  // namespace
+
+const std::vector<KeyInfo>& schema() {
+  static const std::vector<KeyInfo> infos = [] {
+    std::vector<KeyInfo> all;
+    for (const Key& key : key_table()) all.push_back(key.info);
+    return all;
+  }();
+  return infos;
+}
+
+std::string schema_markdown() {
+  std::string page = kIntroduction;
+  std::string section;
+  for (const KeyInfo& info : schema()) {
+    const std::string first = info.path.substr(0, info.path.find('.'));
+    if (first != section) {
+      section = first;
+      page += fmt::format(
+          "\n## {}\n\n| Key | Type | Unit | Default | Allowed | Meaning |\n", first);
+      page += "|---|---|---|---|---|---|\n";
+    }
+    page += fmt::format("| `{}` | {} | {} | {} | {} | {} |\n", info.path, cell(info.type),
+                        cell(info.unit), cell(info.default_value), cell(info.allowed),
+                        cell(info.description));
+  }
+  return page;
+}
+
+}  // namespace trireme::config
