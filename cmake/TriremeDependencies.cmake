@@ -52,6 +52,11 @@ if(NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()
 find_package(fmt REQUIRED)
+if(Kokkos_ENABLE_CUDA)
+  # fmt 9 turns constexpr off under nvcc but keeps consteval, which then cannot compile.
+  set_property(TARGET fmt::fmt APPEND PROPERTY
+               INTERFACE_COMPILE_DEFINITIONS FMT_USE_CONSTEXPR=1)
+endif()
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(dnnl REQUIRED)

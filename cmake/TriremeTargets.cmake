@@ -106,3 +106,11 @@ function(trireme_plain_cpu)
     set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -march=x86-64)
   endif()
 endfunction()
+
+# Multiply and add stay apart in these sources on the GPU too (on the CPU they do everywhere):
+# random numbers are bitwise the same on both.
+function(trireme_plain_arithmetic)
+  if(Kokkos_ENABLE_CUDA)
+    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS --fmad=false)
+  endif()
+endfunction()
