@@ -1,0 +1,139 @@
+// engine/format.cpp — see format.hpp.
+#include "engine/format.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "io/files.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+// Three significant digits; `value` is below 999.5.
+std::string three_digits(double value) {
+  if (value < 9.995) return fmt::format("{:.2f}", value);
+  if (value < 99.95) return fmt::format("{:.1f}", value);
+  return fmt::format("{:.0f}", value);
+}
+
+// value = number x 1000^unit, with a number that rounds to less than 1000.
+int scale_by_thousands(double& value, int units) {
+  int unit = 0;
+  while (value >= 999.5 && unit + 1 < units) {
+    value /= 1000.0;
+    ++unit;
+  }
+  return unit;
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0.0) return "?";
+  if (seconds < 0.9995) return fmt::format("{:.0f}ms", seconds * 1e3);
+  if (seconds < 9.95) return fmt::format("{:.1f}s", seconds);
+  if (seconds > 1e14) return "?";
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  const std::int64_t minutes = (whole + 30) / 60;
+  if (minutes < 24 * 60) return fmt::format("{}h{:02}m", minutes / 60, minutes % 60);
+  const std::int64_t hours = (whole + 1800) / 3600;
+  if (hours < 100 * 24) return fmt::format("{}d{:02}h", hours / 24, hours % 24);
+  return fmt::format("{}d", hours / 24);
+}
+
+std::string format_count(double count) {
+  if (!std::isfinite(count)) return "?";
+  if (count < 0.0) return "-" + format_count(-count);
+  constexpr std::array<const char*, 5> units = {"", "k", "M", "B", "T"};
+  const int unit = scale_by_thousands(count, static_cast<int>(units.size()));
+  if (unit == 0) return fmt::format("{:.0f}", count);
+  return three_digits(count) + units[static_cast<std::size_t>(unit)];
+}
+
+std::string format_grouped(std::int64_t count) {
+  std::string text = std::to_string(count);
+  const std::size_t first = count < 0 ? 1 : 0;
+  for (std::size_t i = text.size(); i > first + 3;) {
+    i -= 3;
+    text.insert(i, ",");
+  }
+  return text;
+}
+
+std::string format_bytes(double bytes) {
+  if (!std::isfinite(bytes) || bytes < 0.0) return "?";
+  return io::human_bytes(static_cast<std::uint64_t>(bytes));
+}
+
+std::string format_rate(double per_second, std::string_view unit) {
+  if (!std::isfinite(per_second)) return fmt::format("? {}/s", unit);
+  const bool small = per_second < 99.95 && per_second != std::floor(per_second);
+  return fmt::format("{} {}/s",
+                     small ? three_digits(per_second) : format_count(per_second), unit);
+}
+
+std::string format_flops(double tera_per_second) {
+  if (!std::isfinite(tera_per_second) || tera_per_second < 0.0) return "? FLOP/s";
+  constexpr std::array<const char*, 5> units = {"MFLOP/s", "GFLOP/s", "TFLOP/s",
+                                                "PFLOP/s", "EFLOP/s"};
+  double value = tera_per_second * 1e6;
+  const int unit = scale_by_thousands(value, static_cast<int>(units.size()));
+  return fmt::format("{} {}", three_digits(value), units[static_cast<std::size_t>(unit)]);
+}
+
+std::string format_percent(double fraction) {
+  if (!std::isfinite(fraction)) return "?%";
+  const double percent = 100.0 * fraction;
+  return std::abs(percent) < 9.95 ? fmt::format("{:.1f}%", percent)
+                                  : fmt::format("{:.0f}%", percent);
+}
+
+std::string format_exact(double value) {
+  std::array<char, 32> buffer{};
+  const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return {buffer.data(), end.ptr};
+}
+
+int display_width(std::string_view text) {
+  int width = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {  // to the letter that ends the sequence
+      while (i + 1 < text.size() && (text[i] < '@' || text[i] > '~' || text[i] == '['))
+        ++i;
+    } else if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) {
+      ++width;
+    }
+  }
+  return width;
+}
+
+std::string wrap(std::string_view text, int columns, int indent) {
+  std::string out;
+  int column = 0;
+  while (!text.empty()) {
+    const std::size_t blank = text.find(' ');
+    const std::string_view word = text.substr(0, blank);
+    text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
+    const int width = display_width(word);
+    const bool first = out.empty();
+    if (!first && column + 1 + width > columns) {
+      out += '\n';
+      out.append(static_cast<std::size_t>(indent), ' ');
+      column = indent;
+    } else if (!first) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += width;
+  }
+  return out;
+}
+
+}  // namespace trireme::engine

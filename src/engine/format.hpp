@@ -1,0 +1,40 @@
+// engine/format.hpp — numbers as people read them: durations, counts, rates, shares; and
+// as programs read them: the shortest text that gives the same double back.
+//
+// A value that is not finite is shown as "?": it stands for "not known (yet)".
+#ifndef TRIREME_ENGINE_FORMAT_HPP_
+#define TRIREME_ENGINE_FORMAT_HPP_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trireme::engine {
+
+// Two units at most: "12ms", "4.2s", "41s", "1m05s", "2h03m", "3d04h".
+std::string format_duration(double seconds);
+// Three digits at least: "999", "12.3k", "12.3M", "1.24B", "2.00T".
+std::string format_count(double count);
+// "9,830,400"
+std::string format_grouped(std::int64_t count);
+// Powers of 1024, as io::human_bytes: "1.2 GiB".
+std::string format_bytes(double bytes);
+// format_count and a unit per second: "12.3k tokens/s"; below 100 with two digits after
+// the point where they say something ("0.25 steps/s").
+std::string format_rate(double per_second, std::string_view unit);
+// Floating-point operations per second, given in units of 10^12: "271 GFLOP/s".
+std::string format_flops(double tera_per_second);
+// "61%", "4.1%", "0.3%" of a fraction.
+std::string format_percent(double fraction);
+// Shortest round-trip form: reading it gives the same bits. "nan", "inf" where not
+// finite.
+std::string format_exact(double value);
+
+// Columns that the text takes on a terminal: code points, without escape sequences.
+int display_width(std::string_view text);
+// The text broken at blanks into lines of at most `columns`, all but the first indented.
+std::string wrap(std::string_view text, int columns, int indent);
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_FORMAT_HPP_
