@@ -43,7 +43,9 @@ struct Carver {
 
 template <class Acc>
 KOKKOS_INLINE_FUNCTION Carver<Acc> carver(const TeamMember& team, index_t elements) {
-  auto memory = team.team_scratch(kScratchLevel);
+  // A copy: team_scratch takes a reference, and the host's constant has no device address.
+  const int level = kScratchLevel;
+  auto memory = team.team_scratch(level);
   return {static_cast<Acc*>(
       memory.get_shmem_aligned(static_cast<std::size_t>(elements) * sizeof(Acc), 64))};
 }
