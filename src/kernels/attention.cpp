@@ -43,7 +43,8 @@ struct Carver {
 
 template <class Acc>
 KOKKOS_INLINE_FUNCTION Carver<Acc> carver(const TeamMember& team, index_t elements) {
-  // A copy: team_scratch takes a reference, and the host's constant has no device address.
+  // A copy: team_scratch takes a reference, and the host's constant has no device
+  // address.
   const int level = kScratchLevel;
   auto memory = team.team_scratch(level);
   return {static_cast<Acc*>(
