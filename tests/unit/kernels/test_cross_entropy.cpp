@@ -1,0 +1,265 @@
+// Cross-entropy against a plain log-softmax in double; a vocabulary in three shards
+// equals the whole; padding takes no part.
+#include "kernels/cross_entropy.hpp"
+
+#include "support/arrays.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using test::Array;
+
+constexpr double kScale = 0.125;
+
+struct Step {
+  Kokkos::View<StepState, DeviceMemory> state{"state"};
+  Step() {
+    StepState values;
+    values.loss_gradient_scale = kScale;
+    Kokkos::deep_copy(state, values);
+  }
+  StepStateView view() const { return StepStateView(state.data()); }
+};
+
+struct Reference {
+  std::vector<double> loss, d_logits;
+  double total = 0, count = 0;
+};
+
+Reference reference(index_t rows, index_t columns, index_t valid,
+                    const std::vector<double>& logits, const std::vector<double>& labels,
+                    const std::vector<double>& mask) {
+  Reference r{std::vector<double>(rows), std::vector<double>(rows * columns)};
+  for (index_t i = 0; i < rows; ++i) {
+    const double* row = logits.data() + i * columns;
+    double largest = row[0], sum = 0;
+    for (index_t j = 0; j < valid; ++j) largest = std::max(largest, row[j]);
+    for (index_t j = 0; j < valid; ++j) sum += std::exp(row[j] - largest);
+    const auto label = static_cast<index_t>(labels[i]);
+    r.loss[i] = largest + std::log(sum) - row[label];
+    r.total += mask[i] * r.loss[i];
+    r.count += mask[i];
+    for (index_t j = 0; j < valid; ++j) {
+      r.d_logits[i * columns + j] =
+          kScale * mask[i] * (std::exp(row[j] - largest) / sum - (j == label ? 1 : 0));
+    }
+  }
+  return r;
+}
+
+std::vector<double> some_labels(index_t rows, index_t vocabulary) {
+  std::vector<double> labels = test::uniform(rows, 8, 0, static_cast<double>(vocabulary));
+  for (double& l : labels) l = std::floor(l);
+  return labels;
+}
+std::vector<double> some_mask(index_t rows) {
+  std::vector<double> mask(rows);
+  for (index_t i = 0; i < rows; ++i) mask[i] = i % 5 == 3 ? 0.0 : i % 7 == 2 ? 0.5 : 1.0;
+  return mask;
+}
+
+template <class T>
+class CrossEntropyOf : public ::testing::Test {};
+TYPED_TEST_SUITE(CrossEntropyOf, test::RealTypes);
+
+TYPED_TEST(CrossEntropyOf, MatchesReference) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const double u = test::rounding<T>(), ua = test::rounding<A>();
+  const Exec exec;
+  const Step step;
+  for (const index_t rows : {1, 31, 33}) {
+    for (const index_t valid : {1, 31, 33, 257, 1024, 1025, 5003}) {
+      for (const index_t padding : {0, 7}) {
+        SCOPED_TRACE(::testing::Message() << rows << " x " << valid << " + " << padding);
+        const index_t columns = valid + padding;
+        std::vector<double> values = test::uniform(rows * columns, 1, -10, 10);
+        // What lies in the padding must not matter.
+        for (index_t i = 0; i < rows; ++i) {
+          for (index_t j = valid; j < columns; ++j) values[i * columns + j] = NAN;
+        }
+        const Array<T> logits(values);
+        const Array<std::int32_t> labels(some_labels(rows, valid));
+        const Array<float> mask(some_mask(rows));
+        const Array<A> row_max(rows), sums(2 * rows), row_max2(rows), sums2(2 * rows),
+            loss(rows);
+        const Array<double> totals({10.0, 20.0});
+        const VocabRange range{0, valid};
+        const Reference want = reference(rows, columns, valid, logits.values(),
+                                         labels.values(), mask.values());
+
+        cross_entropy_row_max_and_sums<T>(exec, range, logits.cmatrix(rows, columns),
+                                          labels.cvector(), row_max.vector(),
+                                          sums.matrix(rows, 2));
+        cross_entropy_row_max<T>(exec, range, logits.cmatrix(rows, columns),
+                                 row_max2.vector());
+        cross_entropy_row_sums<T>(exec, range, logits.cmatrix(rows, columns),
+                                  labels.cvector(), row_max2.cvector(),
+                                  sums2.matrix(rows, 2));
+        EXPECT_EQ(row_max.bytes(), row_max2.bytes());
+        test::expect_close(sums.values(), sums2.values(), 16 * ua, 0, "one pass or two");
+
+        cross_entropy_loss<T>(exec, row_max.cvector(), sums.cmatrix(rows, 2),
+                              mask.cvector(), loss.vector(), totals.vector());
+        test::expect_close(loss.values(), want.loss, 8 * ua, 4, "loss");
+        EXPECT_NEAR(totals.values()[0], 10 + want.total, 8 * ua * rows * 20);
+        EXPECT_DOUBLE_EQ(totals.values()[1], 20 + want.count);
+
+        cross_entropy_backward<T>(exec, range, step.view(), labels.cvector(),
+                                  mask.cvector(), row_max.cvector(),
+                                  sums.cmatrix(rows, 2), logits.matrix(rows, columns));
+        // fp16 has no smaller number than 2^-24: absolute there.
+        test::expect_close(logits.values(), want.d_logits, u + 32 * ua,
+                           std::is_same_v<T, fp16> ? 1e-3 : 1e-6, "d_logits");
+      }
+    }
+  }
+}
+
+// Each rank of a tensor group holds a range; combined as the all-reduces would.
+TYPED_TEST(CrossEntropyOf, ThreeShardsEqualTheWhole) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const index_t rows = 33, vocabulary = 100, held = 40;  // 40 + 40 + 20 and padding
+  const Step step;
+  const auto values = test::uniform(rows * vocabulary, 2, -20, 20);
+  const Array<T> whole(values);
+  const Array<std::int32_t> labels(some_labels(rows, vocabulary));
+  const Array<float> mask(some_mask(rows));
+  const Reference want = reference(rows, vocabulary, vocabulary, whole.values(),
+                                   labels.values(), mask.values());
+  std::vector<Array<T>> shard;
+  std::vector<VocabRange> range;
+  std::vector<double> max_all(rows, -INFINITY), sums_all(2 * rows);
+  for (index_t part = 0; part < 3; ++part) {
+    const index_t begin = part * held, valid = std::min(held, vocabulary - begin);
+    std::vector<double> mine(rows * held, 50.0);  // padding larger than any logit
+    for (index_t i = 0; i < rows; ++i) {
+      for (index_t j = 0; j < valid; ++j) {
+        mine[i * held + j] = values[i * vocabulary + begin + j];
+      }
+    }
+    shard.emplace_back(mine);
+    range.push_back({begin, valid});
+    const Array<A> row_max(rows);
+    cross_entropy_row_max<T>(Exec(), range[part], shard[part].cmatrix(rows, held),
+                             row_max.vector());
+    for (index_t i = 0; i < rows; ++i) {
+      max_all[i] = std::max(max_all[i], row_max.values()[i]);
+    }
+  }
+  const Array<A> row_max(max_all);
+  int labels_found = 0;
+  for (index_t part = 0; part < 3; ++part) {
+    const Array<A> sums(2 * rows);
+    cross_entropy_row_sums<T>(Exec(), range[part], shard[part].cmatrix(rows, held),
+                              labels.cvector(), row_max.cvector(), sums.matrix(rows, 2));
+    const auto s = sums.values();
+    for (index_t i = 0; i < 2 * rows; ++i) sums_all[i] += s[i];
+    for (index_t i = 0; i < rows; ++i) labels_found += s[2 * i + 1] != 0;
+  }
+  EXPECT_EQ(labels_found, rows);
+  const Array<A> sums(sums_all), loss(rows);
+  const Array<double> totals(2);
+  cross_entropy_loss<T>(Exec(), row_max.cvector(), sums.cmatrix(rows, 2), mask.cvector(),
+                        loss.vector(), totals.vector());
+  test::expect_close(loss.values(), want.loss, 8 * test::rounding<A>(), 8, "loss");
+  std::vector<double> d_whole(rows * vocabulary);
+  for (index_t part = 0; part < 3; ++part) {
+    cross_entropy_backward<T>(Exec(), range[part], step.view(), labels.cvector(),
+                              mask.cvector(), row_max.cvector(), sums.cmatrix(rows, 2),
+                              shard[part].matrix(rows, held));
+    const auto d = shard[part].values();
+    for (index_t i = 0; i < rows; ++i) {
+      for (index_t j = 0; j < held; ++j) {
+        if (j < range[part].valid_columns) {
+          d_whole[i * vocabulary + range[part].begin + j] = d[i * held + j];
+        } else {
+          ASSERT_EQ(d[i * held + j], 0.0);
+        }
+      }
+    }
+  }
+  test::expect_close(d_whole, want.d_logits,
+                     test::rounding<T>() + 32 * test::rounding<A>(),
+                     std::is_same_v<T, fp16> ? 1e-3 : 1e-6, "d_logits");
+}
+
+// A rank that holds only padding adds nothing and breaks nothing.
+TEST(CrossEntropyShard, OfPaddingOnly) {
+  const Array<float> logits(2 * 3, 5.0), row_max(2, 1.0), global_max(2, 1.0),
+      sums(4, 9.0);
+  const Array<std::int32_t> labels({0, 1});
+  cross_entropy_row_max<float>(Exec(), {10, 0}, logits.cmatrix(2, 3), row_max.vector());
+  EXPECT_EQ(row_max.values()[0], -INFINITY);
+  cross_entropy_row_sums<float>(Exec(), {10, 0}, logits.cmatrix(2, 3), labels.cvector(),
+                                global_max.cvector(), sums.matrix(2, 2));
+  EXPECT_EQ(sums.values(), std::vector<double>(4, 0.0));
+}
+
+// Logits whose exponentials overflow float, and a NaN, which must reach the loss.
+TEST(CrossEntropyExtremes, LargeLogitsAndNaN) {
+  const index_t columns = 3000;
+  std::vector<double> values(2 * columns, -1e4);
+  values[5] = 1e4;
+  values[2900] = 9990;
+  values[columns + 1] = NAN;
+  const Array<float> logits(values), row_max(2), sums(4), loss(2), mask(2, 1.0);
+  const Array<std::int32_t> labels({2900, 0});
+  const Array<double> totals(2);
+  cross_entropy_row_max_and_sums<float>(Exec(), {0, columns}, logits.cmatrix(2, columns),
+                                        labels.cvector(), row_max.vector(),
+                                        sums.matrix(2, 2));
+  cross_entropy_loss<float>(Exec(), row_max.cvector(), sums.cmatrix(2, 2), mask.cvector(),
+                            loss.vector(), totals.vector());
+  EXPECT_NEAR(loss.values()[0], 10 + std::log1p(std::exp(-10.0)), 1e-3);
+  EXPECT_TRUE(std::isnan(loss.values()[1]));
+  EXPECT_TRUE(std::isnan(totals.values()[0]));
+}
+
+// A row that does not count changes nothing, whatever it holds.
+TEST(CrossEntropyExtremes, MaskedRowsMayHoldAnything) {
+  const Step step;
+  const Array<float> logits({1.0, 2.0, NAN, INFINITY}), row_max(2), sums(4), loss(2),
+      mask({1.0, 0.0});
+  const Array<std::int32_t> labels({0, -1});
+  const Array<double> totals(2);
+  cross_entropy_row_max_and_sums<float>(Exec(), {0, 2}, logits.cmatrix(2, 2),
+                                        labels.cvector(), row_max.vector(),
+                                        sums.matrix(2, 2));
+  cross_entropy_loss<float>(Exec(), row_max.cvector(), sums.cmatrix(2, 2), mask.cvector(),
+                            loss.vector(), totals.vector());
+  EXPECT_NEAR(totals.values()[0], 1 + std::log1p(std::exp(-1.0)), 1e-6);
+  cross_entropy_backward<float>(Exec(), {0, 2}, step.view(), labels.cvector(),
+                                mask.cvector(), row_max.cvector(), sums.cmatrix(2, 2),
+                                logits.matrix(2, 2));
+  EXPECT_EQ(logits.values()[2], 0.0);
+  EXPECT_EQ(logits.values()[3], 0.0);
+}
+
+TEST(CrossEntropyOrder, BitsDoNotDependOnThreads) {
+  const test::OneThread one;
+  if (!one.exists) GTEST_SKIP() << "needs a host with two threads";
+  const index_t rows = 301, columns = 2000;
+  const Array<float> logits(test::uniform(rows * columns, 1)), mask(some_mask(rows));
+  const Array<std::int32_t> labels(some_labels(rows, columns));
+  std::vector<unsigned char> bits[2];
+  for (const bool alone : {false, true}) {
+    const Exec exec = alone ? one.exec : Exec();
+    const Array<float> row_max(rows), sums(2 * rows), loss(rows);
+    const Array<double> totals(2);
+    cross_entropy_row_max_and_sums<float>(exec, {0, columns},
+                                          logits.cmatrix(rows, columns), labels.cvector(),
+                                          row_max.vector(), sums.matrix(rows, 2));
+    cross_entropy_loss<float>(exec, row_max.cvector(), sums.cmatrix(rows, 2),
+                              mask.cvector(), loss.vector(), totals.vector());
+    exec.fence("test");
+    bits[alone] = sums.bytes();
+    const auto more = totals.bytes();
+    bits[alone].insert(bits[alone].end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(bits[0], bits[1]);
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,185 @@
+// Layer norm against plain sums in double, on odd sizes, in every element type.
+#include "kernels/layer_norm.hpp"
+
+#include "support/arrays.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using test::Array;
+
+struct Reference {
+  std::vector<double> y, mean, rstd, d_x, d_gamma, d_beta;
+};
+
+Reference reference(index_t rows, index_t h, const std::vector<double>& x,
+                    const std::vector<double>& gamma, const std::vector<double>& beta,
+                    const std::vector<double>& d_y, double epsilon) {
+  Reference r{std::vector<double>(rows * h), std::vector<double>(rows),
+              std::vector<double>(rows),     std::vector<double>(rows * h),
+              std::vector<double>(h),        std::vector<double>(h)};
+  for (index_t i = 0; i < rows; ++i) {
+    double mean = 0, variance = 0;
+    for (index_t j = 0; j < h; ++j) mean += x[i * h + j] / h;
+    for (index_t j = 0; j < h; ++j) variance += std::pow(x[i * h + j] - mean, 2) / h;
+    const double rstd = 1 / std::sqrt(variance + epsilon);
+    r.mean[i] = mean;
+    r.rstd[i] = rstd;
+    double mean_g = 0, mean_gx = 0;
+    for (index_t j = 0; j < h; ++j) {
+      const double x_hat = (x[i * h + j] - mean) * rstd;
+      r.y[i * h + j] = x_hat * gamma[j] + beta[j];
+      r.d_gamma[j] += d_y[i * h + j] * x_hat;
+      r.d_beta[j] += d_y[i * h + j];
+      mean_g += d_y[i * h + j] * gamma[j] / h;
+      mean_gx += d_y[i * h + j] * gamma[j] * x_hat / h;
+    }
+    for (index_t j = 0; j < h; ++j) {
+      const double x_hat = (x[i * h + j] - mean) * rstd;
+      r.d_x[i * h + j] = rstd * (d_y[i * h + j] * gamma[j] - mean_g - x_hat * mean_gx);
+    }
+  }
+  return r;
+}
+
+constexpr double kEpsilon = 1e-5;
+constexpr index_t kSizes[] = {1, 31, 33, 257};
+
+template <class T>
+class LayerNormOf : public ::testing::Test {};
+TYPED_TEST_SUITE(LayerNormOf, test::RealTypes);
+
+TYPED_TEST(LayerNormOf, MatchesReference) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const Exec exec;
+  for (const index_t rows : kSizes) {
+    for (const index_t h : kSizes) {
+      SCOPED_TRACE(::testing::Message() << rows << " x " << h);
+      const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2, 0.5, 1.5)),
+          beta(test::uniform(h, 3)), d_y(test::uniform(rows * h, 4)), y(rows * h),
+          d_x(rows * h), by_pass(test::uniform(rows * h, 5));
+      const Array<A> mean(rows), rstd(rows),
+          scratch(layer_norm_scratch_elements(h), 1e30), d_gamma(test::uniform(h, 6)),
+          d_beta(test::uniform(h, 7));
+      const std::vector<double> d_gamma_before = d_gamma.values();
+      const std::vector<double> d_beta_before = d_beta.values();
+      Reference want = reference(rows, h, x.values(), gamma.values(), beta.values(),
+                                 d_y.values(), kEpsilon);
+
+      layer_norm_forward<T>(exec, x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
+                            kEpsilon, y.matrix(rows, h), mean.vector(), rstd.vector());
+      // h = 1: the deviation is rounding noise of the mean, times 1 / sqrt(epsilon).
+      const double u = test::rounding<T>(), ua = test::rounding<A>();
+      const double noise = h == 1 ? 400 : 1;
+      test::expect_close(mean.values(), want.mean, 8 * ua, 1, "mean");
+      test::expect_close(rstd.values(), want.rstd, 16 * ua, 1, "rstd");
+      test::expect_close(y.values(), want.y, u + 16 * ua * noise, 1, "y");
+
+      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                   View2<const T>(), d_x.matrix(rows, h));
+      const double scale = h == 1 ? 1000 : 4;
+      test::expect_close(d_x.values(), want.d_x, u + 32 * ua, scale, "d_x");
+
+      // With a by-pass gradient, written over it; and over d_y.
+      const std::vector<double> residual = by_pass.values();
+      for (std::size_t i = 0; i < residual.size(); ++i) want.d_x[i] += residual[i];
+      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                   by_pass.cmatrix(rows, h), d_x.matrix(rows, h));
+      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                   by_pass.cmatrix(rows, h), by_pass.matrix(rows, h));
+      test::expect_close(by_pass.values(), want.d_x, u + 32 * ua, scale, "d_x + by-pass");
+      EXPECT_EQ(by_pass.bytes(), d_x.bytes());
+
+      layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                    mean.cvector(), rstd.cvector(), scratch.vector(),
+                                    d_gamma.vector(), d_beta.vector());
+      for (index_t j = 0; j < h; ++j) {  // added to what was there
+        want.d_gamma[j] += d_gamma_before[j];
+        want.d_beta[j] += d_beta_before[j];
+      }
+      test::expect_close(d_gamma.values(), want.d_gamma, 64 * ua * noise, 16, "d_gamma");
+      test::expect_close(d_beta.values(), want.d_beta, 64 * ua, 16, "d_beta");
+
+      const Array<T> in_place(d_y.values());
+      layer_norm_backward_input<T>(exec, in_place.cmatrix(rows, h), x.cmatrix(rows, h),
+                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                   View2<const T>(), in_place.matrix(rows, h));
+      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                   View2<const T>(), d_x.matrix(rows, h));
+      EXPECT_EQ(in_place.bytes(), d_x.bytes());
+    }
+  }
+}
+
+TYPED_TEST(LayerNormOf, BitsDoNotDependOnThreads) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const test::OneThread one;
+  if (!one.exists) GTEST_SKIP() << "needs a host with two threads";
+  const index_t rows = 257, h = 333;
+  const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2)),
+      beta(test::uniform(h, 3)), d_y(test::uniform(rows * h, 4));
+  std::vector<unsigned char> bits[2];
+  for (const bool alone : {false, true}) {
+    const Exec exec = alone ? one.exec : Exec();
+    const Array<T> y(rows * h), d_x(rows * h);
+    const Array<A> mean(rows), rstd(rows), scratch(layer_norm_scratch_elements(h)),
+        d_gamma(h), d_beta(h);
+    layer_norm_forward<T>(exec, x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
+                          kEpsilon, y.matrix(rows, h), mean.vector(), rstd.vector());
+    layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                 gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                 View2<const T>(), d_x.matrix(rows, h));
+    layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                  mean.cvector(), rstd.cvector(), scratch.vector(),
+                                  d_gamma.vector(), d_beta.vector());
+    for (const auto& part : {y.bytes(), d_x.bytes(), d_gamma.bytes(), d_beta.bytes()}) {
+      bits[alone].insert(bits[alone].end(), part.begin(), part.end());
+    }
+  }
+  EXPECT_EQ(bits[0], bits[1]);
+}
+
+// E[x^2] - E[x]^2 in float gives nonsense here.
+TEST(LayerNormRow, LargeMeanSmallDeviation) {
+  const index_t h = 768;
+  std::vector<double> values(h);
+  for (index_t j = 0; j < h; ++j) values[j] = 4096.0 + (j % 2 == 0 ? 0.25 : -0.25);
+  const Array<float> x(values), gamma(h, 1.0), beta(h), y(h), mean(1), rstd(1);
+  layer_norm_forward<float>(Exec(), x.cmatrix(1, h), gamma.cvector(), beta.cvector(),
+                            1e-5, y.matrix(1, h), mean.vector(), rstd.vector());
+  EXPECT_NEAR(rstd.values()[0], 1 / std::sqrt(0.0625 + 1e-5), 1e-5);
+  EXPECT_NEAR(y.values()[0], 0.25 / std::sqrt(0.0625 + 1e-5), 1e-5);
+}
+
+TEST(LayerNormShapes, WrongShapesAreRefused) {
+  const Array<float> x(6), gamma(3), beta(2), y(6), mean(2), rstd(2);
+  try {
+    layer_norm_forward<float>(Exec(), x.cmatrix(2, 3), gamma.cvector(), beta.cvector(),
+                              1e-5, y.matrix(2, 3), mean.vector(), rstd.vector());
+    FAIL() << "a beta of the wrong length was taken";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("beta has 2 elements, expected 3"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(LayerNormShapes, NoRowsAndShapeOnlyRunsDoNothing) {
+  const Array<float> gamma(3), beta(3), x(6), y(6, 7.0), mean(2), rstd(2);
+  layer_norm_forward<float>(Exec(), View2<const float>(nullptr, 0, 3), gamma.cvector(),
+                            beta.cvector(), 1e-5, View2<float>(nullptr, 0, 3),
+                            View1<float>(nullptr, 0), View1<float>(nullptr, 0));
+  layer_norm_forward<float>(Exec::shape_only(), x.cmatrix(2, 3), gamma.cvector(),
+                            beta.cvector(), 1e-5, y.matrix(2, 3), mean.vector(),
+                            rstd.vector());
+  EXPECT_EQ(y.values(), std::vector<double>(6, 7.0));
+}
+
+}  // namespace
+}  // namespace trireme::kernels
