@@ -1,0 +1,261 @@
+// apps/tokenize.cpp — `trireme tokenize`: text files and JSON lines to a corpus, with a
+// given tokenizer or with one trained on the text itself.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/subcommands.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/environment.hpp"
+#include "data/corpus.hpp"
+#include "data/corpus_writer.hpp"
+#include "io/files.hpp"
+#include "io/hdf5.hpp"
+
+namespace trireme::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+struct TokenizeOptions {
+  std::vector<std::string> tokenizer;
+  std::int64_t train_bpe = 0;
+  std::string out;
+  std::string documents = "file";
+  std::string json_key = "text";
+  std::string json;
+  bool plain_text = false;
+  std::vector<std::string> inputs;
+};
+
+// GPT-2's files: TRIREME_GPT2_DIR, else beside the executable, where bootstrap put them.
+fs::path gpt2_directory() {
+  if (const char* named = std::getenv("TRIREME_GPT2_DIR")) return named;
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  const fs::path place = self.parent_path().parent_path() / "share" / "trireme" / "gpt2";
+  TRIREME_REQUIRE_INPUT(
+      !error && fs::is_directory(place),
+      "GPT-2's vocabulary is not in '{}': run tools/bootstrap and build "
+      "again, or set TRIREME_GPT2_DIR to a directory with encoder.json and "
+      "vocab.bpe",
+      place.string());
+  return place;
+}
+
+data::Tokenizer load_tokenizer(const std::vector<std::string>& names) {
+  if (names.size() == 1) {
+    const std::string& name = names[0];
+    TRIREME_REQUIRE_INPUT(name != "wordpiece" && name != "sentencepiece",
+                          "--tokenizer {} is not implemented yet: give gpt2, files of a "
+                          "byte-level BPE, or train one with --train-bpe SIZE",
+                          name);
+    if (name == "gpt2") return data::Tokenizer::load({gpt2_directory()});
+    // A corpus brings the tokenizer it was made with.
+    if (fs::is_regular_file(name) && io::check_hdf5(name).is_hdf5) {
+      return data::Tokenizer::from_files(data::Corpus(name).tokenizer_files());
+    }
+  }
+  return data::Tokenizer::load({names.begin(), names.end()});
+}
+
+// `--tokenizer vocab.json merges.txt INPUT` : the second file looks like an input.
+void take_tokenizer_file(TokenizeOptions& options) {
+  if (options.tokenizer.size() != 1 || options.inputs.empty()) return;
+  const fs::path file = fs::path(options.tokenizer[0]).filename();
+  const fs::path next = fs::path(options.inputs[0]).filename();
+  if (((file == "vocab.json" || file == "encoder.json") &&
+       (next == "merges.txt" || next == "vocab.bpe")) ||
+      ((next == "vocab.json" || next == "encoder.json") &&
+       (file == "merges.txt" || file == "vocab.bpe"))) {
+    options.tokenizer.push_back(options.inputs[0]);
+    options.inputs.erase(options.inputs.begin());
+  }
+}
+
+// Shows how far rank 0 is, on a terminal ten times a second, else every ten seconds.
+class Progress {
+ public:
+  Progress(std::string what, bool shown)
+      : what_(std::move(what)), shown_(shown), terminal_(::isatty(2) == 1) {}
+  ~Progress() {
+    if (printed_ && terminal_) std::fprintf(stderr, "\r\033[K");
+  }
+
+  void operator()(std::uint64_t done, std::uint64_t total) {
+    const double now = std::chrono::duration<double>(Clock::now() - start_).count();
+    if (!shown_ || now < next_) return;
+    next_ = now + (terminal_ ? 0.1 : 10.0);
+    printed_ = true;
+    const double rate = static_cast<double>(done) / now;
+    std::fprintf(
+        stderr, "%s%s",
+        fmt::format("{}{}: {:3.0f} %  {:.1f} MB/s  {:.0f} s left", terminal_ ? "\r" : "",
+                    what_, 100.0 * static_cast<double>(done) / static_cast<double>(total),
+                    rate / 1e6, static_cast<double>(total - done) / rate)
+            .c_str(),
+        terminal_ ? "\033[K" : "\n");
+    std::fflush(stderr);
+  }
+
+ private:
+  std::string what_;
+  bool shown_;
+  bool terminal_;
+  bool printed_ = false;
+  Clock::time_point start_ = Clock::now();
+  double next_ = 1.0;  // short work shows nothing
+};
+
+data::Documents documents_of(const std::string& name) {
+  if (name == "line") return data::Documents::line;
+  return name == "blank-line" ? data::Documents::blank_line : data::Documents::file;
+}
+
+void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
+            const data::CorpusSummary& summary, int ranks, Log& log) {
+  const double bytes = static_cast<double>(summary.input_bytes);
+  const double per_token = bytes / static_cast<double>(summary.tokens);
+  const double rate = bytes / 1e6 / std::max(summary.tokenize_seconds, 1e-9);
+  log.info("{}: {} documents, {} tokens of a vocabulary of {}", options.out,
+           summary.documents, summary.tokens, tokenizer.vocabulary_size());
+  log.info("  {:.3f} bytes per token; unigram entropy {:.3f} nats per token", per_token,
+           summary.unigram_entropy);
+  log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {} rank{}",
+           io::human_bytes(summary.input_bytes), summary.tokenize_seconds, rate, ranks,
+           ranks == 1 ? "" : "s");
+  if (summary.added_tokens_found > 0) {
+    log.info(
+        "  {} added tokens such as <|endoftext|> found in the text (--plain-text reads "
+        "them as text)",
+        summary.added_tokens_found);
+  }
+  if (summary.empty_documents > 0) {
+    log.warning("{} empty documents left out", summary.empty_documents);
+  }
+  if (summary.replaced_sequences > 0) {
+    log.warning(
+        "{} byte sequences that are not UTF-8 replaced by U+FFFD: is the text in "
+        "another encoding?",
+        summary.replaced_sequences);
+  }
+}
+
+int run_tokenize(TokenizeOptions options) {
+  int no_arguments = 0;
+  char** none = nullptr;
+  const comm::Environment environment(no_arguments, none);
+  comm::Communicator& world = *environment.world();
+  const bool speaks = world.rank() == 0;
+  Log log(speaks);
+
+  // 1. Input, and the tokenizer: given, or trained on it.
+  take_tokenizer_file(options);
+  TRIREME_REQUIRE_INPUT(
+      options.tokenizer.empty() != (options.train_bpe == 0),
+      "give either --tokenizer (gpt2, or files of one) or --train-bpe SIZE");
+  const std::vector<fs::path> inputs(options.inputs.begin(), options.inputs.end());
+  data::SourceOptions source_options{documents_of(options.documents), options.json_key,
+                                     true};
+  nlohmann::ordered_json result;
+  result["corpus"] = options.out;
+  const auto tokenizer = [&] {
+    if (options.train_bpe == 0) return load_tokenizer(options.tokenizer);
+    const auto start = Clock::now();
+    const data::DocumentSource source(inputs, source_options);
+    data::TrainedTokenizer trained =
+        data::train_tokenizer(source, static_cast<data::TokenId>(options.train_bpe),
+                              world, Progress("counting words", speaks));
+    log.info("trained a BPE of {} tokens on {} different words in {:.2f} s",
+             trained.tokenizer.vocabulary_size(), trained.words,
+             std::chrono::duration<double>(Clock::now() - start).count());
+    if (trained.ran_out_of_pairs) {
+      log.warning(
+          "the text has no more pairs to merge: the vocabulary is of {} tokens, not "
+          "of {}",
+          trained.tokenizer.vocabulary_size(), options.train_bpe);
+    }
+    result["ran_out_of_pairs"] = trained.ran_out_of_pairs;
+    return trained.tokenizer;
+  }();
+
+  // 2. The corpus.
+  source_options.cut_inside_documents = tokenizer.can_cut_before_space();
+  const data::DocumentSource source(inputs, source_options);
+  data::CorpusOptions corpus_options;
+  if (options.plain_text) corpus_options.added_tokens = data::AddedTokens::as_text;
+  corpus_options.progress = Progress("tokenizing", speaks);
+  const data::CorpusSummary summary =
+      data::write_corpus(tokenizer, source, options.out, world, corpus_options);
+
+  // 3. What became of it.
+  if (!speaks) return 0;
+  report(options, tokenizer, summary, world.size(), log);
+  result["documents"] = summary.documents;
+  result["tokens"] = summary.tokens;
+  result["vocabulary"] = tokenizer.vocabulary_size();
+  result["end_of_document"] = tokenizer.end_of_document();
+  result["input_bytes"] = summary.input_bytes;
+  result["bytes_per_token"] =
+      static_cast<double>(summary.input_bytes) / static_cast<double>(summary.tokens);
+  result["unigram_entropy"] = summary.unigram_entropy;
+  result["empty_documents"] = summary.empty_documents;
+  result["replaced_sequences"] = summary.replaced_sequences;
+  result["added_tokens_found"] = summary.added_tokens_found;
+  result["seconds"] = summary.tokenize_seconds;
+  result["ranks"] = world.size();
+  if (!options.json.empty()) io::write_file(options.json, result.dump(2) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<TokenizeOptions>();
+  CLI::App* command = app.add_subcommand(
+      "tokenize",
+      "Make a corpus from text (.txt: plain; .jsonl: JSON lines). Run under "
+      "mpiexec, all ranks share the work; the result is the same.");
+  command
+      ->add_option(
+          "--tokenizer", options->tokenizer,
+          "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
+          "a directory with them; or a corpus, for the one it was made with")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  command
+      ->add_option(
+          "--train-bpe", options->train_bpe,
+          "train a byte-level BPE on the text; SIZE of the whole vocabulary, 256 "
+          "bytes and end of document included")
+      ->type_name("SIZE")
+      ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 26));
+  command->add_option("--out", options->out, "the corpus to write (.h5)")->required();
+  command
+      ->add_option(
+          "--documents", options->documents,
+          "what is one document of a text file: the file, what lies between blank "
+          "lines, or a line")
+      ->check(CLI::IsMember({"file", "blank-line", "line"}))
+      ->capture_default_str();
+  command->add_option("--json-key", options->json_key, "key of the text in JSON lines")
+      ->capture_default_str();
+  command->add_flag(
+      "--plain-text", options->plain_text,
+      "added tokens in the text, such as <|endoftext|>, are text like other");
+  command->add_option("--json", options->json, "write the result to this file too");
+  command->add_option("INPUT", options->inputs, "text files")->required();
+  command->callback(
+      [options, &action] { action = [options] { return run_tokenize(*options); }; });
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,52 @@
+// data/batch_loader.hpp — micro-batches made ahead of their use by a thread of its own,
+// in a ring of buffers that is allocated once.
+//
+// The thread calls neither MPI nor HDF5: tokens come from mapped memory. What it throws
+// is thrown to the consumer in the place of the batch that it could not make.
+#ifndef TRIREME_DATA_BATCH_LOADER_HPP_
+#define TRIREME_DATA_BATCH_LOADER_HPP_
+
+#include <functional>
+#include <memory>
+
+#include "data/batch.hpp"
+
+namespace trireme::data {
+
+// The samples [first_sample, first_sample + columns) of one micro-batch; no columns:
+// there are no more micro-batches.
+struct ColumnRange {
+  index_t first_sample = 0;
+  index_t columns = 0;
+};
+
+class BatchLoader {
+ public:
+  struct Options {
+    index_t max_columns = 1;
+    bool mask_end_of_document = false;
+    int depth = 4;  // buffers, the one in use included; at least 2
+  };
+  // plan(n): the columns of the n-th batch that next() gives, n = 0, 1, 2 ...; a pure
+  // function, called by the thread. `dataset` and what plan refers to must outlive the
+  // loader.
+  BatchLoader(const Dataset& dataset, std::function<ColumnRange(index_t)> plan,
+              Options options);
+  // Stops the thread, in the middle of its work if need be.
+  ~BatchLoader();
+  BatchLoader(const BatchLoader&) = delete;
+  BatchLoader& operator=(const BatchLoader&) = delete;
+
+  // The next batch, valid until the next call. Error after the last.
+  const Batch& next();
+  // Seconds that next() waited for batches that were not ready.
+  double wait_seconds() const;
+
+ private:
+  struct Ring;
+  std::unique_ptr<Ring> ring_;
+};
+
+}  // namespace trireme::data
+
+#endif  // TRIREME_DATA_BATCH_LOADER_HPP_

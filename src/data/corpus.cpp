@@ -1,0 +1,187 @@
+// data/corpus.cpp — see corpus.hpp.
+#include "data/corpus.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "data/corpus_format.hpp"
+#include "io/checksum.hpp"
+#include "io/hdf5.hpp"
+
+namespace trireme::data {
+namespace {
+
+constexpr const char* kAdvice = "make a corpus with `trireme tokenize`";
+
+// What a corpus must have and this file does not.
+std::string missing_parts(const io::H5File& file) {
+  std::string missing;
+  const auto add = [&](const char* kind, const char* name) {
+    missing += fmt::format("{}{} {}", missing.empty() ? "" : ", ", kind, name);
+  };
+  for (const char* name : {"tokens", "documents"}) {
+    if (!file.has(name) || file.is_group(name)) add("dataset", name);
+  }
+  for (const char* name : {"format_version", "vocabulary_size", "end_of_document",
+                           "token_count", "document_count", "checksum"}) {
+    if (!file.has_attribute(name)) add("attribute", name);
+  }
+  return missing;
+}
+
+}  // namespace
+
+Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
+  const std::string name = path.string();
+  const io::H5FileCheck check = io::check_hdf5(path);
+  TRIREME_REQUIRE_INPUT(check.is_hdf5, "corpus '{}' is not an HDF5 file: {}", name,
+                        kAdvice);
+  TRIREME_REQUIRE_INPUT(check.problem.empty(), "corpus '{}': {}", name, check.problem);
+  const io::H5File file = io::H5File::open(path);
+  const std::string missing = missing_parts(file);
+  TRIREME_REQUIRE_INPUT(missing.empty(),
+                        "'{}' is an HDF5 file but not a corpus: it has no {}; {}", name,
+                        missing, kAdvice);
+  const auto version = file.attribute<std::int64_t>("format_version");
+  TRIREME_REQUIRE_INPUT(
+      version == kCorpusFormatVersion,
+      "corpus '{}' has format version {}, this program reads version {}: "
+      "{}",
+      name, version, kCorpusFormatVersion, kAdvice);
+  token_count_ = static_cast<index_t>(file.attribute<std::uint64_t>("token_count"));
+  document_count_ = static_cast<index_t>(file.attribute<std::uint64_t>("document_count"));
+  const auto vocabulary = file.attribute<std::uint64_t>("vocabulary_size");
+  const auto end = file.attribute<std::uint64_t>("end_of_document");
+  TRIREME_REQUIRE_INPUT(end < vocabulary && vocabulary <= (std::uint64_t{1} << 31),
+                        "corpus '{}': end_of_document {} is not in the vocabulary of {}",
+                        name, end, vocabulary);
+  vocabulary_size_ = static_cast<TokenId>(vocabulary);
+  end_of_document_ = static_cast<TokenId>(end);
+  checksum_ = io::from_hex(file.attribute<std::string>("checksum"));
+  if (file.has_attribute("input_bytes")) {
+    input_bytes_ = file.attribute<std::uint64_t>("input_bytes");
+  }
+  if (file.has_attribute("unigram_entropy")) {
+    unigram_entropy_ = file.attribute<double>("unigram_entropy");
+  }
+  if (file.has("tokenizer")) {
+    const io::H5Group group = file.group("tokenizer");
+    for (const std::string& entry : group.children()) {
+      tokenizer_files_[entry] = group.read_bytes(entry);
+    }
+  }
+
+  const io::H5Dataset tokens = file.dataset("tokens");
+  const io::H5Dataset documents = file.dataset("documents");
+  const DType type = tokens.dtype();
+  TRIREME_REQUIRE_INPUT(type == DType::uint16 || type == DType::uint32,
+                        "corpus '{}': /tokens is {}, expected uint16 or uint32", name,
+                        name_of(type));
+  TRIREME_REQUIRE_INPUT(tokens.shape() == Shape{token_count_},
+                        "corpus '{}': /tokens has shape {}, token_count is {}", name,
+                        to_string(tokens.shape()), token_count_);
+  TRIREME_REQUIRE_INPUT(
+      documents.dtype() == DType::uint64 &&
+          documents.shape() == Shape{document_count_ + 1},
+      "corpus '{}': /documents is {} of shape {}, expected uint64 of shape ({})", name,
+      name_of(documents.dtype()), to_string(documents.shape()), document_count_ + 1);
+  const auto tokens_at = tokens.offset();
+  const auto documents_at = documents.offset();
+  TRIREME_REQUIRE_INPUT(
+      tokens_at && documents_at,
+      "corpus '{}': /tokens and /documents must be stored contiguously, "
+      "without chunks or filters, to be mapped",
+      name);
+
+  file_ = io::MappedFile(path, io::MappedFile::Access::random, "corpus");
+  const auto count = static_cast<std::uint64_t>(token_count_);
+  if (type == DType::uint16) {
+    narrow_ = file_.array<std::uint16_t>(*tokens_at, count, "/tokens");
+  } else {
+    wide_ = file_.array<std::uint32_t>(*tokens_at, count, "/tokens");
+  }
+  documents_ = file_.array<std::uint64_t>(
+      *documents_at, static_cast<std::uint64_t>(document_count_) + 1, "/documents");
+  TRIREME_REQUIRE_INPUT(documents_[0] == 0 && documents_[document_count_] == count,
+                        "corpus '{}': /documents goes from {} to {}, expected 0 to {} "
+                        "(token_count). The file "
+                        "is damaged: {}",
+                        name, documents_[0], documents_[document_count_], count, kAdvice);
+}
+
+void Corpus::copy(index_t begin, index_t count, std::int32_t* out, index_t stride) const {
+  TRIREME_REQUIRE(begin >= 0 && count >= 0 && begin <= token_count_ - count,
+                  "tokens [{}, {}) are outside corpus '{}' of {}", begin, begin + count,
+                  path_.string(), token_count_);
+  if (narrow_ != nullptr) {
+    for (index_t i = 0; i < count; ++i) out[i * stride] = narrow_[begin + i];
+  } else {
+    for (index_t i = 0; i < count; ++i) {
+      out[i * stride] = static_cast<std::int32_t>(wide_[begin + i]);
+    }
+  }
+}
+
+index_t Corpus::document_begin(index_t document) const {
+  TRIREME_REQUIRE(document >= 0 && document <= document_count_,
+                  "document {} is outside corpus '{}' of {}", document, path_.string(),
+                  document_count_);
+  return static_cast<index_t>(documents_[document]);
+}
+
+index_t Corpus::document_of(index_t token) const {
+  TRIREME_REQUIRE(token >= 0 && token < token_count_,
+                  "token {} is outside corpus '{}' of {}", token, path_.string(),
+                  token_count_);
+  const std::uint64_t* end = documents_ + document_count_ + 1;
+  return std::upper_bound(documents_, end, static_cast<std::uint64_t>(token)) -
+         documents_ - 1;
+}
+
+double Corpus::unigram_entropy() const {
+  if (unigram_entropy_) return *unigram_entropy_;
+  std::vector<std::uint64_t> counts(vocabulary_size_);
+  for (index_t i = 0; i < token_count_; ++i) {
+    const TokenId id = token(i);
+    TRIREME_REQUIRE_INPUT(id < vocabulary_size_,
+                          "corpus '{}': token {} has id {}, the vocabulary has {}",
+                          path_.string(), i, id, vocabulary_size_);
+    ++counts[id];
+  }
+  return entropy_of(counts);
+}
+
+std::string Corpus::verify() const {
+  const auto* bytes = narrow_ != nullptr ? reinterpret_cast<const std::byte*>(narrow_)
+                                         : reinterpret_cast<const std::byte*>(wide_);
+  const auto size = static_cast<std::size_t>(token_count_) * (narrow_ != nullptr ? 2 : 4);
+  io::Checksum sum;
+  for (std::size_t at = 0; at < size; at += kChecksumBlock) {
+    const std::uint64_t block =
+        io::checksum(bytes + at, std::min(kChecksumBlock, size - at));
+    sum.update(&block, sizeof(block));
+  }
+  if (sum.value() != checksum_) {
+    return fmt::format("/tokens has checksum {}, stored is {}: the file is damaged",
+                       io::to_hex(sum.value()), io::to_hex(checksum_));
+  }
+  for (index_t i = 0; i < token_count_; ++i) {
+    if (token(i) >= vocabulary_size_) {
+      return fmt::format("token {} has id {}, the vocabulary has {}", i, token(i),
+                         vocabulary_size_);
+    }
+  }
+  for (index_t d = 0; d < document_count_; ++d) {
+    if (documents_[d] >= documents_[d + 1]) {
+      return fmt::format("/documents is not ascending at {}: {} then {}", d,
+                         documents_[d], documents_[d + 1]);
+    }
+  }
+  return {};
+}
+
+double unigram_entropy(const Corpus& corpus) {
+  return corpus.unigram_entropy();
+}
+
+}  // namespace trireme::data

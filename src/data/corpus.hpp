@@ -1,0 +1,72 @@
+// data/corpus.hpp — a corpus file as readers see it: a stream of tokens in mapped memory.
+//
+// Everything small is read when the file is opened; after that no HDF5 call is made,
+// tokens and document offsets are taken from the mapping, and nothing of the size of the
+// corpus is held in memory. Opening checks that the file is whole. Threads may read at
+// once.
+#ifndef TRIREME_DATA_CORPUS_HPP_
+#define TRIREME_DATA_CORPUS_HPP_
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+#include "data/tokenizer.hpp"
+#include "io/mapped_file.hpp"
+
+namespace trireme::data {
+
+class Corpus {
+ public:
+  // InputError: missing, no HDF5, truncated, or not a corpus, with what is missing in it.
+  explicit Corpus(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  index_t token_count() const { return token_count_; }
+  index_t document_count() const { return document_count_; }
+  TokenId vocabulary_size() const { return vocabulary_size_; }
+  TokenId end_of_document() const { return end_of_document_; }
+  std::uint64_t input_bytes() const { return input_bytes_; }
+  std::uint64_t checksum() const { return checksum_; }  // as stored
+  // Files of the tokenizer that made it; Tokenizer::from_files.
+  const TokenizerFiles& tokenizer_files() const { return tokenizer_files_; }
+
+  TokenId token(index_t at) const { return narrow_ != nullptr ? narrow_[at] : wide_[at]; }
+  // out[i * stride] = token(begin + i) for i in [0, count). Bounds are checked.
+  void copy(index_t begin, index_t count, std::int32_t* out, index_t stride = 1) const;
+  // First token of document d; of d = document_count() the end of the stream.
+  index_t document_begin(index_t document) const;
+  // The document that holds a token: binary search.
+  index_t document_of(index_t token) const;
+
+  // Nats per token; from the file where it is stored, else counted.
+  double unigram_entropy() const;
+  // Reads all tokens: does the stored checksum hold, is every id in the vocabulary, are
+  // the offsets of documents in order? Returns what is wrong, empty when nothing is.
+  std::string verify() const;
+
+ private:
+  std::filesystem::path path_;
+  io::MappedFile file_;
+  const std::uint16_t* narrow_ = nullptr;  // one of the two
+  const std::uint32_t* wide_ = nullptr;
+  const std::uint64_t* documents_ = nullptr;
+  index_t token_count_ = 0;
+  index_t document_count_ = 0;
+  TokenId vocabulary_size_ = 0;
+  TokenId end_of_document_ = 0;
+  std::uint64_t input_bytes_ = 0;
+  std::uint64_t checksum_ = 0;
+  std::optional<double> unigram_entropy_;
+  TokenizerFiles tokenizer_files_;
+};
+
+// Entropy of the frequencies of single tokens, in nats: what a model must beat.
+double unigram_entropy(const Corpus& corpus);
+
+}  // namespace trireme::data
+
+#endif  // TRIREME_DATA_CORPUS_HPP_

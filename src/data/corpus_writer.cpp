@@ -1,0 +1,328 @@
+// data/corpus_writer.cpp — see corpus_writer.hpp.
+#include "data/corpus_writer.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "data/bpe_trainer.hpp"
+#include "data/collective.hpp"
+#include "data/corpus_format.hpp"
+#include "data/spool.hpp"
+#include "io/atomic_file.hpp"
+#include "io/checksum.hpp"
+#include "io/hdf5.hpp"
+
+namespace trireme::data {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Before the work, not after it: can a file be made there? A wrong name is the user's.
+void require_writable(const std::filesystem::path& out) {
+  try {
+    io::AtomicFile probe(out);
+    probe.write(nullptr, 0);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("output '{}': {}", out.string(), error.what()));
+  }
+}
+
+// A spool of this rank, beside the corpus to come.
+io::Path spool_path(const std::filesystem::path& out, const char* what) {
+  io::Path path = io::temporary_name(out);
+  path += what;
+  return path;
+}
+
+// Encodes this rank's documents into two spools.
+class TokenizingSink : public DocumentSink {
+ public:
+  TokenizingSink(const Tokenizer& tokenizer, const CorpusOptions& options,
+                 const std::filesystem::path& out)
+      : tokens(spool_path(out, ".tokens"), options.spool_memory),
+        starts(spool_path(out, ".documents"), options.spool_memory),
+        counts(tokenizer.vocabulary_size()),
+        encoder_(tokenizer, options.added_tokens),
+        end_of_document_(tokenizer.end_of_document()),
+        narrow_(token_type(tokenizer.vocabulary_size()) == DType::uint16) {}
+
+  void begin_document() override {
+    starts.append(&token_count, sizeof(token_count));
+    ++document_count;
+  }
+  void text(std::string_view bytes) override {
+    ids_.clear();
+    encoder_.encode(bytes, ids_);
+    put();
+  }
+  void end_document() override {
+    ids_.assign(1, end_of_document_);
+    put();
+  }
+
+  const Encoder& encoder() const { return encoder_; }
+
+  Spool tokens;
+  Spool starts;  // of documents, in tokens of this rank (uint64)
+  std::vector<std::uint64_t> counts;
+  std::uint64_t token_count = 0;
+  std::uint64_t document_count = 0;
+
+ private:
+  void put() {
+    for (const TokenId id : ids_) ++counts[id];
+    token_count += ids_.size();
+    if (narrow_) {
+      narrowed_.assign(ids_.begin(), ids_.end());
+      tokens.append(narrowed_.data(), narrowed_.size() * sizeof(std::uint16_t));
+    } else {
+      tokens.append(ids_.data(), ids_.size() * sizeof(TokenId));
+    }
+  }
+
+  Encoder encoder_;
+  TokenId end_of_document_;
+  bool narrow_;
+  std::vector<TokenId> ids_;
+  std::vector<std::uint16_t> narrowed_;
+};
+
+std::uint64_t summed(comm::Communicator& comm, std::uint64_t value) {
+  return static_cast<std::uint64_t>(comm.all_reduce(static_cast<std::int64_t>(value)));
+}
+
+// Counts of all ranks, by their bytes; exact, unlike a sum of doubles.
+std::vector<std::uint64_t> summed(comm::Communicator& comm,
+                                  const std::vector<std::uint64_t>& counts) {
+  const std::string packed(reinterpret_cast<const char*>(counts.data()),
+                           counts.size() * sizeof(counts[0]));
+  std::vector<std::uint64_t> total(counts.size(), 0);
+  for (const std::string& part : comm.gather(packed)) {
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      std::uint64_t value;
+      std::memcpy(&value, part.data() + i * sizeof(value), sizeof(value));
+      total[i] += value;
+    }
+  }
+  return total;
+}
+
+// Where rank 0 put the datasets, for the others.
+struct Layout {
+  std::uint64_t tokens_at = 0;
+  std::uint64_t documents_at = 0;
+};
+
+Layout make_file(const io::Path& path, const Tokenizer& tokenizer,
+                 const CorpusSummary& summary) {
+  io::H5File file = io::H5File::create(path);
+  file.set_attribute<std::int64_t>("format_version", kCorpusFormatVersion);
+  file.set_attribute<std::uint64_t>("vocabulary_size", tokenizer.vocabulary_size());
+  file.set_attribute<std::uint64_t>("end_of_document", tokenizer.end_of_document());
+  file.set_attribute<std::uint64_t>("token_count", summary.tokens);
+  file.set_attribute<std::uint64_t>("document_count", summary.documents);
+  file.set_attribute<std::uint64_t>("input_bytes", summary.input_bytes);
+  file.set_attribute<std::uint64_t>("replaced_sequences", summary.replaced_sequences);
+  file.set_attribute<double>("unigram_entropy", summary.unigram_entropy);
+  file.set_attribute<std::string>("checksum", io::to_hex(0));  // its value comes last
+  for (const auto& [name, content] : tokenizer.files()) {
+    file.write_bytes("tokenizer/" + name, content);
+  }
+  auto tokens = file.make_dataset("tokens", token_type(tokenizer.vocabulary_size()),
+                                  {static_cast<index_t>(summary.tokens)});
+  auto documents = file.make_dataset("documents", DType::uint64,
+                                     {static_cast<index_t>(summary.documents + 1)});
+  documents.write_rows(static_cast<index_t>(summary.documents), 1, &summary.tokens,
+                       sizeof(summary.tokens));
+  const Layout layout = {tokens.offset().value(), documents.offset().value()};
+  const std::uint64_t end = std::max(layout.tokens_at + tokens.bytes(),
+                                     layout.documents_at + documents.bytes());
+  file.close();
+  // A full disk shows here rather than after the copying.
+  io::FileWriter(path, io::FileWriter::Mode::existing).reserve(end);
+  return layout;
+}
+
+// This rank's part of both datasets.
+void write_part(const io::Path& path, const Layout& layout, std::size_t token_bytes,
+                std::uint64_t first_token, std::uint64_t first_document,
+                TokenizingSink& sink) {
+  io::FileWriter writer(path, io::FileWriter::Mode::existing);
+  std::uint64_t at = layout.tokens_at + first_token * token_bytes;
+  const auto put = [&](const std::byte* data, std::size_t bytes) {
+    writer.write_at(at, data, bytes);
+    at += bytes;
+  };
+  sink.tokens.drain(put);
+  at = layout.documents_at + first_document * sizeof(std::uint64_t);
+  sink.starts.drain([&](std::byte* data, std::size_t bytes) {
+    auto* start = reinterpret_cast<std::uint64_t*>(data);
+    for (std::size_t i = 0; i < bytes / sizeof(*start); ++i) start[i] += first_token;
+    put(data, bytes);
+  });
+  writer.sync();
+  writer.close();
+}
+
+// Sums this rank's share of the blocks of /tokens, as they are in the file.
+std::string block_sums(const io::Path& path, std::uint64_t begin, std::uint64_t bytes,
+                       int rank, int size) {
+  const std::uint64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
+  const auto ranks = static_cast<std::uint64_t>(size);
+  const std::uint64_t first = blocks * static_cast<std::uint64_t>(rank) / ranks;
+  const std::uint64_t last = blocks * static_cast<std::uint64_t>(rank + 1) / ranks;
+  const io::FileReader reader(path);
+  std::vector<std::byte> block(kChecksumBlock);
+  std::string sums;
+  for (std::uint64_t i = first; i < last; ++i) {
+    const std::uint64_t offset = i * kChecksumBlock;
+    const std::size_t length = std::min<std::uint64_t>(kChecksumBlock, bytes - offset);
+    reader.read_at(begin + offset, block.data(), length);
+    const std::uint64_t sum = io::checksum(block.data(), length);
+    sums.append(reinterpret_cast<const char*>(&sum), sizeof(sum));
+  }
+  return sums;
+}
+
+// The writing, from counts to the published file.
+void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
+             const CorpusSummary& summary, TokenizingSink& sink,
+             comm::Communicator& comm) {
+  const bool first = comm.rank() == 0;
+  const std::size_t token_bytes = size_of(token_type(tokenizer.vocabulary_size()));
+  std::optional<io::AtomicFile> file;  // removed on the way out of an error
+  std::string name;
+  Layout layout;
+  on_every_rank(comm, [&] {
+    if (!first) return;
+    file.emplace(out);
+    name = file->temporary().string();
+    layout = make_file(name, tokenizer, summary);
+  });
+  comm.broadcast(name);
+  auto tokens_at = static_cast<std::int64_t>(layout.tokens_at);
+  auto documents_at = static_cast<std::int64_t>(layout.documents_at);
+  comm.broadcast(tokens_at);
+  comm.broadcast(documents_at);
+  layout = {static_cast<std::uint64_t>(tokens_at),
+            static_cast<std::uint64_t>(documents_at)};
+
+  const auto first_token = static_cast<std::uint64_t>(
+      comm.exclusive_scan(static_cast<std::int64_t>(sink.token_count)));
+  const auto first_document = static_cast<std::uint64_t>(
+      comm.exclusive_scan(static_cast<std::int64_t>(sink.document_count)));
+  on_every_rank(comm, [&] {
+    write_part(name, layout, token_bytes, first_token, first_document, sink);
+  });
+
+  std::string sums;
+  on_every_rank(comm, [&] {
+    sums = block_sums(name, layout.tokens_at, summary.tokens * token_bytes, comm.rank(),
+                      comm.size());
+  });
+  std::string all_sums;
+  for (const std::string& part : comm.gather(sums)) all_sums += part;
+  on_every_rank(comm, [&] {
+    if (!first) return;
+    io::H5File corpus = io::H5File::open_for_writing(name);
+    corpus.set_attribute<std::string>(
+        "checksum", io::to_hex(io::checksum(all_sums.data(), all_sums.size())));
+    corpus.close();
+    file->commit();
+  });
+}
+
+}  // namespace
+
+double entropy_of(const std::vector<std::uint64_t>& counts) {
+  std::uint64_t total = 0;
+  for (const std::uint64_t count : counts) total += count;
+  double entropy = 0.0;
+  for (const std::uint64_t count : counts) {
+    if (count == 0) continue;
+    const double p = static_cast<double>(count) / static_cast<double>(total);
+    entropy -= p * std::log(p);
+  }
+  return entropy;
+}
+
+CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
+                           const std::filesystem::path& out, comm::Communicator& comm,
+                           const CorpusOptions& options) {
+  std::unique_ptr<TokenizingSink> sink;
+  DocumentSource::ReadStats read;
+  double seconds = 0.0;
+  on_every_rank(comm, [&] {
+    if (comm.rank() == 0) require_writable(out);
+    const auto start = Clock::now();
+    sink = std::make_unique<TokenizingSink>(tokenizer, options, out);
+    read = source.read(comm.rank(), comm.size(), *sink, options.progress);
+    seconds = seconds_since(start);
+  });
+
+  CorpusSummary summary;
+  summary.tokens = summed(comm, sink->token_count);
+  summary.documents = summed(comm, sink->document_count);
+  summary.empty_documents = summed(comm, read.empty_documents);
+  summary.input_bytes = source.bytes();
+  summary.replaced_sequences =
+      summed(comm, read.replaced_sequences + sink->encoder().replaced_sequences());
+  summary.added_tokens_found = summed(comm, sink->encoder().added_tokens_found());
+  summary.tokenize_seconds = comm.all_reduce(seconds, comm::Op::max);
+  summary.unigram_entropy = entropy_of(summed(comm, sink->counts));
+  TRIREME_REQUIRE_INPUT(summary.documents > 0,
+                        "nothing to tokenize: the {} of input have no document with text "
+                        "({} empty ones)",
+                        io::human_bytes(source.bytes()), summary.empty_documents);
+  publish(tokenizer, out, summary, *sink, comm);
+  return summary;
+}
+
+namespace {
+
+class CountingSink : public DocumentSink {
+ public:
+  void begin_document() override {}
+  void text(std::string_view bytes) override { counter.add(bytes); }
+  void end_document() override {}
+  WordCounter counter;
+};
+
+}  // namespace
+
+TrainedTokenizer train_tokenizer(
+    const DocumentSource& source, TokenId size, comm::Communicator& comm,
+    const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  CountingSink sink;
+  on_every_rank(comm, [&] { source.read(comm.rank(), comm.size(), sink, progress); });
+  // Rank 0 adds up what the others counted, and trains for all.
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    std::string packed;
+    if (comm.rank() == rank) packed = sink.counter.packed();
+    comm.broadcast(packed, rank);
+    if (comm.rank() == 0) sink.counter.add_packed(packed);
+  }
+  std::string json;
+  std::int64_t ran_out = 0;
+  auto words = static_cast<std::int64_t>(sink.counter.counts().size());
+  on_every_rank(comm, [&] {
+    if (comm.rank() != 0) return;
+    const TrainedBpe trained = train_bpe(sink.counter.counts(), size);
+    json = trained.json();
+    ran_out = trained.ran_out_of_pairs ? 1 : 0;
+  });
+  comm.broadcast(json);
+  comm.broadcast(ran_out);
+  comm.broadcast(words);
+  return {Tokenizer::from_files({{"tokenizer.json", json}}), ran_out != 0,
+          static_cast<std::uint64_t>(words)};
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,59 @@
+// data/corpus_writer.hpp — tokenizes inputs into a corpus file, by all ranks of a
+// communicator; the bytes of the file do not depend on their number.
+//
+// Each rank tokenizes its part of the input into a spool. The counts are exchanged, rank
+// 0 makes the HDF5 file with its datasets allocated, and each rank writes its part of
+// them with plain writes at the datasets' place in the file. Parallel HDF5 would do the
+// same writes with more to go wrong: every rank in every call, and no error that one rank
+// alone could report. The file has its final name only when it is whole and on disk.
+#ifndef TRIREME_DATA_CORPUS_WRITER_HPP_
+#define TRIREME_DATA_CORPUS_WRITER_HPP_
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+
+#include "comm/communicator.hpp"
+#include "data/document_source.hpp"
+#include "data/tokenizer.hpp"
+
+namespace trireme::data {
+
+struct CorpusOptions {
+  AddedTokens added_tokens = AddedTokens::recognised;
+  std::size_t spool_memory = std::size_t{256} << 20;  // per rank, before it goes to disk
+  // (bytes done, bytes in all) of this rank's part.
+  std::function<void(std::uint64_t, std::uint64_t)> progress;
+};
+
+// Of the whole corpus; equal on all ranks.
+struct CorpusSummary {
+  std::uint64_t tokens = 0;  // end-of-document tokens included
+  std::uint64_t documents = 0;
+  std::uint64_t empty_documents = 0;  // left out
+  std::uint64_t input_bytes = 0;
+  std::uint64_t replaced_sequences = 0;  // invalid UTF-8
+  std::uint64_t added_tokens_found = 0;  // "<|endoftext|>" and the like in the text
+  double unigram_entropy = 0.0;          // nats per token
+  double tokenize_seconds = 0.0;         // of the slowest rank, without writing
+};
+
+// Collective. InputError when no input has text, or an input line is wrong; nothing is
+// left under `out` after an error that was not there before.
+CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
+                           const std::filesystem::path& out, comm::Communicator& comm,
+                           const CorpusOptions& options);
+
+// Collective: learns a vocabulary of `size` tokens from the source; equal on all ranks.
+struct TrainedTokenizer {
+  Tokenizer tokenizer;
+  bool ran_out_of_pairs = false;
+  std::uint64_t words = 0;  // different ones
+};
+TrainedTokenizer train_tokenizer(
+    const DocumentSource& source, TokenId size, comm::Communicator& comm,
+    const std::function<void(std::uint64_t, std::uint64_t)>& progress);
+
+}  // namespace trireme::data
+
+#endif  // TRIREME_DATA_CORPUS_WRITER_HPP_

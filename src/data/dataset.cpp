@@ -1,0 +1,49 @@
+// data/dataset.cpp — see dataset.hpp.
+#include "data/dataset.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::data {
+namespace {
+
+std::vector<double> weights_of(const std::vector<Dataset::Part>& parts) {
+  std::vector<double> weights;
+  for (const Dataset::Part& part : parts) weights.push_back(part.weight);
+  return weights;
+}
+
+}  // namespace
+
+Dataset::Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed,
+                 Order order, const std::string& name)
+    : parts_(std::move(parts)), sequence_(sequence), blend_(weights_of(parts_)) {
+  const Corpus& first = *parts_[0].corpus;
+  for (const Part& part : parts_) {
+    const Corpus& corpus = *part.corpus;
+    TRIREME_REQUIRE_INPUT(
+        corpus.vocabulary_size() == first.vocabulary_size() &&
+            corpus.end_of_document() == first.end_of_document() &&
+            corpus.tokenizer_files() == first.tokenizer_files(),
+        "corpora of '{}' were made with different tokenizers: '{}' has {} tokens (end of "
+        "document {}), '{}' has {} (end of document {}). Tokenize both with one",
+        name, first.path().string(), first.vocabulary_size(), first.end_of_document(),
+        corpus.path().string(), corpus.vocabulary_size(), corpus.end_of_document());
+    index_.emplace_back(part.range, sequence, seed, order,
+                        fmt::format("'{}' of corpus '{}'", name, corpus.path().string()),
+                        static_cast<int>(index_.size()));
+  }
+}
+
+Dataset::Window Dataset::window(index_t position) const {
+  const Blend::Place place = blend_.place(position);
+  const auto part = static_cast<std::size_t>(place.corpus);
+  return {parts_[part].corpus.get(), index_[part].window(place.position)};
+}
+
+index_t Dataset::samples_per_epoch() const {
+  index_t samples = 0;
+  for (const SampleIndex& index : index_) samples += index.samples_per_epoch();
+  return samples;
+}
+
+}  // namespace trireme::data

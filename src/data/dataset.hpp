@@ -1,0 +1,47 @@
+// data/dataset.hpp — samples from one corpus or a weighted blend of several.
+#ifndef TRIREME_DATA_DATASET_HPP_
+#define TRIREME_DATA_DATASET_HPP_
+
+#include <memory>
+#include <vector>
+
+#include "data/corpus.hpp"
+#include "data/sample_index.hpp"
+
+namespace trireme::data {
+
+class Dataset {
+ public:
+  struct Part {
+    std::shared_ptr<const Corpus> corpus;
+    TokenRange range;  // the part of it that is used
+    double weight = 1.0;
+  };
+  // InputError when corpora of different vocabularies are mixed, or a part is too short.
+  // `name` ("train") is for messages.
+  Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed, Order order,
+          const std::string& name);
+
+  struct Window {
+    const Corpus* corpus = nullptr;
+    index_t begin = 0;  // sequence + 1 tokens from here
+  };
+  Window window(index_t position) const;
+
+  index_t sequence() const { return sequence_; }
+  // Windows in all parts: positions until all were seen once, if the weights were in
+  // proportion to sizes.
+  index_t samples_per_epoch() const;
+  TokenId vocabulary_size() const { return parts_[0].corpus->vocabulary_size(); }
+  TokenId end_of_document() const { return parts_[0].corpus->end_of_document(); }
+
+ private:
+  std::vector<Part> parts_;
+  index_t sequence_;
+  std::vector<SampleIndex> index_;
+  Blend blend_;
+};
+
+}  // namespace trireme::data
+
+#endif  // TRIREME_DATA_DATASET_HPP_

@@ -1,0 +1,309 @@
+// data/document_source.cpp — see document_source.hpp.
+#include "data/document_source.hpp"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "data/utf8.hpp"
+
+namespace trireme::data {
+namespace {
+
+// Long documents are handed on in blocks of about this size.
+constexpr std::size_t kBlock = std::size_t{1} << 20;
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r\v\f") == std::string_view::npos;
+}
+
+// White space (Unicode's White_Space) right before text[at]? Looks at bytes only, so that
+// in invalid UTF-8 it may find some where there is none: a cut is then not made there.
+bool is_space_before(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t back) {
+    return at >= back ? static_cast<unsigned char>(text[at - back]) : 0;
+  };
+  const unsigned char last = byte(1);
+  if (last < 0x80) return last == ' ' || (last >= '\t' && last <= '\r');
+  if (byte(2) == 0xC2) return last == 0x85 || last == 0xA0;
+  const unsigned lead = byte(3) << 8 | byte(2);
+  switch (lead) {
+    case 0xE19A:
+      return last == 0x80;
+    case 0xE280:
+      return last <= 0x8A || last == 0xA8 || last == 0xA9 || last == 0xAF;
+    case 0xE281:
+      return last == 0x9F;
+    case 0xE380:
+      return last == 0x80;
+    default:
+      return false;
+  }
+}
+
+// Start of the line after the one that text[from - 1] is in; `from` where a line starts.
+std::size_t line_start(std::string_view text, std::size_t from) {
+  if (from == 0 || text[from - 1] == '\n') return from;
+  const std::size_t end = text.find('\n', from);
+  return end == std::string_view::npos ? text.size() : end + 1;
+}
+
+// The line at `begin` without its end; `next` is where the following one starts.
+std::string_view line_at(std::string_view text, std::size_t begin, std::size_t& next) {
+  const std::size_t end = text.find('\n', begin);
+  next = end == std::string_view::npos ? text.size() : end + 1;
+  std::string_view line =
+      text.substr(begin, (end == std::string_view::npos ? text.size() : end) - begin);
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  return line;
+}
+
+void refuse_compressed(const std::filesystem::path& path, std::string_view text) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 4> kinds = {{
+      {"\x1F\x8B", "gzip"},
+      {"\x28\xB5\x2F\xFD", "zstd"},
+      {"\xFD"
+       "7zXZ",
+       "xz"},
+      {"\x89HDF", "HDF5"},
+  }};
+  for (const auto& [magic, name] : kinds) {
+    TRIREME_REQUIRE_INPUT(!text.starts_with(magic),
+                          "input '{}' is a {} file, expected plain text or JSON lines: "
+                          "unpack it first",
+                          path.string(), name);
+  }
+}
+
+}  // namespace
+
+DocumentSource::DocumentSource(const std::vector<std::filesystem::path>& inputs,
+                               SourceOptions options)
+    : options_(std::move(options)) {
+  TRIREME_REQUIRE_INPUT(!inputs.empty(), "no input files to tokenize");
+  for (const auto& path : inputs) {
+    TRIREME_REQUIRE_INPUT(!std::filesystem::is_directory(path),
+                          "input '{}' is a directory: name the files in it",
+                          path.string());
+    Input input;
+    input.path = path;
+    const auto extension = path.extension();
+    input.json_lines =
+        extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
+    input.begin = bytes_;
+    if (io::file_size(path, "input file") > 0) {
+      input.file = io::MappedFile(path, io::MappedFile::Access::sequential, "input file");
+      input.text = {reinterpret_cast<const char*>(input.file.data()),
+                    static_cast<std::size_t>(input.file.size())};
+    }
+    refuse_compressed(path, input.text);
+    bytes_ += input.text.size();
+    inputs_.push_back(std::move(input));
+  }
+  TRIREME_REQUIRE_INPUT(bytes_ > 0, "nothing to tokenize: {} empty",
+                        inputs.size() == 1
+                            ? fmt::format("input '{}' is", inputs[0].string())
+                            : fmt::format("all {} inputs are", inputs.size()));
+}
+
+// The first place at or after `from` where this input may be cut.
+std::size_t DocumentSource::next_cut(const Input& input, std::size_t from) const {
+  const std::string_view text = input.text;
+  if (from == 0 || from >= text.size()) return std::min(from, text.size());
+  if (input.json_lines || options_.documents == Documents::line) {
+    return line_start(text, from);
+  }
+  if (options_.documents == Documents::blank_line) {
+    // After a blank line. The line that `from` is in may begin before it.
+    const std::size_t before = text.rfind('\n', from - 1);
+    std::size_t at = before == std::string_view::npos ? 0 : before + 1;
+    if (at == from && at > 0) {
+      const std::size_t previous = at >= 2 ? text.rfind('\n', at - 2) : text.npos;
+      at = previous == std::string_view::npos ? 0 : previous + 1;
+    }
+    while (at < text.size()) {
+      std::size_t next = 0;
+      if (is_blank(line_at(text, at, next)) && next >= from) return next;
+      at = next;
+    }
+    return text.size();
+  }
+  if (!options_.cut_inside_documents) return text.size();
+  for (std::size_t at = from; at < text.size(); ++at) {
+    if ((text[at] == ' ' || text[at] == '\n') && !is_space_before(text, at)) return at;
+  }
+  return text.size();
+}
+
+DocumentSource::Place DocumentSource::cut_at(std::uint64_t position) const {
+  std::size_t index = 0;
+  while (index + 1 < inputs_.size() && inputs_[index + 1].begin <= position) ++index;
+  const Input& input = inputs_[index];
+  const std::size_t cut =
+      next_cut(input, static_cast<std::size_t>(position - input.begin));
+  // The end of an input is the beginning of the next.
+  if (cut == input.text.size()) return {index + 1, 0};
+  return {index, cut};
+}
+
+// What one call of read() keeps.
+class DocumentSource::Reading {
+ public:
+  Reading(const DocumentSource& source, DocumentSink& sink)
+      : source_(source), sink_(sink) {}
+
+  // Bytes [begin, end) of an input, both cuts; calls done(bytes) after each block.
+  template <class Done>
+  void range(const Input& input, std::size_t begin, std::size_t end, const Done& done) {
+    if (input.json_lines) {
+      lines(input, begin, end, done, [&](std::string_view line, std::size_t at) {
+        if (!is_blank(line)) whole_document(text_of(input, line, at));
+      });
+    } else if (source_.options_.documents == Documents::line) {
+      lines(input, begin, end, done, [&](std::string_view line, std::size_t) {
+        whole_document(is_blank(line) ? std::string_view() : line);
+      });
+    } else if (source_.options_.documents == Documents::blank_line) {
+      paragraphs(input, begin, end, done);
+    } else {
+      if (begin == 0) sink_.begin_document();
+      while (begin < end) {
+        const std::size_t to = std::min(end, source_.next_cut(input, begin + kBlock));
+        sink_.text(input.text.substr(begin, to - begin));
+        done(to - begin);
+        begin = to;
+      }
+      if (end == input.text.size()) sink_.end_document();
+    }
+  }
+
+  ReadStats stats;
+
+ private:
+  void whole_document(std::string_view text) {
+    if (text.empty()) {
+      ++stats.empty_documents;
+      return;
+    }
+    sink_.begin_document();
+    sink_.text(text);
+    sink_.end_document();
+  }
+
+  template <class Done, class Each>
+  void lines(const Input& input, std::size_t begin, std::size_t end, const Done& done,
+             const Each& each) {
+    std::size_t reported = begin;
+    while (begin < end) {
+      std::size_t next = 0;
+      each(line_at(input.text, begin, next), begin);
+      begin = next;
+      if (begin - reported >= kBlock) {
+        done(begin - reported);
+        reported = begin;
+      }
+    }
+    done(end - reported);
+  }
+
+  // Runs of lines that are not blank; the line feed of the last one is left out.
+  template <class Done>
+  void paragraphs(const Input& input, std::size_t begin, std::size_t end,
+                  const Done& done) {
+    constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+    std::size_t first = kNone, last = 0;  // of the paragraph being read
+    const auto finish = [&] {
+      if (first != kNone) whole_document(input.text.substr(first, last - first));
+      first = kNone;
+    };
+    lines(input, begin, end, done, [&](std::string_view line, std::size_t at) {
+      if (is_blank(line)) {
+        finish();
+        return;
+      }
+      if (first == kNone) first = at;
+      last = at + line.size();
+    });
+    finish();
+  }
+
+  // The text of a JSON line; valid until the next call.
+  std::string_view text_of(const Input& input, std::string_view line, std::size_t at) {
+    using Json = nlohmann::json;
+    const auto place = [&] {
+      // Only an error needs the number: lines are counted now.
+      const auto number =
+          1 + std::count(input.text.begin(), input.text.begin() + static_cast<long>(at),
+                         '\n');
+      return fmt::format("{}:{}", input.path.string(), number);
+    };
+    if (valid_utf8_prefix(line) != line.size()) {
+      repaired_.clear();
+      stats.replaced_sequences += append_repaired(line, repaired_);
+      line = repaired_;
+    }
+    const std::string& key = source_.options_.json_key;
+    Json object;
+    try {
+      object = Json::parse(line);
+    } catch (const Json::parse_error& error) {
+      throw InputError(
+          fmt::format("{}: not valid JSON ({}); expected one object per line", place(),
+                      error.what()));
+    }
+    TRIREME_REQUIRE_INPUT(object.is_object(), "{}: expected a JSON object, found {}",
+                          place(), object.type_name());
+    const auto found = object.find(key);
+    if (found == object.end()) {
+      std::string keys;
+      for (const auto& item : object.items())
+        keys += (keys.empty() ? "" : ", ") + item.key();
+      throw InputError(
+          fmt::format("{}: the object has no key '{}', its keys are: {}. Name "
+                      "the one with the text by --json-key",
+                      place(), key, keys.empty() ? "none" : keys));
+    }
+    TRIREME_REQUIRE_INPUT(found->is_string(), "{}: '{}' is {}, expected a string",
+                          place(), key, found->type_name());
+    text_ = std::move(found->get_ref<std::string&>());
+    return text_;
+  }
+
+  const DocumentSource& source_;
+  DocumentSink& sink_;
+  std::string repaired_;
+  std::string text_;
+};
+
+DocumentSource::ReadStats DocumentSource::read(
+    int rank, int size, DocumentSink& sink,
+    const std::function<void(std::uint64_t, std::uint64_t)>& progress) const {
+  const auto share = [&](int part) {
+    // 128 bits: bytes times ranks may exceed 64.
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(bytes_) * part /
+                                      size);
+  };
+  const Place from = rank == 0 ? Place{0, 0} : cut_at(share(rank));
+  const Place to = rank + 1 == size ? Place{inputs_.size(), 0} : cut_at(share(rank + 1));
+  const std::uint64_t planned = share(rank + 1) - share(rank);
+  Reading reading(*this, sink);
+  if (rank == 0) {
+    reading.stats.empty_documents = static_cast<std::uint64_t>(std::count_if(
+        inputs_.begin(), inputs_.end(), [](const Input& i) { return i.text.empty(); }));
+  }
+  for (std::size_t index = from.input; index < inputs_.size() && index <= to.input;
+       ++index) {
+    const Input& input = inputs_[index];
+    const std::size_t begin = index == from.input ? from.offset : 0;
+    const std::size_t end = index == to.input ? to.offset : input.text.size();
+    if (begin >= end) continue;
+    reading.range(input, begin, end, [&](std::size_t bytes) {
+      reading.stats.bytes += bytes;
+      if (progress) progress(reading.stats.bytes, std::max(planned, reading.stats.bytes));
+    });
+  }
+  return reading.stats;
+}
+
+}  // namespace trireme::data

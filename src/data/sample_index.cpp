@@ -1,0 +1,101 @@
+// data/sample_index.cpp — see sample_index.hpp.
+#include "data/sample_index.hpp"
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "data/permutation.hpp"
+
+namespace trireme::data {
+
+std::vector<TokenRange> split_tokens(index_t tokens, const std::vector<double>& shares) {
+  double sum = 0.0;
+  std::string text;
+  bool valid = !shares.empty();
+  for (const double share : shares) {
+    sum += share;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", share);
+    valid = valid && share >= 0.0;
+  }
+  TRIREME_REQUIRE_INPUT(
+      valid && std::abs(sum - 1.0) < 1e-6,
+      "data.split is [{}]: expected shares of at least 0 that add up to 1", text);
+  std::vector<TokenRange> parts;
+  double until = 0.0;
+  index_t begin = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    until += shares[i];
+    // Rounding must not leave a crumb behind the last share that is not zero.
+    const bool last = std::abs(until - 1.0) < 1e-9;
+    const index_t end =
+        last ? tokens
+             : static_cast<index_t>(std::floor(until * static_cast<double>(tokens)));
+    parts.push_back({begin, end});
+    begin = end;
+  }
+  return parts;
+}
+
+SampleIndex::SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed,
+                         Order order, const std::string& name, int stream)
+    : range_(range),
+      sequence_(sequence),
+      samples_((range.size() - 1) / sequence),
+      seed_(seed),
+      order_(order),
+      stream_(stream) {
+  TRIREME_REQUIRE(stream >= 0 && stream < 65536, "corpus {} of a blend of at most 65536",
+                  stream);
+  TRIREME_REQUIRE_INPUT(
+      range.size() > sequence,
+      "{} has {} tokens, one sample takes {} (sequence + 1): take a larger "
+      "corpus, a larger share of it, or a shorter sequence",
+      name, range.size(), sequence + 1);
+}
+
+index_t SampleIndex::window(index_t position) const {
+  TRIREME_REQUIRE(position >= 0, "sample position {} is negative", position);
+  index_t index = position % samples_;
+  if (order_ == Order::shuffled) {
+    const auto epoch = static_cast<std::uint64_t>(position / samples_);
+    const std::uint64_t key =
+        static_cast<std::uint64_t>(stream_) << 32 | (epoch & 0xffffffffu);
+    index = static_cast<index_t>(Permutation(static_cast<std::uint64_t>(samples_), seed_,
+                                             key)(static_cast<std::uint64_t>(index)));
+  }
+  return range_.begin + index * sequence_;
+}
+
+Blend::Blend(const std::vector<double>& weights) {
+  TRIREME_REQUIRE_INPUT(!weights.empty(), "a blend of no corpora");
+  double rest = 0.0;
+  for (const double weight : weights) {
+    TRIREME_REQUIRE_INPUT(weight > 0.0 && std::isfinite(weight),
+                          "a corpus of the blend has weight {}, expected one above 0",
+                          weight);
+    rest += weight;
+  }
+  for (const double weight : weights) {
+    const double share = std::min(1.0, weight / rest);
+    share_.push_back(static_cast<std::uint64_t>(std::llround(share * 4294967296.0)));
+    rest -= weight;
+  }
+  share_.back() = std::uint64_t{1} << 32;
+}
+
+Blend::Place Blend::place(index_t position) const {
+  auto reached = static_cast<std::uint64_t>(position);
+  for (std::size_t corpus = 0;; ++corpus) {
+    const auto before = [&](std::uint64_t count) {  // of `count` positions, its own
+      return static_cast<std::uint64_t>(
+          static_cast<unsigned __int128>(count) * share_[corpus] >> 32);
+    };
+    const std::uint64_t own = before(reached);
+    if (before(reached + 1) > own || corpus + 1 == share_.size()) {
+      return {static_cast<int>(corpus), static_cast<index_t>(own)};
+    }
+    reached -= own;
+  }
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,74 @@
+// data/sample_index.hpp — which tokens make the sample at a position of a run.
+//
+// All of it are pure functions of position and seed: nothing is stored, any rank computes
+// any sample, and a restart continues by knowing how many samples were consumed.
+//   Positions p = 0, 1, 2 ... count samples over the whole run. In a stream of S windows,
+//   p is window permutation_epoch(p mod S) of epoch p div S. Window w is the tokens
+//   [w s, w s + s + 1) of the range: s inputs and their s labels, so that neighbouring
+//   windows share one token. Tokens behind the last whole window are not used.
+#ifndef TRIREME_DATA_SAMPLE_INDEX_HPP_
+#define TRIREME_DATA_SAMPLE_INDEX_HPP_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace trireme::data {
+
+struct TokenRange {
+  index_t begin = 0;
+  index_t end = 0;
+  index_t size() const { return end - begin; }
+};
+
+// Contiguous parts of [0, tokens) in the given shares, which must be at least 0 and add
+// up to 1 (InputError).
+std::vector<TokenRange> split_tokens(index_t tokens, const std::vector<double>& shares);
+
+enum class Order { shuffled, sequential };
+
+class SampleIndex {
+ public:
+  // `stream` tells apart corpora of one seed. `name` is for messages. InputError when the
+  // range is too short for one sample.
+  SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed, Order order,
+              const std::string& name, int stream = 0);
+
+  index_t samples_per_epoch() const { return samples_; }
+  // First token of the sample at a position; it has sequence + 1 tokens.
+  index_t window(index_t position) const;
+
+ private:
+  TokenRange range_;
+  index_t sequence_;
+  index_t samples_;
+  std::uint64_t seed_;
+  Order order_;
+  int stream_;
+};
+
+// Shares positions out to corpora in proportion to weights: of the first p positions,
+// corpus k has w_k p up to rounding, whatever p is. Corpora are split off one after the
+// other: of every q positions that reach corpus k, floor(q w_k / (w_k + w_k+1 + ...)) are
+// its own.
+class Blend {
+ public:
+  // Weights above 0, of any sum.
+  explicit Blend(const std::vector<double>& weights);
+
+  struct Place {
+    int corpus = 0;
+    index_t position = 0;  // in that corpus' own order
+  };
+  Place place(index_t position) const;
+
+ private:
+  std::vector<std::uint64_t> share_;  // of what reaches it, in units of 2^-32
+};
+
+}  // namespace trireme::data
+
+#endif  // TRIREME_DATA_SAMPLE_INDEX_HPP_
