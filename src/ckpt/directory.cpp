@@ -114,8 +114,7 @@ std::vector<Path> purge(const Path& directory, const Retention& retention,
   std::vector<Path> doomed;
   int whole = 0;
   for (const Listed& listed : list_checkpoints(directory)) {
-    // Unreadable ones come first: they are kept for whoever wants to know what happened,
-    // until as many whole ones are newer in steps.
+    // Unreadable ones come first and stay: someone will want to know what happened.
     if (listed.generation >= 0 && whole < retention.keep) {
       if (problems_of(listed.path, Depth::sizes).empty()) ++whole;
       continue;
@@ -126,7 +125,6 @@ std::vector<Path> purge(const Path& directory, const Retention& retention,
         listed.generation < 0;
     if (!wanted) doomed.push_back(listed.path);
   }
-  if (whole < retention.keep) return {};
   if (hook && !doomed.empty()) hook("save.purging");
   for (const Path& path : doomed) {
     const Path gone = io::temporary_name(path);

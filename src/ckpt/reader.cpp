@@ -79,31 +79,35 @@ class Scatter {
           rows + size_of(stored_) *
                      static_cast<std::size_t>((common->row - place.row) * place.columns +
                                               common->column - place.column);
-      const bool gapless = common->rows == 1 || (common->columns == region.local_stride &&
-                                                 common->columns == place.columns);
-      const index_t runs = gapless ? 1 : common->rows;
-      const auto run = static_cast<std::size_t>(common->elements() / runs);
-      for (index_t i = 0; i < runs; ++i) {
-        copy_run(to + size * static_cast<std::size_t>(i * region.local_stride),
-                 from + size_of(stored_) * static_cast<std::size_t>(i * place.columns),
-                 run);
-      }
+      copy_rows(to, from, *common, region.local_stride, place.columns);
     }
   }
 
   index_t filled() const { return filled_; }
 
  private:
-  void copy_run(std::byte* to, const std::byte* from, std::size_t count) {
-    if (kHostExecution || target_.on_host) {
-      convert(stored_, from, target_.dtype, to, count);
-      return;
+  void copy_rows(std::byte* to, const std::byte* from, const Rectangle& what,
+                 index_t to_stride, index_t from_stride) {
+    const auto row_bytes =
+        static_cast<std::size_t>(what.columns) * size_of(target_.dtype);
+    const auto to_bytes = static_cast<std::size_t>(to_stride) * size_of(target_.dtype);
+    const auto from_bytes = static_cast<std::size_t>(from_stride) * size_of(stored_);
+    const auto rows = static_cast<std::size_t>(what.rows);
+    const auto columns = static_cast<std::size_t>(what.columns);
+    const bool direct = kHostExecution || target_.on_host;
+    if (!direct) packed_.resize(rows * row_bytes);
+    for (std::size_t i = 0; i < rows; ++i) {
+      std::byte* row = direct ? to + i * to_bytes : packed_.data() + i * row_bytes;
+      convert(stored_, from + i * from_bytes, target_.dtype, row, columns);
     }
-    const std::size_t bytes = count * size_of(target_.dtype);
-    converted_.resize(bytes);
-    convert(stored_, from, target_.dtype, converted_.data(), count);
-    Kokkos::deep_copy(exec_.space(), DeviceBytes(to, bytes),
-                      ConstHostBytes(converted_.data(), bytes));
+    if (direct) return;
+    // One copy to the device where the rows lie one after another there.
+    const std::size_t copies = to_bytes == row_bytes ? 1 : rows;
+    const std::size_t bytes = packed_.size() / copies;
+    for (std::size_t i = 0; i < copies; ++i) {
+      Kokkos::deep_copy(exec_.space(), DeviceBytes(to + i * to_bytes, bytes),
+                        ConstHostBytes(packed_.data() + i * bytes, bytes));
+    }
     exec_.fence("trireme::ckpt::scatter");
   }
 
@@ -111,7 +115,7 @@ class Scatter {
   const TensorTarget& target_;
   DType stored_;
   index_t filled_ = 0;
-  std::vector<std::byte> converted_;
+  std::vector<std::byte> packed_;
 };
 
 bool touches(const Rectangle& place, const std::vector<Region>& regions) {

@@ -1,0 +1,118 @@
+// Manifests: round trip, merging, and every flipped bit of the text found.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ckpt/manifest.hpp"
+#include "io/checksum.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+using ckpt::Manifest;
+using test::message_of;
+using ::testing::HasSubstr;
+
+Manifest sample() {
+  Manifest manifest;
+  manifest.step = 12;
+  manifest.generation = 3;
+  manifest.files = {{"shard_00000.h5", 4096, 0x123},
+                    {"index.h5", 100, ~std::uint64_t{0}}};
+  manifest.tensors = {{"model/a", DType::float32, {4, 6}},
+                      {"model/b", DType::bfloat16, {5}}};
+  manifest.blocks = {{0, 0, "model/a/0", 2048, 7, {0, 0, 4, 2}},
+                     {0, 0, "model/a/1", 2080, 8, {0, 2, 4, 4}},
+                     {1, 0, "model/b/0", 3000, 9, {0, 0, 5, 1}}};
+  return manifest;
+}
+
+TEST(Manifest, RoundTrip) {
+  const Manifest manifest = sample();
+  const std::string text = manifest.to_text();
+  const Manifest back = Manifest::from_text(text, "m");
+  EXPECT_EQ(back.to_text(), text);
+  EXPECT_EQ(back.generation, 3);
+  EXPECT_EQ(back.files[1].checksum, ~std::uint64_t{0});
+  EXPECT_EQ(back.tensors[1].dtype, DType::bfloat16);
+  EXPECT_EQ(back.blocks[1].place, (ckpt::Rectangle{0, 2, 4, 4}));
+  EXPECT_EQ(back.blocks[1].dataset, "model/a/1");
+  EXPECT_EQ(back.parameter_count(), 29);
+  EXPECT_FALSE(back.has_optimizer_state());
+}
+
+TEST(Manifest, EveryFlippedBitIsFound) {
+  const std::string good = sample().to_text();
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    EXPECT_THROW(Manifest::from_text(bad, "m"), InputError) << bit;
+  }
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_THROW(Manifest::from_text(good.substr(0, length), "m"), InputError) << length;
+  }
+  EXPECT_THROW(Manifest::from_text(good + " ", "m"), InputError);
+}
+
+TEST(Manifest, CheckFindsWhatDoesNotFit) {
+  const auto error_of = [](auto&& change) {
+    Manifest manifest = sample();
+    change(manifest);
+    return message_of<InputError>([&] { manifest.check("m"); });
+  };
+  EXPECT_EQ(error_of([](Manifest&) {}), "(nothing thrown)");
+  EXPECT_THAT(error_of([](Manifest& m) { m.blocks.pop_back(); }),
+              HasSubstr("the blocks of 'model/b' (5) hold 0 of its 5 elements"));
+  EXPECT_THAT(error_of([](Manifest& m) {
+                m.blocks[1].place = {0, 1, 4, 4};
+              }),
+              HasSubstr("two blocks of 'model/a' overlap"));
+  EXPECT_THAT(error_of([](Manifest& m) { m.blocks[1].place.column = 3; }),
+              HasSubstr("outside its shape (4, 6)"));
+  EXPECT_THAT(error_of([](Manifest& m) { m.blocks[0].offset = 4090; }),
+              HasSubstr("beyond the end of 'shard_00000.h5'"));
+  EXPECT_THAT(error_of([](Manifest& m) { m.blocks[0].offset = ~std::uint64_t{0}; }),
+              HasSubstr("beyond the end"));
+  EXPECT_THAT(error_of([](Manifest& m) { m.blocks[0].file = 2; }), HasSubstr("unknown"));
+  EXPECT_THAT(error_of([](Manifest& m) { m.files[0].name = "../x"; }),
+              HasSubstr("outside its directory"));
+}
+
+TEST(Manifest, Merge) {
+  Manifest first = sample();
+  Manifest second;
+  second.files = {{"shard_00001.h5", 4096, 1}};
+  second.tensors = {{"model/c", DType::float32, {2}},
+                    {"model/a", DType::float32, {4, 6}}};
+  second.blocks = {{1, 0, "x", 0, 0, {0, 0, 4, 6}}};
+  first.merge(second);
+  ASSERT_EQ(first.tensors.size(), 3u);
+  EXPECT_EQ(first.tensors[first.blocks.back().tensor].name, "model/a");
+  EXPECT_EQ(first.files[first.blocks.back().file].name, "shard_00001.h5");
+  second.tensors[1].shape = {6, 4};
+  EXPECT_THAT(message_of<Error>([&] { first.merge(second); }),
+              HasSubstr("ranks disagree on tensor 'model/a'"));
+}
+
+TEST(Manifest, OtherVersionsAreRefused) {
+  std::string body = sample().to_text();
+  body = body.substr(body.find('\n') + 1);
+  const std::string old = "\"format_version\": 1";
+  body.replace(body.find(old), old.size(), "\"format_version\": 2");
+  const auto sum = io::to_hex(io::checksum(body.data(), body.size()));
+  const std::string text = "{\"xxh3\": \"" + sum + "\",\n" + body;
+  EXPECT_THAT(message_of<InputError>([&] { Manifest::from_text(text, "m"); }),
+              HasSubstr("has checkpoint format 2; this program reads 1"));
+}
+
+TEST(Manifest, Generation) {
+  const test::Scratch scratch;
+  EXPECT_EQ(ckpt::peek_generation(scratch.path()), -1);
+  test::spill(scratch / ckpt::kManifestName, sample().to_text());
+  EXPECT_EQ(ckpt::peek_generation(scratch.path()), 3);
+  test::spill(scratch / ckpt::kManifestName, "\n\"generation\": x");
+  EXPECT_EQ(ckpt::peek_generation(scratch.path()), -1);
+}
+
+}  // namespace
+}  // namespace trireme
