@@ -4,7 +4,6 @@
 // stream). The heuristic is asked once per shape. cuBLASLt is column-major: a row-major
 // C = A B is the column-major C^T = B^T A^T, so the operands change places.
 #include <cublasLt.h>
-#include <cuda_runtime.h>
 
 #include <map>
 #include <tuple>
