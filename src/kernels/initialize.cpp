@@ -132,5 +132,6 @@ void fill_normal(const Exec& exec, const random::Generator& generator, double st
                                const MatrixWindow&, View1<T>);
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
+template void fill<std::int64_t>(const Exec&, View1<std::int64_t>, std::int64_t);
 
 }  // namespace trireme::kernels

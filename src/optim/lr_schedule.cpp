@@ -25,7 +25,7 @@ double LrSchedule::at(std::int64_t update) const {
     case Kind::inverse_sqrt:
       return std::max(min_lr, lr * std::sqrt(std::max(w, 1.0) / k));
     case Kind::wsd: {
-      const double span = std::max(1.0, kWsdDecayShare * d);
+      const double span = std::max(1.0, static_cast<double>(cooldown));
       const double done = std::clamp((k - (d - span)) / span, 0.0, 1.0);
       return min_lr + (lr - min_lr) * (1.0 - done);
     }

@@ -5,8 +5,8 @@
 //   linear             min + (lr - min) (1 - r)
 //   constant           lr
 //   inverse_sqrt       max(min, lr sqrt(max(W, 1) / k))
-//   wsd (warm-up, stable, decay)  lr, and over the last tenth of D linearly down to min
-//                      (Hu et al. 2024, arXiv:2404.06395)
+//   wsd (warm-up, stable, decay)  lr, and over the last C updates before D linearly
+//                      down to min (Hu et al. 2024, arXiv:2404.06395)
 #ifndef TRIREME_OPTIM_LR_SCHEDULE_HPP_
 #define TRIREME_OPTIM_LR_SCHEDULE_HPP_
 
@@ -16,13 +16,13 @@ namespace trireme::optim {
 
 struct LrSchedule {
   enum class Kind { cosine, linear, constant, inverse_sqrt, wsd };
-  static constexpr double kWsdDecayShare = 0.1;
 
   Kind kind = Kind::cosine;
   double lr = 0.0;  // the peak
   double min_lr = 0.0;
-  std::int64_t warmup = 0;  // W, updates
-  std::int64_t decay = 0;   // D, updates
+  std::int64_t warmup = 0;    // W, updates
+  std::int64_t decay = 0;     // D, updates
+  std::int64_t cooldown = 0;  // C, updates; wsd only
 
   double at(std::int64_t update) const;
 };

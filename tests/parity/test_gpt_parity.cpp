@@ -129,7 +129,7 @@ void expect_logits_and_loss(const std::string& name, double logit_bound,
     }
   }
   EXPECT_LE(worst, logit_bound);
-  RecordProperty("logit_error", std::to_string(worst));
+  ::testing::Test::RecordProperty("logit_error", fmt::format("{:.2e}", worst));
 }
 
 template <class T>

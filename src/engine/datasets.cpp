@@ -1,0 +1,64 @@
+// engine/datasets.cpp — see datasets.hpp.
+#include "engine/datasets.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::engine {
+
+std::vector<std::shared_ptr<const data::Corpus>> open_corpora(const config::Deck& deck) {
+  TRIREME_REQUIRE_INPUT(
+      !deck.data.train.empty(),
+      "the deck names no corpus to train on: give data.train: corpus.h5 "
+      "(made by `trireme tokenize`)");
+  std::vector<std::shared_ptr<const data::Corpus>> corpora;
+  for (const config::WeightedPath& entry : deck.data.train) {
+    corpora.push_back(std::make_shared<const data::Corpus>(entry.path));
+  }
+  return corpora;
+}
+
+Datasets make_datasets(const config::Deck& deck,
+                       std::vector<std::shared_ptr<const data::Corpus>> corpora) {
+  Datasets sets;
+  sets.corpora = std::move(corpora);
+  const index_t sequence = deck.model.sequence;
+  const std::vector<double> shares(deck.data.split.begin(), deck.data.split.end());
+  const bool cuts = deck.data.validation.empty();
+
+  std::vector<data::Dataset::Part> train, held_out;
+  for (std::size_t i = 0; i < sets.corpora.size(); ++i) {
+    const auto& corpus = sets.corpora[i];
+    const double weight = deck.data.train[i].weight;
+    if (cuts) {
+      const auto ranges = data::split_tokens(corpus->token_count(), shares);
+      train.push_back({corpus, ranges[0], weight});
+      held_out.push_back({corpus, ranges[1], weight});
+    } else {
+      train.push_back({corpus, {0, corpus->token_count()}, weight});
+    }
+  }
+  sets.train = std::make_unique<data::Dataset>(train, sequence, deck.data.seed,
+                                               data::Order::shuffled, "train");
+  if (cuts && deck.data.split[1] > 0.0) {
+    sets.validation.push_back({"validation", std::make_unique<data::Dataset>(
+                                                 held_out, sequence, deck.data.seed,
+                                                 data::Order::sequential, "validation")});
+  }
+  for (const config::NamedPath& entry : deck.data.validation) {
+    const auto corpus = std::make_shared<const data::Corpus>(entry.path);
+    TRIREME_REQUIRE_INPUT(corpus->vocabulary_size() == sets.first().vocabulary_size(),
+                          "validation corpus '{}' ({}) has a vocabulary of {}, the "
+                          "training corpus '{}' of {}: "
+                          "tokenize both with the same tokenizer",
+                          entry.name, entry.path, corpus->vocabulary_size(),
+                          sets.first().path().string(), sets.first().vocabulary_size());
+    sets.validation.push_back(
+        {entry.name,
+         std::make_unique<data::Dataset>(
+             std::vector<data::Dataset::Part>{{corpus, {0, corpus->token_count()}, 1.0}},
+             sequence, deck.data.seed, data::Order::sequential, entry.name)});
+  }
+  return sets;
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,77 @@
+// engine/deck_model.cpp — see deck_model.hpp.
+#include "engine/deck_model.hpp"
+
+#include "base/error.hpp"
+
+namespace trireme::engine {
+
+model::GptConfig gpt_config(const config::Deck& deck) {
+  const config::ModelConfig& m = deck.model;
+  return {.layers = m.layers,
+          .hidden = m.hidden,
+          .heads = m.heads,
+          .kv_heads = m.kv_heads,
+          .ffn_hidden = m.ffn_hidden,
+          .sequence = m.sequence,
+          .vocabulary = m.vocab,
+          .dropout = m.dropout,
+          .attention_dropout = m.attention_dropout,
+          .init_std = m.init_std};
+}
+
+comm::GridShape grid_shape(const config::Deck& deck) {
+  const config::ParallelConfig& p = deck.parallel;
+  return {.tensor = p.tensor,
+          .context = p.context,
+          .data = p.data,
+          .pipeline = p.pipeline,
+          .order = p.order};
+}
+
+kernels::AdamWDesc adamw_desc(const config::Deck& deck) {
+  const config::OptimizerConfig& o = deck.optimizer;
+  return {.beta1 = o.betas[0],
+          .beta2 = o.betas[1],
+          .epsilon = o.eps,
+          .weight_decay = o.weight_decay};
+}
+
+namespace {
+
+optim::LrSchedule::Kind schedule_kind(config::Schedule schedule) {
+  using Kind = optim::LrSchedule::Kind;
+  switch (schedule) {
+    case config::Schedule::cosine:
+      return Kind::cosine;
+    case config::Schedule::linear:
+      return Kind::linear;
+    case config::Schedule::constant:
+      return Kind::constant;
+    case config::Schedule::inverse_sqrt:
+      return Kind::inverse_sqrt;
+    case config::Schedule::wsd:
+      return Kind::wsd;
+  }
+  throw Error("not a schedule");
+}
+
+}  // namespace
+
+optim::LrSchedule lr_schedule(const config::Deck& deck) {
+  const config::OptimizerConfig& o = deck.optimizer;
+  return {.kind = schedule_kind(o.schedule),
+          .lr = o.lr,
+          .min_lr = o.min_lr,
+          .warmup = o.warmup.steps,
+          .decay = o.decay.steps,
+          .cooldown = o.cooldown.steps};
+}
+
+StepShape step_shape(const config::Deck& deck) {
+  return {.micro = deck.batch.micro,
+          .sequence = deck.model.sequence,
+          .microbatches = static_cast<int>(deck.microbatches()),
+          .seed = deck.run.seed};
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,23 @@
+// engine/deck_model.hpp — from the deck's sections to what the lower modules take.
+#ifndef TRIREME_ENGINE_DECK_MODEL_HPP_
+#define TRIREME_ENGINE_DECK_MODEL_HPP_
+
+#include "comm/rank_grid.hpp"
+#include "config/deck.hpp"
+#include "engine/memory_plan.hpp"
+#include "kernels/adamw.hpp"
+#include "model/config.hpp"
+#include "optim/lr_schedule.hpp"
+
+namespace trireme::engine {
+
+model::GptConfig gpt_config(const config::Deck& deck);
+comm::GridShape grid_shape(const config::Deck& deck);
+kernels::AdamWDesc adamw_desc(const config::Deck& deck);
+optim::LrSchedule lr_schedule(const config::Deck& deck);
+// Of one rank.
+StepShape step_shape(const config::Deck& deck);
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_DECK_MODEL_HPP_

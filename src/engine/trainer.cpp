@@ -1,0 +1,99 @@
+// engine/trainer.cpp — see trainer.hpp.
+#include "engine/trainer.hpp"
+
+#include "base/log.hpp"
+#include "config/check.hpp"
+#include "config/compare.hpp"
+#include "config/load.hpp"
+#include "engine/deck_model.hpp"
+#include "engine/first_rank.hpp"
+#include "engine/training_run.hpp"
+#include "kernels/machine_peaks.hpp"
+#include "model/formulae.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+// Rank 0 reads the deck and the corpus' vocabulary; the others get the resolved text.
+config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
+  const std::string text = on_first_rank(world, [&] {
+    config::Deck deck = config::load(options.deck, {.overrides = options.overrides,
+                                                    .run_dir = options.run_dir,
+                                                    .ranks = world.size()});
+    std::vector<config::DeckError> errors =
+        config::unsupported_for_training(deck, world.size());
+    if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+    const auto corpora = open_corpora(deck);
+    errors = config::set_vocabulary(deck, corpora.front()->vocabulary_size(),
+                                    corpora.front()->path().string());
+    if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+    return config::resolved_text(deck);
+  });
+  return config::parse_resolved(text, world.size());
+}
+
+// What the checkpoint's deck and this one may not differ in.
+void check_resume(const io::Path& checkpoint, const config::Deck& deck,
+                  comm::Communicator& world, Log& log) {
+  const std::string changes = on_first_rank(world, [&] {
+    const ckpt::CheckpointReader reader(checkpoint);
+    const config::Comparison comparison =
+        config::compare_for_resume(config::parse_resolved(reader.state().deck), deck);
+    if (!comparison.errors.empty()) throw config::DeckErrors(comparison.errors);
+    std::string text;
+    for (const std::string& change : comparison.changes) text += "  " + change + "\n";
+    return text;
+  });
+  if (!changes.empty()) log.info("changed since the checkpoint:\n{}", changes);
+}
+
+}  // namespace
+
+int train(const TrainOptions& options, comm::Environment& environment) {
+  comm::Communicator& world = *environment.world();
+  Log log(world.rank() == 0);
+  const auto start_time = StopRequest::Clock::now();
+
+  // 1. What to do.
+  const config::Deck deck = load_deck(options, world);
+  const RunOptions run_options{.path = deck.run.dir,
+                               .checkpoints = deck.checkpoint.dir,
+                               .resume = options.resume,
+                               .steps = deck.run.steps.steps};
+  const RunStart start = decide_start(world, run_options);
+  for (const std::string& note : start.notes) log.info("{}", note);
+  if (start.kind == StartKind::finished) return kExitDone;
+  const bool resumes = start.kind == StartKind::resume;
+  if (resumes) check_resume(start.checkpoint, deck, world, log);
+
+  // 2. Corpora, process grid, run directory.
+  const Datasets datasets = make_datasets(deck, open_corpora(deck));
+  const comm::RankGrid grid(environment.world(), grid_shape(deck));
+  RunDirectory directory(world, run_options, start);
+  directory.write_deck(config::resolved_text(deck));
+  directory.write_environment(
+      describe_environment(environment, grid, options.command_line));
+
+  // 3. The model, and where it starts from.
+  const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
+  TrainingRun<float> run(deck, grid, datasets, directory, peak, log);
+  log.info("{}", banner(deck, grid, datasets, run.memory(), peak));
+  if (resumes) run.resume(start.checkpoint);
+  if (!resumes && !options.init_from.empty()) {
+    run.init_from(ckpt::require_newest(options.init_from));
+  }
+
+  // 4. Train.
+  std::vector<std::string> signals;
+  for (const config::SignalName signal : deck.checkpoint.on_signal) {
+    signals.emplace_back(config::name_of(signal));
+  }
+  StopRequest stop({.signals = signals,
+                    .time_limit_seconds = deck.run.time_limit.value_or(0.0),
+                    .margin_seconds = deck.checkpoint.wall_time_margin,
+                    .start = start_time});
+  return run.run(stop);
+}
+
+}  // namespace trireme::engine

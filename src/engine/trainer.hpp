@@ -1,0 +1,28 @@
+// engine/trainer.hpp — a training run from deck to last checkpoint.
+#ifndef TRIREME_ENGINE_TRAINER_HPP_
+#define TRIREME_ENGINE_TRAINER_HPP_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/environment.hpp"
+
+namespace trireme::engine {
+
+struct TrainOptions {
+  std::string deck;                    // path
+  std::vector<std::string> overrides;  // --set key=value
+  std::string run_dir;                 // empty: the deck's
+  std::string resume = "never";        // never, auto, or a checkpoint
+  std::string init_from;               // weights of another checkpoint; empty: none
+  std::string command_line;            // for environment.json
+};
+
+// Exit status (design of the command line): 0 done, 75 stopped early with a checkpoint
+// published. Everything else is thrown. Collective over the environment's world.
+int train(const TrainOptions& options, comm::Environment& environment);
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_TRAINER_HPP_

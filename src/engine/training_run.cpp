@@ -1,0 +1,366 @@
+// engine/training_run.cpp — see training_run.hpp.
+#include "engine/training_run.hpp"
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "ckpt/save.hpp"
+#include "config/load.hpp"
+#include "engine/deck_model.hpp"
+#include "engine/format.hpp"
+#include "engine/generation.hpp"
+#include "engine/section_table.hpp"
+#include "model/formulae.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+// How many samples of a validation set are looked at each time, when it has more: enough
+// for a standard error well below what two recipes differ by.
+constexpr index_t kValidationSamples = 4096;
+constexpr index_t kSampleTokens = 64;
+
+ckpt::Replicas replicas_of(const comm::RankGrid& grid) {
+  const comm::ProcessGroups& groups = grid.groups();
+  return {.tensor_rank = groups.tensor->rank(),
+          .tensor_size = groups.tensor->size(),
+          .data_rank = groups.data->rank(),
+          .data_size = groups.data->size()};
+}
+
+HostBatch host_batch(const data::Batch& batch) {
+  return {batch.inputs().data(), batch.positions().data(), batch.labels().data(),
+          batch.loss_mask().data(), static_cast<std::uint64_t>(batch.first_sample())};
+}
+
+ckpt::TrainingState initial_state(const config::Deck& deck, const data::Corpus& corpus) {
+  ckpt::TrainingState state;
+  state.seed = deck.run.seed;
+  state.data_seed = deck.data.seed;
+  state.tokenizer = corpus.tokenizer_files();
+  state.tokenizer_attributes["end_of_document"] =
+      std::to_string(corpus.end_of_document());
+  return state;
+}
+
+}  // namespace
+
+template <class T>
+TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
+                            const Datasets& datasets, RunDirectory& directory,
+                            double gemm_peak, Log& log)
+    : deck_(deck),
+      grid_(grid),
+      datasets_(datasets),
+      directory_(directory),
+      log_(log),
+      state_(grid.groups(), gpt_config(deck)),
+      step_(
+          (state_.params.allocate(state_.registry, ParamBuffer<T>::Use::training), exec_),
+          state_, step_shape(deck), timers_),
+      optimizer_(exec_, state_.params, grid.groups(), adamw_desc(deck),
+                 deck.optimizer.clip_norm),
+      schedule_(lr_schedule(deck)),
+      progress_(initial_state(deck, datasets.first())),
+      evaluation_batch_(deck.model.sequence, deck.batch.micro),
+      gemm_peak_(gemm_peak) {
+  const index_t expected = model::parameter_count(state_.config);
+  TRIREME_REQUIRE(state_.registry.global_element_count() == expected,
+                  "the layers have {} parameters, the closed formula says {}",
+                  state_.registry.global_element_count(), expected);
+  progress_.deck = config::resolved_text(deck);
+  const comm::GridShape& shape = grid.shape();
+  progress_.grid = {{"tensor", shape.tensor},
+                    {"context", shape.context},
+                    {"data", shape.data},
+                    {"pipeline", shape.pipeline}};
+  state_.params.initialize(exec_, deck.run.seed);
+}
+
+template <class T>
+void TrainingRun<T>::resume(const io::Path& checkpoint) {
+  const ckpt::CheckpointReader reader(checkpoint);
+  reader.require_optimizer_state();
+  ckpt::load_params(reader, exec_, state_.params, ckpt::Content::training);
+  // The deck and the grid are this start's; everything that moves on is the checkpoint's.
+  const std::string deck = std::move(progress_.deck);
+  const auto grid = std::move(progress_.grid);
+  progress_ = reader.state();
+  progress_.deck = deck;
+  progress_.grid = grid;
+  saved_step_ = progress_.step;
+}
+
+template <class T>
+void TrainingRun<T>::init_from(const io::Path& checkpoint) {
+  const ckpt::CheckpointReader reader(checkpoint);
+  ckpt::load_params(reader, exec_, state_.params, ckpt::Content::weights,
+                    ckpt::Conversion::floating);
+}
+
+template <class T>
+data::ColumnRange TrainingRun<T>::columns_of(index_t batch_number) const {
+  // Global batch k is the samples [k G, (k + 1) G); data rank d takes a contiguous D-th
+  // of it. Which samples make a step does not depend on the grid.
+  const index_t per_rank = deck_.batch.global / deck_.parallel.data;
+  const index_t microbatches = step_.shape().microbatches;
+  const index_t step = first_step_ + batch_number / microbatches;
+  const index_t first = step * deck_.batch.global + grid_.coordinates().data * per_rank +
+                        batch_number % microbatches * deck_.batch.micro;
+  return {first, step < deck_.run.steps.steps ? deck_.batch.micro : 0};
+}
+
+template <class T>
+void TrainingRun<T>::start_loader() {
+  first_step_ = progress_.step;
+  loader_ = std::make_unique<data::BatchLoader>(
+      *datasets_.train, [this](index_t n) { return columns_of(n); },
+      data::BatchLoader::Options{.max_columns = deck_.batch.micro,
+                                 .mask_end_of_document = deck_.data.mask_eod_loss});
+}
+
+template <class T>
+optim::StepReport TrainingRun<T>::one_step() {
+  const std::int64_t update = progress_.step + 1;
+  step_.accumulate_gradients([&](int) { return host_batch(loader_->next()); },
+                             deck_.batch.global);
+  const Region region(timers_, Section::optimizer);
+  const auto k = static_cast<double>(update);
+  step_.begin_step(static_cast<std::uint64_t>(update), schedule_.at(update),
+                   1.0 - std::pow(deck_.optimizer.betas[0], k),
+                   1.0 - std::pow(deck_.optimizer.betas[1], k));
+  optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
+                     static_cast<double>(deck_.batch.global * deck_.model.sequence));
+  const optim::StepReport report = optimizer_.read_report(exec_);
+  if (!std::isfinite(report.loss_sum) || !std::isfinite(report.grad_norm)) {
+    stop_on_non_finite(report);
+  }
+  optimizer_.apply(exec_, step_.state_view());
+  progress_.step = update;
+  progress_.samples += deck_.batch.global;
+  progress_.tokens += deck_.batch.global * deck_.model.sequence;
+  return report;
+}
+
+template <class T>
+void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
+  // Weights are those before the step: keep them for study, and find out where it began.
+  const std::int64_t update = progress_.step + 1;
+  data::Batch batch(deck_.model.sequence, deck_.batch.micro);
+  const std::string place = step_.locate_non_finite([&](int m) {
+    const data::ColumnRange columns =
+        columns_of((update - 1 - first_step_) * step_.shape().microbatches + m);
+    batch.fill(*datasets_.train, columns.first_sample, columns.columns,
+               deck_.data.mask_eod_loss);
+    return host_batch(batch);
+  });
+  const io::Path directory = directory_.path() / "failed";
+  const ckpt::Saved saved = ckpt::save_checkpoint(
+      exec_, *grid_.groups().world, directory, progress_,
+      ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)));
+  throw Error(fmt::format(
+      "step {}: the loss is {}, the gradient norm {}. First number that is not finite: "
+      "{}. "
+      "The state before the step is in '{}'. Often the learning rate is too high (it is "
+      "{:.3g}) or the warm-up too short; samples {} to {} made this step.",
+      update, report.loss_sum / report.tokens, report.grad_norm,
+      place.empty() ? "in the gradients" : place, saved.path.string(),
+      schedule_.at(update), progress_.samples,
+      progress_.samples + deck_.batch.global - 1));
+}
+
+template <class T>
+bool TrainingRun<T>::due(const config::Length& every) const {
+  return every.steps > 0 && progress_.step % every.steps == 0;
+}
+
+template <class T>
+void TrainingRun<T>::log_step(const optim::StepReport& report) {
+  const double now = timers_.total_seconds();
+  const auto steps = static_cast<double>(progress_.step - last_record_step_);
+  const double seconds = (now - last_record_seconds_) / steps;
+  const double tokens = static_cast<double>(deck_.batch.global * deck_.model.sequence);
+  const double flops =
+      model::model_flops(state_.config, deck_.batch.global, deck_.model.sequence);
+  const double tflops = flops / seconds / 1e12 / deck_.parallel.ranks();
+  StepRecord record{.step = progress_.step,
+                    .loss = report.loss_sum / report.tokens,
+                    .grad_norm = report.grad_norm,
+                    .lr = schedule_.at(progress_.step),
+                    .samples = progress_.samples,
+                    .tokens = progress_.tokens,
+                    .seconds = seconds,
+                    .tokens_per_second = tokens / seconds,
+                    .model_tflops = tflops,
+                    .hardware_tflops = tflops};
+  if (display_) {
+    const index_t every = deck_.checkpoint.every.steps;
+    const std::int64_t next =
+        every > 0 ? std::min<std::int64_t>((progress_.step / every + 1) * every,
+                                           deck_.run.steps.steps)
+                  : deck_.run.steps.steps;
+    display_->update({.step = progress_.step,
+                      .loss = record.loss,
+                      .tokens_per_second = record.tokens_per_second,
+                      .peak_share = tflops / gemm_peak_,
+                      .next_checkpoint = next});
+  }
+  if (due(deck_.run.log_every) || is_last()) {
+    if (metrics_) metrics_->write(record);
+    last_record_seconds_ = now;
+    last_record_step_ = progress_.step;
+  }
+}
+
+template <class T>
+void TrainingRun<T>::validate() {
+  if (display_) display_->note("validating");
+  for (const ValidationSet& set : datasets_.validation) {
+    const double start = timers_.total_seconds();
+    const index_t micro = deck_.batch.micro;
+    const index_t ranks = deck_.parallel.data;
+    const index_t samples =
+        std::min(set.samples->samples_per_epoch(), kValidationSamples);
+    // Ranks take micro-batches in turn; columns past the end are masked.
+    const index_t rounds = (samples + micro * ranks - 1) / (micro * ranks);
+    const FetchBatch fetch = [&](int m) {
+      const index_t first = (m * ranks + grid_.coordinates().data) * micro;
+      evaluation_batch_.fill(*set.samples, first, micro, deck_.data.mask_eod_loss);
+      const auto mask = evaluation_batch_.loss_mask();
+      for (index_t column = 0; column < micro; ++column) {
+        if (first + column < samples) continue;
+        for (std::size_t s = 0; s < mask.extent(0); ++s) mask(s, column) = 0.0f;
+      }
+      return host_batch(evaluation_batch_);
+    };
+    const LossTotals local = step_.evaluate(fetch, static_cast<int>(rounds));
+    std::vector<double> sums = {local.loss_sum, local.tokens};
+    grid_.groups().data->all_reduce(sums);
+    const LossTotals totals{sums[0], sums[1]};
+    const ValidationRecord record{.step = progress_.step,
+                                  .name = set.name,
+                                  .loss = totals.mean(),
+                                  .perplexity = std::exp(totals.mean()),
+                                  .tokens = static_cast<std::int64_t>(totals.tokens),
+                                  .seconds = timers_.total_seconds() - start};
+    if (metrics_) metrics_->write(record);
+    if (display_) {
+      display_->message(fmt::format("step {}: {} loss {:.4f}, perplexity {:.2f}",
+                                    record.step, record.name, record.loss,
+                                    record.perplexity));
+    }
+    if (&set == &datasets_.validation.front() &&
+        (progress_.best_step < 0 || record.loss < progress_.best_loss)) {
+      progress_.best_loss = record.loss;
+      progress_.best_step = progress_.step;
+    }
+  }
+}
+
+template <class T>
+void TrainingRun<T>::write_sample() {
+  Generator<T> generator(exec_, state_);
+  const data::TokenId end = datasets_.first().end_of_document();
+  const GenerationConfig config{.sampling = {.temperature = 0.8, .top_k = 50},
+                                .max_tokens = kSampleTokens,
+                                .end_of_document = end};
+  const auto generations =
+      generator.run({{.number = static_cast<std::uint64_t>(progress_.step)}}, config);
+  if (!display_) return;
+  const auto tokenizer = data::Tokenizer::from_files(datasets_.first().tokenizer_files());
+  display_->message(fmt::format("step {}: sample: {}", progress_.step,
+                                tokenizer.decode(generations.front().tokens)));
+}
+
+template <class T>
+void TrainingRun<T>::save() {
+  if (saved_step_ == progress_.step) return;
+  const Region region(timers_, Section::checkpoint);
+  if (display_) display_->note("writing a checkpoint");
+  if (metrics_) metrics_->sync();
+  ckpt::SaveOptions options;
+  options.retention.keep = static_cast<int>(deck_.checkpoint.keep);
+  options.retention.keep_every = deck_.checkpoint.keep_every.steps;
+  if (deck_.checkpoint.keep_best && progress_.best_step >= 0) {
+    options.retention.keep_best = progress_.best_step;
+  }
+  ckpt::save_checkpoint(
+      exec_, *grid_.groups().world, deck_.checkpoint.dir, progress_,
+      ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)),
+      options);
+  saved_step_ = progress_.step;
+}
+
+template <class T>
+int TrainingRun<T>::run(StopRequest& stop) {
+  const bool is_first_rank = grid_.rank() == 0;
+  if (is_first_rank) {
+    const auto restored =
+        progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
+    metrics_.emplace(directory_.path(), restored);
+    display_.emplace(
+        stdout,
+        Progress::Options{.steps = deck_.run.steps.steps,
+                          .log_every = std::max<index_t>(1, deck_.run.log_every.steps),
+                          .terminal = find_terminal(stdout, std::getenv)});
+  }
+  start_loader();
+  timers_.reset();
+  last_record_seconds_ = 0.0;
+  last_record_step_ = progress_.step;
+
+  StopReason reason = StopReason::none;
+  while (!is_last() && reason == StopReason::none) {
+    const optim::StepReport report = one_step();
+    log_step(report);
+    if (due(deck_.run.validate_every) || is_last()) validate();
+    if (due(deck_.run.sample_every)) write_sample();
+    reason = stop.poll(*grid_.groups().world);
+    if (due(deck_.checkpoint.every) || is_last() || reason != StopReason::none) {
+      const double start = timers_.total_seconds();
+      save();
+      stop.note_checkpoint(timers_.total_seconds() - start);
+    }
+  }
+  if (display_) display_->finish();
+  if (metrics_) metrics_->close();
+  finish(reason);
+  if (reason == StopReason::none || is_last()) return kExitDone;
+  log_.info("stopped early: {}. Step {} of {} is saved; continue with --resume auto.",
+            stop.description(), progress_.step, deck_.run.steps.steps);
+  return kExitStoppedEarly;
+}
+
+template <class T>
+void TrainingRun<T>::finish(StopReason) {
+  const std::int64_t steps = progress_.step - first_step_;
+  const double flops =
+      model::model_flops(state_.config, deck_.batch.global, deck_.model.sequence) *
+      static_cast<double>(steps);
+  const MemoryPlan& plan = step_.plan();
+  const RunTimes times{
+      .seconds = timers_.seconds(),
+      .loop_seconds = timers_.total_seconds(),
+      .steps = steps,
+      .samples = steps * deck_.batch.global,
+      .tokens = steps * deck_.batch.global * deck_.model.sequence,
+      .threads = static_cast<int>(exec_.space().concurrency()),
+      .model_flops = flops,
+      .hardware_flops = flops,
+      .peak_tflops = gemm_peak_,
+      .memory = {{"weights", static_cast<double>(plan.weights)},
+                 {"gradients", static_cast<double>(plan.gradients)},
+                 {"optimizer", static_cast<double>(plan.optimizer)},
+                 {"activations", static_cast<double>(plan.saved())},
+                 {"workspace",
+                  static_cast<double>(plan.workspace.scratch + plan.workspace.held)}}};
+  const SectionTable table(*grid_.groups().world, times);
+  log_.info("\n{}", table.text());
+}
+
+#define TRIREME_INSTANTIATE(T) template class TrainingRun<T>;
+TRIREME_INSTANTIATE(float)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::engine

@@ -1,0 +1,86 @@
+// engine/training_run.hpp — the training loop in one element type: steps, validation,
+// samples, checkpoints, and the end.
+#ifndef TRIREME_ENGINE_TRAINING_RUN_HPP_
+#define TRIREME_ENGINE_TRAINING_RUN_HPP_
+
+#include <optional>
+
+#include "base/log.hpp"
+#include "base/timers.hpp"
+#include "ckpt/params.hpp"
+#include "ckpt/training_state.hpp"
+#include "data/batch_loader.hpp"
+#include "engine/datasets.hpp"
+#include "engine/metrics.hpp"
+#include "engine/progress.hpp"
+#include "engine/run_directory.hpp"
+#include "engine/stop_request.hpp"
+#include "engine/train_step.hpp"
+#include "optim/lr_schedule.hpp"
+
+namespace trireme::engine {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitStoppedEarly = 75;  // requeue me
+
+template <class T>
+class TrainingRun {
+ public:
+  // Builds the model of the deck, initialises it, and allocates everything the loop
+  // needs.
+  TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
+              const Datasets& datasets, RunDirectory& directory, double gemm_peak,
+              Log& log);
+
+  // Weights, optimizer state, progress: a bitwise continuation.
+  void resume(const io::Path& checkpoint);
+  // Weights only, from another run.
+  void init_from(const io::Path& checkpoint);
+
+  // Steps until the deck's last one or a request to stop. Exit status.
+  int run(StopRequest& stop);
+
+  const MemoryPlan& memory() const { return step_.plan(); }
+  const ckpt::TrainingState& progress_state() const { return progress_; }
+
+ private:
+  struct Interval;  // what is summed up between two records
+
+  void start_loader();
+  data::ColumnRange columns_of(index_t batch_number) const;
+  optim::StepReport one_step();
+  void log_step(const optim::StepReport& report);
+  void validate();
+  void write_sample();
+  void save();
+  bool due(const config::Length& every) const;
+  bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
+  [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
+  void finish(StopReason reason);
+
+  const config::Deck& deck_;
+  const comm::RankGrid& grid_;
+  const Datasets& datasets_;
+  RunDirectory& directory_;
+  Log& log_;
+  Exec exec_;
+  Timers timers_;
+  ModelState<T> state_;
+  TrainStep<T> step_;
+  optim::Optimizer<T> optimizer_;
+  optim::LrSchedule schedule_;
+  ckpt::TrainingState progress_;
+  std::int64_t first_step_ = 0;  // of this start
+  std::int64_t saved_step_ = -1;
+  std::unique_ptr<data::BatchLoader> loader_;
+  data::Batch evaluation_batch_;
+  std::optional<MetricsWriter> metrics_;
+  std::optional<Progress> display_;
+  double gemm_peak_;
+  double last_record_seconds_ = 0.0;
+  std::int64_t last_record_step_ = 0;
+};
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_TRAINING_RUN_HPP_
