@@ -15,11 +15,17 @@ namespace {
 
 // The divisor of n that is nearest to k.
 index_t nearest_divisor(index_t n, index_t k) {
-  for (index_t distance = 0; distance < n; ++distance) {
-    if (k - distance >= 1 && n % (k - distance) == 0) return k - distance;
-    if (k + distance <= n && n % (k + distance) == 0) return k + distance;
+  index_t best = 1;
+  const auto consider = [&](index_t divisor) {
+    const index_t nearer = std::abs(best - k) - std::abs(divisor - k);
+    if (nearer > 0 || (nearer == 0 && divisor < best)) best = divisor;
+  };
+  for (index_t i = 1; i <= n / i; ++i) {
+    if (n % i != 0) continue;
+    consider(i);
+    consider(n / i);
   }
-  return 1;
+  return best;
 }
 
 // The multiple of k that is nearest to n, at least k.
@@ -95,17 +101,26 @@ class Checker {
   void check_tensor_split() {
     const ModelConfig& m = deck_.model;
     const ParallelConfig& p = deck_.parallel;
-    divides("parallel.tensor", p.tensor, "model.heads", m.heads,
-            "tensor ranks hold whole heads");
-    if (m.kv_heads != m.heads) {
-      divides("parallel.tensor", p.tensor, "model.kv_heads", m.kv_heads,
-              "tensor ranks hold whole key and value heads");
-    }
-    divides("parallel.tensor", p.tensor, "model.ffn_hidden", m.ffn_hidden,
-            "tensor ranks hold equal parts of the feed-forward block");
+    // One error for all that the tensor ranks cannot share, with a degree that suits all.
+    std::string what;
+    index_t common = 0;
+    const auto share = [&](const char* key, index_t whole, const char* things) {
+      if (!good({"parallel.tensor", key}) || whole < 1) return;
+      common = std::gcd(common, whole);
+      if (whole % p.tensor == 0) return;
+      what += fmt::format("{} {} ({}): tensor ranks hold {}",
+                          what.empty() ? "does not divide" : "; nor", key, whole, things);
+    };
+    share("model.heads", m.heads, "whole heads");
+    if (m.kv_heads != m.heads)
+      share("model.kv_heads", m.kv_heads, "whole key and value heads");
+    share("model.ffn_hidden", m.ffn_hidden, "equal parts of the feed-forward block");
     if (p.sequence) {
-      divides("parallel.tensor", p.tensor, "model.sequence", m.sequence,
-              "sequence parallelism cuts samples into equal parts");
+      share("model.sequence", m.sequence, "equal parts of a sample (parallel.sequence)");
+    }
+    if (!what.empty()) {
+      add("parallel.tensor", what, fmt::format("a divisor of {}", common),
+          fmt::format("parallel.tensor: {}", nearest_divisor(common, p.tensor)));
     }
     divides("parallel.context", p.context, "model.sequence", m.sequence,
             "context ranks hold equal parts of a sample");
@@ -283,8 +298,8 @@ class Checker {
         fix = fmt::format("data.split: [{:.6g}, {:.6g}, {:.6g}]", d.split[0] / sum,
                           d.split[1] / sum, d.split[2] / sum);
       }
-      add("data.split", fmt::format("has the sum {}", number_text(sum)),
-          "fractions with sum 1", fix);
+      add("data.split", fmt::format("has the sum {:.9g}", sum), "fractions with sum 1",
+          fix);
     } else if (d.split[0] <= 0.0) {
       add("data.split", "leaves nothing to train on", "a first fraction above 0",
           "data.split: [0.98, 0.02, 0.0]");
@@ -296,8 +311,7 @@ class Checker {
     if (good({"optimizer.lr", "optimizer.min_lr"}) && o.min_lr > o.lr) {
       add("optimizer.min_lr",
           fmt::format("is above optimizer.lr ({})", number_text(o.lr)),
-          "0 to optimizer.lr",
-          fmt::format("optimizer.min_lr: {}", number_text(0.1 * o.lr)));
+          "0 to optimizer.lr", fmt::format("optimizer.min_lr: {:.15g}", 0.1 * o.lr));
     }
     if (!good({"optimizer.warmup", "optimizer.decay", "optimizer.cooldown", "run.steps",
                "batch.global", "model.sequence", "batch.ramp_up"})) {

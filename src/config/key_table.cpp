@@ -356,11 +356,18 @@ std::optional<Problem> read_signals(const YamlValue& value, Deck& deck) {
                    value.is_scalar() ? fmt::format("[{}]", value.text) : ""};
   }
   std::vector<SignalName> signals;
+  std::vector<std::string> without_sig;
+  for (const YamlValue& item : value.items) {
+    without_sig.push_back(item.text.rfind("SIG", 0) == 0 ? item.text.substr(3)
+                                                         : item.text);
+  }
   for (const YamlValue& item : value.items) {
     SignalName signal{};
     if (auto problem = read_choice(item, signal)) {
       problem->what = fmt::format("'{}' {}", brief(item), problem->what);
-      if (item.text.rfind("SIG", 0) == 0) problem->fix = item.text.substr(3);
+      if (item.text.rfind("SIG", 0) == 0) {
+        problem->fix = fmt::format("[{}]", fmt::join(without_sig, ", "));
+      }
       return problem;
     }
     signals.push_back(signal);

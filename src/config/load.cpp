@@ -27,6 +27,7 @@ class Loader {
 
   void read(const std::string& text) {
     const YamlValue root = read_yaml(text, file_, errors_);
+    broken_ = !errors_.empty() || !root.is_map();
     if (!errors_.empty()) return;
     if (!root.is_map()) {
       const std::string what = root.is_null() ? "is empty" : "is not a list of sections";
@@ -78,7 +79,7 @@ class Loader {
       const std::string& path = key.info.path;
       const auto found = leaves_.find(path);
       if (found == leaves_.end()) {
-        if (key.required && !broken_) {
+        if (key.required && !broken_ && bad_.count(path) == 0) {
           add(path, file_, "", "is missing", key.info.allowed, "");
           bad_.insert(path);
         }
@@ -104,9 +105,6 @@ class Loader {
     if (!errors_.empty()) throw DeckErrors(std::move(errors_));
     return deck;
   }
-
-  // Nothing can be said about keys when the text itself could not be read.
-  void mark_broken() { broken_ = !errors_.empty(); }
 
  private:
   void add(const std::string& key, const std::string& place, const std::string& value,
@@ -205,7 +203,7 @@ class Loader {
   std::map<std::string, int> lines_;
   std::set<std::string> bad_;
   std::vector<DeckError> errors_;
-  bool broken_ = false;
+  bool broken_ = false;  // the text could not be read: nothing can be said about keys
 };
 
 }  // namespace
@@ -213,7 +211,6 @@ class Loader {
 Deck parse(const std::string& text, const std::string& name, const LoadOptions& options) {
   Loader loader(name);
   loader.read(text);
-  loader.mark_broken();
   for (const std::string& assignment : options.overrides)
     loader.override_with(assignment);
   if (!options.run_dir.empty()) loader.set_run_dir(options.run_dir);

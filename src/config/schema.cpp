@@ -3,18 +3,20 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "config/key_table.hpp"
 
 namespace trireme::config {
 namespace {
 
-std::string cell(std::string text) {
-  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
-    text.insert(at, "\\");
+// Text in a table: a bar would end the cell.
+std::string cell(const std::string& text) {
+  if (text.empty()) return "–";
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
   }
-  return text.empty() ? "–" : text;
+  return escaped;
 }
 
 const char* const kIntroduction = R"(# The deck: every key

@@ -1,0 +1,77 @@
+// What may change between two starts of a run.
+#include "config/compare.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "deck_testing.hpp"
+
+namespace trireme::config {
+namespace {
+
+using ::testing::HasSubstr;
+
+Comparison after(const std::vector<std::string>& overrides) {
+  return compare_for_resume(small_with({}), small_with(overrides));
+}
+
+TEST(CompareStarts, SameDeckIsFine) {
+  const Deck deck = small_with({"optimizer.lr=0.001", "run.time_limit=2h"});
+  // As it comes back from the checkpoint's text.
+  const auto result = compare_for_resume(parse_resolved(resolved_text(deck)), deck);
+  EXPECT_TRUE(result.errors.empty());
+  EXPECT_TRUE(result.changes.empty());
+}
+
+TEST(CompareStarts, FreeKeys) {
+  const auto result =
+      after({"parallel.tensor=2", "parallel.zero=0", "batch.micro=4",
+             "memory.recompute=full", "run.log_every=1", "run.time_limit=1h",
+             "run.dir=elsewhere", "checkpoint.every=7", "checkpoint.keep=9"});
+  EXPECT_TRUE(result.errors.empty()) << format_errors(result.errors);
+  EXPECT_THAT(result.changes, ::testing::Contains("parallel.tensor: 1 -> 2"));
+  EXPECT_THAT(result.changes, ::testing::Contains("run.time_limit: none -> 1h"));
+}
+
+TEST(CompareStarts, MoreStepsMoveTheDefaultDecay) {
+  const auto result = after({"run.steps=2000"});
+  EXPECT_TRUE(result.errors.empty());
+  EXPECT_THAT(result.changes, ::testing::Contains("run.steps: 1000 -> 2000"));
+  EXPECT_THAT(result.changes, ::testing::Contains("optimizer.decay: 1000 -> 2000"));
+}
+
+TEST(CompareStarts, FixedKeysShowBothValues) {
+  const auto result =
+      after({"model.hidden=128", "batch.global=64", "run.seed=5", "data.train=other.h5",
+             "optimizer.betas=[0.9, 0.99]", "precision.compute=bf16"});
+  std::vector<std::string> keys;
+  for (const DeckError& error : result.errors) keys.push_back(error.key);
+  // ffn_hidden and data.seed follow what was changed.
+  EXPECT_THAT(keys,
+              ::testing::UnorderedElementsAre(
+                  "model.hidden", "model.ffn_hidden", "batch.global", "run.seed",
+                  "data.train", "data.seed", "optimizer.betas", "precision.compute"));
+  const DeckError& hidden = result.errors[0];
+  EXPECT_EQ(hidden.key, "model.hidden");
+  EXPECT_THAT(hidden.what, HasSubstr("the checkpoint has 64, the deck has 128"));
+  EXPECT_EQ(hidden.place, "--set");
+}
+
+TEST(CompareStarts, LearningRateOnlyWithSet) {
+  EXPECT_TRUE(after({"optimizer.lr=0.001"}).errors.empty());
+  EXPECT_THAT(after({"optimizer.lr=0.001"}).changes,
+              ::testing::Contains("optimizer.min_lr: 3e-05 -> 0.0001"));
+  EXPECT_TRUE(after({"optimizer.schedule=linear", "optimizer.warmup=10"}).errors.empty());
+  const Deck edited =
+      parse(std::string(kSmall) + "optimizer: {lr: 0.001}\n", "test.yaml");
+  const auto result = compare_for_resume(small_with({}), edited);
+  ASSERT_EQ(result.errors.size(), 1u);
+  EXPECT_EQ(result.errors[0].key, "optimizer.lr");
+  EXPECT_THAT(result.errors[0].what,
+              HasSubstr("the checkpoint has 0.0003, the deck has 0.001"));
+  EXPECT_THAT(result.errors[0].fix, HasSubstr("--set optimizer.lr=0.001"));
+  EXPECT_EQ(result.errors[0].place, "test.yaml:3");
+}
+
+}  // namespace
+}  // namespace trireme::config

@@ -1,0 +1,194 @@
+// What a right deck becomes: values, defaults that follow others, units, overrides.
+#include "config/load.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "config/check.hpp"
+#include "deck_testing.hpp"
+
+namespace trireme::config {
+namespace {
+
+TEST(LoadDefaults, OfDesign) {
+  const Deck deck = parse(kSmall, "decks/tiny.yaml");
+  EXPECT_EQ(deck.name, "tiny");
+  EXPECT_EQ(deck.model.kind, ModelKind::gpt);
+  EXPECT_EQ(deck.model.ffn_hidden, 256);
+  EXPECT_EQ(deck.model.kv_heads, 4);
+  EXPECT_EQ(deck.model.head_size(), 16);
+  EXPECT_EQ(deck.model.dropout, 0.1);
+  EXPECT_TRUE(deck.model.tie_embeddings);
+  EXPECT_EQ(deck.data.seed, 1234u);
+  ASSERT_EQ(deck.data.train.size(), 1u);
+  EXPECT_EQ(deck.data.train[0].path, "corpus.h5");
+  EXPECT_EQ(deck.data.train[0].weight, 1.0);
+  EXPECT_EQ(deck.data.split, (std::array<double, 3>{0.98, 0.02, 0.0}));
+  EXPECT_EQ(deck.batch.micro, 1);
+  EXPECT_EQ(deck.batch.global, 32);
+  EXPECT_EQ(deck.parallel.data, 1);
+  EXPECT_TRUE(deck.parallel.data_auto);
+  EXPECT_EQ(deck.parallel.zero, 1);
+  EXPECT_EQ(deck.optimizer.lr, 3e-4);
+  EXPECT_EQ(deck.optimizer.min_lr, 3e-5);
+  EXPECT_EQ(deck.optimizer.decay.steps, 1000);
+  EXPECT_EQ(deck.optimizer.cooldown.steps, 100);
+  EXPECT_EQ(deck.optimizer.betas[1], 0.95);
+  EXPECT_EQ(deck.run.steps.steps, 1000);
+  EXPECT_EQ(deck.run.dir, "runs/tiny");
+  EXPECT_EQ(deck.run.hang_timeout, 600.0);
+  EXPECT_FALSE(deck.run.time_limit);
+  EXPECT_EQ(deck.checkpoint.dir, "runs/tiny/checkpoints");
+  EXPECT_EQ(deck.checkpoint.on_signal,
+            (std::vector<SignalName>{SignalName::usr1, SignalName::term}));
+  EXPECT_FALSE(deck.checkpoint.wall_time_margin);
+}
+
+TEST(LoadDefaults, FollowWhatIsGiven) {
+  const Deck deck = small_with({"optimizer.lr=1e-3", "run.steps=2e5 tokens", "run.seed=7",
+                                "run.dir=out/x", "model.heads=8"});
+  EXPECT_EQ(deck.optimizer.min_lr, 1e-4);
+  // 200000 tokens / 32 = 6250 samples; / 32 a step = 195.3: 196 steps.
+  EXPECT_EQ(deck.run.steps.steps, 196);
+  EXPECT_EQ(deck.optimizer.decay, deck.run.steps);
+  EXPECT_EQ(deck.data.seed, 7u);
+  EXPECT_EQ(deck.checkpoint.dir, "out/x/checkpoints");
+  EXPECT_EQ(deck.model.kv_heads, 8);
+}
+
+TEST(LoadValues, OfEveryShape) {
+  const Deck deck = parse(
+      "model: {kind: bert, layers: 4, hidden: 96, heads: 4, kv_heads: 2, sequence: 64,\n"
+      "        norm: rmsnorm, activation: swiglu, position: rope, bias: false,\n"
+      "        tie_embeddings: false, vocab: 1e3}\n"
+      "data:\n"
+      "  train: [{path: a.h5, weight: 0.7}, b.h5]\n"
+      "  validation: {books: v.h5, \"web pages\": \"w x.h5\"}\n"
+      "  mask_eod_loss: true\n"
+      "batch: {micro: 2, global: 64, ramp_up: {start: 16, increment: 16, samples: "
+      "6400}}\n"
+      "parallel: {tensor: 2, pipeline: 2, data: auto, order: [data, tensor, pipeline, "
+      "context],\n"
+      "           stages: [3, 1], sequence: true}\n"
+      "precision: {compute: fp16, loss_scale: {initial: 2.0e+4, window: 500}}\n"
+      "memory: {recompute: selective}\n"
+      "optimizer: {schedule: wsd, warmup: 320 samples, clip_norm: 0}\n"
+      "run: {time_limit: 1h30m, hang_timeout: none}\n"
+      "checkpoint: {on_signal: [], wall_time_margin: 90s, every: 0}\n",
+      "all.yaml", {{}, "", 8});
+  EXPECT_EQ(deck.model.kind, ModelKind::bert);
+  EXPECT_EQ(deck.model.position, Position::rope);
+  EXPECT_EQ(deck.model.vocab, 1000);
+  EXPECT_FALSE(deck.model.bias);
+  ASSERT_EQ(deck.data.train.size(), 2u);
+  EXPECT_EQ(deck.data.train[0].weight, 0.7);
+  EXPECT_EQ(deck.data.train[1].path, "b.h5");
+  ASSERT_EQ(deck.data.validation.size(), 2u);
+  EXPECT_EQ(deck.data.validation[1].name, "web pages");
+  EXPECT_EQ(deck.data.validation[1].path, "w x.h5");
+  EXPECT_EQ(deck.parallel.data, 2);
+  EXPECT_EQ(deck.parallel.ranks(), 8);
+  EXPECT_EQ(deck.microbatches(), 16);
+  EXPECT_EQ(deck.parallel.stages, (std::vector<index_t>{3, 1}));
+  EXPECT_EQ(deck.parallel.order[0], Axis::data);
+  EXPECT_EQ(deck.precision.loss_scale.initial, 20000.0);
+  EXPECT_EQ(deck.precision.loss_scale.hysteresis, 2);
+  EXPECT_EQ(deck.optimizer.clip_norm, 0.0);
+  EXPECT_EQ(deck.run.time_limit, 5400.0);
+  EXPECT_FALSE(deck.run.hang_timeout);
+  EXPECT_EQ(deck.checkpoint.wall_time_margin, 90.0);
+  EXPECT_TRUE(deck.checkpoint.on_signal.empty());
+  // The ramp: 16, 32, 48 for a third of 6400 samples each, then 64.
+  EXPECT_EQ(deck.batch.size_at(0), 16);
+  EXPECT_EQ(deck.batch.size_at(2133), 16);
+  EXPECT_EQ(deck.batch.size_at(2134), 32);
+  EXPECT_EQ(deck.batch.size_at(6399), 48);
+  EXPECT_EQ(deck.batch.size_at(6400), 64);
+  EXPECT_EQ(deck.optimizer.warmup.steps, 20);  // 320 samples at 16 a step
+}
+
+TEST(LoadLengths, StepsThroughTheRamp) {
+  BatchConfig batch;
+  batch.global = 64;
+  batch.ramp_up = RampUp{16, 16, 6400};
+  // Against counting one step at a time.
+  for (const index_t samples : {1, 15, 16, 17, 2134, 6399, 6400, 6401, 100000}) {
+    index_t taken = 0, steps = 0;
+    for (; taken < samples; ++steps) taken += batch.size_at(taken);
+    Length length(samples);
+    length.unit = LengthUnit::samples;
+    EXPECT_EQ(steps_of(length, batch, 10), steps) << samples;
+    length.unit = LengthUnit::tokens;
+    length.amount = samples * 10 - 3;
+    EXPECT_EQ(steps_of(length, batch, 10), steps) << samples;
+  }
+}
+
+TEST(LoadOverrides, ReplaceAndSayWhereFrom) {
+  const Deck deck =
+      small_with({"model.layers=2", "model.layers=3", "data.train=[x.h5, y.h5]",
+                  "batch.ramp_up={start: 8, increment: 8, samples: 100}"});
+  EXPECT_EQ(deck.model.layers, 3);  // the last one holds
+  EXPECT_EQ(deck.data.train.size(), 2u);
+  ASSERT_TRUE(deck.batch.ramp_up);
+  EXPECT_EQ(deck.batch.ramp_up->samples, 100);
+  EXPECT_EQ(deck.origins.at("model.layers"), "--set");
+  EXPECT_EQ(deck.origins.at("model.hidden"), "test.yaml:1");
+  EXPECT_EQ(deck.origins.at("data.train"), "--set");
+  EXPECT_FALSE(deck.given("optimizer.lr"));
+  const Deck moved = parse(kSmall, "t.yaml", {{"run.dir=a"}, "else where", 0});
+  EXPECT_EQ(moved.run.dir, "else where");
+  EXPECT_EQ(moved.origins.at("run.dir"), "--run-dir");
+}
+
+TEST(LoadFiles, FromDisk) {
+  const std::string path = ::testing::TempDir() + "/trireme_deck.yaml";
+  std::ofstream(path) << kSmall;
+  EXPECT_EQ(load(path).name, "trireme_deck");
+  const auto message = [](const std::string& file) -> std::string {
+    try {
+      load(file);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(message("no/such/deck.yaml"), ::testing::HasSubstr("'no/such/deck.yaml'"));
+  EXPECT_THAT(message(::testing::TempDir()), ::testing::HasSubstr("is a directory"));
+}
+
+TEST(LoadTraining, SaysWhatIsNotThereYet) {
+  EXPECT_TRUE(unsupported_for_training(small_with({}), 1).empty());
+  const Deck deck =
+      small_with({"model.kind=t5", "model.norm=rmsnorm", "precision.compute=bf16",
+                  "memory.recompute=full", "parallel.tensor=2", "parallel.pipeline=2",
+                  "model.kv_heads=2", "data.train=none"});
+  const auto errors = unsupported_for_training(deck, 4);
+  std::vector<std::string> keys;
+  for (const DeckError& error : errors) keys.push_back(error.key);
+  EXPECT_THAT(keys, ::testing::UnorderedElementsAre(
+                        "model.kind", "model.norm", "model.kv_heads", "parallel.tensor",
+                        "parallel.pipeline", "precision.compute", "memory.recompute", "",
+                        "data.train"));
+  EXPECT_EQ(errors[0].fix, "model.kind: gpt");
+  EXPECT_EQ(errors[0].value, "t5");
+}
+
+TEST(LoadVocabulary, FromTheCorpus) {
+  Deck deck = small_with({"model.vocab=corpus"});
+  EXPECT_EQ(deck.model.vocab, 0);
+  EXPECT_TRUE(set_vocabulary(deck, 8192, "c.h5").empty());
+  EXPECT_EQ(deck.model.vocab, 8192);
+  EXPECT_TRUE(set_vocabulary(deck, 8000, "c.h5").empty());  // more than it needs is fine
+  EXPECT_EQ(deck.model.vocab, 8192);
+  Deck small = small_with({});
+  const auto errors = set_vocabulary(small, 8192, "c.h5");
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].place, "test.yaml:1");
+  EXPECT_THAT(errors[0].what, ::testing::HasSubstr("c.h5 (8192 tokens)"));
+}
+
+}  // namespace
+}  // namespace trireme::config
