@@ -14,6 +14,7 @@ namespace trireme::apps {
 using Action = std::function<int()>;
 
 void add_inspect(CLI::App& app, Action& action);
+void add_tokenize(CLI::App& app, Action& action);
 
 }  // namespace trireme::apps
 
