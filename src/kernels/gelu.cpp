@@ -11,22 +11,31 @@ namespace trireme::kernels {
 namespace {
 
 template <class A>
-struct Sigmoid {
-  A s;      // 1 / (1 + exp(-2 u))
-  A rest;   // 1 - s, without cancellation
-  A slope;  // d(2 u) / dz
-};
+inline constexpr A kLinear = static_cast<A>(1.5957691216057307);  // 2 sqrt(2 / pi)
+template <class A>
+inline constexpr A kCubic = static_cast<A>(1.5957691216057307 * 0.044715);
+
+// exp(-2 u)
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION A exp_minus_2u(A z) {
+  return vector_exp(-z * multiply_add(kCubic<A>, z * z, kLinear<A>));
+}
 
 template <class A>
-KOKKOS_FORCEINLINE_FUNCTION Sigmoid<A> gelu_sigmoid(A z) {
-  constexpr A kLinear = static_cast<A>(1.5957691216057307);  // 2 sqrt(2 / pi)
-  constexpr A kCubic = static_cast<A>(1.5957691216057307 * 0.044715);
-  const A z2 = z * z;
-  A exponent = -z * multiply_add(kCubic, z2, kLinear);
-  exponent = exponent > A{80} ? A{80} : exponent;  // keeps rest = e s away from inf * 0
-  const A e = vector_exp(exponent);
+KOKKOS_FORCEINLINE_FUNCTION A gelu(A z) {
+  return z / (A{1} + exp_minus_2u(z));
+}
+
+// d(z s)/dz = s + z s (1 - s) d(2 u)/dz
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION A gelu_slope(A z) {
+  // Beyond +-10 the slope is 1 or 0 to the last digit; within, nothing overflows.
+  z = z > A{10} ? A{10} : z;
+  z = z < A{-10} ? A{-10} : z;
+  const A e = exp_minus_2u(z);
   const A s = A{1} / (A{1} + e);
-  return {s, e * s, multiply_add(A{3} * kCubic, z2, kLinear)};
+  const A rest = e * s;  // 1 - s, without cancellation
+  return multiply_add(z * multiply_add(A{3} * kCubic<A>, z * z, kLinear<A>), s * rest, s);
 }
 
 }  // namespace
@@ -50,7 +59,7 @@ void bias_gelu_forward(const Exec& exec, View2<const T> x, View1<const T> bias,
         T* const out = y_data + row * f;
         for_each_column(team, f, [=](index_t j) {
           const A z = static_cast<A>(in[j]) + static_cast<A>(bias_data[j]);
-          out[j] = static_cast<T>(z * gelu_sigmoid(z).s);
+          out[j] = static_cast<T>(gelu(z));
         });
       });
 }
@@ -77,10 +86,7 @@ void bias_gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
         T* const d_in = d_x_data + row * f;
         for_each_column(team, f, [=](index_t j) {
           const A z = static_cast<A>(in[j]) + static_cast<A>(bias_data[j]);
-          const Sigmoid<A> g = gelu_sigmoid(z);
-          // d(z s)/dz = s + z s (1 - s) d(2u)/dz
-          const A derivative = multiply_add(z * g.slope, g.s * g.rest, g.s);
-          d_in[j] = static_cast<T>(static_cast<A>(d_out[j]) * derivative);
+          d_in[j] = static_cast<T>(static_cast<A>(d_out[j]) * gelu_slope(z));
         });
       });
 }

@@ -5,6 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <initializer_list>
@@ -124,15 +129,24 @@ struct OneThread {
   Exec exec;
   bool exists = false;
 
+#ifdef KOKKOS_ENABLE_OPENMP
   OneThread() {
     if constexpr (kHostExecution) {
-      if (ExecSpace().concurrency() >= 2) {
-        const auto parts = Kokkos::Experimental::partition_space(ExecSpace(), 1, 1);
-        exec = Exec(parts[0]);
-        exists = exec.space().concurrency() < ExecSpace().concurrency();
-      }
+      exec = Exec(ExecSpace(1));
+      exists = threads_of(exec) == 1 && threads_of(Exec()) > 1;
     }
   }
+
+  // Counted where it runs: concurrency() says what the machine has.
+  static int threads_of(const Exec& exec) {
+    int threads = 0;
+    Kokkos::parallel_reduce(
+        "trireme::test::threads_of", Kokkos::RangePolicy<ExecSpace>(exec.space(), 0, 64),
+        [](int, int& most) { most = std::max(most, omp_get_num_threads()); },
+        Kokkos::Max<int>(threads));
+    return threads;
+  }
+#endif
 };
 
 }  // namespace trireme::test
