@@ -80,10 +80,10 @@ bool explain_cpu_features(std::uint32_t needed, std::uint32_t offered, char* mes
   }
   std::snprintf(
       message, size,
-      "trireme: this program was built with TRIREME_ARCH=%s and uses instructions "
+      "this program was built with TRIREME_ARCH=%s and uses instructions "
       "that this machine's CPU does not have: %s.\n"
       "Build it on this kind of machine (cmake -DTRIREME_ARCH=native), or for every "
-      "x86-64 machine since 2013 (cmake -DTRIREME_ARCH=x86-64-v3).\n",
+      "x86-64 machine since 2013 (cmake -DTRIREME_ARCH=x86-64-v3).",
       TRIREME_ARCH_NAME, names);
   return false;
 }

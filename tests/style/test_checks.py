@@ -50,8 +50,8 @@ class StyleChecks(unittest.TestCase):
     def header(self, body, name="src/kernels/more.hpp"):
         guard = "TRIREME_" + name.removeprefix("src/").upper()
         guard = guard.replace("/", "_").replace(".", "_") + "_"
-        return {name: f"// {name.removeprefix('src/')} — more.\n#ifndef {guard}\n#define {guard}\n"
-                      f"\n{body}\n\n#endif  // {guard}\n"}
+        return {name: f"// {name.removeprefix('src/')} — more.\n#ifndef {guard}\n"
+                      f"#define {guard}\n\n{body}\n\n#endif  // {guard}\n"}
 
     def test_clean_tree_has_no_findings(self):
         for check in ("layers", "vendor_headers", "kernel_labels", "text_rules",
@@ -101,7 +101,8 @@ class StyleChecks(unittest.TestCase):
                 "vendor_headers", files=self.source(f"#include <{header}>", owned)))
 
     def test_heavy_json_header(self):
-        self.expect("vendor_headers", self.header("#include <nlohmann/json.hpp>"), "only in sources")
+        self.expect("vendor_headers", self.header("#include <nlohmann/json.hpp>"),
+                    "only in sources")
 
     # kernel labels
     def test_label_twice(self):
