@@ -8,6 +8,26 @@
 
 namespace trireme::nn {
 
+namespace {
+
+// Rows [first, first + rows) of k and v = the columns of qkv from k_column on.
+template <class T>
+void append_keys_and_values(const Exec& exec, View2<const T> qkv, index_t k_column,
+                            index_t first, View2<T> k, View2<T> v) {
+  const auto rows = static_cast<index_t>(qkv.extent(0));
+  const auto columns = static_cast<index_t>(k.extent(1));
+  launch(
+      exec, "trireme::nn::append_keys_and_values", rows * columns,
+      KOKKOS_LAMBDA(const index_t i) {
+        const index_t row = i / columns;
+        const index_t column = i % columns;
+        k(first + row, column) = qkv(row, k_column + column);
+        v(first + row, column) = qkv(row, k_column + columns + column);
+      });
+}
+
+}  // namespace
+
 template <class T>
 Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
                         const AttentionConfig& config)
@@ -120,7 +140,6 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
   const ArenaScope scope(context.scratch);
   const index_t d = config_.head_dim();
   const index_t rows = context.rows();
-  const index_t kv = kv_columns();
   const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
   const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
   const auto lse =
@@ -131,19 +150,8 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
                   cache.k.extent(0) / static_cast<std::size_t>(context.batch),
                   cache.length, context.sequence);
   project_qkv(context, x, qkv);
-  const index_t first = cache.length * context.batch;
-  const auto new_rows = Kokkos::make_pair(first, first + rows);
-  const auto part = [&](index_t column) {
-    return Kokkos::subview(qkv, Kokkos::ALL, Kokkos::make_pair(column, column + kv));
-  };
-  if (!context.exec.is_shape_only()) {
-    Kokkos::deep_copy(context.exec.space(),
-                      Kokkos::subview(cache.k, new_rows, Kokkos::ALL),
-                      part(heads_tp_ * d));
-    Kokkos::deep_copy(context.exec.space(),
-                      Kokkos::subview(cache.v, new_rows, Kokkos::ALL),
-                      part((heads_tp_ + kv_heads_tp_) * d));
-  }
+  append_keys_and_values(context.exec, as_const(qkv), heads_tp_ * d,
+                         cache.length * context.batch, cache.k, cache.v);
   cache.length += context.sequence;
 
   kernels::AttentionDesc desc = describe(context);

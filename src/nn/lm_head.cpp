@@ -63,7 +63,8 @@ template <class T>
 void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits) const {
   const ArenaScope scope(context.scratch);
   const ArenaScope statistics(context.saved);
-  const auto normed = context.scratch.matrix<T>(Category::norm, context.rows(), hidden_);
+  const auto rows = static_cast<index_t>(x.extent(0));
+  const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
   typename LayerNorm<T>::Saved unused;
   norm_.forward(context, x, normed, unused);
   kernels::linear_forward<T>(context.exec, as_const(normed), word_weight_.matrix(),

@@ -40,7 +40,7 @@ class LmHead {
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
-  // Logits only, (rows, v_tp).
+  // Logits only: x (n, h) of any number of rows, logits (n, v_tp).
   void logits(const Context& context, View2<const T> x, View2<T> logits) const;
   index_t vocabulary_tp() const { return word_weight_.local_shape()[0]; }
 
