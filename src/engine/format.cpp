@@ -113,24 +113,21 @@ int display_width(std::string_view text) {
   return width;
 }
 
-std::string wrap(std::string_view text, int columns, int indent) {
+std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent) {
   std::string out;
-  int column = 0;
-  while (!text.empty()) {
-    const std::size_t blank = text.find(' ');
-    const std::string_view word = text.substr(0, blank);
-    text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
-    const int width = display_width(word);
-    const bool first = out.empty();
-    if (!first && column + 1 + width > columns) {
+  int column = indent;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string part = parts[i] + (i + 1 < parts.size() ? "," : "");
+    const int width = display_width(part);
+    if (i > 0 && column + 1 + width > columns) {
       out += '\n';
       out.append(static_cast<std::size_t>(indent), ' ');
       column = indent;
-    } else if (!first) {
+    } else if (i > 0) {
       out += ' ';
       ++column;
     }
-    out += word;
+    out += part;
     column += width;
   }
   return out;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme::engine {
 
@@ -32,8 +33,9 @@ std::string format_exact(double value);
 
 // Columns that the text takes on a terminal: code points, without escape sequences.
 int display_width(std::string_view text);
-// The text broken at blanks into lines of at most `columns`, all but the first indented.
-std::string wrap(std::string_view text, int columns, int indent);
+// "one, two,\n  three": a list that begins `indent` columns into a line and is broken
+// between its parts only, where the line would be longer than `columns`.
+std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent);
 
 }  // namespace trireme::engine
 

@@ -112,12 +112,13 @@ TEST(Format, WidthCountsCharactersNotBytes) {
   EXPECT_EQ(display_width("a\x1b["), 1);
 }
 
-TEST(Format, Wraps) {
-  EXPECT_EQ(wrap("one two three", 80, 4), "one two three");
-  EXPECT_EQ(wrap("one two three", 7, 4), "one two\n    three");
-  EXPECT_EQ(wrap("one two three", 6, 2), "one\n  two\n  three");
-  EXPECT_EQ(wrap("incompressible", 5, 2), "incompressible");
-  EXPECT_EQ(wrap("", 5, 2), "");
+TEST(Format, ListsAreBrokenBetweenTheirParts) {
+  EXPECT_EQ(wrap_list({"one", "two 2", "three"}, 80, 4), "one, two 2, three");
+  EXPECT_EQ(wrap_list({"one", "two 2", "three"}, 15, 4), "one, two 2,\n    three");
+  EXPECT_EQ(wrap_list({"one", "two 2", "three"}, 13, 4), "one,\n    two 2,\n    three");
+  EXPECT_EQ(wrap_list({"one", "two 2", "three"}, 14, 4), "one,\n    two 2,\n    three");
+  EXPECT_EQ(wrap_list({"much too long for it", "x"}, 5, 2), "much too long for it,\n  x");
+  EXPECT_EQ(wrap_list({}, 5, 2), "");
 }
 
 }  // namespace

@@ -1,0 +1,186 @@
+// engine/run_directory.cpp — making, locking and describing; the decision is in
+// run_start.cpp.
+#include "engine/run_directory.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "ckpt/directory.hpp"
+#include "engine/first_rank.hpp"
+#include "io/atomic_file.hpp"
+
+namespace trireme::engine {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Made if need be, and writable; `key` and `option` say how to name another.
+void make_writable(const io::Path& path, std::string_view what, std::string_view advice) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) {
+    throw InputError(
+        fmt::format("{}. {}",
+                    io::system_message(fmt::format("cannot create the {}", what), path,
+                                       error.value()),
+                    advice));
+  }
+  TRIREME_REQUIRE_INPUT(fs::is_directory(path, error),
+                        "the {} '{}' exists and is a file. {}", what, path.string(),
+                        advice);
+  if (::access(path.c_str(), W_OK | X_OK) != 0) {
+    throw InputError(fmt::format(
+        "{}. {}",
+        io::system_message(fmt::format("cannot write to the {}", what), path, errno),
+        advice));
+  }
+}
+
+void set_aside(const std::vector<io::Path>& checkpoints, const io::Path& restored) {
+  if (checkpoints.empty()) return;
+  const io::Path directory = checkpoints.front().parent_path();
+  // First the link: it must name a checkpoint at every instant.
+  io::swap_symlink(restored.filename(), directory / ckpt::kLatestName);
+  const io::Path aside = directory / "set_aside";
+  io::create_directories(aside);
+  for (const io::Path& checkpoint : checkpoints) {
+    const std::string name = checkpoint.filename().string();
+    io::Path target = aside / name;
+    for (int n = 2; fs::exists(target); ++n)
+      target = aside / fmt::format("{}-{}", name, n);
+    io::rename_synced(checkpoint, target);
+  }
+}
+
+std::string host_and_process() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  return fmt::format("process {} on {}, since {}", ::getpid(), host.data(), iso_time());
+}
+
+Json to_json(const RunEnvironment& environment) {
+  Json json;
+  const auto put = [&](const char* key, const auto& value) {
+    if (!value.empty()) json[key] = value;
+  };
+  put("started", environment.started);
+  put("command_line", environment.command_line);
+  put("job", environment.job);
+  for (const auto& [name, version] : environment.versions) {
+    json["versions"][name] = version;
+  }
+  put("compiler", environment.compiler);
+  put("build_type", environment.build_type);
+  put("flags", environment.flags);
+  put("grid", environment.grid);
+  json["ranks"] = environment.ranks;
+  json["threads_per_rank"] = environment.threads;
+  put("hosts", environment.hosts);
+  put("devices", environment.devices);
+  return json;
+}
+
+}  // namespace
+
+std::string iso_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  ::gmtime_r(&now, &utc);
+  std::array<char, 32> text{};
+  const std::size_t length =
+      std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return {text.data(), length};
+}
+
+RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options,
+                           const RunStart& start)
+    : world_(world), path_(options.path) {
+  try {
+    on_first_rank(world, [&] {
+      make_writable(path_, "run directory",
+                    "Name another one with --run-dir DIR or run.dir.");
+      make_writable(options.checkpoints, "checkpoint directory",
+                    "Name another one with checkpoint.dir.");
+      lock();
+      set_aside(start.superseded, start.checkpoint);
+      return std::string();
+    });
+  } catch (const Error&) {
+    if (lock_ >= 0) ::close(lock_);
+    throw;
+  }
+}
+
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) ::close(lock_);  // and with it the lock, as at the process' death
+}
+
+void RunDirectory::lock() {
+  const io::Path path = path_ / ".lock";
+  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_ < 0) {
+    throw InputError(
+        fmt::format("{}. Name another run directory with --run-dir DIR or run.dir.",
+                    io::system_message("cannot write", path, errno)));
+  }
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    // Other errors: a file system without locks.
+    TRIREME_REQUIRE_INPUT(
+        errno != EWOULDBLOCK,
+        "another process trains in '{}' ({}). Wait for it to end, or train elsewhere: "
+        "--run-dir DIR.",
+        path_.string(), io::read_file(path));
+    return;
+  }
+  const std::string owner = host_and_process();
+  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, owner.data(), owner.size(), 0) !=
+                                        static_cast<ssize_t>(owner.size())) {
+    throw Error(io::system_message("cannot write", path, errno));
+  }
+}
+
+void RunDirectory::write_deck(std::string_view resolved_deck) {
+  on_first_rank(world_, [&] {
+    const io::Path path = file("deck.yaml");
+    if (fs::exists(path)) {
+      if (io::read_file(path) == resolved_deck) return std::string();
+      int n = 1;
+      while (fs::exists(file(fmt::format("deck.{}.yaml", n)))) ++n;
+      io::rename_synced(path, file(fmt::format("deck.{}.yaml", n)));
+    }
+    io::write_file(path, resolved_deck);
+    return std::string();
+  });
+}
+
+void RunDirectory::write_environment(const RunEnvironment& environment) {
+  on_first_rank(world_, [&] {
+    const io::Path path = file("environment.json");
+    Json json = to_json(environment);
+    if (fs::exists(path)) {
+      Json earlier = Json::parse(io::read_file(path), nullptr, false);
+      if (earlier.is_object()) {  // else damaged: nothing to keep
+        Json starts = Json::array();
+        if (earlier.contains("earlier_starts")) starts = earlier["earlier_starts"];
+        earlier.erase("earlier_starts");
+        if (starts.is_array()) starts.push_back(std::move(earlier));
+        json["earlier_starts"] = std::move(starts);
+      }
+    }
+    io::write_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    return std::string();
+  });
+}
+
+}  // namespace trireme::engine

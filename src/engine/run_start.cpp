@@ -1,0 +1,163 @@
+// engine/run_start.cpp — begin, go on or do nothing: the table of run_directory.hpp.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "ckpt/directory.hpp"
+#include "engine/first_rank.hpp"
+#include "engine/run_directory.hpp"
+
+namespace trireme::engine {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_there(const io::Path& path) {
+  std::error_code ignored;  // what cannot be seen: making the directory tells why
+  return fs::exists(path, ignored);
+}
+
+std::vector<ckpt::Listed> checkpoints_of(const io::Path& directory) {
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) return {};
+  return ckpt::list_checkpoints(directory);
+}
+
+// What a run has left in the directory, for people; empty where there is none.
+std::string traces_of_run(const RunOptions& options) {
+  std::string traces;
+  const auto add = [&](const std::string& text) {
+    traces += (traces.empty() ? "" : ", ") + text;
+  };
+  for (const char* name : {"deck.yaml", "environment.json", "train.jsonl"}) {
+    if (is_there(options.path / name)) add(name);
+  }
+  const auto checkpoints = checkpoints_of(options.checkpoints);
+  if (!checkpoints.empty()) {
+    const std::size_t count = checkpoints.size();
+    add(fmt::format("{} checkpoint{} in '{}'", count, count == 1 ? "" : "s",
+                    options.checkpoints.string()));
+  }
+  return traces;
+}
+
+void refuse_existing(const RunOptions& options) {
+  const std::string traces = traces_of_run(options);
+  TRIREME_REQUIRE_INPUT(
+      traces.empty(),
+      "'{}' holds a run already ({}). To continue it: --resume auto. To train elsewhere: "
+      "--run-dir DIR. To train anew in it, remove it first.",
+      options.path.string(), traces);
+}
+
+std::vector<std::string> damage_notes(const ckpt::Search& search) {
+  std::vector<std::string> notes;
+  for (const std::string& skipped : search.skipped) {
+    notes.push_back("left out a damaged checkpoint: " + skipped);
+  }
+  return notes;
+}
+
+RunStart start_auto(const RunOptions& options) {
+  RunStart start;
+  if (checkpoints_of(options.checkpoints).empty()) {
+    const std::string traces = traces_of_run(options);
+    if (!traces.empty()) {
+      start.notes.push_back(
+          fmt::format("'{}' has no checkpoint yet ({}): training from the first step",
+                      options.path.string(), traces));
+    }
+    return start;
+  }
+  const ckpt::Search search = ckpt::find_newest(options.checkpoints);
+  start.notes = damage_notes(search);
+  if (!search.found) {
+    std::string list;
+    for (const std::string& skipped : search.skipped) list += "\n  " + skipped;
+    throw InputError(fmt::format(
+        "no checkpoint in '{}' is whole, and beginning anew would give up the run:{}\n"
+        "Mend them, or train elsewhere (--run-dir DIR), or remove the directory.",
+        options.checkpoints.string(), list));
+  }
+  start.checkpoint = *search.found;
+  start.step = ckpt::read_manifest(start.checkpoint).step;
+  start.kind = start.step >= options.steps ? StartKind::finished : StartKind::resume;
+  return start;
+}
+
+RunStart start_from(const RunOptions& options) {
+  RunStart start;
+  const ckpt::Search search = ckpt::find_newest(options.resume);
+  start.notes = damage_notes(search);
+  start.checkpoint =
+      search.found ? *search.found : ckpt::require_newest(options.resume);  // throws
+  start.step = ckpt::read_manifest(start.checkpoint).step;
+  std::error_code ignored;
+  const bool own = start.checkpoint.parent_path() ==
+                   fs::weakly_canonical(options.checkpoints, ignored);
+  if (!own) {
+    const std::string traces = traces_of_run(options);
+    TRIREME_REQUIRE_INPUT(
+        traces.empty(),
+        "'{}' holds a run already ({}), and '{}' is not one of its checkpoints. To "
+        "continue that run: --resume auto. To branch off: --run-dir DIR with a new "
+        "directory.",
+        options.path.string(), traces, options.resume);
+    TRIREME_REQUIRE_INPUT(
+        start.step < options.steps,
+        "nothing to train: '{}' is of step {}, and run.steps is {}. Raise run.steps.",
+        options.resume, start.step, options.steps);
+  }
+  start.kind = start.step >= options.steps ? StartKind::finished : StartKind::resume;
+  if (own && start.kind == StartKind::resume) {
+    for (const ckpt::Listed& listed : checkpoints_of(start.checkpoint.parent_path())) {
+      if (listed.step <= start.step) continue;
+      start.superseded.push_back(listed.path);
+      start.notes.push_back(fmt::format("{} is beyond step {}: moved to '{}'",
+                                        listed.path.filename().string(), start.step,
+                                        (options.checkpoints / "set_aside").string()));
+    }
+  }
+  return start;
+}
+
+RunStart decide(const RunOptions& options) {
+  std::error_code ignored;
+  TRIREME_REQUIRE_INPUT(
+      !is_there(options.path) || fs::is_directory(options.path, ignored),
+      "the run directory '{}' exists and is a file. Name another one "
+      "with --run-dir DIR or run.dir.",
+      options.path.string());
+  if (options.resume == "auto") return start_auto(options);
+  if (options.resume != "never") return start_from(options);
+  refuse_existing(options);
+  return {};
+}
+
+}  // namespace
+
+RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
+  using Json = nlohmann::json;
+  const std::string text = on_first_rank(world, [&] {
+    const RunStart start = decide(options);
+    std::vector<std::string> superseded;
+    for (const io::Path& path : start.superseded) superseded.push_back(path.string());
+    const Json json = {static_cast<int>(start.kind), start.checkpoint.string(),
+                       start.step, start.notes, superseded};
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  });
+  const Json json = Json::parse(text);
+  RunStart start;
+  start.kind = static_cast<StartKind>(json.at(0).get<int>());
+  start.checkpoint = json.at(1).get<std::string>();
+  start.step = json.at(2).get<std::int64_t>();
+  start.notes = json.at(3).get<std::vector<std::string>>();
+  for (const Json& path : json.at(4))
+    start.superseded.emplace_back(path.get<std::string>());
+  return start;
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,70 @@
+// engine/section_table.hpp — the block at the end of a run: where the time went, section
+// by section over the ranks, and how fast it was; for people (text) and programs (JSON).
+//
+// The layout is that of molecular-dynamics codes, which every user of a cluster has seen.
+#ifndef TRIREME_ENGINE_SECTION_TABLE_HPP_
+#define TRIREME_ENGINE_SECTION_TABLE_HPP_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/timers.hpp"
+#include "comm/communicator.hpp"
+
+namespace trireme::engine {
+
+// One rank's share of the run, this start only.
+struct RunTimes {
+  std::array<double, kSectionCount> seconds{};  // Timers::seconds()
+  double loop_seconds = 0.0;                    // Timers::total_seconds()
+  std::int64_t steps = 0;
+  std::int64_t samples = 0;  // of all ranks together
+  std::int64_t tokens = 0;
+  int threads = 1;
+  // Floating-point operations of all ranks together over all steps; 0: not known.
+  double model_flops = 0.0, hardware_flops = 0.0;
+  double peak_tflops = 0.0;  // measured GEMM peak of this rank's device; 0: not known
+  // Bytes by name on this rank ("weights", "process (peak)"); the same names on every
+  // rank.
+  std::vector<std::pair<std::string, double>> memory;
+};
+
+class SectionTable {
+ public:
+  struct Row {
+    std::string name;
+    double min = 0.0, avg = 0.0, max = 0.0;
+    double share = 0.0;  // of the mean loop time
+  };
+
+  // Collective; the same table on every rank.
+  SectionTable(comm::Communicator& world, const RunTimes& times);
+
+  const std::vector<Row>& rows() const { return rows_; }
+  double loop_seconds() const { return loop_seconds_; }
+  double tokens_per_second() const;
+  double model_tflops() const;     // per second and device
+  double hardware_tflops() const;  // per second and device
+  double peak_share() const;       // of the measured GEMM peak, by hardware FLOPs
+
+  // At most 80 columns; ends with a newline.
+  std::string text() const;
+  std::string json() const;
+
+ private:
+  double per_second(double amount) const;
+
+  RunTimes times_;
+  int ranks_ = 1;
+  double loop_seconds_ = 0.0;  // of the slowest rank
+  double peak_tflops_ = 0.0;   // mean over ranks
+  std::vector<Row> rows_;
+  std::vector<Row> memory_;  // bytes
+};
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_SECTION_TABLE_HPP_

@@ -1,0 +1,298 @@
+// Begin, go on, or do nothing: the whole table; the directory that is made; the errors
+// that a user gets.
+#include "engine/run_directory.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "ckpt/directory.hpp"
+#include "comm/self_communicator.hpp"
+#include "io/atomic_file.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+using test::slurp;
+using test::spill;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RunDirectoryTest : public ::testing::Test {
+ protected:
+  RunOptions options(const std::string& resume, std::int64_t steps = 1000) const {
+    return {run(), run() / "checkpoints", resume, steps};
+  }
+  fs::path run() const { return scratch_ / "run"; }
+  fs::path step(std::int64_t step) const {
+    return run() / "checkpoints" / ckpt::step_name(step);
+  }
+  RunStart decide(const RunOptions& options) { return decide_start(*world_, options); }
+  std::string refusal(const RunOptions& options) {
+    return message_of<InputError>([&] { decide(options); });
+  }
+  // A checkpoint without tensors, whole as far as its manifest goes.
+  void put_checkpoint(const fs::path& path) {
+    ckpt::Manifest manifest;
+    manifest.step = *ckpt::step_of(path.filename().string());
+    manifest.generation = ++generation_;
+    fs::create_directories(path);
+    spill(path / ckpt::kManifestName, manifest.to_text());
+    io::swap_symlink(path.filename(), path.parent_path() / ckpt::kLatestName);
+  }
+  void put_run(const std::vector<std::int64_t>& steps) {
+    fs::create_directories(run() / "checkpoints");
+    spill(run() / "train.jsonl", "");
+    for (const std::int64_t s : steps) put_checkpoint(step(s));
+  }
+  void damage(const fs::path& path) {
+    std::string text = slurp(path / ckpt::kManifestName);
+    text.back() ^= 1;
+    text[text.size() / 2] ^= 1;
+    spill(path / ckpt::kManifestName, text);
+  }
+
+  test::Scratch scratch_;
+  std::shared_ptr<comm::Communicator> world_ = comm::make_self_communicator("world");
+  std::int64_t generation_ = 0;
+};
+
+TEST_F(RunDirectoryTest, NothingThere) {
+  for (const char* resume : {"never", "auto"}) {
+    const RunStart start = decide(options(resume));
+    EXPECT_EQ(start.kind, StartKind::afresh);
+    EXPECT_EQ(start.step, 0);
+    EXPECT_THAT(start.notes, IsEmpty());
+    EXPECT_FALSE(fs::exists(run())) << "a decision makes nothing";
+  }
+  EXPECT_THAT(refusal(options((scratch_ / "other").string())),
+              AllOf(HasSubstr("there is no checkpoint"), HasSubstr("other")));
+}
+
+TEST_F(RunDirectoryTest, OtherFilesAreNoRun) {
+  fs::create_directories(run() / "checkpoints");
+  spill(run() / "slurm-1.out", "");
+  EXPECT_EQ(decide(options("never")).kind, StartKind::afresh);
+}
+
+TEST_F(RunDirectoryTest, ExistingRunIsRefusedWithAdvice) {
+  for (const char* name : {"deck.yaml", "environment.json", "train.jsonl"}) {
+    fs::create_directories(run());
+    spill(run() / name, "");
+    EXPECT_THAT(
+        refusal(options("never")),
+        AllOf(HasSubstr(run().string()), HasSubstr("holds a run already"),
+              HasSubstr(name), HasSubstr("--resume auto"), HasSubstr("--run-dir DIR")));
+    fs::remove_all(run());
+  }
+  put_run({500});
+  EXPECT_THAT(refusal(options("never")),
+              HasSubstr("train.jsonl, 1 checkpoint in '" + run().string()));
+  // Checkpoints elsewhere would be mixed up just as well.
+  RunOptions elsewhere = options("never");
+  elsewhere.path = scratch_ / "new";
+  EXPECT_THAT(refusal(elsewhere), HasSubstr("1 checkpoint in"));
+}
+
+TEST_F(RunDirectoryTest, AutoBeginsAnewWhereNoCheckpointWasWritten) {
+  put_run({});
+  const RunStart start = decide(options("auto"));
+  EXPECT_EQ(start.kind, StartKind::afresh);
+  EXPECT_THAT(start.notes, ElementsAre(HasSubstr("has no checkpoint yet (train.jsonl)")));
+}
+
+TEST_F(RunDirectoryTest, AutoGoesOnFromTheNewest) {
+  put_run({500, 600});
+  const RunStart start = decide(options("auto"));
+  EXPECT_EQ(start.kind, StartKind::resume);
+  EXPECT_EQ(start.checkpoint.filename(), "step_00000600");
+  EXPECT_EQ(start.step, 600);
+  EXPECT_THAT(start.superseded, IsEmpty());
+}
+
+TEST_F(RunDirectoryTest, AutoLeavesOutWhatIsDamagedAndSaysSo) {
+  put_run({500, 600});
+  damage(step(600));
+  const RunStart start = decide(options("auto"));
+  EXPECT_EQ(start.step, 500);
+  EXPECT_THAT(start.notes, ElementsAre(HasSubstr("damaged checkpoint: step_00000600")));
+}
+
+TEST_F(RunDirectoryTest, AutoDoesNotGiveUpARunWhoseCheckpointsAreAllDamaged) {
+  put_run({500, 600});
+  damage(step(500));
+  damage(step(600));
+  EXPECT_THAT(refusal(options("auto")),
+              AllOf(HasSubstr("no checkpoint in"), HasSubstr("step_00000500: "),
+                    HasSubstr("step_00000600: "), HasSubstr("--run-dir DIR")));
+}
+
+TEST_F(RunDirectoryTest, FinishedRun) {
+  put_run({500, 1000});
+  EXPECT_EQ(decide(options("auto", 1000)).kind, StartKind::finished);
+  EXPECT_EQ(decide(options("auto", 999)).kind, StartKind::finished);
+  EXPECT_EQ(decide(options("auto", 1001)).kind, StartKind::resume);
+  EXPECT_EQ(decide(options(run().string(), 1000)).kind, StartKind::finished);
+}
+
+TEST_F(RunDirectoryTest, EveryNameOfACheckpoint) {
+  put_run({500, 600});
+  for (const fs::path& name :
+       {run(), run() / "checkpoints", run() / "checkpoints/latest", step(600)}) {
+    const RunStart start = decide(options(name.string()));
+    EXPECT_EQ(start.kind, StartKind::resume) << name;
+    EXPECT_EQ(start.step, 600) << name;
+    EXPECT_THAT(start.superseded, IsEmpty()) << name;
+  }
+  damage(step(600));
+  EXPECT_EQ(decide(options(run().string())).step, 500);
+  EXPECT_THAT(refusal(options(step(600).string())), HasSubstr("step_00000600"));
+}
+
+TEST_F(RunDirectoryTest, BackToAnOlderCheckpoint) {
+  put_run({500, 600, 700});
+  const RunOptions back = options(step(500).string());
+  const RunStart start = decide(back);
+  EXPECT_EQ(start.kind, StartKind::resume);
+  EXPECT_EQ(start.step, 500);
+  EXPECT_EQ(start.superseded.size(), 2u);
+  EXPECT_EQ(start.notes.size(), 2u);
+  EXPECT_TRUE(fs::exists(step(700)));
+  { const RunDirectory directory(*world_, back, start); }
+  EXPECT_FALSE(fs::exists(step(600)));
+  EXPECT_TRUE(fs::exists(run() / "checkpoints/set_aside/step_00000700/manifest.json"));
+  EXPECT_EQ(fs::read_symlink(run() / "checkpoints/latest"), "step_00000500");
+  // Killed before it publishes anything, it still does not fall back to the old branch.
+  EXPECT_EQ(decide(options("auto")).step, 500);
+  // A second time, the names in set_aside are taken.
+  put_checkpoint(step(600));
+  { const RunDirectory directory(*world_, back, decide(back)); }
+  EXPECT_TRUE(fs::exists(run() / "checkpoints/set_aside/step_00000600-2"));
+}
+
+TEST_F(RunDirectoryTest, BranchingOff) {
+  put_run({500});
+  RunOptions branch = options(run().string());
+  branch.path = scratch_ / "branch";
+  branch.checkpoints = branch.path / "checkpoints";
+  const RunStart start = decide(branch);
+  EXPECT_EQ(start.kind, StartKind::resume);
+  EXPECT_EQ(start.step, 500);
+  // Nothing to do there, and saying "done" would be wrong.
+  branch.steps = 500;
+  EXPECT_THAT(refusal(branch), AllOf(HasSubstr("nothing to train"), HasSubstr("step 500"),
+                                     HasSubstr("run.steps")));
+  // A directory with a run of its own is not overwritten.
+  branch.steps = 1000;
+  fs::create_directories(branch.path);
+  spill(branch.path / "train.jsonl", "");
+  EXPECT_THAT(refusal(branch), HasSubstr("is not one of its checkpoints"));
+}
+
+TEST_F(RunDirectoryTest, AFileInThePlaceOfTheRun) {
+  spill(run(), "");
+  for (const char* resume : {"never", "auto"}) {
+    EXPECT_THAT(refusal(options(resume)),
+                AllOf(HasSubstr("exists and is a file"), HasSubstr("--run-dir DIR")));
+  }
+}
+
+TEST_F(RunDirectoryTest, UnwritableDirectories) {
+  const auto opening = [&](const RunOptions& options) {
+    return message_of<InputError>([&] { RunDirectory(*world_, options, {}); });
+  };
+  RunOptions bad = options("never");
+  spill(scratch_ / "file", "");
+  bad.path = scratch_ / "file/run";
+  EXPECT_THAT(opening(bad), AllOf(HasSubstr("cannot create the run directory"),
+                                  HasSubstr("Not a directory"), HasSubstr("run.dir")));
+  bad = options("never");
+  bad.checkpoints = scratch_ / "file";
+  EXPECT_THAT(opening(bad),
+              AllOf(HasSubstr("checkpoint directory"), HasSubstr("checkpoint.dir")));
+  bad = options("never");
+  bad.path = "/proc/run";
+  EXPECT_THAT(opening(bad), HasSubstr("cannot create the run directory '/proc/run'"));
+  bad.path = "/proc";  // it exists, and not even root can make a file there
+  EXPECT_THAT(opening(bad), AllOf(HasSubstr("'/proc"), HasSubstr("run.dir")));
+}
+
+TEST_F(RunDirectoryTest, OneProcessAtATime) {
+  RunDirectory first(*world_, options("never"), {});
+  EXPECT_THAT(message_of<InputError>([&] { RunDirectory(*world_, options("auto"), {}); }),
+              AllOf(HasSubstr("another process trains in '" + run().string()),
+                    HasSubstr(fmt::format("process {} on ", ::getpid())),
+                    HasSubstr("--run-dir DIR")));
+}
+
+TEST_F(RunDirectoryTest, TheLockGoesWithItsProcess) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    auto* leaked = new RunDirectory(*world_, options("never"), {});
+    static_cast<void>(leaked);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(fs::exists(run() / ".lock"));
+  EXPECT_NO_THROW(RunDirectory(*world_, options("auto"), {}));
+  EXPECT_EQ(decide(options("never")).kind, StartKind::afresh) << "a lock is no run";
+}
+
+TEST_F(RunDirectoryTest, DecksAreKept) {
+  RunDirectory directory(*world_, options("never"), {});
+  directory.write_deck("a: 1\n");
+  directory.write_deck("a: 1\n");
+  directory.write_deck("a: 2\n");
+  directory.write_deck("a: 3\n");
+  EXPECT_EQ(slurp(run() / "deck.yaml"), "a: 3\n");
+  EXPECT_EQ(slurp(run() / "deck.1.yaml"), "a: 1\n");
+  EXPECT_EQ(slurp(run() / "deck.2.yaml"), "a: 2\n");
+  EXPECT_FALSE(fs::exists(run() / "deck.3.yaml"));
+}
+
+TEST_F(RunDirectoryTest, EnvironmentOfEveryStart) {
+  RunDirectory directory(*world_, options("never"), {});
+  RunEnvironment environment;
+  environment.versions = {{"trireme", "0.1.0"}, {"mpi", "MPICH 4.0.2"}};
+  environment.compiler = "g++ 12.2";
+  environment.ranks = 4;
+  environment.threads = 2;
+  environment.hosts = {"node01", "node02"};
+  environment.command_line = "trireme train \"x\" \xff";
+  for (const char* started : {"first", "second", "third"}) {
+    environment.started = started;
+    directory.write_environment(environment);
+  }
+  const auto json = nlohmann::json::parse(slurp(run() / "environment.json"));
+  EXPECT_EQ(json.at("started"), "third");
+  EXPECT_EQ(json.at("versions").at("mpi"), "MPICH 4.0.2");
+  EXPECT_EQ(json.at("hosts").size(), 2u);
+  EXPECT_EQ(json.at("threads_per_rank"), 2);
+  EXPECT_FALSE(json.contains("devices"));
+  ASSERT_EQ(json.at("earlier_starts").size(), 2u);
+  EXPECT_EQ(json.at("earlier_starts").at(0).at("started"), "first");
+  EXPECT_FALSE(json.at("earlier_starts").at(1).contains("earlier_starts"));
+  spill(run() / "environment.json", "{torn");
+  directory.write_environment(environment);
+  EXPECT_FALSE(nlohmann::json::parse(slurp(run() / "environment.json"))
+                   .contains("earlier_starts"));
+}
+
+TEST_F(RunDirectoryTest, TimesAreIso) {
+  EXPECT_THAT(iso_time(), ::testing::MatchesRegex(
+                              "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"));
+}
+
+}  // namespace
+}  // namespace trireme::engine

@@ -1,0 +1,107 @@
+// The block at the end of a run: figures, shares, width, and the same as JSON.
+#include "engine/section_table.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "comm/self_communicator.hpp"
+#include "engine/format.hpp"
+
+namespace trireme::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+RunTimes example() {
+  RunTimes times;
+  times.seconds = {0.125, 70.5, 141.25, 12.0, 0.0, 3.5, 5.0};
+  times.loop_seconds = 232.375;
+  times.steps = 1200;
+  times.samples = 38400;
+  times.tokens = 9830400;
+  times.threads = 2;
+  times.model_flops = 4e13;
+  times.hardware_flops = 5e13;
+  times.peak_tflops = 0.271;
+  times.memory = {{"weights", 40e6}, {"optimizer", 80e6}, {"process (peak)", 1.4e9}};
+  return times;
+}
+
+TEST(SectionTable, Text) {
+  const auto world = comm::make_self_communicator("world");
+  const SectionTable table(*world, example());
+  EXPECT_EQ(table.text(),
+            "Loop time 232.38 s on 1 rank x 2 threads: 1,200 steps, 9.83M tokens\n"
+            "Performance: 42.3k tokens/s, 5.16 steps/s, 172 GFLOP/s\n"
+            "             79% of the measured GEMM peak (271 GFLOP/s)\n"
+            "\n"
+            "Section       |   min (s) |   avg (s) |   max (s) | %total\n"
+            "--------------+-----------+-----------+-----------+-------\n"
+            "Data          |     0.125 |     0.125 |     0.125 |   0.05\n"
+            "Forward       |     70.50 |     70.50 |     70.50 |  30.34\n"
+            "Backward      |    141.25 |    141.25 |    141.25 |  60.79\n"
+            "Optimizer     |     12.00 |     12.00 |     12.00 |   5.16\n"
+            "Communication |     0.000 |     0.000 |     0.000 |   0.00\n"
+            "Checkpoint    |     3.500 |     3.500 |     3.500 |   1.51\n"
+            "Other         |     5.000 |     5.000 |     5.000 |   2.15\n"
+            "\n"
+            "Memory: weights 38.1 MiB, optimizer 76.3 MiB, process (peak) 1.3 GiB\n");
+}
+
+TEST(SectionTable, FitsEightyColumnsWhateverTheFigures) {
+  const auto world = comm::make_self_communicator("world");
+  RunTimes times = example();
+  for (double& seconds : times.seconds) seconds = 1234567.8;
+  times.loop_seconds = 7 * 1234567.8;
+  times.steps = 1234567;
+  times.tokens = 12345678901234;
+  for (int i = 0; i < 6; ++i) times.memory.emplace_back("and something more", 1e12);
+  std::istringstream text(SectionTable(*world, times).text());
+  for (std::string line; std::getline(text, line);) {
+    EXPECT_LE(display_width(line), 80) << line;
+  }
+}
+
+TEST(SectionTable, Json) {
+  const auto world = comm::make_self_communicator("world");
+  const auto json = nlohmann::json::parse(SectionTable(*world, example()).json());
+  EXPECT_EQ(json.at("steps"), 1200);
+  EXPECT_EQ(json.at("samples"), 38400);
+  EXPECT_EQ(json.at("loop_seconds"), 232.375);
+  EXPECT_DOUBLE_EQ(json.at("model_tflops"), 40.0 / 232.375);
+  EXPECT_DOUBLE_EQ(json.at("peak_share"), 50.0 / 232.375 / 0.271);
+  EXPECT_EQ(json.at("sections").size(), static_cast<std::size_t>(kSectionCount));
+  EXPECT_DOUBLE_EQ(json.at("sections").at("forward").at("share"), 70.5 / 232.375);
+  EXPECT_EQ(json.at("memory_bytes").at("weights").at("max"), 40e6);
+}
+
+TEST(SectionTable, NothingDoneYet) {
+  const auto world = comm::make_self_communicator("world");
+  const SectionTable table(*world, RunTimes{});
+  EXPECT_EQ(table.tokens_per_second(), 0.0);
+  EXPECT_THAT(table.text(), HasSubstr("0 steps, 0 tokens\n"));
+  EXPECT_THAT(table.text(), ::testing::Not(HasSubstr("nan")));
+  EXPECT_TRUE(nlohmann::json::parse(table.json()).at("peak_share").is_null());
+}
+
+TEST(SectionTable, SharesOfRealTimersSumToOne) {
+  const auto world = comm::make_self_communicator("world");
+  Timers timers;
+  {
+    const Region outer(timers, Section::forward);
+    const Region inner(timers, Section::communication);
+  }
+  RunTimes times;
+  times.seconds = timers.seconds();
+  times.loop_seconds = timers.total_seconds();
+  double sum = 0.0;
+  const SectionTable table(*world, times);
+  for (const auto& row : table.rows()) sum += row.avg;
+  EXPECT_NEAR(sum, table.loop_seconds(), 1e-4);
+}
+
+}  // namespace
+}  // namespace trireme::engine
