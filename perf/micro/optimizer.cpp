@@ -1,0 +1,57 @@
+// perf/micro/optimizer.cpp — what touches every parameter once per step, on 32 million.
+#include "bounds.hpp"
+#include "kernels/adamw.hpp"
+#include "kernels/reductions.hpp"
+
+namespace trireme::perf {
+namespace {
+
+constexpr index_t kCount = index_t{1} << 25;
+
+void adamw(benchmark::State& state) {
+  const auto w = normals<float>("w", 8192, kCount / 8192),
+             g = normals<float>("g", 8192, kCount / 8192);
+  const DeviceArray<float> m("m", kCount), v("v", kCount);
+  const index_t count = kCount / kernels::kAdamWChunk;
+  const DeviceArray<kernels::AdamWChunk> chunks("chunks", count);
+  auto host = Kokkos::create_mirror_view(chunks);
+  for (index_t i = 0; i < count; ++i) {
+    host(i) = {i * kernels::kAdamWChunk, static_cast<std::int32_t>(kernels::kAdamWChunk),
+               1};
+  }
+  Kokkos::deep_copy(chunks, host);
+  const Kokkos::View<kernels::StepState, DeviceMemory> step("step");
+  kernels::StepState values;
+  values.learning_rate = 1e-4;
+  Kokkos::deep_copy(step, values);
+  // Four arrays read, three written.
+  run_memory_bound(state, 7.0 * sizeof(float) * kCount, [&](const Exec& exec) {
+    kernels::adamw<float>(exec, {.weight_decay = 0.1},
+                          kernels::StepStateView(step.data()), vector(chunks), vector(g),
+                          vector(w), vector(m), vector(v));
+  });
+}
+BENCHMARK(adamw)->UseRealTime();
+
+void square_sum(benchmark::State& state) {
+  const auto g = normals<float>("g", 8192, kCount / 8192);
+  const DeviceArray<double> scratch("s", kernels::square_sum_scratch_elements(kCount)),
+      total("t", 1);
+  run_memory_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
+    kernels::square_sum<float>(exec, vector(g), vector(scratch),
+                               View0<double>(total.data()));
+  });
+}
+BENCHMARK(square_sum)->UseRealTime();
+
+void count_non_finite(benchmark::State& state) {
+  const auto g = normals<float>("g", 8192, kCount / 8192);
+  const DeviceArray<std::int64_t> count("c", 1);
+  run_memory_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
+    kernels::count_non_finite<float>(exec, vector(g), View0<std::int64_t>(count.data()));
+  });
+}
+BENCHMARK(count_non_finite)->UseRealTime();
+
+}  // namespace
+}  // namespace trireme::perf

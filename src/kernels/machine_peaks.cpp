@@ -1,0 +1,105 @@
+// kernels/machine_peaks.cpp — triad and matrix-product peaks, best of several within a
+// fixed time.
+#include "kernels/machine_peaks.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/impl/rows.hpp"
+#include "kernels/initialize.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSeconds = 0.25;  // of repetitions, after a first one that warms up
+constexpr int kAtLeast = 3;
+
+// Shortest time of work() in seconds.
+template <class Work>
+double best_seconds(const Exec& exec, const Work& work) {
+  work();
+  exec.fence("trireme::kernels::machine_peaks");
+  double best = 1e30;
+  const Clock::time_point start = Clock::now();
+  for (int n = 0; n < kAtLeast ||
+                  std::chrono::duration<double>(Clock::now() - start).count() < kSeconds;
+       ++n) {
+    const Clock::time_point begin = Clock::now();
+    work();
+    exec.fence("trireme::kernels::machine_peaks");
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+template <class T>
+double gemm_peak(const Exec& exec) {
+  const index_t n = kHostExecution ? 1024 : 8192;
+  const DeviceArray<T> memory("trireme::machine_peaks", 3 * n * n);
+  // Not zeros: a GPU that multiplies zeros runs cooler, and faster, than with real
+  // numbers.
+  fill_normal<T>(exec, random::Generator{}, 1.0, {0, 0, n, 0, 0, n, 2 * n, n},
+                 View1<T>(memory.data(), memory.extent(0)));
+  const View2<const T> a(memory.data(), n, n);
+  const View2<const T> b(memory.data() + n * n, n, n);
+  const View2<T> c(memory.data() + 2 * n * n, n, n);
+  const double seconds = best_seconds(exec, [&] { linear_forward<T>(exec, a, b, c); });
+  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) /
+         seconds;
+}
+
+constexpr index_t kTriadCount = index_t{1} << 24;  // elements: 128 MiB an array
+constexpr index_t kTriadBlock = 16384;
+
+void triad(const Exec& exec, double* a, const double* b, const double* c, double scale) {
+  launch_rows(
+      exec, "trireme::kernels::measured_memory_bandwidth", kTriadCount / kTriadBlock,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+        double* const to = a + block * kTriadBlock;
+        const double* const from = b + block * kTriadBlock;
+        const double* const scaled = c + block * kTriadBlock;
+        for_each_column(team, kTriadBlock,
+                        [=](index_t j) { to[j] = from[j] + scale * scaled[j]; });
+      });
+}
+
+}  // namespace
+
+double measured_memory_bandwidth(const Exec& exec) {
+  const DeviceArray<double> memory(
+      Kokkos::view_alloc(Kokkos::WithoutInitializing, "trireme::machine_peaks"),
+      3 * kTriadCount);
+  // Written first, by the threads that read it: pages never written are all one page of
+  // zeros, which lies in cache.
+  for (index_t part = 0; part < 3; ++part) {
+    fill<double>(exec, View1<double>(memory.data() + part * kTriadCount, kTriadCount),
+                 1.0);
+  }
+  double* const a = memory.data();
+  const double seconds = best_seconds(
+      exec, [&] { triad(exec, a, a + kTriadCount, a + 2 * kTriadCount, 3.0); });
+  return 3.0 * sizeof(double) * static_cast<double>(kTriadCount) / seconds;
+}
+
+double measured_gemm_peak(const Exec& exec, DType type) {
+  switch (type) {
+    case DType::float32:
+      return gemm_peak<float>(exec);
+    case DType::float64:
+      return gemm_peak<double>(exec);
+    case DType::bfloat16:
+      return gemm_peak<bf16>(exec);
+    case DType::float16:
+      return gemm_peak<fp16>(exec);
+    default:
+      TRIREME_REQUIRE(false, "kernels::measured_gemm_peak: no matrix product in {}",
+                      name_of(type));
+  }
+  return 0.0;
+}
+
+}  // namespace trireme::kernels
