@@ -143,6 +143,9 @@ struct H5FileCheck {
 };
 H5FileCheck check_hdf5(const Path& path);
 
+// "1.10.8", of the library in use.
+std::string hdf5_version();
+
 }  // namespace trireme::io
 
 #endif  // TRIREME_IO_HDF5_HPP_

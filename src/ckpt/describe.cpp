@@ -1,0 +1,264 @@
+// ckpt/describe.cpp — see describe.hpp.
+#include "ckpt/describe.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "ckpt/directory.hpp"
+#include "ckpt/training_state.hpp"
+#include "data/corpus.hpp"
+#include "io/checksum.hpp"
+#include "io/guarded_call.hpp"
+#include "io/hdf5.hpp"
+
+namespace trireme::ckpt {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Listing what a file holds takes no longer, however large it is.
+constexpr int kListSeconds = 120;
+
+// Names in damaged files need not be UTF-8.
+std::string text_of(const Json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+const char* name_of_depth(Depth depth) {
+  return depth == Depth::checksums ? "checksums" : "sizes";
+}
+
+Json sizes_of(const std::map<std::string, std::string>& files) {
+  Json sizes = Json::object();
+  for (const auto& [name, content] : files) sizes[name] = content.size();
+  return sizes;
+}
+
+// --- checkpoints ---------------------------------------------------------------------
+
+std::uint64_t total_bytes(const Path& directory) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->is_regular_file(error)) bytes += it->file_size(error);
+  }
+  return bytes;
+}
+
+void add_state(Json& json, const TrainingState& state) {
+  json["state"] = {{"samples", state.samples},
+                   {"tokens", state.tokens},
+                   {"seed", state.seed},
+                   {"data_seed", state.data_seed},
+                   {"loss_scale", state.loss_scale},
+                   {"skipped_steps", state.skipped_steps},
+                   {"version", state.version}};
+  if (state.best_step >= 0) {
+    json["state"]["best_loss"] = state.best_loss;
+    json["state"]["best_step"] = state.best_step;
+  }
+  json["grid"] = state.grid;
+  json["tokenizer"] = sizes_of(state.tokenizer);
+  json["deck"] = state.deck;
+}
+
+void add_manifest(Json& json, const Manifest& manifest) {
+  json["step"] = manifest.step;
+  json["generation"] = manifest.generation;
+  json["contents"] = manifest.has_optimizer_state() ? "training" : "weights";
+  json["parameters"] = manifest.parameter_count();
+  json["files"] = Json::array();
+  for (const FileEntry& file : manifest.files) {
+    json["files"].push_back({{"name", file.name},
+                             {"bytes", file.bytes},
+                             {"xxh3", io::to_hex(file.checksum)}});
+  }
+  std::vector<int> blocks(manifest.tensors.size(), 0);
+  for (const BlockEntry& block : manifest.blocks) ++blocks[block.tensor];
+  json["tensors"] = Json::array();
+  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+    const TensorEntry& tensor = manifest.tensors[i];
+    const auto bytes =
+        static_cast<std::uint64_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
+    json["tensors"].push_back({{"name", tensor.name},
+                               {"dtype", std::string(name_of(tensor.dtype))},
+                               {"shape", tensor.shape},
+                               {"bytes", bytes},
+                               {"blocks", blocks[i]}});
+  }
+}
+
+// Only an index whose checksum holds is given to HDF5.
+bool index_is_whole(const Path& directory, const Manifest& manifest) {
+  for (const FileEntry& file : manifest.files) {
+    if (file.name != kIndexName) continue;
+    std::error_code error;
+    if (fs::file_size(directory / file.name, error) != file.bytes || error) return false;
+    return io::checksum_file(directory / file.name).checksum == file.checksum;
+  }
+  return false;
+}
+
+Json describe_checkpoint(const Path& directory, Depth depth) {
+  Json json = {{"kind", "checkpoint"},
+               {"path", directory.string()},
+               {"bytes", total_bytes(directory)}};
+  const std::vector<std::string> problems = problems_of(directory, depth);
+  try {
+    const Manifest manifest = read_manifest(directory);
+    add_manifest(json, manifest);
+    if (index_is_whole(directory, manifest)) {
+      add_state(json, read_state(directory / kIndexName));
+    }
+  } catch (const InputError&) {
+    // problems_of() has met it, too.
+    TRIREME_REQUIRE(!problems.empty(), "'{}' cannot be read", directory.string());
+  }
+  json["checked"] = name_of_depth(depth);
+  json["problems"] = problems;
+  return json;
+}
+
+Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
+  Json json = {{"kind", "run"}, {"path", directory.string()}};
+  json["checkpoints"] = Json::array();
+  json["problems"] = Json::array();
+  std::error_code ignored;
+  const Path latest = fs::read_symlink(checkpoints / kLatestName, ignored).filename();
+  std::optional<Path> newest;
+  for (const Listed& listed : list_checkpoints(checkpoints)) {
+    const std::vector<std::string> problems = problems_of(listed.path, depth);
+    json["checkpoints"].push_back({{"name", listed.path.filename().string()},
+                                   {"step", listed.step},
+                                   {"generation", listed.generation},
+                                   {"bytes", total_bytes(listed.path)},
+                                   {"latest", listed.path.filename() == latest},
+                                   {"problems", problems}});
+    for (const std::string& problem : problems) json["problems"].push_back(problem);
+    if (problems.empty() && !newest) newest = listed.path;
+  }
+  TRIREME_REQUIRE_INPUT(!json["checkpoints"].empty(),
+                        "'{}' is no run directory and no checkpoint: it holds no step_*",
+                        directory.string());
+  if (newest) json["newest"] = describe_checkpoint(*newest, Depth::sizes);
+  json["checked"] = name_of_depth(depth);
+  return json;
+}
+
+// --- files ---------------------------------------------------------------------------
+
+Json describe_corpus(const Path& path) {
+  const data::Corpus corpus(path);
+  const io::H5File file = io::H5File::open(path);
+  Json json = {
+      {"kind", "corpus"}, {"path", path.string()}, {"bytes", io::file_size(path)}};
+  json["tokens"] = corpus.token_count();
+  json["documents"] = corpus.document_count();
+  json["vocabulary_size"] = corpus.vocabulary_size();
+  json["end_of_document"] = corpus.end_of_document();
+  json["dtype"] = std::string(name_of(file.dataset("tokens").dtype()));
+  json["checksum"] = io::to_hex(corpus.checksum());
+  if (file.has_attribute("unigram_entropy")) {
+    json["unigram_entropy"] = file.attribute<double>("unigram_entropy");
+  }
+  json["tokenizer"] = sizes_of(corpus.tokenizer_files());
+  return json;
+}
+
+void list_datasets(const io::H5Group& group, Json& list, int depth) {
+  constexpr int kMaxDepth = 32;
+  TRIREME_REQUIRE_INPUT(depth < kMaxDepth, "'{}': {} is nested too deep", group.file(),
+                        group.name());
+  for (const std::string& child : group.children()) {
+    if (group.is_group(child)) {
+      list_datasets(group.group(child), list, depth + 1);
+      continue;
+    }
+    Json entry = {{"name", (group.name() == "/" ? "" : group.name()) + "/" + child}};
+    try {
+      const io::H5Dataset dataset = group.dataset(child);
+      entry["dtype"] = std::string(name_of(dataset.dtype()));
+      entry["shape"] = dataset.shape();
+    } catch (const InputError&) {
+      entry["dtype"] = "other";  // texts, compounds: not ours to show
+    }
+    list.push_back(std::move(entry));
+  }
+}
+
+Json describe_hdf5(const Path& path) {
+  const io::H5File file = io::H5File::open(path);
+  if (file.has("tokens") && file.has("documents")) return describe_corpus(path);
+  Json json = {{"kind", "hdf5"}, {"path", path.string()}, {"bytes", io::file_size(path)}};
+  json["attributes"] = Json::object();
+  for (const std::string& name : file.attribute_names()) {
+    json["attributes"][name] = file.attribute_text(name);
+  }
+  json["datasets"] = Json::array();
+  list_datasets(file, json["datasets"], 0);
+  return json;
+}
+
+// Nobody vouches for a single file: it is opened in a process of its own.
+Json describe_file(const Path& path, Depth depth) {
+  const io::H5FileCheck check = io::check_hdf5(path);
+  TRIREME_REQUIRE_INPUT(check.is_hdf5,
+                        "{}; expected a corpus, a checkpoint or a run directory",
+                        check.problem);
+  Json json;
+  std::vector<std::string> problems;
+  try {
+    TRIREME_REQUIRE_INPUT(check.problem.empty(), "{}", check.problem);
+    json = Json::parse(io::guarded_call(path, kListSeconds,
+                                        [&] { return text_of(describe_hdf5(path)); }));
+    if (json["kind"] == "corpus" && depth == Depth::checksums) {
+      const std::string wrong =
+          io::guarded_call(path, 0, [&] { return data::Corpus(path).verify(); });
+      if (!wrong.empty()) problems.push_back(wrong);
+    }
+  } catch (const Error& error) {
+    problems.emplace_back(error.what());
+  }
+  if (json.is_null()) {
+    json = {{"kind", "hdf5"}, {"path", path.string()}, {"bytes", check.bytes}};
+  }
+  json["checked"] = name_of_depth(depth);
+  json["problems"] = problems;
+  return json;
+}
+
+}  // namespace
+
+std::string describe(const Path& path, Depth depth) {
+  std::error_code ignored;
+  TRIREME_REQUIRE_INPUT(
+      fs::exists(path, ignored),
+      "'{}' does not exist: expected a corpus, a checkpoint or a run directory",
+      path.string());
+  Json json;
+  if (!fs::is_directory(path, ignored)) {
+    json = describe_file(path, depth);
+  } else {
+    const Path canonical = fs::canonical(path);
+    const Path below = canonical / "checkpoints";
+    if (step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName)) {
+      // Its index is opened only when its checksum holds, yet a file written damaged may
+      // bear a right one.
+      json = Json::parse(io::guarded_call(
+          canonical, 0, [&] { return text_of(describe_checkpoint(canonical, depth)); }));
+    } else {
+      const Path checkpoints = fs::is_directory(below) ? below : canonical;
+      json = Json::parse(io::guarded_call(canonical, 0, [&] {
+        return text_of(describe_run(canonical, checkpoints, depth));
+      }));
+    }
+  }
+  return text_of(json, 1) + "\n";
+}
+
+}  // namespace trireme::ckpt
