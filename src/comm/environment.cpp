@@ -38,35 +38,38 @@ int launcher_ranks(const std::function<const char*(const char*)>& get) {
 Environment::Environment(int& argc, char**& argv) {
   int up = 0;
   MPI_Initialized(&up);
+  int provided = MPI_THREAD_FUNNELED;
   if (up == 0) {
-    int provided = MPI_THREAD_SINGLE;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     owns_mpi_ = true;
-    if (provided < MPI_THREAD_FUNNELED) {
-      MPI_Finalize();
-      throw Error(
-          "this MPI library gives no thread support (MPI_THREAD_FUNNELED is needed): "
-          "load a "
-          "build of it that has threads");
-    }
   }
+  try {
+    TRIREME_REQUIRE(
+        provided >= MPI_THREAD_FUNNELED,
+        "this MPI library gives no thread support (MPI_THREAD_FUNNELED is needed): "
+        "load a build of it that has threads");
+    start();
+  } catch (...) {
+    if (owns_mpi_) MPI_Finalize();  // the destructor will not run
+    throw;
+  }
+}
+
+void Environment::start() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
+  library_ = find_library();
   const int launched =
       owns_mpi_ ? launcher_ranks([](const char* name) { return std::getenv(name); }) : 0;
-  library_ = find_library();
-  if (size == 1 && launched > 1) {
-    MPI_Finalize();
-    throw InputError(fmt::format(
-        "the launcher started {} tasks, but each believes to be alone: it does not speak "
-        "to "
-        "this MPI library ({}). Use the library's own mpiexec, or tell srun its dialect "
-        "(srun --mpi=pmi2 for MPICH, --mpi=pmix for Open MPI; srun --mpi=list shows "
-        "them). To "
-        "run one rank on purpose inside such a job: env -u SLURM_STEP_NUM_TASKS trireme "
-        "...",
-        launched, library_));
-  }
+  TRIREME_REQUIRE_INPUT(
+      size > 1 || launched <= 1,
+      "the launcher started {} tasks, but each believes to be alone: it does not speak "
+      "to this "
+      "MPI library ({}). Use the library's own mpiexec, or tell srun its dialect (srun "
+      "--mpi=pmi2 for MPICH, --mpi=pmix for Open MPI; srun --mpi=list shows them). To "
+      "run one "
+      "rank on purpose inside such a job: env -u SLURM_STEP_NUM_TASKS trireme ...",
+      launched, library_);
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   MPI_Get_processor_name(host, &length);

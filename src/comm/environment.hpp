@@ -40,6 +40,8 @@ class Environment {
   [[noreturn]] static void abort(int status) noexcept;
 
  private:
+  void start();
+
   bool owns_mpi_ = false;
   std::string host_name_, library_;
   NodeInfo node_;

@@ -143,8 +143,7 @@ class Checker {
     const index_t model = index_t{p.tensor} * p.pipeline * p.context;
     if (p.data_auto) p.data = 1;
     if (model > (1 << 24) || model * p.data > (1 << 24)) {
-      add("parallel.tensor",
-          fmt::format("times the other axes makes {} ranks", model * p.data),
+      add("parallel.tensor", "times the other axes makes too many ranks",
           "grids of up to 16777216 ranks", "");
       return;
     }

@@ -45,6 +45,7 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck) {
     const std::string before = key.write(checkpoint);
     const std::string now = key.write(deck);
     if (before == now) continue;
+    if (path == "model.vocab" && deck.model.vocab == 0) continue;  // the corpus decides
     const Rule rule = rule_of(path);
     const auto origin = deck.origins.find(path);
     const bool by_set = origin != deck.origins.end() && origin->second == "--set";

@@ -21,6 +21,8 @@ struct Comparison {
   std::vector<std::string> changes;
 };
 
+// Call set_vocabulary on the deck first: a vocabulary that is left to the corpus is not
+// compared.
 Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck);
 
 }  // namespace trireme::config

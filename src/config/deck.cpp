@@ -5,29 +5,54 @@
 
 namespace trireme::config {
 
+namespace {
+
+// 128 bits: samples of a ramp times its rises may exceed 64.
+using wide_t = __int128;
+
+index_t round_up(index_t a, index_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
+index_t rises_of(const BatchConfig& batch) {
+  return (batch.global - batch.ramp_up->start) / batch.ramp_up->increment;
+}
+
+bool has_ramp(const BatchConfig& batch) {
+  return batch.ramp_up && batch.ramp_up->start > 0 && batch.ramp_up->increment > 0 &&
+         batch.ramp_up->samples > 0 && rises_of(batch) > 0;
+}
+
+}  // namespace
+
 index_t BatchConfig::size_at(index_t samples) const {
-  if (!ramp_up || samples >= ramp_up->samples || ramp_up->increment <= 0) return global;
-  const index_t rises = (global - ramp_up->start) / ramp_up->increment;
-  if (rises <= 0) return global;
+  if (!has_ramp(*this) || samples >= ramp_up->samples) return global;
   // The ramp's samples are shared equally by the batch sizes below the full one.
-  const index_t risen = samples * rises / ramp_up->samples;
+  const auto risen =
+      static_cast<index_t>(wide_t{samples} * rises_of(*this) / ramp_up->samples);
   return std::min(global, ramp_up->start + risen * ramp_up->increment);
 }
 
 index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequence) {
   if (length.unit == LengthUnit::steps || length.amount <= 0) return length.amount;
   if (batch.global <= 0 || sequence <= 0) return 0;  // errors reported elsewhere
-  const auto round_up = [](index_t a, index_t b) { return a / b + (a % b != 0 ? 1 : 0); };
   const index_t samples = length.unit == LengthUnit::tokens
                               ? round_up(length.amount, sequence)
                               : length.amount;
   index_t taken = 0;
   index_t steps = 0;
-  // Step by step through the ramp only.
-  while (batch.ramp_up && batch.ramp_up->start > 0 && taken < samples &&
-         taken < batch.ramp_up->samples) {
-    taken += batch.size_at(taken);
-    ++steps;
+  if (has_ramp(batch)) {
+    // One batch size after the other, up to where the next one begins.
+    const index_t ramp = batch.ramp_up->samples;
+    const index_t rises = rises_of(batch);
+    while (taken < samples && taken < ramp) {
+      const wide_t next = wide_t{taken} * rises / ramp + 1;
+      const auto end = static_cast<index_t>((next * ramp + rises - 1) / rises);
+      const index_t size = batch.size_at(taken);
+      const index_t count = round_up(std::min(end, samples) - taken, size);
+      taken += count * size;
+      steps += count;
+    }
   }
   return taken >= samples ? steps : steps + round_up(samples - taken, batch.global);
 }

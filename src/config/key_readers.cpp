@@ -9,6 +9,9 @@
 namespace trireme::config {
 namespace {
 
+// Of a length: sums of a few do not overflow.
+constexpr index_t kLongest = 1000000000000000000;
+
 // The text of a plain scalar, or the problem that it is none.
 std::optional<Problem> want_scalar(const YamlValue& value, const char* wanted) {
   if (value.is_scalar() && !value.quoted) return std::nullopt;
@@ -115,6 +118,11 @@ std::optional<Problem> read_length(const YamlValue& value, index_t least, Length
     Length nearest = *parsed.value;
     nearest.amount = least;
     return Problem{"is too small", to_text(nearest)};
+  }
+  if (parsed.value->amount > kLongest) {
+    Length nearest = *parsed.value;
+    nearest.amount = kLongest;
+    return Problem{"is too large", to_text(nearest)};
   }
   out = *parsed.value;
   return std::nullopt;

@@ -479,7 +479,7 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
   keys.push_back(
       integer_key({"batch.global", "samples", "32",
                    "Samples of one optimizer step; a multiple of micro × data."},
-                  TRIREME_AT(batch.global), 1, index_t{1} << 32));
+                  TRIREME_AT(batch.global), 1, 1 << 24));
   keys.push_back(
       {{"batch.ramp_up", "{start, increment, samples}", "samples", "none",
         "whole numbers above 0; or none",
@@ -605,7 +605,7 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
       integer_key({"run.seed", "", "1234", "Seed of initial weights and dropout."},
                   TRIREME_AT(run.seed), 0, (index_t{1} << 62)));
   keys.push_back(
-      text_key({"run.dir", "", "runs/<name of the deck>", "The run's directory."},
+      text_key({"run.dir", "", "runs/ and the deck's name", "The run's directory."},
                TRIREME_AT(run.dir), "a path"));
   keys.push_back(
       length_key({"run.log_every", "", "10", "Steps between records; 0: none."},
@@ -653,7 +653,7 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
       choice_key<Writers>({"checkpoint.writers", "", "per_rank", "Who writes shards."},
                           TRIREME_AT(checkpoint.writers)));
   keys.push_back(text_key(
-      {"checkpoint.dir", "", "<run.dir>/checkpoints", "Directory of the checkpoints."},
+      {"checkpoint.dir", "", "checkpoints in run.dir", "Directory of the checkpoints."},
       TRIREME_AT(checkpoint.dir), "a path"));
   keys.push_back({{"checkpoint.on_signal", "list of words", "", "[USR1, TERM]",
                    join_words(words_of<SignalName>()) + "; [] for none",

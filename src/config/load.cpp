@@ -44,7 +44,8 @@ class Loader {
           "key=value, as in model.layers=2", "");
       return;
     }
-    const std::string path = assignment.substr(0, equals);
+    std::string path = assignment.substr(0, equals);
+    while (!path.empty() && path.back() == ' ') path.pop_back();  // "key = value"
     const std::string text = assignment.substr(equals + 1);
     if (find_key(path) == nullptr) {
       if (is_section(path)) {

@@ -187,8 +187,11 @@ TEST(GarbageOverrides, ExtremeValuesOfEveryKey) {
 
 TEST(GarbageYaml, DeepAndLarge) {
   EXPECT_TRUE(refused(std::string(100000, '[')));
-  EXPECT_TRUE(refused("model: " + std::string(1000, '{') + std::string(1000, '}')));
-  EXPECT_TRUE(refused("a: " + std::string(1 << 20, 'x')));
+  std::string deep = "model: ";
+  deep.append(1000, '{').append(1000, '}');
+  EXPECT_TRUE(refused(deep));
+  std::string wide = "a: ";
+  EXPECT_TRUE(refused(wide.append(1 << 20, 'x')));
   // Each line ten times the one before: 10^9 values if they were all made.
   std::string bomb = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n";
   for (int i = 1; i < 9; ++i) {

@@ -143,6 +143,19 @@ TEST(LoadOverrides, ReplaceAndSayWhereFrom) {
   EXPECT_EQ(moved.origins.at("run.dir"), "--run-dir");
 }
 
+// Numbers that are large but allowed: no overflow, no long loops.
+TEST(LoadLengths, ExtremeRamps) {
+  BatchConfig batch;
+  batch.global = 1 << 24;
+  batch.ramp_up = RampUp{1, 1, index_t{1} << 40};
+  Length length(1000000000000000000);
+  length.unit = LengthUnit::samples;
+  const index_t steps = steps_of(length, batch, 1024);
+  EXPECT_GT(steps, length.amount / batch.global);
+  EXPECT_LT(steps, length.amount / batch.global + (index_t{1} << 24) * 17);
+  EXPECT_EQ(batch.size_at((index_t{1} << 40) - 1), (1 << 24) - 1);
+}
+
 TEST(LoadFiles, FromDisk) {
   const std::string path = ::testing::TempDir() + "/trireme_deck.yaml";
   std::ofstream(path) << kSmall;

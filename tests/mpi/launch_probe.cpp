@@ -1,0 +1,34 @@
+// A program started in different ways by the tests: says which rank it is, or ends as
+// told.
+//   launch_probe            prints "rank R of N" in rank order
+//   launch_probe abort S    rank N-1 aborts everyone with status S, the others wait
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "comm/environment.hpp"
+
+int main(int argc, char** argv) {
+  using namespace trireme;
+  try {
+    const comm::Environment environment(argc, argv);
+    const auto& world = environment.world();
+    if (argc == 3 && std::string(argv[1]) == "abort") {
+      if (world->rank() == world->size() - 1)
+        comm::Environment::abort(std::atoi(argv[2]));
+      world->barrier();
+    }
+    const auto hosts = world->gather(environment.host_name());
+    const auto sum = world->all_reduce(std::int64_t{1});
+    if (world->rank() == 0) {
+      std::printf("%d ranks on %s, %d cores, %s, %s\n", static_cast<int>(sum),
+                  hosts[0].c_str(), environment.node().cores,
+                  name_of(environment.wait_policy()).data(),
+                  environment.library().c_str());
+    }
+    return 0;
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+}

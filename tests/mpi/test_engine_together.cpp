@@ -1,0 +1,123 @@
+// What the ranks of a run decide together: stop after the same step, begin the same way,
+// throw the same error, show the same table. Ranks differ on purpose; MPI is up.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <memory>
+
+#include "base/error.hpp"
+#include "comm/mpi_communicator.hpp"
+#include "engine/first_rank.hpp"
+#include "engine/run_directory.hpp"
+#include "engine/section_table.hpp"
+#include "engine/stop_request.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EngineTogether : public ::testing::Test {
+ protected:
+  std::shared_ptr<comm::Communicator> world_ = comm::make_mpi_world();
+  int last_ = world_->size() - 1;
+};
+
+TEST_F(EngineTogether, ASignalOnOneRankStopsAllAfterTheSameStep) {
+  StopRequest request({.signals = {"USR1"}});
+  int step = 1;
+  for (; step < 100; ++step) {
+    if (step == 7 && world_->rank() == last_) std::raise(SIGUSR1);
+    if (request.poll(*world_) != StopReason::none) break;
+  }
+  EXPECT_EQ(step, 7);
+  EXPECT_EQ(request.description(),
+            last_ == 0 ? "signal USR1" : fmt::format("signal USR1 (on rank {})", last_));
+}
+
+TEST_F(EngineTogether, TheFirstClockToReachTheLimitDecides) {
+  StopRequest::Options options;
+  options.time_limit_seconds = 100.0;
+  options.margin_seconds = 10.0;
+  const int seconds = world_->rank() == last_ ? 95 : 0;
+  options.start = StopRequest::Clock::now() - std::chrono::seconds(seconds);
+  StopRequest request(options);
+  EXPECT_EQ(request.poll(*world_), StopReason::time_limit);
+}
+
+TEST_F(EngineTogether, SignalsComeBeforeTheLimit) {
+  StopRequest::Options options;
+  options.signals = {"TERM"};
+  options.time_limit_seconds = 100.0;
+  options.start = StopRequest::Clock::now() - std::chrono::seconds(99);
+  StopRequest request(options);
+  if (world_->rank() == 0) std::raise(SIGTERM);
+  EXPECT_EQ(request.poll(*world_), StopReason::signal);
+  EXPECT_THAT(request.description(), HasSubstr("signal TERM"));
+}
+
+TEST_F(EngineTogether, ErrorsOfTheFirstRankReachAll) {
+  int calls = 0;
+  const std::string text = on_first_rank(*world_, [&] {
+    ++calls;
+    return std::string("found\0it", 8);
+  });
+  EXPECT_EQ(text, std::string("found\0it", 8));
+  EXPECT_EQ(calls, world_->rank() == 0 ? 1 : 0);
+  EXPECT_EQ(test::message_of<InputError>([&] {
+              on_first_rank(*world_, []() -> std::string { throw InputError("no"); });
+            }),
+            "no");
+  EXPECT_EQ(world_->all_reduce(std::int64_t{1}), world_->size());  // nobody is lost
+}
+
+TEST_F(EngineTogether, ARunBeginsOnceAndIsRefusedByAll) {
+  std::unique_ptr<test::Scratch> scratch;
+  std::string path;
+  if (world_->rank() == 0) {
+    scratch = std::make_unique<test::Scratch>();
+    path = (*scratch / "run").string();
+  }
+  world_->broadcast(path);
+  const RunOptions options{path, path + "/checkpoints", "never", 10};
+  {
+    const RunStart start = decide_start(*world_, options);
+    EXPECT_EQ(start.kind, StartKind::afresh);
+    RunDirectory directory(*world_, options, start);
+    directory.write_deck("model: {}\n");
+    EXPECT_EQ(test::slurp(directory.file("deck.yaml")), "model: {}\n");
+    // A second one of the same run, and every rank hears of it.
+    EXPECT_THAT(
+        test::message_of<InputError>([&] { RunDirectory(*world_, options, start); }),
+        HasSubstr("another process trains in"));
+  }
+  EXPECT_THAT(test::message_of<InputError>([&] { decide_start(*world_, options); }),
+              HasSubstr("holds a run already (deck.yaml)"));
+  world_->barrier();
+}
+
+TEST_F(EngineTogether, TheTableHasTheSlowestAndTheFastestRank) {
+  RunTimes times;
+  const double rank = world_->rank();
+  times.seconds = {0, 10 + rank, 20, 0, 0, 0, 0};
+  times.loop_seconds = 40 + rank;
+  times.steps = 10;
+  times.tokens = 1000;
+  times.model_flops = 1e12;
+  times.memory = {{"weights", 100 * (rank + 1)}};
+  const SectionTable table(*world_, times);
+  const auto& forward = table.rows()[1];
+  EXPECT_EQ(forward.min, 10.0);
+  EXPECT_EQ(forward.max, 10.0 + last_);
+  EXPECT_DOUBLE_EQ(forward.avg, 10.0 + last_ / 2.0);
+  EXPECT_DOUBLE_EQ(forward.share, forward.avg / (40.0 + last_ / 2.0));
+  EXPECT_EQ(table.loop_seconds(), 40.0 + last_);
+  EXPECT_DOUBLE_EQ(table.model_tflops(), 1.0 / (40.0 + last_) / world_->size());
+  const auto texts = world_->gather(table.text());
+  for (const std::string& text : texts) EXPECT_EQ(text, texts.front());
+}
+
+}  // namespace
+}  // namespace trireme::engine
