@@ -1,0 +1,199 @@
+// Batches by hand, the ring of prefetched ones, and what happens when something fails.
+#include "data/batch_loader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "io/hdf5.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+class BatchLoaderData : public ::testing::Test {
+ protected:
+  BatchLoaderData() {
+    std::vector<std::string> texts;
+    const std::string sample = io::read_file(test::fixture("sample.txt"));
+    for (std::size_t i = 0; i < 40; ++i) texts.push_back(sample.substr(i * 70, 70));
+    test::make_corpus(scratch_, "c.h5", texts, test::trained_tokenizer());
+    corpus_ = std::make_shared<const Corpus>(scratch_ / "c.h5");
+  }
+  Dataset dataset(index_t sequence, Order order = Order::shuffled) const {
+    return {{{corpus_, {0, corpus_->token_count()}, 1.0}}, sequence, 11, order, "train"};
+  }
+  test::Scratch scratch_;
+  std::shared_ptr<const Corpus> corpus_;
+};
+
+TEST_F(BatchLoaderData, ColumnsAreWindows) {
+  const index_t s = 13, b = 3;
+  const Dataset data = dataset(s);
+  Batch batch(s, 5);
+  batch.fill(data, 7, b, false);
+  EXPECT_EQ(batch.first_sample(), 7);
+  EXPECT_EQ(batch.columns(), b);
+  ASSERT_EQ(batch.inputs().extent(0), 13u);
+  ASSERT_EQ(batch.inputs().extent(1), 3u);
+  for (index_t j = 0; j < b; ++j) {
+    const Dataset::Window window = data.window(7 + j);
+    for (index_t i = 0; i < s; ++i) {
+      EXPECT_EQ(batch.inputs()(i, j),
+                static_cast<std::int32_t>(corpus_->token(window.begin + i)));
+      EXPECT_EQ(batch.labels()(i, j),
+                static_cast<std::int32_t>(corpus_->token(window.begin + i + 1)));
+      EXPECT_EQ(batch.positions()(i, j), i);
+      EXPECT_EQ(batch.loss_mask()(i, j), 1.0f);
+    }
+  }
+  EXPECT_EQ(batch.loss_tokens(), s * b);
+  EXPECT_THROW(batch.fill(data, 0, 6, false), Error);
+}
+
+TEST_F(BatchLoaderData, MasksWhatFollowsADocument) {
+  const index_t s = 50, b = 4;
+  const Dataset data = dataset(s, Order::sequential);
+  Batch batch(s, b);
+  batch.fill(data, 0, b, true);
+  index_t masked = 0;
+  for (index_t i = 0; i < s; ++i) {
+    for (index_t j = 0; j < b; ++j) {
+      const bool end = batch.inputs()(i, j) == 0;  // end of document
+      EXPECT_EQ(batch.loss_mask()(i, j), end ? 0.0f : 1.0f);
+      masked += end ? 1 : 0;
+    }
+  }
+  EXPECT_GT(masked, 2);
+  EXPECT_EQ(batch.loss_tokens(), s * b - masked);
+}
+
+TEST_F(BatchLoaderData, DoesNotDependOnGrouping) {
+  const index_t s = 9;
+  const Dataset data = dataset(s);
+  Batch wide(s, 6), narrow(s, 2);
+  wide.fill(data, 20, 6, false);
+  for (index_t part = 0; part < 3; ++part) {
+    narrow.fill(data, 20 + 2 * part, 2, false);
+    for (index_t i = 0; i < s; ++i) {
+      for (index_t j = 0; j < 2; ++j) {
+        EXPECT_EQ(narrow.inputs()(i, j), wide.inputs()(i, 2 * part + j));
+      }
+    }
+  }
+}
+
+TEST_F(BatchLoaderData, GivesBatchesInOrder) {
+  const index_t s = 8;
+  const Dataset data = dataset(s);
+  Batch expected(s, 3);
+  for (const int depth : {2, 3, 5}) {
+    // Sizes that change, as when the batch ramps up.
+    const auto plan = [](index_t n) {
+      return n < 300 ? ColumnRange{5 * n, 1 + n % 3} : ColumnRange{};
+    };
+    BatchLoader loader(data, plan, {.max_columns = 3, .depth = depth});
+    const Batch* previous = nullptr;
+    for (index_t n = 0; n < 300; ++n) {
+      const Batch& batch = loader.next();
+      EXPECT_NE(&batch, previous);
+      previous = &batch;
+      if (n % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      expected.fill(data, 5 * n, 1 + n % 3, false);
+      ASSERT_EQ(batch.first_sample(), 5 * n);
+      ASSERT_EQ(batch.columns(), 1 + n % 3);
+      for (index_t i = 0; i < s; ++i) {
+        for (index_t j = 0; j < batch.columns(); ++j) {
+          ASSERT_EQ(batch.inputs()(i, j), expected.inputs()(i, j));
+        }
+      }
+    }
+    EXPECT_THAT(test::message_of<Error>([&] { loader.next(); }),
+                HasSubstr("batch 300 was asked for, the plan ends there"));
+  }
+}
+
+TEST_F(BatchLoaderData, FillsTheRingAndNoMore) {
+  const Dataset data = dataset(8);
+  std::atomic<int> planned = 0;
+  const auto plan = [&](index_t n) {
+    ++planned;
+    return ColumnRange{n, 1};
+  };
+  BatchLoader loader(data, plan, {.depth = 4});
+  loader.next();
+  for (int i = 0; i < 200 && planned < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(planned, 5);  // one in use, three ready, one that waits for room
+}
+
+TEST_F(BatchLoaderData, StopsAtAnyMoment) {
+  const Dataset data = dataset(8);
+  for (int i = 0; i < 200; ++i) {
+    BatchLoader loader(data, [](index_t n) { return ColumnRange{n, 1}; }, {});
+    for (int n = 0; n < i % 5; ++n) loader.next();
+  }
+}
+
+TEST_F(BatchLoaderData, ThrowsWhatTheThreadThrew) {
+  const Dataset data = dataset(8);
+  const auto plan = [](index_t n) -> ColumnRange {
+    TRIREME_REQUIRE_INPUT(n < 3, "no batch {}", n);
+    return {n, 1};
+  };
+  BatchLoader loader(data, plan, {});
+  for (int n = 0; n < 3; ++n) EXPECT_EQ(loader.next().first_sample(), n);
+  for (int again = 0; again < 2; ++again) {
+    EXPECT_EQ(test::message_of<InputError>([&] { loader.next(); }), "no batch 3");
+  }
+  EXPECT_THROW(BatchLoader(data, plan, {.depth = 1}), Error);
+}
+
+TEST_F(BatchLoaderData, FindsIdsOutsideTheVocabulary) {
+  const auto at = io::H5File::open(scratch_ / "c.h5").dataset("tokens").offset().value();
+  std::string bytes = test::slurp(scratch_ / "c.h5");
+  bytes[at + 21] = '\x7F';  // token 10
+  test::spill(scratch_ / "damaged.h5", bytes);
+  const auto damaged = std::make_shared<const Corpus>(scratch_ / "damaged.h5");
+  const Dataset data({{damaged, {0, damaged->token_count()}}}, 8, 1, Order::sequential,
+                     "t");
+  BatchLoader loader(data, [](index_t n) { return ColumnRange{n, 1}; }, {});
+  loader.next();
+  EXPECT_THAT(test::message_of<InputError>([&] { loader.next(); }),
+              HasSubstr("is outside its vocabulary of 700: the file is damaged"));
+}
+
+TEST_F(BatchLoaderData, BlendsCorpora) {
+  test::make_corpus(scratch_, "other.h5", {std::string(4000, 'x')},
+                    test::trained_tokenizer());
+  const auto other = std::make_shared<const Corpus>(scratch_ / "other.h5");
+  const Dataset data({{corpus_, {0, corpus_->token_count()}, 3.0},
+                      {other, {0, other->token_count()}, 1.0}},
+                     8, 1, Order::shuffled, "train");
+  int from_other = 0;
+  for (index_t p = 0; p < 4000; ++p) {
+    const Dataset::Window window = data.window(p);
+    from_other += window.corpus == other.get() ? 1 : 0;
+    ASSERT_LE(window.begin + 9, window.corpus->token_count());
+  }
+  EXPECT_EQ(from_other, 1000);
+  // Of another tokenizer: refused.
+  const Tokenizer split = Tokenizer::load({test::fixture("split.json")});
+  test::make_corpus(scratch_, "split.h5", {"some text that is long enough"}, split);
+  const auto foreign = std::make_shared<const Corpus>(scratch_ / "split.h5");
+  EXPECT_THAT(test::message_of<InputError>([&] {
+                Dataset({{corpus_, {0, 100}, 1.0}, {foreign, {0, 10}, 1.0}}, 8, 1,
+                        Order::shuffled, "train");
+              }),
+              HasSubstr("made with different tokenizers"));
+}
+
+}  // namespace
+}  // namespace trireme::data

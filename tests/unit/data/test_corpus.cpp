@@ -1,0 +1,223 @@
+// What a corpus holds; damaged, foreign and missing files; a full disk.
+#include "data/corpus.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "data/corpus_format.hpp"
+#include "io/checksum.hpp"
+#include "io/hdf5.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::data {
+namespace {
+
+using test::make_corpus;
+using test::message_of;
+using ::testing::HasSubstr;
+
+std::string open_error(const std::filesystem::path& path) {
+  return message_of<InputError>([&] { Corpus corpus(path); });
+}
+
+TEST(CorpusFile, HoldsTheTokensOfTheDocuments) {
+  const test::Scratch scratch;
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::vector<std::string> texts = {"In the beginning", " God",
+                                          "created\n the heaven"};
+  const CorpusSummary summary = make_corpus(scratch, "c.h5", texts, tokenizer);
+  const Corpus corpus(scratch / "c.h5");
+  std::vector<TokenId> stream;
+  std::vector<index_t> begins;
+  for (const std::string& text : texts) {
+    begins.push_back(static_cast<index_t>(stream.size()));
+    for (const TokenId id : tokenizer.encode(text)) stream.push_back(id);
+    stream.push_back(tokenizer.end_of_document());
+  }
+  ASSERT_EQ(corpus.token_count(), static_cast<index_t>(stream.size()));
+  EXPECT_EQ(summary.tokens, stream.size());
+  EXPECT_EQ(corpus.document_count(), 3);
+  EXPECT_EQ(corpus.vocabulary_size(), 700u);
+  for (index_t i = 0; i < corpus.token_count(); ++i) {
+    EXPECT_EQ(corpus.token(i), stream[static_cast<std::size_t>(i)]);
+    index_t document = 0;
+    while (document < 2 && begins[static_cast<std::size_t>(document) + 1] <= i)
+      ++document;
+    EXPECT_EQ(corpus.document_of(i), document);
+  }
+  std::vector<std::int32_t> out(7, -1);
+  corpus.copy(2, 3, out.data() + 1, 2);
+  EXPECT_EQ(out[1], static_cast<std::int32_t>(stream[2]));
+  EXPECT_EQ(out[5], static_cast<std::int32_t>(stream[4]));
+  EXPECT_EQ(out[2], -1);
+  EXPECT_THROW(corpus.copy(corpus.token_count() - 1, 2, out.data()), Error);
+  EXPECT_EQ(corpus.verify(), "");
+  // The tokenizer comes along.
+  const Tokenizer embedded = Tokenizer::from_files(corpus.tokenizer_files());
+  EXPECT_EQ(embedded.fingerprint(), tokenizer.fingerprint());
+}
+
+TEST(CorpusFile, KnowsItsEntropy) {
+  const test::Scratch scratch;
+  make_corpus(scratch, "c.h5", {io::read_file(test::fixture("sample.txt"))},
+              test::trained_tokenizer());
+  const Corpus corpus(scratch / "c.h5");
+  std::map<TokenId, double> counts;
+  for (index_t i = 0; i < corpus.token_count(); ++i) counts[corpus.token(i)] += 1.0;
+  double entropy = 0.0;
+  for (const auto& [id, count] : counts) {
+    const double p = count / static_cast<double>(corpus.token_count());
+    entropy -= p * std::log(p);
+  }
+  EXPECT_NEAR(unigram_entropy(corpus), entropy, 1e-12);
+  EXPECT_DOUBLE_EQ(entropy_of({1, 1, 0, 1, 1}), std::log(4.0));
+}
+
+// As docs/corpora.md defines it.
+TEST(CorpusFile, HasTheDocumentedChecksum) {
+  const test::Scratch scratch;
+  std::string text;
+  while (text.size() < (std::size_t{9} << 20)) text += "beginning, God created \xFF it. ";
+  make_corpus(scratch, "c.h5", {text}, test::trained_tokenizer());
+  const io::H5File file = io::H5File::open(scratch / "c.h5");
+  const auto tokens = file.dataset("tokens").read<std::uint16_t>();
+  std::vector<std::uint64_t> sums;
+  for (std::size_t at = 0; at < tokens.size(); at += 2097152) {  // 4 MiB of uint16
+    const std::size_t count = std::min<std::size_t>(2097152, tokens.size() - at);
+    sums.push_back(io::checksum(tokens.data() + at, count * 2));
+  }
+  ASSERT_GT(sums.size(), 1u);
+  EXPECT_EQ(file.attribute<std::string>("checksum"),
+            io::to_hex(io::checksum(sums.data(), sums.size() * 8)));
+  EXPECT_EQ(file.dataset("tokens").dtype(), DType::uint16);
+}
+
+TEST(CorpusFile, IsWideForLargeVocabularies) {
+  EXPECT_EQ(token_type(65536), DType::uint16);
+  EXPECT_EQ(token_type(65537), DType::uint32);
+  const test::Scratch scratch;
+  // The trained tokenizer with an added token of a high id.
+  std::string json = io::read_file(test::fixture("trained.json"));
+  const std::string list = "\"added_tokens\":[";
+  json.insert(json.find(list) + list.size(), "{\"id\":70000,\"content\":\"<far>\"},");
+  const Tokenizer tokenizer = Tokenizer::from_files({{"tokenizer.json", json}});
+  make_corpus(scratch, "c.h5", {"a<far>b"}, tokenizer);
+  const Corpus corpus(scratch / "c.h5");
+  EXPECT_EQ(io::H5File::open(scratch / "c.h5").dataset("tokens").dtype(), DType::uint32);
+  EXPECT_EQ(corpus.vocabulary_size(), 70001u);
+  EXPECT_EQ(corpus.token(1), 70000u);
+  EXPECT_EQ(corpus.verify(), "");
+}
+
+TEST(CorpusDamage, IsFoundOnOpening) {
+  const test::Scratch scratch;
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  make_corpus(scratch, "c.h5", {io::read_file(test::fixture("sample.txt"))}, tokenizer);
+  const std::string whole = test::slurp(scratch / "c.h5");
+
+  EXPECT_THAT(open_error(scratch / "none.h5"), HasSubstr("none.h5"));
+  EXPECT_THAT(open_error(scratch.path()), HasSubstr("directory"));
+  test::spill(scratch / "text.h5", "just text");
+  EXPECT_THAT(open_error(scratch / "text.h5"),
+              HasSubstr("is not an HDF5 file: make a corpus with `trireme tokenize`"));
+  test::spill(scratch / "empty.h5", "");
+  EXPECT_THAT(open_error(scratch / "empty.h5"), HasSubstr("not an HDF5 file"));
+  // Cut anywhere: never a crash, always an error.
+  for (std::size_t cut = 9; cut < whole.size(); cut += whole.size() / 41 + 1) {
+    test::spill(scratch / "cut.h5", whole.substr(0, cut));
+    EXPECT_THAT(open_error(scratch / "cut.h5"), HasSubstr("cut.h5")) << cut;
+  }
+  test::spill(scratch / "cut.h5", whole.substr(0, whole.size() - 1));
+  EXPECT_THAT(open_error(scratch / "cut.h5"), HasSubstr("truncated"));
+  // Someone else's HDF5 file.
+  {
+    io::H5File other = io::H5File::create(scratch / "other.h5");
+    other.make_dataset("tokens", DType::float32, {3});
+    other.close();
+  }
+  EXPECT_THAT(open_error(scratch / "other.h5"),
+              HasSubstr("is an HDF5 file but not a corpus: it has no dataset documents, "
+                        "attribute format_version"));
+}
+
+TEST(CorpusDamage, OfAttributesIsFound) {
+  const test::Scratch scratch;
+  const auto error_with = [&](const char* name, auto value) {
+    make_corpus(scratch, "c.h5", {"some text", "more"}, test::trained_tokenizer());
+    io::H5File file = io::H5File::open_for_writing(scratch / "c.h5");
+    file.set_attribute<decltype(value)>(name, value);
+    file.close();
+    return open_error(scratch / "c.h5");
+  };
+  EXPECT_THAT(error_with("format_version", std::int64_t{9}),
+              HasSubstr("has format version 9, this program reads version 1"));
+  EXPECT_THAT(error_with("token_count", std::uint64_t{5}), HasSubstr("token_count is 5"));
+  EXPECT_THAT(error_with("document_count", std::uint64_t{5}),
+              HasSubstr("expected uint64 of shape (6)"));
+  EXPECT_THAT(error_with("end_of_document", std::uint64_t{700}),
+              HasSubstr("end_of_document 700 is not in the vocabulary of 700"));
+}
+
+TEST(CorpusDamage, OfTokensIsFoundByVerify) {
+  const test::Scratch scratch;
+  make_corpus(scratch, "c.h5", {"some text", "more"}, test::trained_tokenizer());
+  const auto at = io::H5File::open(scratch / "c.h5").dataset("tokens").offset().value();
+  std::string bytes = test::slurp(scratch / "c.h5");
+  bytes[at + 1] = static_cast<char>(bytes[at + 1] ^ 0x40);
+  test::spill(scratch / "d.h5", bytes);
+  EXPECT_THAT(Corpus(scratch / "d.h5").verify(), HasSubstr("the file is damaged"));
+}
+
+TEST(CorpusDisk, FullLeavesNothing) {
+  const test::Scratch scratch;
+  const test::SmallDisk disk(scratch / "small", std::size_t{1} << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "NEEDS THE RIGHT TO MOUNT a small file system";
+  std::string text;
+  while (text.size() < (std::size_t{4} << 20)) text += "words and words \xFF ";
+  test::spill(scratch / "in.txt", text);
+  const DocumentSource source({scratch / "in.txt"}, {.cut_inside_documents = true});
+  const auto self = comm::make_self_communicator("self");
+  for (const std::size_t memory : {std::size_t{1} << 28, std::size_t{1} << 10}) {
+    CorpusOptions options;
+    options.spool_memory = memory;  // the second: the spool itself does not fit
+    const std::string message = message_of<Error>([&] {
+      write_corpus(test::trained_tokenizer(), source, scratch / "small" / "c.h5", *self,
+                   options);
+    });
+    EXPECT_THAT(message, HasSubstr("No space left on device"));
+    EXPECT_TRUE(std::filesystem::is_empty(scratch / "small"));
+  }
+}
+
+TEST(CorpusDisk, OutputMustBeWritable) {
+  const test::Scratch scratch;
+  test::spill(scratch / "in.txt", "text");
+  const DocumentSource source({scratch / "in.txt"}, {});
+  const auto self = comm::make_self_communicator("self");
+  const auto error = [&](const std::filesystem::path& out) {
+    return message_of<InputError>(
+        [&] { write_corpus(test::trained_tokenizer(), source, out, *self, {}); });
+  };
+  EXPECT_THAT(error(scratch / "none" / "c.h5"), HasSubstr("No such file or directory"));
+  EXPECT_THAT(error(scratch.path()), HasSubstr("directory"));
+}
+
+TEST(CorpusInput, WithoutTextIsRefused) {
+  const test::Scratch scratch;
+  test::spill(scratch / "in.jsonl", "{\"text\": \"\"}\n\n{\"text\": \"\"}\n");
+  const DocumentSource source({scratch / "in.jsonl"}, {});
+  const auto self = comm::make_self_communicator("self");
+  EXPECT_THAT(message_of<InputError>([&] {
+                write_corpus(test::trained_tokenizer(), source, scratch / "c.h5", *self,
+                             {});
+              }),
+              HasSubstr("have no document with text (2 empty ones)"));
+  EXPECT_FALSE(std::filesystem::exists(scratch / "c.h5"));
+}
+
+}  // namespace
+}  // namespace trireme::data

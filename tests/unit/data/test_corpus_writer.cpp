@@ -1,0 +1,131 @@
+// Corpora written by 1, 2 and 3 ranks have the same bytes; an error on one rank is one on
+// all, and leaves nothing.
+#include "data/corpus_writer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/environment.hpp"
+#include "data/corpus.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CorpusWriterRanks : public ::testing::Test {
+ protected:
+  CorpusWriterRanks()
+      : environment_(no_arguments_, none_), world_(*environment_.world()) {
+    // One directory for all ranks.
+    if (world_.rank() == 0) {
+      scratch_.emplace();
+      directory_ = scratch_->path().string();
+    }
+    world_.broadcast(directory_);
+  }
+  ~CorpusWriterRanks() override { world_.barrier(); }
+
+  std::filesystem::path path(const std::string& name) const {
+    return std::filesystem::path(directory_) / name;
+  }
+  void put(const std::string& name, const std::string& text) {
+    if (world_.rank() == 0) test::spill(path(name), text);
+    world_.barrier();
+  }
+  // As `ranks` ranks (those that there are) and as one, into two files.
+  void expect_same_bytes(const std::vector<std::filesystem::path>& inputs,
+                         SourceOptions source_options, CorpusOptions options,
+                         const Tokenizer& tokenizer) {
+    const DocumentSource source(inputs, source_options);
+    const CorpusSummary together =
+        write_corpus(tokenizer, source, path("together.h5"), world_, options);
+    if (world_.rank() == 0) {
+      const auto self = comm::make_self_communicator("self");
+      const CorpusSummary alone =
+          write_corpus(tokenizer, source, path("alone.h5"), *self, options);
+      EXPECT_EQ(together.tokens, alone.tokens);
+      EXPECT_EQ(together.documents, alone.documents);
+      EXPECT_EQ(together.empty_documents, alone.empty_documents);
+      EXPECT_EQ(together.replaced_sequences, alone.replaced_sequences);
+      EXPECT_EQ(together.unigram_entropy, alone.unigram_entropy);
+      EXPECT_TRUE(test::slurp(path("together.h5")) == test::slurp(path("alone.h5")));
+      EXPECT_EQ(Corpus(path("together.h5")).verify(), "");
+    }
+    world_.barrier();
+  }
+  std::size_t files_left() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(directory_), {}));
+  }
+
+  int no_arguments_ = 0;
+  char** none_ = nullptr;
+  comm::Environment environment_;
+  comm::Communicator& world_;
+  std::optional<test::Scratch> scratch_;
+  std::string directory_;
+};
+
+TEST_F(CorpusWriterRanks, GiveTheBytesOfOne) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::string sample = io::read_file(test::fixture("sample.txt"));
+  put("a.txt", sample);
+  put("b.txt", "");
+  put("c.txt", io::read_file(test::fixture("invalid.bin")));
+  put("d.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two three\"}\n");
+  const std::vector<std::filesystem::path> all = {path("a.txt"), path("b.txt"),
+                                                  path("c.txt"), path("d.jsonl")};
+  for (const Documents documents :
+       {Documents::file, Documents::line, Documents::blank_line}) {
+    for (const bool cut : {true, false}) {
+      expect_same_bytes(all, {documents, "text", cut}, {}, tokenizer);
+    }
+  }
+  // Spools that go to disk.
+  CorpusOptions spilling;
+  spilling.spool_memory = 100;
+  expect_same_bytes(all, {.cut_inside_documents = true}, spilling, tokenizer);
+  // More ranks than there is text for.
+  put("tiny.txt", "x");
+  expect_same_bytes({path("tiny.txt")}, {.cut_inside_documents = true}, {}, tokenizer);
+}
+
+TEST_F(CorpusWriterRanks, SumManyBlocks) {
+  // 5 blocks of the checksum and a part, so that each rank has some.
+  std::string text;
+  const std::string sample = io::read_file(test::fixture("sample.txt"));
+  while (text.size() < (std::size_t{14} << 20)) text += sample;
+  put("long.txt", text);
+  expect_same_bytes({path("long.txt")}, {.cut_inside_documents = true}, {},
+                    test::trained_tokenizer());
+}
+
+TEST_F(CorpusWriterRanks, TrainTheSameTokenizer) {
+  put("a.txt", io::read_file(test::fixture("sample.txt")));
+  const DocumentSource source({path("a.txt")}, {.cut_inside_documents = true});
+  const TrainedTokenizer trained = train_tokenizer(source, 700, world_, {});
+  EXPECT_FALSE(trained.ran_out_of_pairs);
+  const std::string sample = io::read_file(test::fixture("sample.txt"));
+  EXPECT_EQ(trained.tokenizer.encode(sample), test::trained_tokenizer().encode(sample));
+}
+
+TEST_F(CorpusWriterRanks, AllLearnOfOnesError) {
+  std::string lines;
+  for (int i = 0; i < 300; ++i) lines += "{\"text\": \"fine\"}\n";
+  put("bad.jsonl", lines + "{\"text\": 1}\n" + lines + "nonsense\n");
+  const std::size_t before = files_left();
+  world_.barrier();
+  const DocumentSource source({path("bad.jsonl")}, {});
+  const std::string message = test::message_of<InputError>([&] {
+    write_corpus(test::trained_tokenizer(), source, path("bad.h5"), world_, {});
+  });
+  // The first error in the input, whoever reads it.
+  EXPECT_THAT(message, HasSubstr("bad.jsonl:301: 'text' is number"));
+  world_.barrier();
+  EXPECT_EQ(files_left(), before);
+}
+
+}  // namespace
+}  // namespace trireme::data

@@ -1,0 +1,169 @@
+// Permutations are bijections and look random; windows, splits and blends by hand.
+#include "data/sample_index.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "data/permutation.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SampleIndexPermutation, IsABijection) {
+  for (const std::uint64_t n :
+       {1, 2, 3, 4, 5, 7, 16, 17, 31, 33, 257, 1000, 65537, 100003}) {
+    const Permutation permutation(n, 42, 7);
+    std::vector<bool> hit(n, false);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const std::uint64_t to = permutation(i);
+      ASSERT_LT(to, n);
+      ASSERT_FALSE(hit[to]) << n << ": " << to << " twice";
+      hit[to] = true;
+    }
+    EXPECT_THROW(permutation(n), Error);
+  }
+}
+
+TEST(SampleIndexPermutation, OfManyIsReversibleInTheLarge) {
+  // 10^15 elements: neighbours land far apart and nowhere twice.
+  const std::uint64_t n = 1000000000000003;
+  const Permutation permutation(n, 1, 0);
+  std::map<std::uint64_t, std::uint64_t> seen;
+  double mean = 0.0;
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    const std::uint64_t to = permutation(n - 1 - i);
+    ASSERT_LT(to, n);
+    ASSERT_TRUE(seen.emplace(to, i).second);
+    mean += static_cast<double>(to) / static_cast<double>(n) / 20000;
+  }
+  EXPECT_NEAR(mean, 0.5, 5 * 0.2887 / std::sqrt(20000.0));
+}
+
+// Sum over cells of (observed - expected)^2 / expected, against its mean and deviation.
+double chi_squared_deviations(const std::vector<int>& observed, double expected) {
+  double sum = 0.0;
+  for (const int count : observed)
+    sum += (count - expected) * (count - expected) / expected;
+  const double freedom = static_cast<double>(observed.size()) - 1;
+  return (sum - freedom) / std::sqrt(2 * freedom);
+}
+
+TEST(SampleIndexPermutation, IsUniformOverSeeds) {
+  // Where element 3 of 37 goes, over seeds and over epochs.
+  for (const bool by_seed : {true, false}) {
+    std::vector<int> observed(37);
+    for (std::uint64_t k = 0; k < 37 * 400; ++k) {
+      ++observed[Permutation(37, by_seed ? k : 5, by_seed ? 0 : k)(3)];
+    }
+    EXPECT_LT(std::abs(chi_squared_deviations(observed, 400)), 4.0);
+  }
+  // All 24 orders of four.
+  std::map<std::vector<std::uint64_t>, int> orders;
+  for (std::uint64_t seed = 0; seed < 24 * 400; ++seed) {
+    const Permutation permutation(4, seed, 1);
+    ++orders[{permutation(0), permutation(1), permutation(2), permutation(3)}];
+  }
+  std::vector<int> observed;
+  for (const auto& [order, count] : orders) observed.push_back(count);
+  ASSERT_EQ(observed.size(), 24u);
+  EXPECT_LT(std::abs(chi_squared_deviations(observed, 400)), 4.0);
+}
+
+TEST(SampleIndexPermutation, HasNoSerialCorrelation) {
+  const std::uint64_t n = 100003;
+  const Permutation permutation(n, 9, 9);
+  double sum = 0.0;
+  for (std::uint64_t i = 0; i + 1 < n; ++i) {
+    sum += (static_cast<double>(permutation(i)) / n - 0.5) *
+           (static_cast<double>(permutation(i + 1)) / n - 0.5);
+  }
+  EXPECT_LT(std::abs(sum / (n / 12.0)), 5 / std::sqrt(static_cast<double>(n)));
+}
+
+TEST(SampleIndexWindow, CoversAnEpochOnce) {
+  // 25 tokens from 100 on: floor(24 / 5) = 4 windows of 6 tokens, overlapping by one.
+  const SampleIndex index({100, 125}, 5, 1234, Order::shuffled, "test");
+  ASSERT_EQ(index.samples_per_epoch(), 4);
+  bool epochs_differ = false;
+  for (index_t epoch = 0; epoch < 20; ++epoch) {
+    std::vector<index_t> windows;
+    for (index_t i = 0; i < 4; ++i) {
+      windows.push_back(index.window(epoch * 4 + i));
+      epochs_differ = epochs_differ || windows.back() != index.window(i);
+    }
+    std::sort(windows.begin(), windows.end());
+    EXPECT_THAT(windows, ::testing::ElementsAre(100, 105, 110, 115));
+  }
+  EXPECT_TRUE(epochs_differ);
+}
+
+TEST(SampleIndexWindow, IsPure) {
+  const SampleIndex a({0, 100000}, 7, 1, Order::shuffled, "a");
+  const SampleIndex again({0, 100000}, 7, 1, Order::shuffled, "a");
+  const SampleIndex other({0, 100000}, 7, 2, Order::shuffled, "a");
+  const SampleIndex stream({0, 100000}, 7, 1, Order::shuffled, "a", 1);
+  int equal_seed = 0, equal_stream = 0;
+  for (const index_t position : {99999999, 0, 5, 14284, 14285, 14286, 7, 5}) {
+    EXPECT_EQ(a.window(position), again.window(position));
+    equal_seed += a.window(position) == other.window(position);
+    equal_stream += a.window(position) == stream.window(position);
+  }
+  EXPECT_LT(equal_seed, 2);
+  EXPECT_LT(equal_stream, 2);
+  const SampleIndex in_order({0, 100000}, 7, 1, Order::sequential, "a");
+  EXPECT_EQ(in_order.window(3), 21);
+  EXPECT_EQ(in_order.window(14285 + 3), 21);
+}
+
+TEST(SampleIndexWindow, NeedsOneSample) {
+  EXPECT_EQ(SampleIndex({0, 6}, 5, 1, Order::shuffled, "x").samples_per_epoch(), 1);
+  EXPECT_THAT(test::message_of<InputError>([] {
+                SampleIndex({0, 5}, 5, 1, Order::shuffled, "'validation'");
+              }),
+              HasSubstr("'validation' has 5 tokens, one sample takes 6"));
+  EXPECT_THROW(SampleIndex({0, 0}, 5, 1, Order::shuffled, "x"), InputError);
+}
+
+TEST(SampleIndexSplit, IsContiguousAndWhole) {
+  const auto parts = split_tokens(1001, {0.98, 0.02, 0.0});
+  EXPECT_EQ(parts[0].begin, 0);
+  EXPECT_EQ(parts[0].end, 980);
+  EXPECT_EQ(parts[1].begin, 980);
+  EXPECT_EQ(parts[1].end, 1001);
+  EXPECT_EQ(parts[2].size(), 0);
+  EXPECT_EQ(split_tokens(1000000007, {0.1, 0.2, 0.7}).back().end, 1000000007);
+  for (const std::vector<double>& bad :
+       std::vector<std::vector<double>>{{0.5, 0.4}, {1.5, -0.5}, {}, {NAN, 1.0}}) {
+    EXPECT_THAT(test::message_of<InputError>([&] { split_tokens(10, bad); }),
+                HasSubstr("data.split is ["));
+  }
+}
+
+TEST(SampleIndexBlend, KeepsShares) {
+  const std::vector<double> weights = {3.0, 0.5, 1.0, 0.25};
+  const Blend blend(weights);
+  std::vector<index_t> count(4, 0);
+  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (index_t p = 0; p < 20000; ++p) {
+    const Blend::Place place = blend.place(p);
+    // Each corpus is read in its own order without gaps.
+    ASSERT_EQ(place.position, count[static_cast<std::size_t>(place.corpus)]++);
+    for (std::size_t k = 0; k < 4; ++k) {
+      const double ideal = static_cast<double>(p + 1) * weights[k] / total;
+      ASSERT_LT(std::abs(static_cast<double>(count[k]) - ideal), 4.0) << p;
+    }
+  }
+  EXPECT_EQ(Blend({5.0}).place(77).position, 77);
+  EXPECT_THROW(Blend({1.0, 0.0}), InputError);
+  EXPECT_THROW(Blend({1.0, NAN}), InputError);
+}
+
+}  // namespace
+}  // namespace trireme::data

@@ -1,0 +1,193 @@
+// Token ids against those of Hugging Face's tokenizers (fixtures by
+// tests/parity/make_tokenizer_fixtures.py), and files that are not a tokenizer.
+#include "data/tokenizer.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "data/tokenizer_files.hpp"
+#include "data/utf8.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::HasSubstr;
+using Ids = std::vector<TokenId>;
+
+const nlohmann::json& expected() {
+  static const nlohmann::json ids =
+      nlohmann::json::parse(io::read_file(test::fixture("ids.json")));
+  return ids;
+}
+
+Ids expected_ids(const char* key) {
+  return expected().at(key).get<Ids>();
+}
+
+TEST(TokenizerIds, OfATrainedTokenizerAreHuggingFaces) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  EXPECT_EQ(tokenizer.vocabulary_size(), 700u);
+  EXPECT_EQ(tokenizer.end_of_document(), 0u);
+  const std::string sample = io::read_file(test::fixture("sample.txt"));
+  const Ids ids = tokenizer.encode(sample);
+  EXPECT_EQ(ids, expected_ids("trained"));
+  EXPECT_EQ(tokenizer.decode(ids), sample);
+}
+
+TEST(TokenizerIds, OfInvalidTextAreThoseOfItsRepair) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::string text = io::read_file(test::fixture("invalid.bin"));
+  Encoder encoder(tokenizer);
+  Ids ids;
+  encoder.encode(text, ids);
+  EXPECT_EQ(ids, expected_ids("trained_invalid"));
+  EXPECT_GT(encoder.replaced_sequences(), 100u);
+  std::string repaired;
+  EXPECT_EQ(append_repaired(text, repaired), encoder.replaced_sequences());
+  EXPECT_EQ(tokenizer.decode(ids), repaired);
+}
+
+TEST(TokenizerIds, WithASplitPatternAreHuggingFaces) {
+  const Tokenizer tokenizer = Tokenizer::load({test::fixture("split.json")});
+  EXPECT_FALSE(tokenizer.can_cut_before_space());  // of a pattern nothing is known
+  const auto text = expected().at("plain").get<std::string>();
+  EXPECT_EQ(tokenizer.encode(text), expected_ids("split_plain"));
+}
+
+// GPT-2's own files: put in place by tools/bootstrap, not part of the repository.
+class TokenizerGpt2 : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::vector<std::filesystem::path> places;
+    if (const char* named = std::getenv("TRIREME_GPT2_DIR")) places.emplace_back(named);
+    if (const char* binary = std::getenv("TRIREME_BINARY")) {
+      places.push_back(std::filesystem::path(binary).parent_path().parent_path() /
+                       "share/trireme/gpt2");
+    }
+    for (const auto& place : places) {
+      if (std::filesystem::exists(place / "vocab.bpe")) directory_ = place;
+    }
+    if (directory_.empty()) {
+      GTEST_SKIP() << "NO GPT-2 VOCABULARY: run tools/bootstrap, or set TRIREME_GPT2_DIR";
+    }
+  }
+  std::filesystem::path directory_;
+};
+
+TEST_F(TokenizerGpt2, IdsAreGpt2s) {
+  const Tokenizer tokenizer = Tokenizer::load({directory_});
+  EXPECT_EQ(tokenizer.vocabulary_size(), 50257u);
+  EXPECT_EQ(tokenizer.end_of_document(), 50256u);
+  EXPECT_EQ(tokenizer.encode("Hello, world! It's<|endoftext|>"),
+            (Ids{15496, 11, 995, 0, 632, 338, 50256}));
+  EXPECT_EQ(tokenizer.encode(io::read_file(test::fixture("sample.txt"))),
+            expected_ids("gpt2"));
+  EXPECT_EQ(tokenizer.encode(io::read_file(test::fixture("invalid.bin"))),
+            expected_ids("gpt2_invalid"));
+}
+
+TEST_F(TokenizerGpt2, IsItsFiles) {
+  const Tokenizer tokenizer = Tokenizer::load({directory_});
+  const Tokenizer again = Tokenizer::from_files(tokenizer.files());
+  EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
+  EXPECT_EQ(again.encode("again, 2 naïve"), tokenizer.encode("again, 2 naïve"));
+  EXPECT_NE(tokenizer.fingerprint(), test::trained_tokenizer().fingerprint());
+}
+
+TEST(TokenizerAddedTokens, AreTextWhenAsked) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  Ids recognised, as_text;
+  Encoder special(tokenizer);
+  special.encode("a<|endoftext|>b<|endoftext|", recognised);
+  Encoder plain(tokenizer, AddedTokens::as_text);
+  plain.encode("a<|endoftext|>b<|endoftext|", as_text);
+  EXPECT_EQ(std::count(recognised.begin(), recognised.end(), 0u), 1);
+  EXPECT_EQ(std::count(as_text.begin(), as_text.end(), 0u), 0);
+  EXPECT_EQ(special.added_tokens_found(), 1u);
+  EXPECT_EQ(tokenizer.decode(recognised), tokenizer.decode(as_text));
+}
+
+TEST(TokenizerStream, GivesWholeCharacters) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::string text = "x 😀é€ \xF0\x9F 漢 end\xE2\x82";
+  Ids ids;  // byte by byte: the hardest case
+  for (const char byte : text) {
+    ids.push_back(tokenizer.model().byte_token(static_cast<std::uint8_t>(byte)));
+  }
+  StreamDecoder decoder(tokenizer);
+  std::string joined;
+  for (const TokenId id : ids) {
+    const std::string part = decoder.next(id);
+    EXPECT_EQ(valid_utf8_prefix(part), part.size());
+    joined += part;
+  }
+  EXPECT_THAT(joined, ::testing::EndsWith(" end"));
+  joined += decoder.finish();
+  std::string expected_text;
+  append_repaired(text, expected_text);
+  EXPECT_EQ(joined, expected_text);
+}
+
+TEST(TokenizerDecode, RefusesIdsOutside) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  EXPECT_THAT(test::message_of<InputError>([&] {
+                tokenizer.decode({1, 700});
+              }),
+              HasSubstr("token id 700 is outside the tokenizer's vocabulary of 700"));
+}
+
+// A small tokenizer.json with one thing changed.
+std::string error_with(const std::string& pointer, const nlohmann::json& value) {
+  auto json = nlohmann::json::parse(io::read_file(test::fixture("trained.json")));
+  json[nlohmann::json::json_pointer(pointer)] = value;
+  return test::message_of<InputError>(
+      [&] { tokenizer_from_json("my.json", json.dump()); });
+}
+
+TEST(TokenizerFiles, SayWhatIsNotSupported) {
+  EXPECT_THAT(
+      error_with("/model/type", "WordPiece"),
+      HasSubstr("'my.json': the model is of type 'WordPiece', which is not supported"));
+  EXPECT_THAT(error_with("/model/dropout", 0.1), HasSubstr("BPE dropout"));
+  EXPECT_THAT(error_with("/model/byte_fallback", true), HasSubstr("byte_fallback"));
+  EXPECT_THAT(error_with("/normalizer", {{"type", "NFC"}}), HasSubstr("normalizer"));
+  EXPECT_THAT(error_with("/pre_tokenizer", {{"type", "Metaspace"}}),
+              HasSubstr("pre_tokenizer is of type 'Metaspace', not byte-level"));
+  EXPECT_THAT(error_with("/added_tokens/0/lstrip", true), HasSubstr("lstrip"));
+  EXPECT_THAT(
+      error_with("/model/merges/5", "onlyone"),
+      HasSubstr("merge 6 is 'onlyone', expected two tokens with a space between"));
+  EXPECT_THAT(error_with("/model/merges/5", {"a", "zz"}),
+              HasSubstr("needs the token 'zz'"));
+  EXPECT_THAT(error_with("/model/vocab/new", 5), HasSubstr("two tokens have the id 5"));
+  EXPECT_THAT(error_with("/model/vocab/new", -5),
+              HasSubstr("the id of token 'new' is -5"));
+  EXPECT_THAT(error_with("/model/vocab", nullptr), HasSubstr("found null"));
+  EXPECT_THAT(error_with("/model/ignore_merges", "yes"), HasSubstr("my.json"));
+}
+
+TEST(TokenizerFiles, ThatAreMissingOrBroken) {
+  const test::Scratch scratch;
+  const auto error = [&](std::vector<std::filesystem::path> paths) {
+    return test::message_of<InputError>([&] { Tokenizer::load(paths); });
+  };
+  EXPECT_THAT(error({scratch / "none.json"}), HasSubstr("none.json"));
+  EXPECT_THAT(error({scratch.path()}),
+              HasSubstr("has no tokenizer: expected tokenizer.json"));
+  test::spill(scratch / "vocab.json", "{\"a\": 0");
+  test::spill(scratch / "merges.txt", "#version: 0.2\na b\n");
+  EXPECT_THAT(error({scratch / "vocab.json", scratch / "merges.txt"}),
+              HasSubstr("'vocab.json' is not valid JSON"));
+  test::spill(scratch / "vocab.json", "{\"a\": 0}");
+  EXPECT_THAT(error({scratch.path()}), HasSubstr("needs the token 'b'"));
+  EXPECT_THAT(error({scratch / "vocab.json"}),
+              HasSubstr("no model with vocab and merges"));
+  EXPECT_THAT(error({scratch / "merges.txt"}),
+              HasSubstr("no tokenizer in these files: merges.txt"));
+}
+
+}  // namespace
+}  // namespace trireme::data
