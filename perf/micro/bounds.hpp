@@ -6,6 +6,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <string>
 
 #include "base/exec.hpp"
@@ -20,38 +21,35 @@ struct Bounds {
 };
 const Bounds& bounds();
 
-// Runs work() and reports the bytes that it has to move at least, each array once.
+// Times work() and reports `amount` of it per second beside the bound.
 template <class Work>
-void run_memory_bound(benchmark::State& state, double bytes, const Work& work) {
+void run(benchmark::State& state, double amount, const char* rate, double bound,
+         const char* share, const Work& work) {
+  using Clock = std::chrono::steady_clock;
   const Exec exec;
   work(exec);
   exec.fence("trireme::perf");
+  double seconds = 0;
   for (auto _ : state) {
+    const Clock::time_point begin = Clock::now();
     work(exec);
     exec.fence("trireme::perf");
+    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  const auto n = static_cast<double>(state.iterations());
-  state.counters["bytes"] = benchmark::Counter(bytes * n, benchmark::Counter::kIsRate,
-                                               benchmark::Counter::OneK::kIs1000);
-  state.counters["of_triad"] = benchmark::Counter(bytes * n / bounds().bytes_per_second,
-                                                  benchmark::Counter::kIsRate);
+  const double per_second = amount * static_cast<double>(state.iterations()) / seconds;
+  state.counters[rate] = benchmark::Counter(per_second / 1e9);
+  state.counters[share] = benchmark::Counter(per_second / bound);
 }
 
-// The same for work that arithmetic bounds.
+// bytes: what work() has to move at least, each array once.
+template <class Work>
+void run_memory_bound(benchmark::State& state, double bytes, const Work& work) {
+  run(state, bytes, "GB/s", bounds().bytes_per_second, "of_triad", work);
+}
+
 template <class Work>
 void run_compute_bound(benchmark::State& state, double flops, const Work& work) {
-  const Exec exec;
-  work(exec);
-  exec.fence("trireme::perf");
-  for (auto _ : state) {
-    work(exec);
-    exec.fence("trireme::perf");
-  }
-  const auto n = static_cast<double>(state.iterations());
-  state.counters["flops"] = benchmark::Counter(flops * n, benchmark::Counter::kIsRate,
-                                               benchmark::Counter::OneK::kIs1000);
-  state.counters["of_gemm"] = benchmark::Counter(flops * n / bounds().flops_per_second,
-                                                 benchmark::Counter::kIsRate);
+  run(state, flops, "GFLOP/s", bounds().flops_per_second, "of_gemm", work);
 }
 
 // An array of normal numbers; the name keeps the draws of different arrays apart.

@@ -86,7 +86,7 @@ void sum_rows(benchmark::State& state) {
 }
 BENCHMARK(sum_rows)->UseRealTime();
 
-// Argument: percent dropped. `ns_each` is the time per element.
+// Argument: percent dropped.
 void bias_dropout_add_forward(benchmark::State& state) {
   const auto x = normals<float>("x", kRows, kHidden),
              bias = normals<float>("b", 1, kHidden),
@@ -100,9 +100,6 @@ void bias_dropout_add_forward(benchmark::State& state) {
         exec, desc, kernels::StepStateView(step.data()), matrix(x, kRows, kHidden),
         vector(bias), matrix(r, kRows, kHidden), matrix(y, kRows, kHidden));
   });
-  state.counters["elements"] =
-      benchmark::Counter(static_cast<double>(state.iterations()) * kRows * kHidden,
-                         benchmark::Counter::kIsRate);
 }
 BENCHMARK(bias_dropout_add_forward)->Arg(0)->Arg(10)->UseRealTime();
 

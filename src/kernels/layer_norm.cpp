@@ -144,13 +144,13 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
   const A* const rstd_data = rstd.data();
   A* const partial = scratch.data();  // (blocks, 2, h)
   const RowBlocks blocks(rows);
-  const index_t tiles = (h + kColumnTile - 1) / kColumnTile;
+  const index_t tiles = tiles_of(h, kColumnTile);
   launch_rows(
       exec, "trireme::kernels::layer_norm_backward_weight[blocks]", blocks.count * tiles,
       KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
-        const index_t width = h - column < kColumnTile ? h - column : kColumnTile;
+        const index_t width = tile_width(h, column, kColumnTile);
         A* const sums = partial + block * 2 * h + column;
         sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width, sums,
                   [=](index_t row) {
@@ -172,16 +172,21 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
 
   A* const d_gamma_data = d_gamma.data();
   A* const d_beta_data = d_beta.data();
-  launch(
-      exec, "trireme::kernels::layer_norm_backward_weight[combine]", h,
-      KOKKOS_LAMBDA(index_t j) {
-        A sum_gamma{0}, sum_beta{0};
-        for (index_t block = 0; block < blocks.count; ++block) {
-          sum_gamma += partial[block * 2 * h + j];
-          sum_beta += partial[block * 2 * h + h + j];
-        }
-        d_gamma_data[j] += sum_gamma;
-        d_beta_data[j] += sum_beta;
+  launch_rows(
+      exec, "trireme::kernels::layer_norm_backward_weight[combine]",
+      tiles_of(h, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+        const index_t column = tile * kCombineTile;
+        const index_t width = tile_width(h, column, kCombineTile);
+        add_rows(team, 0, blocks.count, column, width, d_gamma_data + column,
+                 [=](index_t block) {
+                   const A* const row = partial + block * 2 * h;
+                   return [=](index_t j) { return row[j]; };
+                 });
+        add_rows(team, 0, blocks.count, column, width, d_beta_data + column,
+                 [=](index_t block) {
+                   const A* const row = partial + block * 2 * h + h;
+                   return [=](index_t j) { return row[j]; };
+                 });
       });
 }
 

@@ -39,7 +39,7 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
   A* const partial = scratch.data();  // (blocks, columns)
   A* const sums_data = sums.data();
   const RowBlocks blocks(rows);
-  const index_t tiles = (columns + kColumnTile - 1) / kColumnTile;
+  const index_t tiles = tiles_of(columns, kColumnTile);
   launch_rows(
       exec, "trireme::kernels::sum_rows[blocks]", blocks.count * tiles,
       KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
@@ -53,13 +53,15 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
                     return [=](index_t j) { return static_cast<A>(in[j]); };
                   });
       });
-  launch(
-      exec, "trireme::kernels::sum_rows[combine]", columns, KOKKOS_LAMBDA(index_t j) {
-        A sum{0};
-        for (index_t block = 0; block < blocks.count; ++block) {
-          sum += partial[block * columns + j];
-        }
-        sums_data[j] += sum;
+  launch_rows(
+      exec, "trireme::kernels::sum_rows[combine]", tiles_of(columns, kCombineTile),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+        const index_t column = tile * kCombineTile;
+        add_rows(team, 0, blocks.count, column, tile_width(columns, column, kCombineTile),
+                 sums_data + column, [=](index_t block) {
+                   const A* const row = partial + block * columns;
+                   return [=](index_t j) { return row[j]; };
+                 });
       });
 }
 

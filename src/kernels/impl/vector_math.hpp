@@ -4,8 +4,9 @@
 //
 // float: own minimax polynomials (Remez, relative error), argument reduction after Cody &
 // Waite. Errors over the whole range: exp 1.1, log 0.8, tanh 2.5 ulp (swept by
-// tests/unit/kernels/test_vector_math.cpp). Subnormal results are rounded, not
-// flushed; NaN stays NaN. double: the library's functions, for gradient checks.
+// tests/unit/kernels/test_vector_math.cpp). exp is 0 where it is below the smallest
+// normal number, 2^-126; NaN stays NaN. double: the library's functions, for gradient
+// checks.
 #ifndef TRIREME_KERNELS_IMPL_VECTOR_MATH_HPP_
 #define TRIREME_KERNELS_IMPL_VECTOR_MATH_HPP_
 
@@ -35,10 +36,10 @@ KOKKOS_FORCEINLINE_FUNCTION double multiply_add(double a, double b, double c) {
 
 namespace detail {
 
-// x = n ln 2 + r, |r| <= ln 2 / 2; expm1(r) as a polynomial.
+// x = n ln 2 + r, |r| <= ln 2 / 2.
 struct ReducedExp {
-  float expm1_r;
-  std::int32_t n;
+  float r;
+  std::uint32_t n;  // modulo 2^9, in the low bits
 };
 
 // |x| < 2^21.
@@ -48,35 +49,30 @@ KOKKOS_FORCEINLINE_FUNCTION ReducedExp reduce_exp(float x) {
   const float shifted = multiply_add(x, 1.44269504088896341f, kRound);
   const float n = shifted - kRound;
   // ln 2 in two pieces; n times the first one is exact.
-  float r = multiply_add(n, -0.693359375f, x);
-  r = multiply_add(n, 2.12194440e-4f, r);
+  const float r = multiply_add(n, -0.693359375f, x);
+  return {multiply_add(n, 2.12194440e-4f, r), Kokkos::bit_cast<std::uint32_t>(shifted)};
+}
+
+// (exp(r) - 1 - r) / r^2
+KOKKOS_FORCEINLINE_FUNCTION float exp_tail(float r) {
   float q = 0x1.6db4eap-10f;
   q = multiply_add(q, r, 0x1.123bdep-7f);
   q = multiply_add(q, r, 0x1.55545ep-5f);
   q = multiply_add(q, r, 0x1.55548ep-3f);
-  q = multiply_add(q, r, 0.5f);
-  return {
-      multiply_add(q, r * r, r),
-      static_cast<std::int32_t>(Kokkos::bit_cast<std::uint32_t>(shifted) - 0x4b400000u)};
-}
-
-// 2^n for -126 <= n <= 127.
-KOKKOS_FORCEINLINE_FUNCTION float power_of_two(std::int32_t n) {
-  return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(n + 127) << 23);
+  return multiply_add(q, r, 0.5f);
 }
 
 }  // namespace detail
 
 KOKKOS_FORCEINLINE_FUNCTION float vector_exp(float x) {
-  // Beyond these the result is 0 or infinity anyway; NaN fails both comparisons and
-  // stays.
-  x = x < -105.0f ? -105.0f : x;
-  x = x > 90.0f ? 90.0f : x;
   const detail::ReducedExp e = detail::reduce_exp(x);
-  // In two factors, so that 2^n overflows or becomes subnormal in the last product only.
-  const std::int32_t half = e.n >> 1;
-  return ((e.expm1_r + 1.0f) * detail::power_of_two(half)) *
-         detail::power_of_two(e.n - half);
+  const float p = multiply_add(multiply_add(detail::exp_tail(e.r), e.r, 1.0f), e.r, 1.0f);
+  // Times 2^n: n is added to the exponent. What comes out where x is out of range (or
+  // NaN, which the sum below brings back) is not used.
+  float y = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(p) + (e.n << 23));
+  y = multiply_add(x, 0.0f, y);
+  y = x < -87.3365f ? 0.0f : y;
+  return x > 88.72283f ? Kokkos::Experimental::infinity_v<float> : y;
 }
 
 KOKKOS_FORCEINLINE_FUNCTION float vector_tanh(float x) {
@@ -85,8 +81,9 @@ KOKKOS_FORCEINLINE_FUNCTION float vector_tanh(float x) {
   float a = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(x) & 0x7fffffffu);
   a = a > 9.02f ? 9.02f : a;
   const detail::ReducedExp e = detail::reduce_exp(a + a);
-  const float scale = detail::power_of_two(e.n);
-  const float t = multiply_add(e.expm1_r, scale, scale - 1.0f);
+  const float expm1 = multiply_add(detail::exp_tail(e.r), e.r * e.r, e.r);
+  const float scale = Kokkos::bit_cast<float>((e.n << 23) + 0x3f800000u);  // 2^n
+  const float t = multiply_add(expm1, scale, scale - 1.0f);
   const float y = t / (t + 2.0f);
   return Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(y) |
                                  (Kokkos::bit_cast<std::uint32_t>(x) & 0x80000000u));

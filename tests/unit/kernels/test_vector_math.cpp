@@ -60,7 +60,17 @@ TEST(VectorMathSpecial, Values) {
   EXPECT_EQ(vector_exp(INFINITY), INFINITY);
   EXPECT_EQ(vector_exp(89.0f), INFINITY);
   EXPECT_EQ(vector_exp(-104.0f), 0.0f);
-  EXPECT_EQ(vector_exp(-103.0f), std::exp(-103.0f));  // subnormal, not flushed
+  EXPECT_NEAR(vector_exp(-87.33f) / 1.18316825e-38, 1.0, 1e-6);
+  EXPECT_EQ(vector_exp(-87.34f), 0.0f);  // no subnormal numbers
+  EXPECT_EQ(vector_exp(1e30f), INFINITY);
+  EXPECT_EQ(vector_exp(-1e30f), 0.0f);
+  for (const std::uint32_t payload : {0x7fc00001u, 0x7f800001u, 0xffffffffu}) {
+    float nan;
+    std::memcpy(&nan, &payload, sizeof(nan));
+    EXPECT_TRUE(std::isnan(vector_exp(nan)));
+    EXPECT_TRUE(std::isnan(vector_tanh(nan)));
+    EXPECT_TRUE(std::isnan(vector_log(nan)));
+  }
   EXPECT_TRUE(std::isnan(vector_exp(NAN)));
   EXPECT_EQ(vector_tanh(0.0f), 0.0f);
   EXPECT_TRUE(std::signbit(vector_tanh(-0.0f)));
