@@ -32,12 +32,23 @@ std::string missing_parts(const io::H5File& file) {
 }  // namespace
 
 Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
-  const std::string name = path.string();
-  const io::H5FileCheck check = io::check_hdf5(path);
+  try {
+    open();
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {  // HDF5 tripping over what is in the file
+    throw InputError(fmt::format("corpus '{}' is damaged ({}): {}", path.string(),
+                                 error.what(), kAdvice));
+  }
+}
+
+void Corpus::open() {
+  const std::string name = path_.string();
+  const io::H5FileCheck check = io::check_hdf5(path_);
   TRIREME_REQUIRE_INPUT(check.is_hdf5, "corpus '{}' is not an HDF5 file: {}", name,
                         kAdvice);
   TRIREME_REQUIRE_INPUT(check.problem.empty(), "corpus '{}': {}", name, check.problem);
-  const io::H5File file = io::H5File::open(path);
+  const io::H5File file = io::H5File::open(path_);
   const std::string missing = missing_parts(file);
   TRIREME_REQUIRE_INPUT(missing.empty(),
                         "'{}' is an HDF5 file but not a corpus: it has no {}; {}", name,
@@ -93,7 +104,7 @@ Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
       "without chunks or filters, to be mapped",
       name);
 
-  file_ = io::MappedFile(path, io::MappedFile::Access::random, "corpus");
+  file_ = io::MappedFile(path_, io::MappedFile::Access::random, "corpus");
   const auto count = static_cast<std::uint64_t>(token_count_);
   if (type == DType::uint16) {
     narrow_ = file_.array<std::uint16_t>(*tokens_at, count, "/tokens");

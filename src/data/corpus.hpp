@@ -49,6 +49,8 @@ class Corpus {
   std::string verify() const;
 
  private:
+  void open();
+
   std::filesystem::path path_;
   io::MappedFile file_;
   const std::uint16_t* narrow_ = nullptr;  // one of the two

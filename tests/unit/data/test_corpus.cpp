@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <random>
 
 #include "data/corpus_format.hpp"
 #include "io/checksum.hpp"
@@ -160,6 +161,30 @@ TEST(CorpusDamage, OfAttributesIsFound) {
               HasSubstr("expected uint64 of shape (6)"));
   EXPECT_THAT(error_with("end_of_document", std::uint64_t{700}),
               HasSubstr("end_of_document 700 is not in the vocabulary of 700"));
+}
+
+// HDF5 itself stumbles over some of these: the user's file is to blame, not the program.
+TEST(CorpusDamage, OfStructureIsAnInputErrorOrHarmless) {
+  const test::Scratch scratch;
+  make_corpus(scratch, "c.h5", {"some text", "more"}, test::trained_tokenizer());
+  const std::string whole = test::slurp(scratch / "c.h5");
+  std::mt19937 random(4);
+  int refused = 0;
+  for (int i = 0; i < 150; ++i) {
+    std::string bytes = whole;
+    for (int flips = 0; flips <= i % 3; ++flips) {
+      const std::size_t at = random() % std::min<std::size_t>(bytes.size(), 6000);
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+    }
+    test::spill(scratch / "f.h5", bytes);
+    try {
+      EXPECT_EQ(Corpus(scratch / "f.h5").token_count(), 9);
+    } catch (const InputError& error) {
+      ++refused;
+      EXPECT_THAT(error.what(), HasSubstr("f.h5"));
+    }
+  }
+  EXPECT_GT(refused, 10);
 }
 
 TEST(CorpusDamage, OfTokensIsFoundByVerify) {
