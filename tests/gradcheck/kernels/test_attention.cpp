@@ -1,0 +1,118 @@
+// Attention: q, k and v together, causal and not, grouped heads, dropout, cached keys.
+#include "kernels/attention.hpp"
+
+#include "support/arrays.hpp"
+#include "support/gradcheck.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using test::Array;
+using Point = std::vector<double>;
+
+struct Case {
+  const char* name;
+  AttentionDesc desc;
+};
+
+AttentionDesc make(index_t q_length, index_t kv_length, index_t heads, index_t kv_heads,
+                   MaskKind mask, double dropout) {
+  AttentionDesc desc;
+  desc.batch = 2;
+  desc.q_length = q_length;
+  desc.kv_length = kv_length;
+  desc.heads = heads;
+  desc.kv_heads = kv_heads;
+  desc.head_dim = 4;
+  desc.mask = mask;
+  desc.scale = 0.5;
+  desc.dropout = dropout;
+  desc.head_begin = 3;
+  desc.mask_length = 128;
+  desc.layer = 1;
+  return desc;
+}
+
+// One array holds q, k and v, each (positions, batch, heads * head_dim).
+class Problem {
+ public:
+  explicit Problem(const AttentionDesc& desc)
+      : d(desc),
+        q_size(d.q_length * d.batch * d.heads * d.head_dim),
+        kv_size(d.kv_length * d.batch * d.kv_heads * d.head_dim),
+        d_o(test::uniform(q_size, 9)),
+        o(q_size),
+        lse(d.batch * d.heads * d.q_length),
+        step("step") {}
+
+  index_t size() const { return q_size + 2 * kv_size; }
+
+  double loss(const Point& point) {
+    const Array<double> qkv(point);
+    forward(qkv);
+    const Point out = o.values(), weight = d_o.values();
+    double sum = 0;
+    for (index_t i = 0; i < q_size; ++i) sum += weight[i] * out[i];
+    return sum;
+  }
+
+  Point gradient(const Point& point) {
+    const Array<double> qkv(point), d_qkv(size());
+    forward(qkv);
+    const Array<double> scratch(attention_backward_scratch_elements(d));
+    attention_backward<double>(
+        Exec(), d, StepStateView(step.data()), q<const double>(qkv), k<const double>(qkv),
+        v<const double>(qkv), q<const double>(o), lse.cvector(), q<const double>(d_o),
+        scratch.vector(), q<double>(d_qkv), k<double>(d_qkv), v<double>(d_qkv));
+    return d_qkv.values();
+  }
+
+ private:
+  template <class T>
+  HeadsView<T> q(const Array<double>& array) const {
+    return {array.vector().data(), d.batch * d.heads * d.head_dim, d.heads * d.head_dim};
+  }
+  template <class T>
+  HeadsView<T> k(const Array<double>& array) const {
+    return {array.vector().data() + q_size, d.batch * d.kv_heads * d.head_dim,
+            d.kv_heads * d.head_dim};
+  }
+  template <class T>
+  HeadsView<T> v(const Array<double>& array) const {
+    HeadsView<T> view = k<T>(array);
+    view.data += kv_size;
+    return view;
+  }
+  void forward(const Array<double>& qkv) {
+    attention_forward<double>(Exec(), d, StepStateView(step.data()), q<const double>(qkv),
+                              k<const double>(qkv), v<const double>(qkv), q<double>(o),
+                              lse.vector());
+  }
+
+  AttentionDesc d;
+  index_t q_size, kv_size;
+  Array<double> d_o, o, lse;
+  Kokkos::View<StepState, DeviceMemory> step;
+};
+
+class AttentionGradient : public ::testing::TestWithParam<Case> {};
+
+TEST_P(AttentionGradient, OfQueriesKeysAndValues) {
+  Problem problem(GetParam().desc);
+  const Point at = test::uniform(static_cast<std::size_t>(problem.size()), 1);
+  EXPECT_TRUE(test::check_gradient([&](const Point& p) { return problem.loss(p); }, at,
+                                   problem.gradient(at)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Attention, AttentionGradient,
+    ::testing::Values(Case{"causal", make(9, 9, 2, 2, MaskKind::causal, 0)},
+                      Case{"dropout", make(9, 9, 2, 2, MaskKind::causal, 0.3)},
+                      Case{"grouped", make(7, 7, 4, 2, MaskKind::causal, 0.1)},
+                      Case{"cross", make(5, 11, 2, 2, MaskKind::none, 0)},
+                      Case{"cached", make(3, 9, 2, 1, MaskKind::causal, 0)},
+                      Case{"tiles", make(70, 70, 1, 1, MaskKind::causal, 0.1)}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace trireme::kernels
