@@ -150,10 +150,7 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   }
 }
 
-int run_tokenize(TokenizeOptions options) {
-  int no_arguments = 0;
-  char** none = nullptr;
-  const comm::Environment environment(no_arguments, none);
+int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   comm::Communicator& world = *environment.world();
   const bool speaks = world.rank() == 0;
   Log log(speaks);
@@ -254,8 +251,11 @@ void add_tokenize(CLI::App& app, Action& action) {
       "added tokens in the text, such as <|endoftext|>, are text like other");
   command->add_option("--json", options->json, "write the result to this file too");
   command->add_option("INPUT", options->inputs, "text files")->required();
-  command->callback(
-      [options, &action] { action = [options] { return run_tokenize(*options); }; });
+  command->callback([options, &action] {
+    action = [options](comm::Environment& environment) {
+      return run_tokenize(*options, environment);
+    };
+  });
 }
 
 }  // namespace trireme::apps

@@ -7,6 +7,7 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/first_rank.hpp"
+#include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
 #include "kernels/machine_peaks.hpp"
 #include "model/formulae.hpp"
@@ -76,12 +77,19 @@ int train(const TrainOptions& options, comm::Environment& environment) {
       describe_environment(environment, grid, options.command_line));
 
   // 3. The model, and where it starts from.
-  const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
+  const double peak = kernels::measured_gemm_peak<float>(Exec()) / 1e12;
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log);
-  log.info("{}", banner(deck, grid, datasets, run.memory(), peak));
   if (resumes) run.resume(start.checkpoint);
   if (!resumes && !options.init_from.empty()) {
     run.init_from(ckpt::require_newest(options.init_from));
+  }
+  log.info("{}", banner(describe_run(
+                     deck, datasets, machine, static_cast<int>(surroundings.hosts.size()),
+                     model::parameter_count(gpt_config(deck)), start.step, peak)));
+  if (!resumes) {
+    log.info(
+        "unigram entropy of the corpus: {:.3f} nats per token, what a model must beat",
+        datasets.first().unigram_entropy());
   }
 
   // 4. Train.

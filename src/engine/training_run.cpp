@@ -204,7 +204,8 @@ void TrainingRun<T>::log_step(const optim::StepReport& report) {
                       .loss = record.loss,
                       .tokens_per_second = record.tokens_per_second,
                       .peak_share = tflops / gemm_peak_,
-                      .next_checkpoint = next});
+                      .next_checkpoint = next,
+                      .time_limit = {}});
   }
   if (due(deck_.run.log_every) || is_last()) {
     if (metrics_) metrics_->write(record);
@@ -265,8 +266,8 @@ void TrainingRun<T>::write_sample() {
   const GenerationConfig config{.sampling = {.temperature = 0.8, .top_k = 50},
                                 .max_tokens = kSampleTokens,
                                 .end_of_document = end};
-  const auto generations =
-      generator.run({{.number = static_cast<std::uint64_t>(progress_.step)}}, config);
+  const auto generations = generator.run(
+      {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
   if (!display_) return;
   const auto tokenizer = data::Tokenizer::from_files(datasets_.first().tokenizer_files());
   display_->message(fmt::format("step {}: sample: {}", progress_.step,

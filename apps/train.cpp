@@ -1,0 +1,105 @@
+// apps/train.cpp — `trireme train`: trains the model of a deck, or only checks the deck
+// (--dry-run).
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/subcommands.hpp"
+#include "config/deck_error.hpp"
+#include "engine/dry_run.hpp"
+#include "engine/trainer.hpp"
+#include "io/files.hpp"
+
+namespace trireme::apps {
+
+namespace {
+
+struct TrainArguments {
+  engine::TrainOptions options;
+  bool dry_run = false;
+  int ranks = 0;
+  std::string json;
+};
+
+std::string errors_json(const std::vector<config::DeckError>& errors) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const config::DeckError& error : errors) {
+    list.push_back({{"key", error.key},
+                    {"place", error.place},
+                    {"value", error.value},
+                    {"what", error.what},
+                    {"allowed", error.allowed},
+                    {"fix", error.fix}});
+  }
+  return nlohmann::ordered_json{{"errors", list}}.dump(2) + "\n";
+}
+
+int run_dry(const TrainArguments& arguments, comm::Environment& environment) {
+  if (environment.world_rank() != 0) return 0;
+  const engine::TrainOptions& options = arguments.options;
+  const int ranks = arguments.ranks > 0            ? arguments.ranks
+                    : environment.world_size() > 1 ? environment.world_size()
+                                                   : 0;
+  try {
+    const engine::DryRun result =
+        engine::dry_run(options.deck, options.overrides, options.run_dir, ranks);
+    std::fputs(result.text().c_str(), stdout);
+    if (!arguments.json.empty()) io::write_file(arguments.json, result.json());
+  } catch (const config::DeckErrors& errors) {
+    if (!arguments.json.empty()) {
+      io::write_file(arguments.json, errors_json(errors.errors()));
+    }
+    throw;
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command =
+      app.add_subcommand("train", "Train the model that a deck describes");
+  const auto arguments = std::make_shared<TrainArguments>();
+  engine::TrainOptions& options = arguments->options;
+  command->add_option("DECK", options.deck, "Deck: docs/deck.md has every key")
+      ->required();
+  command
+      ->add_option("--set", options.overrides,
+                   "Override a key of the deck: --set model.layers=2 (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--run-dir", options.run_dir,
+                   "Where the run lives: in place of run.dir")
+      ->type_name("DIR");
+  command
+      ->add_option(
+          "--resume", options.resume,
+          "never: refuse an existing run; auto: begin, continue or do nothing as "
+          "fits; or a checkpoint to continue from")
+      ->type_name("never|auto|CKPT")
+      ->capture_default_str();
+  command
+      ->add_option("--init-from", options.init_from,
+                   "Weights of another run's checkpoint")
+      ->type_name("CKPT");
+  CLI::Option* dry_run = command->add_flag(
+      "--dry-run", arguments->dry_run,
+      "Check the deck; print parameters, FLOPs and memory; do nothing else");
+  command->add_option("--ranks", arguments->ranks, "Ranks to check the deck for")
+      ->needs(dry_run)
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--json", arguments->json, "Write the dry run's result to a file, too")
+      ->type_name("FILE")
+      ->needs(dry_run);
+  command->callback([&action, arguments, &app] {
+    arguments->options.command_line = app.get_name();
+    action = [arguments](comm::Environment& environment) {
+      return arguments->dry_run ? run_dry(*arguments, environment)
+                                : engine::train(arguments->options, environment);
+    };
+  });
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,86 @@
+// engine/start_report.cpp — see start_report.hpp.
+#include "engine/start_report.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/version.hpp"
+#include "engine/deck_model.hpp"
+#include "engine/format.hpp"
+#include "io/hdf5.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+std::string kokkos_version() {
+  return fmt::format("{}.{}.{}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100,
+                     KOKKOS_VERSION % 100);
+}
+
+}  // namespace
+
+RunEnvironment describe_environment(comm::Environment& environment,
+                                    const comm::GridShape& grid, const Machine& machine,
+                                    const std::string& command_line) {
+  comm::Communicator& world = *environment.world();
+  RunEnvironment result;
+  result.versions = {{"trireme", kVersion},
+                     {"kokkos", kokkos_version()},
+                     {"mpi", environment.library()},
+                     {"hdf5", io::hdf5_version()}};
+  result.compiler = kCompiler;
+  result.build_type = kBuildType;
+  result.flags = kBuildFlags;
+  result.grid = comm::to_string(grid);
+  result.ranks = world.size();
+  result.threads = machine.threads;
+  result.hosts = world.gather(environment.host_name());
+  if (!machine.device.empty()) result.devices = world.gather(machine.device);
+  std::sort(result.hosts.begin(), result.hosts.end());
+  result.hosts.erase(std::unique(result.hosts.begin(), result.hosts.end()),
+                     result.hosts.end());
+  result.started = iso_time();
+  result.command_line = command_line;
+  if (const char* job = std::getenv("SLURM_JOB_ID")) result.job = job;
+  return result;
+}
+
+BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
+                        const Machine& machine, int hosts, std::int64_t parameters,
+                        std::int64_t first_step, double gemm_tflops) {
+  const auto tokens_of = [&](const data::Dataset& set) {
+    return static_cast<std::int64_t>(set.samples_per_epoch() * set.sequence());
+  };
+  BannerInfo info;
+  info.version = kVersion;
+  info.kind = config::name_of(deck.model.kind);
+  info.parameters = parameters;
+  info.layers = deck.model.layers;
+  info.hidden = deck.model.hidden;
+  info.heads = deck.model.heads;
+  info.sequence = deck.model.sequence;
+  info.vocabulary = deck.model.vocab;
+  info.grid = grid_shape(deck);
+  info.hosts = hosts;
+  info.machine = machine;
+  info.precision = config::name_of(deck.precision.compute);
+  info.gemm_tflops = gemm_tflops;
+  for (const auto& corpus : datasets.corpora)
+    info.corpora.push_back(corpus->path().string());
+  info.corpus_tokens = tokens_of(*datasets.train);
+  for (const ValidationSet& set : datasets.validation) {
+    info.validation_tokens += tokens_of(*set.samples);
+  }
+  info.micro_batch = deck.batch.micro;
+  info.global_batch = deck.batch.global;
+  info.steps = deck.run.steps.steps;
+  info.first_step = first_step;
+  info.run_directory = deck.run.dir;
+  info.checkpoint_directory = deck.checkpoint.dir;
+  info.checkpoint_every = deck.checkpoint.every.steps;
+  if (deck.run.time_limit) info.time_limit = format_duration(*deck.run.time_limit);
+  return info;
+}
+
+}  // namespace trireme::engine
