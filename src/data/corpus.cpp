@@ -68,7 +68,14 @@ void Corpus::open() {
                         name, end, vocabulary);
   vocabulary_size_ = static_cast<TokenId>(vocabulary);
   end_of_document_ = static_cast<TokenId>(end);
-  checksum_ = io::from_hex(file.attribute<std::string>("checksum"));
+  const auto checksum = file.attribute<std::string>("checksum");
+  TRIREME_REQUIRE_INPUT(
+      checksum.size() == 16 &&
+          checksum.find_first_not_of("0123456789abcdef") == std::string::npos,
+      "corpus '{}': its checksum is '{}', expected 16 hexadecimal digits: the file is "
+      "damaged",
+      name, checksum);
+  checksum_ = io::from_hex(checksum);
   if (file.has_attribute("input_bytes")) {
     input_bytes_ = file.attribute<std::uint64_t>("input_bytes");
   }
