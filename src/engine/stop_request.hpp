@@ -31,9 +31,10 @@ class StopRequest {
   using Clock = std::chrono::steady_clock;
 
   struct Options {
-    std::vector<std::string> signals;      // names; ^C is always among them
-    double time_limit_seconds = 0.0;       // 0: none
-    std::optional<double> margin_seconds = std::nullopt;  // before the limit; none: found automatically
+    std::vector<std::string> signals;  // names; ^C is always among them
+    double time_limit_seconds = 0.0;   // 0: none
+    // Before the limit; none: found automatically.
+    std::optional<double> margin_seconds = std::nullopt;
     Clock::time_point start = Clock::now();  // when the allocation's time began to run
   };
 

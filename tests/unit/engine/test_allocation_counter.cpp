@@ -1,0 +1,72 @@
+// The counter that other tests rely on: it sees every kind of allocation, on any thread,
+// and nothing where there is none.
+#include "support/allocation_counter.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <Kokkos_Core.hpp>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "base/exec.hpp"
+
+namespace trireme {
+namespace {
+
+using test::AllocationCounter;
+using ::testing::HasSubstr;
+
+struct alignas(256) Wide {
+  char bytes[256];
+};
+
+TEST(AllocationCounter, SeesEveryFormOfNew) {
+  AllocationCounter counter;
+  EXPECT_EQ(counter.host(), 0);
+  auto one = std::make_unique<int>(1);
+  EXPECT_EQ(counter.host(), 1);
+  auto many = std::make_unique<int[]>(100);
+  EXPECT_EQ(counter.host(), 2);
+  auto wide = std::make_unique<Wide>();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.get()) % 256, 0u);
+  EXPECT_EQ(counter.host(), 3);
+  auto wides = std::make_unique<Wide[]>(3);
+  EXPECT_EQ(counter.host(), 4);
+  std::unique_ptr<int> nothrow(new (std::nothrow) int);
+  EXPECT_EQ(counter.host(), 5);
+  EXPECT_EQ(counter.kokkos(), 0);
+  counter.stop();
+  one = std::make_unique<int>(2);
+  EXPECT_EQ(counter.host(), 5);
+  EXPECT_THAT(counter.report(), HasSubstr("5 calls of operator new"));
+  EXPECT_THAT(counter.report(), HasSubstr("new of 400 bytes:"));
+}
+
+TEST(AllocationCounter, SeesViewsByName) {
+  AllocationCounter counter;
+  {
+    const DeviceArray<float> view("a view", 1000);
+    EXPECT_GE(counter.kokkos(), 1);
+  }
+  EXPECT_GE(counter.kokkos(), 2);
+  EXPECT_THAT(counter.report(), HasSubstr("allocation of 'a view' (4"));
+  EXPECT_THAT(counter.report(), HasSubstr("deallocation of 'a view'"));
+}
+
+TEST(AllocationCounter, SeesOtherThreads) {
+  AllocationCounter counter;
+  std::thread([] { std::vector<int> vector(10); }).join();
+  EXPECT_GE(counter.host(), 2);  // the thread's state, the vector
+}
+
+TEST(AllocationCounter, OneAtATime) {
+  AllocationCounter counter;
+  EXPECT_THROW(AllocationCounter(), std::logic_error);
+  EXPECT_GE(counter.host(), 1);
+}
+
+}  // namespace
+}  // namespace trireme
