@@ -3,7 +3,7 @@
 // without -ffast-math) and every lane gives the same bits wherever a row is cut.
 //
 // float: own minimax polynomials (Remez, relative error), argument reduction after Cody &
-// Waite. Errors over the whole range: exp 1.1, log 0.8, tanh 2.5 ulp (swept by
+// Waite. Errors over the whole range: exp 0.9, log 0.8, tanh 2.5 ulp (swept by
 // tests/unit/kernels/test_vector_math.cpp). exp is 0 where it is below the smallest
 // normal number, 2^-126; NaN stays NaN. double: the library's functions, for gradient
 // checks.

@@ -40,8 +40,8 @@ void sweep(const char* name, double bound, Own own, Library library) {
 
 TEST(VectorMathErrors, Exp) {
   sweep(
-      "exp", 1.1, [](float x) { return vector_exp(x); },
-      [](double x) { return std::exp(x); });
+      "exp", 0.95, [](float x) { return vector_exp(x); },
+      [](double x) { return std::exp(x) < 0x1p-126 ? 0.0 : std::exp(x); });
 }
 TEST(VectorMathErrors, Tanh) {
   sweep(
@@ -60,7 +60,7 @@ TEST(VectorMathSpecial, Values) {
   EXPECT_EQ(vector_exp(INFINITY), INFINITY);
   EXPECT_EQ(vector_exp(89.0f), INFINITY);
   EXPECT_EQ(vector_exp(-104.0f), 0.0f);
-  EXPECT_NEAR(vector_exp(-87.33f) / 1.18316825e-38, 1.0, 1e-6);
+  EXPECT_NEAR(vector_exp(-87.33f) / std::exp(static_cast<double>(-87.33f)), 1.0, 1e-6);
   EXPECT_EQ(vector_exp(-87.34f), 0.0f);  // no subnormal numbers
   EXPECT_EQ(vector_exp(1e30f), INFINITY);
   EXPECT_EQ(vector_exp(-1e30f), 0.0f);
