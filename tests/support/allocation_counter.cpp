@@ -54,18 +54,20 @@ void note_kokkos(const char* what, const char* label, std::uint64_t bytes) {
                 static_cast<unsigned long long>(bytes));
 }
 
-void* allocate(std::size_t bytes) {
-  note_new(bytes);
-  void* pointer = std::malloc(bytes == 0 ? 1 : bytes);
-  if (pointer == nullptr) throw std::bad_alloc();
-  return pointer;
+void* allocate_or_null(std::size_t bytes) {
+  return std::malloc(bytes == 0 ? 1 : bytes);
 }
 
-void* allocate(std::size_t bytes, std::align_val_t alignment) {
-  note_new(bytes);
+void* allocate_or_null(std::size_t bytes, std::align_val_t alignment) {
   const auto step = static_cast<std::size_t>(alignment);
-  void* pointer =
-      std::aligned_alloc(step, (bytes + step - 1) / step * step + (bytes == 0) * step);
+  const std::size_t steps = bytes == 0 ? 1 : (bytes + step - 1) / step;
+  return std::aligned_alloc(step, steps * step);
+}
+
+template <class... Alignment>
+void* allocate(std::size_t bytes, Alignment... alignment) {
+  note_new(bytes);
+  void* pointer = allocate_or_null(bytes, alignment...);
   if (pointer == nullptr) throw std::bad_alloc();
   return pointer;
 }
@@ -82,12 +84,37 @@ void on_deallocate(Kokkos::Tools::SpaceHandle, const char* label, const void*,
 
 }  // namespace
 
-// The array and nothrow forms of the standard library call these.
+// Every form, and not only those that the standard library builds the others on: a
+// sanitizer has others of its own.
 void* operator new(std::size_t bytes) {
+  return allocate(bytes);
+}
+void* operator new[](std::size_t bytes) {
   return allocate(bytes);
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, alignment);
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, alignment);
+}
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  note_new(bytes);
+  return allocate_or_null(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  note_new(bytes);
+  return allocate_or_null(bytes);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment,
+                   const std::nothrow_t&) noexcept {
+  note_new(bytes);
+  return allocate_or_null(bytes, alignment);
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment,
+                     const std::nothrow_t&) noexcept {
+  note_new(bytes);
+  return allocate_or_null(bytes, alignment);
 }
 void operator delete(void* pointer) noexcept {
   std::free(pointer);
@@ -99,6 +126,30 @@ void operator delete(void* pointer, std::align_val_t) noexcept {
   std::free(pointer);
 }
 void operator delete(void* pointer, std::size_t, std::align_val_t) noexcept {
+  std::free(pointer);
+}
+void operator delete(void* pointer, const std::nothrow_t&) noexcept {
+  std::free(pointer);
+}
+void operator delete(void* pointer, std::align_val_t, const std::nothrow_t&) noexcept {
+  std::free(pointer);
+}
+void operator delete[](void* pointer) noexcept {
+  std::free(pointer);
+}
+void operator delete[](void* pointer, std::size_t) noexcept {
+  std::free(pointer);
+}
+void operator delete[](void* pointer, std::align_val_t) noexcept {
+  std::free(pointer);
+}
+void operator delete[](void* pointer, std::size_t, std::align_val_t) noexcept {
+  std::free(pointer);
+}
+void operator delete[](void* pointer, const std::nothrow_t&) noexcept {
+  std::free(pointer);
+}
+void operator delete[](void* pointer, std::align_val_t, const std::nothrow_t&) noexcept {
   std::free(pointer);
 }
 

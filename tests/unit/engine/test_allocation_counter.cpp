@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <Kokkos_Core.hpp>
+#include <cstdint>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -24,23 +26,24 @@ struct alignas(256) Wide {
 };
 
 TEST(AllocationCounter, SeesEveryFormOfNew) {
+  std::int64_t seen[5];
   AllocationCounter counter;
-  EXPECT_EQ(counter.host(), 0);
   auto one = std::make_unique<int>(1);
-  EXPECT_EQ(counter.host(), 1);
+  seen[0] = counter.host();
   auto many = std::make_unique<int[]>(100);
-  EXPECT_EQ(counter.host(), 2);
+  seen[1] = counter.host();
   auto wide = std::make_unique<Wide>();
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.get()) % 256, 0u);
-  EXPECT_EQ(counter.host(), 3);
+  seen[2] = counter.host();
   auto wides = std::make_unique<Wide[]>(3);
-  EXPECT_EQ(counter.host(), 4);
+  seen[3] = counter.host();
   std::unique_ptr<int> nothrow(new (std::nothrow) int);
-  EXPECT_EQ(counter.host(), 5);
-  EXPECT_EQ(counter.kokkos(), 0);
+  seen[4] = counter.host();
   counter.stop();
   one = std::make_unique<int>(2);
+  EXPECT_THAT(seen, ::testing::ElementsAre(1, 2, 3, 4, 5));
   EXPECT_EQ(counter.host(), 5);
+  EXPECT_EQ(counter.kokkos(), 0);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide.get()) % 256, 0u);
   EXPECT_THAT(counter.report(), HasSubstr("5 calls of operator new"));
   EXPECT_THAT(counter.report(), HasSubstr("new of 400 bytes:"));
 }
