@@ -68,7 +68,7 @@ def check(root):
             if first not in order:
                 found.append(f'{where}: "{target}" does not name its module '
                              "(write the path below src/)")
-            elif not (Path(root) / "src" / target).exists():
+            elif not any((Path(root) / "src" / f"{target}{end}").exists() for end in ("", ".in")):
                 found.append(f'{where}: "{target}" does not exist in src/')
             elif module == "apps" or first == module:
                 continue
