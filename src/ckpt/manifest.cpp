@@ -204,9 +204,7 @@ Manifest Manifest::from_text(const std::string& text, const std::string& where) 
       "'{}' is damaged: its first line is '{}', its content has XXH3 {}", where,
       first_line.substr(0, 40), found);
   try {
-    Manifest manifest = from_json(Json::parse(text), where);
-    manifest.check(where);
-    return manifest;
+    return from_json(Json::parse(text), where);
   } catch (const nlohmann::json::exception& error) {
     throw InputError(
         fmt::format("'{}' is not a valid manifest: {}", where, error.what()));
@@ -215,7 +213,9 @@ Manifest Manifest::from_text(const std::string& text, const std::string& where) 
 
 Manifest read_manifest(const Path& directory) {
   const Path path = directory / kManifestName;
-  return Manifest::from_text(io::read_file(path, "manifest"), path.string());
+  Manifest manifest = Manifest::from_text(io::read_file(path, "manifest"), path.string());
+  manifest.check(path.string());
+  return manifest;
 }
 
 std::int64_t peek_generation(const Path& directory) {

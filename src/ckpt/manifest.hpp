@@ -72,11 +72,12 @@ struct Manifest {
   void check(const std::string& where) const;
 
   std::string to_text() const;
-  // InputError where the checksum or the content is wrong; `where` names the file.
+  // InputError where the checksum or the content is wrong; `where` names the file. May be
+  // one writer's part: not check()ed.
   static Manifest from_text(const std::string& text, const std::string& where);
 };
 
-// Of a step directory.
+// Of a step directory, checked.
 Manifest read_manifest(const Path& directory);
 // Its generation alone, unchecked; -1 where it cannot be read.
 std::int64_t peek_generation(const Path& directory);

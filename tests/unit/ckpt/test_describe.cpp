@@ -19,14 +19,14 @@ using nlohmann::json;
 using test::message_of;
 using ::testing::HasSubstr;
 
-json describe(const fs::path& path, Depth depth = Depth::checksums) {
+json described(const fs::path& path, Depth depth = Depth::checksums) {
   return json::parse(ckpt::describe(path, depth));
 }
 
 TEST(Describe, Checkpoint) {
   const test::Scratch scratch;
   const fs::path step = test::save_as(2, scratch.path(), 1000).path;
-  const json shown = describe(scratch / "latest");
+  const json shown = described(scratch / "latest");
   EXPECT_EQ(shown["kind"], "checkpoint");
   EXPECT_EQ(shown["step"], 1000);
   EXPECT_EQ(shown["contents"], "training");
@@ -46,7 +46,7 @@ TEST(Describe, Run) {
   const test::Scratch scratch;
   for (const std::int64_t step : {1, 2}) test::save_as(1, scratch / "checkpoints", step);
   fs::resize_file(scratch / "checkpoints/step_00000002/index.h5", 7);
-  const json shown = describe(scratch.path(), Depth::sizes);
+  const json shown = described(scratch.path(), Depth::sizes);
   EXPECT_EQ(shown["kind"], "run");
   ASSERT_EQ(shown["checkpoints"].size(), 2u);
   EXPECT_EQ(shown["checkpoints"][0]["name"], "step_00000002");
@@ -64,30 +64,30 @@ TEST(Describe, DamagedCheckpoint) {
     std::string bad = index;
     bad[at] = static_cast<char>(bad[at] ^ 4);
     test::spill(step / "index.h5", bad);
-    const json shown = describe(step, Depth::sizes);
+    const json shown = described(step, Depth::sizes);
     EXPECT_EQ(shown["step"], 1);
     EXPECT_FALSE(shown.contains("state")) << "not opened: its checksum does not hold";
-    EXPECT_EQ(describe(step)["problems"].size(), 1u);
+    EXPECT_EQ(described(step)["problems"].size(), 1u);
   }
   test::spill(step / "manifest.json", "{}");
-  EXPECT_THAT(describe(step)["problems"][0].get<std::string>(),
+  EXPECT_THAT(described(step)["problems"][0].get<std::string>(),
               HasSubstr("manifest.json"));
 }
 
 TEST(Describe, SingleFiles) {
   const test::Scratch scratch;
   const fs::path step = test::save_as(1, scratch.path(), 1).path;
-  const json shard = describe(step / "shard_00000.h5");
+  const json shard = described(step / "shard_00000.h5");
   EXPECT_EQ(shard["kind"], "hdf5");
   EXPECT_EQ(shard["attributes"]["writer"], "0");
   EXPECT_EQ(shard["datasets"].size(), 10u);  // QKV: three blocks each
-  const json index = describe(step / "index.h5");
+  const json index = described(step / "index.h5");
   EXPECT_EQ(index["attributes"]["step"], "1");
   EXPECT_TRUE(index["problems"].empty());
 
   const std::string good = test::slurp(step / "shard_00000.h5");
   test::spill(scratch / "cut.h5", good.substr(0, good.size() / 2));
-  EXPECT_THAT(describe(scratch / "cut.h5")["problems"][0].get<std::string>(),
+  EXPECT_THAT(described(scratch / "cut.h5")["problems"][0].get<std::string>(),
               HasSubstr("truncated"));
   int refused = 0;
   for (std::size_t at = 0; at < good.size(); at += 61) {
@@ -95,7 +95,7 @@ TEST(Describe, SingleFiles) {
     bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
     test::spill(scratch / "bad.h5", bad);
     try {
-      refused += describe(scratch / "bad.h5")["problems"].empty() ? 0 : 1;
+      refused += described(scratch / "bad.h5")["problems"].empty() ? 0 : 1;
     } catch (const InputError&) {
       ++refused;
     }
@@ -105,12 +105,12 @@ TEST(Describe, SingleFiles) {
 
 TEST(Describe, NothingOfOurs) {
   const test::Scratch scratch;
-  EXPECT_THAT(message_of<InputError>([&] { describe(scratch / "none"); }),
+  EXPECT_THAT(message_of<InputError>([&] { described(scratch / "none"); }),
               HasSubstr("does not exist: expected a corpus"));
-  EXPECT_THAT(message_of<InputError>([&] { describe(scratch.path()); }),
+  EXPECT_THAT(message_of<InputError>([&] { described(scratch.path()); }),
               HasSubstr("holds no step_*"));
   test::spill(scratch / "text", "to be");
-  EXPECT_THAT(message_of<InputError>([&] { describe(scratch / "text"); }),
+  EXPECT_THAT(message_of<InputError>([&] { described(scratch / "text"); }),
               HasSubstr("is not an HDF5 file"));
 }
 
