@@ -95,7 +95,8 @@ function(trireme_test_properties name labels timeout)
   endif()
   set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=2
       TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR}
-      TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme)
+      TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme
+      TRIREME_MPIEXEC=${MPIEXEC_EXECUTABLE})
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout}
     PROCESSORS 2 SKIP_RETURN_CODE 77
     ENVIRONMENT "${environment}")

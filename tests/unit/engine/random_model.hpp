@@ -18,7 +18,7 @@ inline comm::ProcessGroups self_groups() {
 template <class T>
 void randomize(engine::ModelState<T>& state, double scale = 0.2, unsigned seed = 7) {
   using Use = typename ParamBuffer<T>::Use;
-  if (!state.params.is_allocated()) state.params.allocate(state.registry, Use::inference);
+  if (!state.params.is_allocated()) state.params.allocate(state.registry, Use::training);
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
   for (std::size_t i = 0; i < state.registry.size(); ++i) {

@@ -297,7 +297,7 @@ TEST(GenerationInput, EmptyPromptBeginsADocument) {
   const auto explicit_end = generator.run({{.prompt = {4}}}, config)[0];
   EXPECT_EQ(empty.tokens, explicit_end.tokens);
   // As long as the context is still fine; one token more is known than is read.
-  const auto full = generator.run({{.prompt = random_tokens(37)}}, config)[0];
+  const auto full = generator.run({{.prompt = random_tokens(37)}}, {})[0];
   EXPECT_EQ(full.tokens.size(), 1u);
 }
 

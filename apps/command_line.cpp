@@ -1,0 +1,90 @@
+// apps/command_line.cpp — see command_line.hpp.
+#include "apps/command_line.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "apps/run_guarded.hpp"
+#include "config/text.hpp"
+
+namespace trireme::apps {
+namespace {
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+
+// "trireme trian": what was meant, and what there is.
+std::string unknown_command(const std::vector<std::string>& names,
+                            const std::string& word) {
+  const std::string nearest = config::nearest_word(word, {names.begin(), names.end()});
+  return fmt::format("there is no command '{}'{}\nCommands: {}. See trireme --help", word,
+                     nearest.empty() ? "" : "; did you mean '" + nearest + "'?",
+                     fmt::join(names, ", "));
+}
+
+}  // namespace
+
+void describe_commands(CLI::App& app, Action& action) {
+  app.set_version_flag("--version", std::string("trireme ") + TRIREME_VERSION);
+  app.require_subcommand(1);
+  app.footer(
+      "Started alone, by mpiexec or by srun. `trireme COMMAND --help` tells more.\n"
+      "Exit status: 0 done; 2 wrong arguments, deck or input files; 75 stopped early "
+      "with "
+      "a\ncheckpoint (run again to go on); 1 anything else.");
+#ifdef TRIREME_HAS_TRAIN
+  add_train(app, action);
+#endif
+#ifdef TRIREME_HAS_TOKENIZE
+  add_tokenize(app, action);
+#endif
+#ifdef TRIREME_HAS_INSPECT
+  add_inspect(app, action);
+#endif
+#ifdef TRIREME_HAS_CONVERT
+  add_convert(app, action);
+#endif
+#ifdef TRIREME_HAS_GENERATE
+  add_generate(app, action);
+#endif
+#ifdef TRIREME_HAS_SELFTEST
+  add_selftest(app, action);
+#endif
+}
+
+std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speaks) {
+  try {
+    app.parse(argc, argv);
+    return {};
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) {  // help or version
+      if (speaks) app.exit(error, std::cout, std::cerr);
+      return 0;
+    }
+    if (!speaks) return kExitInput;
+    const std::string first = argc > 1 ? argv[1] : "";
+    const std::vector<std::string> names = command_names(app);
+    const bool is_command = std::find(names.begin(), names.end(), first) != names.end();
+    if (first.empty()) {
+      std::cerr << app.help();
+    } else if (!is_command && first[0] != '-') {
+      std::cerr << "trireme: " << unknown_command(names, first) << "\n";
+    } else {
+      const std::string command = is_command ? "trireme " + first : "trireme";
+      std::cerr << command << ": " << error.what() << "\nSee " << command << " --help\n";
+    }
+    return kExitInput;
+  }
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,20 @@
+// apps/command_line.hpp — the program's subcommands and common options.
+#ifndef TRIREME_APPS_COMMAND_LINE_HPP_
+#define TRIREME_APPS_COMMAND_LINE_HPP_
+
+#include <optional>
+
+#include "apps/subcommands.hpp"
+
+namespace trireme::apps {
+
+// Adds every subcommand; parsing then sets `action` to the chosen one's.
+void describe_commands(CLI::App& app, Action& action);
+
+// Nothing when there is something to run; else the exit status, after help (0) or what is
+// wrong with the arguments (2) was printed, if `speaks`.
+std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speaks);
+
+}  // namespace trireme::apps
+
+#endif  // TRIREME_APPS_COMMAND_LINE_HPP_

@@ -1,0 +1,432 @@
+// apps/generate.cpp — `trireme generate`: text from a checkpoint.
+//
+// One text at a time is shown as it comes. Several continuations, or output for programs,
+// are made side by side; under mpiexec the prompts are divided among the ranks. The texts
+// are the same either way.
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/subcommands.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "comm/environment.hpp"
+#include "comm/self_communicator.hpp"
+#include "data/collective.hpp"
+#include "data/utf8.hpp"
+#include "engine/generation.hpp"
+#include "engine/model_loader.hpp"
+#include "io/files.hpp"
+
+namespace trireme::apps {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Model = engine::LoadedModel<float>;
+using Generator = engine::Generator<float>;
+
+struct GenerateOptions {
+  std::string checkpoint;
+  std::vector<std::string> prompts;
+  std::string prompt_file;
+  std::vector<std::string> prompt_ids;
+  std::string format = "text";
+  std::string out, json;
+  std::uint64_t samples = 1;
+  bool greedy = false, slide = false;
+  engine::GenerationConfig config;
+};
+
+// What is to be continued: text, or token ids where there is no tokenizer.
+struct Prompt {
+  std::string text;
+  std::vector<data::TokenId> ids;
+  bool is_text = true;
+};
+
+// "15496 11 995" or "15496,11,995"
+std::vector<data::TokenId> parse_ids(const std::string& text) {
+  std::vector<data::TokenId> ids;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at != end) {
+    if (*at == ' ' || *at == ',') {
+      ++at;
+      continue;
+    }
+    data::TokenId id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    TRIREME_REQUIRE_INPUT(error == std::errc{},
+                          "--prompt-ids '{}': expected token numbers, found '{}'", text,
+                          std::string(at, end));
+    ids.push_back(id);
+    at = next;
+  }
+  return ids;
+}
+
+// One prompt a line; of a .jsonl file the string "prompt" or the list "ids" of each line.
+void read_prompt_file(const std::string& path, std::vector<Prompt>& prompts) {
+  const std::string content = io::read_file(path, "prompt file");
+  const bool is_json = path.ends_with(".jsonl");
+  std::size_t line_number = 0;
+  for (std::size_t begin = 0; begin < content.size();) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    std::string line = content.substr(begin, end - begin);
+    begin = end + 1;
+    ++line_number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    if (!is_json) {
+      prompts.push_back({.text = line, .ids = {}});
+      continue;
+    }
+    const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto has = [&](const char* key) {
+      return object.is_object() && object.contains(key);
+    };
+    if (has("prompt") && object["prompt"].is_string()) {
+      prompts.push_back({.text = object["prompt"], .ids = {}});
+    } else if (has("ids") && object["ids"].is_array() &&
+               std::all_of(object["ids"].begin(), object["ids"].end(),
+                           [](const Json& id) { return id.is_number_unsigned(); })) {
+      prompts.push_back({.text = {}, .ids = object["ids"], .is_text = false});
+    } else {
+      throw InputError(fmt::format(
+          "'{}', line {}: expected an object with a string \"prompt\" or a list of token "
+          "numbers \"ids\"",
+          path, line_number));
+    }
+  }
+  TRIREME_REQUIRE_INPUT(!prompts.empty(), "prompt file '{}' has no prompt", path);
+}
+
+std::vector<Prompt> read_prompts(const GenerateOptions& options, const Model& model) {
+  std::vector<Prompt> prompts;
+  for (const std::string& text : options.prompts) prompts.push_back({text, {}});
+  for (const std::string& ids : options.prompt_ids) {
+    prompts.push_back({.text = {}, .ids = parse_ids(ids), .is_text = false});
+  }
+  if (!options.prompt_file.empty()) read_prompt_file(options.prompt_file, prompts);
+  if (prompts.empty()) prompts.emplace_back();  // a document's beginning
+  for (Prompt& prompt : prompts) {
+    if (prompt.is_text && !prompt.text.empty()) {
+      TRIREME_REQUIRE_INPUT(model.tokenizer.has_value(),
+                            "checkpoint '{}' has no tokenizer, so text cannot be read: "
+                            "give the prompt as token numbers, --prompt-ids \"464 3290\"",
+                            model.path.string());
+      prompt.ids = model.tokenizer->encode(prompt.text);
+    } else if (!prompt.is_text && model.tokenizer) {
+      std::vector<data::TokenId> known = prompt.ids;
+      std::erase_if(known,
+                    [&](auto id) { return id >= model.tokenizer->vocabulary_size(); });
+      data::append_repaired(model.tokenizer->decode(known), prompt.text);
+    }
+  }
+  return prompts;
+}
+
+std::vector<engine::GenerationRequest> make_requests(const std::vector<Prompt>& prompts,
+                                                     std::uint64_t samples) {
+  std::vector<engine::GenerationRequest> requests;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (std::uint64_t sample = 0; sample < samples; ++sample) {
+      requests.push_back({prompts[i].ids, i, sample});
+    }
+  }
+  return requests;
+}
+
+// Tokens as text: whole characters, or numbers where there is no tokenizer.
+class Speller {
+ public:
+  explicit Speller(const Model& model) {
+    if (model.tokenizer) decoder_.emplace(*model.tokenizer);
+  }
+  std::string next(data::TokenId id) {
+    if (decoder_) return decoder_->next(id);
+    return std::exchange(separator_, " ") + std::to_string(id);
+  }
+  std::string finish() { return decoder_ ? decoder_->finish() : ""; }
+
+ private:
+  std::optional<data::StreamDecoder> decoder_;
+  std::string separator_;
+};
+
+std::string spell(const Model& model, const std::vector<data::TokenId>& ids) {
+  Speller speller(model);
+  std::string text;
+  for (const data::TokenId id : ids) text += speller.next(id);
+  return text + speller.finish();
+}
+
+std::string repaired(const std::string& text) {
+  std::string valid;
+  data::append_repaired(text, valid);
+  return valid;
+}
+
+Json result_of(const Model& model, const Prompt& prompt,
+               const engine::GenerationRequest& request,
+               const engine::Generation& generation) {
+  return {{"prompt_number", request.number},
+          {"sample", request.sample},
+          {"prompt", repaired(prompt.text)},
+          {"prompt_ids", request.prompt},
+          {"text", spell(model, generation.tokens)},
+          {"ids", generation.tokens},
+          {"finish", engine::name_of(generation.finish)},
+          {"slides", generation.slides}};
+}
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string heading(const engine::GenerationRequest& request, std::size_t prompts,
+                    std::uint64_t samples) {
+  if (prompts * samples == 1) return "";
+  std::string text = fmt::format("--- prompt {}", request.number + 1);
+  if (samples > 1) text += fmt::format(", sample {}", request.sample + 1);
+  return text + " ---\n";
+}
+
+// What there is between prompt and continuation: nothing where both are text.
+std::string shown_prompt(const Model& model, const Prompt& prompt) {
+  if (model.tokenizer || prompt.ids.empty()) return prompt.text;
+  return spell(model, prompt.ids) + " ";
+}
+
+// One text after the other, as it comes.
+Json generate_streaming(const Model& model, Generator& generator,
+                        const std::vector<Prompt>& prompts,
+                        const std::vector<engine::GenerationRequest>& requests,
+                        const GenerateOptions& options) {
+  Json results = Json::array();
+  for (const engine::GenerationRequest& request : requests) {
+    const Prompt& prompt = prompts[request.number];
+    if (!results.empty()) print("\n");
+    print(heading(request, prompts.size(), options.samples) +
+          shown_prompt(model, prompt));
+    Speller speller(model);
+    const auto texts =
+        generator.run({request}, options.config,
+                      [&](std::size_t, data::TokenId id) { print(speller.next(id)); });
+    print(speller.finish() + "\n");
+    results.push_back(result_of(model, prompt, request, texts[0]));
+  }
+  return results;
+}
+
+// All texts of this rank side by side, and then those of all ranks, in order.
+Json generate_together(const Model& model, Generator& generator,
+                       const std::vector<Prompt>& prompts,
+                       const std::vector<engine::GenerationRequest>& requests,
+                       const GenerateOptions& options, comm::Communicator& world) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<engine::GenerationRequest> mine;
+  for (std::size_t i = static_cast<std::size_t>(world.rank()); i < requests.size();
+       i += ranks) {
+    mine.push_back(requests[i]);
+  }
+  Json own = Json::array();
+  data::on_every_rank(world, [&] {
+    const auto texts = generator.run(mine, options.config);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      own.push_back(result_of(model, prompts[mine[i].number], mine[i], texts[i]));
+    }
+  });
+  const std::vector<std::string> parts = world.gather(own.dump());
+  std::vector<Json> lists;
+  for (const std::string& part : parts) lists.push_back(Json::parse(part));
+  Json results = Json::array();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    results.push_back(std::move(lists[i % ranks][i / ranks]));
+  }
+  return results;
+}
+
+std::string as_text(const Model& model, const Json& results,
+                    const std::vector<Prompt>& prompts,
+                    const std::vector<engine::GenerationRequest>& requests,
+                    const GenerateOptions& options) {
+  std::string text;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (i > 0) text += "\n";
+    text += heading(requests[i], prompts.size(), options.samples) +
+            shown_prompt(model, prompts[requests[i].number]) +
+            results[i]["text"].get<std::string>() + "\n";
+  }
+  return text;
+}
+
+void report(const engine::GenerationSpeed& speed, const Json& results, Log& log) {
+  std::size_t at_limit = 0;
+  for (const Json& result : results) {
+    if (result["finish"] == engine::name_of(engine::FinishReason::context_limit)) {
+      ++at_limit;
+    }
+  }
+  if (at_limit > 0) {
+    log.warning(
+        "{} of {} texts ended because the model's context was full (--slide goes "
+        "on with the newer half of it)",
+        at_limit, results.size());
+  }
+  const double rate =
+      static_cast<double>(speed.new_tokens) / std::max(speed.seconds, 1e-9);
+  std::fprintf(
+      stderr, "%s\n",
+      fmt::format("{} tokens in {:.2f} s: {:.1f} tokens/s (prompts: {} tokens in "
+                  "{:.2f} s)",
+                  speed.new_tokens, speed.seconds, rate, speed.prompt_tokens,
+                  speed.prompt_seconds)
+          .c_str());
+}
+
+// Of all ranks: tokens added up, the time of the slowest.
+engine::GenerationSpeed total(const engine::GenerationSpeed& own,
+                              comm::Communicator& world) {
+  return {world.all_reduce(own.prompt_tokens), world.all_reduce(own.new_tokens),
+          world.all_reduce(own.prompt_seconds, comm::Op::max),
+          world.all_reduce(own.seconds, comm::Op::max)};
+}
+
+Json summary_of(const Model& model, const GenerateOptions& options,
+                const engine::GenerationSpeed& speed, const Json& results) {
+  const engine::SamplingConfig& sampling = options.config.sampling;
+  return {{"checkpoint", model.path.string()},
+          {"step", model.training.step},
+          {"temperature", sampling.temperature},
+          {"top_k", sampling.top_k},
+          {"top_p", sampling.top_p},
+          {"seed", sampling.seed},
+          {"max_tokens", options.config.max_tokens},
+          {"prompt_tokens", speed.prompt_tokens},
+          {"new_tokens", speed.new_tokens},
+          {"seconds", speed.seconds},
+          {"results", results}};
+}
+
+int run_generate(GenerateOptions options, comm::Environment& environment) {
+  comm::Communicator& world = *environment.world();
+  const bool speaks = world.rank() == 0;
+  Log log(speaks);
+
+  // 1. The model, whole on every rank; the prompts, checked before anything is computed.
+  const auto self = comm::make_self_communicator("generate");
+  const comm::ProcessGroups groups{self, self, self, self, self, self, self};
+  const Exec exec;
+  if (options.greedy) options.config.sampling.temperature = 0.0;
+  if (options.slide) options.config.at_limit = engine::AtContextLimit::slide;
+  options.config.sampling.validate();
+  const auto model = engine::load_model<float>(exec, groups, options.checkpoint, log);
+  options.config.end_of_document = model->end_of_document;
+  options.config.usable_vocabulary = model->usable_vocabulary();
+  const std::vector<Prompt> prompts = read_prompts(options, *model);
+  const auto requests = make_requests(prompts, options.samples);
+  const bool as_json = options.format == "jsonl";
+  const bool streams =
+      !as_json && options.out.empty() && world.size() == 1 && options.samples == 1;
+  Generator generator(exec, model->state,
+                      streams ? 1 : Generator::batch_for(model->state, requests.size()));
+  generator.check(requests, options.config);
+
+  // 2. The texts.
+  const Json results =
+      streams ? generate_streaming(*model, generator, prompts, requests, options)
+              : generate_together(*model, generator, prompts, requests, options, world);
+  const engine::GenerationSpeed speed = total(generator.speed(), world);
+
+  // 3. Where they go.
+  if (!speaks) return 0;
+  if (!streams) {
+    std::string text;
+    if (as_json) {
+      for (const Json& result : results) text += result.dump() + "\n";
+    } else {
+      text = as_text(*model, results, prompts, requests, options);
+    }
+    if (options.out.empty()) {
+      print(text);
+    } else {
+      io::write_file(options.out, text);
+    }
+  }
+  if (!options.json.empty()) {
+    io::write_file(options.json,
+                   summary_of(*model, options, speed, results).dump(2) + "\n");
+  }
+  report(speed, results, log);
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<GenerateOptions>();
+  engine::GenerationConfig& config = options->config;
+  engine::SamplingConfig& sampling = config.sampling;
+  CLI::App* command = app.add_subcommand("generate",
+                                         "Continue prompts with a trained model. Under "
+                                         "mpiexec the prompts are divided among "
+                                         "the ranks.");
+  command
+      ->add_option("--checkpoint", options->checkpoint,
+                   "a run directory, its checkpoints, one step_* directory or latest")
+      ->required();
+  command
+      ->add_option("--prompt", options->prompts,
+                   "text to continue; may be given several times. Without any prompt the "
+                   "text begins a document")
+      ->allow_extra_args(true)
+      ->type_name("TEXT ...");
+  command->add_option("--prompt-file", options->prompt_file,
+                      "one prompt a line; .jsonl: \"prompt\" (text) or \"ids\" of each");
+  command
+      ->add_option("--prompt-ids", options->prompt_ids,
+                   "a prompt as token numbers, \"464 3290\"; may be given several times")
+      ->allow_extra_args(false);
+  command->add_option("--max-tokens", config.max_tokens, "new tokens of a text at most")
+      ->capture_default_str();
+  command
+      ->add_option("--temperature", sampling.temperature,
+                   "below 1 bolder towards the probable, above 1 more varied; 0 greedy")
+      ->capture_default_str();
+  command
+      ->add_option("--top-k", sampling.top_k,
+                   "draw from the K most probable tokens; 0: all")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", sampling.top_p,
+                   "draw from the most probable tokens that together have this "
+                   "probability")
+      ->capture_default_str();
+  command->add_flag("--greedy", options->greedy, "always the most probable token");
+  command->add_option("--seed", sampling.seed, "of the draws")->capture_default_str();
+  command->add_option("--num-samples", options->samples, "continuations of each prompt")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
+  command->add_flag("--slide", options->slide,
+                    "when the context is full, forget its older half and go on; else the "
+                    "text ends there");
+  command->add_option("--format", options->format, "text, or one JSON object a line")
+      ->check(CLI::IsMember({"text", "jsonl"}))
+      ->capture_default_str();
+  command->add_option("--out", options->out, "write the texts to this file");
+  command->add_option("--json", options->json,
+                      "write texts and settings to this file too, as one JSON object");
+  command->callback([options, &action] {
+    action = [options](comm::Environment& environment) {
+      return run_generate(*options, environment);
+    };
+  });
+}
+
+}  // namespace trireme::apps

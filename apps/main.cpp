@@ -1,0 +1,47 @@
+// apps/main.cpp — trireme: one program with a subcommand for each thing it does.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <optional>
+
+#include "apps/command_line.hpp"
+#include "apps/run_guarded.hpp"
+#include "apps/subcommands.hpp"
+#include "base/cpu_check.hpp"
+#include "base/error.hpp"
+#include "comm/environment.hpp"
+
+int main(int argc, char** argv) {
+  using namespace trireme;
+
+  // 1. Can this CPU run the program at all? Compiled without TRIREME_ARCH, so that this
+  //    much runs everywhere.
+  char problem[1024];
+  if (!cpu_runs_this_build(problem, sizeof(problem))) {
+    std::fprintf(stderr, "trireme: %s\n", problem);
+    return apps::kExitError;
+  }
+
+  // 2. MPI, for the life of the program.
+  std::optional<comm::Environment> environment;
+  try {
+    environment.emplace(argc, argv);
+  } catch (const InputError& error) {
+    std::fprintf(stderr, "trireme: %s\n", error.what());
+    return apps::kExitInput;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trireme: %s\n", error.what());
+    return apps::kExitError;
+  }
+
+  // 3. The command line: every rank reads it, rank 0 speaks.
+  CLI::App app("Trireme: training of Transformer language models on supercomputers",
+               "trireme");
+  apps::Action action;
+  apps::describe_commands(app, action);
+  if (const auto status = apps::parse(app, argc, argv, environment->world_rank() == 0)) {
+    return *status;  // --help, --version, or wrong arguments
+  }
+
+  // 4. Kokkos, and what the user asked for.
+  return apps::run_guarded(*environment, action);
+}

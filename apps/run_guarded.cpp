@@ -1,0 +1,109 @@
+// apps/run_guarded.cpp — see run_guarded.hpp.
+#include "apps/run_guarded.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace trireme::apps {
+namespace {
+
+// How long a rank with an error waits for the others to come with theirs.
+constexpr double kAgreementSeconds = 5.0;
+
+// Ranks that share a node share its cores, unless the user said otherwise.
+Kokkos::InitializationSettings kokkos_settings(const comm::Environment& environment) {
+  Kokkos::InitializationSettings settings;
+  // Kokkos would warn on every rank that threads are not bound; a launcher does that.
+  settings.set_disable_warnings(true);
+  const bool chosen = std::getenv("OMP_NUM_THREADS") != nullptr ||
+                      std::getenv("KOKKOS_NUM_THREADS") != nullptr;
+  const comm::NodeInfo& node = environment.node();
+  if (!chosen) settings.set_num_threads(std::max(1, node.cores / node.ranks));
+  return settings;
+}
+
+struct Failure {
+  int status = kExitError;
+  std::string message;
+};
+
+Failure describe(const std::exception& error) {
+  if (dynamic_cast<const InputError*>(&error) != nullptr) {
+    return {kExitInput, error.what()};
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return {kExitError,
+            fmt::format("out of memory ({}): `trireme train --dry-run` tells what a run "
+                        "takes",
+                        error.what())};
+  }
+  return {kExitError, error.what()};
+}
+
+void print(const std::string& text) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s\n", text.c_str());
+  std::fflush(stderr);
+}
+
+std::string name_of(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "));
+}
+
+// All ranks are here, each with its failure: rank 0 prints each message once.
+int report_together(const comm::Environment& environment,
+                    const std::vector<std::string>& failures) {
+  std::map<std::string, std::vector<int>> ranks_of;
+  int status = kExitInput;
+  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+    ranks_of[failures[rank]].push_back(static_cast<int>(rank));
+    if (failures[rank].front() == '0' + kExitError) status = kExitError;
+  }
+  if (environment.world_rank() != 0) return status;
+  for (const auto& [failure, ranks] : ranks_of) {
+    const std::string message = failure.substr(1);
+    const bool everywhere = ranks.size() == failures.size();
+    if (everywhere && (status == kExitInput || failures.size() == 1)) {
+      print("trireme: " + message);
+    } else {
+      print(fmt::format("trireme: {}: {}", everywhere ? "all ranks" : name_of(ranks),
+                        message));
+    }
+  }
+  return status;
+}
+
+}  // namespace
+
+int run_guarded(comm::Environment& environment, const Action& action) {
+  // Apart from the world, where other ranks may be in the middle of something.
+  const auto errors = environment.world()->split(0, environment.world_rank(), "errors");
+  Failure failure;
+  try {
+    const Kokkos::ScopeGuard kokkos(kokkos_settings(environment));
+    return action(environment);
+  } catch (const std::exception& error) {
+    failure = describe(error);
+  }
+  try {
+    errors->set_timeout(kAgreementSeconds);
+    return report_together(
+        environment, errors->gather(std::to_string(failure.status) + failure.message));
+  } catch (const std::exception&) {  // the others have no error
+    print(fmt::format("trireme: rank {} of {} on {}: {}", environment.world_rank(),
+                      environment.world_size(), environment.host_name(),
+                      failure.message));
+    comm::Environment::abort(failure.status);
+  }
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,23 @@
+// apps/run_guarded.hpp — runs what the user asked for with Kokkos up, and turns errors
+// into messages and an exit status.
+//
+//   InputError          the message, status 2
+//   any other error     ranks, host and message, status 1
+// An error that all ranks have is printed once, by rank 0. One that other ranks do not
+// have takes them all down (MPI_Abort): they may be waiting for this one.
+#ifndef TRIREME_APPS_RUN_GUARDED_HPP_
+#define TRIREME_APPS_RUN_GUARDED_HPP_
+
+#include "apps/subcommands.hpp"
+#include "comm/environment.hpp"
+
+namespace trireme::apps {
+
+inline constexpr int kExitError = 1;
+inline constexpr int kExitInput = 2;
+
+int run_guarded(comm::Environment& environment, const Action& action);
+
+}  // namespace trireme::apps
+
+#endif  // TRIREME_APPS_RUN_GUARDED_HPP_

@@ -1,0 +1,89 @@
+// apps/selftest.cpp — `trireme selftest`: a table of checks for a new machine.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "apps/run_guarded.hpp"
+#include "apps/subcommands.hpp"
+#include "comm/environment.hpp"
+#include "engine/machine.hpp"
+#include "engine/selftest.hpp"
+#include "io/files.hpp"
+
+namespace trireme::apps {
+namespace {
+
+void print(const std::string& line) {
+  std::fprintf(stdout, "%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void print_machine(const engine::Machine& machine, const comm::Environment& environment) {
+  print(fmt::format("host        {}, {} ({})", machine.host, machine.cpu, machine.isa));
+  print(fmt::format("            {} cores, {} of memory", machine.cores,
+                    io::human_bytes(static_cast<std::uint64_t>(machine.memory_bytes))));
+  print(fmt::format("Kokkos      {}{}{}, {} threads per rank", machine.backend,
+                    machine.device.empty() ? "" : " on ", machine.device,
+                    machine.threads));
+  print(fmt::format("MPI         {}", environment.library()));
+  print(fmt::format("ranks       {}, {} on this node\n", environment.world_size(),
+                    environment.node().ranks));
+}
+
+int run_selftest(const std::string& json, const comm::Environment& environment) {
+  const bool speaks = environment.world_rank() == 0;
+  const engine::Machine machine = engine::find_machine();
+  if (speaks) print_machine(machine, environment);
+
+  double seconds = 0;
+  int failed = 0;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  engine::selftest(environment, [&](const engine::CheckResult& check) {
+    seconds += check.seconds;
+    if (!check.passed) ++failed;
+    list.push_back({{"name", check.name},
+                    {"passed", check.passed},
+                    {"figures", check.figures},
+                    {"seconds", check.seconds}});
+    if (speaks) {
+      print(fmt::format("{:<7} {:<20} {:6.2f} s  {}", check.passed ? "ok" : "FAILED",
+                        check.name, check.seconds, check.figures));
+    }
+  });
+  if (speaks) {
+    print(fmt::format("\n{} of {} checks passed in {:.1f} s", list.size() - failed,
+                      list.size(), seconds));
+    if (!json.empty()) {
+      const nlohmann::ordered_json result = {{"host", machine.host},
+                                             {"cpu", machine.cpu},
+                                             {"backend", machine.backend},
+                                             {"device", machine.device},
+                                             {"threads", machine.threads},
+                                             {"ranks", environment.world_size()},
+                                             {"mpi", environment.library()},
+                                             {"passed", failed == 0},
+                                             {"checks", list}};
+      io::write_file(json, result.dump(2) + "\n");
+    }
+  }
+  return failed == 0 ? 0 : kExitError;
+}
+
+}  // namespace
+
+void add_selftest(CLI::App& app, Action& action) {
+  const auto json = std::make_shared<std::string>();
+  CLI::App* command = app.add_subcommand(
+      "selftest",
+      "Check machine, build and MPI in five seconds; also under mpiexec or srun.");
+  command->add_option("--json", *json, "write the results to this file too");
+  command->callback([json, &action] {
+    action = [json](comm::Environment& environment) {
+      return run_selftest(*json, environment);
+    };
+  });
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,107 @@
+// engine/model_loader.cpp — see model_loader.hpp.
+#include "engine/model_loader.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.hpp"
+#include "ckpt/directory.hpp"
+#include "ckpt/params.hpp"
+#include "ckpt/reader.hpp"
+#include "config/load.hpp"
+#include "engine/deck_model.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+// Sizes only: each block's checksum is checked as it is read, so that nothing is read
+// twice.
+io::Path choose_checkpoint(const io::Path& path, Log& log) {
+  const ckpt::Search search = ckpt::find_newest(path, ckpt::Depth::sizes);
+  if (!search.found) return ckpt::require_newest(path, ckpt::Depth::sizes);
+  for (const std::string& skipped : search.skipped) {
+    log.warning("a newer checkpoint cannot be used: {}", skipped);
+  }
+  return *search.found;
+}
+
+config::Deck read_deck(const ckpt::CheckpointReader& reader) {
+  config::Deck deck;
+  try {
+    deck = config::parse_resolved(reader.state().deck);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("the deck in checkpoint '{}' cannot be used:\n{}",
+                                 reader.path().string(), error.what()));
+  }
+  if (deck.model.vocab == 0) {
+    const auto& manifest = reader.manifest();
+    const std::size_t word = manifest.find("model/embedding/word/weight");
+    deck.model.vocab = manifest.tensors[word].shape.at(0);
+  }
+  return deck;
+}
+
+// As the tokenizer says; without one, or where it names none, as the checkpoint does.
+std::optional<data::TokenId> find_end_of_document(
+    const std::optional<data::Tokenizer>& tokenizer, const ckpt::TrainingState& state) {
+  const auto it = state.tokenizer_attributes.find("end_of_document");
+  if (it != state.tokenizer_attributes.end()) {
+    data::TokenId id = 0;
+    const char* end = it->second.data() + it->second.size();
+    if (std::from_chars(it->second.data(), end, id).ptr == end) return id;
+  }
+  if (!tokenizer) return {};
+  try {
+    return tokenizer->end_of_document();
+  } catch (const InputError&) {
+    return {};  // it has none: texts end at their length
+  }
+}
+
+}  // namespace
+
+template <class T>
+index_t LoadedModel<T>::usable_vocabulary() const {
+  const index_t rows = state.config.vocabulary;
+  return tokenizer ? std::min<index_t>(rows, tokenizer->vocabulary_size()) : rows;
+}
+
+template <class T>
+std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
+                                           const comm::ProcessGroups& groups,
+                                           const io::Path& path, Log& log) {
+  const ckpt::CheckpointReader reader(choose_checkpoint(path, log));
+  const config::Deck deck = read_deck(reader);
+  auto model = std::make_unique<LoadedModel<T>>(groups, gpt_config(deck));
+  model->path = reader.path();
+  model->training = reader.state();
+  model->deck = deck;
+  if (!model->training.tokenizer.empty()) {
+    model->tokenizer = data::Tokenizer::from_files(model->training.tokenizer);
+  }
+  model->end_of_document = find_end_of_document(model->tokenizer, model->training);
+  const index_t rows = model->state.config.vocabulary;
+  if (model->end_of_document && *model->end_of_document >= rows) {
+    log.warning(
+        "the end-of-document token {} is outside the model's vocabulary of {}: texts end "
+        "at their length only",
+        *model->end_of_document, rows);
+    model->end_of_document.reset();
+  }
+  ModelState<T>& state = model->state;
+  state.params.allocate(state.registry, ParamBuffer<T>::Use::inference);
+  ckpt::load_params(reader, exec, state.params, ckpt::Content::weights,
+                    ckpt::Conversion::floating);
+  exec.fence("trireme::engine::load_model");
+  return model;
+}
+
+#define TRIREME_INSTANTIATE(T)                            \
+  template struct LoadedModel<T>;                         \
+  template std::unique_ptr<LoadedModel<T>> load_model<T>( \
+      const Exec&, const comm::ProcessGroups&, const io::Path&, Log&);
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::engine

@@ -1,0 +1,64 @@
+// A checkpoint of a small GPT with random weights and a tokenizer, made by the library.
+#ifndef TRIREME_REGRESSION_CLI_SMALL_CHECKPOINT_HPP_
+#define TRIREME_REGRESSION_CLI_SMALL_CHECKPOINT_HPP_
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ckpt/params.hpp"
+#include "ckpt/save.hpp"
+#include "config/load.hpp"
+#include "data/bpe_trainer.hpp"
+#include "data/tokenizer.hpp"
+#include "engine/deck_model.hpp"
+#include "unit/engine/random_model.hpp"
+
+namespace trireme::test {
+
+inline constexpr int kVocabulary = 300;
+inline constexpr int kContext = 24;
+
+inline data::Tokenizer small_tokenizer() {
+  data::WordCounter words;
+  for (int i = 0; i < 50; ++i) {
+    words.add(
+        "in the beginning was the word, and the word was with the end of it all. "
+        "und die Tür ist größer als das Schöne: 水と火, 山と川");
+  }
+  return data::Tokenizer::from_files(
+      {{"tokenizer.json", data::train_bpe(words.counts(), kVocabulary).json()}});
+}
+
+struct CheckpointOptions {
+  bool with_tokenizer = true;
+  std::int64_t step = 7;
+  unsigned seed = 1;
+  std::string vocab = "300";
+};
+
+// Publishes a checkpoint below run / "checkpoints".
+inline void make_checkpoint(const std::filesystem::path& run,
+                            const CheckpointOptions& options = {}) {
+  const config::Deck deck = config::parse(
+      "model: {layers: 2, hidden: 32, heads: 4, sequence: 24, vocab: " + options.vocab +
+          "}\ndata: {train: corpus.h5}\n",
+      "small");
+  engine::ModelState<float> state(self_groups(), engine::gpt_config(deck));
+  randomize(state, 0.15, options.seed);
+  ckpt::TrainingState training;
+  training.step = options.step;
+  training.deck = config::resolved_text(deck);
+  if (options.with_tokenizer) {
+    const data::Tokenizer tokenizer = small_tokenizer();
+    training.tokenizer = tokenizer.files();
+    training.tokenizer_attributes["end_of_document"] =
+        std::to_string(tokenizer.end_of_document());
+  }
+  ckpt::save_checkpoint(Exec(), *self_groups().world, run / "checkpoints", training,
+                        ckpt::parts_of(state.params, ckpt::Content::weights));
+}
+
+}  // namespace trireme::test
+
+#endif  // TRIREME_REGRESSION_CLI_SMALL_CHECKPOINT_HPP_

@@ -1,0 +1,122 @@
+// The command line as a whole: help, version, wrong arguments, errors on several ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/run_binary.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+const std::vector<std::string> kCommands = {"train",   "tokenize", "inspect",
+                                            "convert", "generate", "selftest"};
+
+std::size_t occurrences(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos;
+       at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(CommandLineHelp, NamesEveryCommandAndTheExitStatuses) {
+  const RunResult result = trireme({"--help"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.err, IsEmpty());
+  for (const std::string& command : kCommands)
+    EXPECT_THAT(result.out, HasSubstr(command));
+  EXPECT_THAT(result.out, HasSubstr("75 stopped early"));
+}
+
+TEST(CommandLineHelp, OfEachCommand) {
+  for (const std::string& command : kCommands) {
+    const RunResult result = trireme({command, "--help"});
+    EXPECT_EQ(result.status, 0) << command;
+    EXPECT_THAT(result.out, HasSubstr("Usage: trireme " + command)) << command;
+    EXPECT_THAT(result.err, IsEmpty()) << command;
+  }
+}
+
+TEST(CommandLineHelp, Version) {
+  const RunResult result = trireme({"--version"});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, StartsWith("trireme 0."));
+}
+
+TEST(CommandLineWrong, NothingToDoShowsHelp) {
+  const RunResult result = trireme({});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.out, IsEmpty());
+  EXPECT_THAT(result.err, HasSubstr("Usage: trireme"));
+}
+
+TEST(CommandLineWrong, UnknownCommandIsCorrected) {
+  const RunResult result = trireme({"genrate", "--prompt", "x"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("no command 'genrate'; did you mean 'generate'?"));
+  for (const std::string& command : kCommands)
+    EXPECT_THAT(result.err, HasSubstr(command));
+}
+
+TEST(CommandLineWrong, OptionsAreNamed) {
+  RunResult result = trireme({"generate", "--prompt", "x"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--checkpoint is required"));
+  EXPECT_THAT(result.err, HasSubstr("See trireme generate --help"));
+
+  result = trireme({"generate", "--checkpoint", "x", "--tempreature", "1"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--tempreature"));
+
+  result = trireme({"generate", "--checkpoint", "x", "--top-k", "many"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--top-k"));
+  EXPECT_THAT(result.err, HasSubstr("many"));
+}
+
+TEST(CommandLineRanks, OnlyTheFirstSpeaks) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, {"generate", "--help"}, {"--version"}}) {
+    const RunResult result = trireme_on_ranks(3, arguments);
+    EXPECT_EQ(result.status, 0);
+    EXPECT_EQ(result.out, trireme(arguments).out);
+  }
+  const RunResult wrong = trireme_on_ranks(3, {"genrate"});
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_EQ(occurrences(wrong.err, "did you mean"), 1u);
+}
+
+TEST(CommandLineRanks, AnErrorOfAllRanksIsPrintedOnce) {
+  const Scratch scratch;
+  const std::string missing = scratch / "missing";
+  const RunResult result =
+      trireme_on_ranks(3, {"generate", "--checkpoint", missing, "--prompt", "x"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_EQ(occurrences(result.err, "there is no checkpoint"), 1u) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("rank")));
+}
+
+TEST(CommandLineRanks, AnErrorOfOneRankTakesAllDown) {
+  // Rank 1 has an error of its own while rank 0 waits in a collective operation.
+  const Scratch scratch;
+  const std::string binary = std::getenv("TRIREME_BINARY");
+  const char* launcher = std::getenv("TRIREME_MPIEXEC");
+  const RunResult result =
+      run({launcher == nullptr ? "mpiexec" : launcher, "-n", "1", binary, "selftest", ":",
+           "-n", "1", binary, "generate", "--checkpoint", scratch / "missing"},
+          {.environment = {{"OMP_NUM_THREADS", "1"}}, .timeout = 60});
+  EXPECT_EQ(result.status, 2) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("rank 1 of 2 on "));
+  EXPECT_THAT(result.err, HasSubstr("there is no checkpoint"));
+}
+
+}  // namespace
+}  // namespace trireme::test
