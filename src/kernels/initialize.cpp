@@ -105,8 +105,8 @@ void fill_normal(const Exec& exec, const random::Generator& generator, double st
   launch_rows(
       exec, "trireme::kernels::fill_normal", window.rows,
       KOKKOS_LAMBDA(const RowTeam& team, index_t i) {
-        T* const out = data + (window.local_row + i) * window.local_columns +
-                       window.local_column - skip;
+        T* const out =
+            data + (window.local_row + i) * window.local_columns + window.local_column;
         const std::uint64_t first_block =
             static_cast<std::uint64_t>(window.global_row + i) *
                 random::blocks_per_row(
@@ -115,7 +115,7 @@ void fill_normal(const Exec& exec, const random::Generator& generator, double st
         draw_normals(team, generator, first_block, skip + window.columns,
                      [=](index_t j, double normal) {
                        if (j >= skip) {
-                         out[j] =
+                         out[j - skip] =
                              static_cast<T>(static_cast<Accumulator<T>>(std * normal));
                        }
                      });

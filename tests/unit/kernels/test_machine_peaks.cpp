@@ -1,0 +1,33 @@
+// The measured bounds: numbers of a real machine, and what has no matrix product.
+#include "kernels/machine_peaks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace trireme::kernels {
+namespace {
+
+TEST(MachinePeaksRange, ArePlausible) {
+  const Exec exec;
+  const double bandwidth = measured_memory_bandwidth(exec);
+  EXPECT_GT(bandwidth, 1e8);  // a busy machine may be slow, but not that slow
+  EXPECT_LT(bandwidth, 1e14);
+  const double peak = measured_gemm_peak(exec);
+  EXPECT_GT(peak, 1e8);
+  EXPECT_LT(peak, 1e16);
+}
+
+TEST(MachinePeaksErrors, IntegersHaveNoMatrixProduct) {
+  try {
+    measured_gemm_peak(Exec(), DType::int32);
+    FAIL() << "measured a product of integers";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("no matrix product in int32"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace trireme::kernels
