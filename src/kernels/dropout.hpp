@@ -25,7 +25,7 @@ struct DropoutDesc {
 };
 
 // y = residual + dropout(x + bias). bias may be a null View (none), residual too. y may
-// alias x or residual. All (rows, h), bias (h).
+// alias x or residual. All (rows, h), bias (h); rows is a multiple of desc.batch.
 template <class T>
 void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
                               StepStateView step, View2<const T> x, View1<const T> bias,

@@ -13,10 +13,12 @@ template <class T>
 void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
                        View2<const T> table, index_t row_begin, Write write, View2<T> y);
 
-// d_table[ids[r] - row_begin] += d_y[r], in the order of r for each table row
-// (deterministic: every column is summed by one thread on the host, every (row, column)
-// in sorted order on a device). `order` is integer scratch of
-// embedding_scratch_elements(rows).
+// d_table[ids[r] - row_begin] += d_y[r] where that row is in this shard. Every element is
+// summed by one thread in the order of r: deterministic, and the same bits on the host
+// (where threads share out the columns) and on a GPU (where chains of equal ids are
+// walked). scratch: embedding_scratch_elements(rows) integers, none on the host. Ids are
+// taken as they are: one outside the whole vocabulary is in no shard, and whoever reads
+// tokens has to refuse it.
 index_t embedding_scratch_elements(index_t rows);
 template <class T>
 void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
