@@ -19,22 +19,31 @@ function(trireme_add_module name)
   trireme_reuse_pch(trireme_${name})
 endfunction()
 
-# One precompiled header (Kokkos and fmt) for all targets with the same flags. Kokkos takes
-# seconds to parse; sources still include what they use, and tests/style compiles every
-# header alone.
+# One precompiled header (Kokkos and fmt) for all targets with the same flags; `more` adds
+# headers to one of its own name: trireme_reuse_pch(<target> [<name> <more>...]). Kokkos takes
+# seconds to parse, GoogleTest and CLI11 too; sources still include what they use, and
+# tests/style compiles every header alone.
 function(trireme_reuse_pch target)
-  if(NOT TARGET trireme_pch)
-    file(WRITE ${PROJECT_BINARY_DIR}/pch/pch.cpp "")
-    add_library(trireme_pch STATIC ${PROJECT_BINARY_DIR}/pch/pch.cpp)
-    target_link_libraries(trireme_pch PRIVATE trireme_flags Kokkos::kokkos fmt::fmt)
+  set(name ${ARGV1})
+  set(more ${ARGN})
+  list(POP_FRONT more)
+  set(pch trireme_pch)
+  if(name)
+    set(pch trireme_${name}_pch)
+  endif()
+  if(NOT TARGET ${pch})
+    set(source ${PROJECT_BINARY_DIR}/pch/${pch}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "// nothing but its precompiled header\n")
+    add_library(${pch} STATIC ${source})
+    target_link_libraries(${pch} PRIVATE trireme_flags Kokkos::kokkos fmt::fmt)
     if(NOT Kokkos_ENABLE_CUDA)
-      target_precompile_headers(trireme_pch PRIVATE <Kokkos_Core.hpp> <fmt/format.h>
-                                <string> <vector> <memory> <functional>)
+      target_precompile_headers(${pch} PRIVATE <Kokkos_Core.hpp> <fmt/format.h> <string>
+                                <vector> <memory> <functional> ${more})
     endif()
   endif()
   if(NOT Kokkos_ENABLE_CUDA)
     target_link_libraries(${target} PRIVATE Kokkos::kokkos fmt::fmt)
-    target_precompile_headers(${target} REUSE_FROM trireme_pch)
+    target_precompile_headers(${target} REUSE_FROM ${pch})
   endif()
 endfunction()
 
@@ -53,7 +62,8 @@ function(trireme_add_tests label group)
                                           ${ARG_LIBRARIES} GTest::gmock GTest::gtest)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  trireme_reuse_pch(${target})
+  trireme_reuse_pch(${target} test <gtest/gtest.h> <gmock/gmock.h>)
+  target_link_libraries(trireme_test_pch PRIVATE GTest::gmock GTest::gtest)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                                              ${PROJECT_BINARY_DIR}/tests)
   if(NOT ARG_TIMEOUT)
