@@ -315,7 +315,8 @@ std::string H5Group::read_text(const std::string& path) const {
   const H5Scoped type(H5Dget_type(id), close_type, "get the type of " + where);
   const std::size_t bytes = H5Tget_size(type);
   TRIREME_REQUIRE_INPUT(H5Tget_class(type) == H5T_STRING &&
-                            H5Tis_variable_str(type) == 0 && (handle_->writing || bytes <= file_size(file())),
+                            H5Tis_variable_str(type) == 0 &&
+                            (handle_->writing || bytes <= file_size(file())),
                         "{} is not a text of fixed length", where);
   std::string text(bytes, '\0');
   h5_check(H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()),

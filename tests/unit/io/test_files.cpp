@@ -52,9 +52,11 @@ TEST(Files, UnreadableIsSaid) {
   if (user == 0) {
     ASSERT_EQ(::seteuid(65534), 0);  // root reads everything
   }
-  const std::string message = message_of<InputError>([&] { io::read_file(scratch / "f"); });
+  const std::string message =
+      message_of<InputError>([&] { io::read_file(scratch / "f"); });
   ASSERT_EQ(::seteuid(user), 0);
-  EXPECT_THAT(message, AllOf(HasSubstr("Permission denied"), HasSubstr("check its permissions")));
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("Permission denied"), HasSubstr("check its permissions")));
 }
 
 TEST(Files, Directories) {

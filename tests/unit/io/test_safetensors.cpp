@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 // [65504, 6e-8], d: int64 [7, -9], e: float64 2.5, m: bool [True, False]}.
 std::string reference_file() {
   const std::string header =
-      R"({"__metadata__":{"format":"pt"},"d":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+      R"({"__metadata__":{"format":"pt"},)"
+      R"("d":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
       R"("e":{"dtype":"F64","shape":[],"data_offsets":[16,24]},)"
       R"("a":{"dtype":"F32","shape":[2,2],"data_offsets":[24,40]},)"
       R"("b":{"dtype":"BF16","shape":[2],"data_offsets":[40,44]},)"
@@ -103,7 +104,8 @@ TEST(Safetensors, ShardedModel) {
   one.write(scratch / "model-00001-of-00002.safetensors");
   two.write(scratch / "model-00002-of-00002.safetensors");
   const std::string index = R"({"metadata": {}, "weight_map": {
-      "x": "model-00001-of-00002.safetensors", "y": "model-00002-of-00002.safetensors"}})";
+      "x": "model-00001-of-00002.safetensors",
+      "y": "model-00002-of-00002.safetensors"}})";
   test::spill(scratch / "model.safetensors.index.json", index);
   const io::SafetensorsReader reader(scratch.path());
   EXPECT_EQ(reader.read_float("x"), values);
