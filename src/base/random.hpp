@@ -49,7 +49,8 @@ struct Generator {
     return {{static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(owner),
              static_cast<std::uint32_t>((n >> 32) & 0xffffu) |
                  (static_cast<std::uint32_t>((owner >> 32) & 0xffffu) << 16),
-             static_cast<std::uint32_t>(layer) | (static_cast<std::uint32_t>(site) << 16) |
+             static_cast<std::uint32_t>(layer) |
+                 (static_cast<std::uint32_t>(site) << 16) |
                  (static_cast<std::uint32_t>(stream) << 24)}};
   }
   KOKKOS_INLINE_FUNCTION r123::Philox4x32::key_type key() const {

@@ -57,5 +57,14 @@ def blank(text, comments=True, literals=True):
     return _TOKENS.sub(replace, text)
 
 
+def lines_in_raw_strings(text):
+    """The numbers of the lines that R"(...)" literals lie on."""
+    numbers = set()
+    for match in _TOKENS.finditer(text):
+        if match.group(0).startswith("R"):
+            numbers.update(range(line_of(text, match.start()), line_of(text, match.end()) + 1))
+    return numbers
+
+
 def line_of(text, offset):
     return text.count("\n", 0, offset) + 1

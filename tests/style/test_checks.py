@@ -159,6 +159,10 @@ class StyleChecks(unittest.TestCase):
         self.expect("text_rules", self.source("\tint a;"), "tab")
         self.expect("text_rules", {"tools/a.sh": "# a.sh — a\ntrue"}, "no newline")
 
+    def test_long_line_in_a_raw_string(self):
+        self.assertEqual([], self.found("text_rules", files=self.source(
+            'auto s = R"(' + "x" * 90 + '\n)";')))
+
     def test_paths_and_hosts_of_a_machine(self):
         for text in ("/home/" + "ann/x", "/tmp/" + "w/b", "https://pypi" + ".org/simple",
                      "deb http://deb.debian" + ".org/debian"):
