@@ -9,6 +9,9 @@
 #define TRIREME_BASE_EXEC_HPP_
 
 #include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -69,7 +72,10 @@ class Exec {
   }
   // Waits for everything launched on this Exec.
   void fence(const char* label) const {
-    if (!shape_only_) space_.fence(label);
+    if (shape_only_) return;
+    static thread_local std::string text;  // Kokkos wants one; kept, to allocate it once
+    text = label;
+    space_.fence(text);
   }
 
  private:
@@ -101,6 +107,13 @@ const std::string& label_of(const char* label) {
   static const std::string text(label);
   return text;
 }
+
+// Some hundreds of chunks, each a power of two (where chunks are used at all: g++ and
+// CUDA cut a range as they like).
+inline Kokkos::ChunkSize chunk_size(index_t count) {
+  const auto chunk = std::bit_floor(static_cast<std::uint64_t>(count) / 256 + 1);
+  return Kokkos::ChunkSize(static_cast<int>(std::min<std::uint64_t>(chunk, 1 << 30)));
+}
 }  // namespace detail
 
 // functor(i) for i in [0, count). The label is a literal, unique in the code.
@@ -108,10 +121,11 @@ template <class Functor>
 void launch(const Exec& exec, const char* label, index_t count, const Functor& functor) {
   static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
   if (exec.is_shape_only() || count == 0) return;
-  Kokkos::parallel_for(
-      detail::label_of<Functor>(label),
-      Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<index_t>>(exec.space(), 0, count),
-      functor);
+  using Policy = Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<index_t>>;
+  // Without a chunk size Kokkos asks how many threads there are, and allocates for it.
+  Kokkos::parallel_for(detail::label_of<Functor>(label),
+                       Policy(exec.space(), 0, count, detail::chunk_size(count)),
+                       functor);
 }
 
 // Where team scratch lies: shared memory on a GPU, a per-thread pool on the host.

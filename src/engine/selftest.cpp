@@ -185,7 +185,7 @@ std::string collectives(const Exec& exec, comm::Communicator& world) {
 
 std::string process_grids(const std::shared_ptr<comm::Communicator>& world) {
   const int size = world->size();
-  int pairs = size % 2 == 0 ? 2 : 1;
+  const int pairs = size % 2 == 0 ? 2 : 1;
   int made = 0;
   for (const comm::GridShape& shape :
        {comm::GridShape{.tensor = size}, comm::GridShape{.data = size},
@@ -214,7 +214,7 @@ std::string process_grids(const std::shared_ptr<comm::Communicator>& world) {
     }
     ++made;
   }
-  return fmt::format("{} of {} rank{}", made, size, size == 1 ? "" : "s");
+  return fmt::format("{} shapes over {} rank{}", made, size, size == 1 ? "" : "s");
 }
 
 std::string hdf5_files() {

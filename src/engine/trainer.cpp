@@ -2,6 +2,7 @@
 #include "engine/trainer.hpp"
 
 #include "base/log.hpp"
+#include "ckpt/directory.hpp"
 #include "config/check.hpp"
 #include "config/compare.hpp"
 #include "config/load.hpp"
@@ -73,11 +74,13 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
   RunDirectory directory(world, run_options, start);
   directory.write_deck(config::resolved_text(deck));
-  directory.write_environment(
-      describe_environment(environment, grid, options.command_line));
+  const Machine machine = find_machine();
+  const RunEnvironment surroundings =
+      describe_environment(environment, grid.shape(), machine, options.command_line);
+  directory.write_environment(surroundings);
 
   // 3. The model, and where it starts from.
-  const double peak = kernels::measured_gemm_peak<float>(Exec()) / 1e12;
+  const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log);
   if (resumes) run.resume(start.checkpoint);
   if (!resumes && !options.init_from.empty()) {
