@@ -67,16 +67,28 @@ std::string describe(const Gpt2Config& c) {
                      c.layers, c.hidden, c.heads, c.ffn_hidden, c.sequence, c.vocab);
 }
 
-// tokenizer.json says all; vocab.json and merges.txt are the older form of the same.
-data::TokenizerFiles find_tokenizer(const io::Path& directory) {
+// tokenizer.json says all; vocab.json and merges.txt are the older form of the same. One
+// that Trireme cannot use does not keep the weights from being read.
+data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Log& log) {
   data::TokenizerFiles files;
   const auto add = [&](const char* name) {
     if (!std::filesystem::exists(directory / name)) return false;
     files[name] = io::read_file(directory / name, "tokenizer file");
     return true;
   };
-  if (add("tokenizer.json")) return files;
-  if (!add("vocab.json") || !add("merges.txt")) files.clear();
+  if (!add("tokenizer.json") && (!add("vocab.json") || !add("merges.txt"))) return {};
+  try {
+    const index_t size = data::Tokenizer::from_files(files).vocabulary_size();
+    if (size > vocab) {
+      log.warning(
+          "'{}': the tokenizer has {} tokens, the model {}: text with the others "
+          "cannot be used",
+          directory.string(), size, vocab);
+    }
+  } catch (const InputError& error) {
+    log.warning("'{}': the tokenizer is left out: {}", directory.string(), error.what());
+    return {};
+  }
   return files;
 }
 
@@ -98,40 +110,14 @@ data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
   json["model_max_length"] = config.sequence;
   json["add_prefix_space"] = false;
   json["clean_up_tokenization_spaces"] = false;
-  if (config.end_of_text) {
-    const auto text = std::string(data::Tokenizer::from_files(files).bytes_of(
-        static_cast<data::TokenId>(*config.end_of_text)));
-    json["bos_token"] = json["eos_token"] = json["unk_token"] = text;
+  const data::Tokenizer tokenizer = data::Tokenizer::from_files(files);
+  if (config.end_of_text && *config.end_of_text < tokenizer.vocabulary_size()) {
+    const auto id = static_cast<data::TokenId>(*config.end_of_text);
+    json["bos_token"] = json["eos_token"] = json["unk_token"] = tokenizer.bytes_of(id);
   }
   renamed["tokenizer_config.json"] = json.dump(2) + "\n";
   return renamed;
 }
-
-// A directory filled under a temporary name; without commit() nothing is left of it.
-class StagedDirectory {
- public:
-  explicit StagedDirectory(io::Path path)
-      : path_(std::move(path)), temporary_(io::temporary_name(path_)) {
-    if (path_.has_parent_path()) io::create_directories(path_.parent_path());
-    io::create_directories(temporary_);
-  }
-  ~StagedDirectory() {
-    std::error_code ignored;  // an exception is under way, or there is nothing left
-    std::filesystem::remove_all(temporary_, ignored);
-  }
-  StagedDirectory(const StagedDirectory&) = delete;
-  StagedDirectory& operator=(const StagedDirectory&) = delete;
-
-  const io::Path& temporary() const { return temporary_; }
-  void commit() {
-    io::sync_directory(temporary_);
-    io::rename_synced(temporary_, path_);
-  }
-
- private:
-  io::Path path_;
-  io::Path temporary_;
-};
 
 }  // namespace
 
@@ -174,7 +160,7 @@ HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log)
           (directory / "config.json").string(), log)),
       tensors_(gpt2_tensors(config_)),
       reader_(directory),
-      tokenizer_files_(find_tokenizer(directory)) {
+      tokenizer_files_(find_tokenizer(directory, config_.vocab, log)) {
   check_tensors(directory, log);
 }
 
@@ -260,7 +246,7 @@ void write_hugging_face(const io::Path& path, const Gpt2Config& config,
       directory.string());
   // Before anything is written: these may throw.
   const data::TokenizerFiles text_files = for_transformers(tokenizer, config);
-  StagedDirectory staged(directory);
+  io::StagedDirectory staged(directory);
   for (const auto& [name, content] : text_files) {
     io::write_file(staged.temporary() / name, content);
   }

@@ -67,7 +67,8 @@ class HuggingFaceModel {
 
   const Gpt2Config& config() const { return config_; }
   const std::vector<Gpt2Tensor>& tensors() const { return tensors_; }
-  // The tokenizer's files as they are; empty where the directory has none.
+  // The tokenizer's files as they are; empty where the directory has none that Trireme
+  // can use (a warning says why).
   const data::TokenizerFiles& tokenizer_files() const { return tokenizer_files_; }
 
   // One tensor's elements in our layout, rounded to float where stored wider.

@@ -66,6 +66,29 @@ void AtomicFile::commit() {
   committed_ = true;
 }
 
+StagedDirectory::StagedDirectory(Path path)
+    : path_(std::move(path)), temporary_(temporary_name(path_)) {
+  std::error_code ignored;
+  std::filesystem::remove_all(temporary_, ignored);  // of a run that was killed
+  io::create_directories(temporary_);
+}
+
+StagedDirectory::~StagedDirectory() {
+  if (committed_) return;
+  std::error_code ignored;  // an exception is under way, most often
+  std::filesystem::remove_all(temporary_, ignored);
+}
+
+void StagedDirectory::commit() {
+  // rename(2) would replace an empty directory.
+  TRIREME_REQUIRE(!std::filesystem::exists(std::filesystem::symlink_status(path_)),
+                  "'{}' has come into being meanwhile; it is not replaced",
+                  path_.string());
+  sync_directory(temporary_);
+  rename_synced(temporary_, path_);
+  committed_ = true;
+}
+
 void sync_file(const Path& path) {
   FileWriter writer(path, FileWriter::Mode::existing);
   writer.sync();

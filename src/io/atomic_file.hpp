@@ -43,6 +43,26 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+// A directory filled under its temporary name; its parents are made. Who fills it syncs
+// its files. Without commit(), the destructor removes what there is.
+class StagedDirectory {
+ public:
+  explicit StagedDirectory(Path path);
+  ~StagedDirectory();
+  StagedDirectory(StagedDirectory&&) = delete;
+
+  const Path& path() const { return path_; }
+  const Path& temporary() const { return temporary_; }
+
+  // Sync, rename, sync the directory above. Fails where the final name exists.
+  void commit();
+
+ private:
+  Path path_;
+  Path temporary_;
+  bool committed_ = false;
+};
+
 void sync_file(const Path& path);
 void sync_directory(const Path& path);
 // rename(2), then sync of the directory that holds `to`.

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "data/tokenizer_files.hpp"
 
 namespace trireme::ckpt {
 namespace {
@@ -324,22 +325,60 @@ TEST_F(HuggingFaceTest, OddButHarmlessValuesAreWarnings) {
   EXPECT_THAT(log_.warnings()[1], HasSubstr("reorder_and_upcast_attn"));
 }
 
+// All bytes in GPT-2's order, one merge, and the end of text: 258 tokens.
+void write_vocabulary(const io::Path& directory) {
+  std::vector<std::string> tokens;
+  for (int byte = 0; byte < 256; ++byte) tokens.emplace_back(1, static_cast<char>(byte));
+  tokens.emplace_back("ab");
+  tokens.emplace_back("<|endoftext|>");
+  const std::string json =
+      data::tokenizer_json(tokens, {{'a', 'b'}}, {{"<|endoftext|>", 257}});
+  io::write_file(directory / "vocab.json", Json::parse(json)["model"]["vocab"].dump());
+}
+
 TEST_F(HuggingFaceTest, TokenizerFilesTravelAlong) {
+  // A model with a row for every token.
+  config_["vocab_size"] = 258;
+  config_["eos_token_id"] = 257;
+  Stored& word = stored("transformer.wte.weight");
+  word.shape[0] = 258;
+  word.values.resize(258 * 30);
   const io::Path directory = write();
-  io::write_file(directory / "vocab.json", R"({"a":0,"b":1,"ab":2,"<|endoftext|>":96})");
-  EXPECT_TRUE(HuggingFaceModel(directory, log_).tokenizer_files().empty());
+  write_vocabulary(directory);
+  EXPECT_TRUE(HuggingFaceModel(directory, log_).tokenizer_files().empty());  // no merges
   io::write_file(directory / "merges.txt", "#version: 0.2\na b\n");
   const HuggingFaceModel model(directory, log_);
   EXPECT_EQ(model.tokenizer_files().size(), 2u);
+  EXPECT_TRUE(log_.warnings().empty());
   const auto zeros = [](const Gpt2Tensor&, std::span<float> values) {
     std::fill(values.begin(), values.end(), 0.0f);
   };
   write_hugging_face(root_ / "out", model.config(), zeros, model.tokenizer_files());
-  Log log(false);
-  EXPECT_EQ(HuggingFaceModel(root_ / "out", log).tokenizer_files(),
+  EXPECT_EQ(HuggingFaceModel(root_ / "out", log_).tokenizer_files(),
             model.tokenizer_files());
   EXPECT_EQ(Json::parse(io::read_file(root_ / "out/tokenizer_config.json"))["eos_token"],
             "<|endoftext|>");
+  // GPT-2's own names become those that transformers looks for.
+  const data::TokenizerFiles originals = {
+      {"encoder.json", model.tokenizer_files().at("vocab.json")},
+      {"vocab.bpe", model.tokenizer_files().at("merges.txt")}};
+  write_hugging_face(root_ / "renamed", model.config(), zeros, originals);
+  EXPECT_EQ(HuggingFaceModel(root_ / "renamed", log_).tokenizer_files(),
+            model.tokenizer_files());
+}
+
+TEST_F(HuggingFaceTest, ATokenizerThatDoesNotFitIsAWarning) {
+  const io::Path directory = write();
+  write_vocabulary(directory);
+  io::write_file(directory / "merges.txt", "#version: 0.2\na b\n");
+  EXPECT_EQ(HuggingFaceModel(directory, log_).tokenizer_files().size(), 2u);
+  ASSERT_EQ(log_.warnings().size(), 1u);
+  EXPECT_THAT(log_.warnings()[0],
+              HasSubstr("the tokenizer has 258 tokens, the model 97"));
+  io::write_file(directory / "tokenizer.json", R"({"model":{"type":"WordPiece"}})");
+  EXPECT_TRUE(HuggingFaceModel(directory, log_).tokenizer_files().empty());
+  ASSERT_EQ(log_.warnings().size(), 2u);
+  EXPECT_THAT(log_.warnings()[1], HasSubstr("the tokenizer is left out"));
 }
 
 TEST_F(HuggingFaceTest, NothingIsOverwrittenAndNothingLeftHalfDone) {
