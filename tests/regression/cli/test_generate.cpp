@@ -64,7 +64,8 @@ TEST_F(GenerateCli, JsonlHasEverything) {
     EXPECT_EQ(texts[i]["prompt_number"], i / 3);
     EXPECT_EQ(texts[i]["sample"], i % 3);
     EXPECT_EQ(texts[i]["prompt"], i < 3 ? "the word" : "the end of it all");
-    EXPECT_EQ(texts[i]["prompt_ids"], tokenizer.encode(texts[i]["prompt"]));
+    EXPECT_EQ(texts[i]["prompt_ids"],
+              tokenizer.encode(texts[i]["prompt"].get<std::string>()));
     std::string text;
     data::append_repaired(tokenizer.decode(texts[i]["ids"]), text);
     EXPECT_EQ(texts[i]["text"], text);
