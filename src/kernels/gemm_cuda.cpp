@@ -137,6 +137,10 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
           Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c) {
   const GemmShape shape = gemm_shape(transpose_a, transpose_b, a, b, c);
   if (exec.is_shape_only() || shape.m == 0 || shape.n == 0) return;
+  if (shape.k == 0) {  // no layout has zero rows
+    gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
+    return;
+  }
   auto& library = exec.library<CublasLt>([] { return std::make_unique<CublasLt>(); });
   const PlanKey key{transpose_a == Transpose::yes,
                     transpose_b == Transpose::yes,
