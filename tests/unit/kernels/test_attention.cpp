@@ -1,0 +1,516 @@
+// Attention: the tiled kernels and the row-by-row reference against dense matrices in
+// double, written here from the definition; heads and samples computed apart have the
+// same bits; large logits, cached keys, gaps between rows.
+#include "kernels/attention.hpp"
+
+#include <gmock/gmock.h>
+
+#include "base/error.hpp"
+#include "kernels/attention_reference.hpp"
+#include "support/arrays.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using test::Array;
+using Values = std::vector<double>;
+
+constexpr std::uint64_t kSeed = 77, kSampleBase = 1000;
+
+struct Step {
+  Kokkos::View<StepState, DeviceMemory> state{"state"};
+  explicit Step(std::uint64_t sample_base = kSampleBase) {
+    StepState values;
+    values.seed = kSeed;
+    values.sample_base = sample_base;
+    Kokkos::deep_copy(state, values);
+  }
+  StepStateView view() const { return StepStateView(state.data()); }
+};
+
+// An (s, b, heads * d) activation whose rows lie `gap` elements apart; NaN between them.
+template <class T>
+class Heads {
+ public:
+  Heads(index_t positions, index_t batch, index_t columns, const Values& values)
+      : batch_(batch), columns_(columns), data_(spread(positions * batch, values)) {}
+  Heads(index_t positions, index_t batch, index_t columns, double value)
+      : Heads(positions, batch, columns, Values(positions * batch * columns, value)) {}
+
+  template <class U = T>
+  HeadsView<U> view(index_t first_column = 0, index_t sample = 0) const {
+    const index_t width = columns_ + kGap;
+    return {data_.vector().data() + sample * width + first_column, batch_ * width, width};
+  }
+  Values values() const {
+    const Values all = data_.values();
+    Values inside;
+    const index_t width = columns_ + kGap;
+    for (index_t i = 0; i < static_cast<index_t>(all.size()); ++i) {
+      if (i % width < columns_) {
+        inside.push_back(all[i]);
+      } else {
+        EXPECT_TRUE(std::isnan(all[i])) << "gap at " << i;
+      }
+    }
+    return inside;
+  }
+  std::vector<unsigned char> bytes() const { return data_.bytes(); }
+
+ private:
+  static constexpr index_t kGap = 3;
+  Values spread(index_t rows, const Values& values) const {
+    const index_t width = columns_ + kGap;
+    Values all(rows * width, NAN);
+    for (index_t r = 0; r < rows; ++r) {
+      for (index_t c = 0; c < columns_; ++c) {
+        all[r * width + c] = values[r * columns_ + c];
+      }
+    }
+    return all;
+  }
+  index_t batch_, columns_;
+  Array<T> data_;
+};
+
+template <class T>
+struct Output {
+  Heads<T> o, d_q, d_k, d_v;
+  Array<Accumulator<T>> lse;
+
+  explicit Output(const AttentionDesc& d)
+      : o(d.q_length, d.batch, d.heads * d.head_dim, 7.0),
+        d_q(d.q_length, d.batch, d.heads * d.head_dim, 7.0),
+        d_k(d.kv_length, d.batch, d.kv_heads * d.head_dim, 7.0),
+        d_v(d.kv_length, d.batch, d.kv_heads * d.head_dim, 7.0),
+        lse(static_cast<std::size_t>(d.batch * d.heads * d.q_length), 7.0) {}
+  std::vector<unsigned char> bytes() const {
+    std::vector<unsigned char> all;
+    for (const auto& part :
+         {o.bytes(), d_q.bytes(), d_k.bytes(), d_v.bytes(), lse.bytes()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+};
+
+template <class T>
+struct Problem {
+  AttentionDesc desc;
+  Heads<T> q, k, v, d_o;
+
+  explicit Problem(const AttentionDesc& d, double largest = 2.0)
+      : desc(d),
+        q(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 1)),
+        k(d.kv_length, d.batch, d.kv_heads * d.head_dim,
+          random(d.kv_length, d.kv_heads, 2, largest)),
+        v(d.kv_length, d.batch, d.kv_heads * d.head_dim,
+          random(d.kv_length, d.kv_heads, 3)),
+        d_o(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 4)) {}
+
+  Output<T> fast(const Exec& exec = Exec()) const {
+    Output<T> out(desc);
+    part(exec, desc, Step(), 0, 0, 0, out);
+    return out;
+  }
+  // The heads from `head` on of the samples from `sample` on, as `d` says.
+  void part(const Exec& exec, const AttentionDesc& d, const Step& step, index_t head,
+            index_t kv_head, index_t sample, Output<T>& out) const {
+    using C = const T;
+    using A = Accumulator<T>;
+    const index_t at = head * d.head_dim, kv_at = kv_head * d.head_dim;
+    const Array<A> lse(static_cast<std::size_t>(d.batch * d.heads * d.q_length), NAN);
+    attention_forward<T>(exec, d, step.view(), q.template view<C>(at, sample),
+                         k.template view<C>(kv_at, sample),
+                         v.template view<C>(kv_at, sample), out.o.view(at, sample),
+                         lse.vector());
+    const Array<A> scratch(
+        static_cast<std::size_t>(attention_backward_scratch_elements(d)), NAN);
+    attention_backward<T>(
+        exec, d, step.view(), q.template view<C>(at, sample),
+        k.template view<C>(kv_at, sample), v.template view<C>(kv_at, sample),
+        out.o.template view<C>(at, sample), lse.cvector(),
+        d_o.template view<C>(at, sample), scratch.vector(), out.d_q.view(at, sample),
+        out.d_k.view(kv_at, sample), out.d_v.view(kv_at, sample));
+    // lse is (b, a, s_q): rows of one sample's part lie together in the whole.
+    exec.fence("test");
+    for (index_t b = 0; b < d.batch; ++b) {
+      const auto from =
+          std::pair(b * d.heads * d.q_length, (b + 1) * d.heads * d.q_length);
+      const index_t to = ((sample + b) * desc.heads + head) * d.q_length;
+      Kokkos::deep_copy(
+          Kokkos::subview(out.lse.vector(), std::pair(to, to + d.heads * d.q_length)),
+          Kokkos::subview(lse.vector(), from));
+    }
+  }
+  Output<T> reference(const Output<T>& forward) const {
+    using C = const T;
+    Output<T> out(desc);
+    const Step step;
+    attention_forward_reference<T>(Exec(), desc, step.view(), q.template view<C>(),
+                                   k.template view<C>(), v.template view<C>(),
+                                   out.o.view(), out.lse.vector());
+    // Backward from what the kernel under test saved: rounding of 16-bit outputs apart.
+    attention_backward_reference<T>(
+        Exec(), desc, step.view(), q.template view<C>(), k.template view<C>(),
+        v.template view<C>(), forward.o.template view<C>(), forward.lse.cvector(),
+        d_o.template view<C>(), out.d_q.view(), out.d_k.view(), out.d_v.view());
+    return out;
+  }
+
+ private:
+  Values random(index_t positions, index_t heads, unsigned seed, double largest = 2.0) {
+    return test::uniform(
+        static_cast<std::size_t>(positions * desc.batch * heads * desc.head_dim), seed,
+        -largest, largest);
+  }
+};
+
+// softmax(scale Q K^T + mask), dropout and all gradients by dense matrices, from the
+// definition alone.
+struct Dense {
+  Values o, lse, d_q, d_k, d_v;
+
+  template <class T>
+  explicit Dense(const Problem<T>& problem) {
+    const AttentionDesc& d = problem.desc;
+    const Values q = problem.q.values(), k = problem.k.values(), v = problem.v.values(),
+                 d_o = problem.d_o.values();
+    o.resize(q.size()), d_q.resize(q.size()), d_k.resize(k.size()), d_v.resize(v.size());
+    lse.resize(d.batch * d.heads * d.q_length);
+    const double threshold = std::floor(d.dropout * 0x1p32);
+    for (index_t b = 0; b < d.batch; ++b) {
+      for (index_t head = 0; head < d.heads; ++head) {
+        const index_t kv_head = head * d.kv_heads / d.heads;
+        const auto q_at = [&](index_t i) {
+          return ((i * d.batch + b) * d.heads + head) * d.head_dim;
+        };
+        const auto k_at = [&](index_t j) {
+          return ((j * d.batch + b) * d.kv_heads + kv_head) * d.head_dim;
+        };
+        const auto dot = [&](const Values& x, index_t i, const Values& y, index_t j) {
+          double sum = 0;
+          for (index_t c = 0; c < d.head_dim; ++c) sum += x[i + c] * y[j + c];
+          return sum;
+        };
+        const random::Generator words{
+            .seed = kSeed,
+            .owner = kSampleBase + static_cast<std::uint64_t>(b),
+            .layer = d.layer,
+            .site = random::Site::attention_probabilities,
+            .stream = random::Stream::dropout};
+        for (index_t i = 0; i < d.q_length; ++i) {
+          const index_t position = i + d.kv_length - d.q_length;
+          const index_t keys = d.mask == MaskKind::causal ? position + 1 : d.kv_length;
+          Values p(keys), keep(keys, 1.0), d_p(keys);
+          double largest = -INFINITY, sum = 0, mean = 0;
+          for (index_t j = 0; j < keys; ++j) {
+            p[j] = d.scale * dot(q, q_at(i), k, k_at(j));
+            largest = std::max(largest, p[j]);
+          }
+          for (double& x : p) sum += x = std::exp(x - largest);
+          lse[(b * d.heads + head) * d.q_length + i] = largest + std::log(sum);
+          const auto row = static_cast<std::uint64_t>(
+              (d.head_begin + head) * d.mask_length + position);
+          for (index_t j = 0; j < keys; ++j) {
+            p[j] /= sum;
+            if (d.dropout > 0) {
+              const auto j4 = static_cast<std::uint64_t>(j);
+              const auto length = static_cast<std::uint64_t>(d.mask_length);
+              const auto word =
+                  words.block(row * ((length + 3) / 4) + j4 / 4).word[j4 % 4];
+              keep[j] = word >= threshold ? 1 / (1 - d.dropout) : 0.0;
+            }
+            d_p[j] = keep[j] * dot(d_o, q_at(i), v, k_at(j));
+            mean += p[j] * d_p[j];
+          }
+          for (index_t j = 0; j < keys; ++j) {
+            const double d_s = d.scale * p[j] * (d_p[j] - mean);
+            for (index_t c = 0; c < d.head_dim; ++c) {
+              o[q_at(i) + c] += p[j] * keep[j] * v[k_at(j) + c];
+              d_q[q_at(i) + c] += d_s * k[k_at(j) + c];
+              d_k[k_at(j) + c] += d_s * q[q_at(i) + c];
+              d_v[k_at(j) + c] += p[j] * keep[j] * d_o[q_at(i) + c];
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+AttentionDesc make(index_t batch, index_t q_length, index_t kv_length, index_t heads,
+                   index_t kv_heads, index_t head_dim, double dropout = 0.0,
+                   MaskKind mask = MaskKind::causal) {
+  AttentionDesc desc;
+  desc.batch = batch;
+  desc.q_length = q_length;
+  desc.kv_length = kv_length;
+  desc.heads = heads;
+  desc.kv_heads = kv_heads;
+  desc.head_dim = head_dim;
+  desc.mask = mask;
+  desc.scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  desc.dropout = dropout;
+  desc.head_begin = 3;
+  desc.mask_length = kv_length + 5;  // the model's sequence is longer than this batch's
+  desc.layer = 11;
+  return desc;
+}
+
+// Lengths around a tile's, head sizes around a vector's.
+const std::vector<AttentionDesc>& cases() {
+  static const std::vector<AttentionDesc> all = {
+      make(2, 1, 1, 2, 2, 5),
+      make(1, 2, 2, 1, 1, 1, 0.1),
+      make(3, 7, 7, 3, 3, 12, 0.3),
+      make(1, 63, 63, 2, 2, 33),
+      make(1, 64, 64, 2, 2, 16, 0.1),
+      make(2, 65, 65, 2, 1, 20, 0.1),
+      make(1, 129, 129, 2, 2, 31, 0.2),
+      make(1, 129, 129, 1, 1, 64),
+      make(1, 33, 33, 1, 1, 128, 0.5),
+      make(2, 33, 70, 2, 2, 9, 0.1, MaskKind::none),   // cross attention
+      make(1, 70, 33, 4, 2, 17, 0.0, MaskKind::none),  // more queries than keys
+      make(3, 1, 130, 4, 2, 24),                       // one new token after 129
+      make(2, 5, 71, 2, 2, 13, 0.2),                   // several new tokens
+      make(1, 66, 200, 2, 1, 8, 0.1),
+  };
+  return all;
+}
+
+std::string name_of(const AttentionDesc& d) {
+  return fmt::format("b {} queries {} keys {} heads {}/{} d {} dropout {} {}", d.batch,
+                     d.q_length, d.kv_length, d.heads, d.kv_heads, d.head_dim, d.dropout,
+                     d.mask == MaskKind::causal ? "causal" : "none");
+}
+
+template <class T>
+class AttentionOf : public ::testing::Test {};
+TYPED_TEST_SUITE(AttentionOf, test::RealTypes);
+
+template <class T>
+void expect_same(const Output<T>& got, const Values& o, const Values& lse,
+                 const Values& d_q, const Values& d_k, const Values& d_v) {
+  // Sums of a few hundred terms in the accumulator, then one rounding to T: neighbours of
+  // T where the sums lie on either side of the middle between them.
+  const double u = test::rounding<T>(), ua = test::rounding<Accumulator<T>>();
+  const double r = 64 * ua + (sizeof(T) == 2 ? 2 * u : 0);
+  const double scale = 64 * ua / r;
+  test::expect_close(got.o.values(), o, r, scale, "o");
+  test::expect_close(got.lse.values(), lse, 16 * ua, 1, "lse");
+  test::expect_close(got.d_q.values(), d_q, r, scale, "d_q");
+  test::expect_close(got.d_k.values(), d_k, r, 2 * scale, "d_k");
+  test::expect_close(got.d_v.values(), d_v, r, 2 * scale, "d_v");
+}
+
+TYPED_TEST(AttentionOf, MatchesTheReference) {
+  for (const AttentionDesc& desc : cases()) {
+    // The reference takes its time with narrow numbers.
+    const index_t work = desc.q_length * desc.kv_length * desc.head_dim * desc.head_dim;
+    if (sizeof(TypeParam) == 2 && work > 5000000) continue;
+    SCOPED_TRACE(name_of(desc));
+    const Problem<TypeParam> problem(desc);
+    const auto got = problem.fast();
+    const auto want = problem.reference(got);
+    expect_same(got, want.o.values(), want.lse.values(), want.d_q.values(),
+                want.d_k.values(), want.d_v.values());
+  }
+}
+
+template <class T>
+class AttentionDense : public ::testing::Test {};
+using WideTypes = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(AttentionDense, WideTypes);
+
+TYPED_TEST(AttentionDense, MatchesTheDefinition) {
+  for (const AttentionDesc& desc : cases()) {
+    SCOPED_TRACE(name_of(desc));
+    const Problem<TypeParam> problem(desc);
+    const auto got = problem.fast();
+    const Dense want(problem);
+    expect_same(got, want.o, want.lse, want.d_q, want.d_k, want.d_v);
+    if constexpr (std::is_same_v<TypeParam, double>) {  // its sums are double anyway
+      const auto reference = problem.reference(got);
+      expect_same(reference, want.o, want.lse, want.d_q, want.d_k, want.d_v);
+    }
+  }
+}
+
+// Each rank of a tensor group computes some of the heads: not one bit may differ from the
+// rank that computes them all, nor for a sample in a smaller micro-batch.
+TYPED_TEST(AttentionOf, HeadsAndSamplesApartHaveTheSameBits) {
+  for (const index_t length : {7, 65, 129}) {
+    const Problem<TypeParam> problem(make(3, length, length, 4, 2, 12, 0.2));
+    const Output<TypeParam> whole = problem.fast();
+    Output<TypeParam> by_heads(problem.desc), by_samples(problem.desc);
+    for (const index_t group : {1, 0}) {
+      AttentionDesc half = problem.desc;
+      half.heads = 2;
+      half.kv_heads = 1;
+      half.head_begin += 2 * group;
+      problem.part(Exec(), half, Step(), 2 * group, group, 0, by_heads);
+    }
+    for (const index_t sample : {0, 1, 2}) {
+      AttentionDesc one = problem.desc;
+      one.batch = 1;
+      const Step step(kSampleBase + static_cast<std::uint64_t>(sample));
+      problem.part(Exec(), one, step, 0, 0, sample, by_samples);
+    }
+    EXPECT_EQ(by_heads.bytes(), whole.bytes()) << length;
+    EXPECT_EQ(by_samples.bytes(), whole.bytes()) << length;
+  }
+}
+
+TYPED_TEST(AttentionOf, SameBitsTwiceAndOnOneThread) {
+  const Problem<TypeParam> problem(make(2, 129, 129, 3, 3, 20, 0.1));
+  const auto first = problem.fast().bytes();
+  EXPECT_EQ(problem.fast().bytes(), first);
+  const test::OneThread one;
+  if (one.exists) {
+    EXPECT_EQ(problem.fast(one.exec).bytes(), first);
+  }
+}
+
+// What the cache gives for the last tokens is what the whole sequence gives.
+TEST(AttentionCache, LastRowsOfTheWhole) {
+  const index_t length = 70, heads = 2, d = 12;
+  const Problem<double> whole(make(1, length, length, heads, heads, d, 0.25));
+  const Values want = whole.fast().o.values();
+  for (const index_t news : {1, 3, 66}) {
+    AttentionDesc desc = whole.desc;
+    desc.q_length = news;
+    Heads<double> o(news, 1, heads * d, 7.0);
+    Array<double> lse(static_cast<std::size_t>(heads * news));
+    auto q = whole.q.view<const double>();
+    q.data += (length - news) * q.sequence_stride;
+    attention_forward<double>(Exec(), desc, Step().view(), q,
+                              whole.k.view<const double>(), whole.v.view<const double>(),
+                              o.view(), lse.vector());
+    const Values tail(want.end() - news * heads * d, want.end());
+    test::expect_close(o.values(), tail, 32 * test::rounding<double>(), 1, "o");
+  }
+}
+
+// No key after the query has any say, however large its score.
+TEST(AttentionCausal, TheFutureDoesNotMatter) {
+  const index_t length = 70, d = 8;
+  const Problem<float> problem(make(1, length, length, 1, 1, d));
+  const Values before = problem.fast().o.values();
+  Problem<float> poisoned = problem;
+  Values k = problem.k.values(), v = problem.v.values();
+  for (index_t i = 66 * d; i < length * d; ++i) k[i] = 1e30, v[i] = -1e30;
+  poisoned.k = Heads<float>(length, 1, d, k);
+  poisoned.v = Heads<float>(length, 1, d, v);
+  const Values after = poisoned.fast().o.values();
+  for (index_t i = 0; i < 66 * d; ++i) ASSERT_EQ(after[i], before[i]) << i;
+  EXPECT_NE(after[67 * d], before[67 * d]);
+}
+
+// Scores of some ten thousand: exp() of them overflows, the softmax does not.
+TYPED_TEST(AttentionOf, LargeLogits) {
+  const Problem<TypeParam> problem(make(1, 70, 70, 2, 2, 16), 3e3);
+  const auto got = problem.fast();
+  const auto want = problem.reference(got);
+  // A score of 1e4 is known to 1e4 * u: so is what the exponential multiplies with.
+  const double r =
+      4e4 * test::rounding<Accumulator<TypeParam>>() + 2 * test::rounding<TypeParam>();
+  test::expect_close(got.o.values(), want.o.values(), r, 1, "o");
+  test::expect_close(got.lse.values(), want.lse.values(), r, 1, "lse");
+  for (const auto* gradient : {&got.d_q, &got.d_k, &got.d_v}) {
+    for (const double x : gradient->values()) ASSERT_TRUE(std::isfinite(x));
+  }
+}
+
+// Equal scores: the mean of the values seen. One score far above: that value alone.
+TEST(AttentionKnown, MeanAndChoice) {
+  const index_t length = 67, d = 3;
+  AttentionDesc desc = make(1, length, length, 1, 1, d);
+  desc.scale = 1.0;
+  Problem<float> problem(desc);
+  const Values v = problem.v.values();
+  problem.k = Heads<float>(length, 1, d, 0.0);
+  const Values mean = problem.fast().o.values();
+  Values q(length * d), k(length * d), sum(d);
+  for (index_t i = 0; i < length; ++i) {
+    for (index_t c = 0; c < d; ++c) {
+      sum[c] += v[i * d + c];
+      ASSERT_NEAR(mean[i * d + c], sum[c] / static_cast<double>(i + 1), 1e-6);
+    }
+    q[i * d] = 100;
+  }
+  k[5 * d] = 100;
+  problem.q = Heads<float>(length, 1, d, q);
+  problem.k = Heads<float>(length, 1, d, k);
+  const Values chosen = problem.fast().o.values();
+  for (index_t i = 5; i < length; ++i) {
+    for (index_t c = 0; c < d; ++c) ASSERT_EQ(chosen[i * d + c], v[5 * d + c]);
+  }
+}
+
+// A share p of the probabilities is dropped, the rest scaled so that means stay.
+TEST(AttentionDropout, ShareAndScale) {
+  const index_t length = 128, heads = 8, d = 1;
+  AttentionDesc desc = make(1, length, length, heads, heads, d, 0.25, MaskKind::none);
+  Problem<double> problem(desc);
+  problem.k = Heads<double>(length, 1, heads * d, 0.0);  // every probability 1 / length
+  problem.v = Heads<double>(length, 1, heads * d, 1.0);
+  const Values o = problem.fast().o.values();
+  double mean = 0, square = 0;
+  for (const double x : o) mean += x, square += x * x;
+  const auto n = static_cast<double>(o.size());
+  mean /= n;
+  // kept / length / 0.75 with kept binomial(length, 0.75).
+  const double variance = 0.25 / 0.75 / static_cast<double>(length);
+  EXPECT_NEAR(mean, 1.0, 5 * std::sqrt(variance / n));
+  EXPECT_NEAR(square / n - mean * mean, variance, 5 * variance * std::sqrt(2 / n));
+}
+
+TEST(AttentionShapeOnly, WritesNothing) {
+  const Problem<float> problem(make(1, 5, 5, 2, 2, 4));
+  const Step step;
+  const Output<float> out(problem.desc);
+  const auto before = out.bytes();
+  const Array<float> scratch(
+      static_cast<std::size_t>(attention_backward_scratch_elements(problem.desc)));
+  attention_forward<float>(Exec::shape_only(), problem.desc, step.view(),
+                           problem.q.view<const float>(), problem.k.view<const float>(),
+                           problem.v.view<const float>(), out.o.view(), out.lse.vector());
+  attention_backward<float>(
+      Exec::shape_only(), problem.desc, step.view(), problem.q.view<const float>(),
+      problem.k.view<const float>(), problem.v.view<const float>(),
+      out.o.view<const float>(), out.lse.cvector(), problem.d_o.view<const float>(),
+      scratch.vector(), out.d_q.view(), out.d_k.view(), out.d_v.view());
+  EXPECT_EQ(out.bytes(), before);
+}
+
+TEST(AttentionErrors, WhatCannotBeIsNamed) {
+  const auto call = [](const AttentionDesc& desc) {
+    attention_forward<float>(Exec::shape_only(), desc, {}, {}, {}, {}, {}, {});
+  };
+  const auto backward = [](const AttentionDesc& desc) {
+    const Array<float> scratch(1);
+    attention_backward<float>(Exec::shape_only(), desc, {}, {}, {}, {}, {}, {}, {},
+                              scratch.vector(), {}, {}, {});
+  };
+  const auto expect = [&](const AttentionDesc& desc, const char* message) {
+    using ::testing::HasSubstr;
+    using ::testing::ThrowsMessage;
+    EXPECT_THAT([&] { call(desc); }, ThrowsMessage<Error>(HasSubstr(message)));
+    EXPECT_THAT([&] { backward(desc); }, ThrowsMessage<Error>(HasSubstr(message)));
+  };
+  EXPECT_NO_THROW(call(make(1, 4, 4, 4, 2, 8)));
+  expect(make(1, 4, 4, 3, 2, 8), "3 query heads share 2 key heads");
+  expect(make(1, 4, 4, 3, 0, 8), "3 query heads share 0 key heads");
+  expect(make(1, 5, 4, 2, 2, 8), "5 queries over 4 keys");
+  expect(make(1, 4, 4, 2, 2, 8, 0.0, MaskKind::padding), "padding and document masks");
+  expect(make(1, 4, 4, 2, 2, 8, 0.0, MaskKind::document), "padding and document masks");
+  expect(make(1, 4, 4, 2, 2, 8, 1.0), "dropout is 1, must be in [0, 1)");
+  expect(make(1, 4, 4, 2, 2, 8, -0.1), "dropout is -0.1");
+  AttentionDesc desc = make(1, 4, 40, 2, 2, 8, 0.1);
+  desc.mask_length = 39;
+  expect(desc, "rows of 39 elements, 40 keys");
+}
+
+}  // namespace
+}  // namespace trireme::kernels
