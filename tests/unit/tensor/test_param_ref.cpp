@@ -1,0 +1,72 @@
+// A layer's handle on its parameter: views into the slabs once there are some, null views
+// of the right shape before that.
+#include "support/arrays.hpp"
+#include "tensor/param_buffer.hpp"
+
+namespace trireme {
+namespace {
+
+template <class T>
+class ParamRefOf : public ::testing::Test {};
+TYPED_TEST_SUITE(ParamRefOf, test::RealTypes);
+
+template <class T>
+struct Layer {
+  ParamRegistry registry;
+  ParamBuffer<T> params;
+  ParamRef<T> weight{registry, params,
+                     ParamSpec{.name = "weight",
+                               .shard = split({12, 5}, 0, 4, 1),
+                               .init = Initializer::normal(1.0),
+                               .decay = true}};
+  ParamRef<T> bias{registry, params,
+                   ParamSpec{.name = "bias",
+                             .shard = split({12}, 0, 4, 1),
+                             .init = Initializer::constant(0.5)}};
+};
+
+TYPED_TEST(ParamRefOf, KnowsItsParameter) {
+  const Layer<TypeParam> layer;
+  EXPECT_EQ(layer.weight.name(), "weight");
+  EXPECT_EQ(layer.bias.index(), 1u);
+  EXPECT_EQ(layer.weight.global_shape(), (Shape{12, 5}));
+  EXPECT_EQ(layer.weight.local_shape(), (Shape{3, 5}));
+  EXPECT_TRUE(layer.weight.spec().decay);
+}
+
+TYPED_TEST(ParamRefOf, IsNullUntilThereIsMemory) {
+  const Layer<TypeParam> layer;
+  EXPECT_EQ(layer.weight.matrix().data(), nullptr);
+  EXPECT_EQ(layer.weight.matrix().extent(0), 3u);
+  EXPECT_EQ(layer.weight.matrix_gradient().data(), nullptr);
+  EXPECT_EQ(layer.weight.matrix_gradient().extent(1), 5u);
+  EXPECT_EQ(layer.bias.vector().data(), nullptr);
+  EXPECT_EQ(layer.bias.vector_gradient().extent(0), 3u);
+}
+
+TYPED_TEST(ParamRefOf, ViewsLieInTheSlabs) {
+  using T = TypeParam;
+  Layer<T> layer;
+  layer.params.allocate(layer.registry, ParamBuffer<T>::Use::training);
+  layer.params.initialize(Exec(), 3);
+  EXPECT_EQ(layer.weight.matrix().data(), layer.params.compute_slice(0).data());
+  EXPECT_EQ(layer.weight.matrix_gradient().data(),
+            layer.params.slab(Slab::gradient).data());
+  EXPECT_EQ(layer.bias.vector_gradient().data(),
+            layer.params.slab(Slab::gradient).data() + layer.params.offset(1));
+  // A second user sees the same memory.
+  const ParamRef<T> tied(layer.registry, layer.params, 0);
+  EXPECT_EQ(tied.matrix().data(), layer.weight.matrix().data());
+  EXPECT_EQ(tied.name(), "weight");
+  // Gradients written by one are read in the slab.
+  Kokkos::deep_copy(layer.bias.vector_gradient(), Accumulator<T>(2));
+  const auto host = Kokkos::create_mirror_view_and_copy(
+      Kokkos::HostSpace{}, layer.params.slab(Slab::gradient));
+  for (index_t i = 0; i < layer.params.slab_elements(); ++i) {
+    const bool is_bias = i >= layer.params.offset(1) && i < layer.params.offset(1) + 3;
+    ASSERT_EQ(host(i), is_bias ? 2 : 0) << i;
+  }
+}
+
+}  // namespace
+}  // namespace trireme
