@@ -10,6 +10,8 @@
 namespace trireme::optim {
 
 double LrSchedule::at(std::int64_t update) const {
+  TRIREME_REQUIRE(update >= 1, "learning rate of update {}: updates count from 1",
+                  update);
   const double k = static_cast<double>(update);
   const double w = static_cast<double>(warmup);
   const double d = static_cast<double>(decay);
