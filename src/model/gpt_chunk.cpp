@@ -23,6 +23,20 @@ nn::TransformerConfig transformer_config(const GptConfig& config) {
           .init_std = config.init_std};
 }
 
+void require_fit(const nn::Context& context, const Batch& batch, index_t sequence) {
+  TRIREME_REQUIRE(context.sequence <= sequence,
+                  "samples of {} positions, the model has {}", context.sequence,
+                  sequence);
+  const auto rows = static_cast<std::size_t>(context.rows());
+  TRIREME_REQUIRE(batch.tokens.extent(0) == rows && batch.positions.extent(0) == rows &&
+                      batch.labels.extent(0) == rows && batch.mask.extent(0) == rows,
+                  "a micro-batch of {} positions of {} samples has {} of each of tokens, "
+                  "positions, labels and mask; here {}, {}, {} and {}",
+                  context.sequence, context.batch, rows, batch.tokens.extent(0),
+                  batch.positions.extent(0), batch.labels.extent(0),
+                  batch.mask.extent(0));
+}
+
 }  // namespace
 
 template <class T>
@@ -53,9 +67,18 @@ void GptChunk<T>::set_slot_count(int slots) {
 }
 
 template <class T>
+typename GptChunk<T>::Slot& GptChunk<T>::slot_at(int slot) {
+  TRIREME_REQUIRE(slot >= 0 && slot < std::ssize(slots_),
+                  "slot {} of {}: set_slot_count says how many there are", slot,
+                  slots_.size());
+  return slots_[static_cast<std::size_t>(slot)];
+}
+
+template <class T>
 void GptChunk<T>::forward(const nn::Context& context, int slot_number, const Batch& batch,
                           const Boundary<T>&, Boundary<T>& out, View1<double> totals) {
-  Slot& slot = slots_.at(static_cast<std::size_t>(slot_number));
+  require_fit(context, batch, config_.sequence);
+  Slot& slot = slot_at(slot_number);
   const index_t rows = context.rows();
   slot.embedded = context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
   embedding_->forward(context, batch.tokens, batch.positions, slot.embedded);
@@ -73,7 +96,7 @@ template <class T>
 void GptChunk<T>::backward(const nn::Context& context, int slot_number,
                            const Batch& batch, const Boundary<T>&, const Boundary<T>&,
                            WeightPass weight_pass) {
-  Slot& slot = slots_.at(static_cast<std::size_t>(slot_number));
+  Slot& slot = slot_at(slot_number);
   const index_t rows = context.rows();
   const bool now = weight_pass == WeightPass::now;
   const ArenaScope scope(context.scratch);
@@ -110,7 +133,7 @@ void GptChunk<T>::backward(const nn::Context& context, int slot_number,
 template <class T>
 void GptChunk<T>::backward_weight(const nn::Context& context, int slot_number,
                                   const Batch& batch) {
-  Slot& slot = slots_.at(static_cast<std::size_t>(slot_number));
+  Slot& slot = slot_at(slot_number);
   head_->backward_weight(context, slot.head, slot.head_held);
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layers_[i].backward_weight(context, slot.layers[i], slot.layers_held[i]);
@@ -170,7 +193,9 @@ std::string GptChunk<T>::locate_non_finite(const nn::Context& context,
     if (is_bad(saved.attention.o)) return name + "/attention";
     if (is_bad(saved.mlp_norm.x)) return name + "/attention/projection";
     if (is_bad(saved.mlp.x)) return name + "/mlp_norm";
-    if (is_bad(saved.mlp.pre_activation)) return name + "/mlp/fc1";
+    if (is_bad(saved.mlp.pre_activation) || is_bad(saved.mlp.activation)) {
+      return name + "/mlp/fc1";  // whose bias comes with the activation
+    }
     if (is_bad(i + 1 < slot.layers.size() ? slot.layers[i + 1].input_norm.x
                                           : slot.head.norm.x)) {
       return name + "/mlp/fc2";

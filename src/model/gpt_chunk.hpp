@@ -76,6 +76,8 @@ class GptChunk final : public Chunk<T> {
     View2<T> d_embedded;
   };
 
+  Slot& slot_at(int slot);
+
   GptConfig config_;
   ChunkRange range_;
   // The last stage needs the word embedding too: it holds a copy when it is not the

@@ -1,0 +1,301 @@
+// tests/unit/nn/layers.hpp — every layer of src/nn, and the whole GPT, behind one
+// interface: y = f(x; parameters), or a loss added to the bench's totals.
+//
+// Biases that a layer leaves to what follows it are added here, as its users do.
+#ifndef TRIREME_TESTS_UNIT_NN_LAYERS_HPP_
+#define TRIREME_TESTS_UNIT_NN_LAYERS_HPP_
+
+#include "kernels/dropout.hpp"
+#include "unit/nn/layer_bench.hpp"
+
+namespace trireme::test {
+
+template <class T>
+struct Layer {
+  index_t in = 0, out = 0;  // columns of this rank's x and y; 0: there is none
+  bool splits_x = false, splits_y = false;  // over the tensor group
+  std::function<void(const nn::Context&, View2<const T> x, View2<T> y)> forward;
+  std::function<void(const nn::Context&, View2<const T> d_y, View2<T> d_x)>
+      backward_input;
+  std::function<void(const nn::Context&)> backward_weight;
+
+  // Forward, backward_input, backward_weight; x and d_y may be null on shapes alone.
+  void pass(const nn::Context& context, View2<const T> x, View2<T> y, View2<const T> d_y,
+            View2<T> d_x) const {
+    forward(context, x, y);
+    backward_input(context, d_y, d_x);
+    backward_weight(context);
+  }
+};
+
+template <class T>
+struct NamedLayer {
+  const char* name;
+  bool has_dropout;
+  Layer<T> (*make)(LayerBench<T>& bench, double dropout);
+};
+
+namespace detail {
+
+template <class T>
+void add_bias(const nn::Context& context, View1<const T> bias, View2<T> y) {
+  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.batch},
+                                       context.step, nn::as_const(y), bias, {}, y);
+}
+
+// ColumnParallelLinear and RowParallelLinear; their backward_weight wants x and d_y.
+template <class T, class Linear>
+Layer<T> linear(Linear layer, index_t in, index_t out) {
+  struct Parts {
+    Linear layer;
+    View2<const T> x, d_y;
+  };
+  const auto parts = std::make_shared<Parts>(Parts{std::move(layer), {}, {}});
+  return {.in = in,
+          .out = out,
+          .forward =
+              [parts](const nn::Context& context, View2<const T> x, View2<T> y) {
+                parts->x = x;
+                parts->layer.forward(context, x, y);
+                add_bias(context, parts->layer.bias(), y);
+              },
+          .backward_input =
+              [parts](const nn::Context& context, View2<const T> d_y, View2<T> d_x) {
+                parts->d_y = d_y;
+                parts->layer.backward_input(context, d_y, d_x);
+              },
+          .backward_weight =
+              [parts](const nn::Context& context) {
+                parts->layer.backward_weight(context, parts->d_y, parts->x);
+              }};
+}
+
+// Mlp, Attention and TransformerLayer: Saved and Held; `finish` adds what is left out.
+template <class T, class Block, class Finish>
+Layer<T> block(Block made, const Finish& finish) {
+  struct Parts {
+    Block layer;
+    typename Block::Saved saved;
+    typename Block::Held held;
+  };
+  const auto parts = std::make_shared<Parts>(Parts{std::move(made), {}, {}});
+  return {.in = kHidden,
+          .out = kHidden,
+          .forward =
+              [parts, finish](const nn::Context& context, View2<const T> x, View2<T> y) {
+                parts->layer.forward(context, x, y, parts->saved);
+                finish(context, parts->layer, y);
+              },
+          .backward_input =
+              [parts](const nn::Context& context, View2<const T> d_y, View2<T> d_x) {
+                parts->layer.backward_input(context, d_y, parts->saved, d_x, parts->held);
+              },
+          .backward_weight =
+              [parts](const nn::Context& context) {
+                parts->layer.backward_weight(context, parts->saved, parts->held);
+              }};
+}
+
+}  // namespace detail
+
+template <class T>
+Layer<T> column_linear(LayerBench<T>& bench, double) {
+  const index_t ranks = bench.groups.tensor->size();
+  auto layer = detail::linear<T>(
+      nn::ColumnParallelLinear<T>(bench.builder(), "linear", kHidden, kFfnHidden, 0.02),
+      kHidden, kFfnHidden / ranks);
+  layer.splits_y = true;
+  return layer;
+}
+
+template <class T>
+Layer<T> row_linear(LayerBench<T>& bench, double) {
+  const index_t ranks = bench.groups.tensor->size();
+  auto layer = detail::linear<T>(
+      nn::RowParallelLinear<T>(bench.builder(), "linear", kFfnHidden, kHidden, 0.02),
+      kFfnHidden / ranks, kHidden);
+  layer.splits_x = true;
+  return layer;
+}
+
+template <class T>
+Layer<T> layer_norm(LayerBench<T>& bench, double) {
+  struct Parts {
+    nn::LayerNorm<T> layer;
+    typename nn::LayerNorm<T>::Saved saved;
+    View2<const T> d_y;
+  };
+  const auto parts = std::make_shared<Parts>(
+      Parts{nn::LayerNorm<T>(bench.builder(), "norm", kHidden), {}, {}});
+  return {.in = kHidden,
+          .out = kHidden,
+          .forward =
+              [parts](const nn::Context& context, View2<const T> x, View2<T> y) {
+                parts->layer.forward(context, x, y, parts->saved);
+              },
+          .backward_input =
+              [parts](const nn::Context& context, View2<const T> d_y, View2<T> d_x) {
+                parts->d_y = d_y;
+                parts->layer.backward_input(context, d_y, parts->saved, {}, d_x);
+              },
+          .backward_weight =
+              [parts](const nn::Context& context) {
+                parts->layer.backward_weight(context, parts->d_y, parts->saved);
+              }};
+}
+
+template <class T>
+Layer<T> mlp(LayerBench<T>& bench, double) {
+  return detail::block<T>(
+      nn::Mlp<T>(bench.builder(), "mlp", {.hidden = kHidden, .ffn_hidden = kFfnHidden}),
+      [](const nn::Context& context, const nn::Mlp<T>& layer, View2<T> y) {
+        detail::add_bias(context, layer.output_bias(), y);
+      });
+}
+
+inline nn::AttentionConfig attention_config(double dropout) {
+  return {.hidden = kHidden,
+          .heads = kHeads,
+          .kv_heads = kKvHeads,
+          .sequence = kLongest,
+          .dropout = dropout,
+          .layer = 3};
+}
+
+template <class T>
+Layer<T> attention(LayerBench<T>& bench, double dropout) {
+  return detail::block<T>(
+      nn::Attention<T>(bench.builder(), "attention", attention_config(dropout)),
+      [](const nn::Context& context, const nn::Attention<T>& layer, View2<T> y) {
+        detail::add_bias(context, layer.output_bias(), y);
+      });
+}
+
+inline nn::TransformerConfig transformer_config(double dropout) {
+  return {.layers = kLayers,
+          .hidden = kHidden,
+          .heads = kHeads,
+          .kv_heads = kKvHeads,
+          .ffn_hidden = kFfnHidden,
+          .sequence = kLongest,
+          .dropout = dropout,
+          .attention_dropout = dropout};
+}
+
+template <class T>
+Layer<T> transformer_layer(LayerBench<T>& bench, double dropout) {
+  return detail::block<T>(
+      nn::TransformerLayer<T>(bench.builder(), transformer_config(dropout), 1),
+      [](const nn::Context&, const nn::TransformerLayer<T>&, View2<T>) {});
+}
+
+template <class T>
+Layer<T> embedding(LayerBench<T>& bench, double dropout) {
+  struct Parts {
+    nn::Embedding<T> layer;
+    TokenBatch batch;
+    View2<const T> d_y;
+  };
+  const auto parts = std::make_shared<Parts>(
+      Parts{nn::Embedding<T>(bench.builder(), {.vocabulary = kVocabulary,
+                                               .hidden = kHidden,
+                                               .sequence = kLongest,
+                                               .dropout = dropout}),
+            TokenBatch(),
+            {}});
+  return {.out = kHidden,
+          .forward =
+              [parts](const nn::Context& context, View2<const T>, View2<T> y) {
+                const model::Batch batch = parts->batch.view();
+                parts->layer.forward(context, batch.tokens, batch.positions, y);
+              },
+          .backward_input = [parts](const nn::Context&, View2<const T> d_y,
+                                    View2<T>) { parts->d_y = d_y; },
+          .backward_weight =
+              [parts](const nn::Context& context) {
+                const model::Batch batch = parts->batch.view();
+                parts->layer.backward_weight(context, batch.tokens, batch.positions,
+                                             parts->d_y);
+              }};
+}
+
+// With the word embedding it is tied to; its loss goes to bench.totals.
+template <class T>
+Layer<T> lm_head(LayerBench<T>& bench, double) {
+  struct Parts {
+    Parts(LayerBench<T>& bench)
+        : word(bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02),
+          layer(bench.builder(), kHidden, word),
+          totals(bench.totals.vector()) {}
+    nn::VocabParallelEmbedding<T> word;
+    nn::LmHead<T> layer;
+    View1<double> totals;
+    TokenBatch batch;
+    typename nn::LmHead<T>::Saved saved;
+    typename nn::LmHead<T>::Held held;
+  };
+  const auto parts = std::make_shared<Parts>(bench);
+  return {.in = kHidden,
+          .forward =
+              [parts](const nn::Context& context, View2<const T> x, View2<T>) {
+                const model::Batch batch = parts->batch.view();
+                parts->layer.forward(context, x, batch.labels, batch.mask, parts->totals,
+                                     parts->saved);
+              },
+          .backward_input =
+              [parts](const nn::Context& context, View2<const T>, View2<T> d_x) {
+                const model::Batch batch = parts->batch.view();
+                parts->layer.backward_input(context, batch.labels, batch.mask,
+                                            parts->saved, d_x, parts->held);
+              },
+          .backward_weight =
+              [parts](const nn::Context& context) {
+                parts->layer.backward_weight(context, parts->saved, parts->held);
+              }};
+}
+
+// The whole model in one chunk.
+template <class T>
+Layer<T> gpt(LayerBench<T>& bench, double dropout) {
+  struct Parts {
+    Parts(LayerBench<T>& bench, double dropout)
+        : chunk(bench.builder(), small_gpt(dropout), {.begin = 0, .end = kLayers}),
+          totals(bench.totals.vector()) {}
+    model::GptChunk<T> chunk;
+    View1<double> totals;
+    TokenBatch batch;
+    model::Boundary<T> none;
+  };
+  const auto parts = std::make_shared<Parts>(bench, dropout);
+  return {.forward =
+              [parts](const nn::Context& context, View2<const T>, View2<T>) {
+                parts->chunk.forward(context, 0, parts->batch.view(), parts->none,
+                                     parts->none, parts->totals);
+              },
+          .backward_input =
+              [parts](const nn::Context& context, View2<const T>, View2<T>) {
+                parts->chunk.backward(context, 0, parts->batch.view(), parts->none,
+                                      parts->none, model::WeightPass::later);
+              },
+          .backward_weight =
+              [parts](const nn::Context& context) {
+                parts->chunk.backward_weight(context, 0, parts->batch.view());
+              }};
+}
+
+template <class T>
+std::vector<NamedLayer<T>> all_layers() {
+  return {{"ColumnLinear", false, column_linear<T>},
+          {"RowLinear", false, row_linear<T>},
+          {"LayerNorm", false, layer_norm<T>},
+          {"Mlp", false, mlp<T>},
+          {"Attention", true, attention<T>},
+          {"TransformerLayer", true, transformer_layer<T>},
+          {"Embedding", true, embedding<T>},
+          {"LmHead", false, lm_head<T>},
+          {"Gpt", true, gpt<T>}};
+}
+
+}  // namespace trireme::test
+
+#endif  // TRIREME_TESTS_UNIT_NN_LAYERS_HPP_

@@ -1,0 +1,101 @@
+// Where a number that is not finite came from: one weight after the other is spoiled, and
+// the chunk names the part that uses it.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "unit/nn/layer_bench.hpp"
+
+namespace trireme::test {
+namespace {
+
+struct PlaceCase {
+  const char* parameter;
+  std::size_t element;  // of it
+  const char* place;
+};
+
+class NonFinitePlace : public ::testing::TestWithParam<PlaceCase> {};
+
+TEST_P(NonFinitePlace, IsNamed) {
+  const auto [parameter, element, place] = GetParam();
+  LayerBench<float> bench;
+  model::GptChunk<float> chunk(bench.builder(), small_gpt(0.1),
+                               {.begin = 0, .end = kLayers});
+  const TokenBatch batch;
+  model::Boundary<float> none;
+  const auto forward = [&](const nn::Context& context) {
+    chunk.forward(context, 0, batch.view(), none, none, bench.totals.vector());
+  };
+  bench.allocate(forward);
+  forward(bench.context());
+  EXPECT_EQ(chunk.locate_non_finite(bench.context(), 0), "");
+  const std::size_t index = bench.registry.find(parameter);
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(),
+                           std::numeric_limits<double>::infinity()}) {
+    std::vector<double> values = bench.get(Slab::weight, index);
+    values.at(element) = bad;
+    bench.set(Slab::weight, index, values);
+    bench.spoil_memory();
+    forward(bench.context());
+    EXPECT_EQ(chunk.locate_non_finite(bench.context(), 0), place) << bad;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    NonFinite, NonFinitePlace,
+    ::testing::Values(
+        PlaceCase{"embedding/position/weight", 13, "embedding"},
+        PlaceCase{"layers/0/input_norm/weight", 3, "layers/0/input_norm"},
+        PlaceCase{"layers/1/input_norm/bias", 0, "layers/1/input_norm"},
+        PlaceCase{"layers/0/attention/qkv/weight", 5, "layers/0/attention/qkv"},
+        PlaceCase{"layers/1/attention/qkv/bias", 14, "layers/1/attention/qkv"},
+        PlaceCase{"layers/0/attention/projection/weight", 7,
+                  "layers/0/attention/projection"},
+        PlaceCase{"layers/1/attention/projection/bias", 2,
+                  "layers/1/attention/projection"},
+        PlaceCase{"layers/1/mlp_norm/weight", 11, "layers/1/mlp_norm"},
+        PlaceCase{"layers/0/mlp/fc1/weight", 20, "layers/0/mlp/fc1"},
+        PlaceCase{"layers/1/mlp/fc1/bias", 9, "layers/1/mlp/fc1"},
+        PlaceCase{"layers/0/mlp/fc2/weight", 1, "layers/0/mlp/fc2"},
+        PlaceCase{"layers/1/mlp/fc2/bias", 4, "layers/1/mlp/fc2"},
+        PlaceCase{"final_norm/weight", 6, "final_norm"}),
+    [](const auto& info) {
+      std::string name = info.param.parameter;
+      std::replace(name.begin(), name.end(), '/', '_');
+      return name;
+    });
+
+// The tied embedding is used at both ends: by the first place it reaches.
+TEST(NonFinitePlaceOfTiedWeight, IsTheFirstThatUsesIt) {
+  LayerBench<float> bench;
+  model::GptChunk<float> chunk(bench.builder(), small_gpt(0.0),
+                               {.begin = 0, .end = kLayers});
+  const TokenBatch batch;
+  model::Boundary<float> none;
+  const auto forward = [&](const nn::Context& context) {
+    chunk.forward(context, 0, batch.view(), none, none, bench.totals.vector());
+  };
+  bench.allocate(forward);
+  const std::vector<double> used = batch.tokens.values();
+  std::vector<double> rest;
+  for (int token = 0; token < kVocabulary; ++token) {
+    if (std::count(used.begin(), used.end(), token) == 0) rest.push_back(token);
+  }
+  ASSERT_FALSE(rest.empty());
+  const auto place_with_bad_row = [&](double token) {
+    std::vector<double> values = bench.get(Slab::weight, chunk.tied_parameter());
+    const std::vector<double> good = values;
+    values[static_cast<std::size_t>(token) * kHidden] = NAN;
+    bench.set(Slab::weight, chunk.tied_parameter(), values);
+    bench.spoil_memory();
+    forward(bench.context());
+    bench.set(Slab::weight, chunk.tied_parameter(), good);
+    return chunk.locate_non_finite(bench.context(), 0);
+  };
+  EXPECT_EQ(place_with_bad_row(used[4]), "embedding");
+  EXPECT_EQ(place_with_bad_row(rest[0]), "logits");
+}
+
+}  // namespace
+}  // namespace trireme::test
