@@ -384,6 +384,8 @@ std::vector<DeckError> unsupported_for_training(const Deck& deck, int ranks) {
   need(deck.parallel.data == 1 || ranks > 1, "parallel.data", "1");
   need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
   need(deck.memory.recompute == Recompute::none, "memory.recompute", "none");
+  need(!deck.run.probe, "run.probe", "false");
+  need(!deck.run.preflight, "run.preflight", "false");
   if (ranks > 1) {
     errors.push_back(
         {"", "", "", fmt::format("training runs on one rank yet; {} were started", ranks),

@@ -118,6 +118,7 @@ struct RunConfig {
   std::uint64_t seed = 1234;
   std::string dir;
   Length log_every = 10, validate_every = 100, sample_every;  // 0: never
+  index_t validate_samples = 4096;                            // 0: all
   bool deterministic = true;
   std::optional<double> time_limit;  // seconds
   std::optional<double> hang_timeout = 600.0;

@@ -613,6 +613,10 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(
       length_key({"run.validate_every", "", "100", "Between validations; 0: none."},
                  TRIREME_AT(run.validate_every), 0));
+  keys.push_back(integer_key(
+      {"run.validate_samples", "samples", "4096",
+       "The first so many samples of each validation set are looked at; 0: all."},
+      TRIREME_AT(run.validate_samples), 0));
   keys.push_back(length_key(
       {"run.sample_every", "", "0", "Between samples of generated text; 0: none."},
       TRIREME_AT(run.sample_every), 0));

@@ -16,9 +16,6 @@ namespace trireme::engine {
 
 namespace {
 
-// How many samples of a validation set are looked at each time, when it has more: enough
-// for a standard error well below what two recipes differ by.
-constexpr index_t kValidationSamples = 4096;
 constexpr index_t kSampleTokens = 64;
 
 ckpt::Replicas replicas_of(const comm::RankGrid& grid) {
@@ -221,8 +218,9 @@ void TrainingRun<T>::validate() {
     const double start = timers_.total_seconds();
     const index_t micro = deck_.batch.micro;
     const index_t ranks = deck_.parallel.data;
-    const index_t samples =
-        std::min(set.samples->samples_per_epoch(), kValidationSamples);
+    const index_t all = set.samples->samples_per_epoch();
+    const index_t wanted = deck_.run.validate_samples;
+    const index_t samples = wanted > 0 ? std::min(all, wanted) : all;
     // Ranks take micro-batches in turn; columns past the end are masked.
     const index_t rounds = (samples + micro * ranks - 1) / (micro * ranks);
     const FetchBatch fetch = [&](int m) {

@@ -71,6 +71,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "run.dir",
                            "run.log_every",
                            "run.validate_every",
+                           "run.validate_samples",
                            "run.sample_every",
                            "run.deterministic",
                            "run.time_limit",
