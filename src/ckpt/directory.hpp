@@ -43,9 +43,9 @@ Search find_newest(const Path& path, Depth depth = Depth::checksums);
 Path require_newest(const Path& path, Depth depth = Depth::checksums);
 
 struct Retention {
-  int keep = 3;                           // the newest; 0: all
-  std::int64_t keep_every = 0;            // and those of every so many steps; 0: none
-  std::optional<std::int64_t> keep_best;  // and this step
+  int keep = 3;                 // the newest; 0: all
+  std::int64_t keep_every = 0;  // and those of every so many steps; 0: none
+  std::optional<std::int64_t> keep_best = {};  // and this step
 };
 // Removes what the rule does not keep. Only checkpoints whose files are all there count
 // as kept; what `latest` names is never removed. Returns what was removed.

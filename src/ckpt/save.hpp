@@ -22,7 +22,7 @@ namespace trireme::ckpt {
 
 struct SaveOptions {
   Retention retention;
-  FaultHook hook;
+  FaultHook hook = {};
 };
 
 struct Saved {

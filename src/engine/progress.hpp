@@ -61,7 +61,7 @@ class Progress {
     std::int64_t steps = 0;  // of the whole run
     std::int64_t log_every = 10;
     Terminal terminal;
-    std::function<double()> clock;  // seconds; the steady clock where empty
+    std::function<double()> clock = {};  // seconds; the steady clock where empty
   };
 
   Progress(std::FILE* stream, const Options& options);

@@ -56,8 +56,12 @@ void expect_values(const std::string& what, const std::vector<float>& values,
 class ScratchDirectory {
  public:
   ScratchDirectory() {
-    path_ = std::filesystem::temp_directory_path() /
-            fmt::format("trireme-selftest-{}", ::getpid());
+    std::error_code error;
+    const io::Path parent = std::filesystem::temp_directory_path(error);
+    const char* variable = std::getenv("TMPDIR");
+    TRIREME_REQUIRE(!error, "no directory for temporary files: TMPDIR is '{}': {}",
+                    variable ? variable : "", error.message());
+    path_ = parent / fmt::format("trireme-selftest-{}", ::getpid());
     io::create_directories(path_);
   }
   ~ScratchDirectory() {
