@@ -1,6 +1,8 @@
 // engine/trainer.cpp — see trainer.hpp.
 #include "engine/trainer.hpp"
 
+#include <map>
+
 #include "base/log.hpp"
 #include "ckpt/directory.hpp"
 #include "config/check.hpp"
@@ -19,6 +21,9 @@ namespace {
 
 // Rank 0 reads the deck and the corpus' vocabulary; the others get the resolved text.
 config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
+  // Where each key was given (deck or --set) decides what may change at a restart; only
+  // rank 0 asks.
+  std::map<std::string, std::string> origins;
   const std::string text = on_first_rank(world, [&] {
     config::Deck deck = config::load(options.deck, {.overrides = options.overrides,
                                                     .run_dir = options.run_dir,
@@ -30,9 +35,12 @@ config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
     errors = config::set_vocabulary(deck, corpora.front()->vocabulary_size(),
                                     corpora.front()->path().string());
     if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+    origins = deck.origins;
     return config::resolved_text(deck);
   });
-  return config::parse_resolved(text, world.size());
+  config::Deck deck = config::parse_resolved(text, world.size());
+  if (world.rank() == 0) deck.origins = std::move(origins);
+  return deck;
 }
 
 // What the checkpoint's deck and this one may not differ in.
@@ -65,7 +73,13 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                                .steps = deck.run.steps.steps};
   const RunStart start = decide_start(world, run_options);
   for (const std::string& note : start.notes) log.info("{}", note);
-  if (start.kind == StartKind::finished) return kExitDone;
+  if (start.kind == StartKind::finished) {
+    log.info(
+        "nothing to train: '{}' is of step {}, and run.steps is {}. To go on: raise "
+        "run.steps.",
+        start.checkpoint.string(), start.step, deck.run.steps.steps);
+    return kExitDone;
+  }
   const bool resumes = start.kind == StartKind::resume;
   if (resumes) check_resume(start.checkpoint, deck, world, log);
 

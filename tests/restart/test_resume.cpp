@@ -1,0 +1,144 @@
+// N + M steps in one go are N steps, a restart in a new process, and M steps; what a
+// restart may change and what it refuses; a run that is finished.
+#include "restart/training_runs.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ResumeTraining : public TrainingRuns {};
+
+TEST_F(ResumeTraining, EqualsOneGo) {
+  const auto start = [&](const std::string& run, const Arguments& more = {}) {
+    const RunResult result = train(run, more, "deck.yaml", 2);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  EXPECT_THAT(start("whole"), HasSubstr("13, 1.25k tokens, 3.9 epochs"));
+
+  // Told to do 5 steps, then all.
+  start("parts", {"--set", "run.steps=5"});
+  expect_same_checkpoint(newest("parts"), scratch_ / "whole/checkpoints/step_00000005",
+                         Place::middle);
+  EXPECT_THAT(start("parts", {"--resume", "auto"}),
+              AllOf(HasSubstr("run.steps: 5 -> 13"), HasSubstr("5 done before"),
+                    Not(HasSubstr("unigram entropy"))));
+  expect_same_checkpoint(newest("whole"), newest("parts"));
+  expect_same_metrics("whole", "parts", 13);
+
+  // Branched off from a checkpoint of the whole run into another directory.
+  start("branch", {"--resume", "whole/checkpoints/step_00000010"});
+  expect_same_checkpoint(newest("whole"), newest("branch"));
+  EXPECT_EQ(metrics("branch").steps.size(), 3u);
+  EXPECT_EQ(metrics("branch").steps.front().step, 11);
+}
+
+TEST_F(ResumeTraining, FromAnOlderCheckpointCutsWhatCameAfter) {
+  ASSERT_EQ(train("run").status, 0);
+  const engine::MetricsLog before = metrics("run");
+  const RunResult again = train("run", {"--resume", "run/checkpoints/step_00000005"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("step_00000010 is beyond step 5: moved to"));
+  const engine::MetricsLog after = metrics("run");
+  ASSERT_EQ(after.steps.size(), before.steps.size());
+  for (std::size_t i = 0; i < after.steps.size(); ++i) {
+    EXPECT_EQ(after.steps[i].step, before.steps[i].step);
+    EXPECT_EQ(after.steps[i].loss, before.steps[i].loss);
+    EXPECT_EQ(after.steps[i].grad_norm, before.steps[i].grad_norm);
+  }
+  expect_same_checkpoint(newest("run"),
+                         scratch_ / "run/checkpoints/set_aside/step_00000013");
+}
+
+class ResumeChanges : public TrainingRuns {
+ protected:
+  void SetUp() override { ASSERT_EQ(train("run", {"--set", "run.steps=5"}).status, 0); }
+
+  // Status 2, the parts in the message, and the run as it was.
+  void expect_refused(const Arguments& changes, const std::vector<std::string>& parts,
+                      const std::string& deck = "deck.yaml") {
+    const std::string records = slurp(scratch_ / "run/train.jsonl");
+    Arguments arguments = {"--resume", "auto"};
+    arguments.insert(arguments.end(), changes.begin(), changes.end());
+    const RunResult result = train("run", arguments, deck);
+    EXPECT_EQ(result.status, 2) << result.out;
+    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_EQ(slurp(scratch_ / "run/train.jsonl"), records);
+    EXPECT_EQ(newest("run").filename(), "step_00000005");
+  }
+};
+
+TEST_F(ResumeChanges, OfWhatDefinesTheRunAreRefused) {
+  expect_refused({"--set", "model.layers=3"},
+                 {"model.layers: 3", "--set", "the checkpoint has 2, the deck has 3"});
+  expect_refused({"--set", "run.seed=8", "--set", "batch.global=8"},
+                 {"the deck has 3 errors", "run.seed: 8", "the checkpoint has 7",
+                  "batch.global: 8", "the checkpoint has 6, the deck has 8"});
+  expect_refused({"--set", "model.dropout=0"}, {"model.dropout: 0"});
+  expect_refused({"--set", "data.mask_eod_loss=false"}, {"data.mask_eod_loss: false"});
+  expect_refused({"--set", "optimizer.weight_decay=0"}, {"optimizer.weight_decay: 0"});
+  // The learning rate by the deck: its line is named.
+  std::string deck = slurp(scratch_ / "deck.yaml");
+  deck.replace(deck.find("2.0e-3"), 6, "3.0e-3");
+  spill(scratch_ / "changed.yaml", deck);
+  expect_refused(
+      {},
+      {"optimizer.lr: 0.003   (changed.yaml:4)",
+       "the checkpoint has 0.002, the deck has 0.003", "--set optimizer.lr=0.003"},
+      "changed.yaml");
+}
+
+TEST_F(ResumeChanges, OfTheLearningRateBySetAreSaid) {
+  const RunResult result = train(
+      "run", {"--resume", "auto", "--set", "optimizer.lr=1e-3", "--set", "run.steps=7"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("changed since the checkpoint:"),
+                                HasSubstr("optimizer.lr: 0.002 -> 0.001"),
+                                HasSubstr("optimizer.min_lr: 0.0002 -> 0.0001"),
+                                HasSubstr("run.steps: 5 -> 7")));
+  EXPECT_LT(metrics("run").steps.at(5).lr, 1e-3);
+  EXPECT_GT(metrics("run").steps.at(4).lr, 1.7e-3);
+}
+
+TEST_F(ResumeChanges, OfMicroBatchesKeepTheResult) {
+  ASSERT_EQ(train("run", {"--resume", "auto", "--set", "batch.micro=3"}).status, 0);
+  ASSERT_EQ(train("whole").status, 0);
+  const auto changed = metrics("run").steps, expected = metrics("whole").steps;
+  ASSERT_EQ(changed.size(), 13u);
+  for (std::size_t i = 0; i < 13; ++i) {
+    EXPECT_NEAR(changed[i].loss, expected[i].loss, 5e-6 * expected[i].loss) << i;
+  }
+}
+
+// A decay that was not given follows run.steps: no change of its own.
+TEST_F(ResumeChanges, OfTheNumberOfSteps) {
+  std::string deck = slurp(scratch_ / "deck.yaml");
+  deck.replace(deck.find(", decay: 13"), 11, "");
+  spill(scratch_ / "open.yaml", deck);
+  ASSERT_EQ(train("open", {"--set", "run.steps=5"}, "open.yaml").status, 0);
+  const RunResult longer =
+      train("open", {"--resume", "auto", "--set", "run.steps=8"}, "open.yaml");
+  ASSERT_EQ(longer.status, 0) << longer.err;
+  EXPECT_THAT(longer.out, AllOf(HasSubstr("run.steps: 5 -> 8"),
+                                HasSubstr("optimizer.decay: 5 -> 8")));
+  EXPECT_EQ(metrics("open").steps.size(), 8u);
+}
+
+TEST_F(ResumeTraining, OfAFinishedRunSaysSo) {
+  ASSERT_EQ(train("run", {"--set", "run.steps=5"}).status, 0);
+  const std::string records = slurp(scratch_ / "run/train.jsonl");
+  const std::string surroundings = slurp(scratch_ / "run/environment.json");
+  const RunResult again = train("run", {"--resume", "auto", "--set", "run.steps=5"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out,
+              AllOf(HasSubstr("nothing to train"), HasSubstr("of step 5"),
+                    HasSubstr("run.steps is 5"), HasSubstr("raise run.steps")));
+  EXPECT_EQ(slurp(scratch_ / "run/train.jsonl"), records);
+  EXPECT_EQ(slurp(scratch_ / "run/environment.json"), surroundings);
+}
+
+}  // namespace
+}  // namespace trireme::test
