@@ -114,7 +114,7 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
   A* const table_data = d_table.data();
   // As many parts as threads, of whole cache lines; how columns are shared out changes no
   // sum.
-  const index_t threads = exec.space().concurrency();
+  static const index_t threads = ExecSpace().concurrency();  // Kokkos allocates to tell
   const index_t width =
       std::max<index_t>(16, ((h + threads - 1) / threads + 15) / 16 * 16);
   launch_rows(

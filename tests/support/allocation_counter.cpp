@@ -1,6 +1,7 @@
 // See allocation_counter.hpp.
 #include "support/allocation_counter.hpp"
 
+#include <dlfcn.h>
 #include <execinfo.h>
 
 #include <Kokkos_Core.hpp>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <stdexcept>
 
@@ -29,6 +31,7 @@ struct Stack {
 struct Counts {
   std::atomic<bool> counting{false};
   std::atomic<std::int64_t> host{0};
+  std::atomic<std::int64_t> vendor{0};
   std::atomic<std::int64_t> kokkos{0};
   std::array<Stack, kStacks> stacks;
   std::array<std::array<char, kLabelBytes>, kLabels> labels;
@@ -36,13 +39,30 @@ struct Counts {
 };
 Counts counts;
 
+// Is oneDNN the caller of operator new? Its own frames are a few at most.
+bool is_vendor(const Stack& stack) {
+  constexpr int kNear = 5;
+  for (int i = 0; i < std::min(stack.depth, kNear); ++i) {
+    Dl_info info;
+    if (::dladdr(stack.frames[static_cast<std::size_t>(i)], &info) != 0 &&
+        info.dli_fname != nullptr && std::strstr(info.dli_fname, "libdnnl") != nullptr) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void note_new(std::size_t bytes) {
   if (!counts.counting.load(std::memory_order_relaxed)) return;
-  const std::int64_t index = counts.host.fetch_add(1, std::memory_order_relaxed);
-  if (index >= kStacks) return;
-  Stack& stack = counts.stacks[static_cast<std::size_t>(index)];
+  Stack stack;
   stack.bytes = bytes;
   stack.depth = ::backtrace(stack.frames.data(), kDepth);
+  if (is_vendor(stack)) {
+    counts.vendor.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  const std::int64_t index = counts.host.fetch_add(1, std::memory_order_relaxed);
+  if (index < kStacks) counts.stacks[static_cast<std::size_t>(index)] = stack;
 }
 
 void note_kokkos(const char* what, const char* label, std::uint64_t bytes) {
@@ -163,6 +183,7 @@ AllocationCounter::AllocationCounter() {
   Kokkos::Tools::Experimental::set_allocate_data_callback(on_allocate);
   Kokkos::Tools::Experimental::set_deallocate_data_callback(on_deallocate);
   counts.host = 0;
+  counts.vendor = 0;
   counts.kokkos = 0;
   counts.counting = true;
 }
@@ -180,6 +201,10 @@ void AllocationCounter::stop() {
 
 std::int64_t AllocationCounter::host() const {
   return counts.host;
+}
+
+std::int64_t AllocationCounter::vendor() const {
+  return counts.vendor;
 }
 
 std::int64_t AllocationCounter::kokkos() const {
