@@ -1,0 +1,115 @@
+// A whole small model: the same gradients however samples are grouped in micro-batches,
+// to the bit when repeated or when weight gradients come later; memory as planned;
+// dropout in training only.
+#include <gmock/gmock.h>
+
+#include "unit/model/gpt_pass.hpp"
+
+namespace trireme::model {
+namespace {
+
+using test::Gpt;
+using test::Pass;
+using test::Values;
+
+std::vector<Values> gradients(const Gpt<double>& gpt) {
+  std::vector<Values> all;
+  for (std::size_t p = 0; p < gpt.registry.size(); ++p) {
+    all.push_back(test::gradient_of(gpt, p));
+  }
+  return all;
+}
+
+TEST(GptChunkGroups, OfMicroBatchesDoNotMatter) {
+  Gpt<double> gpt(test::small_gpt());
+  const Values want = test::accumulate(gpt, 16, 8, 8);
+  const auto want_gradients = gradients(gpt);
+  EXPECT_GT(want[1], 70);  // of 104 tokens, the rest is masked
+  EXPECT_LT(want[1], 104);
+  EXPECT_GT(want[0] / want[1], 3);  // near log(37) before any training
+  for (const index_t micro : {1, 2, 4}) {
+    const Values got = test::accumulate(gpt, 16, 8, micro);
+    EXPECT_NEAR(got[0], want[0], 1e-12 * want[0]);
+    EXPECT_EQ(got[1], want[1]);
+    const auto got_gradients = gradients(gpt);
+    for (std::size_t p = 0; p < want_gradients.size(); ++p) {
+      test::expect_close_in_norm(got_gradients[p], want_gradients[p], 1e-12, 1e-3,
+                                 gpt.registry.spec(p).name);
+    }
+  }
+  // Other samples: another loss.
+  EXPECT_GT(std::abs(test::accumulate(gpt, 17, 8, 8)[0] - want[0]), 1e-3);
+}
+
+// Every parameter is reached: the largest gradient of each is no rounding noise. (That of
+// the keys' bias is zero in exact arithmetic, those of queries and values are not.)
+TEST(GptChunkGradients, ReachEveryParameter) {
+  Gpt<double> gpt(test::small_gpt());
+  test::accumulate(gpt, 0, 4, 4);
+  const auto all = gradients(gpt);
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    double largest = 0;
+    for (const double x : all[p]) {
+      ASSERT_TRUE(std::isfinite(x));
+      largest = std::max(largest, std::abs(x));
+    }
+    EXPECT_GT(largest, 1e-5) << gpt.registry.spec(p).name;
+  }
+}
+
+TEST(GptChunkRepeat, HasTheSameBits) {
+  Gpt<float> first(test::small_gpt()), second(test::small_gpt());
+  const Values loss = test::accumulate(first, 3, 4, 2);
+  EXPECT_EQ(test::accumulate(second, 3, 4, 2), loss);
+  const auto bits = test::values_of(first.params.slab(Slab::gradient));
+  EXPECT_EQ(test::values_of(second.params.slab(Slab::gradient)), bits);
+  // Weight gradients put off to a pass of their own, as zero-bubble schedules do.
+  test::accumulate(second, 3, 4, 2, WeightPass::later);
+  EXPECT_EQ(test::values_of(second.params.slab(Slab::gradient)), bits);
+}
+
+TEST(GptChunkSlots, KeepMicroBatchesApart) {
+  // Two micro-batches in flight give what one after the other gives.
+  Gpt<double> gpt(test::small_gpt());
+  test::accumulate(gpt, 5, 4, 2);
+  const auto want = test::values_of(gpt.params.slab(Slab::gradient));
+  gpt.chunk.set_slot_count(2);
+  Kokkos::deep_copy(gpt.params.slab(Slab::gradient), 0.0);
+  Pass<double> first(gpt, {.first_sample = 5, .batch = 2}, 0);
+  Pass<double> second(gpt, {.first_sample = 7, .batch = 2}, 1);
+  first.forward();
+  second.forward();
+  first.backward();
+  second.backward();
+  EXPECT_EQ(test::values_of(gpt.params.slab(Slab::gradient)), want);
+}
+
+TEST(GptChunkMemory, IsWhatTheShapeOnlyPassSays) {
+  for (const WeightPass weight_pass : {WeightPass::now, WeightPass::later}) {
+    Gpt<float> gpt(test::small_gpt());
+    Pass<float> pass(gpt, {.batch = 3, .weight_pass = weight_pass});
+    // The arenas of a Pass are as large as planned; peaks show that no byte is too many.
+    pass.forward();
+    pass.backward();
+    EXPECT_EQ(pass.saved().peak(), pass.planned_saved());
+    EXPECT_EQ(pass.scratch().peak(), pass.planned_scratch());
+    EXPECT_EQ(pass.held().peak(), pass.planned_held());
+    EXPECT_EQ(pass.scratch().used(), 0u);
+    EXPECT_EQ(pass.held().used(), 0u);
+  }
+}
+
+TEST(GptChunkDropout, IsForTrainingOnly) {
+  const auto loss = [](double dropout, nn::Mode mode, index_t first) {
+    Gpt<double> gpt(test::small_gpt(dropout));
+    Pass<double> pass(gpt, {.first_sample = first, .batch = 2, .mode = mode});
+    pass.forward();
+    return pass.totals()[0];
+  };
+  const double plain = loss(0, nn::Mode::training, 0);
+  EXPECT_EQ(loss(0.2, nn::Mode::evaluation, 0), plain);
+  EXPECT_NE(loss(0.2, nn::Mode::training, 0), plain);
+}
+
+}  // namespace
+}  // namespace trireme::model

@@ -1,0 +1,128 @@
+// Generation: tokens one by one, or some at a time, over a cache of keys and values give
+// the logits of the whole sequence.
+#include <gmock/gmock.h>
+
+#include "base/error.hpp"
+#include "unit/model/gpt_pass.hpp"
+
+namespace trireme::model {
+namespace {
+
+using test::Array;
+using test::Gpt;
+using test::Values;
+
+constexpr index_t kLength = 13;
+
+double token(index_t sample, index_t at, index_t vocabulary) {
+  return static_cast<double>((sample * 7919 + at * at * 31 + 5) % vocabulary);
+}
+
+// Caches of a model, and logits of what is fed to it.
+template <class T>
+class Decoder {
+ public:
+  Decoder(Gpt<T>& gpt, index_t batch, index_t capacity)
+      : gpt_(gpt),
+        batch_(batch),
+        cache_(static_cast<std::size_t>(2 * gpt.config.layers * capacity * batch *
+                                        gpt.chunk.cache_columns()),
+               NAN) {
+    const index_t columns = gpt.chunk.cache_columns(), rows = capacity * batch;
+    for (index_t layer = 0; layer < gpt.config.layers; ++layer) {
+      T* k = cache_.vector().data() + 2 * layer * rows * columns;
+      state_.layers.push_back({.k = View2<T>(k, rows, columns),
+                               .v = View2<T>(k + rows * columns, rows, columns)});
+    }
+  }
+
+  // Feeds `news` positions of every sample; the logits of the last `wanted` rows.
+  Values feed(index_t news, index_t wanted) {
+    const index_t at = state_.layers.front().length, rows = news * batch_;
+    Values tokens(rows), positions(rows);
+    for (index_t r = 0; r < rows; ++r) {
+      positions[r] = static_cast<double>(at + r / batch_);
+      tokens[r] = token(r % batch_, at + r / batch_, gpt_.config.vocabulary);
+    }
+    const Array<std::int32_t> ids(tokens), places(positions);
+    const Array<T> logits(static_cast<std::size_t>(wanted * gpt_.chunk.vocabulary_tp()));
+    const Exec exec;
+    const std::size_t bytes = 1 << 18;
+    const Kokkos::View<std::byte*, DeviceMemory> memory("memory", 2 * bytes);
+    Arena saved(memory.data(), bytes), scratch(memory.data() + bytes, bytes), held;
+    const Kokkos::View<kernels::StepState, DeviceMemory> step("state");
+    const nn::Context context{.exec = exec,
+                              .groups = gpt_.groups,
+                              .step = kernels::StepStateView(step.data()),
+                              .saved = saved,
+                              .scratch = scratch,
+                              .held = held,
+                              .sequence = news,
+                              .batch = batch_,
+                              .mode = nn::Mode::evaluation};
+    gpt_.chunk.decode(context, ids.cvector(), places.cvector(), state_,
+                      logits.matrix(wanted, gpt_.chunk.vocabulary_tp()));
+    exec.fence("test");
+    EXPECT_EQ(scratch.used(), 0u);
+    EXPECT_EQ(saved.used(), 0u);  // all given back
+    EXPECT_EQ(held.used(), 0u);
+    return logits.values();
+  }
+
+ private:
+  Gpt<T>& gpt_;
+  index_t batch_;
+  Array<T> cache_;
+  DecodeState<T> state_;
+};
+
+Values whole_logits(Gpt<double>& gpt, index_t batch) {
+  test::Pass<double> pass(
+      gpt, {.batch = batch, .sequence = kLength, .mode = nn::Mode::evaluation});
+  pass.forward();
+  return pass.logits();
+}
+
+TEST(GptDecodeCache, GivesTheLogitsOfTheWhole) {
+  model::GptConfig grouped = test::small_gpt();
+  grouped.kv_heads = 2;
+  for (const model::GptConfig& config : {test::small_gpt(), grouped}) {
+    Gpt<double> gpt(config);
+    for (const index_t batch : {1, 3}) {
+      const Values want = whole_logits(gpt, batch);
+      for (const std::vector<index_t>& pieces :
+           {std::vector<index_t>(kLength, 1), {5, 1, 1, 6}, {kLength}}) {
+        Decoder<double> decoder(gpt, batch, kLength);
+        Values got;
+        for (const index_t piece : pieces) {
+          const Values part = decoder.feed(piece, piece * batch);
+          got.insert(got.end(), part.begin(), part.end());
+        }
+        test::expect_close(got, want, 1e-12, 1, "logits");
+      }
+    }
+  }
+}
+
+TEST(GptDecodeCache, AsManyLogitsAsAskedFor) {
+  Gpt<double> gpt(test::small_gpt());
+  const Values want = whole_logits(gpt, 2);
+  Decoder<double> decoder(gpt, 2, kLength);
+  EXPECT_TRUE(decoder.feed(6, 0).empty());  // a prompt
+  const Values last = decoder.feed(7, 2);
+  const Values tail(want.end() - 2 * gpt.config.vocabulary, want.end());
+  test::expect_close(last, tail, 1e-12, 1, "logits");
+}
+
+TEST(GptDecodeErrors, FullCacheSaysSo) {
+  Gpt<float> gpt(test::small_gpt());
+  Decoder<float> decoder(gpt, 2, 4);
+  decoder.feed(3, 0);
+  EXPECT_THAT([&] { decoder.feed(2, 0); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr(
+                  "room for 4 positions, 3 are in it, 2 more come")));
+  EXPECT_NO_THROW(decoder.feed(1, 0));
+}
+
+}  // namespace
+}  // namespace trireme::model

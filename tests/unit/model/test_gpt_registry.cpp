@@ -1,0 +1,195 @@
+// The parameters that a GPT registers: names as a checkpoint has them, the count of the
+// closed formula for every model and every rank of a tensor group, decay on matrices
+// only.
+#include <gmock/gmock.h>
+
+#include "base/error.hpp"
+#include "comm/self_communicator.hpp"
+#include "model/formulae.hpp"
+#include "model/gpt_chunk.hpp"
+
+namespace trireme::model {
+namespace {
+
+// A group that says how large it is and does nothing else: registering sends no messages.
+class PretendedGroup final : public comm::Communicator {
+ public:
+  PretendedGroup(int rank, int size) : Communicator(rank, size, "pretended") {}
+  void set_timeout(double) override {}
+  const void* native_handle() const override { return nullptr; }
+
+ private:
+  [[noreturn]] static void refuse() { throw Error("a pretended group sends nothing"); }
+  void do_all_reduce(const Exec&, comm::Span, comm::Op) override { refuse(); }
+  void do_reduce_scatter(const Exec&, comm::ConstSpan, comm::Span, comm::Op) override {
+    refuse();
+  }
+  void do_all_gather(const Exec&, comm::ConstSpan, comm::Span) override { refuse(); }
+  void do_all_to_all(const Exec&, comm::ConstSpan, comm::Span) override { refuse(); }
+  void do_broadcast(const Exec&, comm::Span, int) override { refuse(); }
+  void do_send(const Exec&, comm::ConstSpan, int) override { refuse(); }
+  void do_recv(const Exec&, comm::Span, int) override { refuse(); }
+  void do_group_begin() override { refuse(); }
+  void do_group_end(const Exec&) override { refuse(); }
+  void do_barrier() override { refuse(); }
+  std::shared_ptr<Communicator> do_split(int, int, const std::string&) override {
+    refuse();
+  }
+  std::vector<std::shared_ptr<Communicator>> do_cartesian(
+      const std::vector<int>&, const std::vector<SubGrid>&) override {
+    refuse();
+  }
+  void host_all_gather(const void*, void*, std::size_t) override { refuse(); }
+  void host_broadcast(void*, std::size_t, int) override { refuse(); }
+};
+
+ParamRegistry registered(const GptConfig& config, int size = 1, int rank = 0) {
+  comm::ProcessGroups groups =
+      comm::RankGrid(comm::make_self_communicator("world"), comm::GridShape{}).groups();
+  groups.tensor = std::make_shared<PretendedGroup>(rank, size);
+  ParamRegistry registry;
+  const ParamBuffer<float> params;
+  const GptChunk<float> chunk(nn::Builder<float>{registry, params, groups}, config,
+                              {.begin = 0, .end = config.layers});
+  EXPECT_EQ(registry.spec(chunk.tied_parameter()).name, "embedding/word/weight");
+  EXPECT_EQ(chunk.layer_count(), config.layers);
+  return registry;
+}
+
+GptConfig gpt(index_t layers, index_t hidden, index_t heads, index_t kv_heads,
+              index_t ffn_hidden, index_t sequence, index_t vocabulary) {
+  return {.layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .ffn_hidden = ffn_hidden,
+          .sequence = sequence,
+          .vocabulary = vocabulary};
+}
+
+TEST(GptRegistryNames, AreThoseOfACheckpoint) {
+  const ParamRegistry registry = registered(gpt(2, 8, 2, 2, 32, 16, 50));
+  const auto row = [&](std::size_t i) {
+    const ParamSpec& spec = registry.spec(i);
+    return spec.name + " " + to_string(spec.shard.global_shape) +
+           (spec.decay ? " decays" : "");
+  };
+  std::vector<std::string> rows;
+  for (std::size_t i = 0; i < registry.size(); ++i) rows.push_back(row(i));
+  std::vector<std::string> want = {"embedding/word/weight (50, 8) decays",
+                                   "embedding/position/weight (16, 8) decays"};
+  for (const std::string layer : {"layers/0/", "layers/1/"}) {
+    for (const char* rest :
+         {"input_norm/weight (8)", "input_norm/bias (8)",
+          "attention/qkv/weight (24, 8) decays", "attention/qkv/bias (24)",
+          "attention/projection/weight (8, 8) decays", "attention/projection/bias (8)",
+          "mlp_norm/weight (8)", "mlp_norm/bias (8)", "mlp/fc1/weight (32, 8) decays",
+          "mlp/fc1/bias (32)", "mlp/fc2/weight (8, 32) decays", "mlp/fc2/bias (8)"}) {
+      want.push_back(layer + rest);
+    }
+  }
+  want.push_back("final_norm/weight (8)");
+  want.push_back("final_norm/bias (8)");
+  EXPECT_THAT(rows, ::testing::UnorderedElementsAreArray(want));
+  EXPECT_EQ(rows.front(), want.front());
+}
+
+// GPT-2's initialisation: N(0, 0.02^2), the two matrices that write to the residual
+// stream smaller by the root of their number; norms one, biases zero.
+TEST(GptRegistryInitialisation, IsGpt2s) {
+  const index_t layers = 8;
+  const ParamRegistry registry = registered(gpt(layers, 8, 2, 2, 32, 16, 50));
+  for (const ParamSpec& spec : registry.specs()) {
+    const bool is_matrix = spec.shard.global_shape.size() == 2;
+    const bool is_output = spec.name.find("projection/weight") != std::string::npos ||
+                           spec.name.find("fc2/weight") != std::string::npos;
+    const bool is_norm_weight = spec.name.find("norm/weight") != std::string::npos;
+    EXPECT_EQ(spec.init.kind == Initializer::Kind::normal, is_matrix) << spec.name;
+    const double value = is_output        ? 0.02 / 4
+                         : is_matrix      ? 0.02
+                         : is_norm_weight ? 1.0
+                                          : 0.0;
+    EXPECT_DOUBLE_EQ(spec.init.value, value) << spec.name;
+    EXPECT_EQ(spec.decay, is_matrix) << spec.name;
+  }
+}
+
+TEST(GptRegistryCount, IsTheClosedFormula) {
+  for (const GptConfig& config :
+       {gpt(12, 768, 12, 12, 3072, 1024, 50257), gpt(48, 1600, 25, 25, 6400, 1024, 50257),
+        gpt(1, 8, 1, 1, 8, 1, 1), gpt(3, 48, 4, 4, 192, 32, 211),
+        gpt(5, 66, 6, 1, 173, 77, 1009), gpt(5, 66, 6, 3, 173, 77, 1009)}) {
+    EXPECT_EQ(registered(config).global_element_count(), parameter_count(config));
+  }
+}
+
+// Every rank knows the same global tensors; their parts together are the whole.
+TEST(GptRegistryCount, IsTheSameOnEveryRank) {
+  const GptConfig config = gpt(3, 48, 8, 8, 192, 32, 211);
+  const ParamRegistry whole = registered(config);
+  for (const int size : {1, 2, 4, 8}) {
+    std::vector<index_t> held(whole.size());
+    for (int rank = 0; rank < size; ++rank) {
+      const ParamRegistry registry = registered(config, size, rank);
+      ASSERT_EQ(registry.size(), whole.size());
+      EXPECT_EQ(registry.global_element_count(), parameter_count(config));
+      for (std::size_t p = 0; p < whole.size(); ++p) {
+        const ParamSpec& spec = registry.spec(p);
+        EXPECT_EQ(spec.name, whole.spec(p).name);
+        EXPECT_EQ(spec.shard.global_shape, whole.spec(p).shard.global_shape);
+        const index_t all = element_count(spec.shard.global_shape);
+        if (spec.shard.is_replicated()) {
+          held[p] += rank == 0 ? all : 0;
+          continue;
+        }
+        const auto dimension = static_cast<std::size_t>(spec.shard.dimension);
+        for (const Segment& segment : spec.shard.segments) {
+          held[p] += all / spec.shard.global_shape[dimension] * segment.extent;
+        }
+      }
+    }
+    for (std::size_t p = 0; p < whole.size(); ++p) {
+      EXPECT_EQ(held[p], element_count(whole.spec(p).shard.global_shape))
+          << whole.spec(p).name << " over " << size;
+    }
+  }
+}
+
+// All the large tensors are shared out: what a rank holds falls with their number.
+TEST(GptRegistryCount, MatricesAreSplit) {
+  const ParamRegistry registry = registered(gpt(2, 48, 8, 8, 192, 32, 208), 4, 1);
+  for (const ParamSpec& spec : registry.specs()) {
+    const bool is_split =
+        spec.shard.global_shape.size() == 2 && spec.name != "embedding/position/weight";
+    const bool is_split_bias = spec.name.find("qkv/bias") != std::string::npos ||
+                               spec.name.find("fc1/bias") != std::string::npos;
+    EXPECT_EQ(element_count(spec.shard.local_shape) * (is_split || is_split_bias ? 4 : 1),
+              element_count(spec.shard.global_shape))
+        << spec.name;
+  }
+}
+
+TEST(GptRegistryErrors, WhatCannotBeSplitOrCut) {
+  using ::testing::HasSubstr;
+  using ::testing::ThrowsMessage;
+  EXPECT_THAT([] { registered(gpt(1, 48, 6, 6, 192, 32, 211), 4, 0); },
+              ThrowsMessage<Error>(
+                  HasSubstr("layers/0/attention: 6 heads and 6 key heads over 4 ranks")));
+  EXPECT_THAT([] { registered(gpt(1, 48, 8, 8, 190, 32, 211), 4, 0); },
+              ThrowsMessage<Error>(HasSubstr("a block of 190 rows is split in 4")));
+  EXPECT_THAT(
+      [] {
+        ParamRegistry registry;
+        const ParamBuffer<float> params;
+        const comm::ProcessGroups groups =
+            comm::RankGrid(comm::make_self_communicator("world"), comm::GridShape{})
+                .groups();
+        GptChunk<float>(nn::Builder<float>{registry, params, groups},
+                        gpt(2, 8, 2, 2, 32, 16, 50),
+                        {.begin = 0, .end = 1, .is_last = false});
+      },
+      ThrowsMessage<Error>(HasSubstr("needs the pipeline")));
+}
+
+}  // namespace
+}  // namespace trireme::model

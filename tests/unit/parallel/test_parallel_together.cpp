@@ -1,0 +1,180 @@
+// Several ranks: a vocabulary in shards gives every rank the loss of the whole; sums at
+// the borders of tensor-parallel regions; gradients summed over the right groups.
+#include <gtest/gtest.h>
+
+#include "comm/mpi_communicator.hpp"
+#include "parallel/cross_entropy.hpp"
+#include "parallel/gradient_sync.hpp"
+#include "parallel/mappings.hpp"
+#include "support/arrays.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+using test::Array;
+using Values = std::vector<double>;
+
+std::shared_ptr<comm::Communicator> world() {
+  return comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
+}
+
+template <class T>
+struct Loss {
+  Values loss, d_logits, totals;
+};
+
+// This rank's columns [begin, begin + valid) of the logits, in `held` columns.
+template <class T>
+Loss<T> loss_of(comm::Communicator& group, const Values& logits, index_t rows,
+                index_t vocabulary, index_t begin, index_t valid, index_t held,
+                const Values& labels, const Values& mask) {
+  using A = Accumulator<T>;
+  Values mine(rows * held, 99.0);  // padding, larger than any logit
+  for (index_t r = 0; r < rows; ++r) {
+    for (index_t j = 0; j < valid; ++j) {
+      mine[r * held + j] = logits[r * vocabulary + begin + j];
+    }
+  }
+  const Array<T> shard(mine);
+  const Array<std::int32_t> label_array(labels);
+  const Array<float> mask_array(mask);
+  const Array<A> row_max(rows), sums(2 * rows), loss(rows);
+  const Array<double> totals({1.0, 2.0});
+  Kokkos::View<kernels::StepState, DeviceMemory> state("state");
+  kernels::StepState step;
+  step.loss_gradient_scale = 0.25;
+  Kokkos::deep_copy(state, step);
+  const kernels::VocabRange range{begin, valid};
+  vocab_parallel_cross_entropy_forward<T>(Exec(), group, range, shard.cmatrix(rows, held),
+                                          label_array.cvector(), mask_array.cvector(),
+                                          {row_max.vector(), sums.matrix(rows, 2)},
+                                          loss.vector(), totals.vector());
+  kernels::cross_entropy_backward<T>(Exec(), range, kernels::StepStateView(state.data()),
+                                     label_array.cvector(), mask_array.cvector(),
+                                     row_max.cvector(), sums.cmatrix(rows, 2),
+                                     shard.matrix(rows, held));
+  return {loss.values(), shard.values(), totals.values()};
+}
+
+template <class T>
+class ParallelTogetherOf : public ::testing::Test {};
+TYPED_TEST_SUITE(ParallelTogetherOf, test::RealTypes);
+
+TYPED_TEST(ParallelTogetherOf, LossOfAShardedVocabulary) {
+  using T = TypeParam;
+  const auto group = world();
+  const auto alone = group->split(group->rank(), 0, "alone");
+  const index_t rows = 33, size = group->size(), rank = group->rank();
+  // With 5 columns over 4 ranks (parts of 2) the last one holds padding only.
+  for (const index_t vocabulary : {5, 37, 512}) {
+    const Values logits = Array<T>(test::uniform(rows * vocabulary, 1, -8, 8)).values();
+    Values labels = test::uniform(rows, 2, 0, static_cast<double>(vocabulary));
+    Values mask(rows, 1.0);
+    for (index_t r = 0; r < rows; ++r) {
+      labels[r] = std::floor(labels[r]);
+      if (r % 4 == 1) mask[r] = 0;
+    }
+    const index_t held = (vocabulary + size - 1) / size;
+    const index_t begin = std::min(vocabulary, rank * held);
+    const index_t valid = std::min(held, vocabulary - begin);
+    const auto got =
+        loss_of<T>(*group, logits, rows, vocabulary, begin, valid, held, labels, mask);
+    const auto want = loss_of<T>(*alone, logits, rows, vocabulary, 0, vocabulary,
+                                 vocabulary, labels, mask);
+    const double u = test::rounding<T>(), ua = test::rounding<Accumulator<T>>();
+    test::expect_close(got.loss, want.loss, 32 * ua, 1, "loss");
+    test::expect_close(got.totals, want.totals, 32 * ua, 1, "totals");
+    for (index_t r = 0; r < rows; ++r) {
+      for (index_t j = 0; j < held; ++j) {
+        const double expected =
+            j < valid ? want.d_logits[r * vocabulary + begin + j] : 0.0;
+        ASSERT_NEAR(got.d_logits[r * held + j], expected,
+                    2 * (u + 32 * ua) * std::abs(expected) + 0x1p-24)
+            << r << ", " << j;
+      }
+    }
+    // The same bits on every rank.
+    for (const double x : got.loss) {
+      ASSERT_EQ(group->all_reduce(x, comm::Op::min), group->all_reduce(x, comm::Op::max));
+    }
+  }
+}
+
+TYPED_TEST(ParallelTogetherOf, SumsAtTheBordersOfRegions) {
+  using T = TypeParam;
+  const auto group = world();
+  const index_t size = group->size(), rows = 5, h = 7;
+  Values mine(rows * h), want(rows * h);
+  for (index_t i = 0; i < rows * h; ++i) {
+    mine[i] = static_cast<double>((i + 3 * group->rank()) % 8);
+    for (index_t rank = 0; rank < size; ++rank) {
+      want[i] += static_cast<double>((i + 3 * rank) % 8);
+    }
+  }
+  const Array<T> forward(mine), backward(mine);
+  const Exec exec;
+  reduce_from_tensor_parallel_region<T>(exec, *group, forward.matrix(rows, h));
+  copy_to_tensor_parallel_region_backward<T>(exec, *group, backward.matrix(rows, h));
+  EXPECT_EQ(forward.values(), want);
+  EXPECT_EQ(backward.values(), want);
+  EXPECT_EQ(group->traffic().calls, size > 1 ? 2 : 0);
+}
+
+// What rank r contributes to element i; small whole numbers, whose sums are exact.
+double gradient(int rank, index_t i) {
+  return static_cast<double>((i * 5 + rank * 17) % 64);
+}
+
+void check_sums(const std::shared_ptr<comm::Communicator>& world,
+                const comm::GridShape& shape) {
+  SCOPED_TRACE(to_string(shape));
+  const comm::RankGrid grid(world, shape);
+  ParamRegistry registry;
+  registry.add({.name = "bias", .shard = replicated({3}), .init = {}});
+  registry.add({.name = "word", .shard = replicated({5, 7}), .init = {}});
+  registry.add({.name = "fc1", .shard = replicated({9, 8}), .init = {}});
+  ParamBuffer<float> params;
+  params.allocate(registry, ParamBuffer<float>::Use::training);
+  const auto fill = Kokkos::create_mirror_view(params.slab(Slab::gradient));
+  for (index_t i = 0; i < params.slab_elements(); ++i) {
+    fill(i) = static_cast<float>(gradient(world->rank(), i));
+  }
+  Kokkos::deep_copy(params.slab(Slab::gradient), fill);
+  const Exec exec;
+  synchronise_gradients(exec, grid.groups(), params, /*tied=*/1);
+  exec.fence("test");
+  const auto got = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{},
+                                                       params.slab(Slab::gradient));
+  const comm::Coordinates mine = grid.coordinates();
+  const auto is_border = [&](const comm::Coordinates& at) {
+    return at.pipeline == 0 || at.pipeline == shape.pipeline - 1;
+  };
+  for (index_t i = 0; i < params.slab_elements(); ++i) {
+    const bool is_tied =
+        i >= params.offset(1) && i < params.offset(1) + 5 * 7 && is_border(mine);
+    double want = 0;
+    for (int rank = 0; rank < world->size(); ++rank) {
+      const comm::Coordinates other = grid.coordinates_of(rank);
+      if (other.tensor != mine.tensor) continue;  // another shard
+      const bool same_stage = other.pipeline == mine.pipeline;
+      if (same_stage || (is_tied && is_border(other))) want += gradient(rank, i);
+    }
+    ASSERT_EQ(got(i), want) << i;
+  }
+}
+
+TEST(ParallelTogetherGradients, AreSummedOverDataAndTiedOnes) {
+  const auto ranks = world();
+  const int n = ranks->size();
+  check_sums(ranks, {.data = n});
+  check_sums(ranks, {.tensor = n});
+  check_sums(ranks, {.pipeline = n});
+  if (n == 4) {
+    check_sums(ranks, {.data = 2, .pipeline = 2});
+    check_sums(ranks, {.tensor = 2, .data = 2});
+    check_sums(ranks, {.tensor = 2, .pipeline = 2});
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parallel
