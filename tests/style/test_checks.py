@@ -55,7 +55,7 @@ class StyleChecks(unittest.TestCase):
 
     def test_clean_tree_has_no_findings(self):
         for check in ("layers", "vendor_headers", "kernel_labels", "text_rules",
-                      "direct_includes", "formatting"):
+                      "direct_includes", "formatting", "documentation"):
             self.assertEqual(self.found(check), [], check)
 
     # layers
@@ -178,6 +178,42 @@ class StyleChecks(unittest.TestCase):
     def test_include_through_an_own_header(self):
         self.assertEqual([], self.found("direct_includes", files=self.header(
             '#include "comm/grid.hpp"\n\nstd::vector<int> f();')))
+
+    # documentation
+    PAGES = {
+        "README.md": "# A\n[b](docs/b.md#one-two), [web](https://a.example/x#y), `[c](d)`\n",
+        "docs/b.md": "# B\n[a](../README.md) [dir](../docs)\n\n## One: `two`!\n",
+        "apps/run.cpp": "// apps/run.cpp — run.\n"
+                        'void f() { app.add_subcommand("run", ""); c->add_flag("--fast", x);\n'
+                        '  c->add_option(\n    "--set", y); }\n',
+        "src/config/keys.cpp": '// config/keys.cpp — keys.\nauto k = "run.steps";\n'}
+
+    def page(self, text, name="docs/developer/p.md"):
+        return self.PAGES | {name: f"# P\n\n{text}\n"}
+
+    def test_pages_that_are_well(self):
+        text = ("`src/base/types.hpp`, `src/{base,comm}/CMakeLists.txt`, `none()`, `run.steps`\n"
+                "```sh\ntrireme run deck.yaml --fast --set run.steps=1 | less --sort\n```\n"
+                "[one](../b.md#one-two) [p](#p)\n<!-- [x](gone.md) -->")
+        self.assertEqual([], self.found("documentation", files=self.page(text)))
+
+    def test_wrong_pages(self):
+        for text, words in (
+                ("see [that](../c.md)", "there is no docs/c.md"),
+                ("![picture](p.svg)", "there is no docs/developer/p.svg"),
+                ("[b](../b.md#one)", "no heading #one"),
+                ("[[b](../b.md) and\n more](../../outside.md)", "outside.md"),
+                ("`src/base/gone.hpp`", "there is no src/base/gone.hpp"),
+                ("`src/{base,gone}/CMakeLists.txt`", "there is no src/gone/CMakeLists.txt"),
+                ("```\ntrireme run \\\n  --slow\n```", "trireme run has no option --slow"),
+                ("`trireme walk --fast`", "no command 'walk'"),
+                ("`trireme run --set run.step=1`", "no key run.step"),
+                ("`run.stepz`", "no key run.stepz"),
+                ("`base::nothing()`", "no nothing() in the code")):
+            lines = self.found("documentation", files=self.page(text))
+            self.assertEqual(len(lines), 1, (text, lines))
+            self.assertIn("docs/developer/p.md:", lines[0])
+            self.assertIn(words, lines[0])
 
     # format
     def test_format(self):

@@ -1,0 +1,161 @@
+# tests/style/documentation.py — what the pages (*.md) say about the tree is so: links lead
+# to a file and a heading, paths in `code` exist, commands have the options they are shown
+# with, keys are in the deck, and functions that the developer's pages name are in the code.
+import re
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+
+import source_tree
+
+FENCE = re.compile(r"^( *)(```+|~~~+)[^\n]*\n(.*?)^\1\2[^\n]*$", re.M | re.S)
+INLINE_CODE = re.compile(r"(`+)(.+?)\1", re.S)
+COMMENT = re.compile(r"<!--.*?-->", re.S)
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\](?:\([^()]*\))?)*\]\(\s*<?([^()\s<>]+)>?[^()]*\)")
+HTML_LINK = re.compile(r'<(?:a|img|source)\b[^>]*?\b(?:href|src|srcset)="([^"]+)"')
+HEADING = re.compile(r"^(?:#{1,6})[ \t]+(.+?)[ \t]*#*$", re.M)
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+SECTIONS = "model|data|batch|parallel|precision|memory|optimizer|run|checkpoint"
+KEY = re.compile(rf"(?:{SECTIONS})\.[a-z_]+(?:\.[a-z_]+)*")
+FILE_SUFFIXES = (".h5", ".safetensors", ".txt", ".json", ".yaml", ".bin", ".cpp", ".hpp")
+# Pages that speak of functions and files of the code.
+CODE_PAGES = ("docs/developer/", "docs/math/")
+CALL = re.compile(r"(?:\w+(?:<\w+>)?::)*(~?\w+)(?:<\w+>)?\(\)")
+
+
+def blanked(text, pattern):
+    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group(0)), text)
+
+
+def slug(heading):
+    """GitHub's anchor of a heading."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    text = re.sub(r"[^\w\- ]", "", text.strip().lower())
+    return text.replace(" ", "-")
+
+
+def anchors(text):
+    seen, found = {}, set()
+    for match in HEADING.finditer(blanked(text, FENCE)):
+        name = slug(match.group(1))
+        found.add(f"{name}-{seen[name]}" if name in seen else name)
+        seen[name] = seen.get(name, 0) + 1
+    return found | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+
+
+def check_links(root, names, page, text):
+    prose = blanked(blanked(blanked(text, FENCE), COMMENT), INLINE_CODE)
+    for match in list(LINK.finditer(prose)) + list(HTML_LINK.finditer(prose)):
+        target = match.group(1)
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = normpath(str(PurePosixPath(page).parent / path)) if path else page
+        if file not in names and not any(name.startswith(file + "/") for name in names):
+            yield match.start(1), f"link to '{target}': there is no {file}"
+        elif anchor and file.endswith(".md"):
+            if anchor not in anchors(source_tree.text_of(root, file)):
+                yield match.start(1), f"link to '{target}': {file} has no heading #{anchor}"
+
+
+def code_pieces(text):
+    """(offset, text) of code: lines of blocks, joined where they go on, and inline code."""
+    for match in FENCE.finditer(text):
+        body = match.group(3).replace("\\\n", "  ")
+        offset = match.start(3)
+        for line in body.split("\n"):
+            yield offset, line
+            offset += len(line) + 1
+    for match in INLINE_CODE.finditer(blanked(blanked(text, FENCE), COMMENT)):
+        yield match.start(2), match.group(2).replace("\n", " ")
+
+
+def options_of_commands(root, names):
+    """'trireme train' -> its options, read off the sources of the commands and scripts."""
+    known = {}
+    for name in names:
+        if name.startswith("apps/") and name.endswith(".cpp"):
+            text = source_tree.blank(source_tree.text_of(root, name), literals=False)
+            command = re.search(r'add_subcommand\(\s*"([a-z-]+)"', text)
+            if command:
+                found = re.findall(r'add_(?:option|flag)\w*\(\s*"([^"]+)"', text)
+                known["trireme " + command.group(1)] = set(OPTION.findall(" ".join(found)))
+    for name in ("quickstart", "tools/bootstrap"):
+        if name in names:
+            cases = re.findall(r"^ +(-[^()\n]*)\)", source_tree.text_of(root, name), re.M)
+            known[name] = set(OPTION.findall(" ".join(cases)))
+    if "tools/plot_curve" in names:
+        text = source_tree.text_of(root, "tools/plot_curve")
+        known["tools/plot_curve"] = set(re.findall(r'"(--[a-z-]+)"', text))
+    return known
+
+
+def check_commands(known, piece):
+    commands = [name for name in known if name.startswith("trireme ")]
+    for match in re.finditer(r"(?:^|[\s/])(trireme +[a-z]+|quickstart|tools/[a-z_]+)"
+                             r"(?=\s|$)([^|;&#]*)", piece):
+        name = re.sub(" +", " ", match.group(1))
+        if name in known:
+            for option in OPTION.findall(match.group(2)):
+                if option not in known[name] | {"--help"}:
+                    yield f"{name} has no option {option}"
+        elif commands and match.group(0).lstrip().startswith(name) and \
+                name.startswith("trireme "):
+            yield f"trireme has no command '{name.split()[1]}'"
+
+
+def check_paths(names, tops, piece):
+    word = re.sub(r":\d+$", "", (piece.split() or [""])[0]).rstrip(",;")
+    if "/" not in word or word.split("/")[0] not in tops or re.search(r"[<$*…]|\.\.\.", word):
+        return
+    alternatives = re.search(r"\{([^}]*)\}", word)
+    for part in alternatives.group(1).split(",") if alternatives else [None]:
+        path = word if part is None else word.replace(alternatives.group(0), part)
+        path = path.rstrip("/")
+        if path not in names and not any(name.startswith(path + "/") for name in names):
+            yield f"there is no {path}"
+
+
+def deck_keys(root, names):
+    keys = set()
+    for name in names:
+        if name.startswith("src/config/") and name.endswith(".cpp"):
+            text = source_tree.text_of(root, name)
+            keys |= set(re.findall(rf'"((?:{SECTIONS})\.[a-z_.]+)"', text))
+    return keys
+
+
+def check_keys(keys, piece):
+    words = re.findall(r"--set +'?([a-z_.]+)=", piece)
+    if KEY.fullmatch(piece.strip()):
+        words.append(piece.strip())
+    for word in words:
+        if word == "key" or word.endswith(FILE_SUFFIXES):
+            continue
+        if word not in keys and not any(key.startswith(word + ".") for key in keys):
+            yield f"the deck has no key {word}"
+
+
+def check(root):
+    names = set(source_tree.files(root))
+    tops = {name.split("/")[0] for name in names if "/" in name}
+    known, keys = options_of_commands(root, names), deck_keys(root, names)
+    words = set()
+    for name in names:
+        if name.split("/")[0] in ("src", "apps", "tests", "perf", "cmake") and \
+                name.endswith((".hpp", ".cpp", ".cmake", ".txt", ".py")):
+            words |= set(re.findall(r"\w+", source_tree.text_of(root, name) or ""))
+    found = []
+    for page in sorted(name for name in names if name.endswith(".md")):
+        text = source_tree.text_of(root, page)
+        problems = list(check_links(root, names, page, text))
+        for offset, piece in code_pieces(text):
+            said = list(check_commands(known, piece))
+            said += check_paths(names, tops, piece)
+            said += check_keys(keys, piece) if keys else []
+            if page.startswith(CODE_PAGES):
+                said += [f"no {match.group(1)}() in the code"
+                         for match in CALL.finditer(piece) if match.group(1) not in words]
+            problems += [(offset, what) for what in said]
+        found += [f"{page}:{source_tree.line_of(text, offset)}: {what}"
+                  for offset, what in sorted(problems)]
+    return found
