@@ -35,8 +35,13 @@ Path temporary_name(const Path& path) {
 
 AtomicFile::AtomicFile(Path path)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
-  TRIREME_REQUIRE(!std::filesystem::is_directory(path_),
-                  "cannot write '{}': it is a directory; name a file", path_.string());
+  TRIREME_REQUIRE_INPUT(!std::filesystem::is_directory(path_),
+                        "cannot write '{}': it is a directory; name a file",
+                        path_.string());
+  // The rename would put a file in the place of the device.
+  TRIREME_REQUIRE_INPUT(!is_stream(path_),
+                        "cannot write '{}': it is a device or a pipe; name a file",
+                        path_.string());
 }
 
 AtomicFile::~AtomicFile() {

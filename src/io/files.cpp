@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -44,6 +45,22 @@ int open_for_reading(const Path& path, std::string_view role, std::uint64_t& siz
   return descriptor;
 }
 
+// Behind what others have written there.
+void append_to_stream(const Path& path, std::string_view content) {
+  std::fflush(stdout);
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (descriptor < 0) throw Error(system_message("cannot open for writing", path, errno));
+  int error = 0;
+  for (std::size_t done = 0; done < content.size() && error == 0;) {
+    const ssize_t put = ::write(descriptor, content.data() + done,
+                                std::min(content.size() - done, kMaxCall));
+    if (put >= 0) done += static_cast<std::size_t>(put);
+    if (put < 0 && errno != EINTR) error = errno;
+  }
+  if (::close(descriptor) != 0 && error == 0) error = errno;
+  if (error != 0) throw Error(system_message("cannot write", path, error));
+}
+
 // The nearest directory at or above `path` that exists.
 Path existing_ancestor(Path path) {
   std::error_code ignored;
@@ -73,14 +90,20 @@ std::uint64_t free_bytes(const Path& path) {
 }
 
 std::string system_message(std::string_view action, const Path& path, int error) {
-  std::string text = fmt::format("{} '{}': {} (errno {})", action, path.string(),
-                                 std::strerror(error), error);
+  return fmt::format("{} '{}': {}", action, path.string(), system_cause(path, error));
+}
+
+std::string system_cause(const Path& path, int error) {
+  std::string text = fmt::format("{} (errno {})", std::strerror(error), error);
   if (error == ENOSPC) {
     text += fmt::format(
         "; {} free on that file system: free some space or name another directory",
         human_bytes(free_bytes(path)));
   } else if (error == EDQUOT) {
     text += "; your disk quota there is used up";
+  } else if (error == EFBIG) {
+    text +=
+        "; a limit on the size of files (ulimit -f) or the file system allows no more";
   } else if (error == EACCES || error == EPERM) {
     text += "; check its permissions and owner";
   } else if (error == EROFS) {
@@ -100,7 +123,21 @@ std::uint64_t file_size(const Path& path, std::string_view role) {
   return FileReader(path, role).size();
 }
 
+bool is_stream(const Path& path) {
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return false;
+  if (!S_ISREG(info.st_mode)) return true;
+  // Redirected to a file, /dev/stdout is that file's other name.
+  const std::string name = std::filesystem::absolute(path).lexically_normal().string();
+  return name == "/dev/stdout" || name == "/dev/stderr" || name.starts_with("/dev/fd/") ||
+         (name.starts_with("/proc/") && name.find("/fd/") != std::string::npos);
+}
+
 void write_file(const Path& path, std::string_view content) {
+  if (is_stream(path)) {
+    append_to_stream(path, content);
+    return;
+  }
   AtomicFile file(path);
   file.write(content);
   file.commit();

@@ -22,7 +22,11 @@ using Path = std::filesystem::path;
 std::string read_file(const Path& path, std::string_view role = "file");
 // Bytes of a regular file; InputError as above.
 std::uint64_t file_size(const Path& path, std::string_view role = "file");
-// All or nothing: written beside it under a temporary name, synced and renamed.
+// A device, a pipe, or a name of an open one (/dev/stdout), which nothing can be renamed
+// to.
+bool is_stream(const Path& path);
+// All or nothing: written beside it under a temporary name, synced and renamed. Streams
+// are written to.
 void write_file(const Path& path, std::string_view content);
 // With parents; nothing to do where it exists. Error when it cannot be made.
 void create_directories(const Path& path);
@@ -30,6 +34,8 @@ void create_directories(const Path& path);
 std::uint64_t free_bytes(const Path& path);
 // "cannot write 'x': No space left on device (errno 28); 12.0 MiB free there; ..."
 std::string system_message(std::string_view action, const Path& path, int error);
+// What follows the colon there.
+std::string system_cause(const Path& path, int error);
 // "12.0 MiB"
 std::string human_bytes(std::uint64_t bytes);
 

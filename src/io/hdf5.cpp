@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "io/hdf5_file_driver.hpp"
 #include "io/hdf5_handle.hpp"
 
 namespace trireme::io {
@@ -103,6 +104,7 @@ std::int64_t open_file(const Path& path, H5File::Mode mode) {
   // Files are private to their writer until they are renamed; locks only fail on Lustre.
   h5_check(H5Pset_file_locking(access, false, true), "turn file locking off");
 #endif
+  if (mode != H5File::Mode::read) h5_set_file_driver(access);
   if (mode == H5File::Mode::create) {
     const hid_t id = H5Fcreate(text.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
     h5_check(id, fmt::format("create '{}'", text));
@@ -133,12 +135,13 @@ H5File::H5File(const Path& path, Mode mode)
 void H5File::close() {
   const H5Lock lock;
   const hid_t id = handle_->use();
-  // Flush first: it reports a full disk and leaves the file open; then nothing is left
-  // for the close to fail on.
-  const std::string attempt = fmt::format("write '{}'", handle_->file);
-  if (handle_->writing) h5_check(H5Fflush(id, H5F_SCOPE_LOCAL), attempt);
   handle_->id = -1;
-  h5_check(H5Fclose(id), attempt);
+  if (!handle_->writing) {
+    h5_check(H5Fclose(id), fmt::format("close '{}'", handle_->file));
+    return;
+  }
+  const int error = h5_close_written(id);
+  if (error != 0) throw Error(system_message("cannot write", handle_->file, error));
 }
 
 bool H5Group::has(const std::string& path) const {

@@ -141,7 +141,7 @@ struct H5FileCheck {
   std::uint64_t expected_bytes = 0;  // end of file as the superblock has it
   std::string problem;               // empty when all is well
 };
-H5FileCheck check_hdf5(const Path& path);
+H5FileCheck check_hdf5(const Path& path, std::string_view role = "HDF5 file");
 
 // "1.10.8", of the library in use.
 std::string hdf5_version();

@@ -19,8 +19,8 @@ constexpr std::size_t kSuperblockBytes = 96;
 
 }  // namespace
 
-H5FileCheck check_hdf5(const Path& path) {
-  const FileReader reader(path, "HDF5 file");
+H5FileCheck check_hdf5(const Path& path, std::string_view role) {
+  const FileReader reader(path, role);
   H5FileCheck check;
   check.bytes = reader.size();
   std::array<unsigned char, kSuperblockBytes> head{};

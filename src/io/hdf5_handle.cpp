@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "io/hdf5_file_driver.hpp"
 
 namespace trireme::io {
 
@@ -33,6 +34,8 @@ std::string error_stack() {
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &causes);
   H5Eclear2(H5E_DEFAULT);
+  // Our own driver's words (hdf5_file_driver.cpp) say it all.
+  if (!causes.empty() && causes[0].find("(errno ") != std::string::npos) return causes[0];
   std::string text;
   for (const std::string& cause : causes) text += (text.empty() ? "" : "; ") + cause;
   return text.empty() ? "no cause given" : text;
@@ -87,7 +90,11 @@ H5Object::Handle::~Handle() {
   if (id < 0 || (owner && owner->id < 0)) return;
   switch (kind) {
     case Kind::file:
-      H5Fclose(id);
+      if (writing) {
+        h5_close_written(id);  // an exception is under way, most often
+      } else {
+        H5Fclose(id);
+      }
       break;
     case Kind::group:
       H5Gclose(id);
@@ -106,11 +113,7 @@ std::int64_t H5Object::Handle::use() const {
 
 void h5_check(std::int64_t status, const std::string& attempt) {
   if (status >= 0) return;
-  std::string message = fmt::format("HDF5: cannot {}: {}", attempt, error_stack());
-  if (message.find("errno = 28") != std::string::npos) {
-    message += "; the disk is full: free some space or name another directory";
-  }
-  throw Error(message);
+  throw Error(fmt::format("HDF5: cannot {}: {}", attempt, error_stack()));
 }
 
 H5Scoped h5_file_type(DType dtype) {

@@ -1,8 +1,10 @@
 // HDF5 wrapper: round trips of every type, offsets, virtual datasets, errors, damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -15,8 +17,10 @@ namespace {
 
 using test::message_of;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(Hdf5, AttributesRoundTrip) {
   const test::Scratch scratch;
@@ -290,8 +294,43 @@ TEST(Hdf5, FullDisk) {
     file.write_bytes("x", std::string(2 << 20, 'x'));
     file.close();
   });
-  EXPECT_THAT(message,
-              AllOf(HasSubstr("No space left on device"), HasSubstr("the disk is full")));
+  EXPECT_THAT(message, AllOf(HasSubstr("No space left on device"),
+                             HasSubstr("free on that file system")));
+}
+
+// Wherever writing fails (in a call, at the close, in a destructor), an error says so and
+// HDF5 has nothing left to trip over: later files are written as if nothing had been.
+TEST(Hdf5, LimitOnFileSizes) {
+  const test::Scratch scratch;
+  struct rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  for (const rlim_t limit : {0, 100, 1000, 3000, 9000}) {
+    const auto path = scratch / ("f" + std::to_string(limit) + ".h5");
+    struct rlimit small = before;
+    small.rlim_cur = limit;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const std::string message = message_of<Error>([&] {
+      io::H5File file = io::H5File::create(path);
+      file.set_attribute("a", std::string("some text"));
+      file.write_bytes("x", std::string(10000, 'x'));
+      file.close();
+    });
+    const std::string dropped = message_of<Error>([&] {
+      io::H5File file = io::H5File::create(path);
+      file.make_dataset("large", DType::uint8, {100000});
+      throw Error("on the way out");
+    });
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_THAT(message, AllOf(HasSubstr(path.string()), HasSubstr("File too large")));
+    EXPECT_THAT(dropped, AnyOf(HasSubstr("File too large"), HasSubstr("on the way out")));
+    EXPECT_THAT(message, Not(HasSubstr("buf =")));
+    io::H5File file = io::H5File::create(path);
+    file.write_bytes("x", std::string(10000, 'x'));
+    file.close();
+    EXPECT_EQ(io::H5File::open(path).read_bytes("x"), std::string(10000, 'x'));
+  }
+  ::signal(SIGXFSZ, handler);
 }
 
 TEST(Hdf5, CallsFromManyThreads) {
