@@ -1,5 +1,6 @@
 // apps/main.cpp — trireme: one program with a subcommand for each thing it does.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 
@@ -20,6 +21,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "trireme: %s\n", problem);
     return apps::kExitError;
   }
+
+  // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
+  std::signal(SIGXFSZ, SIG_IGN);
 
   // 2. MPI, for the life of the program.
   std::optional<comm::Environment> environment;

@@ -3,8 +3,10 @@
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <new>
@@ -55,6 +57,14 @@ void print(const std::string& text) {
   std::fflush(stderr);
 }
 
+// Results that did not arrive (a full disk) are no success.
+void check_stdout() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw Error(fmt::format("cannot write the output to stdout: {}",
+                          errno != 0 ? std::strerror(errno) : "an earlier write failed"));
+}
+
 std::string name_of(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "));
 }
@@ -89,8 +99,13 @@ int run_guarded(comm::Environment& environment, const Action& action) {
   const auto errors = environment.world()->split(0, environment.world_rank(), "errors");
   Failure failure;
   try {
-    const Kokkos::ScopeGuard kokkos(kokkos_settings(environment));
-    return action(environment);
+    int status = kExitError;
+    {
+      const Kokkos::ScopeGuard kokkos(kokkos_settings(environment));
+      status = action(environment);
+    }
+    check_stdout();
+    return status;
   } catch (const std::exception& error) {
     failure = describe(error);
   }
