@@ -52,6 +52,10 @@ void convert(const ConvertOptions& options) {
                  "hugging_face_to_checkpoint", options, log);
     return;
   }
+  TRIREME_REQUIRE_INPUT(std::filesystem::exists(options.in),
+                        "'{}' does not exist: expected a Hugging Face directory (with "
+                        "config.json), a checkpoint or run directory",
+                        options.in);
   TRIREME_REQUIRE_INPUT(std::filesystem::is_directory(options.in),
                         "'{}' is nothing that can be converted: expected a Hugging Face "
                         "directory (with config.json), a checkpoint or run directory",

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/environment.hpp"
+#include "data/collective.hpp"
 #include "data/corpus.hpp"
 #include "data/corpus_writer.hpp"
 #include "io/files.hpp"
@@ -126,8 +127,9 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   const double bytes = static_cast<double>(summary.input_bytes);
   const double per_token = bytes / static_cast<double>(summary.tokens);
   const double rate = bytes / 1e6 / std::max(summary.tokenize_seconds, 1e-9);
-  log.info("{}: {} documents, {} tokens of a vocabulary of {}", options.out,
-           summary.documents, summary.tokens, tokenizer.vocabulary_size());
+  log.info("{}: {} document{}, {} tokens of a vocabulary of {}", options.out,
+           summary.documents, summary.documents == 1 ? "" : "s", summary.tokens,
+           tokenizer.vocabulary_size());
   log.info("  {:.3f} bytes per token; unigram entropy {:.3f} nats per token", per_token,
            summary.unigram_entropy);
   log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {} rank{}",
@@ -140,7 +142,8 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
         summary.added_tokens_found);
   }
   if (summary.empty_documents > 0) {
-    log.warning("{} empty documents left out", summary.empty_documents);
+    log.warning("{} empty document{} left out", summary.empty_documents,
+                summary.empty_documents == 1 ? "" : "s");
   }
   if (summary.replaced_sequences > 0) {
     log.warning(
@@ -150,6 +153,19 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   }
 }
 
+// The corpus replaces what has its name: not one of the files it is made from.
+void require_other_name(const TokenizeOptions& options) {
+  const auto check = [&](const std::string& file, const char* role) {
+    std::error_code ignored;  // not there: no matter here
+    TRIREME_REQUIRE_INPUT(
+        !fs::equivalent(options.out, file, ignored),
+        "--out '{}' is also {}: the corpus would be written over it; name another file",
+        options.out, role);
+  };
+  for (const std::string& input : options.inputs) check(input, "an input");
+  for (const std::string& file : options.tokenizer) check(file, "the tokenizer");
+}
+
 int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   comm::Communicator& world = *environment.world();
   const bool speaks = world.rank() == 0;
@@ -157,6 +173,11 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
 
   // 1. Input, and the tokenizer: given, or trained on it.
   take_tokenizer_file(options);
+  data::on_every_rank(world, [&] {
+    if (!speaks) return;
+    require_other_name(options);
+    data::require_writable(options.out);
+  });
   TRIREME_REQUIRE_INPUT(
       options.tokenizer.empty() != (options.train_bpe == 0),
       "give either --tokenizer (gpt2, or files of one) or --train-bpe SIZE");

@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "base/error.hpp"
-#include "base/version.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/hugging_face.hpp"
 #include "ckpt/reader.hpp"
@@ -29,6 +28,16 @@ void require_absent(const io::Path& out) {
       "'{}' exists already; name a directory that does not, or remove it", out.string());
 }
 
+// Before the work, not after it: can a directory be made there? A wrong name is the
+// user's.
+void require_makeable(const io::Path& out) {
+  try {
+    const io::StagedDirectory probe(out);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("output '{}': {}", out.string(), error.what()));
+  }
+}
+
 // A deck that trains this model, once a corpus is named.
 config::Deck deck_of(const Gpt2Config& c, const std::string& name) {
   const std::string text = fmt::format(
@@ -46,7 +55,6 @@ TrainingState state_of(const HuggingFaceModel& model, const std::string& name) {
   state.seed = deck.run.seed;
   state.data_seed = deck.data.seed;
   state.deck = config::resolved_text(deck);
-  state.version = kVersion;
   state.tokenizer = model.tokenizer_files();
   if (model.config().end_of_text) {
     state.tokenizer_attributes["end_of_document"] =
@@ -151,6 +159,7 @@ Converted import_hugging_face(const io::Path& directory, const io::Path& out_nam
                               Log& log) {
   const io::Path out = bare(out_name);
   require_absent(out);
+  require_makeable(out);
   const HuggingFaceModel model(directory, log);
   const TrainingState state = state_of(model, bare(directory).filename().string());
 
@@ -181,6 +190,7 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
                               Log& log) {
   const io::Path out = bare(out_name);
   require_absent(out);
+  require_makeable(out);
   const Search search = find_newest(checkpoint, Depth::sizes);
   if (!search.found)
     require_newest(checkpoint, Depth::sizes);  // throws, with the reasons

@@ -24,16 +24,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Before the work, not after it: can a file be made there? A wrong name is the user's.
-void require_writable(const std::filesystem::path& out) {
-  try {
-    io::AtomicFile probe(out);
-    probe.write(nullptr, 0);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("output '{}': {}", out.string(), error.what()));
-  }
-}
-
 // A spool of this rank, beside the corpus to come.
 io::Path spool_path(const std::filesystem::path& out, const char* what) {
   io::Path path = io::temporary_name(out);
@@ -253,6 +243,23 @@ double entropy_of(const std::vector<std::uint64_t>& counts) {
   return entropy;
 }
 
+void require_writable(const std::filesystem::path& out) {
+  const std::filesystem::path directory = out.parent_path();
+  std::error_code ignored;  // then the probe says more
+  TRIREME_REQUIRE_INPUT(
+      directory.empty() || std::filesystem::exists(directory, ignored),
+      "output '{}': there is no directory '{}'; make it, or name another", out.string(),
+      directory.string());
+  try {
+    io::AtomicFile probe(out);
+    probe.write(nullptr, 0);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(fmt::format("output '{}': {}", out.string(), error.what()));
+  }
+}
+
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
                            const std::filesystem::path& out, comm::Communicator& comm,
                            const CorpusOptions& options) {
@@ -312,6 +319,10 @@ TrainedTokenizer train_tokenizer(
   std::string json;
   std::int64_t ran_out = 0;
   auto words = static_cast<std::int64_t>(sink.counter.counts().size());
+  comm.broadcast(words);
+  TRIREME_REQUIRE_INPUT(words > 0,
+                        "nothing to tokenize: the {} of input have no document with text",
+                        io::human_bytes(source.bytes()));
   on_every_rank(comm, [&] {
     if (comm.rank() != 0) return;
     const TrainedBpe trained = train_bpe(sink.counter.counts(), size);
