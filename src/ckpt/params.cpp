@@ -58,6 +58,32 @@ std::vector<TensorPart> parts_of(const ParamBuffer<T>& buffer, Content content,
   return parts;
 }
 
+void require_params(const CheckpointReader& reader, const ParamRegistry& registry,
+                    Content content) {
+  if (content == Content::training) reader.require_optimizer_state();
+  std::string problems;
+  for (std::size_t i = 0; i < registry.size(); ++i) {
+    const ParamSpec& spec = registry.spec(i);
+    const std::string name = kModelGroup + spec.name;
+    const Shape& expected = spec.shard.global_shape;
+    if (!reader.has(name)) {
+      problems += fmt::format("\n  {} {}: missing", name, to_string(expected));
+      continue;
+    }
+    const Manifest& manifest = reader.manifest();
+    const Shape& found = manifest.tensors[manifest.find(name)].shape;
+    if (found != expected) {
+      problems += fmt::format("\n  {}: the deck makes it {}, the checkpoint has {}", name,
+                              to_string(expected), to_string(found));
+    }
+  }
+  TRIREME_REQUIRE_INPUT(problems.empty(),
+                        "'{}' is a checkpoint of another model than the deck's:{}\nIts "
+                        "own deck is shown by "
+                        "`trireme inspect --json FILE`.",
+                        reader.path().string(), problems);
+}
+
 template <class T>
 void load_params(const CheckpointReader& reader, const Exec& exec, ParamBuffer<T>& buffer,
                  Content content, Conversion conversion) {

@@ -31,6 +31,11 @@ template <class T>
 std::vector<TensorPart> parts_of(const ParamBuffer<T>& buffer, Content content,
                                  const Replicas& replicas = {});
 
+// InputError where load_params() would miss a tensor or find one of another shape, with
+// all of them. Reads no tensor: for before a run begins.
+void require_params(const CheckpointReader& reader, const ParamRegistry& registry,
+                    Content content);
+
 // Fills the slabs, and the compute copy; padding stays as it is.
 template <class T>
 void load_params(const CheckpointReader& reader, const Exec& exec, ParamBuffer<T>& buffer,

@@ -2,6 +2,7 @@
 #include "ckpt/training_state.hpp"
 
 #include "base/error.hpp"
+#include "base/version.hpp"
 #include "io/hdf5.hpp"
 
 namespace trireme::ckpt {
@@ -43,7 +44,7 @@ void write_index(const Path& path, const TrainingState& state, const Manifest& m
   file.set_attribute("skipped_steps", state.skipped_steps);
   file.set_attribute("best_loss", state.best_loss);
   file.set_attribute("best_step", state.best_step);
-  file.set_attribute("version", state.version);
+  file.set_attribute("version", std::string(kVersion));
   // A dataset: attributes end at 64 KiB.
   file.write_text("deck", state.deck);
   io::H5Group grid = file.make_group("grid");

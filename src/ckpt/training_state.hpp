@@ -30,7 +30,7 @@ struct TrainingState {
   std::int64_t best_step = -1;
 
   std::string deck;     // the resolved deck, YAML
-  std::string version;  // of the program that wrote it
+  std::string version;  // of the program that wrote it: known once it is read
   // Ranks along each axis of the grid that wrote it, for the record: any grid reads it.
   std::map<std::string, std::int64_t> grid;
   // The tokenizer's own files, name -> content, and attributes (kind, end_of_document

@@ -153,6 +153,33 @@ TEST(Params, WeightsOnly) {
             static_cast<double>(host_copy(buffer, Slab::weight)[3]));
 }
 
+// All that is missing or of another shape, before anything is read.
+TEST(Params, OfAnotherModel) {
+  const test::Scratch scratch;
+  const auto comm = comm::make_self_communicator("world");
+  const ParamRegistry registry = registry_of(0, 1);
+  ParamBuffer<float> buffer;
+  buffer.allocate(registry, ParamBuffer<float>::Use::inference);
+  const auto saved =
+      ckpt::save_checkpoint(Exec(), *comm, scratch.path(), test::sample_state(1),
+                            ckpt::parts_of(buffer, Content::weights));
+  const ckpt::CheckpointReader reader(saved.path);
+  EXPECT_NO_THROW(ckpt::require_params(reader, registry, Content::weights));
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { ckpt::require_params(reader, registry, Content::training); }),
+              HasSubstr("holds weights only"));
+  ParamRegistry other;
+  other.add({"norm", replicated({6}), Initializer::constant(0.5)});
+  other.add({"dense", split({4, 12}, 1, 2, 1), Initializer::normal(1)});  // half of it
+  other.add({"head", replicated({2, 3}), Initializer::normal(1)});
+  const std::string message = message_of<InputError>(
+      [&] { ckpt::require_params(reader, other, Content::weights); });
+  EXPECT_THAT(message,
+              HasSubstr("model/norm: the deck makes it (6), the checkpoint has (5)"));
+  EXPECT_THAT(message, HasSubstr("model/head (2, 3): missing"));
+  EXPECT_THAT(message, ::testing::Not(HasSubstr("dense")));
+}
+
 // Mixed precision: the master weights are what is kept, and the compute copy follows.
 TEST(Params, MixedPrecision) {
   const test::Scratch scratch;
