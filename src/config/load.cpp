@@ -4,6 +4,8 @@
 #include "config/load.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -62,10 +64,12 @@ class Loader {
       error.key = path;
       errors_.push_back(error);
     }
+    if (path == "run.dir") let_checkpoints_follow();
     if (problems.empty()) leaves_[path] = {value, "--set"};
   }
 
   void set_run_dir(const std::string& dir) {
+    let_checkpoints_follow();
     YamlValue value;
     value.kind = YamlValue::Kind::scalar;
     value.text = dir;
@@ -108,6 +112,17 @@ class Loader {
   }
 
  private:
+  // A resolved deck names its checkpoint directory: where that is the run directory's, it
+  // moves with it.
+  void let_checkpoints_follow() {
+    const auto run = leaves_.find("run.dir");
+    const auto checkpoints = leaves_.find("checkpoint.dir");
+    if (run != leaves_.end() && checkpoints != leaves_.end() &&
+        checkpoints->second.value.text == run->second.value.text + "/checkpoints") {
+      leaves_.erase(checkpoints);
+    }
+  }
+
   void add(const std::string& key, const std::string& place, const std::string& value,
            const std::string& what, const std::string& allowed, const std::string& fix) {
     errors_.push_back({key, place, value, what, allowed, fix});
@@ -224,9 +239,9 @@ Deck load(const std::string& path, const LoadOptions& options) {
                         "deck '{}' is a directory; a YAML file is wanted (see inputs/)",
                         path);
   std::ifstream file(path, std::ios::binary);
-  TRIREME_REQUIRE_INPUT(file.is_open(),
-                        "deck '{}' cannot be opened: does it exist, and may you read it?",
-                        path);
+  const int error = errno;
+  TRIREME_REQUIRE_INPUT(file.is_open(), "deck '{}' cannot be opened: {}", path,
+                        std::strerror(error));
   std::ostringstream text;
   text << file.rdbuf();
   return parse(text.str(), path, options);

@@ -104,7 +104,8 @@ Parsed<Length> parse_length(std::string_view text) {
     parsed.what =
         is_time_unit(unit)
             ? fmt::format("is a time; a length is in steps, samples or tokens")
-            : fmt::format("has the unit '{}', which is not one of lengths", unit);
+            : fmt::format("has the unit '{}'; a length is in steps, samples or tokens",
+                          unit);
     parsed.fix = fmt::format("{} {}", *amount, near.empty() ? "steps" : near);
     return parsed;
   }

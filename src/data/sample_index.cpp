@@ -48,8 +48,8 @@ SampleIndex::SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed,
                   stream);
   TRIREME_REQUIRE_INPUT(
       range.size() > sequence,
-      "{} has {} tokens, one sample takes {} (sequence + 1): take a larger "
-      "corpus, a larger share of it, or a shorter sequence",
+      "{} has {} tokens, one sample takes {} (model.sequence + 1): take a larger corpus, "
+      "a larger share of it (data.split), or a shorter sequence",
       name, range.size(), sequence + 1);
 }
 

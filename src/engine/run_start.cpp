@@ -90,6 +90,12 @@ RunStart start_auto(const RunOptions& options) {
 
 RunStart start_from(const RunOptions& options) {
   RunStart start;
+  TRIREME_REQUIRE_INPUT(
+      is_there(options.resume),
+      "--resume '{}': expected never, auto, or a checkpoint that exists "
+      "(a run directory, its 'checkpoints', one step_* directory or "
+      "'latest')",
+      options.resume);
   const ckpt::Search search = ckpt::find_newest(options.resume);
   start.notes = damage_notes(search);
   start.checkpoint =

@@ -143,6 +143,18 @@ TEST(LoadOverrides, ReplaceAndSayWhereFrom) {
   EXPECT_EQ(moved.origins.at("run.dir"), "--run-dir");
 }
 
+// A resolved deck given back for a run elsewhere must not write into the first one's
+// checkpoints; those that were put apart on purpose stay there.
+TEST(LoadOverrides, CheckpointsMoveWithTheRun) {
+  const std::string resolved = resolved_text(parse(kSmall, "t.yaml", {{"run.dir=a"}}));
+  EXPECT_EQ(parse(resolved, "t.yaml").checkpoint.dir, "a/checkpoints");
+  EXPECT_EQ(parse(resolved, "t.yaml", {{}, "b", 0}).checkpoint.dir, "b/checkpoints");
+  EXPECT_EQ(parse(resolved, "t.yaml", {{"run.dir=b"}}).checkpoint.dir, "b/checkpoints");
+  const std::string apart =
+      resolved_text(parse(kSmall, "t.yaml", {{"run.dir=a", "checkpoint.dir=/scratch"}}));
+  EXPECT_EQ(parse(apart, "t.yaml", {{}, "b", 0}).checkpoint.dir, "/scratch");
+}
+
 // Numbers that are large but allowed: no overflow, no long loops.
 TEST(LoadLengths, ExtremeRamps) {
   BatchConfig batch;

@@ -51,7 +51,8 @@ TEST(Format, Counts) {
   EXPECT_EQ(format_count(12.3e6), "12.3M");
   EXPECT_EQ(format_count(1.24e9), "1.24B");
   EXPECT_EQ(format_count(2e12), "2.00T");
-  EXPECT_EQ(format_count(5e16), "50000T");
+  EXPECT_EQ(format_count(5e16), "50.0P");
+  EXPECT_EQ(format_count(5e22), "50000E");
   EXPECT_EQ(format_count(-1500), "-1.50k");
   EXPECT_EQ(format_count(kNan), "?");
   EXPECT_EQ(format_grouped(0), "0");

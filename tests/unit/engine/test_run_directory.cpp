@@ -75,7 +75,8 @@ TEST_F(RunDirectoryTest, NothingThere) {
     EXPECT_FALSE(fs::exists(run())) << "a decision makes nothing";
   }
   EXPECT_THAT(refusal(options((scratch_ / "other").string())),
-              AllOf(HasSubstr("there is no checkpoint"), HasSubstr("other")));
+              AllOf(HasSubstr("--resume"), HasSubstr("other"),
+                    HasSubstr("a checkpoint that exists")));
 }
 
 TEST_F(RunDirectoryTest, OtherFilesAreNoRun) {
