@@ -34,7 +34,31 @@ std::string unknown_command(const std::vector<std::string>& names,
 
 }  // namespace
 
-void describe_commands(CLI::App& app, Action& action) {
+std::string shell_text(int argc, char** argv) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
+  std::string text;
+  for (int i = 0; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (i > 0) text += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) {
+      if (c == '\'') {
+        text += "'\\''";
+      } else {
+        text += c;
+      }
+    }
+    text += '\'';
+  }
+  return text;
+}
+
+void describe_commands(CLI::App& app, Action& action, const std::string& command_line) {
   app.set_version_flag("--version", std::string("trireme ") + TRIREME_VERSION);
   app.require_subcommand(1);
   app.footer(
@@ -42,24 +66,12 @@ void describe_commands(CLI::App& app, Action& action) {
       "Exit status: 0 done; 2 wrong arguments, deck or input files; 75 stopped early "
       "with "
       "a\ncheckpoint (run again to go on); 1 anything else.");
-#ifdef TRIREME_HAS_TRAIN
-  add_train(app, action);
-#endif
-#ifdef TRIREME_HAS_TOKENIZE
+  add_train(app, action, command_line);
   add_tokenize(app, action);
-#endif
-#ifdef TRIREME_HAS_INSPECT
   add_inspect(app, action);
-#endif
-#ifdef TRIREME_HAS_CONVERT
   add_convert(app, action);
-#endif
-#ifdef TRIREME_HAS_GENERATE
   add_generate(app, action);
-#endif
-#ifdef TRIREME_HAS_SELFTEST
   add_selftest(app, action);
-#endif
 }
 
 std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speaks) {

@@ -3,13 +3,17 @@
 #define TRIREME_APPS_COMMAND_LINE_HPP_
 
 #include <optional>
+#include <string>
 
 #include "apps/subcommands.hpp"
 
 namespace trireme::apps {
 
+// What was typed, quoted so that a shell reads it again.
+std::string shell_text(int argc, char** argv);
+
 // Adds every subcommand; parsing then sets `action` to the chosen one's.
-void describe_commands(CLI::App& app, Action& action);
+void describe_commands(CLI::App& app, Action& action, const std::string& command_line);
 
 // Nothing when there is something to run; else the exit status, after help (0) or what is
 // wrong with the arguments (2) was printed, if `speaks`.

@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   CLI::App app("Trireme: training of Transformer language models on supercomputers",
                "trireme");
   apps::Action action;
-  apps::describe_commands(app, action);
+  apps::describe_commands(app, action, apps::shell_text(argc, argv));
   if (const auto status = apps::parse(app, argc, argv, environment->world_rank() == 0)) {
     return *status;  // --help, --version, or wrong arguments
   }

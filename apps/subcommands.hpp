@@ -4,6 +4,7 @@
 #define TRIREME_APPS_SUBCOMMANDS_HPP_
 
 #include <functional>
+#include <string>
 
 #include "comm/environment.hpp"
 
@@ -17,7 +18,8 @@ using Action = std::function<int(comm::Environment&)>;
 
 void add_inspect(CLI::App& app, Action& action);
 void add_tokenize(CLI::App& app, Action& action);
-void add_train(CLI::App& app, Action& action);
+// command_line: for the run's environment.json.
+void add_train(CLI::App& app, Action& action, const std::string& command_line);
 void add_convert(CLI::App& app, Action& action);
 void add_generate(CLI::App& app, Action& action);
 void add_selftest(CLI::App& app, Action& action);

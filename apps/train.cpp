@@ -56,7 +56,7 @@ int run_dry(const TrainArguments& arguments, comm::Environment& environment) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Action& action) {
+void add_train(CLI::App& app, Action& action, const std::string& command_line) {
   CLI::App* command =
       app.add_subcommand("train", "Train the model that a deck describes");
   const auto arguments = std::make_shared<TrainArguments>();
@@ -93,8 +93,8 @@ void add_train(CLI::App& app, Action& action) {
       ->add_option("--json", arguments->json, "Write the dry run's result to a file, too")
       ->type_name("FILE")
       ->needs(dry_run);
-  command->callback([&action, arguments, &app] {
-    arguments->options.command_line = app.get_name();
+  options.command_line = command_line;
+  command->callback([&action, arguments] {
     action = [arguments](comm::Environment& environment) {
       return arguments->dry_run ? run_dry(*arguments, environment)
                                 : engine::train(arguments->options, environment);
