@@ -2,8 +2,17 @@
 #include "engine/datasets.hpp"
 
 #include "base/error.hpp"
+#include "io/checksum.hpp"
 
 namespace trireme::engine {
+
+std::string Datasets::identity() const {
+  std::string sums;
+  for (const auto& corpus : corpora) {
+    sums += (sums.empty() ? "" : " ") + io::to_hex(corpus->checksum());
+  }
+  return sums;
+}
 
 std::vector<std::shared_ptr<const data::Corpus>> open_corpora(const config::Deck& deck) {
   TRIREME_REQUIRE_INPUT(

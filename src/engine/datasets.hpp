@@ -24,7 +24,13 @@ struct Datasets {
   // The tokenizer's files and the vocabulary are those of the first corpus: mixing others
   // is an error.
   const data::Corpus& first() const { return *corpora.front(); }
+  // Checksums of the training corpora: a restart on others of the same names would go on
+  // with other samples and not know it.
+  std::string identity() const;
 };
+
+// Where a checkpoint keeps it (TrainingState::texts).
+inline constexpr const char* kCorporaText = "training_corpora";
 
 // Opens the corpora of data.train: InputError for a missing, damaged or foreign file, or
 // where the deck names none.

@@ -58,6 +58,23 @@ void check_resume(const io::Path& checkpoint, const config::Deck& deck,
   if (!changes.empty()) log.info("changed since the checkpoint:\n{}", changes);
 }
 
+// Nor in the texts behind the names: before the run directory is touched.
+void require_same_corpora(const io::Path& checkpoint, const Datasets& datasets,
+                          comm::Communicator& world) {
+  on_first_rank(world, [&] {
+    const ckpt::TrainingState state = ckpt::CheckpointReader(checkpoint).state();
+    const auto then = state.texts.find(kCorporaText);
+    if (then != state.texts.end() && then->second != datasets.identity()) {
+      throw InputError(fmt::format(
+          "the corpora of data.train are not those that '{}' was trained on: their "
+          "checksums are {} now and were {}. Put the old files back, or start a new run "
+          "in another run.dir.",
+          checkpoint.string(), datasets.identity(), then->second));
+    }
+    return std::string();
+  });
+}
+
 }  // namespace
 
 int train(const TrainOptions& options, comm::Environment& environment) {
@@ -85,6 +102,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
 
   // 2. Corpora, process grid, run directory.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
+  if (resumes) require_same_corpora(start.checkpoint, datasets, world);
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
   RunDirectory directory(world, run_options, start);
   directory.write_deck(config::resolved_text(deck));

@@ -31,8 +31,10 @@ HostBatch host_batch(const data::Batch& batch) {
           batch.loss_mask().data(), static_cast<std::uint64_t>(batch.first_sample())};
 }
 
-ckpt::TrainingState initial_state(const config::Deck& deck, const data::Corpus& corpus) {
+ckpt::TrainingState initial_state(const config::Deck& deck, const Datasets& datasets) {
+  const data::Corpus& corpus = datasets.first();
   ckpt::TrainingState state;
+  state.texts[kCorporaText] = datasets.identity();
   state.seed = deck.run.seed;
   state.data_seed = deck.data.seed;
   state.tokenizer = corpus.tokenizer_files();
@@ -59,7 +61,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       optimizer_(exec_, state_.params, grid.groups(), adamw_desc(deck),
                  deck.optimizer.clip_norm),
       schedule_(lr_schedule(deck)),
-      progress_(initial_state(deck, datasets.first())),
+      progress_(initial_state(deck, datasets)),
       evaluation_batch_(deck.model.sequence, deck.batch.micro),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);

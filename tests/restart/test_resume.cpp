@@ -53,6 +53,17 @@ TEST_F(ResumeTraining, FromAnOlderCheckpointCutsWhatCameAfter) {
                          scratch_ / "run/checkpoints/set_aside/step_00000013");
 }
 
+// Looking at a run changes nothing in it: neither validation nor samples of text.
+TEST_F(ResumeTraining, DoesNotDependOnValidationAndSamples) {
+  ASSERT_EQ(train("whole").status, 0);
+  ASSERT_EQ(train("quiet", {"--set", "run.validate_every=0", "--set",
+                            "run.sample_every=0", "--set", "checkpoint.every=0"})
+                .status,
+            0);
+  expect_same_checkpoint(newest("whole"), newest("quiet"), Place::middle);
+  expect_same_metrics("quiet", "whole", 13);
+}
+
 class ResumeChanges : public TrainingRuns {
  protected:
   void SetUp() override { ASSERT_EQ(train("run", {"--set", "run.steps=5"}).status, 0); }
@@ -60,13 +71,17 @@ class ResumeChanges : public TrainingRuns {
   // Status 2, the parts in the message, and the run as it was.
   void expect_refused(const Arguments& changes, const std::vector<std::string>& parts,
                       const std::string& deck = "deck.yaml") {
-    const std::string records = slurp(scratch_ / "run/train.jsonl");
+    const auto state = [&] {
+      return slurp(scratch_ / "run/train.jsonl") + slurp(scratch_ / "run/deck.yaml") +
+             slurp(scratch_ / "run/environment.json");
+    };
+    const std::string before = state();
     Arguments arguments = {"--resume", "auto"};
     arguments.insert(arguments.end(), changes.begin(), changes.end());
     const RunResult result = train("run", arguments, deck);
     EXPECT_EQ(result.status, 2) << result.out;
     for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
-    EXPECT_EQ(slurp(scratch_ / "run/train.jsonl"), records);
+    EXPECT_EQ(state(), before);
     EXPECT_EQ(newest("run").filename(), "step_00000005");
   }
 };
@@ -89,6 +104,14 @@ TEST_F(ResumeChanges, OfWhatDefinesTheRunAreRefused) {
       {"optimizer.lr: 0.003   (changed.yaml:4)",
        "the checkpoint has 0.002, the deck has 0.003", "--set optimizer.lr=0.003"},
       "changed.yaml");
+}
+
+// The same name and vocabulary, another text.
+TEST_F(ResumeChanges, OfTheCorpusBehindTheNameAreRefused) {
+  const std::string text = io::read_file(fixture("sample.txt")).substr(1150, 1150);
+  make_corpus(scratch_, "corpus.h5", {text}, trained_tokenizer());
+  expect_refused({}, {"not those that", "step_00000005", "their checksums are",
+                      "start a new run in another run.dir"});
 }
 
 TEST_F(ResumeChanges, OfTheLearningRateBySetAreSaid) {
