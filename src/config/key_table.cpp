@@ -650,9 +650,10 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(boolean_key(
       {"checkpoint.keep_best", "", "true", "Keep the one with the best validation loss."},
       TRIREME_AT(checkpoint.keep_best)));
-  keys.push_back(
-      boolean_key({"checkpoint.async", "", "true", "Write while training goes on."},
-                  TRIREME_AT(checkpoint.async)));
+  keys.push_back(boolean_key(
+      {"checkpoint.async", "", "true",
+       "Write while training goes on. Not yet: training waits for the write."},
+      TRIREME_AT(checkpoint.async)));
   keys.push_back(
       choice_key<Writers>({"checkpoint.writers", "", "per_rank", "Who writes shards."},
                           TRIREME_AT(checkpoint.writers)));
