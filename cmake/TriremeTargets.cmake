@@ -98,12 +98,13 @@ function(trireme_add_tests label group)
 endfunction()
 
 # The environment every test runs in: two threads unless said otherwise (and two cores of
-# those that ctest gives out), one per rank where there are ranks; threads not bound.
+# those that ctest gives out), one per rank where there are ranks; threads not bound, and
+# asleep soon where they wait: spinning is slow where others use the cores, too.
 function(trireme_test_properties name labels timeout)
   if(Kokkos_ENABLE_CUDA)
     list(APPEND labels gpu)  # kernels of this build run nowhere else
   endif()
-  set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=2
+  set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000
       TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR}
       TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme
       TRIREME_MPIEXEC=${MPIEXEC_EXECUTABLE})
