@@ -151,5 +151,26 @@ TEST(ModesOfSites, MasksAreTheirOwn) {
   EXPECT_GT(other_layer, 66u);
 }
 
+// The same weights in two layers: only their masks of the attention probabilities differ.
+TEST(ModesOfSites, AttentionMasksAreTheLayersOwn) {
+  const auto output = [](index_t layer_number, double attention_dropout) {
+    LayerBench<float> bench;
+    nn::TransformerConfig config = transformer_config(0.0);
+    config.attention_dropout = attention_dropout;
+    const nn::TransformerLayer<float> layer(bench.builder(), config, layer_number);
+    nn::TransformerLayer<float>::Saved saved;
+    const Array<float> x(uniform(kRows * kHidden, 1)), y(kRows * kHidden);
+    const auto forward = [&](const nn::Context& context) {
+      layer.forward(context, x.cmatrix(kRows, kHidden), y.matrix(kRows, kHidden), saved);
+    };
+    bench.allocate(forward);
+    forward(bench.context());
+    return y.bytes();
+  };
+  EXPECT_EQ(output(0, 0.0), output(1, 0.0));
+  EXPECT_EQ(output(1, 0.5), output(1, 0.5));
+  EXPECT_NE(output(0, 0.5), output(1, 0.5));
+}
+
 }  // namespace
 }  // namespace trireme::test
