@@ -11,6 +11,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/error.hpp"
@@ -46,6 +47,11 @@ Failure describe(const std::exception& error) {
     return {kExitError,
             fmt::format("out of memory ({}): `trireme train --dry-run` tells what a run "
                         "takes",
+                        error.what())};
+  }
+  if (dynamic_cast<const std::system_error*>(&error) != nullptr && std::ferror(stdout)) {
+    return {kExitError,
+            fmt::format("cannot write the output to stdout: {}",  // fmt::print
                         error.what())};
   }
   return {kExitError, error.what()};

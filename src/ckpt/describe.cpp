@@ -219,7 +219,9 @@ Json describe_file(const Path& path, Depth depth) {
     if (json["kind"] == "corpus" && depth == Depth::checksums) {
       const std::string wrong =
           io::guarded_call(path, 0, [&] { return data::Corpus(path).verify(); });
-      if (!wrong.empty()) problems.push_back(wrong);
+      if (!wrong.empty()) {
+        problems.push_back(fmt::format("'{}': {}", path.string(), wrong));
+      }
     }
   } catch (const Error& error) {
     problems.emplace_back(error.what());

@@ -86,6 +86,15 @@ bool Manifest::has_optimizer_state() const {
   });
 }
 
+void require_optimizer_state(const Manifest& manifest, const Path& path) {
+  TRIREME_REQUIRE_INPUT(
+      manifest.has_optimizer_state(),
+      "'{}' holds weights only, no optimizer state: training cannot be continued from "
+      "it. "
+      "Start a new run with --init-from, or use it for generate and evaluate",
+      path.string());
+}
+
 index_t Manifest::parameter_count() const {
   index_t count = 0;
   for (const TensorEntry& tensor : tensors) {

@@ -79,6 +79,8 @@ struct Manifest {
 
 // Of a step directory, checked.
 Manifest read_manifest(const Path& directory);
+// InputError, with advice, for weights alone: no training can go on from them.
+void require_optimizer_state(const Manifest& manifest, const Path& directory);
 // Its generation alone, unchecked; -1 where it cannot be read.
 std::int64_t peek_generation(const Path& directory);
 

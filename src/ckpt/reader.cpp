@@ -186,12 +186,7 @@ bool CheckpointReader::has(const std::string& tensor) const {
 }
 
 void CheckpointReader::require_optimizer_state() const {
-  TRIREME_REQUIRE_INPUT(
-      manifest_.has_optimizer_state(),
-      "'{}' holds weights only, no optimizer state: training cannot be "
-      "continued from it. Start a new run with --init-from, or use it for "
-      "generate and evaluate",
-      path_.string());
+  ckpt::require_optimizer_state(manifest_, path_);
 }
 
 void CheckpointReader::read(const Exec& exec, const TensorTarget& target,

@@ -45,8 +45,8 @@ Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
 void Corpus::open() {
   const std::string name = path_.string();
   TRIREME_REQUIRE_INPUT(std::filesystem::exists(path_),
-                        "corpus '{}' does not exist: {}, or correct the path",
-                        name, kAdvice);
+                        "corpus '{}' does not exist: {}, or correct the path", name,
+                        kAdvice);
   const io::H5FileCheck check = io::check_hdf5(path_, "corpus");
   TRIREME_REQUIRE_INPUT(check.is_hdf5, "corpus '{}' is not an HDF5 file: {}", name,
                         kAdvice);

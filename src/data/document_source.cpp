@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "data/json_problem.hpp"
 #include "data/utf8.hpp"
 
 namespace trireme::data {
@@ -250,7 +251,7 @@ class DocumentSource::Reading {
     } catch (const Json::parse_error& error) {
       throw InputError(
           fmt::format("{}: not valid JSON ({}); expected one object per line", place(),
-                      error.what()));
+                      json_problem(error.what())));
     }
     TRIREME_REQUIRE_INPUT(object.is_object(), "{}: expected a JSON object, found {}",
                           place(), object.type_name());

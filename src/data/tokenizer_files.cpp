@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "data/byte_alphabet.hpp"
+#include "data/json_problem.hpp"
 #include "io/files.hpp"
 
 namespace trireme::data {
@@ -18,8 +19,8 @@ Json parse_json(const std::string& name, const std::string& text) {
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
-    throw InputError(
-        fmt::format("tokenizer file '{}' is not valid JSON: {}", name, error.what()));
+    throw InputError(fmt::format("tokenizer file '{}' is not valid JSON: {}", name,
+                                 json_problem(error.what())));
   }
 }
 
@@ -272,7 +273,8 @@ Tokenizer tokenizer_from_json(const std::string& name, const std::string& text) 
     tokenizer.files_ = {{"tokenizer.json", text}};
     return tokenizer;
   } catch (const Json::exception& error) {
-    throw InputError(fmt::format("tokenizer file '{}': {}", name, error.what()));
+    throw InputError(
+        fmt::format("tokenizer file '{}': {}", name, json_problem(error.what())));
   }
 }
 

@@ -100,7 +100,9 @@ RunStart start_from(const RunOptions& options) {
   start.notes = damage_notes(search);
   start.checkpoint =
       search.found ? *search.found : ckpt::require_newest(options.resume);  // throws
-  start.step = ckpt::read_manifest(start.checkpoint).step;
+  const ckpt::Manifest manifest = ckpt::read_manifest(start.checkpoint);
+  ckpt::require_optimizer_state(manifest, start.checkpoint);
+  start.step = manifest.step;
   std::error_code ignored;
   const bool own = start.checkpoint.parent_path() ==
                    fs::weakly_canonical(options.checkpoints, ignored);

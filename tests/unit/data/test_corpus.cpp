@@ -228,7 +228,7 @@ TEST(CorpusDisk, OutputMustBeWritable) {
     return message_of<InputError>(
         [&] { write_corpus(test::trained_tokenizer(), source, out, *self, {}); });
   };
-  EXPECT_THAT(error(scratch / "none" / "c.h5"), HasSubstr("No such file or directory"));
+  EXPECT_THAT(error(scratch / "none" / "c.h5"), HasSubstr("there is no directory"));
   EXPECT_THAT(error(scratch.path()), HasSubstr("directory"));
 }
 

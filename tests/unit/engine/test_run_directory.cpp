@@ -45,6 +45,7 @@ class RunDirectoryTest : public ::testing::Test {
     ckpt::Manifest manifest;
     manifest.step = *ckpt::step_of(path.filename().string());
     manifest.generation = ++generation_;
+    manifest.tensors = {{"optimizer/exp_avg/nothing", DType::float32, {0}}};
     fs::create_directories(path);
     spill(path / ckpt::kManifestName, manifest.to_text());
     io::swap_symlink(path.filename(), path.parent_path() / ckpt::kLatestName);
@@ -178,6 +179,14 @@ TEST_F(RunDirectoryTest, BackToAnOlderCheckpoint) {
   put_checkpoint(step(600));
   { const RunDirectory directory(*world_, back, decide(back)); }
   EXPECT_TRUE(fs::exists(run() / "checkpoints/set_aside/step_00000600-2"));
+}
+
+TEST_F(RunDirectoryTest, WeightsAreNoRunToGoOnWith) {
+  ckpt::Manifest manifest;
+  fs::create_directories(scratch_ / "weights/step_00000000");
+  spill(scratch_ / "weights/step_00000000" / ckpt::kManifestName, manifest.to_text());
+  EXPECT_THAT(refusal(options((scratch_ / "weights").string())),
+              AllOf(HasSubstr("weights only"), HasSubstr("--init-from")));
 }
 
 TEST_F(RunDirectoryTest, BranchingOff) {
