@@ -10,9 +10,9 @@
 namespace trireme::test {
 
 struct RunOptions {
-  std::map<std::string, std::string> environment;  // added to this process' own
-  std::string directory = {};                      // to run in; empty: this one
-  double timeout = 120.0;                          // seconds, then it is killed
+  std::map<std::string, std::string> environment = {};  // added to this process' own
+  std::string directory = {};                           // to run in; empty: this one
+  double timeout = 120.0;                               // seconds, then it is killed
 };
 
 struct RunResult {

@@ -1,0 +1,289 @@
+// `trireme convert` between Hugging Face's GPT-2 and checkpoints: there and back bit by
+// bit, and everything that such a directory can have wrong with it.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "regression/cli/safetensors_text.hpp"
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class Convert : public Workplace {
+ protected:
+  Convert() {
+    fs::create_directories(scratch_ / "hf");
+    fs::create_directories(scratch_ / "out");
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      fs::copy_file(hugging_face_fixture("gpt2_tiny") / name, scratch_ / "hf" / name);
+    }
+    tensors_ = read_safetensors(weights());
+  }
+  fs::path weights() const { return scratch_ / "hf/model.safetensors"; }
+
+  RunResult convert(const fs::path& in, const fs::path& out,
+                    const std::vector<std::string>& options = {}) const {
+    std::vector<std::string> arguments = {"convert", in, out};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return trireme(arguments);
+  }
+  // hf to a checkpoint and back: what came back.
+  TensorTexts there_and_back() {
+    for (const char* name : {"there", "back"}) fs::remove_all(scratch_ / name);
+    const RunResult there = convert(scratch_ / "hf", scratch_ / "there");
+    EXPECT_EQ(there.status, 0) << there.err;
+    err_ = there.err;
+    const RunResult back = convert(scratch_ / "there", scratch_ / "back");
+    EXPECT_EQ(back.status, 0) << back.err;
+    return read_safetensors(scratch_ / "back/model.safetensors");
+  }
+  void set_config(const std::string& key, const json& value) const {
+    json config = json::parse(slurp(scratch_ / "hf/config.json"));
+    config[key] = value;
+    spill(scratch_ / "hf/config.json", config.dump());
+  }
+  // hf cannot be converted, and nothing is made of it.
+  void expect_refused(const std::vector<std::string>& parts) const {
+    expect_refusal(convert(scratch_ / "hf", scratch_ / "out/made"), parts);
+    EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+  }
+  TensorTexts tensors_;
+  std::string err_;
+};
+
+TEST_F(Convert, ThereAndBackBitByBit) {
+  for (const char* name : {"gpt2_tiny", "gpt2_odd"}) {
+    for (const char* file : {"config.json", "model.safetensors"}) {
+      fs::copy_file(hugging_face_fixture(name) / file, scratch_ / "hf" / file,
+                    fs::copy_options::overwrite_existing);
+    }
+    EXPECT_EQ(there_and_back(), read_safetensors(weights())) << name;
+    const json before = json::parse(slurp(scratch_ / "hf/config.json"));
+    const json after = json::parse(slurp(scratch_ / "back/config.json"));
+    for (const char* key :
+         {"model_type", "architectures", "vocab_size", "n_positions", "n_embd", "n_layer",
+          "n_head", "n_inner", "activation_function", "layer_norm_epsilon", "resid_pdrop",
+          "attn_pdrop", "embd_pdrop", "initializer_range", "eos_token_id", "bos_token_id",
+          "tie_word_embeddings", "scale_attn_weights"}) {
+      EXPECT_EQ(after[key], before[key]) << name << ": " << key;
+    }
+    EXPECT_EQ(trireme({"inspect", scratch_ / "there", "--verify"}).status, 0);
+  }
+}
+
+TEST_F(Convert, GeneratesFromWhatWasConverted) {
+  ASSERT_EQ(convert(scratch_ / "hf", scratch_ / "there").status, 0);
+  const RunResult result =
+      trireme({"generate", "--checkpoint", scratch_ / "there", "--prompt-ids", "1 2 3",
+               "--greedy", "--max-tokens", "5", "--format", "jsonl"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_FALSE(json::parse(result.out)["ids"].empty());
+  // It has no tokenizer, so that text is none.
+  expect_refusal(
+      trireme({"generate", "--checkpoint", scratch_ / "there", "--prompt", "x"}),
+      {"no tokenizer", "--prompt-ids"});
+}
+
+TEST_F(Convert, PrefixMayBeMissing) {
+  TensorTexts bare;
+  for (const auto& [name, tensor] : tensors_) {
+    ASSERT_TRUE(name.starts_with("transformer.")) << name;
+    bare[name.substr(12)] = tensor;
+  }
+  write_safetensors(weights(), bare);
+  EXPECT_EQ(there_and_back(), tensors_);
+}
+
+// fp32 holds every bf16 and fp16 value: what comes back is the same number.
+TEST_F(Convert, HalfPrecision) {
+  TensorTexts stored = tensors_, expected = tensors_;
+  for (auto& [name, tensor] : stored) {
+    tensor.dtype = "BF16";
+    tensor.bytes = mapped<std::uint32_t, std::uint16_t>(
+        tensor.bytes, [](std::uint32_t bits) { return bits >> 16; });
+    expected[name].bytes = mapped<std::uint16_t, std::uint32_t>(
+        tensor.bytes, [](std::uint32_t bits) { return bits << 16; });
+  }
+  write_safetensors(weights(), stored);
+  EXPECT_EQ(there_and_back(), expected);
+
+  // Every finite fp16 number there is, those near zero too.
+  unsigned next = 0;
+  for (auto& [name, tensor] : stored) {
+    tensor.dtype = "F16";
+    tensor.bytes = mapped<std::uint16_t, std::uint16_t>(tensor.bytes, [&](std::uint16_t) {
+      next = (next + 1) % 0xfc00;
+      return static_cast<std::uint16_t>((next & 0x7c00) == 0x7c00 ? 0 : next);
+    });
+    expected[name].bytes =
+        mapped<std::uint16_t, float>(tensor.bytes, [](std::uint16_t bits) {
+          const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+          const double size = exponent == 0 ? std::ldexp(fraction, -24)
+                                            : std::ldexp(1024 + fraction, exponent - 25);
+          return static_cast<float>(bits & 0x8000 ? -size : size);
+        });
+  }
+  write_safetensors(weights(), stored);
+  EXPECT_EQ(there_and_back(), expected);
+}
+
+TEST_F(Convert, SeveralFiles) {
+  TensorTexts first, second;
+  json map;
+  for (const auto& [name, tensor] : tensors_) {
+    const bool is_first = first.size() <= second.size();
+    (is_first ? first : second)[name] = tensor;
+    map[name] = is_first ? "model-1.safetensors" : "model-2.safetensors";
+  }
+  write_safetensors(scratch_ / "hf/model-1.safetensors", first);
+  write_safetensors(scratch_ / "hf/model-2.safetensors", second);
+  fs::remove(weights());
+  spill(scratch_ / "hf/model.safetensors.index.json", json{{"weight_map", map}}.dump());
+  EXPECT_EQ(there_and_back(), tensors_);
+  fs::remove(scratch_ / "hf/model-2.safetensors");
+  expect_refused({"model-2.safetensors", "does not exist"});
+}
+
+TEST_F(Convert, TiedHeadMayBeStored) {
+  TensorTexts stored = tensors_;
+  stored["lm_head.weight"] = tensors_["transformer.wte.weight"];
+  write_safetensors(weights(), stored);
+  EXPECT_EQ(there_and_back(), tensors_);
+  stored["lm_head.weight"].bytes[5] ^= 1;
+  write_safetensors(weights(), stored);
+  expect_refused({"lm_head.weight", "word embedding", "output matrix of its own"});
+}
+
+TEST_F(Convert, TensorsThatAreNotTheModels) {
+  TensorTexts stored = tensors_;
+  stored.erase("transformer.h.1.mlp.c_fc.bias");
+  stored.erase("transformer.ln_f.weight");
+  stored["transformer.h.3.ln_1.weight"] = tensors_["transformer.h.0.ln_1.weight"];
+  TensorText& wrong = stored["transformer.h.0.attn.c_attn.weight"];
+  std::swap(wrong.shape[0], wrong.shape[1]);
+  write_safetensors(weights(), stored);
+  expect_refused({"hf", "config.json", "3 layers, hidden 48", "missing (2)",
+                  "h.1.mlp.c_fc.bias (192)", "ln_f.weight (48)", "wrong (1)",
+                  "h.0.attn.c_attn.weight: expected (48, 144), found (144, 48)",
+                  "not part of the model (1)", "h.3.ln_1.weight (48)"});
+  // The other side of it: a config.json of another model.
+  write_safetensors(weights(), tensors_);
+  set_config("n_layer", 4);
+  expect_refused({"4 layers", "missing (12)"});
+}
+
+TEST_F(Convert, DamagedWeights) {
+  const std::string whole = slurp(weights());
+  for (const std::size_t size : {whole.size() - 1, whole.size() / 2, std::size_t{500},
+                                 std::size_t{9}, std::size_t{3}, std::size_t{0}}) {
+    spill(weights(), whole.substr(0, size));
+    expect_refused({"model.safetensors", size > 9 * 1000 ? "truncated" : "file"});
+  }
+  spill(weights(), "version https://git-lfs.github.com/spec/v1\noid sha256:12\n");
+  expect_refused({"model.safetensors", "not a safetensors file"});
+  fs::remove(weights());
+  expect_refused({"hf", "neither model.safetensors nor"});
+  spill(scratch_ / "hf/pytorch_model.bin", "pickle");
+  expect_refused({"pytorch_model.bin", "safe_serialization"});
+}
+
+TEST_F(Convert, ConfigThatIsNotGpt2s) {
+  const std::string config = slurp(scratch_ / "hf/config.json");
+  set_config("model_type", "llama");
+  expect_refused({"config.json", "model_type", "llama", "gpt2"});
+  spill(scratch_ / "hf/config.json", config);
+  set_config("activation_function", "relu");
+  set_config("n_head", 5);
+  set_config("layer_norm_epsilon", 1e-6);
+  expect_refused({"activation_function", "relu", "gelu_new", "n_head", "5 heads", "48",
+                  "layer_norm_epsilon", "1e-06"});
+  spill(scratch_ / "hf/config.json", config.substr(0, 100));
+  expect_refused({"config.json", "not a JSON object"});
+}
+
+TEST_F(Convert, EndOfTextOutsideTheVocabulary) {
+  set_config("eos_token_id", 50256);
+  const TensorTexts back = there_and_back();
+  EXPECT_EQ(back, tensors_);
+  EXPECT_THAT(err_, HasSubstr("warning"));
+  EXPECT_THAT(err_,
+              HasSubstr("eos_token_id 50256 is no id of the vocabulary (0 to 210)"));
+  EXPECT_TRUE(
+      json::parse(slurp(scratch_ / "back/config.json"))["eos_token_id"].is_null());
+  EXPECT_EQ(trireme({"generate", "--checkpoint", scratch_ / "there", "--prompt-ids", "1",
+                     "--max-tokens", "3"})
+                .status,
+            0);
+}
+
+TEST_F(Convert, InputsThatAreNone) {
+  const fs::path out = scratch_ / "out/made";
+  expect_refusal(convert(scratch_ / "none", out), {"none", "does not exist"});
+  expect_refusal(convert(scratch_ / "out", out), {"out", "no checkpoint"});
+  expect_refusal(convert(corpus(), out), {"corpus.h5", "Hugging Face directory"});
+  expect_refusal(convert(weights(), out), {"model.safetensors", "config.json"});
+  EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+}
+
+TEST_F(Convert, OutputsThatCannotBe) {
+  const auto before = tree(scratch_.path());
+  const fs::path in = scratch_ / "hf";
+  expect_refusal(convert(in, scratch_ / "out"), {"out", "exists already"});
+  expect_refusal(convert(in, scratch_ / "hf/config.json"),
+                 {"config.json", "exists already"});
+  const RunResult below = convert(in, scratch_ / "hf/config.json/made");
+  expect_refusal(below, {"hf/config.json/", "Not a directory"});
+  EXPECT_EQ(tree(scratch_.path()), before);
+}
+
+TEST_F(Convert, DiskFull) {
+  // Either direction leaves nothing.
+  const std::string limit = "ulimit -f 100";
+  const fs::path out = scratch_ / "out/made";
+  expect_error(trireme_limited(limit, {"convert", scratch_ / "hf", out}), 1,
+               {"out", "File too large"});
+  EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+  ASSERT_EQ(convert(scratch_ / "hf", scratch_ / "there").status, 0);
+  expect_error(trireme_limited(limit, {"convert", scratch_ / "there", out}), 1,
+               {"out", "File too large"});
+  EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+}
+
+TEST_F(Convert, TrainedRun) {
+  ASSERT_EQ(train().status, 0);
+  const RunResult result =
+      convert(run_dir(), scratch_ / "made", {"--json", scratch_ / "made.json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("optimizer state stays behind"));
+  const json made = json::parse(slurp(scratch_ / "made.json"));
+  EXPECT_EQ(made["direction"], "checkpoint_to_hugging_face");
+  EXPECT_EQ(made["step"], 4);
+  EXPECT_EQ(made["parameters"], 35584);
+  for (const char* name : {"config.json", "model.safetensors", "tokenizer.json",
+                           "tokenizer_config.json", "generation_config.json"}) {
+    EXPECT_TRUE(fs::exists(scratch_ / "made" / name)) << name;
+  }
+  EXPECT_THAT(convert(run_dir(), scratch_ / "quiet", {"--weights-only"}).out,
+              Not(HasSubstr("optimizer")));
+  // And to a checkpoint again: the same text comes out of it.
+  ASSERT_EQ(convert(scratch_ / "made", scratch_ / "again").status, 0);
+  const auto generated = [&](const fs::path& from) {
+    return trireme({"generate", "--checkpoint", from, "--prompt", "the oar", "--seed",
+                    "5", "--max-tokens", "9"})
+        .out;
+  };
+  EXPECT_THAT(generated(run_dir()), testing::StartsWith("the oar"));
+  EXPECT_EQ(generated(scratch_ / "again"), generated(run_dir()));
+  // Weights make no run to resume.
+  expect_refusal(train({}, {"--resume", scratch_ / "again", "--run-dir", scratch_ / "r"}),
+                 {"again", "optimizer", "--init-from"});
+  EXPECT_FALSE(fs::exists(scratch_ / "r"));
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,254 @@
+// `trireme tokenize`: what becomes a document, which tokenizers are read, and wrong
+// input, after which there is no corpus and no leftover.
+#include <nlohmann/json.hpp>
+
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class Tokenize : public Workplace {
+ protected:
+  fs::path text(const std::string& name, const std::string& content) const {
+    spill(scratch_ / name, content);
+    return scratch_ / name;
+  }
+  fs::path out() const { return scratch_ / "out/corpus.h5"; }
+
+  Tokenize() { fs::create_directories(scratch_ / "out"); }
+
+  RunResult tokenize(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"tokenize", "--out", out()});
+    return trireme(arguments);
+  }
+  // Done: what --json says.
+  json done(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--json", scratch_ / "result.json"});
+    const RunResult result = tokenize(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    out_ = result.out;
+    err_ = result.err;
+    return json::parse(slurp(scratch_ / "result.json"));
+  }
+  json inspected(const fs::path& path) const {
+    const RunResult result =
+        trireme({"inspect", path, "--verify", "--json", scratch_ / "inspect.json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return json::parse(slurp(scratch_ / "inspect.json"));
+  }
+  // Refused, and nothing was made where the corpus was to be.
+  void expect_refused(const std::vector<std::string>& arguments,
+                      const std::vector<std::string>& parts) const {
+    expect_refusal(tokenize(arguments), parts);
+    EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+  }
+  std::string out_, err_;
+};
+
+TEST_F(Tokenize, TrainsATokenizer) {
+  const json result = done({"--train-bpe", "300", text("a.txt", small_text(4000))});
+  EXPECT_EQ(result["vocabulary"], 300);
+  EXPECT_EQ(result["documents"], 1);
+  EXPECT_EQ(result["end_of_document"], 0);
+  EXPECT_GT(result["bytes_per_token"], 1.5);
+  EXPECT_THAT(out_, HasSubstr("trained a BPE of 300 tokens"));
+  EXPECT_THAT(out_, HasSubstr("1 document,"));
+  EXPECT_THAT(out_, HasSubstr("bytes per token"));
+  EXPECT_THAT(out_, HasSubstr("MB/s"));
+  const json corpus = inspected(out());
+  EXPECT_EQ(corpus["tokens"], result["tokens"]);
+  EXPECT_EQ(corpus["dtype"], "uint16");
+  // Pairs run out: the real size is recorded.
+  const json small = done({"--train-bpe", "5000", text("b.txt", "abc abc abd")});
+  EXPECT_THAT(err_, HasSubstr("no more pairs"));
+  EXPECT_EQ(small["ran_out_of_pairs"], true);
+  EXPECT_LT(small["vocabulary"], 300);
+  EXPECT_EQ(inspected(out())["vocabulary_size"], small["vocabulary"]);
+}
+
+// The same tokenizer in all forms in which one may come.
+TEST_F(Tokenize, ReadsEveryFormOfATokenizer) {
+  const fs::path fixture = source_file("tests/parity/fixtures/tokenizer/trained.json");
+  const fs::path sample = source_file("tests/parity/fixtures/tokenizer/sample.txt");
+  done({"--tokenizer", fixture, sample});
+  const json expected = inspected(out());
+
+  const json tokenizer = json::parse(slurp(fixture));
+  std::string merges = "#version: 0.2\n";
+  for (const json& merge : tokenizer["model"]["merges"]) {
+    merges += merge.is_string()
+                  ? merge.get<std::string>()
+                  : merge[0].get<std::string>() + " " + merge[1].get<std::string>();
+    merges += "\n";
+  }
+  fs::create_directories(scratch_ / "files");
+  const fs::path vocab = text("files/vocab.json", tokenizer["model"]["vocab"].dump());
+  const fs::path merges_file = text("files/merges.txt", merges);
+  fs::copy_file(out(), scratch_ / "given.h5");
+  const std::vector<std::vector<std::string>> forms = {
+      {"--tokenizer", vocab, "--tokenizer", merges_file},
+      {"--tokenizer", vocab, merges_file},  // as people write it
+      {"--tokenizer", scratch_ / "files"},
+      {"--tokenizer", scratch_ / "given.h5"}};
+  for (std::vector<std::string> form : forms) {
+    form.push_back(sample);
+    done(form);
+    const json corpus = inspected(out());
+    EXPECT_EQ(corpus["checksum"], expected["checksum"]) << form[1];
+    EXPECT_EQ(corpus["tokens"], expected["tokens"]) << form[1];
+  }
+}
+
+TEST_F(Tokenize, DocumentsOfText) {
+  const fs::path file = text("a.txt", "one\ntwo\n\n \nthree\n");
+  EXPECT_EQ(done({"--train-bpe", "257", file})["documents"], 1);
+  // Every byte is a token of its own here, and each document has its end.
+  const json whole = done({"--train-bpe", "257", "--documents", "file", file});
+  EXPECT_EQ(whole["tokens"], 17 + 1);
+  const json paragraphs = done({"--train-bpe", "257", "--documents", "blank-line", file});
+  EXPECT_EQ(paragraphs["documents"], 2);
+  EXPECT_EQ(paragraphs["tokens"], 7 + 5 + 2);
+  const json lines = done({"--train-bpe", "257", "--documents", "line", file});
+  EXPECT_EQ(lines["documents"], 3);
+  EXPECT_EQ(lines["empty_documents"], 2);
+  EXPECT_EQ(lines["tokens"], 3 + 3 + 5 + 3);
+  EXPECT_EQ(done({"--train-bpe", "257", file, file})["documents"], 2);
+  fs::remove(out());
+  expect_refused({"--train-bpe", "257", "--documents", "page", file},
+                 {"--documents", "page", "blank-line"});
+}
+
+TEST_F(Tokenize, JsonLines) {
+  const fs::path file =
+      text("a.jsonl",
+           "{\"text\": \"ab\", \"body\": \"cdef\"}\n\n{\"text\": \"\\u00e4\", "
+           "\"body\": \"\"}\n");
+  const json texts = done({"--train-bpe", "257", file});
+  EXPECT_EQ(texts["documents"], 2);
+  EXPECT_EQ(texts["tokens"], 2 + 2 + 2);  // ä is two bytes
+  const json bodies = done({"--train-bpe", "257", "--json-key", "body", file});
+  EXPECT_EQ(bodies["documents"], 1);
+  EXPECT_EQ(bodies["empty_documents"], 1);
+  EXPECT_THAT(err_, HasSubstr("1 empty document left out"));
+  fs::remove(out());
+  expect_refused({"--train-bpe", "257", "--json-key", "content", file},
+                 {"a.jsonl:1", "content", "text", "body", "--json-key"});
+  expect_refused(
+      {"--train-bpe", "257", text("b.jsonl", "{\"text\": \"a\"}\n{\"text\": ")},
+      {"b.jsonl:2", "not valid JSON", "one object per line"});
+  expect_refused({"--train-bpe", "257", text("c.jsonl", "{\"text\": 3}\n")},
+                 {"c.jsonl:1", "'text' is number", "string"});
+  expect_refused({"--train-bpe", "257", text("d.jsonl", "[1]\n")},
+                 {"d.jsonl:1", "object", "array"});
+}
+
+TEST_F(Tokenize, InvalidUtf8IsReplacedAndCounted) {
+  // Python's errors="replace" makes 1 + 2 + 1 of these.
+  const json result = done({"--train-bpe", "257",
+                            text("a.txt",
+                                 "a\xff"
+                                 "b\xc3\xc3"
+                                 "c\xe6\xb0 d")});
+  EXPECT_EQ(result["replaced_sequences"], 4);
+  EXPECT_EQ(result["tokens"], 4 + 1 + 4 * 3 + 1);
+  EXPECT_THAT(err_, HasSubstr("4 byte sequences that are not UTF-8"));
+  EXPECT_EQ(
+      done({"--train-bpe", "257", text("b.txt", "\u00e4\u6c34")})["replaced_sequences"],
+      0);
+  EXPECT_THAT(err_, Not(HasSubstr("UTF-8")));
+}
+
+TEST_F(Tokenize, RanksMakeTheSameFile) {
+  const fs::path file = text("a.txt", small_text(3000));
+  done({"--train-bpe", "280", file});
+  const std::string alone = slurp(out());
+  const RunResult result =
+      trireme_on_ranks(3, {"tokenize", "--out", out(), "--train-bpe", "280", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_TRUE(slurp(out()) == alone);
+}
+
+TEST_F(Tokenize, NothingToRead) {
+  expect_refused({"--train-bpe", "300", text("empty.txt", "")},
+                 {"empty.txt", "empty", "nothing to tokenize"});
+  expect_refused(
+      {"--train-bpe", "300", "--documents", "line", text("blank.txt", "\n \n")},
+      {"nothing to tokenize", "no document with text"});
+  expect_refused({"--train-bpe", "300", scratch_.path()},
+                 {scratch_.path().string(), "is a directory", "name the files"});
+  expect_refused({"--train-bpe", "300", scratch_ / "none.txt"},
+                 {"none.txt", "does not exist"});
+  expect_refused({"--train-bpe", "300", text("a.gz", "\x1f\x8b\x08rest")},
+                 {"a.gz", "gzip", "unpack"});
+  expect_refused({"--train-bpe", "300", corpus()}, {"corpus.h5", "HDF5"});
+  expect_refused({"--train-bpe", "300"}, {"INPUT is required"});
+}
+
+TEST_F(Tokenize, WrongTokenizers) {
+  const fs::path file = text("a.txt", "a few words");
+  expect_refused({file}, {"--tokenizer", "--train-bpe SIZE"});
+  expect_refused({"--tokenizer", "gpt2", "--train-bpe", "300", file}, {"either"});
+  expect_refused({"--train-bpe", "100", file}, {"--train-bpe", "100", "257"});
+  expect_refused({"--tokenizer", scratch_ / "none.json", file},
+                 {"none.json", "does not exist"});
+  expect_refused({"--tokenizer", text("t.json", "{\"model\": "), file},
+                 {"t.json", "not valid JSON"});
+  expect_refused({"--tokenizer",
+                  text("u.json",
+                       "{\"model\": {\"type\": \"WordPiece\", "
+                       "\"vocab\": {}, \"merges\": []}}"),
+                  file},
+                 {"u.json", "WordPiece", "byte-level BPE"});
+  expect_refused({"--tokenizer", file, file}, {"a.txt"});
+  expect_refused({"--tokenizer", "wordpiece", file}, {"wordpiece", "not implemented"});
+  expect_refused({"--tokenizer", scratch_ / "out", file}, {"out"});
+}
+
+TEST_F(Tokenize, WhereTheCorpusCannotGo) {
+  const fs::path file = text("a.txt", small_text(100));
+  const std::string before = slurp(file);
+  const auto refuse = [&](const fs::path& where, const std::vector<std::string>& parts) {
+    expect_refusal(trireme({"tokenize", "--train-bpe", "257", "--out", where, file}),
+                   parts);
+  };
+  refuse(scratch_ / "a.txt/corpus.h5", {"a.txt/corpus.h5", "Not a directory"});
+  refuse(scratch_ / "none/corpus.h5", {"there is no directory", "none", "make it"});
+  refuse(scratch_ / "out", {"is a directory", "name a file"});
+  refuse("/proc/corpus.h5", {"/proc/corpus.h5"});
+  // The text itself must not be written over.
+  refuse(file, {"a.txt", "input"});
+  refuse(scratch_ / "out/../a.txt", {"a.txt", "input"});
+  EXPECT_EQ(slurp(file), before);
+  EXPECT_EQ(tree(scratch_.path()), (std::set<std::string>{"a.txt", "out"}));
+}
+
+TEST_F(Tokenize, DiskFull) {
+  const fs::path file = text("a.txt", small_text(20000));  // some 90 KB of tokens
+  RunResult result = trireme_limited(
+      "ulimit -f 40", {"tokenize", "--train-bpe", "270", "--out", out(), file});
+  expect_error(result, 1, {"corpus.h5", "File too large"});
+  EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+
+  // A corpus that was there stays.
+  spill(out(), "before");
+  result = trireme_limited("ulimit -f 40",
+                           {"tokenize", "--train-bpe", "270", "--out", out(), file});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(slurp(out()), "before");
+  EXPECT_EQ(tree(scratch_ / "out").size(), 1u);
+
+  const SmallDisk disk(scratch_ / "disk", 64 << 10);
+  if (!disk.is_mounted()) return;
+  result = trireme(
+      {"tokenize", "--train-bpe", "270", "--out", scratch_ / "disk/corpus.h5", file});
+  expect_error(result, 1, {"corpus.h5", "No space left on device", "free on that file"});
+  EXPECT_THAT(tree(scratch_ / "disk"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace trireme::test

@@ -1,0 +1,235 @@
+// `trireme train` and its run directory: runs that are there already, directories that
+// cannot be written, full disks, losses that are no numbers; --resume and --init-from.
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class TrainRun : public Workplace {
+ protected:
+  // Names in the checkpoint directory that a reader would take for a checkpoint.
+  std::vector<std::string> published(const fs::path& directory) const {
+    std::vector<std::string> names;
+    if (!fs::exists(directory)) return names;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      const std::string name = entry.path().filename();
+      if (name.starts_with("step_")) names.push_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  std::vector<std::string> published() const {
+    return published(run_dir() / "checkpoints");
+  }
+};
+
+TEST_F(TrainRun, LeavesWhatIsPromised) {
+  const RunResult result = train();
+  ASSERT_EQ(result.status, 0) << result.err;
+  for (const char* name : {"deck.yaml", "environment.json", "train.jsonl", "train.csv"}) {
+    EXPECT_TRUE(fs::exists(run_dir() / name)) << name;
+  }
+  EXPECT_EQ(published(), (std::vector<std::string>{"step_00000002", "step_00000004"}));
+  EXPECT_EQ(fs::read_symlink(newest()), "step_00000004");
+  for (const std::string& name : tree(run_dir())) {
+    EXPECT_THAT(name, Not(HasSubstr(".tmp-")));
+  }
+  // The resolved deck makes the same run.
+  ASSERT_EQ(
+      trireme({"train", run_dir() / "deck.yaml", "--run-dir", scratch_ / "again"}).status,
+      0);
+  const auto losses = [](const std::string& log) {
+    std::vector<std::string> found;
+    for (std::size_t at = log.find("\"loss\""); at != std::string::npos;
+         at = log.find("\"loss\"", at + 1)) {
+      found.push_back(log.substr(at, log.find(',', at) - at));
+    }
+    return found;
+  };
+  const auto first = losses(slurp(run_dir() / "train.jsonl"));
+  EXPECT_GE(first.size(), 4u);
+  EXPECT_EQ(losses(slurp(scratch_ / "again/train.jsonl")), first);
+}
+
+TEST_F(TrainRun, ExistingRunIsRefusedWithAdvice) {
+  ASSERT_EQ(train().status, 0);
+  const auto before = tree(run_dir());
+  const std::string log = slurp(run_dir() / "train.jsonl");
+  expect_refusal(train(), {run_dir().string(), "holds a run already", "deck.yaml",
+                           "2 checkpoints", "--resume auto", "--run-dir"});
+  expect_refusal(train({}, {"--resume", "never"}), {"--resume auto"});
+  EXPECT_EQ(tree(run_dir()), before);
+  EXPECT_EQ(slurp(run_dir() / "train.jsonl"), log);
+}
+
+TEST_F(TrainRun, ResumeAuto) {
+  // Where there is nothing it begins, ...
+  RunResult result = train({"run.steps=2", "optimizer.decay=4"}, {"--resume", "auto"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(published(), (std::vector<std::string>{"step_00000002"}));
+  // ... then goes on, ...
+  result = train({"optimizer.decay=4"}, {"--resume", "auto"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(fs::read_symlink(newest()), "step_00000004");
+  // ... and has nothing to do once it is finished, but says so.
+  const auto before = tree(run_dir());
+  result = train({"optimizer.decay=4"}, {"--resume", "auto"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("nothing to train"));
+  EXPECT_EQ(tree(run_dir()), before);
+}
+
+TEST_F(TrainRun, ResumeFromACheckpoint) {
+  ASSERT_EQ(train().status, 0);
+  const std::string second = run_dir() / "checkpoints/step_00000002";
+  // Branching off into a directory of its own.
+  const RunResult branch =
+      train({}, {"--resume", second, "--run-dir", scratch_ / "branch"});
+  ASSERT_EQ(branch.status, 0) << branch.err;
+  EXPECT_EQ(published(scratch_ / "branch/checkpoints"),
+            (std::vector<std::string>{"step_00000004"}));
+  // In the same directory: what came later is set aside, and said.
+  const RunResult again = train({}, {"--resume", second});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("set_aside"));
+  EXPECT_TRUE(fs::exists(run_dir() / "checkpoints/set_aside/step_00000004"));
+  EXPECT_EQ(fs::read_symlink(newest()), "step_00000004");
+}
+
+TEST_F(TrainRun, ResumeFromWhatIsNone) {
+  const std::string missing = scratch_ / "nowhere";
+  expect_refusal(train({}, {"--resume", missing}), {missing, "checkpoint"});
+  fs::create_directories(scratch_ / "void");
+  expect_refusal(train({}, {"--resume", scratch_ / "void"}), {"void", "no checkpoint"});
+  expect_refusal(train({}, {"--resume", "alway"}), {"alway", "never", "auto"});
+  EXPECT_FALSE(fs::exists(run_dir()));
+}
+
+TEST_F(TrainRun, ResumeWithAnotherModelIsRefused) {
+  ASSERT_EQ(train({"run.steps=2"}).status, 0);
+  const auto before = tree(run_dir());
+  // Both values are shown.
+  expect_refusal(
+      train({"model.sequence=32", "run.seed=9", "batch.global=8"}, {"--resume", "auto"}),
+      {"model.sequence", "16", "32", "run.seed", "1234", "9", "batch.global", "4", "8"});
+  EXPECT_EQ(tree(run_dir()), before);
+}
+
+TEST_F(TrainRun, DamagedCheckpoints) {
+  ASSERT_EQ(train().status, 0);
+  const fs::path shard = run_dir() / "checkpoints/step_00000004/shard_00000.h5";
+  std::string content = slurp(shard);
+  content[content.size() / 2] ^= 0x20;
+  spill(shard, content);
+  // The one before is taken, and that is said.
+  const RunResult result = train({"run.steps=6"}, {"--resume", "auto"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("damaged"));
+  EXPECT_THAT(result.out, HasSubstr("step_00000004"));
+  // Named by itself it is refused.
+  content = slurp(run_dir() / "checkpoints/step_00000006/shard_00000.h5");
+  spill(run_dir() / "checkpoints/step_00000006/shard_00000.h5",
+        content.substr(0, content.size() / 2));
+  expect_refusal(
+      train({"run.steps=8"}, {"--resume", run_dir() / "checkpoints/step_00000006"}),
+      {"step_00000006", "shard_00000.h5"});
+}
+
+TEST_F(TrainRun, UnwritableDirectory) {
+  spill(scratch_ / "file", "");
+  const std::string below = scratch_ / "file/run";
+  expect_refusal(
+      train({}, {"--run-dir", below}),
+      {"cannot create the run directory", below, "Not a directory", "--run-dir"});
+  expect_refusal(train({}, {"--run-dir", scratch_ / "file"}), {"is a file", "--run-dir"});
+  expect_refusal(train({"checkpoint.dir=" + below}),
+                 {"cannot create the checkpoint directory", below, "checkpoint.dir"});
+  // Nobody may make directories there, not even root.
+  expect_refusal(train({}, {"--run-dir", "/proc/trireme/run"}),
+                 {"cannot create the run directory", "/proc/trireme/run"});
+}
+
+TEST_F(TrainRun, TwoAtOnce) {
+  ASSERT_EQ(train({"run.steps=2"}).status, 0);
+  const int lock = ::open((run_dir() / ".lock").c_str(), O_RDWR);
+  ASSERT_GE(lock, 0);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  expect_error(train({}, {"--resume", "auto"}), 2,
+               {"another process trains in", run_dir().string(), "--run-dir"});
+  ::close(lock);
+}
+
+// The disk is full: files may have no more than so many bytes, which any user can ask
+// for; and a real file system without space, where mounting is allowed.
+TEST_F(TrainRun, DiskFull) {
+  // The first checkpoint fits into nothing.
+  RunResult result = trireme_limited("ulimit -f 100", train_arguments({}));
+  expect_error(result, 1, {"checkpoints", "shard_00000.h5", "File too large"});
+  EXPECT_TRUE(published().empty());
+  EXPECT_FALSE(fs::exists(newest()));
+
+  // With a checkpoint there: it stays, whole and found.
+  fs::remove_all(run_dir());
+  ASSERT_EQ(train({"run.steps=2", "optimizer.decay=4"}).status, 0);
+  result = trireme_limited("ulimit -f 100",
+                           train_arguments({"optimizer.decay=4"}, {"--resume", "auto"}));
+  expect_error(result, 1, {"step_00000004", "File too large"});
+  EXPECT_EQ(published(), (std::vector<std::string>{"step_00000002"}));
+  EXPECT_EQ(fs::read_symlink(newest()), "step_00000002");
+  EXPECT_EQ(trireme({"inspect", run_dir(), "--verify"}).status, 0);
+  // Once there is space again, training goes on where it was.
+  result = train({"optimizer.decay=4"}, {"--resume", "auto"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  for (const std::string& name : tree(run_dir())) {
+    EXPECT_THAT(name, Not(HasSubstr(".tmp-")));
+  }
+
+  const SmallDisk disk(scratch_ / "disk", 1200 << 10);  // one checkpoint, not two
+  if (!disk.is_mounted()) return;
+  result = train({}, {"--run-dir", scratch_ / "disk/run"});
+  expect_error(result, 1, {"No space left on device", "free on that file system"});
+  EXPECT_EQ(published(scratch_ / "disk/run/checkpoints"),
+            (std::vector<std::string>{"step_00000002"}));
+}
+
+TEST_F(TrainRun, LossThatIsNoNumber) {
+  const RunResult result = train({"optimizer.lr=1e30", "optimizer.clip_norm=0"});
+  expect_error(result, 1, {"step 2", "layer", "not finite", "learning rate", "failed"});
+  // The state before that step, for study; not a checkpoint of the run.
+  EXPECT_TRUE(published().empty());
+  ASSERT_EQ(published(run_dir() / "failed"), (std::vector<std::string>{"step_00000001"}));
+  const RunResult shown =
+      trireme({"inspect", run_dir() / "failed/step_00000001", "--verify"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("optimizer state"));
+  const RunResult text =
+      trireme({"generate", "--checkpoint", run_dir() / "failed/step_00000001"});
+  EXPECT_EQ(text.status, 1);
+  EXPECT_THAT(text.err, HasSubstr("did its training diverge?"));
+}
+
+// Also "a sequence longer than the model's": its table of positions has no more rows.
+TEST_F(TrainRun, InitFrom) {
+  ASSERT_EQ(train({"run.steps=2"}).status, 0);
+  const auto branch = [&](const std::string& name, const std::string& from,
+                          const std::vector<std::string>& overrides) {
+    return train(overrides, {"--init-from", from, "--run-dir", scratch_ / name});
+  };
+  expect_refusal(branch("a", run_dir(), {"model.sequence=32"}),
+                 {"step_00000002", "embedding/position/weight", "(16, 32)", "(32, 32)"});
+  expect_refusal(branch("b", run_dir(), {"model.vocab=320"}),
+                 {"embedding/word/weight", "(300, 32)", "(320, 32)"});
+  expect_refusal(branch("c", scratch_ / "nowhere", {}), {"nowhere", "checkpoint"});
+  const RunResult right = branch("d", run_dir(), {"optimizer.lr=1e-2"});
+  EXPECT_EQ(right.status, 0) << right.err;
+  EXPECT_EQ(published(scratch_ / "d/checkpoints").back(), "step_00000004");
+}
+
+}  // namespace
+}  // namespace trireme::test
