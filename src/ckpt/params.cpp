@@ -1,6 +1,8 @@
 // ckpt/params.cpp — see params.hpp.
 #include "ckpt/params.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace trireme::ckpt {
@@ -9,6 +11,8 @@ namespace {
 
 // Below this many elements a tensor is not worth dividing.
 constexpr index_t kDivide = 1 << 16;
+// More of what does not fit says nothing new (another width changes every tensor).
+constexpr std::size_t kListed = 12;
 
 struct Kept {
   Slab slab;
@@ -61,27 +65,32 @@ std::vector<TensorPart> parts_of(const ParamBuffer<T>& buffer, Content content,
 void require_params(const CheckpointReader& reader, const ParamRegistry& registry,
                     Content content) {
   if (content == Content::training) reader.require_optimizer_state();
-  std::string problems;
+  std::vector<std::string> problems;
   for (std::size_t i = 0; i < registry.size(); ++i) {
     const ParamSpec& spec = registry.spec(i);
     const std::string name = kModelGroup + spec.name;
     const Shape& expected = spec.shard.global_shape;
     if (!reader.has(name)) {
-      problems += fmt::format("\n  {} {}: missing", name, to_string(expected));
+      problems.push_back(fmt::format("{} {}: missing", name, to_string(expected)));
       continue;
     }
     const Manifest& manifest = reader.manifest();
     const Shape& found = manifest.tensors[manifest.find(name)].shape;
     if (found != expected) {
-      problems += fmt::format("\n  {}: the deck makes it {}, the checkpoint has {}", name,
-                              to_string(expected), to_string(found));
+      problems.push_back(fmt::format("{}: the deck makes it {}, the checkpoint has {}",
+                                     name, to_string(expected), to_string(found)));
     }
   }
-  TRIREME_REQUIRE_INPUT(problems.empty(),
-                        "'{}' is a checkpoint of another model than the deck's:{}\nIts "
-                        "own deck is shown by "
-                        "`trireme inspect --json FILE`.",
-                        reader.path().string(), problems);
+  if (problems.empty()) return;
+  const std::size_t count = problems.size();
+  problems.resize(std::min(count, kListed));
+  if (count > kListed) {
+    problems.push_back(fmt::format("... and {} more", count - kListed));
+  }
+  throw InputError(
+      fmt::format("'{}' is a checkpoint of another model than the deck's:\n  {}\nIts own "
+                  "deck is shown by `trireme inspect --json FILE`.",
+                  reader.path().string(), fmt::join(problems, "\n  ")));
 }
 
 template <class T>
