@@ -3,13 +3,18 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/subcommands.hpp"
+#include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "ckpt/convert.hpp"
 #include "ckpt/hugging_face.hpp"
+#include "data/collective.hpp"
+#include "data/megatron_dataset.hpp"
 #include "engine/first_rank.hpp"
 #include "io/files.hpp"
 
@@ -18,6 +23,7 @@ namespace {
 
 struct ConvertOptions {
   std::string in, out, json;
+  std::vector<std::string> tokenizer;
   bool weights_only = false;
 };
 
@@ -45,8 +51,45 @@ void report_model(const ckpt::Converted& made, const char* direction,
   io::write_file(options.json, json.dump(2) + "\n");
 }
 
-void convert(const ConvertOptions& options) {
+// All ranks share the work.
+void convert_megatron(const ConvertOptions& options, comm::Communicator& world) {
+  Log log(world.rank() == 0);
+  TRIREME_REQUIRE_INPUT(
+      !options.tokenizer.empty(),
+      "'{}' is a Megatron dataset, which holds token ids alone: name the tokenizer they "
+      "were made with (--tokenizer gpt2, or its files)",
+      options.in);
+  const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  std::optional<data::MegatronDataset> dataset;
+  data::on_every_rank(world, [&] { dataset.emplace(options.in); });
+  const data::CorpusSummary made =
+      data::convert_megatron_dataset(*dataset, tokenizer, options.out, world, {});
+  if (world.rank() != 0) return;
+  log.info("{}: {} documents, {} tokens of a vocabulary of {}", options.out,
+           made.documents, made.tokens, tokenizer.vocabulary_size());
+  if (made.empty_documents > 0) {
+    log.warning("{} empty documents left out", made.empty_documents);
+  }
+  if (options.json.empty()) return;
+  nlohmann::ordered_json json;
+  json["direction"] = "megatron_to_corpus";
+  json["in"] = options.in;
+  json["out"] = options.out;
+  json["documents"] = made.documents;
+  json["tokens"] = made.tokens;
+  json["vocabulary"] = tokenizer.vocabulary_size();
+  json["empty_documents"] = made.empty_documents;
+  json["unigram_entropy"] = made.unigram_entropy;
+  json["warnings"] = log.warnings();
+  io::write_file(options.json, json.dump(2) + "\n");
+}
+
+void convert_model(const ConvertOptions& options) {
   Log log;
+  TRIREME_REQUIRE_INPUT(options.tokenizer.empty(),
+                        "--tokenizer is for Megatron datasets: '{}' is none, and models "
+                        "bring their own",
+                        options.in);
   if (ckpt::is_hugging_face_directory(options.in)) {
     report_model(ckpt::import_hugging_face(options.in, options.out, log),
                  "hugging_face_to_checkpoint", options, log);
@@ -54,12 +97,15 @@ void convert(const ConvertOptions& options) {
   }
   TRIREME_REQUIRE_INPUT(std::filesystem::exists(options.in),
                         "'{}' does not exist: expected a Hugging Face directory (with "
-                        "config.json), a checkpoint or run directory",
+                        "config.json), a checkpoint or run directory, or a Megatron "
+                        "dataset (.idx and .bin)",
                         options.in);
-  TRIREME_REQUIRE_INPUT(std::filesystem::is_directory(options.in),
-                        "'{}' is nothing that can be converted: expected a Hugging Face "
-                        "directory (with config.json), a checkpoint or run directory",
-                        options.in);
+  TRIREME_REQUIRE_INPUT(
+      std::filesystem::is_directory(options.in),
+      "'{}' is nothing that can be converted: expected a Hugging Face "
+      "directory (with config.json), a checkpoint or run directory, or a "
+      "Megatron dataset (.idx and .bin)",
+      options.in);
   report_model(ckpt::export_hugging_face(options.in, options.out, log),
                "checkpoint_to_hugging_face", options, log);
 }
@@ -70,26 +116,41 @@ void add_convert(CLI::App& app, Action& action) {
   const auto options = std::make_shared<ConvertOptions>();
   CLI::App* command = app.add_subcommand(
       "convert",
-      "A Hugging Face GPT-2 directory to a checkpoint, or a checkpoint to a Hugging Face "
-      "directory: what IN is says which.");
+      "A Hugging Face GPT-2 directory to a checkpoint; a checkpoint to a Hugging Face "
+      "directory; a Megatron dataset (.idx and .bin) to a corpus: what IN is says "
+      "which.");
   command
       ->add_option(
           "IN", options->in,
           "a directory with config.json; or a run directory, its checkpoints, one "
-          "step_* directory or latest")
+          "step_* directory or latest; or a Megatron dataset's .idx")
       ->required();
-  command->add_option("OUT", options->out, "a directory that does not exist yet")
+  command
+      ->add_option("OUT", options->out,
+                   "a directory that does not exist yet; of a "
+                   "Megatron dataset, the corpus (.h5)")
       ->required();
+  command
+      ->add_option("--tokenizer", options->tokenizer,
+                   "of a Megatron dataset: gpt2, or the files of the one it was made "
+                   "with, as of trireme tokenize")
+      ->allow_extra_args(false)
+      ->delimiter(',');
   command->add_flag("--weights-only", options->weights_only,
                     "weights are all that is wanted: say nothing about optimizer state, "
                     "which is never converted");
   command->add_option("--json", options->json, "write what was made to this file too");
   command->callback([options, &action] {
     action = [options](comm::Environment& environment) {
-      engine::on_first_rank(*environment.world(), [&] {
-        convert(*options);
-        return std::string();
-      });
+      comm::Communicator& world = *environment.world();
+      if (data::is_megatron_dataset(options->in)) {
+        convert_megatron(*options, world);
+      } else {
+        engine::on_first_rank(world, [&] {
+          convert_model(*options);
+          return std::string();
+        });
+      }
       return 0;
     };
   });

@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,14 +11,13 @@
 #include <vector>
 
 #include "apps/subcommands.hpp"
+#include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/environment.hpp"
 #include "data/collective.hpp"
-#include "data/corpus.hpp"
 #include "data/corpus_writer.hpp"
 #include "io/files.hpp"
-#include "io/hdf5.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -37,37 +35,6 @@ struct TokenizeOptions {
   bool plain_text = false;
   std::vector<std::string> inputs;
 };
-
-// GPT-2's files: TRIREME_GPT2_DIR, else beside the executable, where bootstrap put them.
-fs::path gpt2_directory() {
-  if (const char* named = std::getenv("TRIREME_GPT2_DIR")) return named;
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  const fs::path place = self.parent_path().parent_path() / "share" / "trireme" / "gpt2";
-  TRIREME_REQUIRE_INPUT(
-      !error && fs::is_directory(place),
-      "GPT-2's vocabulary is not in '{}': run tools/bootstrap and build "
-      "again, or set TRIREME_GPT2_DIR to a directory with encoder.json and "
-      "vocab.bpe",
-      place.string());
-  return place;
-}
-
-data::Tokenizer load_tokenizer(const std::vector<std::string>& names) {
-  if (names.size() == 1) {
-    const std::string& name = names[0];
-    TRIREME_REQUIRE_INPUT(name != "wordpiece" && name != "sentencepiece",
-                          "--tokenizer {} is not implemented yet: give gpt2, files of a "
-                          "byte-level BPE, or train one with --train-bpe SIZE",
-                          name);
-    if (name == "gpt2") return data::Tokenizer::load({gpt2_directory()});
-    // A corpus brings the tokenizer it was made with.
-    if (fs::is_regular_file(name) && io::check_hdf5(name).is_hdf5) {
-      return data::Tokenizer::from_files(data::Corpus(name).tokenizer_files());
-    }
-  }
-  return data::Tokenizer::load({names.begin(), names.end()});
-}
 
 // `--tokenizer vocab.json merges.txt INPUT` : the second file looks like an input.
 void take_tokenizer_file(TokenizeOptions& options) {

@@ -31,57 +31,66 @@ io::Path spool_path(const std::filesystem::path& out, const char* what) {
   return path;
 }
 
-// Encodes this rank's documents into two spools.
-class TokenizingSink : public DocumentSink {
+// This rank's part of a corpus: ids and the places where documents begin.
+class TokenSpool : public TokenSink {
  public:
-  TokenizingSink(const Tokenizer& tokenizer, const CorpusOptions& options,
-                 const std::filesystem::path& out)
-      : tokens(spool_path(out, ".tokens"), options.spool_memory),
+  TokenSpool(const Tokenizer& tokenizer, const CorpusOptions& options,
+             const std::filesystem::path& out)
+      : ids(spool_path(out, ".tokens"), options.spool_memory),
         starts(spool_path(out, ".documents"), options.spool_memory),
         counts(tokenizer.vocabulary_size()),
-        encoder_(tokenizer, options.added_tokens),
-        end_of_document_(tokenizer.end_of_document()),
         narrow_(token_type(tokenizer.vocabulary_size()) == DType::uint16) {}
 
   void begin_document() override {
     starts.append(&token_count, sizeof(token_count));
     ++document_count;
   }
-  void text(std::string_view bytes) override {
-    ids_.clear();
-    encoder_.encode(bytes, ids_);
-    put();
-  }
-  void end_document() override {
-    ids_.assign(1, end_of_document_);
-    put();
+  void tokens(std::span<const TokenId> values) override {
+    for (const TokenId id : values) ++counts[id];
+    token_count += values.size();
+    if (narrow_) {
+      narrowed_.assign(values.begin(), values.end());
+      ids.append(narrowed_.data(), narrowed_.size() * sizeof(std::uint16_t));
+    } else {
+      ids.append(values.data(), values.size() * sizeof(TokenId));
+    }
   }
 
-  const Encoder& encoder() const { return encoder_; }
-
-  Spool tokens;
+  Spool ids;
   Spool starts;  // of documents, in tokens of this rank (uint64)
   std::vector<std::uint64_t> counts;
   std::uint64_t token_count = 0;
   std::uint64_t document_count = 0;
 
  private:
-  void put() {
-    for (const TokenId id : ids_) ++counts[id];
-    token_count += ids_.size();
-    if (narrow_) {
-      narrowed_.assign(ids_.begin(), ids_.end());
-      tokens.append(narrowed_.data(), narrowed_.size() * sizeof(std::uint16_t));
-    } else {
-      tokens.append(ids_.data(), ids_.size() * sizeof(TokenId));
-    }
-  }
+  bool narrow_;
+  std::vector<std::uint16_t> narrowed_;
+};
 
+// Encodes documents on their way into a spool.
+class TokenizingSink : public DocumentSink {
+ public:
+  TokenizingSink(const Tokenizer& tokenizer, const CorpusOptions& options,
+                 TokenSpool& spool)
+      : spool_(spool),
+        encoder_(tokenizer, options.added_tokens),
+        end_of_document_(tokenizer.end_of_document()) {}
+
+  void begin_document() override { spool_.begin_document(); }
+  void text(std::string_view bytes) override {
+    ids_.clear();
+    encoder_.encode(bytes, ids_);
+    spool_.tokens(ids_);
+  }
+  void end_document() override { spool_.tokens({&end_of_document_, 1}); }
+
+  const Encoder& encoder() const { return encoder_; }
+
+ private:
+  TokenSpool& spool_;
   Encoder encoder_;
   TokenId end_of_document_;
-  bool narrow_;
   std::vector<TokenId> ids_;
-  std::vector<std::uint16_t> narrowed_;
 };
 
 std::uint64_t summed(comm::Communicator& comm, std::uint64_t value) {
@@ -143,16 +152,16 @@ Layout make_file(const io::Path& path, const Tokenizer& tokenizer,
 // This rank's part of both datasets.
 void write_part(const io::Path& path, const Layout& layout, std::size_t token_bytes,
                 std::uint64_t first_token, std::uint64_t first_document,
-                TokenizingSink& sink) {
+                TokenSpool& spool) {
   io::FileWriter writer(path, io::FileWriter::Mode::existing);
   std::uint64_t at = layout.tokens_at + first_token * token_bytes;
   const auto put = [&](const std::byte* data, std::size_t bytes) {
     writer.write_at(at, data, bytes);
     at += bytes;
   };
-  sink.tokens.drain(put);
+  spool.ids.drain(put);
   at = layout.documents_at + first_document * sizeof(std::uint64_t);
-  sink.starts.drain([&](std::byte* data, std::size_t bytes) {
+  spool.starts.drain([&](std::byte* data, std::size_t bytes) {
     auto* start = reinterpret_cast<std::uint64_t*>(data);
     for (std::size_t i = 0; i < bytes / sizeof(*start); ++i) start[i] += first_token;
     put(data, bytes);
@@ -183,8 +192,7 @@ std::string block_sums(const io::Path& path, std::uint64_t begin, std::uint64_t 
 
 // The writing, from counts to the published file.
 void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
-             const CorpusSummary& summary, TokenizingSink& sink,
-             comm::Communicator& comm) {
+             const CorpusSummary& summary, TokenSpool& spool, comm::Communicator& comm) {
   const bool first = comm.rank() == 0;
   const std::size_t token_bytes = size_of(token_type(tokenizer.vocabulary_size()));
   std::optional<io::AtomicFile> file;  // removed on the way out of an error
@@ -205,11 +213,11 @@ void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
             static_cast<std::uint64_t>(documents_at)};
 
   const auto first_token = static_cast<std::uint64_t>(
-      comm.exclusive_scan(static_cast<std::int64_t>(sink.token_count)));
+      comm.exclusive_scan(static_cast<std::int64_t>(spool.token_count)));
   const auto first_document = static_cast<std::uint64_t>(
-      comm.exclusive_scan(static_cast<std::int64_t>(sink.document_count)));
+      comm.exclusive_scan(static_cast<std::int64_t>(spool.document_count)));
   on_every_rank(comm, [&] {
-    write_part(name, layout, token_bytes, first_token, first_document, sink);
+    write_part(name, layout, token_bytes, first_token, first_document, spool);
   });
 
   std::string sums;
@@ -260,35 +268,73 @@ void require_writable(const std::filesystem::path& out) {
   }
 }
 
+namespace {
+
+// What is known of any corpus once its parts are spooled.
+CorpusSummary summary_of(comm::Communicator& comm, const TokenSpool& spool,
+                         std::uint64_t input_bytes, std::uint64_t empty_documents,
+                         double seconds) {
+  CorpusSummary summary;
+  summary.tokens = summed(comm, spool.token_count);
+  summary.documents = summed(comm, spool.document_count);
+  summary.empty_documents = summed(comm, empty_documents);
+  summary.input_bytes = input_bytes;
+  summary.tokenize_seconds = comm.all_reduce(seconds, comm::Op::max);
+  summary.unigram_entropy = entropy_of(summed(comm, spool.counts));
+  return summary;
+}
+
+}  // namespace
+
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
                            const std::filesystem::path& out, comm::Communicator& comm,
                            const CorpusOptions& options) {
+  std::unique_ptr<TokenSpool> spool;
   std::unique_ptr<TokenizingSink> sink;
   DocumentSource::ReadStats read;
   double seconds = 0.0;
   on_every_rank(comm, [&] {
     if (comm.rank() == 0) require_writable(out);
     const auto start = Clock::now();
-    sink = std::make_unique<TokenizingSink>(tokenizer, options, out);
+    spool = std::make_unique<TokenSpool>(tokenizer, options, out);
+    sink = std::make_unique<TokenizingSink>(tokenizer, options, *spool);
     read = source.read(comm.rank(), comm.size(), *sink, options.progress);
     seconds = seconds_since(start);
   });
 
-  CorpusSummary summary;
-  summary.tokens = summed(comm, sink->token_count);
-  summary.documents = summed(comm, sink->document_count);
-  summary.empty_documents = summed(comm, read.empty_documents);
-  summary.input_bytes = source.bytes();
+  CorpusSummary summary =
+      summary_of(comm, *spool, source.bytes(), read.empty_documents, seconds);
   summary.replaced_sequences =
       summed(comm, read.replaced_sequences + sink->encoder().replaced_sequences());
   summary.added_tokens_found = summed(comm, sink->encoder().added_tokens_found());
-  summary.tokenize_seconds = comm.all_reduce(seconds, comm::Op::max);
-  summary.unigram_entropy = entropy_of(summed(comm, sink->counts));
   TRIREME_REQUIRE_INPUT(summary.documents > 0,
                         "nothing to tokenize: the {} of input have no document with text "
                         "({} empty ones)",
                         io::human_bytes(source.bytes()), summary.empty_documents);
-  publish(tokenizer, out, summary, *sink, comm);
+  publish(tokenizer, out, summary, *spool, comm);
+  return summary;
+}
+
+CorpusSummary write_tokenized_corpus(
+    const Tokenizer& tokenizer, std::uint64_t input_bytes,
+    const std::filesystem::path& out, comm::Communicator& comm,
+    const CorpusOptions& options,
+    const std::function<std::uint64_t(TokenSink& sink)>& read) {
+  std::unique_ptr<TokenSpool> spool;
+  std::uint64_t empty = 0;
+  double seconds = 0.0;
+  on_every_rank(comm, [&] {
+    if (comm.rank() == 0) require_writable(out);
+    const auto start = Clock::now();
+    spool = std::make_unique<TokenSpool>(tokenizer, options, out);
+    empty = read(*spool);
+    seconds = seconds_since(start);
+  });
+  const CorpusSummary summary = summary_of(comm, *spool, input_bytes, empty, seconds);
+  TRIREME_REQUIRE_INPUT(summary.documents > 0,
+                        "there are no documents with tokens in the input ({} empty ones)",
+                        summary.empty_documents);
+  publish(tokenizer, out, summary, *spool, comm);
   return summary;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 
 #include "comm/communicator.hpp"
 #include "data/document_source.hpp"
@@ -38,6 +39,15 @@ struct CorpusSummary {
   double tokenize_seconds = 0.0;         // of the slowest rank, without writing
 };
 
+// Takes the documents of one rank as token ids.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void begin_document() = 0;
+  // Ids below the vocabulary's size; once or more for a document, in order.
+  virtual void tokens(std::span<const TokenId> ids) = 0;
+};
+
 // InputError where no file can be made under this name: before the work, not after it.
 void require_writable(const std::filesystem::path& out);
 
@@ -46,6 +56,15 @@ void require_writable(const std::filesystem::path& out);
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
                            const std::filesystem::path& out, comm::Communicator& comm,
                            const CorpusOptions& options);
+
+// The same for text that was tokenized elsewhere. read(sink) gives this rank's documents
+// with their end-of-document tokens, lower ranks the earlier ones, and returns how many
+// empty ones it left out; it makes no collective calls. input_bytes: of all ranks.
+CorpusSummary write_tokenized_corpus(
+    const Tokenizer& tokenizer, std::uint64_t input_bytes,
+    const std::filesystem::path& out, comm::Communicator& comm,
+    const CorpusOptions& options,
+    const std::function<std::uint64_t(TokenSink& sink)>& read);
 
 // Collective: learns a vocabulary of `size` tokens from the source; equal on all ranks.
 struct TrainedTokenizer {

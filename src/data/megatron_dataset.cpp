@@ -1,0 +1,188 @@
+// data/megatron_dataset.cpp — see megatron_dataset.hpp.
+#include "data/megatron_dataset.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace trireme::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
+constexpr std::uint64_t kVersion = 1;
+
+// Nothing in the index is aligned: its header has 34 bytes.
+template <class T>
+T value_at(const std::byte* place) {
+  T value;
+  std::memcpy(&value, place, sizeof(value));
+  return value;
+}
+
+// The types of ids by their code in the index; 6 and 7 are floating-point numbers.
+struct IdType {
+  std::size_t bytes = 0;
+  bool is_signed = false;
+};
+constexpr std::array<IdType, 9> kIdTypes = {
+    {{}, {1, false}, {1, true}, {2, true}, {4, true}, {8, true}, {}, {}, {2, false}}};
+
+fs::path with_suffix(const fs::path& path, const char* suffix) {
+  fs::path name = path;
+  if (name.extension() == ".idx" || name.extension() == ".bin") name.replace_extension();
+  return name += suffix;
+}
+
+}  // namespace
+
+bool is_megatron_dataset(const fs::path& path) {
+  std::error_code ignored;  // not there: not one
+  if (path.extension() == ".idx" || path.extension() == ".bin") {
+    return fs::is_regular_file(path, ignored);
+  }
+  return !fs::exists(path, ignored) &&
+         fs::is_regular_file(with_suffix(path, ".idx"), ignored);
+}
+
+MegatronDataset::MegatronDataset(const fs::path& path)
+    : index_(with_suffix(path, ".idx"), io::MappedFile::Access::sequential,
+             "index of a Megatron dataset"),
+      bin_(with_suffix(path, ".bin"), io::MappedFile::Access::sequential,
+           "tokens of a Megatron dataset") {
+  const std::string name = index_.path().string();
+  constexpr std::uint64_t kHeader = 34;
+  TRIREME_REQUIRE_INPUT(index_.size() >= kHeader &&
+                            std::memcmp(index_.data(), kMagic.data(), kMagic.size()) == 0,
+                        "'{}' is not the index of a Megatron dataset: it does not begin "
+                        "with MMIDIDX (tools/preprocess_data.py makes one that does)",
+                        name);
+  const auto version = value_at<std::uint64_t>(index_.data() + 9);
+  TRIREME_REQUIRE_INPUT(version == kVersion, "'{}' has version {}; {} can be read", name,
+                        version, kVersion);
+  const auto code = value_at<std::uint8_t>(index_.data() + 17);
+  TRIREME_REQUIRE_INPUT(code < kIdTypes.size() && kIdTypes[code].bytes > 0,
+                        "'{}' has elements of type code {}, which is no integer: token "
+                        "ids are integers",
+                        name, code);
+  id_bytes_ = kIdTypes[code].bytes;
+  signed_ids_ = kIdTypes[code].is_signed;
+  sequences_ = value_at<std::uint64_t>(index_.data() + 18);
+  const auto bounds = value_at<std::uint64_t>(index_.data() + 26);
+  // Compared without overflow: both counts are whatever the file says.
+  const std::uint64_t room = index_.size() - kHeader;
+  TRIREME_REQUIRE_INPUT(
+      bounds > 0 && sequences_ <= room / 12 && bounds <= (room - sequences_ * 12) / 8,
+      "'{}' is damaged or cut short: {} bytes cannot hold {} sequences and {} document "
+      "bounds",
+      name, index_.size(), sequences_, bounds);
+  documents_ = bounds - 1;
+  lengths_ = index_.data() + kHeader;
+  places_ = lengths_ + sequences_ * sizeof(std::int32_t);
+  bounds_ = places_ + sequences_ * sizeof(std::int64_t);
+  check_places();
+}
+
+std::int64_t MegatronDataset::sequence_length(std::uint64_t i) const {
+  return value_at<std::int32_t>(lengths_ + i * sizeof(std::int32_t));
+}
+
+std::int64_t MegatronDataset::sequence_place(std::uint64_t i) const {
+  return value_at<std::int64_t>(places_ + i * sizeof(std::int64_t));
+}
+
+std::int64_t MegatronDataset::document_bound(std::uint64_t i) const {
+  return value_at<std::int64_t>(bounds_ + i * sizeof(std::int64_t));
+}
+
+void MegatronDataset::check_places() const {
+  const auto count = static_cast<std::int64_t>(sequences_);
+  TRIREME_REQUIRE_INPUT(document_bound(0) == 0 && document_bound(documents_) == count,
+                        "'{}' is damaged: its documents do not cover its {} sequences",
+                        index_.path().string(), sequences_);
+  for (std::uint64_t i = 0; i < documents_; ++i) {
+    TRIREME_REQUIRE_INPUT(document_bound(i) <= document_bound(i + 1),
+                          "'{}' is damaged: document {} ends before it begins",
+                          index_.path().string(), i);
+  }
+  const auto size = static_cast<std::int64_t>(bin_.size());
+  const auto width = static_cast<std::int64_t>(id_bytes_);
+  for (std::uint64_t i = 0; i < sequences_; ++i) {
+    const std::int64_t place = sequence_place(i), length = sequence_length(i);
+    TRIREME_REQUIRE_INPUT(
+        place >= 0 && length >= 0 && place <= size && length * width <= size - place,
+        "'{}' has {} bytes, and '{}' puts {} ids of sequence {} at byte {}: one of the "
+        "files is cut short or belongs to another dataset",
+        bin_.path().string(), size, index_.path().string(), length, i, place);
+  }
+}
+
+void MegatronDataset::read_document(std::uint64_t document, TokenId vocabulary_size,
+                                    std::vector<TokenId>& ids) const {
+  ids.clear();
+  const auto first = static_cast<std::uint64_t>(document_bound(document));
+  const auto last = static_cast<std::uint64_t>(document_bound(document + 1));
+  for (std::uint64_t sequence = first; sequence < last; ++sequence) {
+    const std::byte* place = bin_.data() + sequence_place(sequence);
+    const std::int64_t length = sequence_length(sequence);
+    for (std::int64_t i = 0; i < length; ++i, place += id_bytes_) {
+      std::int64_t id = 0;
+      switch (id_bytes_) {
+        case 1:
+          id = signed_ids_ ? value_at<std::int8_t>(place) : value_at<std::uint8_t>(place);
+          break;
+        case 2:
+          id = signed_ids_ ? value_at<std::int16_t>(place)
+                           : value_at<std::uint16_t>(place);
+          break;
+        case 4:
+          id = value_at<std::int32_t>(place);
+          break;
+        default:
+          id = value_at<std::int64_t>(place);
+          break;
+      }
+      TRIREME_REQUIRE_INPUT(
+          id >= 0 && id < static_cast<std::int64_t>(vocabulary_size),
+          "'{}': token {} of document {} is {}, and the tokenizer has {} tokens: was the "
+          "dataset made with another one?",
+          bin_.path().string(), ids.size(), document, id, vocabulary_size);
+      ids.push_back(static_cast<TokenId>(id));
+    }
+  }
+}
+
+CorpusSummary convert_megatron_dataset(const MegatronDataset& dataset,
+                                       const Tokenizer& tokenizer, const fs::path& out,
+                                       comm::Communicator& comm,
+                                       const CorpusOptions& options) {
+  const TokenId end = tokenizer.end_of_document();
+  const auto ranks = static_cast<std::uint64_t>(comm.size());
+  const auto rank = static_cast<std::uint64_t>(comm.rank());
+  const std::uint64_t first = dataset.documents() * rank / ranks;
+  const std::uint64_t last = dataset.documents() * (rank + 1) / ranks;
+  return write_tokenized_corpus(
+      tokenizer, dataset.bytes(), out, comm, options, [&](TokenSink& sink) {
+        std::uint64_t empty = 0;
+        std::vector<TokenId> ids;
+        for (std::uint64_t i = first; i < last; ++i) {
+          dataset.read_document(i, tokenizer.vocabulary_size(), ids);
+          const bool has_end = !ids.empty() && ids.back() == end;
+          if (ids.size() == (has_end ? 1 : 0)) {
+            ++empty;
+          } else {
+            if (!has_end) ids.push_back(end);
+            sink.begin_document();
+            sink.tokens(ids);
+          }
+          if (options.progress) options.progress(i + 1 - first, last - first);
+        }
+        return empty;
+      });
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,185 @@
+// Megatron's indexed datasets: files made here byte by byte, by the published layout.
+#include "data/megatron_dataset.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "data/corpus.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class T>
+void put(std::string& bytes, T value) {
+  bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// Documents of sequences of ids.
+using Documents3 = std::vector<std::vector<std::vector<std::int64_t>>>;
+
+struct Files {
+  std::string index, bin;
+};
+
+std::string id_bytes(std::uint8_t code, std::int64_t id) {
+  std::string bytes;
+  switch (code) {
+    case 1:
+      put(bytes, static_cast<std::uint8_t>(id));
+      break;
+    case 2:
+      put(bytes, static_cast<std::int8_t>(id));
+      break;
+    case 3:
+      put(bytes, static_cast<std::int16_t>(id));
+      break;
+    case 4:
+      put(bytes, static_cast<std::int32_t>(id));
+      break;
+    case 5:
+      put(bytes, id);
+      break;
+    default:
+      put(bytes, static_cast<std::uint16_t>(id));
+      break;
+  }
+  return bytes;
+}
+
+Files files_of(const Documents3& documents, std::uint8_t code) {
+  std::string lengths, places, bounds, bin;
+  std::uint64_t sequences = 0;
+  put<std::int64_t>(bounds, 0);
+  for (const auto& document : documents) {
+    for (const auto& sequence : document) {
+      put(lengths, static_cast<std::int32_t>(sequence.size()));
+      put(places, static_cast<std::int64_t>(bin.size()));
+      for (const std::int64_t id : sequence) bin += id_bytes(code, id);
+      ++sequences;
+    }
+    put(bounds, static_cast<std::int64_t>(sequences));
+  }
+  std::string index("MMIDIDX\0\0", 9);
+  put<std::uint64_t>(index, 1);
+  put(index, code);
+  put(index, sequences);
+  put<std::uint64_t>(index, documents.size() + 1);
+  return {index + lengths + places + bounds, bin};
+}
+
+class MegatronDatasetFiles : public ::testing::Test {
+ protected:
+  std::filesystem::path write(const Files& files) {
+    test::spill(scratch_ / "set.idx", files.index);
+    test::spill(scratch_ / "set.bin", files.bin);
+    return scratch_ / "set.idx";
+  }
+  std::string failure(const Files& files) {
+    const std::filesystem::path path = write(files);
+    try {
+      MegatronDataset dataset(path);
+      std::vector<TokenId> ids;
+      for (std::uint64_t i = 0; i < dataset.documents(); ++i) {
+        dataset.read_document(i, 300, ids);
+      }
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "none";
+  }
+  test::Scratch scratch_;
+};
+
+TEST_F(MegatronDatasetFiles, EveryTypeOfIds) {
+  for (const std::uint8_t code : {1, 2, 3, 4, 5, 8}) {
+    const Documents3 documents = {{{1, 2, 3}}, {{4}, {5, 6}}, {}, {{127, 0}}};
+    const MegatronDataset dataset(write(files_of(documents, code)));
+    ASSERT_EQ(dataset.documents(), 4u);
+    EXPECT_EQ(dataset.sequences(), 4u);
+    std::vector<TokenId> ids;
+    dataset.read_document(1, 300, ids);
+    EXPECT_EQ(ids, (std::vector<TokenId>{4, 5, 6})) << int{code};
+    dataset.read_document(2, 300, ids);
+    EXPECT_TRUE(ids.empty());
+    dataset.read_document(3, 300, ids);
+    EXPECT_EQ(ids, (std::vector<TokenId>{127, 0})) << int{code};
+  }
+}
+
+TEST_F(MegatronDatasetFiles, AnyOfItsNames) {
+  write(files_of({{{1}}}, 8));
+  for (const char* name : {"set", "set.idx", "set.bin"}) {
+    EXPECT_TRUE(is_megatron_dataset(scratch_ / name)) << name;
+    EXPECT_EQ(MegatronDataset(scratch_ / name).documents(), 1u) << name;
+  }
+  EXPECT_FALSE(is_megatron_dataset(scratch_ / "other"));
+  EXPECT_FALSE(is_megatron_dataset(scratch_.path()));
+}
+
+// The same corpus as from the text itself, with and without Megatron's --append-eod.
+TEST_F(MegatronDatasetFiles, CorpusIsThatOfTheText) {
+  const Tokenizer tokenizer = test::trained_tokenizer();
+  const std::vector<std::string> texts = {"in the beginning", "", "the word was", "end"};
+  test::make_corpus(scratch_, "text.h5", texts, tokenizer);
+  const Corpus expected(scratch_ / "text.h5");
+  for (const bool append_eod : {false, true}) {
+    Documents3 documents;
+    for (const std::string& text : texts) {
+      const std::vector<TokenId> ids = tokenizer.encode(text);
+      std::vector<std::int64_t> sequence(ids.begin(), ids.end());
+      if (append_eod) sequence.push_back(tokenizer.end_of_document());
+      documents.push_back({sequence});
+    }
+    const MegatronDataset dataset(write(files_of(documents, 4)));
+    const auto self = comm::make_self_communicator("self");
+    const CorpusSummary made =
+        convert_megatron_dataset(dataset, tokenizer, scratch_ / "ids.h5", *self, {});
+    EXPECT_EQ(made.documents, 3u);
+    EXPECT_EQ(made.empty_documents, 1u);
+    const Corpus corpus(scratch_ / "ids.h5");
+    EXPECT_EQ(corpus.verify(), "");
+    EXPECT_EQ(corpus.checksum(), expected.checksum());
+    EXPECT_EQ(corpus.token_count(), expected.token_count());
+    EXPECT_EQ(corpus.unigram_entropy(), expected.unigram_entropy());
+  }
+}
+
+TEST_F(MegatronDatasetFiles, DamageIsNamed) {
+  const Files good = files_of({{{1, 2, 3}}, {{4, 5}}}, 8);
+  EXPECT_EQ(failure(good), "none");
+  // The index, cut anywhere; ids, cut anywhere.
+  for (std::size_t length = 0; length < good.index.size(); ++length) {
+    EXPECT_NE(failure({good.index.substr(0, length), good.bin}), "none") << length;
+  }
+  for (std::size_t length = 0; length < good.bin.size(); ++length) {
+    EXPECT_THAT(failure({good.index, good.bin.substr(0, length)}),
+                ::testing::AnyOf(HasSubstr("cut short"), HasSubstr("empty")))
+        << length;
+  }
+  // Every bit of the index turned over: said, or other ids, but never a crash.
+  for (std::size_t bit = 0; bit < good.index.size() * 8; ++bit) {
+    Files bad = good;
+    bad.index[bit / 8] = static_cast<char>(bad.index[bit / 8] ^ (1 << bit % 8));
+    failure(bad);
+  }
+  Files bad = good;
+  bad.index[0] = 'X';
+  EXPECT_THAT(failure(bad), HasSubstr("does not begin with MMIDIDX"));
+  bad = good;
+  bad.index[9] = 2;
+  EXPECT_THAT(failure(bad), HasSubstr("version 2"));
+  EXPECT_THAT(failure(files_of({{{1}}}, 7)), HasSubstr("no integer"));
+}
+
+TEST_F(MegatronDatasetFiles, IdsOfAnotherTokenizer) {
+  EXPECT_THAT(failure(files_of({{{1}}, {{7, 300}}}, 8)),
+              AllOf(HasSubstr("token 1 of document 1 is 300"), HasSubstr("300 tokens")));
+  EXPECT_THAT(failure(files_of({{{-1}}}, 4)), HasSubstr("is -1"));
+}
+
+}  // namespace
+}  // namespace trireme::data
