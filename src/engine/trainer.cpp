@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "ckpt/directory.hpp"
+#include "ckpt/params.hpp"
 #include "config/check.hpp"
 #include "config/compare.hpp"
 #include "config/load.hpp"
@@ -75,6 +76,22 @@ void require_same_corpora(const io::Path& checkpoint, const Datasets& datasets,
   });
 }
 
+// The checkpoint that gives the first weights, if any; that it has what the model needs
+// is known before the run directory is made, so that a mistake leaves nothing behind.
+io::Path initial_weights(const TrainOptions& options, const RunStart& start,
+                         const config::Deck& deck, const comm::RankGrid& grid) {
+  const bool resumes = start.kind == StartKind::resume;
+  const io::Path path = resumes ? start.checkpoint
+                        : options.init_from.empty()
+                            ? io::Path()
+                            : ckpt::require_newest(options.init_from);
+  if (path.empty()) return path;
+  const ModelState<float> shapes(grid.groups(), gpt_config(deck));  // allocates no slab
+  ckpt::require_params(ckpt::CheckpointReader(path), shapes.registry,
+                       resumes ? ckpt::Content::training : ckpt::Content::weights);
+  return path;
+}
+
 }  // namespace
 
 int train(const TrainOptions& options, comm::Environment& environment) {
@@ -90,6 +107,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                                .steps = deck.run.steps.steps};
   const RunStart start = decide_start(world, run_options);
   for (const std::string& note : start.notes) log.info("{}", note);
+  // A finished run, too: "nothing to train" would be wrong for another model.
+  if (start.kind != StartKind::afresh) check_resume(start.checkpoint, deck, world, log);
   if (start.kind == StartKind::finished) {
     log.info(
         "nothing to train: '{}' is of step {}, and run.steps is {}. To go on: raise "
@@ -98,12 +117,12 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     return kExitDone;
   }
   const bool resumes = start.kind == StartKind::resume;
-  if (resumes) check_resume(start.checkpoint, deck, world, log);
 
   // 2. Corpora, process grid, run directory.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
   if (resumes) require_same_corpora(start.checkpoint, datasets, world);
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
+  const io::Path weights = initial_weights(options, start, deck, grid);
   RunDirectory directory(world, run_options, start);
   directory.write_deck(config::resolved_text(deck));
   const Machine machine = find_machine();
@@ -115,8 +134,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log);
   if (resumes) run.resume(start.checkpoint);
-  if (!resumes && !options.init_from.empty()) {
-    run.init_from(ckpt::require_newest(options.init_from));
+  if (!resumes && !weights.empty()) {
+    run.init_from(weights);
   }
   log.info("{}", banner(describe_run(
                      deck, datasets, machine, static_cast<int>(surroundings.hosts.size()),

@@ -226,6 +226,7 @@ TEST_F(TrainRun, InitFrom) {
   expect_refusal(branch("b", run_dir(), {"model.vocab=320"}),
                  {"embedding/word/weight", "(300, 32)", "(320, 32)"});
   expect_refusal(branch("c", scratch_ / "nowhere", {}), {"nowhere", "checkpoint"});
+  for (const char* name : {"a", "b", "c"}) EXPECT_FALSE(fs::exists(scratch_ / name));
   const RunResult right = branch("d", run_dir(), {"optimizer.lr=1e-2"});
   EXPECT_EQ(right.status, 0) << right.err;
   EXPECT_EQ(published(scratch_ / "d/checkpoints").back(), "step_00000004");
