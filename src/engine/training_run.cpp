@@ -326,7 +326,7 @@ int TrainingRun<T>::run(StopRequest& stop) {
   }
   if (display_) display_->finish();
   if (metrics_) metrics_->close();
-  finish(reason);
+  report_times();
   if (reason == StopReason::none || is_last()) return kExitDone;
   log_.info("stopped early: {}. Step {} of {} is saved; continue with --resume auto.",
             stop.description(), progress_.step, deck_.run.steps.steps);
@@ -334,7 +334,7 @@ int TrainingRun<T>::run(StopRequest& stop) {
 }
 
 template <class T>
-void TrainingRun<T>::finish(StopReason) {
+void TrainingRun<T>::report_times() {
   const std::int64_t steps = progress_.step - first_step_;
   const double flops =
       model::model_flops(state_.config, deck_.batch.global, deck_.model.sequence) *

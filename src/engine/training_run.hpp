@@ -56,7 +56,7 @@ class TrainingRun {
   bool due(const config::Length& every) const;
   bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
-  void finish(StopReason reason);
+  void report_times();
 
   const config::Deck& deck_;
   const comm::RankGrid& grid_;

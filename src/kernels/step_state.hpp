@@ -15,7 +15,7 @@ namespace trireme::kernels {
 struct StepState {
   std::uint64_t seed = 0;         // of dropout
   std::uint64_t sample_base = 0;  // global position of the micro-batch's first sample
-  std::uint64_t step = 0;         // optimizer updates done before this step
+  std::uint64_t step = 0;         // number of the update under way, from 1
   double learning_rate = 0.0;
   double bias_correction1 = 1.0;  // 1 - beta1^k of the update under way, k from 1
   double bias_correction2 = 1.0;
