@@ -59,6 +59,9 @@ void convert_megatron(const ConvertOptions& options, comm::Communicator& world) 
       "'{}' is a Megatron dataset, which holds token ids alone: name the tokenizer they "
       "were made with (--tokenizer gpt2, or its files)",
       options.in);
+  TRIREME_REQUIRE_INPUT(!std::filesystem::exists(options.out),
+                        "'{}' exists: name a corpus that does not, or remove it",
+                        options.out);
   const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   std::optional<data::MegatronDataset> dataset;
   data::on_every_rank(world, [&] { dataset.emplace(options.in); });

@@ -607,12 +607,12 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(
       text_key({"run.dir", "", "runs/ and the deck's name", "The run's directory."},
                TRIREME_AT(run.dir), "a path"));
-  keys.push_back(
-      length_key({"run.log_every", "", "10", "Steps between records; 0: none."},
-                 TRIREME_AT(run.log_every), 0));
-  keys.push_back(
-      length_key({"run.validate_every", "", "100", "Between validations; 0: none."},
-                 TRIREME_AT(run.validate_every), 0));
+  keys.push_back(length_key({"run.log_every", "", "10",
+                             "Between records of training; 0: only the last step's."},
+                            TRIREME_AT(run.log_every), 0));
+  keys.push_back(length_key(
+      {"run.validate_every", "", "100", "Between validations; 0: only at the end."},
+      TRIREME_AT(run.validate_every), 0));
   keys.push_back(integer_key(
       {"run.validate_samples", "samples", "4096",
        "The first so many samples of each validation set are looked at; 0: all."},

@@ -55,12 +55,16 @@ Datasets make_datasets(const config::Deck& deck,
   }
   for (const config::NamedPath& entry : deck.data.validation) {
     const auto corpus = std::make_shared<const data::Corpus>(entry.path);
-    TRIREME_REQUIRE_INPUT(corpus->vocabulary_size() == sets.first().vocabulary_size(),
-                          "validation corpus '{}' ({}) has a vocabulary of {}, the "
-                          "training corpus '{}' of {}: "
-                          "tokenize both with the same tokenizer",
-                          entry.name, entry.path, corpus->vocabulary_size(),
-                          sets.first().path().string(), sets.first().vocabulary_size());
+    const data::Corpus& first = sets.first();
+    TRIREME_REQUIRE_INPUT(
+        corpus->tokenizer_files() == first.tokenizer_files() &&
+            corpus->vocabulary_size() == first.vocabulary_size() &&
+            corpus->end_of_document() == first.end_of_document(),
+        "validation corpus '{}' ({}, vocabulary of {}) was not made with the tokenizer "
+        "of the training corpus '{}' (vocabulary of {}): tokenize both with one "
+        "(--tokenizer takes a corpus, too)",
+        entry.name, entry.path, corpus->vocabulary_size(), first.path().string(),
+        first.vocabulary_size());
     sets.validation.push_back(
         {entry.name,
          std::make_unique<data::Dataset>(

@@ -134,7 +134,7 @@ void Progress::update(const ProgressState& state) {
   if (options_.terminal.redraws) {
     if (first || last || now - drawn_at_ >= kRedrawSeconds) draw();
   } else if (first || last ||
-             state.step % std::max<std::int64_t>(options_.log_every, 1) == 0) {
+             (options_.log_every > 0 && state.step % options_.log_every == 0)) {
     write(plain_line() + "\n");
   }
 }

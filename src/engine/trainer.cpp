@@ -79,15 +79,29 @@ void require_same_corpora(const io::Path& checkpoint, const Datasets& datasets,
 // The checkpoint that gives the first weights, if any; that it has what the model needs
 // is known before the run directory is made, so that a mistake leaves nothing behind.
 io::Path initial_weights(const TrainOptions& options, const RunStart& start,
-                         const config::Deck& deck, const comm::RankGrid& grid) {
+                         const config::Deck& deck, const comm::RankGrid& grid,
+                         const data::Corpus& corpus, Log& log) {
   const bool resumes = start.kind == StartKind::resume;
   const io::Path path = resumes ? start.checkpoint
                         : options.init_from.empty()
                             ? io::Path()
                             : ckpt::require_newest(options.init_from);
   if (path.empty()) return path;
+  const ckpt::CheckpointReader reader(path);
+  const ckpt::TrainingState state = reader.state();
+  if (!resumes && state.tokenizer.empty()) {
+    log.warning(
+        "'{}' names no tokenizer: whether its tokens are those of the corpus is unknown",
+        path.string());
+  }
+  TRIREME_REQUIRE_INPUT(
+      resumes || state.tokenizer.empty() || state.tokenizer == corpus.tokenizer_files(),
+      "'{}' was trained with another tokenizer than corpus '{}' was made with: make the "
+      "corpus anew with the checkpoint's (trireme tokenize --tokenizer of its corpus or "
+      "its tokenizer's files)",
+      path.string(), corpus.path().string());
   const ModelState<float> shapes(grid.groups(), gpt_config(deck));  // allocates no slab
-  ckpt::require_params(ckpt::CheckpointReader(path), shapes.registry,
+  ckpt::require_params(reader, shapes.registry,
                        resumes ? ckpt::Content::training : ckpt::Content::weights);
   return path;
 }
@@ -101,6 +115,16 @@ int train(const TrainOptions& options, comm::Environment& environment) {
 
   // 1. What to do.
   const config::Deck deck = load_deck(options, world);
+  world.set_timeout(deck.run.hang_timeout.value_or(0.0));
+  // From here on: a signal while corpora are opened or a checkpoint is read counts, too.
+  std::vector<std::string> signals;
+  for (const config::SignalName signal : deck.checkpoint.on_signal) {
+    signals.emplace_back(config::name_of(signal));
+  }
+  StopRequest stop({.signals = signals,
+                    .time_limit_seconds = deck.run.time_limit.value_or(0.0),
+                    .margin_seconds = deck.checkpoint.wall_time_margin,
+                    .start = start_time});
   const RunOptions run_options{.path = deck.run.dir,
                                .checkpoints = deck.checkpoint.dir,
                                .resume = options.resume,
@@ -122,7 +146,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
   if (resumes) require_same_corpora(start.checkpoint, datasets, world);
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
-  const io::Path weights = initial_weights(options, start, deck, grid);
+  const io::Path weights =
+      initial_weights(options, start, deck, grid, datasets.first(), log);
   RunDirectory directory(world, run_options, start);
   directory.write_deck(config::resolved_text(deck));
   const Machine machine = find_machine();
@@ -147,14 +172,6 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   }
 
   // 4. Train.
-  std::vector<std::string> signals;
-  for (const config::SignalName signal : deck.checkpoint.on_signal) {
-    signals.emplace_back(config::name_of(signal));
-  }
-  StopRequest stop({.signals = signals,
-                    .time_limit_seconds = deck.run.time_limit.value_or(0.0),
-                    .margin_seconds = deck.checkpoint.wall_time_margin,
-                    .start = start_time});
   return run.run(stop);
 }
 

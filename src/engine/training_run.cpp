@@ -8,7 +8,6 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
-#include "engine/generation.hpp"
 #include "engine/section_table.hpp"
 #include "model/formulae.hpp"
 
@@ -175,7 +174,7 @@ bool TrainingRun<T>::due(const config::Length& every) const {
 }
 
 template <class T>
-void TrainingRun<T>::log_step(const optim::StepReport& report) {
+void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest& stop) {
   const double now = timers_.total_seconds();
   const auto steps = static_cast<double>(progress_.step - last_record_step_);
   const double seconds = (now - last_record_seconds_) / steps;
@@ -204,7 +203,7 @@ void TrainingRun<T>::log_step(const optim::StepReport& report) {
                       .tokens_per_second = record.tokens_per_second,
                       .peak_share = tflops / gemm_peak_,
                       .next_checkpoint = next,
-                      .time_limit = {}});
+                      .time_limit = stop.seconds_to_limit()});
   }
   if (due(deck_.run.log_every) || is_last()) {
     if (metrics_) metrics_->write(record);
@@ -251,7 +250,7 @@ void TrainingRun<T>::validate() {
                                     record.step, record.name, record.loss,
                                     record.perplexity));
     }
-    if (&set == &datasets_.validation.front() &&
+    if (&set == &datasets_.validation.front() && std::isfinite(record.loss) &&
         (progress_.best_step < 0 || record.loss < progress_.best_loss)) {
       progress_.best_loss = record.loss;
       progress_.best_step = progress_.step;
@@ -261,12 +260,13 @@ void TrainingRun<T>::validate() {
 
 template <class T>
 void TrainingRun<T>::write_sample() {
-  Generator<T> generator(exec_, state_);
+  if (!generator_) generator_ = std::make_unique<Generator<T>>(exec_, state_);
   const data::TokenId end = datasets_.first().end_of_document();
-  const GenerationConfig config{.sampling = {.temperature = 0.8, .top_k = 50},
-                                .max_tokens = kSampleTokens,
-                                .end_of_document = end};
-  const auto generations = generator.run(
+  const GenerationConfig config{
+      .sampling = {.temperature = 0.8, .top_k = 50, .seed = deck_.run.seed},
+      .max_tokens = kSampleTokens,
+      .end_of_document = end};
+  const auto generations = generator_->run(
       {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
   if (!display_) return;
   const auto tokenizer = data::Tokenizer::from_files(datasets_.first().tokenizer_files());
@@ -300,11 +300,10 @@ int TrainingRun<T>::run(StopRequest& stop) {
     const auto restored =
         progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
     metrics_.emplace(directory_.path(), restored);
-    display_.emplace(
-        stdout,
-        Progress::Options{.steps = deck_.run.steps.steps,
-                          .log_every = std::max<index_t>(1, deck_.run.log_every.steps),
-                          .terminal = find_terminal(stdout, std::getenv)});
+    display_.emplace(stdout,
+                     Progress::Options{.steps = deck_.run.steps.steps,
+                                       .log_every = deck_.run.log_every.steps,
+                                       .terminal = find_terminal(stdout, std::getenv)});
   }
   start_loader();
   timers_.reset();
@@ -314,7 +313,7 @@ int TrainingRun<T>::run(StopRequest& stop) {
   StopReason reason = StopReason::none;
   while (!is_last() && reason == StopReason::none) {
     const optim::StepReport report = one_step();
-    log_step(report);
+    log_step(report, stop);
     if (due(deck_.run.validate_every) || is_last()) validate();
     if (due(deck_.run.sample_every)) write_sample();
     reason = stop.poll(*grid_.groups().world);

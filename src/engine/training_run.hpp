@@ -11,6 +11,7 @@
 #include "ckpt/training_state.hpp"
 #include "data/batch_loader.hpp"
 #include "engine/datasets.hpp"
+#include "engine/generation.hpp"
 #include "engine/metrics.hpp"
 #include "engine/progress.hpp"
 #include "engine/run_directory.hpp"
@@ -40,16 +41,11 @@ class TrainingRun {
   // Steps until the deck's last one or a request to stop. Exit status.
   int run(StopRequest& stop);
 
-  const MemoryPlan& memory() const { return step_.plan(); }
-  const ckpt::TrainingState& progress_state() const { return progress_; }
-
  private:
-  struct Interval;  // what is summed up between two records
-
   void start_loader();
   data::ColumnRange columns_of(index_t batch_number) const;
   optim::StepReport one_step();
-  void log_step(const optim::StepReport& report);
+  void log_step(const optim::StepReport& report, const StopRequest& stop);
   void validate();
   void write_sample();
   void save();
@@ -74,6 +70,7 @@ class TrainingRun {
   std::int64_t saved_step_ = -1;
   std::unique_ptr<data::BatchLoader> loader_;
   data::Batch evaluation_batch_;
+  std::unique_ptr<Generator<T>> generator_;  // once a sample was asked for
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> display_;
   double gemm_peak_;
