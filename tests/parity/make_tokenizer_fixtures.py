@@ -10,10 +10,13 @@ are. Needs the package `tokenizers`; written with version 0.23. Into fixtures/to
     trained.json    a tokenizer.json trained on sample.txt
     split.json      another with a Split pattern, ignore_merges and added tokens
     ids.json        what they, and GPT-2's tokenizer, make of the two texts
+    mixed.json      of 16 MiB of mixed text, document by document: checksums of the text and
+                    of the ids that trained.json and GPT-2 make of it, and their numbers
 """
 import json
 import pathlib
 import random
+import struct
 import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers, trainers
@@ -58,6 +61,115 @@ def pieces_of_all(rng):
                    for _ in range(1500))
 
 
+class Draw:
+    """Numbers below n by splitmix64 (Steele et al. 2014), one stream per document."""
+
+    def __init__(self, stream):
+        self.state = stream << 40
+
+    def __call__(self, n):
+        self.state = (self.state + 0x9E3779B97F4A7C15) % 2**64
+        z = self.state
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return (z ^ (z >> 31)) % n
+
+
+# Mixed text: this and tests/unit/data/mixed_text.hpp make the same bytes, draw by draw.
+DOCUMENTS, DOCUMENT_BYTES = 64, 1 << 18
+SPACES = "\n\t\r \u00a0\u2003\u3000\u0085"
+SYMBOLS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+ENDINGS = ["s", "t", "re", "ve", "m", "ll", "d", "S", "x"]
+
+
+def any_character(draw):
+    code = draw(0x110000)
+    return chr(code - 0x800 if 0xD800 <= code < 0xE000 else code)
+
+
+def emoji(draw):
+    one = chr(0x1F300 + draw(0x800))
+    more = draw(4)
+    if more == 1:
+        one += chr(0x1F3FB + draw(5))
+    elif more == 2:
+        one += "\ufe0f"
+    elif more == 3:
+        one += "\u200d" + chr(0x1F300 + draw(0x800))
+    return one
+
+
+def characters(draw, most, one):
+    return "".join(one() for _ in range(1 + draw(most))).encode()
+
+
+def mixed_piece(draw, sample, damaged):
+    kind = draw(16)
+    if kind < 5:  # whole characters of the sample
+        begin = draw(len(sample))
+        end = min(begin + 1 + draw(96), len(sample))
+        while begin < len(sample) and sample[begin] & 0xC0 == 0x80:
+            begin += 1
+        while end < len(sample) and sample[end] & 0xC0 == 0x80:
+            end += 1
+        return sample[begin:end]
+    if kind == 5:  # cut anywhere
+        begin = draw(len(damaged))
+        return damaged[begin:begin + 1 + draw(48)]
+    if kind == 6:
+        return b" " + characters(draw, 12, lambda: chr(97 + draw(26)))
+    if kind == 7:
+        return characters(draw, 8, lambda: chr(draw(0x3000)))
+    if kind == 8:
+        return characters(draw, 3, lambda: any_character(draw))
+    if kind == 9:
+        return characters(draw, 2, lambda: emoji(draw))
+    if kind == 10:
+        return characters(draw, 9, lambda: chr(48 + draw(10)))
+    if kind == 11:
+        return characters(draw, 6, lambda: SPACES[draw(len(SPACES))])
+    if kind == 12:
+        return characters(draw, 3, lambda: chr(draw(32) + (0x80 if draw(2) else 0)))
+    if kind == 13:
+        return bytes(draw(256) for _ in range(1 + draw(4)))
+    if kind == 14:
+        return characters(draw, 6, lambda: SYMBOLS[draw(len(SYMBOLS))])
+    if draw(8):
+        return ("'" + ENDINGS[draw(len(ENDINGS))]).encode()
+    length = 80 + draw(320)
+    return bytes(97 + draw(4) for _ in range(length))
+
+
+def mixed_document(number, sample, damaged):
+    draw, text = Draw(number), bytearray()
+    while len(text) < DOCUMENT_BYTES:
+        text += mixed_piece(draw, sample, damaged)
+    return bytes(text[:DOCUMENT_BYTES])
+
+
+def checksum(words):
+    """FNV-1a with whole 32-bit words in the place of bytes."""
+    value = 0xCBF29CE484222325
+    for word in words:
+        value = (value ^ word) * 0x100000001B3 % 2**64
+    return f"{value:016x}"
+
+
+def mixed_text(tokenizers, sample, damaged, already):
+    """Of every document; what is of tokenizers that are not here stays as it was."""
+    result = already or [{} for _ in range(DOCUMENTS)]
+    for number, record in enumerate(result):
+        text = mixed_document(number, sample, damaged)
+        repaired = text.decode("utf-8", errors="replace")
+        valid = text.decode("utf-8", errors="ignore")
+        record["text"] = checksum(struct.unpack(f"<{len(text) // 4}I", text))
+        record["replaced"] = repaired.count("\ufffd") - valid.count("\ufffd")
+        for name, tokenizer in tokenizers.items():
+            ids = tokenizer.encode(repaired).ids
+            record[name] = {"tokens": len(ids), "ids": checksum(ids)}
+    return result
+
+
 def main():
     HERE.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
@@ -100,6 +212,7 @@ def main():
     ids["invalid_sequences"] = repaired.count("\ufffd") - sample.count("\ufffd")
     ids["split_plain"] = split.encode(plain).ids
     ids["plain"] = plain
+    tokenizers = {"trained": trained}
     if len(sys.argv) > 1:
         directory = pathlib.Path(sys.argv[1])
         gpt2 = Tokenizer(models.BPE.from_file(str(directory / "encoder.json"),
@@ -108,7 +221,13 @@ def main():
         gpt2.add_special_tokens([END])
         ids["gpt2"] = gpt2.encode(sample).ids
         ids["gpt2_invalid"] = gpt2.encode(repaired).ids
+        tokenizers["gpt2"] = gpt2
     path.write_text(json.dumps(ids) + "\n")
+
+    path = HERE / "mixed.json"
+    already = json.loads(path.read_text()) if path.exists() else None
+    records = mixed_text(tokenizers, sample.encode(), bytes(damaged), already)
+    path.write_text("[" + ",\n".join(json.dumps(record) for record in records) + "]\n")
 
 
 if __name__ == "__main__":

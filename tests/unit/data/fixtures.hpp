@@ -28,6 +28,24 @@ inline data::Tokenizer trained_tokenizer() {
   return data::Tokenizer::load({fixture("trained.json")});
 }
 
+// Where GPT-2's own files are: put in place by tools/bootstrap, not part of the
+// repository. Empty when they are nowhere.
+inline constexpr const char* kNoGpt2 =
+    "NO GPT-2 VOCABULARY: run tools/bootstrap, or set TRIREME_GPT2_DIR";
+inline std::filesystem::path gpt2_directory() {
+  std::vector<std::filesystem::path> places;
+  if (const char* named = std::getenv("TRIREME_GPT2_DIR")) places.emplace_back(named);
+  if (const char* binary = std::getenv("TRIREME_BINARY")) {
+    places.push_back(std::filesystem::path(binary).parent_path().parent_path() /
+                     "share/trireme/gpt2");
+  }
+  std::filesystem::path found;
+  for (const auto& place : places) {
+    if (std::filesystem::exists(place / "vocab.bpe")) found = place;
+  }
+  return found;
+}
+
 // Makes a corpus of these texts, one file each.
 inline data::CorpusSummary make_corpus(const Scratch& scratch, const std::string& name,
                                        const std::vector<std::string>& texts,

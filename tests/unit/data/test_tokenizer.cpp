@@ -57,24 +57,12 @@ TEST(TokenizerIds, WithASplitPatternAreHuggingFaces) {
   EXPECT_EQ(tokenizer.encode(text), expected_ids("split_plain"));
 }
 
-// GPT-2's own files: put in place by tools/bootstrap, not part of the repository.
 class TokenizerGpt2 : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::vector<std::filesystem::path> places;
-    if (const char* named = std::getenv("TRIREME_GPT2_DIR")) places.emplace_back(named);
-    if (const char* binary = std::getenv("TRIREME_BINARY")) {
-      places.push_back(std::filesystem::path(binary).parent_path().parent_path() /
-                       "share/trireme/gpt2");
-    }
-    for (const auto& place : places) {
-      if (std::filesystem::exists(place / "vocab.bpe")) directory_ = place;
-    }
-    if (directory_.empty()) {
-      GTEST_SKIP() << "NO GPT-2 VOCABULARY: run tools/bootstrap, or set TRIREME_GPT2_DIR";
-    }
+    if (directory_.empty()) GTEST_SKIP() << test::kNoGpt2;
   }
-  std::filesystem::path directory_;
+  const std::filesystem::path directory_ = test::gpt2_directory();
 };
 
 TEST_F(TokenizerGpt2, IdsAreGpt2s) {
