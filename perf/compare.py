@@ -36,6 +36,10 @@ class Failure(Exception):
     """A contender that cannot go on: what it said is in the message."""
 
 
+class Ended(Exception):
+    """A contender has made all the steps that it makes."""
+
+
 class Contender:
     """A process that makes training steps when it is let."""
 
@@ -131,6 +135,8 @@ class Trireme(PausedContender):
 class Llmc(PausedContender):
     """llm.c's CPU program; a terminal of its own makes it write line by line."""
 
+    output = None
+
     def start(self):
         controller, terminal = pty.openpty()
         self.launch(stdout=terminal)
@@ -138,18 +144,51 @@ class Llmc(PausedContender):
         os.set_blocking(controller, False)
         self.output, self.text = controller, ""
 
+    def stop(self):
+        super().stop()
+        if self.output is not None:
+            os.close(self.output)
+            self.output = None
+
+    def turn(self, count):
+        """It makes 40 steps and ends. A turn that does not fit is thrown away and made by a
+        new process, so that no process' start is within what counts."""
+        fresh = self.process is None
+        try:
+            return super().turn(count)
+        except Ended:
+            if fresh:
+                raise Failure(f"{self.name} ended before it made {count + 1} steps") from None
+        self.stop()
+        self.process = None
+        return self.turn(count)
+
+    def discard(self):
+        self.read()
+
     def poll(self):
         time.sleep(0.02)
+        seconds, ended = self.read()
+        if ended and not seconds:
+            self.process.wait()
+            if self.process.returncode != 0:
+                self.check()
+            raise Ended
+        return seconds
+
+    def read(self):
+        """Seconds of the steps printed since the last call, and whether it has ended."""
+        ended = False
         try:
-            self.text += os.read(self.output, 65536).decode(errors="replace")
+            while data := os.read(self.output, 65536):
+                self.text += data.decode(errors="replace")
         except BlockingIOError:
             pass
-        except OSError:  # it ended: 41 steps are all it makes
-            self.stop()
-            self.start()
+        except OSError:  # nobody has the other end of the terminal any more
+            ended = True
         found = re.findall(r"^step \d+: .*\(took ([0-9.]+) ms\)", self.text, re.MULTILINE)
         self.text = self.text[self.text.rfind("\n") + 1:]
-        return [float(value) / 1000 for value in found]
+        return [float(value) / 1000 for value in found], ended
 
 
 class Peer(Contender):
