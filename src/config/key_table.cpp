@@ -386,6 +386,9 @@ std::string write_signals(const Deck& deck) {
 constexpr NumberRange kProbability = {.least = 0.0, .most = 1.0, .open_above = true};
 constexpr NumberRange kPositive = {.least = 0.0, .open_below = true};
 constexpr NumberRange kNotNegative = {.least = 0.0};
+// random::Generator has 16 bits for the layer: with more, two would drop the same
+// elements.
+constexpr index_t kMostLayers = 1 << 16;
 
 void add_model(std::vector<Key>& keys) {
   keys.push_back(choice_key<ModelKind>(
@@ -393,7 +396,7 @@ void add_model(std::vector<Key>& keys) {
       TRIREME_AT(model.kind)));
   keys.push_back(
       required(integer_key({"model.layers", "layers", "", "Transformer layers."},
-                           TRIREME_AT(model.layers), 1, 100000)));
+                           TRIREME_AT(model.layers), 1, kMostLayers)));
   keys.push_back(
       required(integer_key({"model.hidden", "elements", "",
                             "Width of the residual stream; a multiple of heads."},

@@ -217,8 +217,15 @@ const std::vector<Case>& cases() {
       {{"optimizer.schedule=wsd", "optimizer.warmup=500", "optimizer.cooldown=600"},
        0,
        "optimizer.cooldown",
-       "takes 600 steps",
-       "500"},
+       "takes 600 steps and the warm-up 500; the schedule has 1000",
+       "optimizer.cooldown: 500"},
+      // By default it is a tenth of decay, which is not always there.
+      {{"optimizer.schedule=wsd", "optimizer.warmup=950"},
+       0,
+       "optimizer.cooldown",
+       "takes 100 steps and the warm-up 950",
+       "optimizer.cooldown: 50"},
+      {{"model.layers=65537"}, 0, "model.layers", "is too large", ""},
       {{"model.position=rope", "model.hidden=60", "model.heads=4"},
        0,
        "model.position",
@@ -260,6 +267,16 @@ TEST(BadDecks, FixesMendThem) {
     ++tried;
   }
   EXPECT_GE(tried, 30);
+}
+
+// The last values that are right.
+TEST(BadDecks, LimitsThemselvesAreAllowed) {
+  EXPECT_TRUE(errors_with({"model.layers=65536"}, 0).empty());
+  EXPECT_EQ(errors_with({"model.layers=65537"}, 0).at(0).allowed, "1 to 65536");
+  EXPECT_TRUE(
+      errors_with(
+          {"optimizer.schedule=wsd", "optimizer.warmup=400", "optimizer.cooldown=600"}, 0)
+          .empty());
 }
 
 TEST(BadDecksTogether, AllAtOnceWithLines) {
