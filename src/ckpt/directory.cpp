@@ -105,9 +105,10 @@ Path require_newest(const Path& path, Depth depth) {
                                join(search.skipped)));
 }
 
-std::vector<Path> purge(const Path& directory, const Retention& retention,
-                        const std::function<void(std::string_view)>& hook) {
-  if (retention.keep <= 0) return {};
+namespace {
+
+// What the rule does not keep.
+std::vector<Path> unwanted(const Path& directory, const Retention& retention) {
   std::error_code ignored;
   const std::string latest =
       fs::read_symlink(directory / kLatestName, ignored).filename().string();
@@ -125,14 +126,41 @@ std::vector<Path> purge(const Path& directory, const Retention& retention,
         listed.generation < 0;
     if (!wanted) doomed.push_back(listed.path);
   }
+  return doomed;
+}
+
+}  // namespace
+
+Purged purge(const Path& directory, const Retention& retention,
+             const std::function<void(std::string_view)>& hook) {
+  if (retention.keep <= 0) return {};
+  Purged purged;
+  std::vector<Path> doomed;
+  try {
+    doomed = unwanted(directory, retention);
+  } catch (const std::exception& error) {
+    purged.problems.emplace_back(error.what());
+  }
   if (hook && !doomed.empty()) hook("save.purging");
+  std::error_code ignored;
   for (const Path& path : doomed) {
     const Path gone = io::temporary_name(path);
     fs::remove_all(gone, ignored);
-    io::rename_synced(path, gone);
-    fs::remove_all(gone, ignored);
+    try {
+      io::rename_synced(path, gone);
+    } catch (const Error& error) {
+      purged.problems.emplace_back(error.what());
+      continue;
+    }
+    std::error_code error;
+    fs::remove_all(gone, error);
+    if (error) {
+      purged.problems.push_back(io::system_message("cannot remove", gone, error.value()));
+    } else {
+      purged.removed.push_back(path);
+    }
   }
-  return doomed;
+  return purged;
 }
 
 void remove_stale(const Path& directory) {

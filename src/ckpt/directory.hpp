@@ -48,9 +48,14 @@ struct Retention {
   std::optional<std::int64_t> keep_best = {};  // and this step
 };
 // Removes what the rule does not keep. Only checkpoints whose files are all there count
-// as kept; what `latest` names is never removed. Returns what was removed.
-std::vector<Path> purge(const Path& directory, const Retention& retention,
-                        const std::function<void(std::string_view)>& hook = {});
+// as kept; what `latest` names is never removed. One that cannot be removed does not keep
+// the others.
+struct Purged {
+  std::vector<Path> removed;
+  std::vector<std::string> problems;  // which could not be removed, and why
+};
+Purged purge(const Path& directory, const Retention& retention,
+             const std::function<void(std::string_view)>& hook = {});
 
 // Removes what killed runs left half written.
 void remove_stale(const Path& directory);

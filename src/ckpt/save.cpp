@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
@@ -105,13 +106,20 @@ Saved publish(const Path& directory, const Path& staging, const TrainingState& s
   io::sync_directory(staging);
   call(options.hook, "save.synced");
 
-  Saved saved{directory / step_name(state.step), io::file_size(manifest_path)};
+  Saved saved{directory / step_name(state.step), io::file_size(manifest_path), ""};
   for (const FileEntry& file : manifest.files) saved.bytes += file.bytes;
   take_final_name(staging, saved.path);
   call(options.hook, "save.renamed");
   io::swap_symlink(saved.path.filename(), directory / kLatestName);
   call(options.hook, "save.linked");
-  purge(directory, options.retention, options.hook);
+  // Saved it is, whatever becomes of the old ones.
+  const Purged purged = purge(directory, options.retention, options.hook);
+  if (!purged.problems.empty()) {
+    saved.warning = fmt::format(
+        "'{}' is saved, but checkpoints that are no longer wanted could not all be "
+        "removed; remove them by hand, the disk fills up otherwise:\n  {}",
+        saved.path.string(), fmt::join(purged.problems, "\n  "));
+  }
   call(options.hook, "save.purged");
   return saved;
 }
@@ -160,7 +168,8 @@ Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& di
   }
   const std::string result = agree(word);
   const std::size_t space = result.find(' ');
-  return {result.substr(space + 1), std::stoull(result.substr(0, space))};
+  return {result.substr(space + 1), std::stoull(result.substr(0, space)),
+          std::move(saved.warning)};
 }
 
 }  // namespace trireme::ckpt

@@ -6,7 +6,7 @@
 //   -> purge                of what the retention rule does not keep
 // Killed at any instant, the checkpoint published last is whole, and find_newest() finds
 // it. When any rank fails, all throw the same Error and nothing is left under a final
-// name.
+// name. Old checkpoints that cannot be removed are no failure: Saved::warning.
 #ifndef TRIREME_CKPT_SAVE_HPP_
 #define TRIREME_CKPT_SAVE_HPP_
 
@@ -28,6 +28,9 @@ struct SaveOptions {
 struct Saved {
   Path path;
   std::uint64_t bytes = 0;  // of all files
+  // "" or, on rank 0, what went wrong although the checkpoint is saved: old ones that
+  // could not be removed. The caller tells the user.
+  std::string warning = {};
 };
 
 // All steps at once; every rank calls it. `directory` is the run's `checkpoints`. A

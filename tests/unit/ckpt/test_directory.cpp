@@ -109,9 +109,9 @@ TEST(Directory, PurgeKeepsWhatTheRuleSays) {
     test::save_as(1, scratch.path(), step, options);
   }
   EXPECT_THAT(steps_in(scratch.path()), ElementsAre(30, 40, 80, 90, 100));
-  EXPECT_THAT(ckpt::purge(scratch.path(), {}), ::testing::SizeIs(2));
+  EXPECT_THAT(ckpt::purge(scratch.path(), {}).removed, ::testing::SizeIs(2));
   EXPECT_THAT(steps_in(scratch.path()), ElementsAre(80, 90, 100));
-  EXPECT_THAT(ckpt::purge(scratch.path(), {0}), IsEmpty());
+  EXPECT_THAT(ckpt::purge(scratch.path(), {0}).removed, IsEmpty());
 }
 
 TEST(Directory, PurgeCountsWholeOnesOnly) {
@@ -125,6 +125,27 @@ TEST(Directory, PurgeCountsWholeOnesOnly) {
   test::save_as(1, scratch.path(), 5, {{2}});
   EXPECT_THAT(steps_in(scratch.path()), ElementsAre(2, 3, 4, 5))
       << "1 is the third whole one";
+}
+
+// A name so long that there is no temporary one for it stands for whatever may not be
+// renamed: it works for root too.
+TEST(Directory, PurgeOfWhatCannotBeRemovedIsAWarning) {
+  const test::Scratch scratch;
+  test::save_as(1, scratch.path(), 1, {{0}});
+  const std::string stuck = "step_" + std::string(249, '0') + "2";
+  fs::copy(scratch / "step_00000001", scratch / stuck, fs::copy_options::recursive);
+  test::save_as(1, scratch.path(), 3, {{0}});
+  const ckpt::Saved saved = test::save_as(1, scratch.path(), 4, {{1}});
+  EXPECT_EQ(saved.path.filename(), "step_00000004");
+  EXPECT_THAT(saved.warning, AllOf(HasSubstr("step_00000004' is saved"), HasSubstr(stuck),
+                                   HasSubstr("File name too long")));
+  EXPECT_EQ(ckpt::find_newest(scratch.path()).found, fs::canonical(saved.path));
+  EXPECT_THAT(steps_in(scratch.path()), ElementsAre(2, 4)) << "1 and 3 are removed";
+  const ckpt::Purged purged = ckpt::purge(scratch.path(), {1});
+  EXPECT_THAT(purged.removed, IsEmpty());
+  EXPECT_THAT(purged.problems, ElementsAre(HasSubstr("File name too long")));
+  fs::remove_all(scratch / stuck);
+  EXPECT_EQ(test::save_as(1, scratch.path(), 5, {{1}}).warning, "");
 }
 
 TEST(Directory, PurgeSparesWhatLatestNames) {
