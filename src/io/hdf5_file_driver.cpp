@@ -31,7 +31,10 @@ struct File {
   struct stat identity = {};
   haddr_t end_allocated = 0;
   haddr_t end_written = 0;
-  int* failure = nullptr;  // while closing: where the first failure is noted
+  bool closing = false;  // failures are noted below, and HDF5 hears of none
+  int failure = 0;       // errno of the first of those
+  bool awaited = false;  // h5_close_written() wants to read it, and deletes this
+  bool closed = false;
 };
 
 File* own(H5FD_t* file) {
@@ -43,8 +46,8 @@ const File* own(const H5FD_t* file) {
 
 // A failure for HDF5's error stack, or for the one who closes.
 herr_t failed(File& file, const char* where, int error) {
-  if (file.failure != nullptr) {
-    *file.failure = error;
+  if (file.closing) {
+    if (file.failure == 0) file.failure = error;
     return 0;
   }
   H5Epush2(H5E_DEFAULT, __FILE__, where, __LINE__, H5E_ERR_CLS, H5E_FILE, H5E_WRITEERROR,
@@ -53,7 +56,7 @@ herr_t failed(File& file, const char* where, int error) {
 }
 
 bool is_given_up(const File& file) {
-  return file.failure != nullptr && *file.failure != 0;
+  return file.closing && file.failure != 0;
 }
 
 H5FD_t* open_file(const char* name, unsigned flags, hid_t, haddr_t) {
@@ -80,7 +83,8 @@ herr_t close_file(H5FD_t* base) {
   // Network file systems report failed writes here at the latest.
   const herr_t status =
       ::close(file->descriptor) != 0 ? failed(*file, "close", errno) : 0;
-  delete file;
+  file->closed = true;
+  if (!file->awaited) delete file;
   return status;
 }
 
@@ -199,12 +203,25 @@ void h5_set_file_driver(std::int64_t access_list) {
 }
 
 int h5_close_written(std::int64_t file) noexcept {
-  int error = 0;
   void* handle = nullptr;
+  File* written = nullptr;
   if (H5Fget_vfd_handle(file, H5P_DEFAULT, &handle) >= 0) {
-    static_cast<File*>(handle)->failure = &error;
+    written = static_cast<File*>(handle);
+    written->closing = true;
+    written->awaited = true;
   }
-  if (H5Fclose(file) < 0 && error == 0) error = EIO;
+  const bool done = H5Fclose(file) >= 0;
+  int error = written != nullptr ? written->failure : 0;
+  if (!done && error == 0) error = EIO;
+  if (written == nullptr) return error;
+  if (written->closed) {
+    delete written;
+    return error;
+  }
+  // HDF5 still has it. Either it is open once more, under another id that is to hear of
+  // what fails; or it could not be closed, and nobody is there to hear.
+  written->awaited = false;
+  written->closing = !done;
   return error;
 }
 
