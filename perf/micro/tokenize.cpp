@@ -1,0 +1,187 @@
+// perf/micro/tokenize.cpp — what lies between text and a micro-batch, by one core.
+//
+// Byte-pair encoding with GPT-2's vocabulary, in MB of text per second. Its bound is not
+// memory (text is read once, four bytes per token are written: some hundred times less
+// than the triad moves) but work per piece: the pattern, one look-up in the cache of
+// pieces, and the merges where it misses. English-like text repeats its words and shows
+// the first two; mixed text, of random words and characters, shows the merges.
+// Batches move at least 2 bytes in and 16 out per token: `of_triad` is the share.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "bounds.hpp"
+#include "comm/self_communicator.hpp"
+#include "data/batch_loader.hpp"
+#include "data/corpus_writer.hpp"
+#include "data/utf8.hpp"
+
+namespace trireme::perf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t kTextBytes = std::size_t{16} << 20;
+
+// Beside the executable, or where TRIREME_GPT2_DIR says; empty: nowhere.
+fs::path gpt2_directory() {
+  if (const char* named = std::getenv("TRIREME_GPT2_DIR")) return named;
+  const fs::path self = fs::read_symlink("/proc/self/exe");
+  const fs::path place = self.parent_path().parent_path() / "share/trireme/gpt2";
+  return fs::exists(place / "vocab.bpe") ? place : fs::path();
+}
+
+std::string random_word(std::mt19937_64& draw) {
+  static constexpr std::string_view kLetters =
+      "eeeetttaaaoooiinnsshhrrddlucmfwypvbgkjqxz";
+  std::string word;
+  for (std::uint64_t n = 1 + draw() % 9; n > 0; --n)
+    word += kLetters[draw() % kLetters.size()];
+  return word;
+}
+
+// GPT-2's own whole words by Zipf's law (rank k as often as 1/k), the rank that of their
+// merge; one in sixteen with a random ending, mostly never seen before, so that there are
+// some 4 bytes per token as in English.
+std::string english_like_text(const data::Tokenizer& tokenizer) {
+  std::vector<std::string> words;
+  for (data::TokenId id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    const std::string_view token = tokenizer.bytes_of(id);
+    if (token.size() > 1 && token[0] == ' ' && std::isalpha(token[1]) != 0) {
+      words.emplace_back(token);
+    }
+  }
+  std::mt19937_64 draw(1);
+  std::uniform_real_distribution<double> uniform;
+  const double most = std::log(static_cast<double>(words.size()));
+  std::string text;
+  while (text.size() < kTextBytes) {
+    // The logarithm of a Zipf-distributed rank is uniform.
+    text += words[static_cast<std::size_t>(std::exp(uniform(draw) * most)) - 1];
+    const std::uint64_t mark = draw() % 64;
+    if (mark < 4) text += random_word(draw);
+    text += mark == 63 ? ".\n" : mark > 60 ? "." : mark > 56 ? "," : "";
+  }
+  return text;
+}
+
+// Words never seen before, digits, scripts, emoji, symbols and bytes that are no UTF-8.
+std::string mixed_text() {
+  std::mt19937_64 draw(2);
+  std::string text;
+  while (text.size() < kTextBytes) {
+    switch (draw() % 8) {
+      case 0:
+        text += fmt::format("{} ", draw() % 1000000);
+        break;
+      case 1:
+        for (int i = 0; i < 4; ++i) data::append_utf8(0x370 + draw() % 0x2000, text);
+        break;
+      case 2:
+        data::append_utf8(0x4E00 + draw() % 0x5000, text);
+        data::append_utf8(0x1F300 + draw() % 0x300, text);
+        break;
+      case 3:
+        for (int i = 0; i < 3; ++i) text += static_cast<char>('!' + draw() % 15);
+        break;
+      case 4:
+        text += draw() % 4 == 0 ? static_cast<char>(0x80 + draw() % 128) : '\n';
+        break;
+      default:
+        text += ' ' + random_word(draw);
+    }
+  }
+  return text;
+}
+
+void encode(benchmark::State& state, const data::Tokenizer& tokenizer,
+            const std::string& text) {
+  std::vector<data::TokenId> ids;
+  for (auto _ : state) {
+    ids.clear();
+    data::Encoder encoder(tokenizer);  // with an empty cache, as of a new corpus
+    encoder.encode(text, ids);
+    benchmark::DoNotOptimize(ids.data());
+  }
+  const double done = static_cast<double>(state.iterations());
+  state.counters["MB/s"] = benchmark::Counter(
+      done * static_cast<double>(text.size()) / 1e6, benchmark::Counter::kIsRate);
+  state.counters["bytes_per_token"] =
+      static_cast<double>(text.size()) / static_cast<double>(ids.size());
+}
+
+// Null, and the benchmark skipped, where GPT-2's files are not.
+const data::Tokenizer* gpt2(benchmark::State& state) {
+  const fs::path directory = gpt2_directory();
+  if (directory.empty()) {
+    state.SkipWithError("no GPT-2 vocabulary: tools/bootstrap, or set TRIREME_GPT2_DIR");
+    return nullptr;
+  }
+  static const data::Tokenizer tokenizer = data::Tokenizer::load({directory});
+  return &tokenizer;
+}
+
+void encode_english_like(benchmark::State& state) {
+  if (const data::Tokenizer* tokenizer = gpt2(state)) {
+    encode(state, *tokenizer, english_like_text(*tokenizer));
+  }
+}
+BENCHMARK(encode_english_like)->Unit(benchmark::kMillisecond);
+
+void encode_mixed(benchmark::State& state) {
+  if (const data::Tokenizer* tokenizer = gpt2(state)) {
+    encode(state, *tokenizer, mixed_text());
+  }
+}
+BENCHMARK(encode_mixed)->Unit(benchmark::kMillisecond);
+
+// A directory that is gone afterwards.
+struct Scratch {
+  Scratch() {
+    std::string pattern = (fs::temp_directory_path() / "trireme-micro-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) != nullptr) path = pattern;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  fs::path path;
+};
+
+// Micro-batches of 4 samples of 1024 tokens in random order, as fast as the loader's one
+// thread makes them.
+void batch_loader(benchmark::State& state) {
+  const data::Tokenizer* tokenizer = gpt2(state);
+  if (tokenizer == nullptr) return;
+  constexpr index_t kSequence = 1024, kColumns = 4;
+  const Scratch scratch;
+  const fs::path words = scratch.path / "words.txt", file = scratch.path / "corpus.h5";
+  std::ofstream(words) << english_like_text(*tokenizer);
+  const auto self = comm::make_self_communicator("perf");
+  data::write_corpus(*tokenizer,
+                     data::DocumentSource({words}, {.cut_inside_documents = true}), file,
+                     *self, {});
+  const auto corpus = std::make_shared<const data::Corpus>(file);
+  const data::Dataset dataset({{corpus, {0, corpus->token_count()}, 1.0}}, kSequence, 1,
+                              data::Order::shuffled, "train");
+  data::BatchLoader loader(dataset,
+                           [](index_t n) {
+                             return data::ColumnRange{n * kColumns, kColumns};
+                           },
+                           {.max_columns = kColumns});
+  const double tokens = kSequence * kColumns;
+  run_memory_bound(state, 18.0 * tokens, [&](const Exec&) {
+    benchmark::DoNotOptimize(loader.next().inputs().data());
+  });
+  state.counters["tokens/s"] = benchmark::Counter(
+      tokens * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);
+}
+BENCHMARK(batch_loader)->UseRealTime();
+
+}  // namespace
+}  // namespace trireme::perf
