@@ -1,0 +1,52 @@
+// comm/planned_communicator.cpp — see planned_communicator.hpp.
+#include "comm/planned_communicator.hpp"
+
+#include <utility>
+
+namespace trireme::comm {
+namespace {
+
+class PlannedCommunicator final : public Communicator {
+ public:
+  PlannedCommunicator(int rank, int size, std::string name)
+      : Communicator(rank, size, std::move(name)) {}
+
+  void set_timeout(double) override {}
+  const void* native_handle() const override { return nullptr; }
+
+ private:
+  [[noreturn]] void refuse() const {
+    throw Error(fmt::format(
+        "group '{}' of {} ranks is only planned: it sends no messages", name(), size()));
+  }
+  void do_all_reduce(const Exec&, Span, Op) override { refuse(); }
+  void do_reduce_scatter(const Exec&, ConstSpan, Span, Op) override { refuse(); }
+  void do_all_gather(const Exec&, ConstSpan, Span) override { refuse(); }
+  void do_all_to_all(const Exec&, ConstSpan, Span) override { refuse(); }
+  void do_broadcast(const Exec&, Span, int) override { refuse(); }
+  void do_send(const Exec&, ConstSpan, int) override { refuse(); }
+  void do_recv(const Exec&, Span, int) override { refuse(); }
+  void do_group_begin() override { refuse(); }
+  void do_group_end(const Exec&) override { refuse(); }
+  void do_barrier() override { refuse(); }
+  std::shared_ptr<Communicator> do_split(int, int, const std::string&) override {
+    refuse();
+  }
+  std::vector<std::shared_ptr<Communicator>> do_cartesian(
+      const std::vector<int>&, const std::vector<SubGrid>&) override {
+    refuse();
+  }
+  void host_all_gather(const void*, void*, std::size_t) override { refuse(); }
+  void host_broadcast(void*, std::size_t, int) override { refuse(); }
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_planned_communicator(int rank, int size,
+                                                        const std::string& name) {
+  TRIREME_REQUIRE(size >= 1 && rank >= 0 && rank < size,
+                  "group '{}': rank {} of {} ranks", name, rank, size);
+  return std::make_shared<PlannedCommunicator>(rank, size, name);
+}
+
+}  // namespace trireme::comm
