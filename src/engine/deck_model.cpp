@@ -16,7 +16,12 @@ model::GptConfig gpt_config(const config::Deck& deck) {
           .vocabulary = m.vocab,
           .dropout = m.dropout,
           .attention_dropout = m.attention_dropout,
-          .init_std = m.init_std};
+          .init_std = m.init_std,
+          .norm = m.norm,
+          .activation = m.activation,
+          .position = m.position,
+          .bias = m.bias,
+          .tie_embeddings = m.tie_embeddings};
 }
 
 comm::GridShape grid_shape(const config::Deck& deck) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "comm/planned_communicator.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/check.hpp"
 #include "config/load.hpp"
@@ -16,9 +17,69 @@ namespace trireme::engine {
 
 namespace {
 
-comm::ProcessGroups one_rank() {
+// The first rank of a planned grid without pipeline; its groups send nothing.
+comm::ProcessGroups planned_groups(const config::ParallelConfig& p) {
   const auto self = comm::make_self_communicator("dry run");
-  return {self, self, self, self, self, self, self};
+  const auto group = [&](int size, const char* name) {
+    return size == 1 ? self : comm::make_planned_communicator(0, size, name);
+  };
+  const auto tensor = group(p.tensor, "tensor");
+  return {.world = group(p.ranks(), "world"),
+          .tensor = tensor,
+          .context = self,
+          .data = group(p.data, "data"),
+          .pipeline = self,
+          .model = tensor,
+          .embedding = self};
+}
+
+// "parallel.pipeline: 4"
+std::string setting(const config::Deck& deck, const char* key) {
+  return fmt::format("{}: {}", key, config::error_at(deck, key, "", "", "").value);
+}
+
+std::vector<std::string> memory_not_known(const config::Deck& deck) {
+  const config::ModelConfig& m = deck.model;
+  const config::ParallelConfig& p = deck.parallel;
+  std::vector<std::string> settings;
+  const auto need = [&](bool known, const char* key) {
+    if (!known) settings.push_back(setting(deck, key));
+  };
+  // What layers save is known of those that exist: GPT-2's.
+  need(m.norm == config::Norm::layernorm, "model.norm");
+  need(m.activation == config::Activation::gelu_tanh, "model.activation");
+  need(m.position == config::Position::learned, "model.position");
+  need(m.bias, "model.bias");
+  need(m.tie_embeddings, "model.tie_embeddings");
+  need(p.pipeline == 1, "parallel.pipeline");
+  need(p.context == 1, "parallel.context");
+  need(!p.sequence || p.tensor == 1, "parallel.sequence");
+  // Stages 2 and 3 hold buckets and gathered layers besides their shards.
+  need(p.zero <= 1 || p.data == 1, "parallel.zero");
+  need(deck.precision.compute == config::Precision::fp32, "precision.compute");
+  need(deck.memory.recompute == config::Recompute::none, "memory.recompute");
+  return settings;
+}
+
+MemoryPlan planned_memory(const config::Deck& deck, const model::GptConfig& model) {
+  const config::ParallelConfig& p = deck.parallel;
+  ModelState<float> state(planned_groups(p), model);
+  MemoryPlan plan = plan_memory(state, step_shape(deck), 1);
+  if (p.zero == 1) {  // each data rank keeps its part of the moments
+    const auto ranks = static_cast<std::size_t>(p.data);
+    plan.optimizer = (plan.optimizer + ranks - 1) / ranks;
+  }
+  return plan;
+}
+
+void require_known(const config::Deck& deck) {
+  TRIREME_REQUIRE_INPUT(deck.model.kind == config::ModelKind::gpt,
+                        "model.kind: {} is not implemented yet: only gpt is",
+                        config::name_of(deck.model.kind));
+  if (deck.model.position != config::Position::relative) return;
+  throw config::DeckErrors({config::error_at(
+      deck, "model.position", "has a number of parameters that is not known yet",
+      "learned or rope", "model.position: learned")});
 }
 
 void find_vocabulary(config::Deck& deck) {
@@ -42,6 +103,29 @@ std::string bytes(std::size_t count) {
   return format_bytes(static_cast<double>(count));
 }
 
+std::string not_known(const std::vector<std::string>& settings, int indent) {
+  const std::string words = "not known yet with ";
+  return words + wrap_list(settings, 80, indent + static_cast<int>(words.size()));
+}
+
+nlohmann::ordered_json memory_json(const MemoryPlan& memory) {
+  nlohmann::ordered_json saved;
+  for (int c = 0; c < kCategoryCount; ++c) {
+    saved[std::string(name_of(static_cast<Category>(c)))] =
+        memory.saved_by_category[static_cast<std::size_t>(c)];
+  }
+  const nlohmann::ordered_json stage = {
+      {"weights", memory.weights},
+      {"gradients", memory.gradients},
+      {"optimizer", memory.optimizer},
+      {"activations", memory.saved()},
+      {"activations_by_category", saved},
+      {"scratch", memory.workspace.scratch + memory.workspace.held},
+      {"batch", memory.batch},
+      {"total", memory.total()}};
+  return {{"stages", nlohmann::ordered_json::array({stage})}};
+}
+
 }  // namespace
 
 DryRun dry_run(const std::string& path, const std::vector<std::string>& overrides,
@@ -50,9 +134,7 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
   result.deck =
       config::load(path, {.overrides = overrides, .run_dir = run_dir, .ranks = ranks});
   config::Deck& deck = result.deck;
-  TRIREME_REQUIRE_INPUT(deck.model.kind == config::ModelKind::gpt,
-                        "model.kind: {} is not implemented yet: only gpt is",
-                        config::name_of(deck.model.kind));
+  require_known(deck);
   find_vocabulary(deck);
   const model::GptConfig model = gpt_config(deck);
   result.parameters = model::parameter_count(model);
@@ -60,10 +142,45 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
   result.model_flops = model::model_flops(model, samples, deck.model.sequence);
   result.model_flops_causal = model::model_flops(model, samples, deck.model.sequence,
                                                  model::AttentionCount::causal);
-  result.hardware_flops = result.model_flops;
-  ModelState<float> state(one_rank(), model);
-  result.memory = plan_memory(state, step_shape(deck), 1);
+  switch (deck.memory.recompute) {
+    case config::Recompute::none:
+      result.hardware_flops = result.model_flops;
+      break;
+    case config::Recompute::full:
+      result.hardware_flops =
+          result.model_flops +
+          model::layers_forward_flops(model, samples, deck.model.sequence);
+      break;
+    case config::Recompute::selective:
+      result.hardware_not_known = {setting(deck, "memory.recompute")};
+      break;
+  }
+  result.memory_not_known = memory_not_known(deck);
+  if (result.memory_not_known.empty()) result.memory = planned_memory(deck, model);
   return result;
+}
+
+std::string DryRun::memory_text() const {
+  std::string out = "\nmemory of each rank\n";
+  if (!memory) return fmt::format("{}  {}\n", out, not_known(memory_not_known, 2));
+  out += line("weights", bytes(memory->weights));
+  out += line("gradients", bytes(memory->gradients));
+  const int parts = deck.parallel.zero == 1 ? deck.parallel.data : 1;
+  out += line("optimizer state",
+              bytes(memory->optimizer) +
+                  (parts == 1 ? "" : fmt::format(" (ZeRO 1: a part in {})", parts)));
+  for (int c = 0; c < kCategoryCount; ++c) {
+    const std::size_t amount = memory->saved_by_category[static_cast<std::size_t>(c)];
+    if (amount == 0) continue;
+    out +=
+        line(fmt::format("saved: {}", name_of(static_cast<Category>(c))), bytes(amount));
+  }
+  out += line("scratch", bytes(memory->workspace.scratch + memory->workspace.held));
+  out += line("batch", bytes(memory->batch));
+  out += line("total",
+              bytes(memory->total()) +
+                  (deck.parallel.ranks() == 1 ? "" : ", without buffers of messages"));
+  return out;
 }
 
 std::string DryRun::text() const {
@@ -87,45 +204,22 @@ std::string DryRun::text() const {
               fmt::format("{} (attention counted in full: {}; causal: {})",
                           format_count(model_flops), format_count(model_flops),
                           format_count(model_flops_causal)));
-  out += line("hardware FLOPs", format_count(hardware_flops));
+  out += line("hardware FLOPs", hardware_flops ? format_count(*hardware_flops)
+                                               : not_known(hardware_not_known, 26));
   out += line(
       "steps",
-      fmt::format("{}: {} tokens in all", deck.run.steps.steps,
+      fmt::format("{}: {}{} tokens in all", deck.run.steps.steps,
+                  deck.batch.ramp_up ? "at most " : "",
                   format_count(static_cast<double>(
                       deck.run.steps.steps * deck.batch.global * deck.model.sequence))));
-  out += "\nmemory of each rank\n";
-  out += line("weights", bytes(memory.weights));
-  out += line("gradients", bytes(memory.gradients));
-  out += line("optimizer state", bytes(memory.optimizer));
-  for (int c = 0; c < kCategoryCount; ++c) {
-    const std::size_t amount = memory.saved_by_category[static_cast<std::size_t>(c)];
-    if (amount == 0) continue;
-    out +=
-        line(fmt::format("saved: {}", name_of(static_cast<Category>(c))), bytes(amount));
-  }
-  out += line("scratch", bytes(memory.workspace.scratch + memory.workspace.held));
-  out += line("batch", bytes(memory.batch));
-  out += line("total", bytes(memory.total()));
+  out += memory_text();
   return out;
 }
 
 std::string DryRun::json() const {
-  nlohmann::ordered_json saved;
-  for (int c = 0; c < kCategoryCount; ++c) {
-    saved[std::string(name_of(static_cast<Category>(c)))] =
-        memory.saved_by_category[static_cast<std::size_t>(c)];
-  }
+  using Json = nlohmann::ordered_json;
   const config::ParallelConfig& p = deck.parallel;
-  const nlohmann::ordered_json stage = {
-      {"weights", memory.weights},
-      {"gradients", memory.gradients},
-      {"optimizer", memory.optimizer},
-      {"activations", memory.saved()},
-      {"activations_by_category", saved},
-      {"scratch", memory.workspace.scratch + memory.workspace.held},
-      {"batch", memory.batch},
-      {"total", memory.total()}};
-  const nlohmann::ordered_json result = {
+  const Json result = {
       {"deck", deck.name},
       {"parameters", parameters},
       {"ranks", p.ranks()},
@@ -134,12 +228,14 @@ std::string DryRun::json() const {
         {"context", p.context},
         {"data", p.data},
         {"pipeline", p.pipeline}}},
-      {"memory", {{"stages", nlohmann::ordered_json::array({stage})}}},
+      {"memory", memory ? memory_json(*memory) : Json(nullptr)},
       {"flops",
        {{"model", model_flops},
         {"model_causal", model_flops_causal},
-        {"hardware", hardware_flops}}},
-      {"errors", nlohmann::ordered_json::array()}};
+        {"hardware", hardware_flops ? Json(*hardware_flops) : Json(nullptr)}}},
+      // Why a number is null: the deck's settings with which it is not known yet.
+      {"not_known", {{"memory", memory_not_known}, {"hardware", hardware_not_known}}},
+      {"errors", Json::array()}};
   return result.dump(2) + "\n";
 }
 

@@ -3,7 +3,9 @@
 #ifndef TRIREME_ENGINE_DRY_RUN_HPP_
 #define TRIREME_ENGINE_DRY_RUN_HPP_
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "config/deck.hpp"
 #include "engine/memory_plan.hpp"
@@ -13,14 +15,21 @@ namespace trireme::engine {
 struct DryRun {
   config::Deck deck;
   std::int64_t parameters = 0;  // of the whole model
-  MemoryPlan memory;            // of one rank
-  // Per optimizer step, all ranks together.
-  double model_flops = 0.0;         // full attention count, as the Megatron papers
-  double model_flops_causal = 0.0;  // only the scores that causal attention needs
-  double hardware_flops = 0.0;      // with what is recomputed
+  // Of one rank, all being alike. None where the deck asks for what there is no plan of
+  // yet: a number that is printed is meant.
+  std::optional<MemoryPlan> memory;
+  // Per optimizer step of the full batch, all ranks together.
+  double model_flops = 0.0;              // full attention count, as the Megatron papers
+  double model_flops_causal = 0.0;       // only the scores that causal attention needs
+  std::optional<double> hardware_flops;  // full count, with what is recomputed
+  // The keys and values ("memory.recompute: full") because of which there is none.
+  std::vector<std::string> memory_not_known, hardware_not_known;
 
   std::string text() const;  // for people, at most 80 columns
   std::string json() const;
+
+ private:
+  std::string memory_text() const;
 };
 
 // Reads the deck as training would. `ranks` 0: as many as its grid asks for. Throws

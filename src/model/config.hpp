@@ -1,10 +1,16 @@
-// model/config.hpp — the dimensions of a GPT, as the deck's `model` section gives them.
+// model/config.hpp — the dimensions and variants of a GPT, as the deck's `model` section
+// gives them.
 #ifndef TRIREME_MODEL_CONFIG_HPP_
 #define TRIREME_MODEL_CONFIG_HPP_
 
 #include "base/types.hpp"
+#include "config/enums.hpp"
 
 namespace trireme::model {
+
+using config::Activation;
+using config::Norm;
+using config::Position;
 
 struct GptConfig {
   index_t layers = 0;      // L
@@ -17,6 +23,21 @@ struct GptConfig {
   double dropout = 0.0;
   double attention_dropout = 0.0;
   double init_std = 0.02;
+  Norm norm = Norm::layernorm;
+  Activation activation = Activation::gelu_tanh;
+  Position position = Position::learned;
+  bool bias = true;  // of linear layers and norms; the head has none
+  bool tie_embeddings = true;
+
+  // Whether it differs from GPT-2 in sizes only: the layers have no other values yet.
+  bool is_gpt2() const {
+    return norm == Norm::layernorm && activation == Activation::gelu_tanh &&
+           position == Position::learned && bias && tie_embeddings;
+  }
+  // Whether a third matrix of the feed-forward block gates what its first makes.
+  bool is_gated() const {
+    return activation == Activation::swiglu || activation == Activation::geglu;
+  }
 };
 
 }  // namespace trireme::model

@@ -45,6 +45,9 @@ GptChunk<T>::GptChunk(const nn::Builder<T>& builder, const GptConfig& config,
     : config_(config), range_(range) {
   TRIREME_REQUIRE(range.is_first && range.is_last,
                   "a GPT in several chunks needs the pipeline, which this version lacks");
+  TRIREME_REQUIRE(config.is_gpt2(),
+                  "a GPT with another norm, activation, position encoding, bias or head "
+                  "than GPT-2 needs layers that this version lacks");
   embedding_.emplace(builder, nn::EmbeddingConfig{.vocabulary = config.vocabulary,
                                                   .hidden = config.hidden,
                                                   .sequence = config.sequence,

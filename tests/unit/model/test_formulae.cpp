@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "base/error.hpp"
+
 namespace trireme::model {
 namespace {
 
@@ -18,6 +20,11 @@ GptConfig gpt(index_t layers, index_t hidden, index_t heads, index_t sequence,
           .ffn_hidden = 4 * hidden,
           .sequence = sequence,
           .vocabulary = vocabulary};
+}
+
+GptConfig with(GptConfig config, auto change) {
+  change(config);
+  return config;
 }
 
 // Odd in every dimension; grouped heads, f other than 4 h.
@@ -76,6 +83,57 @@ TEST(FormulaeParameters, AreTheSumOverTensors) {
   }
 }
 
+// GPT-2 124M, each variant counted by hand.
+TEST(FormulaeParameters, OfVariants) {
+  const GptConfig gpt2 = gpt(12, 768, 12, 1024, 50257);
+  const auto count = [&](auto change) { return parameter_count(with(gpt2, change)); };
+  // A head of its own: 50257 x 768.
+  EXPECT_EQ(count([](GptConfig& c) { c.tie_embeddings = false; }), 124439808 + 38597376);
+  // No table of 1024 x 768.
+  EXPECT_EQ(count([](GptConfig& c) { c.position = Position::rope; }), 124439808 - 786432);
+  // Per layer 2304 (q, k, v) + 768 (projection) + 3072 + 768 (feed-forward) and 768 of
+  // each of its norms; 768 of the last norm.
+  EXPECT_EQ(count([](GptConfig& c) { c.bias = false; }), 124439808 - 12 * 8448 - 768);
+  // 25 norms without a bias of 768.
+  EXPECT_EQ(count([](GptConfig& c) { c.norm = Norm::rmsnorm; }), 124439808 - 25 * 768);
+  EXPECT_EQ(count([](GptConfig& c) {
+              c.norm = Norm::rmsnorm;
+              c.bias = false;
+            }),
+            124439808 - 12 * 8448 - 768);
+  // Per layer one matrix of 3072 x 768 more, and its bias.
+  for (const Activation gated : {Activation::swiglu, Activation::geglu}) {
+    EXPECT_EQ(count([&](GptConfig& c) { c.activation = gated; }),
+              124439808 + 12 * (2359296 + 3072));
+  }
+  for (const Activation plain : {Activation::gelu, Activation::relu}) {
+    EXPECT_EQ(count([&](GptConfig& c) { c.activation = plain; }), 124439808);
+  }
+  // Keys and values of 4 heads of 64 in place of 12: 2 x 512 rows of 768, and biases.
+  EXPECT_EQ(count([](GptConfig& c) { c.kv_heads = 4; }), 124439808 - 12 * 1024 * 769);
+  EXPECT_THROW(count([](GptConfig& c) { c.position = Position::relative; }), Error);
+}
+
+// Published sizes: Llama 2 of 7B and 70B, Llama 3 of 8B (Touvron et al. 2023, Dubey et
+// al. 2024).
+TEST(FormulaeParameters, OfLlama) {
+  const auto llama = [](GptConfig config, index_t kv_heads, index_t ffn_hidden) {
+    config.kv_heads = kv_heads;
+    config.ffn_hidden = ffn_hidden;
+    config.norm = Norm::rmsnorm;
+    config.activation = Activation::swiglu;
+    config.position = Position::rope;
+    config.bias = config.tie_embeddings = false;
+    return config;
+  };
+  EXPECT_EQ(parameter_count(llama(gpt(32, 4096, 32, 4096, 32000), 32, 11008)),
+            6738415616);
+  EXPECT_EQ(parameter_count(llama(gpt(80, 8192, 64, 4096, 32000), 8, 28672)),
+            68976648192);
+  EXPECT_EQ(parameter_count(llama(gpt(32, 4096, 32, 8192, 128256), 8, 14336)),
+            8030261248);
+}
+
 // 72 B s L h^2 (1 + s / (6 h) + V / (12 L h)).
 TEST(FormulaeFlops, AreThoseOfTheMegatronPaper) {
   for (const GptConfig& c :
@@ -125,6 +183,40 @@ TEST(FormulaeFlops, AreTheSumOverProducts) {
       EXPECT_NEAR(model_flops(c, samples, sequence, count) / (3 * forward), 1, 1e-14);
     }
   }
+}
+
+// 96 B s L h^2 (1 + s / (6 h) + V / (16 L h)): the layers' forward pass once more.
+TEST(FormulaeFlops, OfFullRecomputation) {
+  const GptConfig c = gpt(24, 2304, 24, 2048, 51200);
+  const double l = 24, h = 2304, b = 8, s = 2048, v = 51200;
+  const double paper = 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
+  EXPECT_NEAR((model_flops(c, 8, 2048) + layers_forward_flops(c, 8, 2048)) / paper, 1,
+              1e-14);
+  const double half = 2 * b * s * s * l * h;  // of scores and values that causality drops
+  EXPECT_NEAR(layers_forward_flops(c, 8, 2048) -
+                  layers_forward_flops(c, 8, 2048, AttentionCount::causal),
+              half, 1e-12 * half);
+}
+
+TEST(FormulaeFlops, OfVariants) {
+  const GptConfig base = gpt(3, 48, 4, 32, 211);
+  const double flops = model_flops(base, 2, 32);
+  const auto more = [&](auto change) {
+    return model_flops(with(base, change), 2, 32) - flops;
+  };
+  // 3 passes, 2 operations, 64 tokens, 3 layers, 192 x 48: the gate's product.
+  EXPECT_DOUBLE_EQ(more([](GptConfig& c) { c.activation = Activation::swiglu; }),
+                   3.0 * 2 * 64 * 3 * 192 * 48);
+  // Keys and values of one head of 12 in place of four.
+  EXPECT_DOUBLE_EQ(more([](GptConfig& c) { c.kv_heads = 1; }),
+                   -3.0 * 2 * 64 * 3 * 2 * 36 * 48);
+  // Only matrix products count: these have the same.
+  EXPECT_EQ(more([](GptConfig& c) {
+              c.tie_embeddings = c.bias = false;
+              c.norm = Norm::rmsnorm;
+              c.position = Position::rope;
+            }),
+            0.0);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
+#include "comm/planned_communicator.hpp"
 #include "comm/self_communicator.hpp"
 #include "model/formulae.hpp"
 #include "model/gpt_chunk.hpp"
@@ -11,42 +12,10 @@
 namespace trireme::model {
 namespace {
 
-// A group that says how large it is and does nothing else: registering sends no messages.
-class PretendedGroup final : public comm::Communicator {
- public:
-  PretendedGroup(int rank, int size) : Communicator(rank, size, "pretended") {}
-  void set_timeout(double) override {}
-  const void* native_handle() const override { return nullptr; }
-
- private:
-  [[noreturn]] static void refuse() { throw Error("a pretended group sends nothing"); }
-  void do_all_reduce(const Exec&, comm::Span, comm::Op) override { refuse(); }
-  void do_reduce_scatter(const Exec&, comm::ConstSpan, comm::Span, comm::Op) override {
-    refuse();
-  }
-  void do_all_gather(const Exec&, comm::ConstSpan, comm::Span) override { refuse(); }
-  void do_all_to_all(const Exec&, comm::ConstSpan, comm::Span) override { refuse(); }
-  void do_broadcast(const Exec&, comm::Span, int) override { refuse(); }
-  void do_send(const Exec&, comm::ConstSpan, int) override { refuse(); }
-  void do_recv(const Exec&, comm::Span, int) override { refuse(); }
-  void do_group_begin() override { refuse(); }
-  void do_group_end(const Exec&) override { refuse(); }
-  void do_barrier() override { refuse(); }
-  std::shared_ptr<Communicator> do_split(int, int, const std::string&) override {
-    refuse();
-  }
-  std::vector<std::shared_ptr<Communicator>> do_cartesian(
-      const std::vector<int>&, const std::vector<SubGrid>&) override {
-    refuse();
-  }
-  void host_all_gather(const void*, void*, std::size_t) override { refuse(); }
-  void host_broadcast(void*, std::size_t, int) override { refuse(); }
-};
-
 ParamRegistry registered(const GptConfig& config, int size = 1, int rank = 0) {
   comm::ProcessGroups groups =
       comm::RankGrid(comm::make_self_communicator("world"), comm::GridShape{}).groups();
-  groups.tensor = std::make_shared<PretendedGroup>(rank, size);
+  groups.tensor = comm::make_planned_communicator(rank, size, "tensor");
   ParamRegistry registry;
   const ParamBuffer<float> params;
   const GptChunk<float> chunk(nn::Builder<float>{registry, params, groups}, config,
@@ -189,6 +158,18 @@ TEST(GptRegistryErrors, WhatCannotBeSplitOrCut) {
                         {.begin = 0, .end = 1, .is_last = false});
       },
       ThrowsMessage<Error>(HasSubstr("needs the pipeline")));
+  // A variant must not become a GPT-2 in silence.
+  const auto refuses = [](auto change) {
+    GptConfig config = gpt(2, 8, 2, 2, 32, 16, 50);
+    change(config);
+    EXPECT_THAT([&] { registered(config); },
+                ThrowsMessage<Error>(HasSubstr("needs layers that this version lacks")));
+  };
+  refuses([](GptConfig& c) { c.norm = Norm::rmsnorm; });
+  refuses([](GptConfig& c) { c.activation = Activation::gelu; });
+  refuses([](GptConfig& c) { c.position = Position::rope; });
+  refuses([](GptConfig& c) { c.bias = false; });
+  refuses([](GptConfig& c) { c.tie_embeddings = false; });
 }
 
 }  // namespace
