@@ -272,7 +272,7 @@ TEST(BadDecks, FixesMendThem) {
 // The last values that are right.
 TEST(BadDecks, LimitsThemselvesAreAllowed) {
   EXPECT_TRUE(errors_with({"model.layers=65536"}, 0).empty());
-  EXPECT_EQ(errors_with({"model.layers=65537"}, 0).at(0).allowed, "1 to 65536");
+  EXPECT_EQ(errors_with({"model.layers=65537"}, 0).at(0).allowed, "integer: 1 to 65536");
   EXPECT_TRUE(
       errors_with(
           {"optimizer.schedule=wsd", "optimizer.warmup=400", "optimizer.cooldown=600"}, 0)
