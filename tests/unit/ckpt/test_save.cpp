@@ -181,36 +181,31 @@ TEST(Save, BlocksMustCoverTheModel) {
 }
 
 TEST(Save, FullDisk) {
-  const test::Scratch scratch;
-  const test::SmallDisk disk(scratch / "disk", 1 << 20);
-  if (!disk.is_mounted()) GTEST_SKIP() << "mounting a small tmpfs takes root";
   const auto comm = comm::make_self_communicator("world");
-  const fs::path directory = scratch / "disk/checkpoints";
   const std::vector<float> big(1 << 19);  // 2 MiB
-  const auto save = [&](std::int64_t step, index_t rows) {
-    const Shape shape = {rows, 64};
-    const std::vector<ckpt::TensorPart> parts = {
-        {"model/big", DType::float32, shape, ckpt::regions_of(replicated(shape)),
-         reinterpret_cast<const std::byte*>(big.data()), true}};
-    return message_of<Error>([&] {
-      ckpt::save_checkpoint(Exec(), *comm, directory, test::sample_state(step), parts);
-    });
-  };
-  EXPECT_EQ(save(1, 1024), "(nothing thrown)");
-  EXPECT_THAT(save(2, 8192),
-              AllOf(HasSubstr("rank 0: "), HasSubstr("No space left on device"),
-                    HasSubstr("free")));
-  EXPECT_THAT(names_in(directory), ElementsAre("latest", "step_00000001"));
-  EXPECT_EQ(ckpt::find_newest(directory).found,
-            fs::canonical(directory / "step_00000001"));
-  // Full to the last page: even the first byte of metadata finds no place.
-  std::ofstream filler(directory / "filler", std::ios::binary);
-  for (int i = 0; i < 2048 && filler; ++i) filler << std::string(1024, 'x') << std::flush;
-  EXPECT_THAT(save(3, 1), HasSubstr("No space left on device"));
-  EXPECT_THAT(names_in(directory), ElementsAre("filler", "latest", "step_00000001"));
-  filler.close();
-  fs::remove(directory / "filler");
-  EXPECT_EQ(save(4, 1), "(nothing thrown)");
+  test::on_full_disks(1 << 20, [&](const test::FullDisk& disk) {
+    const fs::path directory = disk / "checkpoints";
+    const auto save = [&](std::int64_t step, index_t rows) {
+      const Shape shape = {rows, 64};
+      const std::vector<ckpt::TensorPart> parts = {
+          {"model/big", DType::float32, shape, ckpt::regions_of(replicated(shape)),
+           reinterpret_cast<const std::byte*>(big.data()), true}};
+      return message_of<Error>([&] {
+        ckpt::save_checkpoint(Exec(), *comm, directory, test::sample_state(step), parts);
+      });
+    };
+    EXPECT_EQ(save(1, 1024), "(nothing thrown)");
+    EXPECT_THAT(save(2, 8192), AllOf(HasSubstr("rank 0: "), HasSubstr(disk.cause()),
+                                     HasSubstr(disk.advice())));
+    EXPECT_THAT(names_in(directory), ElementsAre("latest", "step_00000001"));
+    EXPECT_EQ(ckpt::find_newest(directory).found,
+              fs::canonical(directory / "step_00000001"));
+    disk.fill();  // to the last page: even the first byte of metadata finds no place
+    EXPECT_THAT(save(3, 1), HasSubstr(disk.cause()));
+    EXPECT_THAT(names_in(directory), ElementsAre("latest", "step_00000001"));
+    disk.relieve();
+    EXPECT_EQ(save(4, 1), "(nothing thrown)");
+  });
 }
 
 TEST(Save, UnwritableDirectoryIsNamed) {

@@ -215,22 +215,22 @@ TEST(Metrics, NullsSurviveAResumption) {
 }
 
 TEST(Metrics, FullDiskIsAnErrorThatNamesTheFile) {
-  const test::Scratch scratch;
-  const test::SmallDisk disk(scratch / "disk", 64 << 10);
-  if (!disk.is_mounted()) GTEST_SKIP() << "mounting a small tmpfs takes root";
-  MetricsWriter writer(scratch / "disk", std::nullopt);
-  const std::string message = message_of<Error>([&] {
-    for (std::int64_t step = 1; step < 100000; ++step) writer.write(record_of(step));
+  test::on_full_disks(64 << 10, [](const test::FullDisk& disk) {
+    MetricsWriter writer(disk.path(), std::nullopt);
+    const std::string message = message_of<Error>([&] {
+      for (std::int64_t step = 1; step < 100000; ++step) writer.write(record_of(step));
+    });
+    EXPECT_THAT(message, AllOf(HasSubstr((disk / "train.").string()),
+                               HasSubstr(disk.cause()), HasSubstr(disk.advice())));
+    // Nothing torn stays behind, and a start that cannot cut the log leaves it whole.
+    const std::string before = slurp(disk / "train.jsonl");
+    EXPECT_THAT(before, EndsWith("}\n"));
+    EXPECT_EQ(read_metrics(writer.json_path()).unreadable_lines, 0);
+    disk.fill();
+    EXPECT_THAT(message_of<Error>([&] { MetricsWriter(disk.path(), 30); }),
+                HasSubstr(disk.cause()));
+    EXPECT_EQ(slurp(disk / "train.jsonl"), before);
   });
-  EXPECT_THAT(message, AllOf(HasSubstr("disk/train."), HasSubstr("No space left"),
-                             HasSubstr("free some space")));
-  // Nothing torn stays behind, and a start that cannot cut the log leaves it whole.
-  const std::string before = slurp(scratch / "disk/train.jsonl");
-  EXPECT_THAT(before, EndsWith("}\n"));
-  EXPECT_EQ(read_metrics(writer.json_path()).unreadable_lines, 0);
-  EXPECT_THAT(message_of<Error>([&] { MetricsWriter(scratch / "disk", 30); }),
-              HasSubstr("No space left"));
-  EXPECT_EQ(slurp(scratch / "disk/train.jsonl"), before);
 }
 
 TEST(Metrics, UnwritableAndClosed) {

@@ -1,11 +1,10 @@
 // HDF5 wrapper: round trips of every type, offsets, virtual datasets, errors, damage.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <cmath>
-#include <csignal>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <thread>
 
@@ -286,30 +285,43 @@ TEST(Hdf5, ErrorsCarryTheLibrarysCause) {
 }
 
 TEST(Hdf5, FullDisk) {
-  const test::Scratch scratch;
-  const test::SmallDisk disk(scratch / "disk", 1 << 20);
-  if (!disk.is_mounted()) GTEST_SKIP() << "mounting a small tmpfs takes root";
-  const std::string message = message_of<Error>([&] {
-    io::H5File file = io::H5File::create(scratch / "disk/f.h5");
-    file.write_bytes("x", std::string(2 << 20, 'x'));
-    file.close();
+  test::on_full_disks(1 << 20, [](const test::FullDisk& disk) {
+    const std::string message = message_of<Error>([&] {
+      io::H5File file = io::H5File::create(disk / "f.h5");
+      file.write_bytes("x", std::string(2 << 20, 'x'));
+      file.close();
+    });
+    EXPECT_THAT(message, AllOf(HasSubstr(disk.cause()), HasSubstr(disk.advice())));
   });
-  EXPECT_THAT(message, AllOf(HasSubstr("No space left on device"),
-                             HasSubstr("free on that file system")));
+}
+
+// A file that is open twice stays open when one of the two is closed: what fails
+// afterwards is the other's to hear.
+TEST(Hdf5, ClosedButStillOpen) {
+  const test::Scratch scratch;
+  const auto path = scratch / "f.h5";
+  io::H5File::create(path).close();
+  io::H5File first = io::H5File::open_for_writing(path);
+  io::H5File second = io::H5File::open_for_writing(path);
+  first.close();
+  {
+    const test::FileSizeLimit limit(10000);
+    EXPECT_THAT(
+        message_of<Error>([&] { second.write_bytes("x", std::string(1 << 20, 'x')); }),
+        HasSubstr("File too large"));
+  }
+  second.write_bytes("y", std::string(1 << 20, 'y'));
+  second.close();
+  EXPECT_EQ(io::H5File::open(path).read_bytes("y"), std::string(1 << 20, 'y'));
 }
 
 // Wherever writing fails (in a call, at the close, in a destructor), an error says so and
 // HDF5 has nothing left to trip over: later files are written as if nothing had been.
 TEST(Hdf5, LimitOnFileSizes) {
   const test::Scratch scratch;
-  struct rlimit before = {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  for (const rlim_t limit : {0, 100, 1000, 3000, 9000}) {
-    const auto path = scratch / ("f" + std::to_string(limit) + ".h5");
-    struct rlimit small = before;
-    small.rlim_cur = limit;
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (const std::size_t bytes : {0, 100, 1000, 3000, 9000}) {
+    const auto path = scratch / ("f" + std::to_string(bytes) + ".h5");
+    auto limit = std::make_unique<test::FileSizeLimit>(bytes);
     const std::string message = message_of<Error>([&] {
       io::H5File file = io::H5File::create(path);
       file.set_attribute("a", std::string("some text"));
@@ -321,7 +333,7 @@ TEST(Hdf5, LimitOnFileSizes) {
       file.make_dataset("large", DType::uint8, {100000});
       throw Error("on the way out");
     });
-    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    limit.reset();
     EXPECT_THAT(message, AllOf(HasSubstr(path.string()), HasSubstr("File too large")));
     EXPECT_THAT(dropped, AnyOf(HasSubstr("File too large"), HasSubstr("on the way out")));
     EXPECT_THAT(message, Not(HasSubstr("buf =")));
@@ -330,7 +342,6 @@ TEST(Hdf5, LimitOnFileSizes) {
     file.close();
     EXPECT_EQ(io::H5File::open(path).read_bytes("x"), std::string(10000, 'x'));
   }
-  ::signal(SIGXFSZ, handler);
 }
 
 TEST(Hdf5, CallsFromManyThreads) {
