@@ -295,26 +295,6 @@ TEST(Hdf5, FullDisk) {
   });
 }
 
-// A file that is open twice stays open when one of the two is closed: what fails
-// afterwards is the other's to hear.
-TEST(Hdf5, ClosedButStillOpen) {
-  const test::Scratch scratch;
-  const auto path = scratch / "f.h5";
-  io::H5File::create(path).close();
-  io::H5File first = io::H5File::open_for_writing(path);
-  io::H5File second = io::H5File::open_for_writing(path);
-  first.close();
-  {
-    const test::FileSizeLimit limit(10000);
-    EXPECT_THAT(
-        message_of<Error>([&] { second.write_bytes("x", std::string(1 << 20, 'x')); }),
-        HasSubstr("File too large"));
-  }
-  second.write_bytes("y", std::string(1 << 20, 'y'));
-  second.close();
-  EXPECT_EQ(io::H5File::open(path).read_bytes("y"), std::string(1 << 20, 'y'));
-}
-
 // Wherever writing fails (in a call, at the close, in a destructor), an error says so and
 // HDF5 has nothing left to trip over: later files are written as if nothing had been.
 TEST(Hdf5, LimitOnFileSizes) {
