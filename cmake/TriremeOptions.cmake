@@ -22,7 +22,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 # Flags shared by all of Trireme's own targets (not by what it links).
 add_library(trireme_flags INTERFACE)
 target_compile_options(trireme_flags INTERFACE -Wall -Wextra)
-# g++ 12 sees overflows in assignments to std::string that are none (GCC bug 105329).
+# g++ 12 sees overflows in strings put together that are none (GCC bugs 105329, 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(trireme_flags INTERFACE -Wno-stringop-overflow)
 endif()

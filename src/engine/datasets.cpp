@@ -9,7 +9,8 @@ namespace trireme::engine {
 std::string Datasets::identity() const {
   std::string sums;
   for (const auto& corpus : corpora) {
-    sums += (sums.empty() ? "" : " ") + io::to_hex(corpus->checksum());
+    if (!sums.empty()) sums += ' ';
+    sums += io::to_hex(corpus->checksum());
   }
   return sums;
 }

@@ -286,10 +286,11 @@ void TrainingRun<T>::save() {
   if (deck_.checkpoint.keep_best && progress_.best_step >= 0) {
     options.retention.keep_best = progress_.best_step;
   }
-  ckpt::save_checkpoint(
+  const ckpt::Saved saved = ckpt::save_checkpoint(
       exec_, *grid_.groups().world, deck_.checkpoint.dir, progress_,
       ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)),
       options);
+  if (!saved.warning.empty()) log_.warning("{}", saved.warning);
   saved_step_ = progress_.step;
 }
 
