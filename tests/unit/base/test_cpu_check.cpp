@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <Kokkos_Core.hpp>
 #include <cstdlib>
@@ -12,6 +11,10 @@
 #include <string>
 
 #include "base/cpu_check.hpp"
+
+#ifdef KOKKOS_ENABLE_OPENMP
+#include <omp.h>
+#endif
 
 namespace trireme {
 namespace {
@@ -69,6 +72,7 @@ TEST(CpuCheck, BitsMeanTheSameOnBothSides) {
   EXPECT_STREQ(detail::cpu_feature_name(17), "avx512bf16");
 }
 
+#ifdef KOKKOS_ENABLE_OPENMP
 // A prebuilt Kokkos brings a libgomp of its own. Two OpenMP run-times in one process
 // would each start a pool of threads; symbols must bind to the system's.
 TEST(CpuCheck, OneOpenMpRunTimeAndItsThreads) {
@@ -84,13 +88,12 @@ TEST(CpuCheck, OneOpenMpRunTimeAndItsThreads) {
     threads = omp_get_num_threads();
   }
   EXPECT_EQ(threads, omp_get_max_threads());
-#ifdef KOKKOS_ENABLE_OPENMP
   EXPECT_EQ(Kokkos::OpenMP().concurrency(), omp_get_max_threads());
-#endif
   if (const char* wanted = std::getenv("OMP_NUM_THREADS")) {
     EXPECT_EQ(threads, std::atoi(wanted));
   }
 }
+#endif
 
 }  // namespace
 }  // namespace trireme
