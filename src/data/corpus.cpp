@@ -205,4 +205,10 @@ double unigram_entropy(const Corpus& corpus) {
   return corpus.unigram_entropy();
 }
 
+bool same_tokenizer(const Corpus& a, const Corpus& b) {
+  return a.vocabulary_size() == b.vocabulary_size() &&
+         a.end_of_document() == b.end_of_document() &&
+         a.tokenizer_files() == b.tokenizer_files();
+}
+
 }  // namespace trireme::data

@@ -66,6 +66,9 @@ class Corpus {
   TokenizerFiles tokenizer_files_;
 };
 
+// Do the same ids stand for the same text, and the same one for a document's end?
+bool same_tokenizer(const Corpus& a, const Corpus& b);
+
 // Entropy of the frequencies of single tokens, in nats: what a model must beat.
 double unigram_entropy(const Corpus& corpus);
 

@@ -21,9 +21,7 @@ Dataset::Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed,
   for (const Part& part : parts_) {
     const Corpus& corpus = *part.corpus;
     TRIREME_REQUIRE_INPUT(
-        corpus.vocabulary_size() == first.vocabulary_size() &&
-            corpus.end_of_document() == first.end_of_document() &&
-            corpus.tokenizer_files() == first.tokenizer_files(),
+        same_tokenizer(corpus, first),
         "corpora of '{}' were made with different tokenizers: '{}' has {} tokens (end of "
         "document {}), '{}' has {} (end of document {}). Tokenize both with one",
         name, first.path().string(), first.vocabulary_size(), first.end_of_document(),

@@ -58,9 +58,7 @@ Datasets make_datasets(const config::Deck& deck,
     const auto corpus = std::make_shared<const data::Corpus>(entry.path);
     const data::Corpus& first = sets.first();
     TRIREME_REQUIRE_INPUT(
-        corpus->tokenizer_files() == first.tokenizer_files() &&
-            corpus->vocabulary_size() == first.vocabulary_size() &&
-            corpus->end_of_document() == first.end_of_document(),
+        data::same_tokenizer(*corpus, first),
         "validation corpus '{}' ({}, vocabulary of {}) was not made with the tokenizer "
         "of the training corpus '{}' (vocabulary of {}): tokenize both with one "
         "(--tokenizer takes a corpus, too)",
