@@ -15,8 +15,8 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/environment.hpp"
+#include "comm/on_ranks.hpp"
 #include "comm/self_communicator.hpp"
-#include "data/collective.hpp"
 #include "data/utf8.hpp"
 #include "engine/generation.hpp"
 #include "engine/model_loader.hpp"
@@ -236,7 +236,7 @@ Json generate_together(const Model& model, Generator& generator,
     mine.push_back(requests[i]);
   }
   Json own = Json::array();
-  data::on_every_rank(world, [&] {
+  comm::on_every_rank(world, [&] {
     const auto texts = generator.run(mine, options.config);
     for (std::size_t i = 0; i < mine.size(); ++i) {
       own.push_back(result_of(model, prompts[mine[i].number], mine[i], texts[i]));

@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "comm/environment.hpp"
-#include "data/collective.hpp"
+#include "comm/on_ranks.hpp"
 #include "data/corpus_writer.hpp"
 #include "io/files.hpp"
 
@@ -140,8 +140,7 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
 
   // 1. Input, and the tokenizer: given, or trained on it.
   take_tokenizer_file(options);
-  data::on_every_rank(world, [&] {
-    if (!speaks) return;
+  comm::on_first_rank(world, [&] {
     require_other_name(options);
     data::require_writable(options.out);
   });

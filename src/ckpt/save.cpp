@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 
@@ -127,34 +128,20 @@ Saved publish(const Path& directory, const Path& staging, const TrainingState& s
 Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& directory,
                       const TrainingState& state, const std::vector<TensorPart>& parts,
                       const SaveOptions& options) {
-  const bool first = comm.rank() == 0;
-  // Each step ends with one word from rank 0 to all: the result, or why there is none.
-  const auto agree = [&](std::string word) {
-    comm.broadcast(word);
-    if (word.front() == kFailure) throw Error(word.substr(1));
-    return word.substr(1);
-  };
-  const auto attempt = [](const auto& action) -> std::string {
-    try {
-      return kPart + action();
-    } catch (const std::exception& error) {
-      return kFailure + std::string(error.what());
-    }
-  };
-  std::string word = "P";
-  if (first) {
-    word =
-        attempt([&] { return begin_save(directory, state.step, options.hook).string(); });
+  const Path staging = comm::on_first_rank(
+      comm, [&] { return begin_save(directory, state.step, options.hook).string(); });
+  std::string mine;
+  try {
+    mine =
+        kPart + write_shard(exec, staging, comm.rank(), state.step, parts, options.hook)
+                    .to_text();
+  } catch (const std::exception& error) {
+    mine = kFailure + std::string(error.what());
   }
-  const Path staging = agree(word);
-  const std::string mine = attempt([&] {
-    return write_shard(exec, staging, comm.rank(), state.step, parts, options.hook)
-        .to_text();
-  });
   const std::vector<std::string> words = comm.gather(mine);
   Saved saved;
-  if (first) {
-    word = attempt([&] {
+  const std::string result = comm::on_first_rank(comm, [&] {
+    try {
       const std::string failures = failures_of(words);
       if (!failures.empty()) throw Error(failures);
       std::vector<Manifest> shards;
@@ -162,11 +149,12 @@ Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& di
         shards.push_back(Manifest::from_text(text.substr(1), "a shard's manifest"));
       }
       saved = publish(directory, staging, state, shards, options);
-      return fmt::format("{} {}", saved.bytes, saved.path.string());
-    });
-    if (word.front() == kFailure) abandon(staging);
-  }
-  const std::string result = agree(word);
+    } catch (...) {
+      abandon(staging);
+      throw;
+    }
+    return fmt::format("{} {}", saved.bytes, saved.path.string());
+  });
   const std::size_t space = result.find(' ');
   return {result.substr(space + 1), std::stoull(result.substr(0, space)),
           std::move(saved.warning)};

@@ -15,7 +15,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
-#include "engine/first_rank.hpp"
+#include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
 
 namespace trireme::engine {
@@ -107,14 +107,13 @@ RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options,
                            const RunStart& start)
     : world_(world), path_(options.path) {
   try {
-    on_first_rank(world, [&] {
+    comm::on_first_rank(world, [&] {
       make_writable(path_, "run directory",
                     "Name another one with --run-dir DIR or run.dir.");
       make_writable(options.checkpoints, "checkpoint directory",
                     "Name another one with checkpoint.dir.");
       lock();
       set_aside(start.superseded, start.checkpoint);
-      return std::string();
     });
   } catch (const Error&) {
     if (lock_ >= 0) ::close(lock_);
@@ -151,21 +150,20 @@ void RunDirectory::lock() {
 }
 
 void RunDirectory::write_deck(std::string_view resolved_deck) {
-  on_first_rank(world_, [&] {
+  comm::on_first_rank(world_, [&] {
     const io::Path path = file("deck.yaml");
     if (fs::exists(path)) {
-      if (io::read_file(path) == resolved_deck) return std::string();
+      if (io::read_file(path) == resolved_deck) return;
       int n = 1;
       while (fs::exists(file(fmt::format("deck.{}.yaml", n)))) ++n;
       io::rename_synced(path, file(fmt::format("deck.{}.yaml", n)));
     }
     io::write_file(path, resolved_deck);
-    return std::string();
   });
 }
 
 void RunDirectory::write_environment(const RunEnvironment& environment) {
-  on_first_rank(world_, [&] {
+  comm::on_first_rank(world_, [&] {
     const io::Path path = file("environment.json");
     Json json = to_json(environment);
     if (fs::exists(path)) {
@@ -179,7 +177,6 @@ void RunDirectory::write_environment(const RunEnvironment& environment) {
       }
     }
     io::write_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-    return std::string();
   });
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
-#include "engine/first_rank.hpp"
+#include "comm/on_ranks.hpp"
 #include "engine/run_directory.hpp"
 
 namespace trireme::engine {
@@ -149,7 +149,7 @@ RunStart decide(const RunOptions& options) {
 
 RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
   using Json = nlohmann::json;
-  const std::string text = on_first_rank(world, [&] {
+  const std::string text = comm::on_first_rank(world, [&] {
     const RunStart start = decide(options);
     std::vector<std::string> superseded;
     for (const io::Path& path : start.superseded) superseded.push_back(path.string());

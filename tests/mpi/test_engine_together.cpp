@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi_communicator.hpp"
-#include "engine/first_rank.hpp"
+#include "comm/on_ranks.hpp"
 #include "engine/run_directory.hpp"
 #include "engine/section_table.hpp"
 #include "engine/stop_request.hpp"
@@ -26,7 +26,7 @@ class EngineTogether : public ::testing::Test {
 };
 
 TEST_F(EngineTogether, ASignalOnOneRankStopsAllAfterTheSameStep) {
-  StopRequest request({.signals = {"USR1"}});
+  StopRequest request({.signals = {config::SignalName::usr1}});
   int step = 1;
   for (; step < 100; ++step) {
     if (step == 7 && world_->rank() == last_) std::raise(SIGUSR1);
@@ -49,7 +49,7 @@ TEST_F(EngineTogether, TheFirstClockToReachTheLimitDecides) {
 
 TEST_F(EngineTogether, SignalsComeBeforeTheLimit) {
   StopRequest::Options options;
-  options.signals = {"TERM"};
+  options.signals = {config::SignalName::term};
   options.time_limit_seconds = 100.0;
   options.start = StopRequest::Clock::now() - std::chrono::seconds(99);
   StopRequest request(options);
@@ -60,14 +60,15 @@ TEST_F(EngineTogether, SignalsComeBeforeTheLimit) {
 
 TEST_F(EngineTogether, ErrorsOfTheFirstRankReachAll) {
   int calls = 0;
-  const std::string text = on_first_rank(*world_, [&] {
+  const std::string text = comm::on_first_rank(*world_, [&] {
     ++calls;
     return std::string("found\0it", 8);
   });
   EXPECT_EQ(text, std::string("found\0it", 8));
   EXPECT_EQ(calls, world_->rank() == 0 ? 1 : 0);
   EXPECT_EQ(test::message_of<InputError>([&] {
-              on_first_rank(*world_, []() -> std::string { throw InputError("no"); });
+              comm::on_first_rank(*world_,
+                                  []() -> std::string { throw InputError("no"); });
             }),
             "no");
   EXPECT_EQ(world_->all_reduce(std::int64_t{1}), world_->size());  // nobody is lost

@@ -1,0 +1,54 @@
+// comm/on_ranks.cpp — see on_ranks.hpp.
+#include "comm/on_ranks.hpp"
+
+#include <exception>
+
+#include "base/error.hpp"
+
+namespace trireme::comm {
+
+namespace {
+
+// How an outcome travels: one letter, then the text.
+constexpr char kDone = '=';
+constexpr char kInputError = 'i';
+constexpr char kError = 'e';
+
+template <class Work>
+std::string outcome_of(const Work& work) {
+  try {
+    return std::string(1, kDone).append(work());
+  } catch (const InputError& error) {
+    return std::string(1, kInputError).append(error.what());
+  } catch (const std::exception& error) {
+    return std::string(1, kError).append(error.what());
+  }
+}
+
+std::string text_or_throw(const std::string& outcome) {
+  std::string text = outcome.substr(1);
+  if (outcome.front() == kInputError) throw InputError(text);
+  if (outcome.front() == kError) throw Error(text);
+  return text;
+}
+
+}  // namespace
+
+std::string text_of_first_rank(Communicator& comm,
+                               const std::function<std::string()>& work) {
+  std::string outcome;
+  if (comm.rank() == 0) outcome = outcome_of(work);
+  comm.broadcast(outcome);
+  return text_or_throw(outcome);
+}
+
+void on_every_rank(Communicator& comm, const std::function<void()>& work) {
+  const std::string outcome = outcome_of([&] {
+    work();
+    return std::string();
+  });
+  if (!comm.any(outcome.front() != kDone)) return;
+  for (const std::string& word : comm.gather(outcome)) text_or_throw(word);
+}
+
+}  // namespace trireme::comm
