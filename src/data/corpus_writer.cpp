@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "comm/on_ranks.hpp"
 #include "data/bpe_trainer.hpp"
-#include "data/collective.hpp"
 #include "data/corpus_format.hpp"
 #include "data/spool.hpp"
 #include "io/atomic_file.hpp"
@@ -198,7 +198,7 @@ void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
   std::optional<io::AtomicFile> file;  // removed on the way out of an error
   std::string name;
   Layout layout;
-  on_every_rank(comm, [&] {
+  comm::on_every_rank(comm, [&] {
     if (!first) return;
     file.emplace(out);
     name = file->temporary().string();
@@ -216,18 +216,18 @@ void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
       comm.exclusive_scan(static_cast<std::int64_t>(spool.token_count)));
   const auto first_document = static_cast<std::uint64_t>(
       comm.exclusive_scan(static_cast<std::int64_t>(spool.document_count)));
-  on_every_rank(comm, [&] {
+  comm::on_every_rank(comm, [&] {
     write_part(name, layout, token_bytes, first_token, first_document, spool);
   });
 
   std::string sums;
-  on_every_rank(comm, [&] {
+  comm::on_every_rank(comm, [&] {
     sums = block_sums(name, layout.tokens_at, summary.tokens * token_bytes, comm.rank(),
                       comm.size());
   });
   std::string all_sums;
   for (const std::string& part : comm.gather(sums)) all_sums += part;
-  on_every_rank(comm, [&] {
+  comm::on_every_rank(comm, [&] {
     if (!first) return;
     io::H5File corpus = io::H5File::open_for_writing(name);
     corpus.set_attribute<std::string>(
@@ -270,18 +270,36 @@ void require_writable(const std::filesystem::path& out) {
 
 namespace {
 
-// What is known of any corpus once its parts are spooled.
-CorpusSummary summary_of(comm::Communicator& comm, const TokenSpool& spool,
-                         std::uint64_t input_bytes, std::uint64_t empty_documents,
-                         double seconds) {
+// This rank's part of a corpus, and what is known of the whole once all parts are
+// spooled.
+struct Spooled {
+  std::unique_ptr<TokenSpool> part;
   CorpusSummary summary;
-  summary.tokens = summed(comm, spool.token_count);
-  summary.documents = summed(comm, spool.document_count);
-  summary.empty_documents = summed(comm, empty_documents);
+};
+
+// fill(spool) reads the input and returns how many empty documents it left out.
+Spooled spool_part(const Tokenizer& tokenizer, std::uint64_t input_bytes,
+                   const std::filesystem::path& out, comm::Communicator& comm,
+                   const CorpusOptions& options,
+                   const std::function<std::uint64_t(TokenSpool&)>& fill) {
+  Spooled spooled;
+  std::uint64_t empty = 0;
+  double seconds = 0.0;
+  comm::on_every_rank(comm, [&] {
+    if (comm.rank() == 0) require_writable(out);
+    const auto start = Clock::now();
+    spooled.part = std::make_unique<TokenSpool>(tokenizer, options, out);
+    empty = fill(*spooled.part);
+    seconds = seconds_since(start);
+  });
+  CorpusSummary& summary = spooled.summary;
+  summary.tokens = summed(comm, spooled.part->token_count);
+  summary.documents = summed(comm, spooled.part->document_count);
+  summary.empty_documents = summed(comm, empty);
   summary.input_bytes = input_bytes;
   summary.tokenize_seconds = comm.all_reduce(seconds, comm::Op::max);
-  summary.unigram_entropy = entropy_of(summed(comm, spool.counts));
-  return summary;
+  summary.unigram_entropy = entropy_of(summed(comm, spooled.part->counts));
+  return spooled;
 }
 
 }  // namespace
@@ -289,29 +307,24 @@ CorpusSummary summary_of(comm::Communicator& comm, const TokenSpool& spool,
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,
                            const std::filesystem::path& out, comm::Communicator& comm,
                            const CorpusOptions& options) {
-  std::unique_ptr<TokenSpool> spool;
-  std::unique_ptr<TokenizingSink> sink;
-  DocumentSource::ReadStats read;
-  double seconds = 0.0;
-  on_every_rank(comm, [&] {
-    if (comm.rank() == 0) require_writable(out);
-    const auto start = Clock::now();
-    spool = std::make_unique<TokenSpool>(tokenizer, options, out);
-    sink = std::make_unique<TokenizingSink>(tokenizer, options, *spool);
-    read = source.read(comm.rank(), comm.size(), *sink, options.progress);
-    seconds = seconds_since(start);
-  });
-
-  CorpusSummary summary =
-      summary_of(comm, *spool, source.bytes(), read.empty_documents, seconds);
-  summary.replaced_sequences =
-      summed(comm, read.replaced_sequences + sink->encoder().replaced_sequences());
-  summary.added_tokens_found = summed(comm, sink->encoder().added_tokens_found());
+  std::uint64_t replaced = 0, added = 0;
+  Spooled spooled =
+      spool_part(tokenizer, source.bytes(), out, comm, options, [&](TokenSpool& spool) {
+        TokenizingSink sink(tokenizer, options, spool);
+        const DocumentSource::ReadStats read =
+            source.read(comm.rank(), comm.size(), sink, options.progress);
+        replaced = read.replaced_sequences + sink.encoder().replaced_sequences();
+        added = sink.encoder().added_tokens_found();
+        return read.empty_documents;
+      });
+  CorpusSummary& summary = spooled.summary;
+  summary.replaced_sequences = summed(comm, replaced);
+  summary.added_tokens_found = summed(comm, added);
   TRIREME_REQUIRE_INPUT(summary.documents > 0,
                         "nothing to tokenize: the {} of input have no document with text "
                         "({} empty ones)",
                         io::human_bytes(source.bytes()), summary.empty_documents);
-  publish(tokenizer, out, summary, *spool, comm);
+  publish(tokenizer, out, summary, *spooled.part, comm);
   return summary;
 }
 
@@ -320,22 +333,12 @@ CorpusSummary write_tokenized_corpus(
     const std::filesystem::path& out, comm::Communicator& comm,
     const CorpusOptions& options,
     const std::function<std::uint64_t(TokenSink& sink)>& read) {
-  std::unique_ptr<TokenSpool> spool;
-  std::uint64_t empty = 0;
-  double seconds = 0.0;
-  on_every_rank(comm, [&] {
-    if (comm.rank() == 0) require_writable(out);
-    const auto start = Clock::now();
-    spool = std::make_unique<TokenSpool>(tokenizer, options, out);
-    empty = read(*spool);
-    seconds = seconds_since(start);
-  });
-  const CorpusSummary summary = summary_of(comm, *spool, input_bytes, empty, seconds);
-  TRIREME_REQUIRE_INPUT(summary.documents > 0,
+  const Spooled spooled = spool_part(tokenizer, input_bytes, out, comm, options, read);
+  TRIREME_REQUIRE_INPUT(spooled.summary.documents > 0,
                         "there are no documents with tokens in the input ({} empty ones)",
-                        summary.empty_documents);
-  publish(tokenizer, out, summary, *spool, comm);
-  return summary;
+                        spooled.summary.empty_documents);
+  publish(tokenizer, out, spooled.summary, *spooled.part, comm);
+  return spooled.summary;
 }
 
 namespace {
@@ -354,7 +357,8 @@ TrainedTokenizer train_tokenizer(
     const DocumentSource& source, TokenId size, comm::Communicator& comm,
     const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   CountingSink sink;
-  on_every_rank(comm, [&] { source.read(comm.rank(), comm.size(), sink, progress); });
+  comm::on_every_rank(comm,
+                      [&] { source.read(comm.rank(), comm.size(), sink, progress); });
   // Rank 0 adds up what the others counted, and trains for all.
   for (int rank = 1; rank < comm.size(); ++rank) {
     std::string packed;
@@ -369,7 +373,7 @@ TrainedTokenizer train_tokenizer(
   TRIREME_REQUIRE_INPUT(words > 0,
                         "nothing to tokenize: the {} of input have no document with text",
                         io::human_bytes(source.bytes()));
-  on_every_rank(comm, [&] {
+  comm::on_every_rank(comm, [&] {
     if (comm.rank() != 0) return;
     const TrainedBpe trained = train_bpe(sink.counter.counts(), size);
     json = trained.json();

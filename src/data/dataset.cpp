@@ -38,10 +38,27 @@ Dataset::Window Dataset::window(index_t position) const {
   return {parts_[part].corpus.get(), index_[part].window(place.position)};
 }
 
-index_t Dataset::samples_per_epoch() const {
-  index_t samples = 0;
-  for (const SampleIndex& index : index_) samples += index.samples_per_epoch();
-  return samples;
+index_t Dataset::windows() const {
+  index_t windows = 0;
+  for (const SampleIndex& index : index_) windows += index.samples_per_epoch();
+  return windows;
+}
+
+index_t Dataset::positions_without_repeats() const {
+  const auto repeats = [&](index_t positions) {
+    for (std::size_t i = 0; i < index_.size(); ++i) {
+      if (blend_.count(static_cast<int>(i), positions) > index_[i].samples_per_epoch()) {
+        return true;
+      }
+    }
+    return false;
+  };
+  index_t without = 0, with = windows() + 1;  // one of those comes twice
+  while (with - without > 1) {
+    const index_t middle = without + (with - without) / 2;
+    (repeats(middle) ? with : without) = middle;
+  }
+  return without;
 }
 
 }  // namespace trireme::data

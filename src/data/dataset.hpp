@@ -29,9 +29,11 @@ class Dataset {
   Window window(index_t position) const;
 
   index_t sequence() const { return sequence_; }
-  // Windows in all parts: positions until all were seen once, if the weights were in
-  // proportion to sizes.
-  index_t samples_per_epoch() const;
+  // Windows in all parts.
+  index_t windows() const;
+  // Positions before any window comes a second time: all windows of one part; of several,
+  // until one of them is used up.
+  index_t positions_without_repeats() const;
   TokenId vocabulary_size() const { return parts_[0].corpus->vocabulary_size(); }
   TokenId end_of_document() const { return parts_[0].corpus->end_of_document(); }
 

@@ -2,7 +2,6 @@
 #include "data/megatron_dataset.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string_view>
 
@@ -24,14 +23,6 @@ T value_at(const std::byte* place) {
   return value;
 }
 
-// The types of ids by their code in the index; 6 and 7 are floating-point numbers.
-struct IdType {
-  std::size_t bytes = 0;
-  bool is_signed = false;
-};
-constexpr std::array<IdType, 9> kIdTypes = {
-    {{}, {1, false}, {1, true}, {2, true}, {4, true}, {8, true}, {}, {}, {2, false}}};
-
 fs::path with_suffix(const fs::path& path, const char* suffix) {
   fs::path name = path;
   if (name.extension() == ".idx" || name.extension() == ".bin") name.replace_extension();
@@ -39,6 +30,18 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
 }
 
 }  // namespace
+
+// By their code in the index; 6 and 7 are floating-point numbers.
+const MegatronDataset::IdType MegatronDataset::kIdTypes[9] = {
+    {},
+    {1, &MegatronDataset::append_sequence<std::uint8_t>},
+    {1, &MegatronDataset::append_sequence<std::int8_t>},
+    {2, &MegatronDataset::append_sequence<std::int16_t>},
+    {4, &MegatronDataset::append_sequence<std::int32_t>},
+    {8, &MegatronDataset::append_sequence<std::int64_t>},
+    {},
+    {},
+    {2, &MegatronDataset::append_sequence<std::uint16_t>}};
 
 bool is_megatron_dataset(const fs::path& path) {
   std::error_code ignored;  // not there: not one
@@ -65,12 +68,11 @@ MegatronDataset::MegatronDataset(const fs::path& path)
   TRIREME_REQUIRE_INPUT(version == kVersion, "'{}' has version {}; {} can be read", name,
                         version, kVersion);
   const auto code = value_at<std::uint8_t>(index_.data() + 17);
-  TRIREME_REQUIRE_INPUT(code < kIdTypes.size() && kIdTypes[code].bytes > 0,
+  TRIREME_REQUIRE_INPUT(code < std::size(kIdTypes) && kIdTypes[code].bytes > 0,
                         "'{}' has elements of type code {}, which is no integer: token "
                         "ids are integers",
                         name, code);
-  id_bytes_ = kIdTypes[code].bytes;
-  signed_ids_ = kIdTypes[code].is_signed;
+  id_type_ = kIdTypes[code];
   sequences_ = value_at<std::uint64_t>(index_.data() + 18);
   const auto bounds = value_at<std::uint64_t>(index_.data() + 26);
   // Compared without overflow: both counts are whatever the file says.
@@ -110,7 +112,7 @@ void MegatronDataset::check_places() const {
                           index_.path().string(), i);
   }
   const auto size = static_cast<std::int64_t>(bin_.size());
-  const auto width = static_cast<std::int64_t>(id_bytes_);
+  const auto width = static_cast<std::int64_t>(id_type_.bytes);
   for (std::uint64_t i = 0; i < sequences_; ++i) {
     const std::int64_t place = sequence_place(i), length = sequence_length(i);
     TRIREME_REQUIRE_INPUT(
@@ -121,38 +123,30 @@ void MegatronDataset::check_places() const {
   }
 }
 
+template <class Id>
+void MegatronDataset::append_sequence(std::uint64_t sequence, TokenId vocabulary_size,
+                                      std::uint64_t document,
+                                      std::vector<TokenId>& ids) const {
+  const std::byte* place = bin_.data() + sequence_place(sequence);
+  const std::int64_t length = sequence_length(sequence);
+  for (std::int64_t i = 0; i < length; ++i, place += sizeof(Id)) {
+    const auto id = static_cast<std::int64_t>(value_at<Id>(place));
+    TRIREME_REQUIRE_INPUT(
+        id >= 0 && id < static_cast<std::int64_t>(vocabulary_size),
+        "'{}': token {} of document {} is {}, and the tokenizer has {} tokens: was the "
+        "dataset made with another one?",
+        bin_.path().string(), ids.size(), document, id, vocabulary_size);
+    ids.push_back(static_cast<TokenId>(id));
+  }
+}
+
 void MegatronDataset::read_document(std::uint64_t document, TokenId vocabulary_size,
                                     std::vector<TokenId>& ids) const {
   ids.clear();
   const auto first = static_cast<std::uint64_t>(document_bound(document));
   const auto last = static_cast<std::uint64_t>(document_bound(document + 1));
   for (std::uint64_t sequence = first; sequence < last; ++sequence) {
-    const std::byte* place = bin_.data() + sequence_place(sequence);
-    const std::int64_t length = sequence_length(sequence);
-    for (std::int64_t i = 0; i < length; ++i, place += id_bytes_) {
-      std::int64_t id = 0;
-      switch (id_bytes_) {
-        case 1:
-          id = signed_ids_ ? value_at<std::int8_t>(place) : value_at<std::uint8_t>(place);
-          break;
-        case 2:
-          id = signed_ids_ ? value_at<std::int16_t>(place)
-                           : value_at<std::uint16_t>(place);
-          break;
-        case 4:
-          id = value_at<std::int32_t>(place);
-          break;
-        default:
-          id = value_at<std::int64_t>(place);
-          break;
-      }
-      TRIREME_REQUIRE_INPUT(
-          id >= 0 && id < static_cast<std::int64_t>(vocabulary_size),
-          "'{}': token {} of document {} is {}, and the tokenizer has {} tokens: was the "
-          "dataset made with another one?",
-          bin_.path().string(), ids.size(), document, id, vocabulary_size);
-      ids.push_back(static_cast<TokenId>(id));
-    }
+    (this->*id_type_.append)(sequence, vocabulary_size, document, ids);
   }
 }
 

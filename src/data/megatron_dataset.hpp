@@ -44,10 +44,20 @@ class MegatronDataset {
   std::int64_t sequence_length(std::uint64_t i) const;
   std::int64_t sequence_place(std::uint64_t i) const;
   void check_places() const;
+  // Ids of one sequence of the document, to the end of `ids`.
+  template <class Id>
+  void append_sequence(std::uint64_t sequence, TokenId vocabulary_size,
+                       std::uint64_t document, std::vector<TokenId>& ids) const;
+
+  struct IdType {
+    std::size_t bytes = 0;  // 0: no integer
+    void (MegatronDataset::*append)(std::uint64_t, TokenId, std::uint64_t,
+                                    std::vector<TokenId>&) const = nullptr;
+  };
+  static const IdType kIdTypes[9];
 
   io::MappedFile index_, bin_;
-  std::size_t id_bytes_ = 0;
-  bool signed_ids_ = false;
+  IdType id_type_;
   std::uint64_t sequences_ = 0, documents_ = 0;
   const std::byte* lengths_ = nullptr;
   const std::byte* places_ = nullptr;

@@ -83,19 +83,29 @@ Blend::Blend(const std::vector<double>& weights) {
   share_.back() = std::uint64_t{1} << 32;
 }
 
+// Of `reached` positions that the corpora before leave over.
+std::uint64_t Blend::own(std::size_t corpus, std::uint64_t reached) const {
+  return static_cast<std::uint64_t>(
+      static_cast<unsigned __int128>(reached) * share_[corpus] >> 32);
+}
+
 Blend::Place Blend::place(index_t position) const {
   auto reached = static_cast<std::uint64_t>(position);
   for (std::size_t corpus = 0;; ++corpus) {
-    const auto before = [&](std::uint64_t count) {  // of `count` positions, its own
-      return static_cast<std::uint64_t>(
-          static_cast<unsigned __int128>(count) * share_[corpus] >> 32);
-    };
-    const std::uint64_t own = before(reached);
-    if (before(reached + 1) > own || corpus + 1 == share_.size()) {
-      return {static_cast<int>(corpus), static_cast<index_t>(own)};
+    const std::uint64_t before = own(corpus, reached);
+    if (own(corpus, reached + 1) > before || corpus + 1 == share_.size()) {
+      return {static_cast<int>(corpus), static_cast<index_t>(before)};
     }
-    reached -= own;
+    reached -= before;
   }
+}
+
+index_t Blend::count(int corpus, index_t positions) const {
+  auto reached = static_cast<std::uint64_t>(positions);
+  for (std::size_t before = 0; before < static_cast<std::size_t>(corpus); ++before) {
+    reached -= own(before, reached);
+  }
+  return static_cast<index_t>(own(static_cast<std::size_t>(corpus), reached));
 }
 
 }  // namespace trireme::data

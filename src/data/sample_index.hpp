@@ -64,8 +64,12 @@ class Blend {
     index_t position = 0;  // in that corpus' own order
   };
   Place place(index_t position) const;
+  // Of the first `positions`, those of `corpus`.
+  index_t count(int corpus, index_t positions) const;
 
  private:
+  std::uint64_t own(std::size_t corpus, std::uint64_t reached) const;
+
   std::vector<std::uint64_t> share_;  // of what reaches it, in units of 2^-32
 };
 

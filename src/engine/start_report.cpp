@@ -49,9 +49,6 @@ RunEnvironment describe_environment(comm::Environment& environment,
 BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
                         const Machine& machine, int hosts, std::int64_t parameters,
                         std::int64_t first_step, double gemm_tflops) {
-  const auto tokens_of = [&](const data::Dataset& set) {
-    return static_cast<std::int64_t>(set.samples_per_epoch() * set.sequence());
-  };
   BannerInfo info;
   info.version = kVersion;
   info.kind = config::name_of(deck.model.kind);
@@ -68,9 +65,9 @@ BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
   info.gemm_tflops = gemm_tflops;
   for (const auto& corpus : datasets.corpora)
     info.corpora.push_back(corpus->path().string());
-  info.corpus_tokens = tokens_of(*datasets.train);
+  info.corpus_tokens = datasets.train->windows() * datasets.train->sequence();
   for (const ValidationSet& set : datasets.validation) {
-    info.validation_tokens += tokens_of(*set.samples);
+    info.validation_tokens += set.samples->windows() * set.samples->sequence();
   }
   info.micro_batch = deck.batch.micro;
   info.global_batch = deck.batch.global;

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <iterator>
+#include <set>
 #include <thread>
 
 #include "io/hdf5.hpp"
@@ -31,6 +33,32 @@ class BatchLoaderData : public ::testing::Test {
   test::Scratch scratch_;
   std::shared_ptr<const Corpus> corpus_;
 };
+
+// Held-out parts of two corpora, mixed three to one: in order, by weight, each window
+// once.
+TEST_F(BatchLoaderData, OfTwoCorporaNothingComesTwice) {
+  const index_t s = 4;
+  const std::vector<std::pair<index_t, index_t>> sizes = {{41, 41}, {81, 17}, {9, 81}};
+  for (const auto& [first, second] : sizes) {
+    const Dataset data({{corpus_, {0, first}, 3.0}, {corpus_, {100, 100 + second}, 1.0}},
+                       s, 11, Order::sequential, "validation");
+    EXPECT_EQ(data.windows(), (first - 1) / s + (second - 1) / s);
+    const index_t positions = data.positions_without_repeats();
+    std::set<index_t> seen;
+    for (index_t p = 0; p < positions; ++p) {
+      EXPECT_TRUE(seen.insert(data.window(p).begin).second) << p;
+    }
+    EXPECT_FALSE(seen.insert(data.window(positions).begin).second);
+    // In order: of the first corpus the first windows, of the second a third as many.
+    const auto of_second =
+        static_cast<index_t>(std::distance(seen.lower_bound(100), seen.end()));
+    EXPECT_NEAR(static_cast<double>(of_second), static_cast<double>(positions) / 4.0,
+                1.0);
+    EXPECT_EQ(*seen.begin(), 0);
+    EXPECT_EQ(*seen.rbegin(), 100 + s * (of_second - 1));
+  }
+  EXPECT_EQ(dataset(s).positions_without_repeats(), dataset(s).windows());
+}
 
 TEST_F(BatchLoaderData, ColumnsAreWindows) {
   const index_t s = 13, b = 3;

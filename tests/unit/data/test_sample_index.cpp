@@ -158,6 +158,7 @@ TEST(SampleIndexBlend, KeepsShares) {
     for (std::size_t k = 0; k < 4; ++k) {
       const double ideal = static_cast<double>(p + 1) * weights[k] / total;
       ASSERT_LT(std::abs(static_cast<double>(count[k]) - ideal), 4.0) << p;
+      ASSERT_EQ(blend.count(static_cast<int>(k), p + 1), count[k]) << p;
     }
   }
   EXPECT_EQ(Blend({5.0}).place(77).position, 77);
