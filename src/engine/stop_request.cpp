@@ -24,21 +24,27 @@ extern "C" void trireme_note_signal(int number) {
   received_signal.store(number, std::memory_order_relaxed);
 }
 
-struct Signal {
-  std::string_view name;
-  int number;
-};
-constexpr std::array<Signal, 11> kSignals = {{{"USR1", SIGUSR1},
-                                              {"USR2", SIGUSR2},
-                                              {"TERM", SIGTERM},
-                                              {"INT", SIGINT},
-                                              {"HUP", SIGHUP},
-                                              {"QUIT", SIGQUIT},
-                                              {"ALRM", SIGALRM},
-                                              {"CONT", SIGCONT},
-                                              {"URG", SIGURG},
-                                              {"XCPU", SIGXCPU},
-                                              {"PWR", SIGPWR}}};
+using config::SignalName;
+constexpr std::array<std::pair<SignalName, int>, 5> kSignals = {
+    {{SignalName::usr1, SIGUSR1},
+     {SignalName::usr2, SIGUSR2},
+     {SignalName::term, SIGTERM},
+     {SignalName::intr, SIGINT},
+     {SignalName::hup, SIGHUP}}};
+
+int number_of(SignalName name) {
+  for (const auto& [signal, number] : kSignals) {
+    if (signal == name) return number;
+  }
+  throw Error(fmt::format("no number for signal {}", config::name_of(name)));
+}
+
+std::string_view name_of(int number) {
+  for (const auto& [signal, known] : kSignals) {
+    if (known == number) return config::name_of(signal);
+  }
+  throw Error(fmt::format("no name for signal {}", number));
+}
 
 // What one rank has to say, such that the maximum over ranks is the answer: signals
 // before the time limit, and which rank it was.
@@ -50,33 +56,10 @@ std::int64_t encode(std::int64_t code, int rank) {
 
 }  // namespace
 
-int signal_number(const std::string& name) {
-  const std::string_view bare =
-      std::string_view(name).substr(name.starts_with("SIG") ? 3 : 0);
-  for (const Signal& signal : kSignals) {
-    if (signal.name == bare) return signal.number;
-  }
-  std::string known;
-  for (const Signal& signal : kSignals) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", signal.name);
-  }
-  throw InputError(fmt::format(
-      "checkpoint.on_signal: '{}' is not a signal that can ask for a checkpoint; allowed "
-      "are {}",
-      name, known));
-}
-
-std::string signal_name(int number) {
-  for (const Signal& signal : kSignals) {
-    if (signal.number == number) return std::string(signal.name);
-  }
-  return fmt::format("signal {}", number);
-}
-
 StopRequest::StopRequest(const Options& options) : options_(options) {
   std::vector<int> numbers = {SIGINT};
-  for (const std::string& name : options.signals) {
-    const int number = signal_number(name);
+  for (const SignalName name : options.signals) {
+    const int number = number_of(name);
     if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) {
       numbers.push_back(number);
     }
@@ -144,8 +127,8 @@ StopReason StopRequest::poll(comm::Communicator& world) {
                     format_duration(options_.time_limit_seconds), format_duration(left));
   } else {
     reason_ = StopReason::signal;
-    const std::string name = signal_name(static_cast<int>(worst_code - kTimeLimit));
-    description_ = fmt::format("signal {}", name);
+    description_ =
+        fmt::format("signal {}", name_of(static_cast<int>(worst_code - kTimeLimit)));
     if (world.size() > 1) description_ += fmt::format(" (on rank {})", worst % kRanks);
   }
   return reason_;

@@ -15,24 +15,19 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "config/enums.hpp"
 
 namespace trireme::engine {
 
 enum class StopReason { none, signal, time_limit };
-
-// SIGUSR1 for "USR1" or "SIGUSR1". InputError for a name that is none, or one that cannot
-// be caught (KILL, STOP) or means a crash (SEGV).
-int signal_number(const std::string& name);
-// "USR1"; "signal 42" for one without a name here.
-std::string signal_name(int number);
 
 class StopRequest {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Options {
-    std::vector<std::string> signals;  // names; ^C is always among them
-    double time_limit_seconds = 0.0;   // 0: none
+    std::vector<config::SignalName> signals;  // ^C is always among them
+    double time_limit_seconds = 0.0;          // 0: none
     // Before the limit; none: found automatically.
     std::optional<double> margin_seconds = std::nullopt;
     Clock::time_point start = Clock::now();  // when the allocation's time began to run

@@ -6,11 +6,11 @@
 #include "base/log.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/params.hpp"
+#include "comm/on_ranks.hpp"
 #include "config/check.hpp"
 #include "config/compare.hpp"
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
-#include "engine/first_rank.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
 #include "kernels/machine_peaks.hpp"
@@ -25,7 +25,7 @@ config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
   // Where each key was given (deck or --set) decides what may change at a restart; only
   // rank 0 asks.
   std::map<std::string, std::string> origins;
-  const std::string text = on_first_rank(world, [&] {
+  const std::string text = comm::on_first_rank(world, [&] {
     config::Deck deck = config::load(options.deck, {.overrides = options.overrides,
                                                     .run_dir = options.run_dir,
                                                     .ranks = world.size()});
@@ -45,12 +45,11 @@ config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
 }
 
 // What the checkpoint's deck and this one may not differ in.
-void check_resume(const io::Path& checkpoint, const config::Deck& deck,
-                  comm::Communicator& world, Log& log) {
-  const std::string changes = on_first_rank(world, [&] {
-    const ckpt::CheckpointReader reader(checkpoint);
+void check_deck(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck,
+                comm::Communicator& world, Log& log) {
+  const std::string changes = comm::on_first_rank(world, [&] {
     const config::Comparison comparison =
-        config::compare_for_resume(config::parse_resolved(reader.state().deck), deck);
+        config::compare_for_resume(config::parse_resolved(checkpoint.state().deck), deck);
     if (!comparison.errors.empty()) throw config::DeckErrors(comparison.errors);
     std::string text;
     for (const std::string& change : comparison.changes) text += "  " + change + "\n";
@@ -59,51 +58,34 @@ void check_resume(const io::Path& checkpoint, const config::Deck& deck,
   if (!changes.empty()) log.info("changed since the checkpoint:\n{}", changes);
 }
 
-// Nor in the texts behind the names: before the run directory is touched.
-void require_same_corpora(const io::Path& checkpoint, const Datasets& datasets,
-                          comm::Communicator& world) {
-  on_first_rank(world, [&] {
-    const ckpt::TrainingState state = ckpt::CheckpointReader(checkpoint).state();
-    const auto then = state.texts.find(kCorporaText);
-    if (then != state.texts.end() && then->second != datasets.identity()) {
-      throw InputError(fmt::format(
-          "the corpora of data.train are not those that '{}' was trained on: their "
-          "checksums are {} now and were {}. Put the old files back, or start a new run "
-          "in another run.dir.",
-          checkpoint.string(), datasets.identity(), then->second));
-    }
-    return std::string();
-  });
+// Nor in the texts behind the names.
+void check_corpora(const ckpt::CheckpointReader& checkpoint, const Datasets& datasets) {
+  const auto& texts = checkpoint.state().texts;
+  const auto then = texts.find(kCorporaText);
+  TRIREME_REQUIRE_INPUT(
+      then == texts.end() || then->second == datasets.identity(),
+      "the corpora of data.train are not those that '{}' was trained on: their checksums "
+      "are {} now and were {}. Put the old files back, or start a new run in another "
+      "run.dir.",
+      checkpoint.path().string(), datasets.identity(), then->second);
 }
 
-// The checkpoint that gives the first weights, if any; that it has what the model needs
-// is known before the run directory is made, so that a mistake leaves nothing behind.
-io::Path initial_weights(const TrainOptions& options, const RunStart& start,
-                         const config::Deck& deck, const comm::RankGrid& grid,
-                         const data::Corpus& corpus, Log& log) {
-  const bool resumes = start.kind == StartKind::resume;
-  const io::Path path = resumes ? start.checkpoint
-                        : options.init_from.empty()
-                            ? io::Path()
-                            : ckpt::require_newest(options.init_from);
-  if (path.empty()) return path;
-  const ckpt::CheckpointReader reader(path);
-  const ckpt::TrainingState state = reader.state();
-  if (!resumes && state.tokenizer.empty()) {
+// Weights of another run: of other tokens they would mean nothing.
+void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpus& corpus,
+                     Log& log) {
+  const auto& files = checkpoint.state().tokenizer;
+  if (files.empty()) {
     log.warning(
         "'{}' names no tokenizer: whether its tokens are those of the corpus is unknown",
-        path.string());
+        checkpoint.path().string());
+    return;
   }
   TRIREME_REQUIRE_INPUT(
-      resumes || state.tokenizer.empty() || state.tokenizer == corpus.tokenizer_files(),
+      files == corpus.tokenizer_files(),
       "'{}' was trained with another tokenizer than corpus '{}' was made with: make the "
       "corpus anew with the checkpoint's (trireme tokenize --tokenizer of its corpus or "
       "its tokenizer's files)",
-      path.string(), corpus.path().string());
-  const ModelState<float> shapes(grid.groups(), gpt_config(deck));  // allocates no slab
-  ckpt::require_params(reader, shapes.registry,
-                       resumes ? ckpt::Content::training : ckpt::Content::weights);
-  return path;
+      checkpoint.path().string(), corpus.path().string());
 }
 
 }  // namespace
@@ -117,11 +99,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const config::Deck deck = load_deck(options, world);
   world.set_timeout(deck.run.hang_timeout.value_or(0.0));
   // From here on: a signal while corpora are opened or a checkpoint is read counts, too.
-  std::vector<std::string> signals;
-  for (const config::SignalName signal : deck.checkpoint.on_signal) {
-    signals.emplace_back(config::name_of(signal));
-  }
-  StopRequest stop({.signals = signals,
+  StopRequest stop({.signals = deck.checkpoint.on_signal,
                     .time_limit_seconds = deck.run.time_limit.value_or(0.0),
                     .margin_seconds = deck.checkpoint.wall_time_margin,
                     .start = start_time});
@@ -131,8 +109,14 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                                .steps = deck.run.steps.steps};
   const RunStart start = decide_start(world, run_options);
   for (const std::string& note : start.notes) log.info("{}", note);
-  // A finished run, too: "nothing to train" would be wrong for another model.
-  if (start.kind != StartKind::afresh) check_resume(start.checkpoint, deck, world, log);
+  std::optional<ckpt::CheckpointReader> checkpoint;  // that gives the first weights
+  if (start.kind != StartKind::afresh) {
+    checkpoint.emplace(start.checkpoint);
+    // A finished run, too: "nothing to train" would be wrong for another model.
+    check_deck(*checkpoint, deck, world, log);
+  } else if (!options.init_from.empty()) {
+    checkpoint.emplace(ckpt::require_newest(options.init_from));
+  }
   if (start.kind == StartKind::finished) {
     log.info(
         "nothing to train: '{}' is of step {}, and run.steps is {}. To go on: raise "
@@ -142,12 +126,21 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   }
   const bool resumes = start.kind == StartKind::resume;
 
-  // 2. Corpora, process grid, run directory.
+  // 2. Corpora, process grid; then the run directory. What is wrong with the checkpoint
+  // is known before that is made: a mistake leaves nothing behind.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
-  if (resumes) require_same_corpora(start.checkpoint, datasets, world);
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
-  const io::Path weights =
-      initial_weights(options, start, deck, grid, datasets.first(), log);
+  if (checkpoint) {
+    if (resumes) {
+      check_corpora(*checkpoint, datasets);
+    } else {
+      check_tokenizer(*checkpoint, datasets.first(), log);
+    }
+    // Allocates no slab.
+    const ModelState<float> shapes(grid.groups(), gpt_config(deck));
+    ckpt::require_params(*checkpoint, shapes.registry,
+                         resumes ? ckpt::Content::training : ckpt::Content::weights);
+  }
   RunDirectory directory(world, run_options, start);
   directory.write_deck(config::resolved_text(deck));
   const Machine machine = find_machine();
@@ -158,10 +151,9 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 3. The model, and where it starts from.
   const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log);
-  if (resumes) run.resume(start.checkpoint);
-  if (!resumes && !weights.empty()) {
-    run.init_from(weights);
-  }
+  if (checkpoint && resumes) run.resume(*checkpoint);
+  if (checkpoint && !resumes) run.init_from(*checkpoint);
+  checkpoint.reset();
   log.info("{}", banner(describe_run(
                      deck, datasets, machine, static_cast<int>(surroundings.hosts.size()),
                      model::parameter_count(gpt_config(deck)), start.step, peak)));

@@ -25,11 +25,6 @@ ckpt::Replicas replicas_of(const comm::RankGrid& grid) {
           .data_size = groups.data->size()};
 }
 
-HostBatch host_batch(const data::Batch& batch) {
-  return {batch.inputs().data(), batch.positions().data(), batch.labels().data(),
-          batch.loss_mask().data(), static_cast<std::uint64_t>(batch.first_sample())};
-}
-
 ckpt::TrainingState initial_state(const config::Deck& deck, const Datasets& datasets) {
   const data::Corpus& corpus = datasets.first();
   ckpt::TrainingState state;
@@ -61,7 +56,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                  deck.optimizer.clip_norm),
       schedule_(lr_schedule(deck)),
       progress_(initial_state(deck, datasets)),
-      evaluation_batch_(deck.model.sequence, deck.batch.micro),
+      validation_(deck, grid, step_),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);
   TRIREME_REQUIRE(state_.registry.global_element_count() == expected,
@@ -77,8 +72,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
 }
 
 template <class T>
-void TrainingRun<T>::resume(const io::Path& checkpoint) {
-  const ckpt::CheckpointReader reader(checkpoint);
+void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
   reader.require_optimizer_state();
   ckpt::load_params(reader, exec_, state_.params, ckpt::Content::training);
   // The deck and the grid are this start's; everything that moves on is the checkpoint's.
@@ -91,8 +85,7 @@ void TrainingRun<T>::resume(const io::Path& checkpoint) {
 }
 
 template <class T>
-void TrainingRun<T>::init_from(const io::Path& checkpoint) {
-  const ckpt::CheckpointReader reader(checkpoint);
+void TrainingRun<T>::init_from(const ckpt::CheckpointReader& reader) {
   ckpt::load_params(reader, exec_, state_.params, ckpt::Content::weights,
                     ckpt::Conversion::floating);
 }
@@ -146,25 +139,33 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   // Weights are those before the step: keep them for study, and find out where it began.
   const std::int64_t update = progress_.step + 1;
   data::Batch batch(deck_.model.sequence, deck_.batch.micro);
-  const std::string place = step_.locate_non_finite([&](int m) {
+  const std::string mine = step_.locate_non_finite([&](int m) {
     const data::ColumnRange columns =
         columns_of((update - 1 - first_step_) * step_.shape().microbatches + m);
     batch.fill(*datasets_.train, columns.first_sample, columns.columns,
                deck_.data.mask_eod_loss);
     return host_batch(batch);
   });
+  // Data ranks see different samples: the first that found something says where.
+  std::string place = "in the gradients";
+  const std::vector<std::string> places = grid_.groups().world->gather(mine);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].empty()) continue;
+    place = places.size() == 1 ? places[rank]
+                               : fmt::format("rank {}, {}", rank, places[rank]);
+    break;
+  }
   const io::Path directory = directory_.path() / "failed";
   const ckpt::Saved saved = ckpt::save_checkpoint(
       exec_, *grid_.groups().world, directory, progress_,
       ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)));
   throw Error(fmt::format(
       "step {}: the loss is {}, the gradient norm {}. First number that is not finite: "
-      "{}. "
-      "The state before the step is in '{}'. Often the learning rate is too high (it is "
+      "{}. The state before the step is in '{}'. Often the learning rate is too high (it "
+      "is "
       "{:.3g}) or the warm-up too short; samples {} to {} made this step.",
-      update, report.loss_sum / report.tokens, report.grad_norm,
-      place.empty() ? "in the gradients" : place, saved.path.string(),
-      schedule_.at(update), progress_.samples,
+      update, report.loss_sum / report.tokens, report.grad_norm, place,
+      saved.path.string(), schedule_.at(update), progress_.samples,
       progress_.samples + deck_.batch.global - 1));
 }
 
@@ -174,40 +175,47 @@ bool TrainingRun<T>::due(const config::Length& every) const {
 }
 
 template <class T>
-void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest& stop) {
-  const double now = timers_.total_seconds();
+StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
   const auto steps = static_cast<double>(progress_.step - last_record_step_);
-  const double seconds = (now - last_record_seconds_) / steps;
+  const double seconds = (timers_.total_seconds() - last_record_seconds_) / steps;
   const double tokens = static_cast<double>(deck_.batch.global * deck_.model.sequence);
   const double flops =
       model::model_flops(state_.config, deck_.batch.global, deck_.model.sequence);
   const double tflops = flops / seconds / 1e12 / deck_.parallel.ranks();
-  StepRecord record{.step = progress_.step,
-                    .loss = report.loss_sum / report.tokens,
-                    .grad_norm = report.grad_norm,
-                    .lr = schedule_.at(progress_.step),
-                    .samples = progress_.samples,
-                    .tokens = progress_.tokens,
-                    .seconds = seconds,
-                    .tokens_per_second = tokens / seconds,
-                    .model_tflops = tflops,
-                    .hardware_tflops = tflops};
+  return {.step = progress_.step,
+          .loss = report.loss_sum / report.tokens,
+          .grad_norm = report.grad_norm,
+          .lr = schedule_.at(progress_.step),
+          .samples = progress_.samples,
+          .tokens = progress_.tokens,
+          .seconds = seconds,
+          .tokens_per_second = tokens / seconds,
+          .model_tflops = tflops,
+          .hardware_tflops = tflops};
+}
+
+template <class T>
+std::int64_t TrainingRun<T>::next_checkpoint() const {
+  const index_t every = deck_.checkpoint.every.steps;
+  const std::int64_t last = deck_.run.steps.steps;
+  return every > 0 ? std::min<std::int64_t>((progress_.step / every + 1) * every, last)
+                   : last;
+}
+
+template <class T>
+void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest& stop) {
+  const StepRecord record = record_of(report);
   if (display_) {
-    const index_t every = deck_.checkpoint.every.steps;
-    const std::int64_t next =
-        every > 0 ? std::min<std::int64_t>((progress_.step / every + 1) * every,
-                                           deck_.run.steps.steps)
-                  : deck_.run.steps.steps;
-    display_->update({.step = progress_.step,
+    display_->update({.step = record.step,
                       .loss = record.loss,
                       .tokens_per_second = record.tokens_per_second,
-                      .peak_share = tflops / gemm_peak_,
-                      .next_checkpoint = next,
+                      .peak_share = record.model_tflops / gemm_peak_,
+                      .next_checkpoint = next_checkpoint(),
                       .time_limit = stop.seconds_to_limit()});
   }
   if (due(deck_.run.log_every) || is_last()) {
     if (metrics_) metrics_->write(record);
-    last_record_seconds_ = now;
+    last_record_seconds_ = timers_.total_seconds();
     last_record_step_ = progress_.step;
   }
 }
@@ -217,27 +225,7 @@ void TrainingRun<T>::validate() {
   if (display_) display_->note("validating");
   for (const ValidationSet& set : datasets_.validation) {
     const double start = timers_.total_seconds();
-    const index_t micro = deck_.batch.micro;
-    const index_t ranks = deck_.parallel.data;
-    const index_t all = set.samples->samples_per_epoch();
-    const index_t wanted = deck_.run.validate_samples;
-    const index_t samples = wanted > 0 ? std::min(all, wanted) : all;
-    // Ranks take micro-batches in turn; columns past the end are masked.
-    const index_t rounds = (samples + micro * ranks - 1) / (micro * ranks);
-    const FetchBatch fetch = [&](int m) {
-      const index_t first = (m * ranks + grid_.coordinates().data) * micro;
-      evaluation_batch_.fill(*set.samples, first, micro, deck_.data.mask_eod_loss);
-      const auto mask = evaluation_batch_.loss_mask();
-      for (index_t column = 0; column < micro; ++column) {
-        if (first + column < samples) continue;
-        for (std::size_t s = 0; s < mask.extent(0); ++s) mask(s, column) = 0.0f;
-      }
-      return host_batch(evaluation_batch_);
-    };
-    const LossTotals local = step_.evaluate(fetch, static_cast<int>(rounds));
-    std::vector<double> sums = {local.loss_sum, local.tokens};
-    grid_.groups().data->all_reduce(sums);
-    const LossTotals totals{sums[0], sums[1]};
+    const LossTotals totals = validation_.loss_of(set);
     const ValidationRecord record{.step = progress_.step,
                                   .name = set.name,
                                   .loss = totals.mean(),
@@ -250,12 +238,17 @@ void TrainingRun<T>::validate() {
                                     record.step, record.name, record.loss,
                                     record.perplexity));
     }
-    if (&set == &datasets_.validation.front() && std::isfinite(record.loss) &&
-        (progress_.best_step < 0 || record.loss < progress_.best_loss)) {
-      progress_.best_loss = record.loss;
-      progress_.best_step = progress_.step;
-    }
+    if (&set == &datasets_.validation.front()) note_validation(record.loss);
   }
+}
+
+// The best so far, for checkpoint.keep_best.
+template <class T>
+void TrainingRun<T>::note_validation(double loss) {
+  if (!std::isfinite(loss)) return;
+  if (progress_.best_step >= 0 && loss >= progress_.best_loss) return;
+  progress_.best_loss = loss;
+  progress_.best_step = progress_.step;
 }
 
 template <class T>

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/timers.hpp"
 #include "ckpt/params.hpp"
+#include "ckpt/reader.hpp"
 #include "ckpt/training_state.hpp"
 #include "data/batch_loader.hpp"
 #include "engine/datasets.hpp"
@@ -17,6 +18,7 @@
 #include "engine/run_directory.hpp"
 #include "engine/stop_request.hpp"
 #include "engine/train_step.hpp"
+#include "engine/validation.hpp"
 #include "optim/lr_schedule.hpp"
 
 namespace trireme::engine {
@@ -34,9 +36,9 @@ class TrainingRun {
               Log& log);
 
   // Weights, optimizer state, progress: a bitwise continuation.
-  void resume(const io::Path& checkpoint);
+  void resume(const ckpt::CheckpointReader& checkpoint);
   // Weights only, from another run.
-  void init_from(const io::Path& checkpoint);
+  void init_from(const ckpt::CheckpointReader& checkpoint);
 
   // Steps until the deck's last one or a request to stop. Exit status.
   int run(StopRequest& stop);
@@ -45,8 +47,11 @@ class TrainingRun {
   void start_loader();
   data::ColumnRange columns_of(index_t batch_number) const;
   optim::StepReport one_step();
+  StepRecord record_of(const optim::StepReport& report) const;
+  std::int64_t next_checkpoint() const;
   void log_step(const optim::StepReport& report, const StopRequest& stop);
   void validate();
+  void note_validation(double loss);
   void write_sample();
   void save();
   bool due(const config::Length& every) const;
@@ -69,7 +74,7 @@ class TrainingRun {
   std::int64_t first_step_ = 0;  // of this start
   std::int64_t saved_step_ = -1;
   std::unique_ptr<data::BatchLoader> loader_;
-  data::Batch evaluation_batch_;
+  Validation<T> validation_;
   std::unique_ptr<Generator<T>> generator_;  // once a sample was asked for
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> display_;

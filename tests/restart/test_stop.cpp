@@ -1,5 +1,5 @@
-// Stopped in the middle: by a signal (checkpoint, status 75) or killed without notice;
-// the restart ends where the uninterrupted run does, bit by bit.
+// Stopped in the middle: by a signal or the time limit (checkpoint, status 75), or
+// killed; the restart ends where the uninterrupted run does, bit by bit.
 #include "restart/training_runs.hpp"
 
 namespace trireme::test {
@@ -81,6 +81,24 @@ TEST_F(StopTraining, BySignalAndByKill) {
   ASSERT_EQ(rest.status, 0) << rest.err;
   expect_same_checkpoint(newest("whole"), newest("run"));
   expect_same_metrics("whole", "run", kSteps);
+}
+
+// A limit that is all margin: a checkpoint after the first step, status 75, and the
+// restart ends as if nothing had been.
+TEST_F(StopTraining, ByTheTimeLimit) {
+  ASSERT_EQ(train("whole").status, 0);
+  const RunResult stopped = train(
+      "run", {"--set", "run.time_limit=60s", "--set", "checkpoint.wall_time_margin=60s"});
+  ASSERT_EQ(stopped.status, 75) << stopped.out << stopped.err;
+  EXPECT_EQ(newest("run").filename(), "step_00000001");
+  EXPECT_THAT(stopped.out, ContainsRegex("stopped early: wall-time limit of .* left"));
+  EXPECT_THAT(stopped.out, HasSubstr("Step 1 of 13 is saved"));
+
+  // No change of the run: another limit, or none.
+  const RunResult rest = train("run", {"--resume", "auto"});
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  expect_same_checkpoint(newest("whole"), newest("run"));
+  expect_same_metrics("whole", "run", 13);
 }
 
 }  // namespace

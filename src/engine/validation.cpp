@@ -1,0 +1,59 @@
+// engine/validation.cpp — see validation.hpp.
+#include "engine/validation.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace trireme::engine {
+
+namespace {
+
+// Columns past the last sample are there to make up a micro-batch: they do not count.
+void mask_columns_from(index_t first, data::Batch& batch) {
+  const auto mask = batch.loss_mask();
+  for (index_t column = std::max<index_t>(first, 0); column < batch.columns(); ++column) {
+    for (std::size_t s = 0; s < mask.extent(0); ++s) mask(s, column) = 0.0f;
+  }
+}
+
+}  // namespace
+
+HostBatch host_batch(const data::Batch& batch) {
+  return {batch.inputs().data(), batch.positions().data(), batch.labels().data(),
+          batch.loss_mask().data(), static_cast<std::uint64_t>(batch.first_sample())};
+}
+
+template <class T>
+Validation<T>::Validation(const config::Deck& deck, const comm::RankGrid& grid,
+                          TrainStep<T>& step)
+    : deck_(deck),
+      grid_(grid),
+      step_(step),
+      batch_(deck.model.sequence, deck.batch.micro) {}
+
+template <class T>
+LossTotals Validation<T>::loss_of(const ValidationSet& set) {
+  const index_t micro = deck_.batch.micro;
+  const index_t ranks = deck_.parallel.data;
+  const index_t all = set.samples->positions_without_repeats();
+  const index_t wanted = deck_.run.validate_samples;
+  const index_t samples = wanted > 0 ? std::min(all, wanted) : all;
+  // Ranks take micro-batches in turn.
+  const index_t rounds = (samples + micro * ranks - 1) / (micro * ranks);
+  const FetchBatch fetch = [&](int m) {
+    const index_t first = (m * ranks + grid_.coordinates().data) * micro;
+    batch_.fill(*set.samples, first, micro, deck_.data.mask_eod_loss);
+    mask_columns_from(samples - first, batch_);
+    return host_batch(batch_);
+  };
+  const LossTotals local = step_.evaluate(fetch, static_cast<int>(rounds));
+  std::vector<double> sums = {local.loss_sum, local.tokens};
+  grid_.groups().data->all_reduce(sums);
+  return {sums[0], sums[1]};
+}
+
+#define TRIREME_INSTANTIATE(T) template class Validation<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::engine

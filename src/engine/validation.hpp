@@ -1,0 +1,34 @@
+// engine/validation.hpp — the mean loss of a set of samples, without dropout.
+#ifndef TRIREME_ENGINE_VALIDATION_HPP_
+#define TRIREME_ENGINE_VALIDATION_HPP_
+
+#include "config/deck.hpp"
+#include "data/batch.hpp"
+#include "engine/datasets.hpp"
+#include "engine/train_step.hpp"
+
+namespace trireme::engine {
+
+// The batch as a step takes it; valid until the batch is filled again.
+HostBatch host_batch(const data::Batch& batch);
+
+template <class T>
+class Validation {
+ public:
+  // Uses the forward pass and the memory of `step`.
+  Validation(const config::Deck& deck, const comm::RankGrid& grid, TrainStep<T>& step);
+
+  // Collective. Sums over the first run.validate_samples samples of the set, or all of
+  // them; the same whatever the grid, up to rounding.
+  LossTotals loss_of(const ValidationSet& set);
+
+ private:
+  const config::Deck& deck_;
+  const comm::RankGrid& grid_;
+  TrainStep<T>& step_;
+  data::Batch batch_;
+};
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_VALIDATION_HPP_
