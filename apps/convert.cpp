@@ -13,9 +13,8 @@
 #include "base/log.hpp"
 #include "ckpt/convert.hpp"
 #include "ckpt/hugging_face.hpp"
-#include "data/collective.hpp"
+#include "comm/on_ranks.hpp"
 #include "data/megatron_dataset.hpp"
-#include "engine/first_rank.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -59,12 +58,10 @@ void convert_megatron(const ConvertOptions& options, comm::Communicator& world) 
       "'{}' is a Megatron dataset, which holds token ids alone: name the tokenizer they "
       "were made with (--tokenizer gpt2, or its files)",
       options.in);
-  TRIREME_REQUIRE_INPUT(!std::filesystem::exists(options.out),
-                        "'{}' exists: name a corpus that does not, or remove it",
-                        options.out);
+  io::require_absent(options.out);
   const data::Tokenizer tokenizer = load_tokenizer(options.tokenizer);
   std::optional<data::MegatronDataset> dataset;
-  data::on_every_rank(world, [&] { dataset.emplace(options.in); });
+  comm::on_every_rank(world, [&] { dataset.emplace(options.in); });
   const data::CorpusSummary made =
       data::convert_megatron_dataset(*dataset, tokenizer, options.out, world, {});
   if (world.rank() != 0) return;
@@ -98,17 +95,14 @@ void convert_model(const ConvertOptions& options) {
                  "hugging_face_to_checkpoint", options, log);
     return;
   }
-  TRIREME_REQUIRE_INPUT(std::filesystem::exists(options.in),
-                        "'{}' does not exist: expected a Hugging Face directory (with "
-                        "config.json), a checkpoint or run directory, or a Megatron "
-                        "dataset (.idx and .bin)",
-                        options.in);
-  TRIREME_REQUIRE_INPUT(
-      std::filesystem::is_directory(options.in),
-      "'{}' is nothing that can be converted: expected a Hugging Face "
-      "directory (with config.json), a checkpoint or run directory, or a "
-      "Megatron dataset (.idx and .bin)",
-      options.in);
+  TRIREME_REQUIRE_INPUT(std::filesystem::is_directory(options.in),
+                        "'{}' {}: expected a Hugging Face directory (with config.json), "
+                        "a checkpoint or run "
+                        "directory, or a Megatron dataset (.idx and .bin)",
+                        options.in,
+                        std::filesystem::exists(options.in)
+                            ? "is nothing that can be converted"
+                            : "does not exist");
   report_model(ckpt::export_hugging_face(options.in, options.out, log),
                "checkpoint_to_hugging_face", options, log);
 }
@@ -149,10 +143,7 @@ void add_convert(CLI::App& app, Action& action) {
       if (data::is_megatron_dataset(options->in)) {
         convert_megatron(*options, world);
       } else {
-        engine::on_first_rank(world, [&] {
-          convert_model(*options);
-          return std::string();
-        });
+        comm::on_first_rank(world, [&] { convert_model(*options); });
       }
       return 0;
     };

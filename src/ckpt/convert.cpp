@@ -22,12 +22,6 @@ io::Path bare(const io::Path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-void require_absent(const io::Path& out) {
-  TRIREME_REQUIRE_INPUT(
-      !std::filesystem::exists(std::filesystem::symlink_status(out)),
-      "'{}' exists already; name a directory that does not, or remove it", out.string());
-}
-
 // Before the work, not after it: can a directory be made there? A wrong name is the
 // user's.
 void require_makeable(const io::Path& out) {
@@ -158,7 +152,7 @@ void check_weights(const CheckpointReader& reader,
 Converted import_hugging_face(const io::Path& directory, const io::Path& out_name,
                               Log& log) {
   const io::Path out = bare(out_name);
-  require_absent(out);
+  io::require_absent(out);
   require_makeable(out);
   const HuggingFaceModel model(directory, log);
   const TrainingState state = state_of(model, bare(directory).filename().string());
@@ -189,7 +183,7 @@ Converted import_hugging_face(const io::Path& directory, const io::Path& out_nam
 Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_name,
                               Log& log) {
   const io::Path out = bare(out_name);
-  require_absent(out);
+  io::require_absent(out);
   require_makeable(out);
   const Search search = find_newest(checkpoint, Depth::sizes);
   if (!search.found)

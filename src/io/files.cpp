@@ -154,6 +154,12 @@ void create_directories(const Path& path) {
                   path.string());
 }
 
+void require_absent(const Path& path) {
+  TRIREME_REQUIRE_INPUT(!std::filesystem::exists(std::filesystem::symlink_status(path)),
+                        "'{}' exists already; name one that does not, or remove it",
+                        path.string());
+}
+
 FileReader::FileReader(const Path& path, std::string_view role)
     : path_(path), descriptor_(open_for_reading(path, role, size_)) {}
 

@@ -30,6 +30,8 @@ bool is_stream(const Path& path);
 void write_file(const Path& path, std::string_view content);
 // With parents; nothing to do where it exists. Error when it cannot be made.
 void create_directories(const Path& path);
+// InputError where anything has this name, a link to nowhere included.
+void require_absent(const Path& path);
 // Bytes an unprivileged user may still write where `path` is (or would be).
 std::uint64_t free_bytes(const Path& path);
 // "cannot write 'x': No space left on device (errno 28); 12.0 MiB free there; ..."

@@ -285,5 +285,55 @@ TEST_F(Convert, TrainedRun) {
   EXPECT_FALSE(fs::exists(scratch_ / "r"));
 }
 
+// Megatron's .idx and .bin: two documents of 16-bit ids.
+class ConvertMegatron : public Workplace {
+ protected:
+  ConvertMegatron() {
+    std::string index("MMIDIDX\0\0", 9);
+    put<std::uint64_t>(index, 1);
+    put<std::uint8_t>(index, 8);
+    put<std::uint64_t>(index, 2);
+    put<std::uint64_t>(index, 3);
+    for (const std::int32_t length : {3, 2}) put(index, length);
+    for (const std::int64_t place : {0, 6}) put(index, place);
+    for (const std::int64_t bound : {0, 1, 2}) put(index, bound);
+    spill(scratch_ / "set.idx", index);
+    std::string ids;
+    for (const std::uint16_t id : {11, 12, 13, 14, 15}) put(ids, id);
+    spill(scratch_ / "set.bin", ids);
+  }
+  template <class T>
+  static void put(std::string& to, T value) {
+    to.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  RunResult convert(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"convert", scratch_ / "set.idx",
+                                          scratch_ / "set.h5"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return trireme(arguments);
+  }
+};
+
+TEST_F(ConvertMegatron, IntoACorpus) {
+  const RunResult result =
+      convert({"--tokenizer", corpus(), "--json", scratch_ / "made"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 documents, 7 tokens of a vocabulary of 300"));
+  const json made = json::parse(slurp(scratch_ / "made"));
+  EXPECT_EQ(made["direction"], "megatron_to_corpus");
+  EXPECT_EQ(made["tokens"], 7);
+  const RunResult seen = trireme({"inspect", scratch_ / "set.h5", "--verify"});
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  expect_refusal(convert({"--tokenizer", corpus()}), {"set.h5", "exists already"});
+}
+
+TEST_F(ConvertMegatron, WhatIsMissingOrWrong) {
+  const auto before = tree(scratch_.path());
+  expect_refusal(convert({}), {"token ids alone", "--tokenizer"});
+  spill(scratch_ / "set.bin", slurp(scratch_ / "set.bin").substr(0, 9));
+  expect_refusal(convert({"--tokenizer", corpus()}), {"set.bin", "cut short"});
+  EXPECT_EQ(tree(scratch_.path()), before);
+}
+
 }  // namespace
 }  // namespace trireme::test
