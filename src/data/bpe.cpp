@@ -1,9 +1,11 @@
 // data/bpe.cpp — see bpe.hpp.
 #include "data/bpe.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <queue>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -12,6 +14,7 @@ namespace {
 
 // Pieces of more bytes are merged with a heap: O(n log n) instead of O(n^2).
 constexpr std::size_t kShort = 96;
+constexpr std::size_t kFilterBitsPerSlot = 4;  // 64 KiB for GPT-2's 50,000 merges
 
 }  // namespace
 
@@ -37,10 +40,16 @@ BpeModel::BpeModel(std::vector<std::string> tokens, const std::vector<Merge>& me
   pairs_.resize(slots);
   mask_ = slots - 1;
   shift_ = 64 - std::countr_zero(slots);
+  const std::size_t bits = std::max<std::size_t>(slots * kFilterBitsPerSlot, 64);
+  filter_.resize(bits / 64);
+  filter_shift_ = 64 - std::countr_zero(bits);
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [pair, result] = merges[rank];
     const std::uint64_t key = std::uint64_t{pair.left} << 32 | pair.right;
-    std::size_t slot = slot_of(key);
+    const std::uint64_t hash = key * kHash;
+    const std::uint64_t bit = hash >> filter_shift_;
+    filter_[bit / 64] |= std::uint64_t{1} << (bit % 64);
+    std::size_t slot = hash >> shift_;
     while (pairs_[slot].key != kEmpty && pairs_[slot].key != key)
       slot = (slot + 1) & mask_;
     pairs_[slot] = {key, {static_cast<std::uint32_t>(rank), result}};
@@ -149,10 +158,9 @@ void BpeModel::encode_long(std::string_view piece, std::vector<TokenId>& ids) co
 
 namespace {
 
-constexpr std::size_t kFirstSlots = std::size_t{1} << 14;
-constexpr std::size_t kMostSlots = std::size_t{1} << 20;  // 32 MiB of entries
-constexpr std::size_t kCachedBytes = 96;  // longer pieces seldom come back
-constexpr std::size_t kOwnKeyBytes = 16;
+// 4 MiB: about a core's share of the caches. With more, pieces that come back seldom
+// cost a look-up in memory, which takes longer than merging them again.
+constexpr int kSetBits = 15;
 
 std::uint64_t load(const char* from, std::size_t bytes) {
   std::uint64_t word = 0;
@@ -160,114 +168,62 @@ std::uint64_t load(const char* from, std::size_t bytes) {
   return word;
 }
 
-std::uint64_t mixed(std::uint64_t low, std::uint64_t high) {
-  std::uint64_t hash = (low ^ 0x9E3779B97F4A7C15ull) * 0xD6E8FEB86659FD93ull ^
-                       high * 0xCA9B0EA08D3B4D67ull;
-  hash ^= hash >> 32;
-  return hash * 0xD6E8FEB86659FD93ull;
-}
-
 }  // namespace
 
-BpeEncoder::BpeEncoder(const BpeModel& model) : model_(model), entries_(kFirstSlots) {}
+BpeEncoder::BpeEncoder(const BpeModel& model)
+    : model_(model), sets_(std::size_t{1} << kSetBits) {}
 
 BpeEncoder::Key BpeEncoder::key_of(std::string_view piece) {
+  // Overlapping loads of constant size: together with the length they are the bytes.
   const char* p = piece.data();
   const std::size_t n = piece.size();
-  Key key{0, 0, 0};
-  if (n <= kOwnKeyBytes) {
-    // Overlapping loads of constant size: together with n they determine the bytes.
-    if (n >= 8) {
-      key.low = load(p, 8);
-      key.high = load(p + n - 8, 8);
-    } else if (n >= 4) {
-      key.low = load(p, 4) | load(p + n - 4, 4) << 32;
-    } else {
-      key.low = load(p, 1) | load(p + n / 2, 1) << 8 | load(p + n - 1, 1) << 16;
-    }
-    key.hash = mixed(key.low, key.high + n);
-  } else {
-    for (std::size_t i = 0; i + 8 <= n; i += 8) key.low = mixed(key.low, load(p + i, 8));
-    key.low = mixed(key.low, load(p + n - 8, 8)) + n;
-    key.hash = key.low;
-  }
-  return key;
+  if (n >= 16) return {load(p, 8), load(p + 8, 8), load(p + n - 8, 8)};
+  if (n >= 8) return {load(p, 8), load(p + n - 8, 8), 0};
+  if (n >= 4) return {load(p, 4) | load(p + n - 4, 4) << 32, 0, 0};
+  return {load(p, 1) | load(p + n / 2, 1) << 8 | load(p + n - 1, 1) << 16, 0, 0};
 }
 
-bool BpeEncoder::holds(const Entry& entry, const Key& key, std::string_view piece) const {
-  if (entry.low != key.low || entry.length != piece.size()) return false;
-  if (piece.size() <= kOwnKeyBytes) return entry.high == key.high;
-  return std::memcmp(key_bytes_.data() + entry.high, piece.data(), piece.size()) == 0;
+std::size_t BpeEncoder::set_of(const Key& key, std::size_t length) {
+  std::uint64_t hash = (key[0] ^ 0x9E3779B97F4A7C15ull) * 0xD6E8FEB86659FD93ull ^
+                       (key[1] + length) * 0xCA9B0EA08D3B4D67ull ^
+                       key[2] * 0x9FB21C651E98DF25ull;
+  hash ^= hash >> 32;
+  return static_cast<std::size_t>(hash * 0xD6E8FEB86659FD93ull >> (64 - kSetBits));
 }
 
 void BpeEncoder::encode(std::string_view piece, std::vector<TokenId>& ids) {
+  if (piece.empty()) return;
   if (piece.size() > kCachedBytes) {
     model_.encode(piece, ids);
     return;
   }
   const Key key = key_of(piece);
-  const std::size_t mask = entries_.size() - 1;
-  std::size_t slot = (key.hash >> 20) & mask;
-  for (; entries_[slot].length != 0; slot = (slot + 1) & mask) {
-    const Entry& entry = entries_[slot];
-    if (!holds(entry, key, piece)) continue;
-    if (entry.count == 1) {
-      ids.push_back(entry.ids[0]);
-    } else if (entry.count == 2) {
-      ids.push_back(entry.ids[0]);
-      ids.push_back(entry.ids[1]);
+  Set& set = sets_[set_of(key, piece.size())];
+  const auto is_piece = [&](const Entry& entry) {
+    return entry.length == piece.size() && entry.key == key;
+  };
+  if (!is_piece(set.latest)) {
+    if (is_piece(set.other)) {
+      std::swap(set.latest, set.other);
     } else {
-      const TokenId* more = long_ids_.data() + entry.ids[0];
-      ids.insert(ids.end(), more, more + entry.count);
+      const std::size_t before = ids.size();
+      model_.encode(piece, ids);
+      const std::size_t count = ids.size() - before;
+      if (count > kCachedIds) return;
+      set.other = set.latest;
+      set.latest.key = key;
+      set.latest.length = static_cast<std::uint32_t>(piece.size());
+      set.latest.count = static_cast<std::uint32_t>(count);
+      std::copy_n(ids.data() + before, count, set.latest.ids.data());
+      return;
     }
-    return;
   }
-  const std::size_t before = ids.size();
-  model_.encode(piece, ids);
-  insert(slot, key, piece, ids.data() + before, ids.size() - before);
-}
-
-void BpeEncoder::insert(std::size_t slot, const Key& key, std::string_view piece,
-                        const TokenId* ids, std::size_t count) {
-  Entry& entry = entries_[slot];
-  entry.low = key.low;
-  entry.high = key.high;
-  if (piece.size() > kOwnKeyBytes) {
-    entry.high = key_bytes_.size();
-    key_bytes_.append(piece);
-  }
-  entry.length = static_cast<std::uint32_t>(piece.size());
-  entry.count = static_cast<std::uint32_t>(count);
-  if (count <= 2) {
-    for (std::size_t i = 0; i < count; ++i) entry.ids[i] = ids[i];
+  const Entry& entry = set.latest;
+  if (entry.count == 1) {
+    ids.push_back(entry.ids[0]);
   } else {
-    entry.ids[0] = static_cast<TokenId>(long_ids_.size());
-    long_ids_.insert(long_ids_.end(), ids, ids + count);
+    ids.insert(ids.end(), entry.ids.data(), entry.ids.data() + entry.count);
   }
-  if (++used_ * 2 > entries_.size()) grow_or_clear();
-}
-
-void BpeEncoder::grow_or_clear() {
-  if (entries_.size() >= kMostSlots) {
-    // Full: start anew. Frequent pieces are back within a few thousand.
-    entries_.assign(entries_.size(), Entry{});
-    key_bytes_.clear();
-    long_ids_.clear();
-    used_ = 0;
-    return;
-  }
-  std::vector<Entry> larger(entries_.size() * 2);
-  const std::size_t mask = larger.size() - 1;
-  for (const Entry& entry : entries_) {
-    if (entry.length == 0) continue;
-    const std::uint64_t hash = entry.length > kOwnKeyBytes
-                                   ? entry.low
-                                   : mixed(entry.low, entry.high + entry.length);
-    std::size_t slot = (hash >> 20) & mask;
-    while (larger[slot].length != 0) slot = (slot + 1) & mask;
-    larger[slot] = entry;
-  }
-  entries_.swap(larger);
 }
 
 }  // namespace trireme::data

@@ -47,7 +47,9 @@ class BpeModel {
   TokenId byte_token(std::uint8_t byte) const { return byte_token_[byte]; }
   Ranked merge_of(TokenId left, TokenId right) const {
     const std::uint64_t key = std::uint64_t{left} << 32 | right;
-    for (std::size_t slot = slot_of(key);; slot = (slot + 1) & mask_) {
+    const std::uint64_t hash = key * kHash;
+    if (!may_merge(hash)) return {};
+    for (std::size_t slot = hash >> shift_;; slot = (slot + 1) & mask_) {
       if (pairs_[slot].key == key) return pairs_[slot].merge;
       if (pairs_[slot].key == kEmpty) return {};
     }
@@ -62,8 +64,10 @@ class BpeModel {
     std::uint64_t key = kEmpty;
     Ranked merge;
   };
-  std::size_t slot_of(std::uint64_t key) const {
-    return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ull) >> shift_);
+  static constexpr std::uint64_t kHash = 0x9E3779B97F4A7C15ull;
+  bool may_merge(std::uint64_t hash) const {
+    const std::uint64_t bit = hash >> filter_shift_;
+    return (filter_[bit / 64] >> (bit % 64) & 1) != 0;
   }
   void encode_short(std::string_view piece, std::vector<TokenId>& ids) const;
   void encode_long(std::string_view piece, std::vector<TokenId>& ids) const;
@@ -73,11 +77,15 @@ class BpeModel {
   std::vector<PairSlot> pairs_;  // open addressing, at most half full
   std::size_t mask_ = 0;
   int shift_ = 0;
+  // A bit of every pair in the list; few of the others have theirs set. Most pairs of a
+  // text do not merge, and this is small enough to stay near the CPU.
+  std::vector<std::uint64_t> filter_;
+  int filter_shift_ = 0;
   std::unordered_map<std::string_view, TokenId> whole_;  // only with whole_pieces_first
 };
 
-// Encodes pieces through a bounded cache: text repeats itself, and a look-up is some
-// twenty times cheaper than the merges. One per thread.
+// Encodes pieces through a cache of those that came last: text repeats itself, and a
+// look-up is some twenty times cheaper than the merges. One per thread.
 class BpeEncoder {
  public:
   explicit BpeEncoder(const BpeModel& model);
@@ -85,29 +93,25 @@ class BpeEncoder {
   void encode(std::string_view piece, std::vector<TokenId>& ids);
 
  private:
-  // Pieces of up to 16 bytes are their own key (two words and the length tell all);
-  // longer ones keep their bytes in key_bytes_, with a hash and a place here.
-  struct Entry {
-    std::uint64_t low = 0;
-    std::uint64_t high = 0;
+  static constexpr std::size_t kCachedBytes = 24;  // longer pieces seldom come back
+  static constexpr std::size_t kCachedIds = 8;
+  using Key = std::array<std::uint64_t, 3>;  // with the length, the bytes themselves
+  struct alignas(64) Entry {                 // a line of the CPU's cache
+    Key key{};
     std::uint32_t length = 0;  // 0: free
     std::uint32_t count = 0;
-    TokenId ids[2] = {0, 0};  // more than two: ids[0] is where they are in long_ids_
+    std::array<TokenId, kCachedIds> ids{};
   };
-  struct Key {
-    std::uint64_t low, high, hash;
+  // A piece has one set where it can be; of three such pieces, the one that was asked for
+  // longest ago goes.
+  struct Set {
+    Entry latest, other;
   };
   static Key key_of(std::string_view piece);
-  bool holds(const Entry& entry, const Key& key, std::string_view piece) const;
-  void insert(std::size_t slot, const Key& key, std::string_view piece,
-              const TokenId* ids, std::size_t count);
-  void grow_or_clear();
+  static std::size_t set_of(const Key& key, std::size_t length);
 
   const BpeModel& model_;
-  std::vector<Entry> entries_;  // open addressing, at most half full
-  std::size_t used_ = 0;
-  std::string key_bytes_;
-  std::vector<TokenId> long_ids_;
+  std::vector<Set> sets_;
 };
 
 }  // namespace trireme::data
