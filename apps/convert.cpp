@@ -95,14 +95,12 @@ void convert_model(const ConvertOptions& options) {
                  "hugging_face_to_checkpoint", options, log);
     return;
   }
-  TRIREME_REQUIRE_INPUT(std::filesystem::is_directory(options.in),
-                        "'{}' {}: expected a Hugging Face directory (with config.json), "
-                        "a checkpoint or run "
-                        "directory, or a Megatron dataset (.idx and .bin)",
-                        options.in,
-                        std::filesystem::exists(options.in)
-                            ? "is nothing that can be converted"
-                            : "does not exist");
+  const bool exists = std::filesystem::exists(options.in);
+  TRIREME_REQUIRE_INPUT(
+      std::filesystem::is_directory(options.in),
+      "'{}' {}: expected a Hugging Face directory (with config.json), a checkpoint or "
+      "run directory, or a Megatron dataset (.idx and .bin)",
+      options.in, exists ? "is nothing that can be converted" : "does not exist");
   report_model(ckpt::export_hugging_face(options.in, options.out, log),
                "checkpoint_to_hugging_face", options, log);
 }

@@ -16,24 +16,8 @@ namespace trireme::io {
 
 namespace {
 
-int close_type(std::int64_t id) {
-  return H5Tclose(id);
-}
-int close_space(std::int64_t id) {
-  return H5Sclose(id);
-}
-int close_list(std::int64_t id) {
-  return H5Pclose(id);
-}
-int close_dataset(std::int64_t id) {
-  return H5Dclose(id);
-}
-int close_group(std::int64_t id) {
-  return H5Gclose(id);
-}
-
 H5Scoped property_list(hid_t kind) {
-  return {H5Pcreate(kind), close_list, "make a property list"};
+  return {H5Pcreate(kind), H5Pclose, "make a property list"};
 }
 
 // Contents must depend on what is stored alone: no time stamps.
@@ -72,7 +56,7 @@ H5Scoped make_space(const Shape& shape) {
   return {shape.empty()
               ? H5Screate(H5S_SCALAR)
               : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
-          close_space, "make a data space"};
+          H5Sclose, "make a data space"};
 }
 
 // What stands where there are no data: NaN, all ones in integers.
@@ -200,7 +184,7 @@ H5Group H5Group::make_group(const std::string& path) {
     if (H5Lexists(handle_->use(), so_far.c_str(), H5P_DEFAULT) > 0) continue;
     const H5Scoped group(H5Gcreate2(handle_->use(), so_far.c_str(), H5P_DEFAULT,
                                     untimed_list(H5P_GROUP_CREATE), H5P_DEFAULT),
-                         close_group,
+                         H5Gclose,
                          fmt::format("create {} in '{}'", joined(name_, so_far), file()));
   }
   return group(path);
@@ -232,7 +216,7 @@ H5Dataset H5Group::make_dataset(const std::string& path, DType dtype,
   {
     const H5Scoped id(H5Dcreate2(handle_->use(), path.c_str(), h5_file_type(dtype),
                                  make_space(shape), H5P_DEFAULT, creation, H5P_DEFAULT),
-                      close_dataset, attempt);
+                      H5Dclose, attempt);
   }
   if (dtype == DType::bfloat16) mark_bfloat16(path);
   return dataset(path);
@@ -272,7 +256,7 @@ H5Dataset H5Group::make_virtual_dataset(const std::string& path, DType dtype,
   {
     const H5Scoped id(H5Dcreate2(handle_->use(), path.c_str(), type, space, H5P_DEFAULT,
                                  creation, H5P_DEFAULT),
-                      close_dataset, attempt);
+                      H5Dclose, attempt);
   }
   if (dtype == DType::bfloat16) mark_bfloat16(path);
   return dataset(path);
@@ -294,7 +278,7 @@ void H5Group::write_text(const std::string& path, std::string_view text) {
   if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
   const std::string attempt =
       fmt::format("write {} in '{}'", joined(name_, path), file());
-  const H5Scoped type(H5Tcopy(H5T_C_S1), close_type, attempt);
+  const H5Scoped type(H5Tcopy(H5T_C_S1), H5Tclose, attempt);
   // One byte more, so that no reader misses a terminator and an empty text has a size.
   std::string terminated(text);
   terminated.push_back('\0');
@@ -304,7 +288,7 @@ void H5Group::write_text(const std::string& path, std::string_view text) {
   const H5Scoped id(
       H5Dcreate2(handle_->use(), path.c_str(), type, make_space({}), H5P_DEFAULT,
                  untimed_list(H5P_DATASET_CREATE), H5P_DEFAULT),
-      close_dataset, attempt);
+      H5Dclose, attempt);
   h5_check(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, terminated.data()), attempt);
 }
 
@@ -313,9 +297,9 @@ std::string H5Group::read_text(const std::string& path) const {
   const std::string where = fmt::format("{} in '{}'", joined(name_, path), file());
   TRIREME_REQUIRE_INPUT(has(path) && !is_group(path), "'{}' has no dataset {}", file(),
                         joined(name_, path));
-  const H5Scoped id(H5Dopen2(handle_->use(), path.c_str(), H5P_DEFAULT), close_dataset,
+  const H5Scoped id(H5Dopen2(handle_->use(), path.c_str(), H5P_DEFAULT), H5Dclose,
                     "open " + where);
-  const H5Scoped type(H5Dget_type(id), close_type, "get the type of " + where);
+  const H5Scoped type(H5Dget_type(id), H5Tclose, "get the type of " + where);
   const std::size_t bytes = H5Tget_size(type);
   TRIREME_REQUIRE_INPUT(H5Tget_class(type) == H5T_STRING &&
                             H5Tis_variable_str(type) == 0 &&

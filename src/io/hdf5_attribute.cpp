@@ -15,16 +15,6 @@ namespace {
 // HDF5 keeps an attribute in the object's header, which ends there.
 constexpr std::size_t kMaxAttributeBytes = 64000;
 
-int close_type(std::int64_t id) {
-  return H5Tclose(id);
-}
-int close_space(std::int64_t id) {
-  return H5Sclose(id);
-}
-int close_attribute(std::int64_t id) {
-  return H5Aclose(id);
-}
-
 template <class T>
 hid_t number_type() {
   if constexpr (std::is_same_v<T, std::int64_t>) return H5T_STD_I64LE;
@@ -44,7 +34,7 @@ struct ElementOf<std::vector<T>> {
 };
 
 H5Scoped string_type(std::size_t bytes) {
-  H5Scoped type(H5Tcopy(H5T_C_S1), close_type, "make a string type");
+  H5Scoped type(H5Tcopy(H5T_C_S1), H5Tclose, "make a string type");
   h5_check(H5Tset_size(type, std::max<std::size_t>(bytes, 1)), "size a string type");
   h5_check(H5Tset_strpad(type, H5T_STR_NULLPAD), "pad a string type");
   h5_check(H5Tset_cset(type, H5T_CSET_UTF8), "set UTF-8");
@@ -54,7 +44,7 @@ H5Scoped string_type(std::size_t bytes) {
 H5Scoped make_space(std::size_t count, bool is_array) {
   const hsize_t extent = count;
   return {is_array ? H5Screate_simple(1, &extent, nullptr) : H5Screate(H5S_SCALAR),
-          close_space, "make a data space"};
+          H5Sclose, "make a data space"};
 }
 
 void put(hid_t object, const std::string& name, hid_t type, hid_t space, const void* data,
@@ -67,8 +57,8 @@ void put(hid_t object, const std::string& name, hid_t type, hid_t space, const v
     h5_check(H5Adelete(object, name.c_str()), "replace " + where);
   }
   const H5Scoped attribute(
-      H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT),
-      close_attribute, "create " + where);
+      H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+      "create " + where);
   if (bytes > 0) h5_check(H5Awrite(attribute, type, data), "write " + where);
 }
 
@@ -82,11 +72,10 @@ struct Found {
 
 Found find(hid_t object, const std::string& name, const std::string& where) {
   TRIREME_REQUIRE_INPUT(H5Aexists(object, name.c_str()) > 0, "{} is missing", where);
-  H5Scoped attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), close_attribute,
+  H5Scoped attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose,
                      "open " + where);
-  H5Scoped type(H5Aget_type(attribute), close_type, "get the type of " + where);
-  const H5Scoped space(H5Aget_space(attribute), close_space,
-                       "get the extent of " + where);
+  H5Scoped type(H5Aget_type(attribute), H5Tclose, "get the type of " + where);
+  const H5Scoped space(H5Aget_space(attribute), H5Sclose, "get the extent of " + where);
   const hssize_t points = H5Sget_simple_extent_npoints(space);
   h5_check(points, "get the extent of " + where);
   const H5T_class_t kind = H5Tget_class(type);

@@ -10,18 +10,8 @@ namespace {
 
 constexpr std::size_t kMaxRank = 8;
 
-int close_type(std::int64_t id) {
-  return H5Tclose(id);
-}
-int close_space(std::int64_t id) {
-  return H5Sclose(id);
-}
-int close_list(std::int64_t id) {
-  return H5Pclose(id);
-}
-
 H5Scoped creation_list(std::int64_t dataset, const std::string& where) {
-  return {H5Dget_create_plist(dataset), close_list, "get the layout of " + where};
+  return {H5Dget_create_plist(dataset), H5Pclose, "get the layout of " + where};
 }
 
 std::string place(const H5Object& object) {
@@ -34,7 +24,7 @@ H5Dataset::H5Dataset(std::shared_ptr<Handle> handle, std::string name)
     : H5Object(std::move(handle), std::move(name)) {
   const H5Lock lock;
   const std::string where = place(*this);
-  const H5Scoped space(H5Dget_space(handle_->use()), close_space,
+  const H5Scoped space(H5Dget_space(handle_->use()), H5Sclose,
                        "get the extent of " + where);
   const int rank = H5Sget_simple_extent_ndims(space);
   h5_check(rank, "get the extent of " + where);
@@ -54,8 +44,7 @@ H5Dataset::H5Dataset(std::shared_ptr<Handle> handle, std::string name)
             elements < (index_t{1} << 56),
         "{} claims an impossible extent", where);
   }
-  const H5Scoped type(H5Dget_type(handle_->use()), close_type,
-                      "get the type of " + where);
+  const H5Scoped type(H5Dget_type(handle_->use()), H5Tclose, "get the type of " + where);
   const bool marked =
       has_attribute("dtype") && attribute<std::string>("dtype") == "bfloat16";
   dtype_ = h5_dtype(type, marked, where);
@@ -74,8 +63,7 @@ std::optional<std::uint64_t> H5Dataset::offset() const {
   const H5Lock lock;
   const std::string where = place(*this);
   if (H5Pget_layout(creation_list(handle_->use(), where)) != H5D_CONTIGUOUS) return {};
-  const H5Scoped type(H5Dget_type(handle_->use()), close_type,
-                      "get the type of " + where);
+  const H5Scoped type(H5Dget_type(handle_->use()), H5Tclose, "get the type of " + where);
   if (size_of(dtype_) > 1 && H5Tget_order(type) != H5T_ORDER_LE) return {};
   const haddr_t offset = H5Dget_offset(handle_->use());
   H5Eclear2(H5E_DEFAULT);
@@ -113,13 +101,12 @@ RowSpaces select_rows(std::int64_t dataset, const Shape& shape, DType dtype,
   start[0] = static_cast<hsize_t>(first);
   TRIREME_REQUIRE(bytes == expected, "{} rows of {} take {} bytes; the buffer has {}",
                   rows, where, expected, bytes);
-  H5Scoped file(H5Dget_space(dataset), close_space, "get the extent of " + where);
-  if (shape.empty())
-    return {std::move(file), {H5Screate(H5S_SCALAR), close_space, where}};
+  H5Scoped file(H5Dget_space(dataset), H5Sclose, "get the extent of " + where);
+  if (shape.empty()) return {std::move(file), {H5Screate(H5S_SCALAR), H5Sclose, where}};
   h5_check(H5Sselect_hyperslab(file, H5S_SELECT_SET, start, nullptr, count, nullptr),
            "select rows of " + where);
   H5Scoped memory(H5Screate_simple(static_cast<int>(shape.size()), count, nullptr),
-                  close_space, "describe rows of " + where);
+                  H5Sclose, "describe rows of " + where);
   return {std::move(file), std::move(memory)};
 }
 
@@ -173,16 +160,7 @@ void H5Dataset::write(const std::vector<T>& values) {
 #define TRIREME_INSTANTIATE(T)                        \
   template std::vector<T> H5Dataset::read<T>() const; \
   template void H5Dataset::write(const std::vector<T>&);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(double)
-TRIREME_INSTANTIATE(bf16)
-TRIREME_INSTANTIATE(fp16)
-TRIREME_INSTANTIATE(std::int32_t)
-TRIREME_INSTANTIATE(std::int64_t)
-TRIREME_INSTANTIATE(std::uint8_t)
-TRIREME_INSTANTIATE(std::uint16_t)
-TRIREME_INSTANTIATE(std::uint32_t)
-TRIREME_INSTANTIATE(std::uint64_t)
+TRIREME_FOR_EACH_STORED(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::io

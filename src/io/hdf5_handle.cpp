@@ -10,7 +10,8 @@
 
 namespace trireme::io {
 
-static_assert(sizeof(hid_t) == sizeof(std::int64_t) && std::is_signed_v<hid_t>);
+// So that H5Tclose and its like are H5Scoped::Close.
+static_assert(std::is_same_v<hid_t, std::int64_t> && std::is_same_v<herr_t, int>);
 
 namespace {
 
@@ -52,8 +53,7 @@ hid_t make_half() {
 }
 
 H5Scoped copy_type(hid_t type) {
-  return {H5Tcopy(type), [](std::int64_t id) { return H5Tclose(id); },
-          "copy a data type"};
+  return {H5Tcopy(type), H5Tclose, "copy a data type"};
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ H5Scoped h5_file_type(DType dtype) {
     case DType::float64:
       return copy_type(H5T_IEEE_F64LE);
     case DType::float16:
-      return {make_half(), [](std::int64_t id) { return H5Tclose(id); }, "make float16"};
+      return {make_half(), H5Tclose, "make float16"};
     case DType::int32:
       return copy_type(H5T_STD_I32LE);
     case DType::int64:

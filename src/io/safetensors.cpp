@@ -272,16 +272,7 @@ std::vector<T> SafetensorsReader::read(const std::string& name) const {
 
 #define TRIREME_INSTANTIATE(T) \
   template std::vector<T> SafetensorsReader::read<T>(const std::string&) const;
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(double)
-TRIREME_INSTANTIATE(bf16)
-TRIREME_INSTANTIATE(fp16)
-TRIREME_INSTANTIATE(std::int32_t)
-TRIREME_INSTANTIATE(std::int64_t)
-TRIREME_INSTANTIATE(std::uint8_t)
-TRIREME_INSTANTIATE(std::uint16_t)
-TRIREME_INSTANTIATE(std::uint32_t)
-TRIREME_INSTANTIATE(std::uint64_t)
+TRIREME_FOR_EACH_STORED(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 void SafetensorsWriter::add(std::string name, DType dtype, Shape shape, Source source) {

@@ -118,6 +118,22 @@ KOKKOS_INLINE_FUNCTION void apply_dropout(const impl::AttentionDropout& mask,
   }
 }
 
+// The queries of a team: rows of one head of one sample, from q_begin on.
+struct QueryTile {
+  index_t q_begin, head, sample, kv_head;
+  int rows;
+};
+KOKKOS_INLINE_FUNCTION QueryTile query_tile(const TeamMember& team,
+                                            const AttentionDesc& desc) {
+  const index_t q_tiles = tiles_of(desc.q_length);
+  const index_t league = team.league_rank();
+  // The last tiles see the most keys: they go first.
+  const index_t q_begin = (q_tiles - 1 - league % q_tiles) * kRows;
+  const index_t head = league / q_tiles % desc.heads;
+  return {q_begin, head, league / (q_tiles * desc.heads),
+          head / (desc.heads / desc.kv_heads), tile_rows(q_begin, desc.q_length)};
+}
+
 template <class T>
 struct Forward {
   using Acc = Accumulator<T>;
@@ -134,15 +150,11 @@ struct Forward {
   }
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
-    const index_t q_tiles = tiles_of(desc.q_length);
-    const index_t league = team.league_rank();
-    // The last tiles see the most keys: they go first.
-    const index_t q_begin = (q_tiles - 1 - league % q_tiles) * kRows;
-    const index_t head = league / q_tiles % desc.heads;
-    const index_t sample = league / (q_tiles * desc.heads);
-    const index_t kv_head = head / (desc.heads / desc.kv_heads);
+    const QueryTile at = query_tile(team, desc);
+    const index_t q_begin = at.q_begin, head = at.head, sample = at.sample;
+    const index_t kv_head = at.kv_head;
+    const int rows = at.rows;
     const int d = static_cast<int>(desc.head_dim);
-    const int rows = tile_rows(q_begin, desc.q_length);
 
     Carver<Acc> memory = carver<Acc>(team, scratch_elements(d));
     Acc* query = memory.take(kRows * d);
@@ -383,14 +395,11 @@ struct BackwardQueries {
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
     const AttentionDesc& desc = tiles.desc;
-    const index_t q_tiles = tiles_of(desc.q_length);
-    const index_t league = team.league_rank();
-    const index_t q_begin = (q_tiles - 1 - league % q_tiles) * kRows;
-    const index_t head = league / q_tiles % desc.heads;
-    const index_t sample = league / (q_tiles * desc.heads);
-    const index_t kv_head = head / (desc.heads / desc.kv_heads);
+    const QueryTile at = query_tile(team, desc);
+    const index_t q_begin = at.q_begin, head = at.head, sample = at.sample;
+    const index_t kv_head = at.kv_head;
+    const int rows = at.rows;
     const int d = static_cast<int>(desc.head_dim);
-    const int rows = tile_rows(q_begin, desc.q_length);
     Carver<Acc> memory = carver<Acc>(team, scratch_elements(d));
     Acc* key = memory.take(kRows * d);
     Acc* key_t = memory.take(kRows * d);

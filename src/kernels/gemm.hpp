@@ -20,6 +20,15 @@ template <class T, class To>
 void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
           Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c);
 
+// X(T, To) for every pair of types that gemm() is instantiated for.
+#define TRIREME_FOR_EACH_GEMM(X)      \
+  X(float, float)                     \
+  X(double, double)                   \
+  X(::trireme::bf16, ::trireme::bf16) \
+  X(::trireme::bf16, float)           \
+  X(::trireme::fp16, ::trireme::fp16) \
+  X(::trireme::fp16, float)
+
 // y (rows, out) = x (rows, in) W^T;   W is (out, in).
 template <class T>
 void linear_forward(const Exec& exec, View2<const T> x, View2<const T> weight,

@@ -50,17 +50,12 @@ void gemm_reference(const Exec& exec, Transpose transpose_a, Transpose transpose
       });
 }
 
-#define TRIREME_INSTANTIATE_PAIR(T, To)                                              \
+#define TRIREME_INSTANTIATE(T, To)                                                   \
   template GemmShape gemm_shape(Transpose, Transpose, const View2<const T>&,         \
                                 const View2<const T>&, const View2<To>&);            \
   template void gemm_reference<T, To>(const Exec&, Transpose, Transpose, Accumulate, \
                                       View2<const T>, View2<const T>, View2<To>);
-TRIREME_INSTANTIATE_PAIR(float, float)
-TRIREME_INSTANTIATE_PAIR(double, double)
-TRIREME_INSTANTIATE_PAIR(bf16, bf16)
-TRIREME_INSTANTIATE_PAIR(bf16, float)
-TRIREME_INSTANTIATE_PAIR(fp16, fp16)
-TRIREME_INSTANTIATE_PAIR(fp16, float)
-#undef TRIREME_INSTANTIATE_PAIR
+TRIREME_FOR_EACH_GEMM(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

@@ -15,30 +15,45 @@ struct PlaceCase {
   const char* place;
 };
 
+// A chunk after a forward pass without a fault.
+struct PlaceBench {
+  explicit PlaceBench(double dropout)
+      : chunk(bench.builder(), small_gpt(dropout), {.begin = 0, .end = kLayers}) {
+    bench.allocate([&](const nn::Context& context) { forward(context); });
+    forward(bench.context());
+  }
+  void forward(const nn::Context& context) {
+    chunk.forward(context, 0, batch.view(), none, none, bench.totals.vector());
+  }
+  std::string place() { return chunk.locate_non_finite(bench.context(), 0); }
+  // Where a forward pass with this value at `element` of the weight goes wrong.
+  std::string place_with(std::size_t weight, std::size_t element, double value) {
+    const std::vector<double> good = bench.get(Slab::weight, weight);
+    std::vector<double> values = good;
+    values.at(element) = value;
+    bench.set(Slab::weight, weight, values);
+    bench.spoil_memory();
+    forward(bench.context());
+    bench.set(Slab::weight, weight, good);
+    return place();
+  }
+
+  LayerBench<float> bench;
+  model::GptChunk<float> chunk;
+  const TokenBatch batch;
+  model::Boundary<float> none;
+};
+
 class NonFinitePlace : public ::testing::TestWithParam<PlaceCase> {};
 
 TEST_P(NonFinitePlace, IsNamed) {
   const auto [parameter, element, place] = GetParam();
-  LayerBench<float> bench;
-  model::GptChunk<float> chunk(bench.builder(), small_gpt(0.1),
-                               {.begin = 0, .end = kLayers});
-  const TokenBatch batch;
-  model::Boundary<float> none;
-  const auto forward = [&](const nn::Context& context) {
-    chunk.forward(context, 0, batch.view(), none, none, bench.totals.vector());
-  };
-  bench.allocate(forward);
-  forward(bench.context());
-  EXPECT_EQ(chunk.locate_non_finite(bench.context(), 0), "");
-  const std::size_t index = bench.registry.find(parameter);
+  PlaceBench run(0.1);
+  EXPECT_EQ(run.place(), "");
+  const std::size_t weight = run.bench.registry.find(parameter);
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(),
                            std::numeric_limits<double>::infinity()}) {
-    std::vector<double> values = bench.get(Slab::weight, index);
-    values.at(element) = bad;
-    bench.set(Slab::weight, index, values);
-    bench.spoil_memory();
-    forward(bench.context());
-    EXPECT_EQ(chunk.locate_non_finite(bench.context(), 0), place) << bad;
+    EXPECT_EQ(run.place_with(weight, element, bad), place) << bad;
   }
 }
 
@@ -68,30 +83,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The tied embedding is used at both ends: by the first place it reaches.
 TEST(NonFinitePlaceOfTiedWeight, IsTheFirstThatUsesIt) {
-  LayerBench<float> bench;
-  model::GptChunk<float> chunk(bench.builder(), small_gpt(0.0),
-                               {.begin = 0, .end = kLayers});
-  const TokenBatch batch;
-  model::Boundary<float> none;
-  const auto forward = [&](const nn::Context& context) {
-    chunk.forward(context, 0, batch.view(), none, none, bench.totals.vector());
-  };
-  bench.allocate(forward);
-  const std::vector<double> used = batch.tokens.values();
+  PlaceBench run(0.0);
+  const std::vector<double> used = run.batch.tokens.values();
   std::vector<double> rest;
   for (int token = 0; token < kVocabulary; ++token) {
     if (std::count(used.begin(), used.end(), token) == 0) rest.push_back(token);
   }
   ASSERT_FALSE(rest.empty());
   const auto place_with_bad_row = [&](double token) {
-    std::vector<double> values = bench.get(Slab::weight, chunk.tied_parameter());
-    const std::vector<double> good = values;
-    values[static_cast<std::size_t>(token) * kHidden] = NAN;
-    bench.set(Slab::weight, chunk.tied_parameter(), values);
-    bench.spoil_memory();
-    forward(bench.context());
-    bench.set(Slab::weight, chunk.tied_parameter(), good);
-    return chunk.locate_non_finite(bench.context(), 0);
+    return run.place_with(run.chunk.tied_parameter(),
+                          static_cast<std::size_t>(token) * kHidden, NAN);
   };
   EXPECT_EQ(place_with_bad_row(used[4]), "embedding");
   EXPECT_EQ(place_with_bad_row(rest[0]), "logits");
