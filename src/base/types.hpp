@@ -132,15 +132,6 @@ using Accumulator = typename detail::AccumulatorOf<T>::type;
 
 // Expands X(T) for every element type that kernels are instantiated for.
 #define TRIREME_FOR_EACH_REAL(X) X(float) X(double) X(::trireme::bf16) X(::trireme::fp16)
-// X(T) for every element type that files hold.
-#define TRIREME_FOR_EACH_STORED(X) \
-  TRIREME_FOR_EACH_REAL(X)         \
-  X(std::int32_t)                  \
-  X(std::int64_t)                  \
-  X(std::uint8_t)                  \
-  X(std::uint16_t)                 \
-  X(std::uint32_t)                 \
-  X(std::uint64_t)
 // The same for those that carry a whole model today.
 #define TRIREME_FOR_EACH_COMPUTE_TYPE(X) X(float) X(double)
 

@@ -1,6 +1,7 @@
 // engine/machine.cpp — see machine.hpp. Linux; elsewhere less is known.
 #include "engine/machine.hpp"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -105,10 +106,10 @@ std::string cpu_model(std::string_view cpuinfo) {
 }
 
 std::string cpu_isa(std::string_view cpuinfo) {
-  const std::string x86 = " " + std::string(value_of(cpuinfo, "flags")) + " ";
-  const std::string arm = " " + std::string(value_of(cpuinfo, "Features")) + " ";
+  const std::string x86 = fmt::format(" {} ", value_of(cpuinfo, "flags"));
+  const std::string arm = fmt::format(" {} ", value_of(cpuinfo, "Features"));
   const auto has = [&](const char* flag) {
-    const std::string word = " " + std::string(flag) + " ";
+    const std::string word = fmt::format(" {} ", flag);
     return x86.find(word) != std::string::npos || arm.find(word) != std::string::npos;
   };
   std::string isa = has("avx512f") ? "AVX-512"

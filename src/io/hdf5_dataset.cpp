@@ -2,6 +2,7 @@
 #include <hdf5.h>
 
 #include "base/error.hpp"
+#include "io/element_types.hpp"
 #include "io/hdf5_handle.hpp"
 
 namespace trireme::io {

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
+#include "io/element_types.hpp"
 
 namespace trireme::io {
 
