@@ -188,8 +188,7 @@ void expect_training(const std::string& name, double bound) {
     optimizer.prepare(test.exec_, test.step_->state_view(), test.step_->totals(),
                       static_cast<double>(test.shape_.rows()));
     const optim::StepReport report = optimizer.read_report(test.exec_);
-    EXPECT_LE(std::abs(report.grad_norm - norms[n]) / norms[n], 10 * bound)
-        << "update " << k;
+    EXPECT_LE(std::abs(report.grad_norm - norms[n]) / norms[n], bound) << "update " << k;
     optimizer.apply(test.exec_, test.step_->state_view());
   }
 }
