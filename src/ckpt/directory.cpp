@@ -79,7 +79,7 @@ Search find_newest(const Path& path, Depth depth) {
   } else {
     const Path below = canonical / "checkpoints";
     for (const Listed& listed :
-         list_checkpoints(fs::is_directory(below) ? below : canonical)) {
+         list_checkpoints(fs::is_directory(below) ? fs::canonical(below) : canonical)) {
       candidates.push_back(listed.path);
     }
   }

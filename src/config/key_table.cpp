@@ -512,7 +512,7 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
   keys.push_back(
       boolean_key({"parallel.sequence", "", "false",
                    "Sequence parallelism: norms and dropout are split over the "
-                   "tensor ranks too."},
+                   "tensor ranks too; with one of them there is nothing to split."},
                   TRIREME_AT(parallel.sequence)));
   keys.push_back(integer_key({"parallel.zero", "", "1",
                               "What data-parallel ranks share: 0 nothing, 1 optimizer "
@@ -623,9 +623,10 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(length_key(
       {"run.sample_every", "", "0", "Between samples of generated text; 0: none."},
       TRIREME_AT(run.sample_every), 0));
-  keys.push_back(boolean_key(
-      {"run.deterministic", "", "true", "The same layout gives the same bits."},
-      TRIREME_AT(run.deterministic)));
+  keys.push_back(
+      boolean_key({"run.deterministic", "", "true",
+                   "The same layout gives the same bits. Today it does either way."},
+                  TRIREME_AT(run.deterministic)));
   keys.push_back(time_key({"run.time_limit", "", "none",
                            "Stop with a checkpoint and status 75 after this time."},
                           TRIREME_AT(run.time_limit), "none"));
@@ -650,9 +651,10 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
       length_key({"checkpoint.keep_every", "", "0",
                   "Checkpoints at multiples of this are kept for good; 0: none."},
                  TRIREME_AT(checkpoint.keep_every), 0));
-  keys.push_back(boolean_key(
-      {"checkpoint.keep_best", "", "true", "Keep the one with the best validation loss."},
-      TRIREME_AT(checkpoint.keep_best)));
+  keys.push_back(
+      boolean_key({"checkpoint.keep_best", "", "true",
+                   "Keep the best of those after whose step the loss was validated."},
+                  TRIREME_AT(checkpoint.keep_best)));
   keys.push_back(boolean_key(
       {"checkpoint.async", "", "true",
        "Write while training goes on. Not yet: training waits for the write."},

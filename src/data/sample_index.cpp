@@ -66,6 +66,9 @@ index_t SampleIndex::window(index_t position) const {
   return range_.begin + index * sequence_;
 }
 
+// A share of all, in units of 2^-32.
+constexpr std::uint64_t kWhole = std::uint64_t{1} << 32;
+
 Blend::Blend(const std::vector<double>& weights) {
   TRIREME_REQUIRE_INPUT(!weights.empty(), "a blend of no corpora");
   double rest = 0.0;
@@ -77,10 +80,18 @@ Blend::Blend(const std::vector<double>& weights) {
   }
   for (const double weight : weights) {
     const double share = std::min(1.0, weight / rest);
-    share_.push_back(static_cast<std::uint64_t>(std::llround(share * 4294967296.0)));
+    share_.push_back(
+        static_cast<std::uint64_t>(std::llround(share * static_cast<double>(kWhole))));
     rest -= weight;
   }
-  share_.back() = std::uint64_t{1} << 32;
+  share_.back() = kWhole;
+  for (std::size_t k = 0; k + 1 < share_.size(); ++k) {
+    TRIREME_REQUIRE_INPUT(
+        share_[k] > 0 && share_[k] < kWhole,
+        "the weights [{}] of the corpora are too far apart: not all would be taken. Keep "
+        "them between 1e-6 and 1e3, or leave the smallest out",
+        fmt::join(weights, ", "));
+  }
 }
 
 // Of `reached` positions that the corpora before leave over.

@@ -1,6 +1,8 @@
 // engine/datasets.cpp — see datasets.hpp.
 #include "engine/datasets.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "io/checksum.hpp"
 
@@ -25,6 +27,12 @@ std::vector<std::shared_ptr<const data::Corpus>> open_corpora(const config::Deck
     corpora.push_back(std::make_shared<const data::Corpus>(entry.path));
   }
   return corpora;
+}
+
+index_t validated_samples(const config::Deck& deck, const ValidationSet& set) {
+  const index_t all = set.samples->positions_without_repeats();
+  const index_t wanted = deck.run.validate_samples;
+  return wanted > 0 ? std::min(all, wanted) : all;
 }
 
 Datasets make_datasets(const config::Deck& deck,

@@ -36,6 +36,10 @@ inline constexpr const char* kCorporaText = "training_corpora";
 // where the deck names none.
 std::vector<std::shared_ptr<const data::Corpus>> open_corpora(const config::Deck& deck);
 
+// How many samples of the set validation looks at: run.validate_samples of those that
+// come once, or all of them.
+index_t validated_samples(const config::Deck& deck, const ValidationSet& set);
+
 // Training and validation samples. Where no validation corpus is given, data.split cuts
 // each training corpus by tokens.
 Datasets make_datasets(const config::Deck& deck,

@@ -1,7 +1,9 @@
 // engine/dry_run.cpp — see dry_run.hpp.
 #include "engine/dry_run.hpp"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "comm/planned_communicator.hpp"
@@ -9,8 +11,10 @@
 #include "config/check.hpp"
 #include "config/load.hpp"
 #include "data/corpus.hpp"
+#include "engine/datasets.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/generation.hpp"
 #include "model/formulae.hpp"
 
 namespace trireme::engine {
@@ -69,6 +73,9 @@ MemoryPlan planned_memory(const config::Deck& deck, const model::GptConfig& mode
     const auto ranks = static_cast<std::size_t>(p.data);
     plan.optimizer = (plan.optimizer + ranks - 1) / ranks;
   }
+  if (deck.run.sample_every.steps > 0) {
+    plan.generation = Generator<float>::planned_bytes(state);
+  }
   return plan;
 }
 
@@ -93,6 +100,32 @@ void find_vocabulary(config::Deck& deck) {
   auto errors =
       config::set_vocabulary(deck, corpus.vocabulary_size(), corpus.path().string());
   if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+}
+
+// What is there must fit the deck; what is not there is returned.
+std::vector<std::string> check_corpora(config::Deck& deck) {
+  std::vector<std::string> missing;
+  std::vector<std::string> there;
+  const auto look = [&](const std::string& key, const std::string& path) {
+    std::error_code ignored;
+    const bool exists = std::filesystem::exists(path, ignored);
+    if (exists) there.push_back(path);
+    if (!exists) missing.push_back(fmt::format("{}: {}", key, path));
+  };
+  for (const config::WeightedPath& entry : deck.data.train) {
+    look("data.train", entry.path);
+  }
+  for (const config::NamedPath& entry : deck.data.validation) {
+    look("data.validation." + entry.name, entry.path);
+  }
+  for (const std::string& path : there) {
+    const data::Corpus corpus(path);
+    auto errors = config::set_vocabulary(deck, corpus.vocabulary_size(), path);
+    if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+  }
+  // Lengths, splits and tokenizers need all of them.
+  if (missing.empty() && !there.empty()) make_datasets(deck, open_corpora(deck));
+  return missing;
 }
 
 std::string line(const std::string& name, const std::string& value) {
@@ -122,6 +155,7 @@ nlohmann::ordered_json memory_json(const MemoryPlan& memory) {
       {"activations_by_category", saved},
       {"scratch", memory.workspace.scratch + memory.workspace.held},
       {"batch", memory.batch},
+      {"generation", memory.generation},
       {"total", memory.total()}};
   return {{"stages", nlohmann::ordered_json::array({stage})}};
 }
@@ -136,6 +170,7 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
   config::Deck& deck = result.deck;
   require_known(deck);
   find_vocabulary(deck);
+  result.not_checked = check_corpora(deck);
   const model::GptConfig model = gpt_config(deck);
   result.parameters = model::parameter_count(model);
   const index_t samples = deck.batch.global;
@@ -177,6 +212,9 @@ std::string DryRun::memory_text() const {
   }
   out += line("scratch", bytes(memory->workspace.scratch + memory->workspace.held));
   out += line("batch", bytes(memory->batch));
+  if (memory->generation > 0) {
+    out += line("samples of text", bytes(memory->generation));
+  }
   out += line("total",
               bytes(memory->total()) +
                   (deck.parallel.ranks() == 1 ? "" : ", without buffers of messages"));
@@ -185,7 +223,11 @@ std::string DryRun::memory_text() const {
 
 std::string DryRun::text() const {
   const model::GptConfig model = gpt_config(deck);
-  std::string out = fmt::format("deck '{}' is valid\n\nmodel\n", deck.name);
+  std::string out = fmt::format("deck '{}' is valid\n", deck.name);
+  for (const std::string& corpus : not_checked) {
+    out += fmt::format("not checked, as it is not there: {}\n", corpus);
+  }
+  out += "\nmodel\n";
   out += line("parameters", fmt::format("{} ({})", format_grouped(parameters),
                                         format_count(static_cast<double>(parameters))));
   out += line("layers x hidden x heads",
@@ -235,6 +277,7 @@ std::string DryRun::json() const {
         {"hardware", hardware_flops ? Json(*hardware_flops) : Json(nullptr)}}},
       // Why a number is null: the deck's settings with which it is not known yet.
       {"not_known", {{"memory", memory_not_known}, {"hardware", hardware_not_known}}},
+      {"not_checked", not_checked},
       {"errors", Json::array()}};
   return result.dump(2) + "\n";
 }

@@ -1,5 +1,5 @@
-// engine/dry_run.hpp — a deck checked whole, and what the run would take, without corpus,
-// model or memory (`trireme train --dry-run`).
+// engine/dry_run.hpp — a deck checked whole, with the corpora that are there, and what
+// the run would take, without model or memory (`trireme train --dry-run`).
 #ifndef TRIREME_ENGINE_DRY_RUN_HPP_
 #define TRIREME_ENGINE_DRY_RUN_HPP_
 
@@ -24,6 +24,9 @@ struct DryRun {
   std::optional<double> hardware_flops;  // full count, with what is recomputed
   // The keys and values ("memory.recompute: full") because of which there is none.
   std::vector<std::string> memory_not_known, hardware_not_known;
+  // Corpora of the deck that are not there ("data.train: c4.h5"): a deck can be planned
+  // before its corpus is made, or where it cannot be seen.
+  std::vector<std::string> not_checked;
 
   std::string text() const;  // for people, at most 80 columns
   std::string json() const;
@@ -33,8 +36,9 @@ struct DryRun {
 };
 
 // Reads the deck as training would. `ranks` 0: as many as its grid asks for. Throws
-// config::DeckErrors with everything that is wrong. The vocabulary comes from
-// model.vocab, or from the corpus where only that says it.
+// config::DeckErrors with everything that is wrong, InputError for a corpus that is there
+// and does not fit. The vocabulary comes from model.vocab, or from the corpus where only
+// that says it.
 DryRun dry_run(const std::string& path, const std::vector<std::string>& overrides,
                const std::string& run_dir, int ranks);
 

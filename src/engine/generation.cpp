@@ -63,14 +63,11 @@ template <class T>
 Generator<T>::Generator(const Exec& exec, ModelState<T>& state, index_t max_batch)
     : exec_(exec), state_(state), max_batch_(max_batch) {
   TRIREME_REQUIRE(max_batch >= 1, "a generator of {} texts", max_batch);
-  const index_t layers = state.chunk.layer_count();
-  const index_t columns = state.chunk.cache_columns();
-  const index_t part = context() * max_batch * columns;  // keys of one layer
-  cache_ = DeviceArray<T>("generation cache", extent(2 * layers * part));
-  layers_.layers.resize(static_cast<std::size_t>(layers));
+  cache_ = DeviceArray<T>("generation cache", extent(cache_elements(state, max_batch)));
+  layers_.layers.resize(static_cast<std::size_t>(state.chunk.layer_count()));
 
   const index_t rows = std::max(kPieceRows, max_batch);
-  workspace_ = Workspace(plan_workspace());
+  workspace_ = Workspace(plan_workspace(state, max_batch));
   step_ = DeviceArray<kernels::StepState>("generation step", 1);
   tokens_ = DeviceArray<std::int32_t>("generation tokens", extent(rows));
   positions_ = DeviceArray<std::int32_t>("generation positions", extent(rows));
@@ -89,21 +86,26 @@ template <class T>
 index_t Generator<T>::batch_for(const ModelState<T>& state, std::size_t texts) {
   constexpr index_t kMost = 16;
   constexpr index_t kBytes = index_t{1} << 30;
-  const index_t bytes = 2 * state.chunk.layer_count() * state.config.sequence *
-                        state.chunk.cache_columns() * index_t{sizeof(T)};
+  const index_t bytes = cache_elements(state, 1) * index_t{sizeof(T)};
   const index_t wanted = std::min(kMost, static_cast<index_t>(texts));
   return std::max<index_t>(1, std::min(wanted, kBytes / bytes));
 }
 
 template <class T>
-Workspace::Plan Generator<T>::plan_workspace() const {
+index_t Generator<T>::cache_elements(const ModelState<T>& state, index_t max_batch) {
+  return 2 * state.chunk.layer_count() * state.config.sequence * max_batch *
+         state.chunk.cache_columns();
+}
+
+template <class T>
+Workspace::Plan Generator<T>::plan_workspace(ModelState<T>& state, index_t max_batch) {
   // As many rows as there ever are, and all of them with logits where that can be: what
   // the arenas hand out grows with rows only.
-  const index_t rows = std::max(kPieceRows, max_batch_);
+  const index_t rows = std::max(kPieceRows, max_batch);
   Arena saved, scratch, held;
   const Exec exec = Exec::shape_only();
   const nn::Context context{.exec = exec,
-                            .groups = state_.groups,
+                            .groups = state.groups,
                             .step = {},
                             .saved = saved,
                             .scratch = scratch,
@@ -114,12 +116,13 @@ Workspace::Plan Generator<T>::plan_workspace() const {
   const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr),
                                       extent(rows));
   const View2<T> cache(static_cast<T*>(nullptr), extent(rows),
-                       extent(state_.chunk.cache_columns()));
+                       extent(state.chunk.cache_columns()));
   model::DecodeState<T> layers;
-  layers.layers.assign(layers_.layers.size(), {cache, cache, 0});
-  const View2<T> logits(static_cast<T*>(nullptr), extent(max_batch_),
-                        extent(state_.chunk.vocabulary_tp()));
-  state_.chunk.decode(context, ids, ids, layers, logits);
+  layers.layers.assign(static_cast<std::size_t>(state.chunk.layer_count()),
+                       {cache, cache, 0});
+  const View2<T> logits(static_cast<T*>(nullptr), extent(max_batch),
+                        extent(state.chunk.vocabulary_tp()));
+  state.chunk.decode(context, ids, ids, layers, logits);
   return {.saved = {saved.peak()},
           .slots = {1},
           .scratch = scratch.peak(),
@@ -127,10 +130,14 @@ Workspace::Plan Generator<T>::plan_workspace() const {
 }
 
 template <class T>
-std::size_t Generator<T>::bytes() const {
-  return cache_.span() * sizeof(T) + workspace_.bytes() +
-         (logits_.span() + gathered_.span()) * sizeof(T) +
-         (tokens_.span() + positions_.span()) * sizeof(std::int32_t);
+std::size_t Generator<T>::planned_bytes(ModelState<T>& state, index_t max_batch) {
+  const index_t ranks = state.groups.tensor->size();
+  const index_t logits = max_batch * state.chunk.vocabulary_tp();
+  const index_t elements =
+      cache_elements(state, max_batch) + logits * (ranks > 1 ? 1 + ranks : 1);
+  const index_t ids = 2 * std::max(kPieceRows, max_batch);
+  return extent(elements) * sizeof(T) + extent(ids) * sizeof(std::int32_t) +
+         plan_workspace(state, max_batch).total();
 }
 
 template <class T>
@@ -268,7 +275,8 @@ std::vector<Generation> Generator<T>::run(const std::vector<GenerationRequest>& 
     text.tokens = requests[i].prompt;
     if (text.tokens.empty()) text.tokens.push_back(*config.end_of_document);
     text.prompt = std::ssize(text.tokens);
-    text.tokens.reserve(text.tokens.size() + static_cast<std::size_t>(config.max_tokens));
+    text.tokens.reserve(text.tokens.size() +
+                        static_cast<std::size_t>(std::min(config.max_tokens, context())));
     text.done = config.max_tokens == 0;
     waiting.push_back(std::move(text));
   }

@@ -93,15 +93,16 @@ class Generator {
 
   index_t context() const { return state_.config.sequence; }
   const GenerationSpeed& speed() const { return speed_; }
-  // Device memory of cache and workspace.
-  std::size_t bytes() const;
+  // Memory of the cache, the workspace and the logits, known before any is allocated.
+  static std::size_t planned_bytes(ModelState<T>& state, index_t max_batch = 1);
 
  private:
   struct Text;  // a request under way
 
   struct Job;  // what one run() works with
 
-  Workspace::Plan plan_workspace() const;
+  static index_t cache_elements(const ModelState<T>& state, index_t max_batch);
+  static Workspace::Plan plan_workspace(ModelState<T>& state, index_t max_batch);
   void check_prompt(const GenerationRequest& request,
                     const GenerationConfig& config) const;
   void run_batch(std::vector<Text>& texts, Job& job);

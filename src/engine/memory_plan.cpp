@@ -12,7 +12,7 @@ std::size_t MemoryPlan::saved() const {
 }
 
 std::size_t MemoryPlan::total() const {
-  return workspace.total() + weights + gradients + optimizer + batch;
+  return workspace.total() + weights + gradients + optimizer + batch + generation;
 }
 
 namespace {

@@ -25,6 +25,8 @@ struct MemoryPlan {
   std::size_t gradients = 0;
   std::size_t optimizer = 0;  // both moments
   std::size_t batch = 0;      // tokens, positions, labels, mask
+  // Samples of text in the loop (run.sample_every): set by who takes them.
+  std::size_t generation = 0;
   // What saved activations are for; they add up to the saved part of the workspace.
   std::array<std::size_t, kCategoryCount> saved_by_category{};
 

@@ -112,41 +112,58 @@ RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options,
                     "Name another one with --run-dir DIR or run.dir.");
       make_writable(options.checkpoints, "checkpoint directory",
                     "Name another one with checkpoint.dir.");
-      lock();
+      lock(path_, "trains in", "train elsewhere: --run-dir DIR or run.dir");
+      lock(options.checkpoints, "writes checkpoints to",
+           "name another directory: checkpoint.dir");
+      link_checkpoints(options.checkpoints);
       set_aside(start.superseded, start.checkpoint);
     });
   } catch (const Error&) {
-    if (lock_ >= 0) ::close(lock_);
+    unlock();
     throw;
   }
 }
 
 RunDirectory::~RunDirectory() {
-  if (lock_ >= 0) ::close(lock_);  // and with it the lock, as at the process' death
+  unlock();
 }
 
-void RunDirectory::lock() {
-  const io::Path path = path_ / ".lock";
-  lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_ < 0) {
-    throw InputError(
-        fmt::format("{}. Name another run directory with --run-dir DIR or run.dir.",
-                    io::system_message("cannot write", path, errno)));
+// As at the process' death.
+void RunDirectory::unlock() {
+  for (const int lock : locks_) ::close(lock);
+  locks_.clear();
+}
+
+void RunDirectory::lock(const io::Path& directory, std::string_view does,
+                        std::string_view advice) {
+  const io::Path path = directory / ".lock";
+  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock < 0) {
+    throw InputError(fmt::format(
+        "{}. Or {}.", io::system_message("cannot write", path, errno), advice));
   }
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+  locks_.push_back(lock);
+  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     // Other errors: a file system without locks.
-    TRIREME_REQUIRE_INPUT(
-        errno != EWOULDBLOCK,
-        "another process trains in '{}' ({}). Wait for it to end, or train elsewhere: "
-        "--run-dir DIR.",
-        path_.string(), io::read_file(path));
+    TRIREME_REQUIRE_INPUT(errno != EWOULDBLOCK,
+                          "another process {} '{}' ({}). Wait for it to end, or {}.",
+                          does, directory.string(), io::read_file(path), advice);
     return;
   }
   const std::string owner = host_and_process();
-  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, owner.data(), owner.size(), 0) !=
-                                        static_cast<ssize_t>(owner.size())) {
+  if (::ftruncate(lock, 0) != 0 || ::pwrite(lock, owner.data(), owner.size(), 0) !=
+                                       static_cast<ssize_t>(owner.size())) {
     throw Error(io::system_message("cannot write", path, errno));
   }
+}
+
+// Who is given the run directory finds its checkpoints, wherever they are.
+void RunDirectory::link_checkpoints(const io::Path& checkpoints) const {
+  const io::Path link = file("checkpoints");
+  std::error_code error;
+  const bool is_link = fs::is_symlink(fs::symlink_status(link, error));
+  if (fs::exists(link) && (!is_link || fs::equivalent(link, checkpoints, error))) return;
+  io::swap_symlink(fs::canonical(checkpoints), link);
 }
 
 void RunDirectory::write_deck(std::string_view resolved_deck) {

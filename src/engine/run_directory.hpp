@@ -61,10 +61,11 @@ std::string iso_time();
 
 class RunDirectory {
  public:
-  // Collective. Makes the directory and that of the checkpoints, moves superseded
-  // checkpoints to `set_aside` below theirs, and locks the run against a second process
-  // (until destruction; not where the file system knows no locks). InputError where one
-  // cannot write there, or another process trains there.
+  // Collective. Makes the directory and that of the checkpoints, with a link
+  // `checkpoints` to those that lie elsewhere; moves superseded checkpoints to
+  // `set_aside` below theirs; and locks both against a second process (until destruction;
+  // not where the file system knows no locks). InputError where one cannot write there,
+  // or another process does.
   RunDirectory(comm::Communicator& world, const RunOptions& options,
                const RunStart& start);
   ~RunDirectory();
@@ -80,11 +81,13 @@ class RunDirectory {
   void write_environment(const RunEnvironment& environment);
 
  private:
-  void lock();
+  void lock(const io::Path& directory, std::string_view does, std::string_view advice);
+  void unlock();
+  void link_checkpoints(const io::Path& checkpoints) const;
 
   comm::Communicator& world_;
   io::Path path_;
-  int lock_ = -1;
+  std::vector<int> locks_;  // open files
 };
 
 }  // namespace trireme::engine

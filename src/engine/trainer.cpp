@@ -158,13 +158,22 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                      deck, datasets, machine, static_cast<int>(surroundings.hosts.size()),
                      model::parameter_count(gpt_config(deck)), start.step, peak)));
   if (!resumes) {
-    log.info(
-        "unigram entropy of the corpus: {:.3f} nats per token, what a model must beat",
-        datasets.first().unigram_entropy());
+    for (const auto& corpus : datasets.corpora) {
+      const std::string which = datasets.corpora.size() == 1
+                                    ? "the corpus"
+                                    : fmt::format("'{}'", corpus->path().string());
+      log.info("unigram entropy of {}: {:.3f} nats per token, what a model must beat",
+               which, corpus->unigram_entropy());
+    }
   }
 
-  // 4. Train.
-  return run.run(stop);
+  // 4. Train. What goes wrong from here on is no mistake of the command line: a file that
+  // was damaged meanwhile, say. Status 2 would tell scripts that nothing was begun.
+  try {
+    return run.run(stop);
+  } catch (const InputError& error) {
+    throw Error(error.what());
+  }
 }
 
 }  // namespace trireme::engine

@@ -155,17 +155,22 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
                                : fmt::format("rank {}, {}", rank, places[rank]);
     break;
   }
-  const io::Path directory = directory_.path() / "failed";
-  const ckpt::Saved saved = ckpt::save_checkpoint(
-      exec_, *grid_.groups().world, directory, progress_,
-      ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)));
+  std::string state;
+  try {
+    const ckpt::Saved saved = ckpt::save_checkpoint(
+        exec_, *grid_.groups().world, directory_.path() / "failed", progress_,
+        ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)));
+    state = fmt::format("The state before the step is in '{}'", saved.path.string());
+  } catch (const Error& error) {
+    state =
+        fmt::format("The state before the step could not be saved ({})", error.what());
+  }
   throw Error(fmt::format(
       "step {}: the loss is {}, the gradient norm {}. First number that is not finite: "
-      "{}. The state before the step is in '{}'. Often the learning rate is too high (it "
-      "is "
-      "{:.3g}) or the warm-up too short; samples {} to {} made this step.",
-      update, report.loss_sum / report.tokens, report.grad_norm, place,
-      saved.path.string(), schedule_.at(update), progress_.samples,
+      "{}. {}. Often the learning rate is too high (it is {:.3g}) or the warm-up too "
+      "short; samples {} to {} made this step.",
+      update, report.loss_sum / report.tokens, report.grad_norm, place, state,
+      schedule_.at(update), progress_.samples,
       progress_.samples + deck_.batch.global - 1));
 }
 
@@ -238,31 +243,26 @@ void TrainingRun<T>::validate() {
                                     record.step, record.name, record.loss,
                                     record.perplexity));
     }
-    if (&set == &datasets_.validation.front()) note_validation(record.loss);
+    if (&set == &datasets_.validation.front()) {
+      validated_step_ = progress_.step;
+      validation_loss_ = record.loss;
+    }
   }
-}
-
-// The best so far, for checkpoint.keep_best.
-template <class T>
-void TrainingRun<T>::note_validation(double loss) {
-  if (!std::isfinite(loss)) return;
-  if (progress_.best_step >= 0 && loss >= progress_.best_loss) return;
-  progress_.best_loss = loss;
-  progress_.best_step = progress_.step;
 }
 
 template <class T>
 void TrainingRun<T>::write_sample() {
-  if (!generator_) generator_ = std::make_unique<Generator<T>>(exec_, state_);
-  const data::TokenId end = datasets_.first().end_of_document();
+  const data::Corpus& corpus = datasets_.first();
   const GenerationConfig config{
       .sampling = {.temperature = 0.8, .top_k = 50, .seed = deck_.run.seed},
       .max_tokens = kSampleTokens,
-      .end_of_document = end};
+      .usable_vocabulary =
+          std::min<index_t>(state_.config.vocabulary, corpus.vocabulary_size()),
+      .end_of_document = corpus.end_of_document()};
   const auto generations = generator_->run(
       {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
   if (!display_) return;
-  const auto tokenizer = data::Tokenizer::from_files(datasets_.first().tokenizer_files());
+  const auto tokenizer = data::Tokenizer::from_files(corpus.tokenizer_files());
   display_->message(fmt::format("step {}: sample: {}", progress_.step,
                                 tokenizer.decode(generations.front().tokens)));
 }
@@ -272,6 +272,12 @@ void TrainingRun<T>::save() {
   if (saved_step_ == progress_.step) return;
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing a checkpoint");
+  // Only what is saved can be kept: the best of the checkpoints that were validated.
+  if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
+      (progress_.best_step < 0 || validation_loss_ < progress_.best_loss)) {
+    progress_.best_loss = validation_loss_;
+    progress_.best_step = progress_.step;
+  }
   if (metrics_) metrics_->sync();
   ckpt::SaveOptions options;
   options.retention.keep = static_cast<int>(deck_.checkpoint.keep);
@@ -299,6 +305,7 @@ int TrainingRun<T>::run(StopRequest& stop) {
                                        .log_every = deck_.run.log_every.steps,
                                        .terminal = find_terminal(stdout, std::getenv)});
   }
+  if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
   start_loader();
   timers_.reset();
   last_record_seconds_ = 0.0;
@@ -309,13 +316,13 @@ int TrainingRun<T>::run(StopRequest& stop) {
     const optim::StepReport report = one_step();
     log_step(report, stop);
     if (due(deck_.run.validate_every) || is_last()) validate();
-    if (due(deck_.run.sample_every)) write_sample();
     reason = stop.poll(*grid_.groups().world);
     if (due(deck_.checkpoint.every) || is_last() || reason != StopReason::none) {
       const double start = timers_.total_seconds();
       save();
       stop.note_checkpoint(timers_.total_seconds() - start);
     }
+    if (due(deck_.run.sample_every)) write_sample();
   }
   if (display_) display_->finish();
   if (metrics_) metrics_->close();
@@ -333,22 +340,25 @@ void TrainingRun<T>::report_times() {
       model::model_flops(state_.config, deck_.batch.global, deck_.model.sequence) *
       static_cast<double>(steps);
   const MemoryPlan& plan = step_.plan();
-  const RunTimes times{
-      .seconds = timers_.seconds(),
-      .loop_seconds = timers_.total_seconds(),
-      .steps = steps,
-      .samples = steps * deck_.batch.global,
-      .tokens = steps * deck_.batch.global * deck_.model.sequence,
-      .threads = static_cast<int>(exec_.space().concurrency()),
-      .model_flops = flops,
-      .hardware_flops = flops,
-      .peak_tflops = gemm_peak_,
-      .memory = {{"weights", static_cast<double>(plan.weights)},
-                 {"gradients", static_cast<double>(plan.gradients)},
-                 {"optimizer", static_cast<double>(plan.optimizer)},
-                 {"activations", static_cast<double>(plan.saved())},
-                 {"workspace",
-                  static_cast<double>(plan.workspace.scratch + plan.workspace.held)}}};
+  RunTimes times{.seconds = timers_.seconds(),
+                 .loop_seconds = timers_.total_seconds(),
+                 .steps = steps,
+                 .samples = steps * deck_.batch.global,
+                 .tokens = steps * deck_.batch.global * deck_.model.sequence,
+                 .threads = static_cast<int>(exec_.space().concurrency()),
+                 .model_flops = flops,
+                 .hardware_flops = flops,
+                 .peak_tflops = gemm_peak_,
+                 .memory = {{"weights", static_cast<double>(plan.weights)},
+                            {"gradients", static_cast<double>(plan.gradients)},
+                            {"optimizer", static_cast<double>(plan.optimizer)},
+                            {"activations", static_cast<double>(plan.saved())},
+                            {"workspace", static_cast<double>(plan.workspace.scratch +
+                                                              plan.workspace.held)}}};
+  if (generator_) {
+    times.memory.emplace_back("generation",
+                              static_cast<double>(Generator<T>::planned_bytes(state_)));
+  }
   const SectionTable table(*grid_.groups().world, times);
   log_.info("\n{}", table.text());
 }

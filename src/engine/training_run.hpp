@@ -51,7 +51,6 @@ class TrainingRun {
   std::int64_t next_checkpoint() const;
   void log_step(const optim::StepReport& report, const StopRequest& stop);
   void validate();
-  void note_validation(double loss);
   void write_sample();
   void save();
   bool due(const config::Length& every) const;
@@ -73,9 +72,11 @@ class TrainingRun {
   ckpt::TrainingState progress_;
   std::int64_t first_step_ = 0;  // of this start
   std::int64_t saved_step_ = -1;
+  std::int64_t validated_step_ = -1;
+  double validation_loss_ = 0.0;  // of the first set, at that step
   std::unique_ptr<data::BatchLoader> loader_;
   Validation<T> validation_;
-  std::unique_ptr<Generator<T>> generator_;  // once a sample was asked for
+  std::optional<Generator<T>> generator_;  // with run.sample_every
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> display_;
   double gemm_peak_;

@@ -35,9 +35,7 @@ template <class T>
 LossTotals Validation<T>::loss_of(const ValidationSet& set) {
   const index_t micro = deck_.batch.micro;
   const index_t ranks = deck_.parallel.data;
-  const index_t all = set.samples->positions_without_repeats();
-  const index_t wanted = deck_.run.validate_samples;
-  const index_t samples = wanted > 0 ? std::min(all, wanted) : all;
+  const index_t samples = validated_samples(deck_, set);
   // Ranks take micro-batches in turn.
   const index_t rounds = (samples + micro * ranks - 1) / (micro * ranks);
   const FetchBatch fetch = [&](int m) {

@@ -74,6 +74,23 @@ TEST_F(EngineTogether, ErrorsOfTheFirstRankReachAll) {
   EXPECT_EQ(world_->all_reduce(std::int64_t{1}), world_->size());  // nobody is lost
 }
 
+// Ranks fail in different ways: all throw what the lowest of them did.
+TEST_F(EngineTogether, TheLowestRanksErrorReachesAll) {
+  const auto fail_from = [&](int first) {
+    comm::on_every_rank(*world_, [&] {
+      if (world_->rank() < first) return;
+      if (world_->rank() % 2 == 0) throw InputError(fmt::format("{}", world_->rank()));
+      throw Error(fmt::format("{}", world_->rank()));
+    });
+  };
+  EXPECT_EQ(test::message_of<InputError>([&] { fail_from(0); }), "0");
+  if (world_->size() > 1) {
+    EXPECT_EQ(test::message_of<Error>([&] { fail_from(1); }), "1");
+  }
+  fail_from(world_->size());  // none
+  EXPECT_EQ(world_->all_reduce(std::int64_t{1}), world_->size());
+}
+
 TEST_F(EngineTogether, ARunBeginsOnceAndIsRefusedByAll) {
   std::unique_ptr<test::Scratch> scratch;
   std::string path;

@@ -254,6 +254,35 @@ TEST_F(DryRun, RanksAndWhatIsNotTrainedYet) {
                  {"parallel.data", "3 ranks", "there are 2"});
 }
 
+// What is there must fit; what is not there is named.
+TEST_F(DryRun, CorporaThatAreThereAreChecked) {
+  const auto refused = [&](const std::vector<std::string>& sets,
+                           const std::vector<std::string>& parts) {
+    expect_refusal(train(sets, {"--dry-run"}), parts);
+  };
+  refused({"model.vocab=100"}, {"model.vocab", "corpus.h5", "300"});
+  refused({"model.sequence=100000"}, {"corpus.h5", "data.split"});
+  spill(scratch_ / "text.h5", "text");
+  refused({"data.validation={held_out: " + (scratch_ / "text.h5").string() + "}"},
+          {"text.h5", "not an HDF5 file"});
+  const json result = dry_run({deck(), "--set", "data.validation={held_out: none.h5}"});
+  EXPECT_EQ(result["not_checked"], json::array({"data.validation.held_out: none.h5"}));
+  EXPECT_THAT(out_, HasSubstr("not checked, as it is not there: data.validation."));
+}
+
+TEST_F(DryRun, SamplesOfTextTakeMemory) {
+  const json without = dry_run({deck()});
+  const json with = dry_run({deck(), "--set", "run.sample_every=2"});
+  const auto memory = [](const json& result, const char* what) {
+    return result["memory"]["stages"][0][what].get<std::int64_t>();
+  };
+  EXPECT_EQ(memory(without, "generation"), 0);
+  // Keys and values of 2 layers, 16 positions and 32 columns at least.
+  EXPECT_GE(memory(with, "generation"), 2 * 2 * 16 * 32 * 4);
+  EXPECT_EQ(memory(with, "total") - memory(without, "total"), memory(with, "generation"));
+  EXPECT_THAT(out_, HasSubstr("samples of text"));
+}
+
 TEST_F(DryRun, VocabularyWithoutACorpus) {
   expect_refusal(train({"data.train=none"}, {"--dry-run"}),
                  {"model.vocab", "data.train"});

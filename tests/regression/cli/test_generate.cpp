@@ -124,6 +124,12 @@ TEST_F(GenerateCli, PromptFilesIdsAndNone) {
   ASSERT_EQ(jsonl.status, 0) << jsonl.err;
   EXPECT_EQ(lines(jsonl.out)[0]["ids"], lines(plain.out)[0]["ids"]);
   EXPECT_EQ(lines(jsonl.out)[1]["prompt_ids"], (std::vector<int>{1, 2, 3}));
+  // As many tokens as ever: the context ends the text before.
+  EXPECT_EQ(generate({"--prompt", "the", "--max-tokens", "1000000000000"}).status, 0);
+  spill(scratch_ / "prompts.jsonl", "{\"ids\": [4294967297]}\n");
+  const RunResult large = generate({"--prompt-file", scratch_ / "prompts.jsonl"});
+  EXPECT_EQ(large.status, 2);
+  EXPECT_THAT(large.err, testing::AllOf(HasSubstr("line 1"), HasSubstr("token numbers")));
   // No prompt and an empty one: the beginning of a document.
   const RunResult none = generate({"--max-tokens", "5"});
   EXPECT_EQ(none.status, 0) << none.err;

@@ -66,7 +66,8 @@ TEST_F(TrainData, TokensBeyondTheVocabulary) {
     content[i] = '\xff';
   }
   const RunResult result = train_on(damaged(content));
-  expect_error(result, 2,
+  // Not 2: steps may have been trained by then.
+  expect_error(result, 1,
                {"damaged.h5", "65535", "vocabulary of 300", "trireme inspect"});
 }
 

@@ -1,7 +1,12 @@
 // `trireme train` and its run directory: runs that are there already, directories that
 // cannot be written, full disks, losses that are no numbers; --resume and --init-from.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "regression/cli/workplace.hpp"
 
@@ -165,6 +170,65 @@ TEST_F(TrainRun, TwoAtOnce) {
   ::close(lock);
 }
 
+// Checkpoints that lie elsewhere are found by the run's name, and are one run's only.
+TEST_F(TrainRun, CheckpointsElsewhere) {
+  const fs::path elsewhere = scratch_ / "elsewhere";
+  const std::string setting = "checkpoint.dir=" + elsewhere.string();
+  ASSERT_EQ(train({setting, "run.steps=2"}).status, 0);
+  EXPECT_EQ(published(elsewhere), (std::vector<std::string>{"step_00000002"}));
+  EXPECT_EQ(fs::canonical(run_dir() / "checkpoints"), fs::canonical(elsewhere));
+  EXPECT_EQ(trireme({"inspect", run_dir(), "--verify"}).status, 0);
+  EXPECT_EQ(trireme({"generate", "--checkpoint", run_dir(), "--max-tokens", "1"}).status,
+            0);
+  for (const std::string& resume : {std::string("auto"), run_dir().string()}) {
+    const RunResult on = train({setting, "run.steps=3"}, {"--resume", resume});
+    EXPECT_EQ(on.status, 0) << on.err;
+  }
+  // While one run writes there, no other does.
+  const int lock = ::open((elsewhere / ".lock").c_str(), O_RDWR);
+  ASSERT_GE(lock, 0);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  expect_error(
+      train({setting}, {"--resume", "auto"}), 2,
+      {"another process writes checkpoints to", elsewhere.string(), "checkpoint.dir"});
+  ::close(lock);
+}
+
+// The best of the checkpoints that were validated, however old; validation more often
+// than that changes nothing.
+TEST_F(TrainRun, TheBestCheckpointIsKept) {
+  std::vector<std::string> settings = {"run.validate_every=1", "checkpoint.every=4",
+                                       "checkpoint.keep=1", "optimizer.schedule=constant",
+                                       "run.steps=4"};
+  ASSERT_EQ(train(settings).status, 0);
+  settings.back() = "run.steps=12";
+  settings.push_back("optimizer.lr=10");  // which makes it worse
+  const RunResult result = train(settings, {"--resume", "auto"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::map<int, double> loss;
+  std::istringstream records(slurp(run_dir() / "train.jsonl"));
+  for (std::string line; std::getline(records, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (!record.contains("validation")) continue;
+    const int step = record["validation"]["step"];
+    if (step % 4 == 0) loss[step] = record["validation"]["loss"];
+  }
+  ASSERT_EQ(loss.size(), 3u);
+  const int best = std::min_element(loss.begin(), loss.end(), [](auto& a, auto& b) {
+                     return a.second < b.second;
+                   })->first;
+  ASSERT_LT(best, 12) << "the last is the best: nothing is shown";
+  const auto name = [](int step) { return fmt::format("step_{:08}", step); };
+  EXPECT_EQ(published(), (std::vector<std::string>{name(best), name(12)}));
+}
+
+// Rows that pad the vocabulary have no token to be shown.
+TEST_F(TrainRun, SamplesOfAPaddedVocabulary) {
+  const RunResult result = train({"model.vocab=5000", "run.sample_every=1"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("step 4: sample: "));
+}
+
 // The disk is full: files may have no more than so many bytes, which any user can ask
 // for; and a real file system without space, where mounting is allowed.
 TEST_F(TrainRun, DiskFull) {
@@ -213,6 +277,17 @@ TEST_F(TrainRun, LossThatIsNoNumber) {
       trireme({"generate", "--checkpoint", run_dir() / "failed/step_00000001"});
   EXPECT_EQ(text.status, 1);
   EXPECT_THAT(text.err, HasSubstr("did its training diverge?"));
+}
+
+// What went wrong is said even where the state cannot be saved.
+TEST_F(TrainRun, LossThatIsNoNumberAndNoPlaceForTheState) {
+  fs::create_directories(run_dir());
+  spill(run_dir() / "failed", "a file");
+  const RunResult result = train({"optimizer.lr=1e30", "optimizer.clip_norm=0"});
+  expect_error(
+      result, 1,
+      {"step 2", "layer", "not finite", "could not be saved", "failed", "learning rate"});
+  EXPECT_EQ(slurp(run_dir() / "failed"), "a file");
 }
 
 // Also "a sequence longer than the model's": its table of positions has no more rows.

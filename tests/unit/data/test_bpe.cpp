@@ -102,9 +102,15 @@ TEST(BpeEncode, CacheForgetsAndMixesNothingUp) {
     check(piece);
     if (i % 7 == 0) check(piece);
   }
-  // One letter, any number of times: keys that only their length tells apart.
-  for (int round = 0; round < 3; ++round) {
-    for (std::size_t length = 1; length < 30; ++length) check(std::string(length, 'a'));
+  // Eight letters twice and three times: keys that only their length tells apart, some of
+  // them in one set.
+  std::mt19937 random(5);
+  for (int i = 0; i < 200000; ++i) {
+    std::string letters(8, 'a');
+    for (char& letter : letters) letter = static_cast<char>('a' + random() % 26);
+    check(letters + letters);
+    check(letters + letters + letters);
+    check(letters + letters);
   }
   std::vector<TokenId> none;
   encoder.encode("", none);

@@ -164,6 +164,13 @@ TEST(SampleIndexBlend, KeepsShares) {
   EXPECT_EQ(Blend({5.0}).place(77).position, 77);
   EXPECT_THROW(Blend({1.0, 0.0}), InputError);
   EXPECT_THROW(Blend({1.0, NAN}), InputError);
+  for (const auto& [first, second] :
+       {std::pair{1e-12, 1.0}, {1e12, 1.0}, {1e308, 1e308}}) {
+    EXPECT_THAT(test::message_of<InputError>([&] {
+                  Blend({first, second});
+                }),
+                HasSubstr("not all would be taken"));
+  }
 }
 
 }  // namespace

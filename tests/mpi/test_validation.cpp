@@ -1,0 +1,86 @@
+// Validation looks at the samples that it should, each once, whatever the micro-batches
+// and the number of data-parallel ranks: sums are those of one rank, sample by sample.
+#include "engine/validation.hpp"
+
+#include <gtest/gtest.h>
+
+#include "comm/mpi_communicator.hpp"
+#include "comm/rank_grid.hpp"
+#include "comm/self_communicator.hpp"
+#include "config/load.hpp"
+#include "engine/deck_model.hpp"
+#include "unit/data/fixtures.hpp"
+
+namespace trireme::engine {
+namespace {
+
+constexpr index_t kSequence = 8;
+
+class ValidationRanks : public ::testing::Test {
+ protected:
+  // A corpus with ends of documents, which the loss leaves out after. Each rank has its
+  // own file of the same bytes.
+  ValidationRanks() {
+    const std::string text = io::read_file(test::fixture("sample.txt"));
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < 12; ++i) texts.push_back(text.substr(i * 40, 40));
+    test::make_corpus(scratch_, "c.h5", texts, test::trained_tokenizer());
+    corpus_ = std::make_shared<const data::Corpus>(scratch_ / "c.h5");
+  }
+  ValidationSet set(index_t samples) const {
+    return {"test", std::make_unique<data::Dataset>(
+                        std::vector<data::Dataset::Part>{
+                            {corpus_, {0, samples * kSequence + 1}, 1.0}},
+                        kSequence, 1, data::Order::sequential, "test")};
+  }
+  LossTotals loss(const std::shared_ptr<comm::Communicator>& world, index_t micro,
+                  index_t wanted, const ValidationSet& set) const {
+    const int ranks = world->size();
+    const config::Deck deck = config::parse(
+        fmt::format("model: {{layers: 1, hidden: 8, heads: 2, sequence: {}, vocab: 700, "
+                    "dropout: 0.5}}\n"
+                    "data: {{train: c.h5, mask_eod_loss: true}}\n"
+                    "parallel: {{data: {}}}\n"
+                    "batch: {{micro: {}, global: {}}}\n"
+                    "run: {{validate_samples: {}}}\n",
+                    kSequence, ranks, micro, micro * ranks, wanted),
+        "test", {.overrides = {}, .run_dir = "", .ranks = ranks});
+    const comm::RankGrid grid(world, grid_shape(deck));
+    ModelState<double> state(grid.groups(), gpt_config(deck));
+    const Exec exec;
+    state.params.allocate(state.registry, ParamBuffer<double>::Use::training);
+    state.params.initialize(exec, 3);
+    Timers timers;
+    TrainStep<double> step(exec, state, step_shape(deck), timers);
+    return Validation<double>(deck, grid, step).loss_of(set);
+  }
+
+  test::Scratch scratch_;
+  std::shared_ptr<const data::Corpus> corpus_;
+};
+
+TEST_F(ValidationRanks, LooksAtEachSampleOnce) {
+  const auto self = comm::make_self_communicator("self");
+  const auto world = comm::make_mpi_world();
+  const index_t samples = 11;
+  const ValidationSet all = set(samples);
+  for (const index_t wanted :
+       {index_t{0}, index_t{1}, index_t{7}, index_t{11}, index_t{4096}}) {
+    const index_t looked_at = wanted == 0 ? samples : std::min(wanted, samples);
+    // One rank, one sample at a time, of a set that has no more.
+    const LossTotals expected = loss(self, 1, 0, set(looked_at));
+    EXPECT_GT(expected.tokens, 0.8 * static_cast<double>(looked_at * kSequence));
+    if (looked_at > 5) {
+      EXPECT_LT(expected.tokens, static_cast<double>(looked_at * kSequence));
+    }
+    for (const index_t micro : {1, 2, 3, 16}) {
+      const LossTotals found = loss(world, micro, wanted, all);
+      EXPECT_EQ(found.tokens, expected.tokens) << micro << ", " << wanted;
+      EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-10 * expected.loss_sum)
+          << micro << ", " << wanted;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::engine
