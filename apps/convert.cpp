@@ -15,6 +15,7 @@
 #include "ckpt/hugging_face.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/megatron_dataset.hpp"
+#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -138,6 +139,9 @@ void add_convert(CLI::App& app, Action& action) {
   command->callback([options, &action] {
     action = [options](comm::Environment& environment) {
       comm::Communicator& world = *environment.world();
+      comm::on_first_rank(world, [&] {
+        if (!options->json.empty()) io::require_writable(options->json);
+      });
       if (data::is_megatron_dataset(options->in)) {
         convert_megatron(*options, world);
       } else {

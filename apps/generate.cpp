@@ -21,6 +21,7 @@
 #include "data/utf8.hpp"
 #include "engine/generation.hpp"
 #include "engine/model_loader.hpp"
+#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -323,6 +324,10 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   const bool speaks = world.rank() == 0;
   Log log(speaks);
 
+  for (const std::string& file : {options.out, options.json}) {
+    if (!file.empty()) comm::on_first_rank(world, [&] { io::require_writable(file); });
+  }
+
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
   const auto self = comm::make_self_communicator("generate");
   const comm::ProcessGroups groups{self, self, self, self, self, self, self};
@@ -371,6 +376,18 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   return 0;
 }
 
+// CLI11 would take -1 for the largest number there is.
+const CLI::Validator kSeed(
+    [](std::string& text) {
+      std::uint64_t seed = 0;
+      const char* end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data(), end, seed);
+      return error == std::errc{} && stop == end
+                 ? std::string()
+                 : fmt::format("'{}' is no whole number from 0 to 2^64 - 1", text);
+    },
+    "0 to 2^64 - 1");
+
 }  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
@@ -413,7 +430,9 @@ void add_generate(CLI::App& app, Action& action) {
                    "probability")
       ->capture_default_str();
   command->add_flag("--greedy", options->greedy, "always the most probable token");
-  command->add_option("--seed", sampling.seed, "of the draws")->capture_default_str();
+  command->add_option("--seed", sampling.seed, "of the draws")
+      ->check(kSeed)
+      ->capture_default_str();
   command->add_option("--num-samples", options->samples, "continuations of each prompt")
       ->check(CLI::Range(1, 65535))
       ->capture_default_str();

@@ -6,11 +6,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
 #include "ckpt/describe.hpp"
+#include "comm/on_ranks.hpp"
+#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -235,10 +238,15 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("--json", options->json, "also write what is shown to this file");
   command->callback([options, &action] {
     action = [options](comm::Environment& environment) {
-      // One rank's work; the others wait for its status.
-      std::int64_t status = environment.world_rank() == 0 ? inspect(*options) : 0;
-      environment.world()->broadcast(status);
-      return static_cast<int>(status);
+      const std::string status = comm::on_first_rank(*environment.world(), [&] {
+        if (!options->json.empty()) io::require_writable(options->json);
+        try {
+          return std::to_string(inspect(*options));
+        } catch (const std::system_error& error) {  // of fmt::print
+          throw Error(fmt::format("cannot write the output to stdout: {}", error.what()));
+        }
+      });
+      return std::stoi(status);
     };
   });
 }

@@ -17,6 +17,7 @@
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/corpus_writer.hpp"
+#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -142,7 +143,8 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   take_tokenizer_file(options);
   comm::on_first_rank(world, [&] {
     require_other_name(options);
-    data::require_writable(options.out);
+    io::require_writable(options.out);
+    if (!options.json.empty()) io::require_writable(options.json);
   });
   TRIREME_REQUIRE_INPUT(
       options.tokenizer.empty() != (options.train_bpe == 0),

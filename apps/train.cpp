@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/subcommands.hpp"
+#include "comm/on_ranks.hpp"
 #include "config/deck_error.hpp"
 #include "engine/dry_run.hpp"
 #include "engine/trainer.hpp"
+#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -34,12 +36,10 @@ std::string errors_json(const std::vector<config::DeckError>& errors) {
   return nlohmann::ordered_json{{"errors", list}}.dump(2) + "\n";
 }
 
-int run_dry(const TrainArguments& arguments, comm::Environment& environment) {
-  if (environment.world_rank() != 0) return 0;
+// `ranks` 0: as many as the deck's grid asks for.
+void run_dry(const TrainArguments& arguments, int ranks) {
   const engine::TrainOptions& options = arguments.options;
-  const int ranks = arguments.ranks > 0            ? arguments.ranks
-                    : environment.world_size() > 1 ? environment.world_size()
-                                                   : 0;
+  if (!arguments.json.empty()) io::require_writable(arguments.json);
   try {
     const engine::DryRun result =
         engine::dry_run(options.deck, options.overrides, options.run_dir, ranks);
@@ -51,7 +51,6 @@ int run_dry(const TrainArguments& arguments, comm::Environment& environment) {
     }
     throw;
   }
-  return 0;
 }
 
 }  // namespace
@@ -96,8 +95,12 @@ void add_train(CLI::App& app, Action& action, const std::string& command_line) {
   options.command_line = command_line;
   command->callback([&action, arguments] {
     action = [arguments](comm::Environment& environment) {
-      return arguments->dry_run ? run_dry(*arguments, environment)
-                                : engine::train(arguments->options, environment);
+      if (!arguments->dry_run) return engine::train(arguments->options, environment);
+      const int started = environment.world_size() > 1 ? environment.world_size() : 0;
+      comm::on_first_rank(*environment.world(), [&] {
+        run_dry(*arguments, arguments->ranks > 0 ? arguments->ranks : started);
+      });
+      return 0;
     };
   });
 }

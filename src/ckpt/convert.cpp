@@ -185,13 +185,7 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
   const io::Path out = bare(out_name);
   io::require_absent(out);
   require_makeable(out);
-  const Search search = find_newest(checkpoint, Depth::sizes);
-  if (!search.found)
-    require_newest(checkpoint, Depth::sizes);  // throws, with the reasons
-  for (const std::string& skipped : search.skipped) {
-    log.warning("a newer checkpoint cannot be used: {}", skipped);
-  }
-  const CheckpointReader reader(*search.found);
+  const CheckpointReader reader(choose_newest(checkpoint, log));
   const Gpt2Config config = config_of(reader);
   const std::vector<Gpt2Tensor> tensors = gpt2_tensors(config);
   check_weights(reader, tensors);
@@ -206,7 +200,7 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
       },
       reader.state().tokenizer);
 
-  Converted result{*search.found, out};
+  Converted result{reader.path(), out};
   for (const Gpt2Tensor& tensor : tensors)
     result.parameters += element_count(tensor.shape);
   result.tensors = tensors.size();

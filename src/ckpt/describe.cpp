@@ -193,7 +193,11 @@ void list_datasets(const io::H5Group& group, Json& list, int depth) {
 
 Json describe_hdf5(const Path& path) {
   const io::H5File file = io::H5File::open(path);
-  if (file.has("tokens") && file.has("documents")) return describe_corpus(path);
+  // With a part missing, too: then the reader says which.
+  if ((file.has("tokens") && file.has("documents")) ||
+      (file.has_attribute("format_version") && file.has_attribute("token_count"))) {
+    return describe_corpus(path);
+  }
   Json json = {{"kind", "hdf5"}, {"path", path.string()}, {"bytes", io::file_size(path)}};
   json["attributes"] = Json::object();
   for (const std::string& name : file.attribute_names()) {

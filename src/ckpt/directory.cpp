@@ -105,6 +105,15 @@ Path require_newest(const Path& path, Depth depth) {
                                join(search.skipped)));
 }
 
+Path choose_newest(const Path& path, Log& log) {
+  const Search search = find_newest(path);
+  if (!search.found) return require_newest(path);  // throws, with the reasons
+  for (const std::string& skipped : search.skipped) {
+    log.warning("a newer checkpoint cannot be used: {}", skipped);
+  }
+  return *search.found;
+}
+
 namespace {
 
 // What the rule does not keep.

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {
@@ -41,6 +42,9 @@ struct Search {
 Search find_newest(const Path& path, Depth depth = Depth::checksums);
 // The same for who needs one: InputError where there is none, with the reasons.
 Path require_newest(const Path& path, Depth depth = Depth::checksums);
+
+// The same, and the log is told of newer ones that cannot be used.
+Path choose_newest(const Path& path, Log& log);
 
 struct Retention {
   int keep = 3;                 // the newest; 0: all

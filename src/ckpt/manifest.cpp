@@ -90,8 +90,7 @@ void require_optimizer_state(const Manifest& manifest, const Path& path) {
   TRIREME_REQUIRE_INPUT(
       manifest.has_optimizer_state(),
       "'{}' holds weights only, no optimizer state: training cannot be continued from "
-      "it. "
-      "Start a new run with --init-from, or use it for generate and evaluate",
+      "it. Start a new run with --init-from, or use it for generate",
       path.string());
 }
 

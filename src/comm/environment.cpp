@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 
@@ -25,6 +26,18 @@ std::string find_library() {
   return line;
 }
 
+// UCX, below MPI, takes SIGHUP before main() begins, to fill the log with what it does.
+// Whether it was ignored before that (nohup) is not to be known any more: it is from now
+// on, unless checkpoint.on_signal asks for it.
+void ignore_taken_hang_up() {
+  struct sigaction action = {};
+  sigaction(SIGHUP, nullptr, &action);
+  if (action.sa_handler == SIG_DFL) return;
+  action = {};
+  action.sa_handler = SIG_IGN;
+  sigaction(SIGHUP, &action, nullptr);
+}
+
 }  // namespace
 
 int launcher_ranks(const std::function<const char*(const char*)>& get) {
@@ -42,6 +55,7 @@ Environment::Environment(int& argc, char**& argv) {
   if (up == 0) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     owns_mpi_ = true;
+    ignore_taken_hang_up();
   }
   try {
     TRIREME_REQUIRE(

@@ -49,6 +49,7 @@ class Checker {
 
   void run() {
     check_model();
+    check_size();
     check_tensor_split();
     check_grid();
     check_stages();
@@ -95,6 +96,35 @@ class Checker {
     if (good({"model.vocab", "data.train"}) && m.vocab == 0 && deck_.data.train.empty()) {
       add("model.vocab", "is to be taken from the corpus, but data.train names none",
           "a number, or a corpus in data.train", "data.train: corpus.h5");
+    }
+  }
+
+  // Numbers of elements and bytes are counted in 64 bits.
+  void check_size() {
+    constexpr double kMost = 1e15;
+    const ModelConfig& m = deck_.model;
+    if (!good({"model.layers", "model.hidden", "model.ffn_hidden", "model.vocab",
+               "model.sequence", "batch.micro"})) {
+      return;
+    }
+    const auto hidden = static_cast<double>(m.hidden);
+    const auto layers = static_cast<double>(m.layers);
+    const auto inner = static_cast<double>(m.ffn_hidden);
+    const auto sequence = static_cast<double>(m.sequence);
+    const auto vocabulary = static_cast<double>(m.vocab);
+    const double parameters =
+        layers * hidden * (4.0 * hidden + 3.0 * inner) + hidden * (vocabulary + sequence);
+    if (parameters > kMost) {
+      add("model.hidden", fmt::format("gives a model of {:.2g} parameters", parameters),
+          "a model of at most 1e15", "");
+    }
+    const double rows = static_cast<double>(deck_.batch.micro) * sequence;
+    const double activations =
+        rows * (layers * (8.0 * hidden + 2.0 * inner) + vocabulary);
+    if (activations > kMost) {
+      add("batch.micro",
+          fmt::format("samples give {:.2g} activations at a time", activations),
+          "a micro-batch of at most 1e15", "");
     }
   }
 

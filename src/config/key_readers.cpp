@@ -60,6 +60,10 @@ std::optional<Problem> read_integer(const YamlValue& value, index_t least, index
           std::clamp(static_cast<index_t>(std::llround(*number)), least, most);
       return Problem{"is not a whole number", std::to_string(near)};
     }
+    if (number) {
+      return Problem{*number < 0 ? "is too small" : "is too large",
+                     std::to_string(*number < 0 ? least : most)};
+    }
     return Problem{"is not a whole number", ""};
   }
   if (*integer < least || *integer > most) {
@@ -138,6 +142,8 @@ std::optional<Problem> read_time(const YamlValue& value, const std::string& word
   auto parsed = parse_time(value.text);
   if (!parsed.value) return Problem{parsed.what, parsed.fix};
   if (*parsed.value <= 0.0) return Problem{"is too small", word};
+  constexpr double kLongestTime = 1e9;  // some 30 years
+  if (*parsed.value > kLongestTime) return Problem{"is too large", word};
   out = *parsed.value;
   return std::nullopt;
 }

@@ -127,7 +127,7 @@ Key vocab_key() {
   return {{"model.vocab", "integer", "tokens", "corpus", allowed,
            "Size of the vocabulary, unpadded. corpus: as the training corpus says. A "
            "number is "
-           "needed where there is no corpus yet (--dry-run, plan)."},
+           "needed where there is no corpus yet (--dry-run)."},
           [](const YamlValue& value, Deck& deck) -> std::optional<Problem> {
             if (value.is_scalar() && value.text == "corpus") {
               deck.model.vocab = 0;
@@ -386,9 +386,9 @@ std::string write_signals(const Deck& deck) {
 constexpr NumberRange kProbability = {.least = 0.0, .most = 1.0, .open_above = true};
 constexpr NumberRange kPositive = {.least = 0.0, .open_below = true};
 constexpr NumberRange kNotNegative = {.least = 0.0};
-// random::Generator has 16 bits for the layer: with more, two would drop the same
-// elements.
-constexpr index_t kMostLayers = 1 << 16;
+// Far below the 16 bits that random::Generator has for the layer; what is planned by
+// running every layer's code is planned within seconds.
+constexpr index_t kMostLayers = 1 << 12;
 
 void add_model(std::vector<Key>& keys) {
   keys.push_back(choice_key<ModelKind>(

@@ -89,7 +89,9 @@ Parsed<Length> parse_length(std::string_view text) {
     const auto fraction = parse_number(number);
     parsed.what =
         "is not a length: a whole number, alone or with steps, samples or tokens";
-    if (fraction) parsed.fix = fmt::format("{} {}", std::llround(*fraction), unit);
+    if (fraction && std::abs(*fraction) < 9e18) {
+      parsed.fix = fmt::format("{} {}", std::llround(*fraction), unit);
+    }
     return parsed;
   }
   Length length(*amount);

@@ -31,6 +31,17 @@ std::string missing_parts(const io::H5File& file) {
 
 }  // namespace
 
+std::uint64_t checksum_of(const std::map<std::string, std::string>& files) {
+  io::Checksum sum;
+  for (const auto& [name, content] : files) {
+    const std::uint64_t sizes[2] = {name.size(), content.size()};
+    sum.update(sizes, sizeof(sizes));
+    sum.update(name.data(), name.size());
+    sum.update(content.data(), content.size());
+  }
+  return sum.value();
+}
+
 Corpus::Corpus(const std::filesystem::path& path) : path_(path) {
   try {
     open();
@@ -90,6 +101,15 @@ void Corpus::open() {
     for (const std::string& entry : group.children()) {
       tokenizer_files_[entry] = group.read_bytes(entry);
     }
+  }
+  if (file.has_attribute("tokenizer_checksum")) {
+    const auto stored = file.attribute<std::string>("tokenizer_checksum");
+    const std::string found = io::to_hex(checksum_of(tokenizer_files_));
+    TRIREME_REQUIRE_INPUT(
+        found == stored,
+        "corpus '{}': its tokenizer has checksum {}, stored is {}: the file is damaged; "
+        "{}",
+        name, found, stored, kAdvice);
   }
 
   const io::H5Dataset tokens = file.dataset("tokens");

@@ -131,6 +131,8 @@ Layout make_file(const io::Path& path, const Tokenizer& tokenizer,
   file.set_attribute<std::uint64_t>("replaced_sequences", summary.replaced_sequences);
   file.set_attribute<double>("unigram_entropy", summary.unigram_entropy);
   file.set_attribute<std::string>("checksum", io::to_hex(0));  // its value comes last
+  file.set_attribute<std::string>("tokenizer_checksum",
+                                  io::to_hex(checksum_of(tokenizer.files())));
   for (const auto& [name, content] : tokenizer.files()) {
     file.write_bytes("tokenizer/" + name, content);
   }
@@ -251,23 +253,6 @@ double entropy_of(const std::vector<std::uint64_t>& counts) {
   return entropy;
 }
 
-void require_writable(const std::filesystem::path& out) {
-  const std::filesystem::path directory = out.parent_path();
-  std::error_code ignored;  // then the probe says more
-  TRIREME_REQUIRE_INPUT(
-      directory.empty() || std::filesystem::exists(directory, ignored),
-      "output '{}': there is no directory '{}'; make it, or name another", out.string(),
-      directory.string());
-  try {
-    io::AtomicFile probe(out);
-    probe.write(nullptr, 0);
-  } catch (const InputError&) {
-    throw;
-  } catch (const Error& error) {
-    throw InputError(fmt::format("output '{}': {}", out.string(), error.what()));
-  }
-}
-
 namespace {
 
 // This rank's part of a corpus, and what is known of the whole once all parts are
@@ -286,7 +271,7 @@ Spooled spool_part(const Tokenizer& tokenizer, std::uint64_t input_bytes,
   std::uint64_t empty = 0;
   double seconds = 0.0;
   comm::on_every_rank(comm, [&] {
-    if (comm.rank() == 0) require_writable(out);
+    if (comm.rank() == 0) io::require_writable(out);
     const auto start = Clock::now();
     spooled.part = std::make_unique<TokenSpool>(tokenizer, options, out);
     empty = fill(*spooled.part);

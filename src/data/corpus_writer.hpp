@@ -48,9 +48,6 @@ class TokenSink {
   virtual void tokens(std::span<const TokenId> ids) = 0;
 };
 
-// InputError where no file can be made under this name: before the work, not after it.
-void require_writable(const std::filesystem::path& out);
-
 // Collective. InputError when no input has text, or an input line is wrong; nothing is
 // left under `out` after an error that was not there before.
 CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& source,

@@ -93,8 +93,8 @@ DocumentSource::DocumentSource(const std::vector<std::filesystem::path>& inputs,
     input.json_lines =
         extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
     input.begin = bytes_;
-    if (io::file_size(path, "input file") > 0) {
-      input.file = io::MappedFile(path, io::MappedFile::Access::sequential, "input file");
+    if (io::file_size(path, "text file") > 0) {
+      input.file = io::MappedFile(path, io::MappedFile::Access::sequential, "text file");
       input.text = {reinterpret_cast<const char*>(input.file.data()),
                     static_cast<std::size_t>(input.file.size())};
     }

@@ -15,17 +15,6 @@ namespace trireme::engine {
 
 namespace {
 
-// Sizes only: each block's checksum is checked as it is read, so that nothing is read
-// twice.
-io::Path choose_checkpoint(const io::Path& path, Log& log) {
-  const ckpt::Search search = ckpt::find_newest(path, ckpt::Depth::sizes);
-  if (!search.found) return ckpt::require_newest(path, ckpt::Depth::sizes);
-  for (const std::string& skipped : search.skipped) {
-    log.warning("a newer checkpoint cannot be used: {}", skipped);
-  }
-  return *search.found;
-}
-
 config::Deck read_deck(const ckpt::CheckpointReader& reader) {
   config::Deck deck;
   try {
@@ -71,7 +60,7 @@ template <class T>
 std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
                                            const comm::ProcessGroups& groups,
                                            const io::Path& path, Log& log) {
-  const ckpt::CheckpointReader reader(choose_checkpoint(path, log));
+  const ckpt::CheckpointReader reader(ckpt::choose_newest(path, log));
   const config::Deck deck = read_deck(reader);
   auto model = std::make_unique<LoadedModel<T>>(groups, gpt_config(deck));
   model->path = reader.path();

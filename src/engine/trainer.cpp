@@ -1,7 +1,9 @@
 // engine/trainer.cpp — see trainer.hpp.
 #include "engine/trainer.hpp"
 
+#include <csignal>
 #include <map>
+#include <optional>
 
 #include "base/log.hpp"
 #include "ckpt/directory.hpp"
@@ -11,6 +13,8 @@
 #include "config/compare.hpp"
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
+#include "engine/format.hpp"
+#include "engine/memory_plan.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
 #include "kernels/machine_peaks.hpp"
@@ -88,11 +92,32 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
       checkpoint.path().string(), corpus.path().string());
 }
 
+// Of a run that could never fit, before anything is made for it.
+void require_memory(const config::Deck& deck, ModelState<float>& shapes,
+                    const Machine& machine, int ranks_of_node) {
+  if constexpr (!kHostExecution) return;  // the device's memory says so itself
+  const MemoryPlan plan = plan_memory(shapes, step_shape(deck), 1);
+  const double needed = static_cast<double>(plan.total()) * ranks_of_node;
+  const auto there = static_cast<double>(machine.memory_bytes);
+  TRIREME_REQUIRE_INPUT(
+      there <= 0.0 || needed <= there,
+      "the run takes {} on this machine ({} of weights, gradients and optimizer state "
+      "and "
+      "{} of activations on each of {} ranks), which has {}: take a smaller batch.micro, "
+      "a smaller model, or a machine with more memory. --dry-run tells what a deck takes",
+      format_bytes(needed),
+      format_bytes(static_cast<double>(plan.weights + plan.gradients + plan.optimizer)),
+      format_bytes(static_cast<double>(plan.saved())), ranks_of_node,
+      format_bytes(there));
+}
+
 }  // namespace
 
 int train(const TrainOptions& options, comm::Environment& environment) {
   comm::Communicator& world = *environment.world();
   Log log(world.rank() == 0);
+  // Whoever read the output may go; the run and its records do not end with them.
+  std::signal(SIGPIPE, SIG_IGN);
   const auto start_time = StopRequest::Clock::now();
 
   // 1. What to do.
@@ -115,7 +140,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     // A finished run, too: "nothing to train" would be wrong for another model.
     check_deck(*checkpoint, deck, world, log);
   } else if (!options.init_from.empty()) {
-    checkpoint.emplace(ckpt::require_newest(options.init_from));
+    checkpoint.emplace(ckpt::choose_newest(options.init_from, log));
   }
   if (start.kind == StartKind::finished) {
     log.info(
@@ -130,20 +155,20 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // is known before that is made: a mistake leaves nothing behind.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
+  ModelState<float> shapes(grid.groups(), gpt_config(deck));  // allocates no slab
   if (checkpoint) {
     if (resumes) {
       check_corpora(*checkpoint, datasets);
     } else {
       check_tokenizer(*checkpoint, datasets.first(), log);
     }
-    // Allocates no slab.
-    const ModelState<float> shapes(grid.groups(), gpt_config(deck));
     ckpt::require_params(*checkpoint, shapes.registry,
                          resumes ? ckpt::Content::training : ckpt::Content::weights);
   }
+  const Machine machine = find_machine();
+  require_memory(deck, shapes, machine, environment.node().ranks);
   RunDirectory directory(world, run_options, start);
   directory.write_deck(config::resolved_text(deck));
-  const Machine machine = find_machine();
   const RunEnvironment surroundings =
       describe_environment(environment, grid.shape(), machine, options.command_line);
   directory.write_environment(surroundings);

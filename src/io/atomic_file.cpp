@@ -138,4 +138,25 @@ void swap_symlink(const Path& target, const Path& link) {
   }
 }
 
+void require_writable(const Path& path) {
+  if (is_stream(path)) return;
+  TRIREME_REQUIRE_INPUT(path != "-",
+                        "output '-': for standard output give /dev/stdout; for a file of "
+                        "that name, ./-");
+  const Path directory = path.parent_path();
+  std::error_code ignored;  // then the probe says more
+  TRIREME_REQUIRE_INPUT(
+      directory.empty() || std::filesystem::exists(directory, ignored),
+      "output '{}': there is no directory '{}'; make it, or name another", path.string(),
+      directory.string());
+  try {
+    AtomicFile probe(path);
+    probe.write(nullptr, 0);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(fmt::format("output '{}': {}", path.string(), error.what()));
+  }
+}
+
 }  // namespace trireme::io

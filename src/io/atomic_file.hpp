@@ -43,6 +43,9 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+// InputError where no file can be made under this name: before the work, not after it.
+void require_writable(const Path& path);
+
 // A directory filled under its temporary name; its parents are made. Who fills it syncs
 // its files. Without commit(), the destructor removes what there is.
 class StagedDirectory {

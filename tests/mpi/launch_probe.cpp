@@ -2,6 +2,8 @@
 // told.
 //   launch_probe            prints "rank R of N" in rank order
 //   launch_probe abort S    rank N-1 aborts everyone with status S, the others wait
+//   launch_probe hang_up    gets the signal of a terminal that is closed
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -18,6 +20,7 @@ int main(int argc, char** argv) {
         comm::Environment::abort(std::atoi(argv[2]));
       world->barrier();
     }
+    if (argc == 2 && std::string(argv[1]) == "hang_up") std::raise(SIGHUP);
     const auto hosts = world->gather(environment.host_name());
     const auto sum = world->all_reduce(std::int64_t{1});
     if (world->rank() == 0) {

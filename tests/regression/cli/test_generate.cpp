@@ -179,6 +179,14 @@ TEST_F(GenerateCli, WrongInputIsExplained) {
   expect({"--prompt-ids", "1 two"}, {"--prompt-ids", "two"});
   expect({"--prompt-file", scratch_ / "none.txt"}, {"prompt file", "none.txt"});
   expect({"--temperature", "-1", "--top-p", "2"}, {"temperature -1", "top-p 2"});
+  for (const char* seed : {"-1", "99999999999999999999", "1.5", ""}) {
+    expect({"--seed", seed}, {"--seed", "0 to 2^64 - 1"});
+  }
+  // Where nothing can be written is known before anything is computed.
+  for (const char* option : {"--out", "--json"}) {
+    expect({option, scratch_ / "nowhere/x"}, {"nowhere", "there is no directory"});
+    expect({option, "-"}, {"/dev/stdout"});
+  }
   spill(scratch_ / "bad.jsonl", "{\"prompt\": 3}\n");
   expect({"--prompt-file", scratch_ / "bad.jsonl"},
          {"bad.jsonl", "line 1", "\"prompt\""});
@@ -195,8 +203,21 @@ TEST_F(GenerateCli, DamageIsFound) {
   }
   const RunResult result = generate({"--prompt", "the"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.err, AllOf(HasSubstr("damaged"), HasSubstr("shard")));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("shard"), HasSubstr("expected")));
   EXPECT_THAT(result.out, IsEmpty());
+  // A run stands for its newest checkpoint that is whole.
+  fs::copy(scratch_ / "run", scratch_ / "two", fs::copy_options::recursive);
+  const fs::path checkpoints = scratch_ / "two/checkpoints";
+  fs::remove_all(checkpoints / "latest");
+  make_checkpoint(scratch_ / "older");
+  const fs::path whole = fs::canonical(scratch_ / "older/checkpoints/latest");
+  fs::rename(checkpoints / whole.filename(), checkpoints / "step_99999999");
+  fs::rename(whole, checkpoints / whole.filename());
+  const RunResult older = trireme({"generate", "--checkpoint", scratch_ / "two",
+                                   "--prompt", "the", "--max-tokens", "2"});
+  EXPECT_EQ(older.status, 0) << older.err;
+  EXPECT_THAT(older.err, AllOf(HasSubstr("a newer checkpoint cannot be used"),
+                               HasSubstr("step_99999999")));
 }
 
 TEST_F(GenerateCli, WithoutATokenizerTokensAreNumbers) {

@@ -222,6 +222,23 @@ TEST_F(TrainRun, TheBestCheckpointIsKept) {
   EXPECT_EQ(published(), (std::vector<std::string>{name(best), name(12)}));
 }
 
+TEST_F(TrainRun, WhatDoesNotFitIntoMemoryIsRefused) {
+  expect_refusal(train({"model.hidden=262144"}),
+                 {"takes", "TiB", "which has", "batch.micro", "--dry-run"});
+  EXPECT_FALSE(fs::exists(run_dir()));
+}
+
+// Whoever read the output has gone: the run does not end with them.
+TEST_F(TrainRun, OutputThatNobodyReads) {
+  const std::string command =
+      "\"$0\" \"$@\" | true; test -e " + newest().string() + "/manifest.json";
+  std::vector<std::string> arguments = {"/bin/sh", "-c", command,
+                                        std::getenv("TRIREME_BINARY")};
+  for (const std::string& word : train_arguments({})) arguments.push_back(word);
+  EXPECT_EQ(run(arguments).status, 0);
+  EXPECT_EQ(published().back(), "step_00000004");
+}
+
 // Rows that pad the vocabulary have no token to be shown.
 TEST_F(TrainRun, SamplesOfAPaddedVocabulary) {
   const RunResult result = train({"model.vocab=5000", "run.sample_every=1"});

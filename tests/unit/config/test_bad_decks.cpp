@@ -42,6 +42,15 @@ const std::vector<Case>& cases() {
       // wrong type
       {{"model.layers=many"}, 0, "model.layers", "not a whole number", ""},
       {{"model.layers=2.5"}, 0, "model.layers", "not a whole number", "3"},
+      {{"model.layers=99999999999999999999"}, 0, "model.layers", "is too large", "4096"},
+      {{"run.steps=1e30 tokens"}, 0, "run.steps", "not a length", ""},
+      {{"run.time_limit=99999999999999d"}, 0, "run.time_limit", "is too large", "none"},
+      {{"model.hidden=16777216"}, 0, "model.hidden", "parameters", ""},
+      {{"batch.micro=16777216", "batch.global=16777216", "model.sequence=67108864"},
+       0,
+       "batch.micro",
+       "activations at a time",
+       ""},
       {{"model.layers=\"2\""}, 0, "model.layers", "text in quotes", "model.layers: 2"},
       {{"model.layers=[2]"}, 0, "model.layers", "is a list", "model.layers: 2"},
       {{"model.layers={a: 2}"}, 0, "model.layers", "section with keys", ""},
@@ -225,7 +234,7 @@ const std::vector<Case>& cases() {
        "optimizer.cooldown",
        "takes 100 steps and the warm-up 950",
        "optimizer.cooldown: 50"},
-      {{"model.layers=65537"}, 0, "model.layers", "is too large", ""},
+      {{"model.layers=4097"}, 0, "model.layers", "is too large", ""},
       {{"model.position=rope", "model.hidden=60", "model.heads=4"},
        0,
        "model.position",
@@ -271,8 +280,8 @@ TEST(BadDecks, FixesMendThem) {
 
 // The last values that are right.
 TEST(BadDecks, LimitsThemselvesAreAllowed) {
-  EXPECT_TRUE(errors_with({"model.layers=65536"}, 0).empty());
-  EXPECT_EQ(errors_with({"model.layers=65537"}, 0).at(0).allowed, "integer: 1 to 65536");
+  EXPECT_TRUE(errors_with({"model.layers=4096"}, 0).empty());
+  EXPECT_EQ(errors_with({"model.layers=4097"}, 0).at(0).allowed, "integer: 1 to 4096");
   EXPECT_TRUE(
       errors_with(
           {"optimizer.schedule=wsd", "optimizer.warmup=400", "optimizer.cooldown=600"}, 0)

@@ -134,6 +134,11 @@ TEST(CorpusDamage, IsFoundOnOpening) {
   }
   test::spill(scratch / "cut.h5", whole.substr(0, whole.size() - 1));
   EXPECT_THAT(open_error(scratch / "cut.h5"), HasSubstr("truncated"));
+  // The tokenizer spells every text: one letter of it is enough.
+  std::string spelt = whole;
+  spelt[spelt.find("\"merges\"") + 20] ^= 1;
+  test::spill(scratch / "spelt.h5", spelt);
+  EXPECT_THAT(open_error(scratch / "spelt.h5"), HasSubstr("its tokenizer has checksum"));
   // Someone else's HDF5 file.
   {
     io::H5File other = io::H5File::create(scratch / "other.h5");
