@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "apps/run_guarded.hpp"
+#include "base/error.hpp"
 #include "config/text.hpp"
+#include "io/atomic_file.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -56,6 +58,14 @@ std::string shell_text(int argc, char** argv) {
     text += '\'';
   }
   return text;
+}
+
+void require_output(const std::string& file) {
+  if (file.empty() || io::is_stream(file)) return;
+  TRIREME_REQUIRE_INPUT(file != "-",
+                        "output '-': for standard output give /dev/stdout; for a file of "
+                        "that name, ./-");
+  io::require_writable(file);
 }
 
 void describe_commands(CLI::App& app, Action& action, const std::string& command_line) {

@@ -12,6 +12,10 @@ namespace trireme::apps {
 // What was typed, quoted so that a shell reads it again.
 std::string shell_text(int argc, char** argv);
 
+// InputError where write_file() could not write what --json or --out names: before the
+// work, not after it. "" is no file.
+void require_output(const std::string& file);
+
 // Adds every subcommand; parsing then sets `action` to the chosen one's.
 void describe_commands(CLI::App& app, Action& action, const std::string& command_line);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
@@ -15,7 +16,6 @@
 #include "ckpt/hugging_face.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/megatron_dataset.hpp"
-#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -140,7 +140,11 @@ void add_convert(CLI::App& app, Action& action) {
     action = [options](comm::Environment& environment) {
       comm::Communicator& world = *environment.world();
       comm::on_first_rank(world, [&] {
-        if (!options->json.empty()) io::require_writable(options->json);
+        // Inside OUT there is no directory yet.
+        const std::filesystem::path json(options->json);
+        if (json.parent_path() != std::filesystem::path(options->out)) {
+          require_output(options->json);
+        }
       });
       if (data::is_megatron_dataset(options->in)) {
         convert_megatron(*options, world);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -21,7 +22,6 @@
 #include "data/utf8.hpp"
 #include "engine/generation.hpp"
 #include "engine/model_loader.hpp"
-#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -325,7 +325,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   Log log(speaks);
 
   for (const std::string& file : {options.out, options.json}) {
-    if (!file.empty()) comm::on_first_rank(world, [&] { io::require_writable(file); });
+    if (!file.empty()) comm::on_first_rank(world, [&] { require_output(file); });
   }
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.

@@ -9,11 +9,11 @@
 #include <system_error>
 #include <vector>
 
+#include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
 #include "ckpt/describe.hpp"
 #include "comm/on_ranks.hpp"
-#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -239,10 +239,11 @@ void add_inspect(CLI::App& app, Action& action) {
   command->callback([options, &action] {
     action = [options](comm::Environment& environment) {
       const std::string status = comm::on_first_rank(*environment.world(), [&] {
-        if (!options->json.empty()) io::require_writable(options->json);
+        require_output(options->json);
         try {
           return std::to_string(inspect(*options));
-        } catch (const std::system_error& error) {  // of fmt::print
+        } catch (const std::system_error& error) {
+          if (std::ferror(stdout) == 0) throw;  // not of fmt::print
           throw Error(fmt::format("cannot write the output to stdout: {}", error.what()));
         }
       });

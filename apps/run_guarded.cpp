@@ -110,7 +110,7 @@ int run_guarded(comm::Environment& environment, const Action& action) {
       const Kokkos::ScopeGuard kokkos(kokkos_settings(environment));
       status = action(environment);
     }
-    check_stdout();
+    if (status == 0) check_stdout();  // other statuses say more
     return status;
   } catch (const std::exception& error) {
     failure = describe(error);

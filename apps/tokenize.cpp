@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
@@ -144,7 +145,7 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   comm::on_first_rank(world, [&] {
     require_other_name(options);
     io::require_writable(options.out);
-    if (!options.json.empty()) io::require_writable(options.json);
+    require_output(options.json);
   });
   TRIREME_REQUIRE_INPUT(
       options.tokenizer.empty() != (options.train_bpe == 0),

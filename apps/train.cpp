@@ -4,12 +4,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/deck_error.hpp"
 #include "engine/dry_run.hpp"
 #include "engine/trainer.hpp"
-#include "io/atomic_file.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -39,7 +39,7 @@ std::string errors_json(const std::vector<config::DeckError>& errors) {
 // `ranks` 0: as many as the deck's grid asks for.
 void run_dry(const TrainArguments& arguments, int ranks) {
   const engine::TrainOptions& options = arguments.options;
-  if (!arguments.json.empty()) io::require_writable(arguments.json);
+  require_output(arguments.json);
   try {
     const engine::DryRun result =
         engine::dry_run(options.deck, options.overrides, options.run_dir, ranks);

@@ -22,6 +22,11 @@ bool is_stale(const std::string& name) {
          name.find(".tmp-") != std::string::npos;
 }
 
+// By itself, rather than a directory of several.
+bool is_checkpoint(const Path& canonical) {
+  return step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName);
+}
+
 std::string join(const std::vector<std::string>& lines) {
   return fmt::format("{}", fmt::join(lines, "\n  "));
 }
@@ -74,7 +79,7 @@ Search find_newest(const Path& path, Depth depth) {
                         path.string());
   const Path canonical = fs::canonical(path);  // `latest` is a link
   std::vector<Path> candidates;
-  if (step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName)) {
+  if (is_checkpoint(canonical)) {
     candidates.push_back(canonical);
   } else {
     const Path below = canonical / "checkpoints";
@@ -106,8 +111,13 @@ Path require_newest(const Path& path, Depth depth) {
 }
 
 Path choose_newest(const Path& path, Log& log) {
-  const Search search = find_newest(path);
-  if (!search.found) return require_newest(path);  // throws, with the reasons
+  // Named by itself it is all there is: what is read of it is checked as it is read, and
+  // damage elsewhere does not matter.
+  std::error_code ignored;
+  const bool is_one = is_checkpoint(fs::weakly_canonical(path, ignored));
+  const Depth depth = is_one ? Depth::sizes : Depth::checksums;
+  const Search search = find_newest(path, depth);
+  if (!search.found) return require_newest(path, depth);  // throws, with the reasons
   for (const std::string& skipped : search.skipped) {
     log.warning("a newer checkpoint cannot be used: {}", skipped);
   }

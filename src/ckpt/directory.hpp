@@ -43,7 +43,8 @@ Search find_newest(const Path& path, Depth depth = Depth::checksums);
 // The same for who needs one: InputError where there is none, with the reasons.
 Path require_newest(const Path& path, Depth depth = Depth::checksums);
 
-// The same, and the log is told of newer ones that cannot be used.
+// For who reads weights: the log is told of newer ones that cannot be used. A checkpoint
+// named by itself is checked no further than its sizes: reading checks each block.
 Path choose_newest(const Path& path, Log& log);
 
 struct Retention {

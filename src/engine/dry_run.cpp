@@ -120,6 +120,7 @@ std::vector<std::string> check_corpora(config::Deck& deck) {
   }
   for (const std::string& path : there) {
     const data::Corpus corpus(path);
+    if (path != deck.data.train.front().path) continue;
     auto errors = config::set_vocabulary(deck, corpus.vocabulary_size(), path);
     if (!errors.empty()) throw config::DeckErrors(std::move(errors));
   }

@@ -132,7 +132,18 @@ RunStart start_from(const RunOptions& options) {
   return start;
 }
 
+// A link to checkpoints that were moved or removed: beginning anew would hide that.
+void require_no_dead_link(const io::Path& path) {
+  std::error_code ignored;
+  TRIREME_REQUIRE_INPUT(
+      !fs::is_symlink(fs::symlink_status(path, ignored)) || fs::exists(path, ignored),
+      "'{}' is a link to '{}', which is not there. Put the checkpoints back, name them "
+      "with checkpoint.dir, or remove the link to do without them.",
+      path.string(), fs::read_symlink(path, ignored).string());
+}
+
 RunStart decide(const RunOptions& options) {
+  require_no_dead_link(options.checkpoints);
   std::error_code ignored;
   TRIREME_REQUIRE_INPUT(
       !is_there(options.path) || fs::is_directory(options.path, ignored),

@@ -14,6 +14,7 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/generation.hpp"
 #include "engine/memory_plan.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
@@ -96,15 +97,18 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
 void require_memory(const config::Deck& deck, ModelState<float>& shapes,
                     const Machine& machine, int ranks_of_node) {
   if constexpr (!kHostExecution) return;  // the device's memory says so itself
-  const MemoryPlan plan = plan_memory(shapes, step_shape(deck), 1);
+  MemoryPlan plan = plan_memory(shapes, step_shape(deck), 1);
+  if (deck.run.sample_every.steps > 0) {
+    plan.generation = Generator<float>::planned_bytes(shapes);
+  }
   const double needed = static_cast<double>(plan.total()) * ranks_of_node;
   const auto there = static_cast<double>(machine.memory_bytes);
   TRIREME_REQUIRE_INPUT(
       there <= 0.0 || needed <= there,
-      "the run takes {} on this machine ({} of weights, gradients and optimizer state "
-      "and "
-      "{} of activations on each of {} ranks), which has {}: take a smaller batch.micro, "
-      "a smaller model, or a machine with more memory. --dry-run tells what a deck takes",
+      "the run takes {} on this machine (of it {} of weights, gradients and optimizer "
+      "state and {} of activations on each of {} ranks), which has {}: take a smaller "
+      "batch.micro, a smaller model, or a machine with more memory. --dry-run tells what "
+      "a deck takes",
       format_bytes(needed),
       format_bytes(static_cast<double>(plan.weights + plan.gradients + plan.optimizer)),
       format_bytes(static_cast<double>(plan.saved())), ranks_of_node,

@@ -2,6 +2,7 @@
 #include "engine/training_run.hpp"
 
 #include <cmath>
+#include <filesystem>
 
 #include "base/error.hpp"
 #include "ckpt/save.hpp"
@@ -82,6 +83,13 @@ void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
   progress_.deck = deck;
   progress_.grid = grid;
   saved_step_ = progress_.step;
+  // A branch, or one of another checkpoint.dir: the best is not here to be kept.
+  const io::Path best =
+      io::Path(deck_.checkpoint.dir) / ckpt::step_name(progress_.best_step);
+  if (progress_.best_step >= 0 && !std::filesystem::exists(best)) {
+    progress_.best_step = -1;
+    progress_.best_loss = 0.0;
+  }
 }
 
 template <class T>
@@ -322,7 +330,8 @@ int TrainingRun<T>::run(StopRequest& stop) {
       save();
       stop.note_checkpoint(timers_.total_seconds() - start);
     }
-    if (due(deck_.run.sample_every)) write_sample();
+    // Not in the time that is kept for ending.
+    if (reason == StopReason::none && due(deck_.run.sample_every)) write_sample();
   }
   if (display_) display_->finish();
   if (metrics_) metrics_->close();

@@ -139,10 +139,6 @@ void swap_symlink(const Path& target, const Path& link) {
 }
 
 void require_writable(const Path& path) {
-  if (is_stream(path)) return;
-  TRIREME_REQUIRE_INPUT(path != "-",
-                        "output '-': for standard output give /dev/stdout; for a file of "
-                        "that name, ./-");
   const Path directory = path.parent_path();
   std::error_code ignored;  // then the probe says more
   TRIREME_REQUIRE_INPUT(

@@ -261,6 +261,9 @@ TEST_F(DryRun, CorporaThatAreThereAreChecked) {
     expect_refusal(train(sets, {"--dry-run"}), parts);
   };
   refused({"model.vocab=100"}, {"model.vocab", "corpus.h5", "300"});
+  const fs::path other = make_corpus(scratch_.path(), "other.h5", 310, 6000);
+  refused({"data.validation={held_out: " + other.string() + "}"},
+          {"was not made with the tokenizer"});
   refused({"model.sequence=100000"}, {"corpus.h5", "data.split"});
   spill(scratch_ / "text.h5", "text");
   refused({"data.validation={held_out: " + (scratch_ / "text.h5").string() + "}"},

@@ -184,6 +184,15 @@ TEST_F(TrainRun, CheckpointsElsewhere) {
     const RunResult on = train({setting, "run.steps=3"}, {"--resume", resume});
     EXPECT_EQ(on.status, 0) << on.err;
   }
+  // The link alone, without what it leads to: said, not begun anew.
+  fs::rename(elsewhere, scratch_ / "moved");
+  expect_refusal(train({}, {"--resume", "auto"}), {"is a link to", "elsewhere"});
+  fs::rename(scratch_ / "moved", elsewhere);
+  // The run directory itself may be it.
+  EXPECT_EQ(train({"checkpoint.dir=" + (scratch_ / "one").string()},
+                  {"--run-dir", scratch_ / "one"})
+                .status,
+            0);
   // While one run writes there, no other does.
   const int lock = ::open((elsewhere / ".lock").c_str(), O_RDWR);
   ASSERT_GE(lock, 0);
@@ -220,23 +229,40 @@ TEST_F(TrainRun, TheBestCheckpointIsKept) {
   ASSERT_LT(best, 12) << "the last is the best: nothing is shown";
   const auto name = [](int step) { return fmt::format("step_{:08}", step); };
   EXPECT_EQ(published(), (std::vector<std::string>{name(best), name(12)}));
+  // A branch has a best of its own.
+  settings[4] = "run.steps=16";
+  settings.push_back("run.dir=" + (scratch_ / "branch").string());
+  ASSERT_EQ(train(settings, {"--resume", run_dir()}).status, 0);
+  const RunResult shown = trireme({"inspect", scratch_ / "branch"});
+  EXPECT_THAT(shown.out, HasSubstr("at step 16"));
 }
 
+#ifndef KOKKOS_ENABLE_CUDA  // there the device says so, when memory is taken
 TEST_F(TrainRun, WhatDoesNotFitIntoMemoryIsRefused) {
   expect_refusal(train({"model.hidden=262144"}),
                  {"takes", "TiB", "which has", "batch.micro", "--dry-run"});
   EXPECT_FALSE(fs::exists(run_dir()));
 }
+#endif
 
 // Whoever read the output has gone: the run does not end with them.
 TEST_F(TrainRun, OutputThatNobodyReads) {
-  const std::string command =
-      "\"$0\" \"$@\" | true; test -e " + newest().string() + "/manifest.json";
+  const std::string command = "{ \"$0\" \"$@\"; echo $? >status; } | true; test -e " +
+                              newest().string() + "/manifest.json";
   std::vector<std::string> arguments = {"/bin/sh", "-c", command,
                                         std::getenv("TRIREME_BINARY")};
   for (const std::string& word : train_arguments({})) arguments.push_back(word);
-  EXPECT_EQ(run(arguments).status, 0);
+  EXPECT_EQ(run(arguments, {.directory = scratch_.path()}).status, 0);
   EXPECT_EQ(published().back(), "step_00000004");
+  EXPECT_EQ(slurp(scratch_ / "status"), "1\n");  // output was lost
+  // What stopped early says that, all the same.
+  fs::remove_all(run_dir());
+  for (const char* word :
+       {"--set", "run.time_limit=60s", "--set", "checkpoint.wall_time_margin=60s"}) {
+    arguments.emplace_back(word);
+  }
+  EXPECT_EQ(run(arguments, {.directory = scratch_.path()}).status, 0);
+  EXPECT_EQ(slurp(scratch_ / "status"), "75\n");
 }
 
 // Rows that pad the vocabulary have no token to be shown.
