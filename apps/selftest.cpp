@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/command_line.hpp"
 #include "apps/run_guarded.hpp"
 #include "apps/subcommands.hpp"
 #include "comm/environment.hpp"
+#include "comm/on_ranks.hpp"
 #include "engine/machine.hpp"
 #include "engine/selftest.hpp"
 #include "io/files.hpp"
@@ -81,6 +83,7 @@ void add_selftest(CLI::App& app, Action& action) {
   command->add_option("--json", *json, "write the results to this file too");
   command->callback([json, &action] {
     action = [json](comm::Environment& environment) {
+      comm::on_first_rank(*environment.world(), [&] { require_output(*json); });
       return run_selftest(*json, environment);
     };
   });

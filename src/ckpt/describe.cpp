@@ -252,7 +252,7 @@ std::string describe(const Path& path, Depth depth) {
   } else {
     const Path canonical = fs::canonical(path);
     const Path below = canonical / "checkpoints";
-    if (step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName)) {
+    if (is_checkpoint(canonical)) {
       // Its index is opened only when its checksum holds, yet a file written damaged may
       // bear a right one.
       json = Json::parse(io::guarded_call(

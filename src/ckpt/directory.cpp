@@ -22,11 +22,6 @@ bool is_stale(const std::string& name) {
          name.find(".tmp-") != std::string::npos;
 }
 
-// By itself, rather than a directory of several.
-bool is_checkpoint(const Path& canonical) {
-  return step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName);
-}
-
 std::string join(const std::vector<std::string>& lines) {
   return fmt::format("{}", fmt::join(lines, "\n  "));
 }
@@ -45,6 +40,10 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   const auto [stop, error] = std::from_chars(begin, end, step);
   if (error != std::errc{} || stop != end || step < 0) return {};
   return step;
+}
+
+bool is_checkpoint(const Path& canonical) {
+  return step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName);
 }
 
 std::vector<Listed> list_checkpoints(const Path& directory) {

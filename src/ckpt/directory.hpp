@@ -23,6 +23,8 @@ inline constexpr const char* kLatestName = "latest";
 // "step_00001000"; and back, none for other names.
 std::string step_name(std::int64_t step);
 std::optional<std::int64_t> step_of(const std::string& name);
+// One checkpoint, rather than a directory of several. `canonical`: links resolved.
+bool is_checkpoint(const Path& canonical);
 
 struct Listed {
   Path path;

@@ -195,18 +195,14 @@ std::string block_sums(const io::Path& path, std::uint64_t begin, std::uint64_t 
 // The writing, from counts to the published file.
 void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
              const CorpusSummary& summary, TokenSpool& spool, comm::Communicator& comm) {
-  const bool first = comm.rank() == 0;
   const std::size_t token_bytes = size_of(token_type(tokenizer.vocabulary_size()));
   std::optional<io::AtomicFile> file;  // removed on the way out of an error
-  std::string name;
   Layout layout;
-  comm::on_every_rank(comm, [&] {
-    if (!first) return;
+  const std::string name = comm::on_first_rank(comm, [&] {
     file.emplace(out);
-    name = file->temporary().string();
-    layout = make_file(name, tokenizer, summary);
+    layout = make_file(file->temporary().string(), tokenizer, summary);
+    return file->temporary().string();
   });
-  comm.broadcast(name);
   auto tokens_at = static_cast<std::int64_t>(layout.tokens_at);
   auto documents_at = static_cast<std::int64_t>(layout.documents_at);
   comm.broadcast(tokens_at);
@@ -229,8 +225,7 @@ void publish(const Tokenizer& tokenizer, const std::filesystem::path& out,
   });
   std::string all_sums;
   for (const std::string& part : comm.gather(sums)) all_sums += part;
-  comm::on_every_rank(comm, [&] {
-    if (!first) return;
+  comm::on_first_rank(comm, [&] {
     io::H5File corpus = io::H5File::open_for_writing(name);
     corpus.set_attribute<std::string>(
         "checksum", io::to_hex(io::checksum(all_sums.data(), all_sums.size())));

@@ -2,6 +2,7 @@
 #include "engine/deck_model.hpp"
 
 #include "base/error.hpp"
+#include "engine/generation.hpp"
 
 namespace trireme::engine {
 
@@ -77,6 +78,14 @@ StepShape step_shape(const config::Deck& deck) {
           .sequence = deck.model.sequence,
           .microbatches = static_cast<int>(deck.microbatches()),
           .seed = deck.run.seed};
+}
+
+MemoryPlan plan_memory(ModelState<float>& state, const config::Deck& deck) {
+  MemoryPlan plan = plan_memory(state, step_shape(deck), 1);
+  if (deck.run.sample_every.steps > 0) {
+    plan.generation = Generator<float>::planned_bytes(state);
+  }
+  return plan;
 }
 
 }  // namespace trireme::engine

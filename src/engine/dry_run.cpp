@@ -14,7 +14,6 @@
 #include "engine/datasets.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
-#include "engine/generation.hpp"
 #include "model/formulae.hpp"
 
 namespace trireme::engine {
@@ -68,13 +67,10 @@ std::vector<std::string> memory_not_known(const config::Deck& deck) {
 MemoryPlan planned_memory(const config::Deck& deck, const model::GptConfig& model) {
   const config::ParallelConfig& p = deck.parallel;
   ModelState<float> state(planned_groups(p), model);
-  MemoryPlan plan = plan_memory(state, step_shape(deck), 1);
+  MemoryPlan plan = plan_memory(state, deck);
   if (p.zero == 1) {  // each data rank keeps its part of the moments
     const auto ranks = static_cast<std::size_t>(p.data);
     plan.optimizer = (plan.optimizer + ranks - 1) / ranks;
-  }
-  if (deck.run.sample_every.steps > 0) {
-    plan.generation = Generator<float>::planned_bytes(state);
   }
   return plan;
 }

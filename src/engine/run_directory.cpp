@@ -116,8 +116,8 @@ RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options,
       if (!fs::equivalent(path_, options.checkpoints)) {
         lock(options.checkpoints, "writes checkpoints to",
              "name another directory: checkpoint.dir");
+        link_checkpoints(options.checkpoints);
       }
-      link_checkpoints(options.checkpoints);
       set_aside(start.superseded, start.checkpoint);
     });
   } catch (const Error&) {
@@ -163,7 +163,6 @@ void RunDirectory::lock(const io::Path& directory, std::string_view does,
 void RunDirectory::link_checkpoints(const io::Path& checkpoints) const {
   const io::Path link = file("checkpoints");
   std::error_code error;
-  if (fs::equivalent(path_, checkpoints, error)) return;
   const bool is_link = fs::is_symlink(fs::symlink_status(link, error));
   if (fs::exists(link) && (!is_link || fs::equivalent(link, checkpoints, error))) return;
   io::swap_symlink(fs::canonical(checkpoints), link);

@@ -14,8 +14,6 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
-#include "engine/generation.hpp"
-#include "engine/memory_plan.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
 #include "kernels/machine_peaks.hpp"
@@ -97,10 +95,7 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
 void require_memory(const config::Deck& deck, ModelState<float>& shapes,
                     const Machine& machine, int ranks_of_node) {
   if constexpr (!kHostExecution) return;  // the device's memory says so itself
-  MemoryPlan plan = plan_memory(shapes, step_shape(deck), 1);
-  if (deck.run.sample_every.steps > 0) {
-    plan.generation = Generator<float>::planned_bytes(shapes);
-  }
+  const MemoryPlan plan = plan_memory(shapes, deck);
   const double needed = static_cast<double>(plan.total()) * ranks_of_node;
   const auto there = static_cast<double>(machine.memory_bytes);
   TRIREME_REQUIRE_INPUT(

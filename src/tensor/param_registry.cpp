@@ -1,25 +1,21 @@
 // tensor/param_registry.cpp — see param_registry.hpp.
 #include "tensor/param_registry.hpp"
 
-#include <algorithm>
-
 #include "base/error.hpp"
 
 namespace trireme {
 
 std::size_t ParamRegistry::add(ParamSpec spec) {
-  const bool known = std::any_of(specs_.begin(), specs_.end(),
-                                 [&](const ParamSpec& s) { return s.name == spec.name; });
-  TRIREME_REQUIRE(!known, "parameter '{}' is registered twice", spec.name);
+  const bool is_new = by_name_.emplace(spec.name, specs_.size()).second;
+  TRIREME_REQUIRE(is_new, "parameter '{}' is registered twice", spec.name);
   specs_.push_back(std::move(spec));
   return specs_.size() - 1;
 }
 
 std::size_t ParamRegistry::find(const std::string& name) const {
-  const auto it = std::find_if(specs_.begin(), specs_.end(),
-                               [&](const ParamSpec& s) { return s.name == name; });
-  TRIREME_REQUIRE(it != specs_.end(), "this rank has no parameter '{}'", name);
-  return static_cast<std::size_t>(it - specs_.begin());
+  const auto it = by_name_.find(name);
+  TRIREME_REQUIRE(it != by_name_.end(), "this rank has no parameter '{}'", name);
+  return it->second;
 }
 
 index_t ParamRegistry::global_element_count() const {

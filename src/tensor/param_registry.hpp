@@ -7,6 +7,7 @@
 #ifndef TRIREME_TENSOR_PARAM_REGISTRY_HPP_
 #define TRIREME_TENSOR_PARAM_REGISTRY_HPP_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ class ParamRegistry {
 
  private:
   std::vector<ParamSpec> specs_;
+  std::map<std::string, std::size_t> by_name_;
 };
 
 }  // namespace trireme
