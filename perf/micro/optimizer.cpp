@@ -8,18 +8,23 @@ namespace {
 
 constexpr index_t kCount = index_t{1} << 25;
 
-void adamw(benchmark::State& state) {
-  const auto w = normals<float>("w", 8192, kCount / 8192),
-             g = normals<float>("g", 8192, kCount / 8192);
-  const DeviceArray<float> m("m", kCount), v("v", kCount);
+DeviceArray<kernels::AdamWChunk> all_chunks() {
   const index_t count = kCount / kernels::kAdamWChunk;
   const DeviceArray<kernels::AdamWChunk> chunks("chunks", count);
   auto host = Kokkos::create_mirror_view(chunks);
   for (index_t i = 0; i < count; ++i) {
-    host(i) = {i * kernels::kAdamWChunk, static_cast<std::int32_t>(kernels::kAdamWChunk),
-               1};
+    const index_t at = i * kernels::kAdamWChunk;
+    host(i) = {at, at, at, static_cast<std::int32_t>(kernels::kAdamWChunk), 1};
   }
   Kokkos::deep_copy(chunks, host);
+  return chunks;
+}
+
+void adamw(benchmark::State& state) {
+  const auto w = normals<float>("w", 8192, kCount / 8192),
+             g = normals<float>("g", 8192, kCount / 8192);
+  const DeviceArray<float> m("m", kCount), v("v", kCount);
+  const auto chunks = all_chunks();
   const Kokkos::View<kernels::StepState, DeviceMemory> step("step");
   kernels::StepState values;
   values.learning_rate = 1e-4;
@@ -35,11 +40,11 @@ BENCHMARK(adamw)->UseRealTime();
 
 void square_sum(benchmark::State& state) {
   const auto g = normals<float>("g", 8192, kCount / 8192);
-  const DeviceArray<double> scratch("s", kernels::square_sum_scratch_elements(kCount)),
-      total("t", 1);
+  const auto chunks = all_chunks();
+  const DeviceArray<double> partial("p", chunks.extent(0)), total("t", 1);
   run_memory_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
-    kernels::square_sum<float>(exec, vector(g), vector(scratch),
-                               View0<double>(total.data()));
+    kernels::square_sum_of_chunks<float>(exec, vector(chunks), vector(g), vector(partial),
+                                         View0<double>(total.data()));
   });
 }
 BENCHMARK(square_sum)->UseRealTime();

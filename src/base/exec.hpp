@@ -49,6 +49,14 @@ class LibraryState {
   virtual ~LibraryState() = default;
 };
 
+// What is done between launches while other things are under way (messages that nobody
+// else moves). Quick; called often, by the thread that launches.
+class IdleWork {
+ public:
+  virtual ~IdleWork() = default;
+  virtual void run() = 0;
+};
+
 class Exec {
  public:
   Exec() = default;
@@ -67,8 +75,14 @@ class Exec {
   // on first use and shared by copies of this Exec.
   template <class State, class Make>
   State& library(Make&& make) const {
-    if (*library_ == nullptr) *library_ = make();
-    return static_cast<State&>(**library_);
+    if (queue_->library == nullptr) queue_->library = make();
+    return static_cast<State&>(*queue_->library);
+  }
+  // For all copies of this Exec; null: none.
+  void set_idle_work(IdleWork* work) const { queue_->idle_work = work; }
+  // Called after every launch.
+  void idle() const {
+    if (queue_->idle_work != nullptr) queue_->idle_work->run();
   }
   // Waits for everything launched on this Exec.
   void fence(const char* label) const {
@@ -81,8 +95,12 @@ class Exec {
  private:
   ExecSpace space_{};
   bool shape_only_ = false;
-  std::shared_ptr<std::unique_ptr<LibraryState>> library_ =
-      std::make_shared<std::unique_ptr<LibraryState>>();
+  // What copies of an Exec share.
+  struct Queue {
+    std::unique_ptr<LibraryState> library;
+    IdleWork* idle_work = nullptr;
+  };
+  std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
 };
 
 // True where kernels run on the host's cores (and host pointers are device pointers).
@@ -126,6 +144,7 @@ void launch(const Exec& exec, const char* label, index_t count, const Functor& f
   Kokkos::parallel_for(detail::label_of<Functor>(label),
                        Policy(exec.space(), 0, count, detail::chunk_size(count)),
                        functor);
+  exec.idle();
 }
 
 // Where team scratch lies: shared memory on a GPU, a per-thread pool on the host.
@@ -144,6 +163,7 @@ void launch_teams(const Exec& exec, const char* label, index_t teams, int device
                             Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
   }
   Kokkos::parallel_for(detail::label_of<Functor>(label), policy, functor);
+  exec.idle();
 }
 
 // destination = source, on the Exec's queue.

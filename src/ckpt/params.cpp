@@ -28,6 +28,22 @@ std::vector<Kept> kept_slabs(Content content) {
   return slabs;
 }
 
+// What is here of a parameter in a slab, as regions of the global tensor.
+template <class T>
+struct LocalPart {
+  std::vector<Region> regions;
+  std::byte* data = nullptr;
+
+  LocalPart(const ParamBuffer<T>& buffer, Slab slab, std::size_t param) {
+    const auto share = buffer.share(slab, param);
+    if (share.range.size() == 0) return;
+    regions = regions_of(buffer.registry().spec(param).shard, share.range.begin,
+                         share.range.end);
+    for (Region& region : regions) region.local_offset -= share.range.begin;
+    data = reinterpret_cast<std::byte*>(share.values.data());
+  }
+};
+
 }  // namespace
 
 std::vector<Region> owned_regions(const ShardSpec& shard, std::size_t param,
@@ -53,10 +69,18 @@ std::vector<TensorPart> parts_of(const ParamBuffer<T>& buffer, Content content,
     for (std::size_t i = 0; i < buffer.registry().size(); ++i) {
       const ParamSpec& spec = buffer.registry().spec(i);
       if (spec.is_tied_copy) continue;
-      parts.push_back(
-          {kept.group + spec.name, dtype_of<Accumulator<T>>, spec.shard.global_shape,
-           owned_regions(spec.shard, i, replicas),
-           reinterpret_cast<const std::byte*>(buffer.slice(kept.slab, i).data()), false});
+      const LocalPart<T> part(buffer, kept.slab, i);
+      const bool is_written_here = !spec.shard.is_replicated() ||
+                                   i % static_cast<std::size_t>(replicas.tensor_size) ==
+                                       static_cast<std::size_t>(replicas.tensor_rank);
+      std::vector<Region> regions;
+      if (buffer.is_whole(kept.slab)) {
+        regions = owned_regions(spec.shard, i, replicas);
+      } else if (is_written_here) {
+        regions = part.regions;
+      }
+      parts.push_back({kept.group + spec.name, dtype_of<Accumulator<T>>,
+                       spec.shard.global_shape, std::move(regions), part.data, false});
     }
   }
   return parts;
@@ -101,13 +125,14 @@ void load_params(const CheckpointReader& reader, const Exec& exec, ParamBuffer<T
   for (const Kept& kept : kept_slabs(content)) {
     for (std::size_t i = 0; i < buffer.registry().size(); ++i) {
       const ParamSpec& spec = buffer.registry().spec(i);
-      const TensorTarget target{
-          kept.group + spec.name,
-          dtype_of<Accumulator<T>>,
-          spec.shard.global_shape,
-          regions_of(spec.shard),
-          reinterpret_cast<std::byte*>(buffer.slice(kept.slab, i).data()),
-          false};
+      const LocalPart<T> part(buffer, kept.slab, i);
+      if (part.regions.empty()) continue;  // others have it
+      const TensorTarget target{kept.group + spec.name,
+                                dtype_of<Accumulator<T>>,
+                                spec.shard.global_shape,
+                                part.regions,
+                                part.data,
+                                false};
       reader.read(exec, target, conversion);
     }
   }

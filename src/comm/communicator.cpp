@@ -21,10 +21,19 @@ T combine(T a, T b, Op op) {
   throw Error("combine: not an Op");
 }
 
+const std::byte* at(ConstSpan span, index_t element) {
+  return static_cast<const std::byte*>(span.data) +
+         static_cast<std::size_t>(element) * size_of(span.dtype);
+}
+
+// Spans of a shape-only pass have no memory that could overlap.
 bool overlap(ConstSpan a, ConstSpan b) {
-  const auto* a0 = static_cast<const std::byte*>(a.data);
-  const auto* b0 = static_cast<const std::byte*>(b.data);
-  return a0 < b0 + b.bytes() && b0 < a0 + a.bytes();
+  if (a.data == nullptr || b.data == nullptr) return false;
+  return at(a, 0) < at(b, b.count) && at(b, 0) < at(a, a.count);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 void require_same_type(const char* call, ConstSpan in, ConstSpan out) {
@@ -50,10 +59,7 @@ class Communicator::Account {
     traffic_.calls += 1;
     traffic_.bytes += static_cast<std::int64_t>(bytes);
   }
-  ~Account() {
-    const auto spent = std::chrono::steady_clock::now() - start_;
-    traffic_.seconds += std::chrono::duration<double>(spent).count();
-  }
+  ~Account() { traffic_.seconds += seconds_since(start_); }
   Account(const Account&) = delete;
   Account& operator=(const Account&) = delete;
 
@@ -68,54 +74,136 @@ void Communicator::require_rank(int rank, const char* what) const {
                   size_);
 }
 
-void Communicator::all_reduce(const Exec& exec, Span data, Op op) {
-  require_memory("all_reduce", exec, data);
-  if (exec.is_shape_only() || data.count == 0) return;
-  const Account account(traffic_, data.bytes());
-  do_all_reduce(exec, data, op);
+const char* Communicator::name_of(Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::broadcast:
+      return "broadcast";
+  }
+  throw Error("name_of: not a Kind");
 }
 
-void Communicator::reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op) {
+void Request::wait() {
+  if (owner_ == nullptr) return;
+  std::exchange(owner_, nullptr)->finish(operation_, account_);
+}
+
+void Communicator::reset_traffic() {
+  traffic_ = {};
+  for (SiteTraffic& site : sites_) site.traffic = {};
+}
+
+std::size_t Communicator::account_of(Site site, const char* operation) {
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    const SiteTraffic& known = sites_[i];
+    const bool same = known.site == site || std::strcmp(known.site, site) == 0;
+    if (same && known.operation == operation) return i;
+  }
+  sites_.push_back({site, operation, {}});
+  return sites_.size() - 1;
+}
+
+// The payload of a collective is its whole buffer: the larger of its two sides.
+Request Communicator::start(const Exec& exec, const Collective& collective) {
+  Request request;
+  const ConstSpan in = collective.in;
+  const ConstSpan out = collective.out;
+  const ConstSpan whole = in.count > out.count ? in : out;
+  if (whole.count == 0 || (exec.is_shape_only() && !counts_shapes())) return request;
+  const auto begin = std::chrono::steady_clock::now();
+  if (size_ == 1) {  // nothing is sent
+    if (exec.is_shape_only()) return request;
+    const int alone = do_start(exec, collective);
+    if (alone != kComplete) do_wait(alone);
+    return request;
+  }
+  const std::size_t account = account_of(collective.site, name_of(collective.kind));
+  int operation = kComplete;
+  if (!exec.is_shape_only()) operation = do_start(exec, collective);
+  const double seconds = seconds_since(begin);
+  for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) {
+    traffic->calls += 1;
+    traffic->elements += whole.count;
+    traffic->bytes += static_cast<std::int64_t>(whole.bytes());
+    traffic->seconds += seconds;
+  }
+  if (operation == kComplete) return request;
+  request.owner_ = this;
+  request.operation_ = operation;
+  request.account_ = account;
+  return request;
+}
+
+void Communicator::finish(int operation, std::size_t account) {
+  const auto begin = std::chrono::steady_clock::now();
+  do_wait(operation);
+  const double seconds = seconds_since(begin);
+  for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) {
+    traffic->seconds += seconds;
+    traffic->wait_seconds += seconds;
+  }
+}
+
+Request Communicator::start_all_reduce(const Exec& exec, Span data, Op op, Site site) {
+  require_memory("all_reduce", exec, data);
+  return start(exec, {Kind::all_reduce, data, data, op, 0, nullptr, site});
+}
+
+void Communicator::require_blocks(const char* call, ConstSpan whole, ConstSpan block,
+                                  Cuts cuts) const {
+  if (cuts == nullptr) {
+    TRIREME_REQUIRE(whole.count == block.count * size_,
+                    "{} in group '{}': {} ranks times a block of {} elements are {}; the "
+                    "whole has {}",
+                    call, name_, size_, block.count, block.count * size_, whole.count);
+    return;
+  }
+  const index_t own = cuts[rank_ + 1] - cuts[rank_];
+  TRIREME_REQUIRE(cuts[0] == 0 && cuts[size_] == whole.count && own == block.count,
+                  "{} in group '{}': the cuts go from {} to {} with {} elements for rank "
+                  "{}; the whole has {}, its block {}",
+                  call, name_, cuts[0], cuts[size_], own, rank_, whole.count,
+                  block.count);
+}
+
+Request Communicator::start_reduce_scatter(const Exec& exec, ConstSpan in, Span out,
+                                           Op op, Site site, Cuts cuts) {
   require_memory("reduce_scatter", exec, in);
   require_memory("reduce_scatter", exec, out);
   require_same_type("reduce_scatter", in, out);
+  require_blocks("reduce_scatter", in, out, cuts);
+  const index_t place = cuts == nullptr ? out.count * rank_ : cuts[rank_];
   TRIREME_REQUIRE(
-      in.count == out.count * size_,
-      "reduce_scatter in group '{}': the input has {} elements; {} ranks times an "
-      "output of {} are {}",
-      name_, in.count, size_, out.count, out.count * size_);
-  if (exec.is_shape_only() || out.count == 0) return;
-  const auto* own = static_cast<const std::byte*>(in.data) + out.bytes() * rank_;
-  TRIREME_REQUIRE(
-      out.data == own || !overlap(in, out),
+      out.data == at(in, place) || !overlap(in, out),
       "reduce_scatter in group '{}': the output overlaps the input and is not its "
       "block {}",
       name_, rank_);
-  const Account account(traffic_, in.bytes());
-  do_reduce_scatter(exec, in, out, op);
+  return start(exec, {Kind::reduce_scatter, in, out, op, 0, cuts, site});
 }
 
-void Communicator::all_gather(const Exec& exec, ConstSpan in, Span out) {
+Request Communicator::start_all_gather(const Exec& exec, ConstSpan in, Span out,
+                                       Site site, Cuts cuts) {
   require_memory("all_gather", exec, in);
   require_memory("all_gather", exec, out);
   require_same_type("all_gather", in, out);
+  require_blocks("all_gather", out, in, cuts);
+  const index_t place = cuts == nullptr ? in.count * rank_ : cuts[rank_];
   TRIREME_REQUIRE(
-      out.count == in.count * size_,
-      "all_gather in group '{}': the output has {} elements; {} ranks times an "
-      "input of {} are {}",
-      name_, out.count, size_, in.count, in.count * size_);
-  if (exec.is_shape_only() || in.count == 0) return;
-  const auto* own = static_cast<const std::byte*>(out.data) + in.bytes() * rank_;
-  TRIREME_REQUIRE(
-      in.data == own || !overlap(in, out),
+      in.data == at(out, place) || !overlap(in, out),
       "all_gather in group '{}': the input overlaps the output and is not its "
       "block {}",
       name_, rank_);
-  const Account account(traffic_, out.bytes());
-  do_all_gather(exec, in, out);
+  return start(exec, {Kind::all_gather, in, out, Op::sum, 0, cuts, site});
 }
 
-void Communicator::all_to_all(const Exec& exec, ConstSpan in, Span out) {
+void Communicator::all_to_all(const Exec& exec, ConstSpan in, Span out, Site site) {
   require_memory("all_to_all", exec, in);
   require_memory("all_to_all", exec, out);
   require_same_type("all_to_all", in, out);
@@ -124,19 +212,15 @@ void Communicator::all_to_all(const Exec& exec, ConstSpan in, Span out) {
       "all_to_all in group '{}': input {} and output {} elements; they must be "
       "equal and divide over {} ranks",
       name_, in.count, out.count, size_);
-  if (exec.is_shape_only() || in.count == 0) return;
   TRIREME_REQUIRE(!overlap(in, out), "all_to_all in group '{}': input and output overlap",
                   name_);
-  const Account account(traffic_, in.bytes());
-  do_all_to_all(exec, in, out);
+  start(exec, {Kind::all_to_all, in, out, Op::sum, 0, nullptr, site}).wait();
 }
 
-void Communicator::broadcast(const Exec& exec, Span data, int root) {
+void Communicator::broadcast(const Exec& exec, Span data, int root, Site site) {
   require_memory("broadcast", exec, data);
   require_rank(root, "broadcast: root");
-  if (exec.is_shape_only() || data.count == 0) return;
-  const Account account(traffic_, data.bytes());
-  do_broadcast(exec, data, root);
+  start(exec, {Kind::broadcast, data, data, Op::sum, root, nullptr, site}).wait();
 }
 
 void Communicator::send(const Exec& exec, ConstSpan data, int to) {

@@ -3,8 +3,10 @@
 //
 // Operations on Spans are ordered on the Exec as kernels are: they see what was launched
 // before, and what is launched after sees their result. Where messages pass through the
-// host they are complete on return. On a shape-only Exec they check arguments and do
-// nothing else. Every rank of a group makes the same calls in the same order.
+// host they are complete on return; begun by start_...(), they are complete after
+// Request::wait(), and what is launched in between runs beside them. On a shape-only Exec
+// they check arguments and do nothing else. Every rank of a group makes the same calls in
+// the same order.
 //
 // Reductions have a fixed order: the same group (size and placement on nodes) gives the
 // same bits for the same call, and every rank the same bits. Values on the host are
@@ -18,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -62,11 +65,53 @@ auto span_of(const ViewType& view) {
   }
 }
 
-// What a group has sent so far: calls, payload bytes of this rank, host seconds spent.
+// Names the place in the program that makes a collective, for accounts and messages: a
+// literal, e.g. "column-parallel input gradient".
+using Site = const char*;
+
+// Blocks of unequal size that lie side by side: block r is the elements [cuts[r],
+// cuts[r + 1]) of the whole. size() + 1 numbers from 0, the same on every rank; they must
+// stay where they are until the operation is complete.
+using Cuts = const index_t*;
+
+// What a group has sent so far, and what one site of it has: calls, payload of this rank
+// (of the whole buffer, for collectives), host seconds in the calls.
 struct Traffic {
   std::int64_t calls = 0;
+  std::int64_t elements = 0;
   std::int64_t bytes = 0;
-  double seconds = 0.0;
+  double seconds = 0.0;       // beginning and waiting
+  double wait_seconds = 0.0;  // of these, waiting: what was not hidden behind other work
+};
+struct SiteTraffic {
+  Site site = "";
+  const char* operation = "";
+  Traffic traffic;
+};
+
+class Communicator;
+
+// An operation under way. Until wait() its input must not be written and its output not
+// touched. One that was never waited for is abandoned (only an error does that).
+class Request {
+ public:
+  Request() = default;  // nothing under way
+  Request(Request&& other) noexcept { *this = std::move(other); }
+  Request& operator=(Request&& other) noexcept {
+    std::swap(owner_, other.owner_);
+    std::swap(operation_, other.operation_);
+    std::swap(account_, other.account_);
+    return *this;
+  }
+  bool under_way() const { return owner_ != nullptr; }
+  // The result is there for what is launched from now on.
+  void wait();
+
+ private:
+  friend class Communicator;
+  Communicator* owner_ = nullptr;
+  int operation_ = 0;
+  std::size_t account_ = 0;
 };
 
 class Communicator {
@@ -85,19 +130,39 @@ class Communicator {
   int size() const { return size_; }
   const std::string& name() const { return name_; }
   const Traffic& traffic() const { return traffic_; }
-  void reset_traffic() { traffic_ = {}; }
+  // The same by site, in the order of their first calls; host values are not in it.
+  const std::vector<SiteTraffic>& traffic_by_site() const { return sites_; }
+  void reset_traffic();
 
   // data = op over ranks of data; in place.
-  void all_reduce(const Exec& exec, Span data, Op op = Op::sum);
-  // out = block `rank` of (op over ranks of in); in holds size() blocks of out.count. out
-  // may be that block of in itself.
-  void reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op = Op::sum);
+  void all_reduce(const Exec& exec, Span data, Op op = Op::sum, Site site = "") {
+    start_all_reduce(exec, data, op, site).wait();
+  }
+  // out = block `rank` of (op over ranks of in); in holds size() blocks of out.count, or
+  // those of `cuts`. out may be that block of in itself.
+  void reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op = Op::sum,
+                      Site site = "", Cuts cuts = nullptr) {
+    start_reduce_scatter(exec, in, out, op, site, cuts).wait();
+  }
   // out holds the in of every rank, in rank order; in may be block `rank` of out itself.
-  void all_gather(const Exec& exec, ConstSpan in, Span out);
+  void all_gather(const Exec& exec, ConstSpan in, Span out, Site site = "",
+                  Cuts cuts = nullptr) {
+    start_all_gather(exec, in, out, site, cuts).wait();
+  }
   // Block r of in goes to rank r, whose out gets it as block `rank`; no overlap of in and
   // out.
-  void all_to_all(const Exec& exec, ConstSpan in, Span out);
-  void broadcast(const Exec& exec, Span data, int root);
+  void all_to_all(const Exec& exec, ConstSpan in, Span out, Site site = "");
+  void broadcast(const Exec& exec, Span data, int root, Site site = "");
+
+  // The same, begun only. Messages move on in progress() and in every call of the group's
+  // world.
+  Request start_all_reduce(const Exec& exec, Span data, Op op = Op::sum, Site site = "");
+  Request start_reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op = Op::sum,
+                               Site site = "", Cuts cuts = nullptr);
+  Request start_all_gather(const Exec& exec, ConstSpan in, Span out, Site site = "",
+                           Cuts cuts = nullptr);
+  // Gives messages under way, of any group of the world, a moment. Never waits.
+  virtual void progress() {}
   // Point to point: messages between two ranks arrive in the order they were sent.
   // Between group_begin and group_end they progress together, so that neighbours may
   // exchange without an order between them; results are there after group_end.
@@ -142,12 +207,26 @@ class Communicator {
   Communicator(int rank, int size, std::string name)
       : rank_(rank), size_(size), name_(std::move(name)) {}
 
-  // The implementations; arguments have been checked and are not empty.
-  virtual void do_all_reduce(const Exec& exec, Span data, Op op) = 0;
-  virtual void do_reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op) = 0;
-  virtual void do_all_gather(const Exec& exec, ConstSpan in, Span out) = 0;
-  virtual void do_all_to_all(const Exec& exec, ConstSpan in, Span out) = 0;
-  virtual void do_broadcast(const Exec& exec, Span data, int root) = 0;
+  enum class Kind { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
+  static const char* name_of(Kind kind);
+  // A collective on device memory. all_reduce and broadcast are in place: in is out.
+  struct Collective {
+    Kind kind;
+    ConstSpan in;
+    Span out;
+    Op op = Op::sum;
+    int root = 0;
+    Cuts cuts = nullptr;  // reduce_scatter, all_gather; null: equal blocks
+    Site site = "";
+  };
+
+  // The implementations; arguments have been checked and are not empty. do_start returns
+  // a number for do_wait, or kComplete where nothing is left to wait for.
+  static constexpr int kComplete = -1;
+  virtual int do_start(const Exec& exec, const Collective& collective) = 0;
+  virtual void do_wait(int operation) = 0;
+  // Whether calls on a shape-only Exec are counted (groups that are only planned).
+  virtual bool counts_shapes() const { return false; }
   virtual void do_send(const Exec& exec, ConstSpan data, int to) = 0;
   virtual void do_recv(const Exec& exec, Span data, int from) = 0;
   virtual void do_group_begin() = 0;
@@ -164,7 +243,13 @@ class Communicator {
   int group_depth() const { return group_depth_; }
 
  private:
+  friend class Request;
   class Account;
+  Request start(const Exec& exec, const Collective& collective);
+  void finish(int operation, std::size_t account);
+  std::size_t account_of(Site site, const char* operation);
+  void require_blocks(const char* call, ConstSpan whole, ConstSpan block,
+                      Cuts cuts) const;
   template <class T>
   T reduce_value(T value, Op op);
   template <class T>
@@ -174,6 +259,7 @@ class Communicator {
   int rank_, size_;
   std::string name_;
   Traffic traffic_;
+  std::vector<SiteTraffic> sites_;
   int group_depth_ = 0;
   std::vector<std::byte> scratch_;  // for host values; grown once
 };

@@ -107,9 +107,11 @@ struct Shared {
   MpiOptions options;
   WaitPolicy wait = WaitPolicy::spin;
   double timeout = 0.0;
-  MPI_Op narrow[2][3];  // bf16, fp16; sum, max, min
+  std::vector<MPI_Request*> under_way;  // of all groups, oldest first
+  MPI_Op narrow[2][3];                  // bf16, fp16; sum, max, min
 
   explicit Shared(const MpiOptions& given) : options(given) {
+    under_way.reserve(64);
     create<bf16>(narrow[0]);
     create<fp16>(narrow[1]);
   }
@@ -208,95 +210,226 @@ class MpiCommunicator final : public Communicator {
     int peer;
   };
 
+  // A collective from its start to its wait; kept for the next one.
+  struct Operation {
+    const char* call = "";
+    Site site = "";
+    // One MPI call each for messages of more elements than MPI can count.
+    std::vector<MPI_Request> requests;
+    std::vector<int> counts, places;  // of v-calls: MPI reads them until the end
+    Staging staging;
+    Exec exec;
+    Span copy_up;             // where staging slot 1 goes at the end; none: null
+    bool copy_plain = false;  // by memcpy: both are host memory
+    bool busy = false;
+  };
+
   // ---- device memory ----
 
-  void do_all_reduce(const Exec& exec, Span data, Op op) override {
-    auto* host = const_cast<std::byte*>(read(exec, data, 0));
-    const MPI_Op mpi_op = shared_->mpi_op(data.dtype, op);
-    for (index_t begin = 0; begin < data.count; begin += max_count()) {
-      const auto count = static_cast<int>(std::min(max_count(), data.count - begin));
-      MPI_Request request;
-      started(MPI_Iallreduce(MPI_IN_PLACE, at(host, begin, data.dtype), count,
-                             mpi_type(data.dtype), mpi_op, comm_, &request),
-              "all_reduce");
-      wait(request, "all_reduce");
+  int do_start(const Exec& exec, const Collective& collective) override {
+    const int number = free_operation();
+    Operation& operation = *operations_[static_cast<std::size_t>(number)];
+    operation.call = name_of(collective.kind);
+    operation.site = collective.site;
+    operation.exec = exec;
+    operation.copy_up = {};
+    operation.copy_plain = false;
+    operation.requests.clear();
+    switch (collective.kind) {
+      case Kind::all_reduce:
+        start_all_reduce(operation, collective);
+        break;
+      case Kind::reduce_scatter:
+        start_reduce_scatter(operation, collective);
+        break;
+      case Kind::all_gather:
+        start_all_gather(operation, collective);
+        break;
+      case Kind::all_to_all:
+        start_all_to_all(operation, collective);
+        break;
+      case Kind::broadcast:
+        start_broadcast(operation, collective);
+        break;
     }
-    write(exec, data, 0);
+    operation.busy = true;
+    for (MPI_Request& request : operation.requests) {
+      shared_->under_way.push_back(&request);
+    }
+    return number;
   }
 
-  void do_reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op) override {
-    const std::byte* from = read(exec, in, 0);
-    std::byte* to = target(out, 1);
-    // The output may be a block of the input, which MPI does not allow.
-    const bool in_place =
-        out.data == at(in.data, out.count * rank(), in.dtype) && !staged();
-    if (in_place) to = staging_.buffer(1, out.bytes());
-    const index_t limit = std::max<index_t>(1, max_count() / size());
-    for (index_t begin = 0; begin < out.count; begin += limit) {
-      const index_t count = std::min(limit, out.count - begin);
-      const std::byte* piece = from;
-      if (count < out.count) {  // the same piece of every block, side by side
-        const std::size_t bytes = static_cast<std::size_t>(count) * size_of(in.dtype);
-        std::byte* packed = staging_.buffer(2, bytes * static_cast<std::size_t>(size()));
-        for (int r = 0; r < size(); ++r) {
-          std::memcpy(packed + bytes * r, at(from, out.count * r + begin, in.dtype),
-                      bytes);
-        }
-        piece = packed;
-      }
-      MPI_Request request;
-      started(MPI_Ireduce_scatter_block(piece, at(to, begin, out.dtype),
-                                        static_cast<int>(count), mpi_type(in.dtype),
-                                        shared_->mpi_op(in.dtype, op), comm_, &request),
-              "reduce_scatter");
-      wait(request, "reduce_scatter");
+  void do_wait(int number) override {
+    Operation& operation = *operations_.at(static_cast<std::size_t>(number));
+    for (MPI_Request& request : operation.requests) {
+      wait(request, operation.call, operation.site);
+      std::erase(shared_->under_way, &request);
     }
-    if (in_place) {
-      std::memcpy(out.data, to, out.bytes());
+    operation.busy = false;
+    const Span to = operation.copy_up;
+    if (to.data == nullptr) return;
+    if (operation.copy_plain) {
+      std::memcpy(to.data, operation.staging.buffer(1, to.bytes()), to.bytes());
     } else {
-      write(exec, out, 1);
+      operation.staging.copy_up(operation.exec, to, 1);
     }
   }
 
-  void do_all_gather(const Exec& exec, ConstSpan in, Span out) override {
-    const std::byte* from = read(exec, in, 0);
-    std::byte* to = target(out, 1);
-    const Message block(in.dtype, in.count, max_count());
-    const bool in_place = from == at(to, in.count * rank(), in.dtype);
-    MPI_Request request;
-    started(MPI_Iallgather(in_place ? MPI_IN_PLACE : from, block.count(), block.type(),
-                           to, block.count(), block.type(), comm_, &request),
-            "all_gather");
-    wait(request, "all_gather");
-    write(exec, out, 1);
+  void progress() override {
+    if (shared_->under_way.empty()) return;
+    int done = 0;  // one that is complete becomes MPI_REQUEST_NULL
+    started(MPI_Test(shared_->under_way.front(), &done, MPI_STATUS_IGNORE), "progress");
+    if (done != 0) shared_->under_way.erase(shared_->under_way.begin());
   }
 
-  void do_all_to_all(const Exec& exec, ConstSpan in, Span out) override {
-    const std::byte* from = read(exec, in, 0);
-    std::byte* to = target(out, 1);
+  int free_operation() {
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      if (!operations_[i]->busy) return static_cast<int>(i);
+    }
+    operations_.push_back(std::make_unique<Operation>());
+    return static_cast<int>(operations_.size()) - 1;
+  }
+
+  // Pieces of at most max_count elements: all of one call that MPI can count.
+  template <class Start>
+  void in_pieces(Operation& operation, index_t count, const Start& start_piece) {
+    const index_t pieces = (count + max_count() - 1) / max_count();
+    operation.requests.reserve(static_cast<std::size_t>(pieces));
+    for (index_t begin = 0; begin < count; begin += max_count()) {
+      operation.requests.push_back(MPI_REQUEST_NULL);
+      start_piece(begin, std::min(max_count(), count - begin),
+                  &operation.requests.back());
+    }
+  }
+
+  // What each rank's block has in [begin, begin + count), as MPI's vectors of counts and
+  // places; kept until the operation ends, a pair of vectors after the other.
+  struct BlockCounts {
+    const int* counts;
+    const int* places;
+  };
+  BlockCounts block_counts(Operation& operation, const Collective& collective,
+                           index_t begin, index_t count) const {
+    const auto ranks = static_cast<std::size_t>(size());
+    const std::size_t at = ranks * (operation.requests.size() - 1);
+    const index_t block = std::min(collective.in.count, collective.out.count);
+    const index_t end = begin + count;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const auto rank = static_cast<index_t>(r);
+      const Cuts cuts = collective.cuts;
+      const index_t first = std::max(begin, cuts == nullptr ? block * rank : cuts[r]);
+      const index_t last =
+          std::min(end, cuts == nullptr ? block * (rank + 1) : cuts[r + 1]);
+      operation.counts[at + r] = static_cast<int>(std::max<index_t>(0, last - first));
+      operation.places[at + r] = static_cast<int>(std::max<index_t>(0, first - begin));
+    }
+    return {operation.counts.data() + at, operation.places.data() + at};
+  }
+  void reserve_blocks(Operation& operation, index_t count) const {
+    const index_t pieces = (count + max_count() - 1) / max_count();
+    const auto numbers =
+        static_cast<std::size_t>(pieces) * static_cast<std::size_t>(size());
+    operation.counts.resize(numbers);
+    operation.places.resize(numbers);
+  }
+  // Elements of this rank's block that lie before `begin`.
+  index_t before(const Collective& collective, index_t begin) const {
+    const index_t block = std::min(collective.in.count, collective.out.count);
+    const index_t first =
+        collective.cuts == nullptr ? block * rank() : collective.cuts[rank()];
+    return std::clamp<index_t>(begin - first, 0, block);
+  }
+
+  void start_all_reduce(Operation& operation, const Collective& collective) {
+    const Span data = collective.out;
+    auto* host = const_cast<std::byte*>(read(operation, data));
+    const MPI_Op mpi_op = shared_->mpi_op(data.dtype, collective.op);
+    in_pieces(operation, data.count,
+              [&](index_t begin, index_t count, MPI_Request* request) {
+                started(MPI_Iallreduce(MPI_IN_PLACE, at(host, begin, data.dtype),
+                                       static_cast<int>(count), mpi_type(data.dtype),
+                                       mpi_op, comm_, request),
+                        "all_reduce", operation.site);
+              });
+    if (staged()) operation.copy_up = data;
+  }
+
+  void start_reduce_scatter(Operation& operation, const Collective& collective) {
+    const ConstSpan in = collective.in;
+    const Span out = collective.out;
+    const std::byte* from = read(operation, in, 0);
+    // The output may be a block of the input, which MPI does not allow.
+    const auto* first = static_cast<const std::byte*>(in.data);
+    const auto* result = static_cast<const std::byte*>(out.data);
+    const bool in_place = !staged() && result >= first && result < first + in.bytes();
+    std::byte* to =
+        in_place ? operation.staging.buffer(1, out.bytes()) : target(operation, out);
+    reserve_blocks(operation, in.count);
+    in_pieces(
+        operation, in.count, [&](index_t begin, index_t count, MPI_Request* request) {
+          const BlockCounts blocks = block_counts(operation, collective, begin, count);
+          started(MPI_Ireduce_scatter(at(from, begin, in.dtype),
+                                      at(to, before(collective, begin), out.dtype),
+                                      blocks.counts, mpi_type(in.dtype),
+                                      shared_->mpi_op(in.dtype, collective.op), comm_,
+                                      request),
+                  "reduce_scatter", operation.site);
+        });
+    if (staged() || in_place) operation.copy_up = out;
+    operation.copy_plain = in_place;
+  }
+
+  void start_all_gather(Operation& operation, const Collective& collective) {
+    const ConstSpan in = collective.in;
+    const Span out = collective.out;
+    const std::byte* from = read(operation, in, 0);
+    std::byte* to = target(operation, out);
+    const index_t place =
+        collective.cuts == nullptr ? in.count * rank() : collective.cuts[rank()];
+    const bool in_place = from == at(to, place, in.dtype);
+    reserve_blocks(operation, out.count);
+    in_pieces(
+        operation, out.count, [&](index_t begin, index_t count, MPI_Request* request) {
+          const BlockCounts blocks = block_counts(operation, collective, begin, count);
+          const MPI_Datatype type = mpi_type(in.dtype);
+          started(
+              MPI_Iallgatherv(
+                  in_place ? MPI_IN_PLACE : at(from, before(collective, begin), in.dtype),
+                  blocks.counts[rank()], type, at(to, begin, in.dtype), blocks.counts,
+                  blocks.places, type, comm_, request),
+              "all_gather", operation.site);
+        });
+    if (staged()) operation.copy_up = out;
+  }
+
+  void start_all_to_all(Operation& operation, const Collective& collective) {
+    const ConstSpan in = collective.in;
+    const std::byte* from = read(operation, in, 0);
+    std::byte* to = target(operation, collective.out);
     const Message block(in.dtype, in.count / size(), max_count());
-    MPI_Request request;
+    operation.requests.push_back(MPI_REQUEST_NULL);
     started(MPI_Ialltoall(from, block.count(), block.type(), to, block.count(),
-                          block.type(), comm_, &request),
-            "all_to_all");
-    wait(request, "all_to_all");
-    write(exec, out, 1);
+                          block.type(), comm_, &operation.requests.back()),
+            "all_to_all", operation.site);
+    if (staged()) operation.copy_up = collective.out;
   }
 
-  void do_broadcast(const Exec& exec, Span data, int root) override {
-    std::byte* host = rank() == root ? const_cast<std::byte*>(read(exec, data, 0))
-                                     : target_after_launches(exec, data, 0);
+  void start_broadcast(Operation& operation, const Collective& collective) {
+    const Span data = collective.out;
+    const bool is_root = rank() == collective.root;
+    auto* host = const_cast<std::byte*>(is_root ? read(operation, data)
+                                                : target_after_launches(operation, data));
     const Message message(data.dtype, data.count, max_count());
-    MPI_Request request;
-    started(MPI_Ibcast(host, message.count(), message.type(), root, comm_, &request),
-            "broadcast");
-    wait(request, "broadcast");
-    if (rank() != root) write(exec, data, 0);
+    operation.requests.push_back(MPI_REQUEST_NULL);
+    started(MPI_Ibcast(host, message.count(), message.type(), collective.root, comm_,
+                       &operation.requests.back()),
+            "broadcast", operation.site);
+    if (staged() && !is_root) operation.copy_up = data;
   }
 
   void do_send(const Exec& exec, ConstSpan data, int to) override {
     const std::size_t slot = pending_.size();
-    const std::byte* host = read(exec, data, slot);
+    const std::byte* host = read(staging_, exec, data, slot);
     const Message message(data.dtype, data.count, max_count());
     MPI_Request request;
     started(MPI_Isend(host, message.count(), message.type(), to, kTag, comm_, &request),
@@ -306,7 +439,8 @@ class MpiCommunicator final : public Communicator {
 
   void do_recv(const Exec& exec, Span data, int from) override {
     const std::size_t slot = pending_.size();
-    std::byte* host = target_after_launches(exec, data, slot);
+    if (!staged()) exec.fence("comm");  // kernels may still be using the memory
+    std::byte* host = target(staging_, data, slot);
     const Message message(data.dtype, data.count, max_count());
     MPI_Request request;
     started(MPI_Irecv(host, message.count(), message.type(), from, kTag, comm_, &request),
@@ -316,7 +450,7 @@ class MpiCommunicator final : public Communicator {
 
   void do_group_begin() override {}
   void do_group_end(const Exec& exec) override {
-    for (const Pending& pending : pending_) finish(exec, pending);
+    for (Pending& pending : pending_) finish(exec, pending);
     pending_.clear();
   }
 
@@ -404,28 +538,33 @@ class MpiCommunicator final : public Communicator {
            element * static_cast<index_t>(size_of(type));
   }
 
-  // Host memory that holds the span, with everything launched before in it.
-  const std::byte* read(const Exec& exec, ConstSpan span, std::size_t slot) {
-    if (staged()) return staging_.copy_down(exec, span, slot);
+  // Host memory that holds the span, with everything launched before in it. In place: in
+  // slot 1, where results go.
+  const std::byte* read(Operation& operation, ConstSpan span, std::size_t slot = 1) {
+    return read(operation.staging, operation.exec, span, slot);
+  }
+  const std::byte* read(Staging& staging, const Exec& exec, ConstSpan span,
+                        std::size_t slot) {
+    if (staged()) return staging.copy_down(exec, span, slot);
     exec.fence("comm");
     return static_cast<const std::byte*>(span.data);
   }
-  // Host memory for a result, to be moved into the span by write(); read() was called
+  // Host memory for a result, which goes into the span at the end; read() was called
   // before.
-  std::byte* target(Span span, std::size_t slot) {
-    return staged() ? staging_.buffer(slot, span.bytes())
+  std::byte* target(Operation& operation, Span span) {
+    return target(operation.staging, span, 1);
+  }
+  std::byte* target(Staging& staging, Span span, std::size_t slot) {
+    return staged() ? staging.buffer(slot, span.bytes())
                     : static_cast<std::byte*>(span.data);
   }
   // The same where nothing was read: kernels may still be using the memory.
-  std::byte* target_after_launches(const Exec& exec, Span span, std::size_t slot) {
-    if (!staged()) exec.fence("comm");
-    return target(span, slot);
-  }
-  void write(const Exec& exec, Span span, std::size_t slot) {
-    if (staged()) staging_.copy_up(exec, span, slot);
+  std::byte* target_after_launches(Operation& operation, Span span) {
+    if (!staged()) operation.exec.fence("comm");
+    return target(operation, span);
   }
 
-  void finish_or_keep(const Exec& exec, const Pending& pending) {
+  void finish_or_keep(const Exec& exec, Pending pending) {
     if (group_depth() > 0) {
       pending_.push_back(pending);
     } else {
@@ -433,33 +572,36 @@ class MpiCommunicator final : public Communicator {
     }
   }
 
-  void finish(const Exec& exec, const Pending& pending) {
+  void finish(const Exec& exec, Pending& pending) {
     MPI_Status status;
-    wait(pending.request, pending.is_recv ? "recv" : "send", &status);
+    wait(pending.request, pending.is_recv ? "recv" : "send", "", &status);
     if (!pending.is_recv) return;
     MPI_Count bytes = 0;
     MPI_Get_elements_x(&status, MPI_BYTE, &bytes);
     TRIREME_REQUIRE(bytes == static_cast<MPI_Count>(pending.data.bytes()),
                     "recv in group '{}': rank {} sent {} bytes, rank {} expects {}",
                     name(), pending.peer, bytes, rank(), pending.data.bytes());
-    write(exec, pending.data, pending.slot);
+    if (staged()) staging_.copy_up(exec, pending.data, pending.slot);
   }
 
-  void started(int code, const char* call) const {
+  void started(int code, const char* call, Site site = "") const {
     TRIREME_REQUIRE(code == MPI_SUCCESS,
-                    "{} in group '{}' failed on its rank {} of {}: {}", call, name(),
-                    rank(), size(), mpi_text(code));
+                    "{} in group '{}'{} failed on its rank {} of {}: {}", call, name(),
+                    of_site(site), rank(), size(), mpi_text(code));
+  }
+  static std::string of_site(Site site) {
+    return *site == '\0' ? std::string() : fmt::format(" ({})", site);
   }
 
   // Polls until the request is done.
-  void wait(MPI_Request request, const char* call,
+  void wait(MPI_Request& request, const char* call, Site site = "",
             MPI_Status* status = MPI_STATUS_IGNORE) {
     using Clock = std::chrono::steady_clock;
     const bool naps = shared_->wait == WaitPolicy::yield;
     Clock::time_point start{};
     for (std::uint64_t polls = 1;; ++polls) {
       int done = 0;
-      started(MPI_Test(&request, &done, status), call);
+      started(MPI_Test(&request, &done, status), call, site);
       if (done != 0) return;
       if (naps) {
         const timespec nap{0, kNapNanoseconds};
@@ -470,17 +612,18 @@ class MpiCommunicator final : public Communicator {
         const double waited = std::chrono::duration<double>(Clock::now() - start).count();
         TRIREME_REQUIRE(
             waited < shared_->timeout,
-            "{} in group '{}' (call {} of this group): rank {} of {} waited {:.1f} "
+            "{} in group '{}'{} (call {} of this group): rank {} of {} waited {:.1f} "
             "s for the others. One of them has stopped, hangs or makes other "
             "calls; the limit is run.hang_timeout",
-            call, name(), traffic().calls, rank(), size(), waited);
+            call, name(), of_site(site), traffic().calls, rank(), size(), waited);
       }
     }
   }
 
   MPI_Comm comm_;
   std::shared_ptr<Shared> shared_;
-  Staging staging_;
+  std::vector<std::unique_ptr<Operation>> operations_;
+  Staging staging_;  // of messages between two ranks
   std::vector<Pending> pending_;
 };
 

@@ -19,11 +19,9 @@ class PlannedCommunicator final : public Communicator {
     throw Error(fmt::format(
         "group '{}' of {} ranks is only planned: it sends no messages", name(), size()));
   }
-  void do_all_reduce(const Exec&, Span, Op) override { refuse(); }
-  void do_reduce_scatter(const Exec&, ConstSpan, Span, Op) override { refuse(); }
-  void do_all_gather(const Exec&, ConstSpan, Span) override { refuse(); }
-  void do_all_to_all(const Exec&, ConstSpan, Span) override { refuse(); }
-  void do_broadcast(const Exec&, Span, int) override { refuse(); }
+  int do_start(const Exec&, const Collective&) override { refuse(); }
+  void do_wait(int) override { refuse(); }
+  bool counts_shapes() const override { return true; }
   void do_send(const Exec&, ConstSpan, int) override { refuse(); }
   void do_recv(const Exec&, Span, int) override { refuse(); }
   void do_group_begin() override { refuse(); }

@@ -2,7 +2,8 @@
 // and which of its ranks this is, and refuses every message.
 //
 // For passes on shapes alone (Exec::shape_only), where no operation gets as far as the
-// implementation: what one of many ranks would hold is known without the others.
+// implementation: what one of many ranks would hold is known without the others. Such a
+// pass is counted in traffic(): what a step would send.
 #ifndef TRIREME_COMM_PLANNED_COMMUNICATOR_HPP_
 #define TRIREME_COMM_PLANNED_COMMUNICATOR_HPP_
 

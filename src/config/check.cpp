@@ -391,7 +391,7 @@ void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
   Checker(deck, ranks, bad, errors).run();
 }
 
-std::vector<DeckError> unsupported_for_training(const Deck& deck, int ranks) {
+std::vector<DeckError> unsupported_for_training(const Deck& deck) {
   std::vector<DeckError> errors;
   const auto need = [&](bool supported, const char* key, const std::string& allowed) {
     if (supported) return;
@@ -408,19 +408,12 @@ std::vector<DeckError> unsupported_for_training(const Deck& deck, int ranks) {
   need(m.tie_embeddings, "model.tie_embeddings", "true");
   need(m.kv_heads == m.heads, "model.kv_heads", std::to_string(m.heads));
   need(!deck.batch.ramp_up, "batch.ramp_up", "none");
-  need(deck.parallel.tensor == 1, "parallel.tensor", "1");
   need(deck.parallel.pipeline == 1, "parallel.pipeline", "1");
   need(deck.parallel.context == 1, "parallel.context", "1");
-  need(deck.parallel.data == 1 || ranks > 1, "parallel.data", "1");
   need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
   need(deck.memory.recompute == Recompute::none, "memory.recompute", "none");
   need(!deck.run.probe, "run.probe", "false");
   need(!deck.run.preflight, "run.preflight", "false");
-  if (ranks > 1) {
-    errors.push_back(
-        {"", "", "", fmt::format("training runs on one rank yet; {} were started", ranks),
-         "1 rank", "start it without mpiexec or srun, or with -n 1"});
-  }
   if (deck.data.train.empty()) {
     errors.push_back(error_at(deck, "data.train", "names no corpus to train on",
                               "a file made by trireme tokenize",

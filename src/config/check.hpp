@@ -18,7 +18,7 @@ void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
                   std::vector<DeckError>& errors);
 
 // What the deck asks for that training does not do yet. --dry-run and plan accept it.
-std::vector<DeckError> unsupported_for_training(const Deck& deck, int ranks);
+std::vector<DeckError> unsupported_for_training(const Deck& deck);
 
 // Takes model.vocab from the corpus, or checks that the deck's holds all its tokens.
 std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,

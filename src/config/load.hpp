@@ -17,9 +17,9 @@ namespace trireme::config {
 
 struct LoadOptions {
   // "key=value", as given with --set; the last one for a key holds.
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides = {};
   // Run directory given on the command line; empty: the deck's.
-  std::string run_dir;
+  std::string run_dir = {};
   // Ranks that will run it; 0: not known, as many as the deck's grid asks for.
   int ranks = 0;
 };

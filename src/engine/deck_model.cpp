@@ -34,6 +34,10 @@ comm::GridShape grid_shape(const config::Deck& deck) {
           .order = p.order};
 }
 
+Sharing sharing(const config::Deck& deck) {
+  return {.sequence_parallel = deck.parallel.sequence, .zero = deck.parallel.zero};
+}
+
 kernels::AdamWDesc adamw_desc(const config::Deck& deck) {
   const config::OptimizerConfig& o = deck.optimizer;
   return {.beta1 = o.betas[0],
@@ -80,7 +84,7 @@ StepShape step_shape(const config::Deck& deck) {
           .seed = deck.run.seed};
 }
 
-MemoryPlan plan_memory(ModelState<float>& state, const config::Deck& deck) {
+MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck) {
   MemoryPlan plan = plan_memory(state, step_shape(deck), 1);
   if (deck.run.sample_every.steps > 0) {
     plan.generation = Generator<float>::planned_bytes(state);

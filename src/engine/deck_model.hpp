@@ -13,12 +13,13 @@ namespace trireme::engine {
 
 model::GptConfig gpt_config(const config::Deck& deck);
 comm::GridShape grid_shape(const config::Deck& deck);
+Sharing sharing(const config::Deck& deck);
 kernels::AdamWDesc adamw_desc(const config::Deck& deck);
 optim::LrSchedule lr_schedule(const config::Deck& deck);
 // Of one rank.
 StepShape step_shape(const config::Deck& deck);
 // What the deck's training takes on this rank, its samples of text included.
-MemoryPlan plan_memory(ModelState<float>& state, const config::Deck& deck);
+MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck);
 
 }  // namespace trireme::engine
 

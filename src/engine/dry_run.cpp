@@ -56,23 +56,14 @@ std::vector<std::string> memory_not_known(const config::Deck& deck) {
   need(m.tie_embeddings, "model.tie_embeddings");
   need(p.pipeline == 1, "parallel.pipeline");
   need(p.context == 1, "parallel.context");
-  need(!p.sequence || p.tensor == 1, "parallel.sequence");
-  // Stages 2 and 3 hold buckets and gathered layers besides their shards.
-  need(p.zero <= 1 || p.data == 1, "parallel.zero");
   need(deck.precision.compute == config::Precision::fp32, "precision.compute");
   need(deck.memory.recompute == config::Recompute::none, "memory.recompute");
   return settings;
 }
 
 MemoryPlan planned_memory(const config::Deck& deck, const model::GptConfig& model) {
-  const config::ParallelConfig& p = deck.parallel;
-  ModelState<float> state(planned_groups(p), model);
-  MemoryPlan plan = plan_memory(state, deck);
-  if (p.zero == 1) {  // each data rank keeps its part of the moments
-    const auto ranks = static_cast<std::size_t>(p.data);
-    plan.optimizer = (plan.optimizer + ranks - 1) / ranks;
-  }
-  return plan;
+  ModelState<float> state(planned_groups(deck.parallel), model, sharing(deck));
+  return plan_memory(state, deck);
 }
 
 void require_known(const config::Deck& deck) {
@@ -152,6 +143,7 @@ nlohmann::ordered_json memory_json(const MemoryPlan& memory) {
       {"activations_by_category", saved},
       {"scratch", memory.workspace.scratch + memory.workspace.held},
       {"batch", memory.batch},
+      {"buffers", memory.buffers},
       {"generation", memory.generation},
       {"total", memory.total()}};
   return {{"stages", nlohmann::ordered_json::array({stage})}};
@@ -195,12 +187,18 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
 std::string DryRun::memory_text() const {
   std::string out = "\nmemory of each rank\n";
   if (!memory) return fmt::format("{}  {}\n", out, not_known(memory_not_known, 2));
-  out += line("weights", bytes(memory->weights));
-  out += line("gradients", bytes(memory->gradients));
-  const int parts = deck.parallel.zero == 1 ? deck.parallel.data : 1;
-  out += line("optimizer state",
-              bytes(memory->optimizer) +
-                  (parts == 1 ? "" : fmt::format(" (ZeRO 1: a part in {})", parts)));
+  // What ZeRO leaves on each rank, from which stage on.
+  const auto state = [&](const char* name, std::size_t amount, int stage) {
+    const int zero = deck.parallel.zero;
+    const int parts = zero >= stage ? deck.parallel.data : 1;
+    out += line(
+        name,
+        bytes(amount) +
+            (parts == 1 ? "" : fmt::format(" (ZeRO {}: a part in {})", zero, parts)));
+  };
+  state("weights", memory->weights, 3);
+  state("gradients", memory->gradients, 2);
+  state("optimizer state", memory->optimizer, 1);
   for (int c = 0; c < kCategoryCount; ++c) {
     const std::size_t amount = memory->saved_by_category[static_cast<std::size_t>(c)];
     if (amount == 0) continue;
@@ -209,6 +207,7 @@ std::string DryRun::memory_text() const {
   }
   out += line("scratch", bytes(memory->workspace.scratch + memory->workspace.held));
   out += line("batch", bytes(memory->batch));
+  if (memory->buffers > 0) out += line("buffers", bytes(memory->buffers));
   if (memory->generation > 0) {
     out += line("samples of text", bytes(memory->generation));
   }

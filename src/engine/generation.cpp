@@ -98,7 +98,8 @@ index_t Generator<T>::cache_elements(const ModelState<T>& state, index_t max_bat
 }
 
 template <class T>
-Workspace::Plan Generator<T>::plan_workspace(ModelState<T>& state, index_t max_batch) {
+Workspace::Plan Generator<T>::plan_workspace(const ModelState<T>& state,
+                                             index_t max_batch) {
   // As many rows as there ever are, and all of them with logits where that can be: what
   // the arenas hand out grows with rows only.
   const index_t rows = std::max(kPieceRows, max_batch);
@@ -122,7 +123,8 @@ Workspace::Plan Generator<T>::plan_workspace(ModelState<T>& state, index_t max_b
                        {cache, cache, 0});
   const View2<T> logits(static_cast<T*>(nullptr), extent(max_batch),
                         extent(state.chunk.vocabulary_tp()));
-  state.chunk.decode(context, ids, ids, layers, logits);
+  ModelState<T> shapes = state.without_memory();
+  shapes.chunk.decode(context, ids, ids, layers, logits);
   return {.saved = {saved.peak()},
           .slots = {1},
           .scratch = scratch.peak(),
@@ -130,7 +132,7 @@ Workspace::Plan Generator<T>::plan_workspace(ModelState<T>& state, index_t max_b
 }
 
 template <class T>
-std::size_t Generator<T>::planned_bytes(ModelState<T>& state, index_t max_batch) {
+std::size_t Generator<T>::planned_bytes(const ModelState<T>& state, index_t max_batch) {
   const index_t ranks = state.groups.tensor->size();
   const index_t logits = max_batch * state.chunk.vocabulary_tp();
   const index_t elements =
@@ -195,7 +197,8 @@ void Generator<T>::decode(std::span<const data::TokenId> tokens, View2<T> logits
                             .held = workspace_.held(),
                             .sequence = rows / batch_,
                             .batch = batch_,
-                            .mode = nn::Mode::evaluation};
+                            .mode = nn::Mode::evaluation,
+                            .params = state_.use};
   const auto used = static_cast<std::size_t>(rows);
   state_.chunk.decode(context, View1<const std::int32_t>(tokens_.data(), used),
                       View1<const std::int32_t>(positions_.data(), used), layers_,

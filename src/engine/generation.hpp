@@ -94,7 +94,7 @@ class Generator {
   index_t context() const { return state_.config.sequence; }
   const GenerationSpeed& speed() const { return speed_; }
   // Memory of the cache, the workspace and the logits, known before any is allocated.
-  static std::size_t planned_bytes(ModelState<T>& state, index_t max_batch = 1);
+  static std::size_t planned_bytes(const ModelState<T>& state, index_t max_batch = 1);
 
  private:
   struct Text;  // a request under way
@@ -102,7 +102,7 @@ class Generator {
   struct Job;  // what one run() works with
 
   static index_t cache_elements(const ModelState<T>& state, index_t max_batch);
-  static Workspace::Plan plan_workspace(ModelState<T>& state, index_t max_batch);
+  static Workspace::Plan plan_workspace(const ModelState<T>& state, index_t max_batch);
   void check_prompt(const GenerationRequest& request,
                     const GenerationConfig& config) const;
   void run_batch(std::vector<Text>& texts, Job& job);

@@ -1,6 +1,8 @@
 // engine/memory_plan.cpp — see memory_plan.hpp.
 #include "engine/memory_plan.hpp"
 
+#include "parallel/data_parallel.hpp"
+
 namespace trireme::engine {
 
 std::size_t MemoryPlan::saved() const {
@@ -12,34 +14,30 @@ std::size_t MemoryPlan::saved() const {
 }
 
 std::size_t MemoryPlan::total() const {
-  return workspace.total() + weights + gradients + optimizer + batch + generation;
+  return workspace.total() + weights + gradients + optimizer + batch + buffers +
+         generation;
 }
 
 namespace {
 
 template <class T>
 void plan_parameters(const ModelState<T>& state, MemoryPlan& plan) {
-  constexpr auto kAlignment = ParamBuffer<T>::kAlignment;
-  index_t elements = 0;
-  for (const ParamSpec& spec : state.registry.specs()) {
-    const index_t count = element_count(spec.shard.local_shape);
-    elements += (count + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  using Master = Accumulator<T>;
-  const std::size_t slab = static_cast<std::size_t>(elements) * sizeof(Master);
-  plan.weights = slab;
-  if (!std::is_same_v<T, Master>)
-    plan.weights += static_cast<std::size_t>(elements) * sizeof(T);
-  plan.gradients = slab;
-  plan.optimizer = 2 * slab;
+  ParamBuffer<T> params;
+  params.plan(state.registry, state.sharding());
+  plan.weights = params.slab_bytes(Slab::weight) + params.compute_bytes();
+  plan.gradients = params.slab_bytes(Slab::gradient);
+  plan.optimizer = params.slab_bytes(Slab::exp_avg) + params.slab_bytes(Slab::exp_avg_sq);
+  plan.buffers = parallel::DataParallel<T>::planned_bytes(
+      state.registry, state.sharding(), state.sequence_parallel());
 }
 
 }  // namespace
 
 template <class T>
-MemoryPlan plan_memory(ModelState<T>& state, const StepShape& shape, int slots) {
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape, int slots) {
   MemoryPlan plan;
   plan_parameters(state, plan);
+  ModelState<T> shapes = state.without_memory();
   const auto rows = static_cast<std::size_t>(shape.rows());
   plan.batch =
       static_cast<std::size_t>(slots) * rows * (3 * sizeof(std::int32_t) + sizeof(float));
@@ -53,17 +51,18 @@ MemoryPlan plan_memory(ModelState<T>& state, const StepShape& shape, int slots) 
                             .scratch = scratch,
                             .held = held,
                             .sequence = shape.sequence,
-                            .batch = shape.micro};
+                            .batch = shape.micro,
+                            .sequence_parallel = state.sequence_parallel()};
   const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr), rows);
   const View1<const float> mask(static_cast<const float*>(nullptr), rows);
   const model::Batch batch{ids, ids, ids, mask};
   model::Boundary<T> none;
-  state.chunk.forward(context, 0, batch, none, none,
-                      View1<double>(static_cast<double*>(nullptr), 2));
+  shapes.chunk.forward(context, 0, batch, none, none,
+                       View1<double>(static_cast<double*>(nullptr), 2));
   plan.saved_by_category = saved.peak_by_category();
   for (std::size_t& bytes : plan.saved_by_category)
     bytes *= static_cast<std::size_t>(slots);
-  state.chunk.backward(context, 0, batch, none, none, model::WeightPass::now);
+  shapes.chunk.backward(context, 0, batch, none, none, model::WeightPass::now);
 
   plan.workspace.saved = {saved.peak()};
   plan.workspace.slots = {slots};
@@ -73,7 +72,7 @@ MemoryPlan plan_memory(ModelState<T>& state, const StepShape& shape, int slots) 
 }
 
 #define TRIREME_INSTANTIATE(T) \
-  template MemoryPlan plan_memory<T>(ModelState<T>&, const StepShape&, int);
+  template MemoryPlan plan_memory<T>(const ModelState<T>&, const StepShape&, int);
 TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -25,6 +25,7 @@ struct MemoryPlan {
   std::size_t gradients = 0;
   std::size_t optimizer = 0;  // both moments
   std::size_t batch = 0;      // tokens, positions, labels, mask
+  std::size_t buffers = 0;    // gathered weights, gradients on their way (ZeRO 2, 3)
   // Samples of text in the loop (run.sample_every): set by who takes them.
   std::size_t generation = 0;
   // What saved activations are for; they add up to the saved part of the workspace.
@@ -36,7 +37,7 @@ struct MemoryPlan {
 
 // `slots`: micro-batches in flight.
 template <class T>
-MemoryPlan plan_memory(ModelState<T>& state, const StepShape& shape, int slots);
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape, int slots);
 
 }  // namespace trireme::engine
 

@@ -7,20 +7,49 @@
 
 namespace trireme::engine {
 
-// Registers every parameter; allocates nothing until params.allocate(registry, use).
+// How ranks share a model, besides the extents of the grid.
+struct Sharing {
+  bool sequence_parallel = false;
+  int zero = 0;  // stage, where there are several data ranks
+  // Elements of what gradients are reduced by, stages 0 and 1; later ones: by units.
+  index_t bucket_elements = index_t{4} << 20;
+};
+
+// Registers every parameter; allocates nothing until allocate().
 template <class T>
 struct ModelState {
-  ModelState(const comm::ProcessGroups& groups_in, const model::GptConfig& config_in)
+  ModelState(const comm::ProcessGroups& groups_in, const model::GptConfig& config_in,
+             const Sharing& sharing_in = {})
       : config(config_in),
         groups(groups_in),
+        sharing(sharing_in),
         chunk(nn::Builder<T>{registry, params, groups}, config,
               {.begin = 0, .end = config.layers}) {}
+  // The same, of which nothing is allocated: for passes on shapes alone.
+  ModelState without_memory() const { return ModelState(groups, config, sharing); }
   // Layers point into this object.
   ModelState(const ModelState&) = delete;
   ModelState& operator=(const ModelState&) = delete;
 
+  typename ParamBuffer<T>::Sharding sharding() const {
+    const int ranks = groups.data->size();
+    const int stage = ranks > 1 ? sharing.zero : 0;
+    return {.stage = stage,
+            .parts = ranks,
+            .part = groups.data->rank(),
+            .bucket_elements = stage >= 2 ? 1 : sharing.bucket_elements};
+  }
+  bool sequence_parallel() const {
+    return sharing.sequence_parallel && groups.tensor->size() > 1;
+  }
+  void allocate(typename ParamBuffer<T>::Use use) {
+    params.allocate(registry, use, sharding());
+  }
+
   model::GptConfig config;
   comm::ProcessGroups groups;
+  Sharing sharing;
+  ParamUse* use = nullptr;  // who is told of the parameters in use: the training step
   ParamRegistry registry;
   ParamBuffer<T> params;
   model::GptChunk<T> chunk;

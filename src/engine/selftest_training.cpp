@@ -170,7 +170,7 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
     optimizer.prepare(exec, step.state_view(), step.totals(),
                       static_cast<double>(samples * config.sequence));
     const optim::StepReport report = optimizer.read_report(exec);
-    optimizer.apply(exec, step.state_view());
+    step.update(optimizer);
     last = report.loss_sum / report.tokens;
     if (k == 0) first = last;
     seconds =

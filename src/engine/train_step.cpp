@@ -3,7 +3,6 @@
 
 #include "base/error.hpp"
 #include "kernels/initialize.hpp"
-#include "parallel/gradient_sync.hpp"
 
 namespace trireme::engine {
 
@@ -55,6 +54,9 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
                         Timers& timers)
     : exec_(exec),
       state_(state),
+      progress_(*state.groups.world),
+      data_parallel_(exec, state.groups, state.params, state.chunk.tied_parameter(),
+                     state.sequence_parallel()),
       shape_(shape),
       timers_(timers),
       actions_(schedule::no_pipelining(shape.microbatches)),
@@ -73,6 +75,14 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
                         DeviceArray<float>("batch mask", rows)});
   }
   set_seed(exec_, state_view(), shape_.seed);
+  state_.use = &data_parallel_;
+  if (state_.groups.world->size() > 1) exec_.set_idle_work(&progress_);
+}
+
+template <class T>
+TrainStep<T>::~TrainStep() {
+  state_.use = nullptr;
+  exec_.set_idle_work(nullptr);
 }
 
 template <class T>
@@ -85,7 +95,9 @@ nn::Context TrainStep<T>::context(int slot, nn::Mode mode) {
           .held = workspace_.held(),
           .sequence = shape_.sequence,
           .batch = shape_.micro,
-          .mode = mode};
+          .mode = mode,
+          .sequence_parallel = state_.sequence_parallel(),
+          .params = &data_parallel_};
 }
 
 template <class T>
@@ -121,6 +133,7 @@ template <class T>
 struct TrainStep<T>::Handler {
   TrainStep& step;
   const FetchBatch& fetch;
+  int weight_passes = 0;  // begun
 
   void forward(const schedule::Action& action) {
     const Region region(step.timers_, Section::forward);
@@ -134,6 +147,7 @@ struct TrainStep<T>::Handler {
   }
   void backward_weight(const schedule::Action& action) {
     const Region region(step.timers_, Section::backward);
+    count_weight_pass();
     const SlotBatch& batch = step.batches_[static_cast<std::size_t>(action.slot)];
     step.select_sample(batch);
     step.state_.chunk.backward_weight(step.context(action.slot, nn::Mode::training),
@@ -141,8 +155,14 @@ struct TrainStep<T>::Handler {
   }
 
  private:
+  void count_weight_pass() {
+    const int last = step.shape_.microbatches;
+    step.data_parallel_.begin_microbatch(weight_passes == 0, weight_passes == last - 1);
+    ++weight_passes;
+  }
   void backward(const schedule::Action& action, model::WeightPass weight_pass) {
     const Region region(step.timers_, Section::backward);
+    if (weight_pass == model::WeightPass::now) count_weight_pass();
     const SlotBatch& batch = step.batches_[static_cast<std::size_t>(action.slot)];
     step.select_sample(batch);
     const model::Boundary<T> none;
@@ -153,15 +173,22 @@ struct TrainStep<T>::Handler {
 
 template <class T>
 void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, index_t global_samples) {
-  kernels::fill(exec_, state_.params.slab(Slab::gradient), Accumulator<T>{0});
+  data_parallel_.begin_step();
   kernels::fill(exec_, View1<double>(totals_), 0.0);
   set_loss_scale(exec_, state_view(),
                  1.0 / static_cast<double>(global_samples * shape_.sequence));
   Handler handler{*this, fetch};
   schedule::execute(actions_, handler);
   const Region region(timers_, Section::communication);
-  parallel::synchronise_gradients(exec_, state_.groups, state_.params,
-                                  state_.chunk.tied_parameter());
+  data_parallel_.finish_gradients();
+}
+
+template <class T>
+void TrainStep<T>::update(optim::Optimizer<T>& optimizer) {
+  for (std::size_t b = 0; b < state_.params.partition().buckets().size(); ++b) {
+    optimizer.apply_bucket(exec_, state_view(), b);
+    data_parallel_.start_gather(b);
+  }
 }
 
 template <class T>

@@ -9,6 +9,7 @@
 #include "base/timers.hpp"
 #include "engine/memory_plan.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/data_parallel.hpp"
 #include "schedule/schedule.hpp"
 
 namespace trireme::engine {
@@ -35,14 +36,25 @@ struct LossTotals {
 template <class T>
 class TrainStep {
  public:
-  // Plans and allocates the workspace; params must be allocated.
+  // Plans and allocates the workspace; params must be allocated. From now on to the end
+  // of its life the step is who state.use tells.
   TrainStep(const Exec& exec, ModelState<T>& state, const StepShape& shape,
             Timers& timers);
+  ~TrainStep();
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
 
   // Gradients of the mean loss over the global batch, accumulated over the micro-batches
-  // from zero and summed over the data group. `global_samples`: of all ranks, for the
-  // nominal normaliser.
+  // from zero and summed over the data group (with ZeRO of this rank's part).
+  // `global_samples`: of all ranks, for the nominal normaliser.
   void accumulate_gradients(const FetchBatch& fetch, index_t global_samples);
+
+  // New weights, bucket by bucket; with ZeRO each goes to the other ranks while the next
+  // is updated.
+  void update(optim::Optimizer<T>& optimizer);
+  // Waits until whole weights are everywhere (ZeRO 1 and 2): before they are read by
+  // others than the passes of the model.
+  void settle() { data_parallel_.settle(); }
 
   // Loss of `microbatches` micro-batches without dropout; this rank's sums.
   LossTotals evaluate(const FetchBatch& fetch, int microbatches);
@@ -79,8 +91,17 @@ class TrainStep {
   void select_sample(const SlotBatch& batch);
   void forward(const FetchBatch& fetch, int microbatch, int slot, nn::Mode mode);
 
+  // Messages move on between kernels.
+  struct Progress final : IdleWork {
+    comm::Communicator& world;
+    explicit Progress(comm::Communicator& world_in) : world(world_in) {}
+    void run() override { world.progress(); }
+  };
+
   Exec exec_;
   ModelState<T>& state_;
+  Progress progress_;
+  parallel::DataParallel<T> data_parallel_;
   StepShape shape_;
   Timers& timers_;
   std::vector<schedule::Action> actions_;

@@ -32,8 +32,7 @@ config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
     config::Deck deck = config::load(options.deck, {.overrides = options.overrides,
                                                     .run_dir = options.run_dir,
                                                     .ranks = world.size()});
-    std::vector<config::DeckError> errors =
-        config::unsupported_for_training(deck, world.size());
+    std::vector<config::DeckError> errors = config::unsupported_for_training(deck);
     if (!errors.empty()) throw config::DeckErrors(std::move(errors));
     const auto corpora = open_corpora(deck);
     errors = config::set_vocabulary(deck, corpora.front()->vocabulary_size(),
@@ -92,7 +91,7 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
 }
 
 // Of a run that could never fit, before anything is made for it.
-void require_memory(const config::Deck& deck, ModelState<float>& shapes,
+void require_memory(const config::Deck& deck, const ModelState<float>& shapes,
                     const Machine& machine, int ranks_of_node) {
   if constexpr (!kHostExecution) return;  // the device's memory says so itself
   const MemoryPlan plan = plan_memory(shapes, deck);
@@ -154,7 +153,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // is known before that is made: a mistake leaves nothing behind.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
-  ModelState<float> shapes(grid.groups(), gpt_config(deck));  // allocates no slab
+  ModelState<float> shapes(grid.groups(), gpt_config(deck),
+                           sharing(deck));  // allocates no slab
   if (checkpoint) {
     if (resumes) {
       check_corpora(*checkpoint, datasets);

@@ -49,10 +49,9 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       datasets_(datasets),
       directory_(directory),
       log_(log),
-      state_(grid.groups(), gpt_config(deck)),
-      step_(
-          (state_.params.allocate(state_.registry, ParamBuffer<T>::Use::training), exec_),
-          state_, step_shape(deck), timers_),
+      state_(grid.groups(), gpt_config(deck), sharing(deck)),
+      step_((state_.allocate(ParamBuffer<T>::Use::training), exec_), state_,
+            step_shape(deck), timers_),
       optimizer_(exec_, state_.params, grid.groups(), adamw_desc(deck),
                  deck.optimizer.clip_norm),
       schedule_(lr_schedule(deck)),
@@ -135,7 +134,7 @@ optim::StepReport TrainingRun<T>::one_step() {
   if (!std::isfinite(report.loss_sum) || !std::isfinite(report.grad_norm)) {
     stop_on_non_finite(report);
   }
-  optimizer_.apply(exec_, step_.state_view());
+  step_.update(optimizer_);
   progress_.step = update;
   progress_.samples += deck_.batch.global;
   progress_.tokens += deck_.batch.global * deck_.model.sequence;
@@ -165,6 +164,7 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   }
   std::string state;
   try {
+    step_.settle();
     const ckpt::Saved saved = ckpt::save_checkpoint(
         exec_, *grid_.groups().world, directory_.path() / "failed", progress_,
         ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)));
@@ -279,6 +279,7 @@ template <class T>
 void TrainingRun<T>::save() {
   if (saved_step_ == progress_.step) return;
   const Region region(timers_, Section::checkpoint);
+  step_.settle();
   if (display_) display_->note("writing a checkpoint");
   // Only what is saved can be kept: the best of the checkpoints that were validated.
   if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
@@ -363,7 +364,8 @@ void TrainingRun<T>::report_times() {
                             {"optimizer", static_cast<double>(plan.optimizer)},
                             {"activations", static_cast<double>(plan.saved())},
                             {"workspace", static_cast<double>(plan.workspace.scratch +
-                                                              plan.workspace.held)}}};
+                                                              plan.workspace.held)},
+                            {"buffers", static_cast<double>(plan.buffers)}}};
   if (generator_) {
     times.memory.emplace_back("generation",
                               static_cast<double>(Generator<T>::planned_bytes(state_)));

@@ -7,14 +7,42 @@
 namespace trireme::kernels {
 
 template <class T>
+void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
+                          View1<const T> gradient, View1<double> partial,
+                          View0<double> total) {
+  const auto count = static_cast<index_t>(chunks.extent(0));
+  TRIREME_REQUIRE(static_cast<index_t>(partial.extent(0)) >= count,
+                  "kernels::square_sum_of_chunks: room for {} partial sums of {}",
+                  partial.extent(0), count);
+  if (count == 0) return;
+  const T* const gradient_data = gradient.data();
+  const AdamWChunk* const chunk_data = chunks.data();
+  double* const partial_data = partial.data();
+  double* const total_data = total.data();
+  launch_rows(
+      exec, "trireme::kernels::square_sum_of_chunks[chunks]", count,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
+        const AdamWChunk chunk = chunk_data[index];
+        const T* const run = gradient_data + chunk.gradient;
+        partial_data[index] = sum_columns<double>(
+            team, chunk.in_norm != 0 ? chunk.count : 0, [=](index_t j) {
+              const auto value = static_cast<double>(run[j]);
+              return value * value;
+            });
+      });
+  launch_rows(
+      exec, "trireme::kernels::square_sum_of_chunks[combine]", 1,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t) {
+        const double sum =
+            sum_columns<double>(team, count, [=](index_t j) { return partial_data[j]; });
+        for_each_column(team, 1, [=](index_t j) { total_data[j] += sum; });
+      });
+}
+
+template <class T>
 void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
            View1<const AdamWChunk> chunks, View1<const T> gradient, View1<T> weight,
            View1<T> exp_avg, View1<T> exp_avg_sq) {
-  const auto n = static_cast<index_t>(weight.extent(0));
-  require_extent("adamw", "gradient", gradient, n);
-  require_extent("adamw", "exp_avg", exp_avg, n);
-  require_extent("adamw", "exp_avg_sq", exp_avg_sq, n);
-
   const T* const gradient_data = gradient.data();
   T* const weight_data = weight.data();
   T* const m_data = exp_avg.data();
@@ -38,10 +66,10 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
         const T decay = chunk.decays != 0
                             ? static_cast<T>(state->learning_rate * weight_decay)
                             : T{0};
-        const T* const g_run = gradient_data + chunk.begin;
-        T* const w_run = weight_data + chunk.begin;
-        T* const m_run = m_data + chunk.begin;
-        T* const v_run = v_data + chunk.begin;
+        const T* const g_run = gradient_data + chunk.gradient;
+        T* const w_run = weight_data + chunk.weight;
+        T* const m_run = m_data + chunk.moment;
+        T* const v_run = v_data + chunk.moment;
         for_each_column(team, chunk.count, [=](index_t j) {
           const T g = g_run[j] * scale;
           const T m = beta1 * m_run[j] + rest1 * g;
@@ -57,9 +85,11 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                        \
-  template void adamw<T>(const Exec&, const AdamWDesc&, StepStateView,                \
-                         View1<const AdamWChunk>, View1<const T>, View1<T>, View1<T>, \
+#define TRIREME_INSTANTIATE(T)                                                         \
+  template void square_sum_of_chunks<T>(const Exec&, View1<const AdamWChunk>,          \
+                                        View1<const T>, View1<double>, View0<double>); \
+  template void adamw<T>(const Exec&, const AdamWDesc&, StepStateView,                 \
+                         View1<const AdamWChunk>, View1<const T>, View1<T>, View1<T>,  \
                          View1<T>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

@@ -1,4 +1,4 @@
-// kernels/adamw.hpp — AdamW (Loshchilov & Hutter 2019, algorithm 2) over a flat slab.
+// kernels/adamw.hpp — AdamW (Loshchilov & Hutter 2019, algorithm 2) over flat slabs.
 //
 //   g = gradient * step.gradient_scale
 //   m = beta1 m + (1 - beta1) g;   v = beta2 v + (1 - beta2) g^2
@@ -18,16 +18,27 @@ struct AdamWDesc {
   double weight_decay = 0.0;
 };
 
-// A run of the slab with one decay; chunks of at most kAdamWChunk elements, in order,
-// covering what is to be updated.
+// A run of elements with one decay, and where each array has its first (slabs that are
+// sharded begin elsewhere); chunks of at most kAdamWChunk elements, covering what is to
+// be updated.
 struct AdamWChunk {
-  index_t begin = 0;
+  index_t weight = 0;
+  index_t gradient = 0;
+  index_t moment = 0;
   std::int32_t count = 0;
-  std::int32_t decays = 0;
+  std::int16_t decays = 0;
+  std::int16_t in_norm = 1;  // 0: counted by another rank that has the same
 };
 inline constexpr index_t kAdamWChunk = 16384;
 
-// T: float or double. All slabs have the same length.
+// total += sum of squares of the gradients of those chunks that are in the norm; in
+// double, in a fixed order. partial: one number for each chunk.
+template <class T>
+void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
+                          View1<const T> gradient, View1<double> partial,
+                          View0<double> total);
+
+// T: float or double.
 template <class T>
 void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
            View1<const AdamWChunk> chunks, View1<const T> gradient, View1<T> weight,

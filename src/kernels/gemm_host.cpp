@@ -54,6 +54,7 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
   } else {
     gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
   }
+  exec.idle();
 }
 
 #define TRIREME_INSTANTIATE(T, To)                                         \

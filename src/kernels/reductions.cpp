@@ -65,44 +65,6 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
       });
 }
 
-index_t square_sum_scratch_elements(index_t n) {
-  return flat_blocks(n);
-}
-
-template <class T>
-void square_sum(const Exec& exec, View1<const T> x, View1<double> scratch,
-                View0<double> total) {
-  using A = Accumulator<T>;
-  const auto n = static_cast<index_t>(x.extent(0));
-  const index_t blocks = flat_blocks(n);
-  TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= blocks,
-                  "kernels::square_sum: scratch has {} elements, needs {}",
-                  scratch.extent(0), blocks);
-
-  const T* const x_data = x.data();
-  double* const partial = scratch.data();
-  double* const total_data = total.data();
-  launch_rows(
-      exec, "trireme::kernels::square_sum[blocks]", blocks,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
-        const T* const in = x_data + block * kFlatBlock;
-        const index_t left = n - block * kFlatBlock;
-        partial[block] = sum_columns<double>(
-            team, left < kFlatBlock ? left : kFlatBlock, [=](index_t j) {
-              const auto value = static_cast<double>(static_cast<A>(in[j]));
-              return value * value;
-            });
-      });
-  if (n == 0) return;
-  launch_rows(
-      exec, "trireme::kernels::square_sum[combine]", 1,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t) {
-        const double sum =
-            sum_columns<double>(team, blocks, [=](index_t j) { return partial[j]; });
-        for_each_column(team, 1, [=](index_t j) { total_data[j] += sum; });
-      });
-}
-
 template <class T>
 void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> count) {
   using A = Accumulator<T>;
@@ -131,8 +93,6 @@ void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> co
 #define TRIREME_INSTANTIATE(T)                                                  \
   template void sum_rows<T>(const Exec&, View2<const T>, View1<Accumulator<T>>, \
                             View1<Accumulator<T>>);                             \
-  template void square_sum<T>(const Exec&, View1<const T>, View1<double>,       \
-                              View0<double>);                                   \
   template void count_non_finite<T>(const Exec&, View1<const T>, View0<std::int64_t>);
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

@@ -14,13 +14,6 @@ template <class T>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
               View1<Accumulator<T>> sums);
 
-// total[0] += sum of squares, in double. scratch: square_sum_scratch_elements(n)
-// elements.
-index_t square_sum_scratch_elements(index_t n);
-template <class T>
-void square_sum(const Exec& exec, View1<const T> x, View1<double> scratch,
-                View0<double> total);
-
 // count[0] += number of elements that are not finite.
 template <class T>
 void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> count);

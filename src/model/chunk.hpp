@@ -34,7 +34,7 @@ struct Boundary {
   std::array<NamedTensor<T>, kMaxTensors> tensors;
 };
 
-enum class WeightPass { now, later };
+using nn::WeightPass;
 
 template <class T>
 class Chunk {

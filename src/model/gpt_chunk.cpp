@@ -48,14 +48,18 @@ GptChunk<T>::GptChunk(const nn::Builder<T>& builder, const GptConfig& config,
   TRIREME_REQUIRE(config.is_gpt2(),
                   "a GPT with another norm, activation, position encoding, bias or head "
                   "than GPT-2 needs layers that this version lacks");
+  embedding_unit_ = builder.registry.begin_unit("embedding");
   embedding_.emplace(builder, nn::EmbeddingConfig{.vocabulary = config.vocabulary,
                                                   .hidden = config.hidden,
                                                   .sequence = config.sequence,
                                                   .dropout = config.dropout,
                                                   .init_std = config.init_std});
   for (index_t layer = range.begin; layer < range.end; ++layer) {
+    const auto unit = builder.registry.begin_unit(fmt::format("layers/{}", layer));
+    if (layer == range.begin) first_layer_unit_ = unit;
     layers_.emplace_back(builder, transformer_config(config), layer);
   }
+  head_unit_ = builder.registry.begin_unit("head", embedding_unit_);
   head_.emplace(builder, config.hidden, embedding_->word());
   set_slot_count(1);
 }
@@ -82,16 +86,22 @@ void GptChunk<T>::forward(const nn::Context& context, int slot_number, const Bat
                           const Boundary<T>&, Boundary<T>& out, View1<double> totals) {
   require_fit(context, batch, config_.sequence);
   Slot& slot = slot_at(slot_number);
-  const index_t rows = context.rows();
+  const index_t rows = context.local_rows();
   slot.embedded = context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
+  ParamUseScope embedding(context.params, embedding_unit_, Pass::forward);
   embedding_->forward(context, batch.tokens, batch.positions, slot.embedded);
+  embedding.end();
   View2<const T> x = slot.embedded;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const auto y = context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
+    ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::forward);
     layers_[i].forward(context, x, y, slot.layers[i]);
+    layer.end();
     x = y;
   }
+  ParamUseScope head(context.params, head_unit_, Pass::forward);
   head_->forward(context, x, batch.labels, batch.mask, totals, slot.head);
+  head.end();
   out.count = 0;
 }
 
@@ -100,33 +110,37 @@ void GptChunk<T>::backward(const nn::Context& context, int slot_number,
                            const Batch& batch, const Boundary<T>&, const Boundary<T>&,
                            WeightPass weight_pass) {
   Slot& slot = slot_at(slot_number);
-  const index_t rows = context.rows();
+  const index_t rows = context.local_rows();
   const bool now = weight_pass == WeightPass::now;
   const ArenaScope scope(context.scratch);
   auto d_y = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
   auto d_x = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
 
-  // Weight gradients right after the input gradients of the same part: what they need
+  // Weight gradients together with the input gradients of the same part: what they need
   // from each other is then held for one layer at a time.
   const std::size_t mark = context.held.used();
-  head_->backward_input(context, batch.labels, batch.mask, slot.head, d_y,
-                        slot.head_held);
+  ParamUseScope head(context.params, head_unit_, Pass::backward);
+  head_->backward_input(context, batch.labels, batch.mask, slot.head, d_y, slot.head_held,
+                        weight_pass);
   if (now) {
-    head_->backward_weight(context, slot.head, slot.head_held);
     context.held.release_to(mark);
+    head.end();
   }
   for (std::size_t i = layers_.size(); i-- > 0;) {
+    ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::backward);
     layers_[i].backward_input(context, nn::as_const(d_y), slot.layers[i], d_x,
-                              slot.layers_held[i]);
+                              slot.layers_held[i], weight_pass);
     if (now) {
-      layers_[i].backward_weight(context, slot.layers[i], slot.layers_held[i]);
       context.held.release_to(mark);
+      layer.end();
     }
     std::swap(d_x, d_y);
   }
   if (now) {
+    ParamUseScope embedding(context.params, embedding_unit_, Pass::backward);
     embedding_->backward_weight(context, batch.tokens, batch.positions,
                                 nn::as_const(d_y));
+    embedding.end();
   } else {
     slot.d_embedded = context.held.matrix<T>(Category::gradient, rows, config_.hidden);
     copy(context.exec, slot.d_embedded, d_y);
@@ -137,12 +151,19 @@ template <class T>
 void GptChunk<T>::backward_weight(const nn::Context& context, int slot_number,
                                   const Batch& batch) {
   Slot& slot = slot_at(slot_number);
+  const auto done = [&](std::size_t unit) {
+    if (context.params != nullptr) context.params->end(unit, Pass::backward);
+  };
   head_->backward_weight(context, slot.head, slot.head_held);
+  done(head_unit_);
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layers_[i].backward_weight(context, slot.layers[i], slot.layers_held[i]);
+    done(first_layer_unit_ + i);
   }
+  ParamUseScope embedding(context.params, embedding_unit_, Pass::backward);
   embedding_->backward_weight(context, batch.tokens, batch.positions,
                               nn::as_const(slot.d_embedded));
+  embedding.end();
   context.held.reset();
 }
 
@@ -150,12 +171,18 @@ template <class T>
 void GptChunk<T>::decode(const nn::Context& context, View1<const std::int32_t> tokens,
                          View1<const std::int32_t> positions, DecodeState<T>& state,
                          View2<T> logits) const {
+  TRIREME_REQUIRE(!context.sequence_parallel,
+                  "generation is not split along the sequence: its calls are short");
   const ArenaScope scope(context.scratch);
   auto x = context.scratch.matrix<T>(Category::hidden, context.rows(), config_.hidden);
   auto y = context.scratch.matrix<T>(Category::hidden, context.rows(), config_.hidden);
+  ParamUseScope embedding(context.params, embedding_unit_, Pass::forward);
   embedding_->forward(context, tokens, positions, x);
+  embedding.end();
   for (std::size_t i = 0; i < layers_.size(); ++i) {
+    ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::forward);
     layers_[i].forward_cached(context, nn::as_const(x), y, state.layers.at(i));
+    layer.end();
     std::swap(x, y);
   }
   const auto wanted = static_cast<index_t>(logits.extent(0));
@@ -164,7 +191,9 @@ void GptChunk<T>::decode(const nn::Context& context, View1<const std::int32_t> t
   const T* last = x.data() == nullptr
                       ? nullptr
                       : x.data() + (context.rows() - wanted) * config_.hidden;
+  ParamUseScope head(context.params, head_unit_, Pass::forward);
   head_->logits(context, View2<const T>(last, logits.extent(0), x.extent(1)), logits);
+  head.end();
 }
 
 template <class T>

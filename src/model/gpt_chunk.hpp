@@ -64,6 +64,8 @@ class GptChunk final : public Chunk<T> {
   View2<T> saved_logits(int slot) const;
   // Index of the word embedding, which first and last stage share.
   std::size_t tied_parameter() const { return embedding_->word().weight().index(); }
+  // The unit it belongs to.
+  std::size_t embedding_unit() const { return embedding_unit_; }
 
  private:
   struct Slot {
@@ -80,6 +82,7 @@ class GptChunk final : public Chunk<T> {
 
   GptConfig config_;
   ChunkRange range_;
+  std::size_t embedding_unit_ = 0, first_layer_unit_ = 0, head_unit_ = 0;
   // The last stage needs the word embedding too: it holds a copy when it is not the
   // first.
   std::optional<nn::Embedding<T>> embedding_;

@@ -101,11 +101,12 @@ void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
 }
 
 template <class T>
-void Attention<T>::backward_input(const Context& context, View2<const T> d_y,
-                                  const Saved& saved, View2<T> d_x, Held& held) const {
+comm::Request Attention<T>::start_backward_input(const Context& context,
+                                                 View2<const T> d_y, const Saved& saved,
+                                                 View2<T> d_x, Held& held) const {
   const index_t d = config_.head_dim();
   const index_t rows = context.rows();
-  held.d_y = d_y;
+  held.d_y = projection_.whole_output_gradient(context, d_y);
   held.d_qkv = context.held.matrix<T>(Category::gradient, rows, qkv_.out_tp());
   {
     const ArenaScope scope(context.scratch);
@@ -113,7 +114,7 @@ void Attention<T>::backward_input(const Context& context, View2<const T> d_y,
     const auto d_o = context.scratch.matrix<T>(Category::gradient, rows, heads_tp_ * d);
     const auto scratch = context.scratch.vector<Accumulator<T>>(
         Category::attention, kernels::attention_backward_scratch_elements(desc));
-    projection_.backward_input(context, d_y, d_o);
+    projection_.backward_input(context, held.d_y, d_o);
     const View2<const T> qkv = saved.qkv;
     kernels::attention_backward<T>(
         context.exec, desc, context.step, heads(context, qkv, 0),
@@ -124,7 +125,7 @@ void Attention<T>::backward_input(const Context& context, View2<const T> d_y,
         heads(context, held.d_qkv, heads_tp_ * d),
         heads(context, held.d_qkv, (heads_tp_ + kv_heads_tp_) * d));
   }
-  qkv_.backward_input(context, as_const(held.d_qkv), d_x);
+  return qkv_.start_backward_input(context, as_const(held.d_qkv), d_x);
 }
 
 template <class T>

@@ -44,7 +44,7 @@ class Attention {
     View1<Accumulator<T>> lse;  // (b, a_tp, s)
   };
   struct Held {
-    View2<const T> d_y;  // (rows, h)
+    View2<const T> d_y;  // (rows, h): all rows
     View2<T> d_qkv;      // (rows, (a + 2 g)_tp * d)
   };
 
@@ -52,9 +52,13 @@ class Attention {
             const AttentionConfig& config);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
-  // d_y must live until backward_weight.
+  // d_y must live until backward_weight; d_x is there after wait().
+  comm::Request start_backward_input(const Context& context, View2<const T> d_y,
+                                     const Saved& saved, View2<T> d_x, Held& held) const;
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
-                      View2<T> d_x, Held& held) const;
+                      View2<T> d_x, Held& held) const {
+    start_backward_input(context, d_y, saved, d_x, held).wait();
+  }
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 

@@ -2,7 +2,8 @@
 // whom, and memory.
 //
 // Activations are (s, b, h) flattened to (s * b, h): row r is position r / b of sample r
-// % b.
+// % b. With sequence parallelism each rank of the tensor group has, outside the
+// tensor-parallel regions, a run of s / t positions: its *local* rows.
 #ifndef TRIREME_NN_CONTEXT_HPP_
 #define TRIREME_NN_CONTEXT_HPP_
 
@@ -11,11 +12,15 @@
 #include "kernels/step_state.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/param_buffer.hpp"
+#include "tensor/param_use.hpp"
 
 namespace trireme::nn {
 
 // Whether dropout is applied: evaluation and generation see the whole network.
 enum class Mode { training, evaluation };
+
+// Weight gradients right after those of the inputs, or by a backward_weight later.
+enum class WeightPass { now, later };
 
 struct Context {
   const Exec& exec;
@@ -27,8 +32,18 @@ struct Context {
   index_t sequence = 1;  // s
   index_t batch = 1;     // b
   Mode mode = Mode::training;
+  bool sequence_parallel = false;
+  ParamUse* params = nullptr;  // who is told what is in use
 
   index_t rows() const { return sequence * batch; }
+  index_t local_sequence() const {
+    return sequence_parallel ? sequence / groups.tensor->size() : sequence;
+  }
+  index_t local_rows() const { return local_sequence() * batch; }
+  // Position of the first local row.
+  index_t sequence_begin() const {
+    return sequence_parallel ? local_sequence() * groups.tensor->rank() : 0;
+  }
 };
 
 // What a layer is built from, besides its own dimensions.

@@ -3,7 +3,7 @@
 
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
-#include "parallel/mappings.hpp"
+#include "nn/gather_rows.hpp"
 
 namespace trireme::nn {
 
@@ -14,7 +14,8 @@ void table_gradient(const Context& context, View1<const std::int32_t> ids,
                     View2<const T> d_y, index_t begin, View2<Accumulator<T>> d_table) {
   const ArenaScope scope(context.scratch);
   const auto scratch = context.scratch.vector<std::int32_t>(
-      Category::gradient, kernels::embedding_scratch_elements(context.rows()));
+      Category::gradient,
+      kernels::embedding_scratch_elements(static_cast<index_t>(ids.extent(0))));
   kernels::embedding_backward<T>(context.exec, ids, d_y, begin, scratch, d_table);
 }
 
@@ -46,16 +47,31 @@ index_t VocabParallelEmbedding<T>::valid_rows() const {
 template <class T>
 void VocabParallelEmbedding<T>::forward(const Context& context,
                                         View1<const std::int32_t> ids, View2<T> y) const {
+  constexpr comm::Site kSite = "word embedding";
+  comm::Communicator& tensor = *context.groups.tensor;
+  if (!context.sequence_parallel) {
+    kernels::embedding_forward<T>(context.exec, ids, weight_.matrix(), begin(),
+                                  kernels::Write::overwrite, y);
+    parallel::reduce_from_tensor_parallel_region(context.exec, tensor, y, kSite);
+    return;
+  }
+  const ArenaScope scope(context.scratch);
+  const auto partial = context.scratch.matrix<T>(Category::hidden, context.rows(),
+                                                 static_cast<index_t>(y.extent(1)));
   kernels::embedding_forward<T>(context.exec, ids, weight_.matrix(), begin(),
-                                kernels::Write::overwrite, y);
-  parallel::reduce_from_tensor_parallel_region(context.exec, *context.groups.tensor, y);
+                                kernels::Write::overwrite, partial);
+  parallel::reduce_scatter_to_sequence_parallel_region<T>(context.exec, tensor, partial,
+                                                          y, kSite);
 }
 
 template <class T>
 void VocabParallelEmbedding<T>::backward_weight(const Context& context,
                                                 View1<const std::int32_t> ids,
                                                 View2<const T> d_y) const {
-  table_gradient<T>(context, ids, d_y, begin(), weight_.matrix_gradient());
+  const ArenaScope scope(context.scratch);
+  const View2<const T> d_rows =
+      gather_rows(context, d_y, context.scratch, "word embedding gradient");
+  table_gradient<T>(context, ids, d_rows, begin(), weight_.matrix_gradient());
 }
 
 template <class T>
@@ -65,18 +81,36 @@ Embedding<T>::Embedding(const Builder<T>& builder, const EmbeddingConfig& config
       position_(builder.add({.name = "embedding/position/weight",
                              .shard = replicated({config.sequence, config.hidden}),
                              .init = Initializer::normal(config.init_std),
-                             .decay = true})) {}
+                             .decay = true,
+                             .in_sequence_region = true})) {}
+
+template <class T>
+View1<const std::int32_t> Embedding<T>::local(const Context& context,
+                                              View1<const std::int32_t> ids) const {
+  if (!context.sequence_parallel) return ids;
+  // A shape-only pass has no memory to point into.
+  const std::int32_t* first = ids.data() == nullptr
+                                  ? nullptr
+                                  : ids.data() + context.sequence_begin() * context.batch;
+  return {first, static_cast<std::size_t>(context.local_rows())};
+}
+
+template <class T>
+kernels::DropoutDesc Embedding<T>::dropout(const Context& context) const {
+  return {.probability = context.mode == Mode::training ? config_.dropout : 0.0,
+          .batch = context.batch,
+          .sequence_begin = context.sequence_begin(),
+          .site = random::Site::embedding};
+}
 
 template <class T>
 void Embedding<T>::forward(const Context& context, View1<const std::int32_t> tokens,
                            View1<const std::int32_t> positions, View2<T> x) const {
   word_.forward(context, tokens, x);
-  kernels::embedding_forward<T>(context.exec, positions, position_.matrix(), 0,
-                                kernels::Write::add, x);
-  if (config_.dropout > 0.0 && context.mode == Mode::training) {
-    const kernels::DropoutDesc dropout{.probability = config_.dropout,
-                                       .batch = context.batch,
-                                       .site = random::Site::embedding};
+  kernels::embedding_forward<T>(context.exec, local(context, positions),
+                                position_.matrix(), 0, kernels::Write::add, x);
+  const kernels::DropoutDesc dropout = this->dropout(context);
+  if (dropout.probability > 0.0) {
     kernels::bias_dropout_add_forward<T>(context.exec, dropout, context.step, as_const(x),
                                          {}, {}, x);
   }
@@ -89,14 +123,11 @@ void Embedding<T>::backward_weight(const Context& context,
                                    View2<const T> d_x) const {
   const ArenaScope scope(context.scratch);
   const auto d_sum =
-      context.scratch.matrix<T>(Category::gradient, context.rows(), config_.hidden);
-  const kernels::DropoutDesc dropout{
-      .probability = context.mode == Mode::training ? config_.dropout : 0.0,
-      .batch = context.batch,
-      .site = random::Site::embedding};
-  kernels::dropout_backward<T>(context.exec, dropout, context.step, d_x, d_sum);
+      context.scratch.matrix<T>(Category::gradient, context.local_rows(), config_.hidden);
+  kernels::dropout_backward<T>(context.exec, dropout(context), context.step, d_x, d_sum);
   word_.backward_weight(context, tokens, as_const(d_sum));
-  table_gradient<T>(context, positions, as_const(d_sum), 0, position_.matrix_gradient());
+  table_gradient<T>(context, local(context, positions), as_const(d_sum), 0,
+                    position_.matrix_gradient());
 }
 
 #define TRIREME_INSTANTIATE(T)              \

@@ -8,6 +8,7 @@
 #ifndef TRIREME_NN_EMBEDDING_HPP_
 #define TRIREME_NN_EMBEDDING_HPP_
 
+#include "kernels/dropout.hpp"
 #include "nn/context.hpp"
 
 namespace trireme::nn {
@@ -19,7 +20,7 @@ class VocabParallelEmbedding {
   VocabParallelEmbedding(const Builder<T>& builder, const std::string& name,
                          index_t vocabulary, index_t hidden, double init_std);
 
-  // y (rows, h) = E[ids].
+  // y (local rows, h) = E[ids]; ids: of all rows.
   void forward(const Context& context, View1<const std::int32_t> ids, View2<T> y) const;
   void backward_weight(const Context& context, View1<const std::int32_t> ids,
                        View2<const T> d_y) const;
@@ -46,7 +47,7 @@ class Embedding {
  public:
   Embedding(const Builder<T>& builder, const EmbeddingConfig& config);
 
-  // tokens, positions: (rows). x: (rows, h).
+  // tokens, positions: (rows). x: (local rows, h).
   void forward(const Context& context, View1<const std::int32_t> tokens,
                View1<const std::int32_t> positions, View2<T> x) const;
   void backward_weight(const Context& context, View1<const std::int32_t> tokens,
@@ -55,6 +56,10 @@ class Embedding {
   const VocabParallelEmbedding<T>& word() const { return word_; }
 
  private:
+  View1<const std::int32_t> local(const Context& context,
+                                  View1<const std::int32_t> ids) const;
+  kernels::DropoutDesc dropout(const Context& context) const;
+
   EmbeddingConfig config_;
   VocabParallelEmbedding<T> word_;
   ParamRef<T> position_;  // (S, h), the same on every rank of the tensor group

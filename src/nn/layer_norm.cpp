@@ -9,10 +9,12 @@ template <class T>
 LayerNorm<T>::LayerNorm(const Builder<T>& builder, const std::string& name, index_t h)
     : weight_(builder.add({.name = name + "/weight",
                            .shard = replicated({h}),
-                           .init = Initializer::constant(1)})),
+                           .init = Initializer::constant(1),
+                           .in_sequence_region = true})),
       bias_(builder.add({.name = name + "/bias",
                          .shard = replicated({h}),
-                         .init = Initializer::constant(0)})) {}
+                         .init = Initializer::constant(0),
+                         .in_sequence_region = true})) {}
 
 template <class T>
 void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,

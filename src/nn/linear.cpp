@@ -3,7 +3,7 @@
 
 #include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
-#include "parallel/mappings.hpp"
+#include "nn/gather_rows.hpp"
 
 namespace trireme::nn {
 
@@ -52,21 +52,37 @@ ColumnParallelLinear<T>::ColumnParallelLinear(const Builder<T>& builder,
 template <class T>
 void ColumnParallelLinear<T>::forward(const Context& context, View2<const T> x,
                                       View2<T> y) const {
-  kernels::linear_forward<T>(context.exec, x, weight_.matrix(), y);
+  const ArenaScope scope(context.scratch);
+  kernels::linear_forward<T>(
+      context.exec, gather_rows(context, x, context.scratch, "column-parallel input"),
+      weight_.matrix(), y);
 }
 
 template <class T>
-void ColumnParallelLinear<T>::backward_input(const Context& context, View2<const T> d_y,
-                                             View2<T> d_x) const {
-  kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), d_x);
-  parallel::copy_to_tensor_parallel_region_backward(context.exec, *context.groups.tensor,
-                                                    d_x);
+comm::Request ColumnParallelLinear<T>::start_backward_input(const Context& context,
+                                                            View2<const T> d_y,
+                                                            View2<T> d_x) const {
+  constexpr comm::Site kSite = "column-parallel input gradient";
+  comm::Communicator& tensor = *context.groups.tensor;
+  if (!context.sequence_parallel) {
+    kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), d_x);
+    return parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor, d_x,
+                                                              kSite);
+  }
+  const auto partial = context.held.matrix<T>(Category::gradient, context.rows(),
+                                              weight_.local_shape()[1]);
+  kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), partial);
+  return parallel::start_reduce_scatter_to_sequence_parallel_region<T>(
+      context.exec, tensor, partial, d_x, kSite);
 }
 
 template <class T>
 void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                               View2<const T> x) const {
-  weight_gradients(context, weight_, bias_, d_y, x);
+  const ArenaScope scope(context.scratch);
+  weight_gradients(
+      context, weight_, bias_, d_y,
+      gather_rows(context, x, context.scratch, "column-parallel input, for its weight"));
 }
 
 template <class T>
@@ -81,8 +97,25 @@ RowParallelLinear<T>::RowParallelLinear(const Builder<T>& builder,
 template <class T>
 void RowParallelLinear<T>::forward(const Context& context, View2<const T> x,
                                    View2<T> y) const {
-  kernels::linear_forward<T>(context.exec, x, weight_.matrix(), y);
-  parallel::reduce_from_tensor_parallel_region(context.exec, *context.groups.tensor, y);
+  constexpr comm::Site kSite = "row-parallel output";
+  comm::Communicator& tensor = *context.groups.tensor;
+  if (!context.sequence_parallel) {
+    kernels::linear_forward<T>(context.exec, x, weight_.matrix(), y);
+    parallel::reduce_from_tensor_parallel_region(context.exec, tensor, y, kSite);
+    return;
+  }
+  const ArenaScope scope(context.scratch);
+  const auto partial = context.scratch.matrix<T>(Category::hidden, context.rows(),
+                                                 weight_.local_shape()[0]);
+  kernels::linear_forward<T>(context.exec, x, weight_.matrix(), partial);
+  parallel::reduce_scatter_to_sequence_parallel_region<T>(context.exec, tensor, partial,
+                                                          y, kSite);
+}
+
+template <class T>
+View2<const T> RowParallelLinear<T>::whole_output_gradient(const Context& context,
+                                                           View2<const T> d_y) const {
+  return gather_rows(context, d_y, context.held, "row-parallel output gradient");
 }
 
 template <class T>

@@ -5,6 +5,10 @@
 // The bias is not added here: its users fuse it with what follows (GeLU, dropout and
 // residual). Its gradient, the row sum of d_y, belongs to backward_weight. A layer saves
 // x.
+//
+// With sequence parallelism a column-parallel layer's x and d_x, and a row-parallel
+// layer's y, are local rows; x is gathered again for the weight gradient, as in
+// Megatron-LM (Korthikanti et al. 2022, section 4.2.2).
 #ifndef TRIREME_NN_LINEAR_HPP_
 #define TRIREME_NN_LINEAR_HPP_
 
@@ -25,7 +29,12 @@ class ColumnParallelLinear {
                        const std::vector<index_t>& blocks = {});
 
   void forward(const Context& context, View2<const T> x, View2<T> y) const;
-  void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
+  // d_x is there after wait(); takes from context.held what must live until then.
+  comm::Request start_backward_input(const Context& context, View2<const T> d_y,
+                                     View2<T> d_x) const;
+  void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const {
+    start_backward_input(context, d_y, d_x).wait();
+  }
   void backward_weight(const Context& context, View2<const T> d_y,
                        View2<const T> x) const;
 
@@ -44,6 +53,9 @@ class RowParallelLinear {
                     index_t out, double init_std);
 
   void forward(const Context& context, View2<const T> x, View2<T> y) const;
+  // The gradient of y that the backward passes take: all rows of d_y, gathered into
+  // context.held where d_y has local ones.
+  View2<const T> whole_output_gradient(const Context& context, View2<const T> d_y) const;
   void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        View2<const T> x) const;

@@ -2,7 +2,7 @@
 #include "nn/lm_head.hpp"
 
 #include "kernels/gemm.hpp"
-#include "parallel/mappings.hpp"
+#include "nn/gather_rows.hpp"
 
 namespace trireme::nn {
 
@@ -21,15 +21,19 @@ void LmHead<T>::forward(const Context& context, View2<const T> x,
   using Acc = Accumulator<T>;
   const index_t rows = context.rows();
   Arena& memory = context.saved;
-  saved.normed = memory.matrix<T>(Category::norm, rows, hidden_);
+  saved.normed = memory.matrix<T>(Category::norm, context.local_rows(), hidden_);
   saved.logits = memory.matrix<T>(Category::logits, rows, vocabulary_tp());
   saved.cross_entropy.row_max = memory.vector<Acc>(Category::logits, rows);
   saved.cross_entropy.sums = memory.matrix<Acc>(Category::logits, rows, 2);
   saved.loss = memory.vector<Acc>(Category::logits, rows);
 
   norm_.forward(context, x, saved.normed, saved.norm);
-  kernels::linear_forward<T>(context.exec, as_const(saved.normed), word_weight_.matrix(),
-                             saved.logits);
+  {
+    const ArenaScope scope(context.scratch);
+    const View2<const T> normed =
+        gather_rows(context, as_const(saved.normed), context.scratch, "head input");
+    kernels::linear_forward<T>(context.exec, normed, word_weight_.matrix(), saved.logits);
+  }
   parallel::vocab_parallel_cross_entropy_forward<T>(
       context.exec, *context.groups.tensor, range_, as_const(saved.logits), labels, mask,
       saved.cross_entropy, saved.loss, totals);
@@ -38,24 +42,47 @@ void LmHead<T>::forward(const Context& context, View2<const T> x,
 template <class T>
 void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t> labels,
                                View1<const float> mask, const Saved& saved, View2<T> d_x,
-                               Held& held) const {
-  held.d_normed = context.held.matrix<T>(Category::gradient, context.rows(), hidden_);
+                               Held& held, WeightPass weight_pass) const {
+  constexpr comm::Site kSite = "head input gradient";
+  comm::Communicator& tensor = *context.groups.tensor;
+  held.d_normed =
+      context.held.matrix<T>(Category::gradient, context.local_rows(), hidden_);
   kernels::cross_entropy_backward<T>(context.exec, range_, context.step, labels, mask,
                                      as_const(saved.cross_entropy.row_max),
                                      as_const(saved.cross_entropy.sums), saved.logits);
+  const auto d_normed =
+      context.sequence_parallel
+          ? context.held.matrix<T>(Category::gradient, context.rows(), hidden_)
+          : held.d_normed;
   kernels::linear_backward_input<T>(context.exec, as_const(saved.logits),
-                                    word_weight_.matrix(), held.d_normed);
-  parallel::copy_to_tensor_parallel_region_backward(context.exec, *context.groups.tensor,
-                                                    held.d_normed);
+                                    word_weight_.matrix(), d_normed);
+  comm::Request request =
+      context.sequence_parallel
+          ? parallel::start_reduce_scatter_to_sequence_parallel_region<T>(
+                context.exec, tensor, d_normed, held.d_normed, kSite)
+          : parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor,
+                                                               d_normed, kSite);
+  if (weight_pass == WeightPass::now) word_gradient(context, saved);
+  request.wait();
   norm_.backward_input(context, as_const(held.d_normed), saved.norm, {}, d_x);
+  if (weight_pass == WeightPass::now) {
+    norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
+  }
+}
+
+template <class T>
+void LmHead<T>::word_gradient(const Context& context, const Saved& saved) const {
+  const ArenaScope scope(context.scratch);
+  const View2<const T> normed = gather_rows(
+      context, as_const(saved.normed), context.scratch, "head input, for its weight");
+  kernels::linear_backward_weight<T>(context.exec, as_const(saved.logits), normed,
+                                     word_weight_.matrix_gradient());
 }
 
 template <class T>
 void LmHead<T>::backward_weight(const Context& context, const Saved& saved,
                                 const Held& held) const {
-  kernels::linear_backward_weight<T>(context.exec, as_const(saved.logits),
-                                     as_const(saved.normed),
-                                     word_weight_.matrix_gradient());
+  word_gradient(context, saved);
   norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
 }
 

@@ -17,13 +17,13 @@ class LmHead {
  public:
   struct Saved {
     typename LayerNorm<T>::Saved norm;
-    View2<T> normed;  // (rows, h)
+    View2<T> normed;  // (local rows, h)
     View2<T> logits;  // (rows, v_tp); their gradient after backward_input
     parallel::CrossEntropySaved<T> cross_entropy;
     View1<Accumulator<T>> loss;  // (rows)
   };
   struct Held {
-    View2<T> d_normed;  // (rows, h)
+    View2<T> d_normed;  // (local rows, h)
   };
 
   // `word`: the embedding that is tied to this head.
@@ -33,18 +33,21 @@ class LmHead {
   // totals[0] += sum of mask * loss, totals[1] += sum of mask.
   void forward(const Context& context, View2<const T> x, View1<const std::int32_t> labels,
                View1<const float> mask, View1<double> totals, Saved& saved) const;
-  // Gradient of sum(mask * loss) * step.loss_gradient_scale.
+  // Gradient of sum(mask * loss) * step.loss_gradient_scale; with WeightPass::now the
+  // weight gradients, too.
   void backward_input(const Context& context, View1<const std::int32_t> labels,
                       View1<const float> mask, const Saved& saved, View2<T> d_x,
-                      Held& held) const;
+                      Held& held, WeightPass weight_pass = WeightPass::later) const;
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
-  // Logits only: x (n, h) of any number of rows, logits (n, v_tp).
+  // Logits only: x (n, h) of any number of rows, all of them here, logits (n, v_tp).
   void logits(const Context& context, View2<const T> x, View2<T> logits) const;
   index_t vocabulary_tp() const { return word_weight_.local_shape()[0]; }
 
  private:
+  void word_gradient(const Context& context, const Saved& saved) const;
+
   index_t hidden_;
   LayerNorm<T> norm_;
   ParamRef<T> word_weight_;  // (v_tp, h)

@@ -26,16 +26,18 @@ void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
 }
 
 template <class T>
-void Mlp<T>::backward_input(const Context& context, View2<const T> d_y,
-                            const Saved& saved, View2<T> d_x, Held& held) const {
-  held.d_y = d_y;
+comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T> d_y,
+                                           const Saved& saved, View2<T> d_x,
+                                           Held& held) const {
+  held.d_y = fc2_.whole_output_gradient(context, d_y);
   held.d_pre_activation =
       context.held.matrix<T>(Category::gradient, context.rows(), fc1_.out_tp());
-  fc2_.backward_input(context, d_y, held.d_pre_activation);  // of the activation, for now
+  fc2_.backward_input(context, held.d_y,
+                      held.d_pre_activation);  // of the activation, for now
   kernels::bias_gelu_backward<T>(context.exec, as_const(held.d_pre_activation),
                                  as_const(saved.pre_activation), fc1_.bias(),
                                  held.d_pre_activation);
-  fc1_.backward_input(context, as_const(held.d_pre_activation), d_x);
+  return fc1_.start_backward_input(context, as_const(held.d_pre_activation), d_x);
 }
 
 template <class T>

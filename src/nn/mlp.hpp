@@ -28,16 +28,20 @@ class Mlp {
     View2<T> activation;      // (rows, f_tp)
   };
   struct Held {
-    View2<const T> d_y;         // (rows, h)
+    View2<const T> d_y;         // (rows, h): all rows
     View2<T> d_pre_activation;  // (rows, f_tp)
   };
 
   Mlp(const Builder<T>& builder, const std::string& name, const MlpConfig& config);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
-  // d_y must live until backward_weight.
+  // d_y must live until backward_weight; d_x is there after wait().
+  comm::Request start_backward_input(const Context& context, View2<const T> d_y,
+                                     const Saved& saved, View2<T> d_x, Held& held) const;
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
-                      View2<T> d_x, Held& held) const;
+                      View2<T> d_x, Held& held) const {
+    start_backward_input(context, d_y, saved, d_x, held).wait();
+  }
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 

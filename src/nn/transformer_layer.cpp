@@ -52,6 +52,7 @@ kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,
                                                   random::Site site) const {
   return {.probability = context.mode == Mode::training ? dropout_ : 0.0,
           .batch = context.batch,
+          .sequence_begin = context.sequence_begin(),
           .layer = layer_,
           .site = site};
 }
@@ -59,7 +60,7 @@ kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,
 template <class T>
 void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                                   Saved& saved) const {
-  const index_t rows = context.rows();
+  const index_t rows = context.local_rows();
   Arena& memory = context.saved;
   const auto normed = memory.matrix<T>(Category::norm, rows, hidden_);
   const auto middle = memory.matrix<T>(Category::hidden, rows, hidden_);  // x1
@@ -81,9 +82,10 @@ void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View
 
 template <class T>
 void TransformerLayer<T>::backward_input(const Context& context, View2<const T> d_y,
-                                         const Saved& saved, View2<T> d_x,
-                                         Held& held) const {
-  const index_t rows = context.rows();
+                                         const Saved& saved, View2<T> d_x, Held& held,
+                                         WeightPass weight_pass) const {
+  const index_t rows = context.local_rows();
+  const bool now = weight_pass == WeightPass::now;
   Arena& memory = context.held;
   const auto d_mlp = memory.matrix<T>(Category::gradient, rows, hidden_);
   const auto d_attention = memory.matrix<T>(Category::gradient, rows, hidden_);
@@ -94,17 +96,26 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
 
   kernels::dropout_backward<T>(context.exec, dropout(context, random::Site::mlp_output),
                                context.step, d_y, d_mlp);
-  mlp_.backward_input(context, as_const(d_mlp), saved.mlp, held.d_mlp_norm, held.mlp);
+  comm::Request request = mlp_.start_backward_input(context, as_const(d_mlp), saved.mlp,
+                                                    held.d_mlp_norm, held.mlp);
+  if (now) mlp_.backward_weight(context, saved.mlp, held.mlp);
+  request.wait();
   mlp_norm_.backward_input(context, as_const(held.d_mlp_norm), saved.mlp_norm, d_y,
                            d_middle);
+  if (now) mlp_norm_.backward_weight(context, as_const(held.d_mlp_norm), saved.mlp_norm);
 
   kernels::dropout_backward<T>(context.exec,
                                dropout(context, random::Site::attention_output),
                                context.step, as_const(d_middle), d_attention);
-  attention_.backward_input(context, as_const(d_attention), saved.attention,
-                            held.d_input_norm, held.attention);
+  request = attention_.start_backward_input(
+      context, as_const(d_attention), saved.attention, held.d_input_norm, held.attention);
+  if (now) attention_.backward_weight(context, saved.attention, held.attention);
+  request.wait();
   input_norm_.backward_input(context, as_const(held.d_input_norm), saved.input_norm,
                              as_const(d_middle), d_x);
+  if (now) {
+    input_norm_.backward_weight(context, as_const(held.d_input_norm), saved.input_norm);
+  }
 }
 
 template <class T>

@@ -3,7 +3,8 @@
 //
 //   x1 = x + dropout(Attention(LN1(x)) + bo);   y = x1 + dropout(Mlp(LN2(x1)) + b2)
 // Saves what its parts save, and x1. backward_input goes from d_y to d_x and holds what
-// backward_weight needs; the two may lie apart in the schedule.
+// backward_weight needs; the two may lie apart in the schedule. x, y and their gradients
+// are local rows.
 #ifndef TRIREME_NN_TRANSFORMER_LAYER_HPP_
 #define TRIREME_NN_TRANSFORMER_LAYER_HPP_
 
@@ -49,8 +50,11 @@ class TransformerLayer {
 
   // x must live until backward_weight; y may not be x.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // With WeightPass::now the weight gradients are taken, too, beside the messages that
+  // complete those of the inputs.
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
-                      View2<T> d_x, Held& held) const;
+                      View2<T> d_x, Held& held,
+                      WeightPass weight_pass = WeightPass::later) const;
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 

@@ -6,27 +6,10 @@
 
 #include "base/error.hpp"
 #include "kernels/initialize.hpp"
-#include "kernels/reductions.hpp"
 
 namespace trireme::optim {
 
 namespace {
-
-std::vector<kernels::AdamWChunk> cut_in_chunks(const ParamRegistry& registry,
-                                               const auto& offset_of) {
-  std::vector<kernels::AdamWChunk> chunks;
-  for (std::size_t i = 0; i < registry.size(); ++i) {
-    const ParamSpec& spec = registry.spec(i);
-    const index_t begin = offset_of(i);
-    const index_t end = begin + element_count(spec.shard.local_shape);
-    for (index_t at = begin; at < end; at += kernels::kAdamWChunk) {
-      chunks.push_back(
-          {at, static_cast<std::int32_t>(std::min(kernels::kAdamWChunk, end - at)),
-           spec.decay ? 1 : 0});
-    }
-  }
-  return chunks;
-}
 
 // One thread: the factor every gradient is multiplied with, and the norm for the log.
 void finish_scale(const Exec& exec, View0<kernels::StepState> state,
@@ -59,12 +42,49 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
       clip_norm_(clip_norm),
       square_sum_("optimizer square sum", 1),
       report_("optimizer report", 1),
-      host_report_("optimizer host report", 1),
-      scratch_("optimizer scratch",
-               static_cast<std::size_t>(
-                   kernels::square_sum_scratch_elements(params.slab_elements()))) {
-  const auto chunks =
-      cut_in_chunks(params.registry(), [&](std::size_t i) { return params.offset(i); });
+      host_report_("optimizer host report", 1) {
+  find_chunks(exec);
+  partial_sums_ = DeviceArray<double>("optimizer partial sums", chunks_.extent(0));
+}
+
+// What this rank updates: of every parameter the rows that all slabs have here.
+template <class T>
+void Optimizer<T>::find_chunks(const Exec& exec) {
+  const ParamRegistry& registry = params_.registry();
+  const bool is_sharded = params_.sharding().stage >= 1;
+  const bool is_first_of_tensor = groups_.tensor->rank() == 0;
+  std::vector<kernels::AdamWChunk> chunks;
+  for (const Bucket& bucket : params_.partition().buckets()) {
+    first_chunk_.push_back(chunks.size());
+    const std::size_t begin = registry.units()[bucket.first_unit].begin;
+    const std::size_t end = registry.units()[bucket.end_unit - 1].end;
+    for (std::size_t i = begin; i < end; ++i) {
+      const ParamSpec& spec = registry.spec(i);
+      const IndexRange range = is_sharded
+                                   ? params_.share(i)
+                                   : IndexRange{0, element_count(spec.shard.local_shape)};
+      // Where a slab has the first element of the range.
+      const auto place = [&](Slab slab) {
+        const auto share = params_.share(slab, i);
+        return share.values.data() - params_.slab(slab).data() + range.begin -
+               share.range.begin;
+      };
+      for (index_t at = 0; at < range.size(); at += kernels::kAdamWChunk) {
+        const index_t count = std::min(kernels::kAdamWChunk, range.size() - at);
+        chunks.push_back(
+            {.weight = place(Slab::weight) + at,
+             .gradient = place(Slab::gradient) + at,
+             .moment = place(Slab::exp_avg) + at,
+             .count = static_cast<std::int32_t>(count),
+             .decays = static_cast<std::int16_t>(spec.decay ? 1 : 0),
+             .in_norm = static_cast<std::int16_t>(
+                 spec.is_tied_copy || (spec.shard.is_replicated() && !is_first_of_tensor)
+                     ? 0
+                     : 1)});
+      }
+    }
+  }
+  first_chunk_.push_back(chunks.size());
   chunks_ = DeviceArray<kernels::AdamWChunk>("optimizer chunks", chunks.size());
   const Kokkos::View<const kernels::AdamWChunk*, Kokkos::HostSpace,
                      Kokkos::MemoryTraits<Kokkos::Unmanaged>>
@@ -76,13 +96,17 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
 template <class T>
 void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
                            View1<double> totals, double nominal_tokens) {
-  if (groups_.data->size() > 1) groups_.data->all_reduce(exec, comm::span_of(totals));
+  groups_.data->all_reduce(exec, comm::span_of(totals), comm::Op::sum, "loss totals");
   const View1<double> square_sum = square_sum_;
   kernels::fill(exec, square_sum, 0.0);
-  kernels::square_sum<Master>(exec, params_.slab(Slab::gradient), scratch_,
-                              View0<double>(square_sum.data()));
-  if (groups_.model->size() > 1)
-    groups_.model->all_reduce(exec, comm::span_of(square_sum));
+  kernels::square_sum_of_chunks<Master>(exec, chunks_, params_.slab(Slab::gradient),
+                                        partial_sums_, View0<double>(square_sum.data()));
+  if (params_.sharding().stage >= 1) {
+    groups_.data->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum,
+                             "gradient norm");
+  }
+  groups_.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum,
+                            "gradient norm");
   finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, report_);
 }
 
@@ -99,11 +123,20 @@ StepReport Optimizer<T>::read_report(const Exec& exec) {
 }
 
 template <class T>
-void Optimizer<T>::apply(const Exec& exec, View0<kernels::StepState> state) {
-  kernels::adamw<Master>(exec, adamw_, kernels::StepStateView(state.data()), chunks_,
+void Optimizer<T>::apply_bucket(const Exec& exec, View0<kernels::StepState> state,
+                                std::size_t bucket) {
+  const std::size_t begin = first_chunk_.at(bucket);
+  const View1<const kernels::AdamWChunk> chunks(chunks_.data() + begin,
+                                                first_chunk_.at(bucket + 1) - begin);
+  kernels::adamw<Master>(exec, adamw_, kernels::StepStateView(state.data()), chunks,
                          params_.slab(Slab::gradient), params_.slab(Slab::weight),
                          params_.slab(Slab::exp_avg), params_.slab(Slab::exp_avg_sq));
-  params_.refresh_compute(exec);
+  params_.refresh_compute(exec, bucket);
+}
+
+template <class T>
+void Optimizer<T>::apply(const Exec& exec, View0<kernels::StepState> state) {
+  for (std::size_t b = 0; b + 1 < first_chunk_.size(); ++b) apply_bucket(exec, state, b);
 }
 
 #define TRIREME_INSTANTIATE(T) template class Optimizer<T>;

@@ -9,6 +9,8 @@
 #ifndef TRIREME_OPTIM_OPTIMIZER_HPP_
 #define TRIREME_OPTIM_OPTIMIZER_HPP_
 
+#include <vector>
+
 #include "comm/rank_grid.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/step_state.hpp"
@@ -29,6 +31,7 @@ class Optimizer {
  public:
   using Master = Accumulator<T>;
 
+  // Updates what this rank keeps of the parameters: all, or its shard (ZeRO).
   Optimizer(const Exec& exec, ParamBuffer<T>& params, const comm::ProcessGroups& groups,
             const kernels::AdamWDesc& adamw, double clip_norm);
 
@@ -40,19 +43,25 @@ class Optimizer {
                double nominal_tokens);
   // Copies the report to the host: the one place of a step where the host waits.
   StepReport read_report(const Exec& exec);
-  // Second half: new weights and moments, and the refreshed compute copy.
+  // Second half: new weights and moments of one bucket of the parameters, or of all, and
+  // their refreshed compute copy.
+  void apply_bucket(const Exec& exec, View0<kernels::StepState> state,
+                    std::size_t bucket);
   void apply(const Exec& exec, View0<kernels::StepState> state);
 
  private:
+  void find_chunks(const Exec& exec);
+
   ParamBuffer<T>& params_;
   const comm::ProcessGroups& groups_;
   kernels::AdamWDesc adamw_;
   double clip_norm_;
-  DeviceArray<kernels::AdamWChunk> chunks_;
-  DeviceArray<double> square_sum_;  // one number
-  DeviceArray<StepReport> report_;  // one
+  DeviceArray<kernels::AdamWChunk> chunks_;  // bucket by bucket
+  std::vector<std::size_t> first_chunk_;     // of each bucket, and the end
+  DeviceArray<double> square_sum_;           // one number
+  DeviceArray<StepReport> report_;           // one
   Kokkos::View<StepReport*, Kokkos::SharedHostPinnedSpace> host_report_;
-  DeviceArray<double> scratch_;
+  DeviceArray<double> partial_sums_;
 };
 
 }  // namespace trireme::optim

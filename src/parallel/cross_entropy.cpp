@@ -14,10 +14,10 @@ void vocab_parallel_cross_entropy_forward(
                                                saved.sums);
   } else {
     kernels::cross_entropy_row_max<T>(exec, range, logits, saved.row_max);
-    tensor.all_reduce(exec, comm::span_of(saved.row_max), comm::Op::max);
+    tensor.all_reduce(exec, comm::span_of(saved.row_max), comm::Op::max, "loss: maximum");
     kernels::cross_entropy_row_sums<T>(exec, range, logits, labels,
                                        View1<const Acc>(saved.row_max), saved.sums);
-    tensor.all_reduce(exec, comm::span_of(saved.sums));
+    tensor.all_reduce(exec, comm::span_of(saved.sums), comm::Op::sum, "loss: sums");
   }
   kernels::cross_entropy_loss<T>(exec, View1<const Acc>(saved.row_max),
                                  View2<const Acc>(saved.sums), mask, loss, totals);

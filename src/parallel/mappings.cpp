@@ -4,22 +4,36 @@
 namespace trireme::parallel {
 
 template <class T>
-void reduce_from_tensor_parallel_region(const Exec& exec, comm::Communicator& tensor,
-                                        View2<T> y) {
-  if (tensor.size() > 1) tensor.all_reduce(exec, comm::span_of(y));
+comm::Request start_reduce_from_tensor_parallel_region(const Exec& exec,
+                                                       comm::Communicator& tensor,
+                                                       View2<T> x, comm::Site site) {
+  return tensor.start_all_reduce(exec, comm::span_of(x), comm::Op::sum, site);
 }
 
 template <class T>
-void copy_to_tensor_parallel_region_backward(const Exec& exec, comm::Communicator& tensor,
-                                             View2<T> d_x) {
-  if (tensor.size() > 1) tensor.all_reduce(exec, comm::span_of(d_x));
+void gather_from_sequence_parallel_region(const Exec& exec, comm::Communicator& tensor,
+                                          View2<const T> part, View2<T> x,
+                                          comm::Site site) {
+  tensor.all_gather(exec, comm::span_of(part), comm::span_of(x), site);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                          \
-  template void reduce_from_tensor_parallel_region<T>(const Exec&, comm::Communicator&, \
-                                                      View2<T>);                        \
-  template void copy_to_tensor_parallel_region_backward<T>(                             \
-      const Exec&, comm::Communicator&, View2<T>);
+template <class T>
+comm::Request start_reduce_scatter_to_sequence_parallel_region(const Exec& exec,
+                                                               comm::Communicator& tensor,
+                                                               View2<const T> partial,
+                                                               View2<T> part,
+                                                               comm::Site site) {
+  return tensor.start_reduce_scatter(exec, comm::span_of(partial), comm::span_of(part),
+                                     comm::Op::sum, site);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                 \
+  template comm::Request start_reduce_from_tensor_parallel_region<T>(          \
+      const Exec&, comm::Communicator&, View2<T>, comm::Site);                 \
+  template void gather_from_sequence_parallel_region<T>(                       \
+      const Exec&, comm::Communicator&, View2<const T>, View2<T>, comm::Site); \
+  template comm::Request start_reduce_scatter_to_sequence_parallel_region<T>(  \
+      const Exec&, comm::Communicator&, View2<const T>, View2<T>, comm::Site);
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

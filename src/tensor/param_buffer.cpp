@@ -1,6 +1,8 @@
 // tensor/param_buffer.cpp — see param_buffer.hpp.
 #include "tensor/param_buffer.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "kernels/initialize.hpp"
@@ -8,68 +10,133 @@
 namespace trireme {
 
 template <class T>
-void ParamBuffer<T>::allocate(const ParamRegistry& registry, Use use) {
-  registry_ = &registry;
-  offsets_.clear();
-  total_ = 0;
-  for (const ParamSpec& spec : registry.specs()) {
-    offsets_.push_back(total_);
-    const index_t count = element_count(spec.shard.local_shape);
-    total_ += (count + kAlignment - 1) / kAlignment * kAlignment;
+index_t ParamBuffer<T>::extent(bool whole) const {
+  return whole ? partition_.slab_elements() : partition_.shard_elements(sharding_.part);
+}
+
+template <class T>
+bool ParamBuffer<T>::is_whole(Slab slab) const {
+  constexpr bool kHasCopy = !std::is_same_v<T, Master>;
+  switch (slab) {
+    case Slab::weight:
+      return sharding_.stage < (kHasCopy ? 1 : 3);
+    case Slab::gradient:
+      return sharding_.stage < 2;
+    case Slab::exp_avg:
+    case Slab::exp_avg_sq:
+      return sharding_.stage < 1;
   }
+  throw Error("not a slab");
+}
+
+template <class T>
+void ParamBuffer<T>::plan(const ParamRegistry& registry, const Sharding& sharding) {
+  TRIREME_REQUIRE(sharding.stage >= 0 && sharding.stage <= 3, "ZeRO has no stage {}",
+                  sharding.stage);
+  registry_ = &registry;
+  sharding_ = sharding;
+  partition_ = Partition(registry, sharding.parts, sharding.bucket_elements);
+}
+
+template <class T>
+void ParamBuffer<T>::allocate(const ParamRegistry& registry, Use use,
+                              const Sharding& sharding) {
+  plan(registry, sharding);
   const char* labels[] = {"weight", "gradient", "exp_avg", "exp_avg_sq"};
   const int slabs = use == Use::training ? 4 : 1;
   for (int i = 0; i < slabs; ++i) {
-    slabs_[i] = DeviceArray<Master>(labels[i], static_cast<std::size_t>(total_));
+    const auto count = static_cast<std::size_t>(extent(is_whole(static_cast<Slab>(i))));
+    slabs_[i] = DeviceArray<Master>(labels[i], count);
   }
   if constexpr (!std::is_same_v<T, Master>) {
-    compute_ = DeviceArray<T>("compute", static_cast<std::size_t>(total_));
+    compute_ =
+        DeviceArray<T>("compute", static_cast<std::size_t>(extent(is_compute_whole())));
   }
+  lent_compute_.assign(partition_.buckets().size(), nullptr);
+  lent_gradient_.assign(partition_.buckets().size(), nullptr);
+}
+
+template <class T>
+std::size_t ParamBuffer<T>::slab_bytes(Slab slab) const {
+  return static_cast<std::size_t>(extent(is_whole(slab))) * sizeof(Master);
+}
+
+template <class T>
+std::size_t ParamBuffer<T>::compute_bytes() const {
+  if constexpr (std::is_same_v<T, Master>) return 0;
+  return static_cast<std::size_t>(extent(is_compute_whole())) * sizeof(T);
 }
 
 template <class T>
 void ParamBuffer<T>::initialize(const Exec& exec, std::uint64_t seed) {
-  for (std::size_t i = 0; i < registry_->size(); ++i) {
-    const ParamSpec& spec = registry_->spec(i);
-    const View1<Master> weight = slice(Slab::weight, i);
-    if (spec.init.kind == Initializer::Kind::constant) {
-      kernels::fill(exec, weight, static_cast<Master>(spec.init.value));
-      continue;
-    }
-    const random::Generator generator{.seed = seed,
-                                      .owner = random::owner_of(spec.name),
-                                      .stream = random::Stream::initialisation};
-    const Shape& global = spec.shard.global_shape;
-    const Shape& local = spec.shard.local_shape;
-    TRIREME_REQUIRE(global.size() == 2, "'{}' {}: only matrices are drawn at random",
-                    spec.name, to_string(global));
-    kernels::fill(exec, weight, Master{0});  // padding rows stay zero
-    std::vector<Segment> segments = spec.shard.segments;
-    if (spec.shard.is_replicated()) segments = {{0, 0, global[0]}};
-    for (const Segment& segment : segments) {
-      const bool by_row = spec.shard.dimension != 1;
-      const kernels::MatrixWindow window{
-          .global_row = by_row ? segment.global_begin : 0,
-          .global_column = by_row ? 0 : segment.global_begin,
-          .global_columns = global[1],
-          .local_row = by_row ? segment.local_begin : 0,
-          .local_column = by_row ? 0 : segment.local_begin,
-          .local_columns = local[1],
-          .rows = by_row ? segment.extent : local[0],
-          .columns = by_row ? local[1] : segment.extent};
-      kernels::fill_normal(exec, generator, spec.init.value, window, weight);
-    }
-  }
+  for (std::size_t i = 0; i < registry_->size(); ++i) fill_share(exec, seed, i);
   refresh_compute(exec);
+}
+
+// All that is here of a parameter's weights.
+template <class T>
+void ParamBuffer<T>::fill_share(const Exec& exec, std::uint64_t seed,
+                                std::size_t param) const {
+  const ParamSpec& spec = registry_->spec(param);
+  const Share share = this->share(Slab::weight, param);
+  if (share.range.size() == 0) return;
+  if (spec.init.kind == Initializer::Kind::constant) {
+    kernels::fill(exec, share.values, static_cast<Master>(spec.init.value));
+    return;
+  }
+  const random::Generator generator{.seed = seed,
+                                    .owner = random::owner_of(spec.name),
+                                    .stream = random::Stream::initialisation};
+  const Shape& global = spec.shard.global_shape;
+  const Shape& local = spec.shard.local_shape;
+  TRIREME_REQUIRE(global.size() == 2, "'{}' {}: only matrices are drawn at random",
+                  spec.name, to_string(global));
+  kernels::fill(exec, share.values, Master{0});  // padding rows stay zero
+  const index_t first_row = share.range.begin / local[1];
+  const index_t end_row = share.range.end / local[1];  // shares are whole rows
+  std::vector<Segment> segments = spec.shard.segments;
+  if (spec.shard.is_replicated()) segments = {{0, 0, global[0]}};
+  const bool by_row = spec.shard.dimension != 1;
+  for (const Segment& segment : segments) {
+    // Rows of the local array that this segment fills, as far as they are in the share.
+    const index_t begin = std::max(first_row, by_row ? segment.local_begin : 0);
+    const index_t end =
+        std::min(end_row, by_row ? segment.local_begin + segment.extent : local[0]);
+    if (begin >= end) continue;
+    const kernels::MatrixWindow window{
+        .global_row = by_row ? segment.global_begin + begin - segment.local_begin : begin,
+        .global_column = by_row ? 0 : segment.global_begin,
+        .global_columns = global[1],
+        .local_row = begin - first_row,
+        .local_column = by_row ? 0 : segment.local_begin,
+        .local_columns = local[1],
+        .rows = end - begin,
+        .columns = by_row ? local[1] : segment.extent};
+    kernels::fill_normal(exec, generator, spec.init.value, window, share.values);
+  }
+}
+
+template <class T>
+void ParamBuffer<T>::refresh_compute(const Exec& exec, std::size_t bucket) {
+  if constexpr (!std::is_same_v<T, Master>) {
+    const IndexRange range = partition_.buckets().at(bucket).range;
+    if (is_whole(Slab::weight)) {
+      const View1<const Master> all(slab(Slab::weight).data() + range.begin,
+                                    static_cast<std::size_t>(range.size()));
+      kernels::convert<Master, T>(exec, all, compute_bucket(bucket));
+    } else {
+      kernels::convert<Master, T>(exec, shard(Slab::weight, bucket),
+                                  compute_shard(bucket));
+    }
+  } else {
+    (void)exec;
+    (void)bucket;
+  }
 }
 
 template <class T>
 void ParamBuffer<T>::refresh_compute(const Exec& exec) {
-  if constexpr (!std::is_same_v<T, Master>) {
-    kernels::convert<Master, T>(exec, slab(Slab::weight), View1<T>(compute_));
-  } else {
-    (void)exec;
-  }
+  for (std::size_t b = 0; b < partition_.buckets().size(); ++b) refresh_compute(exec, b);
 }
 
 template <class T>
@@ -83,19 +150,103 @@ template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::slice(Slab slab,
                                                              std::size_t param) const {
   TRIREME_REQUIRE(has(slab), "this run has no such slab (inference keeps weights only)");
+  TRIREME_REQUIRE(is_whole(slab),
+                  "of '{}' only this rank's share is here (ZeRO stage {})",
+                  registry_->spec(param).name, sharding_.stage);
   const index_t count = element_count(registry_->spec(param).shard.local_shape);
-  return {slabs_[static_cast<int>(slab)].data() + offsets_.at(param),
+  return {slabs_[static_cast<int>(slab)].data() + offset(param),
           static_cast<std::size_t>(count)};
 }
 
 template <class T>
-View1<const T> ParamBuffer<T>::compute_slice(std::size_t param) const {
-  if constexpr (std::is_same_v<T, Master>) {
-    return slice(Slab::weight, param);
-  } else {
-    const index_t count = element_count(registry_->spec(param).shard.local_shape);
-    return {compute_.data() + offsets_.at(param), static_cast<std::size_t>(count)};
+typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t param) const {
+  if (is_whole(slab)) {
+    const View1<Master> all = slice(slab, param);
+    return {{0, static_cast<index_t>(all.extent(0))}, all};
   }
+  const IndexRange range = share(param);
+  const std::size_t bucket = partition_.bucket_of_param(param);
+  const Bucket& cut = partition_.buckets()[bucket];
+  // From the start of this rank's part to the start of its share of the parameter.
+  const index_t before = offset(param) + range.begin - cut.range.begin -
+                         cut.cuts[static_cast<std::size_t>(sharding_.part)];
+  const View1<Master> mine = shard(slab, bucket);
+  return {range, View1<Master>(mine.data() + (range.size() == 0 ? 0 : before),
+                               static_cast<std::size_t>(range.size()))};
+}
+
+template <class T>
+View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::shard(Slab slab,
+                                                             std::size_t bucket) const {
+  TRIREME_REQUIRE(has(slab), "this run has no such slab (inference keeps weights only)");
+  const Bucket& cut = partition_.buckets().at(bucket);
+  const auto part = static_cast<std::size_t>(sharding_.part);
+  const index_t begin = is_whole(slab) ? cut.range.begin + cut.cuts[part]
+                                       : partition_.shard_offset(bucket, sharding_.part);
+  return {slabs_[static_cast<int>(slab)].data() + begin,
+          static_cast<std::size_t>(cut.part_size(sharding_.part))};
+}
+
+template <class T>
+View1<T> ParamBuffer<T>::compute_bucket(std::size_t bucket) const {
+  const IndexRange range = partition_.buckets().at(bucket).range;
+  T* data = lent_compute_.at(bucket);
+  if (is_compute_whole()) {
+    if constexpr (std::is_same_v<T, Master>) {
+      data = slabs_[static_cast<int>(Slab::weight)].data() + range.begin;
+    } else {
+      data = compute_.data() + range.begin;
+    }
+  }
+  TRIREME_REQUIRE(data != nullptr, "weights are asked for that were not gathered");
+  return {data, static_cast<std::size_t>(range.size())};
+}
+
+template <class T>
+View1<T> ParamBuffer<T>::compute_shard(std::size_t bucket) const {
+  if constexpr (std::is_same_v<T, Master>) {
+    return shard(Slab::weight, bucket);
+  } else {
+    const Bucket& cut = partition_.buckets().at(bucket);
+    const auto part = static_cast<std::size_t>(sharding_.part);
+    const index_t begin = is_compute_whole()
+                              ? cut.range.begin + cut.cuts[part]
+                              : partition_.shard_offset(bucket, sharding_.part);
+    return {compute_.data() + begin,
+            static_cast<std::size_t>(cut.part_size(sharding_.part))};
+  }
+}
+
+template <class T>
+View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_bucket(
+    std::size_t bucket) const {
+  const IndexRange range = partition_.buckets().at(bucket).range;
+  Master* data = is_whole(Slab::gradient)
+                     ? slabs_[static_cast<int>(Slab::gradient)].data() + range.begin
+                     : lent_gradient_.at(bucket);
+  TRIREME_REQUIRE(data != nullptr, "gradients are asked for that have no memory");
+  return {data, static_cast<std::size_t>(range.size())};
+}
+
+template <class T>
+View1<const T> ParamBuffer<T>::compute_slice(std::size_t param) const {
+  const std::size_t bucket = partition_.bucket_of_param(param);
+  const index_t begin = offset(param) - partition_.buckets()[bucket].range.begin;
+  return {
+      compute_bucket(bucket).data() + begin,
+      static_cast<std::size_t>(element_count(registry_->spec(param).shard.local_shape))};
+}
+
+template <class T>
+View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_slice(
+    std::size_t param) const {
+  TRIREME_REQUIRE(has(Slab::gradient),
+                  "this run has no such slab (inference keeps weights only)");
+  const std::size_t bucket = partition_.bucket_of_param(param);
+  const index_t begin = offset(param) - partition_.buckets()[bucket].range.begin;
+  return {
+      gradient_bucket(bucket).data() + begin,
+      static_cast<std::size_t>(element_count(registry_->spec(param).shard.local_shape))};
 }
 
 template <class T>
@@ -118,7 +269,7 @@ template <class T>
 View2<Accumulator<T>> ParamRef<T>::matrix_gradient() const {
   const Shape& shape = local_shape();
   Master* data =
-      buffer_->is_allocated() ? buffer_->slice(Slab::gradient, index_).data() : nullptr;
+      buffer_->is_allocated() ? buffer_->gradient_slice(index_).data() : nullptr;
   return {data, static_cast<std::size_t>(shape.at(0)),
           static_cast<std::size_t>(shape.at(1))};
 }
@@ -126,7 +277,7 @@ View2<Accumulator<T>> ParamRef<T>::matrix_gradient() const {
 template <class T>
 View1<Accumulator<T>> ParamRef<T>::vector_gradient() const {
   Master* data =
-      buffer_->is_allocated() ? buffer_->slice(Slab::gradient, index_).data() : nullptr;
+      buffer_->is_allocated() ? buffer_->gradient_slice(index_).data() : nullptr;
   return {data, static_cast<std::size_t>(local_shape().at(0))};
 }
 

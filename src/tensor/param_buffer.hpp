@@ -5,6 +5,12 @@
 // is one more slab with the compute copy, refreshed once per optimizer step. Every
 // parameter starts at a multiple of kAlignment elements; the padding between them stays
 // zero.
+//
+// ZeRO (Rajbhandari et al. 2020) leaves of some slabs only this rank's shard (Partition):
+//   stage 1  the moments (and, where there is a compute copy, the master weights)
+//   stage 2  and the gradients: a unit has memory for its own only while it is in use
+//   stage 3  and the weights: the same
+// Whoever gathers and reduces (parallel::DataParallel) lends that memory to the buckets.
 #ifndef TRIREME_TENSOR_PARAM_BUFFER_HPP_
 #define TRIREME_TENSOR_PARAM_BUFFER_HPP_
 
@@ -12,7 +18,7 @@
 #include <vector>
 
 #include "base/exec.hpp"
-#include "tensor/param_registry.hpp"
+#include "tensor/partition.hpp"
 
 namespace trireme {
 
@@ -22,41 +28,94 @@ template <class T>
 class ParamBuffer {
  public:
   using Master = Accumulator<T>;
-  static constexpr index_t kAlignment = 64;
+  static constexpr index_t kAlignment = Partition::kAlignment;
 
   // Which slabs exist: generation and evaluation need weights only.
   enum class Use { training, inference };
 
+  // What of them is kept where `parts` ranks hold the same model; this one is `part`.
+  struct Sharding {
+    int stage = 0;  // of ZeRO
+    int parts = 1;
+    int part = 0;
+    index_t bucket_elements = index_t{4} << 20;
+  };
+
   ParamBuffer() = default;
 
+  // Decides where everything lies; sizes are known from then on.
+  void plan(const ParamRegistry& registry, const Sharding& sharding);
   // Allocates and zeroes the slabs.
-  void allocate(const ParamRegistry& registry, Use use);
+  void allocate(const ParamRegistry& registry, Use use, const Sharding& sharding);
+  void allocate(const ParamRegistry& registry, Use use) { allocate(registry, use, {}); }
   // Fills the weights as the registry's initializers say: the same values, bitwise, for
   // every grid and on every device.
   void initialize(const Exec& exec, std::uint64_t seed);
-  // Refreshes the compute copy from the master weights; nothing to do where they are one.
+  // Refreshes the compute copy from the master weights (of this rank's shard, where that
+  // is all there is of them); nothing to do where they are one.
+  void refresh_compute(const Exec& exec, std::size_t bucket);
   void refresh_compute(const Exec& exec);
 
   const ParamRegistry& registry() const { return *registry_; }
-  bool is_allocated() const { return registry_ != nullptr; }
+  bool is_allocated() const { return slabs_[0].extent(0) > 0; }
   // Elements of one slab, alignment padding included.
-  index_t slab_elements() const { return total_; }
-  index_t offset(std::size_t param) const { return offsets_.at(param); }
+  index_t slab_elements() const { return partition_.slab_elements(); }
+  index_t offset(std::size_t param) const { return partition_.offset(param); }
+  const Partition& partition() const { return partition_; }
+  const Sharding& sharding() const { return sharding_; }
+  // Bytes of what is allocated; of a slab and of the compute copy, once planned.
   std::size_t bytes() const;
+  std::size_t slab_bytes(Slab slab) const;
+  std::size_t compute_bytes() const;
 
   bool has(Slab slab) const { return slabs_[static_cast<int>(slab)].extent(0) > 0; }
+  // Whether all of a slab is here, or this rank's shard only.
+  bool is_whole(Slab slab) const;
+  bool is_compute_whole() const { return sharding_.stage < 3; }
+  // All that is here.
   View1<Master> slab(Slab slab) const { return slabs_[static_cast<int>(slab)]; }
-  // One parameter's part of a slab, flat.
+  // One parameter's part of a whole slab, flat.
   View1<Master> slice(Slab slab, std::size_t param) const;
-  // One parameter's compute copy, flat.
+  // One parameter's compute copy, flat; of stage 3, while it is lent.
   View1<const T> compute_slice(std::size_t param) const;
+  // Where gradients of a parameter go; of stages 2 and 3, while memory is lent.
+  View1<Master> gradient_slice(std::size_t param) const;
+
+  // This rank's share of a parameter: which elements of its flat local array, and where a
+  // slab has them. All of it, for a part that updates whole slabs (stage 0).
+  struct Share {
+    IndexRange range;
+    View1<Master> values;
+  };
+  IndexRange share(std::size_t param) const {
+    return partition_.share(param, sharding_.part);
+  }
+  Share share(Slab slab, std::size_t param) const;
+  // This rank's part of a bucket of a slab.
+  View1<Master> shard(Slab slab, std::size_t bucket) const;
+  // The compute copy of a bucket: of all parts where it is whole, and of this rank's.
+  View1<T> compute_bucket(std::size_t bucket) const;
+  View1<T> compute_shard(std::size_t bucket) const;
+  // The whole bucket of the gradient slab (stages 0 and 1).
+  View1<Master> gradient_bucket(std::size_t bucket) const;
+
+  // Memory for all of a bucket, from now on; null: none any more.
+  void lend_compute(std::size_t bucket, T* memory) { lent_compute_.at(bucket) = memory; }
+  void lend_gradient(std::size_t bucket, Master* memory) {
+    lent_gradient_.at(bucket) = memory;
+  }
 
  private:
+  index_t extent(bool whole) const;
+  void fill_share(const Exec& exec, std::uint64_t seed, std::size_t param) const;
+
   const ParamRegistry* registry_ = nullptr;
-  std::vector<index_t> offsets_;
-  index_t total_ = 0;
+  Sharding sharding_;
+  Partition partition_;
   DeviceArray<Master> slabs_[4];
   DeviceArray<T> compute_;  // empty where T is Master
+  std::vector<T*> lent_compute_;
+  std::vector<Master*> lent_gradient_;
 };
 
 // A layer's handle on one of its parameters: never a View of the slab, so that layouts

@@ -5,10 +5,18 @@
 
 namespace trireme {
 
+std::size_t ParamRegistry::begin_unit(std::string name,
+                                      std::optional<std::size_t> borrows) {
+  units_.push_back({std::move(name), specs_.size(), specs_.size(), borrows});
+  return units_.size() - 1;
+}
+
 std::size_t ParamRegistry::add(ParamSpec spec) {
   const bool is_new = by_name_.emplace(spec.name, specs_.size()).second;
   TRIREME_REQUIRE(is_new, "parameter '{}' is registered twice", spec.name);
+  if (units_.empty()) begin_unit("");
   specs_.push_back(std::move(spec));
+  units_.back().end = specs_.size();
   return specs_.size() - 1;
 }
 

@@ -4,10 +4,14 @@
 // nothing is allocated. ParamBuffer then lays them out in slabs, and the layers'
 // ParamRefs find theirs. Names are the names in a checkpoint, e.g.
 // "layers/0/attention/qkv/weight".
+//
+// A *unit* is a run of parameters that come into use together (a Transformer layer, the
+// embedding): what ZeRO gathers and frees, and what gradients are reduced by.
 #ifndef TRIREME_TENSOR_PARAM_REGISTRY_HPP_
 #define TRIREME_TENSOR_PARAM_REGISTRY_HPP_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,14 +38,29 @@ struct ParamSpec {
   // Set on the copy of a tied weight that another stage owns (last stage's word
   // embedding): its gradient is summed with the owner's and it is stored once.
   bool is_tied_copy = false;
+  // Used where activations are split along the sequence (norms, what is added to the
+  // residual stream): with sequence parallelism each rank of the tensor group has the
+  // gradient of its positions only, and they are to be summed.
+  bool in_sequence_region = false;
+};
+
+struct ParamUnit {
+  std::string name;
+  std::size_t begin = 0, end = 0;  // its parameters
+  // Another unit whose parameters it uses as well: the head's is the embedding.
+  std::optional<std::size_t> borrows = {};
 };
 
 class ParamRegistry {
  public:
+  // What is added from now on belongs to a new unit, whose number this is. Parameters
+  // that are added before any unit was begun make one without a name.
+  std::size_t begin_unit(std::string name, std::optional<std::size_t> borrows = {});
   // Index of the new parameter. Registering a name twice is an error.
   std::size_t add(ParamSpec spec);
 
   const std::vector<ParamSpec>& specs() const { return specs_; }
+  const std::vector<ParamUnit>& units() const { return units_; }
   const ParamSpec& spec(std::size_t index) const { return specs_.at(index); }
   std::size_t size() const { return specs_.size(); }
   // Index of a name; throws Error when there is none.
@@ -52,6 +71,7 @@ class ParamRegistry {
 
  private:
   std::vector<ParamSpec> specs_;
+  std::vector<ParamUnit> units_;
   std::map<std::string, std::size_t> by_name_;
 };
 

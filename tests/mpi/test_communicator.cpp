@@ -284,16 +284,81 @@ TEST(CommunicatorHostValues, GatherScanBroadcast) {
   EXPECT_EQ(world->all(rank != p - 1), false);
 }
 
-TEST(CommunicatorTraffic, CountsCallsAndBytes) {
+TEST(CommunicatorTraffic, CountsCallsAndBytesBySite) {
   const auto world = make_mpi_world(variants()[0].options);
-  std::vector<float> data(100);
-  world->all_reduce(Exec(), span(data));
-  world->all_reduce(Exec(), span(data));
-  EXPECT_EQ(world->traffic().calls, 2);
-  EXPECT_EQ(world->traffic().bytes, 800);
+  const int p = world->size();
+  std::vector<float> data(100), all(static_cast<std::size_t>(100 * p));
+  world->all_reduce(Exec(), span(data), Op::sum, "gradients");
+  world->all_reduce(Exec(), span(data), Op::sum, "gradients");
+  world->all_gather(Exec(), {data.data(), 100, DType::float32}, span(all), "weights");
+  if (p == 1) {  // nothing was sent
+    EXPECT_EQ(world->traffic().calls, 0);
+    return;
+  }
+  EXPECT_EQ(world->traffic().calls, 3);
+  EXPECT_EQ(world->traffic().bytes, 800 + 400 * p);
   EXPECT_GT(world->traffic().seconds, 0.0);
+  ASSERT_EQ(world->traffic_by_site().size(), 2u);
+  const SiteTraffic& gradients = world->traffic_by_site()[0];
+  EXPECT_STREQ(gradients.site, "gradients");
+  EXPECT_STREQ(gradients.operation, "all_reduce");
+  EXPECT_EQ(gradients.traffic.calls, 2);
+  EXPECT_EQ(gradients.traffic.elements, 200);
+  EXPECT_EQ(world->traffic_by_site()[1].traffic.elements, 100 * p);
   world->reset_traffic();
   EXPECT_EQ(world->traffic().calls, 0);
+  EXPECT_EQ(world->traffic_by_site()[0].traffic.calls, 0);
+}
+
+// Several under way at once, of two groups; unequal blocks, one of them empty; results in
+// the order of the waits, whatever that is.
+TEST(CommunicatorRequests, ManyUnderWay) {
+  for (const Variant& variant : variants()) {
+    SCOPED_TRACE(variant.name);
+    const auto world = make_mpi_world(variant.options);
+    const int p = world->size(), rank = world->rank();
+    const auto other = world->split(0, rank, "other");
+    std::vector<index_t> cuts = {0};
+    for (int r = 0; r < p; ++r) cuts.push_back(cuts.back() + (r == 1 ? 0 : 17 * r + 5));
+    const index_t n = cuts.back(), own = cuts[rank + 1] - cuts[rank];
+    const Exec exec;
+    auto sums = filled<float>(rank, 33);
+    auto summands = filled<float>(rank, n);
+    std::vector<float> part(static_cast<std::size_t>(own)), whole(summands.size());
+    auto in_place = summands;
+    const auto block_of = [&](std::vector<float>& v) {
+      return Span{v.data() + cuts[rank], own, DType::float32};
+    };
+    Request a = world->start_all_reduce(exec, span(sums));
+    Request b = other->start_reduce_scatter(exec, span(summands), span(part), Op::sum,
+                                            "parts", cuts.data());
+    Request c = world->start_reduce_scatter(exec, span(in_place), block_of(in_place),
+                                            Op::sum, "in place", cuts.data());
+    EXPECT_EQ(a.under_way(), p > 1);
+    world->progress();
+    c.wait();
+    b.wait();
+    a.wait();
+    EXPECT_FALSE(a.under_way());
+    a.wait();  // again: nothing to wait for
+    for (index_t i = 0; i < 33; ++i)
+      ASSERT_EQ(sums[i], reduced<float>(*world, Op::sum, i));
+    for (index_t i = 0; i < own; ++i) {
+      const float want = reduced<float>(*world, Op::sum, cuts[rank] + i);
+      ASSERT_EQ(part[i], want);
+      ASSERT_EQ(in_place[cuts[rank] + i], want);
+    }
+    Request d =
+        world->start_all_gather(exec, span(part), span(whole), "gather", cuts.data());
+    Request e = other->start_all_gather(exec, block_of(in_place), span(in_place),
+                                        "gather in place", cuts.data());
+    e.wait();
+    d.wait();
+    for (index_t i = 0; i < n; ++i) {
+      ASSERT_EQ(whole[i], reduced<float>(*world, Op::sum, i)) << i;
+      ASSERT_EQ(in_place[i], whole[i]) << i;
+    }
+  }
 }
 
 // A pass that only finds out sizes sends nothing: ranks need not even agree.

@@ -49,11 +49,11 @@ TEST(WrongCallsArguments, AreNamed) {
   EXPECT_THAT(message_of([&] {
                 comm->all_gather(exec, ConstSpan{data.data(), 11, DType::float32}, all);
               }),
-              HasSubstr("an input of 11"));
+              HasSubstr("a block of 11"));
   EXPECT_THAT(message_of([&] {
                 comm->reduce_scatter(exec, all, Span{wide.data(), 9, DType::float32});
               }),
-              HasSubstr("an output of 9"));
+              HasSubstr("a block of 9"));
   EXPECT_THAT(
       message_of([&] {
         comm->reduce_scatter(exec, all, Span{data.data() + 3, 10, DType::float32});

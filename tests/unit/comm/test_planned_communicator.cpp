@@ -17,13 +17,16 @@ TEST(PlannedCommunicatorGroup, SaysItsSize) {
   EXPECT_EQ(group->native_handle(), nullptr);
 }
 
-TEST(PlannedCommunicatorGroup, ChecksShapesAndSendsNothing) {
+TEST(PlannedCommunicatorGroup, ChecksShapesCountsAndSendsNothing) {
   const auto group = make_planned_communicator(0, 4, "tensor");
   const Exec shapes = Exec::shape_only();
   group->all_reduce(shapes, Span{nullptr, 31, DType::float32});
   group->all_gather(shapes, ConstSpan(nullptr, 31, DType::float32),
                     Span{nullptr, 124, DType::float32});
-  EXPECT_EQ(group->traffic().calls, 0);
+  // What would be sent is counted: the whole of each buffer.
+  EXPECT_EQ(group->traffic().calls, 2);
+  EXPECT_EQ(group->traffic().elements, 31 + 124);
+  EXPECT_EQ(group->traffic().bytes, 4 * (31 + 124));
   float value = 1;
   EXPECT_THAT(
       [&] {

@@ -91,7 +91,7 @@ TEST(RoundTripResolved, OfInputs) {
     SCOPED_TRACE(entry.path().string());
     const Deck deck = load(entry.path().string(), {{}, "", 1});
     expect_same_again(deck, 1);
-    EXPECT_TRUE(unsupported_for_training(deck, 1).empty());
+    EXPECT_TRUE(unsupported_for_training(deck).empty());
     ++decks;
   }
   EXPECT_GE(decks, 5);

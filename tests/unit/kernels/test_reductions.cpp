@@ -1,4 +1,4 @@
-// Sums over rows, sums of squares and counts of non-finite numbers.
+// Sums over rows and counts of non-finite numbers.
 #include "kernels/reductions.hpp"
 
 #include "support/arrays.hpp"
@@ -31,28 +31,6 @@ TYPED_TEST(ReductionsOf, SumRows) {
   }
 }
 
-TYPED_TEST(ReductionsOf, SquareSum) {
-  using T = TypeParam;
-  for (const index_t n : {1, 31, 33, 257, 16384, 16385, 100003}) {
-    const Array<T> x(test::uniform(n, 1));
-    const Array<double> scratch(square_sum_scratch_elements(n), 1e300), total(1, 2.5);
-    long double want = 2.5L;
-    for (const double v : x.values()) want += static_cast<long double>(v) * v;
-    square_sum<T>(Exec(), x.cvector(), scratch.vector(), total.scalar());
-    EXPECT_NEAR(total.values()[0], static_cast<double>(want),
-                1e-14 * static_cast<double>(want))
-        << n;
-  }
-}
-
-// The squares are taken in double: no overflow, no underflow of float squares.
-TEST(ReductionsSquareSum, RangeOfFloat) {
-  const Array<float> x({3e38, 1e-30});
-  const Array<double> scratch(1), total(1);
-  square_sum<float>(Exec(), x.cvector(), scratch.vector(), total.scalar());
-  EXPECT_NEAR(total.values()[0] / (9e76), 1.0, 1e-6);
-}
-
 TYPED_TEST(ReductionsOf, CountNonFinite) {
   using T = TypeParam;
   std::vector<double> values = test::uniform(40000, 1);
@@ -70,12 +48,8 @@ TYPED_TEST(ReductionsOf, CountNonFinite) {
 }
 
 TEST(ReductionsEmpty, NothingToAdd) {
-  const Array<double> scratch(1), total(1, 3.0);
   const Array<std::int64_t> count(1, 2.0);
-  square_sum<float>(Exec(), View1<const float>(nullptr, 0), scratch.vector(),
-                    total.scalar());
   count_non_finite<float>(Exec(), View1<const float>(nullptr, 0), count.scalar());
-  EXPECT_EQ(total.values()[0], 3.0);
   EXPECT_EQ(count.values()[0], 2);
 }
 
@@ -88,13 +62,9 @@ TEST(ReductionsOrder, BitsDoNotDependOnThreads) {
   for (const bool alone : {false, true}) {
     const Exec exec = alone ? one.exec : Exec();
     const Array<float> scratch(sum_rows_scratch_elements(columns)), sums(columns);
-    const Array<double> partial(square_sum_scratch_elements(rows * columns)), total(1);
     sum_rows<float>(exec, x.cmatrix(rows, columns), scratch.vector(), sums.vector());
-    square_sum<float>(exec, x.cvector(), partial.vector(), total.scalar());
     exec.fence("test");
     bits[alone] = sums.bytes();
-    const auto more = total.bytes();
-    bits[alone].insert(bits[alone].end(), more.begin(), more.end());
   }
   EXPECT_EQ(bits[0], bits[1]);
 }

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include "comm/mpi_communicator.hpp"
-#include "parallel/gradient_sync.hpp"
 #include "unit/model/gpt_pass.hpp"
 
 namespace trireme::model {
@@ -45,8 +44,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, int tensor,
   EXPECT_EQ(got[1], want[1]);
 
   const Exec exec;
-  parallel::synchronise_gradients(exec, grid.groups(), part.params,
-                                  part.chunk.tied_parameter());
+  grid.groups().data->all_reduce(exec, comm::span_of(part.params.slab(Slab::gradient)));
   exec.fence("test");
   for (std::size_t p = 0; p < whole.registry.size(); ++p) {
     test::expect_close_in_norm(

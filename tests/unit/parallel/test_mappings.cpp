@@ -16,14 +16,20 @@ TYPED_TEST(MappingsAlone, LeaveEverything) {
   const auto group = comm::make_self_communicator("tensor");
   const test::Array<T> x(test::uniform(7 * 9, 1));
   const auto before = x.bytes();
-  reduce_from_tensor_parallel_region<T>(Exec(), *group, x.matrix(7, 9));
-  copy_to_tensor_parallel_region_backward<T>(Exec(), *group, x.matrix(7, 9));
+  reduce_from_tensor_parallel_region<T>(Exec(), *group, x.matrix(7, 9), "test");
   EXPECT_EQ(x.bytes(), before);
+  const test::Array<T> whole(7 * 9), part(7 * 9);
+  gather_from_sequence_parallel_region<T>(Exec(), *group, x.cmatrix(7, 9),
+                                          whole.matrix(7, 9), "test");
+  EXPECT_EQ(whole.bytes(), before);
+  reduce_scatter_to_sequence_parallel_region<T>(Exec(), *group, x.cmatrix(7, 9),
+                                                part.matrix(7, 9), "test");
+  EXPECT_EQ(part.bytes(), before);
   EXPECT_EQ(group->traffic().calls, 0);
   // As in a shape-only pass, before there is memory.
   const View2<T> none(static_cast<T*>(nullptr), 7, 9);
   EXPECT_NO_THROW(
-      reduce_from_tensor_parallel_region<T>(Exec::shape_only(), *group, none));
+      reduce_from_tensor_parallel_region<T>(Exec::shape_only(), *group, none, "test"));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "comm/mpi_communicator.hpp"
 #include "parallel/cross_entropy.hpp"
-#include "parallel/gradient_sync.hpp"
+#include "parallel/data_parallel.hpp"
 #include "parallel/mappings.hpp"
 #include "support/arrays.hpp"
 
@@ -117,13 +117,40 @@ TYPED_TEST(ParallelTogetherOf, SumsAtTheBordersOfRegions) {
       want[i] += static_cast<double>((i + 3 * rank) % 8);
     }
   }
-  const Array<T> forward(mine), backward(mine);
+  const Array<T> sums(mine);
   const Exec exec;
-  reduce_from_tensor_parallel_region<T>(exec, *group, forward.matrix(rows, h));
-  copy_to_tensor_parallel_region_backward<T>(exec, *group, backward.matrix(rows, h));
-  EXPECT_EQ(forward.values(), want);
-  EXPECT_EQ(backward.values(), want);
-  EXPECT_EQ(group->traffic().calls, size > 1 ? 2 : 0);
+  reduce_from_tensor_parallel_region<T>(exec, *group, sums.matrix(rows, h), "test");
+  EXPECT_EQ(sums.values(), want);
+  EXPECT_EQ(group->traffic().calls, size > 1 ? 1 : 0);
+}
+
+// Every rank has two rows of the whole; what goes in comes out.
+TYPED_TEST(ParallelTogetherOf, PartsOfTheSequence) {
+  using T = TypeParam;
+  const auto group = world();
+  const index_t size = group->size(), rank = group->rank(), rows = 2, h = 7;
+  Values all(rows * size * h), partial(rows * size * h);
+  for (index_t i = 0; i < rows * size * h; ++i) {
+    all[i] = static_cast<double>(i % 61);
+    partial[i] = static_cast<double>((i + rank) % 8);
+  }
+  const auto own = [&](const Values& of) {
+    return Values(of.begin() + rank * rows * h, of.begin() + (rank + 1) * rows * h);
+  };
+  const Exec exec;
+  const Array<T> part(own(all)), whole(rows * size * h);
+  gather_from_sequence_parallel_region<T>(exec, *group, part.cmatrix(rows, h),
+                                          whole.matrix(rows * size, h), "test");
+  EXPECT_EQ(whole.values(), all);
+
+  Values sums(rows * size * h);
+  for (index_t i = 0; i < rows * size * h; ++i) {
+    for (index_t r = 0; r < size; ++r) sums[i] += static_cast<double>((i + r) % 8);
+  }
+  const Array<T> summands(partial), reduced(rows * h);
+  reduce_scatter_to_sequence_parallel_region<T>(
+      exec, *group, summands.cmatrix(rows * size, h), reduced.matrix(rows, h), "test");
+  EXPECT_EQ(reduced.values(), own(sums));
 }
 
 // What rank r contributes to element i; small whole numbers, whose sums are exact.
@@ -147,7 +174,11 @@ void check_sums(const std::shared_ptr<comm::Communicator>& world,
   }
   Kokkos::deep_copy(params.slab(Slab::gradient), fill);
   const Exec exec;
-  synchronise_gradients(exec, grid.groups(), params, /*tied=*/1);
+  DataParallel<float> data_parallel(exec, grid.groups(), params, /*tied=*/1, false);
+  data_parallel.begin_microbatch(true, true);
+  data_parallel.begin(0, Pass::backward);
+  data_parallel.end(0, Pass::backward);
+  data_parallel.finish_gradients();
   exec.fence("test");
   const auto got = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{},
                                                        params.slab(Slab::gradient));

@@ -1,0 +1,25 @@
+// nn/gather_rows.hpp — into a tensor-parallel region: all rows of a tensor whose local
+// rows a rank has.
+#ifndef TRIREME_NN_GATHER_ROWS_HPP_
+#define TRIREME_NN_GATHER_ROWS_HPP_
+
+#include "nn/context.hpp"
+#include "parallel/mappings.hpp"
+
+namespace trireme::nn {
+
+// x itself where its rows are all there are; else gathered into memory of `arena`.
+template <class T>
+View2<const T> gather_rows(const Context& context, View2<const T> x, Arena& arena,
+                           comm::Site site) {
+  if (!context.sequence_parallel) return x;
+  const auto whole = arena.matrix<T>(Category::hidden, context.rows(),
+                                     static_cast<index_t>(x.extent(1)));
+  parallel::gather_from_sequence_parallel_region<T>(context.exec, *context.groups.tensor,
+                                                    x, whole, site);
+  return whole;
+}
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_GATHER_ROWS_HPP_

@@ -1,0 +1,335 @@
+// parallel/data_parallel.cpp — see data_parallel.hpp.
+#include "parallel/data_parallel.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "kernels/initialize.hpp"
+
+namespace trireme::parallel {
+
+namespace {
+
+std::size_t extent(index_t count) {
+  return static_cast<std::size_t>(count);
+}
+
+template <class T>
+void add_to(const Exec& exec, View1<const T> from, View1<T> to) {
+  launch(
+      exec, "trireme::parallel::add_to_shard", static_cast<index_t>(to.extent(0)),
+      KOKKOS_LAMBDA(const index_t i) { to(i) += from(i); });
+}
+
+// Elements that the rotating and the dedicated buffers hold.
+struct BufferSizes {
+  index_t whole = 0;                   // of the largest bucket that takes turns
+  index_t part = 0;                    // of this rank
+  std::vector<std::size_t> dedicated;  // buckets
+};
+
+BufferSizes buffer_sizes(const Partition& partition, int part) {
+  BufferSizes sizes;
+  const std::vector<Bucket>& buckets = partition.buckets();
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    if (buckets[b].is_borrowed) {
+      sizes.dedicated.push_back(b);
+      continue;
+    }
+    sizes.whole = std::max(sizes.whole, buckets[b].range.size());
+    sizes.part = std::max(sizes.part, buckets[b].part_size(part));
+  }
+  return sizes;
+}
+
+// What this rank has, of gradients that each tensor rank has its own part of the sum of.
+index_t sequence_elements(const ParamRegistry& registry, const Partition& partition,
+                          int stage, int part) {
+  index_t elements = 0;
+  for (std::size_t p = 0; p < registry.size(); ++p) {
+    const ParamSpec& spec = registry.spec(p);
+    if (!spec.in_sequence_region) continue;
+    elements += stage == 0 ? element_count(spec.shard.local_shape)
+                           : partition.share(p, part).size();
+  }
+  return elements;
+}
+
+}  // namespace
+
+template <class T>
+DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
+                              ParamBuffer<T>& params, std::size_t tied,
+                              bool sequence_parallel)
+    : exec_(exec), groups_(groups), params_(params), tied_(tied) {
+  const auto& sharding = params.sharding();
+  TRIREME_REQUIRE(
+      stage() == 0 ||
+          (sharding.parts == groups.data->size() && sharding.part == groups.data->rank()),
+      "parameters are cut in {} parts, of which this is {}; the data group has {} ranks, "
+      "this is {}",
+      sharding.parts, sharding.part, groups.data->size(), groups.data->rank());
+  state_.resize(buckets().size());
+  if (stage() >= 2) {
+    const BufferSizes sizes = buffer_sizes(params.partition(), sharding.part);
+    const auto add_slot = [&](index_t whole, index_t part) {
+      Slot slot;
+      if (stage() >= 3) slot.weights = DeviceArray<T>("gathered weights", extent(whole));
+      slot.gradients = DeviceArray<Master>("bucket of gradients", extent(whole));
+      slot.part = DeviceArray<Master>("reduced part of a bucket", extent(part));
+      slots_.push_back(slot);
+    };
+    for (int i = 0; i < kRotating; ++i) add_slot(sizes.whole, sizes.part);
+    for (const std::size_t b : sizes.dedicated) {
+      add_slot(buckets()[b].range.size(), buckets()[b].part_size(sharding.part));
+    }
+  }
+  if (sequence_parallel && groups.tensor->size() > 1) {
+    sequence_sums_ = DeviceArray<Master>(
+        "gradients of the sequence region",
+        extent(sequence_elements(params.registry(), params.partition(), stage(),
+                                 sharding.part)));
+  }
+}
+
+template <class T>
+std::size_t DataParallel<T>::planned_bytes(
+    const ParamRegistry& registry, const typename ParamBuffer<T>::Sharding& sharding,
+    bool sequence_parallel) {
+  const Partition partition(registry, sharding.parts, sharding.bucket_elements);
+  std::size_t bytes = 0;
+  if (sequence_parallel) {
+    bytes += sizeof(Master) * extent(sequence_elements(registry, partition,
+                                                       sharding.stage, sharding.part));
+  }
+  if (sharding.stage < 2) return bytes;
+  const BufferSizes sizes = buffer_sizes(partition, sharding.part);
+  const std::size_t whole_bytes = sizeof(Master) + (sharding.stage >= 3 ? sizeof(T) : 0);
+  const auto slot = [&](index_t whole, index_t part) {
+    return extent(whole) * whole_bytes + extent(part) * sizeof(Master);
+  };
+  bytes += kRotating * slot(sizes.whole, sizes.part);
+  for (const std::size_t b : sizes.dedicated) {
+    const Bucket& bucket = partition.buckets()[b];
+    bytes += slot(bucket.range.size(), bucket.part_size(sharding.part));
+  }
+  return bytes;
+}
+
+template <class T>
+int DataParallel<T>::slot_of_dedicated(std::size_t bucket) const {
+  int slot = kRotating;
+  for (std::size_t b = 0; b < bucket; ++b) slot += is_dedicated(b) ? 1 : 0;
+  return slot;
+}
+
+template <class T>
+void DataParallel<T>::begin_step() {
+  // Later stages write their shard with the first micro-batch.
+  if (stage() < 2) kernels::fill(exec_, params_.slab(Slab::gradient), Master{0});
+}
+
+template <class T>
+void DataParallel<T>::begin_microbatch(bool is_first, bool is_last) {
+  is_first_microbatch_ = is_first;
+  is_last_microbatch_ = is_last;
+}
+
+template <class T>
+void DataParallel<T>::begin(std::size_t unit, Pass pass) {
+  groups_.world->progress();
+  const std::size_t bucket = params_.partition().bucket_of_unit(unit);
+  const auto borrowed = params_.registry().units()[unit].borrows;
+  if (borrowed) need_weights(params_.partition().bucket_of_unit(*borrowed), {});
+  need_weights(bucket, {});
+  if (stage() >= 3) {  // the next one, beside this one's kernels
+    const bool forward = pass == Pass::forward;
+    if (forward ? bucket + 1 < state_.size() : bucket > 0) {
+      start_weights(forward ? bucket + 1 : bucket - 1, bucket);
+    }
+  }
+  if (pass == Pass::backward && params_.has(Slab::gradient)) {
+    if (borrowed) need_gradients(params_.partition().bucket_of_unit(*borrowed));
+    need_gradients(bucket);
+  }
+}
+
+template <class T>
+void DataParallel<T>::end(std::size_t unit, Pass pass) {
+  groups_.world->progress();
+  if (pass == Pass::forward) return;
+  const std::size_t bucket = params_.partition().bucket_of_unit(unit);
+  if (buckets()[bucket].first_unit == unit) reduce(bucket);
+}
+
+// Weights of all parts, for kernels that are launched from now on.
+template <class T>
+void DataParallel<T>::need_weights(std::size_t bucket, std::optional<std::size_t> keep) {
+  start_weights(bucket, keep);
+  state_[bucket].gather.wait();
+}
+
+// Stage 3: into a buffer that `keep` is not in.
+template <class T>
+void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_t> keep) {
+  BucketState& state = state_[bucket];
+  if (stage() < 3 || state.has_weights) return;
+  int number = slot_of_dedicated(bucket);
+  if (!is_dedicated(bucket)) {
+    number = next_weight_slot_;
+    if (keep && slots_[extent(number)].weights_of == keep) number = 1 - number;
+    next_weight_slot_ = 1 - number;
+  }
+  Slot& slot = slots_[extent(number)];
+  if (slot.weights_of && *slot.weights_of != bucket) {
+    BucketState& former = state_[*slot.weights_of];
+    former.gather.wait();  // that nobody came for
+    former.has_weights = false;
+    params_.lend_compute(*slot.weights_of, nullptr);
+  }
+  slot.weights_of = bucket;
+  state.has_weights = true;
+  state.weight_slot = number;
+  params_.lend_compute(bucket, slot.weights.data());
+  state.gather =
+      groups_.data->start_all_gather(exec_, comm::span_of(params_.compute_shard(bucket)),
+                                     comm::span_of(params_.compute_bucket(bucket)),
+                                     "weights (ZeRO 3)", buckets()[bucket].cuts.data());
+}
+
+// Stages 2 and 3: zeros for a bucket whose gradients come now.
+template <class T>
+void DataParallel<T>::need_gradients(std::size_t bucket) {
+  if (stage() < 2) return;
+  BucketState& state = state_[bucket];
+  if (state.is_reducing) finish_reduction(bucket);  // of the micro-batch before
+  if (state.gradient_slot >= 0) return;
+  int number = slot_of_dedicated(bucket);
+  if (!is_dedicated(bucket)) {
+    number = next_gradient_slot_;
+    next_gradient_slot_ = 1 - next_gradient_slot_;
+  }
+  Slot& slot = slots_[extent(number)];
+  if (slot.gradients_of) {
+    TRIREME_REQUIRE(state_[*slot.gradients_of].is_reducing,
+                    "ZeRO stage {} has memory for the gradients of {} units at a time: "
+                    "the weight pass must follow the input pass of each",
+                    stage(), kRotating);
+    finish_reduction(*slot.gradients_of);
+  }
+  slot.gradients_of = bucket;
+  state.gradient_slot = number;
+  params_.lend_gradient(bucket, slot.gradients.data());
+  kernels::fill(exec_, params_.gradient_bucket(bucket), Master{0});
+}
+
+// All gradients of a bucket are there.
+template <class T>
+void DataParallel<T>::reduce(std::size_t bucket) {
+  const bool every_time = stage() >= 2;
+  if (!every_time && !is_last_microbatch_) return;
+  if (params_.partition().bucket_of_param(tied_) == bucket) {
+    groups_.embedding->all_reduce(exec_, comm::span_of(params_.gradient_slice(tied_)),
+                                  comm::Op::sum, "tied embedding gradient");
+  }
+  BucketState& state = state_[bucket];
+  state.is_reducing = true;
+  const View1<Master> all = params_.gradient_bucket(bucket);
+  if (stage() == 0) {
+    state.reduction = groups_.data->start_all_reduce(exec_, comm::span_of(all),
+                                                     comm::Op::sum, "gradients");
+    return;
+  }
+  View1<Master> part = params_.shard(Slab::gradient, bucket);
+  state.adds_to_shard = every_time && !is_first_microbatch_;
+  if (state.adds_to_shard) {
+    part = View1<Master>(slots_[extent(state.gradient_slot)].part.data(), part.extent(0));
+  }
+  state.reduction = groups_.data->start_reduce_scatter(
+      exec_, comm::span_of(View1<const Master>(all)), comm::span_of(part), comm::Op::sum,
+      "gradients", buckets()[bucket].cuts.data());
+}
+
+template <class T>
+void DataParallel<T>::finish_reduction(std::size_t bucket) {
+  BucketState& state = state_[bucket];
+  state.reduction.wait();
+  state.is_reducing = false;
+  if (stage() < 2 || state.gradient_slot < 0) return;
+  Slot& slot = slots_[extent(state.gradient_slot)];
+  if (state.adds_to_shard) {
+    const View1<Master> shard = params_.shard(Slab::gradient, bucket);
+    add_to<Master>(exec_, View1<const Master>(slot.part.data(), shard.extent(0)), shard);
+  }
+  slot.gradients_of.reset();
+  state.gradient_slot = -1;
+  params_.lend_gradient(bucket, nullptr);
+}
+
+template <class T>
+void DataParallel<T>::finish_gradients() {
+  for (std::size_t b = state_.size(); b-- > 0;) finish_reduction(b);
+  if (sequence_sums_.extent(0) > 0) sum_over_tensor();
+}
+
+template <class T>
+void DataParallel<T>::sum_over_tensor() {
+  const ParamRegistry& registry = params_.registry();
+  const auto each = [&](const auto& move) {
+    std::size_t at = 0;
+    for (std::size_t p = 0; p < registry.size(); ++p) {
+      if (!registry.spec(p).in_sequence_region) continue;
+      View1<Master> values = params_.share(Slab::gradient, p).values;
+      if (stage() == 1) {  // whole slabs, of which this rank's part is summed
+        const IndexRange range = params_.share(p);
+        values = View1<Master>(values.data() + range.begin, extent(range.size()));
+      }
+      if (values.extent(0) == 0) continue;
+      move(values, View1<Master>(sequence_sums_.data() + at, values.extent(0)));
+      at += values.extent(0);
+    }
+  };
+  each([&](const View1<Master>& values, const View1<Master>& packed) {
+    copy(exec_, packed, values);
+  });
+  groups_.tensor->all_reduce(exec_, comm::span_of(View1<Master>(sequence_sums_)),
+                             comm::Op::sum, "gradients of the sequence region");
+  each([&](const View1<Master>& values, const View1<Master>& packed) {
+    copy(exec_, values, packed);
+  });
+}
+
+template <class T>
+void DataParallel<T>::start_gather(std::size_t bucket) {
+  BucketState& state = state_[bucket];
+  if (stage() >= 3) {  // what was gathered is no longer true
+    state.gather.wait();
+    state.has_weights = false;
+    if (state.weight_slot >= 0) {
+      Slot& slot = slots_[extent(state.weight_slot)];
+      if (slot.weights_of == bucket) slot.weights_of.reset();
+      state.weight_slot = -1;
+    }
+    params_.lend_compute(bucket, nullptr);
+    return;
+  }
+  if (stage() == 0) return;
+  state.gather =
+      groups_.data->start_all_gather(exec_, comm::span_of(params_.compute_shard(bucket)),
+                                     comm::span_of(params_.compute_bucket(bucket)),
+                                     "weights (ZeRO)", buckets()[bucket].cuts.data());
+}
+
+template <class T>
+void DataParallel<T>::settle() {
+  for (std::size_t b = state_.size(); b-- > 0;) {
+    finish_reduction(b);
+    state_[b].gather.wait();
+  }
+}
+
+#define TRIREME_INSTANTIATE(T) template class DataParallel<T>;
+TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::parallel

@@ -1,0 +1,106 @@
+// parallel/data_parallel.hpp — ranks that hold the same model on other samples: their
+// gradients become one, and ZeRO (Rajbhandari et al. 2020) keeps of optimizer state,
+// gradients and weights one part on each.
+//
+//   stage 0  gradients of the last micro-batch's backward pass are all-reduced bucket by
+//            bucket, while the layers below go on
+//   stage 1  reduce-scattered in the same way; each rank updates its part of the weights,
+//            which are gathered bucket by bucket while the next ones are updated, until
+//            the forward pass needs them
+//   stage 2  every micro-batch reduce-scatters each bucket, and adds the result to this
+//            rank's part; whole gradients exist for two buckets at a time
+//   stage 3  and weights are gathered when a unit comes into use, the next bucket's
+//   ahead;
+//            whole weights exist for two buckets at a time
+// A bucket that others borrow from (the tied word embedding) has memory of its own for as
+// long as it is in use, in stage 3 until the weights change.
+//
+// With sequence parallelism what is used on local rows (ParamSpec::in_sequence_region) is
+// summed over the tensor group as well: one message, after all others.
+#ifndef TRIREME_PARALLEL_DATA_PARALLEL_HPP_
+#define TRIREME_PARALLEL_DATA_PARALLEL_HPP_
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "comm/rank_grid.hpp"
+#include "tensor/param_buffer.hpp"
+#include "tensor/param_use.hpp"
+
+namespace trireme::parallel {
+
+template <class T>
+class DataParallel final : public ParamUse {
+ public:
+  using Master = Accumulator<T>;
+
+  // `tied`: the embedding that first and last stage of a pipeline share (on both of
+  // them). params must be allocated; all of it outlives this object.
+  DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
+               ParamBuffer<T>& params, std::size_t tied, bool sequence_parallel);
+
+  // Bytes that it allocates on rank sharding.part, known before.
+  static std::size_t planned_bytes(const ParamRegistry& registry,
+                                   const typename ParamBuffer<T>::Sharding& sharding,
+                                   bool sequence_parallel);
+
+  // A step: begin_step(); for each micro-batch begin_microbatch(), then its passes, which
+  // call begin() and end(); finish_gradients(); then the optimizer, bucket by bucket,
+  // each followed by start_gather().
+  void begin_step();
+  void begin_microbatch(bool is_first, bool is_last);
+  void begin(std::size_t unit, Pass pass) override;
+  void end(std::size_t unit, Pass pass) override;
+  // Gradients (or this rank's part of them) are summed over all data ranks.
+  void finish_gradients();
+  // A bucket's weights were changed: the other ranks' parts are fetched.
+  void start_gather(std::size_t bucket);
+  // Waits for all that is under way; whole weights are then everywhere (stages 0 to 2).
+  void settle();
+
+ private:
+  struct BucketState {
+    comm::Request reduction;
+    comm::Request gather;
+    bool has_weights = false;    // stage 3: gathered, or being gathered
+    int weight_slot = -1;        // which of the lent buffers
+    int gradient_slot = -1;      // the same for gradients
+    bool is_reducing = false;    // from reduce() to finish_reduction()
+    bool adds_to_shard = false;  // what the reduction leaves, at its end
+  };
+  // Memory for one bucket's weights and gradients (stages 3; 2 and 3).
+  struct Slot {
+    DeviceArray<T> weights;
+    DeviceArray<Master> gradients;
+    DeviceArray<Master> part;  // a reduced part on its way to the shard
+    std::optional<std::size_t> weights_of, gradients_of;  // buckets
+  };
+  static constexpr int kRotating = 2;
+
+  int stage() const { return params_.sharding().stage; }
+  const std::vector<Bucket>& buckets() const { return params_.partition().buckets(); }
+  bool is_dedicated(std::size_t bucket) const { return buckets()[bucket].is_borrowed; }
+  int slot_of_dedicated(std::size_t bucket) const;
+
+  void need_weights(std::size_t bucket, std::optional<std::size_t> keep);
+  void start_weights(std::size_t bucket, std::optional<std::size_t> keep);
+  void need_gradients(std::size_t bucket);
+  void reduce(std::size_t bucket);
+  void finish_reduction(std::size_t bucket);
+  void sum_over_tensor();
+
+  Exec exec_;
+  comm::ProcessGroups groups_;
+  ParamBuffer<T>& params_;
+  std::size_t tied_;
+  bool is_first_microbatch_ = true, is_last_microbatch_ = true;
+  std::vector<BucketState> state_;
+  std::vector<Slot> slots_;  // two that rotate, then one for each dedicated bucket
+  int next_weight_slot_ = 0, next_gradient_slot_ = 0;
+  DeviceArray<Master> sequence_sums_;  // empty without sequence parallelism
+};
+
+}  // namespace trireme::parallel
+
+#endif  // TRIREME_PARALLEL_DATA_PARALLEL_HPP_

@@ -1,0 +1,79 @@
+// tensor/partition.hpp — how the parameters of a rank are cut over its data group.
+//
+// All parameters lie one after the other in a slab. Consecutive units make a *bucket*,
+// and every bucket is cut in as many parts as the data group has ranks: rank r keeps part
+// r of each (ZeRO; Rajbhandari et al. 2020), its *shard*. A bucket is what one
+// reduce-scatter or all-gather moves. Cuts lie between rows of a parameter, so that a
+// share of it is a run of rows; parts are as even as rows allow.
+#ifndef TRIREME_TENSOR_PARTITION_HPP_
+#define TRIREME_TENSOR_PARTITION_HPP_
+
+#include <vector>
+
+#include "tensor/param_registry.hpp"
+
+namespace trireme {
+
+// Elements [begin, end).
+struct IndexRange {
+  index_t begin = 0;
+  index_t end = 0;
+  index_t size() const { return end - begin; }
+  bool operator==(const IndexRange&) const = default;
+};
+
+struct Bucket {
+  std::size_t first_unit = 0, end_unit = 0;
+  IndexRange range;           // of the slab
+  std::vector<index_t> cuts;  // parts + 1, from 0 to range.size()
+  bool is_borrowed = false;   // by a unit of another bucket
+
+  index_t part_size(int part) const {
+    const auto p = static_cast<std::size_t>(part);
+    return cuts[p + 1] - cuts[p];
+  }
+};
+
+class Partition {
+ public:
+  // Elements at which parameters, and shares of buckets, start: multiples of this.
+  static constexpr index_t kAlignment = 64;
+
+  Partition() = default;
+  // A bucket is closed when it has `bucket_elements` or more; a unit that others borrow
+  // from has one of its own.
+  Partition(const ParamRegistry& registry, int parts, index_t bucket_elements);
+
+  int parts() const { return parts_; }
+  // Of the slab, alignment padding included.
+  index_t slab_elements() const { return total_; }
+  index_t offset(std::size_t param) const { return offsets_.at(param); }
+
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+  std::size_t bucket_of_unit(std::size_t unit) const { return bucket_of_unit_.at(unit); }
+  std::size_t bucket_of_param(std::size_t param) const;
+
+  // A part's shards of all buckets one after the other.
+  index_t shard_elements(int part) const;
+  index_t shard_offset(std::size_t bucket, int part) const;
+  // What a part has of a parameter, in elements of its flat local array.
+  IndexRange share(std::size_t param, int part) const;
+
+ private:
+  void lay_out(const ParamRegistry& registry);
+  void cut(const ParamRegistry& registry, Bucket& bucket) const;
+  index_t row_boundary(const ParamRegistry& registry, const Bucket& bucket,
+                       index_t at) const;
+
+  int parts_ = 1;
+  std::vector<index_t> offsets_;  // of the parameters, and the end
+  std::vector<index_t> counts_;   // their elements
+  index_t total_ = 0;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> bucket_of_unit_;
+  std::vector<std::size_t> unit_of_param_;
+};
+
+}  // namespace trireme
+
+#endif  // TRIREME_TENSOR_PARTITION_HPP_
