@@ -2,6 +2,7 @@
 #include "parallel/data_parallel.hpp"
 
 #include <algorithm>
+#include <exception>
 
 #include "base/error.hpp"
 #include "kernels/initialize.hpp"
@@ -89,6 +90,16 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
         "gradients of the sequence region",
         extent(sequence_elements(params.registry(), params.partition(), stage(),
                                  sharding.part)));
+  }
+}
+
+template <class T>
+DataParallel<T>::~DataParallel() {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    settle();
+  } catch (const std::exception&) {
+    // Whoever waits for this rank says so; a destructor cannot.
   }
 }
 

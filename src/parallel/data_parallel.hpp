@@ -40,6 +40,12 @@ class DataParallel final : public ParamUse {
   DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
                ParamBuffer<T>& params, std::size_t tied, bool sequence_parallel);
 
+  // Waits for what is under way, unless an error ends the run: messages must not outlive
+  // the memory they go to.
+  ~DataParallel() override;
+  DataParallel(const DataParallel&) = delete;
+  DataParallel& operator=(const DataParallel&) = delete;
+
   // Bytes that it allocates on rank sharding.part, known before.
   static std::size_t planned_bytes(const ParamRegistry& registry,
                                    const typename ParamBuffer<T>::Sharding& sharding,

@@ -1,0 +1,163 @@
+// tests/layouts/layout_matrix.cpp — see layout_matrix.hpp.
+#include "layouts/layout_matrix.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "ckpt/region.hpp"
+#include "comm/mpi_communicator.hpp"
+#include "comm/self_communicator.hpp"
+
+namespace trireme::test {
+
+namespace {
+
+constexpr index_t kFirstOfLogits = 10000;  // samples that no step has seen
+constexpr index_t kVocabulary = 61;
+
+bool counts(const ShardSpec& shard, const MatrixRun& run, const Layout& layout) {
+  const comm::Coordinates& at = run.grid().coordinates();
+  const bool is_shared = layout.zero >= 1 && layout.data > 1;
+  return (!shard.is_replicated() || at.tensor == 0) && (is_shared || at.data == 0);
+}
+
+double square_of_difference(const MatrixRun& run, const Layout& layout, std::size_t param,
+                            const std::vector<float>& want) {
+  const ShardSpec& shard = run.registry().spec(param).shard;
+  IndexRange range;
+  const std::vector<float> got = run.gradient(param, range);
+  if (!counts(shard, run, layout) || range.size() == 0) return 0.0;
+  const index_t columns =
+      shard.global_shape.size() == 2 ? shard.global_shape[1] : index_t{1};
+  double square = 0.0;
+  for (const ckpt::Region& region : ckpt::regions_of(shard, range.begin, range.end)) {
+    for (index_t i = 0; i < region.global.rows; ++i) {
+      for (index_t j = 0; j < region.global.columns; ++j) {
+        const index_t here = region.local_offset + i * region.local_stride + j;
+        const index_t there =
+            (region.global.row + i) * columns + region.global.column + j;
+        const double difference =
+            static_cast<double>(got[static_cast<std::size_t>(here - range.begin)]) -
+            static_cast<double>(want[static_cast<std::size_t>(there)]);
+        square += difference * difference;
+      }
+    }
+  }
+  return square;
+}
+
+double norm_of(const std::vector<float>& values) {
+  double square = 0.0;
+  for (const float x : values) square += static_cast<double>(x) * static_cast<double>(x);
+  return std::sqrt(square);
+}
+
+void check_gradients(comm::Communicator& world, const MatrixRun& run,
+                     const Layout& layout, const MatrixReference& reference) {
+  std::vector<double> squares(run.registry().size());
+  for (std::size_t p = 0; p < squares.size(); ++p) {
+    squares[p] = square_of_difference(run, layout, p, reference.gradients[p]);
+  }
+  world.all_reduce(squares);
+  for (std::size_t p = 0; p < squares.size(); ++p) {
+    const double size =
+        std::max(norm_of(reference.gradients[p]), 1e-4 * reference.gradient_norm);
+    EXPECT_LE(std::sqrt(squares[p]), 1e-5 * size) << run.registry().spec(p).name;
+  }
+}
+
+void check_logits(MatrixRun& run, const Layout& layout,
+                  const MatrixReference& reference) {
+  const comm::Coordinates& at = run.grid().coordinates();
+  const index_t micro = layout.micro();
+  const index_t first = at.data * micro;  // samples of its own for each data rank
+  const std::vector<float> got = run.logits(kFirstOfLogits + first);
+  const index_t columns = (kVocabulary + layout.tensor - 1) / layout.tensor;
+  double worst = 0.0;
+  for (index_t row = 0; row < micro * kSequence; ++row) {
+    const index_t sample = first + row % micro, position = row / micro;
+    for (index_t j = 0; j < columns; ++j) {
+      const index_t id = at.tensor * columns + j;
+      if (id >= kVocabulary) continue;  // padding
+      const auto want = reference.logits[static_cast<std::size_t>(
+          (position * kGlobal + sample) * kVocabulary + id)];
+      worst = std::max(
+          worst,
+          std::abs(static_cast<double>(got[static_cast<std::size_t>(row * columns + j)]) -
+                   static_cast<double>(want)));
+    }
+  }
+  EXPECT_LE(worst, 1e-4);
+}
+
+void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
+                  const MatrixReference& reference) {
+  SCOPED_TRACE(layout.name());
+  MatrixRun run(world, layout);
+  std::vector<optim::StepReport> reports;
+  for (int step = 0; step < kSteps; ++step) {
+    run.accumulate(step);
+    if (step == 0) check_gradients(*world, run, layout, reference);
+    reports.push_back(run.finish(step));
+    const double loss = reports.back().loss_sum / reports.back().tokens;
+    const double want = reference.losses[static_cast<std::size_t>(step)];
+    EXPECT_NEAR(loss, want, 5e-6 * want) << "step " << step + 1;
+  }
+  check_logits(run, layout, reference);
+  // The same again: to the bit.
+  MatrixRun again(world, layout);
+  for (int step = 0; step < 3; ++step) {
+    const optim::StepReport report = again.one_step(step);
+    const optim::StepReport& before = reports[static_cast<std::size_t>(step)];
+    EXPECT_EQ(report.loss_sum, before.loss_sum) << "again, step " << step + 1;
+    EXPECT_EQ(report.grad_norm, before.grad_norm) << "again, step " << step + 1;
+  }
+}
+
+}  // namespace
+
+MatrixReference matrix_reference() {
+  MatrixReference reference;
+  MatrixRun run(comm::make_self_communicator("world"), {});
+  for (int step = 0; step < kSteps; ++step) {
+    run.accumulate(step);
+    for (std::size_t p = 0; step == 0 && p < run.registry().size(); ++p) {
+      IndexRange range;
+      reference.gradients.push_back(run.gradient(p, range));
+    }
+    const optim::StepReport report = run.finish(step);
+    reference.losses.push_back(report.loss_sum / report.tokens);
+  }
+  for (const auto& gradient : reference.gradients) {
+    reference.gradient_norm = std::hypot(reference.gradient_norm, norm_of(gradient));
+  }
+  reference.logits = run.logits(kFirstOfLogits);
+  return reference;
+}
+
+void run_layouts(const std::vector<Layout>& layouts) {
+  const auto world = comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
+  world->set_timeout(120);  // a rank that failed is not waited for
+  const MatrixReference reference = matrix_reference();
+  if (world->rank() == 0) std::printf("%zu layouts\n", layouts.size());
+  // Layouts of one number of ranks side by side, on groups of neighbours.
+  std::map<int, std::vector<Layout>> by_ranks;
+  for (const Layout& layout : layouts) by_ranks[layout.ranks()].push_back(layout);
+  for (const auto& [ranks, rows] : by_ranks) {
+    const int groups = world->size() / ranks;
+    const int mine = world->rank() / ranks;
+    const auto group = world->split(mine < groups ? mine : -1, 0, "layout");
+    if (!group) continue;
+    for (std::size_t i = static_cast<std::size_t>(mine); i < rows.size();
+         i += static_cast<std::size_t>(groups)) {
+      check_layout(group, rows[i], reference);
+    }
+  }
+  world->barrier();
+}
+
+}  // namespace trireme::test
