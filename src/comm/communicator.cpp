@@ -2,8 +2,14 @@
 // host values, which are built on two host primitives.
 #include "comm/communicator.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+
+#include "comm/operation_board.hpp"
+#include "comm/rank_list.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -32,8 +38,22 @@ bool overlap(ConstSpan a, ConstSpan b) {
   return at(a, 0) < at(b, b.count) && at(b, 0) < at(a, a.count);
 }
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+const char* name_of_op(Op op) {
+  return op == Op::sum ? "sum" : op == Op::max ? "maximum" : "minimum";
+}
+
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : text) {
+    hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ull;
+  }
+  return hash;
 }
 
 void require_same_type(const char* call, ConstSpan in, ConstSpan out) {
@@ -51,22 +71,84 @@ void require_memory(const char* call, const Exec& exec, ConstSpan span) {
 
 }  // namespace
 
-// Counts one call, its payload and its time.
+// Counts one call, its payload and its time; on the board it stands while it lasts.
 class Communicator::Account {
  public:
-  Account(Traffic& traffic, std::size_t bytes)
-      : traffic_(traffic), start_(std::chrono::steady_clock::now()) {
-    traffic_.calls += 1;
-    traffic_.bytes += static_cast<std::int64_t>(bytes);
+  Account(Communicator& owner, const char* operation, std::size_t bytes,
+          index_t elements = 0, int peer = -1)
+      : owner_(owner), start_(Clock::now()) {
+    owner_.traffic_.calls += 1;
+    owner_.traffic_.bytes += static_cast<std::int64_t>(bytes);
+    if (OperationBoard* board = owner_.board()) {
+      board->enter(
+          {operation, "", owner_.name_.c_str(), owner_.sequence_, elements, peer},
+          start_);
+    }
   }
-  ~Account() { traffic_.seconds += seconds_since(start_); }
+  ~Account() {
+    const auto end = Clock::now();
+    owner_.traffic_.seconds += seconds_between(start_, end);
+    if (OperationBoard* board = owner_.board()) board->leave(end);
+  }
   Account(const Account&) = delete;
   Account& operator=(const Account&) = delete;
 
  private:
-  Traffic& traffic_;
-  std::chrono::steady_clock::time_point start_;
+  Communicator& owner_;
+  Clock::time_point start_;
 };
+
+void Communicator::attach(std::shared_ptr<OperationBoard> board) {
+  if (holder_ != nullptr) holder_->board = std::move(board);
+}
+
+// Ranks that call different things would exchange garbage, or wait for ever: first they
+// tell each other a checksum of the call, and where that differs, the call.
+void Communicator::require_same_call(const char* operation, Site site,
+                                     const std::string& details) {
+  if (size_ == 1 || !checks_calls()) return;
+  std::string call = operation;
+  if (!details.empty()) call += " " + details;
+  if (*site != '\0') call += fmt::format(" ({})", site);
+  const std::uint64_t own = hash_of(fmt::format("{}: {}", sequence_, call));
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(size_));
+  host_all_gather(&own, all.data(), sizeof(own), operation, site);
+  if (std::all_of(all.begin(), all.end(), [&](auto other) { return other == own; })) {
+    return;
+  }
+  constexpr std::size_t kLongest = 240;
+  call = fmt::format("call {}, {}", sequence_, call);
+  call.resize(kLongest);
+  std::vector<char> texts(kLongest * all.size());
+  host_all_gather(call.data(), texts.data(), kLongest, operation, site);
+  std::vector<std::string> calls;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const char* text = texts.data() + kLongest * r;
+    calls.emplace_back(text, ::strnlen(text, kLongest));
+  }
+  throw Error(
+      fmt::format("the ranks of group '{}' make different calls where all must make the "
+                  "same: {}",
+                  name_, grouped_by_text(calls)));
+}
+
+void Communicator::gather_on_host(const void* in, void* out, std::size_t bytes) {
+  constexpr const char* kName = "gather of host values";
+  sequence_ += 1;
+  const Account account(*this, kName, bytes);
+  if (checks_calls()) require_same_call(kName, "", fmt::format("of {} bytes", bytes));
+  host_all_gather(in, out, bytes, kName, "");
+}
+
+void Communicator::broadcast_on_host(void* data, std::size_t bytes, int root) {
+  constexpr const char* kName = "broadcast of a host value";
+  sequence_ += 1;
+  const Account account(*this, kName, bytes);
+  if (checks_calls()) {
+    require_same_call(kName, "", fmt::format("of {} bytes from rank {}", bytes, root));
+  }
+  host_broadcast(data, bytes, root);
+}
 
 void Communicator::require_rank(int rank, const char* what) const {
   TRIREME_REQUIRE(rank >= 0 && rank < size_,
@@ -92,7 +174,7 @@ const char* Communicator::name_of(Kind kind) {
 
 void Request::wait() {
   if (owner_ == nullptr) return;
-  std::exchange(owner_, nullptr)->finish(operation_, account_);
+  std::exchange(owner_, nullptr)->finish(*this);
 }
 
 void Communicator::reset_traffic() {
@@ -116,36 +198,78 @@ Request Communicator::start(const Exec& exec, const Collective& collective) {
   const ConstSpan in = collective.in;
   const ConstSpan out = collective.out;
   const ConstSpan whole = in.count > out.count ? in : out;
-  if (whole.count == 0 || (exec.is_shape_only() && !counts_shapes())) return request;
-  const auto begin = std::chrono::steady_clock::now();
+  if (exec.is_shape_only() && !counts_shapes()) return request;
   if (size_ == 1) {  // nothing is sent
-    if (exec.is_shape_only()) return request;
+    if (exec.is_shape_only() || whole.count == 0) return request;
     const int alone = do_start(exec, collective);
     if (alone != kComplete) do_wait(alone);
     return request;
   }
-  const std::size_t account = account_of(collective.site, name_of(collective.kind));
+  const auto begin = Clock::now();
+  const char* name = name_of(collective.kind);
+  OperationBoard* const board = exec.is_shape_only() ? nullptr : this->board();
+  if (!exec.is_shape_only()) {
+    sequence_ += 1;
+    if (board != nullptr) {
+      board->enter({name, collective.site, name_.c_str(), sequence_, whole.count}, begin);
+    }
+    if (checks_calls()) require_same_call(name, collective.site, details_of(collective));
+  }
   int operation = kComplete;
-  if (!exec.is_shape_only()) operation = do_start(exec, collective);
-  const double seconds = seconds_since(begin);
+  if (!exec.is_shape_only() && whole.count > 0) operation = do_start(exec, collective);
+  const auto end = Clock::now();
+  if (board != nullptr) board->leave(end);
+  if (whole.count == 0) return request;
+  const std::size_t account = account_of(collective.site, name);
   for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) {
     traffic->calls += 1;
     traffic->elements += whole.count;
     traffic->bytes += static_cast<std::int64_t>(whole.bytes());
-    traffic->seconds += seconds;
+    traffic->seconds += seconds_between(begin, end);
   }
   if (operation == kComplete) return request;
   request.owner_ = this;
   request.operation_ = operation;
   request.account_ = account;
+  request.elements_ = whole.count;
+  request.sequence_ = sequence_;
   return request;
 }
 
-void Communicator::finish(int operation, std::size_t account) {
-  const auto begin = std::chrono::steady_clock::now();
-  do_wait(operation);
-  const double seconds = seconds_since(begin);
-  for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) {
+// Everything that must be the same on all ranks.
+std::string Communicator::details_of(const Collective& collective) const {
+  const index_t count = std::max(collective.in.count, collective.out.count);
+  const std::string_view type = trireme::name_of(collective.in.dtype);
+  std::string text = fmt::format("of {} {}", count, type);
+  if (collective.kind == Kind::all_reduce || collective.kind == Kind::reduce_scatter) {
+    text += fmt::format(", {}", name_of_op(collective.op));
+  }
+  if (collective.kind == Kind::broadcast) {
+    text += fmt::format(" from rank {}", collective.root);
+  }
+  if (collective.cuts == nullptr) return text;
+  const std::string cuts =
+      fmt::format("{}", fmt::join(collective.cuts, collective.cuts + size_ + 1, ", "));
+  constexpr std::size_t kLongest = 80;
+  return text + (cuts.size() <= kLongest
+                     ? fmt::format(", cut at {}", cuts)
+                     : fmt::format(", cuts of checksum {:016x}", hash_of(cuts)));
+}
+
+void Communicator::finish(const Request& request) {
+  const auto begin = Clock::now();
+  OperationBoard* const board = this->board();
+  if (board != nullptr) {
+    const SiteTraffic& site = sites_[request.account_];
+    board->enter(
+        {site.operation, site.site, name_.c_str(), request.sequence_, request.elements_},
+        begin);
+  }
+  do_wait(request.operation_);
+  const auto end = Clock::now();
+  if (board != nullptr) board->leave(end);
+  const double seconds = seconds_between(begin, end);
+  for (Traffic* traffic : {&traffic_, &sites_[request.account_].traffic}) {
     traffic->seconds += seconds;
     traffic->wait_seconds += seconds;
   }
@@ -181,7 +305,7 @@ Request Communicator::start_reduce_scatter(const Exec& exec, ConstSpan in, Span 
   require_blocks("reduce_scatter", in, out, cuts);
   const index_t place = cuts == nullptr ? out.count * rank_ : cuts[rank_];
   TRIREME_REQUIRE(
-      out.data == at(in, place) || !overlap(in, out),
+      exec.is_shape_only() || out.data == at(in, place) || !overlap(in, out),
       "reduce_scatter in group '{}': the output overlaps the input and is not its "
       "block {}",
       name_, rank_);
@@ -196,7 +320,7 @@ Request Communicator::start_all_gather(const Exec& exec, ConstSpan in, Span out,
   require_blocks("all_gather", out, in, cuts);
   const index_t place = cuts == nullptr ? in.count * rank_ : cuts[rank_];
   TRIREME_REQUIRE(
-      in.data == at(out, place) || !overlap(in, out),
+      exec.is_shape_only() || in.data == at(out, place) || !overlap(in, out),
       "all_gather in group '{}': the input overlaps the output and is not its "
       "block {}",
       name_, rank_);
@@ -229,7 +353,7 @@ void Communicator::send(const Exec& exec, ConstSpan data, int to) {
   TRIREME_REQUIRE(to != rank_, "send in group '{}': rank {} sends to itself", name_,
                   rank_);
   if (exec.is_shape_only() || data.count == 0) return;
-  const Account account(traffic_, data.bytes());
+  const Account account(*this, "send", data.bytes(), data.count, to);
   do_send(exec, data, to);
 }
 
@@ -239,7 +363,8 @@ void Communicator::recv(const Exec& exec, Span data, int from) {
   TRIREME_REQUIRE(from != rank_, "recv in group '{}': rank {} receives from itself",
                   name_, rank_);
   if (exec.is_shape_only() || data.count == 0) return;
-  const Account account(traffic_, 0);  // the sender counts the bytes
+  // The sender counts the bytes.
+  const Account account(*this, "recv", 0, data.count, from);
   do_recv(exec, data, from);
 }
 
@@ -250,17 +375,22 @@ void Communicator::group_begin() {
 void Communicator::group_end(const Exec& exec) {
   TRIREME_REQUIRE(group_depth_ > 0, "group_end of group '{}' without group_begin", name_);
   if (--group_depth_ > 0) return;
-  const Account account(traffic_, 0);
+  const Account account(*this, "send and recv", 0);
   do_group_end(exec);
 }
 
 void Communicator::barrier() {
-  const Account account(traffic_, 0);
+  sequence_ += 1;
+  const Account account(*this, "barrier", 0);
+  require_same_call("barrier", "", "");
   do_barrier();
 }
 
 std::shared_ptr<Communicator> Communicator::split(int colour, int key,
                                                   const std::string& name) {
+  sequence_ += 1;
+  const Account account(*this, "split", 0);
+  require_same_call("split", "", fmt::format("into groups '{}'", name));
   return do_split(colour, key, name);
 }
 
@@ -278,6 +408,9 @@ std::vector<std::shared_ptr<Communicator>> Communicator::cartesian(
                     "sub-grid '{}' names {} dimensions of a grid that has {}", grid.name,
                     grid.keep.size(), extents.size());
   }
+  sequence_ += 1;
+  const Account account(*this, "cartesian", 0);
+  require_same_call("cartesian", "", fmt::format("of {}", fmt::join(extents, " x ")));
   return do_cartesian(extents, grids);
 }
 
@@ -285,8 +418,7 @@ template <class T>
 T Communicator::reduce_value(T value, Op op) {
   if (size_ == 1) return value;
   scratch_.resize(sizeof(T) * static_cast<std::size_t>(size_));
-  const Account account(traffic_, sizeof(T));
-  host_all_gather(&value, scratch_.data(), sizeof(T));
+  gather_on_host(&value, scratch_.data(), sizeof(T));
   T result;
   std::memcpy(&result, scratch_.data(), sizeof(T));
   for (int r = 1; r < size_; ++r) {
@@ -300,8 +432,7 @@ T Communicator::reduce_value(T value, Op op) {
 template <class T>
 std::vector<T> Communicator::gather_value(T value) {
   std::vector<T> all(static_cast<std::size_t>(size_));
-  const Account account(traffic_, sizeof(T));
-  host_all_gather(&value, all.data(), sizeof(T));
+  gather_on_host(&value, all.data(), sizeof(T));
   return all;
 }
 
@@ -317,8 +448,7 @@ void Communicator::all_reduce(std::vector<double>& values, Op op) {
   if (size_ == 1 || values.empty()) return;
   const std::size_t row = sizeof(double) * values.size();
   scratch_.resize(row * static_cast<std::size_t>(size_));
-  const Account account(traffic_, row);
-  host_all_gather(values.data(), scratch_.data(), row);
+  gather_on_host(values.data(), scratch_.data(), row);
   std::memcpy(values.data(), scratch_.data(), row);
   for (int r = 1; r < size_; ++r) {
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -356,8 +486,7 @@ std::vector<std::string> Communicator::gather(const std::string& value) {
   std::string padded = value;
   padded.resize(row);
   std::string all(row * lengths.size(), '\0');
-  const Account account(traffic_, row);
-  host_all_gather(padded.data(), all.data(), row);
+  gather_on_host(padded.data(), all.data(), row);
   for (std::size_t r = 0; r < texts.size(); ++r) {
     texts[r] = all.substr(row * r, static_cast<std::size_t>(lengths[r]));
   }
@@ -369,15 +498,13 @@ void Communicator::broadcast(std::string& value, int root) {
   broadcast(length, root);
   value.resize(static_cast<std::size_t>(length));
   if (length == 0 || size_ == 1) return;
-  const Account account(traffic_, value.size());
-  host_broadcast(value.data(), value.size(), root);
+  broadcast_on_host(value.data(), value.size(), root);
 }
 
 void Communicator::broadcast(std::int64_t& value, int root) {
   require_rank(root, "broadcast: root");
   if (size_ == 1) return;
-  const Account account(traffic_, sizeof(value));
-  host_broadcast(&value, sizeof(value), root);
+  broadcast_on_host(&value, sizeof(value), root);
 }
 
 }  // namespace trireme::comm

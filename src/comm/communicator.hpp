@@ -57,7 +57,11 @@ auto span_of(const ViewType& view) {
   TRIREME_REQUIRE(view.span_is_contiguous(),
                   "messages are made of contiguous memory; view '{}' has gaps",
                   view.label());
-  const auto count = static_cast<index_t>(view.size());
+  // Not size(), which is 0 for a View without memory (a shape-only pass).
+  index_t count = 1;
+  for (std::size_t r = 0; r < ViewType::rank(); ++r) {
+    count *= static_cast<index_t>(view.extent(r));
+  }
   if constexpr (std::is_const_v<T>) {
     return ConstSpan(view.data(), count, type);
   } else {
@@ -90,6 +94,12 @@ struct SiteTraffic {
 };
 
 class Communicator;
+class OperationBoard;
+
+// Held by all groups of one world together: where this rank notes what it is doing.
+struct BoardHolder {
+  std::shared_ptr<OperationBoard> board;
+};
 
 // An operation under way. Until wait() its input must not be written and its output not
 // touched. One that was never waited for is abandoned (only an error does that).
@@ -101,6 +111,8 @@ class Request {
     std::swap(owner_, other.owner_);
     std::swap(operation_, other.operation_);
     std::swap(account_, other.account_);
+    std::swap(elements_, other.elements_);
+    std::swap(sequence_, other.sequence_);
     return *this;
   }
   bool under_way() const { return owner_ != nullptr; }
@@ -112,6 +124,8 @@ class Request {
   Communicator* owner_ = nullptr;
   int operation_ = 0;
   std::size_t account_ = 0;
+  index_t elements_ = 0;
+  std::int64_t sequence_ = 0;
 };
 
 class Communicator {
@@ -133,6 +147,9 @@ class Communicator {
   // The same by site, in the order of their first calls; host values are not in it.
   const std::vector<SiteTraffic>& traffic_by_site() const { return sites_; }
   void reset_traffic();
+  // From now on every group of this group's world notes on the board what it does; null:
+  // no more. Groups of one rank send nothing and note nothing.
+  void attach(std::shared_ptr<OperationBoard> board);
 
   // data = op over ranks of data; in place.
   void all_reduce(const Exec& exec, Span data, Op op = Op::sum, Site site = "") {
@@ -204,8 +221,9 @@ class Communicator {
   virtual const void* native_handle() const = 0;
 
  protected:
-  Communicator(int rank, int size, std::string name)
-      : rank_(rank), size_(size), name_(std::move(name)) {}
+  Communicator(int rank, int size, std::string name,
+               std::shared_ptr<BoardHolder> holder = nullptr)
+      : rank_(rank), size_(size), name_(std::move(name)), holder_(std::move(holder)) {}
 
   enum class Kind { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
   static const char* name_of(Kind kind);
@@ -227,6 +245,9 @@ class Communicator {
   virtual void do_wait(int operation) = 0;
   // Whether calls on a shape-only Exec are counted (groups that are only planned).
   virtual bool counts_shapes() const { return false; }
+  // Whether the ranks compare what they call before each call that all must make. Such a
+  // comparison waits for all, as the call's own wait does.
+  virtual bool checks_calls() const { return false; }
   virtual void do_send(const Exec& exec, ConstSpan data, int to) = 0;
   virtual void do_recv(const Exec& exec, Span data, int from) = 0;
   virtual void do_group_begin() = 0;
@@ -236,17 +257,27 @@ class Communicator {
                                                  const std::string& name) = 0;
   virtual std::vector<std::shared_ptr<Communicator>> do_cartesian(
       const std::vector<int>& extents, const std::vector<SubGrid>& grids) = 0;
-  // Host memory: bytes from every rank, in rank order.
-  virtual void host_all_gather(const void* in, void* out, std::size_t bytes) = 0;
+  // Host memory: bytes from every rank, in rank order. `call` and site name it in
+  // messages.
+  virtual void host_all_gather(const void* in, void* out, std::size_t bytes,
+                               const char* call, Site site) = 0;
   virtual void host_broadcast(void* data, std::size_t bytes, int root) = 0;
 
   int group_depth() const { return group_depth_; }
+  // Null where none is attached.
+  OperationBoard* board() const {
+    return holder_ == nullptr ? nullptr : holder_->board.get();
+  }
 
  private:
   friend class Request;
   class Account;
   Request start(const Exec& exec, const Collective& collective);
-  void finish(int operation, std::size_t account);
+  void finish(const Request& request);
+  void require_same_call(const char* operation, Site site, const std::string& details);
+  std::string details_of(const Collective& collective) const;
+  void gather_on_host(const void* in, void* out, std::size_t bytes);
+  void broadcast_on_host(void* data, std::size_t bytes, int root);
   std::size_t account_of(Site site, const char* operation);
   void require_blocks(const char* call, ConstSpan whole, ConstSpan block,
                       Cuts cuts) const;
@@ -261,7 +292,9 @@ class Communicator {
   Traffic traffic_;
   std::vector<SiteTraffic> sites_;
   int group_depth_ = 0;
+  std::int64_t sequence_ = 0;       // calls so far that all ranks of the group make
   std::vector<std::byte> scratch_;  // for host values; grown once
+  std::shared_ptr<BoardHolder> holder_;
 };
 
 }  // namespace trireme::comm

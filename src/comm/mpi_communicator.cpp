@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "comm/narrow_reduce.hpp"
+#include "comm/operation_board.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::comm {
@@ -109,6 +110,8 @@ struct Shared {
   double timeout = 0.0;
   std::vector<MPI_Request*> under_way;  // of all groups, oldest first
   MPI_Op narrow[2][3];                  // bf16, fp16; sum, max, min
+  bool checks_calls = false;
+  std::shared_ptr<BoardHolder> holder = std::make_shared<BoardHolder>();
 
   explicit Shared(const MpiOptions& given) : options(given) {
     under_way.reserve(64);
@@ -180,12 +183,24 @@ class Staging {
   std::vector<HostBytes> buffers_;
 };
 
+// A comparison that only some make would itself be a different call: one that wants it
+// is enough for all. Collective over MPI_COMM_WORLD.
+bool agree_on_checks(std::optional<bool> given) {
+  int checks = given.value_or(false) ? 1 : 0;
+  if (!given) {
+    checks = choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES")) ? 1 : 0;
+  }
+  check(MPI_Allreduce(MPI_IN_PLACE, &checks, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD),
+        "MPI_Allreduce");
+  return checks != 0;
+}
+
 class MpiCommunicator final : public Communicator {
  public:
   // Takes the communicator over and frees it.
   MpiCommunicator(MPI_Comm comm, int rank, int size, std::string name,
                   std::shared_ptr<Shared> shared)
-      : Communicator(rank, size, std::move(name)),
+      : Communicator(rank, size, std::move(name), shared->holder),
         comm_(comm),
         shared_(std::move(shared)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -193,6 +208,11 @@ class MpiCommunicator final : public Communicator {
     pending_.reserve(16);
   }
   ~MpiCommunicator() override {
+    for (const auto& operation : operations_) {  // abandoned by an error
+      for (MPI_Request& request : operation->requests) {
+        std::erase(shared_->under_way, &request);
+      }
+    }
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (finalized == 0) MPI_Comm_free(&comm_);
@@ -202,6 +222,8 @@ class MpiCommunicator final : public Communicator {
   const void* native_handle() const override { return &comm_; }
 
  private:
+  bool checks_calls() const override { return shared_->checks_calls; }
+
   struct Pending {
     MPI_Request request;
     bool is_recv;
@@ -462,13 +484,14 @@ class MpiCommunicator final : public Communicator {
     wait(request, "barrier");
   }
 
-  void host_all_gather(const void* in, void* out, std::size_t bytes) override {
+  void host_all_gather(const void* in, void* out, std::size_t bytes, const char* call,
+                       Site site) override {
     const Message block(DType::uint8, static_cast<index_t>(bytes), max_count());
     MPI_Request request;
     started(MPI_Iallgather(in, block.count(), block.type(), out, block.count(),
                            block.type(), comm_, &request),
-            "gather of host values");
-    wait(request, "gather of host values");
+            call, site);
+    wait(request, call, site);
   }
 
   void host_broadcast(void* data, std::size_t bytes, int root) override {
@@ -607,16 +630,18 @@ class MpiCommunicator final : public Communicator {
         const timespec nap{0, kNapNanoseconds};
         nanosleep(&nap, nullptr);
       }
-      if (shared_->timeout > 0.0 && polls % 256 == 0) {
-        if (start == Clock::time_point{}) start = Clock::now();
-        const double waited = std::chrono::duration<double>(Clock::now() - start).count();
-        TRIREME_REQUIRE(
-            waited < shared_->timeout,
-            "{} in group '{}'{} (call {} of this group): rank {} of {} waited {:.1f} "
-            "s for the others. One of them has stopped, hangs or makes other "
-            "calls; the limit is run.hang_timeout",
-            call, name(), of_site(site), traffic().calls, rank(), size(), waited);
-      }
+      if (polls % 256 != 0 || (shared_->timeout <= 0.0 && board() == nullptr)) continue;
+      const auto now = Clock::now();
+      if (start == Clock::time_point{}) start = now;
+      if (board() != nullptr) board()->give_sign(now);
+      const double waited = std::chrono::duration<double>(now - start).count();
+      if (shared_->timeout <= 0.0 || waited < shared_->timeout) continue;
+      if (board() != nullptr) board()->report_hang(waited);
+      throw Error(fmt::format(
+          "{} in group '{}'{} (call {} of this group): rank {} of {} waited {:.1f} "
+          "s for the others. One of them has stopped, hangs or makes other "
+          "calls; the limit is run.hang_timeout",
+          call, name(), of_site(site), traffic().calls, rank(), size(), waited));
     }
   }
 
@@ -667,6 +692,19 @@ NodeInfo find_node_info() {
   return info;
 }
 
+bool choose_call_checks(const char* override_value) {
+  const std::string_view given = override_value != nullptr ? override_value : "";
+  TRIREME_REQUIRE_INPUT(given.empty() || given == "0" || given == "1",
+                        "TRIREME_CHECK_MESSAGES is '{}'; it may be 1 (ranks compare "
+                        "what they call, before each call) or 0",
+                        given);
+#ifdef NDEBUG
+  return given == "1";
+#else
+  return given != "0";
+#endif
+}
+
 std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {
   TRIREME_REQUIRE(options.max_count >= 1 && options.max_count <= 0x7fffffff,
                   "MpiOptions::max_count is {}; MPI counts are positive 32-bit integers",
@@ -680,6 +718,7 @@ std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {
         "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN),
         "MPI_Comm_set_errhandler");
+  shared->checks_calls = agree_on_checks(options.check_calls);
   MPI_Comm world = MPI_COMM_NULL;
   int rank = 0;
   int size = 0;

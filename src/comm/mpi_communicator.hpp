@@ -46,7 +46,15 @@ struct MpiOptions {
   index_t max_count = index_t{1} << 30;
   // Send from and receive into host copies: needed where device memory is not the host's.
   bool stage_through_host = !kHostExecution;
+  // Before each call that all ranks of a group must make they compare what they call, and
+  // throw on every rank, naming all, where it differs. Starting an operation then waits
+  // for the others to start it. Else choose_call_checks.
+  std::optional<bool> check_calls = {};
 };
+
+// On in builds without NDEBUG; TRIREME_CHECK_MESSAGES=1|0 (argument: its value or null)
+// overrides. Throws InputError for another value.
+bool choose_call_checks(const char* override_value);
 
 // A communicator over a duplicate of MPI_COMM_WORLD (even for one rank); MPI is up. From
 // here on failed MPI calls return and are thrown as Error. Collective.

@@ -34,7 +34,9 @@ class PlannedCommunicator final : public Communicator {
       const std::vector<int>&, const std::vector<SubGrid>&) override {
     refuse();
   }
-  void host_all_gather(const void*, void*, std::size_t) override { refuse(); }
+  void host_all_gather(const void*, void*, std::size_t, const char*, Site) override {
+    refuse();
+  }
   void host_broadcast(void*, std::size_t, int) override { refuse(); }
 };
 

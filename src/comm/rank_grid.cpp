@@ -2,6 +2,7 @@
 #include "comm/rank_grid.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/self_communicator.hpp"
 
@@ -60,7 +61,7 @@ int Coordinates::along(Axis axis) const {
 RankGrid::RankGrid(std::shared_ptr<Communicator> world, const GridShape& shape)
     : shape_(shape) {
   check_shape(shape, world->size());
-  coordinates_ = coordinates_of(world->rank());
+  coordinates_ = comm::coordinates_of(shape, world->rank());
 
   std::vector<int> extents(shape.order.size());
   for (const Axis axis : kAxes) {
@@ -88,29 +89,49 @@ RankGrid::RankGrid(std::shared_ptr<Communicator> world, const GridShape& shape)
   groups_.world = std::move(world);
 }
 
-Coordinates RankGrid::coordinates_of(int rank) const {
-  TRIREME_REQUIRE(rank >= 0 && rank < shape_.size(), "rank {} is not in process grid {}",
-                  rank, to_string(shape_));
+Coordinates coordinates_of(const GridShape& shape, int rank) {
+  TRIREME_REQUIRE(rank >= 0 && rank < shape.size(), "rank {} is not in process grid {}",
+                  rank, to_string(shape));
   Coordinates coordinates;
-  for (const Axis axis : shape_.order) {
-    comm::along(coordinates, axis) = rank % shape_.extent(axis);
-    rank /= shape_.extent(axis);
+  for (const Axis axis : shape.order) {
+    along(coordinates, axis) = rank % shape.extent(axis);
+    rank /= shape.extent(axis);
   }
   return coordinates;
 }
 
-int RankGrid::rank_of(const Coordinates& coordinates) const {
+int rank_of(const GridShape& shape, const Coordinates& coordinates) {
   int rank = 0;
   int stride = 1;
-  for (const Axis axis : shape_.order) {
+  for (const Axis axis : shape.order) {
     const int place = coordinates.along(axis);
-    TRIREME_REQUIRE(place >= 0 && place < shape_.extent(axis),
+    TRIREME_REQUIRE(place >= 0 && place < shape.extent(axis),
                     "coordinate {} on the {} axis is not in process grid {}", place,
-                    config::name_of(axis), to_string(shape_));
+                    config::name_of(axis), to_string(shape));
     rank += place * stride;
-    stride *= shape_.extent(axis);
+    stride *= shape.extent(axis);
   }
   return rank;
+}
+
+std::vector<int> members_of(const GridShape& shape, const std::vector<Axis>& axes,
+                            int rank) {
+  std::vector<Coordinates> members = {coordinates_of(shape, rank)};
+  for (const Axis axis : axes) {
+    std::vector<Coordinates> more;
+    for (const Coordinates& member : members) {
+      for (int place = 0; place < shape.extent(axis); ++place) {
+        more.push_back(member);
+        along(more.back(), axis) = place;
+      }
+    }
+    members = std::move(more);
+  }
+  std::vector<int> ranks;
+  ranks.reserve(members.size());
+  for (const Coordinates& member : members) ranks.push_back(rank_of(shape, member));
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
 }
 
 }  // namespace trireme::comm

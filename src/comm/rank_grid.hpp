@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "config/axis.hpp"
@@ -47,6 +48,14 @@ struct ProcessGroups {
   std::shared_ptr<Communicator> embedding;
 };
 
+// Where a rank of the grid is, and which rank is at a place.
+Coordinates coordinates_of(const GridShape& shape, int rank);
+int rank_of(const GridShape& shape, const Coordinates& coordinates);
+// The ranks that differ from `rank` in these axes only, itself included, in the order of
+// their numbers: the members of its group. No ranks need be there.
+std::vector<int> members_of(const GridShape& shape, const std::vector<Axis>& axes,
+                            int rank);
+
 class RankGrid {
  public:
   // Collective over world, whose size must be the shape's.
@@ -59,8 +68,12 @@ class RankGrid {
   bool is_first_stage() const { return coordinates_.pipeline == 0; }
   bool is_last_stage() const { return coordinates_.pipeline == shape_.pipeline - 1; }
 
-  Coordinates coordinates_of(int rank) const;
-  int rank_of(const Coordinates& coordinates) const;
+  Coordinates coordinates_of(int rank) const {
+    return comm::coordinates_of(shape_, rank);
+  }
+  int rank_of(const Coordinates& coordinates) const {
+    return comm::rank_of(shape_, coordinates);
+  }
 
  private:
   GridShape shape_;

@@ -40,7 +40,8 @@ class SelfCommunicator final : public Communicator {
     return groups;
   }
 
-  void host_all_gather(const void* in, void* out, std::size_t bytes) override {
+  void host_all_gather(const void* in, void* out, std::size_t bytes, const char*,
+                       Site) override {
     std::memcpy(out, in, bytes);
   }
   void host_broadcast(void*, std::size_t, int) override {}

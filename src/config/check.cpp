@@ -190,8 +190,7 @@ class Checker {
               "(tensor {} × pipeline {} × context {})",
               ranks_, model, p.tensor, p.pipeline, p.context),
           fmt::format("a multiple of {} ranks", model),
-          fmt::format("start {} ranks, or a smaller parallel.tensor or pipeline",
-                      copies * model));
+          fmt::format("start {} ranks, or {}", copies * model, grids_of(ranks_)));
       return;
     }
     if (model * p.data != ranks_) {
@@ -201,9 +200,48 @@ class Checker {
                       "there are {}",
                       model * p.data, p.tensor, p.pipeline, p.context, p.data, ranks_),
           "tensor × pipeline × context × data = ranks",
-          ranks_ % model == 0 ? std::string("parallel.data: auto")
-                              : fmt::format("start {} ranks", model * p.data));
+          ranks_ % model == 0
+              ? std::string("parallel.data: auto")
+              : fmt::format("start {} ranks, or {}", model * p.data, grids_of(ranks_)));
     }
+  }
+
+  // The grids of this many ranks that the model and the batch allow, in words.
+  std::string grids_of(int ranks) const {
+    constexpr std::size_t kMost = 12;
+    const ModelConfig& m = deck_.model;
+    const ParallelConfig& p = deck_.parallel;
+    std::vector<std::string> grids;
+    for (int tensor = 1; tensor <= ranks; ++tensor) {
+      if (ranks % (tensor * p.context) != 0 || m.heads % tensor != 0 ||
+          m.kv_heads % tensor != 0 || m.ffn_hidden % tensor != 0 ||
+          (p.sequence && m.sequence % tensor != 0)) {
+        continue;
+      }
+      const int rest = ranks / (tensor * p.context);
+      for (int pipeline = 1; pipeline <= rest; ++pipeline) {
+        const index_t data = rest / pipeline;
+        if (rest % pipeline != 0 || m.layers % pipeline != 0 ||
+            deck_.batch.global % (deck_.batch.micro * data) != 0 ||
+            (p.pipeline == 1 && pipeline > 1)) {
+          continue;
+        }
+        std::string grid = fmt::format("tensor {} data {}", tensor, data);
+        if (pipeline > 1) grid += fmt::format(" pipeline {}", pipeline);
+        grids.push_back(grid);
+      }
+    }
+    if (grids.empty()) {
+      return fmt::format(
+          "another number: none of the grids of {} ranks suits the model "
+          "and batch.global",
+          ranks);
+    }
+    const std::size_t more = grids.size() - std::min(grids.size(), kMost);
+    grids.resize(std::min(grids.size(), kMost));
+    return fmt::format("one of the grids of {} ranks: {}{}", ranks,
+                       fmt::join(grids, "; "),
+                       more > 0 ? fmt::format("; and {} more", more) : "");
   }
 
   void check_stages() {
@@ -407,7 +445,6 @@ std::vector<DeckError> unsupported_for_training(const Deck& deck) {
   need(m.bias, "model.bias", "true");
   need(m.tie_embeddings, "model.tie_embeddings", "true");
   need(m.kv_heads == m.heads, "model.kv_heads", std::to_string(m.heads));
-  need(!deck.batch.ramp_up, "batch.ramp_up", "none");
   need(deck.parallel.pipeline == 1, "parallel.pipeline", "1");
   need(deck.parallel.context == 1, "parallel.context", "1");
   need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");

@@ -491,16 +491,18 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
        write_ramp_up});
   keys.push_back(
       integer_key({"parallel.tensor", "ranks", "1",
-                   "Ranks that share every matrix; divides heads and ffn_hidden."},
+                   "Ranks that share every matrix; divides heads, kv_heads and "
+                   "ffn_hidden."},
                   TRIREME_AT(parallel.tensor), 1, 1 << 20));
-  keys.push_back(integer_key({"parallel.pipeline", "ranks", "1", "Pipeline stages."},
-                             TRIREME_AT(parallel.pipeline), 1, 1 << 20));
+  keys.push_back(integer_key(
+      {"parallel.pipeline", "ranks", "1", "Pipeline stages. Training has 1 so far."},
+      TRIREME_AT(parallel.pipeline), 1, 1 << 20));
   keys.push_back(integer_key({"parallel.virtual_pipeline", "chunks", "1",
                               "Chunks of layers per stage (interleaved schedule)."},
                              TRIREME_AT(parallel.virtual_pipeline), 1, 1 << 16));
-  keys.push_back(
-      integer_key({"parallel.context", "ranks", "1", "Ranks that share a sequence."},
-                  TRIREME_AT(parallel.context), 1, 1 << 20));
+  keys.push_back(integer_key({"parallel.context", "ranks", "1",
+                              "Ranks that share a sequence. Training has 1 so far."},
+                             TRIREME_AT(parallel.context), 1, 1 << 20));
   keys.push_back(
       {{"parallel.data", "integer", "ranks", "auto", "at least 1, or auto",
         "Copies of the model. auto: all ranks / (tensor × pipeline × context)."},
@@ -511,17 +513,20 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
        }});
   keys.push_back(
       boolean_key({"parallel.sequence", "", "false",
-                   "Sequence parallelism: norms and dropout are split over the "
-                   "tensor ranks too; with one of them there is nothing to split."},
+                   "Sequence parallelism: norms and dropout are split over the tensor "
+                   "ranks too, by positions; tensor divides sequence. Without effect on "
+                   "one tensor rank."},
                   TRIREME_AT(parallel.sequence)));
   keys.push_back(integer_key({"parallel.zero", "", "1",
                               "What data-parallel ranks share: 0 nothing, 1 optimizer "
                               "state, 2 and gradients, 3 and "
-                              "weights. Without effect on one rank."},
+                              "weights. Without effect on one data rank."},
                              TRIREME_AT(parallel.zero), 0, 3));
   keys.push_back(
       {{"parallel.order", "list of 4 words", "", "[tensor, context, data, pipeline]",
-        "each axis once", "Axes of the process grid, fastest first."},
+        "each axis once",
+        "Axes of the process grid, fastest first: by default neighbouring ranks are a "
+        "tensor group."},
        read_order,
        write_order});
   keys.push_back(

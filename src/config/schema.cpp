@@ -39,6 +39,7 @@ everything that is wrong with it is shown at once. Keys that are not listed are 
 - **Between starts** of a run `parallel`, `batch.micro`, `memory`, `checkpoint`, `run.steps` and
   the rest of `run` except `run.seed` may change; the learning rate and its schedule with
   `--set`. Everything else must stay as the checkpoint has it.
+- **`parallel`**: [Many ranks](parallelism.md) says what each axis does and costs, and which to choose.
 )";
 
 }  // namespace

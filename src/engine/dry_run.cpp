@@ -32,7 +32,7 @@ comm::ProcessGroups planned_groups(const config::ParallelConfig& p) {
           .context = self,
           .data = group(p.data, "data"),
           .pipeline = self,
-          .model = tensor,
+          .model = group(p.tensor, "model"),
           .embedding = self};
 }
 
@@ -64,6 +64,12 @@ std::vector<std::string> memory_not_known(const config::Deck& deck) {
 MemoryPlan planned_memory(const config::Deck& deck, const model::GptConfig& model) {
   ModelState<float> state(planned_groups(deck.parallel), model, sharing(deck));
   return plan_memory(state, deck);
+}
+
+std::vector<MessageCount> planned_messages(const config::Deck& deck,
+                                           const model::GptConfig& model) {
+  const ModelState<float> state(planned_groups(deck.parallel), model, sharing(deck));
+  return plan_messages(state, step_shape(deck));
 }
 
 void require_known(const config::Deck& deck) {
@@ -149,6 +155,19 @@ nlohmann::ordered_json memory_json(const MemoryPlan& memory) {
   return {{"stages", nlohmann::ordered_json::array({stage})}};
 }
 
+nlohmann::ordered_json messages_json(const std::vector<MessageCount>& messages) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const MessageCount& message : messages) {
+    list.push_back({{"axis", message.axis},
+                    {"site", message.site},
+                    {"operation", message.operation},
+                    {"calls", message.calls},
+                    {"elements", message.elements},
+                    {"bytes", message.bytes}});
+  }
+  return list;
+}
+
 }  // namespace
 
 DryRun dry_run(const std::string& path, const std::vector<std::string>& overrides,
@@ -180,7 +199,10 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
       break;
   }
   result.memory_not_known = memory_not_known(deck);
-  if (result.memory_not_known.empty()) result.memory = planned_memory(deck, model);
+  if (result.memory_not_known.empty()) {
+    result.memory = planned_memory(deck, model);
+    result.messages = planned_messages(deck, model);
+  }
   return result;
 }
 
@@ -217,6 +239,24 @@ std::string DryRun::memory_text() const {
   return out;
 }
 
+// By axis; which sites they come from is in the JSON.
+std::string DryRun::messages_text() const {
+  if (messages.empty()) return {};
+  std::string out = "\nmessages of each rank in a step\n";
+  for (std::size_t i = 0; i < messages.size();) {
+    const std::string& axis = messages[i].axis;
+    std::int64_t calls = 0;
+    double payload = 0.0;
+    for (; i < messages.size() && messages[i].axis == axis; ++i) {
+      calls += messages[i].calls;
+      payload += static_cast<double>(messages[i].bytes);
+    }
+    out += line(axis, fmt::format("{} of {} in all", format_grouped(calls),
+                                  format_bytes(payload)));
+  }
+  return out;
+}
+
 std::string DryRun::text() const {
   const model::GptConfig model = gpt_config(deck);
   std::string out = fmt::format("deck '{}' is valid\n", deck.name);
@@ -250,8 +290,7 @@ std::string DryRun::text() const {
                   deck.batch.ramp_up ? "at most " : "",
                   format_count(static_cast<double>(
                       deck.run.steps.steps * deck.batch.global * deck.model.sequence))));
-  out += memory_text();
-  return out;
+  return out + memory_text() + messages_text();
 }
 
 std::string DryRun::json() const {
@@ -271,6 +310,7 @@ std::string DryRun::json() const {
        {{"model", model_flops},
         {"model_causal", model_flops_causal},
         {"hardware", hardware_flops ? Json(*hardware_flops) : Json(nullptr)}}},
+      {"messages", messages_json(messages)},
       // Why a number is null: the deck's settings with which it is not known yet.
       {"not_known", {{"memory", memory_not_known}, {"hardware", hardware_not_known}}},
       {"not_checked", not_checked},

@@ -9,6 +9,7 @@
 
 #include "config/deck.hpp"
 #include "engine/memory_plan.hpp"
+#include "engine/message_plan.hpp"
 
 namespace trireme::engine {
 
@@ -18,6 +19,8 @@ struct DryRun {
   // Of one rank, all being alike. None where the deck asks for what there is no plan of
   // yet: a number that is printed is meant.
   std::optional<MemoryPlan> memory;
+  // What the first rank sends in a step; empty for one rank, and where memory is none.
+  std::vector<MessageCount> messages;
   // Per optimizer step of the full batch, all ranks together.
   double model_flops = 0.0;              // full attention count, as the Megatron papers
   double model_flops_causal = 0.0;       // only the scores that causal attention needs
@@ -33,6 +36,7 @@ struct DryRun {
 
  private:
   std::string memory_text() const;
+  std::string messages_text() const;
 };
 
 // Reads the deck as training would. `ranks` 0: as many as its grid asks for. Throws

@@ -33,7 +33,8 @@ struct RunStart {
   StartKind kind = StartKind::afresh;
   io::Path checkpoint;  // to go on from, or the last one of a finished run
   std::int64_t step = 0;
-  std::vector<std::string> notes;  // for the log
+  // For the log; who of the start before did not end cleanly is among them.
+  std::vector<std::string> notes;
   // Checkpoints of the run that lie beyond the one it was told to go on from. They would
   // be found as the newest by the next start, so that they are moved out of sight.
   std::vector<io::Path> superseded;

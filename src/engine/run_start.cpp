@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/on_ranks.hpp"
+#include "comm/operation_board.hpp"
 #include "engine/run_directory.hpp"
 
 namespace trireme::engine {
@@ -161,7 +162,9 @@ RunStart decide(const RunOptions& options) {
 RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
   using Json = nlohmann::json;
   const std::string text = comm::on_first_rank(world, [&] {
-    const RunStart start = decide(options);
+    RunStart start = decide(options);
+    const std::vector<std::string> ends = comm::unclean_ends(options.path);
+    start.notes.insert(start.notes.begin(), ends.begin(), ends.end());
     std::vector<std::string> superseded;
     for (const io::Path& path : start.superseded) superseded.push_back(path.string());
     const Json json = {static_cast<int>(start.kind), start.checkpoint.string(),

@@ -172,6 +172,14 @@ struct TrainStep<T>::Handler {
 };
 
 template <class T>
+void TrainStep<T>::set_microbatches(int count) {
+  if (count == shape_.microbatches) return;
+  shape_.microbatches = count;
+  actions_ = schedule::no_pipelining(count);
+  schedule::check(actions_, count, 1);
+}
+
+template <class T>
 void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, index_t global_samples) {
   data_parallel_.begin_step();
   kernels::fill(exec_, View1<double>(totals_), 0.0);

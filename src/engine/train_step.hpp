@@ -44,6 +44,8 @@ class TrainStep {
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
 
+  // How many micro-batches the next steps have; shape().microbatches from the start.
+  void set_microbatches(int count);
   // Gradients of the mean loss over the global batch, accumulated over the micro-batches
   // from zero and summed over the data group (with ZeRO of this rank's part).
   // `global_samples`: of all ranks, for the nominal normaliser.

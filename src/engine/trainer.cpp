@@ -2,13 +2,17 @@
 #include "engine/trainer.hpp"
 
 #include <csignal>
+#include <exception>
 #include <map>
 #include <optional>
 
 #include "base/log.hpp"
+#include "base/version.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/params.hpp"
 #include "comm/on_ranks.hpp"
+#include "comm/operation_board.hpp"
+#include "comm/rank_list.hpp"
 #include "config/check.hpp"
 #include "config/compare.hpp"
 #include "config/load.hpp"
@@ -16,12 +20,72 @@
 #include "engine/format.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
+#include "io/checksum.hpp"
 #include "kernels/machine_peaks.hpp"
 #include "model/formulae.hpp"
 
 namespace trireme::engine {
 
 namespace {
+
+// Ranks of different programs (an old file on one node, say) would not do the same work.
+// Their decks cannot differ: rank 0's is sent to all. Nor does a variable of the
+// environment change what is computed; TRIREME_WAIT may differ.
+void require_same_program(comm::Communicator& world, const std::string& host) {
+  if (world.size() == 1) return;
+  std::string checksum = "unknown";  // where there is no /proc
+  try {
+    checksum = io::to_hex(io::checksum_file("/proc/self/exe").checksum);
+  } catch (const Error&) {
+  }
+  const std::vector<std::string> programs = world.gather(
+      fmt::format("trireme {}, its file has checksum {}", kVersion, checksum));
+  const std::vector<std::string> hosts = world.gather(host);
+  for (const std::string& program : programs) {
+    TRIREME_REQUIRE_INPUT(
+        program == programs.front(),
+        "the ranks run different programs: {}. Start the same file on all of them",
+        comm::grouped_by_text(programs, hosts));
+  }
+}
+
+// Fewer threads on one rank make all wait for it; whether that is meant is not known.
+void report_threads(comm::Communicator& world, const Machine& machine, Log& log) {
+  const std::vector<std::int64_t> threads =
+      world.gather(static_cast<std::int64_t>(machine.threads));
+  std::vector<std::string> texts;
+  bool same = true;
+  for (const std::int64_t number : threads) {
+    texts.push_back(fmt::format("{} threads", number));
+    same = same && number == threads.front();
+  }
+  if (!same) log.info("ranks have different threads: {}", comm::grouped_by_text(texts));
+}
+
+// What this rank does stands in the run directory while this lives.
+class OnBoard {
+ public:
+  OnBoard(comm::Communicator& world, const io::Path& directory, const std::string& host,
+          Log& log)
+      : world_(world) {
+    comm::OpenedBoard opened = comm::open_board(world, directory, host);
+    if (!opened.note.empty()) log.info("{}", opened.note);
+    board_ = std::move(opened.board);
+    world_.attach(board_);
+  }
+  ~OnBoard() {
+    // How ranks agree on an error is no part of the run.
+    world_.attach(nullptr);
+    if (board_) board_->end(std::uncaught_exceptions() == exceptions_);
+  }
+  OnBoard(const OnBoard&) = delete;
+  OnBoard& operator=(const OnBoard&) = delete;
+
+ private:
+  comm::Communicator& world_;
+  int exceptions_ = std::uncaught_exceptions();
+  std::shared_ptr<comm::OperationBoard> board_;
+};
 
 // Rank 0 reads the deck and the corpus' vocabulary; the others get the resolved text.
 config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
@@ -118,6 +182,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   std::signal(SIGPIPE, SIG_IGN);
   const auto start_time = StopRequest::Clock::now();
 
+  require_same_program(world, environment.host_name());
+
   // 1. What to do.
   const config::Deck deck = load_deck(options, world);
   world.set_timeout(deck.run.hang_timeout.value_or(0.0));
@@ -166,7 +232,9 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   }
   const Machine machine = find_machine();
   require_memory(deck, shapes, machine, environment.node().ranks);
+  report_threads(world, machine, log);
   RunDirectory directory(world, run_options, start);
+  const OnBoard on_board(world, directory.path(), environment.host_name(), log);
   directory.write_deck(config::resolved_text(deck));
   const RunEnvironment surroundings =
       describe_environment(environment, grid.shape(), machine, options.command_line);

@@ -98,22 +98,12 @@ void TrainingRun<T>::init_from(const ckpt::CheckpointReader& reader) {
 }
 
 template <class T>
-data::ColumnRange TrainingRun<T>::columns_of(index_t batch_number) const {
-  // Global batch k is the samples [k G, (k + 1) G); data rank d takes a contiguous D-th
-  // of it. Which samples make a step does not depend on the grid.
-  const index_t per_rank = deck_.batch.global / deck_.parallel.data;
-  const index_t microbatches = step_.shape().microbatches;
-  const index_t step = first_step_ + batch_number / microbatches;
-  const index_t first = step * deck_.batch.global + grid_.coordinates().data * per_rank +
-                        batch_number % microbatches * deck_.batch.micro;
-  return {first, step < deck_.run.steps.steps ? deck_.batch.micro : 0};
-}
-
-template <class T>
 void TrainingRun<T>::start_loader() {
   first_step_ = progress_.step;
+  first_sample_ = progress_.samples;
+  batches_.emplace(deck_, progress_.step, progress_.samples, grid_.coordinates().data);
   loader_ = std::make_unique<data::BatchLoader>(
-      *datasets_.train, [this](index_t n) { return columns_of(n); },
+      *datasets_.train, [this](index_t n) { return batches_->columns(n); },
       data::BatchLoader::Options{.max_columns = deck_.batch.micro,
                                  .mask_end_of_document = deck_.data.mask_eod_loss});
 }
@@ -121,23 +111,24 @@ void TrainingRun<T>::start_loader() {
 template <class T>
 optim::StepReport TrainingRun<T>::one_step() {
   const std::int64_t update = progress_.step + 1;
-  step_.accumulate_gradients([&](int) { return host_batch(loader_->next()); },
-                             deck_.batch.global);
+  const index_t samples = batches_->samples_of_step(progress_.samples);
+  step_.set_microbatches(batches_->microbatches(progress_.samples));
+  step_.accumulate_gradients([&](int) { return host_batch(loader_->next()); }, samples);
   const Region region(timers_, Section::optimizer);
   const auto k = static_cast<double>(update);
   step_.begin_step(static_cast<std::uint64_t>(update), schedule_.at(update),
                    1.0 - std::pow(deck_.optimizer.betas[0], k),
                    1.0 - std::pow(deck_.optimizer.betas[1], k));
   optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
-                     static_cast<double>(deck_.batch.global * deck_.model.sequence));
+                     static_cast<double>(samples * deck_.model.sequence));
   const optim::StepReport report = optimizer_.read_report(exec_);
   if (!std::isfinite(report.loss_sum) || !std::isfinite(report.grad_norm)) {
     stop_on_non_finite(report);
   }
   step_.update(optimizer_);
   progress_.step = update;
-  progress_.samples += deck_.batch.global;
-  progress_.tokens += deck_.batch.global * deck_.model.sequence;
+  progress_.samples += samples;
+  progress_.tokens += samples * deck_.model.sequence;
   return report;
 }
 
@@ -146,9 +137,10 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   // Weights are those before the step: keep them for study, and find out where it began.
   const std::int64_t update = progress_.step + 1;
   data::Batch batch(deck_.model.sequence, deck_.batch.micro);
+  const BatchPlan plan(deck_, progress_.step, progress_.samples,
+                       grid_.coordinates().data);
   const std::string mine = step_.locate_non_finite([&](int m) {
-    const data::ColumnRange columns =
-        columns_of((update - 1 - first_step_) * step_.shape().microbatches + m);
+    const data::ColumnRange columns = plan.columns(m);
     batch.fill(*datasets_.train, columns.first_sample, columns.columns,
                deck_.data.mask_eod_loss);
     return host_batch(batch);
@@ -179,7 +171,7 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
       "short; samples {} to {} made this step.",
       update, report.loss_sum / report.tokens, report.grad_norm, place, state,
       schedule_.at(update), progress_.samples,
-      progress_.samples + deck_.batch.global - 1));
+      progress_.samples + plan.samples_of_step(progress_.samples) - 1));
 }
 
 template <class T>
@@ -191,9 +183,11 @@ template <class T>
 StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
   const auto steps = static_cast<double>(progress_.step - last_record_step_);
   const double seconds = (timers_.total_seconds() - last_record_seconds_) / steps;
-  const double tokens = static_cast<double>(deck_.batch.global * deck_.model.sequence);
+  const double samples =
+      static_cast<double>(progress_.samples - last_record_samples_) / steps;
+  const double tokens = samples * static_cast<double>(deck_.model.sequence);
   const double flops =
-      model::model_flops(state_.config, deck_.batch.global, deck_.model.sequence);
+      samples * model::model_flops(state_.config, 1, deck_.model.sequence);
   const double tflops = flops / seconds / 1e12 / deck_.parallel.ranks();
   return {.step = progress_.step,
           .loss = report.loss_sum / report.tokens,
@@ -230,6 +224,7 @@ void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest
     if (metrics_) metrics_->write(record);
     last_record_seconds_ = timers_.total_seconds();
     last_record_step_ = progress_.step;
+    last_record_samples_ = progress_.samples;
   }
 }
 
@@ -319,6 +314,7 @@ int TrainingRun<T>::run(StopRequest& stop) {
   timers_.reset();
   last_record_seconds_ = 0.0;
   last_record_step_ = progress_.step;
+  last_record_samples_ = progress_.samples;
 
   StopReason reason = StopReason::none;
   while (!is_last() && reason == StopReason::none) {
@@ -346,15 +342,15 @@ int TrainingRun<T>::run(StopRequest& stop) {
 template <class T>
 void TrainingRun<T>::report_times() {
   const std::int64_t steps = progress_.step - first_step_;
-  const double flops =
-      model::model_flops(state_.config, deck_.batch.global, deck_.model.sequence) *
-      static_cast<double>(steps);
+  const index_t samples = progress_.samples - first_sample_;
+  const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
+                       static_cast<double>(samples);
   const MemoryPlan& plan = step_.plan();
   RunTimes times{.seconds = timers_.seconds(),
                  .loop_seconds = timers_.total_seconds(),
                  .steps = steps,
-                 .samples = steps * deck_.batch.global,
-                 .tokens = steps * deck_.batch.global * deck_.model.sequence,
+                 .samples = samples,
+                 .tokens = samples * deck_.model.sequence,
                  .threads = static_cast<int>(exec_.space().concurrency()),
                  .model_flops = flops,
                  .hardware_flops = flops,

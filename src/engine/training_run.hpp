@@ -11,6 +11,7 @@
 #include "ckpt/reader.hpp"
 #include "ckpt/training_state.hpp"
 #include "data/batch_loader.hpp"
+#include "engine/batch_plan.hpp"
 #include "engine/datasets.hpp"
 #include "engine/generation.hpp"
 #include "engine/metrics.hpp"
@@ -45,7 +46,6 @@ class TrainingRun {
 
  private:
   void start_loader();
-  data::ColumnRange columns_of(index_t batch_number) const;
   optim::StepReport one_step();
   StepRecord record_of(const optim::StepReport& report) const;
   std::int64_t next_checkpoint() const;
@@ -71,9 +71,11 @@ class TrainingRun {
   optim::LrSchedule schedule_;
   ckpt::TrainingState progress_;
   std::int64_t first_step_ = 0;  // of this start
+  std::int64_t first_sample_ = 0;
   std::int64_t saved_step_ = -1;
   std::int64_t validated_step_ = -1;
   double validation_loss_ = 0.0;  // of the first set, at that step
+  std::optional<BatchPlan> batches_;
   std::unique_ptr<data::BatchLoader> loader_;
   Validation<T> validation_;
   std::optional<Generator<T>> generator_;  // with run.sample_every
@@ -82,6 +84,7 @@ class TrainingRun {
   double gemm_peak_;
   double last_record_seconds_ = 0.0;
   std::int64_t last_record_step_ = 0;
+  std::int64_t last_record_samples_ = 0;
 };
 
 }  // namespace trireme::engine

@@ -96,18 +96,29 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
 template <class T>
 void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
                            View1<double> totals, double nominal_tokens) {
-  groups_.data->all_reduce(exec, comm::span_of(totals), comm::Op::sum, "loss totals");
+  sum_totals(exec, groups_, totals);
   const View1<double> square_sum = square_sum_;
   kernels::fill(exec, square_sum, 0.0);
   kernels::square_sum_of_chunks<Master>(exec, chunks_, params_.slab(Slab::gradient),
                                         partial_sums_, View0<double>(square_sum.data()));
-  if (params_.sharding().stage >= 1) {
-    groups_.data->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum,
-                             "gradient norm");
-  }
-  groups_.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum,
-                            "gradient norm");
+  sum_squares(exec, groups_, params_.sharding().stage, square_sum);
   finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, report_);
+}
+
+template <class T>
+void Optimizer<T>::sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
+                              View1<double> totals) {
+  groups.data->all_reduce(exec, comm::span_of(totals), comm::Op::sum, "loss totals");
+}
+
+template <class T>
+void Optimizer<T>::sum_squares(const Exec& exec, const comm::ProcessGroups& groups,
+                               int zero_stage, View1<double> square_sum) {
+  constexpr comm::Site kSite = "gradient norm";
+  if (zero_stage >= 1) {
+    groups.data->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
+  }
+  groups.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
 }
 
 template <class T>

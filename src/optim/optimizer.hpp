@@ -41,6 +41,11 @@ class Optimizer {
   // read_report().
   void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals,
                double nominal_tokens);
+  // Its two sums over ranks.
+  static void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
+                         View1<double> totals);
+  static void sum_squares(const Exec& exec, const comm::ProcessGroups& groups,
+                          int zero_stage, View1<double> square_sum);
   // Copies the report to the host: the one place of a step where the host waits.
   StepReport read_report(const Exec& exec);
   // Second half: new weights and moments of one bucket of the parameters, or of all, and

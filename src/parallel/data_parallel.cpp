@@ -75,6 +75,7 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
     const BufferSizes sizes = buffer_sizes(params.partition(), sharding.part);
     const auto add_slot = [&](index_t whole, index_t part) {
       Slot slot;
+      if (!params.is_allocated()) whole = part = 0;
       if (stage() >= 3) slot.weights = DeviceArray<T>("gathered weights", extent(whole));
       slot.gradients = DeviceArray<Master>("bucket of gradients", extent(whole));
       slot.part = DeviceArray<Master>("reduced part of a bucket", extent(part));
@@ -86,10 +87,12 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
     }
   }
   if (sequence_parallel && groups.tensor->size() > 1) {
-    sequence_sums_ = DeviceArray<Master>(
-        "gradients of the sequence region",
-        extent(sequence_elements(params.registry(), params.partition(), stage(),
-                                 sharding.part)));
+    sequence_elements_ =
+        sequence_elements(params.registry(), params.partition(), stage(), sharding.part);
+    if (params.is_allocated()) {
+      sequence_sums_ = DeviceArray<Master>("gradients of the sequence region",
+                                           extent(sequence_elements_));
+    }
   }
 }
 
@@ -159,7 +162,7 @@ void DataParallel<T>::begin(std::size_t unit, Pass pass) {
       start_weights(forward ? bucket + 1 : bucket - 1, bucket);
     }
   }
-  if (pass == Pass::backward && params_.has(Slab::gradient)) {
+  if (pass == Pass::backward) {
     if (borrowed) need_gradients(params_.partition().bucket_of_unit(*borrowed));
     need_gradients(bucket);
   }
@@ -243,6 +246,8 @@ void DataParallel<T>::reduce(std::size_t bucket) {
     groups_.embedding->all_reduce(exec_, comm::span_of(params_.gradient_slice(tied_)),
                                   comm::Op::sum, "tied embedding gradient");
   }
+  // Two at a time: each keeps a result on the host until it is complete.
+  if (bucket + 2 < state_.size()) finish_reduction(bucket + 2);
   BucketState& state = state_[bucket];
   state.is_reducing = true;
   const View1<Master> all = params_.gradient_bucket(bucket);
@@ -280,7 +285,7 @@ void DataParallel<T>::finish_reduction(std::size_t bucket) {
 template <class T>
 void DataParallel<T>::finish_gradients() {
   for (std::size_t b = state_.size(); b-- > 0;) finish_reduction(b);
-  if (sequence_sums_.extent(0) > 0) sum_over_tensor();
+  if (sequence_elements_ > 0) sum_over_tensor();
 }
 
 template <class T>
@@ -288,7 +293,7 @@ void DataParallel<T>::sum_over_tensor() {
   const ParamRegistry& registry = params_.registry();
   const auto each = [&](const auto& move) {
     std::size_t at = 0;
-    for (std::size_t p = 0; p < registry.size(); ++p) {
+    for (std::size_t p = 0; p < registry.size() && !exec_.is_shape_only(); ++p) {
       if (!registry.spec(p).in_sequence_region) continue;
       View1<Master> values = params_.share(Slab::gradient, p).values;
       if (stage() == 1) {  // whole slabs, of which this rank's part is summed
@@ -303,8 +308,9 @@ void DataParallel<T>::sum_over_tensor() {
   each([&](const View1<Master>& values, const View1<Master>& packed) {
     copy(exec_, packed, values);
   });
-  groups_.tensor->all_reduce(exec_, comm::span_of(View1<Master>(sequence_sums_)),
-                             comm::Op::sum, "gradients of the sequence region");
+  const View1<Master> sums(sequence_sums_.data(), extent(sequence_elements_));
+  groups_.tensor->all_reduce(exec_, comm::span_of(sums), comm::Op::sum,
+                             "gradients of the sequence region");
   each([&](const View1<Master>& values, const View1<Master>& packed) {
     copy(exec_, values, packed);
   });

@@ -36,7 +36,8 @@ class DataParallel final : public ParamUse {
   using Master = Accumulator<T>;
 
   // `tied`: the embedding that first and last stage of a pipeline share (on both of
-  // them). params must be allocated; all of it outlives this object.
+  // them). params must be allocated, or planned where `exec` is shape-only; all of it
+  // outlives this object.
   DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
                ParamBuffer<T>& params, std::size_t tied, bool sequence_parallel);
 
@@ -104,7 +105,8 @@ class DataParallel final : public ParamUse {
   std::vector<BucketState> state_;
   std::vector<Slot> slots_;  // two that rotate, then one for each dedicated bucket
   int next_weight_slot_ = 0, next_gradient_slot_ = 0;
-  DeviceArray<Master> sequence_sums_;  // empty without sequence parallelism
+  index_t sequence_elements_ = 0;  // 0 without sequence parallelism
+  DeviceArray<Master> sequence_sums_;
 };
 
 }  // namespace trireme::parallel

@@ -9,9 +9,25 @@
 
 namespace trireme {
 
+namespace {
+
+// Of what is only planned there is no memory to point into.
+template <class T>
+T* element_of(T* data, index_t offset) {
+  return data == nullptr ? nullptr : data + offset;
+}
+
+}  // namespace
+
 template <class T>
 index_t ParamBuffer<T>::extent(bool whole) const {
   return whole ? partition_.slab_elements() : partition_.shard_elements(sharding_.part);
+}
+
+template <class T>
+void ParamBuffer<T>::require(Slab slab) const {
+  TRIREME_REQUIRE(has(slab) || !is_allocated(),
+                  "this run has no such slab (inference keeps weights only)");
 }
 
 template <class T>
@@ -36,6 +52,8 @@ void ParamBuffer<T>::plan(const ParamRegistry& registry, const Sharding& shardin
   registry_ = &registry;
   sharding_ = sharding;
   partition_ = Partition(registry, sharding.parts, sharding.bucket_elements);
+  lent_compute_.assign(partition_.buckets().size(), nullptr);
+  lent_gradient_.assign(partition_.buckets().size(), nullptr);
 }
 
 template <class T>
@@ -43,8 +61,8 @@ void ParamBuffer<T>::allocate(const ParamRegistry& registry, Use use,
                               const Sharding& sharding) {
   plan(registry, sharding);
   const char* labels[] = {"weight", "gradient", "exp_avg", "exp_avg_sq"};
-  const int slabs = use == Use::training ? 4 : 1;
-  for (int i = 0; i < slabs; ++i) {
+  slab_count_ = use == Use::training ? 4 : 1;
+  for (int i = 0; i < slab_count_; ++i) {
     const auto count = static_cast<std::size_t>(extent(is_whole(static_cast<Slab>(i))));
     slabs_[i] = DeviceArray<Master>(labels[i], count);
   }
@@ -52,8 +70,6 @@ void ParamBuffer<T>::allocate(const ParamRegistry& registry, Use use,
     compute_ =
         DeviceArray<T>("compute", static_cast<std::size_t>(extent(is_compute_whole())));
   }
-  lent_compute_.assign(partition_.buckets().size(), nullptr);
-  lent_gradient_.assign(partition_.buckets().size(), nullptr);
 }
 
 template <class T>
@@ -149,12 +165,12 @@ std::size_t ParamBuffer<T>::bytes() const {
 template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::slice(Slab slab,
                                                              std::size_t param) const {
-  TRIREME_REQUIRE(has(slab), "this run has no such slab (inference keeps weights only)");
+  require(slab);
   TRIREME_REQUIRE(is_whole(slab),
                   "of '{}' only this rank's share is here (ZeRO stage {})",
                   registry_->spec(param).name, sharding_.stage);
   const index_t count = element_count(registry_->spec(param).shard.local_shape);
-  return {slabs_[static_cast<int>(slab)].data() + offset(param),
+  return {element_of(slabs_[static_cast<int>(slab)].data(), offset(param)),
           static_cast<std::size_t>(count)};
 }
 
@@ -171,19 +187,19 @@ typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t para
   const index_t before = offset(param) + range.begin - cut.range.begin -
                          cut.cuts[static_cast<std::size_t>(sharding_.part)];
   const View1<Master> mine = shard(slab, bucket);
-  return {range, View1<Master>(mine.data() + (range.size() == 0 ? 0 : before),
+  return {range, View1<Master>(element_of(mine.data(), range.size() == 0 ? 0 : before),
                                static_cast<std::size_t>(range.size()))};
 }
 
 template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::shard(Slab slab,
                                                              std::size_t bucket) const {
-  TRIREME_REQUIRE(has(slab), "this run has no such slab (inference keeps weights only)");
+  require(slab);
   const Bucket& cut = partition_.buckets().at(bucket);
   const auto part = static_cast<std::size_t>(sharding_.part);
   const index_t begin = is_whole(slab) ? cut.range.begin + cut.cuts[part]
                                        : partition_.shard_offset(bucket, sharding_.part);
-  return {slabs_[static_cast<int>(slab)].data() + begin,
+  return {element_of(slabs_[static_cast<int>(slab)].data(), begin),
           static_cast<std::size_t>(cut.part_size(sharding_.part))};
 }
 
@@ -193,12 +209,13 @@ View1<T> ParamBuffer<T>::compute_bucket(std::size_t bucket) const {
   T* data = lent_compute_.at(bucket);
   if (is_compute_whole()) {
     if constexpr (std::is_same_v<T, Master>) {
-      data = slabs_[static_cast<int>(Slab::weight)].data() + range.begin;
+      data = element_of(slabs_[static_cast<int>(Slab::weight)].data(), range.begin);
     } else {
-      data = compute_.data() + range.begin;
+      data = element_of(compute_.data(), range.begin);
     }
   }
-  TRIREME_REQUIRE(data != nullptr, "weights are asked for that were not gathered");
+  TRIREME_REQUIRE(data != nullptr || !is_allocated(),
+                  "weights are asked for that were not gathered");
   return {data, static_cast<std::size_t>(range.size())};
 }
 
@@ -212,7 +229,7 @@ View1<T> ParamBuffer<T>::compute_shard(std::size_t bucket) const {
     const index_t begin = is_compute_whole()
                               ? cut.range.begin + cut.cuts[part]
                               : partition_.shard_offset(bucket, sharding_.part);
-    return {compute_.data() + begin,
+    return {element_of(compute_.data(), begin),
             static_cast<std::size_t>(cut.part_size(sharding_.part))};
   }
 }
@@ -221,10 +238,12 @@ template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_bucket(
     std::size_t bucket) const {
   const IndexRange range = partition_.buckets().at(bucket).range;
-  Master* data = is_whole(Slab::gradient)
-                     ? slabs_[static_cast<int>(Slab::gradient)].data() + range.begin
-                     : lent_gradient_.at(bucket);
-  TRIREME_REQUIRE(data != nullptr, "gradients are asked for that have no memory");
+  Master* data =
+      is_whole(Slab::gradient)
+          ? element_of(slabs_[static_cast<int>(Slab::gradient)].data(), range.begin)
+          : lent_gradient_.at(bucket);
+  TRIREME_REQUIRE(data != nullptr || !is_allocated(),
+                  "gradients are asked for that have no memory");
   return {data, static_cast<std::size_t>(range.size())};
 }
 
@@ -233,19 +252,18 @@ View1<const T> ParamBuffer<T>::compute_slice(std::size_t param) const {
   const std::size_t bucket = partition_.bucket_of_param(param);
   const index_t begin = offset(param) - partition_.buckets()[bucket].range.begin;
   return {
-      compute_bucket(bucket).data() + begin,
+      element_of(compute_bucket(bucket).data(), begin),
       static_cast<std::size_t>(element_count(registry_->spec(param).shard.local_shape))};
 }
 
 template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_slice(
     std::size_t param) const {
-  TRIREME_REQUIRE(has(Slab::gradient),
-                  "this run has no such slab (inference keeps weights only)");
+  require(Slab::gradient);
   const std::size_t bucket = partition_.bucket_of_param(param);
   const index_t begin = offset(param) - partition_.buckets()[bucket].range.begin;
   return {
-      gradient_bucket(bucket).data() + begin,
+      element_of(gradient_bucket(bucket).data(), begin),
       static_cast<std::size_t>(element_count(registry_->spec(param).shard.local_shape))};
 }
 

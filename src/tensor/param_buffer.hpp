@@ -43,7 +43,8 @@ class ParamBuffer {
 
   ParamBuffer() = default;
 
-  // Decides where everything lies; sizes are known from then on.
+  // Decides where everything lies; sizes are known from then on, and Views have no
+  // memory.
   void plan(const ParamRegistry& registry, const Sharding& sharding);
   // Allocates and zeroes the slabs.
   void allocate(const ParamRegistry& registry, Use use, const Sharding& sharding);
@@ -57,7 +58,7 @@ class ParamBuffer {
   void refresh_compute(const Exec& exec);
 
   const ParamRegistry& registry() const { return *registry_; }
-  bool is_allocated() const { return slabs_[0].extent(0) > 0; }
+  bool is_allocated() const { return slab_count_ > 0; }
   // Elements of one slab, alignment padding included.
   index_t slab_elements() const { return partition_.slab_elements(); }
   index_t offset(std::size_t param) const { return partition_.offset(param); }
@@ -68,7 +69,7 @@ class ParamBuffer {
   std::size_t slab_bytes(Slab slab) const;
   std::size_t compute_bytes() const;
 
-  bool has(Slab slab) const { return slabs_[static_cast<int>(slab)].extent(0) > 0; }
+  bool has(Slab slab) const { return static_cast<int>(slab) < slab_count_; }
   // Whether all of a slab is here, or this rank's shard only.
   bool is_whole(Slab slab) const;
   bool is_compute_whole() const { return sharding_.stage < 3; }
@@ -107,11 +108,13 @@ class ParamBuffer {
 
  private:
   index_t extent(bool whole) const;
+  void require(Slab slab) const;
   void fill_share(const Exec& exec, std::uint64_t seed, std::size_t param) const;
 
   const ParamRegistry* registry_ = nullptr;
   Sharding sharding_;
   Partition partition_;
+  int slab_count_ = 0;  // that are allocated; of some a rank's shard may be empty
   DeviceArray<Master> slabs_[4];
   DeviceArray<T> compute_;  // empty where T is Master
   std::vector<T*> lent_compute_;

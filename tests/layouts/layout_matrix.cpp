@@ -10,6 +10,7 @@
 
 #include "ckpt/region.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "comm/planned_communicator.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::test {
@@ -94,6 +95,19 @@ void check_logits(MatrixRun& run, const Layout& layout,
   EXPECT_LE(worst, 1e-4);
 }
 
+// Counted by the communicators: what the plan on shapes says, site by site.
+void check_messages(const MatrixRun& run) {
+  const auto planned = run.planned_messages();
+  const auto sent = run.sent_messages();
+  ASSERT_EQ(sent.size(), planned.size());
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    EXPECT_EQ(sent[i], planned[i])
+        << sent[i].axis << ", " << sent[i].site << ": " << sent[i].calls << " of "
+        << sent[i].elements << "; planned " << planned[i].axis << ", " << planned[i].site
+        << ": " << planned[i].calls << " of " << planned[i].elements;
+  }
+}
+
 void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
                   const MatrixReference& reference) {
   SCOPED_TRACE(layout.name());
@@ -111,7 +125,9 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
   // The same again: to the bit.
   MatrixRun again(world, layout);
   for (int step = 0; step < 3; ++step) {
+    again.reset_traffic();
     const optim::StepReport report = again.one_step(step);
+    if (step == 1) check_messages(again);
     const optim::StepReport& before = reports[static_cast<std::size_t>(step)];
     EXPECT_EQ(report.loss_sum, before.loss_sum) << "again, step " << step + 1;
     EXPECT_EQ(report.grad_norm, before.grad_norm) << "again, step " << step + 1;
@@ -119,6 +135,25 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
 }
 
 }  // namespace
+
+std::vector<engine::MessageCount> MatrixRun::planned_messages() const {
+  const auto self = comm::make_self_communicator("self");
+  const auto like = [&](const std::shared_ptr<comm::Communicator>& group) {
+    return group->size() == 1 ? self
+                              : comm::make_planned_communicator(
+                                    group->rank(), group->size(), group->name());
+  };
+  const comm::ProcessGroups& groups = grid_.groups();
+  const engine::ModelState<float> state({.world = self,
+                                         .tensor = like(groups.tensor),
+                                         .context = self,
+                                         .data = like(groups.data),
+                                         .pipeline = self,
+                                         .model = like(groups.model),
+                                         .embedding = self},
+                                        state_.config, state_.sharing);
+  return engine::plan_messages(state, step_.shape());
+}
 
 MatrixReference matrix_reference() {
   MatrixReference reference;

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/message_plan.hpp"
 #include "engine/train_step.hpp"
 
 namespace trireme::test {
@@ -234,6 +235,18 @@ class MatrixRun {
     const auto host = Kokkos::create_mirror_view_and_copy(
         Kokkos::HostSpace{}, View1<float>(view.data(), view.size()));
     return {host.data(), host.data() + host.extent(0)};
+  }
+
+  // What this rank should send in a step, and what it has sent since reset_traffic().
+  std::vector<engine::MessageCount> planned_messages() const;
+  std::vector<engine::MessageCount> sent_messages() const {
+    return engine::counted_messages(grid_.groups());
+  }
+  void reset_traffic() {
+    const comm::ProcessGroups& groups = grid_.groups();
+    for (const auto& group : {groups.tensor, groups.data, groups.model}) {
+      group->reset_traffic();
+    }
   }
 
   const ParamRegistry& registry() const { return state_.registry; }

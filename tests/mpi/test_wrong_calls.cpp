@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -118,6 +119,108 @@ TEST(WrongCallsTimeout, SaysWhoWaitsForWhat) {
   // The message that was given up is taken after all, before its memory goes.
   if (pair->rank() == 1) pair->send(Exec(), {data.data(), 4, DType::float32}, 0);
   pair->barrier();
+}
+
+// What rank 1 calls differs from what the others call: every rank learns who called what,
+// and the group can go on.
+class WrongCallsCompared : public testing::Test {
+ protected:
+  using Call = std::function<void(Communicator&)>;
+
+  static Span span(index_t count, DType type = DType::float32) {
+    static std::vector<double> memory(1000);
+    return {memory.data(), count, type};
+  }
+  void expect_named(const std::string& call, const Call& others, const std::string& odd,
+                    const Call& of_rank_one) {
+    const std::string message =
+        message_of([&] { (comm_->rank() == 1 ? of_rank_one : others)(*comm_); });
+    const std::string rest = comm_->size() == 2   ? "rank 0"
+                             : comm_->size() == 3 ? "ranks 0, 2"
+                                                  : "ranks 0, 2-3";
+    EXPECT_THAT(message, AllOf(HasSubstr("group 'world'"), HasSubstr(rest + ": call "),
+                               HasSubstr(", " + call), HasSubstr("rank 1: call "),
+                               HasSubstr(", " + odd)));
+    EXPECT_EQ(comm_->all_reduce(std::int64_t{1}), comm_->size());
+  }
+
+  std::shared_ptr<Communicator> comm_ = make_mpi_world(
+      {.wait = WaitPolicy::yield, .max_count = index_t{1} << 30, .check_calls = true});
+};
+
+TEST_F(WrongCallsCompared, NameWhoCalledWhat) {
+  const Exec exec;
+  const Call sum = [&](Communicator& comm) {
+    comm.all_reduce(exec, span(40), Op::sum, "here");
+  };
+  const std::string sum_text = "all_reduce of 40 float32, sum (here)";
+  comm_->barrier();
+  sum(*comm_);
+  expect_named(
+      sum_text, sum, "all_reduce of 41 float32, sum (here)",
+      [&](Communicator& comm) { comm.all_reduce(exec, span(41), Op::sum, "here"); });
+  expect_named(
+      sum_text, sum, "all_reduce of 0 float32, sum (here)",
+      [&](Communicator& comm) { comm.all_reduce(exec, span(0), Op::sum, "here"); });
+  expect_named(sum_text, sum, "all_reduce of 40 float64, sum (here)",
+               [&](Communicator& comm) {
+                 comm.all_reduce(exec, span(40, DType::float64), Op::sum, "here");
+               });
+  expect_named(
+      sum_text, sum, "all_reduce of 40 float32, maximum (here)",
+      [&](Communicator& comm) { comm.all_reduce(exec, span(40), Op::max, "here"); });
+  expect_named(sum_text, sum, "all_reduce of 40 float32, sum (there)",
+               [&](Communicator& comm) {
+                 comm.start_all_reduce(exec, span(40), Op::sum, "there");
+               });
+  expect_named(sum_text, sum, "barrier", [](Communicator& comm) { comm.barrier(); });
+  expect_named(sum_text, sum, "gather of host values of 8 bytes",
+               [](Communicator& comm) { comm.gather(1.0); });
+  expect_named(sum_text, sum, "split into groups 'parts'",
+               [](Communicator& comm) { comm.split(0, 0, "parts"); });
+  expect_named(
+      "broadcast of 40 float32 from rank 0 (here)",
+      [&](Communicator& comm) { comm.broadcast(exec, span(40), 0, "here"); },
+      "broadcast of 40 float32 from rank 1",
+      [&](Communicator& comm) { comm.broadcast(exec, span(40), 1); });
+}
+
+TEST_F(WrongCallsCompared, NameCuts) {
+  const Exec exec;
+  const index_t ranks = comm_->size();
+  std::vector<index_t> even, uneven;
+  for (index_t r = 0; r <= ranks; ++r) even.push_back(10 * r);
+  uneven = even;
+  uneven[1] = 9;
+  const auto gather = [&](const std::vector<index_t>& cuts) {
+    return [&](Communicator& comm) {
+      const auto rank = static_cast<std::size_t>(comm.rank());
+      std::vector<float> own(20);
+      comm.all_gather(exec, {own.data(), cuts[rank + 1] - cuts[rank], DType::float32},
+                      span(10 * ranks), "", cuts.data());
+    };
+  };
+  gather(even)(*comm_);
+  gather(uneven)(*comm_);
+  const std::string text =
+      fmt::format("all_gather of {} float32, cut at 0, ", 10 * ranks);
+  // Rank 1 has a block of 11 then.
+  std::vector<float> own(11);
+  expect_named(text + "10", gather(even), text + "9", [&](Communicator& comm) {
+    comm.all_gather(exec, {own.data(), 11, DType::float32}, span(10 * ranks), "",
+                    uneven.data());
+  });
+}
+
+TEST(WrongCallsOptions, ComparisonIsChosen) {
+  EXPECT_TRUE(choose_call_checks("1"));
+  EXPECT_FALSE(choose_call_checks("0"));
+#ifdef NDEBUG
+  EXPECT_FALSE(choose_call_checks(nullptr));
+#else
+  EXPECT_TRUE(choose_call_checks(nullptr));
+#endif
+  EXPECT_THROW(choose_call_checks("yes"), InputError);
 }
 
 TEST(WrongCallsOptions, CountsMustBePositive) {

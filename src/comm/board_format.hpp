@@ -1,0 +1,55 @@
+// comm/board_format.hpp — the bytes of a board file, for its writer and its readers.
+#ifndef TRIREME_COMM_BOARD_FORMAT_HPP_
+#define TRIREME_COMM_BOARD_FORMAT_HPP_
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+namespace trireme::comm {
+
+inline constexpr const char* kBoardPrefix = "ranks.";
+inline constexpr std::uint32_t kMostSlots = 1u << 16;
+
+struct BoardHeader {
+  static constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'A', 'N', 'K', '1'};
+  char magic[8] = {'T', 'R', 'I', 'R', 'A', 'N', 'K', '1'};
+  std::uint32_t slots = 0;
+  std::uint32_t ranks = 0;  // of the run
+  char host[240] = {};
+
+  bool is_valid() const {
+    return std::memcmp(magic, kMagic, sizeof(magic)) == 0 && slots >= 1 &&
+           slots <= kMostSlots && slots <= ranks && host[sizeof(host) - 1] == '\0';
+  }
+};
+
+// A rank's own lines of the cache: nobody else writes there.
+struct BoardSlot {
+  std::atomic<std::uint32_t> version;  // odd while it is written
+  std::uint32_t activity;
+  std::int32_t rank, process, peer, spare;
+  std::int64_t since;  // ns since 1970
+  std::atomic<std::int64_t> last_sign;
+  std::int64_t sequence, elements;
+  char operation[40], group[56], site[104];
+};
+
+static_assert(sizeof(BoardHeader) == 256 && sizeof(BoardSlot) == 256);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
+              std::atomic<std::int64_t>::is_always_lock_free);
+
+inline std::size_t board_bytes(std::uint32_t slots) {
+  return sizeof(BoardHeader) + sizeof(BoardSlot) * slots;
+}
+
+// What is called like a board, in the order of names; with its beginning (is_board) it is
+// one.
+std::vector<std::filesystem::path> board_files(const std::filesystem::path& directory);
+bool is_board(const std::filesystem::path& file);
+
+}  // namespace trireme::comm
+
+#endif  // TRIREME_COMM_BOARD_FORMAT_HPP_

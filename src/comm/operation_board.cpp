@@ -1,0 +1,223 @@
+// comm/operation_board.cpp — the file, its slots, and the writer's side; readers are in
+// operation_board_reader.cpp.
+#include "comm/operation_board.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "comm/board_format.hpp"
+
+namespace trireme::comm {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string system_text(const char* what, const fs::path& path, int error) {
+  return fmt::format("cannot {} '{}': {}", what, path.string(),
+                     std::generic_category().message(error));
+}
+
+// A descriptor that is closed in the end.
+class File {
+ public:
+  File(const fs::path& path, int flags)
+      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
+    if (descriptor_ < 0) throw Error(system_text("open", path, errno));
+  }
+  ~File() { ::close(descriptor_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int get() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+std::int64_t since_epoch(OperationBoard::Clock::time_point time) {
+  using std::chrono::duration_cast, std::chrono::nanoseconds;
+  return duration_cast<nanoseconds>(time.time_since_epoch()).count();
+}
+
+// Cut to the room there is; with its end.
+template <std::size_t N>
+void put(char (&field)[N], const char* text) noexcept {
+  const std::size_t length = ::strnlen(text, N - 1);
+  std::memcpy(field, text, length);
+  field[length] = '\0';
+}
+
+}  // namespace
+
+void OperationBoard::create_file(const fs::path& file, const std::string& host, int slots,
+                                 int ranks) {
+  BoardHeader header;
+  header.slots = static_cast<std::uint32_t>(slots);
+  header.ranks = static_cast<std::uint32_t>(ranks);
+  host.copy(header.host, sizeof(header.host) - 1);
+  // Every byte is written: a disk that is full must be found here and not by a store.
+  std::vector<char> content(board_bytes(header.slots));
+  std::memcpy(content.data(), &header, sizeof(header));
+  const fs::path temporary = file.string() + ".tmp";
+  {
+    const File out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    const ssize_t written = ::write(out.get(), content.data(), content.size());
+    if (written != static_cast<ssize_t>(content.size())) {
+      const int error = written < 0 ? errno : ENOSPC;
+      ::unlink(temporary.c_str());
+      throw Error(system_text("write", temporary, error));
+    }
+  }
+  if (::rename(temporary.c_str(), file.c_str()) != 0) {
+    throw Error(system_text("write", file, errno));
+  }
+}
+
+OperationBoard::OperationBoard(const fs::path& file, int slot, int rank)
+    : file_(file), rank_(rank) {
+  const File in(file, O_RDWR);
+  BoardHeader header;
+  TRIREME_REQUIRE(::pread(in.get(), &header, sizeof(header), 0) ==
+                          static_cast<ssize_t>(sizeof(header)) &&
+                      header.is_valid() && slot >= 0 &&
+                      static_cast<std::uint32_t>(slot) < header.slots,
+                  "'{}' is no board with a slot {}", file.string(), slot);
+  host_ = header.host;
+  bytes_ = board_bytes(header.slots);
+  memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, in.get(), 0);
+  if (memory_ == MAP_FAILED) throw Error(system_text("map", file, errno));
+  slot_ =
+      reinterpret_cast<BoardSlot*>(static_cast<std::byte*>(memory_) + sizeof(header) +
+                                   sizeof(BoardSlot) * static_cast<std::size_t>(slot));
+  const auto now = Clock::now();
+  wall_offset_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                     std::chrono::system_clock::now().time_since_epoch())
+                     .count() -
+                 since_epoch(now);
+  change([&](BoardSlot& mine) {
+    mine.rank = rank;
+    mine.activity = static_cast<std::uint32_t>(RankActivity::computing);
+    mine.since = wall(now);
+    mine.process = ::getpid();  // from now on the slot is in use
+  });
+}
+
+OperationBoard::~OperationBoard() {
+  ::munmap(memory_, bytes_);
+}
+
+std::int64_t OperationBoard::wall(Clock::time_point time) const noexcept {
+  return since_epoch(time) + wall_offset_;
+}
+
+// Readers that find an odd version, or another one after reading, read again.
+template <class Write>
+void OperationBoard::change(const Write& write) noexcept {
+  const std::uint32_t version = slot_->version.load(std::memory_order_relaxed);
+  slot_->version.store(version | 1u, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  write(*slot_);
+  slot_->version.store((version | 1u) + 1u, std::memory_order_release);
+}
+
+void OperationBoard::enter(const Operation& operation, Clock::time_point now) noexcept {
+  change([&](BoardSlot& mine) {
+    mine.activity = static_cast<std::uint32_t>(RankActivity::waiting);
+    mine.since = wall(now);
+    mine.sequence = operation.sequence;
+    mine.elements = operation.elements;
+    mine.peer = operation.peer;
+    put(mine.operation, operation.name);
+    put(mine.group, operation.group);
+    put(mine.site, operation.site);
+  });
+}
+
+void OperationBoard::leave(Clock::time_point now) noexcept {
+  change([&](BoardSlot& mine) {
+    mine.activity = static_cast<std::uint32_t>(RankActivity::computing);
+    mine.since = wall(now);
+  });
+}
+
+void OperationBoard::give_sign(Clock::time_point now) noexcept {
+  slot_->last_sign.store(wall(now), std::memory_order_relaxed);
+}
+
+void OperationBoard::end(bool clean) noexcept {
+  change([&](BoardSlot& mine) {
+    mine.activity =
+        static_cast<std::uint32_t>(clean ? RankActivity::done : RankActivity::failed);
+    mine.since = wall(Clock::now());
+  });
+}
+
+namespace {
+
+fs::path board_path(const fs::path& directory, std::string host) {
+  std::replace(host.begin(), host.end(), '/', '_');
+  return directory / (kBoardPrefix + host);
+}
+
+// Of the start before, also on hosts that take no part in this one.
+void remove_boards(const fs::path& directory) {
+  std::error_code ignored;
+  for (const fs::path& path : board_files(directory)) {
+    if (is_board(path)) fs::remove(path, ignored);
+  }
+  fs::remove(directory / kHangName, ignored);
+}
+
+template <class Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+OpenedBoard open_board(Communicator& world, const fs::path& directory,
+                       const std::string& host) {
+  const std::vector<std::string> hosts = world.gather(host);
+  const auto begin = hosts.begin();
+  const int slot = static_cast<int>(std::count(begin, begin + world.rank(), host));
+  const int slots = static_cast<int>(std::count(begin, hosts.end(), host));
+  const fs::path file = board_path(directory, host);
+  if (world.rank() == 0) remove_boards(directory);
+  world.barrier();
+  std::string error;
+  if (slot == 0) {
+    error =
+        error_of([&] { OperationBoard::create_file(file, host, slots, world.size()); });
+  }
+  world.barrier();
+  OpenedBoard opened;
+  if (error.empty()) {
+    error = error_of([&] {
+      opened.board = std::make_shared<OperationBoard>(file, slot, world.rank());
+    });
+  }
+  int without = 0;
+  for (const std::string& other : world.gather(error)) {
+    if (other.empty()) continue;
+    if (without++ == 0) opened.note = other;
+  }
+  if (without > 0) {
+    opened.note = fmt::format(
+        "what {} of {} ranks do will not be known where the run hangs or they die: {}",
+        without, world.size(), opened.note);
+  }
+  return opened;
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,343 @@
+// comm/operation_board_reader.cpp — boards as text: where the run hangs, and at the next
+// start.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <condition_variable>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "comm/board_format.hpp"
+#include "comm/operation_board.hpp"
+
+namespace trireme::comm {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t kMostUncleanEnds = 8;  // lines of the log
+constexpr std::size_t kMostLines = 64;       // of the table on stderr
+constexpr double kNoSignSeconds = 1.0;       // who waits gives one much more often
+constexpr std::chrono::seconds kReportTime{3};
+constexpr int kReadings = 16;  // of a slot that is being written
+
+class OpenFile {
+ public:
+  OpenFile(const fs::path& path, int flags)
+      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~OpenFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  bool is_open() const { return descriptor_ >= 0; }
+  bool read_at(std::size_t place, void* data, std::size_t bytes) const {
+    return ::pread(descriptor_, data, bytes, static_cast<off_t>(place)) ==
+           static_cast<ssize_t>(bytes);
+  }
+  void write(const std::string& text) const {
+    // Only a copy of what is on stderr.
+    [[maybe_unused]] const ssize_t written =
+        ::write(descriptor_, text.data(), text.size());
+  }
+
+ private:
+  int descriptor_;
+};
+
+double now_seconds() {
+  return std::chrono::duration<double>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string iso_time(double seconds) {
+  const auto whole = static_cast<std::time_t>(seconds);
+  std::tm utc = {};
+  ::gmtime_r(&whole, &utc);
+  std::array<char, 32> text{};
+  return {text.data(),
+          std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc)};
+}
+
+// A field of a file that may be damaged.
+template <std::size_t N>
+std::string text_of(const char (&field)[N]) {
+  std::string text(field, ::strnlen(field, N));
+  for (char& c : text) {
+    if (std::iscntrl(static_cast<unsigned char>(c)) != 0) c = '?';
+  }
+  return text;
+}
+
+// The slot between two changes of it. Its owner may have been killed in the middle of
+// one: then as it is.
+bool read_slot(const OpenFile& file, std::size_t place, BoardSlot& slot) {
+  for (int reading = 0; reading < kReadings; ++reading) {
+    std::uint32_t version = 0;
+    if (!file.read_at(place, &slot, sizeof(slot))) return false;
+    const std::uint32_t before = slot.version.load(std::memory_order_relaxed);
+    if (!file.read_at(place, &version, sizeof(version))) return false;
+    if (before == version && version % 2 == 0) return true;
+  }
+  return true;
+}
+
+double seconds_of(std::int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) * 1e-9;
+}
+
+// What is wrong with the file; empty: nothing.
+std::string read_board(const fs::path& path, std::vector<RankState>& states) {
+  const OpenFile file(path, O_RDONLY);
+  if (!file.is_open()) return "it cannot be opened";
+  BoardHeader header;
+  if (!file.read_at(0, &header, sizeof(header)) || !header.is_valid()) {
+    return "it does not begin as one";
+  }
+  std::string problem;
+  for (std::uint32_t i = 0; i < header.slots; ++i) {
+    BoardSlot slot;
+    const std::size_t place = sizeof(header) + sizeof(slot) * i;
+    if (!read_slot(file, place, slot)) return "it is too short";
+    if (slot.process == 0) continue;  // its rank went without
+    if (slot.activity > static_cast<std::uint32_t>(RankActivity::failed) ||
+        slot.rank < 0 || static_cast<std::uint32_t>(slot.rank) >= header.ranks) {
+      problem = fmt::format("slot {} is damaged", i);
+      continue;
+    }
+    RankState state{.rank = slot.rank,
+                    .ranks = static_cast<int>(header.ranks),
+                    .process = slot.process,
+                    .host = text_of(header.host),
+                    .activity = static_cast<RankActivity>(slot.activity),
+                    .since = seconds_of(slot.since),
+                    .group = text_of(slot.group),
+                    .operation = text_of(slot.operation),
+                    .site = text_of(slot.site),
+                    .sequence = slot.sequence,
+                    .elements = slot.elements,
+                    .peer = slot.peer};
+    state.last_sign = std::max(state.since, seconds_of(slot.last_sign.load()));
+    states.push_back(std::move(state));
+  }
+  return problem;
+}
+
+std::string who(const RankState& state) {
+  return fmt::format("rank {} (process {} on {})", state.rank, state.process, state.host);
+}
+
+// "all_reduce 'row-parallel output' of group tensor (call 17, 4096 elements)"
+std::string operation_of(const RankState& state) {
+  std::string text = state.operation;
+  if (!state.site.empty()) text += fmt::format(" '{}'", state.site);
+  text += " of group " + state.group;
+  if (state.peer >= 0) text += fmt::format(" with its rank {}", state.peer);
+  text += fmt::format(" (call {}", state.sequence);
+  if (state.elements > 0) text += fmt::format(", {} elements", state.elements);
+  return text + ")";
+}
+
+std::string describe(const RankState& state, const std::string& time) {
+  const std::string last =
+      state.operation.empty() ? "no message before" : "last: " + operation_of(state);
+  switch (state.activity) {
+    case RankActivity::waiting:
+      return fmt::format("{}: in {}, since {}", who(state), operation_of(state), time);
+    case RankActivity::computing:
+      return fmt::format("{}: not in a message since {}; {}", who(state), time, last);
+    case RankActivity::done:
+      return fmt::format("{}: ended cleanly, since {}", who(state), time);
+    case RankActivity::failed:
+      return fmt::format("{}: ended by an error, since {}; {}", who(state), time, last);
+  }
+  throw Error("describe: not a RankActivity");
+}
+
+// What the kernel says of a process of this host, where that explains a silence.
+std::string process_state(int process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  if (!std::getline(file, line)) return "the process is gone";
+  const std::size_t name_end = line.rfind(") ");  // a name may hold anything
+  if (name_end == std::string::npos || name_end + 2 >= line.size()) return {};
+  switch (line[name_end + 2]) {
+    case 'T':
+    case 't':
+      return "the process is stopped (SIGSTOP or a debugger)";
+    case 'Z':
+    case 'X':
+      return "the process has died";
+    case 'D':
+      return "the process waits for a device or a file system";
+    default:
+      return {};
+  }
+}
+
+// Those first that are likely the cause: they do not wait, or have gone silent.
+bool suspicious(const RankState& state, double now) {
+  return state.activity != RankActivity::waiting ||
+         now - state.last_sign > kNoSignSeconds;
+}
+
+// At most so many lines, the suspicious ones among them. Processes of this host can be
+// asked after.
+std::string table_of(std::vector<RankState> states, const std::string& host, double now,
+                     std::size_t most) {
+  const std::size_t all = states.size();
+  if (all > most) {
+    std::stable_partition(states.begin(), states.end(),
+                          [&](const RankState& state) { return suspicious(state, now); });
+    states.resize(most);
+  }
+  std::string text;
+  for (const RankState& state : states) {
+    std::string line = describe_now(state, now);
+    const std::string process = state.host == host ? process_state(state.process) : "";
+    if (!process.empty()) line += "; " + process;
+    text += "  " + line + "\n";
+  }
+  if (all > most) text += fmt::format("  and {} more ranks\n", all - most);
+  return text;
+}
+
+// True for one rank of the run: who makes the file.
+bool claim(const fs::path& path, std::optional<OpenFile>& file) {
+  file.emplace(path, O_WRONLY | O_CREAT | O_EXCL);
+  return file->is_open() || errno != EEXIST;
+}
+
+void print_hang(const fs::path& directory, const std::string& host, int rank,
+                double waited) {
+  std::optional<OpenFile> copy;
+  if (!claim(directory / kHangName, copy)) return;
+  const BoardReading reading = read_boards(directory);
+  const double now = now_seconds();
+  const std::string head = fmt::format(
+      "trireme: run.hang_timeout: rank {} waited {:.1f} s for the others. What each rank "
+      "does ({}):\n",
+      rank, waited, iso_time(now));
+  std::string text = head + table_of(reading.ranks, host, now, kMostLines);
+  for (const std::string& problem : reading.problems) text += "  " + problem + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+  if (copy->is_open()) copy->write(head + table_of(reading.ranks, host, now, kMostSlots));
+}
+
+}  // namespace
+
+std::vector<fs::path> board_files(const fs::path& directory) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    if (name.starts_with(kBoardPrefix) && name != kHangName &&
+        entry->is_regular_file(ignored)) {
+      files.push_back(entry->path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+bool is_board(const fs::path& file) {
+  BoardHeader header;
+  const OpenFile open(file, O_RDONLY);
+  return open.is_open() && open.read_at(0, &header, sizeof(header)) && header.is_valid();
+}
+
+BoardReading read_boards(const fs::path& directory) {
+  BoardReading reading;
+  for (const fs::path& path : board_files(directory)) {
+    const std::string problem = read_board(path, reading.ranks);
+    if (problem.empty()) continue;
+    reading.problems.push_back(
+        fmt::format("'{}' is no whole account of ranks: {}", path.string(), problem));
+  }
+  std::stable_sort(
+      reading.ranks.begin(), reading.ranks.end(),
+      [](const RankState& a, const RankState& b) { return a.rank < b.rank; });
+  return reading;
+}
+
+std::string describe_now(const RankState& state, double now) {
+  std::string text =
+      describe(state, fmt::format("{:.1f} s", std::max(0.0, now - state.since)));
+  const double silence = now - state.last_sign;
+  if (state.activity == RankActivity::waiting && silence > kNoSignSeconds) {
+    text += fmt::format(", no sign of life for {:.1f} s", silence);
+  }
+  return text;
+}
+
+std::string describe_past(const RankState& state) {
+  return describe(state, iso_time(state.since));
+}
+
+std::vector<std::string> unclean_ends(const fs::path& directory) {
+  BoardReading reading = read_boards(directory);
+  std::vector<RankState>& states = reading.ranks;
+  const std::size_t all = states.size();
+  std::erase_if(states, [](const RankState& state) {
+    return state.activity == RankActivity::done;
+  });
+  std::vector<std::string> lines = std::move(reading.problems);
+  if (states.empty()) return lines;
+  std::stable_sort(states.begin(), states.end(),
+                   [](const RankState& a, const RankState& b) {
+                     const bool a_failed = a.activity == RankActivity::failed;
+                     const bool b_failed = b.activity == RankActivity::failed;
+                     if (a_failed != b_failed) return a_failed;
+                     return a.last_sign < b.last_sign;
+                   });
+  const std::size_t unclean = states.size();
+  lines.push_back(fmt::format(
+      "the start before did not end cleanly: {} of {} rank{} did not{}", unclean, all,
+      all == 1 ? "" : "s", unclean > 1 ? "; who fell silent first comes first" : ""));
+  for (std::size_t i = 0; i < std::min(unclean, kMostUncleanEnds); ++i) {
+    lines.push_back("  " + describe_past(states[i]));
+  }
+  if (unclean > kMostUncleanEnds) {
+    lines.push_back(fmt::format("  and {} more ranks", unclean - kMostUncleanEnds));
+  }
+  return lines;
+}
+
+void OperationBoard::report_hang(double waited) const noexcept {
+  // The file system may be what hangs: another thread asks it, and this one goes on.
+  struct Progress {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+  };
+  try {
+    const auto progress = std::make_shared<Progress>();
+    std::thread([progress, directory = file_.parent_path(), host = host_, rank = rank_,
+                 waited] {
+      try {
+        print_hang(directory, host, rank, waited);
+      } catch (const std::exception&) {  // the error that follows says the rest
+      }
+      const std::lock_guard<std::mutex> lock(progress->mutex);
+      progress->done = true;
+      progress->changed.notify_all();
+    }).detach();
+    std::unique_lock<std::mutex> lock(progress->mutex);
+    progress->changed.wait_for(lock, kReportTime, [&] { return progress->done; });
+  } catch (const std::exception&) {
+  }
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,21 @@
+// comm/rank_list.hpp — many ranks in one line of text.
+#ifndef TRIREME_COMM_RANK_LIST_HPP_
+#define TRIREME_COMM_RANK_LIST_HPP_
+
+#include <string>
+#include <vector>
+
+namespace trireme::comm {
+
+// "rank 3", "ranks 0-2, 5"; in ascending order.
+std::string rank_list(const std::vector<int>& ranks);
+
+// What each rank says (one text each), the ranks that say the same together, in the order
+// of their lowest rank: "ranks 0-2: barrier; rank 3: all_reduce". With the hosts of the
+// ranks: "ranks 0-2 (on node1, node2): ...".
+std::string grouped_by_text(const std::vector<std::string>& texts,
+                            const std::vector<std::string>& hosts = {});
+
+}  // namespace trireme::comm
+
+#endif  // TRIREME_COMM_RANK_LIST_HPP_

@@ -1,0 +1,549 @@
+// Several ranks: gradients of micro-batches become one sum, weights are gathered, with
+// the messages and the memory that each ZeRO stage is meant to take. Numbers are small
+// and whole, so that sums are exact in any order.
+#include "parallel/data_parallel.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "base/error.hpp"
+#include "comm/mpi_communicator.hpp"
+#include "support/arrays.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int kTied = 0;  // the parameter that the last unit borrows
+
+// Units of a matrix and two vectors each, no two of one size. The last may borrow from
+// the first.
+ParamRegistry units(int count, bool borrows) {
+  ParamRegistry registry;
+  for (int u = 0; u < count; ++u) {
+    const bool is_borrower = borrows && u == count - 1;
+    registry.begin_unit(fmt::format("{}", u),
+                        is_borrower ? std::optional<std::size_t>(0) : std::nullopt);
+    registry.add({.name = fmt::format("{}/weight", u),
+                  .shard = replicated({9 + u, 11}),
+                  .init = {},
+                  .in_sequence_region = u == 1});
+    registry.add({fmt::format("{}/bias", u), replicated({3 + 40 * u}), {}});
+    registry.add({.name = fmt::format("{}/norm", u),
+                  .shard = replicated({5 + 30 * u}),
+                  .init = {},
+                  .in_sequence_region = true});
+  }
+  return registry;
+}
+
+// What one use of a parameter in the backward pass of a micro-batch adds on a rank.
+double gradient(int rank, std::size_t param, bool is_borrowed, int microbatch,
+                index_t element) {
+  const auto seed = static_cast<int>(param) * 3 + (is_borrowed ? 5 : 0) + microbatch * 7;
+  return static_cast<double>((element * 5 + rank * 11 + seed) % 16);
+}
+
+double weight(std::size_t param, int update, index_t element) {
+  return static_cast<double>((element * 7 + static_cast<int>(param) * 3 + update * 5) %
+                             101);
+}
+
+template <class V>
+auto to_host(const V& view) {
+  Kokkos::fence("test");
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+}
+
+template <class T, class Function>
+void change(const View1<T>& view, const Function& function) {
+  Kokkos::fence("test");
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+  for (std::size_t i = 0; i < host.extent(0); ++i) {
+    host(i) = static_cast<T>(function(static_cast<index_t>(i), host(i)));
+  }
+  Kokkos::deep_copy(view, host);
+}
+
+struct Case {
+  comm::GridShape grid;
+  int stage = 0;
+  index_t bucket_elements = 1;
+  bool sequence_parallel = false;
+  int units = 5;
+  bool borrows = true;
+};
+
+std::string to_string(const Case& of) {
+  return fmt::format("{}, stage {}, buckets of {}, sequence {}, {} units, borrows {}",
+                     comm::to_string(of.grid), of.stage, of.bucket_elements,
+                     of.sequence_parallel, of.units, of.borrows);
+}
+
+// A model that has parameters and no layers, trained as TrainStep does it.
+template <class T>
+class Run {
+ public:
+  using Master = Accumulator<T>;
+
+  Run(const std::shared_ptr<comm::Communicator>& world, const Case& of)
+      : case_(of), grid_(world, of.grid), registry_(units(of.units, of.borrows)) {
+    params_.allocate(registry_, ParamBuffer<T>::Use::training, sharding());
+    data_parallel_ = std::make_unique<DataParallel<T>>(exec_, groups(), params_, kTied,
+                                                       of.sequence_parallel);
+    update();
+  }
+
+  typename ParamBuffer<T>::Sharding sharding() const {
+    return {.stage = case_.stage,
+            .parts = groups().data->size(),
+            .part = groups().data->rank(),
+            .bucket_elements = case_.bucket_elements};
+  }
+  const comm::ProcessGroups& groups() const { return grid_.groups(); }
+  const ParamRegistry& registry() const { return registry_; }
+  ParamBuffer<T>& params() { return params_; }
+  DataParallel<T>& data_parallel() { return *data_parallel_; }
+
+  void forward() {
+    for (std::size_t u = 0; u < registry_.units().size(); ++u) {
+      data_parallel_->begin(u, Pass::forward);
+      expect_weights_in_use(u);
+      data_parallel_->end(u, Pass::forward);
+    }
+  }
+  void backward(int microbatch) {
+    for (std::size_t u = registry_.units().size(); u-- > 0;) {
+      data_parallel_->begin(u, Pass::backward);
+      expect_weights_in_use(u);
+      const ParamUnit& unit = registry_.units()[u];
+      for (std::size_t p = unit.begin; p < unit.end; ++p) add(p, false, microbatch);
+      if (unit.borrows) add(kTied, true, microbatch);
+      data_parallel_->end(u, Pass::backward);
+    }
+  }
+  void accumulate(int microbatches) {
+    data_parallel_->begin_step();
+    for (int m = 0; m < microbatches; ++m) {
+      forward();
+      data_parallel_->begin_microbatch(m == 0, m == microbatches - 1);
+      backward(m);
+    }
+    data_parallel_->finish_gradients();
+  }
+  // New weights, of what is this rank's.
+  void update() {
+    ++updates_;
+    for (std::size_t b = 0; b < params_.partition().buckets().size(); ++b) {
+      for (std::size_t p = 0; p < registry_.size(); ++p) {
+        if (params_.partition().bucket_of_param(p) != b) continue;
+        const auto mine = own(Slab::weight, p);
+        change(mine.values, [&](index_t i, Master) {
+          return weight(p, updates_, mine.range.begin + i);
+        });
+      }
+      params_.refresh_compute(exec_, b);
+      data_parallel_->start_gather(b);
+    }
+  }
+
+  void expect_gradients(int microbatches) {
+    for (std::size_t p = 0; p < registry_.size(); ++p) {
+      const auto mine = own(Slab::gradient, p);
+      const auto got = to_host(mine.values);
+      for (index_t i = 0; i < mine.range.size(); ++i) {
+        ASSERT_EQ(got(i), expected_gradient(p, mine.range.begin + i, microbatches))
+            << registry_.spec(p).name << " " << mine.range.begin + i;
+      }
+    }
+  }
+  void expect_weights(std::size_t param) {
+    const auto got = to_host(params_.compute_slice(param));
+    for (std::size_t i = 0; i < got.extent(0); ++i) {
+      ASSERT_EQ(got(i), weight(param, updates_, static_cast<index_t>(i)))
+          << registry_.spec(param).name << " " << i;
+    }
+  }
+  // Whether there is memory with a unit's weights, or on their way to it.
+  bool has_weights(std::size_t unit) {
+    try {
+      params_.compute_slice(registry_.units()[unit].begin);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+ private:
+  struct Part {
+    IndexRange range;
+    View1<Master> values;
+  };
+
+  // What the optimizer updates here: in stage 0 all, else a part of every parameter.
+  Part own(Slab slab, std::size_t param) {
+    const auto share = params_.share(slab, param);
+    if (case_.stage == 0 || !params_.is_whole(slab)) return {share.range, share.values};
+    const IndexRange range = params_.share(param);
+    return {range, View1<Master>(share.values.data() + range.begin,
+                                 static_cast<std::size_t>(range.size()))};
+  }
+  void add(std::size_t param, bool is_borrowed, int microbatch) {
+    change(params_.gradient_slice(param), [&](index_t i, Master before) {
+      return before + gradient(grid_.rank(), param, is_borrowed, microbatch, i);
+    });
+  }
+  void expect_weights_in_use(std::size_t u) {
+    const ParamUnit& unit = registry_.units()[u];
+    for (std::size_t p = unit.begin; p < unit.end; ++p) expect_weights(p);
+    if (unit.borrows) expect_weights(kTied);
+  }
+  // Over the data group; what is tied over the stages that share it, and what is used on
+  // parts of the sequence over the tensor group.
+  double expected_gradient(std::size_t param, index_t element, int microbatches) {
+    const comm::Coordinates mine = grid_.coordinates();
+    const auto is_border = [&](const comm::Coordinates& at) {
+      return at.pipeline == 0 || at.pipeline == case_.grid.pipeline - 1;
+    };
+    const bool in_sequence =
+        case_.sequence_parallel && registry_.spec(param).in_sequence_region;
+    double sum = 0;
+    for (int rank = 0; rank < groups().world->size(); ++rank) {
+      const comm::Coordinates other = grid_.coordinates_of(rank);
+      if (other.tensor != mine.tensor && !in_sequence) continue;
+      const bool is_shared = param == kTied && is_border(mine) && is_border(other);
+      if (other.pipeline != mine.pipeline && !is_shared) continue;
+      for (int m = 0; m < microbatches; ++m) {
+        sum += gradient(rank, param, false, m, element);
+        if (param == kTied && case_.borrows) {
+          sum += gradient(rank, param, true, m, element);
+        }
+      }
+    }
+    return sum;
+  }
+
+  Case case_;
+  Exec exec_;
+  comm::RankGrid grid_;
+  ParamRegistry registry_;
+  ParamBuffer<T> params_;
+  std::unique_ptr<DataParallel<T>> data_parallel_;
+  int updates_ = 0;
+};
+
+std::vector<comm::GridShape> grids_of(int ranks) {
+  std::vector<comm::GridShape> grids = {{.data = ranks}};
+  if (ranks > 1) grids.push_back({.tensor = ranks});
+  if (ranks > 1) grids.push_back({.pipeline = ranks});
+  if (ranks == 4) {
+    grids.push_back({.tensor = 2, .data = 2});
+    grids.push_back({.data = 2, .pipeline = 2});
+  }
+  return grids;
+}
+
+template <class T>
+class DataParallelOf : public ::testing::Test {
+ protected:
+  std::shared_ptr<comm::Communicator> world_ =
+      comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
+};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(DataParallelOf, Types);
+
+TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
+  for (const comm::GridShape& grid : grids_of(this->world_->size())) {
+    for (const int stage : {0, 1, 2, 3}) {
+      // A bucket for every unit, for two or three, and for all that nobody borrows.
+      for (const index_t bucket_elements : {1, 600, 1 << 20}) {
+        const Case of{grid, stage, bucket_elements, grid.tensor > 1};
+        SCOPED_TRACE(to_string(of));
+        Run<TypeParam> run(this->world_, of);
+        for (const int microbatches : {1, 3, 2}) {
+          ASSERT_NO_FATAL_FAILURE(run.accumulate(microbatches));
+          ASSERT_NO_FATAL_FAILURE(run.expect_gradients(microbatches));
+          run.update();
+          if (microbatches == 3) run.forward();  // an evaluation between steps
+        }
+        if (stage == 3) continue;
+        run.data_parallel().settle();
+        for (std::size_t p = 0; p < run.registry().size(); ++p) run.expect_weights(p);
+      }
+    }
+  }
+}
+
+// Each rank of a tensor group has the whole gradient where the sequence is not split.
+TYPED_TEST(DataParallelOf, TensorRanksSumNothingWithoutSequenceParallelism) {
+  for (const comm::GridShape& grid : grids_of(this->world_->size())) {
+    for (const int stage : {0, 3}) {
+      const Case of{grid, stage, 1, false};
+      SCOPED_TRACE(to_string(of));
+      Run<TypeParam> run(this->world_, of);
+      run.accumulate(2);
+      run.expect_gradients(2);
+      run.data_parallel().settle();
+      EXPECT_EQ(run.groups().tensor->traffic().calls, 0);
+    }
+  }
+}
+
+TYPED_TEST(DataParallelOf, UnitsThatNobodyBorrows) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int units : {1, 2, 3}) {
+      const Case of{{.data = this->world_->size()}, stage, 1, false, units, false};
+      SCOPED_TRACE(to_string(of));
+      Run<TypeParam> run(this->world_, of);
+      for (const int microbatches : {2, 1}) {
+        run.accumulate(microbatches);
+        run.expect_gradients(microbatches);
+        run.update();
+      }
+      run.data_parallel().settle();
+    }
+  }
+}
+
+// Stage 3: a unit's weights and the next one's, and none that are out of date.
+TYPED_TEST(DataParallelOf, WeightsComeAheadAndAreForgotten) {
+  Run<TypeParam> run(this->world_, {{.data = this->world_->size()}, 3, 1, false, 6});
+  const auto here = [&] {
+    std::vector<int> units;
+    for (std::size_t u = 0; u < 6; ++u) {
+      if (run.has_weights(u)) units.push_back(static_cast<int>(u));
+    }
+    return units;
+  };
+  using Units = std::vector<int>;
+  auto& use = run.data_parallel();
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_EQ(here(), Units());
+    use.begin(0, Pass::forward);  // which stays, as the last unit borrows it
+    EXPECT_EQ(here(), (Units{0, 1}));
+    use.begin(1, Pass::forward);
+    EXPECT_EQ(here(), (Units{0, 1, 2}));
+    use.begin(2, Pass::forward);
+    EXPECT_EQ(here(), (Units{0, 2, 3}));
+    use.begin(3, Pass::forward);
+    use.begin(4, Pass::forward);
+    use.begin(5, Pass::forward);
+    EXPECT_EQ(here(), (Units{0, 4, 5}));
+    use.begin_microbatch(true, true);
+    for (const auto& [unit, held] :
+         std::map<int, Units, std::greater<>>{{5, {0, 4, 5}},
+                                              {4, {0, 3, 4}},
+                                              {3, {0, 2, 3}},
+                                              {2, {0, 1, 2}},
+                                              {1, {0, 1, 2}},
+                                              {0, {0, 1, 2}}}) {
+      use.begin(static_cast<std::size_t>(unit), Pass::backward);
+      EXPECT_EQ(here(), held) << unit;
+      use.end(static_cast<std::size_t>(unit), Pass::backward);
+    }
+    use.finish_gradients();
+    run.update();
+  }
+  // An update of one bucket leaves the others.
+  use.begin(0, Pass::forward);
+  use.begin(1, Pass::forward);
+  use.start_gather(1);
+  EXPECT_EQ(here(), (Units{0, 2}));
+  use.settle();
+}
+
+// What is borrowed is there although its own unit was not in use since the update.
+TYPED_TEST(DataParallelOf, ABorrowerHasTheWeightsItBorrows) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      Run<TypeParam> run(this->world_, {{.data = this->world_->size()}, stage, 1, false});
+      run.data_parallel().begin(4, pass);
+      run.expect_weights(kTied);
+      if (pass == Pass::backward) {
+        EXPECT_NE(run.params().gradient_slice(kTied).data(), nullptr);
+      }
+      run.data_parallel().settle();
+    }
+  }
+}
+
+// Weight passes that come later need the gradients' memory longer than there is any.
+TYPED_TEST(DataParallelOf, ThreeUnitsWithoutAnEndAreRefused) {
+  for (const int stage : {0, 1, 2, 3}) {
+    Run<TypeParam> run(this->world_, {{.data = this->world_->size()}, stage, 1, false});
+    auto& use = run.data_parallel();
+    use.begin_step();
+    use.begin_microbatch(true, true);
+    use.begin(4, Pass::backward);
+    use.begin(3, Pass::backward);
+    const auto third = [&] { use.begin(2, Pass::backward); };
+    if (stage < 2) {
+      EXPECT_NO_THROW(third());
+    } else {
+      EXPECT_THAT(third, ThrowsMessage<Error>(AllOf(
+                             HasSubstr(fmt::format("ZeRO stage {}", stage)),
+                             HasSubstr("gradients of 2 units at a time"),
+                             HasSubstr("the weight pass must follow the input pass"))));
+    }
+    use.settle();
+  }
+}
+
+TYPED_TEST(DataParallelOf, PartsAreThoseOfTheDataGroup) {
+  const comm::RankGrid grid(this->world_, {.data = this->world_->size()});
+  const ParamRegistry registry = units(2, false);
+  ParamBuffer<TypeParam> params;
+  params.allocate(registry, ParamBuffer<TypeParam>::Use::training,
+                  {.stage = 1, .parts = 7, .part = 2});
+  EXPECT_THAT(
+      [&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, kTied, false); },
+      ThrowsMessage<Error>(AllOf(HasSubstr("cut in 7 parts, of which this is 2"),
+                                 HasSubstr(fmt::format("the data group has {} ranks",
+                                                       grid.groups().data->size())))));
+}
+
+// Messages of one site and operation of a group.
+std::int64_t calls(const comm::Communicator& group, const char* site,
+                   const char* operation) {
+  for (const comm::SiteTraffic& of : group.traffic_by_site()) {
+    if (std::strcmp(of.site, site) == 0 && std::strcmp(of.operation, operation) == 0) {
+      return of.traffic.calls;
+    }
+  }
+  return 0;
+}
+
+TYPED_TEST(DataParallelOf, EachUnitIsGatheredOnceAPass) {
+  const int ranks = this->world_->size();
+  const int sends = ranks > 1 ? 1 : 0;  // one rank has nobody to tell
+  for (const bool borrows : {false, true}) {
+    for (int rotating = 1; rotating <= 5; ++rotating) {
+      for (const int microbatches : {1, 2, 3}) {
+        const int units = rotating + (borrows ? 1 : 0);
+        const Case of{{.data = ranks}, 3, 1, false, units, borrows};
+        SCOPED_TRACE(to_string(of));
+        Run<TypeParam> run(this->world_, of);
+        // At the turns between passes two units are there already.
+        const int each = rotating == 1 ? 1 : microbatches * 2 * (rotating - 2) + 2;
+        const int gathers = sends * (each + (borrows ? 1 : 0));
+        const int reductions = sends * microbatches * units;
+        const comm::Communicator& data = *run.groups().data;
+        for (int step = 1; step <= 2; ++step) {
+          run.accumulate(microbatches);
+          EXPECT_EQ(calls(data, "weights (ZeRO 3)", "all_gather"), step * gathers);
+          EXPECT_EQ(calls(data, "gradients", "reduce_scatter"), step * reductions);
+          run.update();
+        }
+        EXPECT_EQ(data.traffic().calls, 2 * (gathers + reductions));
+      }
+    }
+  }
+}
+
+TYPED_TEST(DataParallelOf, MessagesOfTheOtherStages) {
+  const int ranks = this->world_->size();
+  const int microbatches = 3, units = 5;
+  const int each = ranks > 1 ? units : 0;  // one rank has nobody to tell
+  for (const int stage : {0, 1, 2}) {
+    Run<TypeParam> run(this->world_, {{.data = ranks}, stage, 1, false, units});
+    run.data_parallel().settle();
+    const comm::Communicator& data = *run.groups().data;
+    const std::int64_t before = data.traffic().calls;  // of the first weights
+    EXPECT_EQ(before, stage == 0 ? 0 : each);
+    run.accumulate(microbatches);
+    run.update();
+    run.data_parallel().settle();
+    EXPECT_EQ(calls(data, "gradients", "all_reduce"), stage == 0 ? each : 0);
+    EXPECT_EQ(calls(data, "gradients", "reduce_scatter"),
+              stage == 0 ? 0 : each * (stage == 2 ? microbatches : 1));
+    EXPECT_EQ(calls(data, "weights (ZeRO)", "all_gather") - before,
+              stage == 0 ? 0 : each);
+  }
+}
+
+TYPED_TEST(DataParallelOf, TheSequenceRegionIsOneMessage) {
+  const int ranks = this->world_->size();
+  for (const int stage : {0, 1, 2, 3}) {
+    comm::GridShape grid{.tensor = ranks};
+    if (ranks == 4) grid = {.tensor = 2, .data = 2};
+    Run<TypeParam> run(this->world_, {grid, stage, 1, true});
+    run.accumulate(2);
+    const int expected = ranks > 1 ? 1 : 0;
+    const comm::Communicator& tensor = *run.groups().tensor;
+    EXPECT_EQ(calls(tensor, "gradients of the sequence region", "all_reduce"), expected);
+    EXPECT_EQ(tensor.traffic().calls, expected);
+    run.data_parallel().settle();
+  }
+}
+
+// What Kokkos allocates, by label.
+class AllocatedBytes {
+ public:
+  AllocatedBytes() : before_(Kokkos::Tools::Experimental::get_callbacks()) {
+    current_ = this;
+    Kokkos::Tools::Experimental::set_allocate_data_callback(
+        [](Kokkos::Tools::SpaceHandle, const char* label, const void*,
+           std::uint64_t size) {
+          current_->bytes[label] += size;
+          ++current_->count;
+        });
+  }
+  ~AllocatedBytes() { Kokkos::Tools::Experimental::set_callbacks(before_); }
+  AllocatedBytes(const AllocatedBytes&) = delete;
+  AllocatedBytes& operator=(const AllocatedBytes&) = delete;
+
+  std::map<std::string, std::uint64_t> bytes;
+  std::uint64_t count = 0;
+
+ private:
+  static inline AllocatedBytes* current_ = nullptr;
+  Kokkos::Tools::Experimental::EventSet before_;
+};
+
+TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
+  using T = TypeParam;
+  for (const comm::GridShape& shape : grids_of(this->world_->size())) {
+    const comm::RankGrid grid(this->world_, shape);
+    const comm::ProcessGroups& groups = grid.groups();
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const index_t bucket_elements : {1, 600, 1 << 20}) {
+        for (const bool borrows : {false, true}) {
+          const bool sequence_parallel = shape.tensor > 1;
+          SCOPED_TRACE(to_string(
+              Case{shape, stage, bucket_elements, sequence_parallel, 5, borrows}));
+          const ParamRegistry registry = units(5, borrows);
+          const typename ParamBuffer<T>::Sharding sharding{
+              .stage = stage,
+              .parts = groups.data->size(),
+              .part = groups.data->rank(),
+              .bucket_elements = bucket_elements};
+          ParamBuffer<T> params;
+          params.allocate(registry, ParamBuffer<T>::Use::training, sharding);
+          const AllocatedBytes allocated;
+          const DataParallel<T> data_parallel(Exec(), groups, params, kTied,
+                                              sequence_parallel);
+          std::uint64_t sum = 0;
+          for (const auto& [label, bytes] : allocated.bytes) sum += bytes;
+          const std::uint64_t planned =
+              DataParallel<T>::planned_bytes(registry, sharding, sequence_parallel);
+          // Kokkos rounds each allocation up to 8 bytes.
+          EXPECT_GE(sum, planned);
+          EXPECT_LE(sum, planned + (8 - sizeof(T)) * allocated.count);
+          const auto& bytes = allocated.bytes;
+          EXPECT_EQ(bytes.contains("bucket of gradients"), stage >= 2);
+          EXPECT_EQ(bytes.contains("gathered weights"), stage >= 3);
+          EXPECT_TRUE(sequence_parallel ||
+                      !bytes.contains("gradients of the sequence region"));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::parallel
