@@ -1,6 +1,7 @@
 // engine/memory_plan.cpp — see memory_plan.hpp.
 #include "engine/memory_plan.hpp"
 
+#include "engine/shape_pass.hpp"
 #include "parallel/data_parallel.hpp"
 
 namespace trireme::engine {
@@ -42,32 +43,17 @@ MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape, int s
   plan.batch =
       static_cast<std::size_t>(slots) * rows * (3 * sizeof(std::int32_t) + sizeof(float));
 
-  Arena saved, scratch, held;
-  const Exec exec = Exec::shape_only();
-  const nn::Context context{.exec = exec,
-                            .groups = state.groups,
-                            .step = {},
-                            .saved = saved,
-                            .scratch = scratch,
-                            .held = held,
-                            .sequence = shape.sequence,
-                            .batch = shape.micro,
-                            .sequence_parallel = state.sequence_parallel()};
-  const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr), rows);
-  const View1<const float> mask(static_cast<const float*>(nullptr), rows);
-  const model::Batch batch{ids, ids, ids, mask};
-  model::Boundary<T> none;
-  shapes.chunk.forward(context, 0, batch, none, none,
-                       View1<double>(static_cast<double*>(nullptr), 2));
-  plan.saved_by_category = saved.peak_by_category();
+  ShapePass<T> pass(shapes, shape);
+  pass.forward();
+  plan.saved_by_category = pass.saved.peak_by_category();
   for (std::size_t& bytes : plan.saved_by_category)
     bytes *= static_cast<std::size_t>(slots);
-  shapes.chunk.backward(context, 0, batch, none, none, model::WeightPass::now);
+  pass.backward();
 
-  plan.workspace.saved = {saved.peak()};
+  plan.workspace.saved = {pass.saved.peak()};
   plan.workspace.slots = {slots};
-  plan.workspace.scratch = scratch.peak();
-  plan.workspace.held = held.peak();
+  plan.workspace.scratch = pass.scratch.peak();
+  plan.workspace.held = pass.held.peak();
   return plan;
 }
 

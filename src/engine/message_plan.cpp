@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "engine/shape_pass.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
 
@@ -28,32 +29,15 @@ std::vector<MessageCount> count_step(const ModelState<T>& state, const StepShape
   parallel::DataParallel<T> data_parallel(exec, shapes.groups, shapes.params,
                                           shapes.chunk.tied_parameter(),
                                           shapes.sequence_parallel());
-  Arena saved, scratch, held;
-  const nn::Context context{.exec = exec,
-                            .groups = shapes.groups,
-                            .step = {},
-                            .saved = saved,
-                            .scratch = scratch,
-                            .held = held,
-                            .sequence = shape.sequence,
-                            .batch = shape.micro,
-                            .sequence_parallel = shapes.sequence_parallel(),
-                            .params = &data_parallel};
-  const auto rows = static_cast<std::size_t>(shape.rows());
-  const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr), rows);
-  const View1<const float> mask(static_cast<const float*>(nullptr), rows);
-  const model::Batch batch{ids, ids, ids, mask};
-  const View1<double> totals(static_cast<double*>(nullptr), 2);
-  model::Boundary<T> none;
+  ShapePass<T> pass(shapes, shape, &data_parallel);
   data_parallel.begin_step();
   for (int m = 0; m < microbatches; ++m) {
-    saved.reset();
-    shapes.chunk.forward(context, 0, batch, none, none, totals);
+    pass.forward();
     data_parallel.begin_microbatch(m == 0, m == microbatches - 1);
-    shapes.chunk.backward(context, 0, batch, none, none, model::WeightPass::now);
+    pass.backward();
   }
   data_parallel.finish_gradients();
-  optim::Optimizer<T>::sum_totals(exec, shapes.groups, totals);
+  optim::Optimizer<T>::sum_totals(exec, shapes.groups, pass.totals());
   optim::Optimizer<T>::sum_squares(exec, shapes.groups, shapes.sharding().stage,
                                    View1<double>(static_cast<double*>(nullptr), 1));
   for (std::size_t b = 0; b < shapes.params.partition().buckets().size(); ++b) {
