@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "comm/operation_board.hpp"
 #include "comm/rank_list.hpp"
@@ -38,8 +38,6 @@ bool overlap(ConstSpan a, ConstSpan b) {
   return at(a, 0) < at(b, b.count) && at(b, 0) < at(a, a.count);
 }
 
-using Clock = std::chrono::steady_clock;
-
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
@@ -68,6 +66,18 @@ void require_memory(const char* call, const Exec& exec, ConstSpan span) {
                   "{}: {} elements without memory (a View of a shape-only pass?)", call,
                   span.count);
 }
+
+// Charges its lifetime to the communication of a run that is timed.
+class Timed {
+ public:
+  explicit Timed(const Recorders* recorders) {
+    if (recorders == nullptr || recorders->timers == nullptr) return;
+    region_.emplace(*recorders->timers, Section::communication);
+  }
+
+ private:
+  std::optional<Region> region_;
+};
 
 }  // namespace
 
@@ -99,7 +109,21 @@ class Communicator::Account {
 };
 
 void Communicator::attach(std::shared_ptr<OperationBoard> board) {
-  if (holder_ != nullptr) holder_->board = std::move(board);
+  if (recorders_ != nullptr) recorders_->board = std::move(board);
+}
+
+void Communicator::charge_to(Timers* timers) {
+  if (recorders_ != nullptr) recorders_->timers = timers;
+}
+
+Traffic& Traffic::operator+=(const Traffic& other) {
+  calls += other.calls;
+  elements += other.elements;
+  bytes += other.bytes;
+  seconds += other.seconds;
+  wait_seconds += other.wait_seconds;
+  under_way_seconds += other.under_way_seconds;
+  return *this;
 }
 
 // Ranks that call different things would exchange garbage, or wait for ever: first they
@@ -205,6 +229,7 @@ Request Communicator::start(const Exec& exec, const Collective& collective) {
     if (alone != kComplete) do_wait(alone);
     return request;
   }
+  const Timed timed(recorders_.get());
   const auto begin = Clock::now();
   const char* name = name_of(collective.kind);
   OperationBoard* const board = exec.is_shape_only() ? nullptr : this->board();
@@ -221,18 +246,18 @@ Request Communicator::start(const Exec& exec, const Collective& collective) {
   if (board != nullptr) board->leave(end);
   if (whole.count == 0) return request;
   const std::size_t account = account_of(collective.site, name);
-  for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) {
-    traffic->calls += 1;
-    traffic->elements += whole.count;
-    traffic->bytes += static_cast<std::int64_t>(whole.bytes());
-    traffic->seconds += seconds_between(begin, end);
-  }
+  const Traffic one{.calls = 1,
+                    .elements = whole.count,
+                    .bytes = static_cast<std::int64_t>(whole.bytes()),
+                    .seconds = seconds_between(begin, end)};
+  for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) *traffic += one;
   if (operation == kComplete) return request;
   request.owner_ = this;
   request.operation_ = operation;
   request.account_ = account;
   request.elements_ = whole.count;
   request.sequence_ = sequence_;
+  request.begin_ = begin;
   return request;
 }
 
@@ -257,6 +282,7 @@ std::string Communicator::details_of(const Collective& collective) const {
 }
 
 void Communicator::finish(const Request& request) {
+  const Timed timed(recorders_.get());
   const auto begin = Clock::now();
   OperationBoard* const board = this->board();
   if (board != nullptr) {
@@ -265,14 +291,14 @@ void Communicator::finish(const Request& request) {
         {site.operation, site.site, name_.c_str(), request.sequence_, request.elements_},
         begin);
   }
-  do_wait(request.operation_);
+  const Clock::time_point completed = do_wait(request.operation_);
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   const double seconds = seconds_between(begin, end);
-  for (Traffic* traffic : {&traffic_, &sites_[request.account_].traffic}) {
-    traffic->seconds += seconds;
-    traffic->wait_seconds += seconds;
-  }
+  const Traffic one{.seconds = seconds,
+                    .wait_seconds = seconds,
+                    .under_way_seconds = seconds_between(request.begin_, completed)};
+  for (Traffic* traffic : {&traffic_, &sites_[request.account_].traffic}) *traffic += one;
 }
 
 Request Communicator::start_all_reduce(const Exec& exec, Span data, Op op, Site site) {

@@ -15,6 +15,7 @@
 #ifndef TRIREME_COMM_COMMUNICATOR_HPP_
 #define TRIREME_COMM_COMMUNICATOR_HPP_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,6 +26,7 @@
 
 #include "base/error.hpp"
 #include "base/exec.hpp"
+#include "base/timers.hpp"
 #include "base/types.hpp"
 
 namespace trireme::comm {
@@ -78,6 +80,8 @@ using Site = const char*;
 // stay where they are until the operation is complete.
 using Cuts = const index_t*;
 
+using Clock = std::chrono::steady_clock;
+
 // What a group has sent so far, and what one site of it has: calls, payload of this rank
 // (of the whole buffer, for collectives), host seconds in the calls.
 struct Traffic {
@@ -86,6 +90,10 @@ struct Traffic {
   std::int64_t bytes = 0;
   double seconds = 0.0;       // beginning and waiting
   double wait_seconds = 0.0;  // of these, waiting: what was not hidden behind other work
+  // From the beginning of each operation to when this rank saw that it was complete.
+  double under_way_seconds = 0.0;
+
+  Traffic& operator+=(const Traffic& other);
 };
 struct SiteTraffic {
   Site site = "";
@@ -96,9 +104,11 @@ struct SiteTraffic {
 class Communicator;
 class OperationBoard;
 
-// Held by all groups of one world together: where this rank notes what it is doing.
-struct BoardHolder {
+// Held by all groups of one world together: where this rank notes what it is doing, and
+// for how long.
+struct Recorders {
   std::shared_ptr<OperationBoard> board;
+  Timers* timers = nullptr;
 };
 
 // An operation under way. Until wait() its input must not be written and its output not
@@ -113,6 +123,7 @@ class Request {
     std::swap(account_, other.account_);
     std::swap(elements_, other.elements_);
     std::swap(sequence_, other.sequence_);
+    std::swap(begin_, other.begin_);
     return *this;
   }
   bool under_way() const { return owner_ != nullptr; }
@@ -126,6 +137,7 @@ class Request {
   std::size_t account_ = 0;
   index_t elements_ = 0;
   std::int64_t sequence_ = 0;
+  Clock::time_point begin_;
 };
 
 class Communicator {
@@ -150,6 +162,11 @@ class Communicator {
   // From now on every group of this group's world notes on the board what it does; null:
   // no more. Groups of one rank send nothing and note nothing.
   void attach(std::shared_ptr<OperationBoard> board);
+  // The same for the time in operations on device memory, which is Section::communication
+  // of these timers.
+  void charge_to(Timers* timers);
+  // Host memory that operations keep for themselves: copies of what is sent and received.
+  virtual std::size_t staging_bytes() const { return 0; }
 
   // data = op over ranks of data; in place.
   void all_reduce(const Exec& exec, Span data, Op op = Op::sum, Site site = "") {
@@ -222,8 +239,11 @@ class Communicator {
 
  protected:
   Communicator(int rank, int size, std::string name,
-               std::shared_ptr<BoardHolder> holder = nullptr)
-      : rank_(rank), size_(size), name_(std::move(name)), holder_(std::move(holder)) {}
+               std::shared_ptr<Recorders> recorders = nullptr)
+      : rank_(rank),
+        size_(size),
+        name_(std::move(name)),
+        recorders_(std::move(recorders)) {}
 
   enum class Kind { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
   static const char* name_of(Kind kind);
@@ -242,7 +262,8 @@ class Communicator {
   // a number for do_wait, or kComplete where nothing is left to wait for.
   static constexpr int kComplete = -1;
   virtual int do_start(const Exec& exec, const Collective& collective) = 0;
-  virtual void do_wait(int operation) = 0;
+  // When it was complete, as far as this rank knows.
+  virtual Clock::time_point do_wait(int operation) = 0;
   // Whether calls on a shape-only Exec are counted (groups that are only planned).
   virtual bool counts_shapes() const { return false; }
   // Whether the ranks compare what they call before each call that all must make. Such a
@@ -266,7 +287,7 @@ class Communicator {
   int group_depth() const { return group_depth_; }
   // Null where none is attached.
   OperationBoard* board() const {
-    return holder_ == nullptr ? nullptr : holder_->board.get();
+    return recorders_ == nullptr ? nullptr : recorders_->board.get();
   }
 
  private:
@@ -294,7 +315,7 @@ class Communicator {
   int group_depth_ = 0;
   std::int64_t sequence_ = 0;       // calls so far that all ranks of the group make
   std::vector<std::byte> scratch_;  // for host values; grown once
-  std::shared_ptr<BoardHolder> holder_;
+  std::shared_ptr<Recorders> recorders_;
 };
 
 }  // namespace trireme::comm

@@ -108,10 +108,14 @@ struct Shared {
   MpiOptions options;
   WaitPolicy wait = WaitPolicy::spin;
   double timeout = 0.0;
-  std::vector<MPI_Request*> under_way;  // of all groups, oldest first
-  MPI_Op narrow[2][3];                  // bf16, fp16; sum, max, min
+  struct UnderWay {
+    MPI_Request* request;
+    Clock::time_point* completed;  // of its operation
+  };
+  std::vector<UnderWay> under_way;  // of all groups, oldest first
+  MPI_Op narrow[2][3];              // bf16, fp16; sum, max, min
   bool checks_calls = false;
-  std::shared_ptr<BoardHolder> holder = std::make_shared<BoardHolder>();
+  std::shared_ptr<Recorders> recorders = std::make_shared<Recorders>();
 
   explicit Shared(const MpiOptions& given) : options(given) {
     under_way.reserve(64);
@@ -159,6 +163,11 @@ class Staging {
     }
     return buffer.data();
   }
+  std::size_t bytes() const {
+    std::size_t bytes = 0;
+    for (const HostBytes& buffer : buffers_) bytes += buffer.extent(0);
+    return bytes;
+  }
   std::byte* copy_down(const Exec& exec, ConstSpan span, std::size_t slot) {
     std::byte* host = buffer(slot, span.bytes());
     copy(exec, Host(host, span.bytes()),
@@ -200,7 +209,7 @@ class MpiCommunicator final : public Communicator {
   // Takes the communicator over and frees it.
   MpiCommunicator(MPI_Comm comm, int rank, int size, std::string name,
                   std::shared_ptr<Shared> shared)
-      : Communicator(rank, size, std::move(name), shared->holder),
+      : Communicator(rank, size, std::move(name), shared->recorders),
         comm_(comm),
         shared_(std::move(shared)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -209,9 +218,7 @@ class MpiCommunicator final : public Communicator {
   }
   ~MpiCommunicator() override {
     for (const auto& operation : operations_) {  // abandoned by an error
-      for (MPI_Request& request : operation->requests) {
-        std::erase(shared_->under_way, &request);
-      }
+      for (MPI_Request& request : operation->requests) forget(request);
     }
     int finalized = 0;
     MPI_Finalized(&finalized);
@@ -244,6 +251,7 @@ class MpiCommunicator final : public Communicator {
     Span copy_up;             // where staging slot 1 goes at the end; none: null
     bool copy_plain = false;  // by memcpy: both are host memory
     bool busy = false;
+    Clock::time_point completed;
   };
 
   // ---- device memory ----
@@ -276,18 +284,25 @@ class MpiCommunicator final : public Communicator {
     }
     operation.busy = true;
     for (MPI_Request& request : operation.requests) {
-      shared_->under_way.push_back(&request);
+      shared_->under_way.push_back({&request, &operation.completed});
     }
     return number;
   }
 
-  void do_wait(int number) override {
+  Clock::time_point do_wait(int number) override {
     Operation& operation = *operations_.at(static_cast<std::size_t>(number));
     for (MPI_Request& request : operation.requests) {
+      if (request == MPI_REQUEST_NULL) continue;  // seen in progress()
       wait(request, operation.call, operation.site);
-      std::erase(shared_->under_way, &request);
+      operation.completed = Clock::now();
+      forget(request);
     }
     operation.busy = false;
+    copy_result(operation);
+    return operation.completed;
+  }
+
+  void copy_result(Operation& operation) {
     const Span to = operation.copy_up;
     if (to.data == nullptr) return;
     if (operation.copy_plain) {
@@ -298,10 +313,22 @@ class MpiCommunicator final : public Communicator {
   }
 
   void progress() override {
-    if (shared_->under_way.empty()) return;
-    int done = 0;  // one that is complete becomes MPI_REQUEST_NULL
-    started(MPI_Test(shared_->under_way.front(), &done, MPI_STATUS_IGNORE), "progress");
-    if (done != 0) shared_->under_way.erase(shared_->under_way.begin());
+    std::erase_if(shared_->under_way, [&](const Shared::UnderWay& one) {
+      int done = 0;  // one that is complete becomes MPI_REQUEST_NULL
+      started(MPI_Test(one.request, &done, MPI_STATUS_IGNORE), "progress");
+      if (done != 0) *one.completed = Clock::now();
+      return done != 0;
+    });
+  }
+  void forget(const MPI_Request& request) {
+    std::erase_if(shared_->under_way,
+                  [&](const Shared::UnderWay& one) { return one.request == &request; });
+  }
+
+  std::size_t staging_bytes() const override {
+    std::size_t bytes = staging_.bytes();
+    for (const auto& operation : operations_) bytes += operation->staging.bytes();
+    return bytes;
   }
 
   int free_operation() {
@@ -619,7 +646,6 @@ class MpiCommunicator final : public Communicator {
   // Polls until the request is done.
   void wait(MPI_Request& request, const char* call, Site site = "",
             MPI_Status* status = MPI_STATUS_IGNORE) {
-    using Clock = std::chrono::steady_clock;
     const bool naps = shared_->wait == WaitPolicy::yield;
     Clock::time_point start{};
     for (std::uint64_t polls = 1;; ++polls) {
@@ -678,6 +704,9 @@ NodeInfo find_node_info() {
   NodeInfo info;
   MPI_Comm_rank(node, &info.rank);
   MPI_Comm_size(node, &info.ranks);
+  MPI_Comm_rank(MPI_COMM_WORLD, &info.first);
+  check(MPI_Allreduce(MPI_IN_PLACE, &info.first, 1, MPI_INT, MPI_MIN, node),
+        "MPI_Allreduce");
   // The cores any of them may run on: pinned ranks have a few each, others share all.
   constexpr int kWords = 128;  // 8192 cores
   unsigned long mask[kWords] = {};

@@ -46,6 +46,12 @@ struct ProcessGroups {
   // First and last stage of a pipeline, which share the tied embedding; on a stage
   // between them, and where first and last are one, a group of one.
   std::shared_ptr<Communicator> embedding;
+
+  // All but the world: those that the passes of a step send along.
+  std::vector<Communicator*> of_axes() const {
+    return {tensor.get(),   context.get(), data.get(),
+            pipeline.get(), model.get(),   embedding.get()};
+  }
 };
 
 // Where a rank of the grid is, and which rank is at a place.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -60,6 +61,25 @@ Line grid_line(const BannerInfo& info) {
   line.add(true, "{} per rank", plural(info.machine.threads, "thread"));
   line.add(!info.wait_policy.empty(), "{} while waiting", info.wait_policy);
   return line;
+}
+
+// Of many ways in which nodes differ, a few tell enough.
+void put_bindings(const BannerInfo& info, std::string& out) {
+  constexpr std::size_t kShown = 4;
+  const std::size_t count = info.bindings.size();
+  const char* label = "binding";
+  const auto put = [&](std::string_view text) {
+    Line line;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find(", ", at), text.size());
+      line.add(true, "{}", text.substr(at, end - at));
+      at = end + 2;
+    }
+    line.put(out, label);
+    label = "";
+  };
+  for (std::size_t i = 0; i < std::min(count, kShown); ++i) put(info.bindings[i]);
+  if (count > kShown) put(fmt::format("{} more (environment.json)", count - kShown));
 }
 
 Line machine_line(const BannerInfo& info) {
@@ -135,6 +155,7 @@ std::string banner(const BannerInfo& info) {
   out += '\n';
   model_line(info).put(out, "model");
   grid_line(info).put(out, "grid");
+  put_bindings(info, out);
   machine_line(info).put(out, "machine");
   precision_line(info).put(out, "precision");
   corpus_line(info).put(out, "corpus");

@@ -22,11 +22,12 @@ struct BannerInfo {
 
   comm::GridShape grid;
   int hosts = 1;
-  Machine machine;           // of rank 0
-  std::string wait_policy;   // "yield"; empty where it goes without saying
-  std::string precision;     // "fp32"
-  double gemm_tflops = 0.0;  // measured, per device
-  double memory_gbs = 0.0;   // measured memory bandwidth, GB/s
+  std::vector<std::string> bindings;  // Placement::bindings(); the first few are shown
+  Machine machine;                    // of rank 0
+  std::string wait_policy;            // "yield"; empty where it goes without saying
+  std::string precision;              // "fp32"
+  double gemm_tflops = 0.0;           // measured, per device
+  double memory_gbs = 0.0;            // measured memory bandwidth, GB/s
 
   std::vector<std::string> corpora;  // paths
   std::int64_t corpus_tokens = 0;    // for training

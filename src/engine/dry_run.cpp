@@ -155,6 +155,10 @@ nlohmann::ordered_json memory_json(const MemoryPlan& memory) {
   return {{"stages", nlohmann::ordered_json::array({stage})}};
 }
 
+std::string plural(index_t count, const char* unit, const char* ending) {
+  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : ending);
+}
+
 nlohmann::ordered_json messages_json(const std::vector<MessageCount>& messages) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const MessageCount& message : messages) {
@@ -235,7 +239,7 @@ std::string DryRun::memory_text() const {
   }
   out += line("total",
               bytes(memory->total()) +
-                  (deck.parallel.ranks() == 1 ? "" : ", without buffers of messages"));
+                  (deck.parallel.ranks() == 1 ? "" : ", without the MPI library's own"));
   return out;
 }
 
@@ -274,9 +278,10 @@ std::string DryRun::text() const {
   out += line("ranks", fmt::format("{} ({})", deck.parallel.ranks(),
                                    comm::to_string(grid_shape(deck))));
   out +=
-      line("samples", fmt::format("{} = {} micro-batches of {} on {} data-parallel ranks",
-                                  deck.batch.global, deck.microbatches(),
-                                  deck.batch.micro, deck.parallel.data));
+      line("samples",
+           fmt::format("{} = {} of {} on {}", deck.batch.global,
+                       plural(deck.microbatches(), "micro-batch", "es"), deck.batch.micro,
+                       plural(deck.parallel.data, "data-parallel rank", "s")));
   out += line("tokens", format_grouped(deck.batch.global * deck.model.sequence));
   out += line("model FLOPs",
               fmt::format("{} (attention counted in full: {}; causal: {})",

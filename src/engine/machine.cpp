@@ -130,6 +130,13 @@ std::int64_t proc_bytes(std::string_view text, std::string_view key) {
   return 1024 * kibibytes;
 }
 
+int proc_umask(std::string_view text) {
+  const std::string_view value = value_of(text, "Umask");
+  int mask = -1;
+  std::from_chars(value.data(), value.data() + value.size(), mask, 8);
+  return mask;
+}
+
 }  // namespace detail
 
 Machine find_machine() {
@@ -145,6 +152,11 @@ Machine find_machine() {
   machine.backend = backend_name();
   machine.device = device_name(ExecSpace());
   return machine;
+}
+
+// ::umask() tells it only by setting another, for all threads.
+int current_umask() {
+  return detail::proc_umask(proc_text("/proc/self/status"));
 }
 
 std::int64_t peak_process_bytes() {

@@ -23,6 +23,9 @@ struct Machine {
 // Kokkos is up.
 Machine find_machine();
 
+// The permissions that files this process makes do not get.
+int current_umask();
+
 // The most memory this process has occupied so far, in bytes; 0 where not known.
 std::int64_t peak_process_bytes();
 
@@ -32,6 +35,8 @@ std::string cpu_model(std::string_view cpuinfo);
 std::string cpu_isa(std::string_view cpuinfo);
 // "VmHWM:   1234 kB" of a /proc file, in bytes; 0 where there is no such line.
 std::int64_t proc_bytes(std::string_view text, std::string_view key);
+// "Umask:  0022"; -1 where there is no such line.
+int proc_umask(std::string_view text);
 }  // namespace detail
 
 }  // namespace trireme::engine

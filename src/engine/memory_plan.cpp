@@ -28,8 +28,9 @@ void plan_parameters(const ModelState<T>& state, MemoryPlan& plan) {
   plan.weights = params.slab_bytes(Slab::weight) + params.compute_bytes();
   plan.gradients = params.slab_bytes(Slab::gradient);
   plan.optimizer = params.slab_bytes(Slab::exp_avg) + params.slab_bytes(Slab::exp_avg_sq);
-  plan.buffers = parallel::DataParallel<T>::planned_bytes(
-      state.registry, state.sharding(), state.sequence_parallel());
+  using parallel::DataParallel;
+  plan.buffers = DataParallel<T>::planned_bytes(params, state.sequence_parallel()) +
+                 DataParallel<T>::planned_staging_bytes(params);
 }
 
 }  // namespace

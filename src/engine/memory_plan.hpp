@@ -25,7 +25,9 @@ struct MemoryPlan {
   std::size_t gradients = 0;
   std::size_t optimizer = 0;  // both moments
   std::size_t batch = 0;      // tokens, positions, labels, mask
-  std::size_t buffers = 0;    // gathered weights, gradients on their way (ZeRO 2, 3)
+  // Gathered weights, gradients on their way, copies of messages on the host; not what
+  // the MPI library keeps for itself.
+  std::size_t buffers = 0;
   // Samples of text in the loop (run.sample_every): set by who takes them.
   std::size_t generation = 0;
   // What saved activations are for; they add up to the saved part of the workspace.

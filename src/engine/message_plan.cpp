@@ -13,16 +13,11 @@ namespace trireme::engine {
 
 namespace {
 
-std::vector<comm::Communicator*> groups_of_steps(const comm::ProcessGroups& groups) {
-  return {groups.tensor.get(),   groups.context.get(), groups.data.get(),
-          groups.pipeline.get(), groups.model.get(),   groups.embedding.get()};
-}
-
 // One step of so many micro-batches, on shapes.
 template <class T>
 std::vector<MessageCount> count_step(const ModelState<T>& state, const StepShape& shape,
                                      int microbatches) {
-  for (comm::Communicator* group : groups_of_steps(state.groups)) group->reset_traffic();
+  for (comm::Communicator* group : state.groups.of_axes()) group->reset_traffic();
   ModelState<T> shapes = state.without_memory();
   shapes.params.plan(shapes.registry, shapes.sharding());
   const Exec exec = Exec::shape_only();
@@ -50,7 +45,7 @@ std::vector<MessageCount> count_step(const ModelState<T>& state, const StepShape
 
 std::vector<MessageCount> counted_messages(const comm::ProcessGroups& groups) {
   std::vector<MessageCount> messages;
-  for (const comm::Communicator* group : groups_of_steps(groups)) {
+  for (const comm::Communicator* group : groups.of_axes()) {
     for (const comm::SiteTraffic& site : group->traffic_by_site()) {
       if (site.traffic.calls == 0) continue;
       messages.push_back({group->name(), site.site, site.operation, site.traffic.calls,

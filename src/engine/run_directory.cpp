@@ -88,6 +88,7 @@ Json to_json(const RunEnvironment& environment) {
   json["threads_per_rank"] = environment.threads;
   put("hosts", environment.hosts);
   put("devices", environment.devices);
+  put("places", environment.places);
   return json;
 }
 

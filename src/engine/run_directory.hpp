@@ -53,6 +53,7 @@ struct RunEnvironment {
   int threads = 1;                   // per rank
   std::vector<std::string> hosts;    // one entry each
   std::vector<std::string> devices;  // per rank; empty on CPUs
+  std::vector<std::string> places;   // per rank: "node1: cores 0-3"
   std::string started;               // iso_time()
   std::string command_line, job;
 };

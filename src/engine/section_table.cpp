@@ -38,6 +38,20 @@ SectionTable::Row row_of(comm::Communicator& world, std::string name, double val
   return row;
 }
 
+// All tables have columns of the same width: a name, then figures.
+std::string table_line(const std::string& name, const std::vector<std::string>& cells) {
+  std::string line = fmt::format("{:<13}", name);
+  for (const std::string& cell : cells) line += fmt::format(" | {:>9}", cell);
+  return line + '\n';
+}
+
+std::string table_head(const std::string& name, const std::vector<std::string>& cells) {
+  std::string line = '\n' + table_line(name, cells) + std::string(14, '-');
+  for (std::size_t c = 0; c < cells.size(); ++c) line += '+' + std::string(11, '-');
+  line.back() = '\n';
+  return line;
+}
+
 }  // namespace
 
 SectionTable::SectionTable(comm::Communicator& world, const RunTimes& times)
@@ -51,9 +65,24 @@ SectionTable::SectionTable(comm::Communicator& world, const RunTimes& times)
     row.share = loop.avg > 0.0 ? row.avg / loop.avg : 0.0;
     rows_.push_back(std::move(row));
   }
-  for (const auto& [name, bytes] : times.memory) {
-    memory_.push_back(row_of(world, name, bytes));
+  for (const AxisTraffic& axis : times.traffic) {
+    const comm::Traffic& traffic = axis.traffic;
+    const auto over_ranks = [&](double value) { return row_of(world, axis.axis, value); };
+    const TrafficRow row{.axis = axis.axis,
+                         .calls = over_ranks(static_cast<double>(traffic.calls)).max,
+                         .bytes = over_ranks(static_cast<double>(traffic.bytes)).max,
+                         .under_way = over_ranks(traffic.under_way_seconds).avg,
+                         .stood = over_ranks(traffic.seconds).avg};
+    if (row.calls > 0.0) traffic_.push_back(row);
   }
+  for (const MemoryUse& use : times.memory) {
+    memory_.push_back({.planned = row_of(world, use.name, use.planned).max,
+                       .measured = row_of(world, use.name, use.measured)});
+  }
+}
+
+double SectionTable::TrafficRow::hidden() const {
+  return under_way > 0.0 ? std::clamp(1.0 - stood / under_way, 0.0, 1.0) : 0.0;
 }
 
 double SectionTable::per_second(double amount) const {
@@ -95,36 +124,62 @@ std::string SectionTable::text() const {
                        ranks_ > 1 ? " per device" : "");
   }
 
-  out += "\n\nSection       |   min (s) |   avg (s) |   max (s) | %total\n";
-  out += std::string(14, '-') + "+" + std::string(11, '-') + "+" + std::string(11, '-') +
-         "+" + std::string(11, '-') + "+-------\n";
-  for (const Row& row : rows_) {
-    out += fmt::format("{:<13} | {:>9} | {:>9} | {:>9} | {:>6.2f}\n",
-                       capitalised(row.name), seconds_text(row.min),
-                       seconds_text(row.avg), seconds_text(row.max), 100.0 * row.share);
-  }
+  return out + "\n" + sections_text() + traffic_text() + memory_text();
+}
 
-  if (!memory_.empty()) {
-    const std::string head =
-        fmt::format("Memory{}: ", ranks_ > 1 ? " of the fullest rank" : "");
-    std::vector<std::string> list;
-    for (const Row& row : memory_) {
-      list.push_back(fmt::format("{} {}", row.name, format_bytes(row.max)));
-    }
-    out += '\n' + head + wrap_list(list, 80, static_cast<int>(head.size())) + '\n';
+std::string SectionTable::sections_text() const {
+  std::string out = table_head("Section", {"min (s)", "avg (s)", "max (s)", "%total"});
+  for (const Row& row : rows_) {
+    out += table_line(capitalised(row.name),
+                      {seconds_text(row.min), seconds_text(row.avg),
+                       seconds_text(row.max), fmt::format("{:.2f}", 100.0 * row.share)});
+  }
+  return out;
+}
+
+std::string SectionTable::traffic_text() const {
+  if (traffic_.empty()) return {};
+  std::string out =
+      table_head("Messages", {"calls", "payload", "on way(s)", "stood (s)", "hidden"});
+  for (const TrafficRow& row : traffic_) {
+    out += table_line(
+        capitalised(row.axis),
+        {format_count(row.calls), format_bytes(row.bytes), seconds_text(row.under_way),
+         seconds_text(row.stood), format_percent(row.hidden())});
+  }
+  return out;
+}
+
+std::string SectionTable::memory_text() const {
+  if (memory_.empty()) return {};
+  std::string out = table_head("Memory", {"planned", "min", "avg", "max"});
+  for (const MemoryRow& row : memory_) {
+    const Row& measured = row.measured;
+    out += table_line(
+        capitalised(measured.name),
+        {row.planned > 0.0 ? format_bytes(row.planned) : "-", format_bytes(measured.min),
+         format_bytes(measured.avg), format_bytes(measured.max)});
   }
   return out;
 }
 
 std::string SectionTable::json() const {
   using Json = nlohmann::ordered_json;
-  Json sections = Json::object(), memory = Json::object();
+  Json sections = Json::object(), memory = Json::object(), traffic = Json::object();
   for (const Row& row : rows_) {
     sections[row.name] = {
         {"min", row.min}, {"avg", row.avg}, {"max", row.max}, {"share", row.share}};
   }
-  for (const Row& row : memory_) {
-    memory[row.name] = {{"min", row.min}, {"avg", row.avg}, {"max", row.max}};
+  for (const TrafficRow& row : traffic_) {
+    traffic[row.axis] = {{"calls", row.calls},
+                         {"bytes", row.bytes},
+                         {"seconds_under_way", row.under_way},
+                         {"seconds_stood", row.stood},
+                         {"hidden", row.hidden()}};
+  }
+  for (const auto& [planned, row] : memory_) {
+    memory[row.name] = {
+        {"planned", planned}, {"min", row.min}, {"avg", row.avg}, {"max", row.max}};
   }
   const Json json = {{"loop_seconds", loop_seconds_},
                      {"ranks", ranks_},
@@ -138,6 +193,7 @@ std::string SectionTable::json() const {
                      {"peak_tflops", peak_tflops_},
                      {"peak_share", peak_share()},
                      {"sections", sections},
+                     {"messages", traffic},
                      {"memory_bytes", memory}};
   return json.dump(2);
 }

@@ -1,5 +1,6 @@
-// engine/section_table.hpp — the block at the end of a run: where the time went, section
-// by section over the ranks, and how fast it was; for people (text) and programs (JSON).
+// engine/section_table.hpp — the block at the end of a run: how fast it was, where the
+// time went, section by section over the ranks, what each axis sent and how much of that
+// was hidden, and the memory beside its plan; for people (text) and programs (JSON).
 //
 // The layout is that of molecular-dynamics codes, which every user of a cluster has seen.
 #ifndef TRIREME_ENGINE_SECTION_TABLE_HPP_
@@ -8,13 +9,25 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/timers.hpp"
 #include "comm/communicator.hpp"
 
 namespace trireme::engine {
+
+// Bytes of one category: as planned (0: not planned), and as it came to be.
+struct MemoryUse {
+  std::string name;  // "weights", "process (peak)"
+  double planned = 0.0;
+  double measured = 0.0;
+};
+
+// What this rank sent along one axis.
+struct AxisTraffic {
+  std::string axis;
+  comm::Traffic traffic;
+};
 
 // One rank's share of the run, this start only.
 struct RunTimes {
@@ -27,9 +40,9 @@ struct RunTimes {
   // Floating-point operations of all ranks together over all steps; 0: not known.
   double model_flops = 0.0, hardware_flops = 0.0;
   double peak_tflops = 0.0;  // measured GEMM peak of this rank's device; 0: not known
-  // Bytes by name on this rank ("weights", "process (peak)"); the same names on every
-  // rank.
-  std::vector<std::pair<std::string, double>> memory;
+  // The same names and axes on every rank.
+  std::vector<MemoryUse> memory;
+  std::vector<AxisTraffic> traffic;
 };
 
 class SectionTable {
@@ -39,11 +52,27 @@ class SectionTable {
     double min = 0.0, avg = 0.0, max = 0.0;
     double share = 0.0;  // of the mean loop time
   };
+  // One axis: calls and bytes of the rank with most, seconds as means over the ranks.
+  struct TrafficRow {
+    std::string axis;
+    double calls = 0.0, bytes = 0.0;
+    double under_way = 0.0;  // from the beginning of an operation to its end
+    double stood = 0.0;      // while the rank did nothing else: began it, or waited
+    // Of the time under way, the share in which the rank did something else.
+    double hidden() const;
+  };
+  struct MemoryRow {
+    double planned = 0.0;  // of the rank with most
+    Row measured;
+  };
 
   // Collective; the same table on every rank.
   SectionTable(comm::Communicator& world, const RunTimes& times);
 
   const std::vector<Row>& rows() const { return rows_; }
+  // Axes along which something was sent.
+  const std::vector<TrafficRow>& traffic() const { return traffic_; }
+  const std::vector<MemoryRow>& memory() const { return memory_; }
   double loop_seconds() const { return loop_seconds_; }
   double tokens_per_second() const;
   double model_tflops() const;     // per second and device
@@ -56,13 +85,17 @@ class SectionTable {
 
  private:
   double per_second(double amount) const;
+  std::string sections_text() const;
+  std::string traffic_text() const;
+  std::string memory_text() const;
 
   RunTimes times_;
   int ranks_ = 1;
   double loop_seconds_ = 0.0;  // of the slowest rank
   double peak_tflops_ = 0.0;   // mean over ranks
   std::vector<Row> rows_;
-  std::vector<Row> memory_;  // bytes
+  std::vector<TrafficRow> traffic_;
+  std::vector<MemoryRow> memory_;  // bytes
 };
 
 }  // namespace trireme::engine

@@ -20,10 +20,10 @@ std::string kokkos_version() {
 
 }  // namespace
 
-RunEnvironment describe_environment(comm::Environment& environment,
+RunEnvironment describe_environment(const comm::Environment& environment,
                                     const comm::GridShape& grid, const Machine& machine,
+                                    const Placement& placement,
                                     const std::string& command_line) {
-  comm::Communicator& world = *environment.world();
   RunEnvironment result;
   result.versions = {{"trireme", kVersion},
                      {"kokkos", kokkos_version()},
@@ -33,10 +33,14 @@ RunEnvironment describe_environment(comm::Environment& environment,
   result.build_type = kBuildType;
   result.flags = kBuildFlags;
   result.grid = comm::to_string(grid);
-  result.ranks = world.size();
+  result.ranks = environment.world_size();
   result.threads = machine.threads;
-  result.hosts = world.gather(environment.host_name());
-  if (!machine.device.empty()) result.devices = world.gather(machine.device);
+  for (const Place& place : placement.places()) {
+    result.hosts.push_back(place.host);
+    if (!machine.device.empty()) result.devices.push_back(place.processor);
+    result.places.push_back(
+        fmt::format("{}: cores {}", place.host, core_list(place.cores)));
+  }
   std::sort(result.hosts.begin(), result.hosts.end());
   result.hosts.erase(std::unique(result.hosts.begin(), result.hosts.end()),
                      result.hosts.end());
@@ -47,8 +51,9 @@ RunEnvironment describe_environment(comm::Environment& environment,
 }
 
 BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
-                        const Machine& machine, int hosts, std::int64_t parameters,
-                        std::int64_t first_step, double gemm_tflops) {
+                        const Machine& machine, const Placement& placement,
+                        std::int64_t parameters, std::int64_t first_step,
+                        double gemm_tflops) {
   BannerInfo info;
   info.version = kVersion;
   info.kind = config::name_of(deck.model.kind);
@@ -59,7 +64,8 @@ BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
   info.sequence = deck.model.sequence;
   info.vocabulary = deck.model.vocab;
   info.grid = grid_shape(deck);
-  info.hosts = hosts;
+  info.hosts = placement.nodes();
+  if (info.grid.size() > 1) info.bindings = placement.bindings();
   info.machine = machine;
   info.precision = config::name_of(deck.precision.compute);
   info.gemm_tflops = gemm_tflops;

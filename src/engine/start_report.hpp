@@ -6,18 +6,20 @@
 #include "comm/environment.hpp"
 #include "engine/banner.hpp"
 #include "engine/datasets.hpp"
+#include "engine/placement.hpp"
 #include "engine/run_directory.hpp"
 
 namespace trireme::engine {
 
-// Collective: asks every rank for its host.
-RunEnvironment describe_environment(comm::Environment& environment,
+RunEnvironment describe_environment(const comm::Environment& environment,
                                     const comm::GridShape& grid, const Machine& machine,
+                                    const Placement& placement,
                                     const std::string& command_line);
 
 BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
-                        const Machine& machine, int hosts, std::int64_t parameters,
-                        std::int64_t first_step, double gemm_tflops);
+                        const Machine& machine, const Placement& placement,
+                        std::int64_t parameters, std::int64_t first_step,
+                        double gemm_tflops);
 
 }  // namespace trireme::engine
 

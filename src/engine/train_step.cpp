@@ -77,12 +77,41 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
   set_seed(exec_, state_view(), shape_.seed);
   state_.use = &data_parallel_;
   if (state_.groups.world->size() > 1) exec_.set_idle_work(&progress_);
+  state_.groups.world->charge_to(&timers_);
 }
 
 template <class T>
 TrainStep<T>::~TrainStep() {
   state_.use = nullptr;
   exec_.set_idle_work(nullptr);
+  state_.groups.world->charge_to(nullptr);
+}
+
+template <class T>
+MemoryPlan TrainStep<T>::measured_memory() const {
+  using Master = typename ParamBuffer<T>::Master;
+  const ParamBuffer<T>& params = state_.params;
+  const auto bytes_of = [&](Slab slab) {
+    return params.slab(slab).extent(0) * sizeof(Master);
+  };
+  MemoryPlan memory;
+  memory.gradients = bytes_of(Slab::gradient);
+  memory.optimizer = bytes_of(Slab::exp_avg) + bytes_of(Slab::exp_avg_sq);
+  memory.weights = params.bytes() - memory.gradients - memory.optimizer;
+  for (const SlotBatch& batch : batches_) {
+    memory.batch +=
+        (batch.tokens.extent(0) + batch.positions.extent(0) + batch.labels.extent(0)) *
+            sizeof(std::int32_t) +
+        batch.mask.extent(0) * sizeof(float);
+  }
+  memory.workspace = workspace_.peaks();
+  memory.saved_by_category = workspace_.saved_peaks();
+  const comm::ProcessGroups& groups = state_.groups;
+  memory.buffers = data_parallel_.bytes();
+  for (const auto* group : {&groups.tensor, &groups.data, &groups.model}) {
+    memory.buffers += (*group)->staging_bytes();
+  }
+  return memory;
 }
 
 template <class T>

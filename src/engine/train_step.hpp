@@ -75,6 +75,8 @@ class TrainStep {
   View1<double> totals() const { return totals_; }
 
   const MemoryPlan& plan() const { return plan_; }
+  // The same as far as it has come to be: what is allocated, and peaks of the workspace.
+  MemoryPlan measured_memory() const;
   const StepShape& shape() const { return shape_; }
   // The logits of the last forward, (rows, v_tp).
   View2<T> last_logits() const { return state_.chunk.saved_logits(0); }

@@ -49,19 +49,6 @@ void require_same_program(comm::Communicator& world, const std::string& host) {
   }
 }
 
-// Fewer threads on one rank make all wait for it; whether that is meant is not known.
-void report_threads(comm::Communicator& world, const Machine& machine, Log& log) {
-  const std::vector<std::int64_t> threads =
-      world.gather(static_cast<std::int64_t>(machine.threads));
-  std::vector<std::string> texts;
-  bool same = true;
-  for (const std::int64_t number : threads) {
-    texts.push_back(fmt::format("{} threads", number));
-    same = same && number == threads.front();
-  }
-  if (!same) log.info("ranks have different threads: {}", comm::grouped_by_text(texts));
-}
-
 // What this rank does stands in the run directory while this lives.
 class OnBoard {
  public:
@@ -232,12 +219,12 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   }
   const Machine machine = find_machine();
   require_memory(deck, shapes, machine, environment.node().ranks);
-  report_threads(world, machine, log);
+  const Placement placement = Placement::gather(environment, machine);
   RunDirectory directory(world, run_options, start);
   const OnBoard on_board(world, directory.path(), environment.host_name(), log);
   directory.write_deck(config::resolved_text(deck));
-  const RunEnvironment surroundings =
-      describe_environment(environment, grid.shape(), machine, options.command_line);
+  const RunEnvironment surroundings = describe_environment(
+      environment, grid.shape(), machine, placement, options.command_line);
   directory.write_environment(surroundings);
 
   // 3. The model, and where it starts from.
@@ -246,9 +233,14 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   if (checkpoint && resumes) run.resume(*checkpoint);
   if (checkpoint && !resumes) run.init_from(*checkpoint);
   checkpoint.reset();
-  log.info("{}", banner(describe_run(
-                     deck, datasets, machine, static_cast<int>(surroundings.hosts.size()),
-                     model::parameter_count(gpt_config(deck)), start.step, peak)));
+  BannerInfo about =
+      describe_run(deck, datasets, machine, placement,
+                   model::parameter_count(gpt_config(deck)), start.step, peak);
+  if (world.size() > 1) about.wait_policy = name_of(environment.wait_policy());
+  log.info("{}", banner(about));
+  for (const std::string& warning : placement.warnings(grid.shape())) {
+    log.warning("{}", warning);
+  }
   if (!resumes) {
     for (const auto& corpus : datasets.corpora) {
       const std::string which = datasets.corpora.size() == 1

@@ -9,6 +9,7 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/machine.hpp"
 #include "engine/section_table.hpp"
 #include "model/formulae.hpp"
 
@@ -24,6 +25,26 @@ ckpt::Replicas replicas_of(const comm::RankGrid& grid) {
           .tensor_size = groups.tensor->size(),
           .data_rank = groups.data->rank(),
           .data_size = groups.data->size()};
+}
+
+// What the table at the end says: categories that are not there are left out.
+std::vector<MemoryUse> memory_uses(const MemoryPlan& plan, const MemoryPlan& measured) {
+  std::vector<MemoryUse> uses;
+  const auto add = [&](const char* name, std::size_t planned, std::size_t bytes) {
+    if (planned + bytes == 0) return;
+    uses.push_back({name, static_cast<double>(planned), static_cast<double>(bytes)});
+  };
+  const auto scratch = [](const MemoryPlan& memory) {
+    return memory.workspace.scratch + memory.workspace.held;
+  };
+  add("weights", plan.weights, measured.weights);
+  add("gradients", plan.gradients, measured.gradients);
+  add("optimizer", plan.optimizer, measured.optimizer);
+  add("activations", plan.saved(), measured.saved());
+  add("scratch", scratch(plan), scratch(measured));
+  add("batch", plan.batch, measured.batch);
+  add("buffers", plan.buffers, measured.buffers);
+  return uses;
 }
 
 ckpt::TrainingState initial_state(const config::Deck& deck, const Datasets& datasets) {
@@ -311,6 +332,7 @@ int TrainingRun<T>::run(StopRequest& stop) {
   }
   if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
   start_loader();
+  for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
   timers_.reset();
   last_record_seconds_ = 0.0;
   last_record_step_ = progress_.step;
@@ -345,7 +367,6 @@ void TrainingRun<T>::report_times() {
   const index_t samples = progress_.samples - first_sample_;
   const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
                        static_cast<double>(samples);
-  const MemoryPlan& plan = step_.plan();
   RunTimes times{.seconds = timers_.seconds(),
                  .loop_seconds = timers_.total_seconds(),
                  .steps = steps,
@@ -355,16 +376,15 @@ void TrainingRun<T>::report_times() {
                  .model_flops = flops,
                  .hardware_flops = flops,
                  .peak_tflops = gemm_peak_,
-                 .memory = {{"weights", static_cast<double>(plan.weights)},
-                            {"gradients", static_cast<double>(plan.gradients)},
-                            {"optimizer", static_cast<double>(plan.optimizer)},
-                            {"activations", static_cast<double>(plan.saved())},
-                            {"workspace", static_cast<double>(plan.workspace.scratch +
-                                                              plan.workspace.held)},
-                            {"buffers", static_cast<double>(plan.buffers)}}};
+                 .memory = memory_uses(step_.plan(), step_.measured_memory()),
+                 .traffic = {}};
   if (generator_) {
-    times.memory.emplace_back("generation",
-                              static_cast<double>(Generator<T>::planned_bytes(state_)));
+    const auto bytes = static_cast<double>(Generator<T>::planned_bytes(state_));
+    times.memory.push_back({"generation", bytes, bytes});
+  }
+  times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
+  for (const comm::Communicator* group : grid_.groups().of_axes()) {
+    times.traffic.push_back({group->name(), group->traffic()});
   }
   const SectionTable table(*grid_.groups().world, times);
   log_.info("\n{}", table.text());

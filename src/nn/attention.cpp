@@ -131,8 +131,10 @@ comm::Request Attention<T>::start_backward_input(const Context& context,
 template <class T>
 void Attention<T>::backward_weight(const Context& context, const Saved& saved,
                                    const Held& held) const {
+  const ArenaScope scope(context.scratch);
+  GatheredRows<T> x = qkv_.start_weight_input(context, saved.x);  // beside the projection
   projection_.backward_weight(context, held.d_y, as_const(saved.o));
-  qkv_.backward_weight(context, as_const(held.d_qkv), saved.x);
+  qkv_.backward_weight(context, as_const(held.d_qkv), std::move(x));
 }
 
 template <class T>

@@ -8,16 +8,29 @@
 
 namespace trireme::nn {
 
+// All rows; they are there after arrival.wait().
+template <class T>
+struct GatheredRows {
+  View2<const T> rows;
+  comm::Request arrival;
+};
+
 // x itself where its rows are all there are; else gathered into memory of `arena`.
+template <class T>
+GatheredRows<T> start_gather_rows(const Context& context, View2<const T> x, Arena& arena,
+                                  comm::Site site) {
+  if (!context.sequence_parallel) return {x, {}};
+  const auto whole = arena.matrix<T>(Category::hidden, context.rows(),
+                                     static_cast<index_t>(x.extent(1)));
+  return {whole, parallel::start_gather_from_sequence_parallel_region<T>(
+                     context.exec, *context.groups.tensor, x, whole, site)};
+}
 template <class T>
 View2<const T> gather_rows(const Context& context, View2<const T> x, Arena& arena,
                            comm::Site site) {
-  if (!context.sequence_parallel) return x;
-  const auto whole = arena.matrix<T>(Category::hidden, context.rows(),
-                                     static_cast<index_t>(x.extent(1)));
-  parallel::gather_from_sequence_parallel_region<T>(context.exec, *context.groups.tensor,
-                                                    x, whole, site);
-  return whole;
+  GatheredRows<T> gathered = start_gather_rows(context, x, arena, site);
+  gathered.arrival.wait();
+  return gathered.rows;
 }
 
 }  // namespace trireme::nn

@@ -3,7 +3,6 @@
 
 #include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
-#include "nn/gather_rows.hpp"
 
 namespace trireme::nn {
 
@@ -77,12 +76,17 @@ comm::Request ColumnParallelLinear<T>::start_backward_input(const Context& conte
 }
 
 template <class T>
+GatheredRows<T> ColumnParallelLinear<T>::start_weight_input(const Context& context,
+                                                            View2<const T> x) const {
+  return start_gather_rows(context, x, context.scratch,
+                           "column-parallel input, for its weight");
+}
+
+template <class T>
 void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
-                                              View2<const T> x) const {
-  const ArenaScope scope(context.scratch);
-  weight_gradients(
-      context, weight_, bias_, d_y,
-      gather_rows(context, x, context.scratch, "column-parallel input, for its weight"));
+                                              GatheredRows<T> x) const {
+  x.arrival.wait();
+  weight_gradients(context, weight_, bias_, d_y, x.rows);
 }
 
 template <class T>

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/context.hpp"
+#include "nn/gather_rows.hpp"
 
 namespace trireme::nn {
 
@@ -35,8 +35,15 @@ class ColumnParallelLinear {
   void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const {
     start_backward_input(context, d_y, d_x).wait();
   }
+  // All rows of x, as the weight pass wants them, on their way into context.scratch.
+  GatheredRows<T> start_weight_input(const Context& context, View2<const T> x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
-                       View2<const T> x) const;
+                       GatheredRows<T> x) const;
+  void backward_weight(const Context& context, View2<const T> d_y,
+                       View2<const T> x) const {
+    const ArenaScope scope(context.scratch);
+    backward_weight(context, d_y, start_weight_input(context, x));
+  }
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
   View1<const T> bias() const { return bias_.vector(); }

@@ -2,7 +2,6 @@
 #include "nn/lm_head.hpp"
 
 #include "kernels/gemm.hpp"
-#include "nn/gather_rows.hpp"
 
 namespace trireme::nn {
 
@@ -50,6 +49,10 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
   kernels::cross_entropy_backward<T>(context.exec, range_, context.step, labels, mask,
                                      as_const(saved.cross_entropy.row_max),
                                      as_const(saved.cross_entropy.sums), saved.logits);
+  const bool now = weight_pass == WeightPass::now;
+  const ArenaScope scope(context.scratch);
+  GatheredRows<T> normed;  // beside the product of the input gradient
+  if (now) normed = start_normed(context, saved);
   const auto d_normed =
       context.sequence_parallel
           ? context.held.matrix<T>(Category::gradient, context.rows(), hidden_)
@@ -62,27 +65,32 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
                 context.exec, tensor, d_normed, held.d_normed, kSite)
           : parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor,
                                                                d_normed, kSite);
-  if (weight_pass == WeightPass::now) word_gradient(context, saved);
+  if (now) word_gradient(context, saved, std::move(normed));
   request.wait();
   norm_.backward_input(context, as_const(held.d_normed), saved.norm, {}, d_x);
-  if (weight_pass == WeightPass::now) {
-    norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
-  }
+  if (now) norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
 }
 
 template <class T>
-void LmHead<T>::word_gradient(const Context& context, const Saved& saved) const {
-  const ArenaScope scope(context.scratch);
-  const View2<const T> normed = gather_rows(
-      context, as_const(saved.normed), context.scratch, "head input, for its weight");
-  kernels::linear_backward_weight<T>(context.exec, as_const(saved.logits), normed,
+GatheredRows<T> LmHead<T>::start_normed(const Context& context,
+                                        const Saved& saved) const {
+  return start_gather_rows(context, as_const(saved.normed), context.scratch,
+                           "head input, for its weight");
+}
+
+template <class T>
+void LmHead<T>::word_gradient(const Context& context, const Saved& saved,
+                              GatheredRows<T> normed) const {
+  normed.arrival.wait();
+  kernels::linear_backward_weight<T>(context.exec, as_const(saved.logits), normed.rows,
                                      word_weight_.matrix_gradient());
 }
 
 template <class T>
 void LmHead<T>::backward_weight(const Context& context, const Saved& saved,
                                 const Held& held) const {
-  word_gradient(context, saved);
+  const ArenaScope scope(context.scratch);
+  word_gradient(context, saved, start_normed(context, saved));
   norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
 }
 

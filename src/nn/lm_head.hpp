@@ -7,6 +7,7 @@
 #define TRIREME_NN_LM_HEAD_HPP_
 
 #include "nn/embedding.hpp"
+#include "nn/gather_rows.hpp"
 #include "nn/layer_norm.hpp"
 #include "parallel/cross_entropy.hpp"
 
@@ -46,7 +47,9 @@ class LmHead {
   index_t vocabulary_tp() const { return word_weight_.local_shape()[0]; }
 
  private:
-  void word_gradient(const Context& context, const Saved& saved) const;
+  GatheredRows<T> start_normed(const Context& context, const Saved& saved) const;
+  void word_gradient(const Context& context, const Saved& saved,
+                     GatheredRows<T> normed) const;
 
   index_t hidden_;
   LayerNorm<T> norm_;

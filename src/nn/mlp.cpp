@@ -43,8 +43,10 @@ comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T
 template <class T>
 void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
                              const Held& held) const {
+  const ArenaScope scope(context.scratch);
+  GatheredRows<T> x = fc1_.start_weight_input(context, saved.x);  // beside fc2's products
   fc2_.backward_weight(context, held.d_y, as_const(saved.activation));
-  fc1_.backward_weight(context, as_const(held.d_pre_activation), saved.x);
+  fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));
 }
 
 #define TRIREME_INSTANTIATE(T) template class Mlp<T>;

@@ -47,11 +47,9 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
   partial_sums_ = DeviceArray<double>("optimizer partial sums", chunks_.extent(0));
 }
 
-// What this rank updates: of every parameter the rows that all slabs have here.
 template <class T>
 void Optimizer<T>::find_chunks(const Exec& exec) {
   const ParamRegistry& registry = params_.registry();
-  const bool is_sharded = params_.sharding().stage >= 1;
   const bool is_first_of_tensor = groups_.tensor->rank() == 0;
   std::vector<kernels::AdamWChunk> chunks;
   for (const Bucket& bucket : params_.partition().buckets()) {
@@ -60,17 +58,12 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
     const std::size_t end = registry.units()[bucket.end_unit - 1].end;
     for (std::size_t i = begin; i < end; ++i) {
       const ParamSpec& spec = registry.spec(i);
-      const IndexRange range = is_sharded
-                                   ? params_.share(i)
-                                   : IndexRange{0, element_count(spec.shard.local_shape)};
-      // Where a slab has the first element of the range.
+      const index_t elements = params_.updated(i).size();
       const auto place = [&](Slab slab) {
-        const auto share = params_.share(slab, i);
-        return share.values.data() - params_.slab(slab).data() + range.begin -
-               share.range.begin;
+        return params_.updated(slab, i).data() - params_.slab(slab).data();
       };
-      for (index_t at = 0; at < range.size(); at += kernels::kAdamWChunk) {
-        const index_t count = std::min(kernels::kAdamWChunk, range.size() - at);
+      for (index_t at = 0; at < elements; at += kernels::kAdamWChunk) {
+        const index_t count = std::min(kernels::kAdamWChunk, elements - at);
         chunks.push_back(
             {.weight = place(Slab::weight) + at,
              .gradient = place(Slab::gradient) + at,

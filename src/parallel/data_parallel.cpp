@@ -43,15 +43,14 @@ BufferSizes buffer_sizes(const Partition& partition, int part) {
   return sizes;
 }
 
-// What this rank has, of gradients that each tensor rank has its own part of the sum of.
-index_t sequence_elements(const ParamRegistry& registry, const Partition& partition,
-                          int stage, int part) {
+// What this rank updates, of gradients that each tensor rank has its own part of the sum
+// of.
+template <class T>
+index_t sequence_elements(const ParamBuffer<T>& params) {
   index_t elements = 0;
-  for (std::size_t p = 0; p < registry.size(); ++p) {
-    const ParamSpec& spec = registry.spec(p);
-    if (!spec.in_sequence_region) continue;
-    elements += stage == 0 ? element_count(spec.shard.local_shape)
-                           : partition.share(p, part).size();
+  for (std::size_t p = 0; p < params.registry().size(); ++p) {
+    if (!params.registry().spec(p).in_sequence_region) continue;
+    elements += params.updated(p).size();
   }
   return elements;
 }
@@ -87,8 +86,7 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
     }
   }
   if (sequence_parallel && groups.tensor->size() > 1) {
-    sequence_elements_ =
-        sequence_elements(params.registry(), params.partition(), stage(), sharding.part);
+    sequence_elements_ = sequence_elements(params);
     if (params.is_allocated()) {
       sequence_sums_ = DeviceArray<Master>("gradients of the sequence region",
                                            extent(sequence_elements_));
@@ -107,25 +105,43 @@ DataParallel<T>::~DataParallel() {
 }
 
 template <class T>
-std::size_t DataParallel<T>::planned_bytes(
-    const ParamRegistry& registry, const typename ParamBuffer<T>::Sharding& sharding,
-    bool sequence_parallel) {
-  const Partition partition(registry, sharding.parts, sharding.bucket_elements);
-  std::size_t bytes = 0;
-  if (sequence_parallel) {
-    bytes += sizeof(Master) * extent(sequence_elements(registry, partition,
-                                                       sharding.stage, sharding.part));
-  }
+std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
+                                           bool sequence_parallel) {
+  const auto& sharding = params.sharding();
+  std::size_t bytes =
+      sequence_parallel ? sizeof(Master) * extent(sequence_elements(params)) : 0;
+  const BufferSizes sizes = buffer_sizes(params.partition(), sharding.part);
   if (sharding.stage < 2) return bytes;
-  const BufferSizes sizes = buffer_sizes(partition, sharding.part);
   const std::size_t whole_bytes = sizeof(Master) + (sharding.stage >= 3 ? sizeof(T) : 0);
   const auto slot = [&](index_t whole, index_t part) {
     return extent(whole) * whole_bytes + extent(part) * sizeof(Master);
   };
   bytes += kRotating * slot(sizes.whole, sizes.part);
   for (const std::size_t b : sizes.dedicated) {
-    const Bucket& bucket = partition.buckets()[b];
+    const Bucket& bucket = params.partition().buckets()[b];
     bytes += slot(bucket.range.size(), bucket.part_size(sharding.part));
+  }
+  return bytes;
+}
+
+// Stage 1 reduces into the bucket itself, by way of a copy of each part under way.
+template <class T>
+std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params) {
+  const auto& sharding = params.sharding();
+  if (sharding.stage != 1 || sharding.parts == 1) return 0;
+  index_t largest = 0;
+  for (const Bucket& bucket : params.partition().buckets()) {
+    largest = std::max(largest, bucket.part_size(sharding.part));
+  }
+  return kRotating * extent(largest) * sizeof(Master);
+}
+
+template <class T>
+std::size_t DataParallel<T>::bytes() const {
+  std::size_t bytes = sequence_sums_.span() * sizeof(Master);
+  for (const Slot& slot : slots_) {
+    bytes += slot.weights.span() * sizeof(T) +
+             (slot.gradients.span() + slot.part.span()) * sizeof(Master);
   }
   return bytes;
 }
@@ -295,11 +311,7 @@ void DataParallel<T>::sum_over_tensor() {
     std::size_t at = 0;
     for (std::size_t p = 0; p < registry.size() && !exec_.is_shape_only(); ++p) {
       if (!registry.spec(p).in_sequence_region) continue;
-      View1<Master> values = params_.share(Slab::gradient, p).values;
-      if (stage() == 1) {  // whole slabs, of which this rank's part is summed
-        const IndexRange range = params_.share(p);
-        values = View1<Master>(values.data() + range.begin, extent(range.size()));
-      }
+      const View1<Master> values = params_.updated(Slab::gradient, p);
       if (values.extent(0) == 0) continue;
       move(values, View1<Master>(sequence_sums_.data() + at, values.extent(0)));
       at += values.extent(0);

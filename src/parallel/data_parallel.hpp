@@ -47,10 +47,12 @@ class DataParallel final : public ParamUse {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  // Bytes that it allocates on rank sharding.part, known before.
-  static std::size_t planned_bytes(const ParamRegistry& registry,
-                                   const typename ParamBuffer<T>::Sharding& sharding,
-                                   bool sequence_parallel);
+  // Bytes that it allocates for a buffer that is planned at least, and that its messages
+  // keep on the host (Communicator::staging_bytes) at most.
+  static std::size_t planned_bytes(const ParamBuffer<T>& params, bool sequence_parallel);
+  static std::size_t planned_staging_bytes(const ParamBuffer<T>& params);
+  // Bytes that it has allocated.
+  std::size_t bytes() const;
 
   // A step: begin_step(); for each micro-batch begin_microbatch(), then its passes, which
   // call begin() and end(); finish_gradients(); then the optimizer, bucket by bucket,

@@ -11,10 +11,11 @@ comm::Request start_reduce_from_tensor_parallel_region(const Exec& exec,
 }
 
 template <class T>
-void gather_from_sequence_parallel_region(const Exec& exec, comm::Communicator& tensor,
-                                          View2<const T> part, View2<T> x,
-                                          comm::Site site) {
-  tensor.all_gather(exec, comm::span_of(part), comm::span_of(x), site);
+comm::Request start_gather_from_sequence_parallel_region(const Exec& exec,
+                                                         comm::Communicator& tensor,
+                                                         View2<const T> part, View2<T> x,
+                                                         comm::Site site) {
+  return tensor.start_all_gather(exec, comm::span_of(part), comm::span_of(x), site);
 }
 
 template <class T>
@@ -30,7 +31,7 @@ comm::Request start_reduce_scatter_to_sequence_parallel_region(const Exec& exec,
 #define TRIREME_INSTANTIATE(T)                                                 \
   template comm::Request start_reduce_from_tensor_parallel_region<T>(          \
       const Exec&, comm::Communicator&, View2<T>, comm::Site);                 \
-  template void gather_from_sequence_parallel_region<T>(                       \
+  template comm::Request start_gather_from_sequence_parallel_region<T>(        \
       const Exec&, comm::Communicator&, View2<const T>, View2<T>, comm::Site); \
   template comm::Request start_reduce_scatter_to_sequence_parallel_region<T>(  \
       const Exec&, comm::Communicator&, View2<const T>, View2<T>, comm::Site);

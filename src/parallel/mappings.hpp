@@ -28,9 +28,16 @@ void reduce_from_tensor_parallel_region(const Exec& exec, comm::Communicator& te
 
 // x (rows, h) = the parts (rows / t, h) of all ranks.
 template <class T>
+comm::Request start_gather_from_sequence_parallel_region(const Exec& exec,
+                                                         comm::Communicator& tensor,
+                                                         View2<const T> part, View2<T> x,
+                                                         comm::Site site);
+template <class T>
 void gather_from_sequence_parallel_region(const Exec& exec, comm::Communicator& tensor,
                                           View2<const T> part, View2<T> x,
-                                          comm::Site site);
+                                          comm::Site site) {
+  start_gather_from_sequence_parallel_region<T>(exec, tensor, part, x, site).wait();
+}
 
 // part (rows / t, h) = this rank's rows of the sum of the ranks' partial (rows, h), which
 // must stay until the Request's wait().

@@ -73,6 +73,31 @@ Workspace::Workspace(const Plan& plan)
   held_ = cut(plan.held);
 }
 
+Workspace::Plan Workspace::peaks() const {
+  Plan plan;
+  for (const std::vector<Arena>& slots : saved_) {
+    std::size_t fullest = 0;
+    for (const Arena& arena : slots) fullest = std::max(fullest, arena.peak());
+    plan.saved.push_back(fullest);
+    plan.slots.push_back(static_cast<int>(slots.size()));
+  }
+  plan.scratch = scratch_.peak();
+  plan.held = held_.peak();
+  return plan;
+}
+
+std::array<std::size_t, kCategoryCount> Workspace::saved_peaks() const {
+  std::array<std::size_t, kCategoryCount> peaks{};
+  for (const std::vector<Arena>& slots : saved_) {
+    for (const Arena& arena : slots) {
+      for (std::size_t c = 0; c < peaks.size(); ++c) {
+        peaks[c] += arena.peak_by_category()[c];
+      }
+    }
+  }
+  return peaks;
+}
+
 Arena& Workspace::saved(int chunk, int slot) {
   return saved_.at(static_cast<std::size_t>(chunk)).at(static_cast<std::size_t>(slot));
 }

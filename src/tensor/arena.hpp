@@ -106,6 +106,10 @@ class Workspace {
   Arena& scratch() { return scratch_; }
   Arena& held() { return held_; }
   std::size_t bytes() const { return memory_.extent(0); }
+  // How much of each arena was in use at most; of a chunk's slots, in the fullest.
+  Plan peaks() const;
+  // The same of all saved arenas together, by what the memory is for.
+  std::array<std::size_t, kCategoryCount> saved_peaks() const;
 
  private:
   DeviceArray<std::byte> memory_;

@@ -192,6 +192,21 @@ typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t para
 }
 
 template <class T>
+IndexRange ParamBuffer<T>::updated(std::size_t param) const {
+  if (sharding_.stage >= 1) return share(param);
+  return {0, element_count(registry_->spec(param).shard.local_shape)};
+}
+
+template <class T>
+View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::updated(Slab slab,
+                                                               std::size_t param) const {
+  const Share here = share(slab, param);
+  const IndexRange range = updated(param);
+  return {element_of(here.values.data(), range.begin - here.range.begin),
+          static_cast<std::size_t>(range.size())};
+}
+
+template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::shard(Slab slab,
                                                              std::size_t bucket) const {
   require(slab);

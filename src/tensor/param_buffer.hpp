@@ -64,10 +64,10 @@ class ParamBuffer {
   index_t offset(std::size_t param) const { return partition_.offset(param); }
   const Partition& partition() const { return partition_; }
   const Sharding& sharding() const { return sharding_; }
-  // Bytes of what is allocated; of a slab and of the compute copy, once planned.
-  std::size_t bytes() const;
+  // Bytes of a slab and of the compute copy, once planned; of all that is allocated.
   std::size_t slab_bytes(Slab slab) const;
   std::size_t compute_bytes() const;
+  std::size_t bytes() const;
 
   bool has(Slab slab) const { return static_cast<int>(slab) < slab_count_; }
   // Whether all of a slab is here, or this rank's shard only.
@@ -92,6 +92,10 @@ class ParamBuffer {
     return partition_.share(param, sharding_.part);
   }
   Share share(Slab slab, std::size_t param) const;
+  // What this rank's optimizer changes of a parameter (its share; at stage 0 all of it),
+  // and where a slab has that.
+  IndexRange updated(std::size_t param) const;
+  View1<Master> updated(Slab slab, std::size_t param) const;
   // This rank's part of a bucket of a slab.
   View1<Master> shard(Slab slab, std::size_t bucket) const;
   // The compute copy of a bucket: of all parts where it is whole, and of this rank's.

@@ -124,7 +124,7 @@ TEST_F(EngineTogether, TheTableHasTheSlowestAndTheFastestRank) {
   times.steps = 10;
   times.tokens = 1000;
   times.model_flops = 1e12;
-  times.memory = {{"weights", 100 * (rank + 1)}};
+  times.memory = {{"weights", 0.0, 100 * (rank + 1)}};
   const SectionTable table(*world_, times);
   const auto& forward = table.rows()[1];
   EXPECT_EQ(forward.min, 10.0);

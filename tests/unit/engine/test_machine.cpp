@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <Kokkos_Core.hpp>
 #include <cstring>
@@ -28,6 +29,8 @@ TEST(Machine, ReadsProcFiles) {
   EXPECT_EQ(detail::proc_bytes("VmPeak:\t 9 kB\nVmHWM:\t   1234 kB\n", "VmHWM"),
             1234 * 1024);
   EXPECT_EQ(detail::proc_bytes("VmPeak:\t 9 kB\n", "VmHWM"), 0);
+  EXPECT_EQ(detail::proc_umask("Name:\tx\nUmask:\t0027\nState:\tR\n"), 027);
+  EXPECT_EQ(detail::proc_umask("Name:\tx\n"), -1);
 }
 
 TEST(Machine, ThisOne) {
@@ -39,6 +42,12 @@ TEST(Machine, ThisOne) {
   EXPECT_FALSE(machine.backend.empty());
   EXPECT_EQ(machine.device.empty(),
             machine.backend != "CUDA" && machine.backend != "HIP");
+}
+
+TEST(Machine, KnowsItsUmask) {
+  const mode_t former = ::umask(0137);
+  EXPECT_EQ(current_umask(), 0137);
+  ::umask(former);
 }
 
 TEST(Machine, PeakOfTheProcessGrowsWithIt) {

@@ -26,7 +26,16 @@ RunTimes example() {
   times.model_flops = 4e13;
   times.hardware_flops = 5e13;
   times.peak_tflops = 0.271;
-  times.memory = {{"weights", 40e6}, {"optimizer", 80e6}, {"process (peak)", 1.4e9}};
+  times.memory = {
+      {"weights", 40e6, 40e6}, {"optimizer", 80e6, 79e6}, {"process", 0.0, 1.4e9}};
+  times.traffic = {{"tensor",
+                    {.calls = 57600,
+                     .elements = 30000,
+                     .bytes = std::int64_t{3} << 30,
+                     .seconds = 3.0,
+                     .wait_seconds = 2.5,
+                     .under_way_seconds = 12.0}},
+                   {"data", {}}};
   return times;
 }
 
@@ -38,17 +47,25 @@ TEST(SectionTable, Text) {
             "Performance: 42.3k tokens/s, 5.16 steps/s, 172 GFLOP/s\n"
             "             79% of the measured GEMM peak (271 GFLOP/s)\n"
             "\n"
-            "Section       |   min (s) |   avg (s) |   max (s) | %total\n"
-            "--------------+-----------+-----------+-----------+-------\n"
-            "Data          |     0.125 |     0.125 |     0.125 |   0.05\n"
-            "Forward       |     70.50 |     70.50 |     70.50 |  30.34\n"
-            "Backward      |    141.25 |    141.25 |    141.25 |  60.79\n"
-            "Optimizer     |     12.00 |     12.00 |     12.00 |   5.16\n"
-            "Communication |     0.000 |     0.000 |     0.000 |   0.00\n"
-            "Checkpoint    |     3.500 |     3.500 |     3.500 |   1.51\n"
-            "Other         |     5.000 |     5.000 |     5.000 |   2.15\n"
+            "Section       |   min (s) |   avg (s) |   max (s) |    %total\n"
+            "--------------+-----------+-----------+-----------+----------\n"
+            "Data          |     0.125 |     0.125 |     0.125 |      0.05\n"
+            "Forward       |     70.50 |     70.50 |     70.50 |     30.34\n"
+            "Backward      |    141.25 |    141.25 |    141.25 |     60.79\n"
+            "Optimizer     |     12.00 |     12.00 |     12.00 |      5.16\n"
+            "Communication |     0.000 |     0.000 |     0.000 |      0.00\n"
+            "Checkpoint    |     3.500 |     3.500 |     3.500 |      1.51\n"
+            "Other         |     5.000 |     5.000 |     5.000 |      2.15\n"
             "\n"
-            "Memory: weights 38.1 MiB, optimizer 76.3 MiB, process (peak) 1.3 GiB\n");
+            "Messages      |     calls |   payload | on way(s) | stood (s) |    hidden\n"
+            "--------------+-----------+-----------+-----------+-----------+----------\n"
+            "Tensor        |     57.6k |   3.0 GiB |     12.00 |     3.000 |       75%\n"
+            "\n"
+            "Memory        |   planned |       min |       avg |       max\n"
+            "--------------+-----------+-----------+-----------+----------\n"
+            "Weights       |  38.1 MiB |  38.1 MiB |  38.1 MiB |  38.1 MiB\n"
+            "Optimizer     |  76.3 MiB |  75.3 MiB |  75.3 MiB |  75.3 MiB\n"
+            "Process       |         - |   1.3 GiB |   1.3 GiB |   1.3 GiB\n");
 }
 
 TEST(SectionTable, FitsEightyColumnsWhateverTheFigures) {
@@ -58,7 +75,7 @@ TEST(SectionTable, FitsEightyColumnsWhateverTheFigures) {
   times.loop_seconds = 7 * 1234567.8;
   times.steps = 1234567;
   times.tokens = 12345678901234;
-  for (int i = 0; i < 6; ++i) times.memory.emplace_back("and something more", 1e12);
+  for (int i = 0; i < 6; ++i) times.memory.push_back({"something", 1e12, 1e12});
   std::istringstream text(SectionTable(*world, times).text());
   for (std::string line; std::getline(text, line);) {
     EXPECT_LE(display_width(line), 80) << line;
@@ -75,7 +92,10 @@ TEST(SectionTable, Json) {
   EXPECT_DOUBLE_EQ(json.at("peak_share"), 50.0 / 232.375 / 0.271);
   EXPECT_EQ(json.at("sections").size(), static_cast<std::size_t>(kSectionCount));
   EXPECT_DOUBLE_EQ(json.at("sections").at("forward").at("share"), 70.5 / 232.375);
-  EXPECT_EQ(json.at("memory_bytes").at("weights").at("max"), 40e6);
+  EXPECT_EQ(json.at("memory_bytes").at("optimizer").at("planned"), 80e6);
+  EXPECT_EQ(json.at("memory_bytes").at("optimizer").at("max"), 79e6);
+  EXPECT_EQ(json.at("messages").size(), 1u);  // nothing went along the data axis
+  EXPECT_DOUBLE_EQ(json.at("messages").at("tensor").at("hidden"), 0.75);
 }
 
 TEST(SectionTable, NothingDoneYet) {

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "support/allocated_bytes.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::parallel {
@@ -481,30 +482,6 @@ TYPED_TEST(DataParallelOf, TheSequenceRegionIsOneMessage) {
   }
 }
 
-// What Kokkos allocates, by label.
-class AllocatedBytes {
- public:
-  AllocatedBytes() : before_(Kokkos::Tools::Experimental::get_callbacks()) {
-    current_ = this;
-    Kokkos::Tools::Experimental::set_allocate_data_callback(
-        [](Kokkos::Tools::SpaceHandle, const char* label, const void*,
-           std::uint64_t size) {
-          current_->bytes[label] += size;
-          ++current_->count;
-        });
-  }
-  ~AllocatedBytes() { Kokkos::Tools::Experimental::set_callbacks(before_); }
-  AllocatedBytes(const AllocatedBytes&) = delete;
-  AllocatedBytes& operator=(const AllocatedBytes&) = delete;
-
-  std::map<std::string, std::uint64_t> bytes;
-  std::uint64_t count = 0;
-
- private:
-  static inline AllocatedBytes* current_ = nullptr;
-  Kokkos::Tools::Experimental::EventSet before_;
-};
-
 TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
   using T = TypeParam;
   for (const comm::GridShape& shape : grids_of(this->world_->size())) {
@@ -524,16 +501,16 @@ TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
               .bucket_elements = bucket_elements};
           ParamBuffer<T> params;
           params.allocate(registry, ParamBuffer<T>::Use::training, sharding);
-          const AllocatedBytes allocated;
+          const test::AllocatedBytes allocated;
           const DataParallel<T> data_parallel(Exec(), groups, params, kTied,
                                               sequence_parallel);
-          std::uint64_t sum = 0;
-          for (const auto& [label, bytes] : allocated.bytes) sum += bytes;
+          const std::uint64_t sum = allocated.total();
           const std::uint64_t planned =
-              DataParallel<T>::planned_bytes(registry, sharding, sequence_parallel);
+              DataParallel<T>::planned_bytes(params, sequence_parallel);
           // Kokkos rounds each allocation up to 8 bytes.
           EXPECT_GE(sum, planned);
           EXPECT_LE(sum, planned + (8 - sizeof(T)) * allocated.count);
+          EXPECT_EQ(data_parallel.bytes(), planned);
           const auto& bytes = allocated.bytes;
           EXPECT_EQ(bytes.contains("bucket of gradients"), stage >= 2);
           EXPECT_EQ(bytes.contains("gathered weights"), stage >= 3);
