@@ -9,9 +9,11 @@
 #include <cctype>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
+#include "base/error.hpp"
 #include "engine/format.hpp"
 
 namespace trireme::engine {
@@ -84,8 +86,12 @@ Terminal find_terminal(std::FILE* stream,
     return std::string(text == nullptr ? "" : text);
   };
   Terminal terminal;
-  terminal.redraws = ::isatty(::fileno(stream)) == 1 && value("TERM") != "dumb" &&
-                     !value("TERM").empty();
+  const std::string given = value("TRIREME_PROGRESS");
+  TRIREME_REQUIRE_INPUT(given.empty() || given == "bar" || given == "lines",
+                        "TRIREME_PROGRESS is '{}'; it may be bar or lines", given);
+  terminal.redraws = given.empty() ? ::isatty(::fileno(stream)) == 1 &&
+                                         value("TERM") != "dumb" && !value("TERM").empty()
+                                   : given == "bar";
   std::string locale = value("LC_ALL");
   if (locale.empty()) locale = value("LC_CTYPE");
   if (locale.empty()) locale = value("LANG");
@@ -93,7 +99,8 @@ Terminal find_terminal(std::FILE* stream,
   terminal.unicode = locale.find("utf-8") != std::string::npos ||
                      locale.find("utf8") != std::string::npos;
   terminal.colour = terminal.redraws && value("NO_COLOR").empty();
-  terminal.columns = columns_of(stream, 80);
+  const int said = std::atoi(value("COLUMNS").c_str());
+  terminal.columns = columns_of(stream, said > 0 ? said : 80);
   return terminal;
 }
 

@@ -24,7 +24,9 @@ struct Terminal {
   int columns = 80;
 };
 // environment: std::getenv or a test's. NO_COLOR and TERM=dumb are respected; Unicode is
-// taken from the locale's variables.
+// taken from the locale's variables. TRIREME_PROGRESS=bar|lines decides where it is set:
+// a launcher takes stdout through a pipe, whose end may still be a terminal (of COLUMNS).
+// InputError for another value.
 Terminal find_terminal(std::FILE* stream,
                        const std::function<const char*(const char*)>& environment);
 

@@ -169,6 +169,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   std::signal(SIGPIPE, SIG_IGN);
   const auto start_time = StopRequest::Clock::now();
 
+  const Terminal terminal = find_terminal(stdout, std::getenv);
   require_same_program(world, environment.host_name());
 
   // 1. What to do.
@@ -254,7 +255,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 4. Train. What goes wrong from here on is no mistake of the command line: a file that
   // was damaged meanwhile, say. Status 2 would tell scripts that nothing was begun.
   try {
-    return run.run(stop);
+    return run.run(stop, terminal);
   } catch (const InputError& error) {
     throw Error(error.what());
   }

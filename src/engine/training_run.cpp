@@ -319,7 +319,7 @@ void TrainingRun<T>::save() {
 }
 
 template <class T>
-int TrainingRun<T>::run(StopRequest& stop) {
+int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   const bool is_first_rank = grid_.rank() == 0;
   if (is_first_rank) {
     const auto restored =
@@ -328,7 +328,7 @@ int TrainingRun<T>::run(StopRequest& stop) {
     display_.emplace(stdout,
                      Progress::Options{.steps = deck_.run.steps.steps,
                                        .log_every = deck_.run.log_every.steps,
-                                       .terminal = find_terminal(stdout, std::getenv)});
+                                       .terminal = terminal});
   }
   if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
   start_loader();

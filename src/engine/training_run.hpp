@@ -42,7 +42,7 @@ class TrainingRun {
   void init_from(const ckpt::CheckpointReader& checkpoint);
 
   // Steps until the deck's last one or a request to stop. Exit status.
-  int run(StopRequest& stop);
+  int run(StopRequest& stop, const Terminal& terminal);
 
  private:
   void start_loader();

@@ -20,6 +20,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/error.hpp"
 #include "engine/format.hpp"
 
 namespace trireme::engine {
@@ -327,14 +328,15 @@ TEST(Progress, StepClockIsAMeanThatForgets) {
   EXPECT_NEAR(clock.seconds_per_step(), 1.0, 1e-3);
 }
 
+auto with(std::map<std::string, std::string> variables) {
+  return [variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
 TEST(Progress, FindsOutWhatTheTerminalCan) {
   if (!has_terminals()) return;
-  const auto with = [](std::map<std::string, std::string> variables) {
-    return [variables](const char* name) -> const char* {
-      const auto found = variables.find(name);
-      return found == variables.end() ? nullptr : found->second.c_str();
-    };
-  };
   Screen file, terminal(132);
   const auto good = with({{"TERM", "xterm"}, {"LANG", "en_US.UTF-8"}});
   EXPECT_FALSE(find_terminal(file.stream(), good).redraws);
@@ -348,6 +350,21 @@ TEST(Progress, FindsOutWhatTheTerminalCan) {
       {{"TERM", "xterm"}, {"NO_COLOR", "1"}, {"LANG", "en_US.utf8"}, {"LC_ALL", "C"}});
   EXPECT_FALSE(find_terminal(terminal.stream(), plain).colour);
   EXPECT_FALSE(find_terminal(terminal.stream(), plain).unicode);
+}
+
+// Behind a launcher's pipe.
+TEST(Progress, StdoutMayBeSaidToEndAtATerminal) {
+  if (!has_terminals()) return;
+  Screen file, terminal(132);
+  const auto said = [](const char* value) {
+    return with({{"TRIREME_PROGRESS", value}, {"COLUMNS", "100"}, {"TERM", "xterm"}});
+  };
+  EXPECT_TRUE(find_terminal(file.stream(), said("bar")).redraws);
+  EXPECT_EQ(find_terminal(file.stream(), said("bar")).columns, 100);
+  EXPECT_FALSE(find_terminal(terminal.stream(), said("lines")).redraws);
+  EXPECT_THAT([&] { find_terminal(file.stream(), said("yes")); },
+              testing::ThrowsMessage<InputError>(testing::HasSubstr(
+                  "TRIREME_PROGRESS is 'yes'; it may be bar or lines")));
 }
 
 }  // namespace

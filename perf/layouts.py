@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Layouts of one deck against each other: how fast each is beside the first.
+
+    perf/layouts.py --trireme build/release/bin/trireme --deck my.yaml --rounds 3 \\
+        "1 rank: ranks=1 threads=2" \\
+        "tensor 2: ranks=2 threads=1 parallel.tensor=2" \\
+        "data 2: ranks=2 threads=1 parallel.zero=0"
+
+A layout is a name, ranks, threads of each, and keys of the deck. A round starts every layout
+once, for a few steps, every other round backwards, so that a slow drift of the machine's clock
+cancels; the first step is not counted. Ratios are taken within a round: 0.9 is nine tenths of
+the first layout's samples per second. --at-least fails where the median is lower.
+"""
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+class Layout:
+    def __init__(self, text):
+        self.name, colon, rest = text.partition(":")
+        words = dict(word.split("=", 1) for word in rest.split() if "=" in word)
+        if not colon or len(words) != len(rest.split()):
+            raise ValueError(f"'{text}' is no layout; one is 'NAME: ranks=2 threads=1 KEY=VALUE ...'")
+        self.ranks, self.threads = (int(words.pop(key, "1")) for key in ("ranks", "threads"))
+        self.keys = words
+
+    def command(self, options, directory):
+        launcher = [] if self.ranks == 1 else [options.mpiexec, "-n", str(self.ranks),
+                                               *options.launcher_options.split()]
+        keys = {**self.keys, "run.steps": options.steps + 1, "run.log_every": 1,
+                "run.validate_every": 0, "checkpoint.every": 0,
+                "checkpoint.dir": f"{directory}/checkpoints"}
+        sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+        return [*launcher, options.trireme, "train", options.deck, "--run-dir",
+                f"{directory}/run", *sets]
+
+    def step_seconds(self, options):
+        """Median seconds of a step after the first, and what the run printed."""
+        with tempfile.TemporaryDirectory(dir=options.scratch) as directory:
+            environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
+            done = subprocess.run(self.command(options, directory), env=environment,
+                                  capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RuntimeError(f"{self.name} ended with status {done.returncode}:\n"
+                                   f"{done.stdout[-1500:]}{done.stderr[-1500:]}")
+            log = pathlib.Path(directory, "run", "train.jsonl").read_text().splitlines()
+        steps = [record for record in map(json.loads, log) if "loss" in record]
+        return statistics.median(step["seconds"] for step in steps[1:]), done.stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("layouts", nargs="+", metavar="LAYOUT")
+    parser.add_argument("--trireme", required=True)
+    parser.add_argument("--deck", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2, help="counted ones, of each turn")
+    parser.add_argument("--mpiexec", default="mpiexec")
+    parser.add_argument("--launcher-options", default="", help="e.g. '-bind-to core:1'")
+    parser.add_argument("--scratch", help="where runs lie meanwhile")
+    parser.add_argument("--tables", action="store_true",
+                        help="shows the tables at the end of each layout's last run")
+    parser.add_argument("--json", help="writes all figures there")
+    parser.add_argument("--at-least", type=float, default=0.0)
+    options = parser.parse_args()
+    try:
+        layouts = [Layout(text) for text in options.layouts]
+    except ValueError as error:
+        parser.error(str(error))
+
+    seconds = {layout.name: [] for layout in layouts}
+    tables = {}
+    for number in range(options.rounds):
+        for layout in layouts if number % 2 == 0 else reversed(layouts):
+            once, tables[layout.name] = layout.step_seconds(options)
+            seconds[layout.name].append(once)
+            print(f"round {number + 1}: {layout.name}: {once:.3f} s", file=sys.stderr)
+
+    first = seconds[layouts[0].name]
+    ratios = {name: [a / b for a, b in zip(first, times)] for name, times in seconds.items()}
+    width = max(len(name) for name in seconds)
+    for name, times in seconds.items():
+        print(f"{name:<{width}}  {statistics.median(times):8.3f} s a step   "
+              f"{statistics.median(ratios[name]):.3f} of the first "
+              f"({min(ratios[name]):.3f} to {max(ratios[name]):.3f})")
+    if options.tables:
+        for name, text in tables.items():
+            print(f"\n== {name}\n{text[text.index('Loop time'):]}")
+    if options.json:
+        pathlib.Path(options.json).write_text(
+            json.dumps({"deck": options.deck, "seconds": seconds, "ratios": ratios}, indent=2))
+    slow = [name for name in ratios if statistics.median(ratios[name]) < options.at_least]
+    if slow:
+        sys.exit(f"slower than {options.at_least} of the first: {', '.join(slow)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (RuntimeError, OSError) as error:
+        sys.exit(f"perf/layouts.py: {error}")
