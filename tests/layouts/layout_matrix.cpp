@@ -12,6 +12,7 @@
 #include "comm/mpi_communicator.hpp"
 #include "comm/planned_communicator.hpp"
 #include "comm/self_communicator.hpp"
+#include "support/allocated_bytes.hpp"
 
 namespace trireme::test {
 
@@ -108,9 +109,40 @@ void check_messages(const MatrixRun& run) {
   }
 }
 
+// Within 5 %: each category as it came to be, and all that Kokkos allocated (with what
+// the optimizer notes for itself; messages need no more host memory than planned).
+void check_memory(const MatrixRun& run, const AllocatedBytes& allocated) {
+  const engine::MemoryPlan& plan = run.step().plan();
+  const engine::MemoryPlan measured = run.step().measured_memory();
+  const auto check = [](const char* category, std::size_t got, std::size_t want) {
+    EXPECT_NEAR(static_cast<double>(got), static_cast<double>(want),
+                0.05 * static_cast<double>(want))
+        << category;
+  };
+  check("weights", measured.weights, plan.weights);
+  check("gradients", measured.gradients, plan.gradients);
+  check("optimizer state", measured.optimizer, plan.optimizer);
+  check("batch", measured.batch, plan.batch);
+  check("saved activations", measured.saved(), plan.saved());
+  check("scratch", measured.workspace.scratch, plan.workspace.scratch);
+  check("held", measured.workspace.held, plan.workspace.held);
+  for (int c = 0; c < kCategoryCount; ++c) {
+    const auto category = static_cast<std::size_t>(c);
+    EXPECT_EQ(measured.saved_by_category[category], plan.saved_by_category[category])
+        << name_of(static_cast<Category>(c));
+  }
+  const std::size_t staging =
+      parallel::DataParallel<float>::planned_staging_bytes(run.params());
+  EXPECT_LE(measured.buffers, plan.buffers);
+  EXPECT_GE(measured.buffers, plan.buffers - staging);
+  EXPECT_LE(static_cast<double>(allocated.total()),
+            1.05 * static_cast<double>(plan.total()));
+  EXPECT_GE(static_cast<double>(allocated.total()),
+            0.95 * static_cast<double>(plan.total() - staging));
+}
+
 void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
                   const MatrixReference& reference) {
-  SCOPED_TRACE(layout.name());
   MatrixRun run(world, layout);
   std::vector<optim::StepReport> reports;
   for (int step = 0; step < kSteps; ++step) {
@@ -123,6 +155,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
   }
   check_logits(run, layout, reference);
   // The same again: to the bit.
+  const AllocatedBytes allocated;
   MatrixRun again(world, layout);
   for (int step = 0; step < 3; ++step) {
     again.reset_traffic();
@@ -132,6 +165,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     EXPECT_EQ(report.loss_sum, before.loss_sum) << "again, step " << step + 1;
     EXPECT_EQ(report.grad_norm, before.grad_norm) << "again, step " << step + 1;
   }
+  check_memory(again, allocated);
 }
 
 }  // namespace
@@ -174,25 +208,39 @@ MatrixReference matrix_reference() {
   return reference;
 }
 
-void run_layouts(const std::vector<Layout>& layouts) {
-  const auto world = comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
+std::shared_ptr<comm::Communicator> layout_world() {
+  auto world = comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
   world->set_timeout(120);  // a rank that failed is not waited for
-  const MatrixReference reference = matrix_reference();
-  if (world->rank() == 0) std::printf("%zu layouts\n", layouts.size());
+  return world;
+}
+
+void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layouts,
+                     const std::function<void(const std::shared_ptr<comm::Communicator>&,
+                                              const Layout&)>& check) {
+  if (world.rank() == 0) std::printf("%zu layouts\n", layouts.size());
   // Layouts of one number of ranks side by side, on groups of neighbours.
   std::map<int, std::vector<Layout>> by_ranks;
   for (const Layout& layout : layouts) by_ranks[layout.ranks()].push_back(layout);
   for (const auto& [ranks, rows] : by_ranks) {
-    const int groups = world->size() / ranks;
-    const int mine = world->rank() / ranks;
-    const auto group = world->split(mine < groups ? mine : -1, 0, "layout");
+    const int groups = world.size() / ranks;
+    const int mine = world.rank() / ranks;
+    const auto group = world.split(mine < groups ? mine : -1, 0, "layout");
     if (!group) continue;
     for (std::size_t i = static_cast<std::size_t>(mine); i < rows.size();
          i += static_cast<std::size_t>(groups)) {
-      check_layout(group, rows[i], reference);
+      SCOPED_TRACE(rows[i].name());
+      check(group, rows[i]);
     }
   }
-  world->barrier();
+  world.barrier();
+}
+
+void run_layouts(const std::vector<Layout>& layouts) {
+  const auto world = layout_world();
+  const MatrixReference reference = matrix_reference();
+  for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
+    check_layout(ranks, layout, reference);
+  });
 }
 
 }  // namespace trireme::test

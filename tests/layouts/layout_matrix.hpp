@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -50,6 +52,22 @@ struct Layout {
 
   int ranks() const { return tensor * data; }
   index_t micro() const { return kGlobal / (index_t{data} * microbatches); }
+  comm::GridShape grid() const {
+    using config::Axis;
+    return {.tensor = tensor,
+            .data = data,
+            .order = data_first != 0 ? config::AxisOrder{Axis::data, Axis::tensor,
+                                                         Axis::context, Axis::pipeline}
+                                     : config::kDefaultAxisOrder};
+  }
+  bool is_on_grid_of(const Layout& that) const {
+    return tensor == that.tensor && data == that.data && data_first == that.data_first;
+  }
+  engine::Sharing sharing() const {
+    return {.sequence_parallel = sequence != 0,
+            .zero = zero,
+            .bucket_elements = small_buckets != 0 ? 1 : index_t{1} << 22};
+  }
   std::array<int, 7> values() const {
     return {tensor, sequence, data, zero, microbatches, small_buckets, data_first};
   }
@@ -89,6 +107,16 @@ inline std::vector<Layout> all_layouts(int most_ranks) {
     }
   }
   return layouts;
+}
+
+// The first row of each grid, which takes longer to make than a small model.
+inline std::vector<Layout> one_of_each_grid(const std::vector<Layout>& layouts) {
+  std::vector<Layout> firsts;
+  for (const Layout& layout : layouts) {
+    const auto is_same = [&](const Layout& that) { return that.is_on_grid_of(layout); };
+    if (std::none_of(firsts.begin(), firsts.end(), is_same)) firsts.push_back(layout);
+  }
+  return firsts;
 }
 
 // Some rows, in which every triple (so every pair) of values that a valid row has stands
@@ -171,18 +199,8 @@ class MatrixRun {
  public:
   MatrixRun(const std::shared_ptr<comm::Communicator>& world, const Layout& layout)
       : layout_(layout),
-        grid_(world,
-              {.tensor = layout.tensor,
-               .data = layout.data,
-               .order =
-                   layout.data_first != 0
-                       ? config::AxisOrder{config::Axis::data, config::Axis::tensor,
-                                           config::Axis::context, config::Axis::pipeline}
-                       : config::kDefaultAxisOrder}),
-        state_(grid_.groups(), matrix_model(),
-               {.sequence_parallel = layout.sequence != 0,
-                .zero = layout.zero,
-                .bucket_elements = layout.small_buckets != 0 ? 1 : index_t{1} << 22}),
+        grid_(world, layout.grid()),
+        state_(grid_.groups(), matrix_model(), layout.sharing()),
         step_((state_.allocate(ParamBuffer<float>::Use::training), exec_), state_,
               {.micro = layout.micro(),
                .sequence = kSequence,
@@ -216,16 +234,10 @@ class MatrixRun {
 
   // This rank's share of a parameter's gradient, and what it is a share of.
   std::vector<float> gradient(std::size_t param, IndexRange& range) const {
-    const auto share = state_.params.share(Slab::gradient, param);
-    range = share.range;
-    View1<float> values = share.values;
-    if (layout_.zero >= 1 && layout_.data > 1) {
-      range = state_.params.share(param);
-      values = View1<float>(share.values.data() + range.begin - share.range.begin,
-                            static_cast<std::size_t>(range.size()));
-    }
+    range = state_.params.updated(param);
     exec_.fence("test");
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, values);
+    const auto host = Kokkos::create_mirror_view_and_copy(
+        Kokkos::HostSpace{}, state_.params.updated(Slab::gradient, param));
     return {host.data(), host.data() + host.extent(0)};
   }
   // Logits (rows, v_tp) of micro() samples from `first` on.
@@ -243,12 +255,11 @@ class MatrixRun {
     return engine::counted_messages(grid_.groups());
   }
   void reset_traffic() {
-    const comm::ProcessGroups& groups = grid_.groups();
-    for (const auto& group : {groups.tensor, groups.data, groups.model}) {
-      group->reset_traffic();
-    }
+    for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
   }
 
+  const engine::TrainStep<float>& step() const { return step_; }
+  const ParamBuffer<float>& params() const { return state_.params; }
   const ParamRegistry& registry() const { return state_.registry; }
   const comm::RankGrid& grid() const { return grid_; }
 
@@ -272,8 +283,14 @@ struct MatrixReference {
 };
 
 MatrixReference matrix_reference();
-// Runs every layout, as many at a time as there are ranks for; failures are the test's.
+// Runs every layout against it; failures are the test's.
 void run_layouts(const std::vector<Layout>& layouts);
+
+std::shared_ptr<comm::Communicator> layout_world();
+// Calls check with every layout and its ranks, as many at a time as there are ranks for.
+void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layouts,
+                     const std::function<void(const std::shared_ptr<comm::Communicator>&,
+                                              const Layout&)>& check);
 
 }  // namespace trireme::test
 

@@ -44,6 +44,13 @@ class Ranks : public Workplace {
     return name_end == std::string::npos || line.substr(name_end + 2, 1) != "Z";
   }
 
+  static bool all_go(const std::vector<comm::RankState>& states) {
+    return comes_true(5.0, [&] {
+      return std::none_of(states.begin(), states.end(),
+                          [](const auto& state) { return runs(state.process); });
+    });
+  }
+
   // A run without end on some ranks, of which one gets a signal in the middle of
   // training.
   struct Ended {
@@ -74,10 +81,7 @@ class Ranks : public Workplace {
     ::kill(ended.victim.process, signal);
     ended.result = run.get();
     ended.seconds = seconds_since(start);
-    EXPECT_TRUE(comes_true(5.0, [&] {
-      return std::none_of(states.begin(), states.end(),
-                          [](const auto& state) { return runs(state.process); });
-    }));
+    EXPECT_TRUE(all_go(states));
     return ended;
   }
   static std::string name_of(const comm::RankState& state) {
@@ -120,6 +124,32 @@ TEST_F(Ranks, WhoHangsIsShown) {
                   HasSubstr("the process is stopped")));
   EXPECT_EQ(text.find("What each rank does"), text.rfind("What each rank does"));
   EXPECT_THAT(slurp(run_dir() / comm::kHangName), HasSubstr(name_of(stopped.victim)));
+}
+
+// A damaged token: only the rank that draws its sample meets it. The others wait for its
+// gradients by then.
+TEST_F(Ranks, ErrorOfOneRankTakesAllDown) {
+  std::string content = slurp(corpus());
+  const std::size_t middle = content.size() / 4 * 2;
+  content[middle] = content[middle + 1] = '\xff';
+  const fs::path damaged = scratch_ / "damaged.h5";
+  spill(damaged, content);
+  const RunResult result = trireme_on_ranks(
+      kRanks,
+      train_arguments({"data.train=" + damaged.string(), "run.steps=100000000",
+                       "data.seed=3", "checkpoint.every=0", "run.validate_every=0",
+                       fmt::format("batch.global={}", 2 * kRanks)}));
+  const auto last_record =
+      fs::file_time_type::clock::now() - fs::last_write_time(run_dir() / "train.jsonl");
+  EXPECT_LT(std::chrono::duration<double>(last_record).count(), 10.0);
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err,
+              testing::ContainsRegex("trireme: rank [0-2] of 3 on [^ ]+: corpus '.*"
+                                     "damaged.h5': token id 65535 near token [0-9]+"));
+  EXPECT_EQ(result.err.find("trireme: "), result.err.rfind("trireme: "));
+  const std::vector<comm::RankState> states = comm::read_boards(run_dir()).ranks;
+  EXPECT_EQ(states.size(), static_cast<std::size_t>(kRanks));
+  EXPECT_TRUE(all_go(states));
 }
 
 TEST_F(Ranks, OfDifferentProgramsAreRefused) {

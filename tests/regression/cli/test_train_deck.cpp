@@ -61,6 +61,24 @@ TEST_F(TrainDeck, AllErrorsComeTogether) {
                           "optimizer.min_lr", "4 errors"});
 }
 
+// Three ranks, once, and every grid that they could make.
+TEST_F(TrainDeck, RanksThatNoGridFits) {
+  const auto on_three = [&](const std::vector<std::string>& settings) {
+    return trireme_on_ranks(3, train_arguments(settings));
+  };
+  RunResult result = on_three({"parallel.tensor=2", "model.hidden=24", "model.heads=6",
+                               "model.ffn_hidden=96", "batch.global=12"});
+  expect_refused(result, {"the deck has 1 error", "parallel.data",
+                          "3 ranks do not divide into copies of the model of 2",
+                          "start 2 ranks, or one of the grids of 3 ranks: tensor 1 data "
+                          "3; tensor 3 data 1\n"});
+  EXPECT_EQ(result.err.find("parallel.data"), result.err.rfind("parallel.data"));
+  // Four heads and four samples: none.
+  result = on_three({"parallel.tensor=2"});
+  expect_refused(result, {"start 2 ranks, or another number: none of the grids of 3 "
+                          "ranks suits the model and batch.global"});
+}
+
 TEST_F(TrainDeck, WhatIsNotThereYetIsSaid) {
   expect_refused(train({"precision.compute=bf16", "model.kind=bert"}),
                  {"precision.compute", "model.kind", "not supported by training yet"});

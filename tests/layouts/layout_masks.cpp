@@ -1,0 +1,250 @@
+// tests/layouts/layout_masks.cpp — see layout_masks.hpp.
+#include "layouts/layout_masks.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "comm/self_communicator.hpp"
+
+namespace trireme::test {
+namespace {
+
+constexpr index_t kVocabulary = 1201;  // more than there are tokens in a step
+constexpr index_t kFirst = 500;        // global number of the step's first sample
+constexpr std::uint64_t kSeed = 77;
+
+nn::TransformerConfig layer_config() {
+  return {.layers = 3,
+          .hidden = kMaskHidden,
+          .heads = kMaskHeads,
+          .kv_heads = kMaskHeads,
+          .ffn_hidden = 24,
+          .sequence = kSequence,
+          .dropout = 0.5,
+          .attention_dropout = 0.5};
+}
+
+template <class V>
+auto on_host(const V& view) {
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+}
+
+// An embedding and a layer on some groups, and the masks that they draw.
+class MaskRun {
+ public:
+  MaskRun(const comm::ProcessGroups& groups, bool sequence_parallel)
+      : groups_(groups),
+        sequence_parallel_(sequence_parallel),
+        embedding_(builder(), {.vocabulary = kVocabulary,
+                               .hidden = kMaskHidden,
+                               .sequence = kSequence,
+                               .dropout = 0.5}),
+        layer_(builder(), layer_config(), 2) {
+    params_.allocate(registry_, ParamBuffer<float>::Use::training);
+    set_weights();
+  }
+
+  // Samples [first, first + count) of the step in micro-batches of `micro`.
+  Masks draw(index_t first, index_t count, index_t micro) {
+    Masks masks;
+    for (index_t at = first; at < first + count; at += micro) {
+      micro_batch(at, micro, masks);
+    }
+    embedding_gradient(first, count, masks.embedding_backward);
+    return masks;
+  }
+
+ private:
+  struct Arrays {
+    View1<std::int32_t> tokens, positions;
+    View2<float> embedded, x, y, ones, d_x;
+  };
+
+  nn::Builder<float> builder() { return {registry_, params_, groups_}; }
+
+  template <class Value>
+  void set(const std::string& name, const Value& value) {
+    const auto weight = params_.slice(Slab::weight, registry_.find(name));
+    const auto host = Kokkos::create_mirror(Kokkos::HostSpace{}, weight);
+    for (std::size_t i = 0; i < host.extent(0); ++i) {
+      host(i) = value(static_cast<index_t>(i));
+    }
+    Kokkos::deep_copy(weight, host);
+  }
+  void set_weights() {
+    const auto constant = [](float value) { return [value](index_t) { return value; }; };
+    set("embedding/word/weight", constant(1.0f));
+    set("layers/2/attention/projection/bias", constant(1.0f));
+    set("layers/2/mlp/fc2/bias", constant(2.0f));
+    // x has a 1 in the column of its position; so has, up to rounding, its norm.
+    const float share = 1.0f / kMaskHidden;
+    set("layers/2/input_norm/bias", constant(share));
+    set("layers/2/input_norm/weight",
+        constant(std::sqrt(share * (1.0f - share) +
+                           static_cast<float>(nn::kLayerNormEpsilon))));
+    const index_t rows = kMaskHeads * kMaskHeadDim / groups_.tensor->size();
+    set("layers/2/attention/qkv/weight", [rows](index_t i) {
+      const index_t row = i / kMaskHidden, key = i % kMaskHidden;
+      const bool is_value = row >= 2 * rows && key < kSequence;
+      if (!is_value || key / kMaskBits != row % kMaskHeadDim) return 0.0f;
+      return static_cast<float>(1 << key % kMaskBits);
+    });
+    params_.refresh_compute(exec_);
+  }
+
+  nn::Context context(const Exec& exec, index_t first, index_t micro) {
+    const auto host = Kokkos::create_mirror_view(step_);
+    host().seed = kSeed;
+    host().sample_base = static_cast<std::uint64_t>(kFirst + first);
+    Kokkos::deep_copy(step_, host);
+    return {.exec = exec,
+            .groups = groups_,
+            .step = kernels::StepStateView(step_.data()),
+            .saved = saved_,
+            .scratch = scratch_,
+            .held = held_,
+            .sequence = kSequence,
+            .batch = micro,
+            .sequence_parallel = sequence_parallel_};
+  }
+
+  Arrays arrays(const nn::Context& context) {
+    const auto matrix = [&] {
+      return saved_.matrix<float>(Category::hidden, context.local_rows(), kMaskHidden);
+    };
+    const auto ids = [&] {
+      return saved_.vector<std::int32_t>(Category::hidden, context.rows());
+    };
+    return {ids(), ids(), matrix(), matrix(), matrix(), matrix(), matrix()};
+  }
+
+  void pass(const nn::Context& context, const Arrays& a) {
+    using nn::as_const;
+    const View1<const std::int32_t> tokens = a.tokens, positions = a.positions;
+    embedding_.forward(context, tokens, positions, a.embedded);
+    embedding_.backward_weight(context, tokens, positions, as_const(a.ones));
+    layer_.forward(context, as_const(a.x), a.y, layer_saved_);
+    layer_.backward_input(context, as_const(a.ones), layer_saved_, a.d_x, layer_held_);
+  }
+
+  void micro_batch(index_t first, index_t micro, Masks& masks) {
+    const Exec shapes = Exec::shape_only();
+    saved_ = scratch_ = held_ = Arena();
+    const nn::Context planning = context(shapes, first, micro);
+    pass(planning, arrays(planning));
+    const auto allocate = [](Arena& arena, DeviceArray<std::byte>& memory) {
+      memory = DeviceArray<std::byte>("arena", arena.peak() + 1);
+      arena = Arena(memory.data(), memory.extent(0));
+    };
+    allocate(saved_, memory_[0]);
+    allocate(scratch_, memory_[1]);
+    allocate(held_, memory_[2]);
+    const nn::Context here = context(exec_, first, micro);
+    const Arrays a = arrays(here);
+    fill(here, first, a);
+    pass(here, a);
+    exec_.fence("test");
+    read(here, first, a, masks);
+  }
+
+  void fill(const nn::Context& context, index_t first, const Arrays& a) {
+    const index_t b = context.batch;
+    const auto tokens = Kokkos::create_mirror(Kokkos::HostSpace{}, a.tokens);
+    const auto positions = Kokkos::create_mirror(Kokkos::HostSpace{}, a.positions);
+    for (index_t row = 0; row < context.rows(); ++row) {
+      positions(row) = static_cast<std::int32_t>(row / b);
+      tokens(row) = static_cast<std::int32_t>((first + row % b) * kSequence + row / b);
+    }
+    Kokkos::deep_copy(a.tokens, tokens);
+    Kokkos::deep_copy(a.positions, positions);
+    const auto x = Kokkos::create_mirror(Kokkos::HostSpace{}, a.x);
+    for (index_t row = 0; row < context.local_rows(); ++row) {
+      for (index_t j = 0; j < kMaskHidden; ++j) {
+        x(row, j) = context.sequence_begin() + row / b == j ? 1.0f : 0.0f;
+      }
+    }
+    Kokkos::deep_copy(a.x, x);
+    Kokkos::deep_copy(a.ones, 1.0f);
+  }
+
+  // Rows of a matrix, from position `begin` on, go to columns from `column` on.
+  template <class Decode>
+  static void read_rows(const View2<const float>& matrix, index_t first, index_t b,
+                        index_t begin, index_t column, MaskTable& table,
+                        const Decode& decode) {
+    const auto host = on_host(matrix);
+    for (index_t row = 0; row < static_cast<index_t>(host.extent(0)); ++row) {
+      for (index_t j = 0; j < static_cast<index_t>(host.extent(1)); ++j) {
+        const index_t position = begin + row / b;
+        table.at(first + row % b, position, column + j) =
+            decode(host(row, j), position, j);
+      }
+    }
+  }
+  void read(const nn::Context& context, index_t first, const Arrays& a, Masks& masks) {
+    const index_t b = context.batch, begin = context.sequence_begin();
+    const auto number = [](float value, index_t, index_t) {
+      const float rounded = std::round(value);
+      return value == rounded ? static_cast<int>(value) : MaskTable::kNotAMask;
+    };
+    read_rows(a.embedded, first, b, begin, 0, masks.embedding, number);
+    read_rows(a.y, first, b, begin, 0, masks.outputs,
+              [&](float value, index_t position, index_t j) {
+                return number(value, position, j) - (position == j ? 1 : 0);
+              });
+    // These were gathered: all rows.
+    read_rows(layer_held_.attention.d_y, first, b, 0, 0, masks.attention_backward,
+              number);
+    read_rows(layer_held_.mlp.d_y, first, b, 0, 0, masks.mlp_backward, number);
+    const View2<const float> o = layer_saved_.attention.o;
+    const index_t column = groups_.tensor->rank() * static_cast<index_t>(o.extent(1));
+    read_rows(o, first, b, 0, column, masks.probabilities,
+              [](float value, index_t position, index_t) {
+                const float bits = value * static_cast<float>(position + 1) / 2;
+                const bool is_near = std::abs(bits - std::round(bits)) < 0.1f;
+                return is_near ? static_cast<int>(std::lround(bits))
+                               : MaskTable::kNotAMask;
+              });
+  }
+
+  // After all micro-batches: the rows of the table that this rank has.
+  void embedding_gradient(index_t first, index_t count, MaskTable& table) {
+    const auto& word = embedding_.word();
+    const auto rows = on_host(params_.slice(Slab::gradient, word.weight().index()));
+    for (index_t row = 0; row < word.valid_rows(); ++row) {
+      const index_t token = word.begin() + row, sample = token / kSequence;
+      if (sample < first || sample >= first + count) continue;
+      for (index_t j = 0; j < kMaskHidden; ++j) {
+        table.at(sample, token % kSequence, j) =
+            static_cast<int>(rows(row * kMaskHidden + j));
+      }
+    }
+  }
+
+  comm::ProcessGroups groups_;
+  bool sequence_parallel_;
+  Exec exec_;
+  ParamRegistry registry_;
+  ParamBuffer<float> params_;
+  nn::Embedding<float> embedding_;
+  nn::TransformerLayer<float> layer_;
+  nn::TransformerLayer<float>::Saved layer_saved_;
+  nn::TransformerLayer<float>::Held layer_held_;
+  Kokkos::View<kernels::StepState, DeviceMemory> step_{"step state"};
+  DeviceArray<std::byte> memory_[3];
+  Arena saved_, scratch_, held_;
+};
+
+}  // namespace
+
+Masks draw_masks(const comm::ProcessGroups& groups, bool sequence_parallel, index_t first,
+                 index_t count, index_t micro) {
+  return MaskRun(groups, sequence_parallel).draw(first, count, micro);
+}
+
+Masks masks_of_one_rank() {
+  const comm::RankGrid grid(comm::make_self_communicator("world"), {});
+  return draw_masks(grid.groups(), false, 0, kGlobal, kGlobal);
+}
+
+}  // namespace trireme::test
