@@ -26,7 +26,8 @@ class Layout:
         self.name, colon, rest = text.partition(":")
         words = dict(word.split("=", 1) for word in rest.split() if "=" in word)
         if not colon or len(words) != len(rest.split()):
-            raise ValueError(f"'{text}' is no layout; one is 'NAME: ranks=2 threads=1 KEY=VALUE ...'")
+            raise ValueError(f"'{text}' is no layout; one is 'NAME: ranks=2 threads=1 "
+                             "KEY=VALUE ...'")
         self.ranks, self.threads = (int(words.pop(key, "1")) for key in ("ranks", "threads"))
         self.keys = words
 

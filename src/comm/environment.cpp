@@ -4,9 +4,11 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "comm/self_communicator.hpp"
 
@@ -106,7 +108,13 @@ void Environment::abort(int status) noexcept {
   int finalized = 0;
   MPI_Initialized(&up);
   MPI_Finalized(&finalized);
-  if (up != 0 && finalized == 0) MPI_Abort(MPI_COMM_WORLD, status);
+  if (up != 0 && finalized == 0) {
+    // Launchers may kill the ranks before they have passed on what was printed.
+    int ranks = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks > 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    MPI_Abort(MPI_COMM_WORLD, status);
+  }
   std::_Exit(status);  // without MPI, or where MPI_Abort comes back
 }
 

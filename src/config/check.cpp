@@ -190,7 +190,7 @@ class Checker {
               "(tensor {} × pipeline {} × context {})",
               ranks_, model, p.tensor, p.pipeline, p.context),
           fmt::format("a multiple of {} ranks", model),
-          fmt::format("start {} ranks, or {}", copies * model, grids_of(ranks_)));
+          fmt::format("start {} ranks, or {}", copies * model, grids()));
       return;
     }
     if (model * p.data != ranks_) {
@@ -202,31 +202,37 @@ class Checker {
           "tensor × pipeline × context × data = ranks",
           ranks_ % model == 0
               ? std::string("parallel.data: auto")
-              : fmt::format("start {} ranks, or {}", model * p.data, grids_of(ranks_)));
+              : fmt::format("start {} ranks, or {}", model * p.data, grids()));
     }
   }
 
-  // The grids of this many ranks that the model and the batch allow, in words.
-  std::string grids_of(int ranks) const {
+  // Whether the deck would do with these ranks along its axes.
+  bool suits(int tensor, int data, int pipeline) const {
+    Deck deck = deck_;
+    deck.parallel.tensor = tensor;
+    deck.parallel.data = data;
+    deck.parallel.data_auto = false;
+    deck.parallel.pipeline = pipeline;
+    std::vector<DeckError> errors;
+    Checker checker(deck, ranks_, bad_, errors);
+    checker.check_tensor_split();
+    checker.check_grid();
+    checker.check_stages();
+    checker.check_batch();
+    return errors.empty();
+  }
+
+  // The grids of all ranks that the model and the batch allow, in words.
+  std::string grids() const {
     constexpr std::size_t kMost = 12;
-    const ModelConfig& m = deck_.model;
     const ParallelConfig& p = deck_.parallel;
     std::vector<std::string> grids;
-    for (int tensor = 1; tensor <= ranks; ++tensor) {
-      if (ranks % (tensor * p.context) != 0 || m.heads % tensor != 0 ||
-          m.kv_heads % tensor != 0 || m.ffn_hidden % tensor != 0 ||
-          (p.sequence && m.sequence % tensor != 0)) {
-        continue;
-      }
-      const int rest = ranks / (tensor * p.context);
-      for (int pipeline = 1; pipeline <= rest; ++pipeline) {
-        const index_t data = rest / pipeline;
-        if (rest % pipeline != 0 || m.layers % pipeline != 0 ||
-            deck_.batch.global % (deck_.batch.micro * data) != 0 ||
-            (p.pipeline == 1 && pipeline > 1)) {
-          continue;
-        }
-        std::string grid = fmt::format("tensor {} data {}", tensor, data);
+    for (int tensor = 1; tensor <= ranks_; ++tensor) {
+      if (ranks_ % (tensor * p.context) != 0) continue;
+      const int rest = ranks_ / (tensor * p.context);
+      for (int pipeline = 1; pipeline <= (p.pipeline == 1 ? 1 : rest); ++pipeline) {
+        if (rest % pipeline != 0 || !suits(tensor, rest / pipeline, pipeline)) continue;
+        std::string grid = fmt::format("tensor {} data {}", tensor, rest / pipeline);
         if (pipeline > 1) grid += fmt::format(" pipeline {}", pipeline);
         grids.push_back(grid);
       }
@@ -235,11 +241,11 @@ class Checker {
       return fmt::format(
           "another number: none of the grids of {} ranks suits the model "
           "and batch.global",
-          ranks);
+          ranks_);
     }
     const std::size_t more = grids.size() - std::min(grids.size(), kMost);
     grids.resize(std::min(grids.size(), kMost));
-    return fmt::format("one of the grids of {} ranks: {}{}", ranks,
+    return fmt::format("one of the grids of {} ranks: {}{}", ranks_,
                        fmt::join(grids, "; "),
                        more > 0 ? fmt::format("; and {} more", more) : "");
   }

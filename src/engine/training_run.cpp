@@ -325,10 +325,9 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     const auto restored =
         progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
     metrics_.emplace(directory_.path(), restored);
-    display_.emplace(stdout,
-                     Progress::Options{.steps = deck_.run.steps.steps,
-                                       .log_every = deck_.run.log_every.steps,
-                                       .terminal = terminal});
+    display_.emplace(stdout, Progress::Options{.steps = deck_.run.steps.steps,
+                                               .log_every = deck_.run.log_every.steps,
+                                               .terminal = terminal});
   }
   if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
   start_loader();
