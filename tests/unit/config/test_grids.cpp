@@ -2,6 +2,7 @@
 // and the list is right. Each grid in it gives a deck without errors, no other one does.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <regex>
 #include <set>
 #include <tuple>
@@ -43,10 +44,13 @@ std::set<Grid> listed_in(const std::string& fix) {
 
 // By trying all of them. Decks without a pipeline are offered none.
 std::set<Grid> right_grids(const Overrides& deck, int ranks, int most_stages) {
+  const bool splits_context =
+      std::count(deck.begin(), deck.end(), "parallel.context=2") > 0;
+  const int context = splits_context ? 2 : 1;
   std::set<Grid> grids;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
     for (int pipeline = 1; pipeline <= std::min(most_stages, ranks); ++pipeline) {
-      const int data = ranks / (tensor * pipeline);
+      const int data = ranks / (tensor * pipeline * context);
       if (data > 0 && errors_with(on_grid(deck, tensor, data, pipeline), ranks).empty()) {
         grids.insert({tensor, data, pipeline});
       }
