@@ -5,12 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <string>
 #include <vector>
 
 #include "apps/run_guarded.hpp"
 #include "base/error.hpp"
+#include "comm/rank_list.hpp"
 #include "config/text.hpp"
 #include "io/atomic_file.hpp"
 
@@ -58,6 +60,18 @@ std::string shell_text(int argc, char** argv) {
     text += '\'';
   }
   return text;
+}
+
+std::string different_arguments(const comm::Environment& environment, int argc,
+                                char** argv) {
+  comm::Communicator& world = *environment.world();
+  const std::string arguments = argc > 1 ? shell_text(argc - 1, argv + 1) : "none";
+  const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(arguments));
+  const std::vector<std::int64_t> hashes = world.gather(hash);
+  if (std::count(hashes.begin(), hashes.end(), hashes.front()) == world.size()) return {};
+  return fmt::format(
+      "the ranks were started with different arguments: {}. Start all with the same ones",
+      comm::grouped_by_text(world.gather(arguments)));
 }
 
 void require_output(const std::string& file) {

@@ -6,11 +6,17 @@
 #include <string>
 
 #include "apps/subcommands.hpp"
+#include "comm/environment.hpp"
 
 namespace trireme::apps {
 
 // What was typed, quoted so that a shell reads it again.
 std::string shell_text(int argc, char** argv);
+
+// Collective: which ranks were started with which arguments, where they are not all the
+// same; empty where they are. Ranks that do different things would wait for each other.
+std::string different_arguments(const comm::Environment& environment, int argc,
+                                char** argv);
 
 // InputError where write_file() could not write what --json or --out names: before the
 // work, not after it. "" is no file.

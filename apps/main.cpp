@@ -19,7 +19,7 @@ int main(int argc, char** argv) {
   char problem[1024];
   if (!cpu_runs_this_build(problem, sizeof(problem))) {
     std::fprintf(stderr, "trireme: %s\n", problem);
-    return apps::kExitError;
+    comm::Environment::abort_before_start(argc, argv, apps::kExitError);
   }
 
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
@@ -30,19 +30,25 @@ int main(int argc, char** argv) {
   try {
     environment.emplace(argc, argv);
   } catch (const InputError& error) {
-    std::fprintf(stderr, "trireme: %s\n", error.what());
+    if (*error.what() != '\0') std::fprintf(stderr, "trireme: %s\n", error.what());
     return apps::kExitInput;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "trireme: %s\n", error.what());
     return apps::kExitError;
   }
 
-  // 3. The command line: every rank reads it, rank 0 speaks.
+  // 3. The command line: every rank reads the same one, rank 0 speaks.
+  const bool speaks = environment->world_rank() == 0;
+  if (const std::string problem = apps::different_arguments(*environment, argc, argv);
+      !problem.empty()) {
+    if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
+    return apps::kExitInput;
+  }
   CLI::App app("Trireme: training of Transformer language models on supercomputers",
                "trireme");
   apps::Action action;
   apps::describe_commands(app, action, apps::shell_text(argc, argv));
-  if (const auto status = apps::parse(app, argc, argv, environment->world_rank() == 0)) {
+  if (const auto status = apps::parse(app, argc, argv, speaks)) {
     return *status;  // --help, --version, or wrong arguments
   }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <memory>
 #include <new>
 #include <string>
 #include <system_error>
@@ -98,13 +99,34 @@ int report_together(const comm::Environment& environment,
   return status;
 }
 
+// The failure of this rank; all ranks' where all have one. The status to end with, or no
+// return: others go on and would wait for this one.
+int report(const comm::Environment& environment, comm::Communicator& errors,
+           const Failure& failure) {
+  try {
+    errors.set_timeout(kAgreementSeconds);
+    return report_together(
+        environment, errors.gather(std::to_string(failure.status) + failure.message));
+  } catch (const std::exception&) {  // the others have no error
+    print(fmt::format("trireme: rank {} of {} on {}: {}", environment.world_rank(),
+                      environment.world_size(), environment.host_name(),
+                      failure.message));
+    comm::Environment::abort(failure.status);
+  }
+}
+
 }  // namespace
 
 int run_guarded(comm::Environment& environment, const Action& action) {
-  // Apart from the world, where other ranks may be in the middle of something.
-  const auto errors = environment.world()->split(0, environment.world_rank(), "errors");
   Failure failure;
+  std::shared_ptr<comm::Communicator> errors;
   try {
+    // Apart from the world, where other ranks may be in the middle of something.
+    errors = environment.world()->split(0, environment.world_rank(), "errors");
+    environment.world()->set_timeout(0.0);
+    environment.set_error_handler([&](const std::exception& error) {
+      comm::Environment::abort(report(environment, *errors, describe(error)));
+    });
     int status = kExitError;
     {
       const Kokkos::ScopeGuard kokkos(kokkos_settings(environment));
@@ -115,16 +137,11 @@ int run_guarded(comm::Environment& environment, const Action& action) {
   } catch (const std::exception& error) {
     failure = describe(error);
   }
-  try {
-    errors->set_timeout(kAgreementSeconds);
-    return report_together(
-        environment, errors->gather(std::to_string(failure.status) + failure.message));
-  } catch (const std::exception&) {  // the others have no error
-    print(fmt::format("trireme: rank {} of {} on {}: {}", environment.world_rank(),
-                      environment.world_size(), environment.host_name(),
-                      failure.message));
+  if (errors == nullptr) {  // a rank was gone before it had begun
+    print("trireme: " + failure.message);
     comm::Environment::abort(failure.status);
   }
+  return report(environment, *errors, failure);
 }
 
 }  // namespace trireme::apps

@@ -4,7 +4,8 @@
 //   InputError          the message, status 2
 //   any other error     ranks, host and message, status 1
 // An error that all ranks have is printed once, by rank 0. One that other ranks do not
-// have takes them all down (MPI_Abort): they may be waiting for this one.
+// have takes them all down (MPI_Abort): they may be waiting for this one. An action may
+// ask for the same where an error is met: Environment::end_with().
 #ifndef TRIREME_APPS_RUN_GUARDED_HPP_
 #define TRIREME_APPS_RUN_GUARDED_HPP_
 

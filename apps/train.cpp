@@ -87,7 +87,7 @@ void add_train(CLI::App& app, Action& action, const std::string& command_line) {
       "Check the deck; print parameters, FLOPs and memory; do nothing else");
   command->add_option("--ranks", arguments->ranks, "Ranks to check the deck for")
       ->needs(dry_run)
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1 << 24));
   command
       ->add_option("--json", arguments->json, "Write the dry run's result to a file, too")
       ->type_name("FILE")

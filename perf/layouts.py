@@ -8,17 +8,20 @@
 
 A layout is a name, ranks, threads of each, and keys of the deck. A round starts every layout
 once, for a few steps, every other round backwards, so that a slow drift of the machine's clock
-cancels; the first step is not counted. Ratios are taken within a round: 0.9 is nine tenths of
+cancels; the first step is not counted. A run is ended after its last step; with --tables the last
+round's go on to their end, with a validation and a checkpoint. Ratios are taken within a round: 0.9 is nine tenths of
 the first layout's samples per second. --at-least fails where the median is lower.
 """
 import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 
 class Layout:
@@ -35,24 +38,43 @@ class Layout:
         launcher = [] if self.ranks == 1 else [options.mpiexec, "-n", str(self.ranks),
                                                *options.launcher_options.split()]
         keys = {**self.keys, "run.steps": options.steps + 1, "run.log_every": 1,
-                "run.validate_every": 0, "checkpoint.every": 0,
+                "run.validate_every": 0, "run.validate_samples": 1, "checkpoint.every": 0,
                 "checkpoint.dir": f"{directory}/checkpoints"}
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
         return [*launcher, options.trireme, "train", options.deck, "--run-dir",
                 f"{directory}/run", *sets]
 
-    def step_seconds(self, options):
+    def step_seconds(self, options, to_the_end):
         """Median seconds of a step after the first, and what the run printed."""
-        with tempfile.TemporaryDirectory(dir=options.scratch) as directory:
-            environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
-            done = subprocess.run(self.command(options, directory), env=environment,
-                                  capture_output=True, text=True)
-            if done.returncode != 0:
-                raise RuntimeError(f"{self.name} ended with status {done.returncode}:\n"
-                                   f"{done.stdout[-1500:]}{done.stderr[-1500:]}")
-            log = pathlib.Path(directory, "run", "train.jsonl").read_text().splitlines()
-        steps = [record for record in map(json.loads, log) if "loss" in record]
-        return statistics.median(step["seconds"] for step in steps[1:]), done.stdout
+        with tempfile.TemporaryDirectory(dir=options.scratch) as directory, \
+                tempfile.TemporaryFile(mode="w+") as said:
+            log = pathlib.Path(directory, "run", "train.jsonl")
+            run = subprocess.Popen(self.command(options, directory), stdout=said,
+                                   stderr=subprocess.STDOUT, start_new_session=True,
+                                   env={**os.environ, "OMP_NUM_THREADS": str(self.threads)})
+            while run.poll() is None and (to_the_end or len(steps_of(log)) <= options.steps):
+                time.sleep(0.05)
+            if run.poll() is None:
+                run.send_signal(signal.SIGTERM if self.ranks > 1 else signal.SIGKILL)
+                try:
+                    run.wait(10)
+                except subprocess.TimeoutExpired:
+                    os.killpg(run.pid, signal.SIGKILL)
+                    run.wait()
+            said.seek(0)
+            text = said.read()
+            steps = steps_of(log)
+        if len(steps) <= options.steps or (to_the_end and run.returncode != 0):
+            raise RuntimeError(f"{self.name} ended with status {run.returncode}:\n{text[-3000:]}")
+        return statistics.median(step["seconds"] for step in steps[1:]), text
+
+
+def steps_of(log):
+    """The records of steps that are there so far; the last line may be half written."""
+    if not log.exists():
+        return []
+    lines = log.read_text().split("\n")[:-1]
+    return [record for record in map(json.loads, lines) if "loss" in record]
 
 
 def main():
@@ -80,7 +102,8 @@ def main():
     tables = {}
     for number in range(options.rounds):
         for layout in layouts if number % 2 == 0 else reversed(layouts):
-            once, tables[layout.name] = layout.step_seconds(options)
+            to_the_end = options.tables and number == options.rounds - 1
+            once, tables[layout.name] = layout.step_seconds(options, to_the_end)
             seconds[layout.name].append(once)
             print(f"round {number + 1}: {layout.name}: {once:.3f} s", file=sys.stderr)
 

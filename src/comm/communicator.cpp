@@ -70,9 +70,8 @@ void require_memory(const char* call, const Exec& exec, ConstSpan span) {
 // Charges its lifetime to the communication of a run that is timed.
 class Timed {
  public:
-  explicit Timed(const Recorders* recorders) {
-    if (recorders == nullptr || recorders->timers == nullptr) return;
-    region_.emplace(*recorders->timers, Section::communication);
+  explicit Timed(Timers* timers) {
+    if (timers != nullptr) region_.emplace(*timers, Section::communication);
   }
 
  private:
@@ -123,7 +122,14 @@ Traffic& Traffic::operator+=(const Traffic& other) {
   seconds += other.seconds;
   wait_seconds += other.wait_seconds;
   under_way_seconds += other.under_way_seconds;
+  progress_seconds += other.progress_seconds;
   return *this;
+}
+
+void Communicator::note_completed(Clock::time_point now) {
+  // A rank alone counts nothing.
+  if (under_way_ == 0 || --under_way_ > 0) return;
+  traffic_.under_way_seconds += seconds_between(under_way_since_, now);
 }
 
 // Ranks that call different things would exchange garbage, or wait for ever: first they
@@ -229,7 +235,7 @@ Request Communicator::start(const Exec& exec, const Collective& collective) {
     if (alone != kComplete) do_wait(alone);
     return request;
   }
-  const Timed timed(recorders_.get());
+  const Timed timed(timers());
   const auto begin = Clock::now();
   const char* name = name_of(collective.kind);
   OperationBoard* const board = exec.is_shape_only() ? nullptr : this->board();
@@ -242,6 +248,7 @@ Request Communicator::start(const Exec& exec, const Collective& collective) {
   }
   int operation = kComplete;
   if (!exec.is_shape_only() && whole.count > 0) operation = do_start(exec, collective);
+  if (operation != kComplete && under_way_++ == 0) under_way_since_ = begin;
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   if (whole.count == 0) return request;
@@ -257,7 +264,6 @@ Request Communicator::start(const Exec& exec, const Collective& collective) {
   request.account_ = account;
   request.elements_ = whole.count;
   request.sequence_ = sequence_;
-  request.begin_ = begin;
   return request;
 }
 
@@ -282,7 +288,7 @@ std::string Communicator::details_of(const Collective& collective) const {
 }
 
 void Communicator::finish(const Request& request) {
-  const Timed timed(recorders_.get());
+  const Timed timed(timers());
   const auto begin = Clock::now();
   OperationBoard* const board = this->board();
   if (board != nullptr) {
@@ -291,13 +297,11 @@ void Communicator::finish(const Request& request) {
         {site.operation, site.site, name_.c_str(), request.sequence_, request.elements_},
         begin);
   }
-  const Clock::time_point completed = do_wait(request.operation_);
+  do_wait(request.operation_);
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   const double seconds = seconds_between(begin, end);
-  const Traffic one{.seconds = seconds,
-                    .wait_seconds = seconds,
-                    .under_way_seconds = seconds_between(request.begin_, completed)};
+  const Traffic one{.seconds = seconds, .wait_seconds = seconds};
   for (Traffic* traffic : {&traffic_, &sites_[request.account_].traffic}) *traffic += one;
 }
 
@@ -417,6 +421,7 @@ std::shared_ptr<Communicator> Communicator::split(int colour, int key,
   sequence_ += 1;
   const Account account(*this, "split", 0);
   require_same_call("split", "", fmt::format("into groups '{}'", name));
+  if (size_ > 1) do_barrier();  // MPI's own call would wait for ever for a rank that died
   return do_split(colour, key, name);
 }
 
@@ -437,6 +442,7 @@ std::vector<std::shared_ptr<Communicator>> Communicator::cartesian(
   sequence_ += 1;
   const Account account(*this, "cartesian", 0);
   require_same_call("cartesian", "", fmt::format("of {}", fmt::join(extents, " x ")));
+  if (size_ > 1) do_barrier();
   return do_cartesian(extents, grids);
 }
 

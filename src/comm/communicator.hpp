@@ -90,8 +90,10 @@ struct Traffic {
   std::int64_t bytes = 0;
   double seconds = 0.0;       // beginning and waiting
   double wait_seconds = 0.0;  // of these, waiting: what was not hidden behind other work
-  // From the beginning of each operation to when this rank saw that it was complete.
+  // Of a group, not of its sites: how long at least one operation was under way, and how
+  // long progress() took meanwhile.
   double under_way_seconds = 0.0;
+  double progress_seconds = 0.0;
 
   Traffic& operator+=(const Traffic& other);
 };
@@ -123,7 +125,6 @@ class Request {
     std::swap(account_, other.account_);
     std::swap(elements_, other.elements_);
     std::swap(sequence_, other.sequence_);
-    std::swap(begin_, other.begin_);
     return *this;
   }
   bool under_way() const { return owner_ != nullptr; }
@@ -137,7 +138,6 @@ class Request {
   std::size_t account_ = 0;
   index_t elements_ = 0;
   std::int64_t sequence_ = 0;
-  Clock::time_point begin_;
 };
 
 class Communicator {
@@ -197,6 +197,8 @@ class Communicator {
                            Cuts cuts = nullptr);
   // Gives messages under way, of any group of the world, a moment. Never waits.
   virtual void progress() {}
+  // Whether there are such, begun by this rank: their memory must stay.
+  virtual bool is_under_way() const { return false; }
   // Point to point: messages between two ranks arrive in the order they were sent.
   // Between group_begin and group_end they progress together, so that neighbours may
   // exchange without an order between them; results are there after group_end.
@@ -262,8 +264,13 @@ class Communicator {
   // a number for do_wait, or kComplete where nothing is left to wait for.
   static constexpr int kComplete = -1;
   virtual int do_start(const Exec& exec, const Collective& collective) = 0;
-  // When it was complete, as far as this rank knows.
-  virtual Clock::time_point do_wait(int operation) = 0;
+  // Says note_completed() if that was not said before.
+  virtual void do_wait(int operation) = 0;
+  // One operation that do_start() began is complete; this rank has seen it now.
+  void note_completed(Clock::time_point now);
+  void note_progress(double seconds) { traffic_.progress_seconds += seconds; }
+  // Null where nobody wants to know.
+  Timers* timers() const { return recorders_ == nullptr ? nullptr : recorders_->timers; }
   // Whether calls on a shape-only Exec are counted (groups that are only planned).
   virtual bool counts_shapes() const { return false; }
   // Whether the ranks compare what they call before each call that all must make. Such a
@@ -313,6 +320,8 @@ class Communicator {
   Traffic traffic_;
   std::vector<SiteTraffic> sites_;
   int group_depth_ = 0;
+  int under_way_ = 0;  // operations, as far as this rank has seen
+  Clock::time_point under_way_since_;
   std::int64_t sequence_ = 0;       // calls so far that all ranks of the group make
   std::vector<std::byte> scratch_;  // for host values; grown once
   std::shared_ptr<Recorders> recorders_;

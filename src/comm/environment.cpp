@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -38,6 +39,23 @@ void ignore_taken_hang_up() {
   action = {};
   action.sa_handler = SIG_IGN;
   sigaction(SIGHUP, &action, nullptr);
+}
+
+// What is wrong on some ranks (empty: nothing) is thrown on all, or they would wait for
+// those.
+void throw_on_all(const std::string& problem) {
+  int rank = 0, size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int first = problem.empty() ? size : rank;
+  MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  if (first == size) return;
+  std::array<char, 1024> text{};
+  problem.copy(text.data(), text.size() - 1);
+  MPI_Bcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, first, MPI_COMM_WORLD);
+  if (rank != 0) throw InputError("");
+  throw InputError(first == 0 ? std::string(text.data())
+                              : fmt::format("rank {}: {}", first, text.data()));
 }
 
 }  // namespace
@@ -91,15 +109,31 @@ void Environment::start() {
   MPI_Get_processor_name(host, &length);
   host_name_ = host;
   node_ = find_node_info();
-  wait_policy_ = choose_wait_policy(node_, std::getenv("TRIREME_WAIT"));
+  std::string problem;
+  try {
+    wait_policy_ = choose_wait_policy(node_, std::getenv("TRIREME_WAIT"));
+    choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES"));
+  } catch (const InputError& error) {
+    problem = error.what();
+  }
+  throw_on_all(problem);
   MpiOptions options;
   options.wait = wait_policy_;
   world_ = size == 1 ? make_self_communicator("world") : make_mpi_world(options);
+  world_->set_timeout(kStartSeconds);
 }
 
 Environment::~Environment() {
   world_.reset();
   if (owns_mpi_) MPI_Finalize();
+}
+
+void Environment::abort_before_start(int argc, char** argv, int status) noexcept {
+  std::fflush(nullptr);
+  if (launcher_ranks([](const char* name) { return std::getenv(name); }) > 1) {
+    MPI_Init(&argc, &argv);
+  }
+  abort(status);
 }
 
 void Environment::abort(int status) noexcept {

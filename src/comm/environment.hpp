@@ -6,9 +6,11 @@
 #ifndef TRIREME_COMM_ENVIRONMENT_HPP_
 #define TRIREME_COMM_ENVIRONMENT_HPP_
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -18,7 +20,8 @@ namespace trireme::comm {
 class Environment {
  public:
   // Initialises MPI (only the main thread may call it: MPI_THREAD_FUNNELED) unless it is
-  // up.
+  // up. What is wrong with the environment of one rank is thrown on all: on rank 0 with
+  // the message, on the others with none.
   Environment(int& argc, char**& argv);
   // Finalises MPI if the constructor initialised it.
   ~Environment();
@@ -33,11 +36,25 @@ class Environment {
   WaitPolicy wait_policy() const { return wait_policy_; }
   // Name and version of the MPI library.
   const std::string& library() const { return library_; }
+  // What the program does about an error that cannot be handed up, as messages are under
+  // way to and from memory that would be freed on the way: reports it and ends all ranks.
+  using ErrorHandler = std::function<void(const std::exception&)>;
+  void set_error_handler(ErrorHandler handler) { handler_ = std::move(handler); }
+  // Does that where there are other ranks and a handler; else comes back.
+  void end_with(const std::exception& error) const {
+    if (world_size() > 1 && handler_) handler_(error);
+  }
   // All ranks; the self implementation where there is one.
   const std::shared_ptr<Communicator>& world() const { return world_; }
 
   // Takes every rank down with this exit status; flushes what was printed.
   [[noreturn]] static void abort(int status) noexcept;
+  // The same before there is an Environment: the other ranks of the launcher would wait
+  // for this one.
+  [[noreturn]] static void abort_before_start(int argc, char** argv, int status) noexcept;
+
+  // How long ranks wait for each other while a program starts.
+  static constexpr double kStartSeconds = 600.0;
 
  private:
   void start();
@@ -47,6 +64,7 @@ class Environment {
   NodeInfo node_;
   WaitPolicy wait_policy_ = WaitPolicy::spin;
   std::shared_ptr<Communicator> world_;
+  ErrorHandler handler_;
 };
 
 // How many ranks the launcher says it started (SLURM, Hydra, Open MPI); 0 where none

@@ -103,6 +103,8 @@ class Message {
   bool owned_ = false;
 };
 
+class MpiCommunicator;
+
 // What all groups of one world share.
 struct Shared {
   MpiOptions options;
@@ -110,15 +112,18 @@ struct Shared {
   double timeout = 0.0;
   struct UnderWay {
     MPI_Request* request;
-    Clock::time_point* completed;  // of its operation
+    MpiCommunicator* owner;
+    int operation;
   };
-  std::vector<UnderWay> under_way;  // of all groups, oldest first
-  MPI_Op narrow[2][3];              // bf16, fp16; sum, max, min
+  std::vector<UnderWay> under_way;                   // of all groups, oldest first
+  std::vector<MpiCommunicator*> groups_in_progress;  // for progress(); kept
+  MPI_Op narrow[2][3];                               // bf16, fp16; sum, max, min
   bool checks_calls = false;
   std::shared_ptr<Recorders> recorders = std::make_shared<Recorders>();
 
   explicit Shared(const MpiOptions& given) : options(given) {
     under_way.reserve(64);
+    groups_in_progress.reserve(8);
     create<bf16>(narrow[0]);
     create<fp16>(narrow[1]);
   }
@@ -251,7 +256,7 @@ class MpiCommunicator final : public Communicator {
     Span copy_up;             // where staging slot 1 goes at the end; none: null
     bool copy_plain = false;  // by memcpy: both are host memory
     bool busy = false;
-    Clock::time_point completed;
+    int open = 0;  // requests that are not known to be complete
   };
 
   // ---- device memory ----
@@ -283,23 +288,28 @@ class MpiCommunicator final : public Communicator {
         break;
     }
     operation.busy = true;
+    operation.open = static_cast<int>(operation.requests.size());
     for (MPI_Request& request : operation.requests) {
-      shared_->under_way.push_back({&request, &operation.completed});
+      shared_->under_way.push_back({&request, this, number});
     }
     return number;
   }
 
-  Clock::time_point do_wait(int number) override {
+  void do_wait(int number) override {
     Operation& operation = *operations_.at(static_cast<std::size_t>(number));
     for (MPI_Request& request : operation.requests) {
-      if (request == MPI_REQUEST_NULL) continue;  // seen in progress()
+      const bool seen = forget(request) == 0;  // in progress()
+      if (seen) continue;
       wait(request, operation.call, operation.site);
-      operation.completed = Clock::now();
-      forget(request);
+      close(number, Clock::now());
     }
     operation.busy = false;
     copy_result(operation);
-    return operation.completed;
+  }
+
+  // One of the operation's requests is complete.
+  void close(int number, Clock::time_point now) {
+    if (--operations_[static_cast<std::size_t>(number)]->open == 0) note_completed(now);
   }
 
   void copy_result(Operation& operation) {
@@ -313,16 +323,36 @@ class MpiCommunicator final : public Communicator {
   }
 
   void progress() override {
+    // A rank that computes lives, too.
+    constexpr std::uint64_t kSignEvery = 16;
+    if (board() != nullptr && ++progress_calls_ % kSignEvery == 0) {
+      board()->give_sign(Clock::now());
+    }
+    if (shared_->under_way.empty()) return;
+    std::optional<Region> region;
+    if (timers() != nullptr) region.emplace(*timers(), Section::communication);
+    const auto begin = Clock::now();
+    std::vector<MpiCommunicator*>& groups = shared_->groups_in_progress;
+    groups.clear();
+    for (const Shared::UnderWay& one : shared_->under_way) {
+      if (std::find(groups.begin(), groups.end(), one.owner) == groups.end()) {
+        groups.push_back(one.owner);
+      }
+    }
     std::erase_if(shared_->under_way, [&](const Shared::UnderWay& one) {
       int done = 0;  // one that is complete becomes MPI_REQUEST_NULL
       started(MPI_Test(one.request, &done, MPI_STATUS_IGNORE), "progress");
-      if (done != 0) *one.completed = Clock::now();
+      if (done != 0) one.owner->close(one.operation, Clock::now());
       return done != 0;
     });
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    for (MpiCommunicator* group : groups) group->note_progress(seconds);
   }
-  void forget(const MPI_Request& request) {
-    std::erase_if(shared_->under_way,
-                  [&](const Shared::UnderWay& one) { return one.request == &request; });
+  bool is_under_way() const override { return !shared_->under_way.empty(); }
+  std::size_t forget(const MPI_Request& request) {
+    return std::erase_if(shared_->under_way, [&](const Shared::UnderWay& one) {
+      return one.request == &request;
+    });
   }
 
   std::size_t staging_bytes() const override {
@@ -676,6 +706,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::unique_ptr<Operation>> operations_;
   Staging staging_;  // of messages between two ranks
   std::vector<Pending> pending_;
+  std::uint64_t progress_calls_ = 0;
 };
 
 }  // namespace
@@ -693,7 +724,7 @@ WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value) 
       "TRIREME_WAIT is '{}'; it may be spin (poll without a pause) or yield "
       "(nap between polls)",
       given);
-  return node.ranks > node.cores ? WaitPolicy::yield : WaitPolicy::spin;
+  return node.ranks * node.threads > node.cores ? WaitPolicy::yield : WaitPolicy::spin;
 }
 
 NodeInfo find_node_info() {
@@ -706,6 +737,13 @@ NodeInfo find_node_info() {
   MPI_Comm_size(node, &info.ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &info.first);
   check(MPI_Allreduce(MPI_IN_PLACE, &info.first, 1, MPI_INT, MPI_MIN, node),
+        "MPI_Allreduce");
+  // A rank alone waits for nobody; unsaid, ranks share the cores.
+  for (const char* name : {"OMP_NUM_THREADS", "KOKKOS_NUM_THREADS"}) {
+    const char* said = info.ranks > 1 ? std::getenv(name) : nullptr;
+    if (said != nullptr) info.threads = std::clamp(std::atoi(said), 1, 1 << 16);
+  }
+  check(MPI_Allreduce(MPI_IN_PLACE, &info.threads, 1, MPI_INT, MPI_MAX, node),
         "MPI_Allreduce");
   // The cores any of them may run on: pinned ranks have a few each, others share all.
   constexpr int kWords = 128;  // 8192 cores

@@ -31,14 +31,15 @@ std::string_view name_of(WaitPolicy policy);
 
 // This rank's node: who is on it, and the cores that they may run on together.
 struct NodeInfo {
-  int rank = 0;   // of this process among those of the node
-  int first = 0;  // the lowest rank of the world that is there, which names the node
+  int rank = 0;  // of this process among those of the node
   int ranks = 1;
   int cores = 1;
+  int first = 0;    // the lowest rank of the world that is there, which names the node
+  int threads = 1;  // of each rank, where its environment says so
 };
 
-// yield where ranks outnumber cores; TRIREME_WAIT=spin|yield (argument: its value or
-// null) overrides. Throws InputError for another value.
+// yield where the threads of the ranks outnumber cores; TRIREME_WAIT=spin|yield
+// (argument: its value or null) overrides. Throws InputError for another value.
 WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value);
 
 struct MpiOptions {

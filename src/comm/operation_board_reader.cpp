@@ -64,8 +64,11 @@ std::string iso_time(double seconds) {
   std::tm utc = {};
   ::gmtime_r(&whole, &utc);
   std::array<char, 32> text{};
-  return {text.data(),
-          std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc)};
+  const std::size_t length =
+      std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  const double rest = seconds - static_cast<double>(whole);
+  return fmt::format("{}.{:03}Z", std::string_view(text.data(), length),
+                     static_cast<int>(1000.0 * rest));
 }
 
 // A field of a file that may be damaged.

@@ -20,7 +20,7 @@ class PlannedCommunicator final : public Communicator {
         "group '{}' of {} ranks is only planned: it sends no messages", name(), size()));
   }
   int do_start(const Exec&, const Collective&) override { refuse(); }
-  Clock::time_point do_wait(int) override { refuse(); }
+  void do_wait(int) override { refuse(); }
   bool counts_shapes() const override { return true; }
   void do_send(const Exec&, ConstSpan, int) override { refuse(); }
   void do_recv(const Exec&, Span, int) override { refuse(); }

@@ -190,7 +190,7 @@ class Checker {
               "(tensor {} × pipeline {} × context {})",
               ranks_, model, p.tensor, p.pipeline, p.context),
           fmt::format("a multiple of {} ranks", model),
-          fmt::format("start {} ranks, or {}", copies * model, grids()));
+          ranks_or_grids(copies * model, copies));
       return;
     }
     if (model * p.data != ranks_) {
@@ -200,21 +200,30 @@ class Checker {
                       "there are {}",
                       model * p.data, p.tensor, p.pipeline, p.context, p.data, ranks_),
           "tensor × pipeline × context × data = ranks",
-          ranks_ % model == 0
-              ? std::string("parallel.data: auto")
-              : fmt::format("start {} ranks, or {}", model * p.data, grids()));
+          ranks_ % model == 0 && suits(ranks_, p.tensor, ranks_ / model, p.pipeline)
+              ? "parallel.data: auto, or " + grids()
+              : ranks_or_grids(model * p.data, p.data));
     }
   }
 
-  // Whether the deck would do with these ranks along its axes.
-  bool suits(int tensor, int data, int pipeline) const {
+  // What to do about ranks that the axes do not have: others, or other axes.
+  std::string ranks_or_grids(index_t ranks, index_t data) const {
+    const ParallelConfig& p = deck_.parallel;
+    if (!suits(ranks, p.tensor, data, p.pipeline)) return grids();
+    return fmt::format("start {} ranks, or {}", ranks, grids());
+  }
+
+  // Whether the deck would do with so many ranks, these along its axes.
+  bool suits(index_t ranks, index_t tensor, index_t data, index_t pipeline) const {
+    if (is_trial_) return true;  // nobody reads the error that it is asked for
     Deck deck = deck_;
-    deck.parallel.tensor = tensor;
-    deck.parallel.data = data;
+    deck.parallel.tensor = static_cast<int>(tensor);
+    deck.parallel.data = static_cast<int>(data);
     deck.parallel.data_auto = false;
-    deck.parallel.pipeline = pipeline;
+    deck.parallel.pipeline = static_cast<int>(pipeline);
     std::vector<DeckError> errors;
-    Checker checker(deck, ranks_, bad_, errors);
+    Checker checker(deck, static_cast<int>(ranks), bad_, errors);
+    checker.is_trial_ = true;
     checker.check_tensor_split();
     checker.check_grid();
     checker.check_stages();
@@ -224,14 +233,16 @@ class Checker {
 
   // The grids of all ranks that the model and the batch allow, in words.
   std::string grids() const {
-    constexpr std::size_t kMost = 12;
+    if (is_trial_) return {};
     const ParallelConfig& p = deck_.parallel;
     std::vector<std::string> grids;
     for (int tensor = 1; tensor <= ranks_; ++tensor) {
       if (ranks_ % (tensor * p.context) != 0) continue;
       const int rest = ranks_ / (tensor * p.context);
       for (int pipeline = 1; pipeline <= (p.pipeline == 1 ? 1 : rest); ++pipeline) {
-        if (rest % pipeline != 0 || !suits(tensor, rest / pipeline, pipeline)) continue;
+        if (rest % pipeline != 0 || !suits(ranks_, tensor, rest / pipeline, pipeline)) {
+          continue;
+        }
         std::string grid = fmt::format("tensor {} data {}", tensor, rest / pipeline);
         if (pipeline > 1) grid += fmt::format(" pipeline {}", pipeline);
         grids.push_back(grid);
@@ -239,15 +250,11 @@ class Checker {
     }
     if (grids.empty()) {
       return fmt::format(
-          "another number: none of the grids of {} ranks suits the model "
-          "and batch.global",
+          "start another number of ranks: no grid of {} suits the model and batch.global",
           ranks_);
     }
-    const std::size_t more = grids.size() - std::min(grids.size(), kMost);
-    grids.resize(std::min(grids.size(), kMost));
-    return fmt::format("one of the grids of {} ranks: {}{}", ranks_,
-                       fmt::join(grids, "; "),
-                       more > 0 ? fmt::format("; and {} more", more) : "");
+    return fmt::format("take one of the grids of {} ranks: {}", ranks_,
+                       fmt::join(grids, "; "));
   }
 
   void check_stages() {
@@ -310,6 +317,7 @@ class Checker {
         fix += fmt::format(", or batch.micro: {}",
                            nearest_divisor(b.global / p.data, b.micro));
       }
+      if (ranks_ > 1) fix += ", or " + grids();
       add("batch.global",
           fmt::format("is not a multiple of micro × data = {} × {} = {}", b.micro, p.data,
                       at_once),
@@ -414,6 +422,7 @@ class Checker {
   int ranks_;
   const std::set<std::string>& bad_;
   std::vector<DeckError>& errors_;
+  bool is_trial_ = false;  // of a grid that may be listed
 };
 
 }  // namespace

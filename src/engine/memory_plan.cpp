@@ -29,8 +29,8 @@ void plan_parameters(const ModelState<T>& state, MemoryPlan& plan) {
   plan.gradients = params.slab_bytes(Slab::gradient);
   plan.optimizer = params.slab_bytes(Slab::exp_avg) + params.slab_bytes(Slab::exp_avg_sq);
   using parallel::DataParallel;
-  plan.buffers = DataParallel<T>::planned_bytes(params, state.sequence_parallel()) +
-                 DataParallel<T>::planned_staging_bytes(params);
+  plan.buffers = DataParallel<T>::planned_bytes(params, state.sequence_parallel());
+  if (kHostExecution) plan.buffers += DataParallel<T>::planned_staging_bytes(params);
 }
 
 }  // namespace

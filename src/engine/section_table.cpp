@@ -68,21 +68,23 @@ SectionTable::SectionTable(comm::Communicator& world, const RunTimes& times)
   for (const AxisTraffic& axis : times.traffic) {
     const comm::Traffic& traffic = axis.traffic;
     const auto over_ranks = [&](double value) { return row_of(world, axis.axis, value); };
-    const TrafficRow row{.axis = axis.axis,
-                         .calls = over_ranks(static_cast<double>(traffic.calls)).max,
-                         .bytes = over_ranks(static_cast<double>(traffic.bytes)).max,
-                         .under_way = over_ranks(traffic.under_way_seconds).avg,
-                         .stood = over_ranks(traffic.seconds).avg};
+    const TrafficRow row{
+        .axis = axis.axis,
+        .calls = over_ranks(static_cast<double>(traffic.calls)).max,
+        .bytes = over_ranks(static_cast<double>(traffic.bytes)).max,
+        .in_flight = over_ranks(traffic.under_way_seconds).avg,
+        .exposed = over_ranks(traffic.seconds + traffic.progress_seconds).avg};
     if (row.calls > 0.0) traffic_.push_back(row);
   }
   for (const MemoryUse& use : times.memory) {
-    memory_.push_back({.planned = row_of(world, use.name, use.planned).max,
-                       .measured = row_of(world, use.name, use.measured)});
+    const MemoryRow row{.planned = row_of(world, use.name, use.planned).max,
+                        .measured = row_of(world, use.name, use.measured)};
+    if (row.planned > 0.0 || row.measured.max > 0.0) memory_.push_back(row);
   }
 }
 
 double SectionTable::TrafficRow::hidden() const {
-  return under_way > 0.0 ? std::clamp(1.0 - stood / under_way, 0.0, 1.0) : 0.0;
+  return in_flight > 0.0 ? std::clamp(1.0 - exposed / in_flight, 0.0, 1.0) : 0.0;
 }
 
 double SectionTable::per_second(double amount) const {
@@ -140,12 +142,12 @@ std::string SectionTable::sections_text() const {
 std::string SectionTable::traffic_text() const {
   if (traffic_.empty()) return {};
   std::string out =
-      table_head("Messages", {"calls", "payload", "on way(s)", "stood (s)", "hidden"});
+      table_head("Messages", {"calls", "payload", "flight(s)", "expos.(s)", "hidden"});
   for (const TrafficRow& row : traffic_) {
     out += table_line(
         capitalised(row.axis),
-        {format_count(row.calls), format_bytes(row.bytes), seconds_text(row.under_way),
-         seconds_text(row.stood), format_percent(row.hidden())});
+        {format_count(row.calls), format_bytes(row.bytes), seconds_text(row.in_flight),
+         seconds_text(row.exposed), format_percent(row.hidden())});
   }
   return out;
 }
@@ -173,8 +175,8 @@ std::string SectionTable::json() const {
   for (const TrafficRow& row : traffic_) {
     traffic[row.axis] = {{"calls", row.calls},
                          {"bytes", row.bytes},
-                         {"seconds_under_way", row.under_way},
-                         {"seconds_stood", row.stood},
+                         {"seconds_in_flight", row.in_flight},
+                         {"seconds_exposed", row.exposed},
                          {"hidden", row.hidden()}};
   }
   for (const auto& [planned, row] : memory_) {

@@ -56,9 +56,9 @@ class SectionTable {
   struct TrafficRow {
     std::string axis;
     double calls = 0.0, bytes = 0.0;
-    double under_way = 0.0;  // from the beginning of an operation to its end
-    double stood = 0.0;      // while the rank did nothing else: began it, or waited
-    // Of the time under way, the share in which the rank did something else.
+    double in_flight = 0.0;  // while at least one message was
+    double exposed = 0.0;    // while the rank began one, moved it on, or waited for it
+    // Of the time in flight, the share in which the rank did something else.
     double hidden() const;
   };
   struct MemoryRow {
@@ -72,6 +72,7 @@ class SectionTable {
   const std::vector<Row>& rows() const { return rows_; }
   // Axes along which something was sent.
   const std::vector<TrafficRow>& traffic() const { return traffic_; }
+  // Categories of which a rank has something.
   const std::vector<MemoryRow>& memory() const { return memory_; }
   double loop_seconds() const { return loop_seconds_; }
   double tokens_per_second() const;

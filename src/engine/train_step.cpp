@@ -108,8 +108,9 @@ MemoryPlan TrainStep<T>::measured_memory() const {
   memory.saved_by_category = workspace_.saved_peaks();
   const comm::ProcessGroups& groups = state_.groups;
   memory.buffers = data_parallel_.bytes();
-  for (const auto* group : {&groups.tensor, &groups.data, &groups.model}) {
-    memory.buffers += (*group)->staging_bytes();
+  if (!kHostExecution) return memory;  // copies for messages are no memory of the device
+  for (const comm::Communicator* group : groups.of_axes()) {
+    memory.buffers += group->staging_bytes();
   }
   return memory;
 }
@@ -244,7 +245,9 @@ std::string TrainStep<T>::locate_non_finite(const FetchBatch& fetch) {
     forward(fetch, m, 0, nn::Mode::training);
     const std::string place =
         state_.chunk.locate_non_finite(context(0, nn::Mode::training), 0);
-    if (!place.empty()) return fmt::format("micro-batch {}: {}", m, place);
+    // Passes are made together: all ranks stop where one has found it.
+    if (!state_.groups.world->any(!place.empty())) continue;
+    return place.empty() ? place : fmt::format("micro-batch {}: {}", m, place);
   }
   return {};
 }

@@ -62,7 +62,8 @@ class TrainStep {
   LossTotals evaluate(const FetchBatch& fetch, int microbatches);
 
   // Runs forward on each micro-batch again and returns the first place where a number is
-  // not finite, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty when there is none.
+  // not finite, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty when there is none, or
+  // another rank has found one in an earlier micro-batch. Collective over the world.
   std::string locate_non_finite(const FetchBatch& fetch);
 
   // The state kernels read; the trainer sets learning rate and step.

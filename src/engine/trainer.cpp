@@ -1,6 +1,7 @@
 // engine/trainer.cpp — see trainer.hpp.
 #include "engine/trainer.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <map>
@@ -28,25 +29,39 @@ namespace trireme::engine {
 
 namespace {
 
-// Ranks of different programs (an old file on one node, say) would not do the same work.
-// Their decks cannot differ: rank 0's is sent to all. Nor does a variable of the
-// environment change what is computed; TRIREME_WAIT may differ.
-void require_same_program(comm::Communicator& world, const std::string& host) {
-  if (world.size() == 1) return;
-  std::string checksum = "unknown";  // where there is no /proc
+// "" where it cannot be read: no /proc, or a deck that only rank 0 can see.
+std::string checksum_of(const std::string& file) {
   try {
-    checksum = io::to_hex(io::checksum_file("/proc/self/exe").checksum);
+    return io::to_hex(io::checksum_file(file).checksum);
   } catch (const Error&) {
+    return {};
   }
-  const std::vector<std::string> programs = world.gather(
-      fmt::format("trireme {}, its file has checksum {}", kVersion, checksum));
+}
+
+// Ranks of different programs or decks (an old file on one node, say) were not meant to
+// do the same work. Rank 0's deck is sent to all, so that the others need not see it. No
+// variable of the environment changes what is computed; TRIREME_WAIT may differ.
+void require_same_files(comm::Communicator& world, const std::string& host,
+                        const std::string& deck) {
+  if (world.size() == 1) return;
   const std::vector<std::string> hosts = world.gather(host);
-  for (const std::string& program : programs) {
-    TRIREME_REQUIRE_INPUT(
-        program == programs.front(),
-        "the ranks run different programs: {}. Start the same file on all of them",
-        comm::grouped_by_text(programs, hosts));
-  }
+  const auto compare = [&](const std::string& name, const std::string& file,
+                           const char* what) {
+    std::vector<std::string> checksums = world.gather(checksum_of(file));
+    for (std::string& checksum : checksums) {
+      if (checksum.empty()) checksum = checksums.front();
+    }
+    const bool same =
+        std::count(checksums.begin(), checksums.end(), checksums.front()) == world.size();
+    for (std::string& checksum : checksums) {
+      checksum = fmt::format("{}, its file has checksum {}", name, checksum);
+    }
+    TRIREME_REQUIRE_INPUT(same, "the ranks {}: {}. Start the same file on all of them",
+                          what, comm::grouped_by_text(checksums, hosts));
+  };
+  compare(fmt::format("trireme {}", kVersion), "/proc/self/exe",
+          "run different programs");
+  compare(deck, deck, "have different decks");
 }
 
 // What this rank does stands in the run directory while this lives.
@@ -60,15 +75,19 @@ class OnBoard {
     board_ = std::move(opened.board);
     world_.attach(board_);
   }
-  ~OnBoard() {
-    // How ranks agree on an error is no part of the run.
-    world_.attach(nullptr);
-    if (board_) board_->end(std::uncaught_exceptions() == exceptions_);
-  }
+  ~OnBoard() { end(std::uncaught_exceptions() == exceptions_); }
+  void fail() { end(false); }
   OnBoard(const OnBoard&) = delete;
   OnBoard& operator=(const OnBoard&) = delete;
 
  private:
+  void end(bool clean) {
+    // How ranks agree on an error is no part of the run.
+    world_.attach(nullptr);
+    if (board_) board_->end(clean);
+    board_.reset();
+  }
+
   comm::Communicator& world_;
   int exceptions_ = std::uncaught_exceptions();
   std::shared_ptr<comm::OperationBoard> board_;
@@ -170,7 +189,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const auto start_time = StopRequest::Clock::now();
 
   const Terminal terminal = find_terminal(stdout, std::getenv);
-  require_same_program(world, environment.host_name());
+  world.set_timeout(comm::Environment::kStartSeconds);
+  require_same_files(world, environment.host_name(), options.deck);
 
   // 1. What to do.
   const config::Deck deck = load_deck(options, world);
@@ -192,7 +212,9 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     // A finished run, too: "nothing to train" would be wrong for another model.
     check_deck(*checkpoint, deck, world, log);
   } else if (!options.init_from.empty()) {
-    checkpoint.emplace(ckpt::choose_newest(options.init_from, log));
+    const std::string chosen = comm::on_first_rank(
+        world, [&] { return ckpt::choose_newest(options.init_from, log).string(); });
+    checkpoint.emplace(chosen);
   }
   if (start.kind == StartKind::finished) {
     log.info(
@@ -222,7 +244,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   require_memory(deck, shapes, machine, environment.node().ranks);
   const Placement placement = Placement::gather(environment, machine);
   RunDirectory directory(world, run_options, start);
-  const OnBoard on_board(world, directory.path(), environment.host_name(), log);
+  OnBoard on_board(world, directory.path(), environment.host_name(), log);
   directory.write_deck(config::resolved_text(deck));
   const RunEnvironment surroundings = describe_environment(
       environment, grid.shape(), machine, placement, options.command_line);
@@ -256,8 +278,15 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // was damaged meanwhile, say. Status 2 would tell scripts that nothing was begun.
   try {
     return run.run(stop, terminal);
-  } catch (const InputError& error) {
-    throw Error(error.what());
+  } catch (const std::exception& error) {
+    const bool is_input = dynamic_cast<const InputError*>(&error) != nullptr;
+    const Error as_error(error.what());
+    if (world.is_under_way()) {
+      on_board.fail();
+      environment.end_with(is_input ? as_error : error);
+    }
+    if (is_input) throw as_error;
+    throw;
   }
 }
 

@@ -27,11 +27,10 @@ ckpt::Replicas replicas_of(const comm::RankGrid& grid) {
           .data_size = groups.data->size()};
 }
 
-// What the table at the end says: categories that are not there are left out.
+// What the table at the end says; the same categories on every rank.
 std::vector<MemoryUse> memory_uses(const MemoryPlan& plan, const MemoryPlan& measured) {
   std::vector<MemoryUse> uses;
   const auto add = [&](const char* name, std::size_t planned, std::size_t bytes) {
-    if (planned + bytes == 0) return;
     uses.push_back({name, static_cast<double>(planned), static_cast<double>(bytes)});
   };
   const auto scratch = [](const MemoryPlan& memory) {

@@ -124,16 +124,19 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
   return bytes;
 }
 
-// Stage 1 reduces into the bucket itself, by way of a copy of each part under way.
+// Stage 1 reduces into the bucket itself, by way of a copy of the part. Two reductions
+// are under way at a time and take turns in two copies (finish_reduction(bucket + 2)).
 template <class T>
 std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params) {
   const auto& sharding = params.sharding();
   if (sharding.stage != 1 || sharding.parts == 1) return 0;
-  index_t largest = 0;
-  for (const Bucket& bucket : params.partition().buckets()) {
-    largest = std::max(largest, bucket.part_size(sharding.part));
+  std::array<index_t, kRotating> copies{};
+  const std::vector<Bucket>& buckets = params.partition().buckets();
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    index_t& copy = copies[b % kRotating];
+    copy = std::max(copy, buckets[b].part_size(sharding.part));
   }
-  return kRotating * extent(largest) * sizeof(Master);
+  return extent(copies[0] + copies[1]) * sizeof(Master);
 }
 
 template <class T>

@@ -9,9 +9,8 @@
 //            the forward pass needs them
 //   stage 2  every micro-batch reduce-scatters each bucket, and adds the result to this
 //            rank's part; whole gradients exist for two buckets at a time
-//   stage 3  and weights are gathered when a unit comes into use, the next bucket's
-//   ahead;
-//            whole weights exist for two buckets at a time
+//   stage 3  and weights are gathered when a unit comes into use, the next bucket's while
+//            this one is; whole weights exist for two buckets at a time
 // A bucket that others borrow from (the tied word embedding) has memory of its own for as
 // long as it is in use, in stage 3 until the weights change.
 //
@@ -48,7 +47,7 @@ class DataParallel final : public ParamUse {
   DataParallel& operator=(const DataParallel&) = delete;
 
   // Bytes that it allocates for a buffer that is planned at least, and that its messages
-  // keep on the host (Communicator::staging_bytes) at most.
+  // keep beside it where kernels run on the host (Communicator::staging_bytes).
   static std::size_t planned_bytes(const ParamBuffer<T>& params, bool sequence_parallel);
   static std::size_t planned_staging_bytes(const ParamBuffer<T>& params);
   // Bytes that it has allocated.

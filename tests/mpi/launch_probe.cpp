@@ -2,6 +2,7 @@
 // told.
 //   launch_probe            prints "rank R of N" in rank order
 //   launch_probe abort S    rank N-1 aborts everyone with status S, the others wait
+//   launch_probe never S    ends with status S before it is a rank
 //   launch_probe hang_up    gets the signal of a terminal that is closed
 #include <csignal>
 #include <cstdio>
@@ -12,6 +13,9 @@
 
 int main(int argc, char** argv) {
   using namespace trireme;
+  if (argc == 3 && std::string(argv[1]) == "never") {
+    comm::Environment::abort_before_start(argc, argv, std::atoi(argv[2]));
+  }
   try {
     const comm::Environment environment(argc, argv);
     const auto& world = environment.world();

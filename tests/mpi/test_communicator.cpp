@@ -361,6 +361,32 @@ TEST(CommunicatorRequests, ManyUnderWay) {
   }
 }
 
+// Messages under way together are so for as long as one of them is, not for the sum of
+// their times; a rank that does nothing beside them is busy with them all that time.
+TEST(CommunicatorTime, UnderWayIsCountedOnce) {
+  const auto world = make_mpi_world(variants()[0].options);
+  constexpr int kMessages = 8;
+  std::vector<std::vector<float>> data(kMessages, std::vector<float>(1 << 18, 1.0f));
+  world->barrier();
+  world->reset_traffic();
+  const auto start = Clock::now();
+  std::vector<Request> requests;
+  for (auto& one : data) requests.push_back(world->start_all_reduce(Exec(), span(one)));
+  world->progress();
+  for (Request& request : requests) request.wait();
+  const double spent = std::chrono::duration<double>(Clock::now() - start).count();
+  const Traffic& traffic = world->traffic();
+  if (world->size() == 1) {
+    EXPECT_EQ(traffic.under_way_seconds, 0.0);
+    return;
+  }
+  EXPECT_GT(traffic.under_way_seconds, 0.0);
+  EXPECT_LE(traffic.under_way_seconds, spent);
+  // But for what lies between the calls.
+  EXPECT_GE(traffic.seconds + traffic.progress_seconds, 0.6 * traffic.under_way_seconds);
+  EXPECT_LE(traffic.seconds + traffic.progress_seconds, spent);
+}
+
 // A pass that only finds out sizes sends nothing: ranks need not even agree.
 TEST(CommunicatorShapeOnly, SendsNothing) {
   const auto world = make_mpi_world(variants()[0].options);

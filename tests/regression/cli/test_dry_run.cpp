@@ -1,5 +1,8 @@
 // `trireme train --dry-run`: checks the deck, prints parameters, FLOPs and memory, and
 // makes neither a model nor a file.
+#include <fmt/format.h>
+
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -162,6 +165,37 @@ TEST_F(DryRun, TensorRanksShareTheModel) {
   EXPECT_EQ(split["activations_by_category"]["attention"], saved["attention"]);
 }
 
+// docs/math/memory.md, letter by letter; the difference is alignment.
+TEST_F(DryRun, ActivationsAreThoseOfTheFormula) {
+  const std::int64_t h = 768, f = 4 * h, a = 12, layers = 12, s = 1024, v = 50257;
+  for (const std::int64_t micro : {1, 3}) {
+    for (const std::int64_t t : {1, 2, 4}) {
+      for (const bool sequence : {false, true}) {
+        const json stage = gpt2({fmt::format("batch.micro={}", micro),
+                                 fmt::format("batch.global={}", 6 * micro),
+                                 fmt::format("parallel.tensor={}", t),
+                                 fmt::format("parallel.sequence={}", sequence)},
+                                static_cast<int>(t))["memory"]["stages"][0];
+        const std::int64_t rows = micro * s, between = sequence ? rows / t : rows;
+        const std::map<std::string, std::int64_t> want = {
+            {"hidden", 4 * between * h * (2 * layers + 1)},
+            {"norm", 4 * between * (h + 2) * (2 * layers + 1)},
+            {"attention", 4 * rows * layers * (4 * h + a) / t},
+            {"mlp", 8 * rows * layers * f / t},
+            {"logits", 4 * rows * ((v + t - 1) / t + 4)}};
+        std::int64_t all = 0;
+        for (const auto& [category, bytes] : stage["activations_by_category"].items()) {
+          const std::int64_t expected = want.contains(category) ? want.at(category) : 0;
+          EXPECT_GE(bytes.get<std::int64_t>(), expected) << category;
+          EXPECT_LE(bytes.get<std::int64_t>(), expected + 256 * 5 * layers) << category;
+          all += bytes.get<std::int64_t>();
+        }
+        EXPECT_EQ(stage["activations"].get<std::int64_t>(), all);
+      }
+    }
+  }
+}
+
 // Bytes per parameter over d ranks: 16; 8 + 8 / d; 4 + 12 / d; 16 / d (ZeRO's stages 0 to
 // 3), besides buffers; shares are whole rows.
 TEST_F(DryRun, DataRanksReplicateOrShard) {
@@ -173,9 +207,12 @@ TEST_F(DryRun, DataRanksReplicateOrShard) {
       EXPECT_NEAR(bytes.get<double>(), static_cast<double>(of / ranks), 1e-3 * of);
     };
     shared(stage["optimizer"], all);
+    shared(stage["buffers"], 4 * ((50257 + 1024) * 768 + 12 * 768 * 768 + 13 * 768));
     EXPECT_EQ(whole["total"].get<std::int64_t>() - stage["total"].get<std::int64_t>(),
-              all - stage["optimizer"].get<std::int64_t>());
+              all - stage["optimizer"].get<std::int64_t>() -
+                  stage["buffers"].get<std::int64_t>());
     stage["optimizer"] = whole["optimizer"];
+    stage["buffers"] = whole["buffers"];
     stage["total"] = whole["total"];
     EXPECT_EQ(stage, whole);
     EXPECT_THAT(out_, HasSubstr("ZeRO 1: a part in " + std::to_string(ranks)));

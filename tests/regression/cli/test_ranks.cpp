@@ -84,6 +84,23 @@ class Ranks : public Workplace {
     EXPECT_TRUE(all_go(states));
     return ended;
   }
+  void expect_down_by_an_error(const RunResult& result);
+  // Two ranks with arguments, and directories to run in, of their own.
+  static RunResult on_two_of(const std::vector<std::string>& first,
+                             const std::vector<std::string>& second,
+                             const std::vector<std::string>& directories = {".", "."}) {
+    const char* launcher = std::getenv("TRIREME_MPIEXEC");
+    std::vector<std::string> command = {launcher != nullptr ? launcher : "mpiexec"};
+    for (int rank = 0; rank < 2; ++rank) {
+      if (rank == 1) command.push_back(":");
+      command.insert(command.end(),
+                     {"-n", "1", "-wdir", directories[static_cast<std::size_t>(rank)],
+                      std::getenv("TRIREME_BINARY")});
+      const auto& arguments = rank == 0 ? first : second;
+      command.insert(command.end(), arguments.begin(), arguments.end());
+    }
+    return run(command, {.environment = {{"OMP_NUM_THREADS", "1"}}, .timeout = 30.0});
+  }
   static std::string name_of(const comm::RankState& state) {
     return fmt::format("rank {} (process {} on {})", state.rank, state.process,
                        state.host);
@@ -104,7 +121,8 @@ TEST_F(Ranks, KilledRankIsNamedByTheNextStart) {
   const RunResult next = again();
   ASSERT_EQ(next.status, 0) << next.err;
   EXPECT_THAT(next.out, AllOf(HasSubstr("the start before did not end cleanly: 3 of 3"),
-                              HasSubstr(name_of(killed.victim) + ": ")));
+                              HasSubstr("who fell silent first comes first\n  " +
+                                        name_of(killed.victim) + ": ")));
   // That one did.
   const RunResult last = again();
   EXPECT_EQ(last.status, 0) << last.err;
@@ -127,18 +145,28 @@ TEST_F(Ranks, WhoHangsIsShown) {
 }
 
 // A damaged token: only the rank that draws its sample meets it. The others wait for its
-// gradients by then.
+// gradients by then; in a wide model weights are still on their way to it.
 TEST_F(Ranks, ErrorOfOneRankTakesAllDown) {
   std::string content = slurp(corpus());
   const std::size_t middle = content.size() / 4 * 2;
   content[middle] = content[middle + 1] = '\xff';
   const fs::path damaged = scratch_ / "damaged.h5";
   spill(damaged, content);
-  const RunResult result = trireme_on_ranks(
-      kRanks,
-      train_arguments({"data.train=" + damaged.string(), "run.steps=100000000",
-                       "data.seed=3", "checkpoint.every=0", "run.validate_every=0",
-                       fmt::format("batch.global={}", 2 * kRanks)}));
+  for (const auto& [seed, hidden] : {std::pair{3, 32}, {3, 256}, {4, 256}, {5, 256}}) {
+    SCOPED_TRACE(fmt::format("seed {}, hidden {}", seed, hidden));
+    fs::remove_all(run_dir());
+    const RunResult result = trireme_on_ranks(
+        kRanks, train_arguments({"data.train=" + damaged.string(), "run.steps=100000000",
+                                 fmt::format("data.seed={}", seed), "parallel.zero=1",
+                                 fmt::format("model.hidden={}", hidden),
+                                 fmt::format("model.ffn_hidden={}", 4 * hidden),
+                                 "checkpoint.every=0", "run.validate_every=0",
+                                 fmt::format("batch.global={}", 2 * kRanks)}));
+    expect_down_by_an_error(result);
+  }
+}
+
+void Ranks::expect_down_by_an_error(const RunResult& result) {
   const auto last_record =
       fs::file_time_type::clock::now() - fs::last_write_time(run_dir() / "train.jsonl");
   EXPECT_LT(std::chrono::duration<double>(last_record).count(), 10.0);
@@ -150,6 +178,52 @@ TEST_F(Ranks, ErrorOfOneRankTakesAllDown) {
   const std::vector<comm::RankState> states = comm::read_boards(run_dir()).ranks;
   EXPECT_EQ(states.size(), static_cast<std::size_t>(kRanks));
   EXPECT_TRUE(all_go(states));
+}
+
+// All ranks look for the number together, in passes that have messages; each stage and
+// axis has its own.
+TEST_F(Ranks, LossThatIsNotFiniteIsFound) {
+  for (const char* layout : {"parallel.zero=1", "parallel.zero=3", "parallel.tensor=2"}) {
+    SCOPED_TRACE(layout);
+    fs::remove_all(run_dir());
+    const RunResult result = trireme_on_ranks(
+        2, train_arguments({layout, "optimizer.lr=1e9", "run.hang_timeout=20s"}));
+    EXPECT_EQ(result.status, 1);
+    EXPECT_THAT(result.err, AllOf(HasSubstr("First number that is not finite"),
+                                  HasSubstr("The state before the step is in"),
+                                  Not(HasSubstr("hang_timeout"))));
+    EXPECT_TRUE(fs::exists(run_dir() / "failed"));
+  }
+}
+
+TEST_F(Ranks, OfDifferentArgumentsAreRefused) {
+  auto other = train_arguments({"batch.global=6"});
+  const auto arguments = other;
+  other.insert(other.end(), {"--set", "run.steps=7"});
+  const RunResult result = on_two_of(arguments, other);
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("the ranks were started with different arguments: rank 0: "
+                              "train "),
+                    HasSubstr("; rank 1: train "), HasSubstr("--set run.steps=7")));
+  EXPECT_FALSE(fs::exists(run_dir()));
+}
+
+// The same name, another file: nodes that each have a disk of their own.
+TEST_F(Ranks, OfDifferentDecksAreRefused) {
+  const std::vector<std::string> arguments = {"train", "deck.yaml", "--run-dir",
+                                              run_dir().string()};
+  const std::string text = slurp(deck());
+  for (const char* node : {"a", "b"}) {
+    fs::create_directories(scratch_ / node);
+    spill(scratch_ / node / "deck.yaml", text + "# on node " + node + "\n");
+  }
+  const RunResult result = on_two_of(
+      arguments, arguments, {(scratch_ / "a").string(), (scratch_ / "b").string()});
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("the ranks have different decks: rank 0"),
+                                HasSubstr("; rank 1"), HasSubstr("checksum")));
+  EXPECT_FALSE(fs::exists(run_dir()));
 }
 
 TEST_F(Ranks, OfDifferentProgramsAreRefused) {

@@ -70,13 +70,13 @@ TEST_F(TrainDeck, RanksThatNoGridFits) {
                                "model.ffn_hidden=96", "batch.global=12"});
   expect_refused(result, {"the deck has 1 error", "parallel.data",
                           "3 ranks do not divide into copies of the model of 2",
-                          "start 2 ranks, or one of the grids of 3 ranks: tensor 1 data "
-                          "3; tensor 3 data 1\n"});
+                          "start 2 ranks, or take one of the grids of 3 ranks: tensor 1 "
+                          "data 3; tensor 3 data 1\n"});
   EXPECT_EQ(result.err.find("parallel.data"), result.err.rfind("parallel.data"));
   // Four heads and four samples: none.
   result = on_three({"parallel.tensor=2"});
-  expect_refused(result, {"start 2 ranks, or another number: none of the grids of 3 "
-                          "ranks suits the model and batch.global"});
+  expect_refused(result, {"start 2 ranks, or start another number of ranks: no grid of 3 "
+                          "suits the model and batch.global"});
 }
 
 TEST_F(TrainDeck, WhatIsNotThereYetIsSaid) {

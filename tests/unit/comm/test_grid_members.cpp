@@ -2,7 +2,7 @@
 // each axis, groups that share out the world, in the time of a blink.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <set>
 
 #include "comm/rank_grid.hpp"
@@ -41,14 +41,14 @@ TEST(GridMembersAtScale, AreSharedOut) {
         GridShape{8, 2, 64, 16, data_fastest}, GridShape{1, 1, 16384, 1, data_fastest},
         GridShape{3, 1, 5, 7, config::kDefaultAxisOrder}}) {
     SCOPED_TRACE(to_string(shape));
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     for (int rank = 0; rank < shape.size(); ++rank) {
       ASSERT_EQ(rank_of(shape, coordinates_of(shape, rank)), rank);
     }
     for (const Axis axis : {tensor, context, data, pipeline}) check_groups(shape, {axis});
     check_groups(shape, {tensor, pipeline});  // one copy of the model
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(spent.count(), 20.0);  // a second where the machine is not busy
+    // Of the processor, so that other work on the machine does not count.
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 1.0);
   }
 }
 

@@ -1,5 +1,6 @@
 // Ranks that the grid of the deck does not have: the error lists the grids that would do,
 // and the list is right. Each grid in it gives a deck without errors, no other one does.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -89,12 +90,25 @@ TEST(GridsListed, AreTheRightOnes) {
 }
 
 TEST(GridsListed, InWords) {
-  EXPECT_EQ(fix_for({}, 4),
-            "start 5 ranks, or one of the grids of 4 ranks: tensor 1 data 4; tensor 2 "
-            "data 2; tensor 4 data 1");
-  EXPECT_EQ(fix_for({}, 7),
-            "start 8 ranks, or another number: none of the grids of 7 ranks suits the "
+  EXPECT_EQ(fix_for({}, 4),  // five tensor ranks do not suit it
+            "take one of the grids of 4 ranks: tensor 1 data 4; tensor 2 data 2; tensor "
+            "4 data 1");
+  EXPECT_EQ(fix_for({}, 3),
+            "start 4 ranks, or start another number of ranks: no grid of 3 suits the "
             "model and batch.global");
+  const auto fix_of = [](const Overrides& overrides, int ranks, const char* key) {
+    for (const DeckError& error : errors_with(overrides, ranks)) {
+      if (error.key == key) return error.fix;
+    }
+    return fmt::format("no error of {}", key);
+  };
+  EXPECT_EQ(fix_of({"parallel.tensor=2", "parallel.data=3"}, 8, "parallel.data"),
+            "parallel.data: auto, or take one of the grids of 8 ranks: tensor 1 data 8; "
+            "tensor 2 data 4; tensor 4 data 2");
+  // Copies that the ranks have, and the batch has no use for.
+  EXPECT_THAT(fix_of({"batch.global=24"}, 16, "batch.global"),
+              testing::EndsWith("or take one of the grids of 16 ranks: tensor 2 data 8; "
+                                "tensor 4 data 4"));
 }
 
 }  // namespace

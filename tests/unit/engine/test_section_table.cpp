@@ -32,9 +32,10 @@ RunTimes example() {
                     {.calls = 57600,
                      .elements = 30000,
                      .bytes = std::int64_t{3} << 30,
-                     .seconds = 3.0,
-                     .wait_seconds = 2.5,
-                     .under_way_seconds = 12.0}},
+                     .seconds = 2.5,
+                     .wait_seconds = 2.0,
+                     .under_way_seconds = 12.0,
+                     .progress_seconds = 0.5}},
                    {"data", {}}};
   return times;
 }
@@ -57,7 +58,7 @@ TEST(SectionTable, Text) {
             "Checkpoint    |     3.500 |     3.500 |     3.500 |      1.51\n"
             "Other         |     5.000 |     5.000 |     5.000 |      2.15\n"
             "\n"
-            "Messages      |     calls |   payload | on way(s) | stood (s) |    hidden\n"
+            "Messages      |     calls |   payload | flight(s) | expos.(s) |    hidden\n"
             "--------------+-----------+-----------+-----------+-----------+----------\n"
             "Tensor        |     57.6k |   3.0 GiB |     12.00 |     3.000 |       75%\n"
             "\n"
