@@ -1,4 +1,6 @@
 // engine/run_start.cpp — begin, go on or do nothing: the table of run_directory.hpp.
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -162,8 +164,15 @@ RunStart decide(const RunOptions& options) {
 RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
   using Json = nlohmann::json;
   const std::string text = comm::on_first_rank(world, [&] {
-    RunStart start = decide(options);
+    // Said of a refused start, too: what went wrong in the one before may explain it.
     const std::vector<std::string> ends = comm::unclean_ends(options.path);
+    RunStart start;
+    try {
+      start = decide(options);
+    } catch (const InputError& error) {
+      if (ends.empty()) throw;
+      throw InputError(fmt::format("{}\n{}", error.what(), fmt::join(ends, "\n")));
+    }
     start.notes.insert(start.notes.begin(), ends.begin(), ends.end());
     std::vector<std::string> superseded;
     for (const io::Path& path : start.superseded) superseded.push_back(path.string());

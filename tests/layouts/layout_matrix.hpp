@@ -212,17 +212,13 @@ class MatrixRun {
     state_.params.initialize(exec_, 4321);
   }
 
-  // Loss sum, token count and gradient norm.
-  optim::StepReport one_step(int step) {
-    accumulate(step);
-    return finish(step);
-  }
   void accumulate(int step) {
     const index_t share = kGlobal / layout_.data;
     const index_t first = step * kGlobal + grid_.coordinates().data * share;
     step_.accumulate_gradients(
         [&](int m) { return samples_.batch(first + m * layout_.micro()); }, kGlobal);
   }
+  // Loss sum, token count and gradient norm.
   optim::StepReport finish(int step) {
     step_.begin_step(static_cast<std::uint64_t>(step + 1), 1e-3,
                      1.0 - std::pow(0.9, step + 1), 1.0 - std::pow(0.95, step + 1));
@@ -239,6 +235,14 @@ class MatrixRun {
     const auto host = Kokkos::create_mirror_view_and_copy(
         Kokkos::HostSpace{}, state_.params.updated(Slab::gradient, param));
     return {host.data(), host.data() + host.extent(0)};
+  }
+  std::vector<std::vector<float>> gradients() const {
+    std::vector<std::vector<float>> all;
+    for (std::size_t p = 0; p < state_.registry.size(); ++p) {
+      IndexRange unused;
+      all.push_back(gradient(p, unused));
+    }
+    return all;
   }
   // Logits (rows, v_tp) of micro() samples from `first` on.
   std::vector<float> logits(index_t first) {
