@@ -9,8 +9,9 @@
 A layout is a name, ranks, threads of each, and keys of the deck. A round starts every layout
 once, for a few steps, every other round backwards, so that a slow drift of the machine's clock
 cancels; the first step is not counted. A run is ended after its last step; with --tables the last
-round's go on to their end, with a validation and a checkpoint. Ratios are taken within a round: 0.9 is nine tenths of
-the first layout's samples per second. --at-least fails where the median is lower.
+round's go on to their end, with a validation and a checkpoint. Ratios are taken within a round:
+0.9 is nine tenths of the first layout's samples per second. --at-least fails where the median is
+lower.
 """
 import argparse
 import json
