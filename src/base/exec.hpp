@@ -80,11 +80,10 @@ class Exec {
   }
   // For all copies of this Exec; null: none.
   void set_idle_work(IdleWork* work) const { queue_->idle_work = work; }
-  // Called after every launch; a long one is to be cut where there is such work.
+  // Called after every launch.
   void idle() const {
     if (queue_->idle_work != nullptr) queue_->idle_work->run();
   }
-  bool has_idle_work() const { return queue_->idle_work != nullptr; }
   // Waits for everything launched on this Exec.
   void fence(const char* label) const {
     if (shape_only_) return;

@@ -3,7 +3,6 @@
 // for double, the plain loop for 16-bit types.
 #include <oneapi/dnnl/dnnl.h>
 #include <KokkosBlas3_gemm.hpp>
-#include <algorithm>
 
 #include "base/error.hpp"
 #include "kernels/gemm.hpp"
@@ -17,39 +16,17 @@ char code(Transpose transpose) {
   return transpose == Transpose::yes ? 'T' : 'N';
 }
 
-// Rows of C that are made in one go. With messages to move on between kernels, as many as
-// take some milliseconds: a message that passes through many hands moves on only when it
-// is looked at. Enough rows for full speed in any case.
-index_t panel_rows(const Exec& exec, GemmShape shape) {
-  constexpr double kPanelFlops = 5e8;
-  constexpr index_t kFewest = 256;
-  if (!exec.has_idle_work()) return shape.m;
-  const double row_flops =
-      2.0 * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  const auto panels =
-      static_cast<index_t>(row_flops * static_cast<double>(shape.m) / kPanelFlops);
-  if (panels <= 1) return shape.m;
-  return std::max(kFewest, (shape.m + panels - 1) / panels);
-}
-
-void gemm_float(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
-                Accumulate accumulate, const View2<const float>& a,
-                const View2<const float>& b, const View2<float>& c, GemmShape shape) {
+void gemm_float(Transpose transpose_a, Transpose transpose_b, Accumulate accumulate,
+                const View2<const float>& a, const View2<const float>& b,
+                const View2<float>& c, GemmShape shape) {
   const float beta = accumulate == Accumulate::yes ? 1.0f : 0.0f;
-  const auto a_stride = static_cast<index_t>(a.stride(0));
-  const auto c_stride = static_cast<index_t>(c.stride(0));
-  const index_t a_row = transpose_a == Transpose::yes ? 1 : a_stride;  // of op(A)
-  const index_t panel = panel_rows(exec, shape);
-  for (index_t row = 0; row < shape.m; row += panel) {
-    const dnnl_status_t status = dnnl_sgemm(
-        code(transpose_a), code(transpose_b), std::min(panel, shape.m - row), shape.n,
-        shape.k, 1.0f, a.data() + row * a_row, a_stride, b.data(),
-        static_cast<index_t>(b.stride(0)), beta, c.data() + row * c_stride, c_stride);
-    TRIREME_REQUIRE(status == dnnl_success,
-                    "oneDNN sgemm of ({}, {}) by ({}, {}): status {}", shape.m, shape.k,
-                    shape.k, shape.n, static_cast<int>(status));
-    exec.idle();
-  }
+  const dnnl_status_t status = dnnl_sgemm(
+      code(transpose_a), code(transpose_b), shape.m, shape.n, shape.k, 1.0f, a.data(),
+      static_cast<index_t>(a.stride(0)), b.data(), static_cast<index_t>(b.stride(0)),
+      beta, c.data(), static_cast<index_t>(c.stride(0)));
+  TRIREME_REQUIRE(status == dnnl_success,
+                  "oneDNN sgemm of ({}, {}) by ({}, {}): status {}", shape.m, shape.k,
+                  shape.k, shape.n, static_cast<int>(status));
 }
 
 }  // namespace
@@ -69,15 +46,15 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
     return;
   }
   if constexpr (std::is_same_v<T, float>) {
-    gemm_float(exec, transpose_a, transpose_b, accumulate, a, b, c, shape);
+    gemm_float(transpose_a, transpose_b, accumulate, a, b, c, shape);
   } else if constexpr (std::is_same_v<T, double>) {
     const char codes[] = {code(transpose_a), 0, code(transpose_b), 0};
     KokkosBlas::gemm(exec.space(), codes, codes + 2, 1.0, a, b,
                      accumulate == Accumulate::yes ? 1.0 : 0.0, c);
-    exec.idle();
   } else {
     gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
   }
+  exec.idle();
 }
 
 #define TRIREME_INSTANTIATE(T, To)                                         \

@@ -292,31 +292,6 @@ TEST(GemmSpecial, NotANumberStaysInItsRow) {
   }
 }
 
-// With messages to move on, a long product is cut between rows.
-TEST(GemmPieces, GiveTheSameProduct) {
-  struct Count final : IdleWork {
-    void run() override { ++calls; }
-    int calls = 0;
-  };
-  const Size s{701, 640, 1153};  // 1e9 operations
-  for (const Transpose ta : kTransposes) {
-    for (const Transpose tb : kTransposes) {
-      for (const Accumulate accumulate : kAccumulates) {
-        const Problem<float, float> problem(s, ta, tb, accumulate, 3);
-        Count count;
-        const Exec exec;
-        exec.set_idle_work(&count);
-        const auto pieces = problem.run(gemm<float, float>, exec).values();
-        if (kHostExecution) EXPECT_GE(count.calls, 2);
-        const auto whole = problem.fast().values();
-        for (std::size_t i = 0; i < whole.size(); ++i) {
-          ASSERT_NEAR(pieces[i], whole[i], 1e-3) << i;
-        }
-      }
-    }
-  }
-}
-
 TEST(GemmErrors, ShapesThatDoNotFitAreNamed) {
   const Array<float> a(6), b(12), c(8);
   const auto call = [&](index_t a_rows, index_t a_columns, Transpose ta, index_t b_rows,
