@@ -2,6 +2,9 @@
 #ifndef TRIREME_COMM_BOARD_FORMAT_HPP_
 #define TRIREME_COMM_BOARD_FORMAT_HPP_
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -44,6 +47,27 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
 inline std::size_t board_bytes(std::uint32_t slots) {
   return sizeof(BoardHeader) + sizeof(BoardSlot) * slots;
 }
+
+// A descriptor that is closed in the end; none where the file cannot be opened (errno).
+class OpenFile {
+ public:
+  OpenFile(const std::filesystem::path& path, int flags)
+      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  ~OpenFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  bool is_open() const { return descriptor_ >= 0; }
+  int get() const { return descriptor_; }
+  bool read_at(std::size_t place, void* data, std::size_t bytes) const {
+    return ::pread(descriptor_, data, bytes, static_cast<off_t>(place)) ==
+           static_cast<ssize_t>(bytes);
+  }
+
+ private:
+  int descriptor_;
+};
 
 // What is called like a board, in the order of names; with its beginning (is_board) it is
 // one.

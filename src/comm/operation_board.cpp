@@ -24,21 +24,9 @@ std::string system_text(const char* what, const fs::path& path, int error) {
                      std::generic_category().message(error));
 }
 
-// A descriptor that is closed in the end.
-class File {
- public:
-  File(const fs::path& path, int flags)
-      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) throw Error(system_text("open", path, errno));
-  }
-  ~File() { ::close(descriptor_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
+void require_open(const OpenFile& file, const fs::path& path) {
+  if (!file.is_open()) throw Error(system_text("open", path, errno));
+}
 
 std::int64_t since_epoch(OperationBoard::Clock::time_point time) {
   using std::chrono::duration_cast, std::chrono::nanoseconds;
@@ -66,7 +54,8 @@ void OperationBoard::create_file(const fs::path& file, const std::string& host, 
   std::memcpy(content.data(), &header, sizeof(header));
   const fs::path temporary = file.string() + ".tmp";
   {
-    const File out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    const OpenFile out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    require_open(out, temporary);
     const ssize_t written = ::write(out.get(), content.data(), content.size());
     if (written != static_cast<ssize_t>(content.size())) {
       const int error = written < 0 ? errno : ENOSPC;
@@ -81,12 +70,11 @@ void OperationBoard::create_file(const fs::path& file, const std::string& host, 
 
 OperationBoard::OperationBoard(const fs::path& file, int slot, int rank)
     : file_(file), rank_(rank) {
-  const File in(file, O_RDWR);
+  const OpenFile in(file, O_RDWR);
+  require_open(in, file);
   BoardHeader header;
-  TRIREME_REQUIRE(::pread(in.get(), &header, sizeof(header), 0) ==
-                          static_cast<ssize_t>(sizeof(header)) &&
-                      header.is_valid() && slot >= 0 &&
-                      static_cast<std::uint32_t>(slot) < header.slots,
+  TRIREME_REQUIRE(in.read_at(0, &header, sizeof(header)) && header.is_valid() &&
+                      slot >= 0 && static_cast<std::uint32_t>(slot) < header.slots,
                   "'{}' is no board with a slot {}", file.string(), slot);
   host_ = header.host;
   bytes_ = board_bytes(header.slots);

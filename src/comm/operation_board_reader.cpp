@@ -29,30 +29,6 @@ constexpr double kNoSignSeconds = 1.0;       // who waits gives one much more of
 constexpr std::chrono::seconds kReportTime{3};
 constexpr int kReadings = 16;  // of a slot that is being written
 
-class OpenFile {
- public:
-  OpenFile(const fs::path& path, int flags)
-      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  ~OpenFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  bool is_open() const { return descriptor_ >= 0; }
-  bool read_at(std::size_t place, void* data, std::size_t bytes) const {
-    return ::pread(descriptor_, data, bytes, static_cast<off_t>(place)) ==
-           static_cast<ssize_t>(bytes);
-  }
-  void write(const std::string& text) const {
-    // Only a copy of what is on stderr.
-    [[maybe_unused]] const ssize_t written =
-        ::write(descriptor_, text.data(), text.size());
-  }
-
- private:
-  int descriptor_;
-};
-
 double now_seconds() {
   return std::chrono::duration<double>(
              std::chrono::system_clock::now().time_since_epoch())
@@ -234,7 +210,10 @@ void print_hang(const fs::path& directory, const std::string& host, int rank,
   for (const std::string& problem : reading.problems) text += "  " + problem + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
-  if (copy->is_open()) copy->write(head + table_of(reading.ranks, host, now, kMostSlots));
+  if (!copy->is_open()) return;
+  const std::string all = head + table_of(reading.ranks, host, now, kMostSlots);
+  // Only a copy of what is on stderr.
+  [[maybe_unused]] const ssize_t written = ::write(copy->get(), all.data(), all.size());
 }
 
 }  // namespace
