@@ -67,8 +67,7 @@ std::string different_arguments(const comm::Environment& environment, int argc,
   comm::Communicator& world = *environment.world();
   const std::string arguments = argc > 1 ? shell_text(argc - 1, argv + 1) : "none";
   const auto hash = static_cast<std::int64_t>(std::hash<std::string>{}(arguments));
-  const std::vector<std::int64_t> hashes = world.gather(hash);
-  if (std::count(hashes.begin(), hashes.end(), hashes.front()) == world.size()) return {};
+  if (comm::all_same(world.gather(hash))) return {};
   return fmt::format(
       "the ranks were started with different arguments: {}. Start all with the same ones",
       comm::grouped_by_text(world.gather(arguments)));

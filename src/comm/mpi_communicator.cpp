@@ -3,7 +3,6 @@
 #include "comm/mpi_communicator.hpp"
 
 #include <mpi.h>
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/host_cores.hpp"
 #include "comm/narrow_reduce.hpp"
 #include "comm/operation_board.hpp"
 #include "comm/self_communicator.hpp"
@@ -746,16 +746,15 @@ NodeInfo find_node_info() {
   check(MPI_Allreduce(MPI_IN_PLACE, &info.threads, 1, MPI_INT, MPI_MAX, node),
         "MPI_Allreduce");
   // The cores any of them may run on: pinned ranks have a few each, others share all.
-  constexpr int kWords = 128;  // 8192 cores
-  unsigned long mask[kWords] = {};
-  if (sched_getaffinity(0, sizeof(mask), reinterpret_cast<cpu_set_t*>(mask)) != 0) {
-    std::fill(mask, mask + kWords, ~0ul);  // not known: taken for enough
-  }
-  check(MPI_Allreduce(MPI_IN_PLACE, mask, kWords, MPI_UNSIGNED_LONG, MPI_BOR, node),
+  const std::vector<int> allowed = allowed_cores();
+  const unsigned char unknown = allowed.empty() ? 1 : 0;  // taken for enough
+  std::vector<unsigned char> may_run(kMostHostCores, unknown);
+  for (const int core : allowed) may_run[static_cast<std::size_t>(core)] = 1;
+  check(MPI_Allreduce(MPI_IN_PLACE, may_run.data(), kMostHostCores, MPI_UNSIGNED_CHAR,
+                      MPI_BOR, node),
         "MPI_Allreduce");
   MPI_Comm_free(&node);
-  info.cores = 0;
-  for (const unsigned long word : mask) info.cores += __builtin_popcountl(word);
+  info.cores = static_cast<int>(std::count(may_run.begin(), may_run.end(), 1));
   return info;
 }
 

@@ -4,16 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <condition_variable>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "base/wall_time.hpp"
 #include "comm/board_format.hpp"
 #include "comm/operation_board.hpp"
 
@@ -28,24 +27,6 @@ constexpr std::size_t kMostLines = 64;       // of the table on stderr
 constexpr double kNoSignSeconds = 1.0;       // who waits gives one much more often
 constexpr std::chrono::seconds kReportTime{3};
 constexpr int kReadings = 16;  // of a slot that is being written
-
-double now_seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-std::string iso_time(double seconds) {
-  const auto whole = static_cast<std::time_t>(seconds);
-  std::tm utc = {};
-  ::gmtime_r(&whole, &utc);
-  std::array<char, 32> text{};
-  const std::size_t length =
-      std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-  const double rest = seconds - static_cast<double>(whole);
-  return fmt::format("{}.{:03}Z", std::string_view(text.data(), length),
-                     static_cast<int>(1000.0 * rest));
-}
 
 // A field of a file that may be damaged.
 template <std::size_t N>
@@ -201,7 +182,7 @@ void print_hang(const fs::path& directory, const std::string& host, int rank,
   std::optional<OpenFile> copy;
   if (!claim(directory / kHangName, copy)) return;
   const BoardReading reading = read_boards(directory);
-  const double now = now_seconds();
+  const double now = wall_seconds();
   const std::string head = fmt::format(
       "trireme: run.hang_timeout: rank {} waited {:.1f} s for the others. What each rank "
       "does ({}):\n",
@@ -265,7 +246,11 @@ std::string describe_now(const RankState& state, double now) {
 }
 
 std::string describe_past(const RankState& state) {
-  return describe(state, iso_time(state.since));
+  std::string text = describe(state, iso_time(state.since));
+  if (state.activity == RankActivity::waiting) {
+    text += ", last sign of life " + iso_time(state.last_sign);
+  }
+  return text;
 }
 
 std::vector<std::string> unclean_ends(const fs::path& directory) {
@@ -287,7 +272,9 @@ std::vector<std::string> unclean_ends(const fs::path& directory) {
   const std::size_t unclean = states.size();
   lines.push_back(fmt::format(
       "the start before did not end cleanly: {} of {} rank{} did not{}", unclean, all,
-      all == 1 ? "" : "s", unclean > 1 ? "; who fell silent first comes first" : ""));
+      all == 1 ? "" : "s",
+      unclean > 1 ? "; who fell silent first comes first (0.1 s apart says little)"
+                  : ""));
   for (std::size_t i = 0; i < std::min(unclean, kMostUncleanEnds); ++i) {
     lines.push_back("  " + describe_past(states[i]));
   }

@@ -2,6 +2,7 @@
 #ifndef TRIREME_COMM_RANK_LIST_HPP_
 #define TRIREME_COMM_RANK_LIST_HPP_
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,13 @@ std::string rank_list(const std::vector<int>& ranks);
 // ranks: "ranks 0-2 (on node1, node2): ...".
 std::string grouped_by_text(const std::vector<std::string>& texts,
                             const std::vector<std::string>& hosts = {});
+
+// Of what was gathered from the ranks.
+template <class T>
+bool all_same(const std::vector<T>& of_ranks) {
+  return std::all_of(of_ranks.begin(), of_ranks.end(),
+                     [&](const T& one) { return one == of_ranks.front(); });
+}
 
 }  // namespace trireme::comm
 

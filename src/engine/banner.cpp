@@ -33,10 +33,6 @@ class Line {
   std::vector<std::string> parts_;
 };
 
-std::string plural(std::int64_t count, const char* unit) {
-  return fmt::format("{} {}{}", format_grouped(count), unit, count == 1 ? "" : "s");
-}
-
 std::string count_text(std::int64_t count) {
   return format_count(static_cast<double>(count));
 }
@@ -44,9 +40,9 @@ std::string count_text(std::int64_t count) {
 Line model_line(const BannerInfo& info) {
   Line line;
   line.add(info.parameters > 0, "{} parameters", count_text(info.parameters));
-  line.add(info.layers > 0, "{}", plural(info.layers, "layer"));
+  line.add(info.layers > 0, "{}", format_plural(info.layers, "layer"));
   line.add(info.hidden > 0, "hidden {}", info.hidden);
-  line.add(info.heads > 0, "{}", plural(info.heads, "head"));
+  line.add(info.heads > 0, "{}", format_plural(info.heads, "head"));
   line.add(info.sequence > 0, "sequence {}", info.sequence);
   line.add(info.vocabulary > 0, "vocabulary {}", info.vocabulary);
   return line;
@@ -55,10 +51,10 @@ Line model_line(const BannerInfo& info) {
 Line grid_line(const BannerInfo& info) {
   const int ranks = info.grid.size();
   Line line;
-  line.add(true, "{}", plural(ranks, "rank"));
-  line.add(info.hosts > 1, "{}", plural(info.hosts, "host"));
+  line.add(true, "{}", format_plural(ranks, "rank"));
+  line.add(info.hosts > 1, "{}", format_plural(info.hosts, "host"));
   line.add(ranks > 1, "{}", comm::to_string(info.grid));
-  line.add(true, "{} per rank", plural(info.machine.threads, "thread"));
+  line.add(true, "{} per rank", format_plural(info.machine.threads, "thread"));
   line.add(!info.wait_policy.empty(), "{} while waiting", info.wait_policy);
   return line;
 }
@@ -89,7 +85,7 @@ Line machine_line(const BannerInfo& info) {
   line.add(!machine.device.empty(), "{}", machine.device);
   line.add(!machine.cpu.empty(), "{}", machine.cpu);
   line.add(!machine.isa.empty() && machine.device.empty(), "{}", machine.isa);
-  line.add(true, "{}", plural(machine.cores, "core"));
+  line.add(true, "{}", format_plural(machine.cores, "core"));
   line.add(machine.memory_bytes > 0, "{}",
            format_bytes(static_cast<double>(machine.memory_bytes)));
   line.add(!machine.backend.empty(), "Kokkos {}", machine.backend);
@@ -118,8 +114,8 @@ Line corpus_line(const BannerInfo& info) {
 Line batch_line(const BannerInfo& info) {
   const std::int64_t tokens = info.global_batch * info.sequence;
   Line line;
-  line.add(info.global_batch > 0, "{}", plural(info.global_batch, "sample"));
-  line.add(tokens > 0, "{}", plural(tokens, "token"));
+  line.add(info.global_batch > 0, "{}", format_plural(info.global_batch, "sample"));
+  line.add(tokens > 0, "{}", format_plural(tokens, "token"));
   line.add(info.micro_batch > 0, "micro-batches of {}", info.micro_batch);
   return line;
 }
@@ -140,7 +136,8 @@ Line steps_line(const BannerInfo& info) {
 Line checkpoints_line(const BannerInfo& info) {
   Line line;
   line.add(!info.checkpoint_directory.empty(), "{}", info.checkpoint_directory);
-  line.add(info.checkpoint_every > 0, "every {}", plural(info.checkpoint_every, "step"));
+  line.add(info.checkpoint_every > 0, "every {}",
+           format_plural(info.checkpoint_every, "step"));
   return line;
 }
 

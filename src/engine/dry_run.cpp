@@ -155,10 +155,6 @@ nlohmann::ordered_json memory_json(const MemoryPlan& memory) {
   return {{"stages", nlohmann::ordered_json::array({stage})}};
 }
 
-std::string plural(index_t count, const char* unit, const char* ending) {
-  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : ending);
-}
-
 nlohmann::ordered_json messages_json(const std::vector<MessageCount>& messages) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const MessageCount& message : messages) {
@@ -277,11 +273,11 @@ std::string DryRun::text() const {
   out += "\nstep\n";
   out += line("ranks", fmt::format("{} ({})", deck.parallel.ranks(),
                                    comm::to_string(grid_shape(deck))));
-  out +=
-      line("samples",
-           fmt::format("{} = {} of {} on {}", deck.batch.global,
-                       plural(deck.microbatches(), "micro-batch", "es"), deck.batch.micro,
-                       plural(deck.parallel.data, "data-parallel rank", "s")));
+  out += line("samples",
+              fmt::format("{} = {} of {} on {}", deck.batch.global,
+                          format_plural(deck.microbatches(), "micro-batch", "es"),
+                          deck.batch.micro,
+                          format_plural(deck.parallel.data, "data-parallel rank")));
   out += line("tokens", format_grouped(deck.batch.global * deck.model.sequence));
   out += line("model FLOPs",
               fmt::format("{} (attention counted in full: {}; causal: {})",

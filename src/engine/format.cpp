@@ -66,6 +66,11 @@ std::string format_grouped(std::int64_t count) {
   return text;
 }
 
+std::string format_plural(std::int64_t count, std::string_view unit,
+                          std::string_view ending) {
+  return fmt::format("{} {}{}", format_grouped(count), unit, count == 1 ? "" : ending);
+}
+
 std::string format_bytes(double bytes) {
   if (!std::isfinite(bytes) || bytes < 0.0) return "?";
   return io::human_bytes(static_cast<std::uint64_t>(bytes));

@@ -18,6 +18,9 @@ std::string format_duration(double seconds);
 std::string format_count(double count);
 // "9,830,400"
 std::string format_grouped(std::int64_t count);
+// "1 rank", "9,830 ranks", "2 batches".
+std::string format_plural(std::int64_t count, std::string_view unit,
+                          std::string_view ending = "s");
 // Powers of 1024, as io::human_bytes: "1.2 GiB".
 std::string format_bytes(double bytes);
 // format_count and a unit per second: "12.3k tokens/s"; below 100 with two digits after

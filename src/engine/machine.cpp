@@ -2,7 +2,6 @@
 #include "engine/machine.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <Kokkos_Core.hpp>
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "base/exec.hpp"
+#include "base/host_cores.hpp"
 
 namespace trireme::engine {
 
@@ -55,9 +55,9 @@ void erase_all(std::string& text, std::string_view part) {
 }
 
 int available_cores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return std::max(1u, std::thread::hardware_concurrency());
+  const auto allowed = static_cast<unsigned>(allowed_cores().size());
+  const unsigned cores = allowed > 0 ? allowed : std::thread::hardware_concurrency();
+  return static_cast<int>(std::max(1u, cores));
 }
 
 std::int64_t available_memory() {

@@ -2,16 +2,15 @@
 #include "engine/placement.hpp"
 
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/host_cores.hpp"
 #include "comm/rank_list.hpp"
 #include "engine/format.hpp"
 
@@ -19,34 +18,19 @@ namespace trireme::engine {
 
 namespace {
 
-constexpr int kMaskWords = 128;  // 8192 cores
-constexpr int kWordBits = 64;
-using CoreMask = std::array<unsigned long, kMaskWords>;
-
 // The cores of all threads that kernels run on: OMP_PROC_BIND gives each its own.
 std::vector<int> cores_of_threads() {
   const int threads = Kokkos::DefaultHostExecutionSpace().concurrency();
-  std::vector<CoreMask> masks(static_cast<std::size_t>(threads), CoreMask{});
-  CoreMask* const mask = masks.data();
+  std::vector<std::vector<int>> allowed(static_cast<std::size_t>(threads));
+  std::vector<int>* const of_thread = allowed.data();
   Kokkos::parallel_for("trireme::engine::cores_of_threads",
                        Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(
                            0, threads, Kokkos::ChunkSize(1)),
-                       [mask](const int i) {
-                         ::sched_getaffinity(
-                             0, sizeof(CoreMask),
-                             reinterpret_cast<cpu_set_t*>(mask[i].data()));
-                       });
+                       [of_thread](const int i) { of_thread[i] = allowed_cores(); });
   Kokkos::DefaultHostExecutionSpace().fence("trireme::engine::cores_of_threads");
-  std::vector<int> cores;
-  for (int core = 0; core < kMaskWords * kWordBits; ++core) {
-    const auto word = static_cast<std::size_t>(core / kWordBits);
-    const unsigned long bit = 1ul << (core % kWordBits);
-    if (std::any_of(masks.begin(), masks.end(),
-                    [&](const CoreMask& one) { return (one[word] & bit) != 0; })) {
-      cores.push_back(core);
-    }
-  }
-  return cores;
+  std::set<int> cores;
+  for (const std::vector<int>& some : allowed) cores.insert(some.begin(), some.end());
+  return {cores.begin(), cores.end()};
 }
 
 std::string to_text(const Place& place) {
@@ -64,14 +48,6 @@ Place from_text(const std::string& text) {
           .threads = json[4],
           .node_cores = json[5],
           .umask = json[6]};
-}
-
-std::string plural(std::size_t count, const char* unit) {
-  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
-}
-
-std::string threads_text(int threads) {
-  return plural(static_cast<std::size_t>(threads), "thread");
 }
 
 }  // namespace
@@ -126,14 +102,15 @@ std::string Placement::binding_of(const std::vector<int>& ranks) const {
       all([&](const Place& place) { return place.threads == first.threads; });
   const bool same_cores =
       all([&](const Place& place) { return place.cores == first.cores; });
-  std::string text = plural(ranks.size(), "rank");
-  if (same_threads) text += " of " + threads_text(first.threads);
+  std::string text = format_plural(ranks.size(), "rank");
+  if (same_threads) text += " of " + format_plural(first.threads, "thread");
   text += same_cores && same_threads && ranks.size() > 1 ? ": all on cores " : ": cores ";
   std::vector<std::string> cores;
   for (const int rank : ranks) {
     const Place& place = place_of(rank);
     cores.push_back(core_list(place.cores));
-    if (!same_threads) cores.back() += fmt::format(" ({})", threads_text(place.threads));
+    if (!same_threads)
+      cores.back() += fmt::format(" ({})", format_plural(place.threads, "thread"));
     if (same_cores && same_threads) break;
   }
   return text + fmt::format("{}", fmt::join(cores, ", "));
@@ -148,7 +125,7 @@ std::vector<std::string> Placement::bindings() const {
   }
   if (members_.size() == 1) return patterns;
   for (std::string& pattern : patterns) {
-    pattern = fmt::format("{} of {}", plural(nodes_of[pattern], "node"), pattern);
+    pattern = fmt::format("{} of {}", format_plural(nodes_of[pattern], "node"), pattern);
   }
   return patterns;
 }
@@ -193,7 +170,7 @@ std::string Placement::tensor_warning(const comm::GridShape& grid) const {
     advice = fmt::format(
         "Set parallel.tensor to {} or less (a node has {}), or start more ranks on each "
         "node",
-        smallest, plural(smallest, "rank"));
+        smallest, format_plural(smallest, "rank"));
   } else if (!in_blocks) {
     advice =
         "Start neighbouring ranks on the same node (srun --distribution=block, mpiexec "
@@ -228,8 +205,8 @@ std::string Placement::cores_warning() const {
     const bool has_room = static_cast<std::size_t>(first.node_cores) >= threads;
     return fmt::format(
         "on {} {} of {} share {} ({}): they take turns. {}", first.host,
-        plural(threads, "thread"), plural(ranks.size(), "rank"),
-        plural(cores.size(), "core"), core_list({cores.begin(), cores.end()}),
+        format_plural(threads, "thread"), format_plural(ranks.size(), "rank"),
+        format_plural(cores.size(), "core"), core_list({cores.begin(), cores.end()}),
         has_room ? fmt::format("The node has {} cores: give each rank its own (srun "
                                "--cpus-per-task={} --cpu-bind=cores, mpiexec -bind-to "
                                "core:{}; is OMP_PROC_BIND set without that?).",
@@ -244,17 +221,14 @@ std::string Placement::difference_warning() const {
   const auto report = [&](const char* name, const auto& text_of) {
     std::vector<std::string> texts;
     for (const Place& place : places_) texts.push_back(text_of(place));
-    if (std::count(texts.begin(), texts.end(), texts.front()) ==
-        static_cast<std::ptrdiff_t>(texts.size())) {
-      return;
-    }
+    if (comm::all_same(texts)) return;
     what.push_back(fmt::format("{}: {}", name, comm::grouped_by_text(texts, hosts)));
   };
   for (const Place& place : places_) hosts.push_back(place.host);
   report("processors (the slowest sets the pace)",
          [](const Place& place) { return place.processor; });
   report("threads (the rank with fewest sets the pace)",
-         [](const Place& place) { return threads_text(place.threads); });
+         [](const Place& place) { return format_plural(place.threads, "thread"); });
   report("permissions of files they make (umask)",
          [](const Place& place) { return fmt::format("{:03o}", place.umask); });
   if (what.empty()) return {};

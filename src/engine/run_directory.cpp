@@ -8,12 +8,12 @@
 
 #include <array>
 #include <cerrno>
-#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/wall_time.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
@@ -66,7 +66,8 @@ void set_aside(const std::vector<io::Path>& checkpoints, const io::Path& restore
 std::string host_and_process() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  return fmt::format("process {} on {}, since {}", ::getpid(), host.data(), iso_time());
+  return fmt::format("process {} on {}, since {}", ::getpid(), host.data(),
+                     iso_time(wall_seconds()));
 }
 
 Json to_json(const RunEnvironment& environment) {
@@ -93,16 +94,6 @@ Json to_json(const RunEnvironment& environment) {
 }
 
 }  // namespace
-
-std::string iso_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc = {};
-  ::gmtime_r(&now, &utc);
-  std::array<char, 32> text{};
-  const std::size_t length =
-      std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return {text.data(), length};
-}
 
 RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options,
                            const RunStart& start)

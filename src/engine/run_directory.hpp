@@ -54,12 +54,9 @@ struct RunEnvironment {
   std::vector<std::string> hosts;    // one entry each
   std::vector<std::string> devices;  // per rank; empty on CPUs
   std::vector<std::string> places;   // per rank: "node1: cores 0-3"
-  std::string started;               // iso_time()
+  std::string started;               // iso_time() of base/wall_time.hpp
   std::string command_line, job;
 };
-
-// "2025-03-01T12:30:05Z", of now.
-std::string iso_time();
 
 class RunDirectory {
  public:

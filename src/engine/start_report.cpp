@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/version.hpp"
+#include "base/wall_time.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
 #include "io/hdf5.hpp"
@@ -44,7 +45,7 @@ RunEnvironment describe_environment(const comm::Environment& environment,
   std::sort(result.hosts.begin(), result.hosts.end());
   result.hosts.erase(std::unique(result.hosts.begin(), result.hosts.end()),
                      result.hosts.end());
-  result.started = iso_time();
+  result.started = iso_time(wall_seconds());
   result.command_line = command_line;
   if (const char* job = std::getenv("SLURM_JOB_ID")) result.job = job;
   return result;

@@ -51,8 +51,7 @@ void require_same_files(comm::Communicator& world, const std::string& host,
     for (std::string& checksum : checksums) {
       if (checksum.empty()) checksum = checksums.front();
     }
-    const bool same =
-        std::count(checksums.begin(), checksums.end(), checksums.front()) == world.size();
+    const bool same = comm::all_same(checksums);
     for (std::string& checksum : checksums) {
       checksum = fmt::format("{}, its file has checksum {}", name, checksum);
     }

@@ -62,6 +62,9 @@ TEST(Format, Counts) {
   EXPECT_EQ(format_grouped(9830400), "9,830,400");
   EXPECT_EQ(format_grouped(std::numeric_limits<std::int64_t>::min()),
             "-9,223,372,036,854,775,808");
+  EXPECT_EQ(format_plural(1, "rank"), "1 rank");
+  EXPECT_EQ(format_plural(0, "rank"), "0 ranks");
+  EXPECT_EQ(format_plural(1200, "batch", "es"), "1,200 batches");
 }
 
 TEST(Format, BytesRatesAndShares) {

@@ -299,10 +299,5 @@ TEST_F(RunDirectoryTest, EnvironmentOfEveryStart) {
                    .contains("earlier_starts"));
 }
 
-TEST_F(RunDirectoryTest, TimesAreIso) {
-  EXPECT_THAT(iso_time(), ::testing::MatchesRegex(
-                              "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"));
-}
-
 }  // namespace
 }  // namespace trireme::engine
