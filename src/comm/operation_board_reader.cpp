@@ -26,7 +26,11 @@ constexpr std::size_t kMostUncleanEnds = 8;  // lines of the log
 constexpr std::size_t kMostLines = 64;       // of the table on stderr
 constexpr double kNoSignSeconds = 1.0;       // who waits gives one much more often
 constexpr std::chrono::seconds kReportTime{3};
-constexpr int kReadings = 16;  // of a slot that is being written
+// Of a slot that is being written: the first ones at once, then the writer gets time to
+// have its turn on a busy core.
+constexpr int kReadings = 100;
+constexpr int kReadingsAtOnce = 10;
+constexpr std::chrono::milliseconds kTurn{1};
 
 // A field of a file that may be damaged.
 template <std::size_t N>
@@ -47,6 +51,7 @@ bool read_slot(const OpenFile& file, std::size_t place, BoardSlot& slot) {
     const std::uint32_t before = slot.version.load(std::memory_order_relaxed);
     if (!file.read_at(place, &version, sizeof(version))) return false;
     if (before == version && version % 2 == 0) return true;
+    if (reading >= kReadingsAtOnce) std::this_thread::sleep_for(kTurn);
   }
   return true;
 }
