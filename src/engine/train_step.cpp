@@ -183,6 +183,10 @@ struct TrainStep<T>::Handler {
     step.state_.chunk.backward_weight(step.context(action.slot, nn::Mode::training),
                                       action.slot, batch.view());
   }
+  void begin_message(const schedule::Action& action) {
+    throw Error(
+        fmt::format("a pipeline of one stage has no {}", schedule::name_of(action.kind)));
+  }
 
  private:
   void count_weight_pass() {

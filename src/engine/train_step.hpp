@@ -109,7 +109,7 @@ class TrainStep {
   parallel::DataParallel<T> data_parallel_;
   StepShape shape_;
   Timers& timers_;
-  std::vector<schedule::Action> actions_;
+  schedule::Order actions_;
   MemoryPlan plan_;
   Workspace workspace_;
   std::vector<SlotBatch> batches_;

@@ -6,39 +6,94 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "schedule/places.hpp"
 
 namespace trireme::schedule {
 
 using Kind = Action::Kind;
 
-std::vector<Action> no_pipelining(int microbatches) {
-  std::vector<Action> actions;
-  for (int m = 0; m < microbatches; ++m) {
-    actions.push_back({Kind::forward, m, 0, 0});
-    actions.push_back({Kind::backward, m, 0, 0});
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::forward:
+      return "forward";
+    case Kind::backward:
+      return "backward";
+    case Kind::backward_input:
+      return "backward_input";
+    case Kind::backward_weight:
+      return "backward_weight";
+    case Kind::recv_forward:
+      return "recv_forward";
+    case Kind::send_forward:
+      return "send_forward";
+    case Kind::recv_backward:
+      return "recv_backward";
+    case Kind::send_backward:
+      return "send_backward";
   }
-  return actions;
+  throw Error("not a kind of action");
 }
 
-std::vector<Action> forward_only(int microbatches) {
-  std::vector<Action> actions;
-  for (int m = 0; m < microbatches; ++m) actions.push_back({Kind::forward, m, 0, 0});
-  return actions;
+Order no_pipelining(int microbatches) {
+  Order order;
+  for (int m = 0; m < microbatches; ++m) {
+    order.push_back({.kind = Kind::forward, .microbatch = m});
+    order.push_back({.kind = Kind::backward, .microbatch = m});
+  }
+  return order;
 }
 
-int slot_count(const std::vector<Action>& actions, int chunk) {
+Order forward_only(int microbatches) {
+  Order order;
+  for (int m = 0; m < microbatches; ++m) {
+    order.push_back({.kind = Kind::forward, .microbatch = m});
+  }
+  return order;
+}
+
+void assign_slots(Order& order) {
+  struct InFlight {
+    int slot = Action::kNone;
+    int held = Action::kNone;
+  };
+  std::map<int, Places> slots, helds;  // by chunk
+  std::map<std::pair<int, int>, InFlight> in_flight;
+  for (Action& action : order) {
+    if (is_message(action)) continue;
+    InFlight& place = in_flight[{action.chunk, action.microbatch}];
+    if (action.kind == Kind::forward) place.slot = slots[action.chunk].take();
+    if (action.kind == Kind::backward_input) place.held = helds[action.chunk].take();
+    action.slot = place.slot;
+    action.held = place.held;
+    if (!ends_microbatch(action)) continue;
+    slots[action.chunk].give_back(place.slot);
+    if (place.held != Action::kNone) helds[action.chunk].give_back(place.held);
+  }
+}
+
+int slot_count(const Order& order, int chunk) {
   int slots = 0;
-  for (const Action& action : actions) {
+  for (const Action& action : order) {
     if (action.chunk == chunk) slots = std::max(slots, action.slot + 1);
   }
   return slots;
 }
 
-void check(const std::vector<Action>& actions, int microbatches, int chunks) {
+int held_count(const Order& order, int chunk) {
+  int places = 0;
+  for (const Action& action : order) {
+    if (action.chunk == chunk) places = std::max(places, action.held + 1);
+  }
+  return places;
+}
+
+void check(const Order& order, int microbatches, int chunks) {
   enum class State { waiting, forward_done, input_done, done };
-  std::map<std::pair<int, int>, State> states;   // (chunk, micro-batch)
-  std::map<std::pair<int, int>, int> occupants;  // (chunk, slot) -> micro-batch
-  for (const Action& action : actions) {
+  std::map<std::pair<int, int>, State> states;  // (chunk, micro-batch)
+  // (chunk, slot or place) -> micro-batch
+  std::map<std::pair<int, int>, int> occupants, holders;
+  for (const Action& action : order) {
+    if (is_message(action)) continue;
     State& state = states[{action.chunk, action.microbatch}];
     const auto advance = [&](State from, State to, const char* what) {
       TRIREME_REQUIRE(state == from,
@@ -63,9 +118,19 @@ void check(const std::vector<Action>& actions, int microbatches, int chunks) {
       advance(State::forward_done, State::done, "backward");
     if (action.kind == Kind::backward_input) {
       advance(State::forward_done, State::input_done, "backward_input");
+      const auto [holder, is_free] =
+          holders.try_emplace({action.chunk, action.held}, action.microbatch);
+      TRIREME_REQUIRE(
+          is_free, "schedule: micro-batches {} and {} are held in place {} of chunk {}",
+          holder->second, action.microbatch, action.held, action.chunk);
     }
     if (action.kind == Kind::backward_weight) {
       advance(State::input_done, State::done, "backward_weight");
+      const auto holder = holders.find({action.chunk, action.held});
+      TRIREME_REQUIRE(holder != holders.end() && holder->second == action.microbatch,
+                      "schedule: micro-batch {} is not held in place {} of chunk {}",
+                      action.microbatch, action.held, action.chunk);
+      holders.erase(holder);
     }
     if (state == State::done) occupants.erase(it);
   }

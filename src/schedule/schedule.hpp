@@ -1,7 +1,9 @@
 // schedule/schedule.hpp — the order of work of one training step, as data.
 //
-// A schedule is a pure function of (stages, micro-batches, chunks): a list of actions for
-// this stage. Whoever runs it needs to know nothing about why the order is what it is.
+// A schedule is a pure function of (stages, chunks, micro-batches): lists of actions, one
+// for each pipeline stage. Whoever runs one needs to know nothing about why the order is
+// what it is. Orders of work (pipeline.hpp) have passes only; plan.hpp adds the messages
+// between stages.
 #ifndef TRIREME_SCHEDULE_SCHEDULE_HPP_
 #define TRIREME_SCHEDULE_SCHEDULE_HPP_
 
@@ -15,32 +17,63 @@ struct Action {
     backward,         // input and weight gradients
     backward_input,   // input gradients alone
     backward_weight,  // weight gradients of an earlier backward_input
+    // Messages of a pass: begun only. The pass that needs what is received waits for it.
+    recv_forward,   // the input of (micro-batch, chunk)'s forward pass
+    send_forward,   // its output
+    recv_backward,  // the gradient of its output
+    send_backward,  // the gradient of its input
   };
+  static constexpr int kNone = -1;
+
   Kind kind = Kind::forward;
   int microbatch = 0;
-  int chunk = 0;
-  int slot = 0;  // where the chunk keeps this micro-batch's saved tensors
+  int chunk = 0;     // of this stage's
+  int slot = 0;      // where the chunk keeps this micro-batch's saved tensors
+  int held = kNone;  // where it keeps what a weight pass of its own needs
+  // Buffers of what crosses the chunk's borders; a message has one of the two.
+  int in = kNone;   // that it reads
+  int out = kNone;  // that it writes
 
   bool operator==(const Action&) const = default;
 };
 
-// Megatron's forward_backward_no_pipelining: F0 B0 F1 B1 ..., one slot.
-std::vector<Action> no_pipelining(int microbatches);
-// Evaluation: F0 F1 F2 ..., one slot.
-std::vector<Action> forward_only(int microbatches);
+// What one stage does.
+using Order = std::vector<Action>;
 
-// Slots a chunk needs for these actions: the most micro-batches in flight in it.
-int slot_count(const std::vector<Action>& actions, int chunk);
+const char* name_of(Action::Kind kind);
+inline bool is_message(const Action& action) {
+  return action.kind >= Action::Kind::recv_forward;
+}
+// The last that a micro-batch's saved tensors are needed for.
+inline bool ends_microbatch(const Action& action) {
+  return action.kind == Action::Kind::backward ||
+         action.kind == Action::Kind::backward_weight;
+}
+
+// Megatron's forward_backward_no_pipelining: F0 B0 F1 B1 ..., one slot.
+Order no_pipelining(int microbatches);
+// Evaluation: F0 F1 F2 ..., one slot.
+Order forward_only(int microbatches);
+
+// Gives every pass the lowest slot of its chunk that is free then; and passes whose
+// weight gradients come later the lowest place for what they hold.
+void assign_slots(Order& order);
+
+// Slots a chunk needs for these actions: the most micro-batches in flight in it. And the
+// most whose weight gradients are still to come.
+int slot_count(const Order& order, int chunk);
+int held_count(const Order& order, int chunk);
 
 // Throws Error unless every micro-batch goes forward once and then backward once through
-// every chunk, and no two in flight share a slot.
-void check(const std::vector<Action>& actions, int microbatches, int chunks);
+// every chunk, and no two in flight share a slot, or a place for what they hold.
+void check(const Order& order, int microbatches, int chunks);
 
 // The executor: calls handler.forward(action), .backward(action),
-// .backward_input(action), .backward_weight(action) in order.
+// .backward_input(action), .backward_weight(action), and .begin_message(action) for the
+// messages, in order.
 template <class Handler>
-void execute(const std::vector<Action>& actions, Handler& handler) {
-  for (const Action& action : actions) {
+void execute(const Order& order, Handler& handler) {
+  for (const Action& action : order) {
     switch (action.kind) {
       case Action::Kind::forward:
         handler.forward(action);
@@ -53,6 +86,12 @@ void execute(const std::vector<Action>& actions, Handler& handler) {
         break;
       case Action::Kind::backward_weight:
         handler.backward_weight(action);
+        break;
+      case Action::Kind::recv_forward:
+      case Action::Kind::send_forward:
+      case Action::Kind::recv_backward:
+      case Action::Kind::send_backward:
+        handler.begin_message(action);
         break;
     }
   }

@@ -17,16 +17,24 @@ using Actions = std::vector<Action>;
 using Kind = Action::Kind;
 
 Action forward(int m, int slot = 0, int chunk = 0) {
-  return {Kind::forward, m, chunk, slot};
+  return {.kind = Kind::forward, .microbatch = m, .chunk = chunk, .slot = slot};
 }
 Action backward(int m, int slot = 0, int chunk = 0) {
-  return {Kind::backward, m, chunk, slot};
+  return {.kind = Kind::backward, .microbatch = m, .chunk = chunk, .slot = slot};
 }
-Action input(int m, int slot = 0, int chunk = 0) {
-  return {Kind::backward_input, m, chunk, slot};
+Action input(int m, int slot = 0, int chunk = 0, int held = 0) {
+  return {.kind = Kind::backward_input,
+          .microbatch = m,
+          .chunk = chunk,
+          .slot = slot,
+          .held = held};
 }
-Action weight(int m, int slot = 0, int chunk = 0) {
-  return {Kind::backward_weight, m, chunk, slot};
+Action weight(int m, int slot = 0, int chunk = 0, int held = 0) {
+  return {.kind = Kind::backward_weight,
+          .microbatch = m,
+          .chunk = chunk,
+          .slot = slot,
+          .held = held};
 }
 
 // Two stages' first: two micro-batches in flight, one chunk (1F1B).
@@ -69,6 +77,22 @@ TEST(ScheduleSlots, AreCountedByChunk) {
   EXPECT_EQ(slot_count(split_backward(), 1), 1);
 }
 
+TEST(ScheduleSlots, AreTheLowestThatAreFree) {
+  Actions actions = split_backward();
+  for (Action& action : actions) action.slot = action.held = 7;
+  assign_slots(actions);
+  EXPECT_EQ(actions, split_backward());
+  EXPECT_EQ(held_count(actions, 0), 1);
+  EXPECT_EQ(held_count(no_pipelining(3), 0), 0);
+  // Weight passes that wait while another micro-batch's gradients pass.
+  Actions waiting = {forward(0),  forward(1, 1), input(0),
+                     input(1, 1), weight(0),     weight(1, 1)};
+  assign_slots(waiting);
+  EXPECT_EQ(held_count(waiting, 0), 2);
+  EXPECT_EQ(waiting.back(), weight(1, 1, 0, 1));
+  EXPECT_NO_THROW(check(waiting, 2, 1));
+}
+
 TEST(ScheduleCheck, AcceptsWhatIsRight) {
   EXPECT_NO_THROW(check({}, 0, 1));
   EXPECT_NO_THROW(check(one_forward_one_backward(), 4, 1));
@@ -103,6 +127,10 @@ TEST(ScheduleCheck, SaysWhatIsWrong) {
           "micro-batches 0 and 1 share slot 0 of chunk 0");
   refused({forward(0, 0), forward(1, 1), backward(0, 1), backward(1, 0)}, 2, 1,
           "micro-batch 0 is not in slot 1 of chunk 0");
+  refused({forward(0), forward(1, 1), input(0), input(1, 1), weight(0), weight(1, 1)}, 2,
+          1, "micro-batches 0 and 1 are held in place 0 of chunk 0");
+  refused({forward(0), input(0, 0, 0, 0), weight(0, 0, 0, 1)}, 1, 1,
+          "micro-batch 0 is not held in place 1 of chunk 0");
   refused({forward(0), backward(0)}, 2, 1, "micro-batch 1 does not finish in chunk 0");
   refused({forward(0), backward(0)}, 1, 2, "micro-batch 0 does not finish in chunk 1");
   refused({forward(0), backward(0), forward(1), backward(1)}, 1, 1,
@@ -148,6 +176,7 @@ struct Recorder {
   void backward(const Action& action) { note(action, 'B'); }
   void backward_input(const Action& action) { note(action, 'I'); }
   void backward_weight(const Action& action) { note(action, 'W'); }
+  void begin_message(const Action& action) { note(action, 'm'); }
 };
 
 TEST(ScheduleExecute, CallsInOrder) {
@@ -158,6 +187,10 @@ TEST(ScheduleExecute, CallsInOrder) {
   execute(split_backward(), split);
   EXPECT_EQ(split.done, split_backward());
   EXPECT_EQ(split.log, "FFIFIWFWIWIW");
+  Recorder with_message;
+  execute({{.kind = Kind::recv_forward, .out = 0}, forward(0), backward(0)},
+          with_message);
+  EXPECT_EQ(with_message.log, "mFB");
   execute({}, none);
   EXPECT_TRUE(none.log.empty());
 }

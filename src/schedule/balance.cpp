@@ -1,0 +1,192 @@
+// schedule/balance.cpp — see balance.hpp.
+#include "schedule/balance.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+
+namespace trireme::schedule {
+
+namespace {
+
+constexpr double kSame = 1e-9;  // relative: no faster than rounding makes it
+constexpr std::size_t kFewPieces = 12;
+
+PieceCost operator+(const PieceCost& a, const PieceCost& b) {
+  return {a.forward + b.forward, a.backward_input + b.backward_input,
+          a.backward_weight + b.backward_weight};
+}
+PieceCost operator*(int count, const PieceCost& cost) {
+  return {count * cost.forward, count * cost.backward_input,
+          count * cost.backward_weight};
+}
+
+std::vector<Order> orders_of(const PipelineShape& shape, PipelineSchedule kind,
+                             int groups) {
+  std::vector<Order> orders;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    orders.push_back(kind == PipelineSchedule::gpipe
+                         ? all_forward_all_backward(shape, stage)
+                     : shape.chunks == 1 ? one_forward_one_backward(shape, stage)
+                                         : interleaved(shape, stage, groups));
+  }
+  return orders;
+}
+
+// Numbers of groups whose sizes differ: more micro-batches in a group than a few for each
+// stage only take memory.
+std::vector<int> group_counts(const PipelineShape& shape) {
+  constexpr int kMostPerStage = 4;
+  std::vector<int> counts;
+  int size = 0;
+  for (int groups = most_groups(shape); groups >= 1; --groups) {
+    const int largest = (shape.microbatches + groups - 1) / groups;
+    if (largest == size) continue;
+    size = largest;
+    if (!counts.empty() && size > kMostPerStage * shape.stages) break;
+    counts.push_back(groups);
+  }
+  return counts;
+}
+
+class Balancer {
+ public:
+  Balancer(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model)
+      : shape_(shape), simulated_(shape), kind_(kind), model_(model) {
+    // The beginning and the end of a step are what splits differ in; the middle repeats.
+    constexpr int kEnough = 4;
+    simulated_.microbatches = std::min(shape.microbatches, kEnough * shape.stages);
+  }
+
+  Split best(int layers) {
+    Split split(static_cast<std::size_t>(shape_.pieces()), 1);
+    const std::size_t last = split.size() - 1;
+    split.front() = split.back() = 0;
+    int left = layers - std::accumulate(split.begin(), split.end(), 0);
+    for (; left > 0; --left) split[lightest(split)] += 1;
+    if (last == 0) return split;
+    if (!is_affordable()) return split;
+    double seconds = simulated(split);
+    while (improve(split, seconds)) {
+    }
+    return split;
+  }
+
+ private:
+  // The piece that the next layer goes to: of the stage with the least work, and there of
+  // the lightest; later stages first, which have fewer micro-batches in flight.
+  std::size_t lightest(const Split& split) const {
+    const Costs costs = costs_of(split, model_);
+    const auto work_of = [&](int stage, int chunk) {
+      return costs.pieces[static_cast<std::size_t>(shape_.piece(stage, chunk))].total();
+    };
+    int lightest_stage = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (int stage = shape_.stages - 1; stage >= 0; --stage) {
+      double work = 0.0;
+      for (int chunk = 0; chunk < shape_.chunks; ++chunk) work += work_of(stage, chunk);
+      if (work > least * (1.0 - kSame)) continue;
+      least = work;
+      lightest_stage = stage;
+    }
+    int lightest_chunk = 0;
+    for (int chunk = 1; chunk < shape_.chunks; ++chunk) {
+      const bool is_lighter = work_of(lightest_stage, chunk) <
+                              work_of(lightest_stage, lightest_chunk) * (1.0 - kSame);
+      if (is_lighter) lightest_chunk = chunk;
+    }
+    return static_cast<std::size_t>(shape_.piece(lightest_stage, lightest_chunk));
+  }
+
+  // Whether all moves can be tried within a second: not in pipelines of many pieces,
+  // where a single layer matters less.
+  bool is_affordable() const {
+    constexpr double kMostPasses = 1e7;
+    const double pieces = shape_.pieces();
+    const double moves = pieces * std::min(pieces, static_cast<double>(kFewPieces));
+    const double tries = kind_ == PipelineSchedule::zero_bubble ? 30.0 : 1.0;
+    return moves * tries * 2.0 * pieces * simulated_.microbatches < kMostPasses;
+  }
+
+  double simulated(const Split& split) const {
+    return choose_orders(simulated_, kind_, costs_of(split, model_)).seconds;
+  }
+
+  // Moves one layer from one piece to another where that is faster: the best such move.
+  bool improve(Split& split, double& seconds) const {
+    Split best;
+    for (std::size_t from = 0; from < split.size(); ++from) {
+      const bool may_be_empty = from == 0 || from + 1 == split.size();
+      if (split[from] == (may_be_empty ? 0 : 1)) continue;
+      for (const std::size_t to : partners(from, split.size())) {
+        Split moved = split;
+        moved[from] -= 1;
+        moved[to] += 1;
+        const double taken = simulated(moved);
+        if (taken >= seconds * (1.0 - kSame)) continue;
+        seconds = taken;
+        best = std::move(moved);
+      }
+    }
+    if (best.empty()) return false;
+    split = std::move(best);
+    return true;
+  }
+
+  // Of few pieces, all others; of many its neighbours and the two ends.
+  static std::vector<std::size_t> partners(std::size_t from, std::size_t pieces) {
+    std::vector<std::size_t> others;
+    for (std::size_t to = 0; to < pieces; ++to) {
+      const bool is_near = to + 1 == from || to == from + 1;
+      const bool is_end = to == 0 || to + 1 == pieces;
+      if (to != from && (pieces <= kFewPieces || is_near || is_end)) others.push_back(to);
+    }
+    return others;
+  }
+
+  PipelineShape shape_, simulated_;
+  PipelineSchedule kind_;
+  const ModelCost& model_;
+};
+
+}  // namespace
+
+Costs costs_of(const Split& split, const ModelCost& model) {
+  Costs costs{.pieces = {}, .message = model.message, .message_work = model.message_work};
+  for (const int layers : split) costs.pieces.push_back(layers * model.layer);
+  costs.pieces.front() = costs.pieces.front() + model.embedding;
+  costs.pieces.back() = costs.pieces.back() + model.head;
+  return costs;
+}
+
+Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
+                     const Costs& costs) {
+  Choice best;
+  if (kind == PipelineSchedule::zero_bubble) {
+    best.orders = zero_bubble(shape, costs);
+    best.seconds = simulate(shape, best.orders, costs).seconds;
+    return best;
+  }
+  const bool has_groups = kind == PipelineSchedule::one_f_one_b && shape.chunks > 1;
+  for (const int groups : has_groups ? group_counts(shape) : std::vector<int>{1}) {
+    std::vector<Order> orders = orders_of(shape, kind, groups);
+    const double seconds = simulate(shape, orders, costs).seconds;
+    if (!best.orders.empty() && seconds >= best.seconds * (1.0 - kSame)) continue;
+    best = {.orders = std::move(orders), .groups = groups, .seconds = seconds};
+  }
+  return best;
+}
+
+Split balance(const PipelineShape& shape, PipelineSchedule kind, int layers,
+              const ModelCost& model) {
+  TRIREME_REQUIRE(shape.pieces() <= layers + 2,
+                  "a pipeline of {} pieces and {} layers: some would have nothing at all "
+                  "in them; {} pieces at most (the first may have the embedding alone, "
+                  "the last the head)",
+                  shape.pieces(), layers, layers + 2);
+  return Balancer(shape, kind, model).best(layers);
+}
+
+}  // namespace trireme::schedule

@@ -1,0 +1,102 @@
+// schedule/pipeline.cpp — see pipeline.hpp.
+#include "schedule/pipeline.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::schedule {
+
+using Kind = Action::Kind;
+
+namespace {
+
+void require_legal(const PipelineShape& shape, int stage) {
+  TRIREME_REQUIRE(shape.stages >= 1 && shape.chunks >= 1 && shape.microbatches >= 0 &&
+                      stage >= 0 && stage < shape.stages,
+                  "schedule: stage {} of {} with {} chunks each and {} micro-batches",
+                  stage, shape.stages, shape.chunks, shape.microbatches);
+}
+
+// `warmup` forward passes, then one forward and one backward pass in turn, then what is
+// left of the backward passes.
+Order one_and_one(const std::vector<Pass>& forward, const std::vector<Pass>& backward,
+                  std::size_t warmup) {
+  Order order;
+  order.reserve(2 * forward.size());
+  const auto add = [&](Kind kind, const Pass& pass) {
+    order.push_back({.kind = kind, .microbatch = pass.microbatch, .chunk = pass.chunk});
+  };
+  warmup = std::min(warmup, forward.size());
+  for (std::size_t i = 0; i < warmup; ++i) add(Kind::forward, forward[i]);
+  for (std::size_t i = warmup; i < forward.size(); ++i) {
+    add(Kind::forward, forward[i]);
+    add(Kind::backward, backward[i - warmup]);
+  }
+  for (std::size_t i = forward.size() - warmup; i < backward.size(); ++i) {
+    add(Kind::backward, backward[i]);
+  }
+  assign_slots(order);
+  return order;
+}
+
+// A stage is as many passes ahead as messages take to the last stage and back, and a
+// whole group for each chunk before the last.
+int warmup_of(const PipelineShape& shape, int stage, int groups) {
+  if (shape.chunks == 1) return shape.stages - stage - 1;
+  const int largest = (shape.microbatches + groups - 1) / groups;
+  const int group = std::max(largest, shape.stages);
+  return 2 * (shape.stages - stage - 1) + (shape.chunks - 1) * group;
+}
+
+}  // namespace
+
+// Group by group, chunk by chunk, micro-batch by micro-batch; the sizes of the groups
+// differ by one at most.
+std::vector<Pass> in_groups(const PipelineShape& shape, int groups, bool is_forward) {
+  std::vector<Pass> passes;
+  for (int group = 0; group < groups; ++group) {
+    const int begin = shape.microbatches * group / groups;
+    const int end = shape.microbatches * (group + 1) / groups;
+    for (int c = 0; c < shape.chunks; ++c) {
+      const int chunk = is_forward ? c : shape.chunks - 1 - c;
+      for (int m = begin; m < end; ++m) passes.push_back({m, chunk});
+    }
+  }
+  return passes;
+}
+
+int most_in_flight(const PipelineShape& shape, int stage, int groups) {
+  return std::min(warmup_of(shape, stage, groups) + 1, shape.microbatches * shape.chunks);
+}
+
+Order all_forward_all_backward(const PipelineShape& shape, int stage) {
+  require_legal(shape, stage);
+  const std::vector<Pass> forward = in_groups(shape, 1, true);
+  return one_and_one(forward, in_groups(shape, 1, false), forward.size());
+}
+
+Order one_forward_one_backward(const PipelineShape& shape, int stage) {
+  require_legal(shape, stage);
+  TRIREME_REQUIRE(shape.chunks == 1, "1F1B has one chunk on each stage, here {}",
+                  shape.chunks);
+  return one_and_one(in_groups(shape, 1, true), in_groups(shape, 1, false),
+                     static_cast<std::size_t>(warmup_of(shape, stage, 1)));
+}
+
+int most_groups(const PipelineShape& shape) {
+  return std::max(1, shape.microbatches / shape.stages);
+}
+
+Order interleaved(const PipelineShape& shape, int stage, int groups) {
+  require_legal(shape, stage);
+  TRIREME_REQUIRE(groups >= 1 && groups <= most_groups(shape),
+                  "interleaved: {} groups of {} micro-batches; 1 to {} have at least one "
+                  "micro-batch for each of {} stages",
+                  groups, shape.microbatches, most_groups(shape), shape.stages);
+  return one_and_one(in_groups(shape, groups, true), in_groups(shape, groups, false),
+                     static_cast<std::size_t>(warmup_of(shape, stage, groups)));
+}
+
+}  // namespace trireme::schedule

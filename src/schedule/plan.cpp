@@ -1,0 +1,273 @@
+// schedule/plan.cpp — see plan.hpp.
+#include "schedule/plan.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+#include "schedule/places.hpp"
+
+namespace trireme::schedule {
+
+using Kind = Action::Kind;
+
+namespace {
+
+bool is_forward(Kind kind) {
+  return kind == Kind::forward || kind == Kind::recv_forward ||
+         kind == Kind::send_forward;
+}
+bool is_send(Kind kind) {
+  return kind == Kind::send_forward || kind == Kind::send_backward;
+}
+
+// Adds messages to one stage's passes.
+class Planner {
+ public:
+  // `receive_at`: of each pass, before which one its receive begins.
+  Planner(const PipelineShape& shape, int stage, const Order& passes,
+          const std::vector<std::size_t>& receive_at)
+      : shape_(shape), stage_(stage), passes_(passes), receive_at_(receive_at) {}
+
+  StagePlan plan() {
+    std::vector<std::size_t> receives(passes_.size());
+    std::iota(receives.begin(), receives.end(), std::size_t{0});
+    std::stable_sort(receives.begin(), receives.end(), [&](std::size_t a, std::size_t b) {
+      return receive_at_[a] < receive_at_[b];
+    });
+    auto next = receives.begin();
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      for (; next != receives.end() && receive_at_[*next] <= i; ++next) {
+        receive_for(passes_[*next]);
+      }
+      add_pass(passes_[i]);
+    }
+    return {.actions = std::move(actions_), .buffers = buffers_.most()};
+  }
+
+ private:
+  using Key = std::pair<int, int>;  // (chunk, micro-batch)
+  static Key key_of(const Action& action) { return {action.chunk, action.microbatch}; }
+  // Whether there is a piece before (after) this one: then it is on another stage.
+  bool has_before(const Action& action) const {
+    return shape_.piece(stage_, action.chunk) > 0;
+  }
+  bool has_after(const Action& action) const {
+    return shape_.piece(stage_, action.chunk) + 1 < shape_.pieces();
+  }
+
+  void receive_for(const Action& pass) {
+    if (pass.kind == Kind::backward_weight) return;
+    const bool forward = is_forward(pass.kind);
+    if (forward ? !has_before(pass) : !has_after(pass)) return;
+    const int buffer = buffers_.take();
+    (forward ? inputs_ : gradients_)[key_of(pass)] = buffer;
+    Action message = pass;
+    message.kind = forward ? Kind::recv_forward : Kind::recv_backward;
+    message.out = buffer;
+    actions_.push_back(message);
+  }
+
+  void add_pass(Action pass) {
+    const Key key = key_of(pass);
+    const auto number_of = [&](const std::map<Key, int>& buffers) {
+      const auto found = buffers.find(key);
+      return found == buffers.end() ? Action::kNone : found->second;
+    };
+    const bool forward = is_forward(pass.kind);
+    if (pass.kind != Kind::backward_weight) {
+      pass.in = number_of(forward ? inputs_ : gradients_);
+      if (forward ? has_after(pass) : has_before(pass)) pass.out = buffers_.take();
+    }
+    actions_.push_back(pass);
+    if (pass.out != Action::kNone) send_of(pass);
+    if (!forward && pass.in != Action::kNone) {
+      buffers_.give_back(pass.in);
+      gradients_.erase(key);
+    }
+    if (ends_microbatch(pass) && inputs_.count(key) > 0) {
+      buffers_.give_back(inputs_[key]);
+      inputs_.erase(key);
+    }
+  }
+
+  void send_of(const Action& pass) {
+    constexpr std::size_t kUnderWay = 2;
+    Action message = pass;
+    message.kind = is_forward(pass.kind) ? Kind::send_forward : Kind::send_backward;
+    message.in = pass.out;
+    message.out = Action::kNone;
+    actions_.push_back(message);
+    std::deque<int>& sent = sent_[message.kind];
+    sent.push_back(message.in);
+    if (sent.size() <= kUnderWay) return;
+    buffers_.give_back(sent.front());
+    sent.pop_front();
+  }
+
+  PipelineShape shape_;
+  int stage_;
+  const Order& passes_;
+  const std::vector<std::size_t>& receive_at_;
+  Order actions_;
+  Places buffers_;
+  std::map<Key, int> inputs_, gradients_;
+  std::map<Kind, std::deque<int>> sent_;
+};
+
+// What one stage sends another in one direction, in order.
+struct Stream {
+  struct Message {
+    int microbatch = 0;
+    int piece = 0;  // that receives it
+    bool operator==(const Message&) const = default;
+  };
+  std::vector<Message> sent, received;
+  std::map<std::pair<int, int>, std::size_t> number;  // of (micro-batch, piece) sent
+  std::size_t begun_sends = 0, begun_receives = 0;    // of a walk through the plans
+};
+using StreamKey = std::tuple<int, int, bool>;  // from, to, forward
+
+class Streams {
+ public:
+  Streams(const PipelineShape& shape, const std::vector<StagePlan>& plans)
+      : shape_(shape), plans_(plans) {
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      for (const Action& action : plans_[static_cast<std::size_t>(stage)].actions) {
+        if (is_message(action)) note(stage, action);
+      }
+    }
+  }
+
+  void require_match() const {
+    for (const auto& [key, stream] : streams_) {
+      const auto& [from, to, forward] = key;
+      TRIREME_REQUIRE(stream.sent == stream.received,
+                      "schedule: what stage {} sends {} to stage {} ({} messages) is not "
+                      "what that receives ({} messages), in this order",
+                      from, forward ? "forward" : "backward", to, stream.sent.size(),
+                      stream.received.size());
+    }
+  }
+
+  // Every stage goes on as far as it can, in turn.
+  void require_end() {
+    std::vector<std::size_t> next(plans_.size(), 0);
+    for (bool goes_on = true; goes_on;) {
+      goes_on = false;
+      for (int stage = 0; stage < shape_.stages; ++stage) {
+        const auto s = static_cast<std::size_t>(stage);
+        const Order& actions = plans_[s].actions;
+        for (; next[s] < actions.size() && may_go_on(stage, actions[next[s]]);
+             ++next[s]) {
+          goes_on = true;
+        }
+      }
+    }
+    for (std::size_t s = 0; s < plans_.size(); ++s) {
+      if (next[s] == plans_[s].actions.size()) continue;
+      const Action& action = plans_[s].actions[next[s]];
+      throw Error(fmt::format(
+          "schedule: stages wait for each other: stage {} in {} of micro-batch {} in "
+          "chunk {} for ever",
+          s, name_of(action.kind), action.microbatch, action.chunk));
+    }
+  }
+
+ private:
+  Stream& stream_of(int stage, const Action& message) {
+    const int other = route_of(shape_, stage, message).stage;
+    const bool sends = is_send(message.kind);
+    return streams_[{sends ? stage : other, sends ? other : stage,
+                     is_forward(message.kind)}];
+  }
+
+  void note(int stage, const Action& message) {
+    Stream& stream = stream_of(stage, message);
+    if (!is_send(message.kind)) {
+      stream.received.push_back({message.microbatch, shape_.piece(stage, message.chunk)});
+      return;
+    }
+    const Route to = route_of(shape_, stage, message);
+    const int piece = shape_.piece(to.stage, to.chunk);
+    stream.number[{message.microbatch, piece}] = stream.sent.size();
+    stream.sent.push_back({message.microbatch, piece});
+  }
+
+  bool may_go_on(int stage, const Action& action) {
+    if (!is_message(action)) return has_come(stage, action);
+    Stream& stream = stream_of(stage, action);
+    if (!is_send(action.kind)) {
+      stream.begun_receives += 1;
+      return true;
+    }
+    if (stream.begun_sends == stream.begun_receives) return false;
+    stream.begun_sends += 1;
+    return true;
+  }
+
+  // The input of a pass: the number of its message in the stream.
+  bool has_come(int stage, const Action& pass) {
+    if (pass.in == Action::kNone) return true;
+    Action message = pass;
+    message.kind = is_forward(pass.kind) ? Kind::recv_forward : Kind::recv_backward;
+    const Stream& stream = stream_of(stage, message);
+    const auto number =
+        stream.number.find({pass.microbatch, shape_.piece(stage, pass.chunk)});
+    return number != stream.number.end() && number->second < stream.begun_sends;
+  }
+
+  PipelineShape shape_;
+  const std::vector<StagePlan>& plans_;
+  std::map<StreamKey, Stream> streams_;
+};
+
+}  // namespace
+
+Route route_of(const PipelineShape& shape, int stage, const Action& message) {
+  const bool to_next =
+      message.kind == Kind::send_forward || message.kind == Kind::recv_backward;
+  const int piece = shape.piece(stage, message.chunk) + (to_next ? 1 : -1);
+  TRIREME_REQUIRE(is_message(message) && piece >= 0 && piece < shape.pieces(),
+                  "schedule: {} of chunk {} of stage {} has no other end",
+                  name_of(message.kind), message.chunk, stage);
+  return {.stage = shape.stage_of(piece), .chunk = shape.chunk_of(piece)};
+}
+
+std::vector<StagePlan> with_messages(const PipelineShape& shape,
+                                     const std::vector<Order>& orders,
+                                     const Costs& costs) {
+  const Timeline timeline = simulate(shape, orders, costs);
+  // Passes that end together may be apart by rounding.
+  const double tie = 1e-9 * timeline.seconds;
+  std::vector<StagePlan> plans;
+  for (std::size_t s = 0; s < orders.size(); ++s) {
+    const std::vector<Interval>& intervals = timeline.stages[s];
+    std::vector<std::size_t> receive_at;
+    for (std::size_t i = 0; i < orders[s].size(); ++i) {
+      const auto during = std::partition_point(
+          intervals.begin(), intervals.end(), [&](const Interval& interval) {
+            return interval.end < timeline.sent[s][i] - tie;
+          });
+      receive_at.push_back(std::min(static_cast<std::size_t>(during - intervals.begin()),
+                                    i == 0 ? 0 : i - 1));
+    }
+    plans.push_back(Planner(shape, static_cast<int>(s), orders[s], receive_at).plan());
+  }
+  return plans;
+}
+
+void check(const PipelineShape& shape, const std::vector<StagePlan>& plans) {
+  TRIREME_REQUIRE(plans.size() == static_cast<std::size_t>(shape.stages),
+                  "schedule: plans of {} stages, the pipeline has {}", plans.size(),
+                  shape.stages);
+  Streams streams(shape, plans);
+  streams.require_match();
+  streams.require_end();
+}
+
+}  // namespace trireme::schedule

@@ -1,0 +1,45 @@
+// schedule/plan.hpp — a stage's order of work with its messages, and buffers for what
+// they carry.
+#ifndef TRIREME_SCHEDULE_PLAN_HPP_
+#define TRIREME_SCHEDULE_PLAN_HPP_
+
+#include <vector>
+
+#include "schedule/simulate.hpp"
+
+namespace trireme::schedule {
+
+// The other end of a message, and what is sent there.
+struct Route {
+  int stage = 0;
+  int chunk = 0;  // of that stage
+};
+Route route_of(const PipelineShape& shape, int stage, const Action& message);
+
+struct StagePlan {
+  Order actions;
+  int buffers = 0;  // that `in` and `out` of the actions count
+};
+
+// Adds the messages to the stages' orders of passes:
+//   a receive begins before the pass during which the message is sent, by the timeline of
+//   the passes with these costs, and at least one pass before the one that needs it, so
+//   that the message travels beside passes; a send begins right after its pass.
+// A buffer is taken when a receive begins, or by the pass that fills it, and is free
+// again
+//   - the input of a forward pass: after the micro-batch's last pass, as it is saved;
+//   - the gradient of an output: after the backward pass;
+//   - what was sent: when the second send after it, of the same direction, begins.
+// Whoever writes into a buffer first waits for the send that was begun from it.
+std::vector<StagePlan> with_messages(const PipelineShape& shape,
+                                     const std::vector<Order>& orders,
+                                     const Costs& costs);
+
+// Throws Error unless the k-th message that a stage sends in a direction is the k-th that
+// its neighbour receives, and the plans come to their ends even where every send blocks
+// until its receive has begun (MPI_Ssend).
+void check(const PipelineShape& shape, const std::vector<StagePlan>& plans);
+
+}  // namespace trireme::schedule
+
+#endif  // TRIREME_SCHEDULE_PLAN_HPP_

@@ -1,0 +1,74 @@
+// unit/schedule/pipelines.hpp — the pipelines that properties of schedules are tested on.
+#ifndef TRIREME_TESTS_UNIT_SCHEDULE_PIPELINES_HPP_
+#define TRIREME_TESTS_UNIT_SCHEDULE_PIPELINES_HPP_
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "schedule/balance.hpp"
+
+namespace trireme::schedule {
+
+inline std::string text_of(const PipelineShape& shape) {
+  return fmt::format("{} stages of {} chunks, {} micro-batches", shape.stages,
+                     shape.chunks, shape.microbatches);
+}
+
+// Small ones densely, large ones by their corners; micro-batches that do and that do not
+// divide into groups of the stages.
+inline std::vector<PipelineShape> pipelines() {
+  std::vector<PipelineShape> shapes;
+  for (const int stages : {1, 2, 3, 4, 5, 7, 8, 16, 33, 64}) {
+    for (const int chunks : {1, 2, 3, 4, 8}) {
+      if (stages == 1 && chunks > 1) continue;
+      std::set<int> counts = {1, 2, 3, stages, stages + 1, 2 * stages, 2 * stages + 1};
+      if (stages > 1) counts.insert(stages - 1);
+      if (stages < 8) counts.insert({4, 5, 6, 7, 8, 9, 16, 31});
+      if (chunks == 1 || stages == 2) counts.insert(512);
+      for (const int microbatches : counts) {
+        if (stages * chunks * microbatches > 64 * 512) continue;
+        shapes.push_back({stages, chunks, microbatches});
+      }
+    }
+  }
+  shapes.push_back({64, 8, 128});
+  return shapes;
+}
+
+inline std::vector<Order> gpipe_orders(const PipelineShape& shape) {
+  std::vector<Order> orders;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    orders.push_back(all_forward_all_backward(shape, stage));
+  }
+  return orders;
+}
+
+// 1F1B where there is one chunk.
+inline std::vector<Order> interleaved_orders(const PipelineShape& shape, int groups) {
+  std::vector<Order> orders;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    orders.push_back(shape.chunks == 1 ? one_forward_one_backward(shape, stage)
+                                       : interleaved(shape, stage, groups));
+  }
+  return orders;
+}
+
+// Pieces that differ as embedding, layers and head do.
+inline Costs unequal_costs(const PipelineShape& shape) {
+  Costs costs = equal_costs(shape);
+  for (std::size_t g = 0; g < costs.pieces.size(); ++g) {
+    const double layers = 1.0 + 0.3 * static_cast<double>(g * 7 % 5);
+    costs.pieces[g] = {layers, 1.1 * layers, 0.9 * layers};
+  }
+  costs.pieces.back().forward += 1.7;
+  costs.message = 0.05;
+  costs.message_work = 0.01;
+  return costs;
+}
+
+}  // namespace trireme::schedule
+
+#endif  // TRIREME_TESTS_UNIT_SCHEDULE_PIPELINES_HPP_

@@ -1,0 +1,127 @@
+// Layers dealt to pieces: none lost, none better by hand, as fast as is said.
+#include "schedule/balance.hpp"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "base/error.hpp"
+#include "unit/schedule/pipelines.hpp"
+
+namespace trireme::schedule {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr PipelineSchedule kSchedules[] = {PipelineSchedule::gpipe,
+                                           PipelineSchedule::one_f_one_b,
+                                           PipelineSchedule::zero_bubble};
+
+// A head that weighs so many layers.
+ModelCost with_head(double layers) {
+  return {.layer = {1.0, 1.0, 1.0},
+          .embedding = {0.02, 0.0, 0.02},
+          .head = {layers, layers, layers}};
+}
+
+double efficiency(const PipelineShape& shape, PipelineSchedule schedule,
+                  const Split& split, const ModelCost& model) {
+  const Costs costs = costs_of(split, model);
+  double work = 0.0;
+  for (const PieceCost& piece : costs.pieces) work += piece.total();
+  return work * shape.microbatches / shape.stages /
+         choose_orders(shape, schedule, costs).seconds;
+}
+
+TEST(ScheduleBalance, DealsEveryLayer) {
+  for (const PipelineShape& shape : pipelines()) {
+    if (shape.microbatches > 9) continue;
+    for (const int layers : {shape.pieces() - 2, shape.pieces() - 1, shape.pieces(),
+                             shape.pieces() + 1, 3 * shape.pieces() + 2}) {
+      if (layers < 1 || (shape.pieces() > 16 && layers != shape.pieces() + 1)) continue;
+      SCOPED_TRACE(fmt::format("{} layers, {}", layers, text_of(shape)));
+      const Split split =
+          balance(shape, PipelineSchedule::one_f_one_b, layers, with_head(1.3));
+      ASSERT_EQ(split.size(), static_cast<std::size_t>(shape.pieces()));
+      EXPECT_EQ(std::accumulate(split.begin(), split.end(), 0), layers);
+      for (std::size_t g = 1; g + 1 < split.size(); ++g) EXPECT_GE(split[g], 1);
+    }
+  }
+}
+
+// Equal work for equal stages.
+TEST(ScheduleBalance, IsEvenWhereLayersDivide) {
+  for (const int stages : {2, 4, 8, 64}) {
+    const PipelineShape shape{.stages = stages, .microbatches = 4 * stages};
+    const Split split =
+        balance(shape, PipelineSchedule::one_f_one_b, 2 * stages, with_head(0.1));
+    EXPECT_EQ(split, Split(static_cast<std::size_t>(stages), 2));
+  }
+}
+
+// No single layer elsewhere makes a step faster.
+TEST(ScheduleBalance, IsNotBetterByOneMove) {
+  for (const PipelineSchedule schedule : kSchedules) {
+    for (const PipelineShape& shape :
+         {PipelineShape{2, 1, 8}, PipelineShape{3, 1, 7}, PipelineShape{2, 2, 8}}) {
+      const ModelCost model = with_head(5.5);
+      const Split split = balance(shape, schedule, 12, model);
+      const double best = efficiency(shape, schedule, split, model);
+      for (std::size_t from = 0; from < split.size(); ++from) {
+        for (std::size_t to = 0; to < split.size(); ++to) {
+          Split moved = split;
+          moved[from] -= 1;
+          moved[to] += 1;
+          const bool is_end = from == 0 || from + 1 == split.size();
+          if (to == from || moved[from] < (is_end ? 0 : 1)) continue;
+          EXPECT_LE(efficiency(shape, schedule, moved, model), best * (1.0 + 1e-9));
+        }
+      }
+    }
+  }
+}
+
+// GPT-2 124M on two stages, 8 micro-batches: its head weighs 5.5 layers.
+TEST(ScheduleBalance, OfGpt2) {
+  const ModelCost model = with_head(5.5);
+  const PipelineShape plain{.stages = 2, .microbatches = 8};
+  const Split split = balance(plain, PipelineSchedule::one_f_one_b, 12, model);
+  EXPECT_EQ(split, (Split{9, 3}));
+  EXPECT_GT(efficiency(plain, PipelineSchedule::one_f_one_b, split, model), 0.87);
+  const Split zero = balance(plain, PipelineSchedule::zero_bubble, 12, model);
+  EXPECT_GT(efficiency(plain, PipelineSchedule::zero_bubble, zero, model), 0.93);
+  const PipelineShape virtual_two{.stages = 2, .chunks = 2, .microbatches = 8};
+  const Split two = balance(virtual_two, PipelineSchedule::one_f_one_b, 12, model);
+  EXPECT_GT(efficiency(virtual_two, PipelineSchedule::one_f_one_b, two, model), 0.95);
+}
+
+TEST(ScheduleBalance, ChoosesAmongGroups) {
+  const PipelineShape shape{.stages = 2, .chunks = 2, .microbatches = 8};
+  const Costs costs = unequal_costs(shape);
+  const Choice choice = choose_orders(shape, PipelineSchedule::one_f_one_b, costs);
+  for (int groups = 1; groups <= most_groups(shape); ++groups) {
+    EXPECT_GE(simulate(shape, interleaved_orders(shape, groups), costs).seconds,
+              choice.seconds * (1.0 - 1e-9));
+  }
+  EXPECT_EQ(choice.orders, interleaved_orders(shape, choice.groups));
+  // Equally fast: more groups, with less in flight.
+  EXPECT_EQ(
+      choose_orders(shape, PipelineSchedule::one_f_one_b, equal_costs(shape)).groups,
+      most_groups(shape));
+}
+
+TEST(ScheduleBalance, RefusesPiecesOfNothing) {
+  EXPECT_THAT(
+      [] {
+        balance({.stages = 5, .microbatches = 4}, PipelineSchedule::gpipe, 2,
+                with_head(1.0));
+      },
+      ThrowsMessage<Error>(HasSubstr("4 pieces at most")));
+  EXPECT_EQ(balance({.stages = 4, .microbatches = 4}, PipelineSchedule::gpipe, 2,
+                    with_head(1.0)),
+            (Split{0, 1, 1, 0}));
+}
+
+}  // namespace
+}  // namespace trireme::schedule
