@@ -34,7 +34,7 @@ double efficiency(const PipelineShape& shape, PipelineSchedule schedule,
          choose_orders(shape, schedule, costs).seconds;
 }
 
-TEST(ScheduleBalance, DealsEveryLayer) {
+TEST(Balance, DealsEveryLayer) {
   for (const PipelineShape& shape : pipelines()) {
     if (shape.microbatches > 9) continue;
     for (const int layers : {shape.pieces() - 2, shape.pieces() - 1, shape.pieces(),
@@ -51,7 +51,7 @@ TEST(ScheduleBalance, DealsEveryLayer) {
 }
 
 // Equal work for equal stages.
-TEST(ScheduleBalance, IsEvenWhereLayersDivide) {
+TEST(Balance, IsEvenWhereLayersDivide) {
   for (const int stages : {2, 4, 8, 64}) {
     const PipelineShape shape{.stages = stages, .microbatches = 4 * stages};
     const Split split =
@@ -61,7 +61,7 @@ TEST(ScheduleBalance, IsEvenWhereLayersDivide) {
 }
 
 // No single layer elsewhere makes a step faster.
-TEST(ScheduleBalance, IsNotBetterByOneMove) {
+TEST(Balance, IsNotBetterByOneMove) {
   for (const PipelineSchedule schedule : kSchedules) {
     for (const PipelineShape& shape :
          {PipelineShape{2, 1, 8}, PipelineShape{3, 1, 7}, PipelineShape{2, 2, 8}}) {
@@ -83,7 +83,7 @@ TEST(ScheduleBalance, IsNotBetterByOneMove) {
 }
 
 // GPT-2 124M on two stages, 8 micro-batches: its head weighs 5.5 layers.
-TEST(ScheduleBalance, OfGpt2) {
+TEST(Balance, OfGpt2) {
   const ModelCost model = with_head(5.5);
   const PipelineShape plain{.stages = 2, .microbatches = 8};
   const Split split = balance(plain, PipelineSchedule::one_f_one_b, 12, model);
@@ -96,7 +96,7 @@ TEST(ScheduleBalance, OfGpt2) {
   EXPECT_GT(efficiency(virtual_two, PipelineSchedule::one_f_one_b, two, model), 0.95);
 }
 
-TEST(ScheduleBalance, ChoosesAmongGroups) {
+TEST(Balance, ChoosesAmongGroups) {
   const PipelineShape shape{.stages = 2, .chunks = 2, .microbatches = 8};
   const Costs costs = unequal_costs(shape);
   const Choice choice = choose_orders(shape, PipelineSchedule::one_f_one_b, costs);
@@ -111,7 +111,7 @@ TEST(ScheduleBalance, ChoosesAmongGroups) {
       most_groups(shape));
 }
 
-TEST(ScheduleBalance, RefusesPiecesOfNothing) {
+TEST(Balance, RefusesPiecesOfNothing) {
   EXPECT_THAT(
       [] {
         balance({.stages = 5, .microbatches = 4}, PipelineSchedule::gpipe, 2,

@@ -36,7 +36,7 @@ int in_flight(const Order& order) {
   return most;
 }
 
-TEST(SchedulePipeline, OneForwardOneBackward) {
+TEST(Pipeline, OneForwardOneBackward) {
   const PipelineShape shape{.stages = 3, .microbatches = 4};
   EXPECT_EQ(text_of(one_forward_one_backward(shape, 0)), "F0 F1 F2 B0 F3 B1 B2 B3");
   EXPECT_EQ(text_of(one_forward_one_backward(shape, 1)), "F0 F1 B0 F2 B1 F3 B2 B3");
@@ -46,7 +46,7 @@ TEST(SchedulePipeline, OneForwardOneBackward) {
 }
 
 // Narayanan et al. 2021, Fig. 4: groups of as many micro-batches as stages.
-TEST(SchedulePipeline, Interleaved) {
+TEST(Pipeline, Interleaved) {
   const PipelineShape shape{.stages = 2, .chunks = 2, .microbatches = 4};
   EXPECT_EQ(text_of(interleaved(shape, 0, 2), true),
             "F0.0 F1.0 F0.1 F1.1 F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 F3.1 B1.0 B2.1 B3.1 B2.0 "
@@ -61,7 +61,7 @@ TEST(SchedulePipeline, Interleaved) {
   EXPECT_EQ(most_groups({.stages = 4, .microbatches = 3}), 1);
 }
 
-TEST(SchedulePipeline, EveryOrderIsWhole) {
+TEST(Pipeline, EveryOrderIsWhole) {
   for (const PipelineShape& shape : pipelines()) {
     SCOPED_TRACE(text_of(shape));
     const auto check_all = [&](const std::vector<Order>& orders, auto&& bound) {
@@ -87,7 +87,7 @@ TEST(SchedulePipeline, EveryOrderIsWhole) {
   }
 }
 
-TEST(SchedulePipeline, SaysWhatIsWrong) {
+TEST(Pipeline, SaysWhatIsWrong) {
   const PipelineShape shape{.stages = 2, .chunks = 2, .microbatches = 4};
   const auto message = [](const char* text) {
     return ThrowsMessage<Error>(HasSubstr(text));

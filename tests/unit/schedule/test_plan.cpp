@@ -90,7 +90,7 @@ class Buffers {
   std::map<std::string, int> inputs_;
 };
 
-TEST(SchedulePlan, OneStageSendsNothing) {
+TEST(Plan, OneStageSendsNothing) {
   const PipelineShape shape{.microbatches = 3};
   const auto plans = with_messages(shape, {no_pipelining(3)}, equal_costs(shape));
   EXPECT_EQ(plans.at(0).actions, no_pipelining(3));
@@ -99,7 +99,7 @@ TEST(SchedulePlan, OneStageSendsNothing) {
 
 // The gradient of the first micro-batch is sent while this stage does F1: its receive
 // begins before that.
-TEST(SchedulePlan, MessagesTravelBesidePasses) {
+TEST(Plan, MessagesTravelBesidePasses) {
   const PipelineShape shape{.stages = 2, .microbatches = 3};
   const auto plans =
       with_messages(shape, interleaved_orders(shape, 1), equal_costs(shape));
@@ -112,7 +112,7 @@ TEST(SchedulePlan, MessagesTravelBesidePasses) {
             "recv_backward1 forward2 send_forward2 recv_backward2 backward1 backward2 ");
 }
 
-TEST(SchedulePlan, EveryPlanIsWholeAndComesToItsEnd) {
+TEST(Plan, EveryPlanIsWholeAndComesToItsEnd) {
   for (const PipelineShape& shape : pipelines()) {
     if (shape.pieces() * shape.microbatches > 1024) continue;
     SCOPED_TRACE(text_of(shape));
@@ -143,7 +143,7 @@ TEST(SchedulePlan, EveryPlanIsWholeAndComesToItsEnd) {
 
 // Receives that begin where they are needed, as in 1F1B with blocking calls: stage 0
 // sends its second micro-batch while stage 1 sends the first one's gradient.
-TEST(SchedulePlan, SaysWhoWaitsForEver) {
+TEST(Plan, SaysWhoWaitsForEver) {
   const PipelineShape shape{.stages = 2, .microbatches = 3};
   auto plans = with_messages(shape, interleaved_orders(shape, 1), equal_costs(shape));
   ASSERT_NO_THROW(check(shape, plans));
@@ -180,7 +180,7 @@ TEST(SchedulePlan, SaysWhoWaitsForEver) {
   EXPECT_THROW(check(shape, plans), Error);
 }
 
-TEST(SchedulePlan, RoutesGoRoundTheStages) {
+TEST(Plan, RoutesGoRoundTheStages) {
   const PipelineShape shape{.stages = 3, .chunks = 2, .microbatches = 1};
   const auto route = [&](int stage, int chunk, Kind kind) {
     const Route to = route_of(shape, stage, {.kind = kind, .chunk = chunk});

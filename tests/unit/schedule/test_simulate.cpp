@@ -16,7 +16,7 @@ using Kind = Action::Kind;
 
 // Narayanan et al. 2021, 2.2: (p - 1)/m, and (p - 1)/(v m) with v chunks: there only for
 // groups of p micro-batches; here for every m >= p.
-TEST(ScheduleSimulate, BubblesAreThoseOfTheory) {
+TEST(Simulate, BubblesAreThoseOfTheory) {
   for (const PipelineShape& shape : pipelines()) {
     SCOPED_TRACE(text_of(shape));
     const Costs costs = equal_costs(shape);
@@ -33,7 +33,7 @@ TEST(ScheduleSimulate, BubblesAreThoseOfTheory) {
 }
 
 // Qi et al. 2023, ZB-H1: (p - 1)(T_F + T_B - T_W), a third of 1F1B's with equal passes.
-TEST(ScheduleZeroBubble, IsAThirdOfOneForwardOneBackward) {
+TEST(SimulateZeroBubble, IsAThirdOfOneForwardOneBackward) {
   for (const PipelineShape& shape : pipelines()) {
     if (shape.pieces() * shape.microbatches > 4096) continue;
     SCOPED_TRACE(text_of(shape));
@@ -58,7 +58,7 @@ TEST(ScheduleZeroBubble, IsAThirdOfOneForwardOneBackward) {
   }
 }
 
-TEST(ScheduleZeroBubble, IsNoSlowerWithUnequalPieces) {
+TEST(SimulateZeroBubble, IsNoSlowerWithUnequalPieces) {
   for (const PipelineShape& shape : pipelines()) {
     if (shape.pieces() * shape.microbatches > 2048 || shape.stages == 1) continue;
     SCOPED_TRACE(text_of(shape));
@@ -71,7 +71,7 @@ TEST(ScheduleZeroBubble, IsNoSlowerWithUnequalPieces) {
 }
 
 // Fewer in flight than a pipeline needs to come to its end: as few more as it takes.
-TEST(ScheduleZeroBubble, GoesOnWithTooFewInFlight) {
+TEST(SimulateZeroBubble, GoesOnWithTooFewInFlight) {
   const PipelineShape shape{.stages = 3, .chunks = 3, .microbatches = 6};
   const Costs costs = equal_costs(shape);
   for (const Order& order : zero_bubble(shape, costs, 1)) {
@@ -79,7 +79,7 @@ TEST(ScheduleZeroBubble, GoesOnWithTooFewInFlight) {
   }
 }
 
-TEST(ScheduleSimulate, TimesArePassesAndMessages) {
+TEST(Simulate, TimesArePassesAndMessages) {
   const PipelineShape shape{.stages = 2, .microbatches = 1};
   const Costs costs{
       .pieces = {{2.0, 3.0, 4.0}, {5.0, 6.0, 7.0}}, .message = 0.5, .message_work = 0.25};
@@ -94,7 +94,7 @@ TEST(ScheduleSimulate, TimesArePassesAndMessages) {
   EXPECT_DOUBLE_EQ(timeline.bubble(), (timeline.seconds - 18.5) / 18.5);
 }
 
-TEST(ScheduleSimulate, SaysWhoWaitsForEver) {
+TEST(Simulate, SaysWhoWaitsForEver) {
   const PipelineShape shape{.stages = 2, .microbatches = 2};
   std::vector<Order> orders = interleaved_orders(shape, 1);
   orders[0] = no_pipelining(2);  // F0 B0 F1 B1
