@@ -96,6 +96,38 @@ TEST_F(DryRun, DecksOfTheProject) {
   }
 }
 
+// Narayanan et al. 2021, table 1, and MT-NLG: billions of parameters as printed there, on
+// that many devices, in the grid named there.
+TEST_F(DryRun, DecksOfPublishedPipelines) {
+  struct Published {
+    const char *name, *billions;
+    int ranks, tensor, pipeline, data;
+  };
+  for (const Published& of : {Published{"ptd-p-1.7b", "1.7", 32, 1, 1, 32},
+                              {"ptd-p-3.6b", "3.6", 64, 2, 1, 32},
+                              {"ptd-p-7.5b", "7.5", 128, 4, 1, 32},
+                              {"ptd-p-18.4b", "18.4", 256, 8, 1, 32},
+                              {"ptd-p-39.1b", "39.1", 512, 8, 2, 32},
+                              {"ptd-p-76.1b", "76.1", 1024, 8, 4, 32},
+                              {"ptd-p-145.6b", "145.6", 1536, 8, 8, 24},
+                              {"ptd-p-310.1b", "310.1", 1920, 8, 16, 15},
+                              {"ptd-p-529.6b", "529.6", 2520, 8, 35, 9},
+                              {"ptd-p-1008b", "1008.0", 3072, 8, 64, 6},
+                              {"mt-nlg-530b", "529.6", 2240, 8, 35, 8}}) {
+    const json result =
+        dry_run({source_file(std::string("inputs/gpt/") + of.name + ".yaml"), "--ranks",
+                 std::to_string(of.ranks)},
+                {.directory = scratch_.path()});
+    EXPECT_EQ(fmt::format("{:.1f}", result["parameters"].get<double>() / 1e9),
+              of.billions);
+    EXPECT_EQ(result["grid"], (json{{"tensor", of.tensor},
+                                    {"context", 1},
+                                    {"data", of.data},
+                                    {"pipeline", of.pipeline}}))
+        << of.name;
+  }
+}
+
 // Counts by hand, see tests/unit/model; what such a model saves is not known yet.
 TEST_F(DryRun, VariantsOfTheModel) {
   const json plain = gpt2({});
