@@ -20,6 +20,10 @@ namespace {
 
 constexpr index_t kFirstOfLogits = 10000;  // samples that no step has seen
 constexpr index_t kVocabulary = 61;
+// A rank of a layout that failed is not waited for; one that has no part in the layouts
+// of some number of ranks waits for all of them.
+constexpr double kLayoutSeconds = 120.0;
+constexpr double kAllLayoutsSeconds = 3000.0;
 
 bool counts(const ShardSpec& shard, const MatrixRun& run, const Layout& layout) {
   const comm::Coordinates& at = run.grid().coordinates();
@@ -209,9 +213,7 @@ MatrixReference matrix_reference() {
 }
 
 std::shared_ptr<comm::Communicator> layout_world() {
-  auto world = comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
-  world->set_timeout(120);  // a rank that failed is not waited for
-  return world;
+  return comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
 }
 
 void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layouts,
@@ -224,14 +226,17 @@ void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layou
   for (const auto& [ranks, rows] : by_ranks) {
     const int groups = world.size() / ranks;
     const int mine = world.rank() / ranks;
+    world.set_timeout(kAllLayoutsSeconds);
     const auto group = world.split(mine < groups ? mine : -1, 0, "layout");
     if (!group) continue;
+    world.set_timeout(kLayoutSeconds);
     for (std::size_t i = static_cast<std::size_t>(mine); i < rows.size();
          i += static_cast<std::size_t>(groups)) {
       SCOPED_TRACE(rows[i].name());
       check(group, rows[i]);
     }
   }
+  world.set_timeout(kAllLayoutsSeconds);
   world.barrier();
 }
 
