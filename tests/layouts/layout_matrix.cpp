@@ -162,7 +162,9 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
   for (int step = 0; step < 3; ++step) {
     again.reset_traffic();
     again.accumulate(step);
-    if (step == 0) EXPECT_EQ(again.gradients(), gradients) << "again";
+    if (step == 0) {
+      EXPECT_EQ(again.gradients(), gradients) << "again";
+    }
     const optim::StepReport report = again.finish(step);
     if (step == 1) check_messages(again);
     const optim::StepReport& before = reports[static_cast<std::size_t>(step)];
