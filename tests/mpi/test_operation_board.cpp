@@ -16,6 +16,7 @@ namespace trireme::comm {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -114,13 +115,14 @@ TEST_F(OperationBoardOfRanks, IsShownByWhoGivesUp) {
     EXPECT_TRUE(comes_true([&] { return waiting("barrier", "world") == ranks - 1; }));
     const std::string table = test::slurp(directory_ / kHangName);
     EXPECT_THAT(table,
-                AllOf(HasSubstr("waited 0.5 s"), HasSubstr("rank 0 (process"),
+                AllOf(ContainsRegex("waited [0-9.]+ s"), HasSubstr("rank 0 (process"),
                       HasSubstr("in barrier of group tensor (call 1), since"),
                       HasSubstr("rank 1 (process"), HasSubstr("not in a message since")));
   } else {
-    EXPECT_THAT(message_of([&] { group->barrier(); }),
-                AllOf(HasSubstr("barrier in group 'tensor'"), HasSubstr("hang_timeout"),
-                      HasSubstr("of " + std::to_string(ranks) + " waited 0.")));
+    EXPECT_THAT(
+        message_of([&] { group->barrier(); }),
+        AllOf(HasSubstr("barrier in group 'tensor'"), HasSubstr("hang_timeout"),
+              ContainsRegex("of " + std::to_string(ranks) + " waited [0-9.]+ s")));
   }
   world_->set_timeout(0);
   if (world_->rank() == 1) group->barrier();  // which the others gave up

@@ -10,6 +10,7 @@
 #include "config/check.hpp"
 #include "config/schema.hpp"
 #include "deck_testing.hpp"
+#include "unit/io/scratch.hpp"
 
 namespace trireme::config {
 namespace {
@@ -91,7 +92,10 @@ TEST(RoundTripResolved, OfInputs) {
     SCOPED_TRACE(entry.path().string());
     const Deck deck = load(entry.path().string());  // as many ranks as its grid has
     expect_same_again(deck, deck.parallel.ranks());
-    EXPECT_TRUE(unsupported_for_training(deck).empty());
+    // A deck that training cannot run yet says so in its first lines.
+    const bool only_dry_run =
+        test::slurp(entry.path()).find("is accepted by --dry-run") != std::string::npos;
+    EXPECT_EQ(unsupported_for_training(deck).empty(), !only_dry_run);
     ++decks;
   }
   EXPECT_GE(decks, 5);

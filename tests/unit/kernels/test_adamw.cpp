@@ -105,10 +105,11 @@ TYPED_TEST(AdamwOf, SquareSumOfChunks) {
   const std::vector<AdamWChunk> chunks = {
       {0, 7, 0, 1, 0},       {0, 100, 0, 16384, 1}, {0, 16500, 0, 33, 0, 0},
       {0, 20000, 0, 257, 0}, {0, 39999, 0, 1, 1},   {0, 30000, 0, 16, 1, 0}};
+  const auto values = g.values();
   long double want = 2.5L;
   for (const AdamWChunk& c : chunks) {
     for (index_t i = c.gradient; i < c.gradient + c.count && c.in_norm != 0; ++i) {
-      want += static_cast<long double>(g.values()[i]) * g.values()[i];
+      want += static_cast<long double>(values[i]) * values[i];
     }
   }
   const auto device_chunks = on_device(chunks);
