@@ -68,7 +68,7 @@ std::vector<TensorPart> parts_of(const ParamBuffer<T>& buffer, Content content,
   for (const Kept& kept : kept_slabs(content)) {
     for (std::size_t i = 0; i < buffer.registry().size(); ++i) {
       const ParamSpec& spec = buffer.registry().spec(i);
-      if (spec.is_tied_copy) continue;
+      if (spec.tie == Tie::copy) continue;
       const LocalPart<T> part(buffer, kept.slab, i);
       const bool is_written_here = !spec.shard.is_replicated() ||
                                    i % static_cast<std::size_t>(replicas.tensor_size) ==

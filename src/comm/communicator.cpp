@@ -198,6 +198,10 @@ const char* Communicator::name_of(Kind kind) {
       return "all_to_all";
     case Kind::broadcast:
       return "broadcast";
+    case Kind::send:
+      return "send";
+    case Kind::recv:
+      return "recv";
   }
   throw Error("name_of: not a Kind");
 }
@@ -222,40 +226,46 @@ std::size_t Communicator::account_of(Site site, const char* operation) {
   return sites_.size() - 1;
 }
 
-// The payload of a collective is its whole buffer: the larger of its two sides.
-Request Communicator::start(const Exec& exec, const Collective& collective) {
+// The payload of a collective is its whole buffer: the larger of its two sides. Of a
+// message between two ranks the sender counts it.
+Request Communicator::start(const Exec& exec, const Transfer& transfer) {
   Request request;
-  const ConstSpan in = collective.in;
-  const ConstSpan out = collective.out;
+  const ConstSpan in = transfer.in;
+  const ConstSpan out = transfer.out;
   const ConstSpan whole = in.count > out.count ? in : out;
   if (exec.is_shape_only() && !counts_shapes()) return request;
   if (size_ == 1) {  // nothing is sent
     if (exec.is_shape_only() || whole.count == 0) return request;
-    const int alone = do_start(exec, collective);
+    const int alone = do_start(exec, transfer);
     if (alone != kComplete) do_wait(alone);
     return request;
   }
   const Timed timed(timers());
   const auto begin = Clock::now();
-  const char* name = name_of(collective.kind);
+  const char* name = name_of(transfer.kind);
+  const int peer = transfer.is_between_two() ? transfer.peer : -1;
   OperationBoard* const board = exec.is_shape_only() ? nullptr : this->board();
   if (!exec.is_shape_only()) {
-    sequence_ += 1;
+    if (!transfer.is_between_two()) sequence_ += 1;
     if (board != nullptr) {
-      board->enter({name, collective.site, name_.c_str(), sequence_, whole.count}, begin);
+      board->enter({name, transfer.site, name_.c_str(), sequence_, whole.count, peer},
+                   begin);
     }
-    if (checks_calls()) require_same_call(name, collective.site, details_of(collective));
+    if (checks_calls() && !transfer.is_between_two()) {
+      require_same_call(name, transfer.site, details_of(transfer));
+    }
   }
   int operation = kComplete;
-  if (!exec.is_shape_only() && whole.count > 0) operation = do_start(exec, collective);
+  if (!exec.is_shape_only() && whole.count > 0) operation = do_start(exec, transfer);
   if (operation != kComplete && under_way_++ == 0) under_way_since_ = begin;
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   if (whole.count == 0) return request;
-  const std::size_t account = account_of(collective.site, name);
+  const std::size_t account = account_of(transfer.site, name);
+  const bool counts = transfer.kind != Kind::recv;
   const Traffic one{.calls = 1,
-                    .elements = whole.count,
-                    .bytes = static_cast<std::int64_t>(whole.bytes()),
+                    .elements = counts ? whole.count : 0,
+                    .bytes = counts ? static_cast<std::int64_t>(whole.bytes()) : 0,
                     .seconds = seconds_between(begin, end)};
   for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) *traffic += one;
   if (operation == kComplete) return request;
@@ -263,24 +273,25 @@ Request Communicator::start(const Exec& exec, const Collective& collective) {
   request.operation_ = operation;
   request.account_ = account;
   request.elements_ = whole.count;
+  request.peer_ = peer;
   request.sequence_ = sequence_;
   return request;
 }
 
 // Everything that must be the same on all ranks.
-std::string Communicator::details_of(const Collective& collective) const {
-  const index_t count = std::max(collective.in.count, collective.out.count);
-  const std::string_view type = trireme::name_of(collective.in.dtype);
+std::string Communicator::details_of(const Transfer& transfer) const {
+  const index_t count = std::max(transfer.in.count, transfer.out.count);
+  const std::string_view type = trireme::name_of(transfer.in.dtype);
   std::string text = fmt::format("of {} {}", count, type);
-  if (collective.kind == Kind::all_reduce || collective.kind == Kind::reduce_scatter) {
-    text += fmt::format(", {}", name_of_op(collective.op));
+  if (transfer.kind == Kind::all_reduce || transfer.kind == Kind::reduce_scatter) {
+    text += fmt::format(", {}", name_of_op(transfer.op));
   }
-  if (collective.kind == Kind::broadcast) {
-    text += fmt::format(" from rank {}", collective.root);
+  if (transfer.kind == Kind::broadcast) {
+    text += fmt::format(" from rank {}", transfer.peer);
   }
-  if (collective.cuts == nullptr) return text;
+  if (transfer.cuts == nullptr) return text;
   const std::string cuts =
-      fmt::format("{}", fmt::join(collective.cuts, collective.cuts + size_ + 1, ", "));
+      fmt::format("{}", fmt::join(transfer.cuts, transfer.cuts + size_ + 1, ", "));
   constexpr std::size_t kLongest = 80;
   return text + (cuts.size() <= kLongest
                      ? fmt::format(", cut at {}", cuts)
@@ -293,9 +304,9 @@ void Communicator::finish(const Request& request) {
   OperationBoard* const board = this->board();
   if (board != nullptr) {
     const SiteTraffic& site = sites_[request.account_];
-    board->enter(
-        {site.operation, site.site, name_.c_str(), request.sequence_, request.elements_},
-        begin);
+    board->enter({site.operation, site.site, name_.c_str(), request.sequence_,
+                  request.elements_, request.peer_},
+                 begin);
   }
   do_wait(request.operation_);
   const auto end = Clock::now();
@@ -377,36 +388,29 @@ void Communicator::broadcast(const Exec& exec, Span data, int root, Site site) {
   start(exec, {Kind::broadcast, data, data, Op::sum, root, nullptr, site}).wait();
 }
 
-void Communicator::send(const Exec& exec, ConstSpan data, int to) {
+Request Communicator::start_send(const Exec& exec, ConstSpan data, int to, Site site,
+                                 int tag) {
   require_memory("send", exec, data);
   require_rank(to, "send: receiver");
   TRIREME_REQUIRE(to != rank_, "send in group '{}': rank {} sends to itself", name_,
                   rank_);
-  if (exec.is_shape_only() || data.count == 0) return;
-  const Account account(*this, "send", data.bytes(), data.count, to);
-  do_send(exec, data, to);
+  return start(
+      exec,
+      {.kind = Kind::send, .in = data, .out = {}, .peer = to, .site = site, .tag = tag});
 }
 
-void Communicator::recv(const Exec& exec, Span data, int from) {
+Request Communicator::start_recv(const Exec& exec, Span data, int from, Site site,
+                                 int tag) {
   require_memory("recv", exec, data);
   require_rank(from, "recv: sender");
   TRIREME_REQUIRE(from != rank_, "recv in group '{}': rank {} receives from itself",
                   name_, rank_);
-  if (exec.is_shape_only() || data.count == 0) return;
-  // The sender counts the bytes.
-  const Account account(*this, "recv", 0, data.count, from);
-  do_recv(exec, data, from);
-}
-
-void Communicator::group_begin() {
-  if (group_depth_++ == 0) do_group_begin();
-}
-
-void Communicator::group_end(const Exec& exec) {
-  TRIREME_REQUIRE(group_depth_ > 0, "group_end of group '{}' without group_begin", name_);
-  if (--group_depth_ > 0) return;
-  const Account account(*this, "send and recv", 0);
-  do_group_end(exec);
+  return start(exec, {.kind = Kind::recv,
+                      .in = {},
+                      .out = data,
+                      .peer = from,
+                      .site = site,
+                      .tag = tag});
 }
 
 void Communicator::barrier() {

@@ -71,7 +71,7 @@ auto span_of(const ViewType& view) {
   }
 }
 
-// Names the place in the program that makes a collective, for accounts and messages: a
+// Names the place in the program that sends, for accounts and messages: a
 // literal, e.g. "column-parallel input gradient".
 using Site = const char*;
 
@@ -124,6 +124,7 @@ class Request {
     std::swap(operation_, other.operation_);
     std::swap(account_, other.account_);
     std::swap(elements_, other.elements_);
+    std::swap(peer_, other.peer_);
     std::swap(sequence_, other.sequence_);
     return *this;
   }
@@ -137,6 +138,7 @@ class Request {
   int operation_ = 0;
   std::size_t account_ = 0;
   index_t elements_ = 0;
+  int peer_ = -1;  // of a message between two ranks
   std::int64_t sequence_ = 0;
 };
 
@@ -199,13 +201,18 @@ class Communicator {
   virtual void progress() {}
   // Whether there are such, begun by this rank: their memory must stay.
   virtual bool is_under_way() const { return false; }
-  // Point to point: messages between two ranks arrive in the order they were sent.
-  // Between group_begin and group_end they progress together, so that neighbours may
-  // exchange without an order between them; results are there after group_end.
-  void send(const Exec& exec, ConstSpan data, int to);
-  void recv(const Exec& exec, Span data, int from);
-  void group_begin();
-  void group_end(const Exec& exec);
+  // Point to point: messages of one tag between two ranks arrive in the order they were
+  // sent, and must be as long as their receiver expects. Neighbours that send to each
+  // other begin both before they wait.
+  void send(const Exec& exec, ConstSpan data, int to, Site site = "", int tag = 0) {
+    start_send(exec, data, to, site, tag).wait();
+  }
+  void recv(const Exec& exec, Span data, int from, Site site = "", int tag = 0) {
+    start_recv(exec, data, from, site, tag).wait();
+  }
+  Request start_send(const Exec& exec, ConstSpan data, int to, Site site = "",
+                     int tag = 0);
+  Request start_recv(const Exec& exec, Span data, int from, Site site = "", int tag = 0);
 
   // Host side: all ranks have come here.
   void barrier();
@@ -247,23 +254,33 @@ class Communicator {
         name_(std::move(name)),
         recorders_(std::move(recorders)) {}
 
-  enum class Kind { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast };
+  enum class Kind {
+    all_reduce,
+    reduce_scatter,
+    all_gather,
+    all_to_all,
+    broadcast,
+    send,
+    recv
+  };
   static const char* name_of(Kind kind);
-  // A collective on device memory. all_reduce and broadcast are in place: in is out.
-  struct Collective {
+  // What is sent, in device memory. all_reduce and broadcast are in place: in is out.
+  struct Transfer {
     Kind kind;
     ConstSpan in;
     Span out;
     Op op = Op::sum;
-    int root = 0;
+    int peer = 0;         // root of a broadcast; the other rank of send and recv
     Cuts cuts = nullptr;  // reduce_scatter, all_gather; null: equal blocks
     Site site = "";
+    int tag = 0;  // of send and recv
+    bool is_between_two() const { return kind == Kind::send || kind == Kind::recv; }
   };
 
   // The implementations; arguments have been checked and are not empty. do_start returns
   // a number for do_wait, or kComplete where nothing is left to wait for.
   static constexpr int kComplete = -1;
-  virtual int do_start(const Exec& exec, const Collective& collective) = 0;
+  virtual int do_start(const Exec& exec, const Transfer& transfer) = 0;
   // Says note_completed() if that was not said before.
   virtual void do_wait(int operation) = 0;
   // One operation that do_start() began is complete; this rank has seen it now.
@@ -276,10 +293,6 @@ class Communicator {
   // Whether the ranks compare what they call before each call that all must make. Such a
   // comparison waits for all, as the call's own wait does.
   virtual bool checks_calls() const { return false; }
-  virtual void do_send(const Exec& exec, ConstSpan data, int to) = 0;
-  virtual void do_recv(const Exec& exec, Span data, int from) = 0;
-  virtual void do_group_begin() = 0;
-  virtual void do_group_end(const Exec& exec) = 0;
   virtual void do_barrier() = 0;
   virtual std::shared_ptr<Communicator> do_split(int colour, int key,
                                                  const std::string& name) = 0;
@@ -291,7 +304,6 @@ class Communicator {
                                const char* call, Site site) = 0;
   virtual void host_broadcast(void* data, std::size_t bytes, int root) = 0;
 
-  int group_depth() const { return group_depth_; }
   // Null where none is attached.
   OperationBoard* board() const {
     return recorders_ == nullptr ? nullptr : recorders_->board.get();
@@ -300,10 +312,10 @@ class Communicator {
  private:
   friend class Request;
   class Account;
-  Request start(const Exec& exec, const Collective& collective);
+  Request start(const Exec& exec, const Transfer& transfer);
   void finish(const Request& request);
   void require_same_call(const char* operation, Site site, const std::string& details);
-  std::string details_of(const Collective& collective) const;
+  std::string details_of(const Transfer& transfer) const;
   void gather_on_host(const void* in, void* out, std::size_t bytes);
   void broadcast_on_host(void* data, std::size_t bytes, int root);
   std::size_t account_of(Site site, const char* operation);
@@ -319,7 +331,6 @@ class Communicator {
   std::string name_;
   Traffic traffic_;
   std::vector<SiteTraffic> sites_;
-  int group_depth_ = 0;
   int under_way_ = 0;  // operations, as far as this rank has seen
   Clock::time_point under_way_since_;
   std::int64_t sequence_ = 0;       // calls so far that all ranks of the group make

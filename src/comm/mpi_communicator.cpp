@@ -19,7 +19,6 @@ namespace trireme::comm {
 namespace {
 
 constexpr long kNapNanoseconds = 20000;
-constexpr int kTag = 0;
 
 std::string mpi_text(int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -112,6 +111,7 @@ struct Shared {
   double timeout = 0.0;
   struct UnderWay {
     MPI_Request* request;
+    MPI_Status* status;
     MpiCommunicator* owner;
     int operation;
   };
@@ -219,7 +219,6 @@ class MpiCommunicator final : public Communicator {
         shared_(std::move(shared)) {
     check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     MPI_Comm_set_name(comm_, this->name().c_str());
-    pending_.reserve(16);
   }
   ~MpiCommunicator() override {
     for (const auto& operation : operations_) {  // abandoned by an error
@@ -236,15 +235,7 @@ class MpiCommunicator final : public Communicator {
  private:
   bool checks_calls() const override { return shared_->checks_calls; }
 
-  struct Pending {
-    MPI_Request request;
-    bool is_recv;
-    Span data;  // of a receive
-    std::size_t slot;
-    int peer;
-  };
-
-  // A collective from its start to its wait; kept for the next one.
+  // From its start to its wait; kept for the next one.
   struct Operation {
     const char* call = "";
     Site site = "";
@@ -253,44 +244,53 @@ class MpiCommunicator final : public Communicator {
     std::vector<int> counts, places;  // of v-calls: MPI reads them until the end
     Staging staging;
     Exec exec;
-    Span copy_up;             // where staging slot 1 goes at the end; none: null
-    bool copy_plain = false;  // by memcpy: both are host memory
+    Span copy_up;              // where staging slot 1 goes at the end; none: null
+    bool copy_plain = false;   // by memcpy: both are host memory
+    std::size_t expected = 0;  // bytes of a message that is received
+    MPI_Status status = {};    // of that
     bool busy = false;
     int open = 0;  // requests that are not known to be complete
   };
 
   // ---- device memory ----
 
-  int do_start(const Exec& exec, const Collective& collective) override {
+  int do_start(const Exec& exec, const Transfer& transfer) override {
     const int number = free_operation();
     Operation& operation = *operations_[static_cast<std::size_t>(number)];
-    operation.call = name_of(collective.kind);
-    operation.site = collective.site;
+    operation.call = name_of(transfer.kind);
+    operation.site = transfer.site;
     operation.exec = exec;
     operation.copy_up = {};
     operation.copy_plain = false;
+    operation.expected = 0;
     operation.requests.clear();
-    switch (collective.kind) {
+    switch (transfer.kind) {
       case Kind::all_reduce:
-        start_all_reduce(operation, collective);
+        start_all_reduce(operation, transfer);
         break;
       case Kind::reduce_scatter:
-        start_reduce_scatter(operation, collective);
+        start_reduce_scatter(operation, transfer);
         break;
       case Kind::all_gather:
-        start_all_gather(operation, collective);
+        start_all_gather(operation, transfer);
         break;
       case Kind::all_to_all:
-        start_all_to_all(operation, collective);
+        start_all_to_all(operation, transfer);
         break;
       case Kind::broadcast:
-        start_broadcast(operation, collective);
+        start_broadcast(operation, transfer);
+        break;
+      case Kind::send:
+        start_send(operation, transfer);
+        break;
+      case Kind::recv:
+        start_recv(operation, transfer);
         break;
     }
     operation.busy = true;
     operation.open = static_cast<int>(operation.requests.size());
     for (MPI_Request& request : operation.requests) {
-      shared_->under_way.push_back({&request, this, number});
+      shared_->under_way.push_back({&request, &operation.status, this, number});
     }
     return number;
   }
@@ -300,10 +300,11 @@ class MpiCommunicator final : public Communicator {
     for (MPI_Request& request : operation.requests) {
       const bool seen = forget(request) == 0;  // in progress()
       if (seen) continue;
-      wait(request, operation.call, operation.site);
+      wait(request, operation.call, operation.site, &operation.status);
       close(number, Clock::now());
     }
     operation.busy = false;
+    if (operation.expected > 0) require_whole(operation);
     copy_result(operation);
   }
 
@@ -341,7 +342,7 @@ class MpiCommunicator final : public Communicator {
     }
     std::erase_if(shared_->under_way, [&](const Shared::UnderWay& one) {
       int done = 0;  // one that is complete becomes MPI_REQUEST_NULL
-      started(MPI_Test(one.request, &done, MPI_STATUS_IGNORE), "progress");
+      started(MPI_Test(one.request, &done, one.status), "progress");
       if (done != 0) one.owner->close(one.operation, Clock::now());
       return done != 0;
     });
@@ -356,7 +357,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::size_t staging_bytes() const override {
-    std::size_t bytes = staging_.bytes();
+    std::size_t bytes = 0;
     for (const auto& operation : operations_) bytes += operation->staging.bytes();
     return bytes;
   }
@@ -387,15 +388,15 @@ class MpiCommunicator final : public Communicator {
     const int* counts;
     const int* places;
   };
-  BlockCounts block_counts(Operation& operation, const Collective& collective,
-                           index_t begin, index_t count) const {
+  BlockCounts block_counts(Operation& operation, const Transfer& transfer, index_t begin,
+                           index_t count) const {
     const auto ranks = static_cast<std::size_t>(size());
     const std::size_t at = ranks * (operation.requests.size() - 1);
-    const index_t block = std::min(collective.in.count, collective.out.count);
+    const index_t block = std::min(transfer.in.count, transfer.out.count);
     const index_t end = begin + count;
     for (std::size_t r = 0; r < ranks; ++r) {
       const auto rank = static_cast<index_t>(r);
-      const Cuts cuts = collective.cuts;
+      const Cuts cuts = transfer.cuts;
       const index_t first = std::max(begin, cuts == nullptr ? block * rank : cuts[r]);
       const index_t last =
           std::min(end, cuts == nullptr ? block * (rank + 1) : cuts[r + 1]);
@@ -412,17 +413,17 @@ class MpiCommunicator final : public Communicator {
     operation.places.resize(numbers);
   }
   // Elements of this rank's block that lie before `begin`.
-  index_t before(const Collective& collective, index_t begin) const {
-    const index_t block = std::min(collective.in.count, collective.out.count);
+  index_t before(const Transfer& transfer, index_t begin) const {
+    const index_t block = std::min(transfer.in.count, transfer.out.count);
     const index_t first =
-        collective.cuts == nullptr ? block * rank() : collective.cuts[rank()];
+        transfer.cuts == nullptr ? block * rank() : transfer.cuts[rank()];
     return std::clamp<index_t>(begin - first, 0, block);
   }
 
-  void start_all_reduce(Operation& operation, const Collective& collective) {
-    const Span data = collective.out;
+  void start_all_reduce(Operation& operation, const Transfer& transfer) {
+    const Span data = transfer.out;
     auto* host = const_cast<std::byte*>(read(operation, data));
-    const MPI_Op mpi_op = shared_->mpi_op(data.dtype, collective.op);
+    const MPI_Op mpi_op = shared_->mpi_op(data.dtype, transfer.op);
     in_pieces(operation, data.count,
               [&](index_t begin, index_t count, MPI_Request* request) {
                 started(MPI_Iallreduce(MPI_IN_PLACE, at(host, begin, data.dtype),
@@ -433,9 +434,9 @@ class MpiCommunicator final : public Communicator {
     if (staged()) operation.copy_up = data;
   }
 
-  void start_reduce_scatter(Operation& operation, const Collective& collective) {
-    const ConstSpan in = collective.in;
-    const Span out = collective.out;
+  void start_reduce_scatter(Operation& operation, const Transfer& transfer) {
+    const ConstSpan in = transfer.in;
+    const Span out = transfer.out;
     const std::byte* from = read(operation, in, 0);
     // The output may be a block of the input, which MPI does not allow.
     const auto* first = static_cast<const std::byte*>(in.data);
@@ -446,91 +447,93 @@ class MpiCommunicator final : public Communicator {
     reserve_blocks(operation, in.count);
     in_pieces(
         operation, in.count, [&](index_t begin, index_t count, MPI_Request* request) {
-          const BlockCounts blocks = block_counts(operation, collective, begin, count);
-          started(MPI_Ireduce_scatter(at(from, begin, in.dtype),
-                                      at(to, before(collective, begin), out.dtype),
-                                      blocks.counts, mpi_type(in.dtype),
-                                      shared_->mpi_op(in.dtype, collective.op), comm_,
-                                      request),
-                  "reduce_scatter", operation.site);
+          const BlockCounts blocks = block_counts(operation, transfer, begin, count);
+          started(
+              MPI_Ireduce_scatter(at(from, begin, in.dtype),
+                                  at(to, before(transfer, begin), out.dtype),
+                                  blocks.counts, mpi_type(in.dtype),
+                                  shared_->mpi_op(in.dtype, transfer.op), comm_, request),
+              "reduce_scatter", operation.site);
         });
     if (staged() || in_place) operation.copy_up = out;
     operation.copy_plain = in_place;
   }
 
-  void start_all_gather(Operation& operation, const Collective& collective) {
-    const ConstSpan in = collective.in;
-    const Span out = collective.out;
+  void start_all_gather(Operation& operation, const Transfer& transfer) {
+    const ConstSpan in = transfer.in;
+    const Span out = transfer.out;
     const std::byte* from = read(operation, in, 0);
     std::byte* to = target(operation, out);
     const index_t place =
-        collective.cuts == nullptr ? in.count * rank() : collective.cuts[rank()];
+        transfer.cuts == nullptr ? in.count * rank() : transfer.cuts[rank()];
     const bool in_place = from == at(to, place, in.dtype);
     reserve_blocks(operation, out.count);
     in_pieces(
         operation, out.count, [&](index_t begin, index_t count, MPI_Request* request) {
-          const BlockCounts blocks = block_counts(operation, collective, begin, count);
+          const BlockCounts blocks = block_counts(operation, transfer, begin, count);
           const MPI_Datatype type = mpi_type(in.dtype);
-          started(
-              MPI_Iallgatherv(
-                  in_place ? MPI_IN_PLACE : at(from, before(collective, begin), in.dtype),
-                  blocks.counts[rank()], type, at(to, begin, in.dtype), blocks.counts,
-                  blocks.places, type, comm_, request),
-              "all_gather", operation.site);
+          started(MPI_Iallgatherv(in_place ? MPI_IN_PLACE
+                                           : at(from, before(transfer, begin), in.dtype),
+                                  blocks.counts[rank()], type, at(to, begin, in.dtype),
+                                  blocks.counts, blocks.places, type, comm_, request),
+                  "all_gather", operation.site);
         });
     if (staged()) operation.copy_up = out;
   }
 
-  void start_all_to_all(Operation& operation, const Collective& collective) {
-    const ConstSpan in = collective.in;
+  void start_all_to_all(Operation& operation, const Transfer& transfer) {
+    const ConstSpan in = transfer.in;
     const std::byte* from = read(operation, in, 0);
-    std::byte* to = target(operation, collective.out);
+    std::byte* to = target(operation, transfer.out);
     const Message block(in.dtype, in.count / size(), max_count());
     operation.requests.push_back(MPI_REQUEST_NULL);
     started(MPI_Ialltoall(from, block.count(), block.type(), to, block.count(),
                           block.type(), comm_, &operation.requests.back()),
             "all_to_all", operation.site);
-    if (staged()) operation.copy_up = collective.out;
+    if (staged()) operation.copy_up = transfer.out;
   }
 
-  void start_broadcast(Operation& operation, const Collective& collective) {
-    const Span data = collective.out;
-    const bool is_root = rank() == collective.root;
+  void start_broadcast(Operation& operation, const Transfer& transfer) {
+    const Span data = transfer.out;
+    const bool is_root = rank() == transfer.peer;
     auto* host = const_cast<std::byte*>(is_root ? read(operation, data)
                                                 : target_after_launches(operation, data));
     const Message message(data.dtype, data.count, max_count());
     operation.requests.push_back(MPI_REQUEST_NULL);
-    started(MPI_Ibcast(host, message.count(), message.type(), collective.root, comm_,
+    started(MPI_Ibcast(host, message.count(), message.type(), transfer.peer, comm_,
                        &operation.requests.back()),
             "broadcast", operation.site);
     if (staged() && !is_root) operation.copy_up = data;
   }
 
-  void do_send(const Exec& exec, ConstSpan data, int to) override {
-    const std::size_t slot = pending_.size();
-    const std::byte* host = read(staging_, exec, data, slot);
-    const Message message(data.dtype, data.count, max_count());
-    MPI_Request request;
-    started(MPI_Isend(host, message.count(), message.type(), to, kTag, comm_, &request),
-            "send");
-    finish_or_keep(exec, {request, false, {}, slot, to});
+  void start_send(Operation& operation, const Transfer& transfer) {
+    const std::byte* from = read(operation, transfer.in);
+    const Message message(transfer.in.dtype, transfer.in.count, max_count());
+    operation.requests.push_back(MPI_REQUEST_NULL);
+    started(MPI_Isend(from, message.count(), message.type(), transfer.peer, transfer.tag,
+                      comm_, &operation.requests.back()),
+            "send", operation.site);
   }
 
-  void do_recv(const Exec& exec, Span data, int from) override {
-    const std::size_t slot = pending_.size();
-    if (!staged()) exec.fence("comm");  // kernels may still be using the memory
-    std::byte* host = target(staging_, data, slot);
-    const Message message(data.dtype, data.count, max_count());
-    MPI_Request request;
-    started(MPI_Irecv(host, message.count(), message.type(), from, kTag, comm_, &request),
-            "recv");
-    finish_or_keep(exec, {request, true, data, slot, from});
+  void start_recv(Operation& operation, const Transfer& transfer) {
+    std::byte* to = target_after_launches(operation, transfer.out);
+    const Message message(transfer.out.dtype, transfer.out.count, max_count());
+    operation.requests.push_back(MPI_REQUEST_NULL);
+    started(MPI_Irecv(to, message.count(), message.type(), transfer.peer, transfer.tag,
+                      comm_, &operation.requests.back()),
+            "recv", operation.site);
+    operation.expected = transfer.out.bytes();
+    if (staged()) operation.copy_up = transfer.out;
   }
 
-  void do_group_begin() override {}
-  void do_group_end(const Exec& exec) override {
-    for (Pending& pending : pending_) finish(exec, pending);
-    pending_.clear();
+  // A shorter message than expected is no error of MPI's.
+  void require_whole(const Operation& operation) const {
+    MPI_Count bytes = 0;
+    MPI_Get_elements_x(&operation.status, MPI_BYTE, &bytes);
+    TRIREME_REQUIRE(bytes == static_cast<MPI_Count>(operation.expected),
+                    "recv in group '{}'{}: rank {} sent {} bytes, rank {} expects {}",
+                    name(), of_site(operation.site), operation.status.MPI_SOURCE, bytes,
+                    rank(), operation.expected);
   }
 
   // ---- host memory ----
@@ -621,47 +624,20 @@ class MpiCommunicator final : public Communicator {
   // Host memory that holds the span, with everything launched before in it. In place: in
   // slot 1, where results go.
   const std::byte* read(Operation& operation, ConstSpan span, std::size_t slot = 1) {
-    return read(operation.staging, operation.exec, span, slot);
-  }
-  const std::byte* read(Staging& staging, const Exec& exec, ConstSpan span,
-                        std::size_t slot) {
-    if (staged()) return staging.copy_down(exec, span, slot);
-    exec.fence("comm");
+    if (staged()) return operation.staging.copy_down(operation.exec, span, slot);
+    operation.exec.fence("comm");
     return static_cast<const std::byte*>(span.data);
   }
   // Host memory for a result, which goes into the span at the end; read() was called
   // before.
   std::byte* target(Operation& operation, Span span) {
-    return target(operation.staging, span, 1);
-  }
-  std::byte* target(Staging& staging, Span span, std::size_t slot) {
-    return staged() ? staging.buffer(slot, span.bytes())
+    return staged() ? operation.staging.buffer(1, span.bytes())
                     : static_cast<std::byte*>(span.data);
   }
   // The same where nothing was read: kernels may still be using the memory.
   std::byte* target_after_launches(Operation& operation, Span span) {
     if (!staged()) operation.exec.fence("comm");
     return target(operation, span);
-  }
-
-  void finish_or_keep(const Exec& exec, Pending pending) {
-    if (group_depth() > 0) {
-      pending_.push_back(pending);
-    } else {
-      finish(exec, pending);
-    }
-  }
-
-  void finish(const Exec& exec, Pending& pending) {
-    MPI_Status status;
-    wait(pending.request, pending.is_recv ? "recv" : "send", "", &status);
-    if (!pending.is_recv) return;
-    MPI_Count bytes = 0;
-    MPI_Get_elements_x(&status, MPI_BYTE, &bytes);
-    TRIREME_REQUIRE(bytes == static_cast<MPI_Count>(pending.data.bytes()),
-                    "recv in group '{}': rank {} sent {} bytes, rank {} expects {}",
-                    name(), pending.peer, bytes, rank(), pending.data.bytes());
-    if (staged()) staging_.copy_up(exec, pending.data, pending.slot);
   }
 
   void started(int code, const char* call, Site site = "") const {
@@ -704,8 +680,6 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   std::shared_ptr<Shared> shared_;
   std::vector<std::unique_ptr<Operation>> operations_;
-  Staging staging_;  // of messages between two ranks
-  std::vector<Pending> pending_;
   std::uint64_t progress_calls_ = 0;
 };
 

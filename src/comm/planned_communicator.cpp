@@ -19,13 +19,9 @@ class PlannedCommunicator final : public Communicator {
     throw Error(fmt::format(
         "group '{}' of {} ranks is only planned: it sends no messages", name(), size()));
   }
-  int do_start(const Exec&, const Collective&) override { refuse(); }
+  int do_start(const Exec&, const Transfer&) override { refuse(); }
   void do_wait(int) override { refuse(); }
   bool counts_shapes() const override { return true; }
-  void do_send(const Exec&, ConstSpan, int) override { refuse(); }
-  void do_recv(const Exec&, Span, int) override { refuse(); }
-  void do_group_begin() override { refuse(); }
-  void do_group_end(const Exec&) override { refuse(); }
   void do_barrier() override { refuse(); }
   std::shared_ptr<Communicator> do_split(int, int, const std::string&) override {
     refuse();

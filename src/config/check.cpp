@@ -53,6 +53,7 @@ class Checker {
     check_tensor_split();
     check_grid();
     check_stages();
+    check_pipeline();
     check_batch();
     check_data();
     check_optimizer();
@@ -227,6 +228,7 @@ class Checker {
     checker.check_tensor_split();
     checker.check_grid();
     checker.check_stages();
+    checker.check_pipeline();
     checker.check_batch();
     return errors.empty();
   }
@@ -275,17 +277,17 @@ class Checker {
     const std::string of = fmt::format("pipeline {} × virtual_pipeline {} = {} chunks",
                                        p.pipeline, p.virtual_pipeline, chunks);
     if (p.stages.empty()) {
-      if (layers % chunks == 0) return;
-      std::string fix = fmt::format("model.layers: {}", nearest_multiple(layers, chunks));
-      if (chunks <= layers && chunks <= 64) {
-        fix += fmt::format(", or parallel.stages: [{}]",
-                           fmt::join(spread(layers, chunks), ", "));
-      }
-      add("model.layers", fmt::format("do not divide over {}", of),
-          fmt::format(
-              "a multiple of {}, or parallel.stages with the layers of each chunk",
-              chunks),
-          fix);
+      if (chunks <= layers + 2) return;
+      const index_t most = layers + 2;
+      add("parallel.pipeline",
+          fmt::format("makes {}; with {} layers some would have nothing at all in them",
+                      of, layers),
+          fmt::format("at most {} chunks: the first may have the embedding alone, the "
+                      "last the head",
+                      most),
+          p.pipeline <= most
+              ? fmt::format("parallel.virtual_pipeline: {}", most / p.pipeline)
+              : fmt::format("parallel.pipeline: {}", most / p.virtual_pipeline));
       return;
     }
     const auto given = static_cast<index_t>(p.stages.size());
@@ -302,6 +304,36 @@ class Checker {
       add("parallel.stages",
           fmt::format("places {} layers; the model has {}", sum, layers),
           fmt::format("numbers with sum {}", layers), fix);
+    } else if (chunks > 2 && std::find(p.stages.begin() + 1, p.stages.end() - 1, 0) !=
+                                 p.stages.end() - 1) {
+      add("parallel.stages", "has a chunk with nothing at all in it",
+          "0 for the first chunk, which has the embedding, and the last, which has the "
+          "head",
+          fix);
+    }
+  }
+
+  // What pipelines cannot be combined with.
+  void check_pipeline() {
+    const ParallelConfig& p = deck_.parallel;
+    if (!good({"parallel.pipeline", "parallel.zero", "parallel.schedule"})) return;
+    if (p.pipeline == 1) return;
+    if (p.zero == 3) {
+      add("parallel.zero",
+          "gathers weights for every pass: a pipeline's passes of many micro-batches "
+          "would gather them as often",
+          "0 to 2 with a pipeline", "parallel.zero: 2");
+    }
+    if (p.zero == 2 && p.schedule == PipelineSchedule::zero_bubble) {
+      add("parallel.zero",
+          "has memory for the gradients of two layers; zero_bubble puts off those of "
+          "many",
+          "0 or 1 with zero_bubble", "parallel.zero: 1");
+    }
+    if (deck_.run.sample_every.steps > 0) {
+      add("run.sample_every", "takes text from a whole model; stages have parts",
+          "0 with a pipeline (trireme generate reads any checkpoint)",
+          "run.sample_every: 0");
     }
   }
 
@@ -323,18 +355,6 @@ class Checker {
                       at_once),
           fmt::format("a multiple of {}", at_once), fix);
       return;
-    }
-    const index_t micros = b.global / at_once;
-    if (good({"parallel.pipeline", "parallel.virtual_pipeline"}) &&
-        p.virtual_pipeline > 1 && micros % p.pipeline != 0) {
-      add("batch.global",
-          fmt::format(
-              "gives {} micro-batches; the interleaved schedule (virtual_pipeline {}) "
-              "needs a multiple of pipeline ({})",
-              micros, p.virtual_pipeline, p.pipeline),
-          fmt::format("a multiple of {}", at_once * p.pipeline),
-          fmt::format("batch.global: {}",
-                      nearest_multiple(b.global, at_once * p.pipeline)));
     }
     if (!b.ramp_up || !good({"batch.ramp_up"})) return;
     const RampUp& ramp = *b.ramp_up;
@@ -460,10 +480,9 @@ std::vector<DeckError> unsupported_for_training(const Deck& deck) {
   need(m.bias, "model.bias", "true");
   need(m.tie_embeddings, "model.tie_embeddings", "true");
   need(m.kv_heads == m.heads, "model.kv_heads", std::to_string(m.heads));
-  need(deck.parallel.pipeline == 1, "parallel.pipeline", "1");
   need(deck.parallel.context == 1, "parallel.context", "1");
   need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
-  need(deck.memory.recompute == Recompute::none, "memory.recompute", "none");
+  need(deck.memory.recompute != Recompute::selective, "memory.recompute", "full");
   need(!deck.run.probe, "run.probe", "false");
   need(!deck.run.preflight, "run.preflight", "false");
   if (deck.data.train.empty()) {

@@ -82,6 +82,7 @@ struct ParallelConfig {
   bool sequence = false;
   int zero = 1;
   AxisOrder order = kDefaultAxisOrder;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::vector<index_t>
       stages;  // layers of each chunk, in order of the model; empty: auto
 

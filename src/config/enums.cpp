@@ -36,6 +36,8 @@ TRIREME_CHOICES(Position, {E::learned, "learned"}, {E::rope, "rope"},
 TRIREME_CHOICES(Precision, {E::fp32, "fp32"}, {E::bf16, "bf16"}, {E::fp16, "fp16"})
 TRIREME_CHOICES(Recompute, {E::none, "none"}, {E::selective, "selective"},
                 {E::full, "full"})
+TRIREME_CHOICES(PipelineSchedule, {E::one_f_one_b, "1f1b"},
+                {E::zero_bubble, "zero_bubble"}, {E::gpipe, "gpipe"})
 TRIREME_CHOICES(OptimizerKind, {E::adamw, "adamw"})
 TRIREME_CHOICES(Schedule, {E::cosine, "cosine"}, {E::linear, "linear"},
                 {E::constant, "constant"}, {E::inverse_sqrt, "inverse_sqrt"},

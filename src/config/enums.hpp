@@ -17,6 +17,9 @@ enum class Activation { gelu_tanh, gelu, relu, swiglu, geglu };
 enum class Position { learned, rope, relative };
 enum class Precision { fp32, bf16, fp16 };
 enum class Recompute { none, selective, full };
+// 1F1B (interleaved where stages have several chunks); the same with weight gradients put
+// off; all forward, then all backward passes.
+enum class PipelineSchedule { one_f_one_b, zero_bubble, gpipe };
 enum class OptimizerKind { adamw };
 enum class Schedule { cosine, linear, constant, inverse_sqrt, wsd };
 enum class Writers { per_rank, per_node };
@@ -33,6 +36,7 @@ std::string_view name_of(Activation value);
 std::string_view name_of(Position value);
 std::string_view name_of(Precision value);
 std::string_view name_of(Recompute value);
+std::string_view name_of(PipelineSchedule value);
 std::string_view name_of(OptimizerKind value);
 std::string_view name_of(Schedule value);
 std::string_view name_of(Writers value);

@@ -340,7 +340,7 @@ std::optional<Problem> read_stages(const YamlValue& value, Deck& deck) {
   }
   std::vector<index_t> stages;
   for (const YamlValue& item : value.items) {
-    if (auto problem = read_integer(item, 1, kLarge, stages.emplace_back())) {
+    if (auto problem = read_integer(item, 0, kLarge, stages.emplace_back())) {
       problem->what = fmt::format("{} {}", brief(item), problem->what);
       problem->fix = "";
       return problem;
@@ -494,12 +494,14 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
                    "Ranks that share every matrix; divides heads, kv_heads and "
                    "ffn_hidden."},
                   TRIREME_AT(parallel.tensor), 1, 1 << 20));
-  keys.push_back(integer_key(
-      {"parallel.pipeline", "ranks", "1", "Pipeline stages. Training has 1 so far."},
-      TRIREME_AT(parallel.pipeline), 1, 1 << 20));
-  keys.push_back(integer_key({"parallel.virtual_pipeline", "chunks", "1",
-                              "Chunks of layers per stage (interleaved schedule)."},
-                             TRIREME_AT(parallel.virtual_pipeline), 1, 1 << 16));
+  keys.push_back(integer_key({"parallel.pipeline", "ranks", "1",
+                              "Pipeline stages, each with a part of the layers."},
+                             TRIREME_AT(parallel.pipeline), 1, 1 << 20));
+  keys.push_back(
+      integer_key({"parallel.virtual_pipeline", "chunks", "1",
+                   "Chunks of layers on each stage: several make the bubble of "
+                   "the pipeline smaller, and the messages more."},
+                  TRIREME_AT(parallel.virtual_pipeline), 1, 1 << 16));
   keys.push_back(integer_key({"parallel.context", "ranks", "1",
                               "Ranks that share a sequence. Training has 1 so far."},
                              TRIREME_AT(parallel.context), 1, 1 << 20));
@@ -529,10 +531,21 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
         "tensor group."},
        read_order,
        write_order});
+  keys.push_back(choice_key<PipelineSchedule>(
+      {"parallel.schedule", "", "1f1b",
+       "Order of a pipeline's passes. 1f1b: one forward, one backward in turn "
+       "(interleaved "
+       "where stages have several chunks); zero_bubble: the same, with weight gradients "
+       "computed where a stage would be idle; gpipe: all forward, then all backward."},
+      TRIREME_AT(parallel.schedule)));
   keys.push_back(
       {{"parallel.stages", "list of integers", "layers", "auto",
-        "pipeline × virtual_pipeline numbers above 0 with sum model.layers; or auto",
-        "Layers of each chunk, in order of the model. auto: all the same."},
+        "pipeline × virtual_pipeline numbers with sum model.layers, 0 for the first and "
+        "the last chunk only; or auto",
+        "Layers of each chunk, in order of the model: chunk c of stage r is number c × "
+        "pipeline + r; the first has the embedding, too, the last the head. auto: dealt "
+        "so "
+        "that a step takes least time by simulation."},
        read_stages,
        [](const Deck& deck) {
          return deck.parallel.stages.empty()

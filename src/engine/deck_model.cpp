@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "engine/generation.hpp"
+#include "model/formulae.hpp"
 
 namespace trireme::engine {
 
@@ -35,7 +36,21 @@ comm::GridShape grid_shape(const config::Deck& deck) {
 }
 
 Sharing sharing(const config::Deck& deck) {
-  return {.sequence_parallel = deck.parallel.sequence, .zero = deck.parallel.zero};
+  return {.sequence_parallel = deck.parallel.sequence,
+          .zero = deck.parallel.zero,
+          .pipeline = pipeline_layout(deck)};
+}
+
+PipelineLayout pipeline_layout(const config::Deck& deck) {
+  const config::ParallelConfig& p = deck.parallel;
+  PipelineLayout layout{.stages = p.pipeline,
+                        .chunks = p.virtual_pipeline,
+                        .split = {p.stages.begin(), p.stages.end()},
+                        .schedule = p.schedule};
+  if (layout.split.empty()) {
+    layout.split = balanced_split(layout, gpt_config(deck), step_shape(deck));
+  }
+  return layout;
 }
 
 kernels::AdamWDesc adamw_desc(const config::Deck& deck) {
@@ -77,15 +92,60 @@ optim::LrSchedule lr_schedule(const config::Deck& deck) {
           .cooldown = o.cooldown.steps};
 }
 
+double hardware_flops_per_sample(const config::Deck& deck) {
+  const model::GptConfig model = gpt_config(deck);
+  const index_t sequence = deck.model.sequence;
+  const double flops = model::model_flops(model, 1, sequence);
+  switch (deck.memory.recompute) {
+    case config::Recompute::none:
+      return flops;
+    case config::Recompute::full:
+      return flops + model::layers_forward_flops(model, 1, sequence);
+    case config::Recompute::selective:
+      break;
+  }
+  throw Error("the FLOPs of selective recomputation are not known");
+}
+
+namespace {
+
+index_t recomputed_layers(const config::Deck& deck) {
+  const bool all = deck.memory.recompute == config::Recompute::full;
+  return all ? deck.model.layers : 0;
+}
+
+// Numbers of micro-batches of steps in the ramp, each once.
+std::vector<int> ramp_microbatches(const config::Deck& deck) {
+  std::vector<int> counts;
+  if (!deck.batch.ramp_up) return counts;
+  const index_t at_once = deck.batch.micro * deck.parallel.data;
+  const config::RampUp& ramp = *deck.batch.ramp_up;
+  for (index_t size = ramp.start; size < deck.batch.global; size += ramp.increment) {
+    counts.push_back(static_cast<int>(size / at_once));
+  }
+  return counts;
+}
+
+}  // namespace
+
 StepShape step_shape(const config::Deck& deck) {
   return {.micro = deck.batch.micro,
           .sequence = deck.model.sequence,
           .microbatches = static_cast<int>(deck.microbatches()),
-          .seed = deck.run.seed};
+          .seed = deck.run.seed,
+          .recomputed_layers = recomputed_layers(deck),
+          .other_microbatches = ramp_microbatches(deck)};
 }
 
 MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck) {
-  MemoryPlan plan = plan_memory(state, step_shape(deck), 1);
+  const auto needs = stage_needs(state.sharing.pipeline, state.config, step_shape(deck));
+  const auto stage = static_cast<std::size_t>(state.groups.pipeline->rank());
+  return plan_memory(state, deck, needs.at(stage));
+}
+
+MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck,
+                       const StageNeeds& needs) {
+  MemoryPlan plan = plan_memory(state, step_shape(deck), needs);
   if (deck.run.sample_every.steps > 0) {
     plan.generation = Generator<float>::planned_bytes(state);
   }

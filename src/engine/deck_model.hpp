@@ -14,12 +14,20 @@ namespace trireme::engine {
 model::GptConfig gpt_config(const config::Deck& deck);
 comm::GridShape grid_shape(const config::Deck& deck);
 Sharing sharing(const config::Deck& deck);
+// How the layers are dealt to the pieces of the pipeline, as the deck says or by
+// simulation.
+PipelineLayout pipeline_layout(const config::Deck& deck);
 kernels::AdamWDesc adamw_desc(const config::Deck& deck);
 optim::LrSchedule lr_schedule(const config::Deck& deck);
+// What computing a sample takes, recomputation included. Error where that is not known
+// (selective).
+double hardware_flops_per_sample(const config::Deck& deck);
 // Of one rank.
 StepShape step_shape(const config::Deck& deck);
 // What the deck's training takes on this rank, its samples of text included.
 MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck);
+MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck,
+                       const StageNeeds& needs);
 
 }  // namespace trireme::engine
 

@@ -1,6 +1,9 @@
 // engine/dry_run.cpp — see dry_run.hpp.
 #include "engine/dry_run.hpp"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -21,19 +24,22 @@ namespace trireme::engine {
 namespace {
 
 // The first rank of a planned grid without pipeline; its groups send nothing.
-comm::ProcessGroups planned_groups(const config::ParallelConfig& p) {
+// Those of the first rank of a pipeline stage.
+comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
   const auto self = comm::make_self_communicator("dry run");
-  const auto group = [&](int size, const char* name) {
-    return size == 1 ? self : comm::make_planned_communicator(0, size, name);
+  const auto group = [&](int size, const char* name, int rank = 0) {
+    return size == 1 ? self : comm::make_planned_communicator(rank, size, name);
   };
+  const bool is_last = stage + 1 == p.pipeline;
+  const bool shares_embedding = p.pipeline > 1 && (stage == 0 || is_last);
   const auto tensor = group(p.tensor, "tensor");
   return {.world = group(p.ranks(), "world"),
           .tensor = tensor,
           .context = self,
           .data = group(p.data, "data"),
-          .pipeline = self,
-          .model = group(p.tensor, "model"),
-          .embedding = self};
+          .pipeline = group(p.pipeline, "pipeline", stage),
+          .model = group(p.tensor * p.pipeline, "model", p.tensor * stage),
+          .embedding = group(shares_embedding ? 2 : 1, "embedding", is_last ? 1 : 0)};
 }
 
 // "parallel.pipeline: 4"
@@ -54,22 +60,28 @@ std::vector<std::string> memory_not_known(const config::Deck& deck) {
   need(m.position == config::Position::learned, "model.position");
   need(m.bias, "model.bias");
   need(m.tie_embeddings, "model.tie_embeddings");
-  need(p.pipeline == 1, "parallel.pipeline");
   need(p.context == 1, "parallel.context");
   need(deck.precision.compute == config::Precision::fp32, "precision.compute");
-  need(deck.memory.recompute == config::Recompute::none, "memory.recompute");
+  need(deck.memory.recompute != config::Recompute::selective, "memory.recompute");
   return settings;
 }
 
-MemoryPlan planned_memory(const config::Deck& deck, const model::GptConfig& model) {
-  ModelState<float> state(planned_groups(deck.parallel), model, sharing(deck));
-  return plan_memory(state, deck);
-}
-
-std::vector<MessageCount> planned_messages(const config::Deck& deck,
-                                           const model::GptConfig& model) {
-  const ModelState<float> state(planned_groups(deck.parallel), model, sharing(deck));
-  return plan_messages(state, step_shape(deck));
+// Of a rank of each stage.
+std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
+                                          const model::GptConfig& model) {
+  const Sharing shared = sharing(deck);
+  const auto needs = stage_needs(shared.pipeline, model, step_shape(deck));
+  std::vector<DryRun::Stage> stages;
+  for (int stage = 0; stage < deck.parallel.pipeline; ++stage) {
+    const ModelState<float> state(planned_groups(deck.parallel, stage), model, shared);
+    const StageNeeds& its = needs[static_cast<std::size_t>(stage)];
+    stages.push_back({.layers = chunk_ranges(shared.pipeline, model.layers, stage),
+                      .slots = its.slots,
+                      .parameters = state.registry.global_element_count(),
+                      .memory = plan_memory(state, deck, its),
+                      .messages = plan_messages(state, step_shape(deck))});
+  }
+  return stages;
 }
 
 void require_known(const config::Deck& deck) {
@@ -135,24 +147,36 @@ std::string not_known(const std::vector<std::string>& settings, int indent) {
   return words + wrap_list(settings, 80, indent + static_cast<int>(words.size()));
 }
 
-nlohmann::ordered_json memory_json(const MemoryPlan& memory) {
+nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
+  const MemoryPlan& memory = stage.memory;
   nlohmann::ordered_json saved;
   for (int c = 0; c < kCategoryCount; ++c) {
     saved[std::string(name_of(static_cast<Category>(c)))] =
         memory.saved_by_category[static_cast<std::size_t>(c)];
   }
-  const nlohmann::ordered_json stage = {
-      {"weights", memory.weights},
-      {"gradients", memory.gradients},
-      {"optimizer", memory.optimizer},
-      {"activations", memory.saved()},
-      {"activations_by_category", saved},
-      {"scratch", memory.workspace.scratch + memory.workspace.held},
-      {"batch", memory.batch},
-      {"buffers", memory.buffers},
-      {"generation", memory.generation},
-      {"total", memory.total()}};
-  return {{"stages", nlohmann::ordered_json::array({stage})}};
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const model::ChunkRange& range : stage.layers) {
+    layers.push_back(range.end - range.begin);
+  }
+  return {{"layers", layers},
+          {"in_flight", stage.slots},
+          {"parameters", stage.parameters},
+          {"weights", memory.weights},
+          {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer},
+          {"activations", memory.saved()},
+          {"activations_by_category", saved},
+          {"scratch", memory.workspace.scratch + memory.workspace.held_bytes()},
+          {"batch", memory.batch},
+          {"buffers", memory.buffers},
+          {"generation", memory.generation},
+          {"total", memory.total()}};
+}
+
+nlohmann::ordered_json memory_json(const std::vector<DryRun::Stage>& stages) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const DryRun::Stage& stage : stages) list.push_back(stage_json(stage));
+  return {{"stages", list}};
 }
 
 nlohmann::ordered_json messages_json(const std::vector<MessageCount>& messages) {
@@ -185,30 +209,55 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
   result.model_flops = model::model_flops(model, samples, deck.model.sequence);
   result.model_flops_causal = model::model_flops(model, samples, deck.model.sequence,
                                                  model::AttentionCount::causal);
-  switch (deck.memory.recompute) {
-    case config::Recompute::none:
-      result.hardware_flops = result.model_flops;
-      break;
-    case config::Recompute::full:
-      result.hardware_flops =
-          result.model_flops +
-          model::layers_forward_flops(model, samples, deck.model.sequence);
-      break;
-    case config::Recompute::selective:
-      result.hardware_not_known = {setting(deck, "memory.recompute")};
-      break;
+  if (deck.memory.recompute == config::Recompute::selective) {
+    result.hardware_not_known = {setting(deck, "memory.recompute")};
+  } else {
+    result.hardware_flops =
+        hardware_flops_per_sample(deck) * static_cast<double>(samples);
   }
   result.memory_not_known = memory_not_known(deck);
-  if (result.memory_not_known.empty()) {
-    result.memory = planned_memory(deck, model);
-    result.messages = planned_messages(deck, model);
-  }
+  if (result.memory_not_known.empty()) result.stages = planned_stages(deck, model);
   return result;
 }
 
+// A row for each stage of a pipeline.
+std::string DryRun::stages_text() const {
+  std::string out = "\nstages of the pipeline, memory of each rank\n";
+  out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n", "stage",
+                     "layers", "in flight", "parameters", "weights", "state",
+                     "activations", "total");
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const Stage& stage = stages[s];
+    const MemoryPlan& memory = stage.memory;
+    std::vector<index_t> layers;
+    for (const model::ChunkRange& range : stage.layers) {
+      layers.push_back(range.end - range.begin);
+    }
+    out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n", s,
+                       fmt::format("{}", fmt::join(layers, "+")),
+                       fmt::format("{}", fmt::join(stage.slots, "+")),
+                       format_count(static_cast<double>(stage.parameters)),
+                       bytes(memory.weights), bytes(memory.gradients + memory.optimizer),
+                       bytes(memory.saved()), bytes(memory.total()));
+  }
+  const auto most = std::max_element(
+      stages.begin(), stages.end(),
+      [](const Stage& a, const Stage& b) { return a.memory.total() < b.memory.total(); });
+  out += fmt::format("\nmemory of each rank of stage {}, which takes most\n",
+                     most - stages.begin());
+  return out + memory_text(most->memory);
+}
+
 std::string DryRun::memory_text() const {
-  std::string out = "\nmemory of each rank\n";
-  if (!memory) return fmt::format("{}  {}\n", out, not_known(memory_not_known, 2));
+  const std::string head = "\nmemory of each rank\n";
+  if (stages.empty()) {
+    return fmt::format("{}  {}\n", head, not_known(memory_not_known, 2));
+  }
+  return stages.size() == 1 ? head + memory_text(stages.front().memory) : stages_text();
+}
+
+std::string DryRun::memory_text(const MemoryPlan& memory) const {
+  std::string out;
   // What ZeRO leaves on each rank, from which stage on.
   const auto state = [&](const char* name, std::size_t amount, int stage) {
     const int zero = deck.parallel.zero;
@@ -218,31 +267,33 @@ std::string DryRun::memory_text() const {
         bytes(amount) +
             (parts == 1 ? "" : fmt::format(" (ZeRO {}: a part in {})", zero, parts)));
   };
-  state("weights", memory->weights, 3);
-  state("gradients", memory->gradients, 2);
-  state("optimizer state", memory->optimizer, 1);
+  state("weights", memory.weights, 3);
+  state("gradients", memory.gradients, 2);
+  state("optimizer state", memory.optimizer, 1);
   for (int c = 0; c < kCategoryCount; ++c) {
-    const std::size_t amount = memory->saved_by_category[static_cast<std::size_t>(c)];
+    const std::size_t amount = memory.saved_by_category[static_cast<std::size_t>(c)];
     if (amount == 0) continue;
     out +=
         line(fmt::format("saved: {}", name_of(static_cast<Category>(c))), bytes(amount));
   }
-  out += line("scratch", bytes(memory->workspace.scratch + memory->workspace.held));
-  out += line("batch", bytes(memory->batch));
-  if (memory->buffers > 0) out += line("buffers", bytes(memory->buffers));
-  if (memory->generation > 0) {
-    out += line("samples of text", bytes(memory->generation));
+  out += line("scratch", bytes(memory.workspace.scratch + memory.workspace.held_bytes()));
+  out += line("batch", bytes(memory.batch));
+  if (memory.buffers > 0) out += line("buffers", bytes(memory.buffers));
+  if (memory.generation > 0) {
+    out += line("samples of text", bytes(memory.generation));
   }
   out += line("total",
-              bytes(memory->total()) +
+              bytes(memory.total()) +
                   (deck.parallel.ranks() == 1 ? "" : ", without the MPI library's own"));
   return out;
 }
 
 // By axis; which sites they come from is in the JSON.
 std::string DryRun::messages_text() const {
-  if (messages.empty()) return {};
-  std::string out = "\nmessages of each rank in a step\n";
+  if (stages.empty() || stages.front().messages.empty()) return {};
+  const std::vector<MessageCount>& messages = stages.front().messages;
+  std::string out = fmt::format("\nmessages of each rank{} in a step\n",
+                                stages.size() == 1 ? "" : " of stage 0");
   for (std::size_t i = 0; i < messages.size();) {
     const std::string& axis = messages[i].axis;
     std::int64_t calls = 0;
@@ -306,12 +357,13 @@ std::string DryRun::json() const {
         {"context", p.context},
         {"data", p.data},
         {"pipeline", p.pipeline}}},
-      {"memory", memory ? memory_json(*memory) : Json(nullptr)},
+      {"memory", stages.empty() ? Json(nullptr) : memory_json(stages)},
       {"flops",
        {{"model", model_flops},
         {"model_causal", model_flops_causal},
         {"hardware", hardware_flops ? Json(*hardware_flops) : Json(nullptr)}}},
-      {"messages", messages_json(messages)},
+      {"messages",
+       stages.empty() ? Json::array() : messages_json(stages.front().messages)},
       // Why a number is null: the deck's settings with which it is not known yet.
       {"not_known", {{"memory", memory_not_known}, {"hardware", hardware_not_known}}},
       {"not_checked", not_checked},

@@ -16,11 +16,17 @@ namespace trireme::engine {
 struct DryRun {
   config::Deck deck;
   std::int64_t parameters = 0;  // of the whole model
-  // Of one rank, all being alike. None where the deck asks for what there is no plan of
-  // yet: a number that is printed is meant.
-  std::optional<MemoryPlan> memory;
-  // What the first rank sends in a step; empty for one rank, and where memory is none.
-  std::vector<MessageCount> messages;
+  // One rank of each pipeline stage, all of a stage being alike. None where the deck asks
+  // for what there is no plan of yet: a number that is printed is meant.
+  struct Stage {
+    std::vector<model::ChunkRange> layers;  // of its chunks
+    std::vector<int> slots;                 // of its chunks: micro-batches in flight
+    std::int64_t parameters = 0;            // of all its ranks, tied copies not counted
+    MemoryPlan memory;
+    // What its first rank sends in a step; empty for one rank.
+    std::vector<MessageCount> messages;
+  };
+  std::vector<Stage> stages;
   // Per optimizer step of the full batch, all ranks together.
   double model_flops = 0.0;              // full attention count, as the Megatron papers
   double model_flops_causal = 0.0;       // only the scores that causal attention needs
@@ -36,6 +42,8 @@ struct DryRun {
 
  private:
   std::string memory_text() const;
+  std::string memory_text(const MemoryPlan& memory) const;
+  std::string stages_text() const;
   std::string messages_text() const;
 };
 

@@ -64,7 +64,7 @@ Generator<T>::Generator(const Exec& exec, ModelState<T>& state, index_t max_batc
     : exec_(exec), state_(state), max_batch_(max_batch) {
   TRIREME_REQUIRE(max_batch >= 1, "a generator of {} texts", max_batch);
   cache_ = DeviceArray<T>("generation cache", extent(cache_elements(state, max_batch)));
-  layers_.layers.resize(static_cast<std::size_t>(state.chunk.layer_count()));
+  layers_.layers.resize(static_cast<std::size_t>(state.whole().layer_count()));
 
   const index_t rows = std::max(kPieceRows, max_batch);
   workspace_ = Workspace(plan_workspace(state, max_batch));
@@ -74,7 +74,7 @@ Generator<T>::Generator(const Exec& exec, ModelState<T>& state, index_t max_batc
   host_tokens_ = HostArray<std::int32_t>("generation tokens (host)", extent(rows));
   host_positions_ = HostArray<std::int32_t>("generation positions (host)", extent(rows));
   const index_t ranks = state.groups.tensor->size();
-  const index_t logits = max_batch * state.chunk.vocabulary_tp();
+  const index_t logits = max_batch * state.whole().vocabulary_tp();
   logits_ = DeviceArray<T>("generation logits", extent(logits));
   if (ranks > 1) gathered_ = DeviceArray<T>("generation gather", extent(ranks * logits));
   host_logits_ = HostArray<T>("generation logits (host)", extent(ranks * logits));
@@ -93,8 +93,8 @@ index_t Generator<T>::batch_for(const ModelState<T>& state, std::size_t texts) {
 
 template <class T>
 index_t Generator<T>::cache_elements(const ModelState<T>& state, index_t max_batch) {
-  return 2 * state.chunk.layer_count() * state.config.sequence * max_batch *
-         state.chunk.cache_columns();
+  return 2 * state.whole().layer_count() * state.config.sequence * max_batch *
+         state.whole().cache_columns();
 }
 
 template <class T>
@@ -117,24 +117,25 @@ Workspace::Plan Generator<T>::plan_workspace(const ModelState<T>& state,
   const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr),
                                       extent(rows));
   const View2<T> cache(static_cast<T*>(nullptr), extent(rows),
-                       extent(state.chunk.cache_columns()));
+                       extent(state.whole().cache_columns()));
   model::DecodeState<T> layers;
-  layers.layers.assign(static_cast<std::size_t>(state.chunk.layer_count()),
+  layers.layers.assign(static_cast<std::size_t>(state.whole().layer_count()),
                        {cache, cache, 0});
   const View2<T> logits(static_cast<T*>(nullptr), extent(max_batch),
-                        extent(state.chunk.vocabulary_tp()));
+                        extent(state.whole().vocabulary_tp()));
   ModelState<T> shapes = state.without_memory();
-  shapes.chunk.decode(context, ids, ids, layers, logits);
+  shapes.whole().decode(context, ids, ids, layers, logits);
   return {.saved = {saved.peak()},
           .slots = {1},
           .scratch = scratch.peak(),
-          .held = held.peak()};
+          .held = {held.peak()},
+          .places = {1}};
 }
 
 template <class T>
 std::size_t Generator<T>::planned_bytes(const ModelState<T>& state, index_t max_batch) {
   const index_t ranks = state.groups.tensor->size();
-  const index_t logits = max_batch * state.chunk.vocabulary_tp();
+  const index_t logits = max_batch * state.whole().vocabulary_tp();
   const index_t elements =
       cache_elements(state, max_batch) + logits * (ranks > 1 ? 1 + ranks : 1);
   const index_t ids = 2 * std::max(kPieceRows, max_batch);
@@ -149,7 +150,7 @@ void Generator<T>::start(index_t batch) {
   batch_ = batch;
   length_ = 0;
   const auto rows = static_cast<std::size_t>(context() * batch);
-  const auto columns = static_cast<std::size_t>(state_.chunk.cache_columns());
+  const auto columns = static_cast<std::size_t>(state_.whole().cache_columns());
   T* next = cache_.data();
   for (nn::KvCache<T>& layer : layers_.layers) {
     layer.k = View2<T>(next, rows, columns);
@@ -168,7 +169,7 @@ std::span<const double> Generator<T>::feed(std::span<const data::TokenId> tokens
   TRIREME_REQUIRE(length_ + count / batch_ <= context(),
                   "{} positions are filled, {} tokens more exceed the model's {}",
                   length_, count / batch_, context());
-  const auto columns = static_cast<std::size_t>(state_.chunk.vocabulary_tp());
+  const auto columns = static_cast<std::size_t>(state_.whole().vocabulary_tp());
   const index_t piece = std::max<index_t>(kPieceRows / batch_, 1) * batch_;
   for (index_t at = 0; at < count; at += piece) {
     const index_t rows = std::min(piece, count - at);
@@ -200,9 +201,9 @@ void Generator<T>::decode(std::span<const data::TokenId> tokens, View2<T> logits
                             .mode = nn::Mode::evaluation,
                             .params = state_.use};
   const auto used = static_cast<std::size_t>(rows);
-  state_.chunk.decode(context, View1<const std::int32_t>(tokens_.data(), used),
-                      View1<const std::int32_t>(positions_.data(), used), layers_,
-                      logits);
+  state_.whole().decode(context, View1<const std::int32_t>(tokens_.data(), used),
+                        View1<const std::int32_t>(positions_.data(), used), layers_,
+                        logits);
   length_ += rows / batch_;
   // The host's copies are written again by the next call.
   exec_.fence("trireme::engine::decode");
@@ -212,7 +213,7 @@ template <class T>
 std::span<const double> Generator<T>::fetch_logits() {
   comm::Communicator& tensor = *state_.groups.tensor;
   const index_t ranks = tensor.size();
-  const index_t columns = state_.chunk.vocabulary_tp();
+  const index_t columns = state_.whole().vocabulary_tp();
   const index_t part = batch_ * columns;
   if (ranks > 1) {
     tensor.all_gather(exec_, comm::ConstSpan(logits_.data(), part, dtype_of<T>),

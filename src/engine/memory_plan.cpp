@@ -1,6 +1,8 @@
 // engine/memory_plan.cpp — see memory_plan.hpp.
 #include "engine/memory_plan.hpp"
 
+#include <algorithm>
+
 #include "engine/shape_pass.hpp"
 #include "parallel/data_parallel.hpp"
 
@@ -33,33 +35,71 @@ void plan_parameters(const ModelState<T>& state, MemoryPlan& plan) {
   if (kHostExecution) plan.buffers += DataParallel<T>::planned_staging_bytes(params);
 }
 
+// Arenas of the passes of each chunk.
+template <class T>
+void plan_passes(ModelState<T>& shapes, const StepShape& shape, const StageNeeds& needs,
+                 MemoryPlan& plan) {
+  Workspace::Plan& workspace = plan.workspace;
+  workspace.slots = needs.slots;
+  const bool later = needs.has_weight_passes;
+  std::size_t thrown_away = 0;  // what layers save that are recomputed
+  for (int c = 0; c < std::ssize(shapes.chunks); ++c) {
+    ShapePass<T> pass(shapes, shape);
+    pass.forward(c);
+    thrown_away = std::max(thrown_away, pass.held.peak());
+    pass.held = Arena();
+    const auto slots = static_cast<std::size_t>(needs.slots[static_cast<std::size_t>(c)]);
+    for (std::size_t i = 0; i < plan.saved_by_category.size(); ++i) {
+      plan.saved_by_category[i] += pass.saved.peak_by_category()[i] * slots;
+    }
+    pass.backward(c, later ? model::WeightPass::later : model::WeightPass::now);
+    workspace.held.push_back(pass.held.peak());
+    if (later) pass.backward_weight(c);
+    workspace.saved.push_back(pass.saved.peak());
+    workspace.scratch = std::max(workspace.scratch, pass.scratch.peak());
+  }
+  if (later) {
+    workspace.places = needs.places;
+    // Beside micro-batches whose weight gradients are still to come.
+    workspace.held.push_back(thrown_away);
+    workspace.places.push_back(1);
+    return;
+  }
+  // Empty between passes: one for all.
+  const std::size_t most =
+      *std::max_element(workspace.held.begin(), workspace.held.end());
+  workspace.held = {std::max(most, thrown_away)};
+  workspace.places = {1};
+}
+
 }  // namespace
 
 template <class T>
-MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape, int slots) {
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape) {
+  const auto needs = stage_needs(state.sharing.pipeline, state.config, shape);
+  const auto stage = static_cast<std::size_t>(state.groups.pipeline->rank());
+  return plan_memory(state, shape, needs.at(stage));
+}
+
+template <class T>
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape,
+                       const StageNeeds& needs) {
   MemoryPlan plan;
   plan_parameters(state, plan);
   ModelState<T> shapes = state.without_memory();
   const auto rows = static_cast<std::size_t>(shape.rows());
-  plan.batch =
-      static_cast<std::size_t>(slots) * rows * (3 * sizeof(std::int32_t) + sizeof(float));
-
-  ShapePass<T> pass(shapes, shape);
-  pass.forward();
-  plan.saved_by_category = pass.saved.peak_by_category();
-  for (std::size_t& bytes : plan.saved_by_category)
-    bytes *= static_cast<std::size_t>(slots);
-  pass.backward();
-
-  plan.workspace.saved = {pass.saved.peak()};
-  plan.workspace.slots = {slots};
-  plan.workspace.scratch = pass.scratch.peak();
-  plan.workspace.held = pass.held.peak();
+  plan.batch = static_cast<std::size_t>(needs.batches) * rows *
+               (3 * sizeof(std::int32_t) + sizeof(float));
+  plan_passes(shapes, shape, needs, plan);
+  const index_t border = ShapePass<T>(shapes, shape).border_elements();
+  plan.buffers += static_cast<std::size_t>(border * needs.buffers) * sizeof(T);
   return plan;
 }
 
-#define TRIREME_INSTANTIATE(T) \
-  template MemoryPlan plan_memory<T>(const ModelState<T>&, const StepShape&, int);
+#define TRIREME_INSTANTIATE(T)                                               \
+  template MemoryPlan plan_memory<T>(const ModelState<T>&, const StepShape&, \
+                                     const StageNeeds&);                     \
+  template MemoryPlan plan_memory<T>(const ModelState<T>&, const StepShape&);
 TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -9,24 +9,14 @@
 
 namespace trireme::engine {
 
-// One micro-batch: b samples of s tokens; and how many micro-batches one step has.
-struct StepShape {
-  index_t micro = 1;       // b
-  index_t sequence = 1;    // s
-  int microbatches = 1;    // of this rank, in one optimizer step
-  std::uint64_t seed = 0;  // of dropout
-
-  index_t rows() const { return micro * sequence; }
-};
-
 struct MemoryPlan {
   Workspace::Plan workspace;
   std::size_t weights = 0;  // master weights, and the compute copy where there is one
   std::size_t gradients = 0;
   std::size_t optimizer = 0;  // both moments
   std::size_t batch = 0;      // tokens, positions, labels, mask
-  // Gathered weights, gradients on their way, copies of messages on the host; not what
-  // the MPI library keeps for itself.
+  // Gathered weights, gradients on their way, what goes from stage to stage, copies of
+  // messages on the host; not what the MPI library keeps for itself.
   std::size_t buffers = 0;
   // Samples of text in the loop (run.sample_every): set by who takes them.
   std::size_t generation = 0;
@@ -37,9 +27,12 @@ struct MemoryPlan {
   std::size_t total() const;
 };
 
-// `slots`: micro-batches in flight.
+// Of the state's own pipeline stage, which needs this.
 template <class T>
-MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape, int slots);
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape,
+                       const StageNeeds& needs);
+template <class T>
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape);
 
 }  // namespace trireme::engine
 

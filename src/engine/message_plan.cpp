@@ -8,36 +8,102 @@
 #include "engine/shape_pass.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
+#include "parallel/stage_messages.hpp"
 
 namespace trireme::engine {
 
 namespace {
 
-// One step of so many micro-batches, on shapes.
+// What TrainStep does with the actions of a step, on shapes.
 template <class T>
-std::vector<MessageCount> count_step(const ModelState<T>& state, const StepShape& shape,
+class CountedStep {
+ public:
+  CountedStep(ModelState<T>& shapes, const StepShape& shape,
+              const schedule::StagePlan& plan)
+      : shapes_(shapes),
+        microbatches_(shape.microbatches),
+        plan_(plan),
+        data_parallel_(exec_, shapes.groups, shapes.params, shapes.sequence_parallel()),
+        pass_(shapes, shape, &data_parallel_),
+        messages_(exec_, shapes.groups, pass_.border_elements(), plan.buffers,
+                  shapes.sequence_parallel()),
+        weight_passes_(shapes.chunks.size()) {}
+
+  void run() {
+    data_parallel_.begin_step();
+    schedule::execute(plan_.actions, *this);
+    messages_.finish();
+    data_parallel_.finish_gradients();
+    optim::Optimizer<T>::sum_totals(exec_, shapes_.groups, pass_.totals());
+    optim::Optimizer<T>::sum_squares(exec_, shapes_.groups, shapes_.sharding().stage,
+                                     View1<double>(static_cast<double*>(nullptr), 1));
+    for (std::size_t b = 0; b < shapes_.params.partition().buckets().size(); ++b) {
+      data_parallel_.start_gather(b);
+    }
+  }
+
+  void forward(const schedule::Action& action) {
+    if (action.in != schedule::Action::kNone) messages_.received(action.in);
+    pass_.forward(action.chunk);
+  }
+  void backward(const schedule::Action& action) {
+    count_weight_pass(action);
+    backward(action, model::WeightPass::now);
+  }
+  void backward_input(const schedule::Action& action) {
+    backward(action, model::WeightPass::later);
+  }
+  void backward_weight(const schedule::Action& action) {
+    count_weight_pass(action);
+    pass_.backward_weight(action.chunk);
+  }
+  void begin_message(const schedule::Action& action) {
+    using Kind = schedule::Action::Kind;
+    const int stage = shapes_.groups.pipeline->rank();
+    const schedule::PipelineShape pipeline =
+        shapes_.sharing.pipeline.shape(microbatches_);
+    const int other = schedule::route_of(pipeline, stage, action).stage;
+    const bool is_forward =
+        action.kind == Kind::recv_forward || action.kind == Kind::send_forward;
+    const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
+    if (action.in == schedule::Action::kNone) {
+      messages_.begin_recv(action.out, other, way);
+    } else {
+      messages_.begin_send(action.in, other, way);
+    }
+  }
+
+ private:
+  void backward(const schedule::Action& action, model::WeightPass weight_pass) {
+    if (action.in != schedule::Action::kNone) messages_.received(action.in);
+    pass_.backward(action.chunk, weight_pass);
+  }
+  void count_weight_pass(const schedule::Action& action) {
+    int& passes = weight_passes_[static_cast<std::size_t>(action.chunk)];
+    data_parallel_.begin_microbatch(passes == 0, passes == microbatches_ - 1);
+    ++passes;
+  }
+
+  Exec exec_ = Exec::shape_only();
+  ModelState<T>& shapes_;
+  int microbatches_;
+  const schedule::StagePlan& plan_;
+  parallel::DataParallel<T> data_parallel_;
+  ShapePass<T> pass_;
+  parallel::StageMessages<T> messages_;
+  std::vector<int> weight_passes_;
+};
+
+template <class T>
+std::vector<MessageCount> count_step(const ModelState<T>& state, StepShape shape,
                                      int microbatches) {
   for (comm::Communicator* group : state.groups.of_axes()) group->reset_traffic();
   ModelState<T> shapes = state.without_memory();
   shapes.params.plan(shapes.registry, shapes.sharding());
-  const Exec exec = Exec::shape_only();
-  parallel::DataParallel<T> data_parallel(exec, shapes.groups, shapes.params,
-                                          shapes.chunk.tied_parameter(),
-                                          shapes.sequence_parallel());
-  ShapePass<T> pass(shapes, shape, &data_parallel);
-  data_parallel.begin_step();
-  for (int m = 0; m < microbatches; ++m) {
-    pass.forward();
-    data_parallel.begin_microbatch(m == 0, m == microbatches - 1);
-    pass.backward();
-  }
-  data_parallel.finish_gradients();
-  optim::Optimizer<T>::sum_totals(exec, shapes.groups, pass.totals());
-  optim::Optimizer<T>::sum_squares(exec, shapes.groups, shapes.sharding().stage,
-                                   View1<double>(static_cast<double*>(nullptr), 1));
-  for (std::size_t b = 0; b < shapes.params.partition().buckets().size(); ++b) {
-    data_parallel.start_gather(b);
-  }
+  shape.microbatches = microbatches;
+  const auto plans = training_plans(state.sharing.pipeline, state.config, shape);
+  const auto stage = static_cast<std::size_t>(state.groups.pipeline->rank());
+  CountedStep<T>(shapes, shape, plans.at(stage)).run();
   return counted_messages(shapes.groups);
 }
 

@@ -3,7 +3,10 @@
 #ifndef TRIREME_ENGINE_MODEL_STATE_HPP_
 #define TRIREME_ENGINE_MODEL_STATE_HPP_
 
-#include "model/gpt_chunk.hpp"
+#include <memory>
+
+#include "base/error.hpp"
+#include "engine/pipeline.hpp"
 
 namespace trireme::engine {
 
@@ -13,6 +16,7 @@ struct Sharing {
   int zero = 0;  // stage, where there are several data ranks
   // Elements of what gradients are reduced by, stages 0 and 1; later ones: by units.
   index_t bucket_elements = index_t{4} << 20;
+  PipelineLayout pipeline;
 };
 
 // Registers every parameter; allocates nothing until allocate().
@@ -20,11 +24,16 @@ template <class T>
 struct ModelState {
   ModelState(const comm::ProcessGroups& groups_in, const model::GptConfig& config_in,
              const Sharing& sharing_in = {})
-      : config(config_in),
-        groups(groups_in),
-        sharing(sharing_in),
-        chunk(nn::Builder<T>{registry, params, groups}, config,
-              {.begin = 0, .end = config.layers}) {}
+      : config(config_in), groups(groups_in), sharing(sharing_in) {
+    TRIREME_REQUIRE(sharing.pipeline.stages == groups.pipeline->size(),
+                    "a model in {} stages on a pipeline of {} ranks",
+                    sharing.pipeline.stages, groups.pipeline->size());
+    const nn::Builder<T> builder{registry, params, groups};
+    const int stage = groups.pipeline->rank();
+    for (const auto& range : chunk_ranges(sharing.pipeline, config.layers, stage)) {
+      chunks.push_back(std::make_unique<model::GptChunk<T>>(builder, config, range));
+    }
+  }
   // The same, of which nothing is allocated: for passes on shapes alone.
   ModelState without_memory() const { return ModelState(groups, config, sharing); }
   // Layers point into this object.
@@ -45,6 +54,16 @@ struct ModelState {
   void allocate(typename ParamBuffer<T>::Use use) {
     params.allocate(registry, use, sharding());
   }
+  model::GptChunk<T>& chunk(int number) const {
+    return *chunks.at(static_cast<std::size_t>(number));
+  }
+  // For who needs the model in one piece: generation, parity.
+  model::GptChunk<T>& whole() const {
+    TRIREME_REQUIRE(
+        chunks.size() == 1 && chunks[0]->range().is_first && chunks[0]->range().is_last,
+        "this rank has a part of the model only, where all is needed");
+    return *chunks[0];
+  }
 
   model::GptConfig config;
   comm::ProcessGroups groups;
@@ -52,7 +71,7 @@ struct ModelState {
   ParamUse* use = nullptr;  // who is told of the parameters in use: the training step
   ParamRegistry registry;
   ParamBuffer<T> params;
-  model::GptChunk<T> chunk;
+  std::vector<std::unique_ptr<model::GptChunk<T>>> chunks;
 };
 
 }  // namespace trireme::engine

@@ -167,10 +167,9 @@ std::string collectives(const Exec& exec, comm::Communicator& world) {
     own = ramp(exec, kCount, static_cast<float>(rank), 1.0f);
     const DeviceArray<float> received("selftest", static_cast<std::size_t>(kCount));
     const int left = (rank + size - 1) % size;
-    world.group_begin();
+    comm::Request receive = world.start_recv(exec, comm::span_of(received), left);
     world.send(exec, comm::span_of(own), (rank + 1) % size);
-    world.recv(exec, comm::span_of(received), left);
-    world.group_end(exec);
+    receive.wait();
     expect_values("send and receive", to_host(exec, received),
                   [&](index_t i) { return left + static_cast<double>(i); });
   }

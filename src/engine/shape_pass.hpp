@@ -22,7 +22,8 @@ class ShapePass {
                  .sequence = shape.sequence,
                  .batch = shape.micro,
                  .sequence_parallel = shapes.sequence_parallel(),
-                 .params = use} {
+                 .params = use,
+                 .recomputed_layers = shape.recomputed_layers} {
     const auto rows = static_cast<std::size_t>(shape.rows());
     const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr), rows);
     const View1<const float> mask(static_cast<const float*>(nullptr), rows);
@@ -31,12 +32,24 @@ class ShapePass {
   ShapePass(const ShapePass&) = delete;
   ShapePass& operator=(const ShapePass&) = delete;
 
-  void forward() {
+  void forward(int chunk = 0) {
     saved.reset();
-    shapes_.chunk.forward(context_, 0, batch_, none_, none_, totals());
+    model::GptChunk<T>& of = shapes_.chunk(chunk);
+    of.forward(context_, 0, batch_, border(of, of.range().is_first),
+               border(of, of.range().is_last), totals());
   }
-  void backward() {
-    shapes_.chunk.backward(context_, 0, batch_, none_, none_, model::WeightPass::now);
+  void backward(int chunk = 0, model::WeightPass weight_pass = model::WeightPass::now) {
+    model::GptChunk<T>& of = shapes_.chunk(chunk);
+    of.backward(context_, 0, batch_, border(of, of.range().is_last),
+                border(of, of.range().is_first), weight_pass);
+  }
+  void backward_weight(int chunk = 0) {
+    shapes_.chunk(chunk).backward_weight(context_, 0, batch_);
+  }
+  // Elements of what goes from chunk to chunk.
+  index_t border_elements() const {
+    const auto shape = shapes_.chunk(0).boundary(context_).tensors[0].value;
+    return static_cast<index_t>(shape.extent(0) * shape.extent(1));
   }
 
   static View1<double> totals() { return {static_cast<double*>(nullptr), 2}; }
@@ -44,11 +57,14 @@ class ShapePass {
   Arena saved, scratch, held;
 
  private:
+  model::Boundary<T> border(const model::GptChunk<T>& chunk, bool is_end) const {
+    return is_end ? model::Boundary<T>() : chunk.boundary(context_);
+  }
+
   ModelState<T>& shapes_;
   Exec exec_ = Exec::shape_only();
   nn::Context context_;  // refers to the members above
   model::Batch batch_;
-  model::Boundary<T> none_;
 };
 
 }  // namespace trireme::engine

@@ -1,8 +1,12 @@
 // engine/train_step.cpp — see train_step.hpp.
 #include "engine/train_step.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
+#include "engine/shape_pass.hpp"
 #include "kernels/initialize.hpp"
+#include "schedule/plan.hpp"
 
 namespace trireme::engine {
 
@@ -47,6 +51,13 @@ void set_seed(const Exec& exec, View0<kernels::StepState> state, std::uint64_t s
       });
 }
 
+// Of what goes from stage to stage.
+template <class T>
+index_t border_elements(const ModelState<T>& state, const StepShape& shape) {
+  ModelState<T> shapes = state.without_memory();
+  return ShapePass<T>(shapes, shape).border_elements();
+}
+
 }  // namespace
 
 template <class T>
@@ -55,20 +66,25 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
     : exec_(exec),
       state_(state),
       progress_(*state.groups.world),
-      data_parallel_(exec, state.groups, state.params, state.chunk.tied_parameter(),
-                     state.sequence_parallel()),
+      data_parallel_(exec, state.groups, state.params, state.sequence_parallel()),
       shape_(shape),
       timers_(timers),
-      actions_(schedule::no_pipelining(shape.microbatches)),
+      needs_(stage_needs(state.sharing.pipeline, state.config, shape)
+                 .at(static_cast<std::size_t>(state.groups.pipeline->rank()))),
+      work_(training_work(shape.microbatches)),
+      weight_passes_(state.chunks.size()),
+      times_(state.chunks.size()),
+      plan_(plan_memory(state, shape, needs_)),
+      workspace_(plan_.workspace),
+      messages_(exec, state.groups, border_elements(state, shape), needs_.buffers,
+                state.sequence_parallel()),
       step_state_("step state", 1),
       totals_("step totals", 2) {
-  schedule::check(actions_, shape.microbatches, 1);
-  const int slots = schedule::slot_count(actions_, 0);
-  state_.chunk.set_slot_count(slots);
-  plan_ = plan_memory(state_, shape_, slots);
-  workspace_ = Workspace(plan_.workspace);
+  for (std::size_t c = 0; c < state_.chunks.size(); ++c) {
+    state_.chunks[c]->set_slot_count(needs_.slots[c]);
+  }
   const auto rows = static_cast<std::size_t>(shape_.rows());
-  for (int slot = 0; slot < slots; ++slot) {
+  for (int batch = 0; batch < needs_.batches; ++batch) {
     batches_.push_back({DeviceArray<std::int32_t>("batch tokens", rows),
                         DeviceArray<std::int32_t>("batch positions", rows),
                         DeviceArray<std::int32_t>("batch labels", rows),
@@ -78,6 +94,32 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
   state_.use = &data_parallel_;
   if (state_.groups.world->size() > 1) exec_.set_idle_work(&progress_);
   state_.groups.world->charge_to(&timers_);
+}
+
+template <class T>
+typename TrainStep<T>::Work TrainStep<T>::training_work(int microbatches) const {
+  StepShape shape = shape_;
+  shape.microbatches = microbatches;
+  auto plans = training_plans(state_.sharing.pipeline, state_.config, shape);
+  const int chunks = state_.sharing.pipeline.chunks;
+  for (const schedule::StagePlan& plan : plans) {
+    schedule::check(plan.actions, microbatches, chunks);
+  }
+  schedule::check(state_.sharing.pipeline.shape(microbatches), plans);
+  auto& mine = plans.at(static_cast<std::size_t>(state_.groups.pipeline->rank()));
+  BatchPlaces batches = batch_places(mine.actions, microbatches);
+  return {std::move(mine.actions), std::move(batches)};
+}
+
+template <class T>
+typename TrainStep<T>::Work TrainStep<T>::evaluation_work(int microbatches) const {
+  auto plans = evaluation_plans(state_.sharing.pipeline, microbatches);
+  auto& mine = plans.at(static_cast<std::size_t>(state_.groups.pipeline->rank()));
+  TRIREME_REQUIRE(mine.buffers <= needs_.buffers,
+                  "an evaluation of {} micro-batches takes {} buffers, the step has {}",
+                  microbatches, mine.buffers, needs_.buffers);
+  BatchPlaces batches = batch_places(mine.actions, microbatches);
+  return {std::move(mine.actions), std::move(batches)};
 }
 
 template <class T>
@@ -107,7 +149,7 @@ MemoryPlan TrainStep<T>::measured_memory() const {
   memory.workspace = workspace_.peaks();
   memory.saved_by_category = workspace_.saved_peaks();
   const comm::ProcessGroups& groups = state_.groups;
-  memory.buffers = data_parallel_.bytes();
+  memory.buffers = data_parallel_.bytes() + messages_.bytes();
   if (!kHostExecution) return memory;  // copies for messages are no memory of the device
   for (const comm::Communicator* group : groups.of_axes()) {
     memory.buffers += group->staging_bytes();
@@ -116,23 +158,7 @@ MemoryPlan TrainStep<T>::measured_memory() const {
 }
 
 template <class T>
-nn::Context TrainStep<T>::context(int slot, nn::Mode mode) {
-  return {.exec = exec_,
-          .groups = state_.groups,
-          .step = kernels::StepStateView(step_state_.data()),
-          .saved = workspace_.saved(0, slot),
-          .scratch = workspace_.scratch(),
-          .held = workspace_.held(),
-          .sequence = shape_.sequence,
-          .batch = shape_.micro,
-          .mode = mode,
-          .sequence_parallel = state_.sequence_parallel(),
-          .params = &data_parallel_};
-}
-
-template <class T>
-void TrainStep<T>::load(int slot, const HostBatch& batch) {
-  SlotBatch& to = batches_[static_cast<std::size_t>(slot)];
+void TrainStep<T>::load(SlotBatch& to, const HostBatch& batch) {
   copy_to_device(exec_, batch.tokens, to.tokens);
   copy_to_device(exec_, batch.positions, to.positions);
   copy_to_device(exec_, batch.labels, to.labels);
@@ -146,71 +172,154 @@ void TrainStep<T>::select_sample(const SlotBatch& batch) {
 }
 
 template <class T>
-void TrainStep<T>::forward(const FetchBatch& fetch, int microbatch, int slot,
-                           nn::Mode mode) {
-  {
-    const Region region(timers_, Section::data);
-    load(slot, fetch(microbatch));
-  }
-  const SlotBatch& batch = batches_[static_cast<std::size_t>(slot)];
-  select_sample(batch);
-  workspace_.saved(0, slot).reset();
-  model::Boundary<T> none;
-  state_.chunk.forward(context(slot, mode), slot, batch.view(), none, none, totals_);
-}
-
-template <class T>
 struct TrainStep<T>::Handler {
-  TrainStep& step;
-  const FetchBatch& fetch;
-  int weight_passes = 0;  // begun
+  using Action = schedule::Action;
 
-  void forward(const schedule::Action& action) {
+  TrainStep& step;
+  const Work& work;
+  const FetchBatch& fetch;
+  nn::Mode mode = nn::Mode::training;
+  BadPlace* bad = nullptr;  // to look for one
+  int fetched = 0;          // micro-batches: their first pass on a stage is in order
+
+  void forward(const Action& action) {
     const Region region(step.timers_, Section::forward);
-    step.forward(fetch, action.microbatch, action.slot, nn::Mode::training);
+    SlotBatch& batch = batch_of(action);
+    if (action.microbatch == fetched) {
+      const Region data(step.timers_, Section::data);
+      step.load(batch, fetch(fetched++));
+    }
+    step.select_sample(batch);
+    const nn::Context context = this->context(action);
+    context.saved.reset();
+    const model::Boundary<T> in = input(action, context);
+    const model::Boundary<T> out = output(action, context);
+    const auto begin = PassTimes::Clock::now();
+    step.state_.chunk(action.chunk)
+        .forward(context, action.slot, batch.view(), in, out, step.totals_);
+    note(action, PassTimes::Pass::forward, begin);
+    if (bad != nullptr && bad->part.empty()) look(action, context);
   }
-  void backward(const schedule::Action& action) {
+  void backward(const Action& action) {
+    count_weight_pass(action);
     backward(action, model::WeightPass::now);
   }
-  void backward_input(const schedule::Action& action) {
+  void backward_input(const Action& action) {
     backward(action, model::WeightPass::later);
   }
-  void backward_weight(const schedule::Action& action) {
+  void backward_weight(const Action& action) {
     const Region region(step.timers_, Section::backward);
-    count_weight_pass();
-    const SlotBatch& batch = step.batches_[static_cast<std::size_t>(action.slot)];
+    count_weight_pass(action);
+    const SlotBatch& batch = batch_of(action);
     step.select_sample(batch);
-    step.state_.chunk.backward_weight(step.context(action.slot, nn::Mode::training),
-                                      action.slot, batch.view());
+    const auto begin = PassTimes::Clock::now();
+    step.state_.chunk(action.chunk)
+        .backward_weight(context(action), action.slot, batch.view());
+    note(action, PassTimes::Pass::weight, begin);
   }
-  void begin_message(const schedule::Action& action) {
-    throw Error(
-        fmt::format("a pipeline of one stage has no {}", schedule::name_of(action.kind)));
+  void begin_message(const Action& action) {
+    const auto& layout = step.state_.sharing.pipeline;
+    const int stage = step.state_.groups.pipeline->rank();
+    const int other =
+        schedule::route_of(layout.shape(step.shape_.microbatches), stage, action).stage;
+    using Kind = Action::Kind;
+    const bool is_forward =
+        action.kind == Kind::recv_forward || action.kind == Kind::send_forward;
+    const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
+    const auto begin = PassTimes::Clock::now();
+    if (action.in == Action::kNone) {
+      step.messages_.begin_recv(action.out, other, way);
+    } else {
+      step.messages_.begin_send(action.in, other, way);
+    }
+    if (counts()) step.times_.add_message(PassTimes::Clock::now() - begin);
   }
 
  private:
-  void count_weight_pass() {
-    const int last = step.shape_.microbatches;
-    step.data_parallel_.begin_microbatch(weight_passes == 0, weight_passes == last - 1);
-    ++weight_passes;
+  bool counts() const { return mode == nn::Mode::training && !step.is_first_step_; }
+  void note(const Action& action, PassTimes::Pass pass,
+            PassTimes::Clock::time_point begin) const {
+    if (counts()) step.times_.add(action.chunk, pass, PassTimes::Clock::now() - begin);
   }
-  void backward(const schedule::Action& action, model::WeightPass weight_pass) {
+  void look(const Action& action, const nn::Context& context) const {
+    const auto& layout = step.state_.sharing.pipeline;
+    bad->part = step.state_.chunk(action.chunk).locate_non_finite(context, action.slot);
+    bad->piece = layout.shape(1).piece(step.state_.groups.pipeline->rank(), action.chunk);
+  }
+  SlotBatch& batch_of(const Action& action) const {
+    const auto m = static_cast<std::size_t>(action.microbatch);
+    return step.batches_[static_cast<std::size_t>(work.batches.of_microbatch[m])];
+  }
+  nn::Context context(const Action& action) const {
+    Workspace& workspace = step.workspace_;
+    const int shared =  // by passes that leave nothing in it
+        step.needs_.has_weight_passes ? step.state_.sharing.pipeline.chunks : 0;
+    Arena& held = action.held == Action::kNone
+                      ? workspace.held(shared)
+                      : workspace.held(action.chunk, action.held);
+    return {.exec = step.exec_,
+            .groups = step.state_.groups,
+            .step = kernels::StepStateView(step.step_state_.data()),
+            .saved = workspace.saved(action.chunk, action.slot),
+            .scratch = workspace.scratch(),
+            .held = held,
+            .sequence = step.shape_.sequence,
+            .batch = step.shape_.micro,
+            .mode = mode,
+            .sequence_parallel = step.state_.sequence_parallel(),
+            .params = &step.data_parallel_,
+            .recomputed_layers = step.shape_.recomputed_layers};
+  }
+  model::Boundary<T> border(const Action& action, const nn::Context& context,
+                            const View1<T>& memory) const {
+    model::Boundary<T> border = step.state_.chunk(action.chunk).boundary(context);
+    View2<T>& value = border.tensors[0].value;
+    value = View2<T>(memory.data(), value.extent(0), value.extent(1));
+    return border;
+  }
+  model::Boundary<T> input(const Action& action, const nn::Context& context) const {
+    if (action.in == Action::kNone) return {};
+    return border(action, context, step.messages_.received(action.in));
+  }
+  model::Boundary<T> output(const Action& action, const nn::Context& context) const {
+    if (action.out == Action::kNone) return {};
+    return border(action, context, step.messages_.to_fill(action.out));
+  }
+  // Gradients are reduced with the last one of each chunk.
+  void count_weight_pass(const Action& action) {
+    int& passes = step.weight_passes_[static_cast<std::size_t>(action.chunk)];
+    const int last = step.shape_.microbatches - 1;
+    step.data_parallel_.begin_microbatch(passes == 0, passes == last);
+    ++passes;
+  }
+  void backward(const Action& action, model::WeightPass weight_pass) {
     const Region region(step.timers_, Section::backward);
-    if (weight_pass == model::WeightPass::now) count_weight_pass();
-    const SlotBatch& batch = step.batches_[static_cast<std::size_t>(action.slot)];
+    const SlotBatch& batch = batch_of(action);
     step.select_sample(batch);
-    const model::Boundary<T> none;
-    step.state_.chunk.backward(step.context(action.slot, nn::Mode::training), action.slot,
-                               batch.view(), none, none, weight_pass);
+    const nn::Context context = this->context(action);
+    const model::Boundary<T> d_out = input(action, context);
+    const model::Boundary<T> d_in = output(action, context);
+    const auto begin = PassTimes::Clock::now();
+    step.state_.chunk(action.chunk)
+        .backward(context, action.slot, batch.view(), d_out, d_in, weight_pass);
+    note(action, PassTimes::Pass::backward, begin);
   }
 };
 
 template <class T>
+void TrainStep<T>::run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
+                       BadPlace* bad) {
+  std::fill(weight_passes_.begin(), weight_passes_.end(), 0);
+  Handler handler{*this, work, fetch, mode, bad};
+  schedule::execute(work.actions, handler);
+  messages_.finish();
+}
+
+template <class T>
 void TrainStep<T>::set_microbatches(int count) {
   if (count == shape_.microbatches) return;
+  work_ = training_work(count);
   shape_.microbatches = count;
-  actions_ = schedule::no_pipelining(count);
-  schedule::check(actions_, count, 1);
 }
 
 template <class T>
@@ -219,8 +328,10 @@ void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, index_t global_
   kernels::fill(exec_, View1<double>(totals_), 0.0);
   set_loss_scale(exec_, state_view(),
                  1.0 / static_cast<double>(global_samples * shape_.sequence));
-  Handler handler{*this, fetch};
-  schedule::execute(actions_, handler);
+  const auto begin = PassTimes::Clock::now();
+  run(work_, fetch, nn::Mode::training);
+  if (!is_first_step_) times_.add_step(PassTimes::Clock::now() - begin);
+  is_first_step_ = false;
   const Region region(timers_, Section::communication);
   data_parallel_.finish_gradients();
 }
@@ -236,22 +347,42 @@ void TrainStep<T>::update(optim::Optimizer<T>& optimizer) {
 template <class T>
 LossTotals TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
   kernels::fill(exec_, View1<double>(totals_), 0.0);
-  for (int m = 0; m < microbatches; ++m) forward(fetch, m, 0, nn::Mode::evaluation);
+  run(evaluation_work(microbatches), fetch, nn::Mode::evaluation);
+  state_.groups.pipeline->all_reduce(exec_, comm::span_of(View1<double>(totals_)),
+                                     comm::Op::sum, "loss of the last stage");
   const auto host = Kokkos::create_mirror_view(totals_);
   Kokkos::deep_copy(exec_.space(), host, totals_);
   exec_.fence("evaluate");
   return {host(0), host(1)};
 }
 
+// What a piece hands on is not finite from then on: the first one tells.
+template <class T>
+typename TrainStep<T>::BadPlace TrainStep<T>::first_of_pipeline(
+    const BadPlace& mine) const {
+  comm::Communicator& pipeline = *state_.groups.pipeline;
+  const std::vector<std::int64_t> pieces = pipeline.gather(std::int64_t{mine.piece});
+  const std::vector<std::string> parts = pipeline.gather(mine.part);
+  BadPlace first;
+  for (std::size_t stage = 0; stage < parts.size(); ++stage) {
+    const auto piece = static_cast<int>(pieces[stage]);
+    if (parts[stage].empty() || (!first.part.empty() && piece > first.piece)) continue;
+    first = {piece, parts[stage]};
+  }
+  return first;
+}
+
 template <class T>
 std::string TrainStep<T>::locate_non_finite(const FetchBatch& fetch) {
+  const Work one = evaluation_work(1);
   for (int m = 0; m < shape_.microbatches; ++m) {
-    forward(fetch, m, 0, nn::Mode::training);
-    const std::string place =
-        state_.chunk.locate_non_finite(context(0, nn::Mode::training), 0);
+    BadPlace mine;
+    run(
+        one, [&](int) { return fetch(m); }, nn::Mode::training, &mine);
+    const std::string place = first_of_pipeline(mine).part;
     // Passes are made together: all ranks stop where one has found it.
     if (!state_.groups.world->any(!place.empty())) continue;
-    return place.empty() ? place : fmt::format("micro-batch {}: {}", m, place);
+    return place.empty() ? std::string() : fmt::format("micro-batch {}: {}", m, place);
   }
   return {};
 }

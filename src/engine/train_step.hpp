@@ -4,13 +4,15 @@
 #define TRIREME_ENGINE_TRAIN_STEP_HPP_
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/timers.hpp"
 #include "engine/memory_plan.hpp"
+#include "engine/pipeline_report.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
-#include "schedule/schedule.hpp"
+#include "parallel/stage_messages.hpp"
 
 namespace trireme::engine {
 
@@ -58,12 +60,14 @@ class TrainStep {
   // others than the passes of the model.
   void settle() { data_parallel_.settle(); }
 
-  // Loss of `microbatches` micro-batches without dropout; this rank's sums.
+  // Loss of `microbatches` micro-batches without dropout: the sums of this rank's
+  // pipeline, on each of its stages.
   LossTotals evaluate(const FetchBatch& fetch, int microbatches);
 
   // Runs forward on each micro-batch again and returns the first place where a number is
-  // not finite, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty when there is none, or
-  // another rank has found one in an earlier micro-batch. Collective over the world.
+  // not finite in this rank's pipeline, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty
+  // when there is none, or another rank has found one in an earlier micro-batch.
+  // Collective over the world.
   std::string locate_non_finite(const FetchBatch& fetch);
 
   // The state kernels read; the trainer sets learning rate and step.
@@ -72,15 +76,21 @@ class TrainStep {
   }
   void begin_step(std::uint64_t step, double learning_rate, double bias_correction1,
                   double bias_correction2);
-  // (loss sum, tokens) of the last accumulate_gradients, on the device.
+  // (loss sum, tokens) of the last accumulate_gradients, on the device; on the last stage
+  // of a pipeline, zero on the others.
   View1<double> totals() const { return totals_; }
 
+  // What passes took, of all steps but the first. Collective over the pipeline.
+  std::optional<PipelineReport> pipeline_report() const {
+    return report_pipeline(state_.sharing.pipeline, state_.config, shape_,
+                           *state_.groups.pipeline, times_);
+  }
   const MemoryPlan& plan() const { return plan_; }
   // The same as far as it has come to be: what is allocated, and peaks of the workspace.
   MemoryPlan measured_memory() const;
   const StepShape& shape() const { return shape_; }
-  // The logits of the last forward, (rows, v_tp).
-  View2<T> last_logits() const { return state_.chunk.saved_logits(0); }
+  // The logits of the last forward, (rows, v_tp); on the last stage of a pipeline.
+  View2<T> last_logits() const { return state_.chunks.back()->saved_logits(0); }
 
  private:
   struct SlotBatch {
@@ -91,10 +101,24 @@ class TrainStep {
   };
   struct Handler;  // what schedule::execute calls
 
-  nn::Context context(int slot, nn::Mode mode);
-  void load(int slot, const HostBatch& batch);
+  // What a step of a number of micro-batches does on this stage.
+  struct Work {
+    schedule::Order actions;
+    BatchPlaces batches;
+  };
+  Work training_work(int microbatches) const;
+  Work evaluation_work(int microbatches) const;
+  // Where the first number that is not finite comes up in a micro-batch: the piece of the
+  // model, and its part.
+  struct BadPlace {
+    int piece = -1;
+    std::string part;
+  };
+  void run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
+           BadPlace* bad = nullptr);
+  BadPlace first_of_pipeline(const BadPlace& mine) const;
+  void load(SlotBatch& to, const HostBatch& batch);
   void select_sample(const SlotBatch& batch);
-  void forward(const FetchBatch& fetch, int microbatch, int slot, nn::Mode mode);
 
   // Messages move on between kernels.
   struct Progress final : IdleWork {
@@ -109,9 +133,14 @@ class TrainStep {
   parallel::DataParallel<T> data_parallel_;
   StepShape shape_;
   Timers& timers_;
-  schedule::Order actions_;
+  StageNeeds needs_;
+  Work work_;
+  std::vector<int> weight_passes_;  // of each chunk, so far in this step
+  PassTimes times_;
+  bool is_first_step_ = true;  // memory is touched, libraries find their ways
   MemoryPlan plan_;
   Workspace workspace_;
+  parallel::StageMessages<T> messages_;
   std::vector<SlotBatch> batches_;
   DeviceArray<kernels::StepState> step_state_;  // one
   DeviceArray<double> totals_;                  // loss sum, tokens

@@ -34,7 +34,7 @@ std::vector<MemoryUse> memory_uses(const MemoryPlan& plan, const MemoryPlan& mea
     uses.push_back({name, static_cast<double>(planned), static_cast<double>(bytes)});
   };
   const auto scratch = [](const MemoryPlan& memory) {
-    return memory.workspace.scratch + memory.workspace.held;
+    return memory.workspace.scratch + memory.workspace.held_bytes();
   };
   add("weights", plan.weights, measured.weights);
   add("gradients", plan.gradients, measured.gradients);
@@ -79,9 +79,11 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       validation_(deck, grid, step_),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);
-  TRIREME_REQUIRE(state_.registry.global_element_count() == expected,
-                  "the layers have {} parameters, the closed formula says {}",
-                  state_.registry.global_element_count(), expected);
+  const index_t there =
+      grid.groups().pipeline->all_reduce(state_.registry.global_element_count());
+  TRIREME_REQUIRE(there == expected,
+                  "the layers have {} parameters, the closed formula says {}", there,
+                  expected);
   progress_.deck = config::resolved_text(deck);
   const comm::GridShape& shape = grid.shape();
   progress_.grid = {{"tensor", shape.tensor},
@@ -206,19 +208,19 @@ StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
   const double samples =
       static_cast<double>(progress_.samples - last_record_samples_) / steps;
   const double tokens = samples * static_cast<double>(deck_.model.sequence);
-  const double flops =
-      samples * model::model_flops(state_.config, 1, deck_.model.sequence);
-  const double tflops = flops / seconds / 1e12 / deck_.parallel.ranks();
-  return {.step = progress_.step,
-          .loss = report.loss_sum / report.tokens,
-          .grad_norm = report.grad_norm,
-          .lr = schedule_.at(progress_.step),
-          .samples = progress_.samples,
-          .tokens = progress_.tokens,
-          .seconds = seconds,
-          .tokens_per_second = tokens / seconds,
-          .model_tflops = tflops,
-          .hardware_tflops = tflops};
+  // Floating-point operations of a sample to 10^12 of them per second and device.
+  const double tera = samples / seconds / 1e12 / deck_.parallel.ranks();
+  return {
+      .step = progress_.step,
+      .loss = report.loss_sum / report.tokens,
+      .grad_norm = report.grad_norm,
+      .lr = schedule_.at(progress_.step),
+      .samples = progress_.samples,
+      .tokens = progress_.tokens,
+      .seconds = seconds,
+      .tokens_per_second = tokens / seconds,
+      .model_tflops = tera * model::model_flops(state_.config, 1, deck_.model.sequence),
+      .hardware_tflops = tera * hardware_flops_per_sample(deck_)};
 }
 
 template <class T>
@@ -365,17 +367,18 @@ void TrainingRun<T>::report_times() {
   const index_t samples = progress_.samples - first_sample_;
   const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
                        static_cast<double>(samples);
-  RunTimes times{.seconds = timers_.seconds(),
-                 .loop_seconds = timers_.total_seconds(),
-                 .steps = steps,
-                 .samples = samples,
-                 .tokens = samples * deck_.model.sequence,
-                 .threads = static_cast<int>(exec_.space().concurrency()),
-                 .model_flops = flops,
-                 .hardware_flops = flops,
-                 .peak_tflops = gemm_peak_,
-                 .memory = memory_uses(step_.plan(), step_.measured_memory()),
-                 .traffic = {}};
+  RunTimes times{
+      .seconds = timers_.seconds(),
+      .loop_seconds = timers_.total_seconds(),
+      .steps = steps,
+      .samples = samples,
+      .tokens = samples * deck_.model.sequence,
+      .threads = static_cast<int>(exec_.space().concurrency()),
+      .model_flops = flops,
+      .hardware_flops = hardware_flops_per_sample(deck_) * static_cast<double>(samples),
+      .peak_tflops = gemm_peak_,
+      .memory = memory_uses(step_.plan(), step_.measured_memory()),
+      .traffic = {}};
   if (generator_) {
     const auto bytes = static_cast<double>(Generator<T>::planned_bytes(state_));
     times.memory.push_back({"generation", bytes, bytes});
@@ -385,7 +388,8 @@ void TrainingRun<T>::report_times() {
     times.traffic.push_back({group->name(), group->traffic()});
   }
   const SectionTable table(*grid_.groups().world, times);
-  log_.info("\n{}", table.text());
+  const auto pipeline = step_.pipeline_report();
+  log_.info("\n{}{}", table.text(), pipeline ? "\n" + pipeline->text() : "");
 }
 
 #define TRIREME_INSTANTIATE(T) template class TrainingRun<T>;

@@ -3,7 +3,7 @@
 //
 // A micro-batch passes a chunk forward and backward in a *slot* that keeps its saved
 // tensors. What comes in and goes out at a chunk's borders is a short list of named
-// tensors (GPT: "hidden").
+// tensors (GPT: "hidden"), in memory of the caller's.
 #ifndef TRIREME_MODEL_CHUNK_HPP_
 #define TRIREME_MODEL_CHUNK_HPP_
 
@@ -43,12 +43,17 @@ class Chunk {
 
   // Slots there are; called once, before the first forward.
   virtual void set_slot_count(int slots) = 0;
-  // Fills `out` with tensors in context.saved (nothing on the last chunk, which adds to
-  // totals: sum of mask * loss, sum of mask).
+  // What crosses the borders of this kind of model: names and shapes, without memory.
+  virtual Boundary<T> boundary(const nn::Context& context) const = 0;
+
+  // From `in` (nothing on the first chunk), which must stay until the last pass of the
+  // micro-batch, to `out` (nothing on the last chunk, which adds to totals: sum of mask *
+  // loss, sum of mask).
   virtual void forward(const nn::Context& context, int slot, const Batch& batch,
-                       const Boundary<T>& in, Boundary<T>& out, View1<double> totals) = 0;
-  // d_in: memory for the gradients of `in`, or nothing on the first chunk. With
-  // WeightPass::later, backward_weight must follow with the same context.held.
+                       const Boundary<T>& in, const Boundary<T>& out,
+                       View1<double> totals) = 0;
+  // From d_out, the gradients of `out`, to d_in, those of `in`. With WeightPass::later,
+  // backward_weight must follow with the same context.held; it needs neither.
   virtual void backward(const nn::Context& context, int slot, const Batch& batch,
                         const Boundary<T>& d_out, const Boundary<T>& d_in,
                         WeightPass weight_pass) = 0;

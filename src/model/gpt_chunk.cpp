@@ -43,24 +43,41 @@ template <class T>
 GptChunk<T>::GptChunk(const nn::Builder<T>& builder, const GptConfig& config,
                       const ChunkRange& range)
     : config_(config), range_(range) {
-  TRIREME_REQUIRE(range.is_first && range.is_last,
-                  "a GPT in several chunks needs the pipeline, which this version lacks");
+  TRIREME_REQUIRE(range.begin >= 0 && range.begin <= range.end &&
+                      range.end <= config.layers &&
+                      (range.end > range.begin || range.is_first || range.is_last),
+                  "a chunk of layers {} to {} of {}: outside of the model, or with "
+                  "nothing in it",
+                  range.begin, range.end, config.layers);
   TRIREME_REQUIRE(config.is_gpt2(),
                   "a GPT with another norm, activation, position encoding, bias or head "
                   "than GPT-2 needs layers that this version lacks");
-  embedding_unit_ = builder.registry.begin_unit("embedding");
-  embedding_.emplace(builder, nn::EmbeddingConfig{.vocabulary = config.vocabulary,
-                                                  .hidden = config.hidden,
-                                                  .sequence = config.sequence,
-                                                  .dropout = config.dropout,
-                                                  .init_std = config.init_std});
+  const bool has_embedding = range.is_first || range.is_last;
+  embedding_unit_ = builder.registry.units().size();
+  if (has_embedding) builder.registry.begin_unit("embedding");
+  std::optional<nn::VocabParallelEmbedding<T>> word;
+  if (range.is_first) {
+    embedding_.emplace(builder, nn::EmbeddingConfig{.vocabulary = config.vocabulary,
+                                                    .hidden = config.hidden,
+                                                    .sequence = config.sequence,
+                                                    .dropout = config.dropout,
+                                                    .init_std = config.init_std,
+                                                    .shares_word = !range.is_last});
+    word = embedding_->word();
+  } else if (range.is_last) {
+    word.emplace(builder, "embedding/word", config.vocabulary, config.hidden,
+                 config.init_std, Tie::copy);
+  }
+  embedding_units_ = builder.registry.units().size() - embedding_unit_;
   for (index_t layer = range.begin; layer < range.end; ++layer) {
     const auto unit = builder.registry.begin_unit(fmt::format("layers/{}", layer));
     if (layer == range.begin) first_layer_unit_ = unit;
     layers_.emplace_back(builder, transformer_config(config), layer);
   }
-  head_unit_ = builder.registry.begin_unit("head", embedding_unit_);
-  head_.emplace(builder, config.hidden, embedding_->word());
+  if (range.is_last) {
+    head_unit_ = builder.registry.begin_unit("head", embedding_unit_);
+    head_.emplace(builder, config.hidden, *word);
+  }
   set_slot_count(1);
 }
 
@@ -68,6 +85,7 @@ template <class T>
 void GptChunk<T>::set_slot_count(int slots) {
   slots_.resize(static_cast<std::size_t>(slots));
   for (Slot& slot : slots_) {
+    slot.inputs.resize(layers_.size());
     slot.layers.resize(layers_.size());
     slot.layers_held.resize(layers_.size());
   }
@@ -82,65 +100,157 @@ typename GptChunk<T>::Slot& GptChunk<T>::slot_at(int slot) {
 }
 
 template <class T>
+Boundary<T> GptChunk<T>::boundary(const nn::Context& context) const {
+  Boundary<T> shapes;
+  shapes.count = 1;
+  shapes.tensors[0] = {"hidden", View2<T>(static_cast<T*>(nullptr),
+                                          static_cast<std::size_t>(context.local_rows()),
+                                          static_cast<std::size_t>(config_.hidden))};
+  return shapes;
+}
+
+template <class T>
+void GptChunk<T>::require_boundaries(const nn::Context& context, const Boundary<T>& in,
+                                     const Boundary<T>& out) const {
+  const auto require = [&](const Boundary<T>& tensors, bool is_end, const char* what) {
+    const Boundary<T> shapes = boundary(context);
+    const View2<T>& wanted = shapes.tensors[0].value;
+    const View2<T>& given = tensors.tensors[0].value;
+    TRIREME_REQUIRE(
+        is_end ? tensors.count == 0
+               : tensors.count == 1 && given.extent(0) == wanted.extent(0) &&
+                     given.extent(1) == wanted.extent(1),
+        "layers {} to {} of GPT: {} tensors of {} x {} at the {}; {} wanted",
+        range_.begin, range_.end, tensors.count, given.extent(0), given.extent(1), what,
+        is_end ? std::string("none is")
+               : fmt::format("one of {} x {} is", wanted.extent(0), wanted.extent(1)));
+  };
+  require(in, range_.is_first, "input");
+  require(out, range_.is_last, "output");
+}
+
+template <class T>
+template <class Run>
+void GptChunk<T>::use_embedding(const nn::Context& context, Pass pass,
+                                const Run& run) const {
+  ParamUse* const use = context.params;
+  for (std::size_t i = 0; use != nullptr && i < embedding_units_; ++i) {
+    use->begin(embedding_unit_ + i, pass);
+  }
+  run();
+  for (std::size_t i = embedding_units_; use != nullptr && i-- > 0;) {
+    use->end(embedding_unit_ + i, pass);
+  }
+}
+
+template <class T>
 void GptChunk<T>::forward(const nn::Context& context, int slot_number, const Batch& batch,
-                          const Boundary<T>&, Boundary<T>& out, View1<double> totals) {
+                          const Boundary<T>& in, const Boundary<T>& out,
+                          View1<double> totals) {
   require_fit(context, batch, config_.sequence);
+  require_boundaries(context, in, out);
   Slot& slot = slot_at(slot_number);
   const index_t rows = context.local_rows();
-  slot.embedded = context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
-  ParamUseScope embedding(context.params, embedding_unit_, Pass::forward);
-  embedding_->forward(context, batch.tokens, batch.positions, slot.embedded);
-  embedding.end();
-  View2<const T> x = slot.embedded;
+  // Where part i of the chunk writes: the last one what goes out.
+  const auto output = [&](bool is_last_part) {
+    return is_last_part && !range_.is_last
+               ? out.tensors[0].value
+               : context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
+  };
+  if (range_.is_first) {
+    const View2<T> embedded = output(layers_.empty());
+    use_embedding(context, Pass::forward, [&] {
+      embedding_->forward(context, batch.tokens, batch.positions, embedded);
+    });
+    slot.input = embedded;
+  } else {
+    slot.input = in.tensors[0].value;
+  }
+  View2<const T> x = slot.input;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const auto y = context.saved.matrix<T>(Category::hidden, rows, config_.hidden);
+    const View2<T> y = output(i + 1 == layers_.size());
     ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::forward);
-    layers_[i].forward(context, x, y, slot.layers[i]);
+    slot.inputs[i] = x;
+    if (is_recomputed(context, i)) {
+      const ArenaScope thrown_away(context.held);
+      layers_[i].forward(context.saving_in(context.held), x, y, slot.layers[i]);
+    } else {
+      layers_[i].forward(context, x, y, slot.layers[i]);
+    }
     layer.end();
     x = y;
   }
+  if (!range_.is_last) return;
   ParamUseScope head(context.params, head_unit_, Pass::forward);
   head_->forward(context, x, batch.labels, batch.mask, totals, slot.head);
   head.end();
-  out.count = 0;
+}
+
+// What a layer saves, with what is held until its weight gradients are taken.
+template <class T>
+void GptChunk<T>::recompute(const nn::Context& context, Slot& slot, std::size_t i) const {
+  const ArenaScope scope(context.scratch);
+  const auto y =
+      context.scratch.matrix<T>(Category::hidden, context.local_rows(), config_.hidden);
+  layers_[i].forward(context.saving_in(context.held), slot.inputs[i], y, slot.layers[i]);
 }
 
 template <class T>
 void GptChunk<T>::backward(const nn::Context& context, int slot_number,
-                           const Batch& batch, const Boundary<T>&, const Boundary<T>&,
-                           WeightPass weight_pass) {
+                           const Batch& batch, const Boundary<T>& d_out,
+                           const Boundary<T>& d_in, WeightPass weight_pass) {
+  require_boundaries(context, d_in, d_out);
   Slot& slot = slot_at(slot_number);
   const index_t rows = context.local_rows();
   const bool now = weight_pass == WeightPass::now;
   const ArenaScope scope(context.scratch);
-  auto d_y = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
-  auto d_x = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
+  auto free = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
+  auto other = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
+  // Where a part writes the gradient of its input: the first one what goes out.
+  const auto gradient = [&](bool is_first_part) {
+    return is_first_part && !range_.is_first ? d_in.tensors[0].value : free;
+  };
 
   // Weight gradients together with the input gradients of the same part: what they need
   // from each other is then held for one layer at a time.
   const std::size_t mark = context.held.used();
-  ParamUseScope head(context.params, head_unit_, Pass::backward);
-  head_->backward_input(context, batch.labels, batch.mask, slot.head, d_y, slot.head_held,
-                        weight_pass);
-  if (now) {
-    context.held.release_to(mark);
-    head.end();
+  View2<const T> d_y;
+  if (range_.is_last) {
+    const View2<T> d_x = gradient(layers_.empty());
+    ParamUseScope head(context.params, head_unit_, Pass::backward);
+    head_->backward_input(context, batch.labels, batch.mask, slot.head, d_x,
+                          slot.head_held, weight_pass);
+    if (now) {
+      context.held.release_to(mark);
+      head.end();
+      // Its copy of the word embedding: nobody else here adds to its gradient.
+      if (!range_.is_first && context.params != nullptr) {
+        context.params->end(embedding_unit_, Pass::backward);
+      }
+    }
+    d_y = d_x;
+    std::swap(free, other);
+  } else {
+    d_y = d_out.tensors[0].value;
   }
   for (std::size_t i = layers_.size(); i-- > 0;) {
+    const View2<T> d_x = gradient(i == 0);
     ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::backward);
-    layers_[i].backward_input(context, nn::as_const(d_y), slot.layers[i], d_x,
-                              slot.layers_held[i], weight_pass);
+    if (is_recomputed(context, i)) recompute(context, slot, i);
+    layers_[i].backward_input(context, d_y, slot.layers[i], d_x, slot.layers_held[i],
+                              weight_pass);
     if (now) {
       context.held.release_to(mark);
       layer.end();
     }
-    std::swap(d_x, d_y);
+    d_y = d_x;
+    std::swap(free, other);
   }
+  if (!range_.is_first) return;
   if (now) {
-    ParamUseScope embedding(context.params, embedding_unit_, Pass::backward);
-    embedding_->backward_weight(context, batch.tokens, batch.positions,
-                                nn::as_const(d_y));
-    embedding.end();
+    use_embedding(context, Pass::backward, [&] {
+      embedding_->backward_weight(context, batch.tokens, batch.positions, d_y);
+    });
   } else {
     slot.d_embedded = context.held.matrix<T>(Category::gradient, rows, config_.hidden);
     copy(context.exec, slot.d_embedded, d_y);
@@ -154,16 +264,21 @@ void GptChunk<T>::backward_weight(const nn::Context& context, int slot_number,
   const auto done = [&](std::size_t unit) {
     if (context.params != nullptr) context.params->end(unit, Pass::backward);
   };
-  head_->backward_weight(context, slot.head, slot.head_held);
-  done(head_unit_);
+  if (range_.is_last) {
+    head_->backward_weight(context, slot.head, slot.head_held);
+    done(head_unit_);
+    if (!range_.is_first) done(embedding_unit_);
+  }
   for (std::size_t i = layers_.size(); i-- > 0;) {
     layers_[i].backward_weight(context, slot.layers[i], slot.layers_held[i]);
     done(first_layer_unit_ + i);
   }
-  ParamUseScope embedding(context.params, embedding_unit_, Pass::backward);
-  embedding_->backward_weight(context, batch.tokens, batch.positions,
-                              nn::as_const(slot.d_embedded));
-  embedding.end();
+  if (range_.is_first) {
+    use_embedding(context, Pass::backward, [&] {
+      embedding_->backward_weight(context, batch.tokens, batch.positions,
+                                  nn::as_const(slot.d_embedded));
+    });
+  }
   context.held.reset();
 }
 
@@ -171,14 +286,15 @@ template <class T>
 void GptChunk<T>::decode(const nn::Context& context, View1<const std::int32_t> tokens,
                          View1<const std::int32_t> positions, DecodeState<T>& state,
                          View2<T> logits) const {
+  TRIREME_REQUIRE(range_.is_first && range_.is_last,
+                  "text is generated by whole models, not by chunks of a pipeline");
   TRIREME_REQUIRE(!context.sequence_parallel,
                   "generation is not split along the sequence: its calls are short");
   const ArenaScope scope(context.scratch);
   auto x = context.scratch.matrix<T>(Category::hidden, context.rows(), config_.hidden);
   auto y = context.scratch.matrix<T>(Category::hidden, context.rows(), config_.hidden);
-  ParamUseScope embedding(context.params, embedding_unit_, Pass::forward);
-  embedding_->forward(context, tokens, positions, x);
-  embedding.end();
+  use_embedding(context, Pass::forward,
+                [&] { embedding_->forward(context, tokens, positions, x); });
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::forward);
     layers_[i].forward_cached(context, nn::as_const(x), y, state.layers.at(i));
@@ -215,11 +331,25 @@ std::string GptChunk<T>::locate_non_finite(const nn::Context& context,
     context.exec.fence("locate_non_finite");
     return host(0) > 0;
   };
-  if (is_bad(slot.embedded)) return "embedding";
+  if (is_bad(slot.input)) {
+    // What the chunk before it did not find in its own saved tensors.
+    if (range_.is_first) return "embedding";
+    const std::string before = fmt::format("layers/{}", range_.begin - 1);
+    return context.recomputed_layers > 0 ? before : before + "/mlp/fc2";
+  }
   for (std::size_t i = 0; i < slot.layers.size(); ++i) {
     const auto& saved = slot.layers[i];
     const std::string name =
         fmt::format("layers/{}", static_cast<std::size_t>(range_.begin) + i);
+    const bool is_output = i + 1 == slot.layers.size();
+    const bool hands_on = is_output && !range_.is_last;  // to the next chunk, which looks
+    const View2<const T> next = hands_on    ? View2<const T>()
+                                : is_output ? slot.head.norm.x
+                                            : slot.inputs[i + 1];
+    if (is_recomputed(context, i)) {  // nothing else was kept
+      if (!hands_on && is_bad(next)) return name;
+      continue;
+    }
     if (is_bad(saved.attention.x)) return name + "/input_norm";
     if (is_bad(saved.attention.qkv)) return name + "/attention/qkv";
     if (is_bad(saved.attention.o)) return name + "/attention";
@@ -228,11 +358,9 @@ std::string GptChunk<T>::locate_non_finite(const nn::Context& context,
     if (is_bad(saved.mlp.pre_activation) || is_bad(saved.mlp.activation)) {
       return name + "/mlp/fc1";  // whose bias comes with the activation
     }
-    if (is_bad(i + 1 < slot.layers.size() ? slot.layers[i + 1].input_norm.x
-                                          : slot.head.norm.x)) {
-      return name + "/mlp/fc2";
-    }
+    if (!hands_on && is_bad(next)) return name + "/mlp/fc2";
   }
+  if (!range_.is_last) return {};
   if (is_bad(slot.head.normed)) return "final_norm";
   return is_bad(slot.head.logits) ? "logits" : "";
 }

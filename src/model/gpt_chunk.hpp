@@ -1,6 +1,7 @@
-// model/gpt_chunk.hpp — a run of GPT's layers, with the embedding before them on the
-// first chunk and the head after them on the last (Radford et al. 2019: pre-LayerNorm,
-// learned positions, tied head).
+// model/gpt_chunk.hpp — a run of GPT's layers, none included, with the embedding before
+// them on the first chunk and the head after them on the last (Radford et al. 2019:
+// pre-LayerNorm, learned positions, tied head). What goes from chunk to chunk is the
+// residual stream.
 #ifndef TRIREME_MODEL_GPT_CHUNK_HPP_
 #define TRIREME_MODEL_GPT_CHUNK_HPP_
 
@@ -37,8 +38,10 @@ class GptChunk final : public Chunk<T> {
            const ChunkRange& range);
 
   void set_slot_count(int slots) override;
+  Boundary<T> boundary(const nn::Context& context) const override;
   void forward(const nn::Context& context, int slot, const Batch& batch,
-               const Boundary<T>& in, Boundary<T>& out, View1<double> totals) override;
+               const Boundary<T>& in, const Boundary<T>& out,
+               View1<double> totals) override;
   void backward(const nn::Context& context, int slot, const Batch& batch,
                 const Boundary<T>& d_out, const Boundary<T>& d_in,
                 WeightPass weight_pass) override;
@@ -52,8 +55,9 @@ class GptChunk final : public Chunk<T> {
   // Elements of one layer's key (or value) cache for `positions` positions of a sample.
   index_t cache_columns() const;
   index_t layer_count() const { return range_.end - range_.begin; }
-  // Columns of this rank's logits, padding included.
+  // Columns of this rank's logits, padding included. Of the last chunk, as saved_logits.
   index_t vocabulary_tp() const { return head_->vocabulary_tp(); }
+  const ChunkRange& range() const { return range_; }
 
   // The first of a slot's saved tensors, in the order of the forward pass, that has a
   // number that is not finite, e.g. "layers/5/mlp"; empty when there is none. Waits for
@@ -62,14 +66,11 @@ class GptChunk final : public Chunk<T> {
 
   // The logits of the last forward in a slot, for parity tests: (rows, v_tp).
   View2<T> saved_logits(int slot) const;
-  // Index of the word embedding, which first and last stage share.
-  std::size_t tied_parameter() const { return embedding_->word().weight().index(); }
-  // The unit it belongs to.
-  std::size_t embedding_unit() const { return embedding_unit_; }
 
  private:
   struct Slot {
-    View2<T> embedded;
+    View2<const T> input;                // of the first layer
+    std::vector<View2<const T>> inputs;  // of every layer
     std::vector<typename nn::TransformerLayer<T>::Saved> layers;
     typename nn::LmHead<T>::Saved head;
     // For a weight pass that comes later.
@@ -79,12 +80,19 @@ class GptChunk final : public Chunk<T> {
   };
 
   Slot& slot_at(int slot);
+  template <class Run>
+  void use_embedding(const nn::Context& context, Pass pass, const Run& run) const;
+  static bool is_recomputed(const nn::Context& context, std::size_t layer) {
+    return static_cast<index_t>(layer) < context.recomputed_layers;
+  }
+  void recompute(const nn::Context& context, Slot& slot, std::size_t i) const;
+  void require_boundaries(const nn::Context& context, const Boundary<T>& in,
+                          const Boundary<T>& out) const;
 
   GptConfig config_;
   ChunkRange range_;
   std::size_t embedding_unit_ = 0, first_layer_unit_ = 0, head_unit_ = 0;
-  // The last stage needs the word embedding too: it holds a copy when it is not the
-  // first.
+  std::size_t embedding_units_ = 0;  // from embedding_unit_
   std::optional<nn::Embedding<T>> embedding_;
   std::vector<nn::TransformerLayer<T>> layers_;
   std::optional<nn::LmHead<T>> head_;

@@ -34,7 +34,25 @@ struct Context {
   Mode mode = Mode::training;
   bool sequence_parallel = false;
   ParamUse* params = nullptr;  // who is told what is in use
+  // Layers, from a chunk's first, that save their input only, and make the rest again in
+  // the backward pass (Chen et al. 2016).
+  index_t recomputed_layers = 0;
 
+  // The same, saving in another arena.
+  Context saving_in(Arena& arena) const {
+    return {.exec = exec,
+            .groups = groups,
+            .step = step,
+            .saved = arena,
+            .scratch = scratch,
+            .held = held,
+            .sequence = sequence,
+            .batch = batch,
+            .mode = mode,
+            .sequence_parallel = sequence_parallel,
+            .params = params,
+            .recomputed_layers = recomputed_layers};
+  }
   index_t rows() const { return sequence * batch; }
   index_t local_sequence() const {
     return sequence_parallel ? sequence / groups.tensor->size() : sequence;

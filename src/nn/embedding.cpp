@@ -25,12 +25,13 @@ template <class T>
 VocabParallelEmbedding<T>::VocabParallelEmbedding(const Builder<T>& builder,
                                                   const std::string& name,
                                                   index_t vocabulary, index_t hidden,
-                                                  double init_std)
+                                                  double init_std, Tie tie)
     : weight_(builder.add({.name = name + "/weight",
                            .shard = split({vocabulary, hidden}, 0, builder.tensor_size(),
                                           builder.tensor_rank(), /*pad=*/true),
                            .init = Initializer::normal(init_std),
-                           .decay = true})) {}
+                           .decay = true,
+                           .tie = tie})) {}
 
 template <class T>
 index_t VocabParallelEmbedding<T>::begin() const {
@@ -77,12 +78,22 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
 template <class T>
 Embedding<T>::Embedding(const Builder<T>& builder, const EmbeddingConfig& config)
     : config_(config),
-      word_(builder, "embedding/word", config.vocabulary, config.hidden, config.init_std),
+      word_(make_word(builder, config)),
       position_(builder.add({.name = "embedding/position/weight",
                              .shard = replicated({config.sequence, config.hidden}),
                              .init = Initializer::normal(config.init_std),
                              .decay = true,
                              .in_sequence_region = true})) {}
+
+template <class T>
+VocabParallelEmbedding<T> Embedding<T>::make_word(const Builder<T>& builder,
+                                                  const EmbeddingConfig& config) {
+  VocabParallelEmbedding<T> word(builder, "embedding/word", config.vocabulary,
+                                 config.hidden, config.init_std,
+                                 config.shares_word ? Tie::owner : Tie::none);
+  if (config.shares_word) builder.registry.begin_unit("position");
+  return word;
+}
 
 template <class T>
 View1<const std::int32_t> Embedding<T>::local(const Context& context,

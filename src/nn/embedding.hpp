@@ -17,8 +17,10 @@ namespace trireme::nn {
 template <class T>
 class VocabParallelEmbedding {
  public:
+  // `tie`: whether another pipeline stage uses the same weight.
   VocabParallelEmbedding(const Builder<T>& builder, const std::string& name,
-                         index_t vocabulary, index_t hidden, double init_std);
+                         index_t vocabulary, index_t hidden, double init_std,
+                         Tie tie = Tie::none);
 
   // y (local rows, h) = E[ids]; ids: of all rows.
   void forward(const Context& context, View1<const std::int32_t> ids, View2<T> y) const;
@@ -40,11 +42,15 @@ struct EmbeddingConfig {
   index_t sequence = 0;  // positions there are
   double dropout = 0.0;
   double init_std = 0.02;
+  // Another pipeline stage uses the word embedding as well: it is a unit of its own then,
+  // which both cut alike, and the positions are the next one.
+  bool shares_word = false;
 };
 
 template <class T>
 class Embedding {
  public:
+  // Its parameters go to the registry's last unit.
   Embedding(const Builder<T>& builder, const EmbeddingConfig& config);
 
   // tokens, positions: (rows). x: (local rows, h).
@@ -59,6 +65,8 @@ class Embedding {
   View1<const std::int32_t> local(const Context& context,
                                   View1<const std::int32_t> ids) const;
   kernels::DropoutDesc dropout(const Context& context) const;
+  static VocabParallelEmbedding<T> make_word(const Builder<T>& builder,
+                                             const EmbeddingConfig& config);
 
   EmbeddingConfig config_;
   VocabParallelEmbedding<T> word_;

@@ -64,16 +64,16 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
       };
       for (index_t at = 0; at < elements; at += kernels::kAdamWChunk) {
         const index_t count = std::min(kernels::kAdamWChunk, elements - at);
-        chunks.push_back(
-            {.weight = place(Slab::weight) + at,
-             .gradient = place(Slab::gradient) + at,
-             .moment = place(Slab::exp_avg) + at,
-             .count = static_cast<std::int32_t>(count),
-             .decays = static_cast<std::int16_t>(spec.decay ? 1 : 0),
-             .in_norm = static_cast<std::int16_t>(
-                 spec.is_tied_copy || (spec.shard.is_replicated() && !is_first_of_tensor)
-                     ? 0
-                     : 1)});
+        chunks.push_back({.weight = place(Slab::weight) + at,
+                          .gradient = place(Slab::gradient) + at,
+                          .moment = place(Slab::exp_avg) + at,
+                          .count = static_cast<std::int32_t>(count),
+                          .decays = static_cast<std::int16_t>(spec.decay ? 1 : 0),
+                          .in_norm = static_cast<std::int16_t>(
+                              spec.tie == Tie::copy ||
+                                      (spec.shard.is_replicated() && !is_first_of_tensor)
+                                  ? 0
+                                  : 1)});
       }
     }
   }
@@ -101,7 +101,10 @@ void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
 template <class T>
 void Optimizer<T>::sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
                               View1<double> totals) {
-  groups.data->all_reduce(exec, comm::span_of(totals), comm::Op::sum, "loss totals");
+  constexpr comm::Site kSite = "loss totals";
+  // Of the last stage; zero on the others.
+  groups.pipeline->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
+  groups.data->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
 }
 
 template <class T>

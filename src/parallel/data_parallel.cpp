@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "comm/rank_list.hpp"
 #include "kernels/initialize.hpp"
 
 namespace trireme::parallel {
@@ -33,7 +34,7 @@ BufferSizes buffer_sizes(const Partition& partition, int part) {
   BufferSizes sizes;
   const std::vector<Bucket>& buckets = partition.buckets();
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    if (buckets[b].is_borrowed) {
+    if (buckets[b].stands_alone) {
       sizes.dedicated.push_back(b);
       continue;
     }
@@ -59,9 +60,8 @@ index_t sequence_elements(const ParamBuffer<T>& params) {
 
 template <class T>
 DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
-                              ParamBuffer<T>& params, std::size_t tied,
-                              bool sequence_parallel)
-    : exec_(exec), groups_(groups), params_(params), tied_(tied) {
+                              ParamBuffer<T>& params, bool sequence_parallel)
+    : exec_(exec), groups_(groups), params_(params) {
   const auto& sharding = params.sharding();
   TRIREME_REQUIRE(
       stage() == 0 ||
@@ -69,6 +69,15 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
       "parameters are cut in {} parts, of which this is {}; the data group has {} ranks, "
       "this is {}",
       sharding.parts, sharding.part, groups.data->size(), groups.data->rank());
+  if (const auto tied = params.registry().tied(); tied && !exec.is_shape_only()) {
+    comm::Communicator& embedding = *groups.embedding;
+    const IndexRange mine = params.updated(*tied);
+    TRIREME_REQUIRE(
+        comm::all_same(embedding.gather(mine.begin)) &&
+            comm::all_same(embedding.gather(mine.end)),
+        "'{}' is cut differently on the stages that share it: elements {} to {} here",
+        params.registry().spec(*tied).name, mine.begin, mine.end);
+  }
   state_.resize(buckets().size());
   if (stage() >= 2) {
     const BufferSizes sizes = buffer_sizes(params.partition(), sharding.part);
@@ -261,10 +270,6 @@ template <class T>
 void DataParallel<T>::reduce(std::size_t bucket) {
   const bool every_time = stage() >= 2;
   if (!every_time && !is_last_microbatch_) return;
-  if (params_.partition().bucket_of_param(tied_) == bucket) {
-    groups_.embedding->all_reduce(exec_, comm::span_of(params_.gradient_slice(tied_)),
-                                  comm::Op::sum, "tied embedding gradient");
-  }
   // Two at a time: each keeps a result on the host until it is complete.
   if (bucket + 2 < state_.size()) finish_reduction(bucket + 2);
   BucketState& state = state_[bucket];
@@ -304,7 +309,19 @@ void DataParallel<T>::finish_reduction(std::size_t bucket) {
 template <class T>
 void DataParallel<T>::finish_gradients() {
   for (std::size_t b = state_.size(); b-- > 0;) finish_reduction(b);
+  sum_tied();
   if (sequence_elements_ > 0) sum_over_tensor();
+}
+
+// Of this rank's part, over the stages that share the parameter. Only now: they come to
+// the end of their backward passes one after the other.
+template <class T>
+void DataParallel<T>::sum_tied() {
+  const std::optional<std::size_t> tied = params_.registry().tied();
+  if (!tied) return;
+  groups_.embedding->all_reduce(exec_,
+                                comm::span_of(params_.updated(Slab::gradient, *tied)),
+                                comm::Op::sum, "tied embedding gradient");
 }
 
 template <class T>

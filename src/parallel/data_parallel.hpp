@@ -11,8 +11,8 @@
 //            rank's part; whole gradients exist for two buckets at a time
 //   stage 3  and weights are gathered when a unit comes into use, the next bucket's while
 //            this one is; whole weights exist for two buckets at a time
-// A bucket that others borrow from (the tied word embedding) has memory of its own for as
-// long as it is in use, in stage 3 until the weights change.
+// A bucket that others borrow from, or that has a tied parameter (the word embedding),
+// has memory of its own for as long as it is in use, in stage 3 until the weights change.
 //
 // With sequence parallelism what is used on local rows (ParamSpec::in_sequence_region) is
 // summed over the tensor group as well: one message, after all others.
@@ -34,11 +34,11 @@ class DataParallel final : public ParamUse {
  public:
   using Master = Accumulator<T>;
 
-  // `tied`: the embedding that first and last stage of a pipeline share (on both of
-  // them). params must be allocated, or planned where `exec` is shape-only; all of it
-  // outlives this object.
+  // params must be allocated, or planned where `exec` is shape-only; all of it outlives
+  // this object. Collective over the embedding group, which must cut the tied parameter
+  // alike.
   DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
-               ParamBuffer<T>& params, std::size_t tied, bool sequence_parallel);
+               ParamBuffer<T>& params, bool sequence_parallel);
 
   // Waits for what is under way, unless an error ends the run: messages must not outlive
   // the memory they go to.
@@ -60,7 +60,8 @@ class DataParallel final : public ParamUse {
   void begin_microbatch(bool is_first, bool is_last);
   void begin(std::size_t unit, Pass pass) override;
   void end(std::size_t unit, Pass pass) override;
-  // Gradients (or this rank's part of them) are summed over all data ranks.
+  // Gradients (or this rank's part of them) are summed over all data ranks; the tied
+  // parameter's over the stages that share it, too.
   void finish_gradients();
   // A bucket's weights were changed: the other ranks' parts are fetched.
   void start_gather(std::size_t bucket);
@@ -88,7 +89,7 @@ class DataParallel final : public ParamUse {
 
   int stage() const { return params_.sharding().stage; }
   const std::vector<Bucket>& buckets() const { return params_.partition().buckets(); }
-  bool is_dedicated(std::size_t bucket) const { return buckets()[bucket].is_borrowed; }
+  bool is_dedicated(std::size_t bucket) const { return buckets()[bucket].stands_alone; }
   int slot_of_dedicated(std::size_t bucket) const;
 
   void need_weights(std::size_t bucket, std::optional<std::size_t> keep);
@@ -97,11 +98,11 @@ class DataParallel final : public ParamUse {
   void reduce(std::size_t bucket);
   void finish_reduction(std::size_t bucket);
   void sum_over_tensor();
+  void sum_tied();
 
   Exec exec_;
   comm::ProcessGroups groups_;
   ParamBuffer<T>& params_;
-  std::size_t tied_;
   bool is_first_microbatch_ = true, is_last_microbatch_ = true;
   std::vector<BucketState> state_;
   std::vector<Slot> slots_;  // two that rotate, then one for each dedicated bucket

@@ -5,15 +5,12 @@
 
 #include <vector>
 
+#include "config/enums.hpp"
 #include "schedule/simulate.hpp"
 
 namespace trireme::schedule {
 
-enum class PipelineSchedule {
-  gpipe,        // all forward, all backward
-  one_f_one_b,  // 1F1B; interleaved where stages have several chunks
-  zero_bubble,  // 1F1B with weight gradients put off
-};
+using config::PipelineSchedule;
 
 // What the parts of a model cost, for one micro-batch.
 struct ModelCost {

@@ -67,6 +67,19 @@ std::vector<Pass> in_groups(const PipelineShape& shape, int groups, bool is_forw
   return passes;
 }
 
+Order forward_only(const PipelineShape& shape) {
+  Order order;
+  for (int begin = 0; begin < shape.microbatches; begin += shape.stages) {
+    const int end = std::min(begin + shape.stages, shape.microbatches);
+    for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+      for (int m = begin; m < end; ++m) {
+        order.push_back({.kind = Kind::forward, .microbatch = m, .chunk = chunk});
+      }
+    }
+  }
+  return order;
+}
+
 int most_in_flight(const PipelineShape& shape, int stage, int groups) {
   return std::min(warmup_of(shape, stage, groups) + 1, shape.microbatches * shape.chunks);
 }

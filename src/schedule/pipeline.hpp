@@ -40,6 +40,10 @@ Order one_forward_one_backward(const PipelineShape& shape, int stage);
 Order interleaved(const PipelineShape& shape, int stage, int groups);
 int most_groups(const PipelineShape& shape);
 
+// Evaluation: forward passes alone, in groups of `stages` micro-batches; one slot for
+// each chunk, which the next micro-batch takes over. Any stage's.
+Order forward_only(const PipelineShape& shape);
+
 // The forward (backward) passes of any stage in the order of interleaved().
 struct Pass {
   int microbatch = 0;

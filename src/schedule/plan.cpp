@@ -31,7 +31,9 @@ class Planner {
   // `receive_at`: of each pass, before which one its receive begins.
   Planner(const PipelineShape& shape, int stage, const Order& passes,
           const std::vector<std::size_t>& receive_at)
-      : shape_(shape), stage_(stage), passes_(passes), receive_at_(receive_at) {}
+      : shape_(shape), stage_(stage), passes_(passes), receive_at_(receive_at) {
+    is_evaluation_ = std::none_of(passes.begin(), passes.end(), ends_microbatch);
+  }
 
   StagePlan plan() {
     std::vector<std::size_t> receives(passes_.size());
@@ -89,7 +91,7 @@ class Planner {
       buffers_.give_back(pass.in);
       gradients_.erase(key);
     }
-    if (ends_microbatch(pass) && inputs_.count(key) > 0) {
+    if ((ends_microbatch(pass) || is_evaluation_) && inputs_.count(key) > 0) {
       buffers_.give_back(inputs_[key]);
       inputs_.erase(key);
     }
@@ -113,6 +115,7 @@ class Planner {
   int stage_;
   const Order& passes_;
   const std::vector<std::size_t>& receive_at_;
+  bool is_evaluation_ = false;
   Order actions_;
   Places buffers_;
   std::map<Key, int> inputs_, gradients_;

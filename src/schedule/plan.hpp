@@ -28,6 +28,7 @@ struct StagePlan {
 // A buffer is taken when a receive begins, or by the pass that fills it, and is free
 // again
 //   - the input of a forward pass: after the micro-batch's last pass, as it is saved;
+//     where there are forward passes alone, after that;
 //   - the gradient of an output: after the backward pass;
 //   - what was sent: when the second send after it, of the same direction, begins.
 // Whoever writes into a buffer first waits for the send that was begun from it.

@@ -43,14 +43,6 @@ Order no_pipelining(int microbatches) {
   return order;
 }
 
-Order forward_only(int microbatches) {
-  Order order;
-  for (int m = 0; m < microbatches; ++m) {
-    order.push_back({.kind = Kind::forward, .microbatch = m});
-  }
-  return order;
-}
-
 void assign_slots(Order& order) {
   struct InFlight {
     int slot = Action::kNone;

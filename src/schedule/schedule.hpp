@@ -52,8 +52,6 @@ inline bool ends_microbatch(const Action& action) {
 
 // Megatron's forward_backward_no_pipelining: F0 B0 F1 B1 ..., one slot.
 Order no_pipelining(int microbatches);
-// Evaluation: F0 F1 F2 ..., one slot.
-Order forward_only(int microbatches);
 
 // Gives every pass the lowest slot of its chunk that is free then; and passes whose
 // weight gradients come later the lowest place for what they hold.

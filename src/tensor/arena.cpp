@@ -46,12 +46,36 @@ void Arena::release_to(std::size_t mark) {
   }
 }
 
-std::size_t Workspace::Plan::total() const {
-  std::size_t bytes = scratch + held;
-  for (std::size_t c = 0; c < saved.size(); ++c) {
-    bytes += saved[c] * static_cast<std::size_t>(slots[c]);
+namespace {
+
+std::size_t bytes_of(const std::vector<std::size_t>& each,
+                     const std::vector<int>& counts) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    bytes += each[i] * static_cast<std::size_t>(counts[i]);
   }
   return bytes;
+}
+
+// Bytes of the fullest of each row of arenas, and how many there are.
+void note_peaks(const std::vector<std::vector<Arena>>& arenas,
+                std::vector<std::size_t>& bytes, std::vector<int>& counts) {
+  for (const std::vector<Arena>& row : arenas) {
+    std::size_t fullest = 0;
+    for (const Arena& arena : row) fullest = std::max(fullest, arena.peak());
+    bytes.push_back(fullest);
+    counts.push_back(static_cast<int>(row.size()));
+  }
+}
+
+}  // namespace
+
+std::size_t Workspace::Plan::held_bytes() const {
+  return bytes_of(held, places);
+}
+
+std::size_t Workspace::Plan::total() const {
+  return scratch + held_bytes() + bytes_of(saved, slots);
 }
 
 Workspace::Workspace(const Plan& plan)
@@ -63,26 +87,24 @@ Workspace::Workspace(const Plan& plan)
     next += bytes;
     return arena;
   };
-  for (std::size_t c = 0; c < plan.saved.size(); ++c) {
-    saved_.emplace_back();
-    for (int slot = 0; slot < plan.slots[c]; ++slot) {
-      saved_.back().push_back(cut(plan.saved[c]));
+  const auto cut_rows = [&](const std::vector<std::size_t>& bytes,
+                            const std::vector<int>& counts,
+                            std::vector<std::vector<Arena>>& arenas) {
+    for (std::size_t c = 0; c < bytes.size(); ++c) {
+      arenas.emplace_back();
+      for (int i = 0; i < counts[c]; ++i) arenas.back().push_back(cut(bytes[c]));
     }
-  }
+  };
+  cut_rows(plan.saved, plan.slots, saved_);
   scratch_ = cut(plan.scratch);
-  held_ = cut(plan.held);
+  cut_rows(plan.held, plan.places, held_);
 }
 
 Workspace::Plan Workspace::peaks() const {
   Plan plan;
-  for (const std::vector<Arena>& slots : saved_) {
-    std::size_t fullest = 0;
-    for (const Arena& arena : slots) fullest = std::max(fullest, arena.peak());
-    plan.saved.push_back(fullest);
-    plan.slots.push_back(static_cast<int>(slots.size()));
-  }
+  note_peaks(saved_, plan.saved, plan.slots);
   plan.scratch = scratch_.peak();
-  plan.held = held_.peak();
+  note_peaks(held_, plan.held, plan.places);
   return plan;
 }
 
@@ -100,6 +122,10 @@ std::array<std::size_t, kCategoryCount> Workspace::saved_peaks() const {
 
 Arena& Workspace::saved(int chunk, int slot) {
   return saved_.at(static_cast<std::size_t>(chunk)).at(static_cast<std::size_t>(slot));
+}
+
+Arena& Workspace::held(int chunk, int place) {
+  return held_.at(static_cast<std::size_t>(chunk)).at(static_cast<std::size_t>(place));
 }
 
 }  // namespace trireme

@@ -95,7 +95,12 @@ class Workspace {
     std::vector<std::size_t> saved;  // bytes of one slot, per chunk
     std::vector<int> slots;          // micro-batches in flight, per chunk
     std::size_t scratch = 0;
-    std::size_t held = 0;
+    // Bytes of one place for what weight passes need, and how many places: one for all
+    // chunks where weight passes come at once; else per chunk, and one for passes that
+    // leave nothing.
+    std::vector<std::size_t> held;
+    std::vector<int> places;
+    std::size_t held_bytes() const;
     std::size_t total() const;
   };
 
@@ -104,7 +109,7 @@ class Workspace {
 
   Arena& saved(int chunk, int slot);
   Arena& scratch() { return scratch_; }
-  Arena& held() { return held_; }
+  Arena& held(int chunk = 0, int place = 0);
   std::size_t bytes() const { return memory_.extent(0); }
   // How much of each arena was in use at most; of a chunk's slots, in the fullest.
   Plan peaks() const;
@@ -115,7 +120,7 @@ class Workspace {
   DeviceArray<std::byte> memory_;
   std::vector<std::vector<Arena>> saved_;
   Arena scratch_;
-  Arena held_;
+  std::vector<std::vector<Arena>> held_;
 };
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 // tensor/param_registry.cpp — see param_registry.hpp.
 #include "tensor/param_registry.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace trireme {
@@ -26,10 +28,17 @@ std::size_t ParamRegistry::find(const std::string& name) const {
   return it->second;
 }
 
+std::optional<std::size_t> ParamRegistry::tied() const {
+  const auto found = std::find_if(specs_.begin(), specs_.end(),
+                                  [](const auto& spec) { return spec.tie != Tie::none; });
+  if (found == specs_.end()) return {};
+  return static_cast<std::size_t>(found - specs_.begin());
+}
+
 index_t ParamRegistry::global_element_count() const {
   index_t count = 0;
   for (const ParamSpec& spec : specs_) {
-    if (!spec.is_tied_copy) count += element_count(spec.shard.global_shape);
+    if (spec.tie != Tie::copy) count += element_count(spec.shard.global_shape);
   }
   return count;
 }

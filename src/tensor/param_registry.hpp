@@ -29,15 +29,18 @@ struct Initializer {
   static Initializer constant(double value) { return {Kind::constant, value}; }
 };
 
+// A weight that two pipeline stages use (the word embedding, by the first stage and by
+// the head on the last): both keep and update it, with the sum of both gradients. It
+// counts once, and is stored by its owner.
+enum class Tie { none, owner, copy };
+
 struct ParamSpec {
   std::string name;
   ShardSpec shard;
   Initializer init;
   // AdamW decays matrices only; biases and norm parameters are left alone.
   bool decay = false;
-  // Set on the copy of a tied weight that another stage owns (last stage's word
-  // embedding): its gradient is summed with the owner's and it is stored once.
-  bool is_tied_copy = false;
+  Tie tie = Tie::none;
   // Used where activations are split along the sequence (norms, what is added to the
   // residual stream): with sequence parallelism each rank of the tensor group has the
   // gradient of its positions only, and they are to be summed.
@@ -65,6 +68,8 @@ class ParamRegistry {
   std::size_t size() const { return specs_.size(); }
   // Index of a name; throws Error when there is none.
   std::size_t find(const std::string& name) const;
+  // The parameter that another stage uses as well, if there is one.
+  std::optional<std::size_t> tied() const;
 
   // Elements of the global tensors, unpadded, tied copies not counted.
   index_t global_element_count() const;

@@ -21,14 +21,16 @@ Partition::Partition(const ParamRegistry& registry, int parts, index_t bucket_el
   TRIREME_REQUIRE(parts >= 1, "parameters cut in {} parts", parts);
   lay_out(registry);
   const std::vector<ParamUnit>& units = registry.units();
-  std::vector<bool> is_borrowed(units.size(), false);
-  for (const ParamUnit& unit : units) {
-    if (unit.borrows) is_borrowed.at(*unit.borrows) = true;
+  std::vector<bool> alone(units.size(), false);
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (units[u].borrows) alone.at(*units[u].borrows) = true;
+    for (std::size_t p = units[u].begin; p < units[u].end; ++p) {
+      if (registry.spec(p).tie != Tie::none) alone[u] = true;
+    }
   }
   // From the end, in the order in which the backward pass completes them.
   for (std::size_t u = units.size(); u-- > 0;) {
-    const bool joins = !buckets_.empty() && !is_borrowed[u] &&
-                       !buckets_.back().is_borrowed &&
+    const bool joins = !buckets_.empty() && !alone[u] && !buckets_.back().stands_alone &&
                        buckets_.back().range.size() < bucket_elements;
     const index_t begin = offsets_[units[u].begin];
     if (joins) {
@@ -39,7 +41,7 @@ Partition::Partition(const ParamRegistry& registry, int parts, index_t bucket_el
                           .end_unit = u + 1,
                           .range = {begin, offsets_[units[u].end]},
                           .cuts = {},
-                          .is_borrowed = is_borrowed[u]});
+                          .stands_alone = alone[u]});
     }
   }
   std::reverse(buckets_.begin(), buckets_.end());

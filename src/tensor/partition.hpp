@@ -26,7 +26,8 @@ struct Bucket {
   std::size_t first_unit = 0, end_unit = 0;
   IndexRange range;           // of the slab
   std::vector<index_t> cuts;  // parts + 1, from 0 to range.size()
-  bool is_borrowed = false;   // by a unit of another bucket
+  // A unit of another bucket borrows from it, or another stage shares a parameter of it.
+  bool stands_alone = false;
 
   index_t part_size(int part) const {
     const auto p = static_cast<std::size_t>(part);
@@ -41,7 +42,7 @@ class Partition {
 
   Partition() = default;
   // A bucket is closed when it has `bucket_elements` or more; a unit that others borrow
-  // from has one of its own.
+  // from, or that has a tied parameter, has one of its own.
   Partition(const ParamRegistry& registry, int parts, index_t bucket_elements);
 
   int parts() const { return parts_; }

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <map>
+#include <queue>
 
 #include "ckpt/region.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -29,6 +32,12 @@ bool counts(const ShardSpec& shard, const MatrixRun& run, const Layout& layout) 
   const comm::Coordinates& at = run.grid().coordinates();
   const bool is_shared = layout.zero >= 1 && layout.data > 1;
   return (!shard.is_replicated() || at.tensor == 0) && (is_shared || at.data == 0);
+}
+
+// The tied word embedding has both gradients on both of its stages: each is compared.
+constexpr const char* kCopy = " (copy)";
+std::string key_of(const ParamSpec& spec) {
+  return spec.name + (spec.tie == Tie::copy ? kCopy : "");
 }
 
 double square_of_difference(const MatrixRun& run, const Layout& layout, std::size_t param,
@@ -64,15 +73,25 @@ double norm_of(const std::vector<float>& values) {
 
 void check_gradients(comm::Communicator& world, const MatrixRun& run,
                      const Layout& layout, const MatrixReference& reference) {
-  std::vector<double> squares(run.registry().size());
-  for (std::size_t p = 0; p < squares.size(); ++p) {
-    squares[p] = square_of_difference(run, layout, p, reference.gradients[p]);
+  std::map<std::string, double> squares;  // of the whole model, on every rank
+  for (const auto& [name, values] : reference.gradients) {
+    squares[name] = squares[name + kCopy] = 0.0;
   }
-  world.all_reduce(squares);
-  for (std::size_t p = 0; p < squares.size(); ++p) {
+  for (std::size_t p = 0; p < run.registry().size(); ++p) {
+    const ParamSpec& spec = run.registry().spec(p);
+    squares.at(key_of(spec)) =
+        square_of_difference(run, layout, p, reference.gradients.at(spec.name));
+  }
+  std::vector<double> sums;
+  for (const auto& [name, square] : squares) sums.push_back(square);
+  world.all_reduce(sums);
+  std::size_t at = 0;
+  for (const auto& [name, square] : squares) {
+    const double sum = sums[at++];
+    const std::string of = name.substr(0, name.find(kCopy));
     const double size =
-        std::max(norm_of(reference.gradients[p]), 1e-4 * reference.gradient_norm);
-    EXPECT_LE(std::sqrt(squares[p]), 1e-5 * size) << run.registry().spec(p).name;
+        std::max(norm_of(reference.gradients.at(of)), 1e-4 * reference.gradient_norm);
+    EXPECT_LE(std::sqrt(sum), 1e-5 * size) << name;
   }
 }
 
@@ -82,6 +101,7 @@ void check_logits(MatrixRun& run, const Layout& layout,
   const index_t micro = layout.micro();
   const index_t first = at.data * micro;  // samples of its own for each data rank
   const std::vector<float> got = run.logits(kFirstOfLogits + first);
+  if (at.pipeline + 1 < layout.pipeline) return;  // the last stage has them
   const index_t columns = (kVocabulary + layout.tensor - 1) / layout.tensor;
   double worst = 0.0;
   for (index_t row = 0; row < micro * kSequence; ++row) {
@@ -90,7 +110,7 @@ void check_logits(MatrixRun& run, const Layout& layout,
       const index_t id = at.tensor * columns + j;
       if (id >= kVocabulary) continue;  // padding
       const auto want = reference.logits[static_cast<std::size_t>(
-          (position * kGlobal + sample) * kVocabulary + id)];
+          (position * layout.size.samples + sample) * kVocabulary + id)];
       worst = std::max(
           worst,
           std::abs(static_cast<double>(got[static_cast<std::size_t>(row * columns + j)]) -
@@ -129,7 +149,7 @@ void check_memory(const MatrixRun& run, const AllocatedBytes& allocated) {
   check("batch", measured.batch, plan.batch);
   check("saved activations", measured.saved(), plan.saved());
   check("scratch", measured.workspace.scratch, plan.workspace.scratch);
-  check("held", measured.workspace.held, plan.workspace.held);
+  check("held", measured.workspace.held_bytes(), plan.workspace.held_bytes());
   for (int c = 0; c < kCategoryCount; ++c) {
     const auto category = static_cast<std::size_t>(c);
     EXPECT_EQ(measured.saved_by_category[category], plan.saved_by_category[category])
@@ -176,6 +196,62 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
 
 }  // namespace
 
+std::vector<Layout> covering(const std::vector<Layout>& all) {
+  constexpr std::size_t kAxes = 12, kValues = 16;
+  constexpr std::size_t kPlaces = kAxes * kValues;  // of a value of an axis
+  using Places = std::array<std::size_t, kAxes>;
+  std::array<std::map<int, std::size_t>, kAxes> numbers;  // of values, by axis
+  std::vector<Places> rows;
+  for (const Layout& layout : all) {
+    const std::vector<int> values = layout.values();
+    TRIREME_REQUIRE(values.size() == kAxes, "a row has {} values", values.size());
+    Places& places = rows.emplace_back();
+    for (std::size_t axis = 0; axis < kAxes; ++axis) {
+      auto& known = numbers[axis];
+      const std::size_t number =
+          known.try_emplace(values[axis], known.size()).first->second;
+      TRIREME_REQUIRE(number < kValues, "axis {} has too many values", axis);
+      places[axis] = axis * kValues + number;
+    }
+  }
+  std::vector<char> is_missing(kPlaces * kPlaces * kPlaces, 0);
+  const auto for_each_triple = [&](const Places& row, const auto& function) {
+    for (std::size_t a = 0; a < kAxes; ++a) {
+      for (std::size_t b = a + 1; b < kAxes; ++b) {
+        char* const begin = &is_missing[(row[a] * kPlaces + row[b]) * kPlaces];
+        for (std::size_t c = b + 1; c < kAxes; ++c) function(begin[row[c]]);
+      }
+    }
+  };
+  // A row adds no more later than it does now: only who is first in line counts anew.
+  using Gain = std::pair<int, std::ptrdiff_t>;  // triples, and less the row's number
+  std::priority_queue<Gain> line;
+  int missing = 0;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for_each_triple(rows[row], [&](char& triple) {
+      missing += 1 - triple;
+      triple = 1;
+    });
+    line.push({std::numeric_limits<int>::max(), -static_cast<std::ptrdiff_t>(row)});
+  }
+  std::vector<Layout> chosen;
+  while (missing > 0) {
+    const std::ptrdiff_t first = line.top().second;
+    const auto row = static_cast<std::size_t>(-first);
+    line.pop();
+    int gain = 0;
+    for_each_triple(rows[row], [&](char& triple) { gain += triple; });
+    if (!line.empty() && Gain{gain, first} < line.top()) {
+      line.push({gain, first});
+      continue;
+    }
+    chosen.push_back(all[row]);
+    for_each_triple(rows[row], [](char& triple) { triple = 0; });
+    missing -= gain;
+  }
+  return chosen;
+}
+
 std::vector<engine::MessageCount> MatrixRun::planned_messages() const {
   const auto self = comm::make_self_communicator("self");
   const auto like = [&](const std::shared_ptr<comm::Communicator>& group) {
@@ -188,26 +264,28 @@ std::vector<engine::MessageCount> MatrixRun::planned_messages() const {
                                          .tensor = like(groups.tensor),
                                          .context = self,
                                          .data = like(groups.data),
-                                         .pipeline = self,
+                                         .pipeline = like(groups.pipeline),
                                          .model = like(groups.model),
-                                         .embedding = self},
+                                         .embedding = like(groups.embedding)},
                                         state_.config, state_.sharing);
   return engine::plan_messages(state, step_.shape());
 }
 
-MatrixReference matrix_reference() {
+MatrixReference matrix_reference(const MatrixSize& size) {
   MatrixReference reference;
-  MatrixRun run(comm::make_self_communicator("world"), {});
+  Layout one;
+  one.size = size;
+  MatrixRun run(comm::make_self_communicator("world"), one);
   for (int step = 0; step < kSteps; ++step) {
     run.accumulate(step);
     for (std::size_t p = 0; step == 0 && p < run.registry().size(); ++p) {
       IndexRange range;
-      reference.gradients.push_back(run.gradient(p, range));
+      reference.gradients[run.registry().spec(p).name] = run.gradient(p, range);
     }
     const optim::StepReport report = run.finish(step);
     reference.losses.push_back(report.loss_sum / report.tokens);
   }
-  for (const auto& gradient : reference.gradients) {
+  for (const auto& [name, gradient] : reference.gradients) {
     reference.gradient_norm = std::hypot(reference.gradient_norm, norm_of(gradient));
   }
   reference.logits = run.logits(kFirstOfLogits);
@@ -244,7 +322,7 @@ void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layou
 
 void run_layouts(const std::vector<Layout>& layouts) {
   const auto world = layout_world();
-  const MatrixReference reference = matrix_reference();
+  const MatrixReference reference = matrix_reference(layouts.front().size);
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
     check_layout(ranks, layout, reference);
   });

@@ -10,11 +10,10 @@
 #define TRIREME_TESTS_LAYOUTS_LAYOUT_MATRIX_HPP_
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -23,15 +22,23 @@
 
 namespace trireme::test {
 
-inline constexpr index_t kGlobal = 48;  // samples of a step
 inline constexpr index_t kSequence = 24;
 inline constexpr int kSteps = 10;
 
-inline model::GptConfig matrix_model() {
-  return {.layers = 3,
+// What all rows of a table train.
+struct MatrixSize {
+  index_t layers, heads, samples;  // of a step
+};
+// For many ranks in a tensor group; for many pieces of a pipeline.
+inline constexpr MatrixSize kWide{.layers = 3, .heads = 24, .samples = 48};
+inline constexpr MatrixSize kDeep{.layers = 10, .heads = 8, .samples = 24};
+inline constexpr index_t kGlobal = kWide.samples;
+
+inline model::GptConfig matrix_model(const MatrixSize& size = kWide) {
+  return {.layers = size.layers,
           .hidden = 48,
-          .heads = 24,
-          .kv_heads = 24,
+          .heads = size.heads,
+          .kv_heads = size.heads,
           .ffn_hidden = 96,
           .sequence = kSequence,
           .vocabulary = 61,  // which no number of ranks divides
@@ -49,40 +56,80 @@ struct Layout {
   int microbatches = 1;  // of each rank, in a step
   int small_buckets = 0;
   int data_first = 0;  // order of the axes
+  int pipeline = 1;
+  int chunks = 1;  // of each stage
+  config::PipelineSchedule schedule = config::PipelineSchedule::one_f_one_b;
+  int uneven = 0;     // 1: as many layers as may be on the last piece, 2: on the first
+  int recompute = 0;  // layers of each chunk
+  MatrixSize size = kWide;
 
-  int ranks() const { return tensor * data; }
-  index_t micro() const { return kGlobal / (index_t{data} * microbatches); }
+  int ranks() const { return tensor * data * pipeline; }
+  index_t micro() const { return size.samples / (index_t{data} * microbatches); }
   comm::GridShape grid() const {
     using config::Axis;
     return {.tensor = tensor,
             .data = data,
+            .pipeline = pipeline,
             .order = data_first != 0 ? config::AxisOrder{Axis::data, Axis::tensor,
                                                          Axis::context, Axis::pipeline}
                                      : config::kDefaultAxisOrder};
   }
   bool is_on_grid_of(const Layout& that) const {
-    return tensor == that.tensor && data == that.data && data_first == that.data_first;
+    return tensor == that.tensor && data == that.data && pipeline == that.pipeline &&
+           data_first == that.data_first;
+  }
+  engine::StepShape step_shape() const {
+    return {.micro = micro(),
+            .sequence = kSequence,
+            .microbatches = microbatches,
+            .seed = 7,
+            .recomputed_layers = recompute};
+  }
+  engine::PipelineLayout pipeline_layout() const {
+    engine::PipelineLayout layout{
+        .stages = pipeline, .chunks = chunks, .split = {}, .schedule = schedule};
+    if (uneven == 0) {
+      layout.split = engine::balanced_split(layout, matrix_model(size), step_shape());
+      return layout;
+    }
+    layout.split.assign(static_cast<std::size_t>(pipeline * chunks), 1);
+    int& most = uneven == 1 ? layout.split.back() : layout.split.front();
+    (uneven == 1 ? layout.split.front() : layout.split.back()) = 0;
+    most += static_cast<int>(size.layers) - (pipeline * chunks - 1);
+    return layout;
   }
   engine::Sharing sharing() const {
     return {.sequence_parallel = sequence != 0,
             .zero = zero,
-            .bucket_elements = small_buckets != 0 ? 1 : index_t{1} << 22};
+            .bucket_elements = small_buckets != 0 ? 1 : index_t{1} << 22,
+            .pipeline = pipeline_layout()};
   }
-  std::array<int, 7> values() const {
-    return {tensor, sequence, data, zero, microbatches, small_buckets, data_first};
+  std::vector<int> values() const {
+    return {tensor,        sequence,   data,     zero,   microbatches,
+            small_buckets, data_first, pipeline, chunks, static_cast<int>(schedule),
+            uneven,        recompute};
   }
   std::string name() const {
-    return fmt::format("tensor {} sequence {} data {} zero {} micro-batches {} x {}{}{}",
-                       tensor, sequence, data, zero, microbatches, micro(),
-                       small_buckets != 0 ? " buckets" : "",
-                       data_first != 0 ? " data first" : "");
+    std::string text = fmt::format(
+        "tensor {} sequence {} data {} zero {} micro-batches {} x {}{}{}", tensor,
+        sequence, data, zero, microbatches, micro(), small_buckets != 0 ? " buckets" : "",
+        data_first != 0 ? " data first" : "");
+    if (pipeline == 1) return text;
+    return text + fmt::format(" pipeline {} x {} {} [{}] recompute {}", pipeline, chunks,
+                              config::name_of(schedule),
+                              fmt::join(pipeline_layout().split, ", "), recompute);
   }
   bool is_valid(int most_ranks) const {
-    return ranks() <= most_ranks && kGlobal % (index_t{data} * microbatches) == 0 &&
+    return ranks() <= most_ranks && size.samples % (index_t{data} * microbatches) == 0 &&
            (tensor > 1 || sequence == 0) && (data > 1 || zero == 0) &&
            (data > 1 || small_buckets == 0) &&
            (zero < 2 || small_buckets == 0) &&  // there every unit is a bucket
-           (ranks() > std::max(tensor, data) || data_first == 0);
+           (ranks() > std::max({tensor, data, pipeline}) || data_first == 0) &&
+           (pipeline > 1 || (chunks == 1 && uneven == 0 &&
+                             schedule == config::PipelineSchedule::one_f_one_b)) &&
+           pipeline * chunks <= size.layers + 2 &&
+           (pipeline == 1 || zero < 2 ||
+            (zero == 2 && schedule != config::PipelineSchedule::zero_bubble));
   }
 };
 
@@ -109,6 +156,44 @@ inline std::vector<Layout> all_layouts(int most_ranks) {
   return layouts;
 }
 
+// Every valid row with a pipeline.
+inline std::vector<Layout> all_pipelines(int most_ranks) {
+  using config::PipelineSchedule;
+  std::vector<Layout> layouts;
+  Layout layout;
+  layout.size = kDeep;
+  for (layout.pipeline = 2; layout.pipeline <= 4; ++layout.pipeline) {
+    for (layout.chunks = 1; layout.chunks <= 3; ++layout.chunks) {
+      for (const PipelineSchedule schedule :
+           {PipelineSchedule::one_f_one_b, PipelineSchedule::zero_bubble,
+            PipelineSchedule::gpipe}) {
+        layout.schedule = schedule;
+        for (layout.uneven = 0; layout.uneven <= 2; ++layout.uneven) {
+          for (const int recompute : {0, 1, 100}) {
+            layout.recompute = recompute;
+            for (const int microbatches : {1, 2, 3, 4, 6}) {
+              layout.microbatches = microbatches;
+              for (layout.tensor = 1; layout.tensor <= 2; ++layout.tensor) {
+                for (layout.sequence = 0; layout.sequence <= 1; ++layout.sequence) {
+                  for (layout.data = 1; layout.data <= 2; ++layout.data) {
+                    for (layout.zero = 0; layout.zero <= 2; ++layout.zero) {
+                      for (layout.data_first = 0; layout.data_first <= 1;
+                           ++layout.data_first) {
+                        if (layout.is_valid(most_ranks)) layouts.push_back(layout);
+                      }
+                    }
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return layouts;
+}
+
 // The first row of each grid, which takes longer to make than a small model.
 inline std::vector<Layout> one_of_each_grid(const std::vector<Layout>& layouts) {
   std::vector<Layout> firsts;
@@ -121,47 +206,7 @@ inline std::vector<Layout> one_of_each_grid(const std::vector<Layout>& layouts) 
 
 // Some rows, in which every triple (so every pair) of values that a valid row has stands
 // at least once: the row that adds most comes next.
-inline std::vector<Layout> covering_layouts(int most_ranks) {
-  constexpr std::size_t kAxes = 7;
-  using Triple = std::array<int, 6>;  // three axes, three values
-  const auto triples_of = [](const Layout& layout) {
-    std::vector<Triple> triples;
-    const auto values = layout.values();
-    for (std::size_t a = 0; a < kAxes; ++a) {
-      for (std::size_t b = a + 1; b < kAxes; ++b) {
-        for (std::size_t c = b + 1; c < kAxes; ++c) {
-          triples.push_back({static_cast<int>(a), static_cast<int>(b),
-                             static_cast<int>(c), values[a], values[b], values[c]});
-        }
-      }
-    }
-    return triples;
-  };
-  const std::vector<Layout> all = all_layouts(most_ranks);
-  std::vector<std::vector<Triple>> triples;
-  std::set<Triple> missing;
-  for (const Layout& layout : all) {
-    triples.push_back(triples_of(layout));
-    missing.insert(triples.back().begin(), triples.back().end());
-  }
-  std::vector<Layout> chosen;
-  while (!missing.empty()) {
-    std::size_t best = 0;
-    std::ptrdiff_t most = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto news =
-          std::count_if(triples[i].begin(), triples[i].end(),
-                        [&](const Triple& t) { return missing.contains(t); });
-      if (news > most) {
-        most = news;
-        best = i;
-      }
-    }
-    chosen.push_back(all[best]);
-    for (const Triple& triple : triples[best]) missing.erase(triple);
-  }
-  return chosen;
-}
+std::vector<Layout> covering(const std::vector<Layout>& all);
 
 // Token and label of a position are functions of the global sample.
 class MatrixSamples {
@@ -200,29 +245,26 @@ class MatrixRun {
   MatrixRun(const std::shared_ptr<comm::Communicator>& world, const Layout& layout)
       : layout_(layout),
         grid_(world, layout.grid()),
-        state_(grid_.groups(), matrix_model(), layout.sharing()),
+        state_(grid_.groups(), matrix_model(layout.size), layout.sharing()),
         step_((state_.allocate(ParamBuffer<float>::Use::training), exec_), state_,
-              {.micro = layout.micro(),
-               .sequence = kSequence,
-               .microbatches = layout.microbatches,
-               .seed = 7},
-              timers_),
+              layout.step_shape(), timers_),
         optimizer_(exec_, state_.params, grid_.groups(), {.weight_decay = 0.1}, 1.0),
         samples_(layout.micro()) {
     state_.params.initialize(exec_, 4321);
   }
 
   void accumulate(int step) {
-    const index_t share = kGlobal / layout_.data;
-    const index_t first = step * kGlobal + grid_.coordinates().data * share;
+    const index_t samples = layout_.size.samples, share = samples / layout_.data;
+    const index_t first = step * samples + grid_.coordinates().data * share;
     step_.accumulate_gradients(
-        [&](int m) { return samples_.batch(first + m * layout_.micro()); }, kGlobal);
+        [&](int m) { return samples_.batch(first + m * layout_.micro()); }, samples);
   }
   // Loss sum, token count and gradient norm.
   optim::StepReport finish(int step) {
     step_.begin_step(static_cast<std::uint64_t>(step + 1), 1e-3,
                      1.0 - std::pow(0.9, step + 1), 1.0 - std::pow(0.95, step + 1));
-    optimizer_.prepare(exec_, step_.state_view(), step_.totals(), kGlobal * kSequence);
+    optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
+                       layout_.size.samples * kSequence);
     const optim::StepReport report = optimizer_.read_report(exec_);
     step_.update(optimizer_);
     return report;
@@ -281,12 +323,12 @@ class MatrixRun {
 // What one rank says.
 struct MatrixReference {
   std::vector<double> losses;
-  std::vector<std::vector<float>> gradients;  // of the first step, by parameter
+  std::map<std::string, std::vector<float>> gradients;  // of the first step, by parameter
   double gradient_norm = 0.0;
-  std::vector<float> logits;  // (s, kGlobal, vocabulary) after the last step
+  std::vector<float> logits;  // (s, samples, vocabulary) after the last step
 };
 
-MatrixReference matrix_reference();
+MatrixReference matrix_reference(const MatrixSize& size);
 // Runs every layout against it; failures are the test's.
 void run_layouts(const std::vector<Layout>& layouts);
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "ckpt/region.hpp"
 #include "comm/self_communicator.hpp"
@@ -19,29 +21,32 @@ std::vector<float> values_of(const View1<float>& view) {
   return {host.data(), host.data() + host.extent(0)};
 }
 
-using Weights = std::vector<std::vector<float>>;  // by parameter
+using Weights = std::map<std::string, std::vector<float>>;  // by parameter
 
-Weights weights_of_one_rank() {
+Weights weights_of_one_rank(const MatrixSize& size) {
   const comm::RankGrid grid(comm::make_self_communicator("world"), {});
-  engine::ModelState<float> state(grid.groups(), matrix_model());
+  engine::ModelState<float> state(grid.groups(), matrix_model(size));
   state.allocate(ParamBuffer<float>::Use::training);
   state.params.initialize(Exec(), kSeed);
   Weights weights;
   for (std::size_t p = 0; p < state.registry.size(); ++p) {
-    weights.push_back(values_of(state.params.slice(Slab::weight, p)));
+    weights[state.registry.spec(p).name] = values_of(state.params.slice(Slab::weight, p));
   }
   return weights;
 }
 
 void expect_same(const comm::RankGrid& grid, const Layout& layout, const Weights& whole) {
   SCOPED_TRACE(layout.name());
-  engine::ModelState<float> state(grid.groups(), matrix_model(), layout.sharing());
+  engine::ModelState<float> state(grid.groups(), matrix_model(layout.size),
+                                  layout.sharing());
   state.allocate(ParamBuffer<float>::Use::training);
   state.params.initialize(Exec(), kSeed);
-  ASSERT_EQ(state.registry.size(), whole.size());
-  std::vector<double> copies(whole.size(), 0.0);  // of elements, on all ranks
-  for (std::size_t p = 0; p < whole.size(); ++p) {
+  // Elements that ranks have, each over the number of ranks that have it as well.
+  std::map<std::string, double> held;
+  for (const auto& [name, values] : whole) held[name] = 0.0;
+  for (std::size_t p = 0; p < state.registry.size(); ++p) {
     const ParamSpec& spec = state.registry.spec(p);
+    const std::vector<float>& all = whole.at(spec.name);
     const auto share = state.params.share(Slab::weight, p);
     const std::vector<float> mine = values_of(share.values);
     const Shape& shape = spec.shard.global_shape;
@@ -53,32 +58,31 @@ void expect_same(const comm::RankGrid& grid, const Layout& layout, const Weights
       for (index_t row = 0; row < global.rows; ++row) {
         const float* got = mine.data() + region.local_offset - share.range.begin +
                            row * region.local_stride;
-        const float* want =
-            whole[p].data() + (global.row + row) * columns + global.column;
+        const float* want = all.data() + (global.row + row) * columns + global.column;
         const auto bytes = static_cast<std::size_t>(global.columns) * sizeof(float);
         // No way out here: the other ranks would wait.
         is_same = is_same && std::memcmp(got, want, bytes) == 0;
       }
-      copies[p] += static_cast<double>(global.elements());
+      held.at(spec.name) += static_cast<double>(global.elements());
     }
     EXPECT_TRUE(is_same) << spec.name;
-  }
-  grid.groups().world->all_reduce(copies);
-  for (std::size_t p = 0; p < whole.size(); ++p) {
-    const ParamSpec& spec = state.registry.spec(p);
     const int holders = (spec.shard.is_replicated() ? layout.tensor : 1) *
-                        (state.params.is_whole(Slab::weight) ? layout.data : 1);
-    EXPECT_EQ(copies[p],
-              static_cast<double>(holders) * static_cast<double>(whole[p].size()))
-        << spec.name;
+                        (state.params.is_whole(Slab::weight) ? layout.data : 1) *
+                        (spec.tie != Tie::none ? 2 : 1);
+    held.at(spec.name) /= holders;
+  }
+  std::vector<double> sums;
+  for (const auto& [name, sum] : held) sums.push_back(sum);
+  grid.groups().world->all_reduce(sums);
+  std::size_t at = 0;
+  for (const auto& [name, values] : whole) {
+    EXPECT_NEAR(sums[at++], static_cast<double>(values.size()), 1e-6) << name;
   }
 }
 
-TEST(LayoutWeights, AreThoseOfOneRank) {
+void expect_same_in_all(const std::vector<Layout>& layouts) {
   const auto world = layout_world();
-  const Weights whole = weights_of_one_rank();
-  std::vector<Layout> layouts = all_layouts(8);
-  std::erase_if(layouts, [](const Layout& layout) { return layout.microbatches > 1; });
+  const Weights whole = weights_of_one_rank(layouts.front().size);
   const auto check = [&](const auto& ranks, const Layout& first) {
     const comm::RankGrid grid(ranks, first.grid());
     for (const Layout& layout : layouts) {
@@ -86,6 +90,21 @@ TEST(LayoutWeights, AreThoseOfOneRank) {
     }
   };
   for_each_layout(*world, one_of_each_grid(layouts), check);
+}
+
+TEST(LayoutWeights, AreThoseOfOneRank) {
+  std::vector<Layout> layouts = all_layouts(8);
+  std::erase_if(layouts, [](const Layout& layout) { return layout.microbatches > 1; });
+  expect_same_in_all(layouts);
+}
+
+TEST(LayoutWeightsOfPipelines, AreThoseOfOneRank) {
+  std::vector<Layout> layouts = all_pipelines(8);
+  std::erase_if(layouts, [](const Layout& layout) {
+    return layout.microbatches > 1 || layout.recompute > 0 || layout.sequence > 0 ||
+           layout.schedule != config::PipelineSchedule::one_f_one_b;
+  });
+  expect_same_in_all(layouts);
 }
 
 }  // namespace

@@ -132,15 +132,34 @@ void check_movements(Communicator& comm, index_t n) {
   std::vector<T> first(static_cast<std::size_t>(n)), second(static_cast<std::size_t>(n));
   std::vector<T> more(own.size());
   for (index_t i = 0; i < n; ++i) more[i] = value<T>(comm.rank(), i, 1);
-  comm.group_begin();
-  comm.recv(exec, span(first), previous);
-  comm.send(exec, {own.data(), n, dtype_of<T>}, next);
-  comm.send(exec, {more.data(), n, dtype_of<T>}, next);
-  comm.recv(exec, span(second), previous);
-  comm.group_end(exec);
-  for (index_t i = 0; i < n; ++i) {
-    ASSERT_EQ(as_float(first[i]), as_float(value<T>(previous, i)));
-    ASSERT_EQ(as_float(second[i]), as_float(value<T>(previous, i, 1)));
+  const ConstSpan one{own.data(), n, dtype_of<T>}, other{more.data(), n, dtype_of<T>};
+  const auto expect_ring = [&](int tag) {
+    for (index_t i = 0; i < n; ++i) {
+      ASSERT_EQ(as_float(first[i]), as_float(value<T>(previous, i))) << tag;
+      ASSERT_EQ(as_float(second[i]), as_float(value<T>(previous, i, 1))) << tag;
+    }
+  };
+  {  // In the order they are sent; waited for in another.
+    Request a = comm.start_recv(exec, span(first), previous);
+    Request b = comm.start_send(exec, one, next);
+    Request c = comm.start_send(exec, other, next);
+    Request d = comm.start_recv(exec, span(second), previous);
+    d.wait();
+    a.wait();
+    c.wait();
+    b.wait();
+    expect_ring(0);
+  }
+  {  // Tags keep what is received in another order apart.
+    std::fill(first.begin(), first.end(), T(0.0f));
+    std::fill(second.begin(), second.end(), T(0.0f));
+    Request a = comm.start_recv(exec, span(second), previous, "ring", 2);
+    Request b = comm.start_recv(exec, span(first), previous, "ring", 1);
+    Request c = comm.start_send(exec, one, next, "ring", 1);
+    Request d = comm.start_send(exec, other, next, "ring", 2);
+    while (comm.is_under_way()) comm.progress();
+    for (Request* request : {&a, &b, &c, &d}) request->wait();
+    expect_ring(1);
   }
   // One after the other.
   if (comm.rank() == 0) {

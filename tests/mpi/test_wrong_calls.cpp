@@ -66,8 +66,6 @@ TEST(WrongCallsArguments, AreNamed) {
                 comm->all_reduce(exec, {nullptr, 5, DType::float32});
               }),
               HasSubstr("without memory"));
-  EXPECT_THAT(message_of([&] { comm->group_end(exec); }),
-              HasSubstr("without group_begin"));
   EXPECT_THAT(message_of([&] {
                 comm->cartesian({p, 2}, {});
               }),

@@ -12,6 +12,7 @@ namespace trireme::test {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -270,6 +271,40 @@ TEST_F(DryRun, DataRanksReplicateOrShard) {
   }
 }
 
+// Every stage's part: all parameters once, no more in flight than 1F1B keeps.
+TEST_F(DryRun, ShowsEveryStage) {
+  const json plain = gpt2({});
+  const json pipeline = gpt2({"parallel.pipeline=4", "parallel.zero=0"}, 4);
+  EXPECT_EQ(pipeline["parameters"], plain["parameters"]);
+  EXPECT_EQ(pipeline["flops"], plain["flops"]);
+  const json& stages = pipeline["memory"]["stages"];
+  ASSERT_EQ(stages.size(), 4u);
+  std::int64_t parameters = 0, layers = 0, weights = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    parameters += stages[s]["parameters"].get<std::int64_t>();
+    weights += stages[s]["weights"].get<std::int64_t>();
+    layers += stages[s]["layers"][0].get<std::int64_t>();
+    EXPECT_EQ(stages[s]["in_flight"][0], 4 - s);
+    EXPECT_GT(stages[s]["buffers"], 0);
+    EXPECT_NEAR(stages[s]["optimizer"].get<double>(),
+                2.0 * stages[s]["weights"].get<double>(), 1.0);
+  }
+  EXPECT_EQ(parameters, pipeline["parameters"]);
+  EXPECT_EQ(layers, 12);
+  // The word embedding is on the first stage and on the last.
+  const double copy = 4.0 * 50257 * 768;
+  const double whole = plain["memory"]["stages"][0]["weights"].get<double>();
+  EXPECT_NEAR(static_cast<double>(weights), whole + copy, 1e-4 * whole);
+  EXPECT_THAT(out_, AllOf(HasSubstr("stages of the pipeline, memory of each rank\n"),
+                          HasSubstr("which takes most\n"),
+                          HasSubstr("messages of each rank of stage 0 in a step\n")));
+  const json chunks = gpt2({"parallel.pipeline=2", "parallel.virtual_pipeline=2",
+                            "parallel.schedule=zero_bubble", "parallel.stages=[2,3,7,0]"},
+                           2);
+  EXPECT_EQ(chunks["memory"]["stages"][0]["layers"], json::array({2, 7}));
+  EXPECT_EQ(chunks["memory"]["stages"][1]["layers"], json::array({3, 0}));
+}
+
 TEST_F(DryRun, SaysWhatIsNotKnown) {
   const json plain = gpt2({});
   const auto unchanged = [&](const json& result) {
@@ -283,10 +318,6 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
     EXPECT_EQ(result["flops"], plain["flops"]);
     expect_no_memory(result, "precision.compute: " + precision);
   }
-  const json pipeline = gpt2({"parallel.pipeline=4"}, 4);
-  unchanged(pipeline);
-  EXPECT_EQ(pipeline["flops"], plain["flops"]);
-  expect_no_memory(pipeline, "parallel.pipeline: 4");
   expect_no_memory(gpt2({"parallel.context=2"}, 2), "parallel.context: 2");
 
   // All layers forward once more: 24 h^2 + 4 s h per token and layer.
@@ -295,7 +326,8 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
   EXPECT_DOUBLE_EQ(full["flops"]["hardware"].get<double>(),
                    plain["flops"]["model"].get<double>() +
                        kTokens * 12 * (24.0 * 768 * 768 + 4.0 * 1024 * 768));
-  expect_no_memory(full, "memory.recompute: full");
+  EXPECT_LT(full["memory"]["stages"][0]["activations"],
+            plain["memory"]["stages"][0]["activations"]);
   const json selective = gpt2({"memory.recompute=selective"});
   unchanged(selective);
   EXPECT_EQ(selective["flops"]["hardware"], json(nullptr));
@@ -312,13 +344,13 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
 
   // Several at once, in lines of a terminal's width.
   const json several =
-      gpt2({"precision.compute=bf16", "memory.recompute=full", "parallel.pipeline=2",
+      gpt2({"precision.compute=bf16", "memory.recompute=selective", "parallel.context=2",
             "model.bias=false", "model.norm=rmsnorm", "parallel.zero=3"},
            4);
   EXPECT_EQ(
       several["not_known"]["memory"],
-      json::array({"model.norm: rmsnorm", "model.bias: false", "parallel.pipeline: 2",
-                   "precision.compute: bf16", "memory.recompute: full"}));
+      json::array({"model.norm: rmsnorm", "model.bias: false", "parallel.context: 2",
+                   "precision.compute: bf16", "memory.recompute: selective"}));
   const std::size_t memory = out_.find("memory of each rank\n");
   std::istringstream lines(out_.substr(memory));
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80) << line;

@@ -53,6 +53,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "parallel.sequence",
                            "parallel.zero",
                            "parallel.order",
+                           "parallel.schedule",
                            "parallel.stages",
                            "precision.compute",
                            "memory.recompute",

@@ -291,7 +291,7 @@ TEST(TrainStepMemory, IsWhatThePlanSays) {
   Timers timers;
   ModelState<float> state(test::self_groups(), small_gpt(0.1));
   const StepShape shape{.micro = 2, .sequence = kSequence, .microbatches = 2};
-  const MemoryPlan plan = plan_memory(state, shape, 1);  // before there is any
+  const MemoryPlan plan = plan_memory(state, shape);  // before there is any
   AllocatedBytes allocated;
   state.params.allocate(state.registry, ParamBuffer<float>::Use::training);
   const TrainStep<float> step(exec, state, shape, timers);
@@ -316,7 +316,7 @@ TEST(TrainStepMemory, IsUsedToTheLastByte) {
   ModelState<float> state(test::self_groups(), small_gpt(0.1));
   test::randomize(state);
   const StepShape shape{.micro = 2, .sequence = kSequence, .microbatches = 1};
-  const MemoryPlan plan = plan_memory(state, shape, 1);
+  const MemoryPlan plan = plan_memory(state, shape);
   Workspace workspace(plan.workspace);
   const DeviceArray<kernels::StepState> step("step state", 1);
   const nn::Context context{.exec = exec,
@@ -334,12 +334,12 @@ TEST(TrainStepMemory, IsUsedToTheLastByte) {
   model::Boundary<float> none;
   for (int pass = 0; pass < 2; ++pass) {
     context.saved.reset();
-    state.chunk.forward(context, 0, batch, none, none, totals.vector());
+    state.whole().forward(context, 0, batch, none, none, totals.vector());
     EXPECT_EQ(context.saved.used(), plan.workspace.saved[0]);
-    state.chunk.backward(context, 0, batch, none, none, model::WeightPass::now);
+    state.whole().backward(context, 0, batch, none, none, model::WeightPass::now);
     EXPECT_EQ(context.saved.peak(), plan.workspace.saved[0]);
     EXPECT_EQ(context.scratch.peak(), plan.workspace.scratch);
-    EXPECT_EQ(context.held.peak(), plan.workspace.held);
+    EXPECT_EQ(context.held.peak(), plan.workspace.held_bytes());
     EXPECT_EQ(context.saved.peak_by_category(), plan.saved_by_category);
   }
 }

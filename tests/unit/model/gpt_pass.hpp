@@ -46,10 +46,13 @@ struct Gpt {
 
   explicit Gpt(const model::GptConfig& config_in,
                const comm::ProcessGroups& groups_in = alone())
+      : Gpt(config_in, {.begin = 0, .end = config_in.layers}, groups_in) {}
+  // A part of the model.
+  Gpt(const model::GptConfig& config_in, const model::ChunkRange& range,
+      const comm::ProcessGroups& groups_in = alone())
       : config(config_in),
         groups(groups_in),
-        chunk(nn::Builder<T>{registry, params, groups}, config,
-              {.begin = 0, .end = config.layers}) {
+        chunk(nn::Builder<T>{registry, params, groups}, config, range) {
     params.allocate(registry, ParamBuffer<T>::Use::training);
     params.initialize(Exec(), 4321);
   }
@@ -73,6 +76,7 @@ struct PassShape {
   nn::Mode mode = nn::Mode::training;
   // Weight gradients together with those of the inputs, or in a pass of their own.
   model::WeightPass weight_pass = model::WeightPass::now;
+  index_t recomputed_layers = 0;
 };
 
 // One micro-batch: what goes in, where it is kept, and calls of the chunk.
@@ -109,8 +113,7 @@ class Pass {
 
   void forward() {
     saved_.reset();
-    model::Boundary<T> none;
-    gpt_.chunk.forward(context(exec_), slot_, batch(), none, none, totals_.vector());
+    run_forward(exec_);
     exec_.fence("test");
   }
   void backward() {
@@ -127,8 +130,15 @@ class Pass {
             .held = held_,
             .sequence = shape_.sequence,
             .batch = shape_.batch,
-            .mode = shape_.mode};
+            .mode = shape_.mode,
+            .recomputed_layers = shape_.recomputed_layers};
   }
+  // What crosses the borders of a chunk that is no whole model: activations, and in the
+  // backward pass their gradients.
+  const Array<T>& input() const { return input_; }
+  const Array<T>& output() const { return output_; }
+  const Array<T>& d_input() const { return d_input_; }
+  const Array<T>& d_output() const { return d_output_; }
   const Exec& exec() const { return exec_; }
   Arena& saved() { return saved_; }
   Arena& scratch() { return scratch_; }
@@ -147,9 +157,22 @@ class Pass {
   model::Batch batch() const {
     return {tokens_.cvector(), positions_.cvector(), labels_.cvector(), mask_.cvector()};
   }
+  model::Boundary<T> border(bool is_end, const Array<T>& values) {
+    if (is_end) return {};
+    model::Boundary<T> border = gpt_.chunk.boundary(context(exec_));
+    View2<T>& view = border.tensors[0].value;
+    view = View2<T>(values.vector().data(), view.extent(0), view.extent(1));
+    return border;
+  }
+  void run_forward(const Exec& exec) {
+    const model::ChunkRange& range = gpt_.chunk.range();
+    gpt_.chunk.forward(context(exec), slot_, batch(), border(range.is_first, input_),
+                       border(range.is_last, output_), totals_.vector());
+  }
   void run_backward(const Exec& exec) {
-    const model::Boundary<T> none;
-    gpt_.chunk.backward(context(exec), slot_, batch(), none, none, shape_.weight_pass);
+    const model::ChunkRange& range = gpt_.chunk.range();
+    gpt_.chunk.backward(context(exec), slot_, batch(), border(range.is_last, d_output_),
+                        border(range.is_first, d_input_), shape_.weight_pass);
     if (shape_.weight_pass == model::WeightPass::later) {
       gpt_.chunk.backward_weight(context(exec), slot_, batch());
     }
@@ -157,8 +180,11 @@ class Pass {
   // Arenas of exactly the size that a shape-only pass takes.
   void plan() {
     const Exec shape_only = Exec::shape_only();
-    model::Boundary<T> none;
-    gpt_.chunk.forward(context(shape_only), slot_, batch(), none, none, totals_.vector());
+    for (Array<T>* border : {&input_, &output_, &d_input_, &d_output_}) {
+      *border = Array<T>(
+          static_cast<std::size_t>(shape_.batch * shape_.sequence * gpt_.config.hidden));
+    }
+    run_forward(shape_only);
     run_backward(shape_only);
     planned_saved_ = saved_.peak();
     planned_scratch_ = scratch_.peak();
@@ -179,6 +205,7 @@ class Pass {
   Exec exec_;
   Array<std::int32_t> tokens_{Values{}}, positions_{Values{}}, labels_{Values{}};
   Array<float> mask_{Values{}};
+  Array<T> input_{Values{}}, output_{Values{}}, d_input_{Values{}}, d_output_{Values{}};
   Array<double> totals_{Values(2)};
   Kokkos::View<kernels::StepState, DeviceMemory> step_{"state"};
   Kokkos::View<std::byte*, DeviceMemory> memory_;
@@ -188,11 +215,15 @@ class Pass {
 // Loss and gradients of samples [first, first + count) in micro-batches of `micro`.
 template <class T>
 Values accumulate(Gpt<T>& gpt, index_t first, index_t count, index_t micro,
-                  model::WeightPass weight_pass = model::WeightPass::now) {
+                  model::WeightPass weight_pass = model::WeightPass::now,
+                  index_t recomputed_layers = 0) {
   Kokkos::deep_copy(gpt.params.slab(Slab::gradient), Accumulator<T>(0));
   Values totals(2);
   for (index_t at = first; at < first + count; at += micro) {
-    Pass<T> pass(gpt, {.first_sample = at, .batch = micro, .weight_pass = weight_pass});
+    Pass<T> pass(gpt, {.first_sample = at,
+                       .batch = micro,
+                       .weight_pass = weight_pass,
+                       .recomputed_layers = recomputed_layers});
     pass.forward();
     pass.backward();
     for (std::size_t i = 0; i < 2; ++i) totals[i] += pass.totals()[i];

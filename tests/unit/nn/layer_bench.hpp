@@ -109,10 +109,11 @@ class LayerBench {
     planned = {.saved = {saved_plan.peak()},
                .slots = {1},
                .scratch = scratch_plan.peak(),
-               .held = held_plan.peak()};
+               .held = {held_plan.peak()},
+               .places = {1}};
     saved.allocate(planned.saved[0]);
     scratch.allocate(planned.scratch);
-    held.allocate(planned.held);
+    held.allocate(planned.held[0]);
     params.allocate(registry, ParamBuffer<T>::Use::training);
     for (std::size_t i = 0; i < registry.size(); ++i) {
       const ParamSpec& spec = registry.spec(i);

@@ -91,7 +91,7 @@ TEST(NonFinitePlaceOfTiedWeight, IsTheFirstThatUsesIt) {
   }
   ASSERT_FALSE(rest.empty());
   const auto place_with_bad_row = [&](double token) {
-    return run.place_with(run.chunk.tied_parameter(),
+    return run.place_with(run.bench.registry.find("embedding/word/weight"),
                           static_cast<std::size_t>(token) * kHidden, NAN);
   };
   EXPECT_EQ(place_with_bad_row(used[4]), "embedding");

@@ -55,7 +55,7 @@ class WeightPassOfChunks : public ::testing::Test {
       chunk.set_slot_count(kMicrobatches);
       for (int m = 0; m < kMicrobatches; ++m) {
         saved[m].allocate(bench.planned.saved[0]);
-        held[m].allocate(bench.planned.held);
+        held[m].allocate(bench.planned.held[0]);
       }
     }
     void forward(const nn::Context& context, int m) {

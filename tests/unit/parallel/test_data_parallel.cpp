@@ -24,7 +24,7 @@ constexpr int kTied = 0;  // the parameter that the last unit borrows
 
 // Units of a matrix and two vectors each, no two of one size. The last may borrow from
 // the first.
-ParamRegistry units(int count, bool borrows) {
+ParamRegistry units(int count, bool borrows, Tie tie = Tie::none) {
   ParamRegistry registry;
   for (int u = 0; u < count; ++u) {
     const bool is_borrower = borrows && u == count - 1;
@@ -33,6 +33,7 @@ ParamRegistry units(int count, bool borrows) {
     registry.add({.name = fmt::format("{}/weight", u),
                   .shard = replicated({9 + u, 11}),
                   .init = {},
+                  .tie = u == 0 ? tie : Tie::none,
                   .in_sequence_region = u == 1});
     registry.add({fmt::format("{}/bias", u), replicated({3 + 40 * u}), {}});
     registry.add({.name = fmt::format("{}/norm", u),
@@ -41,6 +42,14 @@ ParamRegistry units(int count, bool borrows) {
                   .in_sequence_region = true});
   }
   return registry;
+}
+
+// How a rank's stage shares the first parameter.
+Tie tie_of(const comm::RankGrid& grid) {
+  const int stage = grid.coordinates().pipeline;
+  const int stages = grid.shape().pipeline;
+  if (stages == 1 || (stage > 0 && stage < stages - 1)) return Tie::none;
+  return stage == 0 ? Tie::owner : Tie::copy;
 }
 
 // What one use of a parameter in the backward pass of a micro-batch adds on a rank.
@@ -93,10 +102,12 @@ class Run {
   using Master = Accumulator<T>;
 
   Run(const std::shared_ptr<comm::Communicator>& world, const Case& of)
-      : case_(of), grid_(world, of.grid), registry_(units(of.units, of.borrows)) {
+      : case_(of),
+        grid_(world, of.grid),
+        registry_(units(of.units, of.borrows, tie_of(grid_))) {
     params_.allocate(registry_, ParamBuffer<T>::Use::training, sharding());
-    data_parallel_ = std::make_unique<DataParallel<T>>(exec_, groups(), params_, kTied,
-                                                       of.sequence_parallel);
+    data_parallel_ =
+        std::make_unique<DataParallel<T>>(exec_, groups(), params_, of.sequence_parallel);
     update();
   }
 
@@ -402,7 +413,7 @@ TYPED_TEST(DataParallelOf, PartsAreThoseOfTheDataGroup) {
   params.allocate(registry, ParamBuffer<TypeParam>::Use::training,
                   {.stage = 1, .parts = 7, .part = 2});
   EXPECT_THAT(
-      [&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, kTied, false); },
+      [&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, false); },
       ThrowsMessage<Error>(AllOf(HasSubstr("cut in 7 parts, of which this is 2"),
                                  HasSubstr(fmt::format("the data group has {} ranks",
                                                        grid.groups().data->size())))));
@@ -502,8 +513,7 @@ TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
           ParamBuffer<T> params;
           params.allocate(registry, ParamBuffer<T>::Use::training, sharding);
           const test::AllocatedBytes allocated;
-          const DataParallel<T> data_parallel(Exec(), groups, params, kTied,
-                                              sequence_parallel);
+          const DataParallel<T> data_parallel(Exec(), groups, params, sequence_parallel);
           const std::uint64_t sum = allocated.total();
           const std::uint64_t planned =
               DataParallel<T>::planned_bytes(params, sequence_parallel);

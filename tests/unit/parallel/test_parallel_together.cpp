@@ -164,7 +164,15 @@ void check_sums(const std::shared_ptr<comm::Communicator>& world,
   const comm::RankGrid grid(world, shape);
   ParamRegistry registry;
   registry.add({.name = "bias", .shard = replicated({3}), .init = {}});
-  registry.add({.name = "word", .shard = replicated({5, 7}), .init = {}});
+  const int stage = grid.coordinates().pipeline;
+  const bool is_shared =
+      shape.pipeline > 1 && (stage == 0 || stage == shape.pipeline - 1);
+  registry.add({.name = "word",
+                .shard = replicated({5, 7}),
+                .init = {},
+                .tie = !is_shared   ? Tie::none
+                       : stage == 0 ? Tie::owner
+                                    : Tie::copy});
   registry.add({.name = "fc1", .shard = replicated({9, 8}), .init = {}});
   ParamBuffer<float> params;
   params.allocate(registry, ParamBuffer<float>::Use::training);
@@ -174,7 +182,7 @@ void check_sums(const std::shared_ptr<comm::Communicator>& world,
   }
   Kokkos::deep_copy(params.slab(Slab::gradient), fill);
   const Exec exec;
-  DataParallel<float> data_parallel(exec, grid.groups(), params, /*tied=*/1, false);
+  DataParallel<float> data_parallel(exec, grid.groups(), params, false);
   data_parallel.begin_microbatch(true, true);
   data_parallel.begin(0, Pass::backward);
   data_parallel.end(0, Pass::backward);

@@ -61,6 +61,15 @@ TEST(Pipeline, Interleaved) {
   EXPECT_EQ(most_groups({.stages = 4, .microbatches = 3}), 1);
 }
 
+TEST(Pipeline, ForwardOnly) {
+  EXPECT_EQ(text_of(forward_only({.microbatches = 3})), "F0 F1 F2");
+  const Order order = forward_only({.stages = 2, .chunks = 2, .microbatches = 3});
+  EXPECT_EQ(text_of(order, true), "F0.0 F1.0 F0.1 F1.1 F2.0 F2.1");
+  EXPECT_EQ(slot_count(order, 1), 1);
+  // It trains nothing: no schedule of a training step.
+  EXPECT_THROW(check(order, 3, 2), Error);
+}
+
 TEST(Pipeline, EveryOrderIsWhole) {
   for (const PipelineShape& shape : pipelines()) {
     SCOPED_TRACE(text_of(shape));

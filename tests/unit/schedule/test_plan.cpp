@@ -141,6 +141,21 @@ TEST(Plan, EveryPlanIsWholeAndComesToItsEnd) {
   }
 }
 
+// In flight: a few messages, however many micro-batches.
+TEST(Plan, EvaluationComesToItsEnd) {
+  for (const PipelineShape& shape : pipelines()) {
+    if (shape.pieces() * shape.microbatches > 2048) continue;
+    SCOPED_TRACE(text_of(shape));
+    const std::vector<Order> orders(static_cast<std::size_t>(shape.stages),
+                                    forward_only(shape));
+    const auto plans = with_messages(shape, orders, equal_costs(shape));
+    EXPECT_NO_THROW(check(shape, plans));
+    for (const StagePlan& plan : plans) {
+      EXPECT_LE(plan.buffers, shape.chunks == 1 ? 6 : 2 * shape.stages + 6);
+    }
+  }
+}
+
 // Receives that begin where they are needed, as in 1F1B with blocking calls: stage 0
 // sends its second micro-batch while stage 1 sends the first one's gradient.
 TEST(Plan, SaysWhoWaitsForEver) {

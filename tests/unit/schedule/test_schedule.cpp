@@ -62,13 +62,6 @@ TEST(ScheduleNoPipelining, IsForwardAndBackwardInTurn) {
   }
 }
 
-TEST(ScheduleForwardOnly, IsForwardInTurn) {
-  EXPECT_EQ(forward_only(3), (Actions{forward(0), forward(1), forward(2)}));
-  EXPECT_EQ(slot_count(forward_only(3), 0), 1);
-  // It trains nothing: no schedule of a training step.
-  EXPECT_THROW(check(forward_only(1), 1, 1), Error);
-}
-
 TEST(ScheduleSlots, AreCountedByChunk) {
   EXPECT_EQ(slot_count({}, 0), 0);
   EXPECT_EQ(slot_count(one_forward_one_backward(), 0), 2);

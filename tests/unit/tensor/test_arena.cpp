@@ -146,9 +146,13 @@ TEST(ArenaNames, OfCategories) {
 }
 
 TEST(ArenaWorkspace, CutsOneAllocation) {
-  const Workspace::Plan plan{
-      .saved = {1024, 512}, .slots = {2, 3}, .scratch = 2048, .held = 256};
-  EXPECT_EQ(plan.total(), 2 * 1024u + 3 * 512u + 2048u + 256u);
+  const Workspace::Plan plan{.saved = {1024, 512},
+                             .slots = {2, 3},
+                             .scratch = 2048,
+                             .held = {256, 768},
+                             .places = {1, 2}};
+  EXPECT_EQ(plan.held_bytes(), 256u + 2 * 768u);
+  EXPECT_EQ(plan.total(), 2 * 1024u + 3 * 512u + 2048u + 256u + 2 * 768u);
   Workspace workspace(plan);
   EXPECT_EQ(workspace.bytes(), plan.total());
   // Every arena holds its share to the last byte, and no two share one.
@@ -161,6 +165,7 @@ TEST(ArenaWorkspace, CutsOneAllocation) {
   for (const int slot : {0, 1, 2}) fill(workspace.saved(1, slot), 512);
   fill(workspace.scratch(), 2048);
   fill(workspace.held(), 256);
+  for (const int place : {0, 1}) fill(workspace.held(1, place), 768);
   for (std::size_t i = 0; i < views.size(); ++i) {
     Kokkos::deep_copy(views[i], static_cast<std::uint8_t>(i + 1));
   }
@@ -170,6 +175,7 @@ TEST(ArenaWorkspace, CutsOneAllocation) {
   }
   EXPECT_THROW(workspace.saved(0, 2), std::exception);
   EXPECT_THROW(workspace.saved(2, 0), std::exception);
+  EXPECT_THROW(workspace.held(1, 2), std::exception);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST(ParamRegistryCount, IsThatOfTheGlobalTensors) {
   registry.add(spec("norm", replicated({16})));
   EXPECT_EQ(registry.global_element_count(), 211 * 16 + 64 * 16 + 1 + 16);
   ParamSpec copy = spec("word_of_last_stage", split({211, 16}, 0, 4, 3, true));
-  copy.is_tied_copy = true;
+  copy.tie = Tie::copy;
   registry.add(copy);
   EXPECT_EQ(registry.global_element_count(), 211 * 16 + 64 * 16 + 1 + 16);
 }

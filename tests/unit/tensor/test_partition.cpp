@@ -81,7 +81,7 @@ void expect_buckets_cover(const Partition& partition, const ParamRegistry& regis
       is_borrowed = is_borrowed || (by.borrows && *by.borrows >= bucket.first_unit &&
                                     *by.borrows < bucket.end_unit);
     }
-    ASSERT_EQ(bucket.is_borrowed, is_borrowed);
+    ASSERT_EQ(bucket.stands_alone, is_borrowed);
     ASSERT_TRUE(!is_borrowed || bucket.end_unit == unit + 1);
     for (; unit < bucket.end_unit; ++unit) {
       ASSERT_EQ(partition.bucket_of_unit(unit), b);
@@ -260,9 +260,9 @@ TEST(PartitionBuckets, WhatIsBorrowedHasItsOwn) {
   }
   const Partition partition(registry, 3, 1000);
   EXPECT_THAT(first_units(partition), ElementsAre(0, 2, 3));
-  EXPECT_FALSE(partition.buckets()[0].is_borrowed);
-  EXPECT_TRUE(partition.buckets()[1].is_borrowed);
-  EXPECT_FALSE(partition.buckets()[2].is_borrowed);
+  EXPECT_FALSE(partition.buckets()[0].stands_alone);
+  EXPECT_TRUE(partition.buckets()[1].stands_alone);
+  EXPECT_FALSE(partition.buckets()[2].stands_alone);
   expect_consistent(partition, registry);
 }
 

@@ -1,0 +1,152 @@
+// engine/pipeline.cpp — see pipeline.hpp.
+#include "engine/pipeline.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "model/formulae.hpp"
+#include "schedule/places.hpp"
+
+namespace trireme::engine {
+
+std::vector<model::ChunkRange> chunk_ranges(const PipelineLayout& layout, index_t layers,
+                                            int stage) {
+  const schedule::PipelineShape shape = layout.shape(1);
+  schedule::Split split = layout.split;
+  if (split.empty() && shape.pieces() == 1) split = {static_cast<int>(layers)};
+  TRIREME_REQUIRE(split.size() == static_cast<std::size_t>(shape.pieces()) &&
+                      std::accumulate(split.begin(), split.end(), index_t{0}) == layers,
+                  "{} layers are dealt to {} pieces that take {}; the pipeline has {}",
+                  layers, split.size(),
+                  std::accumulate(split.begin(), split.end(), index_t{0}),
+                  shape.pieces());
+  std::vector<model::ChunkRange> ranges;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const int piece = shape.piece(stage, chunk);
+    const auto begin = std::accumulate(split.begin(), split.begin() + piece, index_t{0});
+    ranges.push_back({.begin = begin,
+                      .end = begin + split[static_cast<std::size_t>(piece)],
+                      .is_first = piece == 0,
+                      .is_last = piece + 1 == shape.pieces()});
+  }
+  return ranges;
+}
+
+schedule::ModelCost modelled_cost(const model::GptConfig& config,
+                                  const StepShape& shape) {
+  using model::AttentionCount;
+  const double layers = model::layers_forward_flops(config, shape.micro, shape.sequence,
+                                                    AttentionCount::causal);
+  const double all =
+      model::model_flops(config, shape.micro, shape.sequence, AttentionCount::causal) /
+      3.0;
+  const double layer = layers / static_cast<double>(config.layers);
+  const double head = (all - layers) / layer;
+  // A backward pass has two products for each of the forward pass. The embedding's is
+  // memory traffic: of the order of a hundredth of a layer.
+  constexpr double kEmbedding = 0.01;
+  return {.layer = {1.0, 1.0, 1.0},
+          .embedding = {kEmbedding, 0.0, kEmbedding},
+          .head = {head, head, head}};
+}
+
+schedule::Costs modelled_costs(const PipelineLayout& layout,
+                               const model::GptConfig& config, const StepShape& shape) {
+  schedule::Split split;
+  for (int stage = 0; stage < layout.stages; ++stage) {
+    split.resize(static_cast<std::size_t>(layout.shape(1).pieces()));
+    const auto ranges = chunk_ranges(layout, config.layers, stage);
+    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+      const model::ChunkRange& range = ranges[static_cast<std::size_t>(chunk)];
+      const auto piece = static_cast<std::size_t>(layout.shape(1).piece(stage, chunk));
+      split[piece] = static_cast<int>(range.end - range.begin);
+    }
+  }
+  return schedule::costs_of(split, modelled_cost(config, shape));
+}
+
+schedule::Split balanced_split(const PipelineLayout& layout,
+                               const model::GptConfig& config, const StepShape& shape) {
+  return schedule::balance(layout.shape(shape.microbatches), layout.schedule,
+                           static_cast<int>(config.layers), modelled_cost(config, shape));
+}
+
+std::vector<schedule::StagePlan> training_plans(const PipelineLayout& layout,
+                                                const model::GptConfig& config,
+                                                const StepShape& shape) {
+  const schedule::PipelineShape pipeline = layout.shape(shape.microbatches);
+  if (layout.stages == 1) {
+    return {{.actions = schedule::no_pipelining(shape.microbatches), .buffers = 0}};
+  }
+  const schedule::Costs costs = modelled_costs(layout, config, shape);
+  const schedule::Choice choice =
+      schedule::choose_orders(pipeline, layout.schedule, costs);
+  return schedule::with_messages(pipeline, choice.orders, costs);
+}
+
+std::vector<schedule::StagePlan> evaluation_plans(const PipelineLayout& layout,
+                                                  int microbatches) {
+  const schedule::PipelineShape pipeline = layout.shape(microbatches);
+  const std::vector<schedule::Order> orders(static_cast<std::size_t>(layout.stages),
+                                            schedule::forward_only(pipeline));
+  // Equal costs: where stages differ, the faster ones wait, and need no more buffers.
+  return schedule::with_messages(pipeline, orders, schedule::equal_costs(pipeline));
+}
+
+std::vector<StageNeeds> stage_needs(const PipelineLayout& layout,
+                                    const model::GptConfig& config,
+                                    const StepShape& shape) {
+  const auto chunks = static_cast<std::size_t>(layout.chunks);
+  std::vector<StageNeeds> stages(
+      static_cast<std::size_t>(layout.stages),
+      {.slots = std::vector<int>(chunks, 1), .places = std::vector<int>(chunks, 0)});
+  const auto take = [&](const std::vector<schedule::StagePlan>& plans, int microbatches) {
+    for (std::size_t s = 0; s < plans.size(); ++s) {
+      StageNeeds& needs = stages[s];
+      const schedule::Order& actions = plans[s].actions;
+      needs.buffers = std::max(needs.buffers, plans[s].buffers);
+      needs.batches = std::max(needs.batches, batch_places(actions, microbatches).count);
+      for (std::size_t c = 0; c < chunks; ++c) {
+        const int chunk = static_cast<int>(c);
+        needs.slots[c] = std::max(needs.slots[c], schedule::slot_count(actions, chunk));
+        needs.places[c] = std::max(needs.places[c], schedule::held_count(actions, chunk));
+        needs.has_weight_passes = needs.has_weight_passes || needs.places[c] > 0;
+      }
+    }
+  };
+  std::vector<int> counts = shape.other_microbatches;
+  counts.push_back(shape.microbatches);
+  for (const int count : counts) {
+    StepShape of_count = shape;
+    of_count.microbatches = count;
+    take(training_plans(layout, config, of_count), count);
+  }
+  // Evaluations of any length: a round of all stages repeats.
+  constexpr int kRounds = 4;
+  const int evaluated = kRounds * layout.stages;
+  take(evaluation_plans(layout, evaluated), evaluated);
+  return stages;
+}
+
+BatchPlaces batch_places(const schedule::Order& actions, int microbatches) {
+  std::vector<std::size_t> last(static_cast<std::size_t>(microbatches), 0);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (schedule::is_message(actions[i])) continue;
+    last[static_cast<std::size_t>(actions[i].microbatch)] = i;
+  }
+  schedule::Places places;
+  BatchPlaces result;
+  result.of_microbatch.assign(last.size(), schedule::Action::kNone);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (schedule::is_message(actions[i])) continue;
+    const auto m = static_cast<std::size_t>(actions[i].microbatch);
+    int& place = result.of_microbatch[m];
+    if (place == schedule::Action::kNone) place = places.take();
+    if (last[m] == i) places.give_back(place);
+  }
+  result.count = places.most();
+  return result;
+}
+
+}  // namespace trireme::engine

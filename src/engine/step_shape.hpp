@@ -1,0 +1,28 @@
+// engine/step_shape.hpp — the sizes of a training step.
+#ifndef TRIREME_ENGINE_STEP_SHAPE_HPP_
+#define TRIREME_ENGINE_STEP_SHAPE_HPP_
+
+#include <cstdint>
+#include <vector>
+
+#include "base/types.hpp"
+
+namespace trireme::engine {
+
+// One micro-batch: b samples of s tokens; and how many micro-batches one step has.
+struct StepShape {
+  index_t micro = 1;       // b
+  index_t sequence = 1;    // s
+  int microbatches = 1;    // of this rank, in one optimizer step
+  std::uint64_t seed = 0;  // of dropout
+  // Of each chunk: see nn::Context.
+  index_t recomputed_layers = 0;
+  // Other numbers of micro-batches that steps may have (batch.ramp_up).
+  std::vector<int> other_microbatches = {};
+
+  index_t rows() const { return micro * sequence; }
+};
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_STEP_SHAPE_HPP_

@@ -1,0 +1,98 @@
+// Several ranks as a pipeline, with and without a tensor group: what a stage sends is
+// what the next one finds in its buffer, whole, and each rank sends its slice only.
+#include "parallel/stage_messages.hpp"
+
+#include <gmock/gmock.h>
+
+#include "comm/mpi_communicator.hpp"
+#include "support/arrays.hpp"
+
+namespace trireme::parallel {
+namespace {
+
+constexpr index_t kElements = 1003;  // which no tensor group divides
+
+std::shared_ptr<comm::Communicator> world() {
+  return comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
+}
+
+float value(int stage, int message, index_t i) {
+  return static_cast<float>((i * 7 + stage * 1013 + message * 31) % 4093);
+}
+
+void fill(const View1<float>& view, int stage, int message) {
+  const auto host = Kokkos::create_mirror_view(view);
+  for (index_t i = 0; i < kElements; ++i) host(i) = value(stage, message, i);
+  Kokkos::deep_copy(view, host);
+}
+
+void expect(const View1<float>& view, int stage, int message) {
+  Kokkos::fence("test");
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+  index_t wrong = 0;
+  for (index_t i = 0; i < kElements; ++i) wrong += host(i) != value(stage, message, i);
+  EXPECT_EQ(wrong, 0) << "message " << message << " of stage " << stage;
+}
+
+// Two messages to the next stage, then the buffer that was sent from is filled anew; and
+// one back, which the other end waits for first.
+void exchange(const comm::RankGrid& grid, bool sequence_parallel) {
+  const comm::ProcessGroups& groups = grid.groups();
+  const int stages = groups.pipeline->size(), stage = groups.pipeline->rank();
+  const bool has_before = stage > 0, has_after = stage + 1 < stages;
+  StageMessages<float> messages(Exec(), groups, kElements, 4, sequence_parallel);
+  EXPECT_EQ(messages.bytes(), 4 * kElements * sizeof(float));
+  groups.pipeline->reset_traffic();
+  if (has_after) messages.begin_recv(3, stage + 1, Way::backward);
+  if (has_before) {
+    messages.begin_recv(0, stage - 1, Way::forward);
+    messages.begin_recv(1, stage - 1, Way::forward);
+  }
+  for (int message = 0; has_after && message < 2; ++message) {
+    fill(messages.to_fill(2), stage, message);
+    messages.begin_send(2, stage + 1, Way::forward);
+  }
+  if (has_before) {
+    expect(messages.received(1), stage - 1, 1);
+    fill(messages.to_fill(1), stage, 2);
+    messages.begin_send(1, stage - 1, Way::backward);
+    expect(messages.received(0), stage - 1, 0);
+  }
+  if (has_after) expect(messages.received(3), stage + 1, 2);
+  messages.finish();
+
+  const int ranks = groups.tensor->size(), rank = groups.tensor->rank();
+  const bool in_slices = ranks > 1 && !sequence_parallel;
+  const index_t slice =
+      in_slices ? kElements * (rank + 1) / ranks - kElements * rank / ranks : kElements;
+  const index_t sent = (has_after ? 2 : 0) + (has_before ? 1 : 0);
+  EXPECT_EQ(groups.pipeline->traffic().elements, stages > 1 ? sent * slice : 0);
+}
+
+TEST(StageMessages, ArriveWhole) {
+  const auto ranks = world();
+  const int n = ranks->size();
+  std::vector<comm::GridShape> grids = {{.pipeline = n}};
+  if (n == 4) grids.push_back({.tensor = 2, .pipeline = 2});
+  if (n == 4) grids.push_back({.data = 2, .pipeline = 2});
+  for (const comm::GridShape& shape : grids) {
+    const comm::RankGrid grid(ranks, shape);
+    for (const bool sequence_parallel : {false, true}) {
+      SCOPED_TRACE(comm::to_string(shape));
+      exchange(grid, sequence_parallel);
+    }
+  }
+}
+
+// On shapes alone: counted, without memory.
+TEST(StageMessages, AreCountedWithoutMemory) {
+  const auto ranks = world();
+  const comm::RankGrid grid(ranks, {.pipeline = ranks->size()});
+  StageMessages<float> messages(Exec::shape_only(), grid.groups(), kElements, 3, false);
+  EXPECT_EQ(messages.bytes(), 0u);
+  EXPECT_EQ(messages.to_fill(2).data(), nullptr);
+  EXPECT_EQ(messages.received(1).extent(0), static_cast<std::size_t>(kElements));
+}
+
+}  // namespace
+}  // namespace trireme::parallel
