@@ -54,6 +54,7 @@ class Checker {
     check_grid();
     check_stages();
     check_pipeline();
+    check_memory();
     check_batch();
     check_data();
     check_optimizer();
@@ -313,6 +314,16 @@ class Checker {
     }
   }
 
+  void check_memory() {
+    if (!good({"memory.recompute", "memory.recompute_layers"})) return;
+    const MemoryConfig& memory = deck_.memory;
+    if (memory.recompute_layers == 0 || memory.recompute == Recompute::full) return;
+    add("memory.recompute_layers",
+        "counts the layers that memory.recompute: full makes again; without that it says "
+        "nothing",
+        "0 unless memory.recompute is full", "memory.recompute: full");
+  }
+
   // What pipelines cannot be combined with.
   void check_pipeline() {
     const ParallelConfig& p = deck_.parallel;
@@ -482,7 +493,6 @@ std::vector<DeckError> unsupported_for_training(const Deck& deck) {
   need(m.kv_heads == m.heads, "model.kv_heads", std::to_string(m.heads));
   need(deck.parallel.context == 1, "parallel.context", "1");
   need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
-  need(deck.memory.recompute != Recompute::selective, "memory.recompute", "full");
   need(!deck.run.probe, "run.probe", "false");
   need(!deck.run.preflight, "run.preflight", "false");
   if (deck.data.train.empty()) {

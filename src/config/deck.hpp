@@ -102,6 +102,7 @@ struct PrecisionConfig {
 
 struct MemoryConfig {
   Recompute recompute = Recompute::none;
+  index_t recompute_layers = 0;  // of each chunk; 0: all
 };
 
 struct OptimizerConfig {

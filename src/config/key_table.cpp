@@ -575,10 +575,15 @@ void add_precision_and_optimizer(std::vector<Key>& keys) {
                               "Overflows before the factor is halved."},
                              TRIREME_AT(precision.loss_scale.hysteresis), 1));
   keys.push_back(choice_key<Recompute>({"memory.recompute", "", "none",
-                                        "Activations computed again in the backward "
-                                        "pass: none, those of attention, all of a "
+                                        "Activations made again in the backward pass: "
+                                        "none; norms and the MLP's activation "
+                                        "(attention scores are never kept); all of a "
                                         "layer."},
                                        TRIREME_AT(memory.recompute)));
+  keys.push_back(integer_key({"memory.recompute_layers", "layers", "0",
+                              "With full: layers that are made again, the first of each "
+                              "chunk of a stage; 0: all."},
+                             TRIREME_AT(memory.recompute_layers), 0));
   keys.push_back(choice_key<OptimizerKind>(
       {"optimizer.kind", "", "adamw", "Optimizer; weight decay on matrices only."},
       TRIREME_AT(optimizer.kind)));

@@ -92,26 +92,31 @@ optim::LrSchedule lr_schedule(const config::Deck& deck) {
           .cooldown = o.cooldown.steps};
 }
 
-double hardware_flops_per_sample(const config::Deck& deck) {
-  const model::GptConfig model = gpt_config(deck);
-  const index_t sequence = deck.model.sequence;
-  const double flops = model::model_flops(model, 1, sequence);
-  switch (deck.memory.recompute) {
-    case config::Recompute::none:
-      return flops;
-    case config::Recompute::full:
-      return flops + model::layers_forward_flops(model, 1, sequence);
-    case config::Recompute::selective:
-      break;
-  }
-  throw Error("the FLOPs of selective recomputation are not known");
-}
-
 namespace {
 
+nn::Recompute recompute(const config::Deck& deck) {
+  const config::MemoryConfig& memory = deck.memory;
+  nn::Recompute result;
+  result.selective = memory.recompute == config::Recompute::selective;
+  if (memory.recompute == config::Recompute::full) {
+    result.layers =
+        memory.recompute_layers == 0 ? deck.model.layers : memory.recompute_layers;
+  }
+  return result;
+}
+
+// Layers of the whole model that are made again.
 index_t recomputed_layers(const config::Deck& deck) {
-  const bool all = deck.memory.recompute == config::Recompute::full;
-  return all ? deck.model.layers : 0;
+  const index_t of_chunk = recompute(deck).layers;
+  if (of_chunk == 0 || of_chunk >= deck.model.layers) return of_chunk;
+  const PipelineLayout layout = pipeline_layout(deck);
+  index_t layers = 0;
+  for (int stage = 0; stage < layout.stages; ++stage) {
+    for (const auto& range : chunk_ranges(layout, deck.model.layers, stage)) {
+      layers += std::min(of_chunk, range.end - range.begin);
+    }
+  }
+  return layers;
 }
 
 // Numbers of micro-batches of steps in the ramp, each once.
@@ -128,12 +133,21 @@ std::vector<int> ramp_microbatches(const config::Deck& deck) {
 
 }  // namespace
 
+double hardware_flops_per_sample(const config::Deck& deck) {
+  const model::GptConfig model = gpt_config(deck);
+  const index_t sequence = deck.model.sequence;
+  return model::model_flops(model, 1, sequence) +
+         model::layers_forward_flops(model, 1, sequence) *
+             static_cast<double>(recomputed_layers(deck)) /
+             static_cast<double>(model.layers);
+}
+
 StepShape step_shape(const config::Deck& deck) {
   return {.micro = deck.batch.micro,
           .sequence = deck.model.sequence,
           .microbatches = static_cast<int>(deck.microbatches()),
           .seed = deck.run.seed,
-          .recomputed_layers = recomputed_layers(deck),
+          .recompute = recompute(deck),
           .other_microbatches = ramp_microbatches(deck)};
 }
 

@@ -62,7 +62,6 @@ std::vector<std::string> memory_not_known(const config::Deck& deck) {
   need(m.tie_embeddings, "model.tie_embeddings");
   need(p.context == 1, "parallel.context");
   need(deck.precision.compute == config::Precision::fp32, "precision.compute");
-  need(deck.memory.recompute != config::Recompute::selective, "memory.recompute");
   return settings;
 }
 
@@ -209,12 +208,7 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
   result.model_flops = model::model_flops(model, samples, deck.model.sequence);
   result.model_flops_causal = model::model_flops(model, samples, deck.model.sequence,
                                                  model::AttentionCount::causal);
-  if (deck.memory.recompute == config::Recompute::selective) {
-    result.hardware_not_known = {setting(deck, "memory.recompute")};
-  } else {
-    result.hardware_flops =
-        hardware_flops_per_sample(deck) * static_cast<double>(samples);
-  }
+  result.hardware_flops = hardware_flops_per_sample(deck) * static_cast<double>(samples);
   result.memory_not_known = memory_not_known(deck);
   if (result.memory_not_known.empty()) result.stages = planned_stages(deck, model);
   return result;
@@ -334,8 +328,7 @@ std::string DryRun::text() const {
               fmt::format("{} (attention counted in full: {}; causal: {})",
                           format_count(model_flops), format_count(model_flops),
                           format_count(model_flops_causal)));
-  out += line("hardware FLOPs", hardware_flops ? format_count(*hardware_flops)
-                                               : not_known(hardware_not_known, 26));
+  out += line("hardware FLOPs", format_count(hardware_flops));
   out += line(
       "steps",
       fmt::format("{}: {}{} tokens in all", deck.run.steps.steps,
@@ -361,11 +354,11 @@ std::string DryRun::json() const {
       {"flops",
        {{"model", model_flops},
         {"model_causal", model_flops_causal},
-        {"hardware", hardware_flops ? Json(*hardware_flops) : Json(nullptr)}}},
+        {"hardware", hardware_flops}}},
       {"messages",
        stages.empty() ? Json::array() : messages_json(stages.front().messages)},
       // Why a number is null: the deck's settings with which it is not known yet.
-      {"not_known", {{"memory", memory_not_known}, {"hardware", hardware_not_known}}},
+      {"not_known", {{"memory", memory_not_known}}},
       {"not_checked", not_checked},
       {"errors", Json::array()}};
   return result.dump(2) + "\n";

@@ -28,11 +28,11 @@ struct DryRun {
   };
   std::vector<Stage> stages;
   // Per optimizer step of the full batch, all ranks together.
-  double model_flops = 0.0;              // full attention count, as the Megatron papers
-  double model_flops_causal = 0.0;       // only the scores that causal attention needs
-  std::optional<double> hardware_flops;  // full count, with what is recomputed
-  // The keys and values ("memory.recompute: full") because of which there is none.
-  std::vector<std::string> memory_not_known, hardware_not_known;
+  double model_flops = 0.0;         // full attention count, as the Megatron papers
+  double model_flops_causal = 0.0;  // only the scores that causal attention needs
+  double hardware_flops = 0.0;      // full count, with what is recomputed
+  // The keys and values ("parallel.context: 2") because of which there is no memory plan.
+  std::vector<std::string> memory_not_known;
   // Corpora of the deck that are not there ("data.train: c4.h5"): a deck can be planned
   // before its corpus is made, or where it cannot be seen.
   std::vector<std::string> not_checked;

@@ -46,9 +46,11 @@ schedule::ModelCost modelled_cost(const model::GptConfig& config,
   // A backward pass has two products for each of the forward pass. The embedding's is
   // memory traffic: of the order of a hundredth of a layer.
   constexpr double kEmbedding = 0.01;
-  return {.layer = {1.0, 1.0, 1.0},
-          .embedding = {kEmbedding, 0.0, kEmbedding},
-          .head = {head, head, head}};
+  return {
+      .layer = {1.0, 1.0, 1.0},
+      .embedding = {kEmbedding, 0.0, kEmbedding},
+      .head = {head, head, head},
+      .recomputed = static_cast<int>(std::min(shape.recompute.layers, config.layers))};
 }
 
 schedule::Costs modelled_costs(const PipelineLayout& layout,

@@ -23,7 +23,7 @@ class ShapePass {
                  .batch = shape.micro,
                  .sequence_parallel = shapes.sequence_parallel(),
                  .params = use,
-                 .recomputed_layers = shape.recomputed_layers} {
+                 .recompute = shape.recompute} {
     const auto rows = static_cast<std::size_t>(shape.rows());
     const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr), rows);
     const View1<const float> mask(static_cast<const float*>(nullptr), rows);

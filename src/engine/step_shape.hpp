@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/types.hpp"
+#include "nn/context.hpp"
 
 namespace trireme::engine {
 
@@ -15,8 +15,7 @@ struct StepShape {
   index_t sequence = 1;    // s
   int microbatches = 1;    // of this rank, in one optimizer step
   std::uint64_t seed = 0;  // of dropout
-  // Of each chunk: see nn::Context.
-  index_t recomputed_layers = 0;
+  nn::Recompute recompute = {};
   // Other numbers of micro-batches that steps may have (batch.ramp_up).
   std::vector<int> other_microbatches = {};
 

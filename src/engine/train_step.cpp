@@ -268,7 +268,7 @@ struct TrainStep<T>::Handler {
             .mode = mode,
             .sequence_parallel = step.state_.sequence_parallel(),
             .params = &step.data_parallel_,
-            .recomputed_layers = step.shape_.recomputed_layers};
+            .recompute = step.shape_.recompute};
   }
   model::Boundary<T> border(const Action& action, const nn::Context& context,
                             const View1<T>& memory) const {

@@ -77,6 +77,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       schedule_(lr_schedule(deck)),
       progress_(initial_state(deck, datasets)),
       validation_(deck, grid, step_),
+      hardware_flops_(hardware_flops_per_sample(deck)),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);
   const index_t there =
@@ -220,7 +221,7 @@ StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
       .seconds = seconds,
       .tokens_per_second = tokens / seconds,
       .model_tflops = tera * model::model_flops(state_.config, 1, deck_.model.sequence),
-      .hardware_tflops = tera * hardware_flops_per_sample(deck_)};
+      .hardware_tflops = tera * hardware_flops_};
 }
 
 template <class T>
@@ -375,7 +376,7 @@ void TrainingRun<T>::report_times() {
       .tokens = samples * deck_.model.sequence,
       .threads = static_cast<int>(exec_.space().concurrency()),
       .model_flops = flops,
-      .hardware_flops = hardware_flops_per_sample(deck_) * static_cast<double>(samples),
+      .hardware_flops = hardware_flops_ * static_cast<double>(samples),
       .peak_tflops = gemm_peak_,
       .memory = memory_uses(step_.plan(), step_.measured_memory()),
       .traffic = {}};
@@ -387,9 +388,9 @@ void TrainingRun<T>::report_times() {
   for (const comm::Communicator* group : grid_.groups().of_axes()) {
     times.traffic.push_back({group->name(), group->traffic()});
   }
-  const SectionTable table(*grid_.groups().world, times);
+  log_.info("\n{}", SectionTable(*grid_.groups().world, times).text());
   const auto pipeline = step_.pipeline_report();
-  log_.info("\n{}{}", table.text(), pipeline ? "\n" + pipeline->text() : "");
+  if (pipeline) log_.info("\n{}", pipeline->text());
 }
 
 #define TRIREME_INSTANTIATE(T) template class TrainingRun<T>;

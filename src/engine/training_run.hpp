@@ -81,6 +81,7 @@ class TrainingRun {
   std::optional<Generator<T>> generator_;  // with run.sample_every
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> display_;
+  double hardware_flops_;  // of a sample
   double gemm_peak_;
   double last_record_seconds_ = 0.0;
   std::int64_t last_record_step_ = 0;

@@ -335,7 +335,7 @@ std::string GptChunk<T>::locate_non_finite(const nn::Context& context,
     // What the chunk before it did not find in its own saved tensors.
     if (range_.is_first) return "embedding";
     const std::string before = fmt::format("layers/{}", range_.begin - 1);
-    return context.recomputed_layers > 0 ? before : before + "/mlp/fc2";
+    return context.recompute.layers > 0 ? before : before + "/mlp/fc2";
   }
   for (std::size_t i = 0; i < slot.layers.size(); ++i) {
     const auto& saved = slot.layers[i];
@@ -350,13 +350,18 @@ std::string GptChunk<T>::locate_non_finite(const nn::Context& context,
       if (!hands_on && is_bad(next)) return name;
       continue;
     }
-    if (is_bad(saved.attention.x)) return name + "/input_norm";
-    if (is_bad(saved.attention.qkv)) return name + "/attention/qkv";
+    // Norms that were not kept are named with what comes after them.
+    const bool has_norms = !context.recompute.selective;
+    if (has_norms && is_bad(saved.attention.x)) return name + "/input_norm";
+    if (is_bad(saved.attention.qkv)) {
+      return name + (has_norms ? "/attention/qkv" : "/input_norm or attention/qkv");
+    }
     if (is_bad(saved.attention.o)) return name + "/attention";
     if (is_bad(saved.mlp_norm.x)) return name + "/attention/projection";
-    if (is_bad(saved.mlp.x)) return name + "/mlp_norm";
-    if (is_bad(saved.mlp.pre_activation) || is_bad(saved.mlp.activation)) {
-      return name + "/mlp/fc1";  // whose bias comes with the activation
+    if (has_norms && is_bad(saved.mlp.x)) return name + "/mlp_norm";
+    if (is_bad(saved.mlp.pre_activation) || (has_norms && is_bad(saved.mlp.activation))) {
+      // The bias comes with the activation.
+      return name + (has_norms ? "/mlp/fc1" : "/mlp_norm or mlp/fc1");
     }
     if (!hands_on && is_bad(next)) return name + "/mlp/fc2";
   }

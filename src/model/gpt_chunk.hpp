@@ -83,7 +83,7 @@ class GptChunk final : public Chunk<T> {
   template <class Run>
   void use_embedding(const nn::Context& context, Pass pass, const Run& run) const;
   static bool is_recomputed(const nn::Context& context, std::size_t layer) {
-    return static_cast<index_t>(layer) < context.recomputed_layers;
+    return static_cast<index_t>(layer) < context.recompute.layers;
   }
   void recompute(const nn::Context& context, Slot& slot, std::size_t i) const;
   void require_boundaries(const nn::Context& context, const Boundary<T>& in,

@@ -22,6 +22,17 @@ enum class Mode { training, evaluation };
 // Weight gradients right after those of the inputs, or by a backward_weight later.
 enum class WeightPass { now, later };
 
+// What a forward pass does not keep: it is made again, to the bit, where it is used.
+struct Recompute {
+  // Layers, from a chunk's first, that keep their input only (Chen et al. 2016).
+  index_t layers = 0;
+  // Of every layer what passes over rows make again: the outputs of both norms and of the
+  // MLP's activation, for the weight gradients.
+  bool selective = false;
+
+  bool operator==(const Recompute&) const = default;
+};
+
 struct Context {
   const Exec& exec;
   const comm::ProcessGroups& groups;
@@ -34,11 +45,9 @@ struct Context {
   Mode mode = Mode::training;
   bool sequence_parallel = false;
   ParamUse* params = nullptr;  // who is told what is in use
-  // Layers, from a chunk's first, that save their input only, and make the rest again in
-  // the backward pass (Chen et al. 2016).
-  index_t recomputed_layers = 0;
+  Recompute recompute = {};
 
-  // The same, saving in another arena.
+  // The same, keeping all of it in another arena.
   Context saving_in(Arena& arena) const {
     return {.exec = exec,
             .groups = groups,
@@ -50,8 +59,7 @@ struct Context {
             .batch = batch,
             .mode = mode,
             .sequence_parallel = sequence_parallel,
-            .params = params,
-            .recomputed_layers = recomputed_layers};
+            .params = params};
   }
   index_t rows() const { return sequence * batch; }
   index_t local_sequence() const {

@@ -28,6 +28,14 @@ void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,
 }
 
 template <class T>
+void LayerNorm<T>::forward_again(const Context& context, const Saved& saved,
+                                 View2<T> y) const {
+  const ArenaScope scope(context.scratch);
+  Saved unused;
+  forward(context.saving_in(context.scratch), saved.x, y, unused);
+}
+
+template <class T>
 void LayerNorm<T>::backward_input(const Context& context, View2<const T> d_y,
                                   const Saved& saved, View2<const T> d_residual,
                                   View2<T> d_x) const {

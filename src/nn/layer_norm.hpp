@@ -23,6 +23,8 @@ class LayerNorm {
 
   // y may not be x. The statistics are taken from context.saved.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // y of the forward pass, once more.
+  void forward_again(const Context& context, const Saved& saved, View2<T> y) const;
   // d_x = gradient through the norm + d_residual (null: none).
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<const T> d_residual, View2<T> d_x) const;

@@ -17,12 +17,19 @@ void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
   saved.x = x;
   saved.pre_activation =
       context.saved.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
-  saved.activation =
-      context.saved.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
+  const ArenaScope scope(context.scratch);
+  Arena& memory = context.recompute.selective ? context.scratch : context.saved;
+  const auto activation = memory.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
+  saved.activation = context.recompute.selective ? View2<T>() : activation;
   fc1_.forward(context, x, saved.pre_activation);
-  kernels::bias_gelu_forward<T>(context.exec, as_const(saved.pre_activation), fc1_.bias(),
-                                saved.activation);
-  fc2_.forward(context, as_const(saved.activation), y);
+  activate(context, as_const(saved.pre_activation), activation);
+  fc2_.forward(context, as_const(activation), y);
+}
+
+template <class T>
+void Mlp<T>::activate(const Context& context, View2<const T> pre_activation,
+                      View2<T> y) const {
+  kernels::bias_gelu_forward<T>(context.exec, pre_activation, fc1_.bias(), y);
 }
 
 template <class T>
@@ -45,7 +52,12 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
                              const Held& held) const {
   const ArenaScope scope(context.scratch);
   GatheredRows<T> x = fc1_.start_weight_input(context, saved.x);  // beside fc2's products
-  fc2_.backward_weight(context, held.d_y, as_const(saved.activation));
+  View2<T> activation = saved.activation;
+  if (context.recompute.selective) {
+    activation = context.scratch.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
+    activate(context, as_const(saved.pre_activation), activation);
+  }
+  fc2_.backward_weight(context, held.d_y, as_const(activation));
   fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));
 }
 

@@ -1,8 +1,9 @@
 // nn/mlp.hpp — feed-forward block, tensor-parallel over f.
 //
 //   y = W2 gelu(W1 x + b1)   (b2 is left to the residual addition that follows)
-// Saves x, the pre-activation W1 x and the activation: (rows, 2 f_tp) besides x. Holds
-// for the weight pass d_y and the gradient of the pre-activation.
+// Saves x, the pre-activation W1 x and the activation: (rows, 2 f_tp) besides x; with
+// selective recomputation the weight pass makes the activation again. Holds for the
+// weight pass d_y and the gradient of the pre-activation.
 #ifndef TRIREME_NN_MLP_HPP_
 #define TRIREME_NN_MLP_HPP_
 
@@ -25,7 +26,7 @@ class Mlp {
   struct Saved {
     View2<const T> x;         // (rows, h)
     View2<T> pre_activation;  // (rows, f_tp), without the bias
-    View2<T> activation;      // (rows, f_tp)
+    View2<T> activation;      // (rows, f_tp); null: is made again
   };
   struct Held {
     View2<const T> d_y;         // (rows, h): all rows
@@ -48,6 +49,8 @@ class Mlp {
   View1<const T> output_bias() const { return fc2_.bias(); }
 
  private:
+  void activate(const Context& context, View2<const T> pre_activation, View2<T> y) const;
+
   ColumnParallelLinear<T> fc1_;
   RowParallelLinear<T> fc2_;
 };

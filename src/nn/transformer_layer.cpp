@@ -61,11 +61,13 @@ template <class T>
 void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                                   Saved& saved) const {
   const index_t rows = context.local_rows();
-  Arena& memory = context.saved;
-  const auto normed = memory.matrix<T>(Category::norm, rows, hidden_);
-  const auto middle = memory.matrix<T>(Category::hidden, rows, hidden_);  // x1
-  const auto middle_normed = memory.matrix<T>(Category::norm, rows, hidden_);
   const ArenaScope scope(context.scratch);
+  const bool is_selective = context.recompute.selective;
+  Arena& norms = is_selective ? context.scratch : context.saved;
+  const auto normed = norms.matrix<T>(Category::norm, rows, hidden_);
+  const auto middle = context.saved.matrix<T>(Category::hidden, rows, hidden_);  // x1
+  const auto middle_normed =
+      is_selective ? normed : norms.matrix<T>(Category::norm, rows, hidden_);
   const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
 
   input_norm_.forward(context, x, normed, saved.input_norm);
@@ -98,7 +100,7 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
                                context.step, d_y, d_mlp);
   comm::Request request = mlp_.start_backward_input(context, as_const(d_mlp), saved.mlp,
                                                     held.d_mlp_norm, held.mlp);
-  if (now) mlp_.backward_weight(context, saved.mlp, held.mlp);
+  if (now) mlp_weight(context, saved, held);
   request.wait();
   mlp_norm_.backward_input(context, as_const(held.d_mlp_norm), saved.mlp_norm, d_y,
                            d_middle);
@@ -109,7 +111,7 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
                                context.step, as_const(d_middle), d_attention);
   request = attention_.start_backward_input(
       context, as_const(d_attention), saved.attention, held.d_input_norm, held.attention);
-  if (now) attention_.backward_weight(context, saved.attention, held.attention);
+  if (now) attention_weight(context, saved, held);
   request.wait();
   input_norm_.backward_input(context, as_const(held.d_input_norm), saved.input_norm,
                              as_const(d_middle), d_x);
@@ -121,10 +123,39 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
 template <class T>
 void TransformerLayer<T>::backward_weight(const Context& context, const Saved& saved,
                                           const Held& held) const {
-  mlp_.backward_weight(context, saved.mlp, held.mlp);
+  mlp_weight(context, saved, held);
   mlp_norm_.backward_weight(context, as_const(held.d_mlp_norm), saved.mlp_norm);
-  attention_.backward_weight(context, saved.attention, held.attention);
+  attention_weight(context, saved, held);
   input_norm_.backward_weight(context, as_const(held.d_input_norm), saved.input_norm);
+}
+
+template <class T>
+View2<const T> TransformerLayer<T>::normed(const Context& context,
+                                           const LayerNorm<T>& norm,
+                                           const typename LayerNorm<T>::Saved& saved,
+                                           View2<const T> kept) const {
+  if (!context.recompute.selective) return kept;
+  const auto y = context.scratch.matrix<T>(Category::norm, context.local_rows(), hidden_);
+  norm.forward_again(context, saved, y);
+  return y;
+}
+
+template <class T>
+void TransformerLayer<T>::attention_weight(const Context& context, const Saved& saved,
+                                           const Held& held) const {
+  const ArenaScope scope(context.scratch);
+  typename Attention<T>::Saved whole = saved.attention;
+  whole.x = normed(context, input_norm_, saved.input_norm, whole.x);
+  attention_.backward_weight(context, whole, held.attention);
+}
+
+template <class T>
+void TransformerLayer<T>::mlp_weight(const Context& context, const Saved& saved,
+                                     const Held& held) const {
+  const ArenaScope scope(context.scratch);
+  typename Mlp<T>::Saved whole = saved.mlp;
+  whole.x = normed(context, mlp_norm_, saved.mlp_norm, whole.x);
+  mlp_.backward_weight(context, whole, held.mlp);
 }
 
 template <class T>

@@ -2,7 +2,8 @@
 // 2019).
 //
 //   x1 = x + dropout(Attention(LN1(x)) + bo);   y = x1 + dropout(Mlp(LN2(x1)) + b2)
-// Saves what its parts save, and x1. backward_input goes from d_y to d_x and holds what
+// Saves what its parts save, and x1; with selective recomputation the norms' outputs are
+// made again. backward_input goes from d_y to d_x and holds what
 // backward_weight needs; the two may lie apart in the schedule. x, y and their gradients
 // are local rows.
 #ifndef TRIREME_NN_TRANSFORMER_LAYER_HPP_
@@ -65,6 +66,13 @@ class TransformerLayer {
   index_t kv_columns() const { return attention_.kv_columns(); }
 
  private:
+  // The norm's output as the forward pass had it: kept, or made again in context.scratch.
+  View2<const T> normed(const Context& context, const LayerNorm<T>& norm,
+                        const typename LayerNorm<T>::Saved& saved,
+                        View2<const T> kept) const;
+  void attention_weight(const Context& context, const Saved& saved,
+                        const Held& held) const;
+  void mlp_weight(const Context& context, const Saved& saved, const Held& held) const;
   kernels::DropoutDesc dropout(const Context& context, random::Site site) const;
 
   index_t hidden_;

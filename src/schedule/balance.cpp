@@ -155,7 +155,11 @@ class Balancer {
 
 Costs costs_of(const Split& split, const ModelCost& model) {
   Costs costs{.pieces = {}, .message = model.message, .message_work = model.message_work};
-  for (const int layers : split) costs.pieces.push_back(layers * model.layer);
+  for (const int layers : split) {
+    costs.pieces.push_back(layers * model.layer);
+    costs.pieces.back().backward_input +=
+        std::min(layers, model.recomputed) * model.layer.forward;
+  }
   costs.pieces.front() = costs.pieces.front() + model.embedding;
   costs.pieces.back() = costs.pieces.back() + model.head;
   return costs;

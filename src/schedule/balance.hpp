@@ -15,8 +15,9 @@ using config::PipelineSchedule;
 // What the parts of a model cost, for one micro-batch.
 struct ModelCost {
   PieceCost layer;
-  PieceCost embedding;                       // of the first piece
-  PieceCost head;                            // of the last: final norm, logits and loss
+  PieceCost embedding;  // of the first piece
+  PieceCost head;       // of the last: final norm, logits and loss
+  int recomputed = 0;   // layers of each piece that the backward pass makes again
   double message = 0.0, message_work = 0.0;  // see Costs
 };
 

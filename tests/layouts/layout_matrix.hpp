@@ -60,7 +60,7 @@ struct Layout {
   int chunks = 1;  // of each stage
   config::PipelineSchedule schedule = config::PipelineSchedule::one_f_one_b;
   int uneven = 0;     // 1: as many layers as may be on the last piece, 2: on the first
-  int recompute = 0;  // layers of each chunk
+  int recompute = 0;  // layers of each chunk; -1: selective
   MatrixSize size = kWide;
 
   int ranks() const { return tensor * data * pipeline; }
@@ -83,7 +83,7 @@ struct Layout {
             .sequence = kSequence,
             .microbatches = microbatches,
             .seed = 7,
-            .recomputed_layers = recompute};
+            .recompute = {.layers = std::max(recompute, 0), .selective = recompute < 0}};
   }
   engine::PipelineLayout pipeline_layout() const {
     engine::PipelineLayout layout{
@@ -169,7 +169,7 @@ inline std::vector<Layout> all_pipelines(int most_ranks) {
             PipelineSchedule::gpipe}) {
         layout.schedule = schedule;
         for (layout.uneven = 0; layout.uneven <= 2; ++layout.uneven) {
-          for (const int recompute : {0, 1, 100}) {
+          for (const int recompute : {0, -1, 1, 100}) {
             layout.recompute = recompute;
             for (const int microbatches : {1, 2, 3, 4, 6}) {
               layout.microbatches = microbatches;

@@ -101,7 +101,7 @@ TEST(LayoutWeights, AreThoseOfOneRank) {
 TEST(LayoutWeightsOfPipelines, AreThoseOfOneRank) {
   std::vector<Layout> layouts = all_pipelines(8);
   std::erase_if(layouts, [](const Layout& layout) {
-    return layout.microbatches > 1 || layout.recompute > 0 || layout.sequence > 0 ||
+    return layout.microbatches > 1 || layout.recompute != 0 || layout.sequence > 0 ||
            layout.schedule != config::PipelineSchedule::one_f_one_b;
   });
   expect_same_in_all(layouts);

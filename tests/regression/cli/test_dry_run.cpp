@@ -133,8 +133,7 @@ TEST_F(DryRun, DecksOfPublishedPipelines) {
 TEST_F(DryRun, VariantsOfTheModel) {
   const json plain = gpt2({});
   EXPECT_EQ(plain["parameters"], 124439808);
-  EXPECT_EQ(plain["not_known"],
-            (json{{"memory", json::array()}, {"hardware", json::array()}}));
+  EXPECT_EQ(plain["not_known"], (json{{"memory", json::array()}}));
   const std::vector<std::pair<std::string, std::int64_t>> variants = {
       {"model.tie_embeddings=false", 38597376},
       {"model.bias=false", -12 * 8448 - 768},
@@ -328,14 +327,24 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
                        kTokens * 12 * (24.0 * 768 * 768 + 4.0 * 1024 * 768));
   EXPECT_LT(full["memory"]["stages"][0]["activations"],
             plain["memory"]["stages"][0]["activations"]);
+  // A third of them only.
+  const json some = gpt2({"memory.recompute=full", "memory.recompute_layers=4"});
+  EXPECT_DOUBLE_EQ(some["flops"]["hardware"].get<double>(),
+                   plain["flops"]["model"].get<double>() +
+                       kTokens * 4 * (24.0 * 768 * 768 + 4.0 * 1024 * 768));
+  // Norms of layers, and half of the MLP's; no products.
   const json selective = gpt2({"memory.recompute=selective"});
   unchanged(selective);
-  EXPECT_EQ(selective["flops"]["hardware"], json(nullptr));
-  EXPECT_EQ(selective["not_known"]["hardware"],
-            json::array({"memory.recompute: selective"}));
-  expect_no_memory(selective, "memory.recompute: selective");
-  EXPECT_THAT(out_, HasSubstr("hardware FLOPs          not known yet with "
-                              "memory.recompute: selective\n"));
+  EXPECT_EQ(selective["flops"], plain["flops"]);
+  const json& kept = selective["memory"]["stages"][0]["activations_by_category"];
+  const json& all = plain["memory"]["stages"][0]["activations_by_category"];
+  const std::int64_t norm = 4 * 4 * 1024 * 768;  // of 4 samples
+  EXPECT_EQ(all["norm"].get<std::int64_t>() - kept["norm"].get<std::int64_t>(),
+            24 * norm);
+  EXPECT_EQ(2 * kept["mlp"].get<std::int64_t>(), all["mlp"].get<std::int64_t>());
+  for (const char* same : {"hidden", "attention", "logits"}) {
+    EXPECT_EQ(kept[same], all[same]) << same;
+  }
 
   // Steps are smaller while the batch grows.
   EXPECT_THAT(out_, HasSubstr(": 10.0B tokens in all"));
@@ -343,14 +352,12 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
   EXPECT_THAT(out_, HasSubstr(": at most "));
 
   // Several at once, in lines of a terminal's width.
-  const json several =
-      gpt2({"precision.compute=bf16", "memory.recompute=selective", "parallel.context=2",
-            "model.bias=false", "model.norm=rmsnorm", "parallel.zero=3"},
-           4);
-  EXPECT_EQ(
-      several["not_known"]["memory"],
-      json::array({"model.norm: rmsnorm", "model.bias: false", "parallel.context: 2",
-                   "precision.compute: bf16", "memory.recompute: selective"}));
+  const json several = gpt2({"precision.compute=bf16", "parallel.context=2",
+                             "model.bias=false", "model.norm=rmsnorm", "parallel.zero=3"},
+                            4);
+  EXPECT_EQ(several["not_known"]["memory"],
+            json::array({"model.norm: rmsnorm", "model.bias: false",
+                         "parallel.context: 2", "precision.compute: bf16"}));
   const std::size_t memory = out_.find("memory of each rank\n");
   std::istringstream lines(out_.substr(memory));
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80) << line;

@@ -188,13 +188,13 @@ TEST(LoadTraining, SaysWhatIsNotThereYet) {
   EXPECT_TRUE(unsupported_for_training(small_with({})).empty());
   const Deck deck =
       small_with({"model.kind=t5", "model.norm=rmsnorm", "precision.compute=bf16",
-                  "memory.recompute=selective", "model.kv_heads=2", "data.train=none"});
+                  "model.kv_heads=2", "data.train=none"});
   const auto errors = unsupported_for_training(deck);
   std::vector<std::string> keys;
   for (const DeckError& error : errors) keys.push_back(error.key);
-  EXPECT_THAT(keys, ::testing::UnorderedElementsAre("model.kind", "model.norm",
-                                                    "model.kv_heads", "precision.compute",
-                                                    "memory.recompute", "data.train"));
+  EXPECT_THAT(
+      keys, ::testing::UnorderedElementsAre("model.kind", "model.norm", "model.kv_heads",
+                                            "precision.compute", "data.train"));
   EXPECT_EQ(errors[0].fix, "model.kind: gpt");
   EXPECT_EQ(errors[0].value, "t5");
 }

@@ -57,6 +57,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "parallel.stages",
                            "precision.compute",
                            "memory.recompute",
+                           "memory.recompute_layers",
                            "optimizer.kind",
                            "optimizer.lr",
                            "optimizer.min_lr",

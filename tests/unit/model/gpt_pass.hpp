@@ -76,7 +76,7 @@ struct PassShape {
   nn::Mode mode = nn::Mode::training;
   // Weight gradients together with those of the inputs, or in a pass of their own.
   model::WeightPass weight_pass = model::WeightPass::now;
-  index_t recomputed_layers = 0;
+  nn::Recompute recompute = {};
 };
 
 // One micro-batch: what goes in, where it is kept, and calls of the chunk.
@@ -131,7 +131,7 @@ class Pass {
             .sequence = shape_.sequence,
             .batch = shape_.batch,
             .mode = shape_.mode,
-            .recomputed_layers = shape_.recomputed_layers};
+            .recompute = shape_.recompute};
   }
   // What crosses the borders of a chunk that is no whole model: activations, and in the
   // backward pass their gradients.
@@ -216,14 +216,14 @@ class Pass {
 template <class T>
 Values accumulate(Gpt<T>& gpt, index_t first, index_t count, index_t micro,
                   model::WeightPass weight_pass = model::WeightPass::now,
-                  index_t recomputed_layers = 0) {
+                  const nn::Recompute& recompute = {}) {
   Kokkos::deep_copy(gpt.params.slab(Slab::gradient), Accumulator<T>(0));
   Values totals(2);
   for (index_t at = first; at < first + count; at += micro) {
     Pass<T> pass(gpt, {.first_sample = at,
                        .batch = micro,
                        .weight_pass = weight_pass,
-                       .recomputed_layers = recomputed_layers});
+                       .recompute = recompute});
     pass.forward();
     pass.backward();
     for (std::size_t i = 0; i < 2; ++i) totals[i] += pass.totals()[i];

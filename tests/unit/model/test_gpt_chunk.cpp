@@ -68,24 +68,25 @@ TEST(GptChunkRepeat, HasTheSameBits) {
   EXPECT_EQ(test::values_of(second.params.slab(Slab::gradient)), bits);
 }
 
-// Layers that save their input only: the same bits, in less memory.
+// Whatever is made again has the same bits, in less memory.
 TEST(GptChunkRecompute, HasTheSameBits) {
   Gpt<float> gpt(test::small_gpt());
   const Values loss = test::accumulate(gpt, 3, 4, 2);
   const auto bits = test::values_of(gpt.params.slab(Slab::gradient));
   std::size_t saved = Pass<float>(gpt, {}).planned_saved();
-  for (const index_t layers : {1, 2}) {
+  for (const nn::Recompute& recompute :
+       {nn::Recompute{.selective = true}, {.layers = 1}, {.layers = 2}}) {
+    SCOPED_TRACE(recompute.selective ? "selective" : std::to_string(recompute.layers));
     for (const WeightPass weight_pass : {WeightPass::now, WeightPass::later}) {
-      EXPECT_EQ(test::accumulate(gpt, 3, 4, 2, weight_pass, layers), loss);
-      EXPECT_EQ(test::values_of(gpt.params.slab(Slab::gradient)), bits)
-          << layers << " layers";
+      EXPECT_EQ(test::accumulate(gpt, 3, 4, 2, weight_pass, recompute), loss);
+      EXPECT_EQ(test::values_of(gpt.params.slab(Slab::gradient)), bits);
     }
-    const Pass<float> pass(gpt, {.recomputed_layers = layers});
+    const Pass<float> pass(gpt, {.recompute = recompute});
     EXPECT_LT(pass.planned_saved(), saved);
     saved = pass.planned_saved();
   }
   // More than there are: all.
-  EXPECT_EQ(Pass<float>(gpt, {.recomputed_layers = 9}).planned_saved(), saved);
+  EXPECT_EQ(Pass<float>(gpt, {.recompute = {.layers = 9}}).planned_saved(), saved);
 }
 
 TEST(GptChunkSlots, KeepMicroBatchesApart) {
