@@ -100,19 +100,21 @@ int report_together(const comm::Environment& environment,
 }
 
 // The failure of this rank; all ranks' where all have one. The status to end with, or no
-// return: others go on and would wait for this one.
+// return: others go on and would wait for this one, or messages are under way into memory
+// that is no longer theirs.
 int report(const comm::Environment& environment, comm::Communicator& errors,
            const Failure& failure) {
   try {
-    errors.set_timeout(kAgreementSeconds);
-    return report_together(
-        environment, errors.gather(std::to_string(failure.status) + failure.message));
+    if (!errors.has_given_up()) {
+      errors.set_timeout(kAgreementSeconds);
+      return report_together(
+          environment, errors.gather(std::to_string(failure.status) + failure.message));
+    }
   } catch (const std::exception&) {  // the others have no error
-    print(fmt::format("trireme: rank {} of {} on {}: {}", environment.world_rank(),
-                      environment.world_size(), environment.host_name(),
-                      failure.message));
-    comm::Environment::abort(failure.status);
   }
+  print(fmt::format("trireme: rank {} of {} on {}: {}", environment.world_rank(),
+                    environment.world_size(), environment.host_name(), failure.message));
+  comm::Environment::abort(failure.status);
 }
 
 }  // namespace

@@ -82,9 +82,21 @@ void add_train(CLI::App& app, Action& action, const std::string& command_line) {
       ->add_option("--init-from", options.init_from,
                    "Weights of another run's checkpoint")
       ->type_name("CKPT");
+  CLI::Option* trace =
+      command
+          ->add_option("--trace", options.trace,
+                       "Write a timeline of all ranks, for ui.perfetto.dev")
+          ->type_name("FILE");
+  command
+      ->add_option("--trace-steps", options.trace_steps,
+                   "Steps of this start that the timeline shows")
+      ->type_name("FIRST-LAST")
+      ->capture_default_str()
+      ->needs(trace);
   CLI::Option* dry_run = command->add_flag(
       "--dry-run", arguments->dry_run,
       "Check the deck; print parameters, FLOPs and memory; do nothing else");
+  dry_run->excludes(trace);
   command->add_option("--ranks", arguments->ranks, "Ranks to check the deck for")
       ->needs(dry_run)
       ->check(CLI::Range(1, 1 << 24));

@@ -44,8 +44,10 @@ void Timers::reset() {
   seconds_.fill(0.0);
 }
 
-Region::Region(Timers& timers, Section section) : timers_(timers) {
+Region::Region(Timers& timers, Section section, const RegionLabel& label)
+    : timers_(timers), section_(section), label_(label) {
   timers_.enter(section);
+  if (timers_.trace() != nullptr) begin_ = Timers::Clock::now();
   // Short enough for std::string to hold without allocating.
   Kokkos::Profiling::pushRegion(std::string(name_of(section)));
 }
@@ -53,6 +55,15 @@ Region::Region(Timers& timers, Section section) : timers_(timers) {
 Region::~Region() {
   Kokkos::Profiling::popRegion();
   timers_.leave();
+  Trace* const trace = timers_.trace();
+  if (trace == nullptr || begin_ == Timers::Clock::time_point{}) return;
+  const char* name = label_.name != nullptr ? label_.name : name_of(section_).data();
+  if (*name == '\0') return;
+  trace->add({.name = name,
+              .begin = begin_,
+              .end = Timers::Clock::now(),
+              .microbatch = label_.microbatch,
+              .chunk = label_.chunk});
 }
 
 }  // namespace trireme

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/trace.hpp"
+
 namespace trireme {
 
 enum class Section {
@@ -37,6 +39,10 @@ class Timers {
   double total_seconds() const;
   void reset();
 
+  // Regions are recorded there, too, until null is given.
+  void trace_to(Trace* trace) { trace_ = trace; }
+  Trace* trace() const { return trace_; }
+
  private:
   friend class Region;
   void enter(Section section);
@@ -46,18 +52,28 @@ class Timers {
   Clock::time_point start_, last_;
   std::vector<Section> stack_;
   std::array<double, kSectionCount> seconds_{};
+  Trace* trace_ = nullptr;
+};
+
+// What a trace shows of a region.
+struct RegionLabel {
+  const char* name = nullptr;  // null: the section's; "": nothing
+  int microbatch = -1, chunk = -1;
 };
 
 // Charges its lifetime to a section, and shows it to Kokkos Tools as a region.
 class Region {
  public:
-  Region(Timers& timers, Section section);
+  Region(Timers& timers, Section section, const RegionLabel& label = {});
   ~Region();
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
  private:
   Timers& timers_;
+  Section section_;
+  RegionLabel label_;
+  Timers::Clock::time_point begin_{};  // where it is recorded
 };
 
 }  // namespace trireme

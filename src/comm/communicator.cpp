@@ -71,7 +71,10 @@ void require_memory(const char* call, const Exec& exec, ConstSpan span) {
 class Timed {
  public:
   explicit Timed(Timers* timers) {
-    if (timers != nullptr) region_.emplace(*timers, Section::communication);
+    // The communicator itself says to a trace what it was.
+    if (timers != nullptr) {
+      region_.emplace(*timers, Section::communication, RegionLabel{.name = ""});
+    }
   }
 
  private:
@@ -85,7 +88,7 @@ class Communicator::Account {
  public:
   Account(Communicator& owner, const char* operation, std::size_t bytes,
           index_t elements = 0, int peer = -1)
-      : owner_(owner), start_(Clock::now()) {
+      : owner_(owner), operation_(operation), start_(Clock::now()) {
     owner_.traffic_.calls += 1;
     owner_.traffic_.bytes += static_cast<std::int64_t>(bytes);
     if (OperationBoard* board = owner_.board()) {
@@ -98,14 +101,25 @@ class Communicator::Account {
     const auto end = Clock::now();
     owner_.traffic_.seconds += seconds_between(start_, end);
     if (OperationBoard* board = owner_.board()) board->leave(end);
+    owner_.trace_call(operation_, "", start_, end);
   }
   Account(const Account&) = delete;
   Account& operator=(const Account&) = delete;
 
  private:
   Communicator& owner_;
+  const char* operation_;
   Clock::time_point start_;
 };
+
+void Communicator::trace_call(const char* name, Site site, Clock::time_point begin,
+                              Clock::time_point end) const {
+  // What takes less is not to be seen on a timeline.
+  constexpr auto kShortest = std::chrono::microseconds(5);
+  Trace* const trace = this->trace();
+  if (trace == nullptr || end - begin < kShortest) return;
+  trace->add({.name = name, .detail = site, .begin = begin, .end = end});
+}
 
 void Communicator::attach(std::shared_ptr<OperationBoard> board) {
   if (recorders_ != nullptr) recorders_->board = std::move(board);
@@ -260,6 +274,7 @@ Request Communicator::start(const Exec& exec, const Transfer& transfer) {
   if (operation != kComplete && under_way_++ == 0) under_way_since_ = begin;
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
+  trace_call("begin", transfer.site, begin, end);
   if (whole.count == 0) return request;
   const std::size_t account = account_of(transfer.site, name);
   const bool counts = transfer.kind != Kind::recv;
@@ -311,6 +326,7 @@ void Communicator::finish(const Request& request) {
   do_wait(request.operation_);
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
+  trace_call("wait", sites_[request.account_].site, begin, end);
   const double seconds = seconds_between(begin, end);
   const Traffic one{.seconds = seconds, .wait_seconds = seconds};
   for (Traffic* traffic : {&traffic_, &sites_[request.account_].traffic}) *traffic += one;

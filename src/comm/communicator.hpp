@@ -201,6 +201,9 @@ class Communicator {
   virtual void progress() {}
   // Whether there are such, begun by this rank: their memory must stay.
   virtual bool is_under_way() const { return false; }
+  // Whether a wait ended by its limit: what it waited for may still arrive, in memory that
+  // its callers have left. Nothing but the end of the process is safe then.
+  virtual bool has_given_up() const { return false; }
   // Point to point: messages of one tag between two ranks arrive in the order they were
   // sent, and must be as long as their receiver expects. Neighbours that send to each
   // other begin both before they wait.
@@ -286,8 +289,12 @@ class Communicator {
   // One operation that do_start() began is complete; this rank has seen it now.
   void note_completed(Clock::time_point now);
   void note_progress(double seconds) { traffic_.progress_seconds += seconds; }
+  // The number of the call that was begun last, as the board has it.
+  std::int64_t sequence() const { return sequence_; }
   // Null where nobody wants to know.
   Timers* timers() const { return recorders_ == nullptr ? nullptr : recorders_->timers; }
+  // Null where nothing is recorded.
+  Trace* trace() const { return timers() == nullptr ? nullptr : timers()->trace(); }
   // Whether calls on a shape-only Exec are counted (groups that are only planned).
   virtual bool counts_shapes() const { return false; }
   // Whether the ranks compare what they call before each call that all must make. Such a
@@ -314,6 +321,8 @@ class Communicator {
   class Account;
   Request start(const Exec& exec, const Transfer& transfer);
   void finish(const Request& request);
+  void trace_call(const char* name, Site site, Clock::time_point begin,
+                  Clock::time_point end) const;
   void require_same_call(const char* operation, Site site, const std::string& details);
   std::string details_of(const Transfer& transfer) const;
   void gather_on_host(const void* in, void* out, std::size_t bytes);

@@ -119,6 +119,7 @@ struct Shared {
   std::vector<MpiCommunicator*> groups_in_progress;  // for progress(); kept
   MPI_Op narrow[2][3];                               // bf16, fp16; sum, max, min
   bool checks_calls = false;
+  bool gave_up = false;
   std::shared_ptr<Recorders> recorders = std::make_shared<Recorders>();
 
   explicit Shared(const MpiOptions& given) : options(given) {
@@ -250,6 +251,9 @@ class MpiCommunicator final : public Communicator {
     MPI_Status status = {};    // of that
     bool busy = false;
     int open = 0;  // requests that are not known to be complete
+    index_t elements = 0;
+    std::int64_t sequence = 0;
+    Clock::time_point begun{};  // where it is traced
   };
 
   // ---- device memory ----
@@ -264,6 +268,9 @@ class MpiCommunicator final : public Communicator {
     operation.copy_plain = false;
     operation.expected = 0;
     operation.requests.clear();
+    operation.elements = std::max(transfer.in.count, transfer.out.count);
+    operation.sequence = sequence();
+    operation.begun = trace() == nullptr ? Clock::time_point{} : Clock::now();
     switch (transfer.kind) {
       case Kind::all_reduce:
         start_all_reduce(operation, transfer);
@@ -300,7 +307,8 @@ class MpiCommunicator final : public Communicator {
     for (MPI_Request& request : operation.requests) {
       const bool seen = forget(request) == 0;  // in progress()
       if (seen) continue;
-      wait(request, operation.call, operation.site, &operation.status);
+      wait(request, operation.call, operation.sequence, operation.site,
+           &operation.status);
       close(number, Clock::now());
     }
     operation.busy = false;
@@ -310,7 +318,16 @@ class MpiCommunicator final : public Communicator {
 
   // One of the operation's requests is complete.
   void close(int number, Clock::time_point now) {
-    if (--operations_[static_cast<std::size_t>(number)]->open == 0) note_completed(now);
+    Operation& operation = *operations_[static_cast<std::size_t>(number)];
+    if (--operation.open > 0) return;
+    note_completed(now);
+    if (trace() == nullptr || operation.begun == Clock::time_point{}) return;
+    trace()->add({.name = operation.call,
+                  .detail = operation.site,
+                  .group = name().c_str(),
+                  .begin = operation.begun,
+                  .end = now,
+                  .elements = operation.elements});
   }
 
   void copy_result(Operation& operation) {
@@ -331,7 +348,9 @@ class MpiCommunicator final : public Communicator {
     }
     if (shared_->under_way.empty()) return;
     std::optional<Region> region;
-    if (timers() != nullptr) region.emplace(*timers(), Section::communication);
+    if (timers() != nullptr) {
+      region.emplace(*timers(), Section::communication, RegionLabel{.name = ""});
+    }
     const auto begin = Clock::now();
     std::vector<MpiCommunicator*>& groups = shared_->groups_in_progress;
     groups.clear();
@@ -349,7 +368,10 @@ class MpiCommunicator final : public Communicator {
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     for (MpiCommunicator* group : groups) group->note_progress(seconds);
   }
-  bool is_under_way() const override { return !shared_->under_way.empty(); }
+  bool is_under_way() const override {
+    return !shared_->under_way.empty() || shared_->gave_up;
+  }
+  bool has_given_up() const override { return shared_->gave_up; }
   std::size_t forget(const MPI_Request& request) {
     return std::erase_if(shared_->under_way, [&](const Shared::UnderWay& one) {
       return one.request == &request;
@@ -541,7 +563,7 @@ class MpiCommunicator final : public Communicator {
   void do_barrier() override {
     MPI_Request request;
     started(MPI_Ibarrier(comm_, &request), "barrier");
-    wait(request, "barrier");
+    wait(request, "barrier", sequence());
   }
 
   void host_all_gather(const void* in, void* out, std::size_t bytes, const char* call,
@@ -551,7 +573,7 @@ class MpiCommunicator final : public Communicator {
     started(MPI_Iallgather(in, block.count(), block.type(), out, block.count(),
                            block.type(), comm_, &request),
             call, site);
-    wait(request, call, site);
+    wait(request, call, sequence(), site);
   }
 
   void host_broadcast(void* data, std::size_t bytes, int root) override {
@@ -559,7 +581,7 @@ class MpiCommunicator final : public Communicator {
     MPI_Request request;
     started(MPI_Ibcast(data, message.count(), message.type(), root, comm_, &request),
             "broadcast of a host value");
-    wait(request, "broadcast of a host value");
+    wait(request, "broadcast of a host value", sequence());
   }
 
   // ---- groups ----
@@ -650,7 +672,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   // Polls until the request is done.
-  void wait(MPI_Request& request, const char* call, Site site = "",
+  void wait(MPI_Request& request, const char* call, std::int64_t number, Site site = "",
             MPI_Status* status = MPI_STATUS_IGNORE) {
     const bool naps = shared_->wait == WaitPolicy::yield;
     Clock::time_point start{};
@@ -669,11 +691,12 @@ class MpiCommunicator final : public Communicator {
       const double waited = std::chrono::duration<double>(now - start).count();
       if (shared_->timeout <= 0.0 || waited < shared_->timeout) continue;
       if (board() != nullptr) board()->report_hang(waited);
+      shared_->gave_up = true;
       throw Error(fmt::format(
           "{} in group '{}'{} (call {} of this group): rank {} of {} waited {:.1f} "
           "s for the others. One of them has stopped, hangs or makes other "
           "calls; the limit is run.hang_timeout",
-          call, name(), of_site(site), traffic().calls, rank(), size(), waited));
+          call, name(), of_site(site), number, rank(), size(), waited));
     }
   }
 

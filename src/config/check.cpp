@@ -234,30 +234,44 @@ class Checker {
     return errors.empty();
   }
 
-  // The grids of all ranks that the model and the batch allow, in words.
-  std::string grids() const {
-    if (is_trial_) return {};
+  // The grids of all ranks that the model and the batch allow: without a pipeline, or
+  // with one.
+  std::vector<std::string> grids(bool with_pipeline) const {
     const ParallelConfig& p = deck_.parallel;
     std::vector<std::string> grids;
     for (int tensor = 1; tensor <= ranks_; ++tensor) {
       if (ranks_ % (tensor * p.context) != 0) continue;
       const int rest = ranks_ / (tensor * p.context);
-      for (int pipeline = 1; pipeline <= (p.pipeline == 1 ? 1 : rest); ++pipeline) {
+      const int most = with_pipeline ? rest : 1;
+      for (int pipeline = with_pipeline ? 2 : 1; pipeline <= most; ++pipeline) {
         if (rest % pipeline != 0 || !suits(ranks_, tensor, rest / pipeline, pipeline)) {
           continue;
         }
-        std::string grid = fmt::format("tensor {} data {}", tensor, rest / pipeline);
-        if (pipeline > 1) grid += fmt::format(" pipeline {}", pipeline);
-        grids.push_back(grid);
+        grids.push_back(fmt::format("tensor {} data {}", tensor, rest / pipeline));
+        if (with_pipeline) grids.back() += fmt::format(" pipeline {}", pipeline);
       }
+    }
+    return grids;
+  }
+
+  // The same in words; pipelines where the deck has one, or nothing else will do.
+  std::string grids() const {
+    if (is_trial_) return {};
+    constexpr std::size_t kMost = 12;
+    std::vector<std::string> grids = this->grids(false);
+    if (grids.empty() || deck_.parallel.pipeline > 1) {
+      for (std::string& grid : this->grids(true)) grids.push_back(std::move(grid));
     }
     if (grids.empty()) {
       return fmt::format(
           "start another number of ranks: no grid of {} suits the model and batch.global",
           ranks_);
     }
-    return fmt::format("take one of the grids of {} ranks: {}", ranks_,
-                       fmt::join(grids, "; "));
+    const std::size_t more = grids.size() - std::min(grids.size(), kMost);
+    grids.resize(grids.size() - more);
+    return fmt::format("take one of the grids of {} rank{}: {}{}", ranks_,
+                       ranks_ == 1 ? "" : "s", fmt::join(grids, "; "),
+                       more > 0 ? fmt::format("; and {} more", more) : "");
   }
 
   void check_stages() {
@@ -495,6 +509,8 @@ std::vector<DeckError> unsupported_for_training(const Deck& deck) {
   need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
   need(!deck.run.probe, "run.probe", "false");
   need(!deck.run.preflight, "run.preflight", "false");
+  need(deck.checkpoint.writers == Writers::per_rank, "checkpoint.writers",
+       "per_rank");
   if (deck.data.train.empty()) {
     errors.push_back(error_at(deck, "data.train", "names no corpus to train on",
                               "a file made by trireme tokenize",

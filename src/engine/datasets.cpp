@@ -8,13 +8,26 @@
 
 namespace trireme::engine {
 
-std::string Datasets::identity() const {
+namespace {
+
+std::string checksums(const std::vector<std::shared_ptr<const data::Corpus>>& corpora) {
   std::string sums;
   for (const auto& corpus : corpora) {
     if (!sums.empty()) sums += ' ';
     sums += io::to_hex(corpus->checksum());
   }
   return sums;
+}
+
+}  // namespace
+
+std::string Datasets::identity() const {
+  return checksums(corpora);
+}
+
+std::string Datasets::identity_of_all() const {
+  const std::string sums = checksums(corpora);
+  return held_out.empty() ? sums : sums + " " + checksums(held_out);
 }
 
 std::vector<std::shared_ptr<const data::Corpus>> open_corpora(const config::Deck& deck) {
@@ -72,6 +85,7 @@ Datasets make_datasets(const config::Deck& deck,
         "(--tokenizer takes a corpus, too)",
         entry.name, entry.path, corpus->vocabulary_size(), first.path().string(),
         first.vocabulary_size());
+    sets.held_out.push_back(corpus);
     sets.validation.push_back(
         {entry.name,
          std::make_unique<data::Dataset>(

@@ -20,6 +20,7 @@ struct Datasets {
   std::vector<std::shared_ptr<const data::Corpus>> corpora;  // of data.train
   std::unique_ptr<data::Dataset> train;
   std::vector<ValidationSet> validation;
+  std::vector<std::shared_ptr<const data::Corpus>> held_out;  // of data.validation
 
   // The tokenizer's files and the vocabulary are those of the first corpus: mixing others
   // is an error.
@@ -27,6 +28,8 @@ struct Datasets {
   // Checksums of the training corpora: a restart on others of the same names would go on
   // with other samples and not know it.
   std::string identity() const;
+  // Of all corpora: what every rank must have the same.
+  std::string identity_of_all() const;
 };
 
 // Where a checkpoint keeps it (TrainingState::texts).

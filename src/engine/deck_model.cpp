@@ -157,13 +157,18 @@ MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck)
   return plan_memory(state, deck, needs.at(stage));
 }
 
-MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck,
+template <class T>
+MemoryPlan plan_memory(const ModelState<T>& state, const config::Deck& deck,
                        const StageNeeds& needs) {
   MemoryPlan plan = plan_memory(state, step_shape(deck), needs);
   if (deck.run.sample_every.steps > 0) {
-    plan.generation = Generator<float>::planned_bytes(state);
+    plan.generation = Generator<T>::planned_bytes(state);
   }
   return plan;
 }
+template MemoryPlan plan_memory(const ModelState<float>&, const config::Deck&,
+                                const StageNeeds&);
+template MemoryPlan plan_memory(const ModelState<bf16>&, const config::Deck&,
+                                const StageNeeds&);
 
 }  // namespace trireme::engine

@@ -26,7 +26,8 @@ double hardware_flops_per_sample(const config::Deck& deck);
 StepShape step_shape(const config::Deck& deck);
 // What the deck's training takes on this rank, its samples of text included.
 MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck);
-MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck,
+template <class T>
+MemoryPlan plan_memory(const ModelState<T>& state, const config::Deck& deck,
                        const StageNeeds& needs);
 
 }  // namespace trireme::engine

@@ -23,8 +23,7 @@ namespace trireme::engine {
 
 namespace {
 
-// The first rank of a planned grid without pipeline; its groups send nothing.
-// Those of the first rank of a pipeline stage.
+// Those of the first rank of a pipeline stage; they send nothing.
 comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
   const auto self = comm::make_self_communicator("dry run");
   const auto group = [&](int size, const char* name, int rank = 0) {
@@ -61,18 +60,18 @@ std::vector<std::string> memory_not_known(const config::Deck& deck) {
   need(m.bias, "model.bias");
   need(m.tie_embeddings, "model.tie_embeddings");
   need(p.context == 1, "parallel.context");
-  need(deck.precision.compute == config::Precision::fp32, "precision.compute");
   return settings;
 }
 
-// Of a rank of each stage.
+// Of a rank of each stage, with activations of type T.
+template <class T>
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
                                           const model::GptConfig& model) {
   const Sharing shared = sharing(deck);
   const auto needs = stage_needs(shared.pipeline, model, step_shape(deck));
   std::vector<DryRun::Stage> stages;
   for (int stage = 0; stage < deck.parallel.pipeline; ++stage) {
-    const ModelState<float> state(planned_groups(deck.parallel, stage), model, shared);
+    const ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
     const StageNeeds& its = needs[static_cast<std::size_t>(stage)];
     stages.push_back({.layers = chunk_ranges(shared.pipeline, model.layers, stage),
                       .slots = its.slots,
@@ -210,7 +209,11 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
                                                  model::AttentionCount::causal);
   result.hardware_flops = hardware_flops_per_sample(deck) * static_cast<double>(samples);
   result.memory_not_known = memory_not_known(deck);
-  if (result.memory_not_known.empty()) result.stages = planned_stages(deck, model);
+  if (!result.memory_not_known.empty()) return result;
+  // Both narrow types take two bytes.
+  result.stages = deck.precision.compute == config::Precision::fp32
+                      ? planned_stages<float>(deck, model)
+                      : planned_stages<bf16>(deck, model);
   return result;
 }
 

@@ -380,5 +380,6 @@ bool Generator<T>::choose_tokens(std::vector<Text>& texts, std::span<const doubl
 #define TRIREME_INSTANTIATE(T) template class Generator<T>;
 TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
+template std::size_t Generator<bf16>::planned_bytes(const ModelState<bf16>&, index_t);
 
 }  // namespace trireme::engine

@@ -100,7 +100,7 @@ MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape,
   template MemoryPlan plan_memory<T>(const ModelState<T>&, const StepShape&, \
                                      const StageNeeds&);                     \
   template MemoryPlan plan_memory<T>(const ModelState<T>&, const StepShape&);
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::engine

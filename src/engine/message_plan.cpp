@@ -34,9 +34,9 @@ class CountedStep {
     schedule::execute(plan_.actions, *this);
     messages_.finish();
     data_parallel_.finish_gradients();
-    optim::Optimizer<T>::sum_totals(exec_, shapes_.groups, pass_.totals());
-    optim::Optimizer<T>::sum_squares(exec_, shapes_.groups, shapes_.sharding().stage,
-                                     View1<double>(static_cast<double*>(nullptr), 1));
+    optim::sum_totals(exec_, shapes_.groups, pass_.totals());
+    optim::sum_squares(exec_, shapes_.groups, shapes_.sharding().stage,
+                       View1<double>(static_cast<double*>(nullptr), 1));
     for (std::size_t b = 0; b < shapes_.params.partition().buckets().size(); ++b) {
       data_parallel_.start_gather(b);
     }
@@ -58,19 +58,8 @@ class CountedStep {
     pass_.backward_weight(action.chunk);
   }
   void begin_message(const schedule::Action& action) {
-    using Kind = schedule::Action::Kind;
-    const int stage = shapes_.groups.pipeline->rank();
-    const schedule::PipelineShape pipeline =
-        shapes_.sharing.pipeline.shape(microbatches_);
-    const int other = schedule::route_of(pipeline, stage, action).stage;
-    const bool is_forward =
-        action.kind == Kind::recv_forward || action.kind == Kind::send_forward;
-    const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
-    if (action.in == schedule::Action::kNone) {
-      messages_.begin_recv(action.out, other, way);
-    } else {
-      messages_.begin_send(action.in, other, way);
-    }
+    engine::begin_message(messages_, shapes_.sharing.pipeline.shape(microbatches_),
+                          shapes_.groups.pipeline->rank(), action);
   }
 
  private:
@@ -148,7 +137,7 @@ std::vector<MessageCount> plan_messages(const ModelState<T>& state,
 #define TRIREME_INSTANTIATE(T)                                              \
   template std::vector<MessageCount> plan_messages<T>(const ModelState<T>&, \
                                                       const StepShape&);
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::engine

@@ -151,4 +151,27 @@ BatchPlaces batch_places(const schedule::Order& actions, int microbatches) {
   return result;
 }
 
+template <class T>
+void begin_message(parallel::StageMessages<T>& messages,
+                   const schedule::PipelineShape& shape, int stage,
+                   const schedule::Action& action) {
+  using Kind = schedule::Action::Kind;
+  const int other = schedule::route_of(shape, stage, action).stage;
+  const bool is_forward =
+      action.kind == Kind::recv_forward || action.kind == Kind::send_forward;
+  const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
+  if (action.in == schedule::Action::kNone) {
+    messages.begin_recv(action.out, other, way);
+  } else {
+    messages.begin_send(action.in, other, way);
+  }
+}
+
+#define TRIREME_INSTANTIATE(T)                                        \
+  template void begin_message<T>(parallel::StageMessages<T>&,         \
+                                 const schedule::PipelineShape&, int, \
+                                 const schedule::Action&);
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
 }  // namespace trireme::engine

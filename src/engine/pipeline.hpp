@@ -7,6 +7,7 @@
 
 #include "engine/step_shape.hpp"
 #include "model/gpt_chunk.hpp"
+#include "parallel/stage_messages.hpp"
 #include "schedule/balance.hpp"
 #include "schedule/plan.hpp"
 
@@ -65,6 +66,12 @@ struct BatchPlaces {
   int count = 0;
 };
 BatchPlaces batch_places(const schedule::Order& actions, int microbatches);
+
+// Begins what an action sends or receives on a stage.
+template <class T>
+void begin_message(parallel::StageMessages<T>& messages,
+                   const schedule::PipelineShape& shape, int stage,
+                   const schedule::Action& action);
 
 }  // namespace trireme::engine
 

@@ -183,7 +183,7 @@ struct TrainStep<T>::Handler {
   int fetched = 0;          // micro-batches: their first pass on a stage is in order
 
   void forward(const Action& action) {
-    const Region region(step.timers_, Section::forward);
+    const Region region(step.timers_, Section::forward, label(action, "forward"));
     SlotBatch& batch = batch_of(action);
     if (action.microbatch == fetched) {
       const Region data(step.timers_, Section::data);
@@ -208,7 +208,8 @@ struct TrainStep<T>::Handler {
     backward(action, model::WeightPass::later);
   }
   void backward_weight(const Action& action) {
-    const Region region(step.timers_, Section::backward);
+    const Region region(step.timers_, Section::backward,
+                        label(action, "weight gradients"));
     count_weight_pass(action);
     const SlotBatch& batch = batch_of(action);
     step.select_sample(batch);
@@ -218,27 +219,22 @@ struct TrainStep<T>::Handler {
     note(action, PassTimes::Pass::weight, begin);
   }
   void begin_message(const Action& action) {
-    const auto& layout = step.state_.sharing.pipeline;
-    const int stage = step.state_.groups.pipeline->rank();
-    const int other =
-        schedule::route_of(layout.shape(step.shape_.microbatches), stage, action).stage;
-    using Kind = Action::Kind;
-    const bool is_forward =
-        action.kind == Kind::recv_forward || action.kind == Kind::send_forward;
-    const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
     const auto begin = PassTimes::Clock::now();
-    if (action.in == Action::kNone) {
-      step.messages_.begin_recv(action.out, other, way);
-    } else {
-      step.messages_.begin_send(action.in, other, way);
-    }
+    engine::begin_message(step.messages_,
+                          step.state_.sharing.pipeline.shape(step.shape_.microbatches),
+                          step.state_.groups.pipeline->rank(), action);
     if (counts()) step.times_.add_message(PassTimes::Clock::now() - begin);
   }
 
  private:
   bool counts() const { return mode == nn::Mode::training && !step.is_first_step_; }
+  static RegionLabel label(const Action& action, const char* name) {
+    return {.name = name, .microbatch = action.microbatch, .chunk = action.chunk};
+  }
   void note(const Action& action, PassTimes::Pass pass,
             PassTimes::Clock::time_point begin) const {
+    // On a GPU a pass has to end with its region where that is recorded.
+    if (step.timers_.trace() != nullptr) step.exec_.fence("trace");
     if (counts()) step.times_.add(action.chunk, pass, PassTimes::Clock::now() - begin);
   }
   void look(const Action& action, const nn::Context& context) const {
@@ -293,7 +289,10 @@ struct TrainStep<T>::Handler {
     ++passes;
   }
   void backward(const Action& action, model::WeightPass weight_pass) {
-    const Region region(step.timers_, Section::backward);
+    const Region region(
+        step.timers_, Section::backward,
+        label(action,
+              weight_pass == model::WeightPass::now ? "backward" : "input gradients"));
     const SlotBatch& batch = batch_of(action);
     step.select_sample(batch);
     const nn::Context context = this->context(action);
@@ -332,7 +331,7 @@ void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, index_t global_
   run(work_, fetch, nn::Mode::training);
   if (!is_first_step_) times_.add_step(PassTimes::Clock::now() - begin);
   is_first_step_ = false;
-  const Region region(timers_, Section::communication);
+  const Region region(timers_, Section::communication, {.name = "finish gradients"});
   data_parallel_.finish_gradients();
 }
 

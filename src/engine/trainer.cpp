@@ -21,6 +21,7 @@
 #include "engine/format.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
+#include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 #include "kernels/machine_peaks.hpp"
 #include "model/formulae.hpp"
@@ -61,6 +62,21 @@ void require_same_files(comm::Communicator& world, const std::string& host,
   compare(fmt::format("trireme {}", kVersion), "/proc/self/exe",
           "run different programs");
   compare(deck, deck, "have different decks");
+}
+
+// A name of the deck may be another file on another node.
+void require_same_corpora(comm::Communicator& world, const std::string& host,
+                          const Datasets& datasets) {
+  if (world.size() == 1) return;
+  const std::vector<std::string> hosts = world.gather(host);
+  std::vector<std::string> corpora = world.gather(datasets.identity_of_all());
+  const bool same = comm::all_same(corpora);
+  for (std::string& checksums : corpora) checksums = "checksums " + checksums;
+  TRIREME_REQUIRE_INPUT(same,
+                        "the ranks have different corpora under the names that the deck "
+                        "gives: {}. Name files that all of them see, or put the same "
+                        "ones everywhere",
+                        comm::grouped_by_text(corpora, hosts));
 }
 
 // What this rank does stands in the run directory while this lives.
@@ -188,7 +204,12 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const auto start_time = StopRequest::Clock::now();
 
   const Terminal terminal = find_terminal(stdout, std::getenv);
+  std::optional<TraceOptions> trace;
+  if (!options.trace.empty()) {
+    trace = parse_trace_steps(options.trace_steps, options.trace);
+  }
   world.set_timeout(comm::Environment::kStartSeconds);
+  if (trace) comm::on_first_rank(world, [&] { io::require_writable(trace->path); });
   require_same_files(world, environment.host_name(), options.deck);
 
   // 1. What to do.
@@ -227,6 +248,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 2. Corpora, process grid; then the run directory. What is wrong with the checkpoint
   // is known before that is made: a mistake leaves nothing behind.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
+  require_same_corpora(world, environment.host_name(), datasets);
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
   ModelState<float> shapes(grid.groups(), gpt_config(deck),
                            sharing(deck));  // allocates no slab
@@ -252,6 +274,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 3. The model, and where it starts from.
   const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log);
+  if (trace) run.record(*trace);
   if (checkpoint && resumes) run.resume(*checkpoint);
   if (checkpoint && !resumes) run.init_from(*checkpoint);
   checkpoint.reset();

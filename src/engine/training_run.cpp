@@ -341,9 +341,12 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
 
   StopReason reason = StopReason::none;
   while (!is_last() && reason == StopReason::none) {
+    const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
+    if (trace_) trace_->begin_step(number);
     const optim::StepReport report = one_step();
     log_step(report, stop);
     if (due(deck_.run.validate_every) || is_last()) validate();
+    if (trace_) trace_->end_step(number);
     reason = stop.poll(*grid_.groups().world);
     if (due(deck_.checkpoint.every) || is_last() || reason != StopReason::none) {
       const double start = timers_.total_seconds();
@@ -354,6 +357,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     if (reason == StopReason::none && due(deck_.run.sample_every)) write_sample();
   }
   if (display_) display_->finish();
+  if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
   report_times();
   if (reason == StopReason::none || is_last()) return kExitDone;
@@ -368,18 +372,17 @@ void TrainingRun<T>::report_times() {
   const index_t samples = progress_.samples - first_sample_;
   const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
                        static_cast<double>(samples);
-  RunTimes times{
-      .seconds = timers_.seconds(),
-      .loop_seconds = timers_.total_seconds(),
-      .steps = steps,
-      .samples = samples,
-      .tokens = samples * deck_.model.sequence,
-      .threads = static_cast<int>(exec_.space().concurrency()),
-      .model_flops = flops,
-      .hardware_flops = hardware_flops_ * static_cast<double>(samples),
-      .peak_tflops = gemm_peak_,
-      .memory = memory_uses(step_.plan(), step_.measured_memory()),
-      .traffic = {}};
+  RunTimes times{.seconds = timers_.seconds(),
+                 .loop_seconds = timers_.total_seconds(),
+                 .steps = steps,
+                 .samples = samples,
+                 .tokens = samples * deck_.model.sequence,
+                 .threads = static_cast<int>(exec_.space().concurrency()),
+                 .model_flops = flops,
+                 .hardware_flops = hardware_flops_ * static_cast<double>(samples),
+                 .peak_tflops = gemm_peak_,
+                 .memory = memory_uses(step_.plan(), step_.measured_memory()),
+                 .traffic = {}};
   if (generator_) {
     const auto bytes = static_cast<double>(Generator<T>::planned_bytes(state_));
     times.memory.push_back({"generation", bytes, bytes});

@@ -17,6 +17,7 @@
 #include "engine/metrics.hpp"
 #include "engine/progress.hpp"
 #include "engine/run_directory.hpp"
+#include "engine/step_trace.hpp"
 #include "engine/stop_request.hpp"
 #include "engine/train_step.hpp"
 #include "engine/validation.hpp"
@@ -40,6 +41,11 @@ class TrainingRun {
   void resume(const ckpt::CheckpointReader& checkpoint);
   // Weights only, from another run.
   void init_from(const ckpt::CheckpointReader& checkpoint);
+
+  // Some of the steps as a timeline.
+  void record(const TraceOptions& options) {
+    trace_.emplace(options, grid_, timers_, log_);
+  }
 
   // Steps until the deck's last one or a request to stop. Exit status.
   int run(StopRequest& stop, const Terminal& terminal);
@@ -81,6 +87,7 @@ class TrainingRun {
   std::optional<Generator<T>> generator_;  // with run.sample_every
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> display_;
+  std::optional<StepTrace> trace_;
   double hardware_flops_;  // of a sample
   double gemm_peak_;
   double last_record_seconds_ = 0.0;

@@ -376,7 +376,7 @@ View2<T> GptChunk<T>::saved_logits(int slot) const {
 }
 
 #define TRIREME_INSTANTIATE(T) template class GptChunk<T>;
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::model

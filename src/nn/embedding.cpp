@@ -144,7 +144,7 @@ void Embedding<T>::backward_weight(const Context& context,
 #define TRIREME_INSTANTIATE(T)              \
   template class VocabParallelEmbedding<T>; \
   template class Embedding<T>;
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

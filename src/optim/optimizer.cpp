@@ -98,18 +98,16 @@ void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
   finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, report_);
 }
 
-template <class T>
-void Optimizer<T>::sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
-                              View1<double> totals) {
+void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
+                View1<double> totals) {
   constexpr comm::Site kSite = "loss totals";
   // Of the last stage; zero on the others.
   groups.pipeline->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
   groups.data->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
 }
 
-template <class T>
-void Optimizer<T>::sum_squares(const Exec& exec, const comm::ProcessGroups& groups,
-                               int zero_stage, View1<double> square_sum) {
+void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero_stage,
+                 View1<double> square_sum) {
   constexpr comm::Site kSite = "gradient norm";
   if (zero_stage >= 1) {
     groups.data->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);

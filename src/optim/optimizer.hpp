@@ -26,6 +26,13 @@ struct StepReport {
   double grad_norm = 0.0;  // of the corrected gradients, before clipping
 };
 
+// The sums over ranks that Optimizer::prepare takes: of losses and tokens, and of squares
+// of gradients.
+void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
+                View1<double> totals);
+void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero_stage,
+                 View1<double> square_sum);
+
 template <class T>
 class Optimizer {
  public:
@@ -41,11 +48,6 @@ class Optimizer {
   // read_report().
   void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals,
                double nominal_tokens);
-  // Its two sums over ranks.
-  static void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
-                         View1<double> totals);
-  static void sum_squares(const Exec& exec, const comm::ProcessGroups& groups,
-                          int zero_stage, View1<double> square_sum);
   // Copies the report to the host: the one place of a step where the host waits.
   StepReport read_report(const Exec& exec);
   // Second half: new weights and moments of one bucket of the parameters, or of all, and

@@ -378,7 +378,7 @@ void DataParallel<T>::settle() {
 }
 
 #define TRIREME_INSTANTIATE(T) template class DataParallel<T>;
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::parallel

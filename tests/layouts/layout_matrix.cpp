@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <map>
 #include <queue>
@@ -95,6 +96,31 @@ void check_gradients(comm::Communicator& world, const MatrixRun& run,
   }
 }
 
+// Ranks that have the same parameters went on with the same bits: tensor ranks those that
+// are not split, data ranks all, first and last stage the tied embedding.
+void check_replicas(MatrixRun& run) {
+  const comm::ProcessGroups groups = run.grid().groups();
+  std::string of_tensor, of_data, of_embedding;
+  for (std::size_t p = 0; p < run.registry().size(); ++p) {
+    const ParamSpec& spec = run.registry().spec(p);
+    const std::vector<float> values = run.weights(p);
+    const std::string bytes(reinterpret_cast<const char*>(values.data()),
+                            values.size() * sizeof(float));
+    if (spec.shard.is_replicated()) of_tensor += bytes;
+    if (run.has_whole_weights()) of_data += bytes;
+    if (spec.tie != Tie::none) of_embedding += bytes;
+  }
+  const auto expect_same = [](comm::Communicator& group, const std::string& bytes) {
+    const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(bytes));
+    for (const std::int64_t other : group.gather(hash)) {
+      EXPECT_EQ(other, hash) << "weights of group " << group.name();
+    }
+  };
+  expect_same(*groups.tensor, of_tensor);
+  expect_same(*groups.data, of_data);
+  expect_same(*groups.embedding, of_embedding);
+}
+
 void check_logits(MatrixRun& run, const Layout& layout,
                   const MatrixReference& reference) {
   const comm::Coordinates& at = run.grid().coordinates();
@@ -175,6 +201,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     const double want = reference.losses[static_cast<std::size_t>(step)];
     EXPECT_NEAR(loss, want, 5e-6 * want) << "step " << step + 1;
   }
+  check_replicas(run);
   check_logits(run, layout, reference);
   // The same again: to the bit, every gradient of the first step and what follows.
   const AllocatedBytes allocated;

@@ -286,6 +286,17 @@ class MatrixRun {
     }
     return all;
   }
+  // What this rank has of a parameter: all of its slice, or with ZeRO 3 its share.
+  std::vector<float> weights(std::size_t param) {
+    step_.settle();
+    exec_.fence("test");
+    const auto values = state_.params.is_whole(Slab::weight)
+                            ? state_.params.slice(Slab::weight, param)
+                            : state_.params.share(Slab::weight, param).values;
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, values);
+    return {host.data(), host.data() + host.extent(0)};
+  }
+  bool has_whole_weights() const { return state_.params.is_whole(Slab::weight); }
   // Logits (rows, v_tp) of micro() samples from `first` on.
   std::vector<float> logits(index_t first) {
     step_.evaluate([&](int) { return samples_.batch(first); }, 1);

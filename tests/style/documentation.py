@@ -83,9 +83,10 @@ def options_of_commands(root, names):
         if name in names:
             cases = re.findall(r"^ +(-[^()\n]*)\)", source_tree.text_of(root, name), re.M)
             known[name] = set(OPTION.findall(" ".join(cases)))
-    if "tools/plot_curve" in names:
-        text = source_tree.text_of(root, "tools/plot_curve")
-        known["tools/plot_curve"] = set(re.findall(r'"(--[a-z-]+)"', text))
+    for tool in ("tools/plot_curve", "tools/plot_trace"):
+        if tool in names:
+            text = source_tree.text_of(root, tool)
+            known[tool] = set(re.findall(r'"(--[a-z-]+)"', text))
     return known
 
 

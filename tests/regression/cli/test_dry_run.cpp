@@ -98,7 +98,7 @@ TEST_F(DryRun, DecksOfTheProject) {
 }
 
 // Narayanan et al. 2021, table 1, and MT-NLG: billions of parameters as printed there, on
-// that many devices, in the grid named there.
+// that many devices of 80 GB, in the grid named there.
 TEST_F(DryRun, DecksOfPublishedPipelines) {
   struct Published {
     const char *name, *billions;
@@ -121,6 +121,15 @@ TEST_F(DryRun, DecksOfPublishedPipelines) {
                 {.directory = scratch_.path()});
     EXPECT_EQ(fmt::format("{:.1f}", result["parameters"].get<double>() / 1e9),
               of.billions);
+    const json& stages = result["memory"]["stages"];
+    EXPECT_EQ(stages.size(), static_cast<std::size_t>(of.pipeline)) << of.name;
+    std::int64_t all = 0;  // parameters; the last stage's tied embedding is a copy
+    for (const json& stage : stages) {
+      EXPECT_LT(stage["total"], 80e9) << of.name;
+      EXPECT_GT(stage["total"], 30e9) << of.name;
+      all += stage["parameters"].get<std::int64_t>();
+    }
+    EXPECT_EQ(all, result["parameters"]) << of.name;
     EXPECT_EQ(result["grid"], (json{{"tensor", of.tensor},
                                     {"context", 1},
                                     {"data", of.data},
@@ -311,11 +320,22 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
     EXPECT_EQ(result["flops"]["model"], plain["flops"]["model"]);
     EXPECT_EQ(result["flops"]["model_causal"], plain["flops"]["model_causal"]);
   };
+  // Narrow weights beside those of single precision, and activations of half the size.
+  const json& wide = plain["memory"]["stages"][0];
   for (const std::string precision : {"bf16", "fp16"}) {
     const json result = gpt2({"precision.compute=" + precision});
     unchanged(result);
     EXPECT_EQ(result["flops"], plain["flops"]);
-    expect_no_memory(result, "precision.compute: " + precision);
+    const json& narrow = result["memory"]["stages"][0];
+    EXPECT_EQ(2 * narrow["weights"].get<std::int64_t>(),
+              3 * wide["weights"].get<std::int64_t>());
+    EXPECT_EQ(narrow["gradients"], wide["gradients"]);
+    EXPECT_EQ(narrow["optimizer"], wide["optimizer"]);
+    for (const char* category : {"hidden", "mlp"}) {
+      EXPECT_EQ(2 * narrow["activations_by_category"][category].get<std::int64_t>(),
+                wide["activations_by_category"][category].get<std::int64_t>())
+          << category;
+    }
   }
   expect_no_memory(gpt2({"parallel.context=2"}, 2), "parallel.context: 2");
 
@@ -352,12 +372,12 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
   EXPECT_THAT(out_, HasSubstr(": at most "));
 
   // Several at once, in lines of a terminal's width.
-  const json several = gpt2({"precision.compute=bf16", "parallel.context=2",
+  const json several = gpt2({"model.position=rope", "parallel.context=2",
                              "model.bias=false", "model.norm=rmsnorm", "parallel.zero=3"},
                             4);
   EXPECT_EQ(several["not_known"]["memory"],
-            json::array({"model.norm: rmsnorm", "model.bias: false",
-                         "parallel.context: 2", "precision.compute: bf16"}));
+            json::array({"model.norm: rmsnorm", "model.position: rope",
+                         "model.bias: false", "parallel.context: 2"}));
   const std::size_t memory = out_.find("memory of each rank\n");
   std::istringstream lines(out_.substr(memory));
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80) << line;

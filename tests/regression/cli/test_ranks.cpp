@@ -107,6 +107,22 @@ class Ranks : public Workplace {
     }
     return run(command, {.environment = {{"OMP_NUM_THREADS", "1"}}, .timeout = 30.0});
   }
+  // Of other words than corpus().
+  static void make_corpus_with_tokenizer_of(const fs::path& like, const fs::path& where,
+                                            const std::string& name) {
+    fs::create_directories(where);
+    spill(where / "text", small_text(5000));
+    const RunResult result = trireme({"tokenize", "--tokenizer", like.string(), "--out",
+                                      where / name, where / "text"});
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+  static std::vector<std::string> files_in(const fs::path& directory) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
   static std::string name_of(const comm::RankState& state) {
     return fmt::format("rank {} (process {} on {})", state.rank, state.process,
                        state.host);
@@ -152,6 +168,52 @@ TEST_F(Ranks, WhoHangsIsShown) {
   EXPECT_THAT(slurp(run_dir() / comm::kHangName), HasSubstr(name_of(stopped.victim)));
 }
 
+// The stages on both sides wait for it.
+TEST_F(Ranks, StageThatHangsIsShown) {
+  const Ended stopped =
+      signalled(1, {SIGSTOP}, {"run.hang_timeout=2s", "parallel.pipeline=3"});
+  EXPECT_NE(stopped.result.status, 0);
+  EXPECT_NE(stopped.result.status, -1) << "not down";
+  EXPECT_LT(stopped.seconds, 2.0 + 10.0);
+  EXPECT_THAT(stopped.result.err,
+              AllOf(HasSubstr("of group pipeline"), HasSubstr("activations"),
+                    HasSubstr(name_of(stopped.victim) + ": "),
+                    HasSubstr("the process is stopped")));
+}
+
+// Who comes after the others have given up finds their memory as it was, or them gone.
+TEST_F(Ranks, LateOneDoesNoHarm) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.zero=3"}, {"parallel.pipeline=3"}}) {
+    SCOPED_TRACE(layout.front());
+    fs::remove_all(run_dir());
+    std::vector<std::string> overrides = {"run.hang_timeout=0.5s", "model.hidden=512"};
+    overrides.insert(overrides.end(), layout.begin(), layout.end());
+    const Ended late = signalled(2, {SIGSTOP, SIGCONT}, overrides);
+    EXPECT_EQ(late.result.status, 1);
+    EXPECT_THAT(late.result.err,
+                AllOf(HasSubstr("the limit is run.hang_timeout"),
+                      Not(HasSubstr("signal")), Not(HasSubstr("Bad address"))));
+  }
+}
+
+// Each call of a step, a validation and a checkpoint is compared before it is made.
+TEST_F(Ranks, MakeTheSameCalls) {
+  for (const std::vector<std::string>& layout :
+       {std::vector<std::string>{"parallel.tensor=2"},
+        {"parallel.tensor=2", "parallel.sequence=true"},
+        {"parallel.zero=0"},
+        {"parallel.zero=1"},
+        {"parallel.zero=3"},
+        {"parallel.pipeline=2"}}) {
+    SCOPED_TRACE(layout.back());
+    fs::remove_all(run_dir());
+    const RunResult result = trireme_on_ranks(
+        2, train_arguments(layout), {.environment = {{"TRIREME_CHECK_MESSAGES", "1"}}});
+    EXPECT_EQ(result.status, 0) << result.err;
+  }
+}
+
 // A damaged token: only the rank that draws its sample meets it. The others wait for its
 // gradients by then; in a wide model weights are still on their way to it.
 TEST_F(Ranks, ErrorOfOneRankTakesAllDown) {
@@ -191,7 +253,8 @@ void Ranks::expect_down_by_an_error(const RunResult& result) {
 // All ranks look for the number together, in passes that have messages; each stage and
 // axis has its own.
 TEST_F(Ranks, LossThatIsNotFiniteIsFound) {
-  for (const char* layout : {"parallel.zero=1", "parallel.zero=3", "parallel.tensor=2"}) {
+  for (const char* layout : {"parallel.zero=1", "parallel.zero=3", "parallel.tensor=2",
+                             "parallel.pipeline=2"}) {
     SCOPED_TRACE(layout);
     fs::remove_all(run_dir());
     const RunResult result = trireme_on_ranks(
@@ -232,6 +295,37 @@ TEST_F(Ranks, OfDifferentDecksAreRefused) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("the ranks have different decks: rank 0"),
                                 HasSubstr("; rank 1"), HasSubstr("checksum")));
   EXPECT_FALSE(fs::exists(run_dir()));
+}
+
+// So do the names that the deck gives.
+TEST_F(Ranks, WithDifferentCorporaAreRefused) {
+  make_corpus_with_tokenizer_of(corpus(), scratch_ / "b", "corpus.h5");
+  fs::create_directories(scratch_ / "a");
+  fs::copy_file(corpus(), scratch_ / "a/corpus.h5");
+  for (const char* key : {"data.train=corpus.h5", "data.validation={other: corpus.h5}"}) {
+    SCOPED_TRACE(key);
+    const auto arguments = train_arguments({"batch.global=4", key});
+    const RunResult result = on_two_of(
+        arguments, arguments, {(scratch_ / "a").string(), (scratch_ / "b").string()});
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_THAT(result.err,
+                AllOf(HasSubstr("the ranks have different corpora under the names"),
+                      HasSubstr("rank 0 (on "), HasSubstr("; rank 1 (on ")));
+    EXPECT_FALSE(fs::exists(run_dir()));
+  }
+}
+
+TEST_F(Ranks, WithRunDirectoriesOfTheirOwnAreRefused) {
+  for (const char* node : {"a", "b"}) fs::create_directories(scratch_ / node);
+  auto arguments = train_arguments({"batch.global=4"}, {"--run-dir", "run"});
+  const RunResult result = on_two_of(
+      arguments, arguments, {(scratch_ / "a").string(), (scratch_ / "b").string()});
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("the run directory 'run' is not the same for all "
+                              "ranks: rank 1 on "),
+                    HasSubstr("that all nodes share")));
+  EXPECT_THAT(files_in(scratch_ / "a/run"), Not(testing::Contains(HasSubstr("seen"))));
 }
 
 TEST_F(Ranks, OfDifferentProgramsAreRefused) {

@@ -73,10 +73,10 @@ TEST_F(TrainDeck, RanksThatNoGridFits) {
                           "start 2 ranks, or take one of the grids of 3 ranks: tensor 1 "
                           "data 3; tensor 3 data 1\n"});
   EXPECT_EQ(result.err.find("parallel.data"), result.err.rfind("parallel.data"));
-  // Four heads and four samples: none.
+  // Four heads and four samples: only stages.
   result = on_three({"parallel.tensor=2"});
-  expect_refused(result, {"start 2 ranks, or start another number of ranks: no grid of 3 "
-                          "suits the model and batch.global"});
+  expect_refused(result, {"start 2 ranks, or take one of the grids of 3 ranks: tensor 1 "
+                          "data 1 pipeline 3\n"});
 }
 
 TEST_F(TrainDeck, WhatIsNotThereYetIsSaid) {

@@ -29,6 +29,36 @@ TEST(TimersRegion, InnerTimeIsNotTheOuters) {
   EXPECT_LT(seconds[static_cast<int>(Section::forward)], timers.total_seconds() - 0.019);
 }
 
+// Where a trace is given, and as long as it is.
+TEST(TimersTrace, HasRegionsOneInsideTheOther) {
+  Timers timers;
+  Trace trace(3);
+  { const Region before(timers, Section::data); }
+  timers.trace_to(&trace);
+  {
+    const Region outer(timers, Section::forward,
+                       {.name = "forward", .microbatch = 3, .chunk = 1});
+    const Region inner(timers, Section::data);
+    const Region hidden(timers, Section::communication, {.name = ""});
+  }
+  { const Region third(timers, Section::optimizer); }
+  { const Region fourth(timers, Section::optimizer); }
+  timers.trace_to(nullptr);
+  { const Region after(timers, Section::data); }
+  ASSERT_EQ(trace.events().size(), 3u);
+  EXPECT_EQ(trace.lost(), 1u);
+  const TraceEvent& inner = trace.events()[0];
+  const TraceEvent& outer = trace.events()[1];
+  EXPECT_STREQ(inner.name, "data");
+  EXPECT_STREQ(outer.name, "forward");
+  EXPECT_EQ(outer.microbatch, 3);
+  EXPECT_EQ(outer.chunk, 1);
+  EXPECT_LE(outer.begin, inner.begin);
+  EXPECT_LE(inner.begin, inner.end);
+  EXPECT_LE(inner.end, outer.end);
+  EXPECT_STREQ(trace.events()[2].name, "optimizer");
+}
+
 TEST(TimersRegion, SumIsTotal) {
   Timers timers;
   for (int i = 0; i < 3; ++i) {

@@ -93,7 +93,11 @@ TEST(GridsListed, InWords) {
   EXPECT_EQ(fix_for({}, 4),  // five tensor ranks do not suit it
             "take one of the grids of 4 ranks: tensor 1 data 4; tensor 2 data 2; tensor "
             "4 data 1");
-  EXPECT_EQ(fix_for({}, 3),
+  EXPECT_EQ(
+      fix_for({}, 3),
+      "start 4 ranks, or take one of the grids of 3 ranks: tensor 1 data 1 pipeline "
+      "3");
+  EXPECT_EQ(fix_for({"parallel.stages=[2]"}, 3),
             "start 4 ranks, or start another number of ranks: no grid of 3 suits the "
             "model and batch.global");
   const auto fix_of = [](const Overrides& overrides, int ranks, const char* key) {

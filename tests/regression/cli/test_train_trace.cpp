@@ -1,0 +1,137 @@
+// train --trace: a timeline of all ranks on which what one hands to the other is in
+// order.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class TrainTrace : public Workplace {
+ protected:
+  fs::path trace() const { return scratch_ / "trace.json"; }
+  std::vector<std::string> arguments(std::vector<std::string> overrides,
+                                     const std::vector<std::string>& options = {}) const {
+    overrides.insert(overrides.end(), {"batch.global=8"});  // 4 micro-batches
+    std::vector<std::string> all = train_arguments(overrides, {"--trace", trace()});
+    all.insert(all.end(), options.begin(), options.end());
+    return all;
+  }
+  // Events of a rank with this name ("forward 0"), in the order of time.
+  static std::vector<json> events(const json& trace, int rank, const std::string& name) {
+    std::vector<json> found;
+    for (const json& event : trace["traceEvents"]) {
+      if (event["ph"] == "X" && event["pid"] == rank && event["name"] == name) {
+        found.push_back(event);
+      }
+    }
+    std::sort(found.begin(), found.end(), [](const json& a, const json& b) {
+      return a["ts"].get<double>() < b["ts"].get<double>();
+    });
+    return found;
+  }
+  static double begin(const json& event) { return event["ts"].get<double>(); }
+  static double end(const json& event) {
+    return event["ts"].get<double>() + event["dur"].get<double>();
+  }
+};
+
+TEST_F(TrainTrace, OfAPipeline) {
+  const RunResult result =
+      trireme_on_ranks(2, arguments({"parallel.pipeline=2"}, {"--trace-steps", "2-3"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("trace of 2 steps of 2 ranks in '"));
+  const json trace = json::parse(slurp(this->trace()));
+  EXPECT_EQ(trace["otherData"]["ranks"], 2);
+  EXPECT_EQ(trace["otherData"]["steps"], 2);
+  EXPECT_EQ(trace["otherData"]["lost_events"], 0);
+  // Nothing else is left.
+  for (const auto& entry : fs::directory_iterator(this->trace().parent_path())) {
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("json.")));
+  }
+  const double error = trace["otherData"]["clock_error_us"];
+  for (int m = 0; m < 4; ++m) {
+    const auto first = events(trace, 0, "forward " + std::to_string(m));
+    const auto second = events(trace, 1, "forward " + std::to_string(m));
+    const auto back = events(trace, 1, "backward " + std::to_string(m));
+    const auto last = events(trace, 0, "backward " + std::to_string(m));
+    for (const auto* of : {&first, &second, &back, &last}) ASSERT_EQ(of->size(), 2u);
+    for (std::size_t step = 0; step < 2; ++step) {
+      SCOPED_TRACE("micro-batch " + std::to_string(m) + ", step " + std::to_string(step));
+      EXPECT_EQ(first[step]["args"]["microbatch"], m);
+      EXPECT_LE(begin(first[step]), end(first[step]));
+      // What a stage waits for is inside of its pass.
+      EXPECT_LE(end(first[step]), end(second[step]) + error);
+      EXPECT_LE(end(second[step]), begin(back[step]));
+      EXPECT_LE(end(back[step]), end(last[step]) + error);
+    }
+  }
+  // Each message is under way at one end when it arrives at the other.
+  const auto sends = events(trace, 0, "send");
+  const auto receives = events(trace, 1, "recv");
+  ASSERT_EQ(sends.size(), 2u * 4);
+  ASSERT_EQ(receives.size(), sends.size());
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    EXPECT_EQ(sends[i]["args"]["site"], "activations");
+    EXPECT_EQ(sends[i]["args"]["elements"], 2 * 16 * 32);
+    EXPECT_GT(sends[i]["tid"], 0);
+    EXPECT_LE(begin(sends[i]), end(receives[i]) + error);
+  }
+  // What the first rank is busy with lies one in the other, or one after the other.
+  std::vector<json> busy;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] == "X" && event["pid"] == 0 && event["tid"] == 0) {
+      busy.push_back(event);
+    }
+  }
+  ASSERT_GT(busy.size(), 20u);
+  for (const json& a : busy) {
+    for (const json& b : busy) {
+      const bool cross = begin(a) < begin(b) && begin(b) < end(a) && end(a) < end(b);
+      EXPECT_FALSE(cross && end(b) - end(a) > 1e-3) << a << " and " << b;
+    }
+  }
+}
+
+TEST_F(TrainTrace, OfOneRankAndOfARunThatEnds) {
+  const RunResult whole = trireme(arguments({}));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const json trace = json::parse(slurp(this->trace()));
+  EXPECT_EQ(trace["otherData"]["steps"], 3);  // 2 to 4
+  EXPECT_EQ(events(trace, 0, "forward 3").size(), 3u);
+  EXPECT_EQ(events(trace, 0, "optimizer").size(), 3u);
+  EXPECT_EQ(events(trace, 0, "checkpoint").size(),
+            1u);  // of step 2; the run's end is out
+
+  fs::remove_all(run_dir());
+  const RunResult short_run = trireme(arguments({}, {"--trace-steps", "4-9"}));
+  ASSERT_EQ(short_run.status, 0) << short_run.err;
+  EXPECT_EQ(json::parse(slurp(this->trace()))["otherData"]["steps"], 1);
+  fs::remove_all(run_dir());
+  fs::remove(this->trace());
+  const RunResult none = trireme(arguments({}, {"--trace-steps", "5-9"}));
+  ASSERT_EQ(none.status, 0) << none.err;
+  EXPECT_THAT(none.err + none.out, HasSubstr("the run ended before step 5"));
+  EXPECT_FALSE(fs::exists(this->trace()));
+}
+
+TEST_F(TrainTrace, RefusesBeforeItBegins) {
+  RunResult result = trireme(arguments({}, {"--trace-steps", "3-1"}));
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("--trace-steps 3-1: expected two numbers"));
+  result = train({}, {"--trace", scratch_ / "no/such/place.json"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("no/such"));
+  EXPECT_FALSE(fs::exists(run_dir()));
+  EXPECT_EQ(train({}, {"--trace-steps", "1-2"}).status, 2);
+  EXPECT_EQ(train({}, {"--trace", trace(), "--dry-run"}).status, 2);
+}
+
+}  // namespace
+}  // namespace trireme::test
