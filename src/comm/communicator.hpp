@@ -201,8 +201,8 @@ class Communicator {
   virtual void progress() {}
   // Whether there are such, begun by this rank: their memory must stay.
   virtual bool is_under_way() const { return false; }
-  // Whether a wait ended by its limit: what it waited for may still arrive, in memory that
-  // its callers have left. Nothing but the end of the process is safe then.
+  // Whether a wait ended by its limit: what it waited for may still arrive, in memory
+  // that its callers have left. Nothing but the end of the process is safe then.
   virtual bool has_given_up() const { return false; }
   // Point to point: messages of one tag between two ranks arrive in the order they were
   // sent, and must be as long as their receiver expects. Neighbours that send to each

@@ -31,13 +31,17 @@ std::string to_string(const Layout& of) {
   return fmt::format("tensor {} x data {}, stage {}", of.tensor, of.data, of.zero);
 }
 
-// All that fit so many ranks. Stages matter where there are several data ranks.
+// All that fit so many ranks; of narrow types, where only the compute copy differs, those
+// of one and of all. Stages matter where there are several data ranks.
+template <class T>
 std::vector<Layout> layouts_of(int ranks) {
   std::vector<Layout> layouts;
   for (const int tensor : {1, 2}) {
     for (int data = 1; tensor * data <= ranks; ++data) {
       for (int zero = 0; zero <= (data > 1 ? 3 : 0); ++zero) {
-        layouts.push_back({tensor, data, zero});
+        const Layout layout{tensor, data, zero};
+        const bool is_end = layout.ranks() == 1 || layout.ranks() == ranks;
+        if (is_end || sizeof(T) == sizeof(float)) layouts.push_back(layout);
       }
     }
   }
@@ -192,7 +196,7 @@ using Types = ::testing::Types<float, bf16>;
 TYPED_TEST_SUITE(ShardedCheckpointOf, Types);
 
 TYPED_TEST(ShardedCheckpointOf, EveryLayoutReadsEveryOther) {
-  const std::vector<Layout> layouts = layouts_of(this->world_->size());
+  const std::vector<Layout> layouts = layouts_of<TypeParam>(this->world_->size());
   for (std::size_t l = 0; l < layouts.size(); ++l) {
     this->on_ranks_of(layouts[l], [&](const auto& world) {
       Rank<TypeParam> rank(world, layouts[l]);
@@ -224,7 +228,7 @@ TYPED_TEST(ShardedCheckpointOf, EveryLayoutReadsEveryOther) {
 }
 
 TYPED_TEST(ShardedCheckpointOf, EachElementIsWrittenOnce) {
-  for (const Layout& layout : layouts_of(this->world_->size())) {
+  for (const Layout& layout : layouts_of<TypeParam>(this->world_->size())) {
     this->on_ranks_of(layout, [&](const auto& world) {
       const Rank<TypeParam> rank(world, layout);
       std::map<std::string, std::vector<double>> writers;
