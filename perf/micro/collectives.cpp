@@ -37,6 +37,7 @@ void poll(MPI_Request request) {
 struct Buffers {
   Buffers(index_t count, int ranks)
       : whole("whole", static_cast<std::size_t>(count)),
+        other("other", static_cast<std::size_t>(count)),
         block("block", static_cast<std::size_t>(count / ranks)),
         counts(static_cast<std::size_t>(ranks), static_cast<int>(count / ranks)) {
     for (int r = 0; r < ranks; ++r) {
@@ -48,7 +49,7 @@ struct Buffers {
   int size() const { return static_cast<int>(whole.extent(0)); }
   int part_size() const { return static_cast<int>(block.extent(0)); }
 
-  DeviceArray<float> whole, block;
+  DeviceArray<float> whole, other, block;
   std::vector<int> counts, places;
 };
 
@@ -129,10 +130,58 @@ void broadcast(Variant variant, Communicator& world, const Exec& exec,
   }
 }
 
-constexpr Case kCases[] = {{"all_reduce", all_reduce},
-                           {"reduce_scatter", reduce_scatter},
-                           {"all_gather", all_gather},
-                           {"broadcast", broadcast}};
+void all_to_all(Variant variant, Communicator& world, const Exec& exec,
+                const Buffers& buffers) {
+  const float* from = buffers.whole.data();
+  float* to = buffers.other.data();
+  const int count = buffers.part_size();
+  MPI_Request request;
+  switch (variant) {
+    case ours:
+      world.all_to_all(exec, buffers.all(), comm::span_of(View1<float>(buffers.other)));
+      return;
+    case raw:
+      MPI_Ialltoall(from, count, MPI_FLOAT, to, count, MPI_FLOAT, MPI_COMM_WORLD,
+                    &request);
+      return poll(request);
+    default:
+      MPI_Alltoall(from, count, MPI_FLOAT, to, count, MPI_FLOAT, MPI_COMM_WORLD);
+  }
+}
+
+// To the next rank of a ring, from the one before, as between pipeline stages.
+void send_recv(Variant variant, Communicator& world, const Exec& exec,
+               const Buffers& buffers) {
+  const int ranks = world.size();
+  const int next = (world.rank() + 1) % ranks;
+  const int before = (world.rank() + ranks - 1) % ranks;
+  const float* from = buffers.whole.data();
+  float* to = buffers.other.data();
+  switch (variant) {
+    case ours: {
+      comm::Request received =
+          world.start_recv(exec, comm::span_of(View1<float>(buffers.other)), before);
+      comm::Request sent = world.start_send(exec, buffers.all(), next);
+      received.wait();
+      sent.wait();
+      return;
+    }
+    case raw: {
+      MPI_Request received, sent;
+      MPI_Irecv(to, buffers.size(), MPI_FLOAT, before, 0, MPI_COMM_WORLD, &received);
+      MPI_Isend(from, buffers.size(), MPI_FLOAT, next, 0, MPI_COMM_WORLD, &sent);
+      poll(received);
+      return poll(sent);
+    }
+    default:
+      MPI_Sendrecv(from, buffers.size(), MPI_FLOAT, next, 0, to, buffers.size(),
+                   MPI_FLOAT, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+}
+
+constexpr Case kCases[] = {{"all_reduce", all_reduce}, {"reduce_scatter", reduce_scatter},
+                           {"all_gather", all_gather}, {"broadcast", broadcast},
+                           {"all_to_all", all_to_all}, {"send_recv", send_recv}};
 
 struct Quartiles {
   double low, median, high;

@@ -183,7 +183,9 @@ struct TrainStep<T>::Handler {
   int fetched = 0;          // micro-batches: their first pass on a stage is in order
 
   void forward(const Action& action) {
-    const Region region(step.timers_, Section::forward, label(action, "forward"));
+    const Region region(
+        step.timers_, Section::forward,
+        label(action, mode == nn::Mode::training ? "forward" : "evaluation"));
     SlotBatch& batch = batch_of(action);
     if (action.microbatch == fetched) {
       const Region data(step.timers_, Section::data);

@@ -369,6 +369,37 @@ TYPED_TEST(DataParallelOf, WeightsComeAheadAndAreForgotten) {
   use.settle();
 }
 
+// Sums of gradients and new weights are on their way while other units are at work: what
+// ranks wait for at once would be no longer under way.
+TYPED_TEST(DataParallelOf, MessagesGoBesideTheWork) {
+  const int ranks = this->world_->size();
+  for (const int stage : {0, 1, 2, 3}) {
+    SCOPED_TRACE(fmt::format("stage {}", stage));
+    Run<TypeParam> run(this->world_, {{.data = ranks}, stage, 1, false, 5, false});
+    auto& use = run.data_parallel();
+    use.settle();
+    use.begin_step();
+    for (std::size_t u = 0; u < 5; ++u) {
+      use.begin(u, Pass::forward);
+      const bool prefetches = stage == 3 && u < 4;
+      EXPECT_EQ(this->world_->is_under_way(), prefetches && ranks > 1) << "forward " << u;
+      use.end(u, Pass::forward);
+    }
+    use.begin_microbatch(true, true);
+    for (std::size_t u = 5; u-- > 0;) {
+      use.begin(u, Pass::backward);
+      use.end(u, Pass::backward);
+      EXPECT_EQ(this->world_->is_under_way(), ranks > 1) << "backward " << u;
+    }
+    use.finish_gradients();
+    EXPECT_FALSE(this->world_->is_under_way());
+    if (stage == 0 || stage == 3) continue;
+    use.start_gather(0);
+    EXPECT_EQ(this->world_->is_under_way(), ranks > 1);
+    use.settle();
+  }
+}
+
 // What is borrowed is there although its own unit was not in use since the update.
 TYPED_TEST(DataParallelOf, ABorrowerHasTheWeightsItBorrows) {
   for (const int stage : {0, 1, 2, 3}) {
