@@ -302,7 +302,9 @@ class Checker {
                       most),
           p.pipeline <= most
               ? fmt::format("parallel.virtual_pipeline: {}", most / p.pipeline)
-              : fmt::format("parallel.pipeline: {}", most / p.virtual_pipeline));
+              : fmt::format(
+                    "parallel.pipeline: {}{}", most,
+                    p.virtual_pipeline > 1 ? ", parallel.virtual_pipeline: 1" : ""));
       return;
     }
     const auto given = static_cast<index_t>(p.stages.size());
@@ -342,7 +344,12 @@ class Checker {
   void check_pipeline() {
     const ParallelConfig& p = deck_.parallel;
     if (!good({"parallel.pipeline", "parallel.zero", "parallel.schedule"})) return;
-    if (p.pipeline == 1) return;
+    if (p.pipeline == 1) {
+      if (p.schedule == PipelineSchedule::one_f_one_b) return;
+      add("parallel.schedule", "is of a pipeline; there is none",
+          "1f1b where parallel.pipeline is 1", "parallel.schedule: 1f1b");
+      return;
+    }
     if (p.zero == 3) {
       add("parallel.zero",
           "gathers weights for every pass: a pipeline's passes of many micro-batches "

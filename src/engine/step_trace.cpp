@@ -158,27 +158,39 @@ void StepTrace::begin_step(std::int64_t step) {
 void StepTrace::end_step(std::int64_t step) {
   if (!trace_) return;
   ++recorded_;
-  if (step == options_.last) finish();
+  if (step == options_.last) end_recording();
 }
 
 void StepTrace::finish() {
-  comm::Communicator& world = *grid_.groups().world;
-  if (!trace_) {
-    if (recorded_ == 0) {
-      log_.warning(
-          "--trace: the run ended before step {}, the first to be recorded; '{}' was not "
-          "written",
-          options_.first, options_.path.string());
-    }
-    return;
+  if (trace_) end_recording();
+  if (recorded_ == 0) {
+    log_.warning(
+        "--trace: the run ended before step {}, the first to be recorded; '{}' was not "
+        "written",
+        options_.first, options_.path.string());
   }
+  if (!failure_.empty()) {
+    throw Error(fmt::format("the run is complete, its trace is not there: {}", failure_));
+  }
+}
+
+void StepTrace::end_recording() {
+  comm::Communicator& world = *grid_.groups().world;
   timers_.trace_to(nullptr);
   const ClockReading after = read_clock(world);
   double zero = std::numeric_limits<double>::infinity();
   for (const TraceEvent& event : trace_->events()) {
     zero = std::min(zero, reference_time(seconds_of(event.begin), before_, after));
   }
-  write(after, world.all_reduce(zero, comm::Op::min));
+  zero = world.all_reduce(zero, comm::Op::min);
+  try {
+    write(after, zero);
+  } catch (const Error& error) {  // the same on all ranks
+    failure_ = error.what();
+    log_.warning("the trace could not be written, training goes on: {}", failure_);
+    std::error_code ignored;
+    std::filesystem::remove(part_of(options_.path, world.rank()), ignored);
+  }
   trace_.reset();
 }
 

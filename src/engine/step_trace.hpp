@@ -49,10 +49,12 @@ class StepTrace {
   // after its last one, when the file is written.
   void begin_step(std::int64_t step);
   void end_step(std::int64_t step);
-  // Of a run that stops earlier. Collective.
+  // At the end of the run, which may come earlier. Collective. Error where the file could
+  // not be written: that stops no run.
   void finish();
 
  private:
+  void end_recording();
   std::string text_of_rank(const ClockReading& after, double zero) const;
   void write(const ClockReading& after, double zero);
 
@@ -63,6 +65,7 @@ class StepTrace {
   std::optional<Trace> trace_;  // while it records
   ClockReading before_;
   std::int64_t recorded_ = 0;  // steps
+  std::string failure_;        // to write the file
 };
 
 }  // namespace trireme::engine

@@ -115,10 +115,13 @@ template <class T>
 typename TrainStep<T>::Work TrainStep<T>::evaluation_work(int microbatches) const {
   auto plans = evaluation_plans(state_.sharing.pipeline, microbatches);
   auto& mine = plans.at(static_cast<std::size_t>(state_.groups.pipeline->rank()));
-  TRIREME_REQUIRE(mine.buffers <= needs_.buffers,
-                  "an evaluation of {} micro-batches takes {} buffers, the step has {}",
-                  microbatches, mine.buffers, needs_.buffers);
+  schedule::check(state_.sharing.pipeline.shape(microbatches), plans);
   BatchPlaces batches = batch_places(mine.actions, microbatches);
+  TRIREME_REQUIRE(
+      mine.buffers <= needs_.buffers && batches.count <= needs_.batches,
+      "an evaluation of {} micro-batches takes {} buffers and {} batches at a "
+      "time, the step has {} and {}",
+      microbatches, mine.buffers, batches.count, needs_.buffers, needs_.batches);
   return {std::move(mine.actions), std::move(batches)};
 }
 
@@ -321,6 +324,7 @@ void TrainStep<T>::set_microbatches(int count) {
   if (count == shape_.microbatches) return;
   work_ = training_work(count);
   shape_.microbatches = count;
+  times_ = PassTimes(state_.chunks.size());  // those of steps like these
 }
 
 template <class T>

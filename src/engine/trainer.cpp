@@ -19,6 +19,7 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/shared_directory.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
 #include "io/atomic_file.hpp"
@@ -175,23 +176,35 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
       checkpoint.path().string(), corpus.path().string());
 }
 
-// Of a run that could never fit, before anything is made for it.
+// Of a run that could never fit, before anything is made for it. Collective: ranks of a
+// node may be of different stages.
 void require_memory(const config::Deck& deck, const ModelState<float>& shapes,
-                    const Machine& machine, int ranks_of_node) {
+                    const Machine& machine, const comm::Environment& environment) {
   if constexpr (!kHostExecution) return;  // the device's memory says so itself
+  comm::Communicator& world = *environment.world();
   const MemoryPlan plan = plan_memory(shapes, deck);
-  const double needed = static_cast<double>(plan.total()) * ranks_of_node;
+  const std::vector<std::string> hosts = world.gather(environment.host_name());
+  const std::vector<std::int64_t> totals =
+      world.gather(static_cast<std::int64_t>(plan.total()));
+  double needed = 0.0;
+  int ranks = 0;
+  for (std::size_t rank = 0; rank < totals.size(); ++rank) {
+    if (hosts[rank] != environment.host_name()) continue;
+    needed += static_cast<double>(totals[rank]);
+    ++ranks;
+  }
   const auto there = static_cast<double>(machine.memory_bytes);
-  TRIREME_REQUIRE_INPUT(
-      there <= 0.0 || needed <= there,
-      "the run takes {} on this machine (of it {} of weights, gradients and optimizer "
-      "state and {} of activations on each of {} ranks), which has {}: take a smaller "
-      "batch.micro, a smaller model, or a machine with more memory. --dry-run tells what "
-      "a deck takes",
-      format_bytes(needed),
-      format_bytes(static_cast<double>(plan.weights + plan.gradients + plan.optimizer)),
-      format_bytes(static_cast<double>(plan.saved())), ranks_of_node,
-      format_bytes(there));
+  comm::on_every_rank(world, [&] {
+    TRIREME_REQUIRE_INPUT(
+        there <= 0.0 || needed <= there,
+        "the run takes {} on {} (on rank {}, one of {}, {} of weights, gradients and "
+        "optimizer state and {} of activations), which has {}: take a smaller "
+        "batch.micro, a smaller model, or a machine with more memory. --dry-run tells "
+        "what a deck takes",
+        format_bytes(needed), environment.host_name(), world.rank(), ranks,
+        format_bytes(static_cast<double>(plan.weights + plan.gradients + plan.optimizer)),
+        format_bytes(static_cast<double>(plan.saved())), format_bytes(there));
+  });
 }
 
 }  // namespace
@@ -209,8 +222,11 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     trace = parse_trace_steps(options.trace_steps, options.trace);
   }
   world.set_timeout(comm::Environment::kStartSeconds);
-  if (trace) comm::on_first_rank(world, [&] { io::require_writable(trace->path); });
   require_same_files(world, environment.host_name(), options.deck);
+  if (trace) {
+    comm::on_first_rank(world, [&] { io::require_writable(trace->path); });
+    require_seen_by_all(world, trace->path.parent_path(), "directory of --trace");
+  }
 
   // 1. What to do.
   const config::Deck deck = load_deck(options, world);
@@ -262,7 +278,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                          resumes ? ckpt::Content::training : ckpt::Content::weights);
   }
   const Machine machine = find_machine();
-  require_memory(deck, shapes, machine, environment.node().ranks);
+  require_memory(deck, shapes, machine, environment);
   const Placement placement = Placement::gather(environment, machine);
   RunDirectory directory(world, run_options, start);
   OnBoard on_board(world, directory.path(), environment.host_name(), log);

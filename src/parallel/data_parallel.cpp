@@ -56,6 +56,30 @@ index_t sequence_elements(const ParamBuffer<T>& params) {
   return elements;
 }
 
+// Buckets in the order in which their gradients are complete: backwards through the
+// units, but for the copy of a tied parameter, which is used together with the head.
+std::vector<std::size_t> reduction_order(const ParamRegistry& registry,
+                                         const Partition& partition) {
+  const std::size_t units = registry.units().size();
+  const auto tied = registry.tied();
+  std::vector<std::size_t> order;
+  const auto add = [&](std::size_t unit) {
+    const std::size_t bucket = partition.bucket_of_unit(unit);
+    if (partition.buckets()[bucket].first_unit == unit) order.push_back(bucket);
+  };
+  std::optional<std::size_t> copy;  // its unit
+  for (std::size_t unit = 0; tied && unit < units; ++unit) {
+    const ParamUnit& of = registry.units()[unit];
+    const bool has_tied = of.begin <= *tied && *tied < of.end;
+    if (has_tied && registry.spec(*tied).tie == Tie::copy) copy = unit;
+  }
+  for (std::size_t unit = units; unit-- > 0;) {
+    if (unit != copy) add(unit);
+    if (copy && unit + 1 == units) add(*copy);
+  }
+  return order;
+}
+
 }  // namespace
 
 template <class T>
@@ -79,6 +103,7 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
         params.registry().spec(*tied).name, mine.begin, mine.end);
   }
   state_.resize(buckets().size());
+  reducing_.reserve(buckets().size());
   if (stage() >= 2) {
     const BufferSizes sizes = buffer_sizes(params.partition(), sharding.part);
     const auto add_slot = [&](index_t whole, index_t part) {
@@ -134,16 +159,17 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
 }
 
 // Stage 1 reduces into the bucket itself, by way of a copy of the part. Two reductions
-// are under way at a time and take turns in two copies (finish_reduction(bucket + 2)).
+// are under way at a time and take turns in two copies.
 template <class T>
 std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params) {
   const auto& sharding = params.sharding();
   if (sharding.stage != 1 || sharding.parts == 1) return 0;
   std::array<index_t, kRotating> copies{};
-  const std::vector<Bucket>& buckets = params.partition().buckets();
-  for (std::size_t b = 0; b < buckets.size(); ++b) {
-    index_t& copy = copies[b % kRotating];
-    copy = std::max(copy, buckets[b].part_size(sharding.part));
+  const auto order = reduction_order(params.registry(), params.partition());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    index_t& copy = copies[i % kRotating];
+    const Bucket& bucket = params.partition().buckets()[order[i]];
+    copy = std::max(copy, bucket.part_size(sharding.part));
   }
   return extent(copies[0] + copies[1]) * sizeof(Master);
 }
@@ -271,9 +297,10 @@ void DataParallel<T>::reduce(std::size_t bucket) {
   const bool every_time = stage() >= 2;
   if (!every_time && !is_last_microbatch_) return;
   // Two at a time: each keeps a result on the host until it is complete.
-  if (bucket + 2 < state_.size()) finish_reduction(bucket + 2);
+  if (reducing_.size() == kRotating) finish_reduction(reducing_.front());
   BucketState& state = state_[bucket];
   state.is_reducing = true;
+  reducing_.push_back(bucket);
   const View1<Master> all = params_.gradient_bucket(bucket);
   if (stage() == 0) {
     state.reduction = groups_.data->start_all_reduce(exec_, comm::span_of(all),
@@ -295,6 +322,7 @@ void DataParallel<T>::finish_reduction(std::size_t bucket) {
   BucketState& state = state_[bucket];
   state.reduction.wait();
   state.is_reducing = false;
+  std::erase(reducing_, bucket);
   if (stage() < 2 || state.gradient_slot < 0) return;
   Slot& slot = slots_[extent(state.gradient_slot)];
   if (state.adds_to_shard) {

@@ -105,6 +105,7 @@ class DataParallel final : public ParamUse {
   ParamBuffer<T>& params_;
   bool is_first_microbatch_ = true, is_last_microbatch_ = true;
   std::vector<BucketState> state_;
+  std::vector<std::size_t> reducing_;  // buckets, in the order in which they began
   std::vector<Slot> slots_;  // two that rotate, then one for each dedicated bucket
   int next_weight_slot_ = 0, next_gradient_slot_ = 0;
   index_t sequence_elements_ = 0;  // 0 without sequence parallelism

@@ -2,6 +2,7 @@
 #include "schedule/pipeline.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "base/error.hpp"
@@ -57,8 +58,9 @@ int warmup_of(const PipelineShape& shape, int stage, int groups) {
 std::vector<Pass> in_groups(const PipelineShape& shape, int groups, bool is_forward) {
   std::vector<Pass> passes;
   for (int group = 0; group < groups; ++group) {
-    const int begin = shape.microbatches * group / groups;
-    const int end = shape.microbatches * (group + 1) / groups;
+    const auto microbatches = static_cast<std::int64_t>(shape.microbatches);
+    const auto begin = static_cast<int>(microbatches * group / groups);
+    const auto end = static_cast<int>(microbatches * (group + 1) / groups);
     for (int c = 0; c < shape.chunks; ++c) {
       const int chunk = is_forward ? c : shape.chunks - 1 - c;
       for (int m = begin; m < end; ++m) passes.push_back({m, chunk});

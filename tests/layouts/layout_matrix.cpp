@@ -200,7 +200,12 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     const double loss = reports.back().loss_sum / reports.back().tokens;
     const double want = reference.losses[static_cast<std::size_t>(step)];
     EXPECT_NEAR(loss, want, 5e-6 * want) << "step " << step + 1;
+    const double norm = reference.gradient_norms[static_cast<std::size_t>(step)];
+    EXPECT_NEAR(reports.back().grad_norm, norm, (step == 0 ? 1e-5 : 1e-4) * norm)
+        << "step " << step + 1;
   }
+  EXPECT_NEAR(run.evaluated_loss(kFirstOfLogits), reference.evaluated_loss,
+              5e-6 * reference.evaluated_loss);
   check_replicas(run);
   check_logits(run, layout, reference);
   // The same again: to the bit, every gradient of the first step and what follows.
@@ -311,10 +316,12 @@ MatrixReference matrix_reference(const MatrixSize& size) {
     }
     const optim::StepReport report = run.finish(step);
     reference.losses.push_back(report.loss_sum / report.tokens);
+    reference.gradient_norms.push_back(report.grad_norm);
   }
   for (const auto& [name, gradient] : reference.gradients) {
     reference.gradient_norm = std::hypot(reference.gradient_norm, norm_of(gradient));
   }
+  reference.evaluated_loss = run.evaluated_loss(kFirstOfLogits);
   reference.logits = run.logits(kFirstOfLogits);
   return reference;
 }

@@ -177,8 +177,9 @@ inline std::vector<Layout> all_pipelines(int most_ranks) {
                 for (layout.sequence = 0; layout.sequence <= 1; ++layout.sequence) {
                   for (layout.data = 1; layout.data <= 2; ++layout.data) {
                     for (layout.zero = 0; layout.zero <= 2; ++layout.zero) {
-                      for (layout.data_first = 0; layout.data_first <= 1;
-                           ++layout.data_first) {
+                      for (const int last_axes : {0, 1, 2, 3}) {
+                        layout.data_first = last_axes % 2;
+                        layout.small_buckets = last_axes / 2;
                         if (layout.is_valid(most_ranks)) layouts.push_back(layout);
                       }
                     }
@@ -296,6 +297,17 @@ class MatrixRun {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, values);
     return {host.data(), host.data() + host.extent(0)};
   }
+  // Mean loss of twice as many micro-batches as a step has, from sample `first` on.
+  double evaluated_loss(index_t first) {
+    const index_t samples = 2 * layout_.size.samples, share = samples / layout_.data;
+    const index_t mine = first + grid_.coordinates().data * share;
+    const engine::LossTotals totals =
+        step_.evaluate([&](int m) { return samples_.batch(mine + m * layout_.micro()); },
+                       2 * layout_.microbatches);
+    std::vector<double> sums = {totals.loss_sum, totals.tokens};
+    grid_.groups().data->all_reduce(sums);
+    return sums[0] / sums[1];
+  }
   bool has_whole_weights() const { return state_.params.is_whole(Slab::weight); }
   // Logits (rows, v_tp) of micro() samples from `first` on.
   std::vector<float> logits(index_t first) {
@@ -333,7 +345,8 @@ class MatrixRun {
 
 // What one rank says.
 struct MatrixReference {
-  std::vector<double> losses;
+  std::vector<double> losses, gradient_norms;           // of each step
+  double evaluated_loss = 0.0;                          // after the last
   std::map<std::string, std::vector<float>> gradients;  // of the first step, by parameter
   double gradient_norm = 0.0;
   std::vector<float> logits;  // (s, samples, vocabulary) after the last step

@@ -36,6 +36,52 @@ TEST_F(ResumeTraining, EqualsOneGo) {
   EXPECT_EQ(metrics("branch").steps.front().step, 11);
 }
 
+// Stages and chunks write their layers, the tied embedding once; other pipelines, and one
+// rank, go on with it.
+TEST_F(ResumeTraining, OfPipelines) {
+  const auto start = [&](const std::string& run, int ranks, const Arguments& keys,
+                         const Arguments& more = {}) {
+    Arguments arguments = {"train", "deck.yaml", "--run-dir",
+                           run,     "--set",     "run.sample_every=0"};
+    for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult result = trireme_on_ranks(ranks, arguments, options(1));
+    EXPECT_EQ(result.status, 0) << result.err;
+  };
+  for (const char* layout : {"parallel.virtual_pipeline=1", "parallel.virtual_pipeline=2",
+                             "parallel.schedule=zero_bubble"}) {
+    SCOPED_TRACE(layout);
+    const Arguments keys = {"parallel.pipeline=2", layout};
+    Arguments few = keys;
+    few.push_back("run.steps=5");
+    for (const char* run : {"whole", "parts"})
+      std::filesystem::remove_all(scratch_ / run);
+    start("whole", 2, keys);
+    start("parts", 2, few);
+    start("parts", 2, keys, {"--resume", "auto"});
+    expect_same_checkpoint(newest("whole"), newest("parts"));
+    expect_same_metrics("whole", "parts", 13);
+  }
+  const auto last_losses = [&](const std::string& run) {
+    std::vector<double> losses;
+    for (const auto& step : metrics(run).steps) {
+      if (step.step > 10) losses.push_back(step.loss);
+    }
+    return losses;
+  };
+  const std::vector<double> want = last_losses("whole");
+  ASSERT_EQ(want.size(), 3u);
+  for (const int stages : {1, 3}) {
+    const std::string key = "parallel.pipeline=" + std::to_string(stages);
+    start(key, stages, {key}, {"--resume", "whole/checkpoints/step_00000010"});
+    const std::vector<double> got = last_losses(key);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(got[i], want[i], 5e-6 * want[i]) << key;
+    }
+  }
+}
+
 TEST_F(ResumeTraining, FromAnOlderCheckpointCutsWhatCameAfter) {
   ASSERT_EQ(train("run").status, 0);
   const engine::MetricsLog before = metrics("run");

@@ -204,7 +204,9 @@ TEST_F(Ranks, MakeTheSameCalls) {
         {"parallel.zero=0"},
         {"parallel.zero=1"},
         {"parallel.zero=3"},
-        {"parallel.pipeline=2"}}) {
+        {"parallel.pipeline=2"},
+        {"parallel.pipeline=2", "parallel.virtual_pipeline=2"},
+        {"parallel.pipeline=2", "parallel.schedule=zero_bubble"}}) {
     SCOPED_TRACE(layout.back());
     fs::remove_all(run_dir());
     const RunResult result = trireme_on_ranks(

@@ -1,0 +1,23 @@
+// engine/shared_directory.hpp — directories that ranks of several nodes write to.
+#ifndef TRIREME_ENGINE_SHARED_DIRECTORY_HPP_
+#define TRIREME_ENGINE_SHARED_DIRECTORY_HPP_
+
+#include <string>
+#include <string_view>
+
+#include "comm/communicator.hpp"
+#include "io/files.hpp"
+
+namespace trireme::engine {
+
+// gethostname(), "?" where that fails.
+std::string this_host();
+
+// Collective. What rank 0 writes there must be there for the others, else InputError on
+// all: each node has a directory of its own by this name. `what` says what it is for.
+void require_seen_by_all(comm::Communicator& world, const io::Path& directory,
+                         std::string_view what);
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_SHARED_DIRECTORY_HPP_
