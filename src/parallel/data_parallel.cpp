@@ -60,22 +60,18 @@ index_t sequence_elements(const ParamBuffer<T>& params) {
 // units, but for the copy of a tied parameter, which is used together with the head.
 std::vector<std::size_t> reduction_order(const ParamRegistry& registry,
                                          const Partition& partition) {
-  const std::size_t units = registry.units().size();
   const auto tied = registry.tied();
-  std::vector<std::size_t> order;
-  const auto add = [&](std::size_t unit) {
-    const std::size_t bucket = partition.bucket_of_unit(unit);
-    if (partition.buckets()[bucket].first_unit == unit) order.push_back(bucket);
-  };
-  std::optional<std::size_t> copy;  // its unit
-  for (std::size_t unit = 0; tied && unit < units; ++unit) {
-    const ParamUnit& of = registry.units()[unit];
-    const bool has_tied = of.begin <= *tied && *tied < of.end;
-    if (has_tied && registry.spec(*tied).tie == Tie::copy) copy = unit;
+  std::optional<std::size_t> copy;  // its bucket, in which it is alone
+  if (tied && registry.spec(*tied).tie == Tie::copy) {
+    copy = partition.bucket_of_param(*tied);
   }
+  std::vector<std::size_t> order;
+  const std::size_t units = registry.units().size();
   for (std::size_t unit = units; unit-- > 0;) {
-    if (unit != copy) add(unit);
-    if (copy && unit + 1 == units) add(*copy);
+    const std::size_t bucket = partition.bucket_of_unit(unit);
+    const bool is_whole = partition.buckets()[bucket].first_unit == unit;
+    if (is_whole && bucket != copy) order.push_back(bucket);
+    if (copy && unit + 1 == units) order.push_back(*copy);
   }
   return order;
 }
