@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -81,37 +82,127 @@ void require_output(const std::string& file) {
   io::require_writable(file);
 }
 
-void describe_commands(CLI::App& app, Action& action, const std::string& command_line) {
-  app.set_version_flag("--version", std::string("trireme ") + TRIREME_VERSION);
-  app.require_subcommand(1);
-  app.footer(
+Option& Option::required() {
+  option_->required();
+  return *this;
+}
+
+Option& Option::show_default() {
+  option_->capture_default_str();
+  return *this;
+}
+
+Option& Option::placeholder(const std::string& text) {
+  option_->type_name(text);
+  return *this;
+}
+
+Option& Option::one_each() {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+Option& Option::separator(char character) {
+  option_->delimiter(character);
+  return *this;
+}
+
+Option& Option::one_of(const std::vector<std::string>& words) {
+  option_->check(CLI::IsMember(words));
+  return *this;
+}
+
+Option& Option::between(std::int64_t least, std::int64_t most) {
+  option_->check(CLI::Range(least, most));
+  return *this;
+}
+
+Option& Option::needs(const Option& other) {
+  option_->needs(other.option_);
+  return *this;
+}
+
+Option& Option::excludes(const Option& other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+Option Command::add(const std::string& name, std::string& value,
+                    const std::string& help) {
+  return Option(app_->add_option(name, value, help));
+}
+
+Option Command::add(const std::string& name, std::vector<std::string>& values,
+                    const std::string& help) {
+  return Option(app_->add_option(name, values, help));
+}
+
+Option Command::add(const std::string& name, std::int64_t& value,
+                    const std::string& help) {
+  return Option(app_->add_option(name, value, help));
+}
+
+Option Command::add(const std::string& name, std::uint64_t& value,
+                    const std::string& help) {
+  const CLI::Validator no_sign(
+      [](std::string& text) {
+        std::uint64_t number = 0;
+        const char* end = text.data() + text.size();
+        const auto [stop, error] = std::from_chars(text.data(), end, number);
+        return error == std::errc{} && stop == end
+                   ? std::string()
+                   : fmt::format("'{}' is no whole number from 0 to 2^64 - 1", text);
+      },
+      "0 to 2^64 - 1");
+  return Option(app_->add_option(name, value, help)->check(no_sign));
+}
+
+Option Command::add(const std::string& name, double& value, const std::string& help) {
+  return Option(app_->add_option(name, value, help));
+}
+
+Option Command::add_flag(const std::string& name, bool& value, const std::string& help) {
+  return Option(app_->add_flag(name, value, help));
+}
+
+void Command::does(Action action) {
+  app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
+}
+
+CommandLine::CommandLine()
+    : app_(std::make_unique<CLI::App>(
+          "Trireme: training of Transformer language models on supercomputers",
+          "trireme")) {
+  app_->set_version_flag("--version", std::string("trireme ") + TRIREME_VERSION);
+  app_->require_subcommand(1);
+  app_->footer(
       "Started alone, by mpiexec or by srun. `trireme COMMAND --help` tells more.\n"
       "Exit status: 0 done; 2 wrong arguments, deck or input files; 75 stopped early "
       "with "
       "a\ncheckpoint (run again to go on); 1 anything else.");
-  add_train(app, action, command_line);
-  add_tokenize(app, action);
-  add_inspect(app, action);
-  add_convert(app, action);
-  add_generate(app, action);
-  add_selftest(app, action);
 }
 
-std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speaks) {
+CommandLine::~CommandLine() = default;
+
+Command CommandLine::add_command(const std::string& name, const std::string& help) {
+  return Command(app_->add_subcommand(name, help), &chosen_);
+}
+
+std::optional<int> CommandLine::parse(int argc, char** argv, bool speaks) {
   try {
-    app.parse(argc, argv);
+    app_->parse(argc, argv);
     return {};
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {  // help or version
-      if (speaks) app.exit(error, std::cout, std::cerr);
+      if (speaks) app_->exit(error, std::cout, std::cerr);
       return 0;
     }
     if (!speaks) return kExitInput;
     const std::string first = argc > 1 ? argv[1] : "";
-    const std::vector<std::string> names = command_names(app);
+    const std::vector<std::string> names = command_names(*app_);
     const bool is_command = std::find(names.begin(), names.end(), first) != names.end();
     if (first.empty()) {
-      std::cerr << app.help();
+      std::cerr << app_->help();
     } else if (!is_command && first[0] != '-') {
       std::cerr << "trireme: " << unknown_command(names, first) << "\n";
     } else {

@@ -1,6 +1,5 @@
 // apps/convert.cpp — `trireme convert`: between the formats of others and ours; what IN
 // is says which way.
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -108,51 +107,48 @@ void convert_model(const ConvertOptions& options) {
 
 }  // namespace
 
-void add_convert(CLI::App& app, Action& action) {
+void add_convert(CommandLine& line) {
   const auto options = std::make_shared<ConvertOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = line.add_command(
       "convert",
       "A Hugging Face GPT-2 directory to a checkpoint; a checkpoint to a Hugging Face "
       "directory; a Megatron dataset (.idx and .bin) to a corpus: what IN is says "
       "which.");
   command
-      ->add_option(
-          "IN", options->in,
-          "a directory with config.json; or a run directory, its checkpoints, one "
-          "step_* directory or latest; or a Megatron dataset's .idx")
-      ->required();
+      .add("IN", options->in,
+           "a directory with config.json; or a run directory, its checkpoints, one "
+           "step_* directory or latest; or a Megatron dataset's .idx")
+      .required();
   command
-      ->add_option("OUT", options->out,
-                   "a directory that does not exist yet; of a "
-                   "Megatron dataset, the corpus (.h5)")
-      ->required();
+      .add("OUT", options->out,
+           "a directory that does not exist yet; of a "
+           "Megatron dataset, the corpus (.h5)")
+      .required();
   command
-      ->add_option("--tokenizer", options->tokenizer,
-                   "of a Megatron dataset: gpt2, or the files of the one it was made "
-                   "with, as of trireme tokenize")
-      ->allow_extra_args(false)
-      ->delimiter(',');
-  command->add_flag("--weights-only", options->weights_only,
-                    "weights are all that is wanted: say nothing about optimizer state, "
-                    "which is never converted");
-  command->add_option("--json", options->json, "write what was made to this file too");
-  command->callback([options, &action] {
-    action = [options](comm::Environment& environment) {
-      comm::Communicator& world = *environment.world();
-      comm::on_first_rank(world, [&] {
-        // Inside OUT there is no directory yet.
-        const std::filesystem::path json(options->json);
-        if (json.parent_path() != std::filesystem::path(options->out)) {
-          require_output(options->json);
-        }
-      });
-      if (data::is_megatron_dataset(options->in)) {
-        convert_megatron(*options, world);
-      } else {
-        comm::on_first_rank(world, [&] { convert_model(*options); });
+      .add("--tokenizer", options->tokenizer,
+           "of a Megatron dataset: gpt2, or the files of the one it was made "
+           "with, as of trireme tokenize")
+      .one_each()
+      .separator(',');
+  command.add_flag("--weights-only", options->weights_only,
+                   "weights are all that is wanted: say nothing about optimizer state, "
+                   "which is never converted");
+  command.add("--json", options->json, "write what was made to this file too");
+  command.does([options](comm::Environment& environment) {
+    comm::Communicator& world = *environment.world();
+    comm::on_first_rank(world, [&] {
+      // Inside OUT there is no directory yet.
+      const std::filesystem::path json(options->json);
+      if (json.parent_path() != std::filesystem::path(options->out)) {
+        require_output(options->json);
       }
-      return 0;
-    };
+    });
+    if (data::is_megatron_dataset(options->in)) {
+      convert_megatron(*options, world);
+    } else {
+      comm::on_first_rank(world, [&] { convert_model(*options); });
+    }
+    return 0;
   });
 }
 

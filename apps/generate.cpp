@@ -3,7 +3,6 @@
 // One text at a time is shown as it comes. Several continuations, or output for programs,
 // are made side by side; under mpiexec the prompts are divided among the ranks. The texts
 // are the same either way.
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 #include <limits>
@@ -38,7 +37,7 @@ struct GenerateOptions {
   std::vector<std::string> prompt_ids;
   std::string format = "text";
   std::string out, json;
-  std::uint64_t samples = 1;
+  std::int64_t samples = 1;
   bool greedy = false, slide = false;
   engine::GenerationConfig config;
 };
@@ -136,11 +135,11 @@ std::vector<Prompt> read_prompts(const GenerateOptions& options, const Model& mo
 }
 
 std::vector<engine::GenerationRequest> make_requests(const std::vector<Prompt>& prompts,
-                                                     std::uint64_t samples) {
+                                                     std::int64_t samples) {
   std::vector<engine::GenerationRequest> requests;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    for (std::uint64_t sample = 0; sample < samples; ++sample) {
-      requests.push_back({prompts[i].ids, i, sample});
+    for (std::int64_t sample = 0; sample < samples; ++sample) {
+      requests.push_back({prompts[i].ids, i, static_cast<std::uint64_t>(sample)});
     }
   }
   return requests;
@@ -195,8 +194,8 @@ void print(const std::string& text) {
 }
 
 std::string heading(const engine::GenerationRequest& request, std::size_t prompts,
-                    std::uint64_t samples) {
-  if (prompts * samples == 1) return "";
+                    std::int64_t samples) {
+  if (prompts == 1 && samples == 1) return "";
   std::string text = fmt::format("--- prompt {}", request.number + 1);
   if (samples > 1) text += fmt::format(", sample {}", request.sample + 1);
   return text + " ---\n";
@@ -376,79 +375,60 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   return 0;
 }
 
-// CLI11 would take -1 for the largest number there is.
-const CLI::Validator kSeed(
-    [](std::string& text) {
-      std::uint64_t seed = 0;
-      const char* end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(text.data(), end, seed);
-      return error == std::errc{} && stop == end
-                 ? std::string()
-                 : fmt::format("'{}' is no whole number from 0 to 2^64 - 1", text);
-    },
-    "0 to 2^64 - 1");
-
 }  // namespace
 
-void add_generate(CLI::App& app, Action& action) {
+void add_generate(CommandLine& line) {
   const auto options = std::make_shared<GenerateOptions>();
   engine::GenerationConfig& config = options->config;
   engine::SamplingConfig& sampling = config.sampling;
-  CLI::App* command = app.add_subcommand("generate",
-                                         "Continue prompts with a trained model. Under "
-                                         "mpiexec the prompts are divided among "
-                                         "the ranks.");
+  Command command = line.add_command("generate",
+                                     "Continue prompts with a trained model. Under "
+                                     "mpiexec the prompts are divided among "
+                                     "the ranks.");
   command
-      ->add_option("--checkpoint", options->checkpoint,
-                   "a run directory, its checkpoints, one step_* directory or latest")
-      ->required();
+      .add("--checkpoint", options->checkpoint,
+           "a run directory, its checkpoints, one step_* directory or latest")
+      .required();
   command
-      ->add_option("--prompt", options->prompts,
-                   "text to continue; may be given several times. Without any prompt the "
-                   "text begins a document")
-      ->allow_extra_args(true)
-      ->type_name("TEXT ...");
-  command->add_option("--prompt-file", options->prompt_file,
-                      "one prompt a line; .jsonl: \"prompt\" (text) or \"ids\" of each");
+      .add("--prompt", options->prompts,
+           "text to continue; may be given several times. Without any prompt the "
+           "text begins a document")
+      .placeholder("TEXT ...");
+  command.add("--prompt-file", options->prompt_file,
+              "one prompt a line; .jsonl: \"prompt\" (text) or \"ids\" of each");
   command
-      ->add_option("--prompt-ids", options->prompt_ids,
-                   "a prompt as token numbers, \"464 3290\"; may be given several times")
-      ->allow_extra_args(false);
-  command->add_option("--max-tokens", config.max_tokens, "new tokens of a text at most")
-      ->capture_default_str();
+      .add("--prompt-ids", options->prompt_ids,
+           "a prompt as token numbers, \"464 3290\"; may be given several times")
+      .one_each();
+  command.add("--max-tokens", config.max_tokens, "new tokens of a text at most")
+      .show_default();
   command
-      ->add_option("--temperature", sampling.temperature,
-                   "below 1 bolder towards the probable, above 1 more varied; 0 greedy")
-      ->capture_default_str();
+      .add("--temperature", sampling.temperature,
+           "below 1 bolder towards the probable, above 1 more varied; 0 greedy")
+      .show_default();
+  command.add("--top-k", sampling.top_k, "draw from the K most probable tokens; 0: all")
+      .show_default();
   command
-      ->add_option("--top-k", sampling.top_k,
-                   "draw from the K most probable tokens; 0: all")
-      ->capture_default_str();
-  command
-      ->add_option("--top-p", sampling.top_p,
-                   "draw from the most probable tokens that together have this "
-                   "probability")
-      ->capture_default_str();
-  command->add_flag("--greedy", options->greedy, "always the most probable token");
-  command->add_option("--seed", sampling.seed, "of the draws")
-      ->check(kSeed)
-      ->capture_default_str();
-  command->add_option("--num-samples", options->samples, "continuations of each prompt")
-      ->check(CLI::Range(1, 65535))
-      ->capture_default_str();
-  command->add_flag("--slide", options->slide,
-                    "when the context is full, forget its older half and go on; else the "
-                    "text ends there");
-  command->add_option("--format", options->format, "text, or one JSON object a line")
-      ->check(CLI::IsMember({"text", "jsonl"}))
-      ->capture_default_str();
-  command->add_option("--out", options->out, "write the texts to this file");
-  command->add_option("--json", options->json,
-                      "write texts and settings to this file too, as one JSON object");
-  command->callback([options, &action] {
-    action = [options](comm::Environment& environment) {
-      return run_generate(*options, environment);
-    };
+      .add("--top-p", sampling.top_p,
+           "draw from the most probable tokens that together have this "
+           "probability")
+      .show_default();
+  command.add_flag("--greedy", options->greedy, "always the most probable token");
+  command.add("--seed", sampling.seed, "of the draws").show_default();
+  command.add("--num-samples", options->samples, "continuations of each prompt")
+      .between(1, 65535)
+      .show_default();
+  command.add_flag("--slide", options->slide,
+                   "when the context is full, forget its older half and go on; else the "
+                   "text ends there");
+  command.add("--format", options->format, "text, or one JSON object a line")
+      .one_of({"text", "jsonl"})
+      .show_default();
+  command.add("--out", options->out, "write the texts to this file");
+  command.add("--json", options->json,
+              "write texts and settings to this file too, as one JSON object");
+  command.does([options](comm::Environment& environment) {
+    return run_generate(*options, environment);
   });
 }
 

@@ -1,6 +1,5 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
 // whether it is whole. ckpt/describe.hpp finds out; here it is shown.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -224,31 +223,29 @@ int inspect(const InspectOptions& options) {
 
 }  // namespace
 
-void add_inspect(CLI::App& app, Action& action) {
-  auto* command = app.add_subcommand(
+void add_inspect(CommandLine& line) {
+  Command command = line.add_command(
       "inspect",
       "Show what a corpus, a checkpoint or a run holds, and whether it is whole");
   const auto options = std::make_shared<InspectOptions>();
   command
-      ->add_option("path", options->path,
-                   "corpus (.h5), checkpoint (step_*, latest), or run directory")
-      ->required();
-  command->add_flag("--verify", options->verify,
-                    "read everything and check its checksums; status 2 where one fails");
-  command->add_option("--json", options->json, "also write what is shown to this file");
-  command->callback([options, &action] {
-    action = [options](comm::Environment& environment) {
-      const std::string status = comm::on_first_rank(*environment.world(), [&] {
-        require_output(options->json);
-        try {
-          return std::to_string(inspect(*options));
-        } catch (const std::system_error& error) {
-          if (std::ferror(stdout) == 0) throw;  // not of fmt::print
-          throw Error(fmt::format("cannot write the output to stdout: {}", error.what()));
-        }
-      });
-      return std::stoi(status);
-    };
+      .add("path", options->path,
+           "corpus (.h5), checkpoint (step_*, latest), or run directory")
+      .required();
+  command.add_flag("--verify", options->verify,
+                   "read everything and check its checksums; status 2 where one fails");
+  command.add("--json", options->json, "also write what is shown to this file");
+  command.does([options](comm::Environment& environment) {
+    const std::string status = comm::on_first_rank(*environment.world(), [&] {
+      require_output(options->json);
+      try {
+        return std::to_string(inspect(*options));
+      } catch (const std::system_error& error) {
+        if (std::ferror(stdout) == 0) throw;  // not of fmt::print
+        throw Error(fmt::format("cannot write the output to stdout: {}", error.what()));
+      }
+    });
+    return std::stoi(status);
   });
 }
 

@@ -1,5 +1,4 @@
 // apps/main.cpp — trireme: one program with a subcommand for each thing it does.
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -44,14 +43,17 @@ int main(int argc, char** argv) {
     if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
     return apps::kExitInput;
   }
-  CLI::App app("Trireme: training of Transformer language models on supercomputers",
-               "trireme");
-  apps::Action action;
-  apps::describe_commands(app, action, apps::shell_text(argc, argv));
-  if (const auto status = apps::parse(app, argc, argv, speaks)) {
+  apps::CommandLine line;
+  apps::add_train(line, apps::shell_text(argc, argv));
+  apps::add_tokenize(line);
+  apps::add_inspect(line);
+  apps::add_convert(line);
+  apps::add_generate(line);
+  apps::add_selftest(line);
+  if (const auto status = line.parse(argc, argv, speaks)) {
     return *status;  // --help, --version, or wrong arguments
   }
 
   // 4. Kokkos, and what the user asked for.
-  return apps::run_guarded(*environment, action);
+  return apps::run_guarded(*environment, line.action());
 }

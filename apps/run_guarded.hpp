@@ -9,7 +9,7 @@
 #ifndef TRIREME_APPS_RUN_GUARDED_HPP_
 #define TRIREME_APPS_RUN_GUARDED_HPP_
 
-#include "apps/subcommands.hpp"
+#include "apps/command_line.hpp"
 #include "comm/environment.hpp"
 
 namespace trireme::apps {

@@ -1,5 +1,4 @@
 // apps/selftest.cpp — `trireme selftest`: a table of checks for a new machine.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -75,17 +74,15 @@ int run_selftest(const std::string& json, const comm::Environment& environment) 
 
 }  // namespace
 
-void add_selftest(CLI::App& app, Action& action) {
+void add_selftest(CommandLine& line) {
   const auto json = std::make_shared<std::string>();
-  CLI::App* command = app.add_subcommand(
+  Command command = line.add_command(
       "selftest",
       "Check machine, build and MPI in five seconds; also under mpiexec or srun.");
-  command->add_option("--json", *json, "write the results to this file too");
-  command->callback([json, &action] {
-    action = [json](comm::Environment& environment) {
-      comm::on_first_rank(*environment.world(), [&] { require_output(*json); });
-      return run_selftest(*json, environment);
-    };
+  command.add("--json", *json, "write the results to this file too");
+  command.does([json](comm::Environment& environment) {
+    comm::on_first_rank(*environment.world(), [&] { require_output(*json); });
+    return run_selftest(*json, environment);
   });
 }
 

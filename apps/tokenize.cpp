@@ -2,7 +2,6 @@
 // given tokenizer or with one trained on the text itself.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -206,45 +205,40 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
 
 }  // namespace
 
-void add_tokenize(CLI::App& app, Action& action) {
+void add_tokenize(CommandLine& line) {
   const auto options = std::make_shared<TokenizeOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command command = line.add_command(
       "tokenize",
       "Make a corpus from text (.txt: plain; .jsonl: JSON lines). Run under "
       "mpiexec, all ranks share the work; the result is the same.");
   command
-      ->add_option(
-          "--tokenizer", options->tokenizer,
-          "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
-          "a directory with them; or a corpus, for the one it was made with")
-      ->allow_extra_args(false)
-      ->delimiter(',');
+      .add("--tokenizer", options->tokenizer,
+           "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
+           "a directory with them; or a corpus, for the one it was made with")
+      .one_each()
+      .separator(',');
   command
-      ->add_option(
-          "--train-bpe", options->train_bpe,
-          "train a byte-level BPE on the text; SIZE of the whole vocabulary, 256 "
-          "bytes and end of document included")
-      ->type_name("SIZE")
-      ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 26));
-  command->add_option("--out", options->out, "the corpus to write (.h5)")->required();
+      .add("--train-bpe", options->train_bpe,
+           "train a byte-level BPE on the text; SIZE of the whole vocabulary, 256 "
+           "bytes and end of document included")
+      .placeholder("SIZE")
+      .between(257, 1 << 26);
+  command.add("--out", options->out, "the corpus to write (.h5)").required();
   command
-      ->add_option(
-          "--documents", options->documents,
-          "what is one document of a text file: the file, what lies between blank "
-          "lines, or a line")
-      ->check(CLI::IsMember({"file", "blank-line", "line"}))
-      ->capture_default_str();
-  command->add_option("--json-key", options->json_key, "key of the text in JSON lines")
-      ->capture_default_str();
-  command->add_flag(
+      .add("--documents", options->documents,
+           "what is one document of a text file: the file, what lies between blank "
+           "lines, or a line")
+      .one_of({"file", "blank-line", "line"})
+      .show_default();
+  command.add("--json-key", options->json_key, "key of the text in JSON lines")
+      .show_default();
+  command.add_flag(
       "--plain-text", options->plain_text,
       "added tokens in the text, such as <|endoftext|>, are text like other");
-  command->add_option("--json", options->json, "write the result to this file too");
-  command->add_option("INPUT", options->inputs, "text files")->required();
-  command->callback([options, &action] {
-    action = [options](comm::Environment& environment) {
-      return run_tokenize(*options, environment);
-    };
+  command.add("--json", options->json, "write the result to this file too");
+  command.add("INPUT", options->inputs, "text files").required();
+  command.does([options](comm::Environment& environment) {
+    return run_tokenize(*options, environment);
   });
 }
 

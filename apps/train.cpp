@@ -1,6 +1,5 @@
 // apps/train.cpp — `trireme train`: trains the model of a deck, or only checks the deck
 // (--dry-run).
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -19,7 +18,7 @@ namespace {
 struct TrainArguments {
   engine::TrainOptions options;
   bool dry_run = false;
-  int ranks = 0;
+  std::int64_t ranks = 0;
   std::string json;
 };
 
@@ -55,65 +54,53 @@ void run_dry(const TrainArguments& arguments, int ranks) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Action& action, const std::string& command_line) {
-  CLI::App* command =
-      app.add_subcommand("train", "Train the model that a deck describes");
+void add_train(CommandLine& line, const std::string& typed) {
+  Command command = line.add_command("train", "Train the model that a deck describes");
   const auto arguments = std::make_shared<TrainArguments>();
   engine::TrainOptions& options = arguments->options;
-  command->add_option("DECK", options.deck, "Deck: docs/deck.md has every key")
-      ->required();
+  command.add("DECK", options.deck, "Deck: docs/deck.md has every key").required();
   command
-      ->add_option("--set", options.overrides,
-                   "Override a key of the deck: --set model.layers=2 (repeatable)")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+      .add("--set", options.overrides,
+           "Override a key of the deck: --set model.layers=2 (repeatable)")
+      .placeholder("KEY=VALUE")
+      .one_each();
+  command.add("--run-dir", options.run_dir, "Where the run lives: in place of run.dir")
+      .placeholder("DIR");
   command
-      ->add_option("--run-dir", options.run_dir,
-                   "Where the run lives: in place of run.dir")
-      ->type_name("DIR");
+      .add("--resume", options.resume,
+           "never: refuse an existing run; auto: begin, continue or do nothing as "
+           "fits; or a checkpoint to continue from")
+      .placeholder("never|auto|CKPT")
+      .show_default();
+  command.add("--init-from", options.init_from, "Weights of another run's checkpoint")
+      .placeholder("CKPT");
+  const Option trace = command
+                           .add("--trace", options.trace,
+                                "Write a timeline of all ranks, for ui.perfetto.dev")
+                           .placeholder("FILE");
   command
-      ->add_option(
-          "--resume", options.resume,
-          "never: refuse an existing run; auto: begin, continue or do nothing as "
-          "fits; or a checkpoint to continue from")
-      ->type_name("never|auto|CKPT")
-      ->capture_default_str();
-  command
-      ->add_option("--init-from", options.init_from,
-                   "Weights of another run's checkpoint")
-      ->type_name("CKPT");
-  CLI::Option* trace =
-      command
-          ->add_option("--trace", options.trace,
-                       "Write a timeline of all ranks, for ui.perfetto.dev")
-          ->type_name("FILE");
-  command
-      ->add_option("--trace-steps", options.trace_steps,
-                   "Steps of this start that the timeline shows")
-      ->type_name("FIRST-LAST")
-      ->capture_default_str()
-      ->needs(trace);
-  CLI::Option* dry_run = command->add_flag(
+      .add("--trace-steps", options.trace_steps,
+           "Steps of this start that the timeline shows")
+      .placeholder("FIRST-LAST")
+      .show_default()
+      .needs(trace);
+  Option dry_run = command.add_flag(
       "--dry-run", arguments->dry_run,
       "Check the deck; print parameters, FLOPs and memory; do nothing else");
-  dry_run->excludes(trace);
-  command->add_option("--ranks", arguments->ranks, "Ranks to check the deck for")
-      ->needs(dry_run)
-      ->check(CLI::Range(1, 1 << 24));
-  command
-      ->add_option("--json", arguments->json, "Write the dry run's result to a file, too")
-      ->type_name("FILE")
-      ->needs(dry_run);
-  options.command_line = command_line;
-  command->callback([&action, arguments] {
-    action = [arguments](comm::Environment& environment) {
-      if (!arguments->dry_run) return engine::train(arguments->options, environment);
-      const int started = environment.world_size() > 1 ? environment.world_size() : 0;
-      comm::on_first_rank(*environment.world(), [&] {
-        run_dry(*arguments, arguments->ranks > 0 ? arguments->ranks : started);
-      });
-      return 0;
-    };
+  dry_run.excludes(trace);
+  command.add("--ranks", arguments->ranks, "Ranks to check the deck for")
+      .needs(dry_run)
+      .between(1, 1 << 24);
+  command.add("--json", arguments->json, "Write the dry run's result to a file, too")
+      .placeholder("FILE")
+      .needs(dry_run);
+  options.command_line = typed;
+  command.does([arguments](comm::Environment& environment) {
+    if (!arguments->dry_run) return engine::train(arguments->options, environment);
+    int ranks = static_cast<int>(arguments->ranks);
+    if (ranks == 0 && environment.world_size() > 1) ranks = environment.world_size();
+    comm::on_first_rank(*environment.world(), [&] { run_dry(*arguments, ranks); });
+    return 0;
   });
 }
 
