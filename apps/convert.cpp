@@ -16,6 +16,7 @@
 #include "comm/on_ranks.hpp"
 #include "data/megatron_dataset.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -47,7 +48,7 @@ void report_model(const ckpt::Converted& made, const char* direction,
   json["tokenizer"] = made.has_tokenizer;
   json["optimizer_dropped"] = made.drops_optimizer;
   json["warnings"] = log.warnings();
-  io::write_file(options.json, json.dump(2) + "\n");
+  io::write_file(options.json, io::json_text(json, 2) + "\n");
 }
 
 // All ranks share the work.
@@ -81,7 +82,7 @@ void convert_megatron(const ConvertOptions& options, comm::Communicator& world) 
   json["empty_documents"] = made.empty_documents;
   json["unigram_entropy"] = made.unigram_entropy;
   json["warnings"] = log.warnings();
-  io::write_file(options.json, json.dump(2) + "\n");
+  io::write_file(options.json, io::json_text(json, 2) + "\n");
 }
 
 void convert_model(const ConvertOptions& options) {

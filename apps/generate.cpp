@@ -22,6 +22,7 @@
 #include "engine/generation.hpp"
 #include "engine/model_loader.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -86,7 +87,7 @@ void read_prompt_file(const std::string& path, std::vector<Prompt>& prompts) {
       prompts.push_back({.text = line, .ids = {}});
       continue;
     }
-    const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json object = io::parse_json_or_null<Json>(line);
     const auto has = [&](const char* key) {
       return object.is_object() && object.contains(key);
     };
@@ -246,9 +247,9 @@ Json generate_together(const Model& model, Generator& generator,
       own.push_back(result_of(model, prompts[mine[i].number], mine[i], texts[i]));
     }
   });
-  const std::vector<std::string> parts = world.gather(own.dump());
+  const std::vector<std::string> parts = world.gather(io::json_text(own));
   std::vector<Json> lists;
-  for (const std::string& part : parts) lists.push_back(Json::parse(part));
+  for (const std::string& part : parts) lists.push_back(io::parse_json<Json>(part));
   Json results = Json::array();
   for (std::size_t i = 0; i < requests.size(); ++i) {
     results.push_back(std::move(lists[i % ranks][i / ranks]));
@@ -357,7 +358,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   if (!streams) {
     std::string text;
     if (as_json) {
-      for (const Json& result : results) text += result.dump() + "\n";
+      for (const Json& result : results) text += io::json_text(result) + "\n";
     } else {
       text = as_text(*model, results, prompts, requests, options);
     }
@@ -369,7 +370,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   }
   if (!options.json.empty()) {
     io::write_file(options.json,
-                   summary_of(*model, options, speed, results).dump(2) + "\n");
+                   io::json_text(summary_of(*model, options, speed, results), 2) + "\n");
   }
   report(speed, results, log);
   return 0;

@@ -14,6 +14,7 @@
 #include "ckpt/describe.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::apps {
 
@@ -193,7 +194,7 @@ void show_hdf5(const Json& json) {
 int inspect(const InspectOptions& options) {
   const auto depth = options.verify ? ckpt::Depth::checksums : ckpt::Depth::sizes;
   const std::string text = ckpt::describe(options.path, depth);
-  const Json json = Json::parse(text);
+  const Json json = io::parse_json<Json>(text);
   if (json["kind"] == "checkpoint") show_checkpoint(json);
   if (json["kind"] == "run") show_run(json);
   if (json["kind"] == "corpus") show_corpus(json);

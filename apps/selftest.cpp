@@ -12,6 +12,7 @@
 #include "engine/machine.hpp"
 #include "engine/selftest.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -66,7 +67,7 @@ int run_selftest(const std::string& json, const comm::Environment& environment) 
                                              {"mpi", environment.library()},
                                              {"passed", failed == 0},
                                              {"checks", list}};
-      io::write_file(json, result.dump(2) + "\n");
+      io::write_file(json, io::json_text(result, 2) + "\n");
     }
   }
   return failed == 0 ? 0 : kExitError;

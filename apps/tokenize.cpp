@@ -19,6 +19,7 @@
 #include "data/corpus_writer.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -199,7 +200,8 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   result["added_tokens_found"] = summary.added_tokens_found;
   result["seconds"] = summary.tokenize_seconds;
   result["ranks"] = world.size();
-  if (!options.json.empty()) io::write_file(options.json, result.dump(2) + "\n");
+  if (!options.json.empty())
+    io::write_file(options.json, io::json_text(result, 2) + "\n");
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "engine/dry_run.hpp"
 #include "engine/trainer.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::apps {
 
@@ -32,7 +33,7 @@ std::string errors_json(const std::vector<config::DeckError>& errors) {
                     {"allowed", error.allowed},
                     {"fix", error.fix}});
   }
-  return nlohmann::ordered_json{{"errors", list}}.dump(2) + "\n";
+  return io::json_text(nlohmann::ordered_json{{"errors", list}}, 2) + "\n";
 }
 
 // `ranks` 0: as many as the deck's grid asks for.

@@ -11,6 +11,7 @@
 #include "io/checksum.hpp"
 #include "io/guarded_call.hpp"
 #include "io/hdf5.hpp"
+#include "io/json.hpp"
 
 namespace trireme::ckpt {
 
@@ -22,11 +23,6 @@ using Json = nlohmann::ordered_json;
 
 // Listing what a file holds takes no longer, however large it is.
 constexpr int kListSeconds = 120;
-
-// Names in damaged files need not be UTF-8.
-std::string text_of(const Json& json, int indent = -1) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
 
 const char* name_of_depth(Depth depth) {
   return depth == Depth::checksums ? "checksums" : "sizes";
@@ -218,8 +214,8 @@ Json describe_file(const Path& path, Depth depth) {
   std::vector<std::string> problems;
   try {
     TRIREME_REQUIRE_INPUT(check.problem.empty(), "{}", check.problem);
-    json = Json::parse(io::guarded_call(path, kListSeconds,
-                                        [&] { return text_of(describe_hdf5(path)); }));
+    json = io::parse_json<Json>(io::guarded_call(
+        path, kListSeconds, [&] { return io::json_text(describe_hdf5(path)); }));
     if (json["kind"] == "corpus" && depth == Depth::checksums) {
       const std::string wrong =
           io::guarded_call(path, 0, [&] { return data::Corpus(path).verify(); });
@@ -255,16 +251,17 @@ std::string describe(const Path& path, Depth depth) {
     if (is_checkpoint(canonical)) {
       // Its index is opened only when its checksum holds, yet a file written damaged may
       // bear a right one.
-      json = Json::parse(io::guarded_call(
-          canonical, 0, [&] { return text_of(describe_checkpoint(canonical, depth)); }));
+      json = io::parse_json<Json>(io::guarded_call(canonical, 0, [&] {
+        return io::json_text(describe_checkpoint(canonical, depth));
+      }));
     } else {
       const Path checkpoints = fs::is_directory(below) ? below : canonical;
-      json = Json::parse(io::guarded_call(canonical, 0, [&] {
-        return text_of(describe_run(canonical, checkpoints, depth));
+      json = io::parse_json<Json>(io::guarded_call(canonical, 0, [&] {
+        return io::json_text(describe_run(canonical, checkpoints, depth));
       }));
     }
   }
-  return text_of(json, 1) + "\n";
+  return io::json_text(json, 1) + "\n";
 }
 
 }  // namespace trireme::ckpt

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::ckpt {
 
@@ -115,7 +116,7 @@ data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
     const auto id = static_cast<data::TokenId>(*config.end_of_text);
     json["bos_token"] = json["eos_token"] = json["unk_token"] = tokenizer.bytes_of(id);
   }
-  renamed["tokenizer_config.json"] = json.dump(2) + "\n";
+  renamed["tokenizer_config.json"] = io::exact_json_text(json, 2) + "\n";
   return renamed;
 }
 
@@ -256,7 +257,7 @@ void write_hugging_face(const io::Path& path, const Gpt2Config& config,
     generation["_from_model_config"] = true;
     generation["bos_token_id"] = generation["eos_token_id"] = *config.end_of_text;
     io::write_file(staged.temporary() / "generation_config.json",
-                   generation.dump(2) + "\n");
+                   io::exact_json_text(generation, 2) + "\n");
   }
 
   io::SafetensorsWriter writer;

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/hugging_face.hpp"
+#include "io/json.hpp"
 
 namespace trireme::ckpt {
 
@@ -28,7 +29,7 @@ class Fields {
       fail("{}: missing", key);
     } else if (!it->is_number_integer() || it->get<double>() < 1 ||
                it->get<double>() > 2147483647.0) {
-      fail("{}: expected a number of at least 1, found {}", key, it->dump());
+      fail("{}: expected a number of at least 1, found {}", key, io::json_text(*it));
     } else {
       return it->get<index_t>();
     }
@@ -53,7 +54,7 @@ class Fields {
     const auto it = json_.find(key);
     if (it == json_.end()) return fallback;
     if (it->is_number()) return it->get<double>();
-    fail("{}: expected a number, found {}", key, it->dump());
+    fail("{}: expected a number, found {}", key, io::json_text(*it));
     return fallback;
   }
 
@@ -61,7 +62,8 @@ class Fields {
   void must_be(const char* key, bool value, const char* why) {
     const auto it = json_.find(key);
     if (it == json_.end() || (it->is_boolean() && it->get<bool>() == value)) return;
-    fail("{}: {} is not supported ({}); expected {}", key, it->dump(), why, value);
+    fail("{}: {} is not supported ({}); expected {}", key, io::json_text(*it), why,
+         value);
   }
 
   template <class... Args>
@@ -82,7 +84,7 @@ void check_architecture(const Json& json, Fields& fields) {
     fields.fail(
         "activation_function: {} is not supported; expected \"gelu_new\" (GeLU's "
         "tanh form)",
-        activation.dump());
+        io::json_text(activation));
   }
   const double epsilon = fields.number("layer_norm_epsilon", kNormEpsilon);
   if (epsilon != kNormEpsilon) {
@@ -117,14 +119,14 @@ void read_end_of_text(const Json& json, const std::string& where, Gpt2Config& co
   log.warning(
       "'{}': eos_token_id {} is no id of the vocabulary (0 to {}); the model is taken "
       "to have no end-of-text token",
-      where, it->dump(), config.vocab - 1);
+      where, io::json_text(*it), config.vocab - 1);
 }
 
 }  // namespace
 
 Gpt2Config parse_gpt2_config(const std::string& text, const std::string& where,
                              Log& log) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = io::parse_json_or_null<Json>(text);
   TRIREME_REQUIRE_INPUT(json.is_object(),
                         "'{}' is not a JSON object: is it the config.json "
                         "of a Hugging Face model?",
@@ -132,7 +134,7 @@ Gpt2Config parse_gpt2_config(const std::string& text, const std::string& where,
   const auto type = json.value("model_type", Json("none"));
   TRIREME_REQUIRE_INPUT(type == "gpt2",
                         "'{}': model_type is {}; Trireme converts \"gpt2\" models", where,
-                        type.dump());
+                        io::json_text(type));
   Fields fields(json);
   Gpt2Config config;
   config.layers = fields.size("n_layer");
@@ -199,7 +201,7 @@ std::string gpt2_config_json(const Gpt2Config& config) {
     json["bos_token_id"] = json["eos_token_id"] = *config.end_of_text;
   json["dtype"] = "float32";
   json["torch_dtype"] = "float32";  // its name before transformers 5
-  return json.dump(2) + "\n";
+  return io::exact_json_text(json, 2) + "\n";
 }
 
 }  // namespace trireme::ckpt

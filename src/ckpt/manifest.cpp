@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "io/checksum.hpp"
+#include "io/json.hpp"
 
 namespace trireme::ckpt {
 
@@ -31,7 +32,7 @@ std::string list_of(const char* key, const Entries& entries, const ToJson& to_js
   std::string text = fmt::format("\"{}\": [", key);
   const char* separator = "\n  ";
   for (const auto& entry : entries) {
-    text += separator + to_json(entry).dump();
+    text += separator + io::exact_json_text(to_json(entry));
     separator = ",\n  ";
   }
   return text + "\n]";
@@ -211,11 +212,15 @@ Manifest Manifest::from_text(const std::string& text, const std::string& where) 
       first_line == fmt::format("{{\"xxh3\": \"{}\",", found),
       "'{}' is damaged: its first line is '{}', its content has XXH3 {}", where,
       first_line.substr(0, 40), found);
+  const auto invalid = [&](const std::string& what) {
+    return InputError(fmt::format("'{}' is not a valid manifest: {}", where, what));
+  };
   try {
-    return from_json(Json::parse(text), where);
-  } catch (const nlohmann::json::exception& error) {
-    throw InputError(
-        fmt::format("'{}' is not a valid manifest: {}", where, error.what()));
+    return from_json(io::parse_json<Json>(text), where);
+  } catch (const io::JsonError& error) {
+    throw invalid(error.what());
+  } catch (const Json::exception& error) {
+    throw invalid(io::json_problem(error.what()));
   }
 }
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "data/json_problem.hpp"
 #include "data/utf8.hpp"
+#include "io/json.hpp"
 
 namespace trireme::data {
 namespace {
@@ -247,11 +247,11 @@ class DocumentSource::Reading {
     const std::string& key = source_.options_.json_key;
     Json object;
     try {
-      object = Json::parse(line);
-    } catch (const Json::parse_error& error) {
+      object = io::parse_json<Json>(line);
+    } catch (const io::JsonError& error) {
       throw InputError(
           fmt::format("{}: not valid JSON ({}); expected one object per line", place(),
-                      json_problem(error.what())));
+                      error.what()));
     }
     TRIREME_REQUIRE_INPUT(object.is_object(), "{}: expected a JSON object, found {}",
                           place(), object.type_name());

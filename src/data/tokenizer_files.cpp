@@ -7,8 +7,8 @@
 
 #include "base/error.hpp"
 #include "data/byte_alphabet.hpp"
-#include "data/json_problem.hpp"
 #include "io/files.hpp"
+#include "io/json.hpp"
 
 namespace trireme::data {
 namespace {
@@ -17,10 +17,10 @@ using Json = nlohmann::json;
 
 Json parse_json(const std::string& name, const std::string& text) {
   try {
-    return Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw InputError(fmt::format("tokenizer file '{}' is not valid JSON: {}", name,
-                                 json_problem(error.what())));
+    return io::parse_json<Json>(text);
+  } catch (const io::JsonError& error) {
+    throw InputError(
+        fmt::format("tokenizer file '{}' is not valid JSON: {}", name, error.what()));
   }
 }
 
@@ -38,7 +38,7 @@ TokenId checked_id(const std::string& name, const std::string& text, const Json&
           id.get<std::int64_t>() < kMostTokens,
       "tokenizer file '{}': the id of token '{}' is {}, expected a number "
       "from 0 to {}",
-      name, text, id.dump(), kMostTokens - 1);
+      name, text, io::json_text(id), kMostTokens - 1);
   return id.get<TokenId>();
 }
 
@@ -127,7 +127,7 @@ std::vector<BpeModel::Merge> read_merges_json(const std::string& name, const Jso
         entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
             entry[1].is_string(),
         "tokenizer file '{}': merge {} is {}, expected \"a b\" or [\"a\", \"b\"]", name,
-        rank + 1, entry.dump());
+        rank + 1, io::json_text(entry));
     merges.push_back(merge_of(name, vocabulary, rank, entry[0].get<std::string>(),
                               entry[1].get<std::string>()));
   }
@@ -182,14 +182,14 @@ Cutting read_pre_tokenizer(const std::string& name, const Json& entry) {
   }
   if (parts.size() != 2 || type_of(parts[0]) != "Split" ||
       type_of(parts[1]) != "ByteLevel") {
-    refuse(fmt::format("its pre_tokenizer is {}", parts.dump().substr(0, 300)));
+    refuse(fmt::format("its pre_tokenizer is {}", io::json_text(parts).substr(0, 300)));
   }
   const Json& split = parts[0];
   const auto pattern = split.find("pattern");
   if (pattern == split.end() || !pattern->is_object() || !pattern->contains("Regex") ||
       value_or<std::string>(split, "behavior", "") != "Isolated" ||
       value_or(split, "invert", false)) {
-    refuse(fmt::format("its Split is {}", split.dump().substr(0, 300)));
+    refuse(fmt::format("its Split is {}", io::json_text(split).substr(0, 300)));
   }
   read_byte_level(parts[1], true);
   cutting.pre_tokenizer = PreTokenizer(pattern->at("Regex").get<std::string>());
@@ -220,7 +220,7 @@ std::vector<AddedToken> read_added_tokens(const std::string& name, const Json& l
     const auto text = value_or<std::string>(entry, "content", "");
     TRIREME_REQUIRE_INPUT(!text.empty(),
                           "tokenizer file '{}': added token {} has no content", name,
-                          entry.dump());
+                          io::json_text(entry));
     for (const char* key : {"single_word", "lstrip", "rstrip"}) {
       TRIREME_REQUIRE_INPUT(
           !value_or(entry, key, false),
@@ -256,7 +256,7 @@ Tokenizer tokenizer_from_json(const std::string& name, const std::string& text) 
     TRIREME_REQUIRE_INPUT(
         normalizer.is_null(),
         "tokenizer file '{}' has a normalizer ({}), which is not supported", name,
-        normalizer.dump().substr(0, 200));
+        io::json_text(normalizer).substr(0, 200));
     const Vocabulary vocabulary = read_vocabulary(name, model["vocab"]);
     const Cutting cutting =
         read_pre_tokenizer(name, document.value("pre_tokenizer", Json::object()));
@@ -274,7 +274,7 @@ Tokenizer tokenizer_from_json(const std::string& name, const std::string& text) 
     return tokenizer;
   } catch (const Json::exception& error) {
     throw InputError(
-        fmt::format("tokenizer file '{}': {}", name, json_problem(error.what())));
+        fmt::format("tokenizer file '{}': {}", name, io::json_problem(error.what())));
   }
 }
 
@@ -319,7 +319,7 @@ std::string tokenizer_json(const std::vector<std::string>& tokens,
   std::string vocabulary = "{";
   for (std::size_t id = 0; id < texts.size(); ++id) {
     vocabulary += fmt::format("{}\n      {}: {}", id == 0 ? "" : ",",
-                              Ordered(texts[id]).dump(), id);
+                              io::exact_json_text(Ordered(texts[id])), id);
   }
   vocabulary += "\n    }";
   Ordered merge_list = Ordered::array();
@@ -350,7 +350,7 @@ std::string tokenizer_json(const std::vector<std::string>& tokens,
                               {"ignore_merges", false},
                               {"vocab", placeholder},
                               {"merges", merge_list}}}};
-  std::string text = document.dump(1);
+  std::string text = io::exact_json_text(document, 1);
   const std::string quoted = "\"" + placeholder + "\"";
   text.replace(text.find(quoted), quoted.size(), vocabulary);
   return text + "\n";

@@ -17,6 +17,7 @@
 #include "engine/datasets.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "io/json.hpp"
 #include "model/formulae.hpp"
 
 namespace trireme::engine {
@@ -364,7 +365,7 @@ std::string DryRun::json() const {
       {"not_known", {{"memory", memory_not_known}}},
       {"not_checked", not_checked},
       {"errors", Json::array()}};
-  return result.dump(2) + "\n";
+  return io::json_text(result, 2) + "\n";
 }
 
 }  // namespace trireme::engine

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "engine/format.hpp"
+#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -60,8 +61,7 @@ std::string json_text(double value) {
   return std::isfinite(value) ? format_exact(value) : "null";
 }
 std::string json_text(const std::string& value) {
-  // A name may come from a file name: bytes that are not UTF-8 are replaced.
-  return Json(value).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return io::json_text(Json(value));
 }
 
 std::string csv_text(std::int64_t value) {
@@ -116,7 +116,7 @@ std::int64_t read_lines(std::string_view text, OnStep&& on_step,
     const bool torn = end == std::string_view::npos;
     text.remove_prefix(torn ? text.size() : end + 1);
     try {
-      const Json object = Json::parse(line);
+      const Json object = io::parse_json<Json>(line);
       TRIREME_REQUIRE(!torn, "the line has no end");
       if (object.contains("validation")) {
         ValidationRecord record;

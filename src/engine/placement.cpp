@@ -13,6 +13,7 @@
 #include "base/host_cores.hpp"
 #include "comm/rank_list.hpp"
 #include "engine/format.hpp"
+#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -34,13 +35,13 @@ std::vector<int> cores_of_threads() {
 }
 
 std::string to_text(const Place& place) {
-  return nlohmann::json{place.node,    place.host,       place.processor, place.cores,
-                        place.threads, place.node_cores, place.umask}
-      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return io::json_text(nlohmann::json{place.node, place.host, place.processor,
+                                      place.cores, place.threads, place.node_cores,
+                                      place.umask});
 }
 
 Place from_text(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
+  const auto json = io::parse_json<nlohmann::json>(text);
   return {.node = json[0],
           .host = json[1],
           .processor = json[2],

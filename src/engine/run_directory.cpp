@@ -17,6 +17,7 @@
 #include "comm/on_ranks.hpp"
 #include "engine/shared_directory.hpp"
 #include "io/atomic_file.hpp"
+#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -178,7 +179,7 @@ void RunDirectory::write_environment(const RunEnvironment& environment) {
     const io::Path path = file("environment.json");
     Json json = to_json(environment);
     if (fs::exists(path)) {
-      Json earlier = Json::parse(io::read_file(path), nullptr, false);
+      Json earlier = io::parse_json_or_null<Json>(io::read_file(path));
       if (earlier.is_object()) {  // else damaged: nothing to keep
         Json starts = Json::array();
         if (earlier.contains("earlier_starts")) starts = earlier["earlier_starts"];
@@ -187,7 +188,7 @@ void RunDirectory::write_environment(const RunEnvironment& environment) {
         json["earlier_starts"] = std::move(starts);
       }
     }
-    io::write_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    io::write_file(path, io::json_text(json, 2) + "\n");
   });
 }
 

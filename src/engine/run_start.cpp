@@ -11,6 +11,7 @@
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
 #include "engine/run_directory.hpp"
+#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -178,9 +179,9 @@ RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
     for (const io::Path& path : start.superseded) superseded.push_back(path.string());
     const Json json = {static_cast<int>(start.kind), start.checkpoint.string(),
                        start.step, start.notes, superseded};
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return io::json_text(json);
   });
-  const Json json = Json::parse(text);
+  const Json json = io::parse_json<Json>(text);
   RunStart start;
   start.kind = static_cast<StartKind>(json.at(0).get<int>());
   start.checkpoint = json.at(1).get<std::string>();

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/format.hpp"
+#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -197,7 +198,7 @@ std::string SectionTable::json() const {
                      {"sections", sections},
                      {"messages", traffic},
                      {"memory_bytes", memory}};
-  return json.dump(2);
+  return io::json_text(json, 2);
 }
 
 }  // namespace trireme::engine

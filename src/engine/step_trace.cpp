@@ -13,6 +13,7 @@
 #include "comm/on_ranks.hpp"
 #include "engine/format.hpp"
 #include "io/atomic_file.hpp"
+#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -223,15 +224,17 @@ std::string StepTrace::text_of_rank(const ClockReading& after, double zero) cons
                                          {"ts", begin},
                                          {"dur", time_of(event.end) - begin},
                                          {"args", std::move(arguments)}};
-    text += line.dump() + ",\n";
+    text += io::json_text(line) + ",\n";
   }
   const std::string name = fmt::format("rank {}: stage {}, data {}, tensor {}", rank,
                                        at.pipeline, at.data, at.tensor);
-  text += metadata("process_name", rank, 0, {{"name", name}}).dump() + ",\n";
-  text += metadata("process_sort_index", rank, 0, {{"sort_index", rank}}).dump() + ",\n";
-  text += metadata("thread_name", rank, 0, {{"name", "passes"}}).dump() + ",\n";
+  text += io::json_text(metadata("process_name", rank, 0, {{"name", name}})) + ",\n";
+  text += io::json_text(metadata("process_sort_index", rank, 0, {{"sort_index", rank}})) +
+          ",\n";
+  text += io::json_text(metadata("thread_name", rank, 0, {{"name", "passes"}})) + ",\n";
   for (const auto& [row, group] : rows.names()) {
-    text += metadata("thread_name", rank, row, {{"name", group + " messages"}}).dump() +
+    text += io::json_text(
+                metadata("thread_name", rank, row, {{"name", group + " messages"}})) +
             ",\n";
   }
   return text;
@@ -254,12 +257,12 @@ void StepTrace::write(const ClockReading& after, double zero) {
       if (rank + 1 == world.size()) part.resize(part.size() - 2);  // the last comma
       file.write(part);
     }
-    file.write(fmt::format("\n], \"otherData\": {}}}\n",
-                           nlohmann::ordered_json{{"ranks", world.size()},
-                                                  {"steps", recorded_},
-                                                  {"clock_error_us", 1e6 * error},
-                                                  {"lost_events", lost}}
-                               .dump()));
+    file.write(
+        fmt::format("\n], \"otherData\": {}}}\n",
+                    io::json_text(nlohmann::ordered_json{{"ranks", world.size()},
+                                                         {"steps", recorded_},
+                                                         {"clock_error_us", 1e6 * error},
+                                                         {"lost_events", lost}})));
     file.commit();
     for (int rank = 0; rank < world.size(); ++rank) {
       std::filesystem::remove(part_of(options_.path, rank));

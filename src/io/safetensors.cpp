@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
 #include "io/element_types.hpp"
+#include "io/json.hpp"
 
 namespace trireme::io {
 
@@ -82,7 +83,7 @@ std::vector<std::uint64_t> sizes(const Json& entry, const char* key,
   std::vector<std::uint64_t> values;
   for (const Json& value : *it) {
     TRIREME_REQUIRE_INPUT(value.is_number_unsigned(), "{}: '{}' holds {}", where, key,
-                          value.dump());
+                          json_text(value));
     values.push_back(value.get<std::uint64_t>());
   }
   return values;
@@ -104,13 +105,14 @@ SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedF
     TRIREME_REQUIRE_INPUT(extent < (std::uint64_t{1} << 48) &&
                               !__builtin_mul_overflow(elements, extent, &elements) &&
                               elements < (std::uint64_t{1} << 48),
-                          "{} has an impossible shape {}", where, entry["shape"].dump());
+                          "{} has an impossible shape {}", where,
+                          json_text(entry["shape"]));
     tensor.shape.push_back(static_cast<index_t>(extent));
   }
   const std::vector<std::uint64_t> offsets = sizes(entry, "data_offsets", where);
   TRIREME_REQUIRE_INPUT(offsets.size() == 2 && offsets[0] <= offsets[1],
                         "{} has data_offsets {}; expected [begin, end]", where,
-                        entry["data_offsets"].dump());
+                        json_text(entry["data_offsets"]));
   tensor.bytes = offsets[1] - offsets[0];
   const std::uint64_t available = file.size() - data_begin;
   TRIREME_REQUIRE_INPUT(
@@ -180,7 +182,7 @@ void SafetensorsReader::read_one(const Path& path) {
       path.string(), header_bytes, file.size());
   const auto* text =
       reinterpret_cast<const char*>(file.range(8, header_bytes, "the header"));
-  const Json header = Json::parse(text, text + header_bytes, nullptr, false);
+  const Json header = parse_json_or_null<Json>({text, header_bytes});
   TRIREME_REQUIRE_INPUT(header.is_object(),
                         "'{}' is not a safetensors file, or damaged: its header is not a "
                         "JSON object",
@@ -201,7 +203,7 @@ void SafetensorsReader::read_one(const Path& path) {
 }
 
 void SafetensorsReader::read_index(const Path& index) {
-  const Json json = Json::parse(read_file(index, "safetensors index"), nullptr, false);
+  const Json json = parse_json_or_null<Json>(read_file(index, "safetensors index"));
   TRIREME_REQUIRE_INPUT(
       json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
       "'{}' is not a safetensors index: it has no \"weight_map\"", index.string());
@@ -317,7 +319,7 @@ void SafetensorsWriter::write(const Path& path) const {
     end += bytes;
     largest = std::max(largest, bytes);
   }
-  std::string text = header.dump();
+  std::string text = exact_json_text(header);
   text.append((8 - text.size() % 8) % 8, ' ');
   const std::uint64_t header_bytes = text.size();
   AtomicFile file(path);
