@@ -26,6 +26,11 @@ target_compile_options(trireme_flags INTERFACE -Wall -Wextra)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(trireme_flags INTERFACE -Wno-stringop-overflow)
 endif()
+# An eighth less time in g++: it collects garbage when a gigabyte has come together, which
+# no file of ours reaches, not at every 128 megabytes.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(trireme_flags INTERFACE --param=ggc-min-heapsize=1000000)
+endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 # Multiply and add are contracted only where the code says fma(): whether a compiler fuses
 # them would otherwise depend on inlining, and numbers on the compiler's mood.

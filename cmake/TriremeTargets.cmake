@@ -1,7 +1,10 @@
-# trireme_add_module(<name> SOURCES <files> [USES <modules>] [LIBRARIES <targets>])
-#   One static library per directory of src/. USES are modules of lower layers.
+# trireme_add_module(<name> SOURCES <files> [HOT <files>|ALL] [USES <modules>]
+#                    [LIBRARIES <targets>])
+#   One static library per directory of src/. USES are modules of lower layers. HOT are the
+#   sources in which time is spent; on the others the compiler need not spend any either (a
+#   quarter less of it, and the build is one that people wait for).
 function(trireme_add_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;USES;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;HOT;USES;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
   list(FIND TRIREME_MODULES ${name} self)
   add_library(trireme_${name} STATIC ${ARG_SOURCES})
   add_library(trireme::${name} ALIAS trireme_${name})
@@ -17,6 +20,11 @@ function(trireme_add_module name)
     target_link_libraries(trireme_${name} PUBLIC trireme_${used})
   endforeach()
   trireme_reuse_pch(trireme_${name})
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT ARG_HOT STREQUAL "ALL")
+    set(others ${ARG_SOURCES})
+    list(REMOVE_ITEM others ${ARG_HOT})
+    set_property(SOURCE ${others} APPEND PROPERTY COMPILE_OPTIONS -O1)
+  endif()
 endfunction()
 
 # One precompiled header (Kokkos and fmt) for all targets with the same flags; `more` adds
@@ -24,9 +32,8 @@ endfunction()
 # seconds to parse, GoogleTest too; sources still include what they use, and
 # tests/style compiles every header alone.
 function(trireme_reuse_pch target)
-  set(name ${ARGV1})
   set(more ${ARGN})
-  list(POP_FRONT more)
+  list(POP_FRONT more name)
   set(pch trireme_pch)
   if(name)
     set(pch trireme_${name}_pch)
@@ -47,14 +54,6 @@ function(trireme_reuse_pch target)
   if(NOT Kokkos_ENABLE_CUDA)
     target_link_libraries(${target} PRIVATE Kokkos::kokkos fmt::fmt)
     target_precompile_headers(${target} REUSE_FROM ${pch})
-  endif()
-endfunction()
-
-# Sources of the current directory in which no time is spent: the compiler need not spend any
-# on them either (a third less of it, and the build is one that people wait for).
-function(trireme_seldom_run)
-  if(CMAKE_BUILD_TYPE STREQUAL "Release")
-    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -O1)
   endif()
 endfunction()
 
