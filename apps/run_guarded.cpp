@@ -58,7 +58,7 @@ Failure describe(const std::exception& error) {
   return {kExitError, error.what()};
 }
 
-void print(const std::string& text) {
+void print_error(const std::string& text) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s\n", text.c_str());
   std::fflush(stderr);
@@ -90,10 +90,10 @@ int report_together(const comm::Environment& environment,
     const std::string message = failure.substr(1);
     const bool everywhere = ranks.size() == failures.size();
     if (everywhere && (status == kExitInput || failures.size() == 1)) {
-      print("trireme: " + message);
+      print_error("trireme: " + message);
     } else {
-      print(fmt::format("trireme: {}: {}", everywhere ? "all ranks" : name_of(ranks),
-                        message));
+      print_error(fmt::format("trireme: {}: {}",
+                              everywhere ? "all ranks" : name_of(ranks), message));
     }
   }
   return status;
@@ -112,8 +112,9 @@ int report(const comm::Environment& environment, comm::Communicator& errors,
     }
   } catch (const std::exception&) {  // the others have no error
   }
-  print(fmt::format("trireme: rank {} of {} on {}: {}", environment.world_rank(),
-                    environment.world_size(), environment.host_name(), failure.message));
+  print_error(fmt::format("trireme: rank {} of {} on {}: {}", environment.world_rank(),
+                          environment.world_size(), environment.host_name(),
+                          failure.message));
   comm::Environment::abort(failure.status);
 }
 
@@ -140,7 +141,7 @@ int run_guarded(comm::Environment& environment, const Action& action) {
     failure = describe(error);
   }
   if (errors == nullptr) {  // a rank was gone before it had begun
-    print("trireme: " + failure.message);
+    print_error("trireme: " + failure.message);
     comm::Environment::abort(failure.status);
   }
   return report(environment, *errors, failure);

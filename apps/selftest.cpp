@@ -17,21 +17,23 @@
 namespace trireme::apps {
 namespace {
 
-void print(const std::string& line) {
+void print_line(const std::string& line) {
   std::fprintf(stdout, "%s\n", line.c_str());
   std::fflush(stdout);
 }
 
 void print_machine(const engine::Machine& machine, const comm::Environment& environment) {
-  print(fmt::format("host        {}, {} ({})", machine.host, machine.cpu, machine.isa));
-  print(fmt::format("            {} cores, {} of memory", machine.cores,
-                    io::human_bytes(static_cast<std::uint64_t>(machine.memory_bytes))));
-  print(fmt::format("Kokkos      {}{}{}, {} threads per rank", machine.backend,
-                    machine.device.empty() ? "" : " on ", machine.device,
-                    machine.threads));
-  print(fmt::format("MPI         {}", environment.library()));
-  print(fmt::format("ranks       {}, {} on this node\n", environment.world_size(),
-                    environment.node().ranks));
+  print_line(
+      fmt::format("host        {}, {} ({})", machine.host, machine.cpu, machine.isa));
+  print_line(
+      fmt::format("            {} cores, {} of memory", machine.cores,
+                  io::human_bytes(static_cast<std::uint64_t>(machine.memory_bytes))));
+  print_line(fmt::format("Kokkos      {}{}{}, {} threads per rank", machine.backend,
+                         machine.device.empty() ? "" : " on ", machine.device,
+                         machine.threads));
+  print_line(fmt::format("MPI         {}", environment.library()));
+  print_line(fmt::format("ranks       {}, {} on this node\n", environment.world_size(),
+                         environment.node().ranks));
 }
 
 int run_selftest(const std::string& json, const comm::Environment& environment) {
@@ -50,13 +52,13 @@ int run_selftest(const std::string& json, const comm::Environment& environment) 
                     {"figures", check.figures},
                     {"seconds", check.seconds}});
     if (speaks) {
-      print(fmt::format("{:<7} {:<20} {:6.2f} s  {}", check.passed ? "ok" : "FAILED",
-                        check.name, check.seconds, check.figures));
+      print_line(fmt::format("{:<7} {:<20} {:6.2f} s  {}", check.passed ? "ok" : "FAILED",
+                             check.name, check.seconds, check.figures));
     }
   });
   if (speaks) {
-    print(fmt::format("\n{} of {} checks passed in {:.1f} s", list.size() - failed,
-                      list.size(), seconds));
+    print_line(fmt::format("\n{} of {} checks passed in {:.1f} s", list.size() - failed,
+                           list.size(), seconds));
     if (!json.empty()) {
       const nlohmann::ordered_json result = {{"host", machine.host},
                                              {"cpu", machine.cpu},

@@ -1,8 +1,8 @@
 # trireme_add_module(<name> SOURCES <files> [HOT <files>|ALL] [USES <modules>]
 #                    [LIBRARIES <targets>])
 #   One static library per directory of src/. USES are modules of lower layers. HOT are the
-#   sources in which time is spent; on the others the compiler need not spend any either (a
-#   quarter less of it, and the build is one that people wait for).
+#   sources in which time is spent (each compiled alone, or ALL); on the others the compiler
+#   need not spend any either: the build is one that people wait for.
 function(trireme_add_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;HOT;USES;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
   list(FIND TRIREME_MODULES ${name} self)
@@ -21,9 +21,8 @@ function(trireme_add_module name)
   endforeach()
   trireme_reuse_pch(trireme_${name})
   if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT ARG_HOT STREQUAL "ALL")
-    set(others ${ARG_SOURCES})
-    list(REMOVE_ITEM others ${ARG_HOT})
-    set_property(SOURCE ${others} APPEND PROPERTY COMPILE_OPTIONS -O1)
+    target_compile_options(trireme_${name} PRIVATE -O1)
+    set_property(SOURCE ${ARG_HOT} APPEND PROPERTY COMPILE_OPTIONS -O3)
   endif()
 endfunction()
 

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kPrefix = "step_";
+constexpr std::string_view kStepPrefix = "step_";
 
 // Temporary names of io::temporary_name(), for checkpoints and the link.
 bool is_stale(const std::string& name) {
@@ -29,13 +29,13 @@ std::string join(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string step_name(std::int64_t step) {
-  return fmt::format("{}{:08}", kPrefix, step);
+  return fmt::format("{}{:08}", kStepPrefix, step);
 }
 
 std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kPrefix)) return {};
+  if (!name.starts_with(kStepPrefix)) return {};
   std::int64_t step = 0;
-  const char* begin = name.data() + kPrefix.size();
+  const char* begin = name.data() + kStepPrefix.size();
   const char* end = name.data() + name.size();
   const auto [stop, error] = std::from_chars(begin, end, step);
   if (error != std::errc{} || stop != end || step < 0) return {};

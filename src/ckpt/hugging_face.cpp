@@ -17,13 +17,13 @@ namespace trireme::ckpt {
 
 namespace {
 
-constexpr std::string_view kPrefix = "transformer.";
+constexpr std::string_view kRootPrefix = "transformer.";
 constexpr const char* kHead = "lm_head.weight";
 // More of one kind than this say nothing new (a wrong n_layer misses hundreds).
 constexpr std::size_t kListed = 100;
 
 std::string without_prefix(const std::string& name) {
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+  return name.starts_with(kRootPrefix) ? name.substr(kRootPrefix.size()) : name;
 }
 
 // "h.0.attn.bias" and "h.0.attn.masked_bias": the causal mask as old versions saved it.
@@ -133,7 +133,7 @@ std::vector<Gpt2Tensor> gpt2_tensors(const Gpt2Config& c) {
     tensors.push_back({ours + "/weight", theirs + ".weight", {out, in}, true});
     tensors.push_back({ours + "/bias", theirs + ".bias", {out}});
   };
-  const std::string root(kPrefix);
+  const std::string root(kRootPrefix);
   tensors.push_back({"embedding/word/weight", root + "wte.weight", {c.vocab, c.hidden}});
   tensors.push_back(
       {"embedding/position/weight", root + "wpe.weight", {c.sequence, c.hidden}});

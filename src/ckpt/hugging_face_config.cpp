@@ -13,7 +13,7 @@ namespace trireme::ckpt {
 
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // LayerNorm's epsilon of every model here (kernels/layer_norm.hpp is given it by nn).
 constexpr double kNormEpsilon = 1e-5;

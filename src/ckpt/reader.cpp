@@ -11,8 +11,6 @@ namespace trireme::ckpt {
 
 namespace {
 
-constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
-
 using ConstHostBytes = Kokkos::View<const std::byte*, Kokkos::HostSpace,
                                     Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 using DeviceBytes = DeviceView<std::byte*>;

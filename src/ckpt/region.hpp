@@ -14,6 +14,9 @@
 
 namespace trireme::ckpt {
 
+// Of the host's memory through which regions go between devices and files.
+inline constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+
 // Rows [row, +rows), columns [column, +columns) of a global tensor.
 struct Rectangle {
   index_t row = 0;

@@ -13,8 +13,6 @@ namespace trireme::ckpt {
 
 namespace {
 
-constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
-
 using HostBytes =
     Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 using ConstDeviceBytes = DeviceView<const std::byte*>;

@@ -17,10 +17,25 @@ namespace {
 
 constexpr index_t kLarge = index_t{1} << 40;
 
-// Reaches a member of a Deck, const or not.
-#define TRIREME_AT(member)  \
-  [](auto& deck) -> auto& { \
-    return deck.member;     \
+// A member of a Deck, const or not. Not a lambda of each key's own: a hundred types would
+// have a hundred copies of what is made of them compiled.
+template <class T>
+struct Member {
+  T& (*of)(Deck&);
+  const T& (*of_const)(const Deck&);
+
+  T& operator()(Deck& deck) const { return of(deck); }
+  const T& operator()(const Deck& deck) const { return of_const(deck); }
+};
+
+#define TRIREME_AT(member)            \
+  Member<decltype(Deck::member)> {    \
+    [](Deck & deck) -> auto& {        \
+      return deck.member;             \
+    }                                 \
+    , [](const Deck& deck) -> auto& { \
+      return deck.member;             \
+    }                                 \
   }
 
 struct About {
@@ -30,8 +45,8 @@ struct About {
   const char* description;
 };
 
-template <class Access>
-Key integer_key(const About& about, Access at, index_t least, index_t most = kLarge) {
+template <class T>
+Key integer_key(const About& about, Member<T> at, index_t least, index_t most = kLarge) {
   const std::string allowed = most == kLarge ? fmt::format("at least {}", least)
                                              : fmt::format("{} to {}", least, most);
   return {{about.path, "integer", about.unit, about.default_value, allowed,
@@ -39,15 +54,14 @@ Key integer_key(const About& about, Access at, index_t least, index_t most = kLa
           [=](const YamlValue& value, Deck& deck) {
             index_t number = 0;
             auto problem = read_integer(value, least, most, number);
-            if (!problem)
-              at(deck) = static_cast<std::decay_t<decltype(at(deck))>>(number);
+            if (!problem) at(deck) = static_cast<T>(number);
             return problem;
           },
           [=](const Deck& deck) { return std::to_string(at(deck)); }};
 }
 
-template <class Access>
-Key number_key(const About& about, Access at, const NumberRange& range,
+template <class T>
+Key number_key(const About& about, Member<T> at, const NumberRange& range,
                const char* allowed) {
   return {
       {about.path, "number", about.unit, about.default_value, allowed, about.description},
@@ -57,8 +71,8 @@ Key number_key(const About& about, Access at, const NumberRange& range,
       [=](const Deck& deck) { return number_text(at(deck)); }};
 }
 
-template <class Access>
-Key boolean_key(const About& about, Access at) {
+template <class T>
+Key boolean_key(const About& about, Member<T> at) {
   return {
       {about.path, "true or false", about.unit, about.default_value, "true, false",
        about.description},
@@ -66,8 +80,8 @@ Key boolean_key(const About& about, Access at) {
       [=](const Deck& deck) { return std::string(at(deck) ? "true" : "false"); }};
 }
 
-template <class E, class Access>
-Key choice_key(const About& about, Access at) {
+template <class E>
+Key choice_key(const About& about, Member<E> at) {
   return {
       {about.path, "word", about.unit, about.default_value, join_words(words_of<E>()),
        about.description},
@@ -75,16 +89,16 @@ Key choice_key(const About& about, Access at) {
       [=](const Deck& deck) { return std::string(name_of(at(deck))); }};
 }
 
-template <class Access>
-Key text_key(const About& about, Access at, const char* allowed) {
+template <class T>
+Key text_key(const About& about, Member<T> at, const char* allowed) {
   return {
       {about.path, "text", about.unit, about.default_value, allowed, about.description},
       [=](const YamlValue& value, Deck& deck) { return read_text(value, at(deck)); },
       [=](const Deck& deck) { return yaml_text(at(deck)); }};
 }
 
-template <class Access>
-Key length_key(const About& about, Access at, index_t least) {
+template <class T>
+Key length_key(const About& about, Member<T> at, index_t least) {
   return {{about.path, "length", "steps, samples or tokens", about.default_value,
            fmt::format("at least {}", least), about.description},
           [=](const YamlValue& value, Deck& deck) {
@@ -93,8 +107,8 @@ Key length_key(const About& about, Access at, index_t least) {
           [=](const Deck& deck) { return to_text(at(deck)); }};
 }
 
-template <class Access>
-Key time_key(const About& about, Access at, const char* word) {
+template <class T>
+Key time_key(const About& about, Member<T> at, const char* word) {
   return {
       {about.path, "time", "s, m, h or d", about.default_value,
        fmt::format("a time above 0 (90s, 10m, 1h30m), or {}", word), about.description},

@@ -16,10 +16,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-constexpr std::size_t extent(index_t n) {
-  return static_cast<std::size_t>(n);
-}
-
 // The first `count` elements, on the Exec's queue.
 template <class To, class From>
 void copy_front(const Exec& exec, const To& to, const From& from, index_t count) {

@@ -52,8 +52,6 @@ class Numbers {
   }
 
  private:
-  static std::size_t extent(index_t n) { return static_cast<std::size_t>(n); }
-
   index_t rows_, columns_;
   DeviceArray<T> data_;
 };

@@ -11,8 +11,6 @@
 namespace trireme::kernels {
 namespace {
 
-constexpr index_t kFlatBlock = 16384;
-
 // Numbers 4 first .. 4 first + count - 1 of a generator's sequence go to store(i,
 // number), i from 0.
 template <class Store>

@@ -9,10 +9,6 @@
 namespace trireme::kernels {
 namespace {
 
-// Elements one block of a flat reduction takes: long enough to stream, short enough that
-// there are blocks for every thread.
-constexpr index_t kFlatBlock = 16384;
-
 index_t flat_blocks(index_t n) {
   return (n + kFlatBlock - 1) / kFlatBlock;
 }

@@ -12,10 +12,6 @@ namespace trireme::parallel {
 
 namespace {
 
-std::size_t extent(index_t count) {
-  return static_cast<std::size_t>(count);
-}
-
 template <class T>
 void add_to(const Exec& exec, View1<const T> from, View1<T> to) {
   launch(

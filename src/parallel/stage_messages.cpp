@@ -9,10 +9,6 @@ namespace trireme::parallel {
 
 namespace {
 
-std::size_t extent(index_t count) {
-  return static_cast<std::size_t>(count);
-}
-
 comm::Site site_of(Way way) {
   return way == Way::forward ? "activations" : "activation gradients";
 }

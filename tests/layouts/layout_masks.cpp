@@ -9,8 +9,8 @@
 namespace trireme::test {
 namespace {
 
-constexpr index_t kVocabulary = 1201;  // more than there are tokens in a step
-constexpr index_t kFirst = 500;        // global number of the step's first sample
+constexpr index_t kLongVocabulary = 1201;  // more than there are tokens in a step
+constexpr index_t kFirst = 500;            // global number of the step's first sample
 constexpr std::uint64_t kSeed = 77;
 
 nn::TransformerConfig layer_config() {
@@ -35,7 +35,7 @@ class MaskRun {
   MaskRun(const comm::ProcessGroups& groups, bool sequence_parallel)
       : groups_(groups),
         sequence_parallel_(sequence_parallel),
-        embedding_(builder(), {.vocabulary = kVocabulary,
+        embedding_(builder(), {.vocabulary = kLongVocabulary,
                                .hidden = kMaskHidden,
                                .sequence = kSequence,
                                .dropout = 0.5}),

@@ -29,6 +29,9 @@ using RowTeam = std::conditional_t<kHostExecution, HostRow, TeamMember>;
 
 inline constexpr int kLanes = 32;
 inline constexpr int kRowThreads = 256;  // of a team, on a GPU
+// Elements that one row of a flat array is taken to have: long enough to stream, short
+// enough that there are rows for every thread.
+inline constexpr index_t kFlatBlock = 16384;
 
 namespace detail {
 

@@ -65,7 +65,8 @@ Planned planned(const Layout& layout, int data_rank) {
   const ModelState<float> state(groups_of(layout, data_rank), model_of(layout),
                                 {.sequence_parallel = layout.sequence,
                                  .zero = layout.zero,
-                                 .bucket_elements = layout.B});
+                                 .bucket_elements = layout.B,
+                                 .pipeline = {}});
   Planned result;
   for (const MessageCount& message : plan_messages(state, {.micro = layout.b,
                                                           .sequence = layout.S,

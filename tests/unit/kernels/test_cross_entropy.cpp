@@ -11,9 +11,9 @@ using test::Array;
 
 constexpr double kScale = 0.125;
 
-struct Step {
+struct LossStep {
   Kokkos::View<StepState, DeviceMemory> state{"state"};
-  Step() {
+  LossStep() {
     StepState values;
     values.loss_gradient_scale = kScale;
     Kokkos::deep_copy(state, values);
@@ -67,7 +67,7 @@ TYPED_TEST(CrossEntropyOf, MatchesReference) {
   using A = Accumulator<T>;
   const double u = test::rounding<T>(), ua = test::rounding<A>();
   const Exec exec;
-  const Step step;
+  const LossStep step;
   for (const index_t rows : {1, 31, 33}) {
     for (const index_t valid : {1, 31, 33, 257, 1024, 1025, 5003}) {
       for (const index_t padding : {0, 7}) {
@@ -121,7 +121,7 @@ TYPED_TEST(CrossEntropyOf, ThreeShardsEqualTheWhole) {
   using T = TypeParam;
   using A = Accumulator<T>;
   const index_t rows = 33, vocabulary = 100, held = 40;  // 40 + 40 + 20 and padding
-  const Step step;
+  const LossStep step;
   const auto values = test::uniform(rows * vocabulary, 2, -20, 20);
   const Array<T> whole(values);
   const Array<std::int32_t> labels(some_labels(rows, vocabulary));
@@ -219,7 +219,7 @@ TEST(CrossEntropyExtremes, LargeLogitsAndNaN) {
 
 // A row that does not count changes nothing, whatever it holds.
 TEST(CrossEntropyExtremes, MaskedRowsMayHoldAnything) {
-  const Step step;
+  const LossStep step;
   const Array<float> logits({1.0, 2.0, NAN, INFINITY}), row_max(2), sums(4), loss(2),
       mask({1.0, 0.0});
   const Array<std::int32_t> labels({0, -1});

@@ -11,9 +11,9 @@ namespace {
 using test::Array;
 
 // StepState in device memory.
-class Step {
+class DropoutStep {
  public:
-  explicit Step(std::uint64_t sample_base = 0, std::uint64_t seed = 99)
+  explicit DropoutStep(std::uint64_t sample_base = 0, std::uint64_t seed = 99)
       : state_("state") {
     StepState state;
     state.seed = seed;
@@ -62,7 +62,7 @@ TYPED_TEST(DropoutOf, MatchesReference) {
       for (const index_t h : {1, 2, 31, 33, 257, 768}) {
         SCOPED_TRACE(::testing::Message() << s << " x " << batch << " x " << h);
         const index_t rows = s * batch;
-        const Step step(1000);
+        const DropoutStep step(1000);
         const DropoutDesc desc{.probability = p,
                                .batch = batch,
                                .sequence_begin = 5,
@@ -124,7 +124,7 @@ TYPED_TEST(DropoutOf, MatchesReference) {
 TYPED_TEST(DropoutOf, ProbabilityZeroKeepsEverything) {
   using T = TypeParam;
   const index_t rows = 6, h = 33;
-  const Step step;
+  const DropoutStep step;
   const DropoutDesc desc{.batch = 2};
   const Array<T> x(test::uniform(rows * h, 1)), y(rows * h);
   bias_dropout_add_forward<T>(Exec(), desc, step.view(), x.cmatrix(rows, h),
@@ -139,7 +139,7 @@ TYPED_TEST(DropoutOf, ProbabilityZeroKeepsEverything) {
 std::vector<double> mask_of(const Exec& exec, index_t s, index_t b, index_t h,
                             index_t sequence_begin, std::uint64_t sample_base,
                             std::uint16_t layer = 1, std::uint64_t seed = 99) {
-  const Step step(sample_base, seed);
+  const DropoutStep step(sample_base, seed);
   const Array<float> ones(s * b * h, 1.0), y(s * b * h);
   const DropoutDesc desc{.probability = 0.1,
                          .batch = b,
@@ -199,7 +199,7 @@ TEST(DropoutMask, KnownAnswer) {
 }
 
 TEST(DropoutErrors, WrongUse) {
-  const Step step;
+  const DropoutStep step;
   const Array<float> x(12), y(12);
   for (const double p : {-0.1, 1.0, 1.5, static_cast<double>(NAN)}) {
     EXPECT_THROW(bias_dropout_add_forward<float>(

@@ -23,7 +23,7 @@ constexpr bool kHasCopy = !std::is_same_v<T, Accumulator<T>>;
 
 // As tensor rank `rank` of `ranks` holds it: splits by rows, by columns, in blocks and of
 // a padded vocabulary, and what is replicated.
-ParamRegistry model(int ranks, int rank) {
+ParamRegistry two_layers(int ranks, int rank) {
   const auto normal = Initializer::normal(0.5);
   ParamRegistry registry;
   const auto embedding = registry.begin_unit("embedding");
@@ -85,7 +85,7 @@ TYPED_TEST_SUITE(ParamBufferShardingOf, Types);
 
 TYPED_TEST(ParamBufferShardingOf, StagesSayWhatIsWhole) {
   using T = TypeParam;
-  const ParamRegistry registry = model(1, 0);
+  const ParamRegistry registry = two_layers(1, 0);
   for (const int stage : {0, 1, 2, 3}) {
     ParamBuffer<T> params;
     params.plan(registry, {.stage = stage, .parts = 2, .part = 1});
@@ -101,7 +101,7 @@ TYPED_TEST(ParamBufferShardingOf, StagesSayWhatIsWhole) {
 TYPED_TEST(ParamBufferShardingOf, BytesAreKnownBefore) {
   using T = TypeParam;
   using Use = typename ParamBuffer<T>::Use;
-  const ParamRegistry registry = model(1, 0);
+  const ParamRegistry registry = two_layers(1, 0);
   for_each_sharding<T>([&](const auto& sharding) {
     ParamBuffer<T> planned, training, inference;
     planned.plan(registry, sharding);
@@ -131,7 +131,7 @@ TYPED_TEST(ParamBufferShardingOf, BytesAreKnownBefore) {
 // Parts together have what one rank had alone; and little is lost to alignment.
 TYPED_TEST(ParamBufferShardingOf, PartsOfASlabAreTheSlab) {
   using T = TypeParam;
-  const ParamRegistry registry = model(1, 0);
+  const ParamRegistry registry = two_layers(1, 0);
   for (const int parts : {1, 2, 3, 7}) {
     std::size_t bytes = 0, buckets = 0;
     for (int part = 0; part < parts; ++part) {
@@ -155,7 +155,7 @@ TYPED_TEST(ParamBufferShardingOf, InitialWeightsAreThoseOfTheWhole) {
   for (const auto& [ranks, rank] :
        {std::pair{1, 0}, {2, 0}, {2, 1}, {3, 2}, {4, 3}}) {  // of the tensor group
     SCOPED_TRACE(fmt::format("tensor rank {} of {}", rank, ranks));
-    const ParamRegistry registry = model(ranks, rank);
+    const ParamRegistry registry = two_layers(ranks, rank);
     ParamBuffer<T> whole;
     whole.allocate(registry, Use::training);
     whole.initialize(Exec(), 99);
@@ -217,7 +217,7 @@ TYPED_TEST(ParamBufferShardingOf, InitialWeightsAreThoseOfTheWhole) {
 
 TYPED_TEST(ParamBufferShardingOf, ShardsLieWhereThePartitionSays) {
   using T = TypeParam;
-  const ParamRegistry registry = model(1, 0);
+  const ParamRegistry registry = two_layers(1, 0);
   for_each_sharding<T>([&](const auto& sharding) {
     ParamBuffer<T> params;
     params.allocate(registry, ParamBuffer<T>::Use::training, sharding);
@@ -371,7 +371,7 @@ TYPED_TEST(ParamBufferShardingOf, ASliceOfAShardIsRefused) {
 
 TYPED_TEST(ParamBufferShardingOf, InferenceHasNoGradients) {
   using T = TypeParam;
-  const ParamRegistry registry = model(1, 0);
+  const ParamRegistry registry = two_layers(1, 0);
   ParamBuffer<T> params;
   params.allocate(registry, ParamBuffer<T>::Use::inference, {3, 2, 0, kBucket});
   const auto absent = ThrowsMessage<Error>(HasSubstr("inference keeps weights only"));
@@ -381,7 +381,7 @@ TYPED_TEST(ParamBufferShardingOf, InferenceHasNoGradients) {
 }
 
 TEST(ParamBufferShardingErrors, StagesThatZeroLacks) {
-  const ParamRegistry registry = model(1, 0);
+  const ParamRegistry registry = two_layers(1, 0);
   for (const int stage : {-1, 4}) {
     ParamBuffer<float> params;
     EXPECT_THAT([&] { params.plan(registry, {.stage = stage}); },

@@ -11,7 +11,7 @@ class ParamRefOf : public ::testing::Test {};
 TYPED_TEST_SUITE(ParamRefOf, test::RealTypes);
 
 template <class T>
-struct Layer {
+struct LinearOf {
   ParamRegistry registry;
   ParamBuffer<T> params;
   ParamRef<T> weight{registry, params,
@@ -26,7 +26,7 @@ struct Layer {
 };
 
 TYPED_TEST(ParamRefOf, KnowsItsParameter) {
-  const Layer<TypeParam> layer;
+  const LinearOf<TypeParam> layer;
   EXPECT_EQ(layer.weight.name(), "weight");
   EXPECT_EQ(layer.bias.index(), 1u);
   EXPECT_EQ(layer.weight.global_shape(), (Shape{12, 5}));
@@ -35,7 +35,7 @@ TYPED_TEST(ParamRefOf, KnowsItsParameter) {
 }
 
 TYPED_TEST(ParamRefOf, IsNullUntilThereIsMemory) {
-  const Layer<TypeParam> layer;
+  const LinearOf<TypeParam> layer;
   EXPECT_EQ(layer.weight.matrix().data(), nullptr);
   EXPECT_EQ(layer.weight.matrix().extent(0), 3u);
   EXPECT_EQ(layer.weight.matrix_gradient().data(), nullptr);
@@ -46,7 +46,7 @@ TYPED_TEST(ParamRefOf, IsNullUntilThereIsMemory) {
 
 TYPED_TEST(ParamRefOf, ViewsLieInTheSlabs) {
   using T = TypeParam;
-  Layer<T> layer;
+  LinearOf<T> layer;
   layer.params.allocate(layer.registry, ParamBuffer<T>::Use::training);
   layer.params.initialize(Exec(), 3);
   EXPECT_EQ(layer.weight.matrix().data(), layer.params.compute_slice(0).data());
