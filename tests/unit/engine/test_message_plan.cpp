@@ -18,10 +18,24 @@ struct Layout {
   int t = 1, d = 1, m = 1, zero = 0;
   bool sequence = false;
   index_t B = index_t{4} << 20;  // elements of a bucket
+  // Of a pipeline, for which L has one layer for each piece and one more for the first.
+  int p = 1, v = 1, stage = 0;
+  config::PipelineSchedule schedule = config::PipelineSchedule::one_f_one_b;
+
+  bool is_first() const { return stage == 0; }
+  bool is_last() const { return stage == p - 1; }
+  index_t layers() const { return p == 1 ? L : v + (is_first() ? 1 : 0); }
 
   std::string name() const {
-    return fmt::format("L {} t {}{} d {} zero {} m {} B {}", L, t,
-                       sequence ? " sequence" : "", d, zero, m, B);
+    return fmt::format("L {} t {}{} d {} zero {} m {} B {} stage {} of {}, v {}, {}", L,
+                       t, sequence ? " sequence" : "", d, zero, m, B, stage, p, v,
+                       config::name_of(schedule));
+  }
+  PipelineLayout pipeline() const {
+    schedule::Split split(static_cast<std::size_t>(p * v), 1);
+    split[0] = 2;
+    if (p == 1) split.clear();
+    return {.stages = p, .chunks = v, .split = split, .schedule = schedule};
   }
 };
 
@@ -46,9 +60,13 @@ comm::ProcessGroups groups_of(const Layout& layout, int data_rank) {
           .tensor = group(layout.t - 1, layout.t, "tensor"),
           .context = self,
           .data = group(data_rank, layout.d, "data"),
-          .pipeline = self,
-          .model = group(layout.t - 1, layout.t, "model"),
-          .embedding = self};
+          .pipeline = group(layout.stage, layout.p, "pipeline"),
+          .model =
+              group(layout.stage * layout.t + layout.t - 1, layout.t * layout.p, "model"),
+          .embedding =
+              layout.is_first() || layout.is_last()
+                  ? group(layout.is_first() ? 0 : 1, layout.p > 1 ? 2 : 1, "embedding")
+                  : self};
 }
 
 // (axis, site, operation) -> calls and elements of all of them.
@@ -66,7 +84,7 @@ Planned planned(const Layout& layout, int data_rank) {
                                 {.sequence_parallel = layout.sequence,
                                  .zero = layout.zero,
                                  .bucket_elements = layout.B,
-                                 .pipeline = {}});
+                                 .pipeline = layout.pipeline()});
   Planned result;
   for (const MessageCount& message : plan_messages(state, {.micro = layout.b,
                                                           .sequence = layout.S,
@@ -120,10 +138,12 @@ class Formulas {
     }
     if (layout.t > 1) {
       const index_t R = layout.S * layout.b;
-      add("tensor", "loss: maximum", "all_reduce", layout.m, layout.m * R);
-      add("tensor", "loss: sums", "all_reduce", layout.m, layout.m * 2 * R);
-      add("model", "gradient norm", "all_reduce", 1, 1);
+      const index_t m = layout.is_last() ? layout.m : 0;
+      add("tensor", "loss: maximum", "all_reduce", m, m * R);
+      add("tensor", "loss: sums", "all_reduce", m, m * 2 * R);
     }
+    if (layout.t * layout.p > 1) add("model", "gradient norm", "all_reduce", 1, 1);
+    if (layout.p > 1) pipeline();
     if (layout.d > 1) data_parallel();
   }
   const Messages& messages() const { return messages_; }
@@ -140,26 +160,49 @@ class Formulas {
   }
 
   void tensor_parallel() {
-    const index_t m = layout_.m, L = layout_.L;
-    hidden("word embedding", "all_reduce", m);
+    const index_t m = layout_.m, L = layout_.layers();
+    hidden("word embedding", "all_reduce", of_first(m));
     hidden("row-parallel output", "all_reduce", 2 * L * m);
-    hidden("head input gradient", "all_reduce", m);
+    hidden("head input gradient", "all_reduce", of_last(m));
     hidden("column-parallel input gradient", "all_reduce", 2 * L * m);
   }
 
   void sequence_parallel(index_t Q) {
-    const index_t m = layout_.m, L = layout_.L;
-    hidden("word embedding", "reduce_scatter", m);
+    const index_t m = layout_.m, L = layout_.layers();
+    hidden("word embedding", "reduce_scatter", of_first(m));
     hidden("column-parallel input", "all_gather", 2 * L * m);
     hidden("row-parallel output", "reduce_scatter", 2 * L * m);
-    hidden("head input", "all_gather", m);
-    hidden("head input gradient", "reduce_scatter", m);
-    hidden("head input, for its weight", "all_gather", m);
+    hidden("head input", "all_gather", of_last(m));
+    hidden("head input gradient", "reduce_scatter", of_last(m));
+    hidden("head input, for its weight", "all_gather", of_last(m));
     hidden("row-parallel output gradient", "all_gather", 2 * L * m);
     hidden("column-parallel input gradient", "reduce_scatter", 2 * L * m);
     hidden("column-parallel input, for its weight", "all_gather", 2 * L * m);
-    hidden("word embedding gradient", "all_gather", m);
+    hidden("word embedding gradient", "all_gather", of_first(m));
     add("tensor", "gradients of the sequence region", "all_reduce", Q > 0 ? 1 : 0, Q);
+  }
+
+  index_t of_first(index_t n) const { return layout_.is_first() ? n : 0; }
+  index_t of_last(index_t n) const { return layout_.is_last() ? n : 0; }
+
+  // Of one data rank, whose tied embedding is whole.
+  void pipeline() {
+    const index_t m = layout_.m, v = layout_.v;
+    const index_t Rh = layout_.S * layout_.b * layout_.h;
+    const index_t down = m * v - of_last(m), up = m * v - of_first(m);
+    add("pipeline", "activations", "send", down, down * Rh / layout_.t);
+    add("pipeline", "activation gradients", "send", up, up * Rh / layout_.t);
+    const index_t from_above = m * v - of_first(m), from_below = m * v - of_last(m);
+    add("pipeline", "activations", "recv", from_above, 0);
+    add("pipeline", "activation gradients", "recv", from_below, 0);
+    add("pipeline", "loss totals", "all_reduce", 1, 2);
+    const bool is_sliced = layout_.t > 1 && !layout_.sequence;
+    const index_t arriving = is_sliced ? from_above + from_below : 0;
+    add("tensor", "slices of stage messages", "all_gather", arriving, arriving * Rh);
+    if (layout_.is_first() || layout_.is_last()) {
+      add("embedding", "tied embedding gradient", "all_reduce", 1,
+          ceiling(layout_.V, layout_.t) * layout_.h);
+    }
   }
 
   index_t buckets(const Units& units) const {
@@ -289,6 +332,38 @@ TEST(MessagePlan, OfOddSizes) {
              .d = 64,
              .zero = zero,
              .sequence = true});
+    }
+  }
+}
+
+// Every stage of pipelines with one data rank.
+TEST(MessagePlan, OfEveryStage) {
+  using config::PipelineSchedule;
+  for (const auto& [p, v, schedule] : {std::tuple{2, 1, PipelineSchedule::one_f_one_b},
+                                       {3, 1, PipelineSchedule::gpipe},
+                                       {4, 1, PipelineSchedule::zero_bubble},
+                                       {2, 2, PipelineSchedule::one_f_one_b},
+                                       {3, 2, PipelineSchedule::one_f_one_b}}) {
+    for (const int t : {1, 2, 3}) {
+      for (const bool sequence : {false, true}) {
+        for (const int m : {p, 2 * p}) {
+          Layout layout{.L = p * v + 1,
+                        .t = t,
+                        .m = m,
+                        .sequence = sequence,
+                        .p = p,
+                        .v = v,
+                        .schedule = schedule};
+          index_t sum = 0;
+          for (layout.stage = 0; layout.stage < p; ++layout.stage) {
+            SCOPED_TRACE(layout.name());
+            const Planned plan = planned(layout, 0);
+            sum += plan.sequence_region;
+            ASSERT_EQ(plan.messages, Formulas(layout, plan.sequence_region).messages());
+          }
+          EXPECT_EQ(sum, layout.h * (layout.S + 4 * layout.L + 2));
+        }
+      }
     }
   }
 }
