@@ -145,7 +145,7 @@ struct Forward {
   View1<Acc> lse;
   std::uint32_t threshold;
 
-  static index_t scratch_elements(index_t d) {
+  KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
     return kRows * (4 * d) + d * kRows + kRows * kRows + 3 * kRows;
   }
 
@@ -298,7 +298,7 @@ struct BackwardKeys {
   View1<Acc>
       d_q_sum;  // (b, a, s_q, d) on the host; null where d_q has a launch of its own
 
-  static index_t scratch_elements(index_t d) {
+  KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
     return kRows * (8 * d) + 2 * kRows * kRows;
   }
 
@@ -389,7 +389,7 @@ struct BackwardQueries {
   BackwardTiles<T> tiles;
   HeadsView<T> d_q;
 
-  static index_t scratch_elements(index_t d) {
+  KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
     return kRows * (6 * d) + 2 * kRows * kRows;
   }
 

@@ -180,6 +180,23 @@ TEST_F(Ranks, StageThatHangsIsShown) {
                     HasSubstr("the process is stopped")));
 }
 
+// One stage gets the signal, and all stop after the same step.
+TEST_F(Ranks, PipelineStopsWithACheckpoint) {
+  const Ended stopped = signalled(1, {SIGTERM}, {"parallel.pipeline=3"});
+  EXPECT_EQ(stopped.result.status, 75) << stopped.result.err;
+  EXPECT_LT(stopped.seconds, 20.0);
+  const RunResult whole = trireme({"inspect", "--verify", run_dir().string()});
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.out, HasSubstr("all checksums hold"));
+}
+
+TEST_F(Ranks, KilledStageTakesAllDown) {
+  const Ended killed = signalled(1, {SIGKILL}, {"parallel.pipeline=3"});
+  EXPECT_NE(killed.result.status, 0);
+  EXPECT_NE(killed.result.status, -1) << "not down";
+  EXPECT_LT(killed.seconds, 10.0);
+}
+
 // Who comes after the others have given up finds their memory as it was, or them gone.
 TEST_F(Ranks, LateOneDoesNoHarm) {
   for (const std::vector<std::string>& layout :
