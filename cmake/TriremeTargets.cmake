@@ -1,3 +1,8 @@
+# A function of the host that a kernel calls is a warning to nvcc, and garbage on the GPU.
+if(Kokkos_ENABLE_CUDA)
+  target_compile_options(trireme_flags INTERFACE --Werror=cross-execution-space-call)
+endif()
+
 # trireme_add_module(<name> SOURCES <files> [HOT <files>|ALL] [USES <modules>]
 #                    [LIBRARIES <targets>])
 #   One static library per directory of src/. USES are modules of lower layers. HOT are the
