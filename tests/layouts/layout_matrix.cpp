@@ -10,6 +10,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <queue>
 
 #include "ckpt/region.hpp"
@@ -17,6 +18,7 @@
 #include "comm/planned_communicator.hpp"
 #include "comm/self_communicator.hpp"
 #include "support/allocated_bytes.hpp"
+#include "support/allocation_counter.hpp"
 
 namespace trireme::test {
 
@@ -191,12 +193,19 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
   std::vector<optim::StepReport> reports;
   std::vector<std::vector<float>> gradients;  // what this rank has of them
   for (int step = 0; step < kSteps; ++step) {
+    std::optional<AllocationCounter> counter;
+    if (step == kSteps - 1) counter.emplace();
     run.accumulate(step);
     if (step == 0) {
       check_gradients(*world, run, layout, reference);
       gradients = run.gradients();
     }
-    reports.push_back(run.finish(step));
+    const optim::StepReport report = run.finish(step);
+    if (counter) {
+      counter->stop();
+      EXPECT_EQ(counter->total(), 0) << counter->report();
+    }
+    reports.push_back(report);
     const double loss = reports.back().loss_sum / reports.back().tokens;
     const double want = reference.losses[static_cast<std::size_t>(step)];
     EXPECT_NEAR(loss, want, 5e-6 * want) << "step " << step + 1;
