@@ -113,7 +113,7 @@ index_t recomputed_layers(const config::Deck& deck) {
   index_t layers = 0;
   for (int stage = 0; stage < layout.stages; ++stage) {
     for (const auto& range : chunk_ranges(layout, deck.model.layers, stage)) {
-      layers += std::min(of_chunk, range.end - range.begin);
+      layers += std::min(of_chunk, range.layers());
     }
   }
   return layers;

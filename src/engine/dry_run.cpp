@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -155,7 +157,7 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
   }
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const model::ChunkRange& range : stage.layers) {
-    layers.push_back(range.end - range.begin);
+    layers.push_back(range.layers());
   }
   return {{"layers", layers},
           {"in_flight", stage.slots},
@@ -178,17 +180,35 @@ nlohmann::ordered_json memory_json(const std::vector<DryRun::Stage>& stages) {
   return {{"stages", list}};
 }
 
-nlohmann::ordered_json messages_json(const std::vector<MessageCount>& messages) {
+nlohmann::ordered_json messages_json(const std::vector<DryRun::Stage>& stages) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const MessageCount& message : messages) {
-    list.push_back({{"axis", message.axis},
-                    {"site", message.site},
-                    {"operation", message.operation},
-                    {"calls", message.calls},
-                    {"elements", message.elements},
-                    {"bytes", message.bytes}});
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    for (const MessageCount& message : stages[stage].messages) {
+      list.push_back({{"stage", stage},
+                      {"axis", message.axis},
+                      {"site", message.site},
+                      {"operation", message.operation},
+                      {"calls", message.calls},
+                      {"elements", message.elements},
+                      {"bytes", message.bytes}});
+    }
   }
   return list;
+}
+
+struct Traffic {
+  std::int64_t calls = 0;
+  double bytes = 0.0;
+};
+
+std::map<std::string, Traffic> by_axis(const std::vector<MessageCount>& messages) {
+  std::map<std::string, Traffic> axes;
+  for (const MessageCount& message : messages) {
+    Traffic& traffic = axes[message.axis];
+    traffic.calls += message.calls;
+    traffic.bytes += static_cast<double>(message.bytes);
+  }
+  return axes;
 }
 
 }  // namespace
@@ -229,7 +249,7 @@ std::string DryRun::stages_text() const {
     const MemoryPlan& memory = stage.memory;
     std::vector<index_t> layers;
     for (const model::ChunkRange& range : stage.layers) {
-      layers.push_back(range.end - range.begin);
+      layers.push_back(range.layers());
     }
     out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n", s,
                        fmt::format("{}", fmt::join(layers, "+")),
@@ -289,19 +309,29 @@ std::string DryRun::memory_text(const MemoryPlan& memory) const {
 // By axis; which sites they come from is in the JSON.
 std::string DryRun::messages_text() const {
   if (stages.empty() || stages.front().messages.empty()) return {};
-  const std::vector<MessageCount>& messages = stages.front().messages;
-  std::string out = fmt::format("\nmessages of each rank{} in a step\n",
-                                stages.size() == 1 ? "" : " of stage 0");
-  for (std::size_t i = 0; i < messages.size();) {
-    const std::string& axis = messages[i].axis;
-    std::int64_t calls = 0;
-    double payload = 0.0;
-    for (; i < messages.size() && messages[i].axis == axis; ++i) {
-      calls += messages[i].calls;
-      payload += static_cast<double>(messages[i].bytes);
+  std::string out = "\nmessages of each rank in a step\n";
+  if (stages.size() == 1) {
+    for (const auto& [axis, traffic] : by_axis(stages.front().messages)) {
+      out += line(axis, fmt::format("{} of {} in all", format_grouped(traffic.calls),
+                                    format_bytes(traffic.bytes)));
     }
-    out += line(axis, fmt::format("{} of {} in all", format_grouped(calls),
-                                  format_bytes(payload)));
+    return out;
+  }
+  std::set<std::string> axes;
+  for (const Stage& stage : stages) {
+    for (const MessageCount& message : stage.messages) axes.insert(message.axis);
+  }
+  out += "  stage";
+  for (const std::string& axis : axes) out += fmt::format(" {:>13}", axis);
+  out += "\n";
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    std::map<std::string, Traffic> traffic = by_axis(stages[s].messages);
+    out += fmt::format("  {:>5}", s);
+    for (const std::string& axis : axes) {
+      out += fmt::format(
+          " {:>13}", traffic.contains(axis) ? format_bytes(traffic[axis].bytes) : "-");
+    }
+    out += "\n";
   }
   return out;
 }
@@ -359,8 +389,7 @@ std::string DryRun::json() const {
        {{"model", model_flops},
         {"model_causal", model_flops_causal},
         {"hardware", hardware_flops}}},
-      {"messages",
-       stages.empty() ? Json::array() : messages_json(stages.front().messages)},
+      {"messages", messages_json(stages)},
       // Why a number is null: the deck's settings with which it is not known yet.
       {"not_known", {{"memory", memory_not_known}}},
       {"not_checked", not_checked},

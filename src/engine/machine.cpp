@@ -2,11 +2,9 @@
 #include "engine/machine.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <fstream>
 #include <initializer_list>
@@ -15,6 +13,7 @@
 
 #include "base/exec.hpp"
 #include "base/host_cores.hpp"
+#include "base/host_name.hpp"
 
 namespace trireme::engine {
 
@@ -141,8 +140,7 @@ int proc_umask(std::string_view text) {
 
 Machine find_machine() {
   Machine machine;
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) == 0) machine.host = host.data();
+  machine.host = host_name();
   const std::string cpuinfo = proc_text("/proc/cpuinfo");
   machine.cpu = detail::cpu_model(cpuinfo);
   machine.isa = detail::cpu_isa(cpuinfo);

@@ -62,7 +62,7 @@ schedule::Costs modelled_costs(const PipelineLayout& layout,
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const model::ChunkRange& range = ranges[static_cast<std::size_t>(chunk)];
       const auto piece = static_cast<std::size_t>(layout.shape(1).piece(stage, chunk));
-      split[piece] = static_cast<int>(range.end - range.begin);
+      split[piece] = static_cast<int>(range.layers());
     }
   }
   return schedule::costs_of(split, modelled_cost(config, shape));

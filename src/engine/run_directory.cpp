@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "base/wall_time.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/on_ranks.hpp"
@@ -65,7 +66,7 @@ void set_aside(const std::vector<io::Path>& checkpoints, const io::Path& restore
 }
 
 std::string host_and_process() {
-  return fmt::format("process {} on {}, since {}", ::getpid(), this_host(),
+  return fmt::format("process {} on {}, since {}", ::getpid(), host_name(),
                      iso_time(wall_seconds()));
 }
 

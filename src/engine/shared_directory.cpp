@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
@@ -11,17 +10,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "comm/on_ranks.hpp"
 
 namespace trireme::engine {
 
 namespace fs = std::filesystem;
-
-std::string this_host() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  return host.data();
-}
 
 // Collective: what rank 0 writes there must be there for the others, who write there,
 // too.
@@ -33,7 +27,7 @@ void require_seen_by_all(comm::Communicator& world, const io::Path& directory,
   constexpr auto kNap = std::chrono::milliseconds(50);
   const io::Path seen = directory / comm::on_first_rank(world, [&] {
                           const std::string name =
-                              fmt::format(".seen-{}-{}", this_host(), ::getpid());
+                              fmt::format(".seen-{}-{}", host_name(), ::getpid());
                           io::write_file(directory / name, "");
                           return name;
                         });
@@ -45,7 +39,7 @@ void require_seen_by_all(comm::Communicator& world, const io::Path& directory,
     is_there = fs::exists(seen, ignored);
   }
   const std::vector<std::string> blind =
-      world.gather(is_there ? std::string() : this_host());
+      world.gather(is_there ? std::string() : host_name());
   comm::on_first_rank(world, [&] {
     fs::remove(seen, ignored);
     for (std::size_t rank = 0; rank < blind.size(); ++rank) {

@@ -10,9 +10,6 @@
 
 namespace trireme::engine {
 
-// gethostname(), "?" where that fails.
-std::string this_host();
-
 // Collective. What rank 0 writes there must be there for the others, else InputError on
 // all: each node has a directory of its own by this name. `what` says what it is for.
 void require_seen_by_all(comm::Communicator& world, const io::Path& directory,

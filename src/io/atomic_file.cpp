@@ -4,22 +4,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 
 namespace trireme::io {
 
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "host";
-  return name.data();
-}
 
 Path directory_of(const Path& path) {
   const Path parent = path.parent_path();

@@ -23,6 +23,8 @@ struct ChunkRange {
   index_t end = 0;
   bool is_first = true;
   bool is_last = true;
+
+  index_t layers() const { return end - begin; }
 };
 
 // Keys and values of all layers of a chunk while text is generated.
@@ -54,7 +56,7 @@ class GptChunk final : public Chunk<T> {
               View2<T> logits) const;
   // Elements of one layer's key (or value) cache for `positions` positions of a sample.
   index_t cache_columns() const;
-  index_t layer_count() const { return range_.end - range_.begin; }
+  index_t layer_count() const { return range_.layers(); }
   // Columns of this rank's logits, padding included. Of the last chunk, as saved_logits.
   index_t vocabulary_tp() const { return head_->vocabulary_tp(); }
   const ChunkRange& range() const { return range_; }

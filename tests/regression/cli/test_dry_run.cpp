@@ -305,7 +305,19 @@ TEST_F(DryRun, ShowsEveryStage) {
   EXPECT_NEAR(static_cast<double>(weights), whole + copy, 1e-4 * whole);
   EXPECT_THAT(out_, AllOf(HasSubstr("stages of the pipeline, memory of each rank\n"),
                           HasSubstr("which takes most\n"),
-                          HasSubstr("messages of each rank of stage 0 in a step\n")));
+                          HasSubstr("messages of each rank in a step\n"
+                                    "  stage     embedding         model      pipeline\n"
+                                    "      0     147.2 MiB ")));
+  for (int stage = 0; stage < 4; ++stage) {
+    std::int64_t activations = 0;
+    for (const json& message : pipeline["messages"]) {
+      if (message["stage"] == stage && message["site"] == "activations" &&
+          message["operation"] == "send") {
+        activations += message["calls"].get<std::int64_t>();
+      }
+    }
+    EXPECT_EQ(activations, stage == 3 ? 0 : 128);
+  }
   const json chunks = gpt2({"parallel.pipeline=2", "parallel.virtual_pipeline=2",
                             "parallel.schedule=zero_bubble", "parallel.stages=[2,3,7,0]"},
                            2);
