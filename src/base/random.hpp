@@ -8,8 +8,8 @@
 #ifndef TRIREME_BASE_RANDOM_HPP_
 #define TRIREME_BASE_RANDOM_HPP_
 
-// Philox needs none of Random123's types of SSE registers, whose headers take the compiler
-// most of a second in every file.
+// Philox needs none of Random123's types of SSE registers, whose headers take the
+// compiler most of a second in every file.
 #ifndef R123_USE_SSE
 #define R123_USE_SSE 0
 #endif

@@ -1,0 +1,111 @@
+// What a pipeline's passes took, beside its schedule simulated with them: against the
+// closed formulas of equal stages.
+#include <gmock/gmock.h>
+
+#include <chrono>
+
+#include "comm/mpi_communicator.hpp"
+#include "engine/pipeline_report.hpp"
+
+namespace trireme::engine {
+namespace {
+
+using Pass = PassTimes::Pass;
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr int kMicrobatches = 8;  // any number of stages divides it
+constexpr StepShape kShape{.micro = 1, .sequence = 8, .microbatches = kMicrobatches};
+
+model::GptConfig of_layers(index_t layers) {
+  return {.layers = layers,
+          .hidden = 8,
+          .heads = 1,
+          .kv_heads = 1,
+          .ffn_hidden = 32,
+          .sequence = 8,
+          .vocabulary = 16};
+}
+
+PipelineLayout layout_of(int stages, int chunks) {
+  return {.stages = stages,
+          .chunks = chunks,
+          .split = schedule::Split(static_cast<std::size_t>(stages * chunks), 1)};
+}
+
+TEST(PipelineReportOfPasses, AreMeans) {
+  PassTimes times(2);
+  EXPECT_EQ(times.mean(1, Pass::backward), 0.0);
+  times.add(1, Pass::backward, milliseconds(2));
+  times.add(1, Pass::backward, milliseconds(4));
+  times.add(0, Pass::backward, milliseconds(9));
+  times.add_message(milliseconds(1));
+  times.add_step(milliseconds(100));
+  times.add_step(milliseconds(300));
+  EXPECT_DOUBLE_EQ(times.mean(1, Pass::backward), 3e-3);
+  EXPECT_DOUBLE_EQ(times.mean(0, Pass::backward), 9e-3);
+  EXPECT_EQ(times.mean(1, Pass::forward), 0.0);
+  EXPECT_DOUBLE_EQ(times.mean_message(), 1e-3);
+  EXPECT_DOUBLE_EQ(times.mean_step(), 0.2);
+  EXPECT_EQ(times.steps(), 2);
+}
+
+// (p - 1)/(v m) of the work is idle; what was measured is that of the slowest stage.
+TEST(PipelineReportTogether, IsThatOfTheFormula) {
+  const auto world = comm::make_mpi_world();
+  const int p = world->size();
+  for (const int v : {1, 2}) {
+    const PipelineLayout layout = layout_of(p, v);
+    PassTimes times(static_cast<std::size_t>(v));
+    for (int chunk = 0; chunk < v; ++chunk) {
+      times.add(chunk, Pass::forward, milliseconds(10));
+      times.add(chunk, Pass::backward, milliseconds(20));
+    }
+    const int work = 30 * v * kMicrobatches;  // milliseconds
+    EXPECT_FALSE(report_pipeline(layout, of_layers(p * v), kShape, *world, times))
+        << "before there was a step";
+    times.add_step(milliseconds(2 * work + world->rank()));
+    const auto report = report_pipeline(layout, of_layers(p * v), kShape, *world, times);
+    if (p == 1 || !kHostExecution) {
+      EXPECT_FALSE(report.has_value());
+      continue;
+    }
+    ASSERT_TRUE(report.has_value());
+    EXPECT_NEAR(report->work, 1e-3 * work, 1e-9);
+    EXPECT_NEAR(report->simulated, 1e-3 * (work + 30 * (p - 1)), 1e-9);
+    EXPECT_NEAR(report->simulated_bubble(),
+                static_cast<double>(p - 1) / (v * kMicrobatches), 1e-9);
+    EXPECT_NEAR(report->measured, 1e-3 * (2 * work + p - 1), 1e-9);
+    EXPECT_NEAR(report->measured_bubble(),
+                1.0 + static_cast<double>(p - 1) / static_cast<double>(work), 1e-9);
+    EXPECT_THAT(report->text(), HasSubstr(fmt::format(
+                                    "Pipeline: {} stages of {}, 1f1b, 8 micro-batches a "
+                                    "step\n",
+                                    p, v == 1 ? "1 chunk" : "2 chunks")));
+  }
+}
+
+// A stage that takes longer than was thought, and messages that take of its time.
+TEST(PipelineReportTogether, HasTheCostsThatWereMeasured) {
+  const auto world = comm::make_mpi_world();
+  const int p = world->size();
+  if (p == 1 || !kHostExecution) return;
+  PassTimes times;
+  const int slower = world->rank() == p - 1 ? 2 : 1;
+  times.add(0, Pass::forward, milliseconds(10 * slower));
+  times.add(0, Pass::backward, milliseconds(20 * slower));
+  times.add_step(milliseconds(1));
+  const PipelineLayout layout = layout_of(p, 1);
+  const auto quiet = report_pipeline(layout, of_layers(p), kShape, *world, times);
+  ASSERT_TRUE(quiet.has_value());
+  EXPECT_NEAR(quiet->work, 1e-3 * 60 * kMicrobatches, 1e-9);
+  // The last stage begins when the first micro-batch has come to it, and what it does
+  // last goes back through the others.
+  EXPECT_NEAR(quiet->simulated, quiet->work + 1e-3 * 30 * (p - 1), 1e-9);
+  times.add_message(milliseconds(5));
+  const auto busy = report_pipeline(layout, of_layers(p), kShape, *world, times);
+  EXPECT_GT(busy->simulated, quiet->simulated + 1e-3 * 5 * kMicrobatches);
+}
+
+}  // namespace
+}  // namespace trireme::engine
