@@ -153,9 +153,10 @@ MemoryPlan TrainStep<T>::measured_memory() const {
   memory.saved_by_category = workspace_.saved_peaks();
   const comm::ProcessGroups& groups = state_.groups;
   memory.buffers = data_parallel_.bytes() + messages_.bytes();
-  if (!kHostExecution) return memory;  // copies for messages are no memory of the device
-  for (const comm::Communicator* group : groups.of_axes()) {
-    memory.buffers += group->staging_bytes();
+  if constexpr (kHostExecution) {  // else copies for messages are no memory of the device
+    for (const comm::Communicator* group : groups.of_axes()) {
+      memory.buffers += group->staging_bytes();
+    }
   }
   return memory;
 }
