@@ -151,10 +151,9 @@ MemoryPlan TrainStep<T>::measured_memory() const {
   }
   memory.workspace = workspace_.peaks();
   memory.saved_by_category = workspace_.saved_peaks();
-  const comm::ProcessGroups& groups = state_.groups;
   memory.buffers = data_parallel_.bytes() + messages_.bytes();
   if constexpr (kHostExecution) {  // else copies for messages are no memory of the device
-    for (const comm::Communicator* group : groups.of_axes()) {
+    for (const comm::Communicator* group : state_.groups.of_axes()) {
       memory.buffers += group->staging_bytes();
     }
   }
