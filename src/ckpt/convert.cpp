@@ -108,10 +108,8 @@ Gpt2Config config_of(const CheckpointReader& reader) {
   config.attention_dropout = model.attention_dropout;
   config.init_std = model.init_std;
   // The deck may leave the vocabulary to the corpus; the tensor has it.
-  const Manifest& manifest = reader.manifest();
   config.vocab =
-      manifest.tensors[manifest.find(std::string(kModelGroup) + "embedding/word/weight")]
-          .shape.at(0);
+      reader.tensor(std::string(kModelGroup) + "embedding/word/weight").shape.at(0);
   config.end_of_text = end_of_text(reader.state(), config.vocab);
   return config;
 }
@@ -128,7 +126,7 @@ void check_weights(const CheckpointReader& reader,
       continue;
     }
     ++found;
-    const Shape& shape = reader.manifest().tensors[reader.manifest().find(name)].shape;
+    const Shape& shape = reader.tensor(name).shape;
     if (shape != tensor.shape) {
       problems += fmt::format("\n  {}: expected {}, found {}", name,
                               to_string(tensor.shape), to_string(shape));

@@ -16,7 +16,7 @@
 
 #include <string>
 
-#include "ckpt/manifest.hpp"
+#include "ckpt/verify.hpp"
 
 namespace trireme::ckpt {
 

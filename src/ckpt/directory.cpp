@@ -149,8 +149,7 @@ std::vector<Path> unwanted(const Path& directory, const Retention& retention) {
 
 }  // namespace
 
-Purged purge(const Path& directory, const Retention& retention,
-             const std::function<void(std::string_view)>& hook) {
+Purged purge(const Path& directory, const Retention& retention, const FaultHook& hook) {
   if (retention.keep <= 0) return {};
   Purged purged;
   std::vector<Path> doomed;
@@ -159,12 +158,12 @@ Purged purge(const Path& directory, const Retention& retention,
   } catch (const std::exception& error) {
     purged.problems.emplace_back(error.what());
   }
-  if (hook && !doomed.empty()) hook("save.purging");
   std::error_code ignored;
   for (const Path& path : doomed) {
     const Path gone = io::temporary_name(path);
     fs::remove_all(gone, ignored);
     try {
+      enter_phase(hook, "ckpt.purge", path);
       io::rename_synced(path, gone);
     } catch (const Error& error) {
       purged.problems.emplace_back(error.what());
@@ -181,14 +180,16 @@ Purged purge(const Path& directory, const Retention& retention,
   return purged;
 }
 
-void remove_stale(const Path& directory) {
+void remove_stale(const Path& directory, const Path& but) {
   std::error_code error;
   std::vector<Path> stale;
   for (fs::directory_iterator it(directory, error), end; !error && it != end;
        it.increment(error)) {
     if (is_stale(it->path().filename().string())) stale.push_back(it->path());
   }
-  for (const Path& path : stale) fs::remove_all(path, error);
+  for (const Path& path : stale) {
+    if (path != but) fs::remove_all(path, error);
+  }
 }
 
 }  // namespace trireme::ckpt

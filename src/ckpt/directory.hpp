@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "ckpt/manifest.hpp"
+#include "ckpt/shard_writer.hpp"
+#include "ckpt/verify.hpp"
 
 namespace trireme::ckpt {
 
@@ -62,10 +63,10 @@ struct Purged {
   std::vector<std::string> problems;  // which could not be removed, and why
 };
 Purged purge(const Path& directory, const Retention& retention,
-             const std::function<void(std::string_view)>& hook = {});
+             const FaultHook& hook = {});
 
-// Removes what killed runs left half written.
-void remove_stale(const Path& directory);
+// Removes what killed runs left half written; not `but`, which is being written.
+void remove_stale(const Path& directory, const Path& but = {});
 
 }  // namespace trireme::ckpt
 

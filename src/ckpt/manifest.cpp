@@ -38,11 +38,6 @@ std::string list_of(const char* key, const Entries& entries, const ToJson& to_js
   return text + "\n]";
 }
 
-std::uint64_t block_bytes(const Manifest& manifest, const BlockEntry& block) {
-  return static_cast<std::uint64_t>(block.place.elements()) *
-         size_of(manifest.tensors[block.tensor].dtype);
-}
-
 Manifest from_json(const Json& json, const std::string& where) {
   TRIREME_REQUIRE_INPUT(json.at("format") == kFormat,
                         "'{}' is not the manifest of a checkpoint", where);
@@ -71,7 +66,9 @@ Manifest from_json(const Json& json, const std::string& where) {
     entry.file = block.at("file").get<std::size_t>();
     entry.dataset = block.at("dataset").get<std::string>();
     entry.offset = block.at("offset").get<std::uint64_t>();
-    entry.checksum = io::from_hex(block.at("xxh3").get<std::string>());
+    for (const Json& sum : block.at("xxh3")) {
+      entry.checksums.push_back(io::from_hex(sum.get<std::string>()));
+    }
     entry.place =
         rectangle_of(block.at("start").get<Shape>(), block.at("shape").get<Shape>());
     manifest.blocks.push_back(std::move(entry));
@@ -103,15 +100,52 @@ index_t Manifest::parameter_count() const {
   return count;
 }
 
-std::size_t Manifest::find(const std::string& tensor) const {
-  const auto it =
-      std::find_if(tensors.begin(), tensors.end(),
-                   [&](const TensorEntry& entry) { return entry.name == tensor; });
-  TRIREME_REQUIRE_INPUT(it != tensors.end(), "the checkpoint has no tensor '{}'", tensor);
-  return static_cast<std::size_t>(it - tensors.begin());
+ByteRange Manifest::bytes_of(const BlockEntry& block) const {
+  return {block.offset, static_cast<std::uint64_t>(block.place.elements()) *
+                            size_of(tensors[block.tensor].dtype)};
+}
+
+std::vector<std::vector<std::size_t>> Manifest::blocks_by_file() const {
+  std::vector<std::vector<std::size_t>> numbers(files.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) numbers[blocks[i].file].push_back(i);
+  return numbers;
+}
+
+std::vector<std::vector<std::size_t>> Manifest::blocks_by_tensor() const {
+  std::vector<std::vector<std::size_t>> numbers(tensors.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) numbers[blocks[i].tensor].push_back(i);
+  return numbers;
+}
+
+Manifest Manifest::part(std::size_t first, std::size_t count) const {
+  Manifest part;
+  part.step = step;
+  part.generation = generation;
+  std::map<std::size_t, std::size_t> new_tensor, new_file;
+  for (std::size_t i = first; i < first + count; ++i) {
+    BlockEntry block = blocks.at(i);
+    const auto [tensor, is_new] = new_tensor.emplace(block.tensor, part.tensors.size());
+    if (is_new) part.tensors.push_back(tensors[block.tensor]);
+    const auto [file, is_new_file] = new_file.emplace(block.file, part.files.size());
+    if (is_new_file) part.files.push_back(files[block.file]);
+    block.tensor = tensor->second;
+    block.file = file->second;
+    part.blocks.push_back(std::move(block));
+  }
+  return part;
 }
 
 void Manifest::merge(const Manifest& other) {
+  std::vector<std::size_t> file_index;
+  for (const FileEntry& file : other.files) {
+    const auto it = std::find_if(files.begin(), files.end(), [&](const FileEntry& mine) {
+      return mine.name == file.name;
+    });
+    file_index.push_back(static_cast<std::size_t>(it - files.begin()));
+    if (it == files.end()) files.push_back(file);
+    TRIREME_REQUIRE(files[file_index.back()] == file,
+                    "ranks disagree on what file '{}' holds", file.name);
+  }
   std::map<std::string, std::size_t> known;
   for (std::size_t i = 0; i < tensors.size(); ++i) known[tensors[i].name] = i;
   std::vector<std::size_t> new_index;
@@ -127,10 +161,9 @@ void Manifest::merge(const Manifest& other) {
   }
   for (BlockEntry block : other.blocks) {
     block.tensor = new_index.at(block.tensor);
-    block.file += files.size();
+    block.file = file_index.at(block.file);
     blocks.push_back(std::move(block));
   }
-  files.insert(files.end(), other.files.begin(), other.files.end());
 }
 
 void Manifest::check(const std::string& where) const {
@@ -152,10 +185,14 @@ void Manifest::check(const std::string& where) const {
                           "'{}': a block of '{}' lies outside its shape {}", where,
                           tensor.name, to_string(tensor.shape));
     const FileEntry& file = files[block.file];
-    TRIREME_REQUIRE_INPUT(block.offset <= file.bytes &&
-                              block_bytes(*this, block) <= file.bytes - block.offset,
-                          "'{}': a block of '{}' lies beyond the end of '{}'", where,
-                          tensor.name, file.name);
+    TRIREME_REQUIRE_INPUT(
+        block.offset <= file.bytes && bytes_of(block).bytes <= file.bytes - block.offset,
+        "'{}': a block of '{}' lies beyond the end of '{}'", where, tensor.name,
+        file.name);
+    const std::size_t chunks = chunk_count(place, tensor.dtype);
+    TRIREME_REQUIRE_INPUT(block.checksums.size() == chunks,
+                          "'{}': a block of '{}' has {} checksums for {} chunks", where,
+                          tensor.name, block.checksums.size(), chunks);
     places[block.tensor].push_back(place);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -189,13 +226,16 @@ std::string Manifest::to_text() const {
           });
   body += ",\n" + list_of("blocks", blocks, [&](const BlockEntry& block) {
             const Shape& shape = tensors[block.tensor].shape;
+            Json sums = Json::array();
+            for (const std::uint64_t sum : block.checksums)
+              sums.push_back(io::to_hex(sum));
             return Json{{"tensor", block.tensor},
                         {"file", block.file},
                         {"dataset", block.dataset},
                         {"offset", block.offset},
                         {"start", start_of(block.place, shape)},
                         {"shape", extent_of(block.place, shape)},
-                        {"xxh3", io::to_hex(block.checksum)}};
+                        {"xxh3", std::move(sums)}};
           });
   body += "\n}\n";
   return fmt::format("{{\"xxh3\": \"{}\",\n",
@@ -245,38 +285,6 @@ std::int64_t peek_generation(const Path& directory) {
   } catch (const std::logic_error&) {  // stoll
     return -1;
   }
-}
-
-std::vector<std::string> problems_of(const Path& directory, Depth depth) {
-  std::vector<std::string> problems;
-  Manifest manifest;
-  try {
-    manifest = read_manifest(directory);
-  } catch (const InputError& error) {
-    return {error.what()};
-  }
-  for (const FileEntry& file : manifest.files) {
-    const Path path = directory / file.name;
-    try {
-      const std::uint64_t bytes = io::file_size(path);
-      if (bytes != file.bytes) {
-        problems.push_back(fmt::format(
-            "'{}' is {}: expected {} bytes, found {}", path.string(),
-            bytes < file.bytes ? "truncated" : "too long", file.bytes, bytes));
-        continue;
-      }
-      if (depth == Depth::sizes) continue;
-      const std::uint64_t found = io::checksum_file(path).checksum;
-      if (found != file.checksum) {
-        problems.push_back(fmt::format("'{}' is damaged: expected XXH3 {}, found {}",
-                                       path.string(), io::to_hex(file.checksum),
-                                       io::to_hex(found)));
-      }
-    } catch (const InputError& error) {
-      problems.emplace_back(error.what());
-    }
-  }
-  return problems;
 }
 
 }  // namespace trireme::ckpt

@@ -2,7 +2,8 @@
 // every tensor, and every block of a tensor with its place in a file.
 //
 // manifest.json is the last file written. Its first line holds the checksum of all that
-// follows, so that it vouches for the other files and for itself. Readers go by it alone:
+// follows, so that it vouches for the other files and for itself: together, checksums of
+// blocks and of what files hold besides them cover every byte. Readers go by it alone:
 // blocks are read at their offsets without HDF5.
 #ifndef TRIREME_CKPT_MANIFEST_HPP_
 #define TRIREME_CKPT_MANIFEST_HPP_
@@ -12,8 +13,7 @@
 #include <vector>
 
 #include "base/shape.hpp"
-#include "ckpt/region.hpp"
-#include "io/files.hpp"
+#include "ckpt/chunks.hpp"
 
 namespace trireme::ckpt {
 
@@ -21,7 +21,7 @@ using io::Path;
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kIndexName = "index.h5";
-inline constexpr int kFormatVersion = 1;
+inline constexpr int kFormatVersion = 2;
 
 // Prefixes of tensor names.
 inline constexpr const char* kModelGroup = "model/";
@@ -31,7 +31,9 @@ inline constexpr const char* kExpAvgSqGroup = "optimizer/exp_avg_sq/";
 struct FileEntry {
   std::string name;
   std::uint64_t bytes = 0;
-  std::uint64_t checksum = 0;
+  std::uint64_t checksum = 0;  // of its bytes that are in no block
+
+  bool operator==(const FileEntry&) const = default;
 };
 
 struct TensorEntry {
@@ -46,7 +48,7 @@ struct BlockEntry {
   std::size_t file = 0;    // index into files
   std::string dataset;     // its HDF5 name in that file
   std::uint64_t offset = 0;
-  std::uint64_t checksum = 0;
+  std::vector<std::uint64_t> checksums;  // of its chunks
   Rectangle place;
 };
 
@@ -62,10 +64,16 @@ struct Manifest {
   bool has_optimizer_state() const;
   // Elements under model/.
   index_t parameter_count() const;
-  // Of one tensor; throws InputError where there is none.
-  std::size_t find(const std::string& tensor) const;
 
-  // Adds another writer's part. Tensors that both have must agree.
+  // Where a block lies in its file.
+  ByteRange bytes_of(const BlockEntry& block) const;
+  // Numbers of the blocks of each file, and of each tensor.
+  std::vector<std::vector<std::size_t>> blocks_by_file() const;
+  std::vector<std::vector<std::size_t>> blocks_by_tensor() const;
+  // The blocks [first, first + count) alone, with their tensors and files.
+  Manifest part(std::size_t first, std::size_t count) const;
+
+  // Adds another writer's part. Tensors and files that both have must agree.
   void merge(const Manifest& other);
   // Every tensor is covered, once; every block lies in its file and tensor. Throws
   // InputError.
@@ -83,13 +91,6 @@ Manifest read_manifest(const Path& directory);
 void require_optimizer_state(const Manifest& manifest, const Path& directory);
 // Its generation alone, unchecked; -1 where it cannot be read.
 std::int64_t peek_generation(const Path& directory);
-
-// The lightest check that finds a file that is missing or cut, or one that also finds any
-// flipped bit (reads everything).
-enum class Depth { sizes, checksums };
-// What is wrong, one sentence each with the file, what was expected and what was found;
-// empty for a whole checkpoint.
-std::vector<std::string> problems_of(const Path& directory, Depth depth);
 
 }  // namespace trireme::ckpt
 

@@ -46,6 +46,13 @@ struct LocalPart {
 
 }  // namespace
 
+Replicas replicas_of(const comm::ProcessGroups& groups) {
+  return {.tensor_rank = groups.tensor->rank(),
+          .tensor_size = groups.tensor->size(),
+          .data_rank = groups.data->rank(),
+          .data_size = groups.data->size()};
+}
+
 std::vector<Region> owned_regions(const ShardSpec& shard, std::size_t param,
                                   const Replicas& replicas) {
   int copies = replicas.data_size;
@@ -98,8 +105,7 @@ void require_params(const CheckpointReader& reader, const ParamRegistry& registr
       problems.push_back(fmt::format("{} {}: missing", name, to_string(expected)));
       continue;
     }
-    const Manifest& manifest = reader.manifest();
-    const Shape& found = manifest.tensors[manifest.find(name)].shape;
+    const Shape& found = reader.tensor(name).shape;
     if (found != expected) {
       problems.push_back(fmt::format("{}: the deck makes it {}, the checkpoint has {}",
                                      name, to_string(expected), to_string(found)));

@@ -6,6 +6,7 @@
 
 #include "ckpt/reader.hpp"
 #include "ckpt/shard_writer.hpp"
+#include "comm/rank_grid.hpp"
 #include "tensor/param_buffer.hpp"
 
 namespace trireme::ckpt {
@@ -18,6 +19,7 @@ struct Replicas {
   int data_rank = 0;
   int data_size = 1;
 };
+Replicas replicas_of(const comm::ProcessGroups& groups);
 
 enum class Content { weights, training };
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "io/checksum.hpp"
+#include "ckpt/verify.hpp"
 
 namespace trireme::ckpt {
 
@@ -62,6 +62,20 @@ class Scatter {
   Scatter(const Exec& exec, const TensorTarget& target, DType stored)
       : exec_(exec), target_(target), stored_(stored) {}
 
+  // Where the rows of `place` belong, without gaps and as they are stored; null where
+  // they do not lie so.
+  std::byte* direct(const Rectangle& place) {
+    if (!(kHostExecution || target_.on_host) || stored_ != target_.dtype) return nullptr;
+    for (const Region& region : target_.regions) {
+      const auto common = intersection(place, region.global);
+      if (!common || *common != place) continue;
+      if (place.rows > 1 && place.columns != region.local_stride) return nullptr;
+      filled_ += place.elements();
+      return target_.data + size_of(stored_) * offset_in(region, place);
+    }
+    return nullptr;
+  }
+
   // `rows` holds the rows of `place` without gaps.
   void put(const Rectangle& place, const std::byte* rows) {
     for (const Region& region : target_.regions) {
@@ -69,10 +83,7 @@ class Scatter {
       if (!common) continue;
       filled_ += common->elements();
       const std::size_t size = size_of(target_.dtype);
-      const index_t offset = region.local_offset +
-                             (common->row - region.global.row) * region.local_stride +
-                             common->column - region.global.column;
-      std::byte* to = target_.data + size * static_cast<std::size_t>(offset);
+      std::byte* to = target_.data + size * offset_in(region, *common);
       const std::byte* from =
           rows + size_of(stored_) *
                      static_cast<std::size_t>((common->row - place.row) * place.columns +
@@ -84,6 +95,12 @@ class Scatter {
   index_t filled() const { return filled_; }
 
  private:
+  static std::size_t offset_in(const Region& region, const Rectangle& place) {
+    return static_cast<std::size_t>(
+        region.local_offset + (place.row - region.global.row) * region.local_stride +
+        place.column - region.global.column);
+  }
+
   void copy_rows(std::byte* to, const std::byte* from, const Rectangle& what,
                  index_t to_stride, index_t from_stride) {
     const auto row_bytes =
@@ -116,41 +133,69 @@ class Scatter {
   std::vector<std::byte> packed_;
 };
 
+// More would run into the limit of the process.
+constexpr std::size_t kOpenFiles = 64;
+
 bool touches(const Rectangle& place, const std::vector<Region>& regions) {
   return std::any_of(regions.begin(), regions.end(), [&](const Region& region) {
     return intersection(place, region.global).has_value();
   });
 }
 
-// Reads a block a few rows at a time (or a part of a row that is longer than the buffer).
-void read_block(const io::FileReader& file, const BlockEntry& block,
-                const TensorEntry& tensor, Scatter& scatter) {
-  const std::size_t size = size_of(tensor.dtype);
-  const auto most = static_cast<index_t>(kStagingBytes / size);
-  const index_t rows_at_once = std::max<index_t>(1, most / block.place.columns);
+// Reads a chunk a few rows at a time (or a part of a row that is longer than a piece),
+// straight to where it belongs where that is possible. Its checksum.
+std::uint64_t read_chunk(const io::FileReader& file, std::uint64_t at, DType stored,
+                         const Rectangle& chunk, Scatter& scatter,
+                         std::vector<std::byte>& buffer) {
+  const std::size_t size = size_of(stored);
+  const auto most = static_cast<index_t>(kPieceBytes / size);
+  const index_t rows_at_once = std::max<index_t>(1, most / chunk.columns);
   const index_t columns_at_once =
-      rows_at_once > 1 ? block.place.columns : std::min(most, block.place.columns);
-  std::vector<std::byte> buffer;
+      rows_at_once > 1 ? chunk.columns : std::min(most, chunk.columns);
   io::Checksum sum;
-  std::uint64_t at = block.offset;
-  for (index_t row = 0; row < block.place.rows; row += rows_at_once) {
-    const index_t rows = std::min(rows_at_once, block.place.rows - row);
-    for (index_t column = 0; column < block.place.columns; column += columns_at_once) {
-      const index_t columns = std::min(columns_at_once, block.place.columns - column);
-      buffer.resize(size * static_cast<std::size_t>(rows * columns));
-      file.read_at(at, buffer.data(), buffer.size());
-      at += buffer.size();
-      sum.update(buffer.data(), buffer.size());
-      scatter.put({block.place.row + row, block.place.column + column, rows, columns},
-                  buffer.data());
+  for (index_t row = 0; row < chunk.rows; row += rows_at_once) {
+    const index_t rows = std::min(rows_at_once, chunk.rows - row);
+    for (index_t column = 0; column < chunk.columns; column += columns_at_once) {
+      const index_t columns = std::min(columns_at_once, chunk.columns - column);
+      const Rectangle piece{chunk.row + row, chunk.column + column, rows, columns};
+      const std::size_t bytes = size * static_cast<std::size_t>(rows * columns);
+      std::byte* const to = scatter.direct(piece);
+      if (to == nullptr) buffer.resize(std::max(buffer.size(), bytes));
+      std::byte* const read = to == nullptr ? buffer.data() : to;
+      file.read_at(at, read, bytes);
+      sum.update(read, bytes);
+      if (to == nullptr) scatter.put(piece, read);
+      at += bytes;
     }
   }
-  TRIREME_REQUIRE_INPUT(
-      sum.value() == block.checksum,
-      "'{}' is damaged: {} bytes of '{}' at offset {} should have XXH3 {}, "
-      "found {}",
-      file.path().string(), at - block.offset, tensor.name, block.offset,
-      io::to_hex(block.checksum), io::to_hex(sum.value()));
+  return sum.value();
+}
+
+// The chunks of a block in which there is something to keep. Bytes read.
+std::uint64_t read_block(const io::FileReader& file, const Manifest& manifest,
+                         const BlockEntry& block, const std::vector<Region>& regions,
+                         Scatter& scatter) {
+  const DType stored = manifest.tensors[block.tensor].dtype;
+  const index_t rows = chunk_rows(block.place, stored);
+  const std::uint64_t row_bytes =
+      size_of(stored) * static_cast<std::uint64_t>(block.place.columns);
+  std::vector<std::byte> buffer;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < block.checksums.size(); ++i) {
+    Rectangle chunk = block.place;
+    const index_t skipped = static_cast<index_t>(i) * rows;
+    chunk.row += skipped;
+    chunk.rows = std::min(rows, chunk.rows - skipped);
+    if (!touches(chunk, regions)) continue;
+    const std::uint64_t at =
+        block.offset + static_cast<std::uint64_t>(skipped) * row_bytes;
+    const std::uint64_t found = read_chunk(file, at, stored, chunk, scatter, buffer);
+    if (found != block.checksums[i]) {
+      throw InputError(damaged_chunk(file.path(), manifest, block, i, found));
+    }
+    bytes += static_cast<std::uint64_t>(chunk.rows) * row_bytes;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -176,11 +221,32 @@ CheckpointReader::CheckpointReader(const Path& directory)
       "'{}' is damaged: expected XXH3 {}, found {}; take an older checkpoint",
       index_path.string(), io::to_hex(index->checksum), io::to_hex(found));
   state_ = read_state(index_path);
+  for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    numbers_.emplace(manifest_.tensors[i].name, i);
+  }
+  blocks_ = manifest_.blocks_by_tensor();
 }
 
-bool CheckpointReader::has(const std::string& tensor) const {
-  return std::any_of(manifest_.tensors.begin(), manifest_.tensors.end(),
-                     [&](const TensorEntry& entry) { return entry.name == tensor; });
+const TensorEntry& CheckpointReader::tensor(const std::string& name) const {
+  return manifest_.tensors[number_of(name)];
+}
+
+std::size_t CheckpointReader::number_of(const std::string& tensor) const {
+  const auto it = numbers_.find(tensor);
+  TRIREME_REQUIRE_INPUT(it != numbers_.end(),
+                        "'{}' has no tensor '{}': it is of another model ({} tensors, {} "
+                        "parameters)",
+                        path_.string(), tensor, manifest_.tensors.size(),
+                        manifest_.parameter_count());
+  return it->second;
+}
+
+const io::FileReader& CheckpointReader::file(std::size_t number) const {
+  const auto it = open_files_.find(number);
+  if (it != open_files_.end()) return it->second;
+  if (open_files_.size() >= kOpenFiles) open_files_.clear();
+  return open_files_.emplace(number, io::FileReader(path_ / manifest_.files[number].name))
+      .first->second;
 }
 
 void CheckpointReader::require_optimizer_state() const {
@@ -189,13 +255,8 @@ void CheckpointReader::require_optimizer_state() const {
 
 void CheckpointReader::read(const Exec& exec, const TensorTarget& target,
                             Conversion conversion) const {
-  TRIREME_REQUIRE_INPUT(has(target.name),
-                        "'{}' has no tensor '{}': it is of another model ({} tensors, {} "
-                        "parameters)",
-                        path_.string(), target.name, manifest_.tensors.size(),
-                        manifest_.parameter_count());
-  const std::size_t index = manifest_.find(target.name);
-  const TensorEntry& tensor = manifest_.tensors[index];
+  const std::size_t number = number_of(target.name);
+  const TensorEntry& tensor = manifest_.tensors[number];
   TRIREME_REQUIRE_INPUT(tensor.shape == target.global_shape,
                         "'{}': tensor '{}' has shape {}; the model expects {}",
                         path_.string(), target.name, to_string(tensor.shape),
@@ -208,22 +269,23 @@ void CheckpointReader::read(const Exec& exec, const TensorTarget& target,
   index_t wanted = 0;
   for (const Region& region : target.regions) wanted += region.global.elements();
   Scatter scatter(exec, target, tensor.dtype);
-  for (const BlockEntry& block : manifest_.blocks) {
-    if (block.tensor != index || !touches(block.place, target.regions)) continue;
-    const io::FileReader file(path_ / manifest_.files[block.file].name);
-    read_block(file, block, tensor, scatter);
+  for (const std::size_t i : blocks_[number]) {
+    const BlockEntry& block = manifest_.blocks[i];
+    if (!touches(block.place, target.regions)) continue;
+    bytes_read_ +=
+        read_block(file(block.file), manifest_, block, target.regions, scatter);
   }
   TRIREME_REQUIRE(scatter.filled() == wanted, "'{}': found {} of {} elements of '{}'",
                   path_.string(), scatter.filled(), wanted, target.name);
 }
 
-std::vector<float> CheckpointReader::read_whole(const std::string& tensor) const {
-  const TensorEntry& entry = manifest_.tensors[manifest_.find(tensor)];
-  std::vector<float> values(static_cast<std::size_t>(element_count(entry.shape)));
-  const TensorTarget target{tensor,
+std::vector<float> CheckpointReader::read_whole(const std::string& name) const {
+  const Shape& shape = tensor(name).shape;
+  std::vector<float> values(static_cast<std::size_t>(element_count(shape)));
+  const TensorTarget target{name,
                             DType::float32,
-                            entry.shape,
-                            regions_of(replicated(entry.shape)),
+                            shape,
+                            regions_of(replicated(shape)),
                             reinterpret_cast<std::byte*>(values.data()),
                             true};
   read(Exec(), target, Conversion::floating);

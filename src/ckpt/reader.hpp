@@ -1,12 +1,14 @@
 // ckpt/reader.hpp — reading a checkpoint into any layout.
 //
 // Opening checks the manifest, the size of every file and the checksum of index.h5
-// (before HDF5 sees it); each block's checksum is checked as it is read, with plain file
-// reads. A rank reads the blocks that its part touches and keeps what is its own.
+// (before HDF5 sees it); each chunk's checksum is checked as it is read, with plain file
+// reads. A rank reads the chunks that its part touches and keeps what is its own.
 #ifndef TRIREME_CKPT_READER_HPP_
 #define TRIREME_CKPT_READER_HPP_
 
+#include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/exec.hpp"
@@ -37,7 +39,9 @@ class CheckpointReader {
   const Manifest& manifest() const { return manifest_; }
   const TrainingState& state() const { return state_; }
 
-  bool has(const std::string& tensor) const;
+  bool has(const std::string& tensor) const { return numbers_.count(tensor) > 0; }
+  // InputError where there is none.
+  const TensorEntry& tensor(const std::string& name) const;
   // InputError with advice where there are weights only.
   void require_optimizer_state() const;
 
@@ -46,12 +50,21 @@ class CheckpointReader {
   void read(const Exec& exec, const TensorTarget& target,
             Conversion conversion = Conversion::exact) const;
   // A whole tensor, converted to float: for tools.
-  std::vector<float> read_whole(const std::string& tensor) const;
+  std::vector<float> read_whole(const std::string& name) const;
+  // Read from files so far.
+  std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
+  std::size_t number_of(const std::string& tensor) const;
+  const io::FileReader& file(std::size_t number) const;
+
   Path path_;
   Manifest manifest_;
   TrainingState state_;
+  std::unordered_map<std::string, std::size_t> numbers_;  // of tensors
+  std::vector<std::vector<std::size_t>> blocks_;          // of each tensor
+  mutable std::unordered_map<std::size_t, io::FileReader> open_files_;
+  mutable std::uint64_t bytes_read_ = 0;
 };
 
 }  // namespace trireme::ckpt

@@ -6,10 +6,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "base/error.hpp"
-#include "comm/on_ranks.hpp"
+#include "ckpt/saver.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 
@@ -18,14 +17,6 @@ namespace trireme::ckpt {
 namespace fs = std::filesystem;
 
 namespace {
-
-// A rank's word to rank 0: its part of the manifest, or what went wrong.
-constexpr char kPart = 'P';
-constexpr char kFailure = 'F';
-
-void call(const FaultHook& hook, const char* phase) {
-  if (hook) hook(phase);
-}
 
 // Gives `staging` its final name. An older checkpoint of that name (a damaged one, or of
 // a run that went on from before it) takes the temporary name in the same instant where
@@ -62,25 +53,24 @@ FileEntry entry_of(const Path& path) {
   return {path.filename().string(), sum.bytes, sum.checksum};
 }
 
-// "" where all is well, else every rank's failure.
-std::string failures_of(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t rank = 0; rank < words.size(); ++rank) {
-    if (words[rank].front() != kFailure) continue;
-    text += fmt::format("{}rank {}: {}", text.empty() ? "" : "\n", rank,
-                        words[rank].substr(1));
+// A file system that lost the end of a file said so to nobody.
+void require_files(const Path& staging, const Manifest& manifest) {
+  for (const FileEntry& file : manifest.files) {
+    const std::uint64_t bytes = io::file_size(staging / file.name);
+    TRIREME_REQUIRE(bytes == file.bytes,
+                    "'{}' was written with {} bytes and now has {}: the file system lost "
+                    "some",
+                    (staging / file.name).string(), file.bytes, bytes);
   }
-  return text;
 }
 
 }  // namespace
 
 Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook) {
   io::create_directories(directory);
-  remove_stale(directory);
   const Path staging = io::temporary_name(directory / step_name(step));
   io::create_directories(staging);
-  call(hook, "save.begun");
+  enter_phase(hook, "ckpt.begin", staging);
   return staging;
 }
 
@@ -97,23 +87,29 @@ Saved publish(const Path& directory, const Path& staging, const TrainingState& s
   for (const Manifest& shard : shards) manifest.merge(shard);
   const Path manifest_path = staging / kManifestName;
   manifest.check(manifest_path.string());
+  require_files(staging, manifest);
   const Path index = staging / kIndexName;
-  write_index(index, state, manifest);
+  write_index(index, state, manifest,
+              options.hook ? options.hook("ckpt.index") : WriteFault::none);
   io::sync_file(index);
   manifest.files.push_back(entry_of(index));
-  call(options.hook, "index.written");
+  enter_phase(options.hook, "ckpt.manifest", manifest_path);
   io::write_file(manifest_path, manifest.to_text());
-  call(options.hook, "manifest.written");
   io::sync_directory(staging);
-  call(options.hook, "save.synced");
 
   Saved saved{directory / step_name(state.step), io::file_size(manifest_path), ""};
   for (const FileEntry& file : manifest.files) saved.bytes += file.bytes;
+  enter_phase(options.hook, "ckpt.rename", saved.path);
   take_final_name(staging, saved.path);
-  call(options.hook, "save.renamed");
-  io::swap_symlink(saved.path.filename(), directory / kLatestName);
-  call(options.hook, "save.linked");
-  // Saved it is, whatever becomes of the old ones.
+  // Saved it is, whatever becomes of the link and of the old ones.
+  try {
+    enter_phase(options.hook, "ckpt.publish", directory / kLatestName);
+    io::swap_symlink(saved.path.filename(), directory / kLatestName);
+  } catch (const Error& error) {
+    saved.warning = fmt::format("'{}' is saved, but '{}' does not name it: {}",
+                                saved.path.string(), kLatestName, error.what());
+    return saved;
+  }
   const Purged purged = purge(directory, options.retention, options.hook);
   if (!purged.problems.empty()) {
     saved.warning = fmt::format(
@@ -121,43 +117,19 @@ Saved publish(const Path& directory, const Path& staging, const TrainingState& s
         "removed; remove them by hand, the disk fills up otherwise:\n  {}",
         saved.path.string(), fmt::join(purged.problems, "\n  "));
   }
-  call(options.hook, "save.purged");
+  enter_phase(options.hook, "ckpt.end", directory);
   return saved;
 }
 
 Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& directory,
                       const TrainingState& state, const std::vector<TensorPart>& parts,
                       const SaveOptions& options) {
-  const Path staging = comm::on_first_rank(
-      comm, [&] { return begin_save(directory, state.step, options.hook).string(); });
-  std::string mine;
-  try {
-    mine =
-        kPart + write_shard(exec, staging, comm.rank(), state.step, parts, options.hook)
-                    .to_text();
-  } catch (const std::exception& error) {
-    mine = kFailure + std::string(error.what());
-  }
-  const std::vector<std::string> words = comm.gather(mine);
-  Saved saved;
-  const std::string result = comm::on_first_rank(comm, [&] {
-    try {
-      const std::string failures = failures_of(words);
-      if (!failures.empty()) throw Error(failures);
-      std::vector<Manifest> shards;
-      for (const std::string& text : words) {
-        shards.push_back(Manifest::from_text(text.substr(1), "a shard's manifest"));
-      }
-      saved = publish(directory, staging, state, shards, options);
-    } catch (...) {
-      abandon(staging);
-      throw;
-    }
-    return fmt::format("{} {}", saved.bytes, saved.path.string());
-  });
-  const std::size_t space = result.find(' ');
-  return {result.substr(space + 1), std::stoull(result.substr(0, space)),
-          std::move(saved.warning)};
+  Saver saver(comm, "",
+              {.directory = directory, .in_background = false, .hook = options.hook});
+  saver.begin(exec, parts, state, options.retention);
+  const SaveReport report = saver.finish();
+  if (!report.error.empty()) throw Error(report.error);
+  return {report.path, report.bytes, report.warning};
 }
 
 }  // namespace trireme::ckpt

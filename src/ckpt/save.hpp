@@ -34,14 +34,13 @@ struct Saved {
 };
 
 // All steps at once; every rank calls it. `directory` is the run's `checkpoints`. A
-// checkpoint of the same step is replaced.
+// checkpoint of the same step is replaced. Runs have a Saver.
 Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& directory,
                       const TrainingState& state, const std::vector<TensorPart>& parts,
                       const SaveOptions& options = {});
 
-// The steps one by one, for a save in the background: begin (rank 0, others wait for the
-// name), write_shard (each rank, any thread), publish (rank 0, with every rank's
-// manifest).
+// The steps one by one: begin (rank 0, others wait for the name), the shards (each rank,
+// any thread), publish (rank 0, with every rank's manifest).
 Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook = {});
 Saved publish(const Path& directory, const Path& staging, const TrainingState& state,
               const std::vector<Manifest>& shards, const SaveOptions& options = {});

@@ -2,11 +2,12 @@
 #include "ckpt/shard_writer.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <map>
 
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
-#include "io/checksum.hpp"
 #include "io/hdf5.hpp"
 
 namespace trireme::ckpt {
@@ -83,120 +84,216 @@ class RegionReader {
   std::vector<std::byte> packed_;
 };
 
-// Lays out the shard's datasets and returns its manifest, checksums still to come.
-Manifest lay_out(const Path& path, int writer, std::int64_t step,
-                 const std::vector<TensorPart>& parts) {
-  Manifest manifest;
-  manifest.step = step;
-  manifest.files.push_back({path.filename().string(), 0, 0});
-  io::H5File file = io::H5File::create(path);
-  file.set_attribute("format", std::string("trireme-checkpoint-shard"));
-  file.set_attribute("step", step);
-  file.set_attribute("writer", std::int64_t{writer});
-  for (const TensorPart& part : parts) {
-    if (part.regions.empty()) continue;
-    const std::size_t tensor = manifest.tensors.size();
-    manifest.tensors.push_back({part.name, part.dtype, part.global_shape});
-    for (std::size_t i = 0; i < part.regions.size(); ++i) {
-      const Rectangle& place = part.regions[i].global;
-      const std::string name = fmt::format("{}/{}", part.name, i);
-      io::H5Dataset dataset =
-          file.make_dataset(name, part.dtype, extent_of(place, part.global_shape));
-      // So that a shard tells by itself what it holds.
-      dataset.set_attribute("start", start_of(place, part.global_shape));
-      dataset.set_attribute("global_shape", part.global_shape);
-      const auto offset = dataset.offset();
-      TRIREME_REQUIRE(offset.has_value(), "HDF5 gave {} of '{}' no place in the file",
-                      name, path.string());
-      manifest.blocks.push_back({tensor, 0, name, *offset, 0, place});
+// A copy from memory to memory, of rows that may have gaps where they come from.
+struct Copy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t rows = 1;
+  std::size_t row_bytes = 0;
+  std::size_t stride = 0;  // from row to row, where they come from
+};
+
+// A region as copies of at most kPieceBytes or so: work for many threads.
+void add_copies(const TensorPart& part, const Region& region, std::byte* to,
+                std::vector<Copy>& copies) {
+  const std::size_t size = size_of(part.dtype);
+  const std::byte* from =
+      part.data + size * static_cast<std::size_t>(region.local_offset);
+  Copy all{to, from, static_cast<std::size_t>(region.global.rows),
+           size * static_cast<std::size_t>(region.global.columns),
+           size * static_cast<std::size_t>(region.local_stride)};
+  if (all.row_bytes == all.stride || all.rows == 1) {
+    const std::size_t bytes = all.rows * all.row_bytes;
+    for (std::size_t at = 0; at < bytes; at += kPieceBytes) {
+      const std::size_t now = std::min(kPieceBytes, bytes - at);
+      copies.push_back({to + at, from + at, 1, now, now});
     }
+    return;
   }
-  file.close();
-  return manifest;
+  const std::size_t at_once = std::max<std::size_t>(1, kPieceBytes / all.row_bytes);
+  for (std::size_t row = 0; row < all.rows; row += at_once) {
+    Copy copy = all;
+    copy.rows = std::min(at_once, all.rows - row);
+    copy.to += row * all.row_bytes;
+    copy.from += row * all.stride;
+    copies.push_back(copy);
+  }
+}
+
+void copy_by_threads(const std::vector<Copy>& copies) {
+  using Host = Kokkos::DefaultHostExecutionSpace;
+  const Copy* list = copies.data();
+  Kokkos::parallel_for("trireme::ckpt::take_snapshot",
+                       Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Dynamic>>(
+                           0, static_cast<int>(copies.size())),
+                       [=](int i) {
+                         const Copy& copy = list[i];
+                         for (std::size_t row = 0; row < copy.rows; ++row) {
+                           std::memcpy(copy.to + row * copy.row_bytes,
+                                       copy.from + row * copy.stride, copy.row_bytes);
+                         }
+                       });
+  Host().fence("trireme::ckpt::take_snapshot");
 }
 
 }  // namespace
 
 const std::vector<std::string>& save_phases() {
   static const std::vector<std::string> phases = {
-      "save.begun",   "shard.created", "shard.half",       "shard.written",
-      "shard.synced", "index.written", "manifest.written", "save.synced",
-      "save.renamed", "save.linked",   "save.purging",     "save.purged"};
+      "ckpt.stage",   "ckpt.begin", "ckpt.layout",   "ckpt.write",
+      "ckpt.flush",   "ckpt.index", "ckpt.manifest", "ckpt.rename",
+      "ckpt.publish", "ckpt.purge", "ckpt.end"};
   return phases;
 }
 
-Snapshot take_snapshot(const Exec& exec, const std::vector<TensorPart>& parts) {
-  Snapshot snapshot;
+void enter_phase(const FaultHook& hook, const char* phase, const Path& path) {
+  if (!hook) return;
+  const WriteFault fault = hook(phase);
+  if (fault == WriteFault::no_space || fault == WriteFault::io_error) {
+    throw Error(io::system_message("cannot write", path,
+                                   fault == WriteFault::no_space ? ENOSPC : EIO));
+  }
+}
+
+std::size_t Snapshot::bytes_of(const std::vector<TensorPart>& parts) {
   std::size_t total = 0;
   for (const TensorPart& part : parts) {
     for (const Region& region : part.regions) {
       total += static_cast<std::size_t>(region.global.elements()) * size_of(part.dtype);
     }
   }
-  snapshot.memory = HostArray<std::byte>(
-      Kokkos::view_alloc("snapshot", Kokkos::WithoutInitializing), total);
-  std::byte* next = snapshot.memory.data();
+  return total;
+}
+
+void Snapshot::reserve(std::size_t bytes) {
+  if (memory_.size() == bytes) return;
+  memory_ = {};
+  memory_ =
+      decltype(memory_)("snapshot", bytes);  // zeros: its pages are there from now on
+}
+
+void Snapshot::take(const Exec& exec, const std::vector<TensorPart>& parts) {
+  reserve(bytes_of(parts));
   exec.fence("trireme::ckpt::take_snapshot");
-  RegionReader reader(exec);
-  for (const TensorPart& part : parts) {
-    TensorPart copy = part;
-    copy.data = next;
-    copy.on_host = true;
+  parts_ = parts;
+  std::vector<Copy> copies;
+  std::byte* next = memory_.data();
+  for (TensorPart& part : parts_) {
     index_t offset = 0;
-    for (Region& region : copy.regions) {
-      reader.read(part, region, [&](const std::byte* data, std::size_t bytes) {
-        std::memcpy(next, data, bytes);
-        next += bytes;
-      });
+    std::byte* const begin = next;
+    for (Region& region : part.regions) {
+      if (kHostExecution || part.on_host) {
+        add_copies(part, region, next, copies);
+        next += size_of(part.dtype) * static_cast<std::size_t>(region.global.elements());
+      } else {
+        RegionReader(exec).read(part, region,
+                                [&](const std::byte* data, std::size_t count) {
+                                  std::memcpy(next, data, count);
+                                  next += count;
+                                });
+      }
       region.local_offset = offset;
       region.local_stride = region.global.columns;
       offset += region.global.elements();
     }
-    snapshot.parts.push_back(std::move(copy));
+    part.data = begin;
+    part.on_host = true;
   }
-  return snapshot;
+  copy_by_threads(copies);
+}
+
+Manifest outline_of(const std::vector<TensorPart>& parts, std::int64_t step) {
+  Manifest outline;
+  outline.step = step;
+  outline.files.push_back({});  // the one that all blocks will be in
+  for (const TensorPart& part : parts) {
+    if (part.regions.empty()) continue;
+    for (const Region& region : part.regions) {
+      outline.blocks.push_back({outline.tensors.size(), 0, "", 0, {}, region.global});
+    }
+    outline.tensors.push_back({part.name, part.dtype, part.global_shape});
+  }
+  return outline;
+}
+
+Manifest lay_out_shard(const Path& directory, int writer, std::int64_t step,
+                       const std::vector<Manifest>& outlines, const FaultHook& hook) {
+  Manifest shard;
+  shard.step = step;
+  for (const Manifest& outline : outlines) shard.merge(outline);
+  if (shard.blocks.empty()) return {};
+  const Path path = directory / fmt::format("shard_{:05}.h5", writer);
+  shard.files.at(0).name = path.filename().string();
+  const WriteFault fault = hook ? hook("ckpt.layout") : WriteFault::none;
+  io::H5File file = io::H5File::create(path);
+  file.fail_writes(fault);
+  file.set_attribute("format", std::string("trireme-checkpoint-shard"));
+  file.set_attribute("step", step);
+  file.set_attribute("writer", std::int64_t{writer});
+  std::map<std::size_t, int> counts;  // of a tensor's blocks so far
+  for (BlockEntry& block : shard.blocks) {
+    const TensorEntry& tensor = shard.tensors[block.tensor];
+    block.dataset = fmt::format("{}/{}", tensor.name, counts[block.tensor]++);
+    io::H5Dataset dataset = file.make_dataset(block.dataset, tensor.dtype,
+                                              extent_of(block.place, tensor.shape));
+    // So that a shard tells by itself what it holds.
+    dataset.set_attribute("start", start_of(block.place, tensor.shape));
+    dataset.set_attribute("global_shape", tensor.shape);
+    const auto offset = dataset.offset();
+    TRIREME_REQUIRE(offset.has_value(), "HDF5 gave {} of '{}' no place in the file",
+                    block.dataset, path.string());
+    block.offset = *offset;
+  }
+  file.close();
+  std::vector<ByteRange> ranges;
+  for (const BlockEntry& block : shard.blocks) ranges.push_back(shard.bytes_of(block));
+  const io::FileReader written(path);
+  shard.files[0].bytes = written.size();
+  shard.files[0].checksum = checksum_outside(written, std::move(ranges));
+  return shard;
+}
+
+void write_blocks(const Exec& exec, const Path& directory,
+                  const std::vector<TensorPart>& parts, Manifest& shard,
+                  const FaultHook& hook) {
+  if (shard.blocks.empty()) return;
+  const Path path = directory / shard.files.at(0).name;
+  io::FileWriter file(path, io::FileWriter::Mode::existing);
+  file.reserve(shard.files[0].bytes);
+  RegionReader reader(exec);
+  std::size_t next = 0;
+  for (const TensorPart& part : parts) {
+    for (const Region& region : part.regions) {
+      BlockEntry& block = shard.blocks.at(next++);
+      if (hook) file.inject(hook("ckpt.write"));
+      std::uint64_t at = block.offset;
+      ChunkSums sums(block.place, part.dtype);
+      reader.read(part, region, [&](const std::byte* data, std::size_t bytes) {
+        for (std::size_t done = 0; done < bytes; done += kPieceBytes) {
+          const std::size_t now = std::min(kPieceBytes, bytes - done);
+          sums.update(data + done, now);
+          file.write_at(at, data + done, now);
+          at += now;
+        }
+      });
+      block.checksums = sums.finish();
+    }
+  }
+  TRIREME_REQUIRE(next == shard.blocks.size(), "{} blocks written of {}", next,
+                  shard.blocks.size());
+  enter_phase(hook, "ckpt.flush", path);
+  file.sync();
+  file.close();
 }
 
 Manifest write_shard(const Exec& exec, const Path& directory, int writer,
                      std::int64_t step, const std::vector<TensorPart>& parts,
                      const FaultHook& hook) {
-  const auto phase = [&](const char* name) {
-    if (hook) hook(name);
-  };
-  const bool nothing =
-      std::all_of(parts.begin(), parts.end(),
-                  [](const TensorPart& part) { return part.regions.empty(); });
-  if (nothing) return {};
   exec.fence("trireme::ckpt::write_shard");
-  const Path path = directory / fmt::format("shard_{:05}.h5", writer);
-  Manifest manifest = lay_out(path, writer, step, parts);
-  phase("shard.created");
-  io::FileWriter file(path, io::FileWriter::Mode::existing);
-  file.reserve(io::file_size(path));
-  RegionReader reader(exec);
-  std::size_t block = 0;
-  for (const TensorPart& part : parts) {
-    for (const Region& region : part.regions) {
-      if (block == manifest.blocks.size() / 2) phase("shard.half");
-      BlockEntry& entry = manifest.blocks[block++];
-      std::uint64_t at = entry.offset;
-      io::Checksum sum;
-      reader.read(part, region, [&](const std::byte* data, std::size_t bytes) {
-        sum.update(data, bytes);
-        file.write_at(at, data, bytes);
-        at += bytes;
-      });
-      entry.checksum = sum.value();
-    }
-  }
-  phase("shard.written");
-  file.sync();
-  file.close();
-  const io::FileSum sum = io::checksum_file(path);
-  manifest.files[0].bytes = sum.bytes;
-  manifest.files[0].checksum = sum.checksum;
-  phase("shard.synced");
-  return manifest;
+  Manifest shard =
+      lay_out_shard(directory, writer, step, {outline_of(parts, step)}, hook);
+  write_blocks(exec, directory, parts, shard, hook);
+  return shard;
 }
 
 }  // namespace trireme::ckpt

@@ -1,8 +1,9 @@
-// ckpt/shard_writer.hpp — what one rank writes: its blocks, each once, in shard_NNNNN.h5.
+// ckpt/shard_writer.hpp — shard_NNNNN.h5: the blocks of one rank, or of several that
+// share a file, each once.
 //
 // HDF5 lays the file out; the data are then written at the datasets' offsets with plain
-// writes, each block's checksum taken on the way. Device memory passes through a bounded
-// staging buffer. No MPI call: a background thread may do it.
+// writes, by every rank its own, each chunk's checksum taken on the way. Device memory
+// passes through a bounded staging buffer. No MPI call: a background thread may do it.
 #ifndef TRIREME_CKPT_SHARD_WRITER_HPP_
 #define TRIREME_CKPT_SHARD_WRITER_HPP_
 
@@ -13,18 +14,23 @@
 #include <vector>
 
 #include "base/exec.hpp"
+#include "base/write_fault.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {
 
-// Called at each phase of a save, by name, in order; tests and `--fault` kill the run
-// there. Rank and shard: "shard.created", "shard.half", "shard.written", "shard.synced";
-// rank 0 also "save.begun", "index.written", "manifest.written", "save.synced",
-// "save.renamed", "save.linked", "save.purging", "save.purged".
-using FaultHook = std::function<void(std::string_view phase)>;
+// Called where each phase of a save begins, by its name: tests and `--fault` kill the run
+// there, or make the next write go wrong.
+using FaultHook = std::function<WriteFault(std::string_view phase)>;
 
-// The names of all phases of a save by one rank, in order.
+// The phases, in order; "ckpt.write" comes before each block, "ckpt.purge" before each
+// checkpoint that is removed.
+//   every rank   ckpt.stage (copy to the host), ckpt.layout, ckpt.write, ckpt.flush
+//   rank 0       ckpt.begin, ckpt.index, ckpt.manifest, ckpt.rename, ckpt.publish (the
+//                link), ckpt.purge, ckpt.end
 const std::vector<std::string>& save_phases();
+// Calls the hook; throws where a write shall fail that is none of a FileWriter's.
+void enter_phase(const FaultHook& hook, const char* phase, const Path& path);
 
 // One tensor's part that this rank owns and writes.
 struct TensorPart {
@@ -37,14 +43,39 @@ struct TensorPart {
 };
 
 // A copy on the host of what parts show, so that training may go on while it is written.
-struct Snapshot {
-  std::vector<TensorPart> parts;
-  HostArray<std::byte> memory;
-};
-Snapshot take_snapshot(const Exec& exec, const std::vector<TensorPart>& parts);
+// Its memory is kept from one copy to the next.
+class Snapshot {
+ public:
+  // Bytes that a copy of the parts takes.
+  static std::size_t bytes_of(const std::vector<TensorPart>& parts);
+  void reserve(std::size_t bytes);
+  std::size_t bytes() const { return memory_.size(); }
+  void take(const Exec& exec, const std::vector<TensorPart>& parts);
+  const std::vector<TensorPart>& parts() const { return parts_; }
 
-// Writes and syncs the shard; returns its file, tensors and blocks. A rank that owns
-// nothing writes no file.
+ private:
+  std::vector<TensorPart> parts_;
+  // Pinned where there is a device.
+  Kokkos::View<std::byte*, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace> memory_;
+};
+
+// The blocks that parts will make, without places: what a rank tells who lays out the
+// file it shares.
+Manifest outline_of(const std::vector<TensorPart>& parts, std::int64_t step);
+
+// Makes the file with room for the blocks of all outlines, in their order, and returns it
+// with their places. Its size and what it holds besides the blocks do not change any
+// more. No blocks: no file.
+Manifest lay_out_shard(const Path& directory, int writer, std::int64_t step,
+                       const std::vector<Manifest>& outlines, const FaultHook& hook = {});
+
+// Writes and syncs the blocks of `shard`, which are those of the parts, and sets their
+// checksums.
+void write_blocks(const Exec& exec, const Path& directory,
+                  const std::vector<TensorPart>& parts, Manifest& shard,
+                  const FaultHook& hook = {});
+
+// All of it, for a file of one rank.
 Manifest write_shard(const Exec& exec, const Path& directory, int writer,
                      std::int64_t step, const std::vector<TensorPart>& parts,
                      const FaultHook& hook = {});

@@ -27,8 +27,10 @@ void write_tensors(io::H5File& file, const Manifest& manifest) {
 
 }  // namespace
 
-void write_index(const Path& path, const TrainingState& state, const Manifest& manifest) {
+void write_index(const Path& path, const TrainingState& state, const Manifest& manifest,
+                 WriteFault fault) {
   io::H5File file = io::H5File::create(path);
+  file.fail_writes(fault);
   file.set_attribute("format", std::string(kFormat));
   file.set_attribute("format_version", std::int64_t{kFormatVersion});
   file.set_attribute(

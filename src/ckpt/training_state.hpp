@@ -45,7 +45,9 @@ struct TrainingState {
 };
 
 // Writes index.h5 for the tensors and blocks of the manifest. Not synced.
-void write_index(const Path& path, const TrainingState& state, const Manifest& manifest);
+// `fault` is what its writes shall suffer.
+void write_index(const Path& path, const TrainingState& state, const Manifest& manifest,
+                 WriteFault fault = WriteFault::none);
 // The state in an index.h5 whose checksum the caller has verified.
 TrainingState read_state(const Path& path);
 

@@ -127,12 +127,17 @@ struct RunConfig {
   bool probe = false, preflight = false;
 };
 
+// How many ranks share a shard file: checkpoint.writers.
+inline constexpr index_t kWriterPerRank = 0;
+inline constexpr index_t kWriterPerNode = -1;
+
 struct CheckpointConfig {
   Length every = 500;
   index_t keep = 3;  // 0: all
   Length keep_every;
   bool keep_best = true, async = true;
-  Writers writers = Writers::per_rank;
+  index_t writers = kWriterPerRank;  // or the number of files
+  index_t max_misses = 3;            // 0: any number
   std::string dir;
   std::vector<SignalName> on_signal = {SignalName::usr1, SignalName::term};
   std::optional<double> wall_time_margin;  // seconds; none: auto

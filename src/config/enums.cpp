@@ -42,7 +42,6 @@ TRIREME_CHOICES(OptimizerKind, {E::adamw, "adamw"})
 TRIREME_CHOICES(Schedule, {E::cosine, "cosine"}, {E::linear, "linear"},
                 {E::constant, "constant"}, {E::inverse_sqrt, "inverse_sqrt"},
                 {E::wsd, "wsd"})
-TRIREME_CHOICES(Writers, {E::per_rank, "per_rank"}, {E::per_node, "per_node"})
 TRIREME_CHOICES(SignalName, {E::usr1, "USR1"}, {E::usr2, "USR2"}, {E::term, "TERM"},
                 {E::intr, "INT"}, {E::hup, "HUP"})
 TRIREME_CHOICES(LengthUnit, {E::steps, "steps"}, {E::samples, "samples"},

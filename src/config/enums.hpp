@@ -22,7 +22,6 @@ enum class Recompute { none, selective, full };
 enum class PipelineSchedule { one_f_one_b, zero_bubble, gpipe };
 enum class OptimizerKind { adamw };
 enum class Schedule { cosine, linear, constant, inverse_sqrt, wsd };
-enum class Writers { per_rank, per_node };
 enum class SignalName { usr1, usr2, term, intr, hup };
 enum class LengthUnit { steps, samples, tokens };
 
@@ -39,7 +38,6 @@ std::string_view name_of(Recompute value);
 std::string_view name_of(PipelineSchedule value);
 std::string_view name_of(OptimizerKind value);
 std::string_view name_of(Schedule value);
-std::string_view name_of(Writers value);
 std::string_view name_of(SignalName value);
 std::string_view name_of(LengthUnit value);
 

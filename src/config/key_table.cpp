@@ -364,6 +364,28 @@ std::optional<Problem> read_stages(const YamlValue& value, Deck& deck) {
   return std::nullopt;
 }
 
+constexpr const char* kPerRank = "per_rank";
+constexpr const char* kPerNode = "per_node";
+
+std::optional<Problem> read_writers(const YamlValue& value, Deck& deck) {
+  index_t& writers = deck.checkpoint.writers;
+  if (value.is_scalar() && (value.text == kPerRank || value.text == kPerNode)) {
+    writers = value.text == kPerRank ? kWriterPerRank : kWriterPerNode;
+    return std::nullopt;
+  }
+  if (value.is_scalar() && !parse_integer(value.text) && !parse_number(value.text)) {
+    return Problem{"is neither of the words nor a number of files",
+                   nearest_word(value.text, {kPerRank, kPerNode})};
+  }
+  return read_integer(value, 1, kLarge, writers);
+}
+
+std::string write_writers(const Deck& deck) {
+  const index_t writers = deck.checkpoint.writers;
+  if (writers == kWriterPerRank) return kPerRank;
+  return writers == kWriterPerNode ? kPerNode : std::to_string(writers);
+}
+
 std::optional<Problem> read_signals(const YamlValue& value, Deck& deck) {
   if (!value.is_list()) {
     return Problem{fmt::format("is {}; a list of signals is wanted", kind_of(value)),
@@ -694,11 +716,15 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
                   TRIREME_AT(checkpoint.keep_best)));
   keys.push_back(boolean_key(
       {"checkpoint.async", "", "true",
-       "Write while training goes on. Not yet: training waits for the write."},
+       "Training goes on while a checkpoint is written, from a copy on the host."},
       TRIREME_AT(checkpoint.async)));
-  keys.push_back(
-      choice_key<Writers>({"checkpoint.writers", "", "per_rank", "Who writes shards."},
-                          TRIREME_AT(checkpoint.writers)));
+  keys.push_back({{"checkpoint.writers", "word or integer", "files", "per_rank",
+                   "per_rank, per_node, or at least 1", "How many files ranks share."},
+                  read_writers,
+                  write_writers});
+  keys.push_back(integer_key({"checkpoint.max_misses", "checkpoints", "3",
+                              "So many failed in a row end the run; 0: none do."},
+                             TRIREME_AT(checkpoint.max_misses), 0));
   keys.push_back(text_key(
       {"checkpoint.dir", "", "checkpoints in run.dir", "Directory of the checkpoints."},
       TRIREME_AT(checkpoint.dir), "a path"));

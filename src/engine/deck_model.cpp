@@ -2,6 +2,7 @@
 #include "engine/deck_model.hpp"
 
 #include "base/error.hpp"
+#include "ckpt/params.hpp"
 #include "engine/generation.hpp"
 #include "model/formulae.hpp"
 
@@ -163,6 +164,12 @@ MemoryPlan plan_memory(const ModelState<T>& state, const config::Deck& deck,
   MemoryPlan plan = plan_memory(state, step_shape(deck), needs);
   if (deck.run.sample_every.steps > 0) {
     plan.generation = Generator<T>::planned_bytes(state);
+  }
+  if (deck.checkpoint.async) {
+    ParamBuffer<T> params;
+    params.plan(state.registry, state.sharding());
+    plan.checkpoint_copy = ckpt::Snapshot::bytes_of(
+        ckpt::parts_of(params, ckpt::Content::training, ckpt::replicas_of(state.groups)));
   }
   return plan;
 }

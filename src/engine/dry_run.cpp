@@ -171,7 +171,8 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
           {"batch", memory.batch},
           {"buffers", memory.buffers},
           {"generation", memory.generation},
-          {"total", memory.total()}};
+          {"total", memory.total()},
+          {"checkpoint_copy", memory.checkpoint_copy}};
 }
 
 nlohmann::ordered_json memory_json(const std::vector<DryRun::Stage>& stages) {
@@ -303,6 +304,10 @@ std::string DryRun::memory_text(const MemoryPlan& memory) const {
   out += line("total",
               bytes(memory.total()) +
                   (deck.parallel.ranks() == 1 ? "" : ", without the MPI library's own"));
+  if (memory.checkpoint_copy > 0) {
+    out += line("on the host", bytes(memory.checkpoint_copy) +
+                                   ", the copy that a checkpoint is written from");
+  }
   return out;
 }
 

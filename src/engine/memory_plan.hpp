@@ -20,6 +20,9 @@ struct MemoryPlan {
   std::size_t buffers = 0;
   // Samples of text in the loop (run.sample_every): set by who takes them.
   std::size_t generation = 0;
+  // A copy of what this rank saves, on the host (checkpoint.async): not in total(), which
+  // is of the device. Set by who saves.
+  std::size_t checkpoint_copy = 0;
   // What saved activations are for; they add up to the saved part of the workspace.
   std::array<std::size_t, kCategoryCount> saved_by_category{};
 

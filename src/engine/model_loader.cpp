@@ -24,9 +24,7 @@ config::Deck read_deck(const ckpt::CheckpointReader& reader) {
                                  reader.path().string(), error.what()));
   }
   if (deck.model.vocab == 0) {
-    const auto& manifest = reader.manifest();
-    const std::size_t word = manifest.find("model/embedding/word/weight");
-    deck.model.vocab = manifest.tensors[word].shape.at(0);
+    deck.model.vocab = reader.tensor("model/embedding/word/weight").shape.at(0);
   }
   return deck;
 }

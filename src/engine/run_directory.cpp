@@ -23,7 +23,7 @@
 namespace trireme::engine {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
@@ -70,8 +70,8 @@ std::string host_and_process() {
                      iso_time(wall_seconds()));
 }
 
-Json to_json(const RunEnvironment& environment) {
-  Json json;
+OrderedJson to_json(const RunEnvironment& environment) {
+  OrderedJson json;
   const auto put = [&](const char* key, const auto& value) {
     if (!value.empty()) json[key] = value;
   };
@@ -178,11 +178,11 @@ void RunDirectory::write_deck(std::string_view resolved_deck) {
 void RunDirectory::write_environment(const RunEnvironment& environment) {
   comm::on_first_rank(world_, [&] {
     const io::Path path = file("environment.json");
-    Json json = to_json(environment);
+    OrderedJson json = to_json(environment);
     if (fs::exists(path)) {
-      Json earlier = io::parse_json_or_null<Json>(io::read_file(path));
+      OrderedJson earlier = io::parse_json_or_null<OrderedJson>(io::read_file(path));
       if (earlier.is_object()) {  // else damaged: nothing to keep
-        Json starts = Json::array();
+        OrderedJson starts = OrderedJson::array();
         if (earlier.contains("earlier_starts")) starts = earlier["earlier_starts"];
         earlier.erase("earlier_starts");
         if (starts.is_array()) starts.push_back(std::move(earlier));

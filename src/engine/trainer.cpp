@@ -185,7 +185,7 @@ void require_memory(const config::Deck& deck, const ModelState<float>& shapes,
   const MemoryPlan plan = plan_memory(shapes, deck);
   const std::vector<std::string> hosts = world.gather(environment.host_name());
   const std::vector<std::int64_t> totals =
-      world.gather(static_cast<std::int64_t>(plan.total()));
+      world.gather(static_cast<std::int64_t>(plan.total() + plan.checkpoint_copy));
   double needed = 0.0;
   int ranks = 0;
   for (std::size_t rank = 0; rank < totals.size(); ++rank) {
@@ -199,8 +199,8 @@ void require_memory(const config::Deck& deck, const ModelState<float>& shapes,
         there <= 0.0 || needed <= there,
         "the run takes {} on {} (on rank {}, one of {}, {} of weights, gradients and "
         "optimizer state and {} of activations), which has {}: take a smaller "
-        "batch.micro, a smaller model, or a machine with more memory. --dry-run tells "
-        "what a deck takes",
+        "batch.micro, a smaller model, checkpoint.async: false, or a machine with more "
+        "memory. --dry-run tells what a deck takes",
         format_bytes(needed), environment.host_name(), world.rank(), ranks,
         format_bytes(static_cast<double>(plan.weights + plan.gradients + plan.optimizer)),
         format_bytes(static_cast<double>(plan.saved())), format_bytes(there));

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/host_name.hpp"
 #include "ckpt/save.hpp"
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
@@ -18,14 +19,6 @@ namespace trireme::engine {
 namespace {
 
 constexpr index_t kSampleTokens = 64;
-
-ckpt::Replicas replicas_of(const comm::RankGrid& grid) {
-  const comm::ProcessGroups& groups = grid.groups();
-  return {.tensor_rank = groups.tensor->rank(),
-          .tensor_size = groups.tensor->size(),
-          .data_rank = groups.data->rank(),
-          .data_size = groups.data->size()};
-}
 
 // What the table at the end says; the same categories on every rank.
 std::vector<MemoryUse> memory_uses(const MemoryPlan& plan, const MemoryPlan& measured) {
@@ -63,7 +56,7 @@ ckpt::TrainingState initial_state(const config::Deck& deck, const Datasets& data
 template <class T>
 TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
                             const Datasets& datasets, RunDirectory& directory,
-                            double gemm_peak, Log& log)
+                            double gemm_peak, Log& log, const ckpt::FaultHook& hook)
     : deck_(deck),
       grid_(grid),
       datasets_(datasets),
@@ -77,6 +70,14 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       schedule_(lr_schedule(deck)),
       progress_(initial_state(deck, datasets)),
       validation_(deck, grid, step_),
+      checkpoints_(deck, *grid.groups().world, host_name(), parts(),
+                   {.say = [this](const std::string& text) { say(text); },
+                    .warn = [this](const std::string& text) { log_.warning("{}", text); },
+                    .before_publish =
+                        [this] {
+                          if (metrics_) metrics_->sync();
+                        },
+                    .hook = hook}),
       hardware_flops_(hardware_flops_per_sample(deck)),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);
@@ -104,7 +105,7 @@ void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
   progress_ = reader.state();
   progress_.deck = deck;
   progress_.grid = grid;
-  saved_step_ = progress_.step;
+  checkpoints_.set_saved_step(progress_.step);
   // A branch, or one of another checkpoint.dir: the best is not here to be kept.
   const io::Path best =
       io::Path(deck_.checkpoint.dir) / ckpt::step_name(progress_.best_step);
@@ -181,8 +182,7 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   try {
     step_.settle();
     const ckpt::Saved saved = ckpt::save_checkpoint(
-        exec_, *grid_.groups().world, directory_.path() / "failed", progress_,
-        ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)));
+        exec_, *grid_.groups().world, directory_.path() / "failed", progress_, parts());
     state = fmt::format("The state before the step is in '{}'", saved.path.string());
   } catch (const Error& error) {
     state =
@@ -294,30 +294,45 @@ void TrainingRun<T>::write_sample() {
 }
 
 template <class T>
-void TrainingRun<T>::save() {
-  if (saved_step_ == progress_.step) return;
-  const Region region(timers_, Section::checkpoint);
+void TrainingRun<T>::say(const std::string& text) {
+  if (display_) {
+    display_->message(text);
+  } else {
+    log_.info("{}", text);
+  }
+}
+
+template <class T>
+std::vector<ckpt::TensorPart> TrainingRun<T>::parts() const {
+  return ckpt::parts_of(state_.params, ckpt::Content::training,
+                        ckpt::replicas_of(grid_.groups()));
+}
+
+template <class T>
+void TrainingRun<T>::prepare_save() {
   step_.settle();
-  if (display_) display_->note("writing a checkpoint");
   // Only what is saved can be kept: the best of the checkpoints that were validated.
   if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
       (progress_.best_step < 0 || validation_loss_ < progress_.best_loss)) {
     progress_.best_loss = validation_loss_;
     progress_.best_step = progress_.step;
   }
-  if (metrics_) metrics_->sync();
-  ckpt::SaveOptions options;
-  options.retention.keep = static_cast<int>(deck_.checkpoint.keep);
-  options.retention.keep_every = deck_.checkpoint.keep_every.steps;
-  if (deck_.checkpoint.keep_best && progress_.best_step >= 0) {
-    options.retention.keep_best = progress_.best_step;
-  }
-  const ckpt::Saved saved = ckpt::save_checkpoint(
-      exec_, *grid_.groups().world, deck_.checkpoint.dir, progress_,
-      ckpt::parts_of(state_.params, ckpt::Content::training, replicas_of(grid_)),
-      options);
-  if (!saved.warning.empty()) log_.warning("{}", saved.warning);
-  saved_step_ = progress_.step;
+}
+
+template <class T>
+void TrainingRun<T>::begin_save() {
+  const Region region(timers_, Section::checkpoint);
+  if (display_) display_->note("writing a checkpoint");
+  prepare_save();
+  checkpoints_.begin(exec_, parts(), progress_);
+}
+
+template <class T>
+void TrainingRun<T>::finish_save() {
+  const Region region(timers_, Section::checkpoint);
+  if (display_) display_->note("writing the last checkpoint");
+  prepare_save();
+  checkpoints_.finish(exec_, parts(), progress_);
 }
 
 template <class T>
@@ -348,10 +363,15 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     if (due(deck_.run.validate_every) || is_last()) validate();
     if (trace_) trace_->end_step(number);
     reason = stop.poll(*grid_.groups().world);
-    if (due(deck_.checkpoint.every) || is_last() || reason != StopReason::none) {
-      const double start = timers_.total_seconds();
-      save();
-      stop.note_checkpoint(timers_.total_seconds() - start);
+    {
+      const Region region(timers_, Section::checkpoint);
+      if (checkpoints_.advance()) stop.note_checkpoint(checkpoints_.longest_seconds());
+    }
+    const bool ends = is_last() || reason != StopReason::none;
+    if (ends) {
+      finish_save();
+    } else if (due(deck_.checkpoint.every)) {
+      begin_save();
     }
     // Not in the time that is kept for ending.
     if (reason == StopReason::none && due(deck_.run.sample_every)) write_sample();

@@ -12,6 +12,7 @@
 #include "ckpt/training_state.hpp"
 #include "data/batch_loader.hpp"
 #include "engine/batch_plan.hpp"
+#include "engine/checkpointing.hpp"
 #include "engine/datasets.hpp"
 #include "engine/generation.hpp"
 #include "engine/metrics.hpp"
@@ -32,10 +33,10 @@ template <class T>
 class TrainingRun {
  public:
   // Builds the model of the deck, initialises it, and allocates everything the loop
-  // needs.
+  // needs. `hook` is told of the phases of a save.
   TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
               const Datasets& datasets, RunDirectory& directory, double gemm_peak,
-              Log& log);
+              Log& log, const ckpt::FaultHook& hook = {});
 
   // Weights, optimizer state, progress: a bitwise continuation.
   void resume(const ckpt::CheckpointReader& checkpoint);
@@ -58,7 +59,11 @@ class TrainingRun {
   void log_step(const optim::StepReport& report, const StopRequest& stop);
   void validate();
   void write_sample();
-  void save();
+  std::vector<ckpt::TensorPart> parts() const;
+  void say(const std::string& text);
+  void prepare_save();
+  void begin_save();
+  void finish_save();
   bool due(const config::Length& every) const;
   bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
@@ -78,7 +83,6 @@ class TrainingRun {
   ckpt::TrainingState progress_;
   std::int64_t first_step_ = 0;  // of this start
   std::int64_t first_sample_ = 0;
-  std::int64_t saved_step_ = -1;
   std::int64_t validated_step_ = -1;
   double validation_loss_ = 0.0;  // of the first set, at that step
   std::optional<BatchPlan> batches_;
@@ -87,6 +91,7 @@ class TrainingRun {
   std::optional<Generator<T>> generator_;  // with run.sample_every
   std::optional<MetricsWriter> metrics_;
   std::optional<Progress> display_;
+  Checkpointing checkpoints_;  // its threads use what stands above
   std::optional<StepTrace> trace_;
   double hardware_flops_;  // of a sample
   double gemm_peak_;

@@ -14,13 +14,11 @@
 
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
+#include "io/faulty_write.hpp"
 
 namespace trireme::io {
 
 namespace {
-
-// Linux moves at most 0x7ffff000 bytes per call.
-constexpr std::size_t kMaxCall = std::size_t{1} << 30;
 
 // Opens for reading; refuses what is not a regular file.
 int open_for_reading(const Path& path, std::string_view role, std::uint64_t& size) {
@@ -222,9 +220,8 @@ void FileWriter::write_at(std::uint64_t offset, const void* data, std::size_t by
   const auto* from = static_cast<const std::byte*>(data);
   std::size_t done = 0;
   while (done < bytes) {
-    const ssize_t put =
-        ::pwrite(descriptor_, from + done, std::min(bytes - done, kMaxCall),
-                 static_cast<off_t>(offset + done));
+    const ssize_t put = faulty_write(descriptor_, from + done, bytes - done,
+                                     static_cast<off_t>(offset + done), fault_);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) throw Error(system_message("cannot write", path_, errno));
     done += static_cast<std::size_t>(put);

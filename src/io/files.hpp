@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/write_fault.hpp"
+
 namespace trireme::io {
 
 using Path = std::filesystem::path;
@@ -72,6 +74,8 @@ class FileWriter {
   FileWriter& operator=(FileWriter&& other) noexcept;
 
   void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
+  // What the next write shall suffer.
+  void inject(WriteFault fault) { fault_ = fault; }
   // Claims disk space up to `bytes` now, so that a full disk shows before the work is
   // done. Does nothing where the file system cannot.
   void reserve(std::uint64_t bytes);
@@ -82,6 +86,7 @@ class FileWriter {
  private:
   Path path_;
   int descriptor_ = -1;
+  WriteFault fault_ = WriteFault::none;
 };
 
 }  // namespace trireme::io

@@ -116,6 +116,11 @@ H5File::H5File(const Path& path, Mode mode)
                                        path.string(), mode != Mode::read),
               "/") {}
 
+void H5File::fail_writes(WriteFault fault) {
+  const H5Lock lock;
+  if (fault != WriteFault::none) h5_inject(handle_->use(), fault);
+}
+
 void H5File::close() {
   const H5Lock lock;
   const hid_t id = handle_->use();

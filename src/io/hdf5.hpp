@@ -127,6 +127,9 @@ class H5File : public H5Group {
   static H5File open(const Path& path) { return {path, Mode::read}; }
   static H5File open_for_writing(const Path& path) { return {path, Mode::write}; }
 
+  // What writes shall suffer from now on; only of a file that is written.
+  void fail_writes(WriteFault fault);
+
   // Everything written and closed, with errors reported; objects of the file are unusable
   // afterwards. The destructor closes too, but has no way to report.
   void close();

@@ -14,14 +14,13 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "io/faulty_write.hpp"
 #include "io/files.hpp"
 #include "io/hdf5_handle.hpp"
 
 namespace trireme::io {
 
 namespace {
-
-constexpr std::size_t kMaxCall = std::size_t{1} << 30;  // as files.cpp
 
 // `base` first: HDF5 knows a file by the address of that.
 struct File {
@@ -33,6 +32,7 @@ struct File {
   haddr_t end_written = 0;
   bool closing = false;  // failures are noted below, and HDF5 hears of none
   int failure = 0;       // errno of the first of those
+  WriteFault fault = WriteFault::none;  // what writes shall suffer
   bool awaited = false;  // h5_close_written() wants to read it, and deletes this
   bool closed = false;
 };
@@ -143,8 +143,8 @@ herr_t write(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t address, std::size_t size,
   if (is_given_up(file)) return 0;
   const auto* from = static_cast<const char*>(buffer);
   while (size > 0) {
-    const ssize_t put = ::pwrite(file.descriptor, from, std::min(size, kMaxCall),
-                                 static_cast<off_t>(address));
+    const ssize_t put = faulty_write(file.descriptor, from, size,
+                                     static_cast<off_t>(address), file.fault);
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return failed(file, "write", errno);
     size -= static_cast<std::size_t>(put);
@@ -200,6 +200,12 @@ void h5_set_file_driver(std::int64_t access_list) {
       H5FDregister(&driver), [](std::int64_t i) { return H5FDunregister(i); },
       "register the file driver");
   h5_check(H5Pset_driver(access_list, id, nullptr), "choose the file driver");
+}
+
+void h5_inject(std::int64_t file, WriteFault fault) {
+  void* handle = nullptr;
+  h5_check(H5Fget_vfd_handle(file, H5P_DEFAULT, &handle), "find the file's driver");
+  static_cast<File*>(handle)->fault = fault;
 }
 
 int h5_close_written(std::int64_t file) noexcept {

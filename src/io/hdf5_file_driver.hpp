@@ -9,11 +9,16 @@
 
 #include <cstdint>
 
+#include "base/write_fault.hpp"
+
 namespace trireme::io {
 
 // Files created or opened through this list of access properties are written by the
 // driver.
 void h5_set_file_driver(std::int64_t access_list);
+
+// What writes to such a file shall suffer from now on.
+void h5_inject(std::int64_t file, WriteFault fault);
 
 // Closes a file that was opened so, and everything open in it. errno of the first write
 // that failed meanwhile (nothing is written after it), or 0.

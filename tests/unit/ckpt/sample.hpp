@@ -108,7 +108,9 @@ inline ckpt::TrainingState sample_state(std::int64_t step) {
 // All ranks of a layout save, one after another, in this process.
 inline ckpt::Saved save_as(int ranks, const ckpt::Path& directory, std::int64_t step,
                            const ckpt::SaveOptions& options = {}) {
+  if (options.hook) options.hook("ckpt.stage");  // nothing to copy: each rank has its own
   const ckpt::Path staging = ckpt::begin_save(directory, step, options.hook);
+  ckpt::remove_stale(directory, staging);
   std::vector<ckpt::Manifest> shards;
   for (int rank = 0; rank < ranks; ++rank) {
     const RankMemory memory(rank, ranks, true);

@@ -53,6 +53,7 @@ TEST(Kill, AtEveryPhase) {
     const int status = in_child([&] {
       options.hook = [&](std::string_view phase) {
         if (phase == deadly) ::_exit(77);
+        return WriteFault::none;
       };
       test::save_as(2, scratch.path(), 3, options);
     });
@@ -61,7 +62,7 @@ TEST(Kill, AtEveryPhase) {
     const auto order = [&](const std::string& name) {
       return std::find(phases.begin(), phases.end(), name) - phases.begin();
     };
-    const std::int64_t expected = order(deadly) >= order("save.renamed") ? 3 : 2;
+    const std::int64_t expected = order(deadly) >= order("ckpt.publish") ? 3 : 2;
     const ckpt::Search search = ckpt::find_newest(scratch.path());
     ASSERT_TRUE(search.found.has_value()) << deadly;
     EXPECT_EQ(ckpt::CheckpointReader(*search.found).state().step, expected) << deadly;

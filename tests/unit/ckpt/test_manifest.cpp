@@ -21,9 +21,9 @@ Manifest sample() {
                     {"index.h5", 100, ~std::uint64_t{0}}};
   manifest.tensors = {{"model/a", DType::float32, {4, 6}},
                       {"model/b", DType::bfloat16, {5}}};
-  manifest.blocks = {{0, 0, "model/a/0", 2048, 7, {0, 0, 4, 2}},
-                     {0, 0, "model/a/1", 2080, 8, {0, 2, 4, 4}},
-                     {1, 0, "model/b/0", 3000, 9, {0, 0, 5, 1}}};
+  manifest.blocks = {{0, 0, "model/a/0", 2048, {7}, {0, 0, 4, 2}},
+                     {0, 0, "model/a/1", 2080, {8}, {0, 2, 4, 4}},
+                     {1, 0, "model/b/0", 3000, {9}, {0, 0, 5, 1}}};
   return manifest;
 }
 
@@ -84,7 +84,7 @@ TEST(Manifest, Merge) {
   second.files = {{"shard_00001.h5", 4096, 1}};
   second.tensors = {{"model/c", DType::float32, {2}},
                     {"model/a", DType::float32, {4, 6}}};
-  second.blocks = {{1, 0, "x", 0, 0, {0, 0, 4, 6}}};
+  second.blocks = {{1, 0, "x", 0, {0}, {0, 0, 4, 6}}};
   first.merge(second);
   ASSERT_EQ(first.tensors.size(), 3u);
   EXPECT_EQ(first.tensors[first.blocks.back().tensor].name, "model/a");
@@ -97,12 +97,12 @@ TEST(Manifest, Merge) {
 TEST(Manifest, OtherVersionsAreRefused) {
   std::string body = sample().to_text();
   body = body.substr(body.find('\n') + 1);
-  const std::string old = "\"format_version\": 1";
-  body.replace(body.find(old), old.size(), "\"format_version\": 2");
+  const std::string old = "\"format_version\": 2";
+  body.replace(body.find(old), old.size(), "\"format_version\": 1");
   const auto sum = io::to_hex(io::checksum(body.data(), body.size()));
   const std::string text = "{\"xxh3\": \"" + sum + "\",\n" + body;
   EXPECT_THAT(message_of<InputError>([&] { Manifest::from_text(text, "m"); }),
-              HasSubstr("has checkpoint format 2; this program reads 1"));
+              HasSubstr("has checkpoint format 1; this program reads 2"));
 }
 
 TEST(Manifest, Generation) {

@@ -1,0 +1,18 @@
+// base/write_fault.hpp — what a write to a file can be made to suffer on purpose, by
+// tests and by --fault.
+#ifndef TRIREME_BASE_WRITE_FAULT_HPP_
+#define TRIREME_BASE_WRITE_FAULT_HPP_
+
+namespace trireme {
+
+enum class WriteFault {
+  none,
+  no_space,     // it fails: the disk is full
+  io_error,     // it fails: the device does
+  short_write,  // the second half is lost, and nothing tells
+  bit_flip      // one bit arrives changed, and nothing tells
+};
+
+}  // namespace trireme
+
+#endif  // TRIREME_BASE_WRITE_FAULT_HPP_

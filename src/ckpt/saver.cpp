@@ -1,0 +1,214 @@
+// ckpt/saver.cpp — see saver.hpp.
+#include "ckpt/saver.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/on_ranks.hpp"
+
+namespace trireme::ckpt {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long a rank that has nothing to do but wait for a save sleeps between two looks.
+constexpr auto kPatience = std::chrono::milliseconds(1);
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Which file each rank writes to, numbered from 0; empty: its own.
+std::vector<int> files_of(comm::Communicator& world, const std::string& host,
+                          index_t writers) {
+  std::vector<int> files;
+  if (writers == config::kWriterPerNode) {
+    std::vector<std::string> hosts;
+    for (const std::string& name : world.gather(host)) {
+      const auto it = std::find(hosts.begin(), hosts.end(), name);
+      files.push_back(static_cast<int>(it - hosts.begin()));
+      if (it == hosts.end()) hosts.push_back(name);
+    }
+  } else if (writers != config::kWriterPerRank && writers < world.size()) {
+    for (index_t rank = 0; rank < world.size(); ++rank) {
+      files.push_back(static_cast<int>(rank * writers / world.size()));
+    }
+  }
+  return files;
+}
+
+std::vector<Manifest> manifests_of(const std::vector<std::string>& texts) {
+  std::vector<Manifest> manifests;
+  for (const std::string& text : texts) {
+    manifests.push_back(Manifest::from_text(text, "a shard's manifest"));
+  }
+  return manifests;
+}
+
+}  // namespace
+
+Saver::Saver(comm::Communicator& world, const std::string& host,
+             const SaverOptions& options)
+    : world_(world), options_(options), writer_(world.rank()) {
+  const std::vector<int> files = files_of(world, host, options.writers);
+  if (files.empty()) return;
+  writer_ = files[static_cast<std::size_t>(world.rank())];
+  group_ = world.split(writer_, world.rank(), "checkpoint file");
+}
+
+Saver::~Saver() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Saver::reserve(const std::vector<TensorPart>& parts) {
+  if (options_.in_background) snapshot_.reserve(Snapshot::bytes_of(parts));
+}
+
+template <class Work>
+void Saver::start(Phase phase, Work&& work) {
+  phase_ = phase;
+  failure_.clear();
+  is_done_ = false;
+  thread_ = std::thread([this, work = std::forward<Work>(work)] {
+    const auto begin = Clock::now();
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failure_ = error.what();
+    }
+    phase_seconds_ = seconds_since(begin);
+    is_done_ = true;
+  });
+}
+
+void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
+                  const TrainingState& state, const Retention& retention) {
+  TRIREME_REQUIRE(!is_under_way(), "the save of step {} is under way still", state_.step);
+  const auto begin = Clock::now();
+  report_ = {.step = state.step};
+  state_ = state;
+  retention_ = retention;
+  exec_ = exec;
+  std::string failure;
+  try {
+    enter_phase(options_.hook, "ckpt.stage", options_.directory);
+    exec.fence("trireme::ckpt::Saver::begin");
+    if (options_.in_background) snapshot_.take(exec, parts);
+    parts_ = options_.in_background ? snapshot_.parts() : parts;
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  shard_ = outline_of(parts_, state.step);
+  outlines_ = {shard_};
+  if (group_ != nullptr) {
+    const std::vector<std::string> outlines = group_->gather(shard_.to_text());
+    outlines_ = group_->rank() == 0 ? manifests_of(outlines) : std::vector<Manifest>();
+  }
+  // The thread of the first phase waits for nobody, so that the directory has to be
+  // there.
+  const std::string made = comm::on_first_rank(world_, [&] {
+    try {
+      return "+" + begin_save(options_.directory, state.step, options_.hook).string();
+    } catch (const Error& error) {
+      return "-" + std::string(error.what());
+    }
+  });
+  staging_ = made.substr(1);
+  if (made.front() == '-') failure = made.substr(1);
+  report_.stopped_seconds = report_.busy_seconds = seconds_since(begin);
+  start(Phase::laying_out, [this, failure] {
+    if (!failure.empty()) throw Error(failure);
+    if (world_.rank() == 0) remove_stale(options_.directory, staging_);
+    if (outlines_.empty()) return;  // another rank does it
+    shard_ = lay_out_shard(staging_, writer_, state_.step, outlines_, options_.hook);
+    if (group_ == nullptr) write_blocks(*exec_, staging_, parts_, shard_, options_.hook);
+  });
+  if (group_ == nullptr) phase_ = Phase::writing;
+}
+
+std::string Saver::failures() {
+  const std::vector<std::string> all = world_.gather(failure_);
+  // One that all have (a full disk, most often) is said once.
+  std::string text;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    if (std::find(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rank),
+                  all[rank]) != all.begin() + static_cast<std::ptrdiff_t>(rank)) {
+      continue;
+    }
+    text += fmt::format("{}rank {}: {}", text.empty() ? "" : "\n", rank, all[rank]);
+  }
+  return text;
+}
+
+// The rank that laid out the file tells the others where their blocks are.
+void Saver::share_layout() {
+  const std::size_t mine = outline_of(parts_, state_.step).blocks.size();
+  std::string text = group_->rank() == 0 ? shard_.to_text() : "";
+  group_->broadcast(text);
+  const Manifest all = Manifest::from_text(text, "the layout of a shard");
+  const std::int64_t first = group_->exclusive_scan(static_cast<std::int64_t>(mine));
+  shard_ = all.part(static_cast<std::size_t>(first), mine);
+}
+
+void Saver::start_writing() {
+  start(Phase::writing,
+        [this] { write_blocks(*exec_, staging_, parts_, shard_, options_.hook); });
+}
+
+void Saver::start_publishing(const std::vector<std::string>& shards) {
+  start(Phase::publishing, [this, shards] {
+    if (world_.rank() != 0) return;
+    if (options_.before_publish) options_.before_publish();
+    saved_ = publish(options_.directory, staging_, state_, manifests_of(shards),
+                     {.retention = retention_, .hook = options_.hook});
+  });
+}
+
+SaveReport Saver::end(std::string error) {
+  phase_ = Phase::idle;
+  if (!error.empty() && world_.rank() == 0) abandon(staging_);
+  report_.error = std::move(error);
+  parts_.clear();
+  return report_;
+}
+
+std::optional<SaveReport> Saver::advance() {
+  if (!is_under_way() || !world_.all(is_done_)) return {};
+  thread_.join();
+  const double busy = world_.all_reduce(phase_seconds_, comm::Op::max);
+  report_.busy_seconds += busy;
+  std::string failed = failures();
+  if (!failed.empty()) return end(std::move(failed));
+  switch (phase_) {
+    case Phase::idle:
+      break;
+    case Phase::laying_out:
+      share_layout();
+      start_writing();
+      break;
+    case Phase::writing:
+      start_publishing(world_.gather(shard_.to_text()));
+      break;
+    case Phase::publishing:
+      report_.bytes = static_cast<std::uint64_t>(
+          world_.all_reduce(static_cast<std::int64_t>(saved_.bytes), comm::Op::max));
+      report_.path = options_.directory / step_name(state_.step);
+      report_.warning = saved_.warning;
+      world_.broadcast(report_.warning);
+      return end("");
+  }
+  return {};
+}
+
+SaveReport Saver::finish() {
+  while (true) {
+    if (auto report = advance()) return *report;
+    std::this_thread::sleep_for(kPatience);
+  }
+}
+
+}  // namespace trireme::ckpt

@@ -1,0 +1,106 @@
+// ckpt/saver.hpp — the saves of a run, each beside the training that goes on.
+//
+// A save stops its caller for a copy of the state to the host. The rest is done by a
+// thread of each rank, in phases: shared files are laid out, blocks are written and
+// synced, rank 0 publishes. From phase to phase all ranks meet in advance(), which the
+// training loop calls once a step: threads make no MPI call.
+#ifndef TRIREME_CKPT_SAVER_HPP_
+#define TRIREME_CKPT_SAVER_HPP_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ckpt/save.hpp"
+#include "config/deck.hpp"
+
+namespace trireme::ckpt {
+
+struct SaverOptions {
+  Path directory;                            // the run's `checkpoints`
+  index_t writers = config::kWriterPerRank;  // as checkpoint.writers
+  bool in_background = true;                 // else parts are written from where they are
+  // Rank 0, any thread: what has to be on the disk before a checkpoint is published.
+  std::function<void()> before_publish = {};
+  FaultHook hook = {};
+};
+
+// What became of a save; the same on every rank.
+struct SaveReport {
+  std::int64_t step = 0;
+  std::string error = {};        // empty: it is published
+  Path path = {};                // of the checkpoint
+  std::uint64_t bytes = 0;       // of all its files
+  std::string warning = {};      // as Saved::warning
+  double stopped_seconds = 0.0;  // the caller waited for the copy
+  double busy_seconds = 0.0;     // from copy to publication, without waits for advance()
+};
+
+class Saver {
+ public:
+  // Collective.
+  Saver(comm::Communicator& world, const std::string& host, const SaverOptions& options);
+  // Waits for this rank's thread. What was under way stays unpublished.
+  ~Saver();
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+
+  // Memory for copies of such parts, so that no save has to ask for it.
+  void reserve(const std::vector<TensorPart>& parts);
+  std::size_t staging_bytes() const { return snapshot_.bytes(); }
+
+  // Collective; none may be under way. In the background, parts may change on return;
+  // else they may not before the save has ended.
+  void begin(const Exec& exec, const std::vector<TensorPart>& parts,
+             const TrainingState& state, const Retention& retention);
+  bool is_under_way() const { return phase_ != Phase::idle; }
+  // Collective, one message long; nothing to do where none is under way. The report once
+  // the save has ended.
+  std::optional<SaveReport> advance();
+  // Collective: advances to the end of the save that is under way.
+  SaveReport finish();
+
+ private:
+  enum class Phase { idle, laying_out, writing, publishing };
+
+  template <class Work>
+  void start(Phase phase, Work&& work);
+  void start_writing();
+  void start_publishing(const std::vector<std::string>& shards);
+  SaveReport end(std::string error);
+  // Of all ranks; empty where none failed.
+  std::string failures();
+  void share_layout();
+
+  comm::Communicator& world_;
+  SaverOptions options_;
+  std::shared_ptr<comm::Communicator> group_;  // shares a file; null: each rank has one
+  int writer_ = 0;                             // number of this rank's file
+
+  // Of the save under way.
+  Phase phase_ = Phase::idle;
+  Snapshot snapshot_;
+  std::optional<Exec> exec_;
+  std::vector<TensorPart> parts_;
+  TrainingState state_;
+  Retention retention_;
+  Path staging_;
+  std::vector<Manifest>
+      outlines_;    // of the ranks of the file, where this rank lays it out
+  Manifest shard_;  // this rank's; all of the file's between phases
+  Saved saved_;
+  SaveReport report_;
+
+  std::thread thread_;
+  std::atomic<bool> is_done_{true};
+  std::string failure_;  // of the thread; read once it is done
+  double phase_seconds_ = 0.0;
+};
+
+}  // namespace trireme::ckpt
+
+#endif  // TRIREME_CKPT_SAVER_HPP_

@@ -1,0 +1,105 @@
+// engine/checkpointing.cpp — see checkpointing.hpp.
+#include "engine/checkpointing.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "engine/format.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+// The last checkpoint of a run is worth some patience: what filled the disk may be gone.
+constexpr int kLastTries = 3;
+
+std::string text_of(const ckpt::SaveReport& report) {
+  return fmt::format(
+      "checkpoint of step {}: {} in {:.2f} s ({}/s), training waited {:.3f} s",
+      report.step, format_bytes(static_cast<double>(report.bytes)), report.busy_seconds,
+      format_bytes(static_cast<double>(report.bytes) / report.busy_seconds),
+      report.stopped_seconds);
+}
+
+}  // namespace
+
+Checkpointing::Checkpointing(const config::Deck& deck, comm::Communicator& world,
+                             const std::string& host,
+                             const std::vector<ckpt::TensorPart>& parts,
+                             const Options& options)
+    : deck_(deck.checkpoint),
+      world_(world),
+      options_(options),
+      saver_(world, host,
+             {.directory = deck_.dir,
+              .writers = deck_.writers,
+              .in_background = deck_.async,
+              .before_publish = options.before_publish,
+              .hook = options.hook}) {
+  saver_.reserve(parts);
+}
+
+void Checkpointing::start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
+                          const ckpt::TrainingState& state) {
+  ckpt::Retention retention{.keep = static_cast<int>(deck_.keep),
+                            .keep_every = deck_.keep_every.steps};
+  if (deck_.keep_best && state.best_step >= 0) retention.keep_best = state.best_step;
+  step_under_way_ = state.step;
+  saver_.begin(exec, parts, state, retention);
+}
+
+void Checkpointing::begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
+                          const ckpt::TrainingState& state) {
+  if (state.step == saved_step_ || state.step == step_under_way_) return;
+  if (saver_.is_under_way()) settle(saver_.finish());
+  start(exec, parts, state);
+  if (!deck_.async) settle(saver_.finish());
+}
+
+bool Checkpointing::advance() {
+  const auto report = saver_.advance();
+  return report && settle(*report);
+}
+
+bool Checkpointing::settle(const ckpt::SaveReport& report) {
+  step_under_way_ = -1;
+  const bool speaks = world_.rank() == 0;
+  if (report.error.empty()) {
+    saved_step_ = report.step;
+    misses_ = 0;
+    longest_seconds_ = std::max(longest_seconds_, report.busy_seconds);
+    if (speaks) options_.say(text_of(report));
+    if (speaks && !report.warning.empty()) options_.warn(report.warning);
+    return true;
+  }
+  ++misses_;
+  last_error_ = report.error;
+  const std::string what = fmt::format(
+      "the checkpoint of step {} could not be written:\n{}\n", report.step, report.error);
+  const std::string newest =
+      saved_step_ >= 0
+          ? fmt::format("The newest that is published is of step {}.", saved_step_)
+          : "None is published yet.";
+  if (deck_.max_misses > 0 && misses_ >= deck_.max_misses) {
+    throw Error(fmt::format(
+        "{}{} Training ends, as this was the {}. in a row (checkpoint.max_misses).", what,
+        newest, misses_));
+  }
+  if (speaks) options_.warn(fmt::format("{}{} Training goes on.", what, newest));
+  return false;
+}
+
+void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
+                           const ckpt::TrainingState& state) {
+  if (saver_.is_under_way()) settle(saver_.finish());
+  for (int tries = 0; saved_step_ != state.step; ++tries) {
+    TRIREME_REQUIRE(tries < kLastTries,
+                    "the last checkpoint, of step {}, could not be written, nor at {} "
+                    "tries more:\n{}",
+                    state.step, kLastTries - 1, last_error_);
+    start(exec, parts, state);
+    settle(saver_.finish());
+  }
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,70 @@
+// engine/checkpointing.hpp — the checkpoints of a run: each is written beside the steps
+// that follow it, and one that fails is tried again.
+#ifndef TRIREME_ENGINE_CHECKPOINTING_HPP_
+#define TRIREME_ENGINE_CHECKPOINTING_HPP_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ckpt/saver.hpp"
+#include "config/deck.hpp"
+
+namespace trireme::engine {
+
+class Checkpointing {
+ public:
+  struct Options {
+    // Rank 0: a line for people; what went wrong.
+    std::function<void(const std::string&)> say = {};
+    std::function<void(const std::string&)> warn = {};
+    // Rank 0, beside training: before a checkpoint is published, and after it.
+    std::function<void()> before_publish = {};
+    ckpt::FaultHook hook = {};
+  };
+
+  // Collective. `parts` are such as begin() will get: memory for their copy is taken now.
+  Checkpointing(const config::Deck& deck, comm::Communicator& world,
+                const std::string& host, const std::vector<ckpt::TensorPart>& parts,
+                const Options& options);
+
+  // Collective. Begins to save, once the save before has ended; nothing to do where this
+  // step is saved or being saved. Error when checkpoint.max_misses in a row have failed.
+  void begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
+             const ckpt::TrainingState& state);
+  // Collective, after each step. True when a checkpoint was published.
+  bool advance();
+  // Collective: the end of training. Waits for the save that is under way; where there is
+  // none of this step, or it fails, saves (again). Error where that cannot be.
+  void finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
+              const ckpt::TrainingState& state);
+
+  bool is_under_way() const { return saver_.is_under_way(); }
+  std::size_t copy_bytes() const { return saver_.staging_bytes(); }
+  // The step of the newest that this start has published, or went on from; -1: none.
+  std::int64_t saved_step() const { return saved_step_; }
+  void set_saved_step(std::int64_t step) { saved_step_ = step; }
+  // The longest that a save has taken, from its beginning to its publication; 0: none
+  // yet.
+  double longest_seconds() const { return longest_seconds_; }
+
+ private:
+  bool settle(const ckpt::SaveReport& report);
+  void start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
+             const ckpt::TrainingState& state);
+
+  const config::CheckpointConfig& deck_;
+  comm::Communicator& world_;
+  Options options_;
+  ckpt::Saver saver_;
+  std::int64_t step_under_way_ = -1;
+  std::int64_t saved_step_ = -1;
+  index_t misses_ = 0;  // in a row
+  std::string last_error_;
+  double longest_seconds_ = 0.0;
+};
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_CHECKPOINTING_HPP_
