@@ -75,6 +75,10 @@ void add_train(CommandLine& line, const std::string& typed) {
       .show_default();
   command.add("--init-from", options.init_from, "Weights of another run's checkpoint")
       .placeholder("CKPT");
+  command
+      .add("--fault", options.fault,
+           "Make something go wrong, to try a system: kill:rank=3,phase=ckpt.write")
+      .placeholder("PLAN");
   const Option trace = command
                            .add("--trace", options.trace,
                                 "Write a timeline of all ranks, for ui.perfetto.dev")

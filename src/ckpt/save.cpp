@@ -117,7 +117,7 @@ Saved publish(const Path& directory, const Path& staging, const TrainingState& s
         "removed; remove them by hand, the disk fills up otherwise:\n  {}",
         saved.path.string(), fmt::join(purged.problems, "\n  "));
   }
-  enter_phase(options.hook, "ckpt.end", directory);
+  if (options.hook) options.hook("ckpt.end");
   return saved;
 }
 

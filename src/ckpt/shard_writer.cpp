@@ -138,11 +138,12 @@ void copy_by_threads(const std::vector<Copy>& copies) {
 
 }  // namespace
 
-const std::vector<std::string>& save_phases() {
-  static const std::vector<std::string> phases = {
-      "ckpt.stage",   "ckpt.begin", "ckpt.layout",   "ckpt.write",
-      "ckpt.flush",   "ckpt.index", "ckpt.manifest", "ckpt.rename",
-      "ckpt.publish", "ckpt.purge", "ckpt.end"};
+const std::vector<FaultPhase>& save_phases() {
+  static const std::vector<FaultPhase> phases = {
+      {"ckpt.stage", true},       {"ckpt.begin", true},  {"ckpt.layout", true, true},
+      {"ckpt.write", true, true}, {"ckpt.flush", true},  {"ckpt.index", true, true},
+      {"ckpt.manifest", true},    {"ckpt.rename", true}, {"ckpt.publish", true},
+      {"ckpt.purge", true},       {"ckpt.end"}};
   return phases;
 }
 

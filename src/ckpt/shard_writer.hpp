@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/exec.hpp"
-#include "base/write_fault.hpp"
+#include "base/fault_plan.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {
@@ -28,7 +28,7 @@ using FaultHook = std::function<WriteFault(std::string_view phase)>;
 //   every rank   ckpt.stage (copy to the host), ckpt.layout, ckpt.write, ckpt.flush
 //   rank 0       ckpt.begin, ckpt.index, ckpt.manifest, ckpt.rename, ckpt.publish (the
 //                link), ckpt.purge, ckpt.end
-const std::vector<std::string>& save_phases();
+const std::vector<FaultPhase>& save_phases();
 // Calls the hook; throws where a write shall fail that is none of a FileWriter's.
 void enter_phase(const FaultHook& hook, const char* phase, const Path& path);
 

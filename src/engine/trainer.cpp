@@ -207,6 +207,14 @@ void require_memory(const config::Deck& deck, const ModelState<float>& shapes,
   });
 }
 
+// All phases of a run, for --fault.
+std::vector<FaultPhase> fault_phases() {
+  std::vector<FaultPhase> phases = {{"start"}, {"load"}, {"step"}, {"validation"}};
+  const auto& saves = ckpt::save_phases();
+  phases.insert(phases.end(), saves.begin(), saves.end());
+  return phases;
+}
+
 }  // namespace
 
 int train(const TrainOptions& options, comm::Environment& environment) {
@@ -217,6 +225,11 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const auto start_time = StopRequest::Clock::now();
 
   const Terminal terminal = find_terminal(stdout, std::getenv);
+  FaultPlan faults(options.fault, world.rank(), world.size(), fault_phases());
+  if (!faults.empty()) {
+    log.warning("faults are made to happen in this run: {}", options.fault);
+  }
+  faults.at("start");
   std::optional<TraceOptions> trace;
   if (!options.trace.empty()) {
     trace = parse_trace_steps(options.trace_steps, options.trace);
@@ -289,8 +302,9 @@ int train(const TrainOptions& options, comm::Environment& environment) {
 
   // 3. The model, and where it starts from.
   const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
-  TrainingRun<float> run(deck, grid, datasets, directory, peak, log);
+  TrainingRun<float> run(deck, grid, datasets, directory, peak, log, faults);
   if (trace) run.record(*trace);
+  faults.at("load");
   if (checkpoint && resumes) run.resume(*checkpoint);
   if (checkpoint && !resumes) run.init_from(*checkpoint);
   checkpoint.reset();

@@ -16,6 +16,7 @@ struct TrainOptions {
   std::string run_dir;                 // empty: the deck's
   std::string resume = "never";        // never, auto, or a checkpoint
   std::string init_from;               // weights of another checkpoint; empty: none
+  std::string fault;                   // what shall go wrong: base/fault_plan.hpp
   std::string trace;                   // file for a timeline; empty: none
   std::string trace_steps = "2-4";     // that it shows, of this start
   std::string command_line;            // for environment.json

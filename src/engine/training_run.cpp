@@ -56,12 +56,13 @@ ckpt::TrainingState initial_state(const config::Deck& deck, const Datasets& data
 template <class T>
 TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
                             const Datasets& datasets, RunDirectory& directory,
-                            double gemm_peak, Log& log, const ckpt::FaultHook& hook)
+                            double gemm_peak, Log& log, FaultPlan& faults)
     : deck_(deck),
       grid_(grid),
       datasets_(datasets),
       directory_(directory),
       log_(log),
+      faults_(faults),
       state_(grid.groups(), gpt_config(deck), sharing(deck)),
       step_((state_.allocate(ParamBuffer<T>::Use::training), exec_), state_,
             step_shape(deck), timers_),
@@ -70,14 +71,15 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       schedule_(lr_schedule(deck)),
       progress_(initial_state(deck, datasets)),
       validation_(deck, grid, step_),
-      checkpoints_(deck, *grid.groups().world, host_name(), parts(),
-                   {.say = [this](const std::string& text) { say(text); },
-                    .warn = [this](const std::string& text) { log_.warning("{}", text); },
-                    .before_publish =
-                        [this] {
-                          if (metrics_) metrics_->sync();
-                        },
-                    .hook = hook}),
+      checkpoints_(
+          deck, *grid.groups().world, host_name(), parts(),
+          {.say = [this](const std::string& text) { say(text); },
+           .warn = [this](const std::string& text) { log_.warning("{}", text); },
+           .before_publish =
+               [this] {
+                 if (metrics_) metrics_->sync();
+               },
+           .hook = [this](std::string_view phase) { return faults_.at(phase); }}),
       hardware_flops_(hardware_flops_per_sample(deck)),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);
@@ -135,6 +137,8 @@ void TrainingRun<T>::start_loader() {
 template <class T>
 optim::StepReport TrainingRun<T>::one_step() {
   const std::int64_t update = progress_.step + 1;
+  faults_.set_step(update);
+  faults_.at("step");
   const index_t samples = batches_->samples_of_step(progress_.samples);
   step_.set_microbatches(batches_->microbatches(progress_.samples));
   step_.accumulate_gradients([&](int) { return host_batch(loader_->next()); }, samples);
@@ -253,6 +257,7 @@ void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest
 
 template <class T>
 void TrainingRun<T>::validate() {
+  faults_.at("validation");
   if (display_) display_->note("validating");
   for (const ValidationSet& set : datasets_.validation) {
     const double start = timers_.total_seconds();

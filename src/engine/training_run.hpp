@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "base/fault_plan.hpp"
 #include "base/log.hpp"
 #include "base/timers.hpp"
 #include "ckpt/params.hpp"
@@ -33,10 +34,10 @@ template <class T>
 class TrainingRun {
  public:
   // Builds the model of the deck, initialises it, and allocates everything the loop
-  // needs. `hook` is told of the phases of a save.
+  // needs.
   TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
               const Datasets& datasets, RunDirectory& directory, double gemm_peak,
-              Log& log, const ckpt::FaultHook& hook = {});
+              Log& log, FaultPlan& faults);
 
   // Weights, optimizer state, progress: a bitwise continuation.
   void resume(const ckpt::CheckpointReader& checkpoint);
@@ -74,6 +75,7 @@ class TrainingRun {
   const Datasets& datasets_;
   RunDirectory& directory_;
   Log& log_;
+  FaultPlan& faults_;
   Exec exec_;
   Timers timers_;
   ModelState<T> state_;

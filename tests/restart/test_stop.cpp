@@ -27,17 +27,18 @@ class StopTraining : public TrainingRuns {
     return train(run, arguments, "long.yaml", 1);
   }
 
-  // A start that gets this signal once it has logged `step`. On a machine so busy that
-  // it ended before, another try.
+  // A start that gets this signal once it has logged `step`, and published the checkpoint
+  // of that name, if any. On a machine so busy that it ended before, another try.
   RunResult start_and_signal(const std::string& run, const std::string& signal, int step,
+                             const std::string& checkpoint = "",
                              const Arguments& more = {}) const {
     const char* binary = std::getenv("TRIREME_BINARY");
     const std::string script =
         "\"$@\" & child=$!\n"
         "while kill -0 $child 2>/dev/null; do\n"
         "  if grep -q '\"step\": " +
-        std::to_string(step) + ",' " + run + "/train.jsonl 2>/dev/null; then kill -" +
-        signal +
+        std::to_string(step) + ",' " + run + "/train.jsonl 2>/dev/null && [ -e " + run +
+        "/checkpoints/" + checkpoint + " ]; then kill -" + signal +
         " $child; break; fi\n"
         "  sleep 0.01\n"
         "done\n"
@@ -72,7 +73,8 @@ TEST_F(StopTraining, BySignalAndByKill) {
   EXPECT_EQ(metrics("run").steps.size(), static_cast<std::size_t>(saved.state().step));
 
   // Killed after another checkpoint: what was logged beyond it is cut.
-  const RunResult killed = start_and_signal("run", "KILL", 270, {"--resume", "auto"});
+  const RunResult killed =
+      start_and_signal("run", "KILL", 270, "step_00000250", {"--resume", "auto"});
   ASSERT_EQ(killed.status, 128 + 9) << killed.out << killed.err;
   EXPECT_GE(metrics("run").steps.size(), 269u);
   EXPECT_EQ(newest("run").filename(), "step_00000250");

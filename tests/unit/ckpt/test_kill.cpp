@@ -44,7 +44,7 @@ void expect_all_whole(const fs::path& directory, const std::string& when) {
 }
 
 TEST(Kill, AtEveryPhase) {
-  for (const std::string& deadly : ckpt::save_phases()) {
+  for (const auto& [deadly, writes, has_data] : ckpt::save_phases()) {
     const test::Scratch scratch;
     ckpt::SaveOptions options;
     options.retention.keep = 2;
@@ -60,7 +60,9 @@ TEST(Kill, AtEveryPhase) {
     ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 77) << deadly;
     const auto& phases = ckpt::save_phases();
     const auto order = [&](const std::string& name) {
-      return std::find(phases.begin(), phases.end(), name) - phases.begin();
+      return std::find_if(phases.begin(), phases.end(),
+                          [&](const FaultPhase& phase) { return phase.name == name; }) -
+             phases.begin();
     };
     const std::int64_t expected = order(deadly) >= order("ckpt.publish") ? 3 : 2;
     const ckpt::Search search = ckpt::find_newest(scratch.path());

@@ -1,0 +1,258 @@
+// base/fault_plan.cpp — see fault_plan.hpp.
+#include "base/fault_plan.hpp"
+
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme {
+
+namespace {
+
+using Kind = FaultPlan::Kind;
+
+constexpr std::array<std::pair<std::string_view, Kind>, 7> kKinds = {
+    {{"kill", Kind::kill},
+     {"stop", Kind::stop},
+     {"slow", Kind::slow},
+     {"enospc", Kind::enospc},
+     {"eio", Kind::eio},
+     {"short_write", Kind::short_write},
+     {"bit_flip", Kind::bit_flip}}};
+
+InputError wrong(const std::string& rule, const std::string& what) {
+  return InputError(fmt::format(
+      "--fault '{}': {}. A fault is KIND:KEY=VALUE,..., such as "
+      "kill:rank=3,phase=ckpt.write; docs/checkpoints.md lists kinds, keys and phases",
+      rule, what));
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+std::optional<double> number_of(std::string_view text) {
+  double value = 0.0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || !(value >= 0.0)) return {};
+  return value;
+}
+
+// The values of a rule's keys; a range is a number that `draw` picks.
+struct Values {
+  const std::string& rule;
+  std::uint64_t state;
+
+  std::pair<double, double> range(const std::string& key, const std::string& text) {
+    const std::size_t dash = text.find('-');
+    const auto low = number_of(std::string_view(text).substr(0, dash));
+    const auto high = dash == std::string::npos
+                          ? low
+                          : number_of(std::string_view(text).substr(dash + 1));
+    if (!low || !high || *low > *high) {
+      throw wrong(rule, fmt::format("{}={} is neither a number nor a range of numbers",
+                                    key, text));
+    }
+    return {*low, *high};
+  }
+  double share() {
+    state = mix(state);
+    return static_cast<double>(state >> 11) * 0x1p-53;
+  }
+  std::int64_t whole(const std::string& key, const std::string& text) {
+    const auto [low, high] = range(key, text);
+    if (low != static_cast<double>(static_cast<std::int64_t>(low)) ||
+        high != static_cast<double>(static_cast<std::int64_t>(high))) {
+      throw wrong(rule, fmt::format("{}={} is not a whole number", key, text));
+    }
+    return static_cast<std::int64_t>(low + share() * (high - low + 1.0));
+  }
+  double time(const std::string& key, const std::string& text) {
+    const auto [low, high] = range(key, text);
+    return low + share() * (high - low);
+  }
+};
+
+bool can_strike(Kind kind, const FaultPhase& phase) {
+  if (kind == Kind::enospc || kind == Kind::eio) return phase.writes;
+  if (kind == Kind::short_write || kind == Kind::bit_flip) return phase.has_data;
+  return true;
+}
+
+bool names_phase(const std::string& pattern, std::string_view phase) {
+  if (!pattern.ends_with('*')) return pattern == phase;
+  return phase.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
+}
+
+}  // namespace
+
+FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t number,
+                                      int rank, int ranks,
+                                      const std::vector<FaultPhase>& phases) {
+  Rule rule;
+  rule.text = text;
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto kind = std::find_if(kKinds.begin(), kKinds.end(), [&](const auto& known) {
+    return known.first == std::string_view(text).substr(0, colon);
+  });
+  if (kind == kKinds.end()) {
+    throw wrong(text, fmt::format("there is no kind '{}'", text.substr(0, colon)));
+  }
+  rule.kind = kind->second;
+  std::vector<std::pair<std::string, std::string>> keys;
+  std::uint64_t seed = 0;
+  Values values{text, 0};
+  if (colon < text.size()) {
+    for (const std::string& part : split(text.substr(colon + 1), ',')) {
+      const std::size_t equals = part.find('=');
+      if (equals == std::string::npos) {
+        throw wrong(text, fmt::format("'{}' is not KEY=VALUE", part));
+      }
+      keys.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+      if (keys.back().first == "seed") {
+        seed = static_cast<std::uint64_t>(values.whole("seed", keys.back().second));
+      }
+    }
+  }
+  values.state = mix(seed + mix(number));
+  std::int64_t its_rank = -1;
+  std::string pattern;
+  for (const auto& [key, value] : keys) {
+    if (key == "phase") {
+      pattern = value;
+    } else if (key == "rank") {
+      its_rank = values.whole(key, value);
+    } else if (key == "step") {
+      rule.step = values.whole(key, value);
+    } else if (key == "after") {
+      rule.after = values.whole(key, value);
+    } else if (key == "times") {
+      rule.times = values.whole(key, value);
+    } else if (key == "seconds") {
+      rule.seconds = values.time(key, value);
+    } else if (key == "at") {
+      rule.at = values.time(key, value);
+    } else if (key != "seed") {
+      throw wrong(text, fmt::format("there is no key '{}'", key));
+    }
+  }
+  if (its_rank >= ranks) {
+    throw wrong(text, fmt::format("rank {} of a run of {}", its_rank, ranks));
+  }
+  rule.is_mine = its_rank < 0 || its_rank == rank;
+  const bool is_timed = rule.at >= 0.0;
+  if (is_timed == !pattern.empty()) {
+    throw wrong(text, "a fault has either a phase or a time (at=SECONDS)");
+  }
+  if (is_timed && rule.kind != Kind::kill && rule.kind != Kind::stop) {
+    throw wrong(text, "at a time, whatever the run does, only kill and stop can happen");
+  }
+  std::vector<std::string> possible;
+  for (const FaultPhase& phase : phases) {
+    if (!can_strike(rule.kind, phase)) continue;
+    possible.push_back(phase.name);
+    if (names_phase(pattern, phase.name)) rule.phases.push_back(phase.name);
+  }
+  if (!is_timed && rule.phases.empty()) {
+    throw wrong(text, fmt::format("there is no phase '{}' for {}; there are {}", pattern,
+                                  kind->first, fmt::join(possible, ", ")));
+  }
+  return rule;
+}
+
+FaultPlan::FaultPlan(const std::string& text, int rank, int ranks,
+                     const std::vector<FaultPhase>& phases)
+    : rank_(rank) {
+  if (text.empty()) return;
+  std::uint64_t number = 0;
+  for (const std::string& rule : split(text, ';')) {
+    rules_.push_back(parse_rule(rule, number++, rank, ranks, phases));
+  }
+  for (const Rule& rule : rules_) {
+    if (rule.at < 0.0 || !rule.is_mine) continue;
+    clocks_.emplace_back([this, rule](const std::stop_token& stop) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable_any wake;
+      wake.wait_for(lock, stop, std::chrono::duration<double>(rule.at),
+                    [] { return false; });
+      if (!stop.stop_requested()) strike(rule, fmt::format("{:.3f} s", rule.at));
+    });
+  }
+}
+
+WriteFault FaultPlan::at(std::string_view phase) {
+  WriteFault fault = WriteFault::none;
+  for (Rule& rule : rules_) {
+    if (!rule.is_mine ||
+        std::find(rule.phases.begin(), rule.phases.end(), phase) == rule.phases.end()) {
+      continue;
+    }
+    if (rule.step >= 0 && rule.step != step_) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      ++rule.met;
+      if (rule.met < rule.after) continue;
+      if (rule.times > 0 && rule.met >= rule.after + rule.times) continue;
+    }
+    const WriteFault its = strike(rule, phase);
+    if (its != WriteFault::none) fault = its;
+  }
+  return fault;
+}
+
+WriteFault FaultPlan::strike(const Rule& rule, std::string_view where) {
+  std::fprintf(stderr, "fault: '%s' strikes rank %d at %.*s, step %lld\n",
+               rule.text.c_str(), rank_, static_cast<int>(where.size()), where.data(),
+               static_cast<long long>(step_));
+  std::fflush(stderr);
+  switch (rule.kind) {
+    case Kind::kill:
+      ::kill(::getpid(), SIGKILL);
+      return WriteFault::none;
+    case Kind::stop:
+      ::kill(::getpid(), SIGSTOP);
+      return WriteFault::none;
+    case Kind::slow:
+      std::this_thread::sleep_for(std::chrono::duration<double>(rule.seconds));
+      return WriteFault::none;
+    case Kind::enospc:
+      return WriteFault::no_space;
+    case Kind::eio:
+      return WriteFault::io_error;
+    case Kind::short_write:
+      return WriteFault::short_write;
+    case Kind::bit_flip:
+      return WriteFault::bit_flip;
+  }
+  return WriteFault::none;
+}
+
+}  // namespace trireme
