@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "comm/rank_list.hpp"
 #include "config/text.hpp"
+#include "engine/format.hpp"
 #include "io/atomic_file.hpp"
 
 namespace trireme::apps {
@@ -40,25 +41,10 @@ std::string unknown_command(const std::vector<std::string>& names,
 }  // namespace
 
 std::string shell_text(int argc, char** argv) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
   std::string text;
   for (int i = 0; i < argc; ++i) {
-    const std::string word = argv[i];
     if (i > 0) text += ' ';
-    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) {
-      if (c == '\'') {
-        text += "'\\''";
-      } else {
-        text += c;
-      }
-    }
-    text += '\'';
+    text += engine::shell_word(argv[i]);
   }
   return text;
 }

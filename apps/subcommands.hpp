@@ -15,6 +15,7 @@ void add_tokenize(CommandLine& line);
 void add_train(CommandLine& line, const std::string& typed);
 void add_convert(CommandLine& line);
 void add_generate(CommandLine& line);
+void add_jobscript(CommandLine& line);
 void add_selftest(CommandLine& line);
 
 }  // namespace trireme::apps

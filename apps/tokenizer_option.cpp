@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "apps/program_files.hpp"
 #include "base/error.hpp"
 #include "data/corpus.hpp"
 #include "io/hdf5.hpp"
@@ -17,11 +18,9 @@ namespace {
 // GPT-2's files: TRIREME_GPT2_DIR, else beside the executable, where bootstrap put them.
 fs::path gpt2_directory() {
   if (const char* named = std::getenv("TRIREME_GPT2_DIR")) return named;
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  const fs::path place = self.parent_path().parent_path() / "share" / "trireme" / "gpt2";
+  const fs::path place = shared_files() / "gpt2";
   TRIREME_REQUIRE_INPUT(
-      !error && fs::is_directory(place),
+      fs::is_directory(place),
       "GPT-2's vocabulary is not in '{}': run tools/bootstrap and build "
       "again, or set TRIREME_GPT2_DIR to a directory with encoder.json and "
       "vocab.bpe",

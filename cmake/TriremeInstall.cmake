@@ -14,6 +14,10 @@ else()
                  "ask for files (tools/bootstrap gets them)")
 endif()
 
+# What `trireme jobscript` reads: the tree's own, so that a change there is one here.
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/slurm ${PROJECT_BINARY_DIR}/share/trireme/slurm
+     COPY_ON_ERROR SYMBOLIC)
+
 # What the prebuilt Kokkos consists of. Its libraries look for each other beside themselves.
 if(TRIREME_KOKKOS_FROM_WHEEL)
   get_filename_component(_wheel_root "${Kokkos_DIR}/../../../.." ABSOLUTE)

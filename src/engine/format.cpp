@@ -105,6 +105,23 @@ std::string format_exact(double value) {
   return {buffer.data(), end.ptr};
 }
 
+std::string shell_word(std::string_view word) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+./,:@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) {
+    return std::string(word);
+  }
+  std::string quoted = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
 int display_width(std::string_view text) {
   int width = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -34,6 +34,9 @@ std::string format_percent(double fraction);
 // finite.
 std::string format_exact(double value);
 
+// One word of a command line, quoted where a shell needs that.
+std::string shell_word(std::string_view word);
+
 // Columns that the text takes on a terminal: code points, without escape sequences.
 int display_width(std::string_view text);
 // "one, two,\n  three": a list that begins `indent` columns into a line and is broken

@@ -17,7 +17,7 @@ namespace trireme::engine {
 
 namespace {
 
-using Json = nlohmann::json;
+using ParsedJson = nlohmann::json;
 
 // The fields of a record, in the order of the files. One list serves writing to both
 // files and reading back.
@@ -61,7 +61,7 @@ std::string json_text(double value) {
   return std::isfinite(value) ? format_exact(value) : "null";
 }
 std::string json_text(const std::string& value) {
-  return io::json_text(Json(value));
+  return io::json_text(ParsedJson(value));
 }
 
 std::string csv_text(std::int64_t value) {
@@ -90,7 +90,7 @@ struct JsonLine {
 };
 
 struct JsonFields {
-  const Json& object;
+  const ParsedJson& object;
   void operator()(const char* key, std::int64_t& value) const {
     object.at(key).get_to(value);
   }
@@ -98,7 +98,7 @@ struct JsonFields {
     object.at(key).get_to(value);
   }
   void operator()(const char* key, double& value) const {
-    const Json& field = object.at(key);
+    const ParsedJson& field = object.at(key);
     value =
         field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.get<double>();
   }
@@ -116,7 +116,7 @@ std::int64_t read_lines(std::string_view text, OnStep&& on_step,
     const bool torn = end == std::string_view::npos;
     text.remove_prefix(torn ? text.size() : end + 1);
     try {
-      const Json object = io::parse_json<Json>(line);
+      const ParsedJson object = io::parse_json<ParsedJson>(line);
       TRIREME_REQUIRE(!torn, "the line has no end");
       if (object.contains("validation")) {
         ValidationRecord record;
@@ -127,7 +127,7 @@ std::int64_t read_lines(std::string_view text, OnStep&& on_step,
         visit_step(record, JsonFields{object});
         on_step(record, line);
       }
-    } catch (const Json::exception&) {
+    } catch (const ParsedJson::exception&) {
       ++unreadable;
     } catch (const Error&) {
       ++unreadable;

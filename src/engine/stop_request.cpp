@@ -2,10 +2,14 @@
 #include "engine/stop_request.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -15,35 +19,79 @@ namespace trireme::engine {
 
 namespace {
 
-// A handler has nowhere else to leave its message: the number of the last signal.
-std::atomic<int> received_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free);  // else not safe in a handler
-std::atomic<bool> is_listening{false};
-
-extern "C" void trireme_note_signal(int number) {
-  received_signal.store(number, std::memory_order_relaxed);
-}
+constexpr int kStatusError = 1, kStatusRequeue = 75;
+constexpr std::int64_t kSecond = 1000000000;  // ns
+// What a save is given beyond the longest so far, as a loaded file system is slower.
+constexpr double kSaveSafety = 1.5;
+// After it: tables, the end of MPI and of the job's step, and what the job script does.
+constexpr double kEndSeconds = 5.0;
+constexpr double kFirstMargin = 300.0, kFirstMarginShare = 0.1;
 
 using config::SignalName;
-constexpr std::array<std::pair<SignalName, int>, 5> kSignals = {
-    {{SignalName::usr1, SIGUSR1},
-     {SignalName::usr2, SIGUSR2},
-     {SignalName::term, SIGTERM},
-     {SignalName::intr, SIGINT},
-     {SignalName::hup, SIGHUP}}};
+struct Signal {
+  SignalName name;
+  int number;
+};
+constexpr std::array<Signal, 5> kSignals = {{{SignalName::usr1, SIGUSR1},
+                                             {SignalName::usr2, SIGUSR2},
+                                             {SignalName::term, SIGTERM},
+                                             {SignalName::intr, SIGINT},
+                                             {SignalName::hup, SIGHUP}}};
 
 int number_of(SignalName name) {
-  for (const auto& [signal, number] : kSignals) {
-    if (signal == name) return number;
+  for (const Signal& signal : kSignals) {
+    if (signal.name == name) return signal.number;
   }
   throw Error(fmt::format("no number for signal {}", config::name_of(name)));
 }
 
 std::string_view name_of(int number) {
-  for (const auto& [signal, known] : kSignals) {
-    if (known == number) return config::name_of(signal);
+  for (const Signal& signal : kSignals) {
+    if (signal.number == number) return config::name_of(signal.name);
   }
   throw Error(fmt::format("no name for signal {}", number));
+}
+
+// All that a handler has to go by.
+std::atomic<int> received_signal{0};  // the first
+std::atomic<std::int64_t> received_at{0};
+std::atomic<int> status_at_once{kStatusError};
+std::atomic<bool> speaks_at_once{true};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // else not safe there
+std::atomic<bool> is_listening{false};
+
+std::int64_t nanoseconds_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
+// In a handler: nothing here may allocate, lock or flush.
+[[noreturn]] void stop_at_once(bool speaks) {
+  const int status = status_at_once;
+  const char* text =
+      status == kStatusRequeue
+          ? "trireme: a second signal: stopped at once, status 75. The checkpoint "
+            "published last stands; --resume auto goes on from it\n"
+          : "trireme: a second signal: stopped at once, status 1. No checkpoint of this "
+            "run is published\n";
+  if (speaks) {
+    [[maybe_unused]] const ssize_t written = ::write(2, text, std::strlen(text));
+  }
+  ::_exit(status);
+}
+
+extern "C" void trireme_note_signal(int number, siginfo_t* info, void*) {
+  const int error = errno;
+  const std::int64_t now = nanoseconds_now();
+  std::int64_t first = 0;
+  if (received_at.compare_exchange_strong(first, now)) {
+    received_signal = number;
+  } else if (now - first >= kSecond) {
+    // One rank speaks for those that a launcher, their parent, signals together.
+    stop_at_once(speaks_at_once || info->si_pid != ::getppid());
+  }
+  errno = error;
 }
 
 // What one rank has to say, such that the maximum over ranks is the answer: signals
@@ -56,27 +104,13 @@ std::int64_t encode(std::int64_t code, int rank) {
 
 }  // namespace
 
-StopRequest::StopRequest(const Options& options) : options_(options) {
-  std::vector<int> numbers = {SIGINT};
-  for (const SignalName name : options.signals) {
-    const int number = number_of(name);
-    if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) {
-      numbers.push_back(number);
-    }
-  }
+StopRequest::StopRequest(const Options& options) {
   TRIREME_REQUIRE(!is_listening.exchange(true),
                   "two StopRequests at a time: signals go to one of them only");
   received_signal = 0;
-  for (const int number : numbers) {
-    struct sigaction action = {};
-    action.sa_handler = trireme_note_signal;
-    sigfillset(&action.sa_mask);
-    // Reads, writes and MPI's calls go on where the signal hit them. ^C works once.
-    action.sa_flags = SA_RESTART | (number == SIGINT ? SA_RESETHAND : 0);
-    struct sigaction old = {};
-    sigaction(number, &action, &old);
-    old_handlers_.emplace_back(number, old);
-  }
+  received_at = 0;
+  status_at_once = kStatusError;
+  change(options);
 }
 
 StopRequest::~StopRequest() {
@@ -84,22 +118,86 @@ StopRequest::~StopRequest() {
   is_listening = false;
 }
 
+void StopRequest::change(const Options& options) {
+  options_ = options;
+  speaks_at_once = options.speaks;
+  listen(options.signals);
+}
+
+void StopRequest::listen(const std::vector<SignalName>& signals) {
+  std::vector<int> numbers = {SIGINT};
+  for (const SignalName name : signals) numbers.push_back(number_of(name));
+  const auto is_wanted = [&](int number) {
+    return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+  };
+  const auto listened = [&](int number) {
+    return std::find_if(old_handlers_.begin(), old_handlers_.end(),
+                        [&](const auto& entry) { return entry.first == number; });
+  };
+  for (const int number : numbers) {
+    if (listened(number) != old_handlers_.end()) continue;
+    struct sigaction action = {};
+    action.sa_sigaction = trireme_note_signal;
+    sigfillset(&action.sa_mask);
+    // Reads, writes and MPI's calls go on where the signal hit them.
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
+    struct sigaction old = {};
+    sigaction(number, &action, &old);
+    old_handlers_.emplace_back(number, old);
+  }
+  for (const Signal& signal : kSignals) {
+    const auto entry = listened(signal.number);
+    if (entry == old_handlers_.end() || is_wanted(signal.number)) continue;
+    sigaction(signal.number, &entry->second, nullptr);
+    old_handlers_.erase(entry);
+    int number = signal.number;
+    if (!received_signal.compare_exchange_strong(number, 0)) continue;
+    received_at = 0;
+    std::raise(signal.number);
+  }
+}
+
+double StopRequest::first_margin(double seconds) {
+  return std::min(kFirstMargin, kFirstMarginShare * seconds);
+}
+
 double StopRequest::elapsed() const {
   return std::chrono::duration<double>(Clock::now() - options_.start).count();
 }
 
+std::optional<double> StopRequest::seconds_to_end() const {
+  std::optional<double> left;
+  if (options_.time_limit_seconds > 0.0) left = options_.time_limit_seconds - elapsed();
+  if (options_.job == nullptr) return left;
+  const auto of_job = options_.job->seconds_left();
+  return left && of_job ? std::min(*left, *of_job) : (left ? left : of_job);
+}
+
 double StopRequest::margin() const {
   if (options_.margin_seconds) return *options_.margin_seconds;
-  return std::max(2.0 * longest_checkpoint_, 0.01 * options_.time_limit_seconds);
+  const double first = first_margin(elapsed() + seconds_to_end().value_or(0.0));
+  if (longest_save_ <= 0.0) return first;
+  return std::max(kSaveSafety * longest_save_, std::min(first, kEndSeconds));
 }
 
 void StopRequest::note_checkpoint(double seconds) {
-  longest_checkpoint_ = std::max(longest_checkpoint_, seconds);
+  longest_save_ = std::max(longest_save_, seconds);
+  begin_interval();
+  note_published();
+}
+
+void StopRequest::note_published() {
+  status_at_once = kStatusRequeue;
+}
+
+bool StopRequest::is_published() const {
+  return status_at_once == kStatusRequeue;
 }
 
 std::optional<double> StopRequest::seconds_to_limit() const {
-  if (options_.time_limit_seconds <= 0.0) return std::nullopt;
-  return std::max(0.0, options_.time_limit_seconds - margin() - elapsed());
+  const auto left = seconds_to_end();
+  if (!left) return std::nullopt;
+  return std::max(0.0, *left - margin());
 }
 
 bool StopRequest::limit_has_come() const {
@@ -107,24 +205,46 @@ bool StopRequest::limit_has_come() const {
   return left && *left <= longest_interval_;
 }
 
+std::string StopRequest::take_note() {
+  return options_.job == nullptr ? std::string() : options_.job->take_note();
+}
+
+std::string StopRequest::describe_limit() const {
+  const double limit = options_.time_limit_seconds;
+  const auto of_job =
+      options_.job == nullptr ? std::nullopt : options_.job->seconds_left();
+  const bool is_own = !of_job || (limit > 0.0 && limit - elapsed() < *of_job);
+  return fmt::format("{} ({} left)",
+                     is_own ? fmt::format("wall-time limit of {}", format_duration(limit))
+                            : std::string("the job's end is near"),
+                     format_duration(std::max(0.0, seconds_to_end().value_or(0.0))));
+}
+
 StopReason StopRequest::poll(comm::Communicator& world) {
   if (reason_ != StopReason::none) return reason_;
+  if (options_.job != nullptr) options_.job->poll();
   const double now = elapsed();
   if (last_poll_) longest_interval_ = std::max(longest_interval_, now - *last_poll_);
   last_poll_ = now;
+  return agree(world, limit_has_come());
+}
 
-  const int received = received_signal.load(std::memory_order_relaxed);
+StopReason StopRequest::poll_signals(comm::Communicator& world) {
+  if (reason_ != StopReason::none) return reason_;
+  if (options_.job != nullptr) options_.job->poll();  // the answer takes a while
+  return agree(world, false);
+}
+
+StopReason StopRequest::agree(comm::Communicator& world, bool limit_has_come) {
+  const int received = received_signal;
   const std::int64_t code =
-      received != 0 ? kTimeLimit + received : (limit_has_come() ? kTimeLimit : 0);
+      received != 0 ? kTimeLimit + received : (limit_has_come ? kTimeLimit : 0);
   const std::int64_t worst = world.all_reduce(encode(code, world.rank()), comm::Op::max);
   if (worst == 0) return reason_;
   const std::int64_t worst_code = worst / kRanks;
   if (worst_code == kTimeLimit) {
     reason_ = StopReason::time_limit;
-    const double left = std::max(0.0, options_.time_limit_seconds - now);
-    description_ =
-        fmt::format("wall-time limit of {} ({} left)",
-                    format_duration(options_.time_limit_seconds), format_duration(left));
+    description_ = describe_limit();
   } else {
     reason_ = StopReason::signal;
     description_ =

@@ -1,9 +1,11 @@
 // engine/stop_request.hpp — whether to stop early: a signal (checkpoint.on_signal, or ^C)
-// or the wall-time limit (run.time_limit).
+// or the end of the time there is (run.time_limit, and the job's own: job_clock.hpp).
 //
-// Handlers only set a flag; the training loop asks once per step, all ranks together, so
-// that a signal on any rank stops all of them after the same step. ^C asks politely once;
-// the second time it does what it always does. The old handlers are put back at the end.
+// The first signal is a request: its handler sets a flag, and the training loop asks at
+// every step, all ranks together, so that a signal on any rank stops all of them after
+// the same step. A second one, of whatever name, ends the process in the handler: it must
+// end a rank that hangs, too. Launcher and batch system often send the same signal both,
+// within milliseconds: what comes within a second of the first is the first.
 #ifndef TRIREME_ENGINE_STOP_REQUEST_HPP_
 #define TRIREME_ENGINE_STOP_REQUEST_HPP_
 
@@ -16,6 +18,7 @@
 
 #include "comm/communicator.hpp"
 #include "config/enums.hpp"
+#include "engine/job_clock.hpp"
 
 namespace trireme::engine {
 
@@ -30,37 +33,61 @@ class StopRequest {
     double time_limit_seconds = 0.0;          // 0: none
     // Before the limit; none: found automatically.
     std::optional<double> margin_seconds = std::nullopt;
-    Clock::time_point start = Clock::now();  // when the allocation's time began to run
+    Clock::time_point start = Clock::now();  // when the time limit began to run
+    JobClock* job = nullptr;                 // its end is a limit, too
+    bool speaks = true;                      // says so when a second signal ends it
   };
 
   // One at a time in a program: throws Error for a second.
   explicit StopRequest(const Options& options);
-  ~StopRequest();
+  ~StopRequest();  // puts the old handlers back
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 
-  // Collective: after each step, the same answer on every rank; once given it stays. The
-  // limit has come when another interval like the longest between two calls (a step, a
-  // validation and a checkpoint, say) and the margin would not fit into what is left.
+  // Other options, once the deck is read. What has come so far counts; a signal that is
+  // no longer listened to is raised anew, for its old handler.
+  void change(const Options& options);
+
+  // Collective: after each step and between the batches of a validation; the same answer
+  // on every rank; once given it stays. The limit has come when another interval like the
+  // longest between two calls and the margin would not fit into what is left.
   StopReason poll(comm::Communicator& world);
-  // For the automatic margin, twice the longest that a checkpoint took so far (and at
-  // least a hundredth of the limit): a loaded file system is slower at the end.
+  // The same of signals alone: before the first step, so that every start makes one
+  // whatever the limit.
+  StopReason poll_signals(comm::Communicator& world);
+  // What took the time since the last poll (the start, a save) does not come again before
+  // the next: no interval.
+  void begin_interval() { last_poll_ = elapsed(); }
+  // A save took so long, from its beginning to its publication.
   void note_checkpoint(double seconds);
+  // The run directory has a checkpoint to go on from: a second signal is status 75.
+  void note_published();
+  bool is_published() const;
 
   // "signal USR1 (on rank 3)", "wall-time limit of 2h00m (1m12s left)"; empty before.
   const std::string& description() const { return description_; }
   // Until training stops for the limit; none without a limit.
   std::optional<double> seconds_to_limit() const;
+  // What the job's clock has to say, once; empty: nothing.
+  std::string take_note();
+
+  // The automatic margin of a run that has this long, until a save was measured: a tenth
+  // of it, at most five minutes.
+  static double first_margin(double seconds);
 
  private:
+  void listen(const std::vector<config::SignalName>& signals);
   double margin() const;
   double elapsed() const;
+  std::optional<double> seconds_to_end() const;
   bool limit_has_come() const;
+  std::string describe_limit() const;
+  StopReason agree(comm::Communicator& world, bool limit_has_come);
 
   Options options_;
   std::vector<std::pair<int, struct sigaction>> old_handlers_;
   double longest_interval_ = 0.0;
-  double longest_checkpoint_ = 0.0;
+  double longest_save_ = 0.0;
   std::optional<double> last_poll_;
   StopReason reason_ = StopReason::none;
   std::string description_;

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <system_error>
 
 #include "base/log.hpp"
 #include "base/version.hpp"
@@ -176,6 +178,13 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
       checkpoint.path().string(), corpus.path().string());
 }
 
+// Rather than of another run, that this one branches off from.
+bool is_of_run(const io::Path& checkpoint, const config::Deck& deck) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(checkpoint.parent_path(), deck.checkpoint.dir,
+                                     ignored);
+}
+
 // Of a run that could never fit, before anything is made for it. Collective: ranks of a
 // node may be of different stages.
 void require_memory(const config::Deck& deck, const ModelState<float>& shapes,
@@ -235,6 +244,13 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     trace = parse_trace_steps(options.trace_steps, options.trace);
   }
   world.set_timeout(comm::Environment::kStartSeconds);
+  // Signals count from here on; which of them, and the limit, the deck says.
+  JobClock job({.asks = world.rank() == 0});
+  StopRequest::Options stops{.signals = config::CheckpointConfig().on_signal,
+                             .start = start_time,
+                             .job = &job,
+                             .speaks = world.rank() == 0};
+  StopRequest stop(stops);
   require_same_files(world, environment.host_name(), options.deck);
   if (trace) {
     comm::on_first_rank(world, [&] { io::require_writable(trace->path); });
@@ -244,11 +260,10 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 1. What to do.
   const config::Deck deck = load_deck(options, world);
   world.set_timeout(deck.run.hang_timeout.value_or(0.0));
-  // From here on: a signal while corpora are opened or a checkpoint is read counts, too.
-  StopRequest stop({.signals = deck.checkpoint.on_signal,
-                    .time_limit_seconds = deck.run.time_limit.value_or(0.0),
-                    .margin_seconds = deck.checkpoint.wall_time_margin,
-                    .start = start_time});
+  stops.signals = deck.checkpoint.on_signal;
+  stops.time_limit_seconds = deck.run.time_limit.value_or(0.0);
+  stops.margin_seconds = deck.checkpoint.wall_time_margin;
+  stop.change(stops);
   const RunOptions run_options{.path = deck.run.dir,
                                .checkpoints = deck.checkpoint.dir,
                                .resume = options.resume,
@@ -299,6 +314,15 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const RunEnvironment surroundings = describe_environment(
       environment, grid.shape(), machine, placement, options.command_line);
   directory.write_environment(surroundings);
+  if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();
+  // While nothing is lost by it, and reading takes long.
+  if (stop.is_published() && stop.poll_signals(world) != StopReason::none) {
+    log.info(
+        "stopped before the first step: {}. Step {} is saved as it was; continue "
+        "with --resume auto.",
+        stop.description(), start.step);
+    return kExitStoppedEarly;
+  }
 
   // 3. The model, and where it starts from.
   const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;

@@ -256,12 +256,19 @@ void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest
 }
 
 template <class T>
-void TrainingRun<T>::validate() {
+void TrainingRun<T>::validate(StopRequest& stop) {
   faults_.at("validation");
   if (display_) display_->note("validating");
+  const auto stops = [&] { return stop.poll(*grid_.groups().world) != StopReason::none; };
   for (const ValidationSet& set : datasets_.validation) {
     const double start = timers_.total_seconds();
-    const LossTotals totals = validation_.loss_of(set);
+    const auto found = validation_.loss_of(set, stops);
+    if (!found) {
+      log_.warning("step {}: the validation was left early: {}", progress_.step,
+                   stop.description());
+      return;
+    }
+    const LossTotals totals = *found;
     const ValidationRecord record{.step = progress_.step,
                                   .name = set.name,
                                   .loss = totals.mean(),
@@ -341,7 +348,20 @@ void TrainingRun<T>::finish_save() {
 }
 
 template <class T>
+int TrainingRun<T>::stopped_early(const StopRequest& stop) {
+  log_.info("stopped early: {}. Step {} of {} is saved; continue with --resume auto.",
+            stop.description(), progress_.step, deck_.run.steps.steps);
+  return kExitStoppedEarly;
+}
+
+template <class T>
 int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
+  // While all was made ready.
+  if (stop.poll_signals(*grid_.groups().world) != StopReason::none) {
+    if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
+    finish_save();
+    return stopped_early(stop);
+  }
   const bool is_first_rank = grid_.rank() == 0;
   if (is_first_rank) {
     const auto restored =
@@ -359,24 +379,28 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   last_record_step_ = progress_.step;
   last_record_samples_ = progress_.samples;
 
+  stop.begin_interval();
   StopReason reason = StopReason::none;
   while (!is_last() && reason == StopReason::none) {
     const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
     if (trace_) trace_->begin_step(number);
     const optim::StepReport report = one_step();
     log_step(report, stop);
-    if (due(deck_.run.validate_every) || is_last()) validate();
+    if (due(deck_.run.validate_every) || is_last()) validate(stop);
     if (trace_) trace_->end_step(number);
     reason = stop.poll(*grid_.groups().world);
     {
       const Region region(timers_, Section::checkpoint);
       if (checkpoints_.advance()) stop.note_checkpoint(checkpoints_.longest_seconds());
     }
-    const bool ends = is_last() || reason != StopReason::none;
-    if (ends) {
+    if (is_last() || reason != StopReason::none) {
       finish_save();
+      stop.note_checkpoint(checkpoints_.longest_seconds());
     } else if (due(deck_.checkpoint.every)) {
       begin_save();
+    }
+    if (const std::string note = stop.take_note(); display_ && !note.empty()) {
+      display_->message(note);
     }
     // Not in the time that is kept for ending.
     if (reason == StopReason::none && due(deck_.run.sample_every)) write_sample();
@@ -385,10 +409,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
   report_times();
-  if (reason == StopReason::none || is_last()) return kExitDone;
-  log_.info("stopped early: {}. Step {} of {} is saved; continue with --resume auto.",
-            stop.description(), progress_.step, deck_.run.steps.steps);
-  return kExitStoppedEarly;
+  return reason == StopReason::none || is_last() ? kExitDone : stopped_early(stop);
 }
 
 template <class T>

@@ -58,7 +58,7 @@ class TrainingRun {
   StepRecord record_of(const optim::StepReport& report) const;
   std::int64_t next_checkpoint() const;
   void log_step(const optim::StepReport& report, const StopRequest& stop);
-  void validate();
+  void validate(StopRequest& stop);
   void write_sample();
   std::vector<ckpt::TensorPart> parts() const;
   void say(const std::string& text);
@@ -69,6 +69,7 @@ class TrainingRun {
   bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
   void report_times();
+  int stopped_early(const StopRequest& stop);
 
   const config::Deck& deck_;
   const comm::RankGrid& grid_;

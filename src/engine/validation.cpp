@@ -8,6 +8,8 @@ namespace trireme::engine {
 
 namespace {
 
+constexpr index_t kRoundsPerQuestion = 8;
+
 // Columns past the last sample are there to make up a micro-batch: they do not count.
 void mask_columns_from(index_t first, data::Batch& batch) {
   const auto mask = batch.loss_mask();
@@ -32,22 +34,32 @@ Validation<T>::Validation(const config::Deck& deck, const comm::RankGrid& grid,
       batch_(deck.model.sequence, deck.batch.micro) {}
 
 template <class T>
-LossTotals Validation<T>::loss_of(const ValidationSet& set) {
+std::optional<LossTotals> Validation<T>::loss_of(const ValidationSet& set,
+                                                 const std::function<bool()>& stop) {
   const index_t micro = deck_.batch.micro;
   const index_t ranks = deck_.parallel.data;
   const index_t samples = validated_samples(deck_, set);
   // Ranks take micro-batches in turn.
   const index_t rounds = (samples + micro * ranks - 1) / (micro * ranks);
-  const FetchBatch fetch = [&](int m) {
-    const index_t first = (m * ranks + grid_.coordinates().data) * micro;
-    batch_.fill(*set.samples, first, micro, deck_.data.mask_eod_loss);
-    mask_columns_from(samples - first, batch_);
-    return host_batch(batch_);
-  };
-  const LossTotals local = step_.evaluate(fetch, static_cast<int>(rounds));
-  std::vector<double> sums = {local.loss_sum, local.tokens};
+  // A pipeline runs empty before each question.
+  const index_t most = kRoundsPerQuestion * deck_.parallel.pipeline;
+  std::vector<double> sums = {0.0, 0.0};
+  for (index_t first_round = 0; first_round < rounds; first_round += most) {
+    if (first_round > 0 && stop && stop()) return std::nullopt;
+    const FetchBatch fetch = [&](int m) {
+      const index_t round = first_round + m;
+      const index_t first = (round * ranks + grid_.coordinates().data) * micro;
+      batch_.fill(*set.samples, first, micro, deck_.data.mask_eod_loss);
+      mask_columns_from(samples - first, batch_);
+      return host_batch(batch_);
+    };
+    const auto count = static_cast<int>(std::min(most, rounds - first_round));
+    const LossTotals local = step_.evaluate(fetch, count);
+    sums[0] += local.loss_sum;
+    sums[1] += local.tokens;
+  }
   grid_.groups().data->all_reduce(sums);
-  return {sums[0], sums[1]};
+  return LossTotals{sums[0], sums[1]};
 }
 
 #define TRIREME_INSTANTIATE(T) template class Validation<T>;

@@ -2,6 +2,9 @@
 #ifndef TRIREME_ENGINE_VALIDATION_HPP_
 #define TRIREME_ENGINE_VALIDATION_HPP_
 
+#include <functional>
+#include <optional>
+
 #include "config/deck.hpp"
 #include "data/batch.hpp"
 #include "engine/datasets.hpp"
@@ -19,8 +22,10 @@ class Validation {
   Validation(const config::Deck& deck, const comm::RankGrid& grid, TrainStep<T>& step);
 
   // Collective. Sums over the first run.validate_samples samples of the set, or all of
-  // them; the same whatever the grid, up to rounding.
-  LossTotals loss_of(const ValidationSet& set);
+  // them; the same whatever the grid, up to rounding. Asks every few micro-batches
+  // whether to stop, on all ranks, which must get the same answer: none then.
+  std::optional<LossTotals> loss_of(const ValidationSet& set,
+                                    const std::function<bool()>& stop = {});
 
  private:
   const config::Deck& deck_;

@@ -52,7 +52,7 @@ class ValidationRanks : public ::testing::Test {
     state.params.initialize(exec, 3);
     Timers timers;
     TrainStep<double> step(exec, state, step_shape(deck), timers);
-    return Validation<double>(deck, grid, step).loss_of(set);
+    return Validation<double>(deck, grid, step).loss_of(set).value();
   }
 
   test::Scratch scratch_;

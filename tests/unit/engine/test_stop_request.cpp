@@ -2,6 +2,7 @@
 // put back.
 #include "engine/stop_request.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/wall_time.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::engine {
@@ -74,23 +76,95 @@ TEST_F(StopRequestTest, OnlyOneAtATime) {
   EXPECT_EQ(request.poll(*world_), StopReason::signal);
 }
 
-// In a child process, for the second ^C ends it.
-TEST_F(StopRequestTest, SecondInterruptDoesWhatItAlwaysDoes) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    std::signal(SIGINT, SIG_DFL);
-    StopRequest request({});
-    std::raise(SIGINT);
-    if (request.poll(*world_) != StopReason::signal) ::_exit(3);
-    if (request.description() != "signal INT") ::_exit(4);
-    std::raise(SIGINT);
-    ::_exit(5);  // still there: it was not the default
+// What a process does that gets one signal twice within milliseconds (a launcher and the
+// batch system both passed it on), and another one later: its status and what it said.
+class StopRequestSecondSignal : public StopRequestTest {
+ protected:
+  struct Ended {
+    int status = -1;
+    std::string said;
+  };
+  // In a child process, for it is ended.
+  template <class Prepare>
+  Ended end_of(int second, bool speaks, const Prepare& prepare) {
+    int pipe[2];
+    EXPECT_EQ(::pipe(pipe), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::dup2(pipe[1], 2);
+      StopRequest request({.signals = {SignalName::term}, .speaks = speaks});
+      prepare(request);
+      std::raise(SIGTERM);
+      std::raise(SIGTERM);
+      if (request.poll(*world_) != StopReason::signal) ::_exit(3);
+      nap(1.1);
+      std::raise(second);
+      ::_exit(4);  // still there
+    }
+    ::close(pipe[1]);
+    Ended ended;
+    char text[512];
+    for (ssize_t n = 0; (n = ::read(pipe[0], text, sizeof(text))) > 0;) {
+      ended.said.append(text, static_cast<std::size_t>(n));
+    }
+    ::close(pipe[0]);
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    if (WIFEXITED(status)) ended.status = WEXITSTATUS(status);
+    return ended;
   }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status)) << "exit status " << WEXITSTATUS(status);
-  EXPECT_EQ(WTERMSIG(status), SIGINT);
+};
+
+TEST_F(StopRequestSecondSignal, EndsAtOnce) {
+  for (const int second : {SIGTERM, SIGINT}) {
+    const Ended ended = end_of(second, true, [](StopRequest&) {});
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_EQ(
+        ended.said,
+        "trireme: a second signal: stopped at once, status 1. No checkpoint of this "
+        "run is published\n");
+  }
+}
+
+TEST_F(StopRequestSecondSignal, IsToBeRequeuedWhereACheckpointIsPublished) {
+  const Ended resumed =
+      end_of(SIGTERM, true, [](StopRequest& request) { request.note_published(); });
+  EXPECT_EQ(resumed.status, 75);
+  EXPECT_THAT(resumed.said, ::testing::StartsWith("trireme: a second signal: "));
+  EXPECT_THAT(resumed.said, ::testing::EndsWith("--resume auto goes on from it\n"));
+  const Ended saved =
+      end_of(SIGTERM, true, [](StopRequest& request) { request.note_checkpoint(1.0); });
+  EXPECT_EQ(saved.status, 75);
+}
+
+// A rank that is not the first leaves it to that one, where their parent sent the signal
+// to all of them. (Here the process itself did: nobody else will say so.)
+TEST_F(StopRequestSecondSignal, OfOneRankAloneIsSaidByIt) {
+  const Ended ended = end_of(SIGTERM, false, [](StopRequest&) {});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.said, ::testing::HasSubstr("a second signal"));
+}
+
+// Signals count before the deck is read; then the deck says which.
+TEST_F(StopRequestTest, OptionsMayChange) {
+  const auto old = std::signal(SIGUSR2, others_handler);
+  others_calls = 0;
+  {
+    StopRequest request({.signals = {SignalName::usr1, SignalName::usr2}});
+    std::raise(SIGUSR2);
+    EXPECT_EQ(others_calls, 0);
+    request.change({.signals = {SignalName::usr1}, .time_limit_seconds = 100.0});
+    EXPECT_EQ(others_calls, 1);  // raised anew
+    EXPECT_EQ(request.poll(*world_), StopReason::none);
+    EXPECT_TRUE(request.seconds_to_limit());
+    std::raise(SIGUSR1);
+    request.change({.signals = {SignalName::usr1, SignalName::term}});
+    EXPECT_EQ(request.poll(*world_), StopReason::signal);
+    EXPECT_EQ(request.description(), "signal USR1");
+    std::raise(SIGUSR2);
+    EXPECT_EQ(others_calls, 2);
+  }
+  std::signal(SIGUSR2, old);
 }
 
 TEST_F(StopRequestTest, ReadsGoOnWhereASignalHitThem) {
@@ -140,14 +214,70 @@ TEST_F(StopRequestTest, AnotherStepMustFit) {
   EXPECT_EQ(request.poll(*world_), StopReason::time_limit);
 }
 
-TEST_F(StopRequestTest, AutomaticMarginIsTwiceTheLongestCheckpoint) {
+TEST_F(StopRequestTest, SavesAreNoIntervals) {
+  StopRequest::Options options;
+  options.time_limit_seconds = 10.0;
+  options.margin_seconds = 1.0;
+  options.start = StopRequest::Clock::now() - 8s;  // 1 s until the margin
+  StopRequest request(options);
+  EXPECT_EQ(request.poll(*world_), StopReason::none);
+  nap(0.6);
+  request.note_checkpoint(0.6);
+  EXPECT_EQ(request.poll(*world_), StopReason::none);
+}
+
+// Before a save was measured a tenth of the time, at most five minutes; then half as much
+// again as the longest, and what it takes to end.
+TEST_F(StopRequestTest, AutomaticMargin) {
   StopRequest::Options options;
   options.time_limit_seconds = 1000.0;
+  {
+    StopRequest request(options);
+    EXPECT_NEAR(*request.seconds_to_limit(), 900.0, 1.0);
+    request.note_checkpoint(40.0);
+    request.note_checkpoint(10.0);
+    EXPECT_NEAR(*request.seconds_to_limit(), 940.0, 1.0);
+  }
+  {
+    StopRequest request(options);
+    request.note_checkpoint(0.1);
+    EXPECT_NEAR(*request.seconds_to_limit(), 995.0, 1.0);
+  }
+  options.time_limit_seconds = 86400.0;
+  {
+    StopRequest request(options);
+    EXPECT_NEAR(*request.seconds_to_limit(), 86100.0, 1.0);
+  }
+  options.time_limit_seconds = 20.0;
   StopRequest request(options);
-  EXPECT_NEAR(*request.seconds_to_limit(), 990.0, 1.0);
-  request.note_checkpoint(40.0);
-  request.note_checkpoint(10.0);
-  EXPECT_NEAR(*request.seconds_to_limit(), 920.0, 1.0);
+  request.note_checkpoint(0.1);
+  EXPECT_NEAR(*request.seconds_to_limit(), 18.0, 1.0);
+}
+
+// Whichever comes first.
+TEST_F(StopRequestTest, TheEndOfTheJob) {
+  const std::string end = std::to_string(static_cast<long>(wall_seconds()) + 50);
+  JobClock job({.variable = [&](const char* name) {
+    return std::string(name) == "SLURM_JOB_END_TIME" ? end.c_str() : nullptr;
+  }});
+  StopRequest::Options options;
+  options.margin_seconds = 20.0;
+  options.job = &job;
+  {
+    StopRequest request(options);
+    EXPECT_NEAR(*request.seconds_to_limit(), 30.0, 2.0);
+  }
+  options.time_limit_seconds = 25.0;
+  {
+    StopRequest request(options);
+    EXPECT_NEAR(*request.seconds_to_limit(), 5.0, 2.0);
+  }
+  options.time_limit_seconds = 1000.0;
+  options.margin_seconds = 60.0;
+  StopRequest request(options);
+  EXPECT_EQ(request.poll(*world_), StopReason::time_limit);
+  EXPECT_THAT(request.description(),
+              ::testing::MatchesRegex("the job's end is near \\((49|50)s left\\)"));
 }
 
 TEST_F(StopRequestTest, WithoutALimit) {

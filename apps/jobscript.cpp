@@ -1,0 +1,74 @@
+// apps/jobscript.cpp — `trireme jobscript`: an sbatch script that trains a deck on a
+// machine.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "apps/command_line.hpp"
+#include "apps/program_files.hpp"
+#include "apps/subcommands.hpp"
+#include "comm/on_ranks.hpp"
+#include "engine/job_script.hpp"
+
+namespace trireme::apps {
+
+namespace {
+
+struct JobScriptArguments {
+  engine::JobScriptOptions options;
+  std::string out;
+};
+
+void write_script(const JobScriptArguments& arguments) {
+  require_output(arguments.out);
+  engine::JobScriptOptions options = arguments.options;
+  options.program = program_path();
+  options.slurm = shared_files() / "slurm";
+  options.directory = std::filesystem::current_path();
+  const std::string script = engine::job_script(options);
+  if (arguments.out.empty()) {
+    std::fputs(script.c_str(), stdout);
+  } else {
+    io::write_file(arguments.out, script);
+  }
+}
+
+}  // namespace
+
+void add_jobscript(CommandLine& line) {
+  Command command =
+      line.add_command("jobscript", "Write the sbatch script that trains a deck");
+  const auto arguments = std::make_shared<JobScriptArguments>();
+  engine::JobScriptOptions& options = arguments->options;
+  command.add("DECK", options.deck, "Deck: checked for the ranks of the job").required();
+  command
+      .add("--machine", options.machine,
+           "File with what the machine needs, or the name of one in slurm/machines")
+      .placeholder("NAME")
+      .required();
+  command.add("--nodes", options.nodes, "Nodes of the job")
+      .between(1, 1 << 20)
+      .required();
+  command
+      .add("--time", options.time,
+           "Wall time of the job: 4:00:00, 1-12 (days-hours), 90m")
+      .required();
+  command.add("--out", arguments->out, "Write the script to a file, not to stdout")
+      .placeholder("FILE");
+  command
+      .add("--set", options.overrides,
+           "Override a key of the deck, as in trireme train (repeatable)")
+      .placeholder("KEY=VALUE")
+      .one_each();
+  command.add("--run-dir", options.run_dir, "Where the run lives: in place of run.dir")
+      .placeholder("DIR");
+  command.add("--name", options.name, "Name of the job; without it the deck's");
+  command.add("--account", options.account, "Who pays for the job");
+  command.add("--partition", options.partition, "Where the job waits");
+  command.does([arguments](comm::Environment& environment) {
+    comm::on_first_rank(*environment.world(), [&] { write_script(*arguments); });
+    return 0;
+  });
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,127 @@
+// engine/job_clock.cpp — see job_clock.hpp.
+#include "engine/job_clock.hpp"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/wall_time.hpp"
+#include "engine/format.hpp"
+#include "engine/slurm_time.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+constexpr double kMoved = 60.0;  // seconds by which a changed limit is worth a word
+
+JobClock::Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<JobClock::Clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+std::string_view trimmed_line(std::string_view line) {
+  const std::size_t first = line.find_first_not_of(" \t\r");
+  if (first == std::string_view::npos) return {};
+  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
+}
+
+}  // namespace
+
+std::optional<double> parse_time_left(std::string_view text) {
+  if (text == "UNLIMITED") return std::numeric_limits<double>::infinity();
+  if (text == "INVALID") return 0.0;
+  return parse_slurm_time(text);
+}
+
+JobClock::JobClock(const Options& options) : options_(options) {
+  const auto variable = [&](const char* name) {
+    const char* value = options_.variable(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  const std::string end = variable("SLURM_JOB_END_TIME");
+  if (!end.empty()) {
+    const double left = std::strtod(end.c_str(), nullptr) - wall_seconds();
+    // What is no time of this age is no answer.
+    if (std::abs(left) < 1e8) end_ = Clock::now() + duration_of(left);
+  }
+  if (end_ || !options_.asks) return;
+  // A job of an array by its place there: by its number squeue would tell of all of them.
+  const std::string array = variable("SLURM_ARRAY_JOB_ID");
+  job_ = array.empty() ? variable("SLURM_JOB_ID")
+                       : array + "_" + variable("SLURM_ARRAY_TASK_ID");
+}
+
+void JobClock::poll() {
+  if (job_.empty()) return;
+  const Clock::time_point now = Clock::now();
+  if (question_ != nullptr) {
+    if (const auto ended = question_->poll()) {
+      question_.reset();
+      take_answer(*ended);
+    } else if (now - *asked_ > duration_of(options_.patience)) {
+      question_.reset();
+      give_up(fmt::format("no answer within {}", format_duration(options_.patience)));
+    }
+  } else if (!asked_ || now - *asked_ > duration_of(options_.interval)) {
+    asked_ = now;
+    try {
+      question_ = std::make_unique<ChildProcess>(
+          std::vector<std::string>{options_.squeue, "-h", "-o", "%L", "-j", job_});
+    } catch (const Error& error) {
+      give_up(error.what());
+    }
+  }
+}
+
+void JobClock::take_answer(const ChildProcess::Ended& ended) {
+  std::string_view text = ended.output;
+  std::optional<double> left;
+  // Warnings may stand beside the answer.
+  while (!left && !text.empty()) {
+    const std::size_t line = text.find('\n');
+    left = parse_time_left(trimmed_line(text.substr(0, line)));
+    text.remove_prefix(line == std::string_view::npos ? text.size() : line + 1);
+  }
+  if (!left) {
+    const std::string_view said = ended.output;
+    return give_up(fmt::format("status {}, '{}'", ended.status,
+                               trimmed_line(said.substr(0, said.find('\n')))));
+  }
+  const auto before = seconds_left();
+  end_.reset();
+  if (std::isfinite(*left)) end_ = *asked_ + duration_of(*left);
+  const auto after = seconds_left();
+  if (!is_known_ && after) {
+    note_ = fmt::format("SLURM ends job {} in {}", job_, format_duration(*after));
+  } else if (is_known_ && (before.has_value() != after.has_value() ||
+                           (after && std::abs(*after - *before) > kMoved))) {
+    note_ = after ? fmt::format("SLURM's limit for job {} has changed: {} left", job_,
+                                format_duration(*after))
+                  : fmt::format("SLURM's limit for job {} is gone", job_);
+  }
+  is_known_ = true;
+  has_failed_ = false;
+}
+
+void JobClock::give_up(const std::string& reason) {
+  if (!has_failed_ && !is_known_) {
+    note_ = fmt::format(
+        "squeue does not tell when job {} ends ({}): run.time_limit and signals alone "
+        "stop the run in time",
+        job_, reason);
+  }
+  has_failed_ = true;
+}
+
+std::optional<double> JobClock::seconds_left() const {
+  if (!end_) return std::nullopt;
+  return std::chrono::duration<double>(*end_ - Clock::now()).count();
+}
+
+std::string JobClock::take_note() {
+  return std::exchange(note_, std::string());
+}
+
+}  // namespace trireme::engine

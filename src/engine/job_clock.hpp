@@ -1,0 +1,65 @@
+// engine/job_clock.hpp — when the batch system will end this job.
+//
+//   SLURM_JOB_END_TIME      seconds since 1970, where SLURM sets it
+//   squeue -h -o %L -j JOB  else: by one rank, at most once a minute, as limits can be
+//                           changed while a job runs
+// The question is put by a process beside this one and its answer picked up later:
+// poll() takes microseconds whatever SLURM's controller is busy with.
+#ifndef TRIREME_ENGINE_JOB_CLOCK_HPP_
+#define TRIREME_ENGINE_JOB_CLOCK_HPP_
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/child_process.hpp"
+
+namespace trireme::engine {
+
+// Seconds of what squeue prints for %L: "1-02:03:04", "59:30", "UNLIMITED" (infinite),
+// "INVALID" (0: the job is past its limit). None for "NOT_SET" and all else.
+std::optional<double> parse_time_left(std::string_view text);
+
+class JobClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Options {
+    // An environment variable, or null.
+    std::function<const char*(const char*)> variable = std::getenv;
+    bool asks = true;  // one rank of the job does
+    std::string squeue = "squeue";
+    double interval = 60.0;  // seconds between questions
+    double patience = 20.0;  // after which one is given up
+  };
+  explicit JobClock(const Options& options);
+
+  // Picks up an answer, puts the next question when it is time to. Never waits.
+  void poll();
+  // None: no limit, or none known.
+  std::optional<double> seconds_left() const;
+  // What the user should know, once: the end as it was found, that it has moved, or that
+  // nobody answers. Empty: nothing new.
+  std::string take_note();
+
+ private:
+  void take_answer(const ChildProcess::Ended& ended);
+  void give_up(const std::string& reason);
+
+  Options options_;
+  std::string job_;  // to ask for; empty: no question
+  std::optional<Clock::time_point> end_;
+  bool is_known_ = false;
+  bool has_failed_ = false;
+  std::unique_ptr<ChildProcess> question_;
+  std::optional<Clock::time_point> asked_;
+  std::string note_;
+};
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_JOB_CLOCK_HPP_

@@ -1,0 +1,42 @@
+// engine/job_script.hpp — an sbatch script for one deck and one machine (`trireme
+// jobscript`): slurm/train.sbatch with its settings filled in, and the machine's file in
+// the place where that reads it. What happens in a job is written once, there.
+#ifndef TRIREME_ENGINE_JOB_SCRIPT_HPP_
+#define TRIREME_ENGINE_JOB_SCRIPT_HPP_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/files.hpp"
+
+namespace trireme::engine {
+
+struct JobScriptOptions {
+  std::string deck;
+  std::vector<std::string> overrides = {};  // --set key=value
+  std::string run_dir = {};                 // empty: the deck's
+  std::string machine;  // a file, or the name of one in slurm/machines
+  std::int64_t nodes = 1;
+  std::string time;                          // of the job: 4:00:00, 1-12, 90m
+  std::string name = {};                     // of the job; empty: the deck's
+  std::string account = {}, partition = {};  // empty: none
+  io::Path program;                          // that the job runs
+  io::Path slurm;                            // directory of train.sbatch and machines/
+  io::Path directory;                        // that the job runs in
+};
+
+// The script. Throws config::DeckErrors for a deck that does not fit the ranks,
+// InputError for all else that the user can mend.
+std::string job_script(const JobScriptOptions& options);
+
+// What an sbatch script says of one option: "--nodes=8", or its value.
+struct BatchOption {
+  std::string name, value;  // "nodes", "8"; no value: "exclusive", ""
+};
+// Of the #SBATCH lines of a script.
+std::vector<BatchOption> batch_options(const std::string& script);
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_JOB_SCRIPT_HPP_

@@ -1,0 +1,152 @@
+// `trireme jobscript`'s text: the tree's own job script with settings in it, options of
+// the machine and the user in one head, and what is refused.
+#include "engine/job_script.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "config/deck_error.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::engine {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class JobScript : public ::testing::Test {
+ protected:
+  JobScript() {
+    test::spill(deck_, deck_text(""));
+    options_ = {.deck = deck_.string(),
+                .machine = "cpu",
+                .nodes = 3,
+                .time = "4:00:00",
+                .program = "/opt/trireme/bin/trireme",
+                .slurm = slurm(),
+                .directory = "/scratch/my runs"};
+  }
+  static std::string deck_text(const std::string& more) {
+    return "model: {layers: 2, hidden: 24, heads: 4, sequence: 16, vocab: 300}\n"
+           "batch: {micro: 2, global: 12}\n" +
+           more;
+  }
+  static io::Path slurm() {
+    const char* source = std::getenv("TRIREME_SOURCE_DIR");
+    return io::Path(source != nullptr ? source : ".") / "slurm";
+  }
+  std::string refusal() const {
+    return test::message_of<InputError>([&] { job_script(options_); });
+  }
+  static std::string value_of(const std::string& script, const std::string& name) {
+    std::string value = "(none)";
+    for (const BatchOption& option : batch_options(script)) {
+      if (option.name == name) value = option.value;
+    }
+    return value;
+  }
+
+  test::Scratch scratch_;
+  io::Path deck_ = scratch_ / "small.yaml";
+  JobScriptOptions options_;
+};
+
+TEST_F(JobScript, HasTheOptionsOfAllInItsHead) {
+  options_.account = "physics";
+  options_.partition = "long";
+  const std::string script = job_script(options_);
+  EXPECT_THAT(script, StartsWith("#!/bin/bash\n#SBATCH --"));
+  EXPECT_EQ(value_of(script, "job-name"), "small");
+  EXPECT_EQ(value_of(script, "nodes"), "3");
+  EXPECT_EQ(value_of(script, "time"), "0-04:00:00");
+  EXPECT_EQ(value_of(script, "signal"), "B:USR1@300");
+  EXPECT_EQ(value_of(script, "requeue"), "");
+  EXPECT_EQ(value_of(script, "ntasks-per-node"), "2");  // the machine's
+  EXPECT_EQ(value_of(script, "account"), "physics");
+  EXPECT_EQ(value_of(script, "partition"), "long");
+  EXPECT_THAT(script, HasSubstr("#SBATCH --chdir=\"/scratch/my runs\"\n"));
+  // sbatch reads no options behind the first command.
+  const std::size_t head = script.find("\ntrireme=");
+  EXPECT_EQ(script.find("\n#SBATCH", head), std::string::npos);
+  options_.name = "mine";
+  EXPECT_EQ(value_of(job_script(options_), "job-name"), "mine");
+}
+
+TEST_F(JobScript, IsTheTreesOwnBehindTheSettings) {
+  options_.overrides = {"run.seed=7", "run.dir=it's here"};
+  options_.run_dir = "runs/a";
+  const std::string script = job_script(options_);
+  const std::string own = test::slurp(slurm() / "train.sbatch");
+  const std::string job = own.substr(own.find("# --- the job"));
+  EXPECT_THAT(script, ::testing::EndsWith(job));
+  EXPECT_GT(job.size(), 1000u);
+  EXPECT_THAT(script,
+              AllOf(HasSubstr("\ntrireme=/opt/trireme/bin/trireme\n"),
+                    HasSubstr("\ndecks=(" + deck_.string() + ")\n"),
+                    HasSubstr("\noptions=(--set run.seed=7 --set 'run.dir=it'\\''s "
+                              "here' --run-dir runs/a \"$@\")"),
+                    HasSubstr("\nlauncher=(srun "), Not(HasSubstr("TRIREME_MACHINE")),
+                    Not(HasSubstr("source "))));
+}
+
+TEST_F(JobScript, WarnsAsEarlyAsTheRunWantsToStop) {
+  const auto signal = [&](const std::string& time) {
+    options_.time = time;
+    return value_of(job_script(options_), "signal");
+  };
+  EXPECT_EQ(signal("20"), "B:USR1@120");
+  EXPECT_EQ(signal("1-0"), "B:USR1@300");
+  options_.overrides = {"checkpoint.wall_time_margin=90.5s"};
+  EXPECT_EQ(signal("1h"), "B:USR1@91");
+  options_.time = "1m";
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("a job of 1m00s has no time to train"),
+                               HasSubstr("checkpoint.wall_time_margin is 1m3")));
+  options_.overrides = {"checkpoint.on_signal=[TERM]"};
+  EXPECT_THAT(refusal(), HasSubstr("checkpoint.on_signal has no USR1"));
+}
+
+TEST_F(JobScript, ChecksTheDeckForTheRanks) {
+  options_.nodes = 2;  // 4 ranks, 12 samples in micro-batches of 2
+  EXPECT_THROW(job_script(options_), config::DeckErrors);
+  options_.overrides = {"batch.global=16"};
+  EXPECT_THAT(job_script(options_), HasSubstr("small on 4 ranks (machine cpu)"));
+}
+
+TEST_F(JobScript, KnowsTheMachines) {
+  for (const char* name : {"cpu", "perlmutter", "selene"}) {
+    options_.machine = name;
+    options_.overrides = {"batch.global=48"};
+    EXPECT_THAT(job_script(options_), HasSubstr("\nlauncher=(srun ")) << name;
+    options_.machine = (slurm() / "machines" / name).string();
+    EXPECT_THAT(job_script(options_), HasSubstr("\nlauncher=(srun ")) << name;
+  }
+  options_.machine = "perlmuter";
+  EXPECT_THAT(
+      refusal(),
+      AllOf(StartsWith("there is no machine file 'perlmuter'. Those that come with "
+                       "the program are cpu, perlmutter, selene (in '"),
+            HasSubstr("copy the one most like it")));
+  options_.machine = (scratch_ / "own.sh").string();
+  test::spill(options_.machine, "launcher=(mpiexec)\n");
+  EXPECT_THAT(refusal(), HasSubstr("own.sh' has no line '#SBATCH --ntasks-per-node=N'"));
+  test::spill(options_.machine, "#SBATCH --ntasks-per-node=some\n");
+  EXPECT_THAT(refusal(), HasSubstr("has no line '#SBATCH --ntasks-per-node=N'"));
+}
+
+TEST_F(JobScript, RefusesTimes) {
+  for (const char* time : {"", "soon", "4:00:00:00", "-1", "0:30", "30s", "9999d"}) {
+    options_.time = time;
+    EXPECT_THAT(refusal(),
+                StartsWith("--time '" + std::string(time) + "' is not how long"))
+        << time;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::engine
