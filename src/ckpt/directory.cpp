@@ -89,10 +89,14 @@ Search find_newest(const Path& path, Depth depth) {
   }
   Search search;
   for (const Path& candidate : candidates) {
+    if (search.found) {
+      search.older.push_back(candidate);
+      continue;
+    }
     const std::vector<std::string> problems = problems_of(candidate, depth);
     if (problems.empty()) {
       search.found = candidate;
-      break;
+      continue;
     }
     search.skipped.push_back(
         fmt::format("{}: {}", candidate.filename().string(), join(problems)));

@@ -39,6 +39,7 @@ std::vector<Listed> list_checkpoints(const Path& directory);
 struct Search {
   std::optional<Path> found;         // the newest that verifies
   std::vector<std::string> skipped;  // newer ones: which, and what is wrong with each
+  std::vector<Path> older;           // not looked at, newest first
 };
 // path: a run directory, its `checkpoints`, one step_* directory or `latest`. A directory
 // named by itself is the only candidate. InputError where `path` does not exist.

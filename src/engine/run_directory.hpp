@@ -31,7 +31,11 @@ enum class StartKind { afresh, resume, finished };
 
 struct RunStart {
   StartKind kind = StartKind::afresh;
-  io::Path checkpoint;  // to go on from, or the last one of a finished run
+  // To go on from, or the last one of a finished run: its files are all there, and have
+  // their sizes. Those to fall back to where it turns out to be damaged: newest first,
+  // not looked at.
+  io::Path checkpoint;
+  std::vector<io::Path> older;
   std::int64_t step = 0;
   // For the log; who of the start before did not end cleanly is among them.
   std::vector<std::string> notes;

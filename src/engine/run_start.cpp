@@ -76,8 +76,9 @@ RunStart start_auto(const RunOptions& options) {
     }
     return start;
   }
-  const ckpt::Search search = ckpt::find_newest(options.checkpoints);
+  const ckpt::Search search = ckpt::find_newest(options.checkpoints, ckpt::Depth::sizes);
   start.notes = damage_notes(search);
+  start.older = search.older;
   if (!search.found) {
     std::string list;
     for (const std::string& skipped : search.skipped) list += "\n  " + skipped;
@@ -100,10 +101,12 @@ RunStart start_from(const RunOptions& options) {
       "(a run directory, its 'checkpoints', one step_* directory or "
       "'latest')",
       options.resume);
-  const ckpt::Search search = ckpt::find_newest(options.resume);
+  const ckpt::Search search = ckpt::find_newest(options.resume, ckpt::Depth::sizes);
   start.notes = damage_notes(search);
+  start.older = search.older;
   start.checkpoint =
-      search.found ? *search.found : ckpt::require_newest(options.resume);  // throws
+      search.found ? *search.found
+                   : ckpt::require_newest(options.resume, ckpt::Depth::sizes);  // throws
   const ckpt::Manifest manifest = ckpt::read_manifest(start.checkpoint);
   ckpt::require_optimizer_state(manifest, start.checkpoint);
   start.step = manifest.step;
@@ -175,10 +178,15 @@ RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
       throw InputError(fmt::format("{}\n{}", error.what(), fmt::join(ends, "\n")));
     }
     start.notes.insert(start.notes.begin(), ends.begin(), ends.end());
-    std::vector<std::string> superseded;
+    std::vector<std::string> superseded, older;
+    for (const io::Path& path : start.older) older.push_back(path.string());
     for (const io::Path& path : start.superseded) superseded.push_back(path.string());
-    const Json json = {static_cast<int>(start.kind), start.checkpoint.string(),
-                       start.step, start.notes, superseded};
+    const Json json = {static_cast<int>(start.kind),
+                       start.checkpoint.string(),
+                       start.step,
+                       start.notes,
+                       superseded,
+                       older};
     return io::json_text(json);
   });
   const Json json = io::parse_json<Json>(text);
@@ -189,6 +197,7 @@ RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
   start.notes = json.at(3).get<std::vector<std::string>>();
   for (const Json& path : json.at(4))
     start.superseded.emplace_back(path.get<std::string>());
+  for (const Json& path : json.at(5)) start.older.emplace_back(path.get<std::string>());
   return start;
 }
 

@@ -11,7 +11,6 @@
 
 #include "base/log.hpp"
 #include "base/version.hpp"
-#include "ckpt/directory.hpp"
 #include "ckpt/params.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
@@ -21,6 +20,7 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/restore.hpp"
 #include "engine/shared_directory.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
@@ -270,24 +270,27 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                                .steps = deck.run.steps.steps};
   const RunStart start = decide_start(world, run_options);
   for (const std::string& note : start.notes) log.info("{}", note);
-  std::optional<ckpt::CheckpointReader> checkpoint;  // that gives the first weights
-  if (start.kind != StartKind::afresh) {
-    checkpoint.emplace(start.checkpoint);
+  const bool resumes = start.kind != StartKind::afresh;
+  std::optional<Restore> restore;  // of the first weights
+  if (resumes) {
+    std::vector<io::Path> candidates = start.older;
+    candidates.insert(candidates.begin(), start.checkpoint);
+    restore.emplace(world, std::move(candidates), log);
     // A finished run, too: "nothing to train" would be wrong for another model.
-    check_deck(*checkpoint, deck, world, log);
+    check_deck(restore->reader(), deck, world, log);
   } else if (!options.init_from.empty()) {
-    const std::string chosen = comm::on_first_rank(
-        world, [&] { return ckpt::choose_newest(options.init_from, log).string(); });
-    checkpoint.emplace(chosen);
+    restore.emplace(world, Restore::candidates_of(world, options.init_from, log), log);
   }
   if (start.kind == StartKind::finished) {
-    log.info(
-        "nothing to train: '{}' is of step {}, and run.steps is {}. To go on: raise "
-        "run.steps.",
-        start.checkpoint.string(), start.step, deck.run.steps.steps);
-    return kExitDone;
+    restore->verify();
+    if (restore->step() >= deck.run.steps.steps) {
+      log.info(
+          "nothing to train: '{}' is of step {}, and run.steps is {}. To go on: raise "
+          "run.steps.",
+          restore->reader().path().string(), restore->step(), deck.run.steps.steps);
+      return kExitDone;
+    }
   }
-  const bool resumes = start.kind == StartKind::resume;
 
   // 2. Corpora, process grid; then the run directory. What is wrong with the checkpoint
   // is known before that is made: a mistake leaves nothing behind.
@@ -296,15 +299,16 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
   ModelState<float> shapes(grid.groups(), gpt_config(deck),
                            sharing(deck));  // allocates no slab
-  if (checkpoint) {
+  const Restore::Use check = [&](const ckpt::CheckpointReader& checkpoint) {
     if (resumes) {
-      check_corpora(*checkpoint, datasets);
+      check_corpora(checkpoint, datasets);
     } else {
-      check_tokenizer(*checkpoint, datasets.first(), log);
+      check_tokenizer(checkpoint, datasets.first(), log);
     }
-    ckpt::require_params(*checkpoint, shapes.registry,
+    ckpt::require_params(checkpoint, shapes.registry,
                          resumes ? ckpt::Content::training : ckpt::Content::weights);
-  }
+  };
+  if (restore) check(restore->reader());
   const Machine machine = find_machine();
   require_memory(deck, shapes, machine, environment);
   const Placement placement = Placement::gather(environment, machine);
@@ -320,7 +324,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     log.info(
         "stopped before the first step: {}. Step {} is saved as it was; continue "
         "with --resume auto.",
-        stop.description(), start.step);
+        stop.description(), restore->step());
     return kExitStoppedEarly;
   }
 
@@ -329,12 +333,21 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log, faults);
   if (trace) run.record(*trace);
   faults.at("load");
-  if (checkpoint && resumes) run.resume(*checkpoint);
-  if (checkpoint && !resumes) run.init_from(*checkpoint);
-  checkpoint.reset();
+  if (restore) {
+    restore->read(
+        [&](const ckpt::CheckpointReader& checkpoint) {
+          if (resumes) {
+            run.resume(checkpoint);
+          } else {
+            run.init_from(checkpoint);
+          }
+        },
+        check);
+  }
+  const std::int64_t first_step = resumes ? restore->step() : 0;
   BannerInfo about =
       describe_run(deck, datasets, machine, placement,
-                   model::parameter_count(gpt_config(deck)), start.step, peak);
+                   model::parameter_count(gpt_config(deck)), first_step, peak);
   if (world.size() > 1) about.wait_policy = name_of(environment.wait_policy());
   log.info("{}", banner(about));
   for (const std::string& warning : placement.warnings(grid.shape())) {

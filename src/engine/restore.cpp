@@ -1,0 +1,121 @@
+// engine/restore.cpp — see restore.hpp.
+#include "engine/restore.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "base/error.hpp"
+#include "ckpt/directory.hpp"
+#include "comm/on_ranks.hpp"
+
+namespace trireme::engine {
+
+namespace {
+
+// What the ranks have to say, each thing once; empty where none has.
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (word.empty() || text.find(word) != std::string::npos) continue;
+    text += (text.empty() ? "" : "\n  ") + word;
+  }
+  return text;
+}
+
+}  // namespace
+
+Restore::Restore(comm::Communicator& world, std::vector<io::Path> candidates, Log& log)
+    : world_(world), older_(std::move(candidates)), log_(log) {
+  fall_back("");
+}
+
+std::vector<io::Path> Restore::candidates_of(comm::Communicator& world,
+                                             const io::Path& path, Log& log) {
+  const std::string text = comm::on_first_rank(world, [&] {
+    const ckpt::Search search = ckpt::find_newest(path, ckpt::Depth::sizes);
+    if (!search.found) ckpt::require_newest(path, ckpt::Depth::sizes);  // throws
+    for (const std::string& skipped : search.skipped) {
+      log.warning("a newer checkpoint cannot be used: {}", skipped);
+    }
+    std::string names = search.found->string() + '\0';
+    for (const io::Path& older : search.older) names += older.string() + '\0';
+    return names;
+  });
+  std::vector<io::Path> candidates;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\0', begin);
+    candidates.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return candidates;
+}
+
+// To the first that can be opened. What is wrong with those before it is said.
+void Restore::fall_back(const std::string& problems) {
+  std::string said = problems;
+  while (true) {
+    if (!said.empty()) {
+      TRIREME_REQUIRE_INPUT(!older_.empty(), "no checkpoint is left to go on from:\n  {}",
+                            said);
+      log_.warning(
+          "a checkpoint is damaged and cannot be used:\n  {}\nGoing on from an older "
+          "one: "
+          "'{}'",
+          said, older_.front().string());
+    }
+    const io::Path path = older_.front();
+    older_.erase(older_.begin());
+    std::string mine;
+    try {
+      reader_.emplace(path);
+    } catch (const InputError& error) {
+      mine = error.what();
+    }
+    said = joined(world_.gather(mine));
+    if (said.empty()) break;
+    reader_.reset();
+  }
+}
+
+void Restore::read(const Use& load, const Use& check) {
+  while (true) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::string mine;
+    try {
+      load(*reader_);
+    } catch (const InputError& error) {
+      mine = error.what();
+    }
+    const std::string problems = joined(world_.gather(mine));
+    const std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - begin;
+    seconds_ = world_.all_reduce(seconds.count(), comm::Op::max);
+    bytes_ = static_cast<std::uint64_t>(
+        world_.all_reduce(static_cast<std::int64_t>(reader_->bytes_read())));
+    if (problems.empty()) return;
+    fall_back(problems);
+    check(*reader_);
+  }
+}
+
+void Restore::verify() {
+  const Use nothing = [](const ckpt::CheckpointReader&) {};
+  const Use its_share = [&](const ckpt::CheckpointReader& reader) {
+    const ckpt::Manifest& manifest = reader.manifest();
+    const auto blocks = manifest.blocks_by_file();
+    std::vector<std::string> problems;
+    for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+      if (i % static_cast<std::size_t>(world_.size()) !=
+          static_cast<std::size_t>(world_.rank())) {
+        continue;
+      }
+      const auto found = ckpt::problems_of_file(reader.path(), manifest, i, blocks[i],
+                                                ckpt::Depth::checksums);
+      problems.insert(problems.end(), found.begin(), found.end());
+    }
+    if (!problems.empty()) throw InputError(joined(problems));
+  };
+  read(its_share, nothing);
+}
+
+}  // namespace trireme::engine
