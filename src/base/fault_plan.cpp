@@ -203,35 +203,36 @@ FaultPlan::FaultPlan(const std::string& text, int rank, int ranks,
       std::condition_variable_any wake;
       wake.wait_for(lock, stop, std::chrono::duration<double>(rule.at),
                     [] { return false; });
-      if (!stop.stop_requested()) strike(rule, fmt::format("{:.3f} s", rule.at));
+      if (!stop.stop_requested()) strike(rule, fmt::format("{:.3f} s", rule.at), step_);
     });
   }
 }
 
-WriteFault FaultPlan::at(std::string_view phase) {
+WriteFault FaultPlan::at(std::string_view phase, std::int64_t step) {
   WriteFault fault = WriteFault::none;
   for (Rule& rule : rules_) {
     if (!rule.is_mine ||
         std::find(rule.phases.begin(), rule.phases.end(), phase) == rule.phases.end()) {
       continue;
     }
-    if (rule.step >= 0 && rule.step != step_) continue;
+    if (rule.step >= 0 && rule.step != step) continue;
     {
       const std::lock_guard lock(mutex_);
       ++rule.met;
       if (rule.met < rule.after) continue;
       if (rule.times > 0 && rule.met >= rule.after + rule.times) continue;
     }
-    const WriteFault its = strike(rule, phase);
+    const WriteFault its = strike(rule, phase, step);
     if (its != WriteFault::none) fault = its;
   }
   return fault;
 }
 
-WriteFault FaultPlan::strike(const Rule& rule, std::string_view where) {
+WriteFault FaultPlan::strike(const Rule& rule, std::string_view where,
+                             std::int64_t step) {
   std::fprintf(stderr, "fault: '%s' strikes rank %d at %.*s, step %lld\n",
                rule.text.c_str(), rank_, static_cast<int>(where.size()), where.data(),
-               static_cast<long long>(step_));
+               static_cast<long long>(step));
   std::fflush(stderr);
   switch (rule.kind) {
     case Kind::kill:

@@ -11,7 +11,7 @@
 //   phase=NAME       where: a phase of the run ("ckpt.write"); "ckpt.*": any such
 //   at=TIME          or when: seconds since the start, whatever the run does then
 //   rank=N           which; all without it
-//   step=N           in this step only
+//   step=N           in this step only; of a save: for the checkpoint of this step
 //   after=N          at the N-th time the phase is reached (1)
 //   times=N          so many times from then on (1); 0: always
 //   seconds=TIME     that `slow` sleeps (1)
@@ -50,11 +50,12 @@ class FaultPlan {
   FaultPlan& operator=(const FaultPlan&) = delete;
 
   bool empty() const { return rules_.empty(); }
-  // The step that is under way, for `step`.
+  // The step that is under way.
   void set_step(std::int64_t step) { step_ = step; }
-  // Any thread: a phase is reached. Kills, stops and sleeps here; else what the next
-  // write shall suffer.
-  WriteFault at(std::string_view phase);
+  // Any thread: a phase is reached, in that step or for the sake of another one (its
+  // checkpoint). Kills, stops and sleeps here; else what the next write shall suffer.
+  WriteFault at(std::string_view phase) { return at(phase, step_); }
+  WriteFault at(std::string_view phase, std::int64_t step);
 
   enum class Kind { kill, stop, slow, enospc, eio, short_write, bit_flip };
 
@@ -73,7 +74,7 @@ class FaultPlan {
   };
   static Rule parse_rule(const std::string& text, std::uint64_t number, int rank,
                          int ranks, const std::vector<FaultPhase>& phases);
-  WriteFault strike(const Rule& rule, std::string_view where);
+  WriteFault strike(const Rule& rule, std::string_view where, std::int64_t step);
 
   int rank_;
   std::atomic<std::int64_t> step_{0};

@@ -124,6 +124,7 @@ struct RunConfig {
   bool deterministic = true;
   std::optional<double> time_limit;  // seconds
   std::optional<double> hang_timeout = 600.0;
+  index_t max_idle_starts = 3;  // 0: any number
   bool probe = false, preflight = false;
 };
 

@@ -693,6 +693,10 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
       time_key({"run.hang_timeout", "", "10m",
                 "A rank that waits longer for another ends the run and says where."},
                TRIREME_AT(run.hang_timeout), "none"));
+  keys.push_back(integer_key(
+      {"run.max_idle_starts", "starts", "3",
+       "--resume auto gives up after so many that saved no new step; 0: never."},
+      TRIREME_AT(run.max_idle_starts), 0));
   keys.push_back(boolean_key(
       {"run.probe", "", "false", "Measure the memory of a step before the first one."},
       TRIREME_AT(run.probe)));

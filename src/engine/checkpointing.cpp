@@ -40,19 +40,20 @@ Checkpointing::Checkpointing(const config::Deck& deck, comm::Communicator& world
 }
 
 void Checkpointing::start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
-                          const ckpt::TrainingState& state) {
+                          const ckpt::TrainingState& state, double step_seconds) {
   ckpt::Retention retention{.keep = static_cast<int>(deck_.keep),
                             .keep_every = deck_.keep_every.steps};
   if (deck_.keep_best && state.best_step >= 0) retention.keep_best = state.best_step;
   step_under_way_ = state.step;
+  step_seconds_ = step_seconds;
   saver_.begin(exec, parts, state, retention);
 }
 
 void Checkpointing::begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
-                          const ckpt::TrainingState& state) {
+                          const ckpt::TrainingState& state, double step_seconds) {
   if (state.step == saved_step_ || state.step == step_under_way_) return;
   if (saver_.is_under_way()) settle(saver_.finish());
-  start(exec, parts, state);
+  start(exec, parts, state, step_seconds);
   if (!deck_.async) settle(saver_.finish());
 }
 
@@ -69,6 +70,7 @@ bool Checkpointing::settle(const ckpt::SaveReport& report) {
     misses_ = 0;
     longest_seconds_ = std::max(longest_seconds_, report.busy_seconds);
     if (speaks) options_.say(text_of(report));
+    if (speaks) options_.saved(report.step, step_seconds_);
     if (speaks && !report.warning.empty()) options_.warn(report.warning);
     return true;
   }
@@ -90,14 +92,14 @@ bool Checkpointing::settle(const ckpt::SaveReport& report) {
 }
 
 void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
-                           const ckpt::TrainingState& state) {
+                           const ckpt::TrainingState& state, double step_seconds) {
   if (saver_.is_under_way()) settle(saver_.finish());
   for (int tries = 0; saved_step_ != state.step; ++tries) {
     TRIREME_REQUIRE(tries < kLastTries,
                     "the last checkpoint, of step {}, could not be written, nor at {} "
                     "tries more:\n{}",
                     state.step, kLastTries - 1, last_error_);
-    start(exec, parts, state);
+    start(exec, parts, state, step_seconds);
     settle(saver_.finish());
   }
 }

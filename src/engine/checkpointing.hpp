@@ -19,7 +19,9 @@ class Checkpointing {
     // Rank 0: a line for people; what went wrong.
     std::function<void(const std::string&)> say = {};
     std::function<void(const std::string&)> warn = {};
-    // Rank 0, beside training: before a checkpoint is published, and after it.
+    // Rank 0: one is published, with the seconds that it was begun with.
+    std::function<void(std::int64_t step, double step_seconds)> saved = {};
+    // Rank 0, beside training: before a checkpoint is published.
     std::function<void()> before_publish = {};
     ckpt::FaultHook hook = {};
   };
@@ -30,17 +32,19 @@ class Checkpointing {
                 const Options& options);
 
   // Collective. Begins to save, once the save before has ended; nothing to do where this
-  // step is saved or being saved. Error when checkpoint.max_misses in a row have failed.
+  // step is saved or being saved. `step_seconds`: in steps so far, of this start. Error
+  // when checkpoint.max_misses in a row have failed.
   void begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
-             const ckpt::TrainingState& state);
+             const ckpt::TrainingState& state, double step_seconds);
   // Collective, after each step. True when a checkpoint was published.
   bool advance();
   // Collective: the end of training. Waits for the save that is under way; where there is
   // none of this step, or it fails, saves (again). Error where that cannot be.
   void finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
-              const ckpt::TrainingState& state);
+              const ckpt::TrainingState& state, double step_seconds);
 
-  bool is_under_way() const { return saver_.is_under_way(); }
+  // Of the save that is under way; -1: none.
+  std::int64_t step_under_way() const { return step_under_way_; }
   std::size_t copy_bytes() const { return saver_.staging_bytes(); }
   // The step of the newest that this start has published, or went on from; -1: none.
   std::int64_t saved_step() const { return saved_step_; }
@@ -52,13 +56,14 @@ class Checkpointing {
  private:
   bool settle(const ckpt::SaveReport& report);
   void start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
-             const ckpt::TrainingState& state);
+             const ckpt::TrainingState& state, double step_seconds);
 
   const config::CheckpointConfig& deck_;
   comm::Communicator& world_;
   Options options_;
   ckpt::Saver saver_;
   std::int64_t step_under_way_ = -1;
+  double step_seconds_ = 0.0;
   std::int64_t saved_step_ = -1;
   index_t misses_ = 0;  // in a row
   std::string last_error_;

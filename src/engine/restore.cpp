@@ -55,8 +55,11 @@ void Restore::fall_back(const std::string& problems) {
   std::string said = problems;
   while (true) {
     if (!said.empty()) {
-      TRIREME_REQUIRE_INPUT(!older_.empty(), "no checkpoint is left to go on from:\n  {}",
-                            said);
+      TRIREME_REQUIRE_INPUT(
+          !older_.empty(),
+          "no checkpoint is left to go on from:\n  {}\nPut a whole copy of one "
+          "back, or train anew elsewhere (--run-dir DIR).",
+          said);
       log_.warning(
           "a checkpoint is damaged and cannot be used:\n  {}\nGoing on from an older "
           "one: "

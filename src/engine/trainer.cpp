@@ -11,6 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/version.hpp"
+#include "base/wall_time.hpp"
 #include "ckpt/params.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
@@ -21,6 +22,7 @@
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
 #include "engine/restore.hpp"
+#include "engine/run_history.hpp"
 #include "engine/shared_directory.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
@@ -178,6 +180,23 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
       checkpoint.path().string(), corpus.path().string());
 }
 
+// A run that starts again and again, and each time ends before it has saved anything new,
+// would do so for ever.
+void require_progress(comm::Communicator& world, const config::Deck& deck,
+                      RunHistory& history) {
+  const auto most = static_cast<int>(deck.run.max_idle_starts);
+  comm::on_first_rank(world, [&] {
+    const int idle = idle_starts(history.starts());
+    if (most == 0 || idle < most) return;
+    history.note_refusal();
+    throw Error(fmt::format(
+        "the last {} starts of '{}' have saved no new step (run.max_idle_starts). Look "
+        "into their output first: too little time for a step and a checkpoint, a full "
+        "disk, a bad node? What is started after this one is not refused.",
+        idle, deck.run.dir));
+  });
+}
+
 // Rather than of another run, that this one branches off from.
 bool is_of_run(const io::Path& checkpoint, const config::Deck& deck) {
   std::error_code ignored;
@@ -232,6 +251,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // Whoever read the output may go; the run and its records do not end with them.
   std::signal(SIGPIPE, SIG_IGN);
   const auto start_time = StopRequest::Clock::now();
+  const double entered = wall_seconds();
+  RestartTimes restart_times;
 
   const Terminal terminal = find_terminal(stdout, std::getenv);
   FaultPlan faults(options.fault, world.rank(), world.size(), fault_phases());
@@ -318,6 +339,16 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const RunEnvironment surroundings = describe_environment(
       environment, grid.shape(), machine, placement, options.command_line);
   directory.write_environment(surroundings);
+  const double began = process_began();
+  RunHistory history(directory.path());
+  if (options.resume == "auto") require_progress(world, deck, history);
+  if (world.rank() == 0) {
+    restart_times.launch = entered - began;
+    restart_times.down = history.starts().empty()
+                             ? -1.0
+                             : std::max(0.0, began - history.starts().back().ended);
+    history.begin(began, restore && resumes ? restore->step() : 0, surroundings.job);
+  }
   if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();
   // While nothing is lost by it, and reading takes long.
   if (stop.is_published() && stop.poll_signals(world) != StopReason::none) {
@@ -345,6 +376,17 @@ int train(const TrainOptions& options, comm::Environment& environment) {
         check);
   }
   const std::int64_t first_step = resumes ? restore->step() : 0;
+  if (world.rank() == 0) {
+    if (resumes && first_step != history.starts().back().first_step) {
+      history.note_first_step(first_step);
+    }
+    if (restore) {
+      restart_times.read = restore->seconds();
+      restart_times.bytes = restore->bytes();
+    }
+    restart_times.set_up = wall_seconds() - entered - restart_times.read;
+    run.record(history, restart_times);
+  }
   BannerInfo about =
       describe_run(deck, datasets, machine, placement,
                    model::parameter_count(gpt_config(deck)), first_step, peak);
@@ -368,6 +410,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   try {
     return run.run(stop, terminal);
   } catch (const std::exception& error) {
+    if (world.rank() == 0) history.end(1);
     const bool is_input = dynamic_cast<const InputError*>(&error) != nullptr;
     const Error as_error(error.what());
     if (world.is_under_way()) {

@@ -71,15 +71,23 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       schedule_(lr_schedule(deck)),
       progress_(initial_state(deck, datasets)),
       validation_(deck, grid, step_),
-      checkpoints_(
-          deck, *grid.groups().world, host_name(), parts(),
-          {.say = [this](const std::string& text) { say(text); },
-           .warn = [this](const std::string& text) { log_.warning("{}", text); },
-           .before_publish =
-               [this] {
-                 if (metrics_) metrics_->sync();
-               },
-           .hook = [this](std::string_view phase) { return faults_.at(phase); }}),
+      checkpoints_(deck, *grid.groups().world, host_name(), parts(),
+                   {.say = [this](const std::string& text) { say(text); },
+                    .warn = [this](const std::string& text) { log_.warning("{}", text); },
+                    .saved =
+                        [this](std::int64_t step, double step_seconds) {
+                          if (history_ != nullptr) {
+                            history_->note_saved(step, step_seconds);
+                          }
+                        },
+                    .before_publish =
+                        [this] {
+                          if (metrics_) metrics_->sync();
+                        },
+                    .hook =
+                        [this](std::string_view phase) {
+                          return faults_.at(phase, checkpoints_.step_under_way());
+                        }}),
       hardware_flops_(hardware_flops_per_sample(deck)),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);
@@ -320,6 +328,26 @@ std::vector<ckpt::TensorPart> TrainingRun<T>::parts() const {
                         ckpt::replicas_of(grid_.groups()));
 }
 
+// Of this start, so far: not validation, saving, and whatever else is no step.
+template <class T>
+double TrainingRun<T>::step_seconds() {
+  const auto seconds = timers_.seconds();
+  double sum = 0.0;
+  for (const Section section : {Section::data, Section::forward, Section::backward,
+                                Section::optimizer, Section::communication}) {
+    sum += seconds[static_cast<std::size_t>(section)];
+  }
+  return sum;
+}
+
+template <class T>
+void TrainingRun<T>::note_first_step(double seconds) {
+  if (history_ == nullptr) return;
+  restart_times_.first_step = seconds;
+  history_->note_restart(restart_times_);
+  if (first_step_ > 0) say(restart_times_.text());
+}
+
 template <class T>
 void TrainingRun<T>::prepare_save() {
   step_.settle();
@@ -336,7 +364,7 @@ void TrainingRun<T>::begin_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing a checkpoint");
   prepare_save();
-  checkpoints_.begin(exec_, parts(), progress_);
+  checkpoints_.begin(exec_, parts(), progress_, step_seconds());
 }
 
 template <class T>
@@ -344,7 +372,7 @@ void TrainingRun<T>::finish_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing the last checkpoint");
   prepare_save();
-  checkpoints_.finish(exec_, parts(), progress_);
+  checkpoints_.finish(exec_, parts(), progress_, step_seconds());
 }
 
 template <class T>
@@ -386,6 +414,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     if (trace_) trace_->begin_step(number);
     const optim::StepReport report = one_step();
     log_step(report, stop);
+    if (number == 1) note_first_step(timers_.total_seconds());
     if (due(deck_.run.validate_every) || is_last()) validate(stop);
     if (trace_) trace_->end_step(number);
     reason = stop.poll(*grid_.groups().world);
@@ -408,8 +437,10 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   if (display_) display_->finish();
   if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
+  const bool is_done = reason == StopReason::none || is_last();
+  if (history_ != nullptr) history_->end(is_done ? kExitDone : kExitStoppedEarly);
   report_times();
-  return reason == StopReason::none || is_last() ? kExitDone : stopped_early(stop);
+  return is_done ? kExitDone : stopped_early(stop);
 }
 
 template <class T>
@@ -438,6 +469,7 @@ void TrainingRun<T>::report_times() {
     times.traffic.push_back({group->name(), group->traffic()});
   }
   log_.info("\n{}", SectionTable(*grid_.groups().world, times).text());
+  if (history_ != nullptr) log_.info("{}", effective_time(history_->starts()).text());
   const auto pipeline = step_.pipeline_report();
   if (pipeline) log_.info("\n{}", pipeline->text());
 }

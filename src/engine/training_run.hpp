@@ -19,6 +19,7 @@
 #include "engine/metrics.hpp"
 #include "engine/progress.hpp"
 #include "engine/run_directory.hpp"
+#include "engine/run_history.hpp"
 #include "engine/step_trace.hpp"
 #include "engine/stop_request.hpp"
 #include "engine/train_step.hpp"
@@ -49,6 +50,12 @@ class TrainingRun {
     trace_.emplace(options, grid_, timers_, log_);
   }
 
+  // Rank 0: where starts are recorded; what is known of this one so far.
+  void record(RunHistory& history, const RestartTimes& times) {
+    history_ = &history;
+    restart_times_ = times;
+  }
+
   // Steps until the deck's last one or a request to stop. Exit status.
   int run(StopRequest& stop, const Terminal& terminal);
 
@@ -62,6 +69,8 @@ class TrainingRun {
   void write_sample();
   std::vector<ckpt::TensorPart> parts() const;
   void say(const std::string& text);
+  void note_first_step(double seconds);
+  double step_seconds();
   void prepare_save();
   void begin_save();
   void finish_save();
@@ -77,6 +86,8 @@ class TrainingRun {
   RunDirectory& directory_;
   Log& log_;
   FaultPlan& faults_;
+  RunHistory* history_ = nullptr;  // of rank 0
+  RestartTimes restart_times_;
   Exec exec_;
   Timers timers_;
   ModelState<T> state_;
