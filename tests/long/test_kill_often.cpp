@@ -1,0 +1,16 @@
+// As restart.train.kill, over a hundred times.
+#include "restart/killed_runs.hpp"
+
+namespace trireme::test {
+namespace {
+
+class KillOften : public KilledRuns {};
+
+TEST_F(KillOften, GoesOnByItself) {
+  const std::vector<std::string> all = plans(90);
+  ASSERT_GE(all.size(), 100u);
+  expect_survives(all);
+}
+
+}  // namespace
+}  // namespace trireme::test

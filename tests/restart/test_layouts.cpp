@@ -1,0 +1,86 @@
+// A checkpoint of any layout: the same layout goes on to the bit, another one with the
+// same losses as one rank that never stopped.
+#include <map>
+
+#include "restart/training_runs.hpp"
+
+namespace trireme::test {
+namespace {
+
+class LayoutsRestart : public TrainingRuns {
+ protected:
+  struct Layout {
+    int ranks;
+    Arguments keys;
+  };
+
+  void start(const std::string& run, const std::string& layout,
+             const Arguments& more = {}) const {
+    Arguments arguments = {"train", "deck.yaml", "--run-dir", run};
+    Arguments keys = layouts_.at(layout).keys;
+    keys.insert(keys.end(), {"model.layers=4", "run.sample_every=0"});
+    for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult result =
+        trireme_on_ranks(layouts_.at(layout).ranks, arguments, options(1));
+    ASSERT_EQ(result.status, 0) << run << ": " << result.err;
+  }
+
+  const std::map<std::string, Layout> layouts_ = {
+      {"one", {1, {}}},
+      {"tensor", {2, {"parallel.tensor=2"}}},
+      {"tensor4", {4, {"parallel.tensor=4", "parallel.sequence=true"}}},
+      {"data", {3, {"parallel.zero=0", "checkpoint.writers=2"}}},
+      {"zero3", {3, {"parallel.zero=3"}}},
+      {"uneven", {3, {"parallel.pipeline=3", "parallel.stages=[1, 2, 1]"}}},
+      {"chunks",
+       {2,
+        {"parallel.pipeline=2", "parallel.virtual_pipeline=2",
+         "checkpoint.writers=per_node"}}},
+      {"eight",
+       {8,
+        {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2", "parallel.zero=1",
+         "batch.micro=1", "memory.recompute=full"}}}};
+};
+
+TEST_F(LayoutsRestart, ToTheBitOrToTheRounding) {
+  constexpr double kTolerance = 5e-6;
+  for (const auto& [name, layout] : layouts_) {
+    SCOPED_TRACE(name);
+    start(name + "-whole", name);
+    start(name, name, {"--set", "run.steps=5"});
+    start(name + "-rest", name, {"--resume", name});
+    expect_same_checkpoint(newest(name + "-whole"), newest(name + "-rest"));
+  }
+  const auto expected = metrics("one-whole").steps;
+  ASSERT_EQ(expected.size(), 13u);
+  for (const auto& [from, to] :
+       std::vector<std::pair<const char*, const char*>>{{"one", "eight"},
+                                                        {"eight", "one"},
+                                                        {"zero3", "uneven"},
+                                                        {"uneven", "tensor4"},
+                                                        {"tensor4", "zero3"},
+                                                        {"data", "chunks"},
+                                                        {"chunks", "data"},
+                                                        {"tensor", "eight"},
+                                                        {"eight", "zero3"},
+                                                        {"zero3", "tensor"},
+                                                        {"one", "uneven"},
+                                                        {"chunks", "eight"},
+                                                        {"tensor4", "one"}}) {
+    const std::string run = std::string(from) + "-" + to;
+    SCOPED_TRACE(run);
+    start(run, to, {"--resume", from});
+    const auto got = metrics(run).steps;
+    ASSERT_EQ(got.size(), 8u);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double want = expected[i + 5].loss;
+      EXPECT_NEAR(got[i].loss, want, kTolerance * want) << "step " << i + 6;
+      EXPECT_EQ(got[i].lr, expected[i + 5].lr);
+      EXPECT_EQ(got[i].samples, expected[i + 5].samples);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
