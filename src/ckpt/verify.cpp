@@ -58,8 +58,9 @@ std::string damaged_chunk(const Path& file, const Manifest& manifest,
   const auto row_bytes =
       static_cast<std::uint64_t>(place.columns) * size_of(tensor.dtype);
   return fmt::format(
-      "'{}' is damaged: {} bytes at offset {}, elements {} from {} of '{}', should have "
-      "XXH3 {}, found {}",
+      "'{}' is damaged: {} bytes at offset {}, elements {} from {} of '{}': expected "
+      "XXH3 "
+      "{}, found {}",
       file.string(), static_cast<std::uint64_t>(place.rows) * row_bytes,
       block.offset + static_cast<std::uint64_t>(skipped) * row_bytes,
       to_string(extent_of(place, tensor.shape)), to_string(start_of(place, tensor.shape)),

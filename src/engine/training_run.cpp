@@ -418,7 +418,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     if (due(deck_.run.validate_every) || is_last()) validate(stop);
     if (trace_) trace_->end_step(number);
     reason = stop.poll(*grid_.groups().world);
-    {
+    if (checkpoints_.step_under_way() >= 0) {
       const Region region(timers_, Section::checkpoint);
       if (checkpoints_.advance()) stop.note_checkpoint(checkpoints_.longest_seconds());
     }

@@ -79,7 +79,7 @@ TEST_F(FaultsOfDisks, ThatNothingTellsAreFoundAtARestart) {
     const RunResult rest = start("run");
     EXPECT_EQ(rest.status, 0) << rest.err;
     EXPECT_THAT(rest.err,
-                AllOf(HasSubstr("step_00000010/shard_"), HasSubstr("should have XXH3"),
+                AllOf(HasSubstr("step_00000010/shard_"), HasSubstr("expected XXH3"),
                       HasSubstr("Going on from an older one"), HasSubstr("of '")));
     expect_same_checkpoint(newest("whole"), newest("run"));
     expect_same_metrics("whole", "run", 13);

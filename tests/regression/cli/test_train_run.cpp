@@ -135,8 +135,8 @@ TEST_F(TrainRun, DamagedCheckpoints) {
   // The one before is taken, and that is said.
   const RunResult result = train({"run.steps=6"}, {"--resume", "auto"});
   ASSERT_EQ(result.status, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("damaged"));
-  EXPECT_THAT(result.out, HasSubstr("step_00000004"));
+  EXPECT_THAT(result.err, HasSubstr("damaged"));
+  EXPECT_THAT(result.err, HasSubstr("step_00000004"));
   // Named by itself it is refused.
   content = slurp(run_dir() / "checkpoints/step_00000006/shard_00000.h5");
   spill(run_dir() / "checkpoints/step_00000006/shard_00000.h5",

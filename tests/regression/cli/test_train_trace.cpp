@@ -11,7 +11,10 @@ namespace trireme::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 
 class TrainTrace : public Workplace {
  protected:
@@ -106,8 +109,8 @@ TEST_F(TrainTrace, OfOneRankAndOfARunThatEnds) {
   EXPECT_EQ(trace["otherData"]["steps"], 3);  // 2 to 4
   EXPECT_EQ(events(trace, 0, "forward 3").size(), 3u);
   EXPECT_EQ(events(trace, 0, "optimizer").size(), 3u);
-  EXPECT_EQ(events(trace, 0, "checkpoint").size(),
-            1u);  // of step 2; the run's end is out
+  // Of step 2, and looks at how far it is; the run's end is out.
+  EXPECT_THAT(events(trace, 0, "checkpoint").size(), AllOf(Ge(1u), Le(3u)));
 
   fs::remove_all(run_dir());
   const RunResult short_run = trireme(arguments({}, {"--trace-steps", "4-9"}));

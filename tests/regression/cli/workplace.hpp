@@ -72,10 +72,14 @@ inline RunResult trireme_limited(const std::string& limits,
 // A message for people: all on stderr, one error, nothing of the machinery behind it.
 inline void expect_error(const RunResult& result, int status,
                          const std::vector<std::string>& parts) {
+  using testing::AllOf;
   using testing::HasSubstr;
   using testing::Not;
   EXPECT_EQ(result.status, status) << result.out << result.err;
-  EXPECT_THAT(result.err, testing::StartsWith("trireme"));
+  // Warnings may come before it.
+  EXPECT_THAT(result.err, testing::AnyOf(testing::StartsWith("trireme"),
+                                         AllOf(testing::StartsWith("warning: "),
+                                               HasSubstr("\ntrireme: "))));
   EXPECT_THAT(result.err, testing::EndsWith("\n"));
   for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
   for (const char* machinery :

@@ -66,7 +66,7 @@ TEST(Damage, EveryByteOfTheDataMatters) {
       const std::string message = test::message_of<InputError>([&] { read_all(step); });
       EXPECT_THAT(message,
                   ::testing::AllOf(::testing::HasSubstr("shard_00000.h5' is damaged"),
-                                   ::testing::HasSubstr("should have XXH3")));
+                                   ::testing::HasSubstr("expected XXH3")));
     }
   }
 }

@@ -78,6 +78,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "run.deterministic",
                            "run.time_limit",
                            "run.hang_timeout",
+                           "run.max_idle_starts",
                            "run.probe",
                            "run.preflight",
                            "checkpoint.every",
@@ -86,6 +87,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "checkpoint.keep_best",
                            "checkpoint.async",
                            "checkpoint.writers",
+                           "checkpoint.max_misses",
                            "checkpoint.dir",
                            "checkpoint.on_signal",
                            "checkpoint.wall_time_margin"}) {
