@@ -665,7 +665,8 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
                    "The same layout gives the same bits. Today it does either way."},
                   TRIREME_AT(run.deterministic)));
   keys.push_back(time_key({"run.time_limit", "", "none",
-                           "Stop with a checkpoint and status 75 after this time."},
+                           "Stop with a checkpoint and status 75 within this time. "
+                           "Under SLURM the job's own limit counts, too."},
                           TRIREME_AT(run.time_limit), "none"));
   keys.push_back(
       time_key({"run.hang_timeout", "", "10m",
@@ -707,11 +708,11 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
                    "Signals that end the run with a checkpoint and status 75."},
                   read_signals,
                   write_signals});
-  keys.push_back(
-      time_key({"checkpoint.wall_time_margin", "", "auto",
-                "Time kept before the limit for the last checkpoint. auto: from the "
-                "measured time of saving."},
-               TRIREME_AT(checkpoint.wall_time_margin), "auto"));
+  keys.push_back(time_key(
+      {"checkpoint.wall_time_margin", "", "auto",
+       "Time kept before the limit for the last checkpoint. auto: 1.5 × the longest "
+       "save so far; before the first a tenth of the time, at most 5m."},
+      TRIREME_AT(checkpoint.wall_time_margin), "auto"));
 }
 #undef TRIREME_AT
 

@@ -226,6 +226,7 @@ TEST_F(Jobs, OfAnArrayHaveADeckEach) {
 }
 
 TEST_F(Jobs, AsJobscriptWritesThem) {
+  write_job_deck("deck.yaml", 13, "every: 5");
   Arguments words = {std::getenv("TRIREME_BINARY"),
                      "jobscript",
                      "deck.yaml",
