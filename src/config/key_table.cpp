@@ -675,10 +675,11 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(boolean_key(
       {"run.probe", "", "false", "Measure the memory of a step before the first one."},
       TRIREME_AT(run.probe)));
-  keys.push_back(
-      boolean_key({"run.preflight", "", "false",
-                   "Check bandwidth of every group of ranks before the first step."},
-                  TRIREME_AT(run.preflight)));
+  keys.push_back(boolean_key({"run.preflight", "", "false",
+                              "Try every node first: writing, memory, computing, "
+                              "messages; name those that fail or "
+                              "are much slower."},
+                             TRIREME_AT(run.preflight)));
   keys.push_back(length_key(
       {"checkpoint.every", "", "500", "Between checkpoints; 0: only at the end."},
       TRIREME_AT(checkpoint.every), 0));

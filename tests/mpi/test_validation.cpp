@@ -23,7 +23,7 @@ class ValidationRanks : public ::testing::Test {
   ValidationRanks() {
     const std::string text = io::read_file(test::fixture("sample.txt"));
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < 12; ++i) texts.push_back(text.substr(i * 40, 40));
+    for (std::size_t i = 0; i < 60; ++i) texts.push_back(text.substr(i * 40, 40));
     test::make_corpus(scratch_, "c.h5", texts, test::trained_tokenizer());
     corpus_ = std::make_shared<const data::Corpus>(scratch_ / "c.h5");
   }
