@@ -515,7 +515,6 @@ std::vector<DeckError> unsupported_for_training(const Deck& deck) {
   need(deck.parallel.context == 1, "parallel.context", "1");
   need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
   need(!deck.run.probe, "run.probe", "false");
-  need(!deck.run.preflight, "run.preflight", "false");
   if (deck.data.train.empty()) {
     errors.push_back(error_at(deck, "data.train", "names no corpus to train on",
                               "a file made by trireme tokenize",

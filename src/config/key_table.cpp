@@ -687,7 +687,8 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
                    "The same layout gives the same bits. Today it does either way."},
                   TRIREME_AT(run.deterministic)));
   keys.push_back(time_key({"run.time_limit", "", "none",
-                           "Stop with a checkpoint and status 75 after this time."},
+                           "Stop with a checkpoint and status 75 within this time. "
+                           "Under SLURM the job's own limit counts, too."},
                           TRIREME_AT(run.time_limit), "none"));
   keys.push_back(
       time_key({"run.hang_timeout", "", "10m",
@@ -700,10 +701,11 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(boolean_key(
       {"run.probe", "", "false", "Measure the memory of a step before the first one."},
       TRIREME_AT(run.probe)));
-  keys.push_back(
-      boolean_key({"run.preflight", "", "false",
-                   "Check bandwidth of every group of ranks before the first step."},
-                  TRIREME_AT(run.preflight)));
+  keys.push_back(boolean_key({"run.preflight", "", "false",
+                              "Try every node first: writing, memory, computing, "
+                              "messages; name those that fail or "
+                              "are much slower."},
+                             TRIREME_AT(run.preflight)));
   keys.push_back(length_key(
       {"checkpoint.every", "", "500", "Between checkpoints; 0: only at the end."},
       TRIREME_AT(checkpoint.every), 0));
@@ -737,11 +739,11 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
                    "Signals that end the run with a checkpoint and status 75."},
                   read_signals,
                   write_signals});
-  keys.push_back(
-      time_key({"checkpoint.wall_time_margin", "", "auto",
-                "Time kept before the limit for the last checkpoint. auto: from the "
-                "measured time of saving."},
-               TRIREME_AT(checkpoint.wall_time_margin), "auto"));
+  keys.push_back(time_key(
+      {"checkpoint.wall_time_margin", "", "auto",
+       "Time kept before the limit for the last checkpoint. auto: 1.5 × the longest "
+       "save so far; before the first a tenth of the time, at most 5m."},
+      TRIREME_AT(checkpoint.wall_time_margin), "auto"));
 }
 #undef TRIREME_AT
 

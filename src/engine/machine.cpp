@@ -157,6 +157,10 @@ int current_umask() {
   return detail::proc_umask(proc_text("/proc/self/status"));
 }
 
+std::int64_t available_memory_now() {
+  return detail::proc_bytes(proc_text("/proc/meminfo"), "MemAvailable");
+}
+
 std::int64_t peak_process_bytes() {
   return detail::proc_bytes(proc_text("/proc/self/status"), "VmHWM");
 }

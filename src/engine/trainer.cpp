@@ -21,6 +21,7 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/preflight.hpp"
 #include "engine/restore.hpp"
 #include "engine/run_history.hpp"
 #include "engine/shared_directory.hpp"
@@ -333,6 +334,11 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const Machine machine = find_machine();
   require_memory(deck, shapes, machine, environment);
   const Placement placement = Placement::gather(environment, machine);
+  if (deck.run.preflight) {
+    log.info("{}", preflight(world, {.host = environment.host_name(),
+                                     .directories = {deck.run.dir, deck.checkpoint.dir},
+                                     .memory_bytes = plan_memory(shapes, deck).total()}));
+  }
   RunDirectory directory(world, run_options, start);
   OnBoard on_board(world, directory.path(), environment.host_name(), log);
   directory.write_deck(config::resolved_text(deck));

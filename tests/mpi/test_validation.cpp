@@ -23,7 +23,7 @@ class ValidationRanks : public ::testing::Test {
   ValidationRanks() {
     const std::string text = io::read_file(test::fixture("sample.txt"));
     std::vector<std::string> texts;
-    for (std::size_t i = 0; i < 12; ++i) texts.push_back(text.substr(i * 40, 40));
+    for (std::size_t i = 0; i < 60; ++i) texts.push_back(text.substr(i * 40, 40));
     test::make_corpus(scratch_, "c.h5", texts, test::trained_tokenizer());
     corpus_ = std::make_shared<const data::Corpus>(scratch_ / "c.h5");
   }
@@ -35,6 +35,12 @@ class ValidationRanks : public ::testing::Test {
   }
   LossTotals loss(const std::shared_ptr<comm::Communicator>& world, index_t micro,
                   index_t wanted, const ValidationSet& set) const {
+    return loss_unless(world, micro, wanted, set, {}).value();
+  }
+  std::optional<LossTotals> loss_unless(const std::shared_ptr<comm::Communicator>& world,
+                                        index_t micro, index_t wanted,
+                                        const ValidationSet& set,
+                                        const std::function<bool()>& stop) const {
     const int ranks = world->size();
     const config::Deck deck = config::parse(
         fmt::format("model: {{layers: 1, hidden: 8, heads: 2, sequence: {}, vocab: 700, "
@@ -52,7 +58,7 @@ class ValidationRanks : public ::testing::Test {
     state.params.initialize(exec, 3);
     Timers timers;
     TrainStep<double> step(exec, state, step_shape(deck), timers);
-    return Validation<double>(deck, grid, step).loss_of(set).value();
+    return Validation<double>(deck, grid, step).loss_of(set, stop);
   }
 
   test::Scratch scratch_;
@@ -80,6 +86,24 @@ TEST_F(ValidationRanks, LooksAtEachSampleOnce) {
           << micro << ", " << wanted;
     }
   }
+}
+
+// Asked between every eight micro-batches of a rank; all ranks leave it together.
+TEST_F(ValidationRanks, IsLeftEarlyWhereThatIsWanted) {
+  const auto world = comm::make_mpi_world();
+  const index_t samples = 40;
+  const ValidationSet all = set(samples);
+  const index_t rounds = (samples + world->size() - 1) / world->size();
+  int asked = 0;
+  const auto go_on = [&] { return ++asked < 0; };
+  const auto found = loss_unless(world, 1, 0, all, go_on);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(asked, (rounds - 1) / 8);
+  EXPECT_EQ(found->tokens, loss(world, 16, 0, all).tokens);
+  asked = 0;
+  EXPECT_FALSE(loss_unless(world, 1, 0, all, [&] { return ++asked == 1; }));
+  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(world->all_reduce(std::int64_t{1}), world->size());  // nobody is lost
 }
 
 }  // namespace

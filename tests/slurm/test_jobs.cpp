@@ -122,7 +122,7 @@ class Jobs : public TrainingRuns {
           return state == "COMPLETED" || state == "FAILED" || state == "CANCELLED" ||
                  state == "TIMEOUT" || state == "NODE_FAIL";
         },
-        200.0);
+        150.0);
     return state;
   }
 
@@ -226,6 +226,7 @@ TEST_F(Jobs, OfAnArrayHaveADeckEach) {
 }
 
 TEST_F(Jobs, AsJobscriptWritesThem) {
+  write_job_deck("deck.yaml", 13, "every: 5");
   Arguments words = {std::getenv("TRIREME_BINARY"),
                      "jobscript",
                      "deck.yaml",
@@ -251,6 +252,17 @@ TEST_F(Jobs, AsJobscriptWritesThem) {
   EXPECT_THAT(log_of(broken),
               AllOf(HasSubstr("ended with status 2: not requeued"),
                     HasSubstr("tail -n 40 '" + scratch_.path().string())));
+}
+
+TEST_F(Jobs, OfASweepMakeATable) {
+  const std::string job =
+      submit({"--nodes=1", "--time=5", "--export=ALL,TRIREME_RANKS=1 2,TRIREME_STEPS=8"},
+             {script("slurm/scaling.sbatch"), "long.yaml"});
+  ASSERT_EQ(end_of(job), "COMPLETED") << log_of(job);
+  EXPECT_THAT(log_of(job),
+              AllOf(ContainsRegex("long +1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%\n"),
+                    ContainsRegex("long +2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+%\n")));
+  EXPECT_EQ(metrics("scaling-" + job + "/long-2").steps.back().step, 8);
 }
 
 }  // namespace

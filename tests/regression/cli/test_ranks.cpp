@@ -53,22 +53,22 @@ class Ranks : public Workplace {
     });
   }
 
-  // A run without end on some ranks, of which one gets signals in the middle of
-  // training.
+  // A run without end on some ranks, and what is done to them in the middle of training.
   struct Ended {
     RunResult result;
     comm::RankState victim;
-    double seconds = 0.0;  // from the first signal to the end
+    double seconds = 0.0;  // from the beginning of that to the end
   };
-  Ended signalled(int victim, const std::vector<int>& signals,
-                  const std::vector<std::string>& overrides) {
+  using States = std::vector<comm::RankState>;
+  Ended while_training(const std::vector<std::string>& overrides,
+                       const std::function<void(const States&)>& act) {
     std::vector<std::string> all = {"run.steps=100000000", "checkpoint.every=0",
                                     fmt::format("batch.global={}", 2 * kRanks)};
     all.insert(all.end(), overrides.begin(), overrides.end());
     auto run = std::async(std::launch::async, [arguments = train_arguments(all)] {
       return trireme_on_ranks(kRanks, arguments);
     });
-    std::vector<comm::RankState> states;
+    States states;
     const bool trains = comes_true(60.0, [&] {
       states = comm::read_boards(run_dir()).ranks;
       std::error_code ignored;
@@ -79,15 +79,25 @@ class Ranks : public Workplace {
     EXPECT_TRUE(trains);
     if (!trains) return {run.get(), {}, 0.0};
     Ended ended;
-    ended.victim = states[static_cast<std::size_t>(victim)];
     const auto start = Clock::now();
-    for (const int signal : signals) {
-      if (signal != signals.front()) std::this_thread::sleep_for(kSilence);
-      ::kill(ended.victim.process, signal);
-    }
+    act(states);
     ended.result = run.get();
     ended.seconds = seconds_since(start);
     EXPECT_TRUE(all_go(states));
+    return ended;
+  }
+  // One of them gets signals.
+  Ended signalled(int victim, const std::vector<int>& signals,
+                  const std::vector<std::string>& overrides) {
+    comm::RankState one;
+    Ended ended = while_training(overrides, [&](const States& ranks) {
+      one = ranks[static_cast<std::size_t>(victim)];
+      for (const int signal : signals) {
+        if (signal != signals.front()) std::this_thread::sleep_for(kSilence);
+        ::kill(one.process, signal);
+      }
+    });
+    ended.victim = one;
     return ended;
   }
   void expect_down_by_an_error(const RunResult& result);
@@ -188,6 +198,29 @@ TEST_F(Ranks, PipelineStopsWithACheckpoint) {
   const RunResult whole = trireme({"inspect", "--verify", run_dir().string()});
   EXPECT_EQ(whole.status, 0) << whole.err;
   EXPECT_THAT(whole.out, HasSubstr("all checksums hold"));
+}
+
+// The first signal would be heard after the step, which never ends: its rank waits for
+// one that is stopped.
+TEST_F(Ranks, SecondSignalEndsARankThatWaitsForEver) {
+  const auto second_signal = [](const std::vector<comm::RankState>& ranks) {
+    ::kill(ranks[1].process, SIGSTOP);
+    ::kill(ranks[0].process, SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    ::kill(ranks[0].process, SIGUSR1);
+  };
+  const Ended saved =
+      while_training({"checkpoint.every=2", "checkpoint.keep=1"}, second_signal);
+  // The status is the launcher's, which kills the one that is stopped.
+  EXPECT_NE(saved.result.status, 0);
+  EXPECT_NE(saved.result.status, -1) << "not down";
+  EXPECT_LT(saved.seconds, 20.0);
+  EXPECT_THAT(saved.result.err, HasSubstr("a second signal: stopped at once, status 75"));
+  EXPECT_EQ(trireme({"inspect", "--verify", run_dir().string()}).status, 0);
+  fs::remove_all(run_dir());
+  const Ended none = while_training({}, second_signal);
+  EXPECT_NE(none.result.status, 0);
+  EXPECT_THAT(none.result.err, HasSubstr("No checkpoint of this run is published"));
 }
 
 TEST_F(Ranks, KilledStageTakesAllDown) {
