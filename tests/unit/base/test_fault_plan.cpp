@@ -1,0 +1,75 @@
+// What a fault plan says, is what happens, where and when it says so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.hpp"
+#include "base/fault_plan.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::vector<FaultPhase> kPhases = {
+    {"step"}, {"ckpt.begin", true}, {"ckpt.write", true, true}};
+
+TEST(FaultPlan, StrikesWhereItSays) {
+  FaultPlan plan("enospc:phase=ckpt.write,rank=1,step=4,after=2", 1, 2, kPhases);
+  EXPECT_EQ(plan.at("ckpt.write", 3), WriteFault::none);
+  EXPECT_EQ(plan.at("ckpt.begin", 4), WriteFault::none);
+  EXPECT_EQ(plan.at("ckpt.write", 4), WriteFault::none);  // the first time
+  EXPECT_EQ(plan.at("ckpt.write", 4), WriteFault::no_space);
+  EXPECT_EQ(plan.at("ckpt.write", 4), WriteFault::none);  // once
+  FaultPlan other("enospc:phase=ckpt.write,rank=1,step=4,after=2", 0, 2, kPhases);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.at("ckpt.write", 4), WriteFault::none);
+}
+
+TEST(FaultPlan, RepeatsAsOftenAsItSays) {
+  FaultPlan twice("eio:phase=ckpt.*,times=2", 0, 1, kPhases);
+  EXPECT_EQ(twice.at("ckpt.begin"), WriteFault::io_error);
+  EXPECT_EQ(twice.at("ckpt.write"), WriteFault::io_error);
+  EXPECT_EQ(twice.at("ckpt.write"), WriteFault::none);
+  FaultPlan always("bit_flip:phase=ckpt.*,times=0", 0, 1, kPhases);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(always.at("ckpt.write"), WriteFault::bit_flip);
+    EXPECT_EQ(always.at("ckpt.begin"), WriteFault::none);  // writes no data
+  }
+}
+
+// The same draws on every rank; other seeds draw others.
+TEST(FaultPlan, DrawsBySeed) {
+  std::set<std::pair<int, int>> drawn;
+  for (int seed = 0; seed < 40; ++seed) {
+    const std::string text =
+        "eio:phase=ckpt.write,rank=0-3,after=1-5,seed=" + std::to_string(seed);
+    int struck = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      FaultPlan plan(text, rank, 4, kPhases);
+      for (int time = 1; time <= 5; ++time) {
+        if (plan.at("ckpt.write") == WriteFault::none) continue;
+        ++struck;
+        drawn.emplace(rank, time);
+      }
+    }
+    EXPECT_EQ(struck, 1) << text;
+  }
+  EXPECT_GT(drawn.size(), 10u);
+}
+
+TEST(FaultPlan, SaysWhatIsWrong) {
+  const auto message = [](const std::string& text) {
+    return test::message_of<InputError>([&] { FaultPlan(text, 0, 2, kPhases); });
+  };
+  EXPECT_THAT(message("kill:phase=stepp"), HasSubstr("there are step, ckpt.begin"));
+  EXPECT_THAT(message("short_write:phase=ckpt.begin"), HasSubstr("there are ckpt.write"));
+  EXPECT_THAT(message("kill:phase=step;"), HasSubstr("there is no kind ''"));
+  EXPECT_THAT(message("kill:phase=step,rank=3-1"), HasSubstr("neither a number"));
+  EXPECT_THAT(message("kill:phase=step,at=1"), HasSubstr("either a phase or a time"));
+  EXPECT_TRUE(FaultPlan("", 0, 1, kPhases).empty());
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,98 @@
+// starts.jsonl: what of the time served the run, over starts that ended well, were
+// killed, or did again what was lost.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/wall_time.hpp"
+#include "engine/run_history.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::engine {
+namespace {
+
+StartRecord start_of(double began, double ended, std::int64_t first, std::int64_t saved,
+                     double step_seconds) {
+  StartRecord start;
+  start.began = began;
+  start.ended = ended;
+  start.first_step = first;
+  start.saved_step = saved;
+  start.step_seconds = step_seconds;
+  return start;
+}
+
+TEST(RunHistory, EffectiveTimeCountsWhatWasKept) {
+  const EffectiveTime one = effective_time({start_of(0, 100, 0, 50, 80)});
+  EXPECT_EQ(one.starts, 1);
+  EXPECT_DOUBLE_EQ(one.share(), 0.8);
+  // The second goes on from step 40 of 50; the third, from 60, saves nothing.
+  const EffectiveTime three =
+      effective_time({start_of(0, 100, 0, 50, 80), start_of(110, 160, 40, 60, 30),
+                      start_of(170, 180, 60, -1, 0)});
+  EXPECT_DOUBLE_EQ(three.counted, 80 * 0.8 + 30);
+  EXPECT_DOUBLE_EQ(three.running, 160);
+  EXPECT_DOUBLE_EQ(three.waiting, 20);
+  EXPECT_THAT(three.text(), ::testing::HasSubstr("58.8% of 2m40s in 3 starts"));
+}
+
+TEST(RunHistory, IdleStartsAreThoseWithoutANewStep) {
+  EXPECT_EQ(idle_starts({}), 0);
+  EXPECT_EQ(idle_starts({start_of(0, 1, 0, -1, 0), start_of(0, 1, 0, -1, 0)}), 2);
+  EXPECT_EQ(idle_starts({start_of(0, 1, 0, -1, 0), start_of(0, 1, 0, 5, 1),
+                         start_of(0, 1, 5, 5, 0), start_of(0, 1, 5, -1, 0)}),
+            2);
+}
+
+TEST(RunHistory, IsReadBack) {
+  const test::Scratch scratch;
+  {
+    RunHistory history(scratch.path());
+    EXPECT_TRUE(history.starts().empty());
+    EXPECT_EQ(history.begin(1000.0, 0, "17"), "");
+    EXPECT_EQ(history.note_restart({.launch = 0.5, .set_up = 1.0}), "");
+    EXPECT_EQ(history.note_saved(10, 3.5), "");
+    EXPECT_EQ(history.end(75), "");
+  }
+  {
+    RunHistory history(scratch.path());
+    ASSERT_EQ(history.starts().size(), 1u);
+    const StartRecord& first = history.starts().front();
+    EXPECT_EQ(first.number, 1);
+    EXPECT_EQ(first.job, "17");
+    EXPECT_TRUE(first.is_clean);
+    EXPECT_EQ(first.status, 75);
+    EXPECT_EQ(first.saved_step, 10);
+    EXPECT_EQ(first.step_seconds, 3.5);
+    EXPECT_NEAR(first.ended, wall_seconds(), 60.0);
+    history.begin(wall_seconds(), 10, "18");
+    history.note_first_step(5);
+  }
+  // Killed in the middle of a line, and refused once.
+  test::spill(scratch / "starts.jsonl",
+              test::slurp(scratch / "starts.jsonl") + "{\"start\":2,\"event\":\"sav");
+  {
+    RunHistory history(scratch.path());
+    ASSERT_EQ(history.starts().size(), 2u);
+    EXPECT_FALSE(history.starts().back().is_clean);
+    EXPECT_EQ(history.starts().back().first_step, 5);
+    EXPECT_EQ(idle_starts(history.starts()), 1);
+    EXPECT_EQ(history.note_refusal(), "");
+  }
+  const RunHistory history(scratch.path());
+  EXPECT_EQ(idle_starts(history.starts()), 0);
+  EXPECT_EQ(effective_time(history.starts()).starts, 2);
+}
+
+TEST(RunHistory, WhatCannotBeWrittenIsSaid) {
+  RunHistory history("/proc/none");
+  EXPECT_THAT(history.begin(1.0, 0, ""), ::testing::HasSubstr("cannot write"));
+}
+
+TEST(RunHistory, ProcessBeganBeforeNow) {
+  const double began = process_began();
+  EXPECT_LE(began, wall_seconds());
+  EXPECT_GT(began, wall_seconds() - 3600.0);
+}
+
+}  // namespace
+}  // namespace trireme::engine
