@@ -26,6 +26,7 @@ constexpr const char* kPrefix = "#SBATCH ";
 // What train.sbatch has between its head and what is the same everywhere.
 constexpr const char* kSettings = "# --- settings";
 constexpr const char* kJob = "# --- the job";
+constexpr index_t kMostRanksOfNode = 4096;
 constexpr double kLongestWarning = 65535.0;  // seconds that --signal can say
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -78,11 +79,11 @@ std::int64_t ranks_of(const std::vector<BatchOption>& options, std::int64_t node
   for (const BatchOption& option : options) {
     if (option.name != "ntasks-per-node") continue;
     const auto ranks = config::parse_integer(option.value);
-    if (ranks && *ranks > 0) return *ranks * nodes;
+    if (ranks && *ranks > 0 && *ranks <= kMostRanksOfNode) return *ranks * nodes;
   }
   throw InputError(
       fmt::format("the machine file '{}' has no line '{}--ntasks-per-node=N' "
-                  "with the ranks of a node",
+                  "with the ranks of a node (1 to 4096)",
                   file.string(), kPrefix));
 }
 

@@ -88,8 +88,9 @@ extern "C" void trireme_note_signal(int number, siginfo_t* info, void*) {
   if (received_at.compare_exchange_strong(first, now)) {
     received_signal = number;
   } else if (now - first >= kSecond) {
-    // One rank speaks for those that a launcher, their parent, signals together.
-    stop_at_once(speaks_at_once || info->si_pid != ::getppid());
+    // One rank speaks for all that a launcher, their parent, or the terminal signals
+    // together.
+    stop_at_once(speaks_at_once || (info->si_pid != 0 && info->si_pid != ::getppid()));
   }
   errno = error;
 }

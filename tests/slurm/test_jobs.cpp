@@ -156,7 +156,7 @@ TEST_F(Jobs, GoOnAfterTheWarning) {
 
 TEST_F(Jobs, ThatAreCancelledLeaveAWholeCheckpoint) {
   run_whole();
-  const std::string job = submit_training("run", {"--time=5"});
+  const std::string job = submit_training("run", {"--time=10"});
   ASSERT_TRUE(wait_until([&] { return steps_of("run") >= 20; }, 60.0)) << log_of(job);
   ASSERT_EQ(command({"scancel", job}).status, 0);
   ASSERT_EQ(end_of(job), "CANCELLED");
@@ -171,7 +171,7 @@ TEST_F(Jobs, ThatAreCancelledLeaveAWholeCheckpoint) {
   EXPECT_GE(step, 20);
   EXPECT_LT(step, kSteps);
 
-  const std::string next = submit_training("run", {"--time=5"});
+  const std::string next = submit_training("run", {"--time=10"});
   ASSERT_EQ(end_of(next), "COMPLETED") << log_of(next);
   expect_same_checkpoint(newest("whole"), newest("run"));
   expect_same_metrics("whole", "run", kSteps);
@@ -186,6 +186,7 @@ TEST_F(Jobs, OfAChainGoOnInTurn) {
                      "--ntasks=2",
                      "--output=%j.log",
                      "--time=2",
+                     "--signal=B:USR1@10",
                      script("slurm/train.sbatch"),
                      "long.yaml"};
   const Arguments more = options_of("run");
@@ -215,7 +216,7 @@ TEST_F(Jobs, OfAChainGoOnInTurn) {
 TEST_F(Jobs, OfAnArrayHaveADeckEach) {
   write_job_deck("a.yaml", 4, "every: 5");
   write_job_deck("b.yaml", 5, "every: 5");
-  const std::string job = submit({"--array=0-2", "--time=5", "--output=%a.log"},
+  const std::string job = submit({"--array=0-2", "--time=10", "--output=%a.log"},
                                  {script("slurm/train.sbatch"), "a.yaml", "b.yaml"});
   EXPECT_EQ(end_of(job + "_0"), "COMPLETED") << log_of("0");
   EXPECT_EQ(end_of(job + "_1"), "COMPLETED") << log_of("1");

@@ -265,6 +265,17 @@ TEST_F(TrainRun, OutputThatNobodyReads) {
   EXPECT_EQ(slurp(scratch_ / "status"), "75\n");
 }
 
+TEST_F(TrainRun, Preflight) {
+  const RunResult result = train({"run.preflight=true"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("preflight: 1 node fit for the run (write "));
+  // What it finds is found before anything is made.
+  const RunResult refused =
+      train({"run.preflight=true", "checkpoint.dir=/proc/none"}, {"--run-dir", "other"});
+  expect_error(refused, 2, {"no node can write where the run should", "checkpoint.dir"});
+  EXPECT_FALSE(fs::exists("other"));
+}
+
 // Rows that pad the vocabulary have no token to be shown.
 TEST_F(TrainRun, SamplesOfAPaddedVocabulary) {
   const RunResult result = train({"model.vocab=5000", "run.sample_every=1"});
