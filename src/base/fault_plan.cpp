@@ -34,7 +34,7 @@ constexpr std::array<std::pair<std::string_view, Kind>, 7> kKinds = {
 InputError wrong(const std::string& rule, const std::string& what) {
   return InputError(fmt::format(
       "--fault '{}': {}. A fault is KIND:KEY=VALUE,..., such as "
-      "kill:rank=3,phase=ckpt.write; docs/checkpoints.md lists kinds, keys and phases",
+      "kill:rank=3,phase=ckpt.write; docs/restart.md lists kinds, keys and phases",
       rule, what));
 }
 

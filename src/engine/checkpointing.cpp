@@ -57,22 +57,23 @@ void Checkpointing::begin(const Exec& exec, const std::vector<ckpt::TensorPart>&
   if (!deck_.async) settle(saver_.finish());
 }
 
-bool Checkpointing::advance() {
+void Checkpointing::advance() {
   const auto report = saver_.advance();
-  return report && settle(*report);
+  if (report) settle(*report);
 }
 
-bool Checkpointing::settle(const ckpt::SaveReport& report) {
+void Checkpointing::settle(const ckpt::SaveReport& report) {
   step_under_way_ = -1;
   const bool speaks = world_.rank() == 0;
   if (report.error.empty()) {
     saved_step_ = report.step;
+    ++published_;
     misses_ = 0;
     longest_seconds_ = std::max(longest_seconds_, report.busy_seconds);
     if (speaks) options_.say(text_of(report));
     if (speaks) options_.saved(report.step, step_seconds_);
     if (speaks && !report.warning.empty()) options_.warn(report.warning);
-    return true;
+    return;
   }
   ++misses_;
   last_error_ = report.error;
@@ -87,13 +88,14 @@ bool Checkpointing::settle(const ckpt::SaveReport& report) {
         "{}{} Training ends, as this was the {}. in a row (checkpoint.max_misses).", what,
         newest, misses_));
   }
-  if (speaks) options_.warn(fmt::format("{}{} Training goes on.", what, newest));
-  return false;
+  const char* next = is_last_ ? "It is tried again." : "Training goes on.";
+  if (speaks) options_.warn(fmt::format("{}{} {}", what, newest, next));
 }
 
 void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
                            const ckpt::TrainingState& state, double step_seconds) {
   if (saver_.is_under_way()) settle(saver_.finish());
+  is_last_ = true;
   for (int tries = 0; saved_step_ != state.step; ++tries) {
     TRIREME_REQUIRE(tries < kLastTries,
                     "the last checkpoint, of step {}, could not be written, nor at {} "

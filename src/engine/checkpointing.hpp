@@ -36,8 +36,8 @@ class Checkpointing {
   // when checkpoint.max_misses in a row have failed.
   void begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
              const ckpt::TrainingState& state, double step_seconds);
-  // Collective, after each step. True when a checkpoint was published.
-  bool advance();
+  // Collective, after each step.
+  void advance();
   // Collective: the end of training. Waits for the save that is under way; where there is
   // none of this step, or it fails, saves (again). Error where that cannot be.
   void finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
@@ -49,12 +49,14 @@ class Checkpointing {
   // The step of the newest that this start has published, or went on from; -1: none.
   std::int64_t saved_step() const { return saved_step_; }
   void set_saved_step(std::int64_t step) { saved_step_ = step; }
+  // By this start.
+  int published() const { return published_; }
   // The longest that a save has taken, from its beginning to its publication; 0: none
   // yet.
   double longest_seconds() const { return longest_seconds_; }
 
  private:
-  bool settle(const ckpt::SaveReport& report);
+  void settle(const ckpt::SaveReport& report);
   void start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
              const ckpt::TrainingState& state, double step_seconds);
 
@@ -65,6 +67,8 @@ class Checkpointing {
   std::int64_t step_under_way_ = -1;
   double step_seconds_ = 0.0;
   std::int64_t saved_step_ = -1;
+  int published_ = 0;
+  bool is_last_ = false;
   index_t misses_ = 0;  // in a row
   std::string last_error_;
   double longest_seconds_ = 0.0;

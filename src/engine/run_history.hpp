@@ -1,8 +1,9 @@
-// engine/run_history.hpp — starts.jsonl: all starts of a run, from when to when, what each
-// saved, and so how much of the time served the run.
+// engine/run_history.hpp — starts.jsonl: all starts of a run, from when to when, what
+// each saved, and so how much of the time served the run.
 //
-// One line per event: {"start": 2, "event": "began", "time": ..., ...}. Rank 0 writes each
-// at once, so that a killed start leaves what it did. A line torn by a kill is passed over.
+// One line per event: {"start": 2, "event": "began", "time": ..., ...}. Rank 0 writes
+// each at once, so that a killed start leaves what it did. A line torn by a kill is
+// passed over.
 #ifndef TRIREME_ENGINE_RUN_HISTORY_HPP_
 #define TRIREME_ENGINE_RUN_HISTORY_HPP_
 

@@ -418,15 +418,18 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     if (due(deck_.run.validate_every) || is_last()) validate(stop);
     if (trace_) trace_->end_step(number);
     reason = stop.poll(*grid_.groups().world);
+    const int published = checkpoints_.published();
     if (checkpoints_.step_under_way() >= 0) {
       const Region region(timers_, Section::checkpoint);
-      if (checkpoints_.advance()) stop.note_checkpoint(checkpoints_.longest_seconds());
+      checkpoints_.advance();
     }
     if (is_last() || reason != StopReason::none) {
       finish_save();
-      stop.note_checkpoint(checkpoints_.longest_seconds());
     } else if (due(deck_.checkpoint.every)) {
       begin_save();
+    }
+    if (checkpoints_.published() > published) {
+      stop.note_checkpoint(checkpoints_.longest_seconds());
     }
     if (const std::string note = stop.take_note(); display_ && !note.empty()) {
       display_->message(note);

@@ -209,8 +209,9 @@ TEST_F(Ranks, SecondSignalEndsARankThatWaitsForEver) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1200));
     ::kill(ranks[0].process, SIGUSR1);
   };
-  const Ended saved =
-      while_training({"checkpoint.every=2", "checkpoint.keep=1"}, second_signal);
+  const Ended saved = while_training(
+      {"checkpoint.every=2", "checkpoint.keep=1", "checkpoint.async=false"},
+      second_signal);
   // The status is the launcher's, which kills the one that is stopped.
   EXPECT_NE(saved.result.status, 0);
   EXPECT_NE(saved.result.status, -1) << "not down";
