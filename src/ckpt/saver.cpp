@@ -60,7 +60,12 @@ Saver::Saver(comm::Communicator& world, const std::string& host,
 }
 
 Saver::~Saver() {
-  if (thread_.joinable()) thread_.join();
+  if (!thread_.joinable()) return;
+  if (has_given_up_) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
 }
 
 void Saver::reserve(const std::vector<TensorPart>& parts) {
@@ -204,11 +209,30 @@ std::optional<SaveReport> Saver::advance() {
   return {};
 }
 
-SaveReport Saver::finish() {
+SaveReport Saver::finish(double timeout) {
+  auto begin = Clock::now();
   while (true) {
+    const Phase phase = phase_;
     if (auto report = advance()) return *report;
+    if (phase != phase_) begin = Clock::now();
+    // Clocks differ: the ranks agree on it.
+    if (timeout > 0.0 && world_.any(seconds_since(begin) > timeout)) give_up(timeout);
     std::this_thread::sleep_for(kPatience);
   }
+}
+
+void Saver::give_up(double timeout) {
+  has_given_up_ = true;
+  const std::vector<std::int64_t> done = world_.gather(std::int64_t{is_done_});
+  std::string ranks;
+  for (std::size_t rank = 0; rank < done.size(); ++rank) {
+    if (done[rank] == 0) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  }
+  throw Error(
+      fmt::format("the checkpoint of step {} is still being written after {:.0f} s in "
+                  "'{}', by rank {}: "
+                  "does the file system hang? (The limit is run.hang_timeout.)",
+                  state_.step, timeout, options_.directory.string(), ranks));
 }
 
 }  // namespace trireme::ckpt

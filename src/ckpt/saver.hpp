@@ -44,7 +44,8 @@ class Saver {
  public:
   // Collective.
   Saver(comm::Communicator& world, const std::string& host, const SaverOptions& options);
-  // Waits for this rank's thread. What was under way stays unpublished.
+  // Waits for this rank's thread, unless that was given up. What was under way stays
+  // unpublished.
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
@@ -61,8 +62,12 @@ class Saver {
   // Collective, one message long; nothing to do where none is under way. The report once
   // the save has ended.
   std::optional<SaveReport> advance();
-  // Collective: advances to the end of the save that is under way.
-  SaveReport finish();
+  // Collective: advances to the end of the save that is under way. Error that names the
+  // ranks where one writes for longer than so many seconds without an end (a file system
+  // that hangs); 0: waits for ever.
+  SaveReport finish(double timeout = 0.0);
+  // finish() has given up: a thread may never end, and the process should.
+  bool has_given_up() const { return has_given_up_; }
 
  private:
   enum class Phase { idle, laying_out, writing, publishing };
@@ -75,6 +80,7 @@ class Saver {
   // Of all ranks; empty where none failed.
   std::string failures();
   void share_layout();
+  [[noreturn]] void give_up(double timeout);
 
   comm::Communicator& world_;
   SaverOptions options_;
@@ -95,6 +101,7 @@ class Saver {
   Saved saved_;
   SaveReport report_;
 
+  bool has_given_up_ = false;
   std::thread thread_;
   std::atomic<bool> is_done_{true};
   std::string failure_;  // of the thread; read once it is done

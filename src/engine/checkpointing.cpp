@@ -30,6 +30,7 @@ Checkpointing::Checkpointing(const config::Deck& deck, comm::Communicator& world
     : deck_(deck.checkpoint),
       world_(world),
       options_(options),
+      hang_timeout_(deck.run.hang_timeout.value_or(0.0)),
       saver_(world, host,
              {.directory = deck_.dir,
               .writers = deck_.writers,
@@ -52,9 +53,13 @@ void Checkpointing::start(const Exec& exec, const std::vector<ckpt::TensorPart>&
 void Checkpointing::begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
                           const ckpt::TrainingState& state, double step_seconds) {
   if (state.step == saved_step_ || state.step == step_under_way_) return;
-  if (saver_.is_under_way()) settle(saver_.finish());
+  wait();
   start(exec, parts, state, step_seconds);
-  if (!deck_.async) settle(saver_.finish());
+  if (!deck_.async) wait();
+}
+
+void Checkpointing::wait() {
+  if (saver_.is_under_way()) settle(saver_.finish(hang_timeout_));
 }
 
 void Checkpointing::advance() {
@@ -76,6 +81,7 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
     return;
   }
   ++misses_;
+  options_.missed(report.step);
   last_error_ = report.error;
   const std::string what = fmt::format(
       "the checkpoint of step {} could not be written:\n{}\n", report.step, report.error);
@@ -94,7 +100,7 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
 
 void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
                            const ckpt::TrainingState& state, double step_seconds) {
-  if (saver_.is_under_way()) settle(saver_.finish());
+  wait();
   is_last_ = true;
   for (int tries = 0; saved_step_ != state.step; ++tries) {
     TRIREME_REQUIRE(tries < kLastTries,
@@ -102,7 +108,7 @@ void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>
                     "tries more:\n{}",
                     state.step, kLastTries - 1, last_error_);
     start(exec, parts, state, step_seconds);
-    settle(saver_.finish());
+    wait();
   }
 }
 

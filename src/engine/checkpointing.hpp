@@ -21,6 +21,8 @@ class Checkpointing {
     std::function<void(const std::string&)> warn = {};
     // Rank 0: one is published, with the seconds that it was begun with.
     std::function<void(std::int64_t step, double step_seconds)> saved = {};
+    // Every rank: a save has failed.
+    std::function<void(std::int64_t step)> missed = {};
     // Rank 0, beside training: before a checkpoint is published.
     std::function<void()> before_publish = {};
     ckpt::FaultHook hook = {};
@@ -43,6 +45,11 @@ class Checkpointing {
   void finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
               const ckpt::TrainingState& state, double step_seconds);
 
+  // Collective: waits for the save that is under way, if any.
+  void wait();
+  // A save does not end; nor would this object's destructor, but for that.
+  bool has_given_up() const { return saver_.has_given_up(); }
+
   // Of the save that is under way; -1: none.
   std::int64_t step_under_way() const { return step_under_way_; }
   std::size_t copy_bytes() const { return saver_.staging_bytes(); }
@@ -63,6 +70,7 @@ class Checkpointing {
   const config::CheckpointConfig& deck_;
   comm::Communicator& world_;
   Options options_;
+  double hang_timeout_;
   ckpt::Saver saver_;
   std::int64_t step_under_way_ = -1;
   double step_seconds_ = 0.0;

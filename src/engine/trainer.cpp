@@ -198,6 +198,10 @@ void require_progress(comm::Communicator& world, const config::Deck& deck,
   });
 }
 
+void warn(Log& log, const std::string& problem) {
+  if (!problem.empty()) log.warning("{}", problem);
+}
+
 // Rather than of another run, that this one branches off from.
 bool is_of_run(const io::Path& checkpoint, const config::Deck& deck) {
   std::error_code ignored;
@@ -353,7 +357,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     restart_times.down = history.starts().empty()
                              ? -1.0
                              : std::max(0.0, began - history.starts().back().ended);
-    history.begin(began, restore && resumes ? restore->step() : 0, surroundings.job);
+    warn(log, history.begin(began, resumes ? restore->step() : 0, surroundings.job));
   }
   if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();
   // While nothing is lost by it, and reading takes long.
@@ -362,6 +366,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
         "stopped before the first step: {}. Step {} is saved as it was; continue "
         "with --resume auto.",
         stop.description(), restore->step());
+    if (world.rank() == 0) warn(log, history.end(kExitStoppedEarly));
     return kExitStoppedEarly;
   }
 
@@ -384,7 +389,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const std::int64_t first_step = resumes ? restore->step() : 0;
   if (world.rank() == 0) {
     if (resumes && first_step != history.starts().back().first_step) {
-      history.note_first_step(first_step);
+      warn(log, history.note_first_step(first_step));
     }
     if (restore) {
       restart_times.read = restore->seconds();
@@ -393,6 +398,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     restart_times.set_up = wall_seconds() - entered - restart_times.read;
     run.record(history, restart_times);
   }
+  restore.reset();  // its manifest may be large
   BannerInfo about =
       describe_run(deck, datasets, machine, placement,
                    model::parameter_count(gpt_config(deck)), first_step, peak);
@@ -416,10 +422,10 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   try {
     return run.run(stop, terminal);
   } catch (const std::exception& error) {
-    if (world.rank() == 0) history.end(1);
+    if (world.rank() == 0) warn(log, history.end(1));
     const bool is_input = dynamic_cast<const InputError*>(&error) != nullptr;
     const Error as_error(error.what());
-    if (world.is_under_way()) {
+    if (world.is_under_way() || run.has_given_up()) {
       on_board.fail();
       environment.end_with(is_input ? as_error : error);
     }

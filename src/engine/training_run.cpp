@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "base/host_name.hpp"
@@ -77,9 +78,10 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                     .saved =
                         [this](std::int64_t step, double step_seconds) {
                           if (history_ != nullptr) {
-                            history_->note_saved(step, step_seconds);
+                            note(history_->note_saved(step, step_seconds));
                           }
                         },
+                    .missed = [this](std::int64_t step) { forget_best(step); },
                     .before_publish =
                         [this] {
                           if (metrics_) metrics_->sync();
@@ -192,6 +194,7 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   }
   std::string state;
   try {
+    checkpoints_.wait();
     step_.settle();
     const ckpt::Saved saved = ckpt::save_checkpoint(
         exec_, *grid_.groups().world, directory_.path() / "failed", progress_, parts());
@@ -344,7 +347,7 @@ template <class T>
 void TrainingRun<T>::note_first_step(double seconds) {
   if (history_ == nullptr) return;
   restart_times_.first_step = seconds;
-  history_->note_restart(restart_times_);
+  note(history_->note_restart(restart_times_));
   if (first_step_ > 0) say(restart_times_.text());
 }
 
@@ -354,9 +357,22 @@ void TrainingRun<T>::prepare_save() {
   // Only what is saved can be kept: the best of the checkpoints that were validated.
   if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
       (progress_.best_step < 0 || validation_loss_ < progress_.best_loss)) {
+    best_before_ = {progress_.best_step, progress_.best_loss};
     progress_.best_loss = validation_loss_;
     progress_.best_step = progress_.step;
   }
+}
+
+// It was not saved after all.
+template <class T>
+void TrainingRun<T>::forget_best(std::int64_t step) {
+  if (progress_.best_step != step) return;
+  std::tie(progress_.best_step, progress_.best_loss) = best_before_;
+}
+
+template <class T>
+void TrainingRun<T>::note(const std::string& problem) {
+  if (!problem.empty()) log_.warning("{}", problem);
 }
 
 template <class T>
@@ -441,7 +457,9 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
   const bool is_done = reason == StopReason::none || is_last();
-  if (history_ != nullptr) history_->end(is_done ? kExitDone : kExitStoppedEarly);
+  if (history_ != nullptr) {
+    note(history_->end(is_done ? kExitDone : kExitStoppedEarly));
+  }
   report_times();
   return is_done ? kExitDone : stopped_early(stop);
 }

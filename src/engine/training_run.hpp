@@ -56,6 +56,9 @@ class TrainingRun {
     restart_times_ = times;
   }
 
+  // A save does not end: nor would this object's end, if the process went on.
+  bool has_given_up() const { return checkpoints_.has_given_up(); }
+
   // Steps until the deck's last one or a request to stop. Exit status.
   int run(StopRequest& stop, const Terminal& terminal);
 
@@ -72,6 +75,8 @@ class TrainingRun {
   void note_first_step(double seconds);
   double step_seconds();
   void prepare_save();
+  void forget_best(std::int64_t step);
+  void note(const std::string& problem);
   void begin_save();
   void finish_save();
   bool due(const config::Length& every) const;
@@ -99,6 +104,7 @@ class TrainingRun {
   std::int64_t first_sample_ = 0;
   std::int64_t validated_step_ = -1;
   double validation_loss_ = 0.0;  // of the first set, at that step
+  std::pair<std::int64_t, double> best_before_{-1, 0.0};
   std::optional<BatchPlan> batches_;
   std::unique_ptr<data::BatchLoader> loader_;
   Validation<T> validation_;

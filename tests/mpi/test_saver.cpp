@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
-#include <set>
+#include <thread>
 
 #include "ckpt/saver.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -16,6 +18,7 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class SaverTogether : public ::testing::Test {
@@ -130,6 +133,27 @@ TEST_F(SaverTogether, OneAtATime) {
               }),
               HasSubstr("the save of step 1 is under way still"));
   EXPECT_EQ(saver.finish().error, "");
+}
+
+// A file system that hangs under the last rank.
+TEST_F(SaverTogether, GivesUpOnASaveWithoutAnEnd) {
+  const test::RankMemory memory(world_->rank(), world_->size(), true);
+  const int last = world_->size() - 1;
+  std::atomic<bool> hangs{true};
+  ckpt::Saver saver(*world_, host(),
+                    {.directory = directory_, .hook = [&](std::string_view phase) {
+                       while (phase == "ckpt.flush" && world_->rank() == last && hangs) {
+                         std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                       }
+                       return WriteFault::none;
+                     }});
+  saver.begin(Exec(), memory.parts(), test::sample_state(1), {});
+  EXPECT_THAT(test::message_of<Error>([&] { saver.finish(0.3); }),
+              AllOf(HasSubstr("the checkpoint of step 1 is still being written"),
+                    HasSubstr("by rank " + std::to_string(last) + ": does the file")));
+  EXPECT_TRUE(saver.has_given_up());
+  hangs = false;
+  EXPECT_EQ(saver.finish().error, "");  // here it ends after all, and so does the thread
 }
 
 // Whoever gives up in the middle leaves nothing under a final name.
