@@ -69,10 +69,9 @@ TEST_F(StopRequestTest, OldHandlersComeBack) {
   std::signal(SIGUSR2, old);
 }
 
-char* handlers_frame = nullptr;
+const void* handlers_frame = nullptr;
 void frame_handler(int) {
-  char here = 0;
-  handlers_frame = &here;
+  handlers_frame = __builtin_frame_address(0);
 }
 
 // Not on the thread's, below which kernels of libraries may keep data.
@@ -92,7 +91,7 @@ TEST_F(StopRequestTest, HandlersHaveAStackOfTheirOwn) {
   }
   ::sigaltstack(nullptr, &after);
   EXPECT_EQ(during.ss_flags & SS_DISABLE, 0);
-  const char* const stack = static_cast<char*>(during.ss_sp);
+  const auto* const stack = static_cast<const char*>(during.ss_sp);
   EXPECT_TRUE(handlers_frame >= stack && handlers_frame < stack + during.ss_size);
   EXPECT_EQ(after.ss_flags, before.ss_flags);
 }
