@@ -25,6 +25,8 @@ constexpr std::int64_t kSecond = 1000000000;  // ns
 constexpr double kSaveSafety = 1.5;
 // After it: tables, the end of MPI and of the job's step, and what the job script does.
 constexpr double kEndSeconds = 5.0;
+// The registers of a CPU with matrix units alone take 11 KiB.
+constexpr std::size_t kHandlerStack = std::size_t{1} << 17;
 constexpr double kFirstMargin = 300.0, kFirstMarginShare = 0.1;
 
 using config::SignalName;
@@ -111,11 +113,17 @@ StopRequest::StopRequest(const Options& options) {
   received_signal = 0;
   received_at = 0;
   status_at_once = kStatusError;
+  // A stack of their own for handlers: oneDNN's kernels keep their data where a handler's
+  // frame would lie on this thread's (seen as a corrupted heap in its sgemm).
+  handler_stack_.resize(kHandlerStack);
+  const stack_t stack = {handler_stack_.data(), 0, handler_stack_.size()};
+  ::sigaltstack(&stack, &old_stack_);
   change(options);
 }
 
 StopRequest::~StopRequest() {
   for (const auto& [number, old] : old_handlers_) sigaction(number, &old, nullptr);
+  ::sigaltstack(&old_stack_, nullptr);
   is_listening = false;
 }
 
@@ -141,7 +149,7 @@ void StopRequest::listen(const std::vector<SignalName>& signals) {
     action.sa_sigaction = trireme_note_signal;
     sigfillset(&action.sa_mask);
     // Reads, writes and MPI's calls go on where the signal hit them.
-    action.sa_flags = SA_RESTART | SA_SIGINFO;
+    action.sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK;
     struct sigaction old = {};
     sigaction(number, &action, &old);
     old_handlers_.emplace_back(number, old);

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -85,6 +86,8 @@ class StopRequest {
   StopReason agree(comm::Communicator& world, bool limit_has_come);
 
   Options options_;
+  std::vector<std::byte> handler_stack_;
+  stack_t old_stack_ = {};
   std::vector<std::pair<int, struct sigaction>> old_handlers_;
   double longest_interval_ = 0.0;
   double longest_save_ = 0.0;

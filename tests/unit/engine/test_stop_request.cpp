@@ -69,6 +69,33 @@ TEST_F(StopRequestTest, OldHandlersComeBack) {
   std::signal(SIGUSR2, old);
 }
 
+const void* handlers_frame = nullptr;
+void frame_handler(int) {
+  handlers_frame = __builtin_frame_address(0);
+}
+
+// Not on the thread's, below which kernels of libraries may keep data.
+TEST_F(StopRequestTest, HandlersHaveAStackOfTheirOwn) {
+  stack_t before = {}, during = {}, after = {};
+  ::sigaltstack(nullptr, &before);
+  {
+    StopRequest request({.signals = {SignalName::usr1}});
+    ::sigaltstack(nullptr, &during);
+    struct sigaction action = {};
+    sigaction(SIGUSR1, nullptr, &action);
+    EXPECT_TRUE(action.sa_flags & SA_ONSTACK);
+    action.sa_flags &= ~SA_SIGINFO;
+    action.sa_handler = frame_handler;
+    sigaction(SIGUSR1, &action, nullptr);
+    std::raise(SIGUSR1);
+  }
+  ::sigaltstack(nullptr, &after);
+  EXPECT_EQ(during.ss_flags & SS_DISABLE, 0);
+  const auto* const stack = static_cast<const char*>(during.ss_sp);
+  EXPECT_TRUE(handlers_frame >= stack && handlers_frame < stack + during.ss_size);
+  EXPECT_EQ(after.ss_flags, before.ss_flags);
+}
+
 TEST_F(StopRequestTest, OnlyOneAtATime) {
   StopRequest request({});
   EXPECT_THROW(StopRequest({}), Error);
