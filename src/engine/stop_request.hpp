@@ -61,6 +61,8 @@ class StopRequest {
   void begin_interval() { last_poll_ = elapsed(); }
   // A save took so long, from its beginning to its publication.
   void note_checkpoint(double seconds);
+  // A save is being written beside the steps: the last one has to wait for it.
+  void set_saving(bool is_saving) { is_saving_ = is_saving; }
   // The run directory has a checkpoint to go on from: a second signal is status 75.
   void note_published();
   bool is_published() const;
@@ -91,6 +93,7 @@ class StopRequest {
   std::vector<std::pair<int, struct sigaction>> old_handlers_;
   double longest_interval_ = 0.0;
   double longest_save_ = 0.0;
+  bool is_saving_ = false;
   std::optional<double> last_poll_;
   StopReason reason_ = StopReason::none;
   std::string description_;

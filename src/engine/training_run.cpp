@@ -404,6 +404,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   if (stop.poll_signals(*grid_.groups().world) != StopReason::none) {
     if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
     finish_save();
+    if (history_ != nullptr) note(history_->end(kExitStoppedEarly));
     return stopped_early(stop);
   }
   const bool is_first_rank = grid_.rank() == 0;
@@ -433,6 +434,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     if (number == 1) note_first_step(timers_.total_seconds());
     if (due(deck_.run.validate_every) || is_last()) validate(stop);
     if (trace_) trace_->end_step(number);
+    stop.set_saving(checkpoints_.step_under_way() >= 0);
     reason = stop.poll(*grid_.groups().world);
     const int published = checkpoints_.published();
     if (checkpoints_.step_under_way() >= 0) {

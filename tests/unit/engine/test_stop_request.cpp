@@ -253,6 +253,19 @@ TEST_F(StopRequestTest, SavesAreNoIntervals) {
   EXPECT_EQ(request.poll(*world_), StopReason::none);
 }
 
+// The last save waits for the one that is being written beside the steps.
+TEST_F(StopRequestTest, ASaveUnderWayTakesItsTime) {
+  StopRequest::Options options;
+  options.time_limit_seconds = 100.0;
+  options.margin_seconds = 60.0;
+  options.start = StopRequest::Clock::now() - 20s;  // 20 s until the margin
+  StopRequest request(options);
+  request.note_checkpoint(30.0);
+  EXPECT_EQ(request.poll(*world_), StopReason::none);
+  request.set_saving(true);
+  EXPECT_EQ(request.poll(*world_), StopReason::time_limit);
+}
+
 // Before a save was measured a tenth of the time, at most five minutes; then half as much
 // again as the longest, and what it takes to end.
 TEST_F(StopRequestTest, AutomaticMargin) {
