@@ -69,6 +69,7 @@ void Checkpointing::advance() {
 
 void Checkpointing::settle(const ckpt::SaveReport& report) {
   step_under_way_ = -1;
+  options_.ended(report.step, report.error.empty());
   const bool speaks = world_.rank() == 0;
   if (report.error.empty()) {
     saved_step_ = report.step;
@@ -81,7 +82,6 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
     return;
   }
   ++misses_;
-  options_.missed(report.step);
   last_error_ = report.error;
   const std::string what = fmt::format(
       "the checkpoint of step {} could not be written:\n{}\n", report.step, report.error);

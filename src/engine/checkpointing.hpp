@@ -21,8 +21,8 @@ class Checkpointing {
     std::function<void(const std::string&)> warn = {};
     // Rank 0: one is published, with the seconds that it was begun with.
     std::function<void(std::int64_t step, double step_seconds)> saved = {};
-    // Every rank: a save has failed.
-    std::function<void(std::int64_t step)> missed = {};
+    // Every rank: a save has ended, published or failed.
+    std::function<void(std::int64_t step, bool is_published)> ended = {};
     // Rank 0, beside training: before a checkpoint is published.
     std::function<void()> before_publish = {};
     ckpt::FaultHook hook = {};

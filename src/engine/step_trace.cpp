@@ -233,8 +233,9 @@ std::string StepTrace::text_of_rank(const ClockReading& after, double zero) cons
           ",\n";
   text += io::json_text(metadata("thread_name", rank, 0, {{"name", "passes"}})) + ",\n";
   for (const auto& [row, group] : rows.names()) {
-    text += io::json_text(
-                metadata("thread_name", rank, row, {{"name", group + " messages"}})) +
+    text += io::json_text(metadata(
+                "thread_name", rank, row,
+                {{"name", group == "checkpoint" ? group : group + " messages"}})) +
             ",\n";
   }
   return text;

@@ -81,7 +81,8 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                             note(history_->note_saved(step, step_seconds));
                           }
                         },
-                    .missed = [this](std::int64_t step) { forget_best(step); },
+                    .ended = [this](std::int64_t step,
+                                    bool is_published) { note_save(step, is_published); },
                     .before_publish =
                         [this] {
                           if (metrics_) metrics_->sync();
@@ -363,11 +364,18 @@ void TrainingRun<T>::prepare_save() {
   }
 }
 
-// It was not saved after all.
 template <class T>
-void TrainingRun<T>::forget_best(std::int64_t step) {
-  if (progress_.best_step != step) return;
-  std::tie(progress_.best_step, progress_.best_loss) = best_before_;
+void TrainingRun<T>::note_save(std::int64_t step, bool is_published) {
+  if (!is_published && progress_.best_step == step) {  // it is not there to be kept
+    std::tie(progress_.best_step, progress_.best_loss) = best_before_;
+  }
+  if (Trace* trace = timers_.trace(); trace != nullptr && save_begin_) {
+    trace->add({.name = "write",
+                .detail = "",
+                .group = "checkpoint",
+                .begin = *save_begin_,
+                .end = TraceEvent::Clock::now()});
+  }
 }
 
 template <class T>
@@ -379,8 +387,12 @@ template <class T>
 void TrainingRun<T>::begin_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing a checkpoint");
+  const auto begin = TraceEvent::Clock::now();
   prepare_save();
   checkpoints_.begin(exec_, parts(), progress_, step_seconds());
+  save_begin_.reset();
+  if (timers_.trace() != nullptr && checkpoints_.step_under_way() >= 0)
+    save_begin_ = begin;
 }
 
 template <class T>

@@ -75,7 +75,7 @@ class TrainingRun {
   void note_first_step(double seconds);
   double step_seconds();
   void prepare_save();
-  void forget_best(std::int64_t step);
+  void note_save(std::int64_t step, bool is_published);
   void note(const std::string& problem);
   void begin_save();
   void finish_save();
@@ -113,6 +113,8 @@ class TrainingRun {
   std::optional<Progress> display_;
   Checkpointing checkpoints_;  // its threads use what stands above
   std::optional<StepTrace> trace_;
+  // Of the save that is under way, where the trace shows it.
+  std::optional<TraceEvent::Clock::time_point> save_begin_;
   double hardware_flops_;  // of a sample
   double gemm_peak_;
   double last_record_seconds_ = 0.0;

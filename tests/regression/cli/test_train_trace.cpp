@@ -102,6 +102,23 @@ TEST_F(TrainTrace, OfAPipeline) {
   }
 }
 
+// Steps go on while it is written.
+TEST_F(TrainTrace, OfASave) {
+  const RunResult result = trireme(
+      arguments({"run.steps=60", "checkpoint.every=10"}, {"--trace-steps", "2-59"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json trace = json::parse(slurp(this->trace()));
+  const auto writes = events(trace, 0, "write");
+  ASSERT_THAT(writes.size(), Ge(1u));
+  int meanwhile = 0;
+  for (const json& pass : events(trace, 0, "forward 0")) {
+    for (const json& write : writes) {
+      if (begin(write) < begin(pass) && end(pass) < end(write)) ++meanwhile;
+    }
+  }
+  EXPECT_THAT(meanwhile, Ge(static_cast<int>(writes.size())));
+}
+
 TEST_F(TrainTrace, OfOneRankAndOfARunThatEnds) {
   const RunResult whole = trireme(arguments({}));
   ASSERT_EQ(whole.status, 0) << whole.err;
