@@ -69,6 +69,7 @@ void require_files(const Path& staging, const Manifest& manifest) {
 Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook) {
   io::create_directories(directory);
   const Path staging = io::temporary_name(directory / step_name(step));
+  abandon(staging);  // of a process of this number, in a container of this name
   io::create_directories(staging);
   enter_phase(hook, "ckpt.begin", staging);
   return staging;

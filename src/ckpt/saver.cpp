@@ -53,6 +53,10 @@ std::vector<Manifest> manifests_of(const std::vector<std::string>& texts) {
 Saver::Saver(comm::Communicator& world, const std::string& host,
              const SaverOptions& options)
     : world_(world), options_(options), writer_(world.rank()) {
+  options_.hook = [this, hook = options.hook](std::string_view phase) {
+    ++progress_;
+    return hook ? hook(phase) : WriteFault::none;
+  };
   const std::vector<int> files = files_of(world, host, options.writers);
   if (files.empty()) return;
   writer_ = files[static_cast<std::size_t>(world.rank())];
@@ -121,7 +125,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
       return "-" + std::string(error.what());
     }
   });
-  staging_ = made.substr(1);
+  staging_ = made.front() == '+' ? Path(made.substr(1)) : Path();
   if (made.front() == '-') failure = made.substr(1);
   report_.stopped_seconds = report_.busy_seconds = seconds_since(begin);
   start(Phase::laying_out, [this, failure] {
@@ -175,7 +179,7 @@ void Saver::start_publishing(const std::vector<std::string>& shards) {
 
 SaveReport Saver::end(std::string error) {
   phase_ = Phase::idle;
-  if (!error.empty() && world_.rank() == 0) abandon(staging_);
+  if (!error.empty() && !staging_.empty() && world_.rank() == 0) abandon(staging_);
   report_.error = std::move(error);
   parts_.clear();
   return report_;
@@ -211,10 +215,12 @@ std::optional<SaveReport> Saver::advance() {
 
 SaveReport Saver::finish(double timeout) {
   auto begin = Clock::now();
+  std::int64_t before = 0;
   while (true) {
-    const Phase phase = phase_;
     if (auto report = advance()) return *report;
-    if (phase != phase_) begin = Clock::now();
+    const std::int64_t progress = world_.all_reduce(std::int64_t{progress_});
+    if (progress != before) begin = Clock::now();
+    before = progress;
     // Clocks differ: the ranks agree on it.
     if (timeout > 0.0 && world_.any(seconds_since(begin) > timeout)) give_up(timeout);
     std::this_thread::sleep_for(kPatience);

@@ -63,8 +63,8 @@ class Saver {
   // the save has ended.
   std::optional<SaveReport> advance();
   // Collective: advances to the end of the save that is under way. Error that names the
-  // ranks where one writes for longer than so many seconds without an end (a file system
-  // that hangs); 0: waits for ever.
+  // ranks where for so many seconds no block was finished (a file system that hangs); 0:
+  // waits for ever.
   SaveReport finish(double timeout = 0.0);
   // finish() has given up: a thread may never end, and the process should.
   bool has_given_up() const { return has_given_up_; }
@@ -104,7 +104,8 @@ class Saver {
   bool has_given_up_ = false;
   std::thread thread_;
   std::atomic<bool> is_done_{true};
-  std::string failure_;  // of the thread; read once it is done
+  std::atomic<std::int64_t> progress_{0};  // phases and blocks that were begun
+  std::string failure_;                    // of the thread; read once it is done
   double phase_seconds_ = 0.0;
 };
 

@@ -251,6 +251,10 @@ Manifest lay_out_shard(const Path& directory, int writer, std::int64_t step,
   const io::FileReader written(path);
   shard.files[0].bytes = written.size();
   shard.files[0].checksum = checksum_outside(written, std::move(ranges));
+  // By the one who made it: others that write to it may be on other nodes.
+  io::FileWriter file_on_disk(path, io::FileWriter::Mode::existing);
+  file_on_disk.reserve(shard.files[0].bytes);
+  if (outlines.size() > 1) file_on_disk.sync();
   return shard;
 }
 
@@ -260,7 +264,6 @@ void write_blocks(const Exec& exec, const Path& directory,
   if (shard.blocks.empty()) return;
   const Path path = directory / shard.files.at(0).name;
   io::FileWriter file(path, io::FileWriter::Mode::existing);
-  file.reserve(shard.files[0].bytes);
   RegionReader reader(exec);
   std::size_t next = 0;
   for (const TensorPart& part : parts) {

@@ -89,7 +89,7 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
       saved_step_ >= 0
           ? fmt::format("The newest that is published is of step {}.", saved_step_)
           : "None is published yet.";
-  if (deck_.max_misses > 0 && misses_ >= deck_.max_misses) {
+  if (!is_last_ && deck_.max_misses > 0 && misses_ >= deck_.max_misses) {
     throw Error(fmt::format(
         "{}{} Training ends, as this was the {}. in a row (checkpoint.max_misses).", what,
         newest, misses_));
@@ -100,8 +100,8 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
 
 void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
                            const ckpt::TrainingState& state, double step_seconds) {
-  wait();
   is_last_ = true;
+  wait();
   for (int tries = 0; saved_step_ != state.step; ++tries) {
     TRIREME_REQUIRE(tries < kLastTries,
                     "the last checkpoint, of step {}, could not be written, nor at {} "

@@ -115,10 +115,16 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts) {
   return time;
 }
 
-int idle_starts(const std::vector<StartRecord>& starts) {
+int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step) {
   int idle = 0;
+  // What a later start went on from was saved, if the record of that was lost or not.
+  std::int64_t reached = step;
   for (auto start = starts.rbegin(); start != starts.rend(); ++start) {
-    if (start->saved_step == kRefused || start->saved_step > start->first_step) break;
+    if (start->saved_step == kRefused ||
+        std::max(start->saved_step, reached) > start->first_step) {
+      break;
+    }
+    reached = std::max(reached, start->first_step);
     ++idle;
   }
   return idle;

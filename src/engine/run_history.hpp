@@ -53,8 +53,9 @@ struct EffectiveTime {
   std::string text() const;
 };
 EffectiveTime effective_time(const std::vector<StartRecord>& starts);
-// So many of the last starts have published no step beyond what was there before them.
-int idle_starts(const std::vector<StartRecord>& starts);
+// So many of the last starts have published no step beyond what was there before them;
+// `step` is that of the newest checkpoint now, 0 where there is none.
+int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step);
 
 // Rank 0 only. Errors while writing are no reason to end a run: they come back as text.
 class RunHistory {

@@ -184,10 +184,10 @@ void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpu
 // A run that starts again and again, and each time ends before it has saved anything new,
 // would do so for ever.
 void require_progress(comm::Communicator& world, const config::Deck& deck,
-                      RunHistory& history) {
+                      RunHistory& history, std::int64_t step) {
   const auto most = static_cast<int>(deck.run.max_idle_starts);
   comm::on_first_rank(world, [&] {
-    const int idle = idle_starts(history.starts());
+    const int idle = idle_starts(history.starts(), step);
     if (most == 0 || idle < most) return;
     history.note_refusal();
     throw Error(fmt::format(
@@ -351,7 +351,9 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   directory.write_environment(surroundings);
   const double began = process_began();
   RunHistory history(directory.path());
-  if (options.resume == "auto") require_progress(world, deck, history);
+  if (options.resume == "auto") {
+    require_progress(world, deck, history, resumes ? restore->step() : 0);
+  }
   if (world.rank() == 0) {
     restart_times.launch = entered - began;
     restart_times.down = history.starts().empty()

@@ -388,6 +388,7 @@ void TrainingRun<T>::begin_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing a checkpoint");
   const auto begin = TraceEvent::Clock::now();
+  checkpoints_.wait();  // whether that one is there decides which is the best
   prepare_save();
   checkpoints_.begin(exec_, parts(), progress_, step_seconds());
   save_begin_.reset();
@@ -399,6 +400,7 @@ template <class T>
 void TrainingRun<T>::finish_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing the last checkpoint");
+  checkpoints_.wait();
   prepare_save();
   checkpoints_.finish(exec_, parts(), progress_, step_seconds());
 }

@@ -63,6 +63,8 @@ SlurmdLogFile=$dir/slurmd.log
 NodeName=$host NodeAddr=127.0.0.1 CPUs=8 State=UNKNOWN
 PartitionName=test Nodes=$host Default=YES MaxTime=60 State=UP
 CONF
+  # Not to be looked for: containers often have none, and slurmd would not start.
+  echo "CgroupPlugin=cgroup/v1" >"$dir/cgroup.conf"
 }
 
 # Waits until the command succeeds.

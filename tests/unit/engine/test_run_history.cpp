@@ -36,11 +36,15 @@ TEST(RunHistory, EffectiveTimeCountsWhatWasKept) {
 }
 
 TEST(RunHistory, IdleStartsAreThoseWithoutANewStep) {
-  EXPECT_EQ(idle_starts({}), 0);
-  EXPECT_EQ(idle_starts({start_of(0, 1, 0, -1, 0), start_of(0, 1, 0, -1, 0)}), 2);
+  EXPECT_EQ(idle_starts({}, 0), 0);
+  EXPECT_EQ(idle_starts({start_of(0, 1, 0, -1, 0), start_of(0, 1, 0, -1, 0)}, 0), 2);
   EXPECT_EQ(idle_starts({start_of(0, 1, 0, -1, 0), start_of(0, 1, 0, 5, 1),
-                         start_of(0, 1, 5, 5, 0), start_of(0, 1, 5, -1, 0)}),
+                         start_of(0, 1, 5, 5, 0), start_of(0, 1, 5, -1, 0)},
+                        5),
             2);
+  // Killed between publication and the record of it: the next went on from there.
+  EXPECT_EQ(idle_starts({start_of(0, 1, 0, -1, 0), start_of(0, 1, 5, -1, 0)}, 5), 1);
+  EXPECT_EQ(idle_starts({start_of(0, 1, 0, -1, 0), start_of(0, 1, 5, -1, 0)}, 9), 0);
 }
 
 TEST(RunHistory, IsReadBack) {
@@ -75,11 +79,11 @@ TEST(RunHistory, IsReadBack) {
     ASSERT_EQ(history.starts().size(), 2u);
     EXPECT_FALSE(history.starts().back().is_clean);
     EXPECT_EQ(history.starts().back().first_step, 5);
-    EXPECT_EQ(idle_starts(history.starts()), 1);
+    EXPECT_EQ(idle_starts(history.starts(), 0), 1);
     EXPECT_EQ(history.note_refusal(), "");
   }
   const RunHistory history(scratch.path());
-  EXPECT_EQ(idle_starts(history.starts()), 0);
+  EXPECT_EQ(idle_starts(history.starts(), 0), 0);
   EXPECT_EQ(effective_time(history.starts()).starts, 2);
 }
 
