@@ -103,10 +103,12 @@ void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>
   is_last_ = true;
   wait();
   for (int tries = 0; saved_step_ != state.step; ++tries) {
-    TRIREME_REQUIRE(tries < kLastTries,
-                    "the last checkpoint, of step {}, could not be written, nor at {} "
-                    "tries more:\n{}",
-                    state.step, kLastTries - 1, last_error_);
+    if (tries == kLastTries) {
+      throw Error(
+          fmt::format("the last checkpoint, of step {}, could not be written, nor at {} "
+                      "tries more:\n{}",
+                      state.step, kLastTries - 1, last_error_));
+    }
     start(exec, parts, state, step_seconds);
     wait();
   }
