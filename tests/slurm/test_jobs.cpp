@@ -85,9 +85,12 @@ class Jobs : public TrainingRuns {
     EXPECT_EQ(result.status, 0) << result.err;
     return result.out.substr(0, result.out.find('\n'));
   }
-  std::string submit_training(const std::string& run, const Arguments& options) {
+  // With a fault plan: how fast the machine is must not decide what a test meets.
+  std::string submit_training(const std::string& run, const Arguments& options,
+                              const std::string& fault = "") {
     Arguments words = {script("slurm/train.sbatch"), "long.yaml"};
-    const Arguments more = options_of(run);
+    Arguments more = options_of(run);
+    if (!fault.empty()) more.insert(more.end(), {"--fault", fault});
     words.insert(words.end(), more.begin(), more.end());
     return submit(options, words);
   }
@@ -135,11 +138,10 @@ RunResult Jobs::started_;
 
 TEST_F(Jobs, GoOnAfterTheWarning) {
   run_whole();
-  const std::string job = submit_training("run", {"--time=1", "--signal=B:USR1@10"});
-  ASSERT_TRUE(wait_until([&] { return steps_of("run") >= 20; }, 60.0)) << log_of(job);
   // Ranks that stand still until SLURM's warning comes (half a minute): it finds them in
-  // the middle of the run, however fast the machine is.
-  ASSERT_EQ(command({"scancel", "--signal=STOP", job}).status, 0);
+  // the middle of the run.
+  const std::string job = submit_training("run", {"--time=1", "--signal=B:USR1@10"},
+                                          "stop:phase=step,step=20");
   ASSERT_TRUE(
       wait_until([&] { return log_of(job).find("got USR1") != std::string::npos; }, 90.0))
       << log_of(job);
@@ -156,7 +158,8 @@ TEST_F(Jobs, GoOnAfterTheWarning) {
 
 TEST_F(Jobs, ThatAreCancelledLeaveAWholeCheckpoint) {
   run_whole();
-  const std::string job = submit_training("run", {"--time=10"});
+  const std::string job =
+      submit_training("run", {"--time=10"}, "slow:phase=step,step=30,seconds=5");
   ASSERT_TRUE(wait_until([&] { return steps_of("run") >= 20; }, 60.0)) << log_of(job);
   ASSERT_EQ(command({"scancel", job}).status, 0);
   ASSERT_EQ(end_of(job), "CANCELLED");
@@ -177,8 +180,9 @@ TEST_F(Jobs, ThatAreCancelledLeaveAWholeCheckpoint) {
   expect_same_metrics("whole", "run", kSteps);
 }
 
-// The first stops by itself, by what squeue says of its two minutes; one of the next
-// comes to the end, and takes the others out of the queue.
+// The first stops by itself, by what squeue says of its two minutes, as it is slow in the
+// middle of the run; one of the next comes to the end, and takes the others out of the
+// queue.
 TEST_F(Jobs, OfAChainGoOnInTurn) {
   write_job_deck("long.yaml", kSteps, "every: 500, wall_time_margin: 118s");
   Arguments words = {script("slurm/chain.sh"),
@@ -189,7 +193,8 @@ TEST_F(Jobs, OfAChainGoOnInTurn) {
                      "--signal=B:USR1@10",
                      script("slurm/train.sbatch"),
                      "long.yaml"};
-  const Arguments more = options_of("run");
+  Arguments more = options_of("run");
+  more.insert(more.end(), {"--fault", "slow:phase=step,step=700,seconds=10"});
   words.insert(words.end(), more.begin(), more.end());
   const RunResult submitted = command(words);
   ASSERT_EQ(submitted.status, 0) << submitted.err;
