@@ -2,8 +2,11 @@
 #include "ckpt/manifest.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
 
 #include "base/error.hpp"
 #include "io/checksum.hpp"
@@ -76,6 +79,31 @@ Manifest from_json(const Json& json, const std::string& where) {
   return manifest;
 }
 
+// Whether any two share an element, by a line that sweeps down the rows and meets those
+// that begin in a row; what it crosses, by first column, is in order and apart. There are
+// thousands of blocks in an embedding of many ranks.
+bool overlap(std::vector<Rectangle> places) {
+  std::sort(places.begin(), places.end(),
+            [](const Rectangle& a, const Rectangle& b) { return a.row < b.row; });
+  std::map<index_t, Rectangle> crossed;
+  std::multimap<index_t, index_t> ends;  // by last row + 1: first column
+  for (const Rectangle& place : places) {
+    while (!ends.empty() && ends.begin()->first <= place.row) {
+      crossed.erase(ends.begin()->second);
+      ends.erase(ends.begin());
+    }
+    const auto next = crossed.lower_bound(place.column);
+    if (next != crossed.end() && next->first < place.column + place.columns) return true;
+    if (next != crossed.begin()) {
+      const Rectangle& before = std::prev(next)->second;
+      if (before.column + before.columns > place.column) return true;
+    }
+    crossed.emplace_hint(next, place.column, place);
+    ends.emplace(place.row + place.rows, place.column);
+  }
+  return false;
+}
+
 }  // namespace
 
 bool Manifest::has_optimizer_state() const {
@@ -135,34 +163,34 @@ Manifest Manifest::part(std::size_t first, std::size_t count) const {
   return part;
 }
 
-void Manifest::merge(const Manifest& other) {
-  std::vector<std::size_t> file_index;
-  for (const FileEntry& file : other.files) {
-    const auto it = std::find_if(files.begin(), files.end(), [&](const FileEntry& mine) {
-      return mine.name == file.name;
-    });
-    file_index.push_back(static_cast<std::size_t>(it - files.begin()));
-    if (it == files.end()) files.push_back(file);
-    TRIREME_REQUIRE(files[file_index.back()] == file,
-                    "ranks disagree on what file '{}' holds", file.name);
-  }
-  std::map<std::string, std::size_t> known;
-  for (std::size_t i = 0; i < tensors.size(); ++i) known[tensors[i].name] = i;
-  std::vector<std::size_t> new_index;
-  for (const TensorEntry& tensor : other.tensors) {
-    const auto [it, is_new] = known.emplace(tensor.name, tensors.size());
-    if (is_new) tensors.push_back(tensor);
-    const TensorEntry& mine = tensors[it->second];
-    TRIREME_REQUIRE(mine.shape == tensor.shape && mine.dtype == tensor.dtype,
-                    "ranks disagree on tensor '{}': {} {} and {} {}", tensor.name,
-                    name_of(mine.dtype), to_string(mine.shape), name_of(tensor.dtype),
-                    to_string(tensor.shape));
-    new_index.push_back(it->second);
-  }
-  for (BlockEntry block : other.blocks) {
-    block.tensor = new_index.at(block.tensor);
-    block.file = file_index.at(block.file);
-    blocks.push_back(std::move(block));
+void Manifest::merge(const std::vector<Manifest>& others) {
+  std::unordered_map<std::string, std::size_t> known_files, known_tensors;
+  for (std::size_t i = 0; i < files.size(); ++i) known_files[files[i].name] = i;
+  for (std::size_t i = 0; i < tensors.size(); ++i) known_tensors[tensors[i].name] = i;
+  for (const Manifest& other : others) {
+    std::vector<std::size_t> new_file, new_tensor;
+    for (const FileEntry& file : other.files) {
+      const auto [it, is_new] = known_files.emplace(file.name, files.size());
+      if (is_new) files.push_back(file);
+      TRIREME_REQUIRE(files[it->second] == file, "ranks disagree on what file '{}' holds",
+                      file.name);
+      new_file.push_back(it->second);
+    }
+    for (const TensorEntry& tensor : other.tensors) {
+      const auto [it, is_new] = known_tensors.emplace(tensor.name, tensors.size());
+      if (is_new) tensors.push_back(tensor);
+      const TensorEntry& mine = tensors[it->second];
+      TRIREME_REQUIRE(mine.shape == tensor.shape && mine.dtype == tensor.dtype,
+                      "ranks disagree on tensor '{}': {} {} and {} {}", tensor.name,
+                      name_of(mine.dtype), to_string(mine.shape), name_of(tensor.dtype),
+                      to_string(tensor.shape));
+      new_tensor.push_back(it->second);
+    }
+    for (BlockEntry block : other.blocks) {
+      block.tensor = new_tensor.at(block.tensor);
+      block.file = new_file.at(block.file);
+      blocks.push_back(std::move(block));
+    }
   }
 }
 
@@ -197,13 +225,9 @@ void Manifest::check(const std::string& where) const {
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     index_t covered = 0;
-    for (std::size_t a = 0; a < places[i].size(); ++a) {
-      covered += places[i][a].elements();
-      for (std::size_t b = 0; b < a; ++b) {
-        TRIREME_REQUIRE_INPUT(!intersection(places[i][a], places[i][b]),
-                              "'{}': two blocks of '{}' overlap", where, tensors[i].name);
-      }
-    }
+    for (const Rectangle& place : places[i]) covered += place.elements();
+    TRIREME_REQUIRE_INPUT(!overlap(std::move(places[i])),
+                          "'{}': two blocks of '{}' overlap", where, tensors[i].name);
     TRIREME_REQUIRE_INPUT(covered == element_count(tensors[i].shape),
                           "'{}': the blocks of '{}' {} hold {} of its {} elements", where,
                           tensors[i].name, to_string(tensors[i].shape), covered,

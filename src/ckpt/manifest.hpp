@@ -73,8 +73,8 @@ struct Manifest {
   // The blocks [first, first + count) alone, with their tensors and files.
   Manifest part(std::size_t first, std::size_t count) const;
 
-  // Adds another writer's part. Tensors and files that both have must agree.
-  void merge(const Manifest& other);
+  // Adds other writers' parts. Tensors and files that several have must agree.
+  void merge(const std::vector<Manifest>& others);
   // Every tensor is covered, once; every block lies in its file and tensor. Throws
   // InputError.
   void check(const std::string& where) const;

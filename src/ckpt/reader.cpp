@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/verify.hpp"
+#include "comm/on_ranks.hpp"
 
 namespace trireme::ckpt {
 
@@ -200,8 +201,28 @@ std::uint64_t read_block(const io::FileReader& file, const Manifest& manifest,
 
 }  // namespace
 
-CheckpointReader::CheckpointReader(const Path& directory)
-    : path_(directory), manifest_(read_manifest(directory)) {
+CheckpointReader::CheckpointReader(const Path& directory) : path_(directory) {
+  open();
+  number_tensors();
+}
+
+CheckpointReader::CheckpointReader(comm::Communicator& comm, const Path& directory)
+    : path_(directory) {
+  const std::string text = comm::on_first_rank(comm, [&] {
+    open();
+    return manifest_.to_text();
+  });
+  std::string state = comm.rank() == 0 ? bytes_of(state_) : "";
+  comm.broadcast(state);
+  if (comm.rank() != 0) {
+    manifest_ = Manifest::from_text(text, (path_ / kManifestName).string());
+    state_ = state_from_bytes(state);
+  }
+  number_tensors();
+}
+
+void CheckpointReader::open() {
+  manifest_ = read_manifest(path_);
   for (const FileEntry& file : manifest_.files) {
     const std::uint64_t bytes = io::file_size(path_ / file.name);
     TRIREME_REQUIRE_INPUT(bytes == file.bytes,
@@ -221,6 +242,9 @@ CheckpointReader::CheckpointReader(const Path& directory)
       "'{}' is damaged: expected XXH3 {}, found {}; take an older checkpoint",
       index_path.string(), io::to_hex(index->checksum), io::to_hex(found));
   state_ = read_state(index_path);
+}
+
+void CheckpointReader::number_tensors() {
   for (std::size_t i = 0; i < manifest_.tensors.size(); ++i) {
     numbers_.emplace(manifest_.tensors[i].name, i);
   }

@@ -13,6 +13,7 @@
 
 #include "base/exec.hpp"
 #include "ckpt/training_state.hpp"
+#include "comm/communicator.hpp"
 
 namespace trireme::ckpt {
 
@@ -34,6 +35,9 @@ class CheckpointReader {
  public:
   // One step_* directory, or `latest`; to choose among several see find_newest().
   explicit CheckpointReader(const Path& directory);
+  // Collective: rank 0 opens it and tells the others, which look at no file until they
+  // read their parts. The same error on all.
+  CheckpointReader(comm::Communicator& comm, const Path& directory);
 
   const Path& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
@@ -55,6 +59,8 @@ class CheckpointReader {
   std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
+  void open();
+  void number_tensors();
   std::size_t number_of(const std::string& tensor) const;
   const io::FileReader& file(std::size_t number) const;
 

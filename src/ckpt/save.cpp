@@ -85,7 +85,7 @@ Saved publish(const Path& directory, const Path& staging, const TrainingState& s
   Manifest manifest;
   manifest.step = state.step;
   manifest.generation = next_generation(directory);
-  for (const Manifest& shard : shards) manifest.merge(shard);
+  manifest.merge(shards);
   const Path manifest_path = staging / kManifestName;
   manifest.check(manifest_path.string());
   require_files(staging, manifest);

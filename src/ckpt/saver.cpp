@@ -113,7 +113,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
   shard_ = outline_of(parts_, state.step);
   outlines_ = {shard_};
   if (group_ != nullptr) {
-    const std::vector<std::string> outlines = group_->gather(shard_.to_text());
+    const std::vector<std::string> outlines = group_->gather_to_first(shard_.to_text());
     outlines_ = group_->rank() == 0 ? manifests_of(outlines) : std::vector<Manifest>();
   }
   // The thread of the first phase waits for nobody, so that the directory has to be
@@ -127,7 +127,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
   });
   staging_ = made.front() == '+' ? Path(made.substr(1)) : Path();
   if (made.front() == '-') failure = made.substr(1);
-  report_.stopped_seconds = report_.busy_seconds = seconds_since(begin);
+  report_.busy_seconds = seconds_since(begin);
   start(Phase::laying_out, [this, failure] {
     if (!failure.empty()) throw Error(failure);
     if (world_.rank() == 0) remove_stale(options_.directory, staging_);
@@ -200,7 +200,7 @@ std::optional<SaveReport> Saver::advance() {
       start_writing();
       break;
     case Phase::writing:
-      start_publishing(world_.gather(shard_.to_text()));
+      start_publishing(world_.gather_to_first(shard_.to_text()));
       break;
     case Phase::publishing:
       report_.bytes = static_cast<std::uint64_t>(

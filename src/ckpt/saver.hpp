@@ -32,12 +32,11 @@ struct SaverOptions {
 // What became of a save; the same on every rank.
 struct SaveReport {
   std::int64_t step = 0;
-  std::string error = {};        // empty: it is published
-  Path path = {};                // of the checkpoint
-  std::uint64_t bytes = 0;       // of all its files
-  std::string warning = {};      // as Saved::warning
-  double stopped_seconds = 0.0;  // the caller waited for the copy
-  double busy_seconds = 0.0;     // from copy to publication, without waits for advance()
+  std::string error = {};     // empty: it is published
+  Path path = {};             // of the checkpoint
+  std::uint64_t bytes = 0;    // of all its files
+  std::string warning = {};   // as Saved::warning
+  double busy_seconds = 0.0;  // from copy to publication, without waits for advance()
 };
 
 class Saver {

@@ -18,6 +18,10 @@ using HostBytes =
     Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 using ConstDeviceBytes = DeviceView<const std::byte*>;
 
+// What is written between two syncs, about: a slow disk shows progress, and a save that
+// fails does so early.
+constexpr std::uint64_t kSyncBytes = std::uint64_t{1} << 30;
+
 // Hands the bytes of a region to `take` in order, at most kStagingBytes at a time.
 class RegionReader {
  public:
@@ -221,7 +225,7 @@ Manifest lay_out_shard(const Path& directory, int writer, std::int64_t step,
                        const std::vector<Manifest>& outlines, const FaultHook& hook) {
   Manifest shard;
   shard.step = step;
-  for (const Manifest& outline : outlines) shard.merge(outline);
+  shard.merge(outlines);
   if (shard.blocks.empty()) return {};
   const Path path = directory / fmt::format("shard_{:05}.h5", writer);
   shard.files.at(0).name = path.filename().string();
@@ -266,9 +270,14 @@ void write_blocks(const Exec& exec, const Path& directory,
   io::FileWriter file(path, io::FileWriter::Mode::existing);
   RegionReader reader(exec);
   std::size_t next = 0;
+  std::uint64_t unsynced = 0;
   for (const TensorPart& part : parts) {
     for (const Region& region : part.regions) {
       BlockEntry& block = shard.blocks.at(next++);
+      if (unsynced >= kSyncBytes) {
+        file.sync();
+        unsynced = 0;
+      }
       if (hook) file.inject(hook("ckpt.write"));
       std::uint64_t at = block.offset;
       ChunkSums sums(block.place, part.dtype);
@@ -281,6 +290,7 @@ void write_blocks(const Exec& exec, const Path& directory,
         }
       });
       block.checksums = sums.finish();
+      unsynced += at - block.offset;
     }
   }
   TRIREME_REQUIRE(next == shard.blocks.size(), "{} blocks written of {}", next,

@@ -1,6 +1,8 @@
 // ckpt/training_state.cpp — index.h5; see training_state.hpp.
 #include "ckpt/training_state.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.hpp"
 #include "base/version.hpp"
 #include "io/hdf5.hpp"
@@ -62,6 +64,22 @@ void write_index(const Path& path, const TrainingState& state, const Manifest& m
   for (const auto& [key, value] : state.texts) extra.write_text(key, value);
   write_tensors(file, manifest);
   file.close();
+}
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingState, step, samples, tokens, seed, data_seed,
+                                   loss_scale, loss_scale_steps, skipped_steps, best_loss,
+                                   best_step, deck, version, grid, tokenizer,
+                                   tokenizer_attributes, numbers, texts)
+
+// CBOR: a tokenizer's files need not be text, and infinities are numbers there.
+std::string bytes_of(const TrainingState& state) {
+  std::string bytes;
+  nlohmann::json::to_cbor(nlohmann::json(state), bytes);
+  return bytes;
+}
+
+TrainingState state_from_bytes(const std::string& bytes) {
+  return nlohmann::json::from_cbor(bytes).get<TrainingState>();
 }
 
 TrainingState read_state(const Path& path) {

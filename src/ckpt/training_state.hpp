@@ -48,6 +48,9 @@ struct TrainingState {
 // `fault` is what its writes shall suffer.
 void write_index(const Path& path, const TrainingState& state, const Manifest& manifest,
                  WriteFault fault = WriteFault::none);
+// All of it as bytes that tell other ranks; and back.
+std::string bytes_of(const TrainingState& state);
+TrainingState state_from_bytes(const std::string& bytes);
 // The state in an index.h5 whose checksum the caller has verified.
 TrainingState read_state(const Path& path);
 

@@ -184,6 +184,14 @@ void Communicator::gather_on_host(const void* in, void* out, std::size_t bytes) 
   host_all_gather(in, out, bytes, kName, "");
 }
 
+void Communicator::gather_to_first_on_host(const void* in, void* out, std::size_t bytes) {
+  constexpr const char* kName = "gather of host values to rank 0";
+  sequence_ += 1;
+  const Account account(*this, kName, bytes);
+  if (checks_calls()) require_same_call(kName, "", fmt::format("of {} bytes", bytes));
+  host_gather(in, out, bytes, kName);
+}
+
 void Communicator::broadcast_on_host(void* data, std::size_t bytes, int root) {
   constexpr const char* kName = "broadcast of a host value";
   sequence_ += 1;
@@ -526,23 +534,39 @@ std::vector<double> Communicator::gather(double value) {
   return gather_value(value);
 }
 
-std::vector<std::string> Communicator::gather(const std::string& value) {
-  // Texts are padded to the longest: they are few and short (host names, messages).
+// Texts are padded to the longest. `is_mine`: this rank gets them.
+template <class Gather>
+std::vector<std::string> Communicator::gather_texts(const std::string& value,
+                                                    bool is_mine,
+                                                    const Gather& gather_rows) {
   const auto length = static_cast<std::int64_t>(value.size());
   const std::vector<std::int64_t> lengths = gather(length);
   std::int64_t longest = 0;
   for (const std::int64_t other : lengths) longest = std::max(longest, other);
-  std::vector<std::string> texts(lengths.size());
+  std::vector<std::string> texts(is_mine ? lengths.size() : 0);
   if (longest == 0) return texts;
   const auto row = static_cast<std::size_t>(longest);
   std::string padded = value;
   padded.resize(row);
-  std::string all(row * lengths.size(), '\0');
-  gather_on_host(padded.data(), all.data(), row);
+  std::string all(row * texts.size(), '\0');
+  gather_rows(padded.data(), is_mine ? all.data() : nullptr, row);
   for (std::size_t r = 0; r < texts.size(); ++r) {
     texts[r] = all.substr(row * r, static_cast<std::size_t>(lengths[r]));
   }
   return texts;
+}
+
+std::vector<std::string> Communicator::gather(const std::string& value) {
+  return gather_texts(value, true, [&](const void* in, void* out, std::size_t bytes) {
+    gather_on_host(in, out, bytes);
+  });
+}
+
+std::vector<std::string> Communicator::gather_to_first(const std::string& value) {
+  return gather_texts(value, rank_ == 0,
+                      [&](const void* in, void* out, std::size_t bytes) {
+                        gather_to_first_on_host(in, out, bytes);
+                      });
 }
 
 void Communicator::broadcast(std::string& value, int root) {

@@ -237,6 +237,8 @@ class Communicator {
   std::vector<std::int64_t> gather(std::int64_t value);       // on every rank
   std::vector<double> gather(double value);                   // on every rank
   std::vector<std::string> gather(const std::string& value);  // on every rank
+  // On rank 0; empty elsewhere. For texts that are long, or of many ranks.
+  std::vector<std::string> gather_to_first(const std::string& value);
   void broadcast(std::string& value, int root = 0);
   void broadcast(std::int64_t& value, int root = 0);
   // True on every rank where it is true on any (all) of them.
@@ -309,6 +311,9 @@ class Communicator {
   // messages.
   virtual void host_all_gather(const void* in, void* out, std::size_t bytes,
                                const char* call, Site site) = 0;
+  // The same to rank 0 alone, where `out` is; null elsewhere.
+  virtual void host_gather(const void* in, void* out, std::size_t bytes,
+                           const char* call) = 0;
   virtual void host_broadcast(void* data, std::size_t bytes, int root) = 0;
 
   // Null where none is attached.
@@ -326,6 +331,7 @@ class Communicator {
   void require_same_call(const char* operation, Site site, const std::string& details);
   std::string details_of(const Transfer& transfer) const;
   void gather_on_host(const void* in, void* out, std::size_t bytes);
+  void gather_to_first_on_host(const void* in, void* out, std::size_t bytes);
   void broadcast_on_host(void* data, std::size_t bytes, int root);
   std::size_t account_of(Site site, const char* operation);
   void require_blocks(const char* call, ConstSpan whole, ConstSpan block,
@@ -334,6 +340,9 @@ class Communicator {
   T reduce_value(T value, Op op);
   template <class T>
   std::vector<T> gather_value(T value);
+  template <class Gather>
+  std::vector<std::string> gather_texts(const std::string& value, bool is_mine,
+                                        const Gather& gather_rows);
   void require_rank(int rank, const char* what) const;
 
   int rank_, size_;

@@ -576,6 +576,16 @@ class MpiCommunicator final : public Communicator {
     wait(request, call, sequence(), site);
   }
 
+  void host_gather(const void* in, void* out, std::size_t bytes,
+                   const char* call) override {
+    const Message block(DType::uint8, static_cast<index_t>(bytes), max_count());
+    MPI_Request request;
+    started(MPI_Igather(in, block.count(), block.type(), out, block.count(), block.type(),
+                        0, comm_, &request),
+            call);
+    wait(request, call, sequence());
+  }
+
   void host_broadcast(void* data, std::size_t bytes, int root) override {
     const Message message(DType::uint8, static_cast<index_t>(bytes), max_count());
     MPI_Request request;

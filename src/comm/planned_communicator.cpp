@@ -33,6 +33,7 @@ class PlannedCommunicator final : public Communicator {
   void host_all_gather(const void*, void*, std::size_t, const char*, Site) override {
     refuse();
   }
+  void host_gather(const void*, void*, std::size_t, const char*) override { refuse(); }
   void host_broadcast(void*, std::size_t, int) override { refuse(); }
 };
 

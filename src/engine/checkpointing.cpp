@@ -13,12 +13,12 @@ namespace {
 // The last checkpoint of a run is worth some patience: what filled the disk may be gone.
 constexpr int kLastTries = 3;
 
-std::string text_of(const ckpt::SaveReport& report) {
+std::string text_of(const ckpt::SaveReport& report, double stopped_seconds) {
   return fmt::format(
       "checkpoint of step {}: {} in {:.2f} s ({}/s), training waited {:.3f} s",
       report.step, format_bytes(static_cast<double>(report.bytes)), report.busy_seconds,
       format_bytes(static_cast<double>(report.bytes) / report.busy_seconds),
-      report.stopped_seconds);
+      stopped_seconds);
 }
 
 }  // namespace
@@ -42,6 +42,11 @@ Checkpointing::Checkpointing(const config::Deck& deck, comm::Communicator& world
 
 void Checkpointing::start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
                           const ckpt::TrainingState& state, double step_seconds) {
+  const auto now = Clock::now();
+  wait();
+  stopped_since_ = now;
+  stopped_seconds_.reset();
+  options_.prepare();
   ckpt::Retention retention{.keep = static_cast<int>(deck_.keep),
                             .keep_every = deck_.keep_every.steps};
   if (deck_.keep_best && state.best_step >= 0) retention.keep_best = state.best_step;
@@ -53,9 +58,14 @@ void Checkpointing::start(const Exec& exec, const std::vector<ckpt::TensorPart>&
 void Checkpointing::begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
                           const ckpt::TrainingState& state, double step_seconds) {
   if (state.step == saved_step_ || state.step == step_under_way_) return;
-  wait();
   start(exec, parts, state, step_seconds);
   if (!deck_.async) wait();
+  stopped_seconds_ = seconds_stopped();
+}
+
+double Checkpointing::seconds_stopped() const {
+  return stopped_seconds_.value_or(
+      std::chrono::duration<double>(Clock::now() - stopped_since_).count());
 }
 
 void Checkpointing::wait() {
@@ -76,8 +86,8 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
     ++published_;
     misses_ = 0;
     longest_seconds_ = std::max(longest_seconds_, report.busy_seconds);
-    if (speaks) options_.say(text_of(report));
-    if (speaks) options_.saved(report.step, step_seconds_);
+    if (speaks) options_.say(text_of(report, seconds_stopped()));
+    if (speaks) options_.saved(report.step, step_seconds_, report.busy_seconds);
     if (speaks && !report.warning.empty()) options_.warn(report.warning);
     return;
   }

@@ -3,6 +3,7 @@
 #ifndef TRIREME_ENGINE_CHECKPOINTING_HPP_
 #define TRIREME_ENGINE_CHECKPOINTING_HPP_
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
@@ -19,8 +20,13 @@ class Checkpointing {
     // Rank 0: a line for people; what went wrong.
     std::function<void(const std::string&)> say = {};
     std::function<void(const std::string&)> warn = {};
-    // Rank 0: one is published, with the seconds that it was begun with.
-    std::function<void(std::int64_t step, double step_seconds)> saved = {};
+    // Every rank: no save is under way, and one begins now; what is to be saved may be
+    // completed.
+    std::function<void()> prepare = [] {};
+    // Rank 0: one is published, with the seconds that it was begun with and those that it
+    // took.
+    std::function<void(std::int64_t step, double step_seconds, double save_seconds)>
+        saved = {};
     // Every rank: a save has ended, published or failed.
     std::function<void(std::int64_t step, bool is_published)> ended = {};
     // Rank 0, beside training: before a checkpoint is published.
@@ -45,7 +51,8 @@ class Checkpointing {
   void finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
               const ckpt::TrainingState& state, double step_seconds);
 
-  // Collective: waits for the save that is under way, if any.
+  // Collective: waits for the save that is under way, if any; not before begin() and
+  // finish(), which do.
   void wait();
   // A save does not end; nor would this object's destructor, but for that.
   bool has_given_up() const { return saver_.has_given_up(); }
@@ -63,6 +70,9 @@ class Checkpointing {
   double longest_seconds() const { return longest_seconds_; }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  double seconds_stopped() const;
   void settle(const ckpt::SaveReport& report);
   void start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
              const ckpt::TrainingState& state, double step_seconds);
@@ -74,6 +84,8 @@ class Checkpointing {
   ckpt::Saver saver_;
   std::int64_t step_under_way_ = -1;
   double step_seconds_ = 0.0;
+  Clock::time_point stopped_since_;        // training, for the save under way
+  std::optional<double> stopped_seconds_;  // then it went on; none: it stands still
   std::int64_t saved_step_ = -1;
   int published_ = 0;
   bool is_last_ = false;

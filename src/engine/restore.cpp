@@ -68,27 +68,27 @@ void Restore::fall_back(const std::string& problems) {
     }
     const io::Path path = older_.front();
     older_.erase(older_.begin());
-    std::string mine;
     try {
-      reader_.emplace(path);
+      reader_.emplace(world_, path);
+      return;
     } catch (const InputError& error) {
-      mine = error.what();
+      said = error.what();
     }
-    said = joined(world_.gather(mine));
-    if (said.empty()) break;
-    reader_.reset();
   }
 }
 
 void Restore::read(const Use& load, const Use& check) {
   while (true) {
     const auto begin = std::chrono::steady_clock::now();
-    std::string mine;
+    std::string mine, failure;
     try {
       load(*reader_);
     } catch (const InputError& error) {
       mine = error.what();
+    } catch (const std::exception& error) {
+      failure = error.what();
     }
+    if (world_.any(!failure.empty())) throw Error(joined(world_.gather(failure)));
     const std::string problems = joined(world_.gather(mine));
     const std::chrono::duration<double> seconds =
         std::chrono::steady_clock::now() - begin;

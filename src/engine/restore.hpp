@@ -19,7 +19,8 @@ namespace trireme::engine {
 
 class Restore {
  public:
-  // Each rank for itself; InputError where it cannot be used.
+  // Each rank for itself; InputError where it cannot be used. Any other error is none of
+  // the checkpoint's: all ranks throw it.
   using Use = std::function<void(const ckpt::CheckpointReader&)>;
 
   // Collective. `candidates`, newest first: the first is to be read, the others may stand

@@ -62,6 +62,7 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
   } else if (event == "saved") {
     start.saved_step = line.at("step").get<std::int64_t>();
     start.step_seconds = line.at("step_seconds").get<double>();
+    start.longest_save = std::max(start.longest_save, line.value("save_seconds", 0.0));
   } else if (event == "ended") {
     start.is_clean = true;
     start.status = line.at("status").get<int>();
@@ -130,6 +131,13 @@ int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step) {
   return idle;
 }
 
+double expected_save(const std::vector<StartRecord>& starts) {
+  for (auto start = starts.rbegin(); start != starts.rend(); ++start) {
+    if (start->longest_save > 0.0) return start->longest_save;
+  }
+  return 0.0;
+}
+
 RunHistory::RunHistory(const io::Path& directory) : path_(directory / kFile) {
   std::ifstream file(path_);
   for (std::string text; std::getline(file, text);) {
@@ -178,14 +186,17 @@ std::string RunHistory::note_restart(const RestartTimes& times) {
   return append(io::exact_json_text(line));
 }
 
-std::string RunHistory::note_saved(std::int64_t step, double step_seconds) {
+std::string RunHistory::note_saved(std::int64_t step, double step_seconds,
+                                   double save_seconds) {
   StartRecord& start = starts_.back();
   start.saved_step = step;
   start.step_seconds = step_seconds;
+  start.longest_save = std::max(start.longest_save, save_seconds);
   start.ended = wall_seconds();
   HistoryLine line = line_of(start.number, "saved", start.ended);
   line["step"] = step;
   line["step_seconds"] = step_seconds;
+  line["save_seconds"] = save_seconds;
   return append(io::exact_json_text(line));
 }
 

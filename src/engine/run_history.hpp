@@ -26,6 +26,7 @@ struct StartRecord {
   std::int64_t first_step = 0;   // that it went on from
   std::int64_t saved_step = -1;  // the last that it published; -1: none
   double step_seconds = 0.0;     // in steps up to that one
+  double longest_save = 0.0;     // seconds; 0: none was published
 };
 
 // How long it took from the process' beginning to the end of the first step.
@@ -56,6 +57,9 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts);
 // So many of the last starts have published no step beyond what was there before them;
 // `step` is that of the newest checkpoint now, 0 where there is none.
 int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step);
+// Seconds that a save is to be expected to take: the longest of the last start that
+// published any; 0: not known.
+double expected_save(const std::vector<StartRecord>& starts);
 
 // Rank 0 only. Errors while writing are no reason to end a run: they come back as text.
 class RunHistory {
@@ -70,8 +74,9 @@ class RunHistory {
   // It went on from another one, as that was damaged.
   std::string note_first_step(std::int64_t step);
   std::string note_restart(const RestartTimes& times);
-  // A checkpoint was published; seconds in steps up to it, of this start.
-  std::string note_saved(std::int64_t step, double step_seconds);
+  // A checkpoint was published; seconds in steps up to it, of this start, and of the
+  // save.
+  std::string note_saved(std::int64_t step, double step_seconds, double save_seconds);
   std::string end(int status);
   // A start that was refused because so many before it were idle; counting begins anew.
   std::string note_refusal();

@@ -65,9 +65,26 @@ std::vector<std::string> damage_notes(const ckpt::Search& search) {
   return notes;
 }
 
+// The run's checkpoints are where they were, and the deck names another directory:
+// beginning anew would give them up.
+void require_none_elsewhere(const RunOptions& options) {
+  const io::Path link = options.path / "checkpoints";
+  const auto elsewhere = checkpoints_of(link);
+  if (elsewhere.empty()) return;
+  std::error_code ignored;
+  const std::string there = fs::canonical(link, ignored).string();
+  throw InputError(fmt::format(
+      "'{}' holds no checkpoint, but this run's are in '{}' ({}, the newest is {}). Move "
+      "them (mv '{}'/* '{}'/), or name that directory with checkpoint.dir, or train anew "
+      "elsewhere (--run-dir DIR).",
+      options.checkpoints.string(), there, elsewhere.size(),
+      elsewhere.front().path.filename().string(), there, options.checkpoints.string()));
+}
+
 RunStart start_auto(const RunOptions& options) {
   RunStart start;
   if (checkpoints_of(options.checkpoints).empty()) {
+    require_none_elsewhere(options);
     const std::string traces = traces_of_run(options);
     if (!traces.empty()) {
       start.notes.push_back(

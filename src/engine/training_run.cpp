@@ -72,25 +72,27 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       schedule_(lr_schedule(deck)),
       progress_(initial_state(deck, datasets)),
       validation_(deck, grid, step_),
-      checkpoints_(deck, *grid.groups().world, host_name(), parts(),
-                   {.say = [this](const std::string& text) { say(text); },
-                    .warn = [this](const std::string& text) { log_.warning("{}", text); },
-                    .saved =
-                        [this](std::int64_t step, double step_seconds) {
-                          if (history_ != nullptr) {
-                            note(history_->note_saved(step, step_seconds));
-                          }
-                        },
-                    .ended = [this](std::int64_t step,
-                                    bool is_published) { note_save(step, is_published); },
-                    .before_publish =
-                        [this] {
-                          if (metrics_) metrics_->sync();
-                        },
-                    .hook =
-                        [this](std::string_view phase) {
-                          return faults_.at(phase, checkpoints_.step_under_way());
-                        }}),
+      checkpoints_(
+          deck, *grid.groups().world, host_name(), parts(),
+          {.say = [this](const std::string& text) { say(text); },
+           .warn = [this](const std::string& text) { log_.warning("{}", text); },
+           .prepare = [this] { prepare_save(); },
+           .saved =
+               [this](std::int64_t step, double step_seconds, double save_seconds) {
+                 if (history_ != nullptr) {
+                   note(history_->note_saved(step, step_seconds, save_seconds));
+                 }
+               },
+           .ended = [this](std::int64_t step,
+                           bool is_published) { note_save(step, is_published); },
+           .before_publish =
+               [this] {
+                 if (metrics_) metrics_->sync();
+               },
+           .hook =
+               [this](std::string_view phase) {
+                 return faults_.at(phase, checkpoints_.step_under_way());
+               }}),
       hardware_flops_(hardware_flops_per_sample(deck)),
       gemm_peak_(gemm_peak) {
   const index_t expected = model::parameter_count(state_.config);
@@ -362,6 +364,7 @@ void TrainingRun<T>::prepare_save() {
     progress_.best_loss = validation_loss_;
     progress_.best_step = progress_.step;
   }
+  if (timers_.trace() != nullptr) save_begin_ = TraceEvent::Clock::now();
 }
 
 template <class T>
@@ -375,6 +378,7 @@ void TrainingRun<T>::note_save(std::int64_t step, bool is_published) {
                 .group = "checkpoint",
                 .begin = *save_begin_,
                 .end = TraceEvent::Clock::now()});
+    save_begin_.reset();
   }
 }
 
@@ -387,21 +391,13 @@ template <class T>
 void TrainingRun<T>::begin_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing a checkpoint");
-  const auto begin = TraceEvent::Clock::now();
-  checkpoints_.wait();  // whether that one is there decides which is the best
-  prepare_save();
   checkpoints_.begin(exec_, parts(), progress_, step_seconds());
-  save_begin_.reset();
-  if (timers_.trace() != nullptr && checkpoints_.step_under_way() >= 0)
-    save_begin_ = begin;
 }
 
 template <class T>
 void TrainingRun<T>::finish_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing the last checkpoint");
-  checkpoints_.wait();
-  prepare_save();
   checkpoints_.finish(exec_, parts(), progress_, step_seconds());
 }
 

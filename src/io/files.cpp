@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "base/error.hpp"
@@ -20,24 +22,62 @@ namespace trireme::io {
 
 namespace {
 
+// What passes, or is no fault of the file: a network file system that fails over, a
+// limit of the process. Tried again for a second or so.
+bool may_pass(int error) {
+  constexpr std::array kErrors = {EIO,       ESTALE,    ETIMEDOUT, EAGAIN,
+                                  EREMOTEIO, ENOTCONN,  EMFILE,    ENFILE,
+                                  ENOMEM,    EHOSTDOWN, ESHUTDOWN, ECONNRESET};
+  return std::find(kErrors.begin(), kErrors.end(), error) != kErrors.end();
+}
+
+// The time between tries of what may pass.
+class Patience {
+ public:
+  // False when it is at an end, or the error will not pass.
+  bool waits_after(int error) {
+    if (!may_pass(error) || tries_ == kTries) return false;
+    std::this_thread::sleep_for(kFirst * (1 << 2 * tries_++));
+    return true;
+  }
+
+ private:
+  static constexpr int kTries = 3;
+  static constexpr std::chrono::milliseconds kFirst{50};
+  int tries_ = 0;
+};
+
+[[noreturn]] void fail_to_read(std::string_view action, const Path& path, int error) {
+  const std::string message = system_message(action, path, error);
+  if (!may_pass(error)) throw InputError(message);
+  throw ReadError(fmt::format(
+      "{}; nor at several tries more. The system failed, which says nothing about what "
+      "the file holds: try again, or on another node",
+      message));
+}
+
 // Opens for reading; refuses what is not a regular file.
 int open_for_reading(const Path& path, std::string_view role, std::uint64_t& size) {
   struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0) {
+  Patience patience;
+  while (::stat(path.c_str(), &info) != 0) {
     const int error = errno;
     if (error == ENOENT || error == ENOTDIR) {
       throw InputError(fmt::format("{} '{}' does not exist", role, path.string()));
     }
-    throw InputError(system_message(fmt::format("cannot read {}", role), path, error));
+    if (patience.waits_after(error)) continue;
+    fail_to_read(fmt::format("cannot read {}", role), path, error);
   }
   TRIREME_REQUIRE_INPUT(!S_ISDIR(info.st_mode),
                         "'{}' is a directory; expected a {} (name a file in it)",
                         path.string(), role);
   TRIREME_REQUIRE_INPUT(S_ISREG(info.st_mode),
                         "'{}' is not a regular file; expected a {}", path.string(), role);
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    throw InputError(system_message(fmt::format("cannot open {}", role), path, errno));
+  int descriptor = -1;
+  while ((descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0) {
+    const int error = errno;
+    if (patience.waits_after(error)) continue;
+    fail_to_read(fmt::format("cannot open {}", role), path, error);
   }
   size = static_cast<std::uint64_t>(info.st_size);
   return descriptor;
@@ -180,11 +220,17 @@ FileReader& FileReader::operator=(FileReader&& other) noexcept {
 void FileReader::read_at(std::uint64_t offset, void* data, std::size_t bytes) const {
   auto* to = static_cast<std::byte*>(data);
   std::size_t done = 0;
+  Patience patience;
   while (done < bytes) {
     const ssize_t got = ::pread(descriptor_, to + done, std::min(bytes - done, kMaxCall),
                                 static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw InputError(system_message("cannot read", path_, errno));
+    if (got < 0) {
+      const int error = errno;
+      if (!patience.waits_after(error)) fail_to_read("cannot read", path_, error);
+      reopen();
+      continue;
+    }
     TRIREME_REQUIRE_INPUT(
         got > 0,
         "'{}' is truncated: expected {} bytes at offset {}, the file ends "
@@ -192,6 +238,15 @@ void FileReader::read_at(std::uint64_t offset, void* data, std::size_t bytes) co
         path_.string(), bytes, offset, offset + done);
     done += static_cast<std::size_t>(got);
   }
+}
+
+// A descriptor may be stale where the path is not. It keeps its number, as other threads
+// may be reading.
+void FileReader::reopen() const {
+  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return;  // the next read fails, and says so
+  ::dup3(descriptor, descriptor_, O_CLOEXEC);
+  ::close(descriptor);
 }
 
 FileWriter::FileWriter(const Path& path, Mode mode) : path_(path) {

@@ -1,8 +1,8 @@
 // io/files.hpp — plain files with every error reported: what was attempted, on which
 // path, why it failed, and for a full disk how much is free.
 //
-// What the user named and we cannot read is an InputError; what we cannot write is an
-// Error.
+// What the user named and we cannot read is an InputError, but for a ReadError; what we
+// cannot write is an Error.
 #ifndef TRIREME_IO_FILES_HPP_
 #define TRIREME_IO_FILES_HPP_
 
@@ -13,11 +13,19 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/write_fault.hpp"
 
 namespace trireme::io {
 
 using Path = std::filesystem::path;
+
+// The system failed to read what may well be whole: a device or network file system, or a
+// limit of the process. What may pass has been waited for.
+class ReadError : public Error {
+ public:
+  using Error::Error;
+};
 
 // The whole file. InputError when it is missing, a directory or unreadable; `role` names
 // it in the message ("deck", "tokenizer file").
@@ -52,12 +60,14 @@ class FileReader {
   FileReader& operator=(FileReader&& other) noexcept;
 
   // Exactly `bytes` bytes at `offset`; InputError names the file and both sizes if it
-  // ends before.
+  // ends before. ReadError.
   void read_at(std::uint64_t offset, void* data, std::size_t bytes) const;
   std::uint64_t size() const { return size_; }
   const Path& path() const { return path_; }
 
  private:
+  void reopen() const;
+
   Path path_;
   std::uint64_t size_ = 0;  // before descriptor_: opening sets it
   int descriptor_ = -1;

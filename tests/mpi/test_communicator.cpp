@@ -290,6 +290,10 @@ TEST(CommunicatorHostValues, GatherScanBroadcast) {
     EXPECT_EQ(texts[r], std::string(static_cast<std::size_t>(r) * 9, 'x'));
   }
   EXPECT_EQ(world->gather(std::string()), std::vector<std::string>(texts.size()));
+  const auto of_first =
+      world->gather_to_first(std::string(static_cast<std::size_t>(rank) * 9, 'x'));
+  EXPECT_EQ(of_first, rank == 0 ? texts : std::vector<std::string>());
+  EXPECT_EQ(world->gather_to_first(std::string()).size(), rank == 0 ? texts.size() : 0);
 
   for (const std::string& text :
        {std::string(), std::string("deck\0with zero", 14), std::string(5000, 'y')}) {

@@ -83,7 +83,7 @@ TEST_F(SaverTogether, WritesAsManyFilesAsItIsTold) {
       EXPECT_EQ(report.step, step);
       EXPECT_EQ(report.path, directory_ / ckpt::step_name(step));
       EXPECT_GT(report.bytes, 0u);
-      EXPECT_GE(report.busy_seconds, report.stopped_seconds);
+      EXPECT_GT(report.busy_seconds, 0.0);
       EXPECT_FALSE(saver.is_under_way());
       EXPECT_FALSE(saver.advance().has_value());
       EXPECT_EQ(shards(report.path), files);

@@ -138,7 +138,8 @@ class Rank {
     params_.refresh_compute(Exec());
   }
   void load(const ckpt::Path& path) {
-    ckpt::load_params(ckpt::CheckpointReader(path), Exec(), params_, Content::training);
+    ckpt::load_params(ckpt::CheckpointReader(*grid_.groups().world, path), Exec(),
+                      params_, Content::training);
   }
   // All that is here, padding included, and what passes compute with.
   void expect_same(const Rank& other) const {

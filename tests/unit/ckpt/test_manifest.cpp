@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "ckpt/manifest.hpp"
 #include "io/checksum.hpp"
 #include "unit/io/scratch.hpp"
@@ -78,6 +81,34 @@ TEST(Manifest, CheckFindsWhatDoesNotFit) {
               HasSubstr("outside its directory"));
 }
 
+// Against every pair, for rectangles of all kinds: beside each other, crossing, inside.
+TEST(Manifest, CheckFindsEveryOverlap) {
+  std::mt19937 random(7);
+  const auto below = [&](index_t n) { return static_cast<index_t>(random() % n); };
+  int apart = 0;
+  constexpr int kTries = 4000;
+  for (int i = 0; i < kTries; ++i) {
+    Manifest manifest;
+    manifest.files = {{"shard_00000.h5", 1 << 20, 0}};
+    manifest.tensors = {{"model/a", DType::float32, {9, 8}}};
+    bool expected = false;
+    for (int n = 0; n < 2 + i % 5; ++n) {
+      ckpt::Rectangle place{below(9), below(8), 0, 0};
+      place.rows = 1 + below(std::min<index_t>(9 - place.row, 4));
+      place.columns = 1 + below(std::min<index_t>(8 - place.column, 4));
+      for (const auto& other : manifest.blocks) {
+        expected |= ckpt::intersection(place, other.place).has_value();
+      }
+      manifest.blocks.push_back({0, 0, "x", 0, {0}, place});
+    }
+    const std::string message = message_of<InputError>([&] { manifest.check("m"); });
+    EXPECT_EQ(message.find("overlap") != std::string::npos, expected) << message;
+    apart += expected ? 0 : 1;
+  }
+  EXPECT_GT(apart, kTries / 10);
+  EXPECT_LT(apart, kTries - kTries / 10);
+}
+
 TEST(Manifest, Merge) {
   Manifest first = sample();
   Manifest second;
@@ -85,12 +116,12 @@ TEST(Manifest, Merge) {
   second.tensors = {{"model/c", DType::float32, {2}},
                     {"model/a", DType::float32, {4, 6}}};
   second.blocks = {{1, 0, "x", 0, {0}, {0, 0, 4, 6}}};
-  first.merge(second);
+  first.merge({second});
   ASSERT_EQ(first.tensors.size(), 3u);
   EXPECT_EQ(first.tensors[first.blocks.back().tensor].name, "model/a");
   EXPECT_EQ(first.files[first.blocks.back().file].name, "shard_00001.h5");
   second.tensors[1].shape = {6, 4};
-  EXPECT_THAT(message_of<Error>([&] { first.merge(second); }),
+  EXPECT_THAT(message_of<Error>([&] { first.merge({second}); }),
               HasSubstr("ranks disagree on tensor 'model/a'"));
 }
 

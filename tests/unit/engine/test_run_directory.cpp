@@ -112,6 +112,19 @@ TEST_F(RunDirectoryTest, AutoBeginsAnewWhereNoCheckpointWasWritten) {
   EXPECT_THAT(start.notes, ElementsAre(HasSubstr("has no checkpoint yet (train.jsonl)")));
 }
 
+TEST_F(RunDirectoryTest, AutoDoesNotGiveUpCheckpointsThatTheDeckNoLongerNames) {
+  put_run({500, 600});
+  fs::rename(run() / "checkpoints", scratch_ / "old");
+  fs::create_directory_symlink(scratch_ / "old", run() / "checkpoints");
+  RunOptions moved = options("auto");
+  moved.checkpoints = scratch_ / "new";
+  EXPECT_THAT(refusal(moved), AllOf(HasSubstr((scratch_ / "old").string()),
+                                    HasSubstr("2, the newest is step_00000600"),
+                                    HasSubstr("checkpoint.dir"), HasSubstr("mv ")));
+  fs::rename(scratch_ / "old", scratch_ / "new");
+  EXPECT_EQ(decide(moved).step, 600) << "they were moved, and the link leads nowhere";
+}
+
 TEST_F(RunDirectoryTest, AutoGoesOnFromTheNewest) {
   put_run({500, 600});
   const RunStart start = decide(options("auto"));

@@ -54,7 +54,9 @@ TEST(RunHistory, IsReadBack) {
     EXPECT_TRUE(history.starts().empty());
     EXPECT_EQ(history.begin(1000.0, 0, "17"), "");
     EXPECT_EQ(history.note_restart({.launch = 0.5, .set_up = 1.0}), "");
-    EXPECT_EQ(history.note_saved(10, 3.5), "");
+    EXPECT_EQ(expected_save(history.starts()), 0.0);
+    EXPECT_EQ(history.note_saved(5, 1.5, 0.75), "");
+    EXPECT_EQ(history.note_saved(10, 3.5, 0.25), "");
     EXPECT_EQ(history.end(75), "");
   }
   {
@@ -67,6 +69,7 @@ TEST(RunHistory, IsReadBack) {
     EXPECT_EQ(first.status, 75);
     EXPECT_EQ(first.saved_step, 10);
     EXPECT_EQ(first.step_seconds, 3.5);
+    EXPECT_EQ(first.longest_save, 0.75);
     EXPECT_NEAR(first.ended, wall_seconds(), 60.0);
     history.begin(wall_seconds(), 10, "18");
     history.note_first_step(5);
@@ -80,6 +83,7 @@ TEST(RunHistory, IsReadBack) {
     EXPECT_FALSE(history.starts().back().is_clean);
     EXPECT_EQ(history.starts().back().first_step, 5);
     EXPECT_EQ(idle_starts(history.starts(), 0), 1);
+    EXPECT_EQ(expected_save(history.starts()), 0.75) << "the last start saved nothing";
     EXPECT_EQ(history.note_refusal(), "");
   }
   const RunHistory history(scratch.path());

@@ -1,6 +1,10 @@
 // Plain files: round trips and the wording of every error.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <thread>
 
 #include "io/files.hpp"
 #include "unit/io/scratch.hpp"
@@ -41,6 +45,31 @@ TEST(Files, ReadingSaysWhatIsWrong) {
   EXPECT_THAT(message_of<InputError>([&] { reader.read_at(4, buffer, 8); }),
               AllOf(HasSubstr("truncated"), HasSubstr("expected 8 bytes at offset 4"),
                     HasSubstr("ends at 8")));
+}
+
+// What may pass is tried again, and is nothing that the file's owner could mend.
+TEST(Files, AFailingSystemIsNoDamage) {
+  // The first page of a process' memory: the system's own EIO, from a regular file.
+  const io::FileReader memory("/proc/self/mem");
+  char byte = 0;
+  const std::string message =
+      message_of<io::ReadError>([&] { memory.read_at(0, &byte, 1); });
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("cannot read '/proc/self/mem': Input/output error"),
+                    HasSubstr("says nothing about what the file holds")));
+
+  const test::Scratch scratch;
+  test::spill(scratch / "f", "12345678");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  std::thread passes([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    ::setrlimit(RLIMIT_NOFILE, &before);
+  });
+  EXPECT_EQ(io::file_size(scratch / "f"), 8u);  // once there are descriptors again
+  passes.join();
 }
 
 TEST(Files, UnreadableIsSaid) {
