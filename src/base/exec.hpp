@@ -11,9 +11,12 @@
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "base/types.hpp"
 
@@ -169,7 +172,25 @@ void launch_teams(const Exec& exec, const char* label, index_t teams, int device
 // destination = source, on the Exec's queue.
 template <class To, class From>
 void copy(const Exec& exec, const To& destination, const From& source) {
-  if (!exec.is_shape_only()) Kokkos::deep_copy(exec.space(), destination, source);
+  if (exec.is_shape_only()) return;
+  if constexpr (kHostExecution && std::is_same_v<typename To::non_const_value_type,
+                                                 typename From::non_const_value_type>) {
+    // From 80 KiB on Kokkos makes an execution space for each copy, and so allocates.
+    constexpr std::size_t kPiece = std::size_t{64} << 10;
+    const std::size_t bytes = destination.span() * sizeof(typename To::value_type);
+    if (bytes > kPiece && destination.span() == source.span() &&
+        destination.span_is_contiguous() && source.span_is_contiguous()) {
+      auto* const to = reinterpret_cast<std::byte*>(destination.data());
+      const auto* const from = reinterpret_cast<const std::byte*>(source.data());
+      launch(exec, "trireme::copy", static_cast<index_t>((bytes + kPiece - 1) / kPiece),
+             [=](index_t i) {
+               const std::size_t begin = kPiece * static_cast<std::size_t>(i);
+               std::memcpy(to + begin, from + begin, std::min(kPiece, bytes - begin));
+             });
+      return;
+    }
+  }
+  Kokkos::deep_copy(exec.space(), destination, source);
 }
 
 }  // namespace trireme

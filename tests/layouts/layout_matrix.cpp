@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
@@ -342,10 +343,17 @@ std::shared_ptr<comm::Communicator> layout_world() {
 void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layouts,
                      const std::function<void(const std::shared_ptr<comm::Communicator>&,
                                               const Layout&)>& check) {
-  if (world.rank() == 0) std::printf("%zu layouts\n", layouts.size());
-  // Layouts of one number of ranks side by side, on groups of neighbours.
+  // Layouts of one number of ranks side by side, on groups of neighbours. Those alone
+  // whose name has the word, to look into a row that fails.
+  const char* word = std::getenv("TRIREME_LAYOUTS");
   std::map<int, std::vector<Layout>> by_ranks;
-  for (const Layout& layout : layouts) by_ranks[layout.ranks()].push_back(layout);
+  std::size_t count = 0;
+  for (const Layout& layout : layouts) {
+    if (word != nullptr && layout.name().find(word) == std::string::npos) continue;
+    by_ranks[layout.ranks()].push_back(layout);
+    ++count;
+  }
+  if (world.rank() == 0) std::printf("%zu layouts\n", count);
   for (const auto& [ranks, rows] : by_ranks) {
     const int groups = world.size() / ranks;
     const int mine = world.rank() / ranks;
