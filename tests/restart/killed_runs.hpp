@@ -1,7 +1,7 @@
 // tests/restart/killed_runs.hpp — a run on two ranks that is killed again and again by
 // its fault plan, one rank or both, and each time goes on by itself: the checkpoint that
 // `latest` names is always whole, its step never goes back, and in the end the run is
-// what it would have been.
+// what it would have been. With a file of each rank, or one that both write to.
 #ifndef TRIREME_TESTS_RESTART_KILLED_RUNS_HPP_
 #define TRIREME_TESTS_RESTART_KILLED_RUNS_HPP_
 
@@ -24,7 +24,9 @@ class KilledRuns : public TrainingRuns {
   }
 
   RunResult start(const std::string& run, const std::string& faults = "") const {
-    Arguments arguments = {"train", "deck.yaml", "--run-dir", run, "--resume", "auto"};
+    Arguments arguments = {
+        "train",    "deck.yaml", "--run-dir", run,
+        "--resume", "auto",      "--set",     "checkpoint.writers=" + writers_};
     for (const char* key :
          {"run.sample_every=0", "run.validate_every=0", "checkpoint.every=4",
           "checkpoint.keep=2", "checkpoint.keep_best=false", "run.max_idle_starts=0",
@@ -46,9 +48,23 @@ class KilledRuns : public TrainingRuns {
       plans.push_back(fmt::format("kill:phase={},rank=1,after=2", phase.name));
       plans.push_back(fmt::format("kill:phase={}", phase.name));
     }
-    for (int i = 0; i < at_random; ++i) {
-      plans.push_back(fmt::format("kill:at=0.1-1.1,rank=0-1,seed={}", i));
+    add_random(at_random, plans);
+    return plans;
+  }
+  // The phases that go another way where the ranks share a file: rank 0 alone lays it
+  // out, each writes and syncs its part, and what is published is one file.
+  static std::vector<std::string> plans_of_a_shared_file(int at_random) {
+    std::vector<std::string> plans = {"kill:phase=ckpt.layout,rank=0",
+                                      "kill:phase=ckpt.layout,rank=0,after=2"};
+    for (const char* phase : {"ckpt.write", "ckpt.flush"}) {
+      for (const char* ranks : {",rank=0", ",rank=1", ",rank=0,after=2", ""}) {
+        plans.push_back(fmt::format("kill:phase={}{}", phase, ranks));
+      }
     }
+    for (const char* phase : {"ckpt.index", "ckpt.rename", "ckpt.publish"}) {
+      plans.push_back(fmt::format("kill:phase={},rank=0", phase));
+    }
+    add_random(at_random, plans);
     return plans;
   }
 
@@ -59,8 +75,12 @@ class KilledRuns : public TrainingRuns {
     return ckpt::CheckpointReader(latest).state().step;
   }
 
-  void expect_survives(const std::vector<std::string>& plans) {
+  // As checkpoint.writers says; two ranks make so many files of it.
+  void expect_survives(const std::vector<std::string>& plans, const std::string& writers,
+                       std::size_t files) {
+    writers_ = writers;
     ASSERT_EQ(start("whole").status, 0);
+    ASSERT_EQ(shards_of(newest("whole")), files);
     std::int64_t step = -1;
     int killed = 0;
     for (const std::string& plan : plans) {
@@ -105,6 +125,15 @@ class KilledRuns : public TrainingRuns {
   }
 
   static constexpr int kSteps = 300;
+
+ private:
+  static void add_random(int count, std::vector<std::string>& plans) {
+    for (int i = 0; i < count; ++i) {
+      plans.push_back(fmt::format("kill:at=0.1-1.1,rank=0-1,seed={}", i));
+    }
+  }
+
+  std::string writers_ = "per_rank";
 };
 
 }  // namespace trireme::test

@@ -9,7 +9,11 @@ class KillRanks : public KilledRuns {};
 TEST_F(KillRanks, GoOnByThemselves) {
   const std::vector<std::string> all = plans(12);
   ASSERT_GE(all.size(), 30u);
-  expect_survives(all);
+  expect_survives(all, "per_rank", 2);
+}
+
+TEST_F(KillRanks, GoOnWithAFileThatTheyShare) {
+  expect_survives(plans_of_a_shared_file(0), "per_node", 1);
 }
 
 }  // namespace

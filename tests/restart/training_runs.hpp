@@ -63,6 +63,9 @@ class TrainingRuns : public ::testing::Test {
   io::Path newest(const std::string& run) const {
     return ckpt::require_newest(scratch_ / run);
   }
+  static std::size_t shards_of(const io::Path& checkpoint) {
+    return ckpt::read_manifest(checkpoint).files.size() - 1;  // and the index
+  }
   engine::MetricsLog metrics(const std::string& run) const {
     return engine::read_metrics(scratch_ / run / "train.jsonl");
   }
