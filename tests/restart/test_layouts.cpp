@@ -1,5 +1,5 @@
-// A checkpoint of any layout: the same layout goes on to the bit, another one with the
-// same losses as one rank that never stopped.
+// A checkpoint of any layout, in any number of files: the same layout goes on to the bit,
+// another one with the same losses as one rank that never stopped.
 #include <map>
 
 #include "restart/training_runs.hpp"
@@ -12,6 +12,7 @@ class LayoutsRestart : public TrainingRuns {
   struct Layout {
     int ranks;
     Arguments keys;
+    std::size_t files = 0;  // that the ranks share; 0: each has its own
   };
 
   void start(const std::string& run, const std::string& layout,
@@ -30,13 +31,30 @@ class LayoutsRestart : public TrainingRuns {
       {"one", {1, {}}},
       {"tensor", {2, {"parallel.tensor=2"}}},
       {"tensor4", {4, {"parallel.tensor=4", "parallel.sequence=true"}}},
-      {"data", {3, {"parallel.zero=0", "checkpoint.writers=2"}}},
+      {"data", {3, {"parallel.zero=0", "checkpoint.writers=2"}, 2}},
+      {"zero2", {3, {"parallel.zero=2", "checkpoint.writers=per_node"}, 1}},
       {"zero3", {3, {"parallel.zero=3"}}},
+      {"tensor-zero2",
+       {4,
+        {"parallel.tensor=2", "parallel.sequence=true", "parallel.zero=2",
+         "batch.micro=1", "checkpoint.writers=3"},
+        3}},
+      {"tensor-zero3", {4, {"parallel.tensor=2", "parallel.zero=3", "batch.micro=1"}}},
+      {"pipeline-zero1",
+       {4,
+        {"parallel.pipeline=2", "parallel.schedule=zero_bubble", "parallel.zero=1",
+         "batch.micro=1"}}},
+      {"pipeline-zero2",
+       {4,
+        {"parallel.pipeline=2", "parallel.virtual_pipeline=2", "parallel.zero=2",
+         "batch.micro=1", "checkpoint.writers=per_node"},
+        1}},
       {"uneven", {3, {"parallel.pipeline=3", "parallel.stages=[1, 2, 1]"}}},
       {"chunks",
        {2,
         {"parallel.pipeline=2", "parallel.virtual_pipeline=2",
-         "checkpoint.writers=per_node"}}},
+         "checkpoint.writers=per_node"},
+        1}},
       {"eight",
        {8,
         {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2", "parallel.zero=1",
@@ -51,23 +69,30 @@ TEST_F(LayoutsRestart, ToTheBitOrToTheRounding) {
     start(name, name, {"--set", "run.steps=5"});
     start(name + "-rest", name, {"--resume", name});
     expect_same_checkpoint(newest(name + "-whole"), newest(name + "-rest"));
+    if (layout.files > 0) {
+      EXPECT_EQ(shards_of(newest(name)), layout.files);
+    }
   }
   const auto expected = metrics("one-whole").steps;
   ASSERT_EQ(expected.size(), 13u);
-  for (const auto& [from, to] :
-       std::vector<std::pair<const char*, const char*>>{{"one", "eight"},
-                                                        {"eight", "one"},
-                                                        {"zero3", "uneven"},
-                                                        {"uneven", "tensor4"},
-                                                        {"tensor4", "zero3"},
-                                                        {"data", "chunks"},
-                                                        {"chunks", "data"},
-                                                        {"tensor", "eight"},
-                                                        {"eight", "zero3"},
-                                                        {"zero3", "tensor"},
-                                                        {"one", "uneven"},
-                                                        {"chunks", "eight"},
-                                                        {"tensor4", "one"}}) {
+  for (const auto& [from, to] : std::vector<std::pair<const char*, const char*>>{
+           {"one", "eight"},
+           {"eight", "one"},
+           {"zero3", "uneven"},
+           {"uneven", "tensor4"},
+           {"tensor4", "zero3"},
+           {"data", "chunks"},
+           {"chunks", "data"},
+           {"tensor", "eight"},
+           {"eight", "zero3"},
+           {"zero3", "tensor"},
+           {"one", "uneven"},
+           {"chunks", "eight"},
+           {"zero2", "tensor-zero3"},
+           {"tensor-zero2", "pipeline-zero2"},
+           {"pipeline-zero2", "data"},
+           {"pipeline-zero1", "zero2"},
+           {"tensor4", "one"}}) {
     const std::string run = std::string(from) + "-" + to;
     SCOPED_TRACE(run);
     start(run, to, {"--resume", from});
