@@ -1,12 +1,19 @@
 // Disks that fill up, fail, or lose what was written: training goes on, says what
 // happened, ends with the right status, and a restart takes the newest checkpoint that is
-// whole.
+// whole. Injected, and as far as the system lets us, met.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
 #include "restart/training_runs.hpp"
 
 namespace trireme::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Eq;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -20,6 +27,11 @@ class FaultsOfDisks : public TrainingRuns {
     for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
     if (!faults.empty()) arguments.insert(arguments.end(), {"--fault", faults});
     return trireme_on_ranks(2, arguments, options(1));
+  }
+
+  // What `latest` names: "step_00000005".
+  std::string latest(const std::string& run) const {
+    return std::filesystem::read_symlink(scratch_ / run / "checkpoints/latest").string();
   }
 };
 
@@ -102,6 +114,210 @@ TEST_F(FaultsOfDisks, LostShardIsNamed) {
   const RunResult rest = start("run");
   EXPECT_EQ(rest.status, 0) << rest.err;
   EXPECT_THAT(rest.out + rest.err, HasSubstr("step_00000010/shard_00001.h5"));
+}
+
+// The link goes back where it must, then forward only, and what the program makes it name
+// is whole: through starts that are killed before they save, in the middle of lower
+// steps, and in the middle of the damaged one's own.
+TEST_F(FaultsOfDisks, LatestGoesBackNoFurtherThanItMust) {
+  const auto expect_whole = [&](const std::string& checkpoint) {
+    EXPECT_THAT(ckpt::problems_of(scratch_ / "run/checkpoints" / checkpoint,
+                                  ckpt::Depth::checksums),
+                ::testing::IsEmpty())
+        << checkpoint;
+  };
+  ASSERT_EQ(start("whole").status, 0);
+  ASSERT_EQ(
+      start("run", "bit_flip:phase=ckpt.write,rank=1,step=10", {"run.steps=10"}).status,
+      0);
+  ASSERT_EQ(latest("run"), "step_00000010");  // nothing told
+
+  const RunResult idle = start("run", "kill:phase=step,step=7");
+  EXPECT_NE(idle.status, 0);
+  EXPECT_THAT(idle.err, HasSubstr("Going on from an older one"));
+  // Untouched, or moved to what the run went on from.
+  EXPECT_THAT(latest("run"), AnyOf(Eq("step_00000010"), Eq("step_00000005")));
+  expect_whole("step_00000005");
+
+  // That of step 6 is published before that of step 8 begins.
+  const RunResult lower = start("run", "kill:phase=step,step=9", {"checkpoint.every=2"});
+  EXPECT_NE(lower.status, 0);
+  EXPECT_THAT(lower.err, HasSubstr("Going on from an older one"));
+  const std::string reached = latest("run");
+  EXPECT_THAT(reached, AnyOf(Eq("step_00000006"), Eq("step_00000008")));
+  expect_whole(reached);
+  EXPECT_THAT(ckpt::find_newest(scratch_ / "run").skipped, ::testing::IsEmpty());
+
+  // Killed with the new one of step 10 in place, and the link not moved yet.
+  const RunResult again = start("run", "kill:phase=ckpt.publish,step=10");
+  EXPECT_NE(again.status, 0);
+  EXPECT_THAT(again.err, Not(HasSubstr("Going on from an older one")));
+  EXPECT_THAT(latest("run"), AnyOf(Eq(reached), Eq("step_00000008")));
+  expect_whole(latest("run"));
+  expect_whole("step_00000010");
+
+  const RunResult rest = start("run");
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.out + rest.err, Not(HasSubstr("damaged")));
+  EXPECT_EQ(latest("run"), "step_00000013");
+  expect_same_checkpoint(newest("whole"), newest("run"));
+  expect_same_metrics("whole", "run", 13);
+}
+
+// What is done to the directory of checkpoints, or to the process that writes there, by
+// words of the shell; and what the run says of it.
+struct Trouble {
+  const char* name;
+  std::string make, mend;
+  const char* cause;
+};
+
+class FaultsThatAreMet : public FaultsOfDisks {
+ protected:
+  // One rank, which holds itself (SIGSTOP) at the beginning of each of these steps; what
+  // belongs to the step is done meanwhile, so that no time is measured.
+  using Meanwhile = std::vector<std::pair<int, std::string>>;
+  RunResult start_alone(const Meanwhile& meanwhile, const Arguments& keys) const {
+    std::string script = "\"$@\" & child=$!\n", plan;
+    for (const auto& [step, words] : meanwhile) {
+      plan +=
+          (plan.empty() ? "" : ";") + ("stop:phase=step,step=" + std::to_string(step));
+      script +=
+          "until grep -q '^State:.[TZ]' /proc/$child/status; do sleep 0.01; done\n" +
+          words + "\nkill -CONT $child\n";
+    }
+    Arguments command = unprivileged_;
+    for (const std::string& word :
+         {std::string("sh"), std::string("-c"), script + "wait $child", std::string("sh"),
+          std::string(std::getenv("TRIREME_BINARY")), std::string("train"),
+          std::string("deck.yaml"), std::string("--run-dir"), std::string("run"),
+          std::string("--resume"), std::string("auto"), std::string("--fault"), plan,
+          std::string("--set"), std::string("run.sample_every=0"), std::string("--set"),
+          std::string("checkpoint.dir=disk/checkpoints")}) {
+      command.push_back(word);
+    }
+    for (const std::string& key : keys) command.insert(command.end(), {"--set", key});
+    return run(command, options(1));
+  }
+
+  void expect_untouched() const {
+    EXPECT_EQ(latest("run"), "step_00000005");
+    const RunResult verified = trireme({"inspect", "run", "--verify"}, options(1));
+    EXPECT_EQ(verified.status, 0) << verified.err;
+    expect_same_checkpoint(scratch_ / "whole/checkpoints/step_00000005", newest("run"),
+                           Place::middle);
+    std::size_t others = 0;  // nothing half written either
+    for (const auto& entry :
+         std::filesystem::directory_iterator(scratch_ / "disk/checkpoints")) {
+      const std::string name = entry.path().filename();
+      if (name != "latest" && name != "step_00000005" && name != ".lock") ++others;
+    }
+    EXPECT_EQ(others, 0u);
+  }
+
+  // Permissions do not bind root, other than without this capability.
+  void be_bound_by_permissions() {
+    if (::geteuid() != 0) return;
+    unprivileged_ = {"setpriv", "--bounding-set=-dac_override"};
+  }
+  bool is_bound_by_permissions() const {
+    Arguments command = unprivileged_;
+    command.insert(command.end(), {"sh", "-c",
+                                   "mkdir closed && chmod 555 closed && ! touch closed/a "
+                                   "2>/dev/null && rmdir closed"});
+    const RunResult result = run(command, options(1));
+    if (result.status != 0) {
+      std::fprintf(stderr, "not tested with a directory that is read only: %s\n",
+                   result.err.c_str());
+    }
+    return result.status == 0;
+  }
+
+  Arguments unprivileged_;
+};
+
+// From its sixth step on a run cannot save: it trains to the end, says so, and ends with
+// status 1. Another meets the same, but for some steps only.
+TEST_F(FaultsThatAreMet, LeaveWhatThereIs) {
+  ASSERT_EQ(train("whole", {"--set", "run.sample_every=0"}).status, 0);
+  const SmallDisk disk(scratch_ / "disk", 4 << 20);
+  std::vector<Trouble> troubles = {
+      {"a file in its place", "mv disk/checkpoints disk/kept && : >disk/checkpoints",
+       "rm disk/checkpoints && mv disk/kept disk/checkpoints", "ot a directory"},
+      {"a limit on the size of files",  // the metrics fit below it
+       "before=$(prlimit --pid $child --fsize --raw --noheadings --output SOFT)\n"
+       "prlimit --pid $child --fsize=65536:",
+       "prlimit --pid $child --fsize=$before:", "File too large"}};
+  if (disk.is_mounted()) {
+    troubles.push_back({"a full disk",
+                        "dd if=/dev/zero of=disk/filler bs=4096 2>/dev/null || true",
+                        "rm disk/filler", "No space left on device"});
+  }
+  be_bound_by_permissions();
+  if (is_bound_by_permissions()) {
+    troubles.push_back({"read only", "chmod 555 disk/checkpoints",
+                        "chmod 755 disk/checkpoints", "Permission denied"});
+  }
+  for (const Trouble& trouble : troubles) {
+    SCOPED_TRACE(trouble.name);
+    for (const char* old : {"run", "disk/checkpoints"}) {
+      std::filesystem::remove_all(scratch_ / old);
+    }
+    ASSERT_EQ(start_alone({}, {"run.steps=5"}).status, 0);
+    const RunResult failed = start_alone({{6, trouble.make}}, {});
+    EXPECT_EQ(failed.status, 1) << failed.err;
+    EXPECT_THAT(failed.err,
+                AllOf(HasSubstr("the checkpoint of step 10 could not be written"),
+                      HasSubstr(trouble.cause),
+                      HasSubstr("the last checkpoint, of step 13, could not be written"),
+                      Not(HasSubstr("HDF5-DIAG"))));
+    // The limit ended with the process.
+    if (trouble.mend.find("$child") == std::string::npos) {
+      ASSERT_EQ(run({"sh", "-c", trouble.mend}, options(1)).status, 0);
+    }
+    expect_untouched();
+    // Not beside the steps: what is mended in the twelfth has failed in the tenth.
+    const RunResult rest =
+        start_alone({{6, trouble.make}, {12, trouble.mend}}, {"checkpoint.async=false"});
+    EXPECT_EQ(rest.status, 0) << rest.err;
+    EXPECT_THAT(rest.err,
+                AllOf(HasSubstr("the checkpoint of step 10 could not be written"),
+                      HasSubstr(trouble.cause), HasSubstr("Training goes on"),
+                      Not(HasSubstr("of step 13"))));
+    EXPECT_EQ(latest("run"), "step_00000013");
+    expect_same_checkpoint(newest("whole"), newest("run"));
+    expect_same_metrics("whole", "run", 13);
+  }
+}
+
+// Two ranks that write to one file, on a disk that has room for half of it.
+TEST_F(FaultsThatAreMet, ByAllRanks) {
+  const SmallDisk disk(scratch_ / "disk", 4 << 20);
+  if (!disk.is_mounted()) return;  // which is said
+  const Arguments keys = {"checkpoint.dir=disk/checkpoints",
+                          "checkpoint.writers=per_node"};
+  ASSERT_EQ(start("whole", "", {"checkpoint.writers=per_node"}).status, 0);
+  Arguments few = keys;
+  few.push_back("run.steps=5");
+  ASSERT_EQ(start("run", "", few).status, 0);
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(newest("run"))) {
+    bytes += entry.file_size();
+  }
+  const auto space = std::filesystem::space(scratch_ / "disk");
+  spill(scratch_ / "disk/filler", std::string(space.available - bytes / 2, 'x'));
+  const RunResult failed = start("run", "", keys);
+  EXPECT_EQ(failed.status, 1) << failed.err;
+  EXPECT_THAT(failed.err,
+              AllOf(HasSubstr("the checkpoint of step 10 could not be written"),
+                    HasSubstr("No space left on device"), HasSubstr(" needed)"),
+                    HasSubstr("the last checkpoint, of step 13, could not be written")));
+  expect_untouched();
+  std::filesystem::remove(scratch_ / "disk/filler");
+  const RunResult rest = start("run", "", keys);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  expect_same_checkpoint(newest("whole"), newest("run"));
+  expect_same_metrics("whole", "run", 13);
 }
 
 TEST_F(FaultsOfDisks, WrongPlansAreRefused) {
