@@ -5,14 +5,11 @@
 //   mpiexec -n 2 trireme_checkpoints DIRECTORY [MiB per rank] [rounds]
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <mpi.h>
 #include <unistd.h>
 
-#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -23,6 +20,7 @@
 #include "ckpt/reader.hpp"
 #include "ckpt/saver.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "main_on_ranks.hpp"
 
 namespace trireme::perf {
 namespace {
@@ -184,15 +182,6 @@ int run(int argc, char** argv) {
 }  // namespace trireme::perf
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int status = 1;
-  try {
-    const Kokkos::ScopeGuard kokkos(argc, argv);
-    status = trireme::perf::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "trireme_checkpoints: %s\n", error.what());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Finalize();
-  return status;
+  return trireme::perf::main_on_ranks("trireme_checkpoints", argc, argv,
+                                      trireme::perf::run);
 }

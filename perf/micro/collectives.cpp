@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,6 +19,7 @@
 #include <vector>
 
 #include "comm/mpi_communicator.hpp"
+#include "main_on_ranks.hpp"
 
 namespace trireme::perf {
 namespace {
@@ -272,15 +272,6 @@ int run(int argc, char** argv) {
 }  // namespace trireme::perf
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  int status = 1;
-  try {
-    const Kokkos::ScopeGuard kokkos(argc, argv);
-    status = trireme::perf::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "trireme_collectives: %s\n", error.what());
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Finalize();
-  return status;
+  return trireme::perf::main_on_ranks("trireme_collectives", argc, argv,
+                                      trireme::perf::run);
 }
