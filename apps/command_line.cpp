@@ -151,6 +151,15 @@ Option Command::add_flag(const std::string& name, bool& value, const std::string
   return Option(app_->add_flag(name, value, help));
 }
 
+void Command::add_deck_changes(std::vector<std::string>& overrides,
+                               std::string& run_dir) {
+  add("--set", overrides, "Override a key of the deck: --set model.layers=2 (repeatable)")
+      .placeholder("KEY=VALUE")
+      .one_each();
+  add("--run-dir", run_dir, "Where the run lives: in place of run.dir")
+      .placeholder("DIR");
+}
+
 void Command::does(Action action) {
   app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
 }

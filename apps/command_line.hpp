@@ -59,6 +59,8 @@ class Command {
   Option add(const std::string& name, double& value, const std::string& help);
   // Takes no value: true where it is given.
   Option add_flag(const std::string& name, bool& value, const std::string& help);
+  // --set and --run-dir: what every command that takes a deck lets its user change of it.
+  void add_deck_changes(std::vector<std::string>& overrides, std::string& run_dir);
   // What it is to do when the user names it.
   void does(Action action);
 

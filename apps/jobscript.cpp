@@ -55,13 +55,7 @@ void add_jobscript(CommandLine& line) {
       .required();
   command.add("--out", arguments->out, "Write the script to a file, not to stdout")
       .placeholder("FILE");
-  command
-      .add("--set", options.overrides,
-           "Override a key of the deck, as in trireme train (repeatable)")
-      .placeholder("KEY=VALUE")
-      .one_each();
-  command.add("--run-dir", options.run_dir, "Where the run lives: in place of run.dir")
-      .placeholder("DIR");
+  command.add_deck_changes(options.overrides, options.run_dir);
   command.add("--name", options.name, "Name of the job; without it the deck's");
   command.add("--account", options.account, "Who pays for the job");
   command.add("--partition", options.partition, "Where the job waits");

@@ -60,13 +60,7 @@ void add_train(CommandLine& line, const std::string& typed) {
   const auto arguments = std::make_shared<TrainArguments>();
   engine::TrainOptions& options = arguments->options;
   command.add("DECK", options.deck, "Deck: docs/deck.md has every key").required();
-  command
-      .add("--set", options.overrides,
-           "Override a key of the deck: --set model.layers=2 (repeatable)")
-      .placeholder("KEY=VALUE")
-      .one_each();
-  command.add("--run-dir", options.run_dir, "Where the run lives: in place of run.dir")
-      .placeholder("DIR");
+  command.add_deck_changes(options.overrides, options.run_dir);
   command
       .add("--resume", options.resume,
            "never: refuse an existing run; auto: begin, continue or do nothing as "
