@@ -9,6 +9,10 @@ namespace trireme {
 // gethostname(); "unknown" where that fails.
 std::string host_name();
 
+// As SLURM calls it (SLURMD_NODENAME), which need not be the host's name; that where
+// SLURM does not tell.
+std::string node_name();
+
 }  // namespace trireme
 
 #endif  // TRIREME_BASE_HOST_NAME_HPP_

@@ -137,19 +137,24 @@ void try_exchange(comm::Communicator& group, int leader, Outcome& outcome) {
 
 // The nodes of a world: each spoken for by its first rank, in order of these.
 struct Nodes {
-  std::vector<std::string> hosts;    // of the nodes
-  std::vector<std::size_t> of_rank;  // index into hosts
+  std::vector<std::string> names;
+  std::vector<std::size_t> of_rank;  // index into names
   std::vector<int> first_rank;       // of each node
 
-  explicit Nodes(const std::vector<std::string>& host_of_rank) {
+  Nodes(const std::vector<std::string>& host_of_rank,
+        const std::vector<std::string>& name_of_rank) {
+    std::vector<std::string> hosts;
     std::map<std::string, std::size_t> known;
     for (std::size_t rank = 0; rank < host_of_rank.size(); ++rank) {
       const auto [place, is_new] = known.emplace(host_of_rank[rank], hosts.size());
       of_rank.push_back(place->second);
       if (!is_new) continue;
       hosts.push_back(host_of_rank[rank]);
+      names.push_back(name_of_rank[rank]);
       first_rank.push_back(static_cast<int>(rank));
     }
+    const std::set<std::string> different(names.begin(), names.end());
+    if (different.size() < names.size() || different.count("") > 0) names = hosts;
   }
 };
 
@@ -179,7 +184,7 @@ Outcome exchange(comm::Communicator& world, const Nodes& nodes,
 
 struct Findings {
   std::vector<std::string> lines;
-  std::set<std::string> hosts;
+  std::set<std::string> bad;       // nodes
   std::vector<std::string> times;  // for the log
   std::size_t not_writing = 0;     // nodes
 };
@@ -198,13 +203,13 @@ void judge(std::size_t number, const Outcome& mine, comm::Communicator& world,
   const Check& check = kChecks[number];
   const std::vector<double> seconds = world.gather(mine.seconds);
   const std::vector<std::string> problems = world.gather(mine.problem);
-  std::vector<double> of_node(nodes.hosts.size(), 0.0);
+  std::vector<double> of_node(nodes.names.size(), 0.0);
   std::set<std::size_t> failed;
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
     const std::size_t node = nodes.of_rank[rank];
     of_node[node] = std::max(of_node[node], seconds[rank]);
     if (problems[rank].empty()) continue;
-    findings.lines.push_back(fmt::format("{} (rank {}), {}: {}", nodes.hosts[node], rank,
+    findings.lines.push_back(fmt::format("{} (rank {}), {}: {}", nodes.names[node], rank,
                                          check.name, problems[rank]));
     failed.insert(node);
   }
@@ -215,19 +220,19 @@ void judge(std::size_t number, const Outcome& mine, comm::Communicator& world,
         failed.count(node) == 0) {
       findings.lines.push_back(
           fmt::format("{}, {}: {} took {}, where the median of the nodes is {}",
-                      nodes.hosts[node], check.name, check.what,
+                      nodes.names[node], check.name, check.what,
                       format_duration(of_node[node]), format_duration(median)));
       failed.insert(node);
     }
   }
-  for (const std::size_t node : failed) findings.hosts.insert(nodes.hosts[node]);
+  for (const std::size_t node : failed) findings.bad.insert(nodes.names[node]);
   if (number == kWrite) findings.not_writing = failed.size();
 }
 
 }  // namespace
 
 std::string preflight(comm::Communicator& world, const PreflightOptions& options) {
-  const Nodes nodes(world.gather(options.host));
+  const Nodes nodes(world.gather(options.host), world.gather(options.node));
   const std::size_t node = nodes.of_rank[static_cast<std::size_t>(world.rank())];
   const bool leads = nodes.first_rank[node] == world.rank();
   const auto rank_bytes = static_cast<double>(options.memory_bytes);
@@ -248,20 +253,20 @@ std::string preflight(comm::Communicator& world, const PreflightOptions& options
   judge(3, exchange(world, nodes, options), world, nodes, findings);
 
   const std::string list = fmt::format("{}", fmt::join(findings.lines, "\n  "));
-  TRIREME_REQUIRE_INPUT(findings.not_writing < nodes.hosts.size(),
+  TRIREME_REQUIRE_INPUT(findings.not_writing < nodes.names.size(),
                         "preflight: no node can write where the run should:\n  {}\nName "
                         "directories that can be written to (run.dir, checkpoint.dir)",
                         list);
-  if (!findings.hosts.empty()) {
+  if (!findings.bad.empty()) {
     throw Error(fmt::format(
         "preflight: {} of {} not fit for the run:\n  {}\nTo leave "
         "{} out, give sbatch: --exclude={}",
-        findings.hosts.size(),
-        format_plural(static_cast<std::int64_t>(nodes.hosts.size()), "node"), list,
-        findings.hosts.size() == 1 ? "it" : "them", fmt::join(findings.hosts, ",")));
+        findings.bad.size(),
+        format_plural(static_cast<std::int64_t>(nodes.names.size()), "node"), list,
+        findings.bad.size() == 1 ? "it" : "them", fmt::join(findings.bad, ",")));
   }
   return fmt::format("preflight: {} fit for the run ({})",
-                     format_plural(static_cast<std::int64_t>(nodes.hosts.size()), "node"),
+                     format_plural(static_cast<std::int64_t>(nodes.names.size()), "node"),
                      fmt::join(findings.times, ", "));
 }
 

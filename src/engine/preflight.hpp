@@ -19,7 +19,10 @@
 namespace trireme::engine {
 
 struct PreflightOptions {
-  std::string host;                   // the node this rank is on
+  std::string host;  // the node this rank is on
+  // What the batch system calls it; empty: as the host. Not believed where two hosts have
+  // the same: mpiexec may have given all ranks the environment of its own node.
+  std::string node = {};
   std::vector<io::Path> directories;  // to be written to; they need not exist yet
   std::size_t memory_bytes = 0;       // that this rank is going to take
   // For tests: called on each rank in the middle of each check ("write", "memory",

@@ -9,6 +9,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "base/wall_time.hpp"
@@ -341,6 +342,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   if (deck.run.preflight) {
     log.info("{}", preflight(world, {.host = environment.host_name(),
                                      .directories = {deck.run.dir, deck.checkpoint.dir},
+                                     .node = node_name(),
                                      .memory_bytes = plan_memory(shapes, deck).total()}));
   }
   RunDirectory directory(world, run_options, start);

@@ -108,6 +108,22 @@ TEST_F(Preflight, OneThatIsSlow) {
   }
 }
 
+// sbatch knows nodes by SLURM's names. One name for several hosts is of the node where
+// mpiexec was started, whose environment all ranks got.
+TEST_F(Preflight, NamesNodesAsTheBatchSystemDoes) {
+  put_in("compute", [] { throw Error("no device"); });
+  options_.node = "n" + std::to_string(world_->rank());
+  EXPECT_THAT(
+      refusal(),
+      AllOf(HasSubstr(fmt::format("\n  n{} (rank {}), compute: no", last_, last_)),
+            ContainsRegex(fmt::format("--exclude=(.*,)?n{}(,.*)?$", last_))));
+  if (last_ == 0) return;
+  options_.node = "n0";
+  EXPECT_THAT(refusal(), names_the_last(""));
+  options_.node = world_->rank() == 0 ? "n0" : "";
+  EXPECT_THAT(refusal(), names_the_last(""));
+}
+
 // Leaves together: all ranks can go on after a refusal.
 TEST_F(Preflight, SeveralRanksOnANode) {
   options_.host = "node" + std::to_string(world_->rank() / 2);
