@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 
 #include "base/error.hpp"
 
@@ -25,6 +27,7 @@ namespace {
 
 // More than any answer is long; what would be longer is cut.
 constexpr std::size_t kMostOutput = std::size_t{1} << 16;
+constexpr int kTriesToReap = 100;  // milliseconds
 
 // All that are open here from 3 on. (closefrom() is newer than many a cluster's glibc.)
 std::vector<int> open_files() {
@@ -93,12 +96,16 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command) {
 }
 
 ChildProcess::~ChildProcess() {
-  if (process_ > 0) {
-    ::kill(-process_, SIGKILL);
-    // One that hangs in the file system does not die yet: init will see to it.
-    ::waitpid(process_, nullptr, WNOHANG);
+  kill();
+  for (int tries = 0; process_ > 0 && tries < kTriesToReap; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    poll();
   }
   ::close(pipe_);
+}
+
+void ChildProcess::kill() {
+  if (process_ > 0) ::kill(-process_, SIGKILL);  // its group
 }
 
 void ChildProcess::read_output() {

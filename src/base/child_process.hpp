@@ -25,12 +25,17 @@ class ChildProcess {
 
   // command[0] is looked for in PATH. Error where it cannot be started.
   explicit ChildProcess(const std::vector<std::string>& command);
-  ~ChildProcess();  // kills it, with its own children, where it still runs
+  // Kills it where it still runs, and waits a moment for its end: what is not waited for
+  // stays a zombie as long as this process lives.
+  ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   // How it ended, once it has. Never waits.
   std::optional<Ended> poll();
+  // It and its own children; poll() tells when it is gone. Who hangs in a file system
+  // that does not answer may take long, or never go.
+  void kill();
 
  private:
   void read_output();

@@ -59,13 +59,15 @@ void JobClock::poll() {
   if (question_ != nullptr) {
     if (const auto ended = question_->poll()) {
       question_.reset();
-      take_answer(*ended);
-    } else if (now - *asked_ > duration_of(options_.patience)) {
-      question_.reset();
+      if (!is_killed_) take_answer(*ended);
+    } else if (!is_killed_ && now - *asked_ > duration_of(options_.patience)) {
+      question_->kill();
+      is_killed_ = true;
       give_up(fmt::format("no answer within {}", format_duration(options_.patience)));
     }
   } else if (!asked_ || now - *asked_ > duration_of(options_.interval)) {
     asked_ = now;
+    is_killed_ = false;
     try {
       question_ = std::make_unique<ChildProcess>(
           std::vector<std::string>{options_.squeue, "-h", "-o", "%L", "-j", job_});

@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -81,6 +83,18 @@ TEST(ChildProcess, IsKilledWithItsOwnChildren) {
     std::this_thread::sleep_for(10ms);
   }
   EXPECT_FALSE(is_running(inner));
+}
+
+// A zombie would stay as long as this process, and a long run asks thousands of times.
+TEST(ChildProcess, LeavesNoZombie) {
+  { ChildProcess child({"sleep", "300"}); }
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+  ChildProcess child({"sleep", "300"});
+  child.kill();
+  EXPECT_EQ(end_of(child).status, 128 + SIGKILL);
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+  child.kill();  // nobody else's process by now
 }
 
 // No lock of ours lives on in it, ^C at the terminal and our handlers are not for it.

@@ -6,10 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/wall_time.hpp"
 #include "unit/io/scratch.hpp"
@@ -144,6 +148,28 @@ TEST_F(JobClockAsks, WhoDoesNotAnswerIsNotWaitedFor) {
   clock.poll();
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
   EXPECT_THAT(next_note(clock), HasSubstr("no answer within 300ms"));
+}
+
+// However often: each that is given up is gone before the next is asked, and fetched.
+TEST_F(JobClockAsks, WhoDoesNotAnswerIsGoneBeforeTheNext) {
+  JobClock::Options options = asking("echo $$ >> asked; exec sleep 300");
+  options.interval = options.patience = 0.2;
+  const auto asked = [&] {
+    std::istringstream text(test::slurp(scratch_ / "asked"));
+    return std::vector<pid_t>{std::istream_iterator<pid_t>(text), {}};
+  };
+  {
+    JobClock clock(options);
+    for (int tries = 0; tries < 3000 && asked().size() < 4; ++tries) {
+      clock.poll();
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+  const std::vector<pid_t> processes = asked();
+  ASSERT_GE(processes.size(), 4u);
+  for (const pid_t process : processes) {
+    EXPECT_EQ(::kill(process, 0), -1) << "as a zombie, at least";
+  }
 }
 
 TEST_F(JobClockAsks, NobodyWhereTheEndIsKnownOrOthersAsk) {
