@@ -264,7 +264,10 @@ TEST_F(Jobs, OfASweepMakeATable) {
   const std::string job =
       submit({"--nodes=1", "--time=5", "--export=ALL,TRIREME_RANKS=1 2,TRIREME_STEPS=8"},
              {script("slurm/scaling.sbatch"), "long.yaml"});
+// Whatever the deck says of checkpoints: the second run would be refused, or go on with
+// the first one's, or another job's.
   ASSERT_EQ(end_of(job), "COMPLETED") << log_of(job);
+  write_job_deck("long.yaml", kSteps, "every: 500, dir: elsewhere");
   EXPECT_THAT(log_of(job),
               AllOf(ContainsRegex("long +1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%\n"),
                     ContainsRegex("long +2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+%\n")));
@@ -273,3 +276,4 @@ TEST_F(Jobs, OfASweepMakeATable) {
 
 }  // namespace
 }  // namespace trireme::test
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "elsewhere"));
