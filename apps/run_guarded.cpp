@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/signal_thread.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -132,6 +133,7 @@ int run_guarded(comm::Environment& environment, const Action& action) {
     });
     int status = kExitError;
     {
+      const SignalThread signals;  // before Kokkos makes threads
       const Kokkos::ScopeGuard kokkos(kokkos_settings(environment));
       status = action(environment);
     }
