@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/signal_thread.hpp"
 #include "engine/format.hpp"
 
 namespace trireme::engine {
@@ -25,8 +26,6 @@ constexpr std::int64_t kSecond = 1000000000;  // ns
 constexpr double kSaveSafety = 1.5;
 // After it: tables, the end of MPI and of the job's step, and what the job script does.
 constexpr double kEndSeconds = 5.0;
-// The registers of a CPU with matrix units alone take 11 KiB.
-constexpr std::size_t kHandlerStack = std::size_t{1} << 17;
 constexpr double kFirstMargin = 300.0, kFirstMarginShare = 0.1;
 
 using config::SignalName;
@@ -39,6 +38,10 @@ constexpr std::array<Signal, 5> kSignals = {{{SignalName::usr1, SIGUSR1},
                                              {SignalName::term, SIGTERM},
                                              {SignalName::intr, SIGINT},
                                              {SignalName::hup, SIGHUP}}};
+static_assert(std::all_of(kSignals.begin(), kSignals.end(), [](const Signal& signal) {
+  return std::find(kOutsideSignals.begin(), kOutsideSignals.end(), signal.number) !=
+         kOutsideSignals.end();
+}));  // else they might hit a kernel
 
 int number_of(SignalName name) {
   for (const Signal& signal : kSignals) {
@@ -55,8 +58,8 @@ std::string_view name_of(int number) {
 }
 
 // All that a handler has to go by.
-std::atomic<int> received_signal{0};  // the first
-std::atomic<std::int64_t> received_at{0};
+std::atomic<int> received_signal{0};          // the first
+std::atomic<std::int64_t> interrupted_at{0};  // by the first ^C
 std::atomic<int> status_at_once{kStatusError};
 std::atomic<bool> speaks_at_once{true};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // else not safe there
@@ -73,9 +76,10 @@ std::int64_t nanoseconds_now() {
   const int status = status_at_once;
   const char* text =
       status == kStatusRequeue
-          ? "trireme: a second signal: stopped at once, status 75. The checkpoint "
+          ? "trireme: a second ^C (INT): stopped at once, status 75. The checkpoint "
             "published last stands; --resume auto goes on from it\n"
-          : "trireme: a second signal: stopped at once, status 1. No checkpoint of this "
+          : "trireme: a second ^C (INT): stopped at once, status 1. No checkpoint of "
+            "this "
             "run is published\n";
   if (speaks) {
     [[maybe_unused]] const ssize_t written = ::write(2, text, std::strlen(text));
@@ -85,11 +89,12 @@ std::int64_t nanoseconds_now() {
 
 extern "C" void trireme_note_signal(int number, siginfo_t* info, void*) {
   const int error = errno;
+  int none = 0;
+  received_signal.compare_exchange_strong(none, number);
   const std::int64_t now = nanoseconds_now();
   std::int64_t first = 0;
-  if (received_at.compare_exchange_strong(first, now)) {
-    received_signal = number;
-  } else if (now - first >= kSecond) {
+  if (number == SIGINT && !interrupted_at.compare_exchange_strong(first, now) &&
+      now - first >= kSecond) {
     // One rank speaks for all that a launcher, their parent, or the terminal signals
     // together.
     stop_at_once(speaks_at_once || (info->si_pid != 0 && info->si_pid != ::getppid()));
@@ -111,19 +116,13 @@ StopRequest::StopRequest(const Options& options) {
   TRIREME_REQUIRE(!is_listening.exchange(true),
                   "two StopRequests at a time: signals go to one of them only");
   received_signal = 0;
-  received_at = 0;
+  interrupted_at = 0;
   status_at_once = kStatusError;
-  // A stack of their own for handlers: oneDNN's kernels keep their data where a handler's
-  // frame would lie on this thread's (seen as a corrupted heap in its sgemm).
-  handler_stack_.resize(kHandlerStack);
-  const stack_t stack = {handler_stack_.data(), 0, handler_stack_.size()};
-  ::sigaltstack(&stack, &old_stack_);
   change(options);
 }
 
 StopRequest::~StopRequest() {
   for (const auto& [number, old] : old_handlers_) sigaction(number, &old, nullptr);
-  ::sigaltstack(&old_stack_, nullptr);
   is_listening = false;
 }
 
@@ -149,7 +148,7 @@ void StopRequest::listen(const std::vector<SignalName>& signals) {
     action.sa_sigaction = trireme_note_signal;
     sigfillset(&action.sa_mask);
     // Reads, writes and MPI's calls go on where the signal hit them.
-    action.sa_flags = SA_RESTART | SA_SIGINFO | SA_ONSTACK;
+    action.sa_flags = SA_RESTART | SA_SIGINFO;
     struct sigaction old = {};
     sigaction(number, &action, &old);
     old_handlers_.emplace_back(number, old);
@@ -161,8 +160,7 @@ void StopRequest::listen(const std::vector<SignalName>& signals) {
     old_handlers_.erase(entry);
     int number = signal.number;
     if (!received_signal.compare_exchange_strong(number, 0)) continue;
-    received_at = 0;
-    std::raise(signal.number);
+    ::kill(::getpid(), signal.number);  // not this thread: it may block them
   }
 }
 

@@ -3,15 +3,23 @@
 //
 // The first signal is a request: its handler sets a flag, and the training loop asks at
 // every step, all ranks together, so that a signal on any rank stops all of them after
-// the same step. A second one, of whatever name, ends the process in the handler: it must
-// end a rank that hangs, too. Launcher and batch system often send the same signal both,
-// within milliseconds: what comes within a second of the first is the first.
+// the same step. Requests do not add up, whatever their names and however often they
+// come: a save under way may still be finished. SLURM warns (USR1), sends TERM at the
+// limit or at the beginning of a grace time, and TERM again at its end; job scripts and
+// launchers pass on what comes to them, seconds later. Who must not wait any longer sends
+// KILL.
+//
+// Only a person's second ^C (INT), a second or more after the first, ends the process in
+// the handler: also a rank that hangs. (Launchers and terminals send one ^C both, within
+// milliseconds.)
+//
+// Handlers run where the signal comes to: base/signal_thread.hpp says why that should be
+// a thread of its own.
 #ifndef TRIREME_ENGINE_STOP_REQUEST_HPP_
 #define TRIREME_ENGINE_STOP_REQUEST_HPP_
 
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,7 +44,7 @@ class StopRequest {
     std::optional<double> margin_seconds = std::nullopt;
     Clock::time_point start = Clock::now();  // when the time limit began to run
     JobClock* job = nullptr;                 // its end is a limit, too
-    bool speaks = true;                      // says so when a second signal ends it
+    bool speaks = true;                      // says so when a second ^C ends it
   };
 
   // One at a time in a program: throws Error for a second.
@@ -63,7 +71,7 @@ class StopRequest {
   void note_checkpoint(double seconds);
   // A save is being written beside the steps: the last one has to wait for it.
   void set_saving(bool is_saving) { is_saving_ = is_saving; }
-  // The run directory has a checkpoint to go on from: a second signal is status 75.
+  // The run directory has a checkpoint to go on from: a second ^C is status 75.
   void note_published();
   bool is_published() const;
 
@@ -88,8 +96,6 @@ class StopRequest {
   StopReason agree(comm::Communicator& world, bool limit_has_come);
 
   Options options_;
-  std::vector<std::byte> handler_stack_;
-  stack_t old_stack_ = {};
   std::vector<std::pair<int, struct sigaction>> old_handlers_;
   double longest_interval_ = 0.0;
   double longest_save_ = 0.0;

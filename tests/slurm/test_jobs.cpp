@@ -160,18 +160,22 @@ TEST_F(Jobs, ThatAreCancelledLeaveAWholeCheckpoint) {
   run_whole();
   const std::string job =
       submit_training("run", {"--time=10"}, "slow:phase=step,step=30,seconds=5");
-  ASSERT_TRUE(wait_until([&] { return steps_of("run") >= 20; }, 60.0)) << log_of(job);
+  ASSERT_TRUE(wait_until([&] { return steps_of("run") >= 29; }, 60.0)) << log_of(job);
+  // As at the end of the grace time of a preemption: TERM again, and passed on, too.
+  ASSERT_EQ(command({"scancel", "--signal=TERM", job}).status, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   ASSERT_EQ(command({"scancel", job}).status, 0);
   ASSERT_EQ(end_of(job), "CANCELLED");
   ASSERT_TRUE(wait_until(
       [&] { return log_of(job).find("SLURM ends this job") != std::string::npos; }, 60.0))
       << log_of(job);
-  EXPECT_THAT(log_of(job), HasSubstr("(the ranks: status 75)"));
+  EXPECT_THAT(log_of(job), AllOf(HasSubstr("stopped early: signal TERM"),
+                                 HasSubstr("(the ranks: status 75)")));
   EXPECT_THAT(log_of(job), Not(HasSubstr("back into the queue")));
   const RunResult whole = trireme({"inspect", "--verify", "run"}, options(1));
   EXPECT_EQ(whole.status, 0) << whole.err;
   const std::int64_t step = ckpt::CheckpointReader(newest("run")).state().step;
-  EXPECT_GE(step, 20);
+  EXPECT_GE(step, 29);
   EXPECT_LT(step, kSteps);
 
   const std::string next = submit_training("run", {"--time=10"});

@@ -7,12 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/error.hpp"
+#include "base/signal_thread.hpp"
 #include "base/wall_time.hpp"
 #include "comm/self_communicator.hpp"
 
@@ -30,7 +33,7 @@ class StopRequestTest : public ::testing::Test {
   std::shared_ptr<comm::Communicator> world_ = comm::make_self_communicator("world");
 };
 
-int others_calls = 0;
+std::atomic<int> others_calls{0};
 void others_handler(int) {
   ++others_calls;
 }
@@ -69,31 +72,27 @@ TEST_F(StopRequestTest, OldHandlersComeBack) {
   std::signal(SIGUSR2, old);
 }
 
-const void* handlers_frame = nullptr;
-void frame_handler(int) {
-  handlers_frame = __builtin_frame_address(0);
-}
-
-// Not on the thread's, below which kernels of libraries may keep data.
-TEST_F(StopRequestTest, HandlersHaveAStackOfTheirOwn) {
-  stack_t before = {}, during = {}, after = {};
-  ::sigaltstack(nullptr, &before);
+// As in the program, where this thread blocks signals.
+TEST_F(StopRequestTest, SignalsMayComeToAnotherThread) {
+  const auto old = std::signal(SIGUSR2, others_handler);
+  others_calls = 0;
   {
-    StopRequest request({.signals = {SignalName::usr1}});
-    ::sigaltstack(nullptr, &during);
-    struct sigaction action = {};
-    sigaction(SIGUSR1, nullptr, &action);
-    EXPECT_TRUE(action.sa_flags & SA_ONSTACK);
-    action.sa_flags &= ~SA_SIGINFO;
-    action.sa_handler = frame_handler;
-    sigaction(SIGUSR1, &action, nullptr);
-    std::raise(SIGUSR1);
+    const SignalThread signals;
+    StopRequest request({.signals = {SignalName::usr1, SignalName::usr2}});
+    ::kill(::getpid(), SIGUSR2);
+    for (int tries = 0; tries < 300; ++tries) nap(0.001);
+    request.change({.signals = {SignalName::usr1}});  // raised anew: not to be lost
+    for (int tries = 0; tries < 3000 && others_calls == 0; ++tries) nap(0.01);
+    EXPECT_EQ(others_calls, 1);
+    EXPECT_EQ(request.poll(*world_), StopReason::none);
+    ::kill(::getpid(), SIGUSR1);
+    for (int tries = 0; tries < 3000; ++tries) {
+      if (request.poll(*world_) != StopReason::none) break;
+      nap(0.01);
+    }
+    EXPECT_EQ(request.description(), "signal USR1");
   }
-  ::sigaltstack(nullptr, &after);
-  EXPECT_EQ(during.ss_flags & SS_DISABLE, 0);
-  const auto* const stack = static_cast<const char*>(during.ss_sp);
-  EXPECT_TRUE(handlers_frame >= stack && handlers_frame < stack + during.ss_size);
-  EXPECT_EQ(after.ss_flags, before.ss_flags);
+  std::signal(SIGUSR2, old);
 }
 
 TEST_F(StopRequestTest, OnlyOneAtATime) {
@@ -103,8 +102,9 @@ TEST_F(StopRequestTest, OnlyOneAtATime) {
   EXPECT_EQ(request.poll(*world_), StopReason::signal);
 }
 
-// What a process does that gets one signal twice within milliseconds (a launcher and the
-// batch system both passed it on), and another one later: its status and what it said.
+// What a process does that gets signals, one now and one a while later, each twice within
+// milliseconds (a launcher and the terminal both passed it on): its status and what it
+// said. 3: it goes on and will save.
 class StopRequestSecondSignal : public StopRequestTest {
  protected:
   struct Ended {
@@ -113,20 +113,22 @@ class StopRequestSecondSignal : public StopRequestTest {
   };
   // In a child process, for it is ended.
   template <class Prepare>
-  Ended end_of(int second, bool speaks, const Prepare& prepare) {
+  Ended end_of(int first, int second, bool speaks, const Prepare& prepare) {
     int pipe[2];
     EXPECT_EQ(::pipe(pipe), 0);
     const pid_t child = ::fork();
     if (child == 0) {
       ::dup2(pipe[1], 2);
-      StopRequest request({.signals = {SignalName::term}, .speaks = speaks});
+      StopRequest request(
+          {.signals = {SignalName::usr1, SignalName::term}, .speaks = speaks});
       prepare(request);
-      std::raise(SIGTERM);
-      std::raise(SIGTERM);
-      if (request.poll(*world_) != StopReason::signal) ::_exit(3);
+      std::raise(first);
+      std::raise(first);
+      if (request.poll(*world_) != StopReason::signal) ::_exit(4);
       nap(1.1);
       std::raise(second);
-      ::_exit(4);  // still there
+      std::raise(second);
+      ::_exit(request.poll(*world_) == StopReason::signal ? 3 : 4);
     }
     ::close(pipe[1]);
     Ended ended;
@@ -142,34 +144,49 @@ class StopRequestSecondSignal : public StopRequestTest {
   }
 };
 
-TEST_F(StopRequestSecondSignal, EndsAtOnce) {
-  for (const int second : {SIGTERM, SIGINT}) {
-    const Ended ended = end_of(second, true, [](StopRequest&) {});
-    EXPECT_EQ(ended.status, 1);
-    EXPECT_EQ(
-        ended.said,
-        "trireme: a second signal: stopped at once, status 1. No checkpoint of this "
-        "run is published\n");
+// ^C twice: a person who does not want to wait any longer.
+TEST_F(StopRequestSecondSignal, EndsAtOnceWhereAPersonAsksForIt) {
+  const Ended ended = end_of(SIGINT, SIGINT, true, [](StopRequest&) {});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(
+      ended.said,
+      "trireme: a second ^C (INT): stopped at once, status 1. No checkpoint of this "
+      "run is published\n");
+}
+
+// What batch systems and job scripts send, one after the other: USR1 and TERM by SLURM at
+// the limit, TERM and TERM by a preemption with a grace time, TERM and a script's USR1;
+// USR1 and INT by LSF. Each would lose the save that the first one asked for.
+TEST_F(StopRequestSecondSignal, IsNoReasonToLoseASave) {
+  for (const auto& [first, second] : {std::pair{SIGUSR1, SIGTERM},
+                                      {SIGTERM, SIGTERM},
+                                      {SIGTERM, SIGUSR1},
+                                      {SIGUSR1, SIGUSR1},
+                                      {SIGUSR1, SIGINT},
+                                      {SIGINT, SIGTERM}}) {
+    const Ended ended = end_of(first, second, true, [](StopRequest&) {});
+    EXPECT_EQ(ended.status, 3) << first << " and " << second;
+    EXPECT_EQ(ended.said, "");
   }
 }
 
 TEST_F(StopRequestSecondSignal, IsToBeRequeuedWhereACheckpointIsPublished) {
-  const Ended resumed =
-      end_of(SIGTERM, true, [](StopRequest& request) { request.note_published(); });
+  const Ended resumed = end_of(SIGINT, SIGINT, true,
+                               [](StopRequest& request) { request.note_published(); });
   EXPECT_EQ(resumed.status, 75);
-  EXPECT_THAT(resumed.said, ::testing::StartsWith("trireme: a second signal: "));
+  EXPECT_THAT(resumed.said, ::testing::StartsWith("trireme: a second ^C (INT): "));
   EXPECT_THAT(resumed.said, ::testing::EndsWith("--resume auto goes on from it\n"));
-  const Ended saved =
-      end_of(SIGTERM, true, [](StopRequest& request) { request.note_checkpoint(1.0); });
+  const Ended saved = end_of(SIGINT, SIGINT, true,
+                             [](StopRequest& request) { request.note_checkpoint(1.0); });
   EXPECT_EQ(saved.status, 75);
 }
 
 // A rank that is not the first leaves it to that one, where their parent sent the signal
 // to all of them. (Here the process itself did: nobody else will say so.)
 TEST_F(StopRequestSecondSignal, OfOneRankAloneIsSaidByIt) {
-  const Ended ended = end_of(SIGTERM, false, [](StopRequest&) {});
+  const Ended ended = end_of(SIGINT, SIGINT, false, [](StopRequest&) {});
   EXPECT_EQ(ended.status, 1);
-  EXPECT_THAT(ended.said, ::testing::HasSubstr("a second signal"));
+  EXPECT_THAT(ended.said, ::testing::HasSubstr("a second ^C"));
 }
 
 // Signals count before the deck is read; then the deck says which.
