@@ -341,8 +341,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   const Placement placement = Placement::gather(environment, machine);
   if (deck.run.preflight) {
     log.info("{}", preflight(world, {.host = environment.host_name(),
-                                     .directories = {deck.run.dir, deck.checkpoint.dir},
                                      .node = node_name(),
+                                     .directories = {deck.run.dir, deck.checkpoint.dir},
                                      .memory_bytes = plan_memory(shapes, deck).total()}));
   }
   RunDirectory directory(world, run_options, start);

@@ -264,20 +264,20 @@ TEST_F(Jobs, AsJobscriptWritesThem) {
                     HasSubstr("tail -n 40 '" + scratch_.path().string())));
 }
 
+// Whatever the deck says of checkpoints: the second run would be refused, or go on with
+// the first one's, or another job's.
 TEST_F(Jobs, OfASweepMakeATable) {
+  write_job_deck("long.yaml", kSteps, "every: 500, dir: elsewhere");
   const std::string job =
       submit({"--nodes=1", "--time=5", "--export=ALL,TRIREME_RANKS=1 2,TRIREME_STEPS=8"},
              {script("slurm/scaling.sbatch"), "long.yaml"});
-// Whatever the deck says of checkpoints: the second run would be refused, or go on with
-// the first one's, or another job's.
   ASSERT_EQ(end_of(job), "COMPLETED") << log_of(job);
-  write_job_deck("long.yaml", kSteps, "every: 500, dir: elsewhere");
   EXPECT_THAT(log_of(job),
               AllOf(ContainsRegex("long +1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%\n"),
                     ContainsRegex("long +2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+%\n")));
   EXPECT_EQ(metrics("scaling-" + job + "/long-2").steps.back().step, 8);
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "elsewhere"));
 }
 
 }  // namespace
 }  // namespace trireme::test
-  EXPECT_FALSE(std::filesystem::exists(scratch_ / "elsewhere"));
