@@ -1,0 +1,116 @@
+// The scripts of slurm/ without a SLURM: what a cluster would meet once in a thousand
+// jobs, or has other nodes for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/run_binary.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string script(const std::string& name) {
+  const char* source = std::getenv("TRIREME_SOURCE_DIR");
+  return (io::Path(source != nullptr ? source : ".") / "slurm" / name).string();
+}
+
+void spill_program(const io::Path& path, const std::string& text) {
+  spill(path, "#!/bin/bash\n" + text);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+// train.sbatch, its commands and its ranks played by scripts. These begin to listen after
+// two seconds, as long as programs take to start; USR1 ends them before.
+RunResult job(const Scratch& place, const std::string& machine,
+              const std::string& at_first) {
+  spill(place / "machine.sh", "launcher=(env)\n" + machine);
+  spill_program(place / "ranks", at_first +
+                                     "sleep 2\n"
+                                     "trap 'exit 75' USR1\n"
+                                     "for ((i = 0; i < 200; ++i)); do sleep 0.1; done\n");
+  spill_program(place / "scontrol", "echo \"scontrol $*\"\n");
+  return run({"bash", script("train.sbatch"), "my.yaml"},
+             {.environment = {{"PATH", place.path().string() + ":" + std::getenv("PATH")},
+                              {"SLURM_JOB_ID", "4711"},
+                              {"SLURM_JOB_NAME", "job"},
+                              {"SLURM_JOB_NODELIST", "node7"},
+                              {"TRIREME_HOME", script("..")},
+                              {"TRIREME_MACHINE", (place / "machine.sh").string()},
+                              {"TRIREME", (place / "ranks").string()}},
+              .directory = place.path().string()});
+}
+
+// The script gets USR1 before this command of its own.
+std::string warned_before(const std::string& command) {
+  return "trap 'if [[ $BASH_COMMAND == *\"" + command +
+         "\"* ]]; then kill -s USR1 $$; :; fi' DEBUG\n";
+}
+
+std::future<RunResult> start(const Scratch& place, const std::string& machine,
+                             const std::string& at_first) {
+  return std::async(std::launch::async, job, std::cref(place), machine, at_first);
+}
+
+// However early: it is neither lost, nor does it end ranks that do not listen yet.
+TEST(Scripts, PassOnAWarningAtAnyInstant) {
+  const std::vector<Scratch> places(3);
+  std::future<RunResult> jobs[3] = {start(places[0], warned_before("pass_on TERM"), ""),
+                                    start(places[1], warned_before("step=\\$!"), ""),
+                                    start(places[2], "", "kill -s USR1 $PPID\n")};
+  for (auto& each : jobs) {
+    const RunResult result = each.get();
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("got USR1: telling the ranks"));
+    EXPECT_THAT(result.out, HasSubstr("back into the queue"));
+    EXPECT_THAT(result.out, HasSubstr("scontrol requeue 4711"));
+  }
+}
+
+// By `nvidia-smi topo -m` of a DGX A100: GPU r is on this NUMA domain; a domain has
+// sixteen cores, and the second threads of these 128 further on.
+TEST(Scripts, BindRanksOfADgxBesideTheirGpus) {
+  const std::vector<int> domains = {3, 3, 1, 1, 7, 7, 5, 5};
+  const RunResult result =
+      run({"bash", "-c", "source \"$0\" && printf '%s\\n' \"${launcher[@]}\"",
+           script("machines/selene.sh")});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const std::string option = "--cpu-bind=mask_cpu:";
+  const std::size_t at = result.out.find(option);
+  ASSERT_NE(at, std::string::npos) << result.out;
+  const std::size_t first = at + option.size();
+  std::istringstream masks(result.out.substr(first, result.out.find('\n', at) - first));
+  std::size_t rank = 0;
+  std::set<int> taken;
+  for (std::string mask; std::getline(masks, mask, ','); ++rank) {
+    ASSERT_LT(rank, domains.size());
+    std::set<int> cpus;
+    for (int digit = 0; digit < static_cast<int>(mask.size()) - 2; ++digit) {
+      const char hex = mask[mask.size() - 1 - static_cast<std::size_t>(digit)];
+      const int bits = std::stoi(std::string(1, hex), nullptr, 16);
+      for (int bit = 0; bit < 4; ++bit) {
+        if ((bits >> bit) & 1) cpus.insert(4 * digit + bit);
+      }
+    }
+    EXPECT_EQ(cpus.size(), 16u) << mask;
+    for (const int cpu : cpus) {
+      EXPECT_EQ(cpu % 128 / 16, domains[rank]) << mask;
+      EXPECT_EQ(cpus.count((cpu + 128) % 256), 1u) << mask;
+      EXPECT_TRUE(taken.insert(cpu).second) << cpu << " is another rank's, too";
+    }
+  }
+  EXPECT_EQ(rank, domains.size());
+}
+
+}  // namespace
+}  // namespace trireme::test
