@@ -69,6 +69,8 @@ class StopRequest {
   void begin_interval() { last_poll_ = elapsed(); }
   // A save took so long, from its beginning to its publication.
   void note_checkpoint(double seconds);
+  // A save of an earlier start took so long: it counts as one of this.
+  void expect_save(double seconds) { longest_save_ = seconds; }
   // A save is being written beside the steps: the last one has to wait for it.
   void set_saving(bool is_saving) { is_saving_ = is_saving; }
   // The run directory has a checkpoint to go on from: a second ^C is status 75.

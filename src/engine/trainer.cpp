@@ -340,10 +340,13 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   require_memory(deck, shapes, machine, environment);
   const Placement placement = Placement::gather(environment, machine);
   if (deck.run.preflight) {
+    const MemoryPlan plan = plan_memory(shapes, deck);
     log.info("{}", preflight(world, {.host = environment.host_name(),
                                      .node = node_name(),
                                      .directories = {deck.run.dir, deck.checkpoint.dir},
-                                     .memory_bytes = plan_memory(shapes, deck).total()}));
+                                     .memory_bytes =
+                                         plan.total() +
+                                         (kHostExecution ? plan.checkpoint_copy : 0)}));
   }
   RunDirectory directory(world, run_options, start);
   OnBoard on_board(world, directory.path(), environment.host_name(), log);
@@ -361,6 +364,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     restart_times.down = history.starts().empty()
                              ? -1.0
                              : std::max(0.0, began - history.starts().back().ended);
+    stop.expect_save(expected_save(history.starts()));  // rank 0's word is enough
     warn(log, history.begin(began, resumes ? restore->step() : 0, surroundings.job));
   }
   if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();

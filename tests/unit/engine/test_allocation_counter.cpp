@@ -77,6 +77,12 @@ void launch_both(const Exec& exec, const View1<float>& view) {
   exec.fence("trireme::test::fence");
 }
 
+void number(const Exec& exec, const View1<float>& view) {
+  launch(
+      exec, "trireme::test::number", static_cast<index_t>(view.size()),
+      KOKKOS_LAMBDA(index_t i) { view(i) = static_cast<float>(i); });
+}
+
 TEST(AllocationCounter, LaunchesAllocateNothingTheSecondTime) {
   const Exec exec;
   const DeviceArray<float> array("values", 1000);
@@ -85,6 +91,25 @@ TEST(AllocationCounter, LaunchesAllocateNothingTheSecondTime) {
   AllocationCounter counter;
   for (int step = 0; step < 5; ++step) launch_both(exec, view);
   EXPECT_EQ(counter.total(), 0) << counter.report();
+}
+
+TEST(AllocationCounter, CopiesAllocateNothing) {
+  const Exec exec;
+  for (const std::size_t count : {std::size_t{10}, std::size_t{100'003}}) {
+    const DeviceArray<float> from("from", count), to("to", count);
+    const View1<float> source(from.data(), count), target(to.data(), count);
+    number(exec, source);
+    copy(exec, target, source);
+    AllocationCounter counter;
+    copy(exec, target, source);
+    EXPECT_EQ(counter.total(), 0) << counter.report();
+    counter.stop();
+    exec.fence("trireme::test::fence");
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, to);
+    for (std::size_t i = 0; i < count; ++i) {
+      ASSERT_EQ(host(i), static_cast<float>(i));
+    }
+  }
 }
 
 TEST(AllocationCounter, OneAtATime) {

@@ -300,6 +300,12 @@ TEST_F(StopRequestTest, AutomaticMargin) {
     request.note_checkpoint(0.1);
     EXPECT_NEAR(*request.seconds_to_limit(), 995.0, 1.0);
   }
+  {
+    StopRequest request(options);
+    request.expect_save(60.0);  // as an earlier start measured
+    EXPECT_NEAR(*request.seconds_to_limit(), 910.0, 1.0);
+    EXPECT_FALSE(request.is_published());
+  }
   options.time_limit_seconds = 86400.0;
   {
     StopRequest request(options);
