@@ -122,7 +122,14 @@ StopRequest::StopRequest(const Options& options) {
 }
 
 StopRequest::~StopRequest() {
-  for (const auto& [number, old] : old_handlers_) sigaction(number, &old, nullptr);
+  for (const auto& [number, old] : old_handlers_) {
+    struct sigaction then = old;
+    // A warning that comes while ranks take leave of each other: all is saved, and the
+    // default would end them with a status of its own.
+    const bool is_warning = number == SIGUSR1 || number == SIGUSR2;
+    if (is_warning && then.sa_handler == SIG_DFL) then.sa_handler = SIG_IGN;
+    sigaction(number, &then, nullptr);
+  }
   is_listening = false;
 }
 

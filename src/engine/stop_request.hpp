@@ -49,7 +49,9 @@ class StopRequest {
 
   // One at a time in a program: throws Error for a second.
   explicit StopRequest(const Options& options);
-  ~StopRequest();  // puts the old handlers back
+  // Puts the old handlers back; where there was none, USR1 and USR2 are ignored from now
+  // on: nothing is left to stop.
+  ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
 

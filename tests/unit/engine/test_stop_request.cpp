@@ -51,6 +51,14 @@ TEST_F(StopRequestTest, SignalsAreNoticedAndKept) {
   EXPECT_EQ(request.description(), "signal TERM");
 }
 
+TEST_F(StopRequestTest, AWarningAfterTheEndEndsNothing) {
+  std::signal(SIGUSR1, SIG_DFL);
+  { const StopRequest request({.signals = {SignalName::usr1, SignalName::term}}); }
+  std::raise(SIGUSR1);  // by default the death of this process
+  EXPECT_EQ(std::signal(SIGTERM, SIG_DFL), SIG_DFL) << "TERM still ends what hangs";
+  std::signal(SIGUSR1, SIG_DFL);
+}
+
 TEST_F(StopRequestTest, EarlierSignalsDoNotCount) {
   {
     StopRequest request({.signals = {SignalName::usr1}});
