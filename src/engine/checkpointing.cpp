@@ -104,8 +104,9 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
         "{}{} Training ends, as this was the {}. in a row (checkpoint.max_misses).", what,
         newest, misses_));
   }
-  const char* next = is_last_ ? "It is tried again." : "Training goes on.";
-  if (speaks) options_.warn(fmt::format("{}{} {}", what, newest, next));
+  // Of the last step finish() decides whether it is tried again, and says so where not.
+  const char* next = is_last_ ? "" : " Training goes on.";
+  if (speaks) options_.warn(fmt::format("{}{}{}", what, newest, next));
 }
 
 void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,

@@ -65,6 +65,23 @@ void set_aside(const std::vector<io::Path>& checkpoints, const io::Path& restore
   }
 }
 
+// What starts left that were killed as they wrote it: temporary files, and the probes of
+// require_seen_by_all(). The directory is locked, so that nobody is at it.
+void remove_leftovers(const io::Path& directory) {
+  std::error_code ignored;
+  std::vector<io::Path> leftovers;
+  for (fs::directory_iterator it(directory, ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    const bool is_temporary =
+        name.starts_with(".") && name.find(".tmp-") != std::string::npos;
+    if (!is_temporary && !name.starts_with(".seen-")) continue;
+    std::error_code unknown;
+    if (it->is_regular_file(unknown)) leftovers.push_back(it->path());
+  }
+  for (const io::Path& path : leftovers) fs::remove(path, ignored);
+}
+
 std::string host_and_process() {
   return fmt::format("process {} on {}, since {}", ::getpid(), host_name(),
                      iso_time(wall_seconds()));
@@ -110,6 +127,8 @@ RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options,
              "name another directory: checkpoint.dir");
         link_checkpoints(options.checkpoints);
       }
+      remove_leftovers(path_);
+      remove_leftovers(options.checkpoints);
       set_aside(start.superseded, start.checkpoint);
     });
     require_seen_by_all(world, path_, "run directory");

@@ -272,6 +272,20 @@ TEST_F(RunDirectoryTest, TheLockGoesWithItsProcess) {
   EXPECT_EQ(decide(options("never")).kind, StartKind::afresh) << "a lock is no run";
 }
 
+TEST_F(RunDirectoryTest, WhatKilledStartsLeftGoes) {
+  put_run({500});
+  const fs::path leftovers[] = {
+      run() / ".environment.json.tmp-node-1", run() / ".seen-node-1",
+      run() / "..seen-node-1.tmp-node-1", run() / "checkpoints" / ".seen-node-2"};
+  const fs::path others[] = {run() / ".notes", run() / "x.tmp-y",
+                             step(500) / ckpt::kManifestName};
+  for (const fs::path& path : leftovers) spill(path, "");
+  for (const fs::path& path : {others[0], others[1]}) spill(path, "");
+  const RunDirectory directory(*world_, options("auto"), decide(options("auto")));
+  for (const fs::path& path : leftovers) EXPECT_FALSE(fs::exists(path)) << path;
+  for (const fs::path& path : others) EXPECT_TRUE(fs::exists(path)) << path;
+}
+
 TEST_F(RunDirectoryTest, DecksAreKept) {
   RunDirectory directory(*world_, options("never"), {});
   directory.write_deck("a: 1\n");
