@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdio>
 #include <optional>
+#include <string_view>
 
 #include "apps/command_line.hpp"
 #include "apps/run_guarded.hpp"
@@ -9,6 +10,7 @@
 #include "base/cpu_check.hpp"
 #include "base/error.hpp"
 #include "comm/environment.hpp"
+#include "engine/stop_request.hpp"
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -23,6 +25,11 @@ int main(int argc, char** argv) {
 
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
+
+  // A request to save and stop may come at any time from here on.
+  if (argc > 1 && std::string_view(argv[1]) == "train") {
+    engine::StopRequest::listen_early();
+  }
 
   // 2. MPI, for the life of the program.
   std::optional<comm::Environment> environment;

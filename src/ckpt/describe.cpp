@@ -100,18 +100,27 @@ bool index_is_whole(const Path& directory, const Manifest& manifest) {
   return false;
 }
 
+// What the system cannot read is a problem, too, for people.
+std::vector<std::string> all_problems_of(const Path& directory, Depth depth) {
+  try {
+    return problems_of(directory, depth);
+  } catch (const io::ReadError& error) {
+    return {error.what()};
+  }
+}
+
 Json describe_checkpoint(const Path& directory, Depth depth) {
   Json json = {{"kind", "checkpoint"},
                {"path", directory.string()},
                {"bytes", total_bytes(directory)}};
-  const std::vector<std::string> problems = problems_of(directory, depth);
+  const std::vector<std::string> problems = all_problems_of(directory, depth);
   try {
     const Manifest manifest = read_manifest(directory);
     add_manifest(json, manifest);
     if (index_is_whole(directory, manifest)) {
       add_state(json, read_state(directory / kIndexName));
     }
-  } catch (const InputError&) {
+  } catch (const Error&) {
     // problems_of() has met it, too.
     TRIREME_REQUIRE(!problems.empty(), "'{}' cannot be read", directory.string());
   }
@@ -128,7 +137,7 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
   const Path latest = fs::read_symlink(checkpoints / kLatestName, ignored).filename();
   std::optional<Path> newest;
   for (const Listed& listed : list_checkpoints(checkpoints)) {
-    const std::vector<std::string> problems = problems_of(listed.path, depth);
+    const std::vector<std::string> problems = all_problems_of(listed.path, depth);
     json["checkpoints"].push_back({{"name", listed.path.filename().string()},
                                    {"step", listed.step},
                                    {"generation", listed.generation},

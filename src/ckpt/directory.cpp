@@ -67,6 +67,19 @@ std::vector<Listed> list_checkpoints(const Path& directory) {
   return list;
 }
 
+std::string advice_beside(const Path& checkpoint) {
+  const auto step = step_of(checkpoint.filename().string());
+  try {
+    for (const Listed& other : list_checkpoints(checkpoint.parent_path())) {
+      if (other.generation < 0 || other.step >= step.value_or(0)) continue;
+      return fmt::format(" To go on from the one before it: --resume '{}'.",
+                         other.path.string());
+    }
+  } catch (const Error&) {  // then there is no advice
+  }
+  return "";
+}
+
 Search find_newest(const Path& path, Depth depth) {
   std::error_code ignored;
   TRIREME_REQUIRE_INPUT(fs::exists(path, ignored),
@@ -93,7 +106,18 @@ Search find_newest(const Path& path, Depth depth) {
       search.older.push_back(candidate);
       continue;
     }
-    const std::vector<std::string> problems = problems_of(candidate, depth);
+    std::vector<std::string> problems;
+    try {
+      problems = problems_of(candidate, depth);
+    } catch (const io::ReadError& error) {
+      // It may be whole: nobody would miss an old one, but the newest.
+      const Path latest =
+          fs::weakly_canonical(candidate.parent_path() / kLatestName, ignored);
+      if (candidates.size() == 1 || candidate == latest) {
+        throw io::ReadError(fmt::format("{}.{}", error.what(), advice_beside(candidate)));
+      }
+      problems.emplace_back(error.what());
+    }
     if (problems.empty()) {
       search.found = candidate;
       continue;
@@ -129,6 +153,14 @@ Path choose_newest(const Path& path, Log& log) {
 
 namespace {
 
+bool is_whole(const Path& checkpoint) {
+  try {
+    return problems_of(checkpoint, Depth::sizes).empty();
+  } catch (const io::ReadError&) {  // it stays, and does not count
+    return false;
+  }
+}
+
 // What the rule does not keep.
 std::vector<Path> unwanted(const Path& directory, const Retention& retention) {
   std::error_code ignored;
@@ -139,7 +171,7 @@ std::vector<Path> unwanted(const Path& directory, const Retention& retention) {
   for (const Listed& listed : list_checkpoints(directory)) {
     // Unreadable ones come first and stay: someone will want to know what happened.
     if (listed.generation >= 0 && whole < retention.keep) {
-      if (problems_of(listed.path, Depth::sizes).empty()) ++whole;
+      if (is_whole(listed.path)) ++whole;
       continue;
     }
     const bool wanted =

@@ -36,6 +36,10 @@ struct Listed {
 // so that whoever looks for a whole one learns of them.
 std::vector<Listed> list_checkpoints(const Path& directory);
 
+// " To go on from the one before it: --resume ..." for who cannot use this one; empty
+// where there is none.
+std::string advice_beside(const Path& checkpoint);
+
 struct Search {
   std::optional<Path> found;         // the newest that verifies
   std::vector<std::string> skipped;  // newer ones: which, and what is wrong with each
@@ -43,6 +47,7 @@ struct Search {
 };
 // path: a run directory, its `checkpoints`, one step_* directory or `latest`. A directory
 // named by itself is the only candidate. InputError where `path` does not exist.
+// io::ReadError where the newest cannot be read: that is no reason to take another one.
 Search find_newest(const Path& path, Depth depth = Depth::checksums);
 // The same for who needs one: InputError where there is none, with the reasons.
 Path require_newest(const Path& path, Depth depth = Depth::checksums);

@@ -304,7 +304,7 @@ std::int64_t peek_generation(const Path& directory) {
     const std::string key = "\n\"generation\": ";
     const std::size_t at = head.find(key);
     return at == std::string::npos ? -1 : std::stoll(head.substr(at + key.size()));
-  } catch (const InputError&) {
+  } catch (const Error&) {
     return -1;
   } catch (const std::logic_error&) {  // stoll
     return -1;

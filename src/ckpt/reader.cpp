@@ -208,11 +208,12 @@ CheckpointReader::CheckpointReader(const Path& directory) : path_(directory) {
 
 CheckpointReader::CheckpointReader(comm::Communicator& comm, const Path& directory)
     : path_(directory) {
+  std::string state;
   const std::string text = comm::on_first_rank(comm, [&] {
     open();
+    state = bytes_of(state_);
     return manifest_.to_text();
   });
-  std::string state = comm.rank() == 0 ? bytes_of(state_) : "";
   comm.broadcast(state);
   if (comm.rank() != 0) {
     manifest_ = Manifest::from_text(text, (path_ / kManifestName).string());

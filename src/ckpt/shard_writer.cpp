@@ -21,6 +21,8 @@ using ConstDeviceBytes = DeviceView<const std::byte*>;
 // What is written between two syncs, about: a slow disk shows progress, and a save that
 // fails does so early.
 constexpr std::uint64_t kSyncBytes = std::uint64_t{1} << 30;
+// What is written before the disk is told to begin with it, beside what is written next.
+constexpr std::uint64_t kPushBytes = std::uint64_t{8} << 20;
 
 // Hands the bytes of a region to `take` in order, at most kStagingBytes at a time.
 class RegionReader {
@@ -271,6 +273,7 @@ void write_blocks(const Exec& exec, const Path& directory,
   RegionReader reader(exec);
   std::size_t next = 0;
   std::uint64_t unsynced = 0;
+  std::uint64_t pushed = shard.blocks.front().offset;  // they follow each other
   for (const TensorPart& part : parts) {
     for (const Region& region : part.regions) {
       BlockEntry& block = shard.blocks.at(next++);
@@ -287,6 +290,10 @@ void write_blocks(const Exec& exec, const Path& directory,
           sums.update(data + done, now);
           file.write_at(at, data + done, now);
           at += now;
+        }
+        if (at >= pushed + kPushBytes) {
+          file.push(pushed, at - pushed);
+          pushed = at;
         }
       });
       block.checksums = sums.finish();

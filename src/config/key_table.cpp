@@ -742,7 +742,8 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(time_key(
       {"checkpoint.wall_time_margin", "", "auto",
        "Time kept before the limit for the last checkpoint. auto: 1.5 × the longest "
-       "save so far; before the first a tenth of the time, at most 5m."},
+       "save so far; before the first a tenth of the time, at most 5m, or 1.5 × the "
+       "longest of the start before if that is more."},
       TRIREME_AT(checkpoint.wall_time_margin), "auto"));
 }
 #undef TRIREME_AT

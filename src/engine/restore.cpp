@@ -55,26 +55,33 @@ void Restore::fall_back(const std::string& problems) {
   std::string said = problems;
   while (true) {
     if (!said.empty()) {
+      const std::string advice = older_.empty() ? this->advice() : "";
       TRIREME_REQUIRE_INPUT(
           !older_.empty(),
           "no checkpoint is left to go on from:\n  {}\nPut a whole copy of one "
-          "back, or train anew elsewhere (--run-dir DIR).",
-          said);
+          "back, or train anew elsewhere (--run-dir DIR).{}",
+          said, advice);
       log_.warning(
           "a checkpoint is damaged and cannot be used:\n  {}\nGoing on from an older "
           "one: "
           "'{}'",
           said, older_.front().string());
     }
-    const io::Path path = older_.front();
+    path_ = older_.front();
     older_.erase(older_.begin());
     try {
-      reader_.emplace(world_, path);
+      reader_.emplace(world_, path_);
       return;
     } catch (const InputError& error) {
       said = error.what();
+    } catch (const Error& error) {
+      throw Error(fmt::format("{}.{}", error.what(), advice()));
     }
   }
+}
+
+std::string Restore::advice() {
+  return comm::on_first_rank(world_, [&] { return ckpt::advice_beside(path_); });
 }
 
 void Restore::read(const Use& load, const Use& check) {
@@ -88,7 +95,10 @@ void Restore::read(const Use& load, const Use& check) {
     } catch (const std::exception& error) {
       failure = error.what();
     }
-    if (world_.any(!failure.empty())) throw Error(joined(world_.gather(failure)));
+    if (world_.any(!failure.empty())) {
+      const std::string failures = joined(world_.gather(failure));
+      throw Error(fmt::format("{}.{}", failures, advice()));
+    }
     const std::string problems = joined(world_.gather(mine));
     const std::chrono::duration<double> seconds =
         std::chrono::steady_clock::now() - begin;

@@ -47,9 +47,11 @@ class Restore {
 
  private:
   void fall_back(const std::string& problems);
+  std::string advice();  // what may be named in its place
 
   comm::Communicator& world_;
-  std::vector<io::Path> older_;
+  io::Path path_;                // that is read, or was tried last
+  std::vector<io::Path> older_;  // that may stand in for it
   Log& log_;
   std::optional<ckpt::CheckpointReader> reader_;
   std::uint64_t bytes_ = 0;

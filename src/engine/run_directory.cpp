@@ -177,7 +177,12 @@ void RunDirectory::link_checkpoints(const io::Path& checkpoints) const {
   const io::Path link = file("checkpoints");
   std::error_code error;
   const bool is_link = fs::is_symlink(fs::symlink_status(link, error));
-  if (fs::exists(link) && (!is_link || fs::equivalent(link, checkpoints, error))) return;
+  if (fs::exists(link) && fs::equivalent(link, checkpoints, error)) return;
+  if (fs::exists(link) && !is_link) {
+    // Of a start that saved nothing there: only its lock.
+    fs::remove(link / ".lock", error);
+    if (!fs::remove(link, error)) return;
+  }
   io::swap_symlink(fs::canonical(checkpoints), link);
 }
 

@@ -23,7 +23,6 @@ using HistoryLine = nlohmann::ordered_json;
 
 namespace {
 
-constexpr const char* kFile = "starts.jsonl";
 // A start that was refused is none; it only parts those before it from those after.
 constexpr std::int64_t kRefused = -2;
 
@@ -138,7 +137,7 @@ double expected_save(const std::vector<StartRecord>& starts) {
   return 0.0;
 }
 
-RunHistory::RunHistory(const io::Path& directory) : path_(directory / kFile) {
+RunHistory::RunHistory(const io::Path& directory) : path_(directory / kStartsName) {
   std::ifstream file(path_);
   for (std::string text; std::getline(file, text);) {
     is_torn_ = file.eof();

@@ -15,6 +15,8 @@
 
 namespace trireme::engine {
 
+inline constexpr const char* kStartsName = "starts.jsonl";
+
 // What is known of one start. Times are seconds since 1970.
 struct StartRecord {
   std::int64_t number = 0;  // from 1

@@ -1,6 +1,7 @@
 // engine/run_start.cpp — begin, go on or do nothing: the table of run_directory.hpp.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
 #include "engine/run_directory.hpp"
+#include "engine/run_history.hpp"
 #include "io/json.hpp"
 
 namespace trireme::engine {
@@ -73,18 +75,34 @@ void require_none_elsewhere(const RunOptions& options) {
   if (elsewhere.empty()) return;
   std::error_code ignored;
   const std::string there = fs::canonical(link, ignored).string();
+  const std::string here = options.checkpoints.string();
   throw InputError(fmt::format(
-      "'{}' holds no checkpoint, but this run's are in '{}' ({}, the newest is {}). Move "
-      "them (mv '{}'/* '{}'/), or name that directory with checkpoint.dir, or train anew "
-      "elsewhere (--run-dir DIR).",
-      options.checkpoints.string(), there, elsewhere.size(),
-      elsewhere.front().path.filename().string(), there, options.checkpoints.string()));
+      "'{0}' holds no checkpoint, but this run's are in '{1}' ({2}, the newest is {3}). "
+      "Move them (mkdir -p '{0}' && mv '{1}'/* '{0}'/), or name that directory with "
+      "checkpoint.dir, or train anew elsewhere (--run-dir DIR).",
+      here, there, elsewhere.size(), elsewhere.front().path.filename().string()));
+}
+
+// It has saved some, and none is there.
+void require_none_lost(const RunOptions& options) {
+  std::int64_t saved = -1;
+  for (const StartRecord& start : RunHistory(options.path).starts()) {
+    saved = std::max(saved, start.saved_step);
+  }
+  TRIREME_REQUIRE_INPUT(
+      saved < 0,
+      "'{}' holds no checkpoint, but the run in '{}' has saved step {}. Put its "
+      "checkpoints back, or name their directory with checkpoint.dir ('{}' has the last "
+      "start's). To begin anew all the same, remove '{}'.",
+      options.checkpoints.string(), options.path.string(), saved,
+      (options.path / "deck.yaml").string(), (options.path / kStartsName).string());
 }
 
 RunStart start_auto(const RunOptions& options) {
   RunStart start;
   if (checkpoints_of(options.checkpoints).empty()) {
     require_none_elsewhere(options);
+    require_none_lost(options);
     const std::string traces = traces_of_run(options);
     if (!traces.empty()) {
       start.notes.push_back(

@@ -79,8 +79,7 @@ std::int64_t nanoseconds_now() {
           ? "trireme: a second ^C (INT): stopped at once, status 75. The checkpoint "
             "published last stands; --resume auto goes on from it\n"
           : "trireme: a second ^C (INT): stopped at once, status 1. No checkpoint of "
-            "this "
-            "run is published\n";
+            "this run is published\n";
   if (speaks) {
     [[maybe_unused]] const ssize_t written = ::write(2, text, std::strlen(text));
   }
@@ -112,12 +111,34 @@ std::int64_t encode(std::int64_t code, int rank) {
 
 }  // namespace
 
+StopRequest::Handlers StopRequest::early_handlers_;
+
+void StopRequest::listen_early() {
+  received_signal = 0;
+  for (const SignalName name : config::CheckpointConfig().on_signal) {
+    listen_to(number_of(name), early_handlers_);
+  }
+}
+
+void StopRequest::listen_to(int number, Handlers& old) {
+  struct sigaction action = {};
+  action.sa_sigaction = trireme_note_signal;
+  sigfillset(&action.sa_mask);
+  // Reads, writes and MPI's calls go on where the signal hit them.
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  struct sigaction before = {};
+  sigaction(number, &action, &before);
+  old.emplace_back(number, before);
+}
+
 StopRequest::StopRequest(const Options& options) {
   TRIREME_REQUIRE(!is_listening.exchange(true),
                   "two StopRequests at a time: signals go to one of them only");
-  received_signal = 0;
+  if (early_handlers_.empty()) received_signal = 0;
   interrupted_at = 0;
   status_at_once = kStatusError;
+  old_handlers_ = std::move(early_handlers_);
+  early_handlers_.clear();
   change(options);
 }
 
@@ -150,15 +171,7 @@ void StopRequest::listen(const std::vector<SignalName>& signals) {
                         [&](const auto& entry) { return entry.first == number; });
   };
   for (const int number : numbers) {
-    if (listened(number) != old_handlers_.end()) continue;
-    struct sigaction action = {};
-    action.sa_sigaction = trireme_note_signal;
-    sigfillset(&action.sa_mask);
-    // Reads, writes and MPI's calls go on where the signal hit them.
-    action.sa_flags = SA_RESTART | SA_SIGINFO;
-    struct sigaction old = {};
-    sigaction(number, &action, &old);
-    old_handlers_.emplace_back(number, old);
+    if (listened(number) == old_handlers_.end()) listen_to(number, old_handlers_);
   }
   for (const Signal& signal : kSignals) {
     const auto entry = listened(signal.number);
@@ -190,7 +203,8 @@ std::optional<double> StopRequest::seconds_to_end() const {
 double StopRequest::margin() const {
   if (options_.margin_seconds) return *options_.margin_seconds;
   const double first = first_margin(elapsed() + seconds_to_end().value_or(0.0));
-  if (longest_save_ <= 0.0) return first;
+  // That start may have had other ranks, files or disks.
+  if (longest_save_ <= 0.0) return std::max(first, kSaveSafety * expected_save_);
   return std::max(kSaveSafety * longest_save_, std::min(first, kEndSeconds));
 }
 

@@ -47,6 +47,11 @@ class StopRequest {
     bool speaks = true;                      // says so when a second ^C ends it
   };
 
+  // At the beginning of a program that will have a StopRequest, before MPI starts, which
+  // takes long on many nodes: what batch systems send is kept for it, where it would end
+  // the process.
+  static void listen_early();
+
   // One at a time in a program: throws Error for a second.
   explicit StopRequest(const Options& options);
   // Puts the old handlers back; where there was none, USR1 and USR2 are ignored from now
@@ -71,8 +76,8 @@ class StopRequest {
   void begin_interval() { last_poll_ = elapsed(); }
   // A save took so long, from its beginning to its publication.
   void note_checkpoint(double seconds);
-  // A save of an earlier start took so long: it counts as one of this.
-  void expect_save(double seconds) { longest_save_ = seconds; }
+  // A save of an earlier start took so long: this one's first may, too.
+  void expect_save(double seconds) { expected_save_ = seconds; }
   // A save is being written beside the steps: the last one has to wait for it.
   void set_saving(bool is_saving) { is_saving_ = is_saving; }
   // The run directory has a checkpoint to go on from: a second ^C is status 75.
@@ -91,6 +96,8 @@ class StopRequest {
   static double first_margin(double seconds);
 
  private:
+  using Handlers = std::vector<std::pair<int, struct sigaction>>;
+  static void listen_to(int number, Handlers& old);
   void listen(const std::vector<config::SignalName>& signals);
   double margin() const;
   double elapsed() const;
@@ -100,9 +107,11 @@ class StopRequest {
   StopReason agree(comm::Communicator& world, bool limit_has_come);
 
   Options options_;
-  std::vector<std::pair<int, struct sigaction>> old_handlers_;
+  Handlers old_handlers_;
+  static Handlers early_handlers_;
   double longest_interval_ = 0.0;
   double longest_save_ = 0.0;
+  double expected_save_ = 0.0;
   bool is_saving_ = false;
   std::optional<double> last_poll_;
   StopReason reason_ = StopReason::none;

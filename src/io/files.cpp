@@ -57,7 +57,8 @@ class Patience {
 }
 
 // Opens for reading; refuses what is not a regular file.
-int open_for_reading(const Path& path, std::string_view role, std::uint64_t& size) {
+int open_for_reading(const Path& path, std::string_view role, std::uint64_t& size,
+                     std::int64_t& modified) {
   struct stat info = {};
   Patience patience;
   while (::stat(path.c_str(), &info) != 0) {
@@ -80,6 +81,7 @@ int open_for_reading(const Path& path, std::string_view role, std::uint64_t& siz
     fail_to_read(fmt::format("cannot open {}", role), path, error);
   }
   size = static_cast<std::uint64_t>(info.st_size);
+  modified = info.st_mtime;
   return descriptor;
 }
 
@@ -199,7 +201,7 @@ void require_absent(const Path& path) {
 }
 
 FileReader::FileReader(const Path& path, std::string_view role)
-    : path_(path), descriptor_(open_for_reading(path, role, size_)) {}
+    : path_(path), descriptor_(open_for_reading(path, role, size_, modified_)) {}
 
 FileReader::~FileReader() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -208,12 +210,14 @@ FileReader::~FileReader() {
 FileReader::FileReader(FileReader&& other) noexcept
     : path_(std::move(other.path_)),
       size_(other.size_),
+      modified_(other.modified_),
       descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 FileReader& FileReader::operator=(FileReader&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
   std::swap(size_, other.size_);
+  std::swap(modified_, other.modified_);
   return *this;
 }
 
@@ -245,7 +249,12 @@ void FileReader::read_at(std::uint64_t offset, void* data, std::size_t bytes) co
 void FileReader::reopen() const {
   const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return;  // the next read fails, and says so
-  ::dup3(descriptor, descriptor_, O_CLOEXEC);
+  struct stat now = {};
+  // Not another file that has taken the name.
+  if (::fstat(descriptor, &now) == 0 &&
+      static_cast<std::uint64_t>(now.st_size) == size_ && now.st_mtime == modified_) {
+    ::dup3(descriptor, descriptor_, O_CLOEXEC);
+  }
   ::close(descriptor);
 }
 
@@ -294,6 +303,12 @@ void FileWriter::reserve(std::uint64_t bytes) {
                             system_message("cannot write", path_, errno),
                             human_bytes(bytes)));
   }
+}
+
+void FileWriter::push(std::uint64_t offset, std::uint64_t bytes) {
+  // Where it fails, sync() tells.
+  ::sync_file_range(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                    SYNC_FILE_RANGE_WRITE);
 }
 
 void FileWriter::sync() {

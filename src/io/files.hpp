@@ -69,7 +69,8 @@ class FileReader {
   void reopen() const;
 
   Path path_;
-  std::uint64_t size_ = 0;  // before descriptor_: opening sets it
+  std::uint64_t size_ = 0;     // before descriptor_: opening sets it
+  std::int64_t modified_ = 0;  // this, too; seconds since 1970
   int descriptor_ = -1;
 };
 
@@ -89,6 +90,9 @@ class FileWriter {
   // Claims disk space up to `bytes` now, so that a full disk shows before the work is
   // done. Does nothing where the file system cannot.
   void reserve(std::uint64_t bytes);
+  // Has the system begin to move these bytes to the disk, where it can; sync() has less
+  // to wait for then.
+  void push(std::uint64_t offset, std::uint64_t bytes);
   // Everything on stable storage.
   void sync();
   void close();

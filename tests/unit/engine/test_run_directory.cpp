@@ -1,6 +1,7 @@
 // Begin, go on, or do nothing: the whole table; the directory that is made; the errors
 // that a user gets.
 #include "engine/run_directory.hpp"
+#include "engine/run_history.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -123,6 +124,27 @@ TEST_F(RunDirectoryTest, AutoDoesNotGiveUpCheckpointsThatTheDeckNoLongerNames) {
                                     HasSubstr("checkpoint.dir"), HasSubstr("mv ")));
   fs::rename(scratch_ / "old", scratch_ / "new");
   EXPECT_EQ(decide(moved).step, 600) << "they were moved, and the link leads nowhere";
+}
+
+// A start that was killed before it saved left a directory with its lock; the next saved
+// elsewhere, and the one after it is not told where.
+TEST_F(RunDirectoryTest, AutoDoesNotGiveUpARunThatHasSaved) {
+  RunOptions elsewhere = options("auto");
+  elsewhere.checkpoints = scratch_ / "elsewhere";
+  { const RunDirectory first(*world_, options("auto"), {}); }
+  ASSERT_TRUE(fs::exists(run() / "checkpoints/.lock"));
+  { const RunDirectory second(*world_, elsewhere, {}); }
+  EXPECT_TRUE(fs::is_symlink(run() / "checkpoints")) << "it leads there from now on";
+  EXPECT_EQ(decide(options("auto")).kind, StartKind::afresh) << "nothing is lost yet";
+
+  RunHistory history(run());
+  history.begin(1000.0, 0, "");
+  history.note_saved(20, 1.0, 0.1);
+  EXPECT_THAT(refusal(options("auto")),
+              AllOf(HasSubstr("has saved step 20"), HasSubstr("checkpoint.dir"),
+                    HasSubstr("deck.yaml"), HasSubstr("starts.jsonl")));
+  put_checkpoint(scratch_ / "elsewhere" / ckpt::step_name(20));
+  EXPECT_EQ(decide(options("auto")).step, 20);
 }
 
 TEST_F(RunDirectoryTest, AutoGoesOnFromTheNewest) {

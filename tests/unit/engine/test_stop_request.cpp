@@ -51,6 +51,28 @@ TEST_F(StopRequestTest, SignalsAreNoticedAndKept) {
   EXPECT_EQ(request.description(), "signal TERM");
 }
 
+TEST_F(StopRequestTest, WhatComesBeforeItIsKeptForIt) {
+  std::signal(SIGUSR1, others_handler);
+  others_calls = 0;
+  StopRequest::listen_early();
+  std::raise(SIGUSR1);
+  {
+    StopRequest request({.signals = {SignalName::usr1, SignalName::term}});
+    EXPECT_EQ(request.poll(*world_), StopReason::signal);
+    EXPECT_EQ(request.description(), "signal USR1");
+  }
+  EXPECT_EQ(others_calls, 0);
+  std::raise(SIGUSR1);
+  EXPECT_EQ(others_calls, 1) << "whoever listened before does again";
+
+  StopRequest::listen_early();
+  std::raise(SIGUSR1);
+  StopRequest request({.signals = {SignalName::term}});  // it is another's, after all
+  EXPECT_EQ(others_calls, 2);
+  EXPECT_EQ(request.poll(*world_), StopReason::none);
+  std::signal(SIGUSR1, SIG_DFL);
+}
+
 TEST_F(StopRequestTest, AWarningAfterTheEndEndsNothing) {
   std::signal(SIGUSR1, SIG_DFL);
   { const StopRequest request({.signals = {SignalName::usr1, SignalName::term}}); }
@@ -69,6 +91,7 @@ TEST_F(StopRequestTest, EarlierSignalsDoNotCount) {
 }
 
 TEST_F(StopRequestTest, OldHandlersComeBack) {
+  others_calls = 0;
   const auto old = std::signal(SIGUSR2, others_handler);
   {
     StopRequest request({.signals = {SignalName::usr2, SignalName::usr2}});
@@ -310,9 +333,13 @@ TEST_F(StopRequestTest, AutomaticMargin) {
   }
   {
     StopRequest request(options);
-    request.expect_save(60.0);  // as an earlier start measured
-    EXPECT_NEAR(*request.seconds_to_limit(), 910.0, 1.0);
+    request.expect_save(60.0);  // as an earlier start measured, maybe on more ranks
+    EXPECT_NEAR(*request.seconds_to_limit(), 900.0, 1.0);
+    request.expect_save(200.0);
+    EXPECT_NEAR(*request.seconds_to_limit(), 700.0, 1.0);
     EXPECT_FALSE(request.is_published());
+    request.note_checkpoint(10.0);
+    EXPECT_NEAR(*request.seconds_to_limit(), 985.0, 1.0);
   }
   options.time_limit_seconds = 86400.0;
   {
