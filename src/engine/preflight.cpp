@@ -101,9 +101,9 @@ void try_memory(double rank_bytes, double node_bytes) {
                     format_bytes(node_bytes), format_bytes(static_cast<double>(there)));
   } else {
     const Exec exec;
-    const DeviceArray<std::int32_t> memory("trireme::engine::preflight",
-                                           static_cast<std::size_t>(rank_bytes / 4.0));
-    kernels::fill(exec, View1<std::int32_t>(memory), 1);
+    const DeviceArray<float> memory("trireme::engine::preflight",
+                                    static_cast<std::size_t>(rank_bytes) / sizeof(float));
+    kernels::fill(exec, View1<float>(memory), 1.0f);
     exec.fence("preflight");
   }
 }
