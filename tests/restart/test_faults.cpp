@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <stdexcept>
 
 #include "restart/training_runs.hpp"
 
@@ -21,12 +23,17 @@ class FaultsOfDisks : public TrainingRuns {
  protected:
   RunResult start(const std::string& run, const std::string& faults = "",
                   const Arguments& keys = {}) const {
+    return start_with(options(1), run, "auto", faults, keys);
+  }
+  RunResult start_with(const RunOptions& options, const std::string& run,
+                       const std::string& resume, const std::string& faults,
+                       const Arguments& keys) const {
     Arguments arguments = {"train",    "deck.yaml",    "--run-dir", run,
-                           "--resume", "auto",         "--set",     "run.sample_every=0",
+                           "--resume", resume,         "--set",     "run.sample_every=0",
                            "--set",    "batch.micro=1"};
     for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
     if (!faults.empty()) arguments.insert(arguments.end(), {"--fault", faults});
-    return trireme_on_ranks(2, arguments, options(1));
+    return trireme_on_ranks(2, arguments, options);
   }
 
   // What `latest` names: "step_00000005".
@@ -318,6 +325,145 @@ TEST_F(FaultsThatAreMet, ByAllRanks) {
   EXPECT_EQ(rest.status, 0) << rest.err;
   expect_same_checkpoint(newest("whole"), newest("run"));
   expect_same_metrics("whole", "run", 13);
+}
+
+// Reads that fail on whole files (fail_reads.c, preloaded): a disk or a file server that
+// is away. Nothing is known to be damaged then, so nothing is given up for it.
+class FaultsOfReads : public FaultsOfDisks {
+ protected:
+  // Reads of files whose paths contain `part` fail.
+  RunOptions without(const std::string& part) const {
+    const char* library = std::getenv("TRIREME_FAIL_READS_LIBRARY");
+    if (library == nullptr) {
+      throw std::runtime_error("TRIREME_FAIL_READS_LIBRARY is not set");
+    }
+    RunOptions broken = options(1);
+    broken.environment.insert(
+        {{"LD_PRELOAD", library}, {"TRIREME_TEST_FAIL_READS", part}});
+    // The address sanitizer wants to be the first library.
+    const char* wishes = std::getenv("ASAN_OPTIONS");
+    broken.environment.insert(
+        {"ASAN_OPTIONS",
+         std::string(wishes == nullptr ? "" : wishes) + ":verify_asan_link_order=0"});
+    broken.timeout = 60.0;  // tries of a second or so, and a start
+    return broken;
+  }
+  RunResult start_without(const std::string& part, const Arguments& keys = {},
+                          const std::string& resume = "auto") const {
+    return start_with(without(part), "run", resume, "", keys);
+  }
+
+  // Two runs: one of 13 steps, and one that has saved its steps 5 and 10 only.
+  void make_runs() {
+    ASSERT_EQ(start("whole").status, 0);
+    ASSERT_EQ(start("run", "", {"run.steps=10"}).status, 0);
+    ASSERT_EQ(latest("run"), "step_00000010");
+  }
+
+  // What there is of the run's checkpoints and metrics, and when it was written.
+  using Contents = std::map<std::string, std::filesystem::file_time_type>;
+  Contents contents() const {
+    Contents found;
+    const io::Path metrics_log = scratch_ / "run/train.jsonl";
+    found[metrics_log] = std::filesystem::last_write_time(metrics_log);
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(scratch_ / "run/checkpoints")) {
+      if (entry.is_regular_file() && entry.path().filename() != ".lock") {
+        found[entry.path()] = entry.last_write_time();
+      }
+    }
+    return found;
+  }
+
+  // The start that cannot read this file of the newest checkpoint says so and what to do,
+  // and leaves everything as it is; the next goes on as if there had been none.
+  void expect_kept(const std::string& file) {
+    SCOPED_TRACE(file);
+    const Contents before = contents();
+    const RunResult failed = start_without(file);
+    EXPECT_EQ(failed.status, 1) << failed.err;  // -1: it hangs
+    EXPECT_THAT(
+        failed.err,
+        AllOf(HasSubstr("Input/output error"), HasSubstr(file), HasSubstr("--resume"),
+              HasSubstr("checkpoints/step_00000005"),
+              Not(HasSubstr("Going on from an older one")), Not(HasSubstr("HDF5-DIAG"))));
+    EXPECT_EQ(contents(), before);
+    EXPECT_EQ(latest("run"), "step_00000010");
+  }
+  void expect_to_go_on() {
+    const RunResult rest = start("run");
+    EXPECT_EQ(rest.status, 0) << rest.err;
+    EXPECT_EQ(latest("run"), "step_00000013");
+    expect_same_checkpoint(newest("whole"), newest("run"));
+    expect_same_metrics("whole", "run", 13);
+  }
+};
+
+// Nor does an old checkpoint keep newer ones from being saved, or removed.
+TEST_F(FaultsOfReads, OfAnOldCheckpointDoNotMatter) {
+  make_runs();
+  const std::string old = "step_00000005/manifest.json";
+  const RunResult more = start_without(old, {"run.steps=12", "checkpoint.every=1"});
+  EXPECT_EQ(more.status, 0) << more.err;
+  EXPECT_THAT(more.err, Not(HasSubstr("could not be written")));
+  for (const char* step : {"step_00000011", "step_00000012"}) {
+    EXPECT_TRUE(std::filesystem::exists(scratch_ / "run/checkpoints" / step)) << step;
+  }
+  EXPECT_EQ(latest("run"), "step_00000012");
+  const RunResult rest = start_without(old, {"checkpoint.keep=2"});
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.err, Not(HasSubstr("could not be written")));
+  EXPECT_EQ(latest("run"), "step_00000013");
+  EXPECT_TRUE(std::filesystem::exists(scratch_ / "run/checkpoints/step_00000012"));
+  expect_same_checkpoint(newest("whole"), newest("run"));
+  expect_same_metrics("whole", "run", 13);
+}
+
+TEST_F(FaultsOfReads, OfTheNewestManifestEndTheStart) {
+  make_runs();
+  expect_kept("step_00000010/manifest.json");
+  expect_to_go_on();
+}
+
+// Which one rank only may meet, and all learn of.
+TEST_F(FaultsOfReads, OfOneFileEndTheStart) {
+  make_runs();
+  ASSERT_GE(shards_of(newest("run")), 2u);
+  expect_kept("step_00000010/shard_00001.h5");
+  expect_kept("step_00000010/" + std::string(ckpt::kIndexName));
+  expect_to_go_on();
+}
+
+// What is offered instead works while the newest stays as it is.
+TEST_F(FaultsOfReads, LeaveTheCheckpointBefore) {
+  make_runs();
+  const RunResult rest = start_without("step_00000010/shard_00001.h5", {},
+                                       scratch_ / "run/checkpoints/step_00000005");
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(latest("run"), "step_00000013");
+  expect_same_checkpoint(newest("whole"), newest("run"));
+  expect_same_metrics("whole", "run", 13);
+}
+
+TEST_F(FaultsOfReads, AreReportedByInspect) {
+  make_runs();
+  const auto inspect = [&](const std::string& part) {
+    return run({std::getenv("TRIREME_BINARY"), "inspect", "--verify", "run"},
+               without(part));
+  };
+  const RunResult whole = inspect("no such file");
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  for (const char* name : {"shard_00001.h5", "manifest.json"}) {
+    for (const auto& [broken, other] : std::map<std::string, std::string>{
+             {"step_00000005", "step_00000010"}, {"step_00000010", "step_00000005"}}) {
+      SCOPED_TRACE(broken + "/" + name);
+      const RunResult seen = inspect(broken + "/" + name);
+      EXPECT_NE(seen.status, 0);
+      EXPECT_THAT(seen.err,
+                  AllOf(HasSubstr("Input/output error"), HasSubstr(broken + "/" + name)));
+      EXPECT_THAT(seen.out, AllOf(HasSubstr(other + " whole"), HasSubstr(broken)));
+    }
+  }
 }
 
 TEST_F(FaultsOfDisks, WrongPlansAreRefused) {
