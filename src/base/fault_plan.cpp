@@ -135,7 +135,12 @@ FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t num
       if (equals == std::string::npos) {
         throw wrong(text, fmt::format("'{}' is not KEY=VALUE", part));
       }
-      keys.emplace_back(part.substr(0, equals), part.substr(equals + 1));
+      const std::string key = part.substr(0, equals);
+      if (std::any_of(keys.begin(), keys.end(),
+                      [&](const auto& known) { return known.first == key; })) {
+        throw wrong(text, fmt::format("'{}' stands twice", key));
+      }
+      keys.emplace_back(key, part.substr(equals + 1));
       if (keys.back().first == "seed") {
         seed = static_cast<std::uint64_t>(values.whole("seed", keys.back().second));
       }
@@ -149,6 +154,10 @@ FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t num
       pattern = value;
     } else if (key == "rank") {
       its_rank = values.whole(key, value);
+      // Whatever the seed draws.
+      if (values.range(key, value).second >= ranks) {
+        throw wrong(text, fmt::format("rank {} of a run of {}", value, ranks));
+      }
     } else if (key == "step") {
       rule.step = values.whole(key, value);
     } else if (key == "after") {
@@ -162,9 +171,6 @@ FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t num
     } else if (key != "seed") {
       throw wrong(text, fmt::format("there is no key '{}'", key));
     }
-  }
-  if (its_rank >= ranks) {
-    throw wrong(text, fmt::format("rank {} of a run of {}", its_rank, ranks));
   }
   rule.is_mine = its_rank < 0 || its_rank == rank;
   const bool is_timed = rule.at >= 0.0;
@@ -193,6 +199,9 @@ FaultPlan::FaultPlan(const std::string& text, int rank, int ranks,
   if (text.empty()) return;
   std::uint64_t number = 0;
   for (const std::string& rule : split(text, ';')) {
+    if (rule.empty()) {
+      throw wrong(text, "there is nothing before or after a ';', which separates faults");
+    }
     rules_.push_back(parse_rule(rule, number++, rank, ranks, phases));
   }
   for (const Rule& rule : rules_) {
@@ -203,7 +212,9 @@ FaultPlan::FaultPlan(const std::string& text, int rank, int ranks,
       std::condition_variable_any wake;
       wake.wait_for(lock, stop, std::chrono::duration<double>(rule.at),
                     [] { return false; });
-      if (!stop.stop_requested()) strike(rule, fmt::format("{:.3f} s", rule.at), step_);
+      if (stop.stop_requested()) return;
+      say(rule, fmt::format("{:.3f} s", rule.at), step_);
+      strike(rule);
     });
   }
 }
@@ -216,24 +227,31 @@ WriteFault FaultPlan::at(std::string_view phase, std::int64_t step) {
       continue;
     }
     if (rule.step >= 0 && rule.step != step) continue;
+    bool is_new = true;
     {
       const std::lock_guard lock(mutex_);
       ++rule.met;
       if (rule.met < rule.after) continue;
       if (rule.times > 0 && rule.met >= rule.after + rule.times) continue;
+      is_new = !rule.has_struck;
+      rule.has_struck = true;
     }
-    const WriteFault its = strike(rule, phase, step);
+    // A machine that is slow all the time would say nothing else.
+    if (is_new || rule.kind != Kind::slow || rule.times > 0) say(rule, phase, step);
+    const WriteFault its = strike(rule);
     if (its != WriteFault::none) fault = its;
   }
   return fault;
 }
 
-WriteFault FaultPlan::strike(const Rule& rule, std::string_view where,
-                             std::int64_t step) {
+void FaultPlan::say(const Rule& rule, std::string_view where, std::int64_t step) const {
   std::fprintf(stderr, "fault: '%s' strikes rank %d at %.*s, step %lld\n",
                rule.text.c_str(), rank_, static_cast<int>(where.size()), where.data(),
                static_cast<long long>(step));
   std::fflush(stderr);
+}
+
+WriteFault FaultPlan::strike(const Rule& rule) {
   switch (rule.kind) {
     case Kind::kill:
       ::kill(::getpid(), SIGKILL);

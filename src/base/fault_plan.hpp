@@ -13,7 +13,7 @@
 //   rank=N           which; all without it
 //   step=N           in this step only; of a save: for the checkpoint of this step
 //   after=N          at the N-th time the phase is reached (1)
-//   times=N          so many times from then on (1); 0: always
+//   times=N          so many times from then on (1); 0: always (`slow` says so once)
 //   seconds=TIME     that `slow` sleeps (1)
 //   seed=N           draws the numbers that are given as ranges: rank=0-7, at=0-2.5
 #ifndef TRIREME_BASE_FAULT_PLAN_HPP_
@@ -71,10 +71,12 @@ class FaultPlan {
     double at = -1.0;  // no time
     bool is_mine = true;
     std::int64_t met = 0;
+    bool has_struck = false;
   };
   static Rule parse_rule(const std::string& text, std::uint64_t number, int rank,
                          int ranks, const std::vector<FaultPhase>& phases);
-  WriteFault strike(const Rule& rule, std::string_view where, std::int64_t step);
+  void say(const Rule& rule, std::string_view where, std::int64_t step) const;
+  static WriteFault strike(const Rule& rule);
 
   int rank_;
   std::atomic<std::int64_t> step_{0};

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/fault_plan.hpp"
@@ -59,13 +62,46 @@ TEST(FaultPlan, DrawsBySeed) {
   EXPECT_GT(drawn.size(), 10u);
 }
 
+TEST(FaultPlan, SaysOnceThatAllIsSlow) {
+  const auto lines = [](const std::string& text) {
+    FaultPlan plan(text, 0, 1, kPhases);
+    ::testing::internal::CaptureStderr();
+    for (int step = 1; step <= 4; ++step) plan.at("step", step);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    return std::count(said.begin(), said.end(), '\n');
+  };
+  EXPECT_EQ(lines("slow:phase=step,times=0,after=2,seconds=0"), 1);
+  EXPECT_EQ(lines("slow:phase=step,times=0,after=0,seconds=0"), 1);
+  EXPECT_EQ(lines("slow:phase=step,times=3,seconds=0"), 3);
+  EXPECT_EQ(lines("slow:phase=step,times=0,seconds=0;slow:phase=*,times=0,seconds=0"), 2);
+}
+
+// Of a range its end, whatever the seed draws.
+TEST(FaultPlan, RefusesRanksThatAreNot) {
+  for (int seed = 0; seed < 20; ++seed) {
+    const std::string text =
+        "enospc:phase=ckpt.write,rank=0-7,seed=" + std::to_string(seed);
+    EXPECT_THAT(test::message_of<InputError>([&] { FaultPlan(text, 0, 7, kPhases); }),
+                HasSubstr("rank 0-7 of a run of 7"));
+    EXPECT_NO_THROW(FaultPlan(text, 0, 8, kPhases));
+  }
+}
+
 TEST(FaultPlan, SaysWhatIsWrong) {
   const auto message = [](const std::string& text) {
     return test::message_of<InputError>([&] { FaultPlan(text, 0, 2, kPhases); });
   };
   EXPECT_THAT(message("kill:phase=stepp"), HasSubstr("there are step, ckpt.begin"));
   EXPECT_THAT(message("short_write:phase=ckpt.begin"), HasSubstr("there are ckpt.write"));
-  EXPECT_THAT(message("kill:phase=step;"), HasSubstr("there is no kind ''"));
+  for (const char* text :
+       {"kill:phase=step;", ";kill:phase=step", "kill:phase=step;;stop:phase=step"}) {
+    EXPECT_THAT(message(text),
+                HasSubstr(std::string(text) +
+                          "': there is nothing before or after a ';', which separates"));
+  }
+  EXPECT_THAT(message("kill:phase=step,rank=1,rank=0"),
+              HasSubstr("rank=0': 'rank' stands twice"));
+  EXPECT_THAT(message("kill:phase=step,seed=1,seed=1"), HasSubstr("'seed' stands twice"));
   EXPECT_THAT(message("kill:phase=step,rank=3-1"), HasSubstr("neither a number"));
   EXPECT_THAT(message("kill:phase=step,at=1"), HasSubstr("either a phase or a time"));
   EXPECT_TRUE(FaultPlan("", 0, 1, kPhases).empty());
