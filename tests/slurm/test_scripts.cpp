@@ -33,18 +33,21 @@ void spill_program(const io::Path& path, const std::string& text) {
 // train.sbatch, its commands and its ranks played by scripts. These begin to listen after
 // two seconds, as long as programs take to start; USR1 ends them before.
 RunResult job(const Scratch& place, const std::string& machine,
-              const std::string& at_first) {
+              const std::string& at_first, const std::string& chain = "") {
   spill(place / "machine.sh", "launcher=(env)\n" + machine);
   spill_program(place / "ranks", at_first +
                                      "sleep 2\n"
                                      "trap 'exit 75' USR1\n"
                                      "for ((i = 0; i < 200; ++i)); do sleep 0.1; done\n");
-  spill_program(place / "scontrol", "echo \"scontrol $*\"\n");
+  for (const std::string name : {"scontrol", "scancel"}) {
+    spill_program(place / name, "echo \"" + name + " $*\"\n");
+  }
   return run({"bash", script("train.sbatch"), "my.yaml"},
              {.environment = {{"PATH", place.path().string() + ":" + std::getenv("PATH")},
                               {"SLURM_JOB_ID", "4711"},
                               {"SLURM_JOB_NAME", "job"},
                               {"SLURM_JOB_NODELIST", "node7"},
+                              {"TRIREME_CHAIN", chain},
                               {"TRIREME_HOME", script("..")},
                               {"TRIREME_MACHINE", (place / "machine.sh").string()},
                               {"TRIREME", (place / "ranks").string()}},
@@ -58,8 +61,8 @@ std::string warned_before(const std::string& command) {
 }
 
 std::future<RunResult> start(const Scratch& place, const std::string& machine,
-                             const std::string& at_first) {
-  return std::async(std::launch::async, job, std::cref(place), machine, at_first);
+                             const std::string& at_first, const std::string& chain = "") {
+  return std::async(std::launch::async, job, std::cref(place), machine, at_first, chain);
 }
 
 // However early: it is neither lost, nor does it end ranks that do not listen yet.
@@ -74,6 +77,33 @@ TEST(Scripts, PassOnAWarningAtAnyInstant) {
     EXPECT_THAT(result.out, HasSubstr("got USR1: telling the ranks"));
     EXPECT_THAT(result.out, HasSubstr("back into the queue"));
     EXPECT_THAT(result.out, HasSubstr("scontrol requeue 4711"));
+  }
+}
+
+// A TERM is SLURM's own affair where the ranks stop or die of it; no more is an error of
+// the run, which nothing of the chain would survive.
+TEST(Scripts, TellAnErrorFromSlurmsEnd) {
+  const std::vector<int> statuses = {75, 137, 143, 1, 2};
+  const std::vector<Scratch> places(statuses.size());
+  std::vector<std::future<RunResult>> jobs;
+  for (std::size_t i = 0; i < statuses.size(); ++i) {
+    const std::string status = std::to_string(statuses[i]);
+    jobs.push_back(start(places[i], "",
+                         "trap 'exit " + status + "' USR1\nkill -s TERM $PPID\n" +
+                             "for ((i = 0; i < 200; ++i)); do sleep 0.1; done\n",
+                         "chain"));
+  }
+  for (std::size_t i = 0; i < statuses.size(); ++i) {
+    const RunResult result = jobs[i].get();
+    EXPECT_EQ(result.status, statuses[i]) << result.out << result.err;
+    EXPECT_THAT(result.out, HasSubstr("got TERM: telling the ranks"));
+    const bool is_error = statuses[i] < 3;
+    EXPECT_EQ(result.out.find("SLURM ends this job") == std::string::npos, is_error)
+        << result.out;
+    EXPECT_EQ(result.out.find("ended with status") != std::string::npos, is_error)
+        << result.out;
+    EXPECT_EQ(result.out.find("scancel --state=PENDING") != std::string::npos, is_error)
+        << result.out;
   }
 }
 
