@@ -75,7 +75,10 @@ void remove_leftovers(const io::Path& directory) {
     const std::string name = it->path().filename().string();
     const bool is_temporary =
         name.starts_with(".") && name.find(".tmp-") != std::string::npos;
-    if (!is_temporary && !name.starts_with(".seen-")) continue;
+    if (!is_temporary && !name.starts_with(".seen-") &&
+        !name.starts_with(".preflight-")) {
+      continue;
+    }
     std::error_code unknown;
     if (it->is_regular_file(unknown)) leftovers.push_back(it->path());
   }
