@@ -33,13 +33,14 @@ index_t BatchConfig::size_at(index_t samples) const {
   return std::min(global, ramp_up->start + risen * ramp_up->increment);
 }
 
-index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequence) {
+index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequence,
+                 index_t begin) {
   if (length.unit == LengthUnit::steps || length.amount <= 0) return length.amount;
   if (batch.global <= 0 || sequence <= 0) return 0;  // errors reported elsewhere
-  const index_t samples = length.unit == LengthUnit::tokens
-                              ? round_up(length.amount, sequence)
-                              : length.amount;
-  index_t taken = 0;
+  const index_t samples =
+      begin + (length.unit == LengthUnit::tokens ? round_up(length.amount, sequence)
+                                                 : length.amount);
+  index_t taken = begin;
   index_t steps = 0;
   if (has_ramp(batch)) {
     // One batch size after the other, up to where the next one begins.

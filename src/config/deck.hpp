@@ -117,6 +117,8 @@ struct OptimizerConfig {
 
 struct RunConfig {
   Length steps = 1000;
+  std::optional<Length>
+      stop_after;  // of each start; its steps depend on where that begins
   std::uint64_t seed = 1234;
   std::string dir;
   Length log_every = 10, validate_every = 100, sample_every;  // 0: never
@@ -165,8 +167,10 @@ struct Deck {
   index_t microbatches() const { return batch.global / (batch.micro * parallel.data); }
 };
 
-// Steps that consume this length (rounded up), with the ramp-up of the batch.
-index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequence);
+// Steps that consume this length (rounded up), with the ramp-up of the batch; the first
+// of them begins after `begin` samples.
+index_t steps_of(const Length& length, const BatchConfig& batch, index_t sequence,
+                 index_t begin = 0);
 
 }  // namespace trireme::config
 

@@ -120,6 +120,27 @@ Key time_key(const About& about, Member<T> at, const char* word) {
       }};
 }
 
+// A length, or `word` for none.
+Key optional_length_key(const About& about, Member<std::optional<Length>> at,
+                        const char* word) {
+  return {{about.path, "length", "steps, samples or tokens", about.default_value,
+           fmt::format("at least 1, or {}", word), about.description},
+          [=](const YamlValue& value, Deck& deck) -> std::optional<Problem> {
+            if (value.is_scalar() && value.text == word) {
+              at(deck).reset();
+              return std::nullopt;
+            }
+            Length length;
+            auto problem = read_length(value, 1, length);
+            if (problem && problem->fix.empty()) problem->fix = word;
+            if (!problem) at(deck) = length;
+            return problem;
+          },
+          [=](const Deck& deck) {
+            return at(deck) ? to_text(*at(deck)) : std::string(word);
+          }};
+}
+
 Key required(Key key) {
   key.required = true;
   key.info.default_value = "none: must be given";
@@ -663,6 +684,11 @@ void add_precision_and_optimizer(std::vector<Key>& keys) {
 void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(length_key({"run.steps", "", "1000", "Length of the run."},
                             TRIREME_AT(run.steps), 1));
+  keys.push_back(optional_length_key(
+      {"run.stop_after", "", "never",
+       "Each start ends after so much, with a checkpoint and status 0, and the next one "
+       "goes on. Schedules stay those of run.steps."},
+      TRIREME_AT(run.stop_after), "never"));
   keys.push_back(
       integer_key({"run.seed", "", "1234", "Seed of initial weights and dropout."},
                   TRIREME_AT(run.seed), 0, (index_t{1} << 62)));

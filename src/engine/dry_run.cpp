@@ -15,6 +15,7 @@
 #include "comm/self_communicator.hpp"
 #include "config/check.hpp"
 #include "config/load.hpp"
+#include "config/text.hpp"
 #include "data/corpus.hpp"
 #include "engine/datasets.hpp"
 #include "engine/deck_model.hpp"
@@ -374,6 +375,11 @@ std::string DryRun::text() const {
                   deck.batch.ramp_up ? "at most " : "",
                   format_count(static_cast<double>(
                       deck.run.steps.steps * deck.batch.global * deck.model.sequence))));
+  if (deck.run.stop_after) {
+    out +=
+        line("run.stop_after", fmt::format("{}: each start ends then, with a checkpoint",
+                                           config::to_text(*deck.run.stop_after)));
+  }
   return out + memory_text() + messages_text();
 }
 

@@ -25,6 +25,8 @@ namespace {
 
 // A start that was refused is none; it only parts those before it from those after.
 constexpr std::int64_t kRefused = -2;
+// How an "ended" line says Ending::as_asked.
+constexpr const char* kAsAsked = "stop_after";
 
 // The last time that a file of the run was written, as a sign of life of a start that did
 // not say when it ended; 0 where there is none.
@@ -65,6 +67,7 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
   } else if (event == "ended") {
     start.is_clean = true;
     start.status = line.at("status").get<int>();
+    if (line.value("by", "") == kAsAsked) start.ending = Ending::as_asked;
   }
 }
 
@@ -120,7 +123,7 @@ int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step) {
   // What a later start went on from was saved, if the record of that was lost or not.
   std::int64_t reached = step;
   for (auto start = starts.rbegin(); start != starts.rend(); ++start) {
-    if (start->saved_step == kRefused ||
+    if (start->saved_step == kRefused || start->ending == Ending::as_asked ||
         std::max(start->saved_step, reached) > start->first_step) {
       break;
     }
@@ -199,13 +202,15 @@ std::string RunHistory::note_saved(std::int64_t step, double step_seconds,
   return append(io::exact_json_text(line));
 }
 
-std::string RunHistory::end(int status) {
+std::string RunHistory::end(int status, Ending ending) {
   StartRecord& start = starts_.back();
   start.is_clean = true;
   start.status = status;
+  start.ending = ending;
   start.ended = wall_seconds();
   HistoryLine line = line_of(start.number, "ended", start.ended);
   line["status"] = status;
+  if (ending == Ending::as_asked) line["by"] = kAsAsked;
   return append(io::exact_json_text(line));
 }
 

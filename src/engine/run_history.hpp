@@ -17,6 +17,12 @@ namespace trireme::engine {
 
 inline constexpr const char* kStartsName = "starts.jsonl";
 
+// What the status of a start's end does not say.
+enum class Ending {
+  of_status,
+  as_asked,  // run.stop_after: it has done its part, with status 0, and the run goes on
+};
+
 // What is known of one start. Times are seconds since 1970.
 struct StartRecord {
   std::int64_t number = 0;  // from 1
@@ -25,6 +31,7 @@ struct StartRecord {
   double ended = 0.0;       // or the last sign of life
   bool is_clean = false;    // it said how it ended
   int status = -1;
+  Ending ending = Ending::of_status;
   std::int64_t first_step = 0;   // that it went on from
   std::int64_t saved_step = -1;  // the last that it published; -1: none
   double step_seconds = 0.0;     // in steps up to that one
@@ -57,7 +64,8 @@ struct EffectiveTime {
 };
 EffectiveTime effective_time(const std::vector<StartRecord>& starts);
 // So many of the last starts have published no step beyond what was there before them;
-// `step` is that of the newest checkpoint now, 0 where there is none.
+// `step` is that of the newest checkpoint now, 0 where there is none. A start that did
+// what run.stop_after asked for is never idle, however short.
 int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step);
 // Seconds that a save is to be expected to take: the longest of the last start that
 // published any; 0: not known.
@@ -79,7 +87,7 @@ class RunHistory {
   // A checkpoint was published; seconds in steps up to it, of this start, and of the
   // save.
   std::string note_saved(std::int64_t step, double step_seconds, double save_seconds);
-  std::string end(int status);
+  std::string end(int status, Ending ending = Ending::of_status);
   // A start that was refused because so many before it were idle; counting begins anew.
   std::string note_refusal();
 

@@ -86,7 +86,8 @@ void require_none_elsewhere(const RunOptions& options) {
 // It has saved some, and none is there.
 void require_none_lost(const RunOptions& options) {
   std::int64_t saved = -1;
-  for (const StartRecord& start : RunHistory(options.path).starts()) {
+  const RunHistory history(options.path);  // outlives the loop over what it holds
+  for (const StartRecord& start : history.starts()) {
     saved = std::max(saved, start.saved_step);
   }
   TRIREME_REQUIRE_INPUT(

@@ -9,6 +9,7 @@
 #include "base/host_name.hpp"
 #include "ckpt/save.hpp"
 #include "config/load.hpp"
+#include "config/text.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
 #include "engine/machine.hpp"
@@ -140,6 +141,10 @@ template <class T>
 void TrainingRun<T>::start_loader() {
   first_step_ = progress_.step;
   first_sample_ = progress_.samples;
+  if (deck_.run.stop_after) {
+    stop_step_ = first_step_ + config::steps_of(*deck_.run.stop_after, deck_.batch,
+                                                deck_.model.sequence, first_sample_);
+  }
   batches_.emplace(deck_, progress_.step, progress_.samples, grid_.coordinates().data);
   loader_ = std::make_unique<data::BatchLoader>(
       *datasets_.train, [this](index_t n) { return batches_->columns(n); },
@@ -245,7 +250,7 @@ StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
 template <class T>
 std::int64_t TrainingRun<T>::next_checkpoint() const {
   const index_t every = deck_.checkpoint.every.steps;
-  const std::int64_t last = deck_.run.steps.steps;
+  const std::int64_t last = last_step();
   return every > 0 ? std::min<std::int64_t>((progress_.step / every + 1) * every, last)
                    : last;
 }
@@ -409,6 +414,18 @@ int TrainingRun<T>::stopped_early(const StopRequest& stop) {
 }
 
 template <class T>
+void TrainingRun<T>::say_stopped_as_asked() {
+  const std::int64_t all = deck_.run.steps.steps;
+  const std::int64_t steps = progress_.step - first_step_;
+  const std::string where =
+      first_step_ == 0 ? fmt::format("after {} of {} steps", steps, all)
+                       : fmt::format("at step {} of {}, {} further on", progress_.step,
+                                     all, format_plural(steps, "step"));
+  log_.info("stopped {}, as asked (run.stop_after: {}); continue with --resume auto.",
+            where, config::to_text(*deck_.run.stop_after));
+}
+
+template <class T>
 int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   // While all was made ready.
   if (stop.poll_signals(*grid_.groups().world) != StopReason::none) {
@@ -436,7 +453,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
 
   stop.begin_interval();
   StopReason reason = StopReason::none;
-  while (!is_last() && reason == StopReason::none) {
+  while (!is_last() && !is_stop() && reason == StopReason::none) {
     const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
     if (trace_) trace_->begin_step(number);
     const optim::StepReport report = one_step();
@@ -451,7 +468,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
       const Region region(timers_, Section::checkpoint);
       checkpoints_.advance();
     }
-    if (is_last() || reason != StopReason::none) {
+    if (is_last() || is_stop() || reason != StopReason::none) {
       finish_save();
     } else if (due(deck_.checkpoint.every)) {
       begin_save();
@@ -468,11 +485,14 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   if (display_) display_->finish();
   if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
-  const bool is_done = reason == StopReason::none || is_last();
+  // All that was to be done is done, whatever else was asked for meanwhile.
+  const bool is_done = is_last() || is_stop();
   if (history_ != nullptr) {
-    note(history_->end(is_done ? kExitDone : kExitStoppedEarly));
+    note(history_->end(is_done ? kExitDone : kExitStoppedEarly,
+                       is_stop() ? Ending::as_asked : Ending::of_status));
   }
   report_times();
+  if (is_stop()) say_stopped_as_asked();
   return is_done ? kExitDone : stopped_early(stop);
 }
 

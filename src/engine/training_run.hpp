@@ -3,6 +3,8 @@
 #ifndef TRIREME_ENGINE_TRAINING_RUN_HPP_
 #define TRIREME_ENGINE_TRAINING_RUN_HPP_
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "base/fault_plan.hpp"
@@ -81,9 +83,16 @@ class TrainingRun {
   void finish_save();
   bool due(const config::Length& every) const;
   bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
+  // run.stop_after: this start has done what it was asked for, and the run goes on.
+  bool is_stop() const { return progress_.step >= stop_step_ && !is_last(); }
+  // Of the run, or of this start where that comes first.
+  std::int64_t last_step() const {
+    return std::min<std::int64_t>(deck_.run.steps.steps, stop_step_);
+  }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
   void report_times();
   int stopped_early(const StopRequest& stop);
+  void say_stopped_as_asked();
 
   const config::Deck& deck_;
   const comm::RankGrid& grid_;
@@ -102,6 +111,8 @@ class TrainingRun {
   ckpt::TrainingState progress_;
   std::int64_t first_step_ = 0;  // of this start
   std::int64_t first_sample_ = 0;
+  // That run.stop_after ends this start after.
+  std::int64_t stop_step_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t validated_step_ = -1;
   double validation_loss_ = 0.0;  // of the first set, at that step
   std::pair<std::int64_t, double> best_before_{-1, 0.0};

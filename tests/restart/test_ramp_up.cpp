@@ -73,6 +73,20 @@ TEST_F(RampUp, RestartOnTheWayUp) {
   }
 }
 
+// Samples of each start, whatever the ramp was before it: twelve are three steps at its
+// beginning, two in its middle and one behind it.
+TEST_F(RampUp, StopsAfterSamples) {
+  run("whole", 1);
+  for (const std::size_t steps : {3u, 5u, 6u}) {
+    run("parts", 1, {"--set", "run.stop_after=12 samples", "--resume", "auto"});
+    EXPECT_EQ(metrics("parts").steps.size(), steps);
+  }
+  run("parts", 1, {"--resume", "auto"});
+  expect_ramp("parts");
+  expect_same_checkpoint(newest("whole"), newest("parts"));
+  expect_same_metrics("whole", "parts", kSteps);
+}
+
 TEST_F(RampUp, RestartOnMoreRanks) {
   run("whole", 1);
   run_to_the_middle("parts", 1);

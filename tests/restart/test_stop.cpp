@@ -1,5 +1,6 @@
-// Stopped in the middle: by a signal or the time limit (checkpoint, status 75), or
-// killed; the restart ends where the uninterrupted run does, bit by bit.
+// Stopped in the middle: by a signal or the time limit (checkpoint, status 75), killed,
+// or as run.stop_after asks (checkpoint, status 0); the restart ends where the
+// uninterrupted run does, bit by bit.
 #include "restart/training_runs.hpp"
 
 namespace trireme::test {
@@ -101,6 +102,90 @@ TEST_F(StopTraining, ByTheTimeLimit) {
   ASSERT_EQ(rest.status, 0) << rest.err;
   expect_same_checkpoint(newest("whole"), newest("run"));
   expect_same_metrics("whole", "run", 13);
+}
+
+class StopAfter : public TrainingRuns {
+ protected:
+  RunResult start(const std::string& run, const std::string& stop_after,
+                  const Arguments& more = {}, int ranks = 1) const {
+    Arguments arguments = {"train",    "deck.yaml", "--run-dir",
+                           run,        "--set",     "run.stop_after=" + stop_after,
+                           "--resume", "auto"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return ranks == 1 ? trireme(arguments, options(1))
+                      : trireme_on_ranks(ranks, arguments, options(1));
+  }
+  static void expect_stop(const RunResult& result, const std::string& words) {
+    EXPECT_EQ(result.status, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, ::testing::EndsWith("stopped " + words +
+                                                "; continue with --resume auto.\n"));
+  }
+  int stops_recorded(const std::string& run) const {
+    const std::string text = io::read_file(scratch_ / run / "starts.jsonl");
+    int count = 0;
+    for (std::size_t at = text.find("stop_after"); at != std::string::npos;
+         at = text.find("stop_after", at + 1)) {
+      ++count;
+    }
+    return count;
+  }
+};
+
+// In every unit, counted from where a start begins. The warm-up is longer than the first
+// starts: a stop is no schedule.
+TEST_F(StopAfter, ASequenceOfStartsEndsAsOne) {
+  const Arguments warmup = {"--set", "optimizer.warmup=6"};
+  ASSERT_EQ(train("whole", warmup).status, 0);
+  expect_stop(start("run", "3", warmup),
+              "after 3 of 13 steps, as asked (run.stop_after: 3)");
+  EXPECT_EQ(newest("run").filename(), "step_00000003");
+  EXPECT_TRUE(metrics("run").validations.empty()) << "no validation is forced";
+  expect_stop(
+      start("run", "20 samples", warmup),  // of six a step
+      "at step 7 of 13, 4 steps further on, as asked (run.stop_after: 20 samples)");
+  EXPECT_EQ(newest("run").filename(), "step_00000007");
+  expect_stop(start("run", "33 tokens", warmup),  // three samples of 16
+              "at step 8 of 13, 1 step further on, as asked (run.stop_after: 33 tokens)");
+  EXPECT_EQ(stops_recorded("run"), 3);
+  // The last start may do as much as is left, or more: that is the run's end.
+  const RunResult rest = start("run", "5", warmup);
+  EXPECT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.out, ::testing::Not(HasSubstr("as asked")));
+  EXPECT_THAT(rest.out, HasSubstr("run.stop_after: 33 tokens -> 5"));
+  EXPECT_EQ(stops_recorded("run"), 3);
+  EXPECT_THAT(start("run", "5", warmup).out, HasSubstr("nothing to train"));
+  expect_same_checkpoint(newest("whole"), newest("run"));
+  expect_same_metrics("whole", "run", 13);
+}
+
+// One step at a time is no idling, whatever run.max_idle_starts says.
+TEST_F(StopAfter, OneStepAtATime) {
+  const Arguments few = {"--set", "run.steps=5",       "--set", "run.max_idle_starts=1",
+                         "--set", "run.sample_every=0"};
+  ASSERT_EQ(train("whole", few).status, 0);
+  for (int step = 1; step < 5; ++step) {
+    EXPECT_EQ(start("run", "1", few).status, 0);
+    EXPECT_EQ(metrics("run").steps.size(), static_cast<std::size_t>(step));
+  }
+  EXPECT_EQ(start("run", "never", few).status, 0);
+  expect_same_checkpoint(newest("whole"), newest("run"));
+  expect_same_metrics("whole", "run", 5);
+}
+
+TEST_F(StopAfter, OnSeveralRanks) {
+  int number = 0;
+  for (const char* layout : {"parallel.pipeline=2", "parallel.zero=3"}) {
+    const Arguments more = {"--set", layout,          "--set", "run.sample_every=0",
+                            "--set", "batch.micro=1", "--set", "run.steps=7"};
+    const std::string whole = "whole" + std::to_string(number);
+    const std::string parts = "parts" + std::to_string(number++);
+    ASSERT_EQ(start(whole, "never", more, 2).status, 0) << layout;
+    expect_stop(start(parts, "4", more, 2),
+                "after 4 of 7 steps, as asked (run.stop_after: 4)");
+    ASSERT_EQ(start(parts, "never", more, 2).status, 0) << layout;
+    expect_same_checkpoint(newest(whole), newest(parts));
+    expect_same_metrics(whole, parts, 7);
+  }
 }
 
 }  // namespace

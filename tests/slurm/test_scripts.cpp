@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "support/run_binary.hpp"
-#include "unit/io/scratch.hpp"
+#include "restart/training_runs.hpp"
 
 namespace trireme::test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 std::string script(const std::string& name) {
@@ -140,6 +140,70 @@ TEST(Scripts, BindRanksOfADgxBesideTheirGpus) {
     }
   }
   EXPECT_EQ(rank, domains.size());
+}
+
+// slurm/scaling.sbatch with mpiexec in the place of srun.
+class ScriptsSweep : public TrainingRuns {
+ protected:
+  ScriptsSweep() {
+    spill(scratch_ / "machine.sh", "launcher=(" + (scratch_ / "srun").string() +
+                                       " --mpi=pmi2)\nexport OMP_NUM_THREADS=1\n");
+    const char* mpiexec = std::getenv("TRIREME_MPIEXEC");
+    spill_program(scratch_ / "srun",
+                  "while [[ $1 == -* ]]; do\n"
+                  "  [[ $1 != --ntasks=* ]] || ranks=${1#*=}\n"
+                  "  shift\n"
+                  "done\n"
+                  "exec " +
+                      std::string(mpiexec == nullptr ? "mpiexec" : mpiexec) +
+                      " -n \"$ranks\" \"$@\"\n");
+    // As inputs/quickstart.yaml: the warm-up is longer than what is measured, and the
+    // decay is that of run.steps.
+    std::string text = slurp(scratch_ / "deck.yaml");
+    const std::string schedule = "warmup: 3, decay: 13}";
+    text.replace(text.find(schedule), schedule.size(), "warmup: 300}");
+    text.replace(text.find("steps: 13"), 9, "steps: 1000");
+    text.replace(text.find("micro: 2"), 8, "micro: 1");
+    spill(scratch_ / "long.yaml", text);
+  }
+  RunResult sweep(const Arguments& decks, const std::string& ranks) {
+    Arguments command = {"bash", script("scaling.sbatch")};
+    command.insert(command.end(), decks.begin(), decks.end());
+    return test::run(command,
+                     {.environment = {{"SLURM_JOB_ID", "77"},
+                                      {"SLURM_JOB_NUM_NODES", "1"},
+                                      {"SLURM_NTASKS", "2"},
+                                      {"SLURM_SUBMIT_DIR", script("..")},
+                                      {"TRIREME", std::getenv("TRIREME_BINARY")},
+                                      {"TRIREME_MACHINE", scratch_ / "machine.sh"},
+                                      {"TRIREME_RANKS", ranks}},
+                      .directory = scratch_.path().string()});
+  }
+};
+
+TEST_F(ScriptsSweep, LeavesTheScheduleOfADeckAlone) {
+  const RunResult result = sweep({"long.yaml"}, "1 2");
+  ASSERT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out,
+              ::testing::AllOf(ContainsRegex("long +1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%\n"),
+                               ContainsRegex("long +2 +[0-9.]+ +[0-9.]+ +[0-9.]+")));
+  EXPECT_THAT(result.out, HasSubstr("stopped after 20 of 1000 steps, as asked"));
+  const auto steps = metrics("scaling-77/long-2").steps;
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps.back().step, 20);
+  EXPECT_DOUBLE_EQ(steps.back().lr, 2e-3 * 20 / 300);
+}
+
+// What fails is left out; where all does, there is no table of nothing.
+TEST_F(ScriptsSweep, SaysWhichRunsFailed) {
+  RunResult result = sweep({"none.yaml", "long.yaml"}, "2");
+  EXPECT_EQ(result.status, 1) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("none.yaml on 2 ranks: status 2, left out of the "));
+  EXPECT_THAT(result.out, ContainsRegex("long +2 "));
+  result = sweep({"none.yaml"}, "1 2");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("no run was measured: there is no table\n"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("scaling_report")));
 }
 
 }  // namespace

@@ -61,6 +61,12 @@ class ScalingReport(unittest.TestCase):
         self.assertIn(f"'{empty}' is no run of trireme train", said)
         self.assertIn("short-1' has 1 records of steps; 2 are needed", said)
 
+    def test_a_pattern_that_the_shell_found_nothing_for(self):
+        status, rows, said = self.report(str(self.root / "scaling-77" / "*"))
+        self.assertEqual((status, rows), (1, []))
+        self.assertIn("scaling-77/*'", said)
+        self.assertIn("there is no directory", said)
+
     def test_usage(self):
         for arguments in ([], ["--help"]):
             status, rows, said = self.report(*arguments)

@@ -92,6 +92,9 @@ const std::vector<Case>& cases() {
       {{"parallel.zero=4"}, 0, "parallel.zero", "too large", "parallel.zero: 3"},
       {{"optimizer.lr=0"}, 0, "optimizer.lr", "too small", ""},
       {{"run.steps=0"}, 0, "run.steps", "too small", "run.steps: 1"},
+      {{"run.stop_after=0"}, 0, "run.stop_after", "too small", "run.stop_after: 1"},
+      {{"run.stop_after=none"}, 0, "run.stop_after", "not a length", "never"},
+      {{"run.stop_after=[1]"}, 0, "run.stop_after", "is a list", ""},
       {{"run.time_limit=0s"}, 0, "run.time_limit", "too small", "none"},
       {{"run.seed=-1"}, 0, "run.seed", "too small", "0"},
       // impossible splits

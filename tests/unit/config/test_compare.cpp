@@ -24,13 +24,14 @@ TEST(CompareStarts, SameDeckIsFine) {
 }
 
 TEST(CompareStarts, FreeKeys) {
-  const auto result =
-      after({"parallel.tensor=2", "parallel.zero=0", "batch.micro=4",
-             "memory.recompute=full", "run.log_every=1", "run.time_limit=1h",
-             "run.dir=elsewhere", "checkpoint.every=7", "checkpoint.keep=9"});
+  const auto result = after(
+      {"parallel.tensor=2", "parallel.zero=0", "batch.micro=4", "memory.recompute=full",
+       "run.log_every=1", "run.time_limit=1h", "run.stop_after=7 samples",
+       "run.dir=elsewhere", "checkpoint.every=7", "checkpoint.keep=9"});
   EXPECT_TRUE(result.errors.empty()) << format_errors(result.errors);
   EXPECT_THAT(result.changes, ::testing::Contains("parallel.tensor: 1 -> 2"));
   EXPECT_THAT(result.changes, ::testing::Contains("run.time_limit: none -> 1h"));
+  EXPECT_THAT(result.changes, ::testing::Contains("run.stop_after: never -> 7 samples"));
 }
 
 TEST(CompareStarts, MoreStepsMoveTheDefaultDecay) {

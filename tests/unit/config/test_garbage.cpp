@@ -161,6 +161,7 @@ TEST(GarbageOverrides, ExtremeValuesOfEveryKey) {
                             "optimizer.cooldown",
                             "optimizer.betas",
                             "run.steps",
+                            "run.stop_after",
                             "run.time_limit",
                             "run.seed",
                             "run.dir",

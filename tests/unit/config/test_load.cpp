@@ -126,6 +126,38 @@ TEST(LoadLengths, StepsThroughTheRamp) {
   }
 }
 
+// The same from any place of the run.
+TEST(LoadLengths, StepsFromTheMiddleOfTheRamp) {
+  BatchConfig batch;
+  batch.global = 64;
+  batch.ramp_up = RampUp{16, 16, 6400};
+  for (const index_t begin : {0, 16, 2128, 2144, 6384, 6400, 64000}) {
+    for (const index_t samples : {1, 15, 16, 17, 33, 2134, 6399, 6401, 100000}) {
+      index_t taken = begin, steps = 0;
+      for (; taken < begin + samples; ++steps) taken += batch.size_at(taken);
+      Length length(samples);
+      length.unit = LengthUnit::samples;
+      EXPECT_EQ(steps_of(length, batch, 10, begin), steps) << samples << " " << begin;
+      length.unit = LengthUnit::tokens;
+      length.amount = samples * 10 - 3;
+      EXPECT_EQ(steps_of(length, batch, 10, begin), steps) << samples << " " << begin;
+      length.unit = LengthUnit::steps;
+      length.amount = 3;
+      EXPECT_EQ(steps_of(length, batch, 10, begin), 3) << begin;
+    }
+  }
+}
+
+TEST(LoadLengths, ToStopAfterMayBeNone) {
+  EXPECT_FALSE(small_with({}).run.stop_after);
+  EXPECT_FALSE(small_with({"run.stop_after=never"}).run.stop_after);
+  const Deck deck = small_with({"run.stop_after=2e4 tokens", "optimizer.warmup=500"});
+  ASSERT_TRUE(deck.run.stop_after);
+  EXPECT_EQ(deck.run.stop_after->amount, 20000);
+  EXPECT_EQ(deck.run.stop_after->unit, LengthUnit::tokens);
+  EXPECT_EQ(deck.optimizer.decay.steps, 1000);
+}
+
 TEST(LoadOverrides, ReplaceAndSayWhereFrom) {
   const Deck deck =
       small_with({"model.layers=2", "model.layers=3", "data.train=[x.h5, y.h5]",

@@ -25,6 +25,7 @@ void expect_same_again(const Deck& deck, int ranks) {
     EXPECT_EQ(again.optimizer.cooldown, deck.optimizer.cooldown);
     EXPECT_EQ(again.parallel.data, deck.parallel.data);
     EXPECT_EQ(again.run.time_limit, deck.run.time_limit);
+    EXPECT_EQ(again.run.stop_after, deck.run.stop_after);
   }
 }
 
@@ -67,6 +68,7 @@ TEST(RoundTripResolved, ManyDecks) {
         "optimizer.schedule=" + pick({"cosine", "constant", "linear"}),
         "optimizer.warmup=" + pick({"0", "10 steps", "64 samples", "1e3 tokens"}),
         "run.steps=" + pick({"1000", "1e5 samples", "123456789 tokens"}),
+        "run.stop_after=" + pick({"never", "20", "640 samples", "3e4 tokens"}),
         "run.time_limit=" + pick({"none", "90s", "1h30m", "0.125s", "2d", "1.5h"}),
         "run.dir=" + pick({"runs/x", "\"a # b\"", "\"null\"", "'it''s'"}),
         "checkpoint.on_signal=" + pick({"[]", "[USR2]", "[TERM, INT, HUP]"}),
@@ -96,6 +98,10 @@ TEST(RoundTripResolved, OfInputs) {
     const bool only_dry_run =
         test::slurp(entry.path()).find("is accepted by --dry-run") != std::string::npos;
     EXPECT_EQ(unsupported_for_training(deck).empty(), !only_dry_run);
+    // A short look at it, as slurm/scaling.sbatch takes: the schedule stays.
+    const Deck trial = load(entry.path().string(), {.overrides = {"run.stop_after=20"}});
+    EXPECT_EQ(trial.run.steps, deck.run.steps);
+    EXPECT_EQ(trial.optimizer.decay, deck.optimizer.decay);
     ++decks;
   }
   EXPECT_GE(decks, 5);

@@ -69,6 +69,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "optimizer.weight_decay",
                            "optimizer.clip_norm",
                            "run.steps",
+                           "run.stop_after",
                            "run.seed",
                            "run.dir",
                            "run.log_every",

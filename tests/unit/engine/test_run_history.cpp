@@ -91,6 +91,24 @@ TEST(RunHistory, IsReadBack) {
   EXPECT_EQ(effective_time(history.starts()).starts, 2);
 }
 
+// run.stop_after: neither idle, whatever the record of its save says, nor a failure.
+TEST(RunHistory, StopsThatWereAskedForAreAKindOfTheirOwn) {
+  const test::Scratch scratch;
+  for (int i = 0; i < 3; ++i) {
+    RunHistory history(scratch.path());
+    history.begin(wall_seconds(), 5, "");
+    history.end(0, i == 1 ? Ending::as_asked : Ending::of_status);
+  }
+  const RunHistory history(scratch.path());
+  ASSERT_EQ(history.starts().size(), 3u);
+  EXPECT_EQ(history.starts()[0].ending, Ending::of_status);
+  EXPECT_EQ(history.starts()[1].ending, Ending::as_asked);
+  EXPECT_EQ(history.starts()[1].status, 0);
+  EXPECT_EQ(idle_starts(history.starts(), 5), 1);
+  EXPECT_THAT(test::slurp(scratch / kStartsName),
+              ::testing::HasSubstr("\"status\":0,\"by\":\"stop_after\"}"));
+}
+
 TEST(RunHistory, WhatCannotBeWrittenIsSaid) {
   RunHistory history("/proc/none");
   EXPECT_THAT(history.begin(1.0, 0, ""), ::testing::HasSubstr("cannot write"));
