@@ -50,10 +50,12 @@ class SampleIndex {
   int stream_;
 };
 
-// Shares positions out to corpora in proportion to weights: of the first p positions,
-// corpus k has w_k p up to rounding, whatever p is. Corpora are split off one after the
-// other: of every q positions that reach corpus k, floor(q w_k / (w_k + w_k+1 + ...)) are
-// its own.
+// Shares positions out to corpora in proportion to weights. Corpora are split off one
+// after the other: of the first q positions that reach corpus k, floor(q s_k) with
+// s_k = w_k / (w_k + w_k+1 + ...) are its own. What the ones before it have rounded down
+// reaches it, e_k < E_k more than its due (E_1 = 0, E_k+1 = (1 - s_k) E_k + 1), so of the
+// first p positions it has more than w_k p - 1 and at most w_k p + s_k E_k, with
+// s_k E_k <= k - 1. (The shares s_k are kept to 2^-33, and the bounds with them.)
 class Blend {
  public:
   // Weights above 0, of any sum.

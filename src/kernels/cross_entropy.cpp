@@ -151,8 +151,10 @@ void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
       exec, "trireme::kernels::cross_entropy_loss", rows > 0 ? 1 : 0,
       KOKKOS_LAMBDA(const RowTeam& team, index_t) {
         const double loss_sum = sum_columns<double>(team, rows, [=](index_t r) {
+          // The difference of two logits is exact or nearly so, and log S is of the size
+          // of the loss: max + log S would round to the last place of the maximum.
           const A value =
-              max_data[r] + vector_log(sums_data[2 * r]) - sums_data[2 * r + 1];
+              (max_data[r] - sums_data[2 * r + 1]) + vector_log(sums_data[2 * r]);
           loss_data[r] = value;
           const auto weight = static_cast<double>(mask_data[r]);
           // A row that does not count may hold anything, NaN included.

@@ -40,10 +40,10 @@ void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range,
                                     View1<Accumulator<T>> row_max,
                                     View2<Accumulator<T>> sums);
 
-// loss[r] = row_max + log(sum) - label logit; and the two totals, added to what is there:
-// totals[0] += sum of mask * loss, totals[1] += sum of mask. Fixed summation order.
-// Totals are double whatever T is. A row with mask 0 adds nothing, even where its loss is
-// not finite.
+// loss[r] = (row_max - label logit) + log(sum); and the two totals, added to what is
+// there: totals[0] += sum of mask * loss, totals[1] += sum of mask. Fixed summation
+// order. Totals are double whatever T is. A row with mask 0 adds nothing, even where its
+// loss is not finite.
 template <class T>
 void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
                         View2<const Accumulator<T>> sums, View1<const float> mask,

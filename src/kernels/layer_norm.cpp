@@ -1,7 +1,8 @@
 // kernels/layer_norm.cpp — layer normalisation, forward and backward.
 //
-// Mean first, then the variance about it, over a row that lies in cache: E[x^2] - E[x]^2
-// cancels where |mean| >> deviation. Derivation: docs/math/layer_norm.md
+// Mean first, corrected by the mean of the differences from it, then the variance about
+// it, over a row that lies in cache: E[x^2] - E[x]^2 cancels where |mean| >> deviation.
+// Derivation: docs/math/layer_norm.md
 #include "kernels/layer_norm.hpp"
 
 #include "kernels/impl/rows.hpp"
@@ -34,9 +35,14 @@ void layer_norm_forward(const Exec& exec, View2<const T> x, View1<const T> gamma
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = x_data + row * h;
         T* const out = y_data + row * h;
-        const A center =
+        const A rough =
             sum_columns<A>(team, h, [=](index_t j) { return static_cast<A>(in[j]); }) *
             per_column;
+        // The sum of numbers far from zero has rounded; that of the small differences
+        // has not, to speak of.
+        const A center = rough + sum_columns<A>(team, h, [=](index_t j) {
+                                   return static_cast<A>(in[j]) - rough;
+                                 }) * per_column;
         const A variance = sum_columns<A>(team, h,
                                           [=](index_t j) {
                                             const A d = static_cast<A>(in[j]) - center;

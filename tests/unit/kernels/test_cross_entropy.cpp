@@ -217,6 +217,30 @@ TEST(CrossEntropyExtremes, LargeLogitsAndNaN) {
   EXPECT_TRUE(std::isnan(totals.values()[0]));
 }
 
+// The loss of a row has the rounding of its own size, not of its logits'. Exact values:
+// log(1 + e^-5), log(1000), log(1 + e^-12).
+TEST(CrossEntropyExtremes, LossIsNotRoundedToTheLogits) {
+  const index_t columns = 1000;
+  std::vector<double> values(3 * columns, -1e4);
+  values[7] = 1e4;
+  values[999] = 9995;
+  std::fill_n(values.begin() + columns, columns, 1e4);
+  values[2 * columns + 3] = 30;
+  values[2 * columns + 4] = 18;
+  const Array<float> logits(values), row_max(3), sums(6), loss(3), mask(3, 1.0);
+  const Array<std::int32_t> labels({7, 500, 3});
+  const Array<double> totals(2);
+  cross_entropy_row_max_and_sums<float>(Exec(), {0, columns}, logits.cmatrix(3, columns),
+                                        labels.cvector(), row_max.vector(),
+                                        sums.matrix(3, 2));
+  cross_entropy_loss<float>(Exec(), row_max.cvector(), sums.cmatrix(3, 2), mask.cvector(),
+                            loss.vector(), totals.vector());
+  // Of S = 1 + x, half an ulp of 1 is left.
+  EXPECT_NEAR(loss.values()[0], 6.7153485e-3, 1.2e-7);
+  EXPECT_NEAR(loss.values()[1], std::log(1000.0), 1e-6);
+  EXPECT_NEAR(loss.values()[2], 6.1441935e-6, 1.2e-7);
+}
+
 // A row that does not count changes nothing, whatever it holds.
 TEST(CrossEntropyExtremes, MaskedRowsMayHoldAnything) {
   const LossStep step;

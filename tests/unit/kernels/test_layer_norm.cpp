@@ -157,6 +157,38 @@ TEST(LayerNormRow, LargeMeanSmallDeviation) {
   EXPECT_NEAR(y.values()[0], 0.25 / std::sqrt(0.0625 + 1e-5), 1e-5);
 }
 
+// The sum of a row far from zero rounds; the mean must not show it: times
+// 1 / sqrt(epsilon) it would be an output where there is none.
+TYPED_TEST(LayerNormOf, ConstantRowsGiveNothing) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  for (const index_t h : {1, 31, 33, 257, 768, 1000}) {
+    for (const double value : {3333.3333, -0.1, 1e-3, 47777.7}) {
+      SCOPED_TRACE(::testing::Message() << h << " times " << value);
+      const Array<T> x(std::vector<double>(h, value)), gamma(h, 1.0), beta(h), y(h, 1.0);
+      const Array<A> mean(1), rstd(1);
+      layer_norm_forward<T>(Exec(), x.cmatrix(1, h), gamma.cvector(), beta.cvector(),
+                            kEpsilon, y.matrix(1, h), mean.vector(), rstd.vector());
+      EXPECT_EQ(y.values(), std::vector<double>(h, 0.0));
+      EXPECT_EQ(mean.values()[0], x.values()[0]);
+    }
+  }
+}
+
+// Deviations of 1 about 100 are found as well as their own rounding lets them.
+TEST(LayerNormRow, MeanFarFromZero) {
+  const index_t rows = 33, h = 257;
+  const Array<float> x(test::uniform(rows * h, 9, 98.0, 102.0)), gamma(h, 1.0), beta(h),
+      y(rows * h), mean(rows), rstd(rows);
+  layer_norm_forward<float>(Exec(), x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
+                            kEpsilon, y.matrix(rows, h), mean.vector(), rstd.vector());
+  const std::vector<double> no(h), one(h, 1.0), d_y(rows * h);
+  const Reference want = reference(rows, h, x.values(), one, no, d_y, kEpsilon);
+  test::expect_close(mean.values(), want.mean, test::rounding<float>(), 0, "mean");
+  // Half an ulp of the mean, times rstd of 0.87.
+  test::expect_close(y.values(), want.y, 4e-6, 0.9, "y");
+}
+
 TEST(LayerNormShapes, WrongShapesAreRefused) {
   const Array<float> x(6), gamma(3), beta(2), y(6), mean(2), rstd(2);
   try {
