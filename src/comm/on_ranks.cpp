@@ -42,6 +42,24 @@ std::string text_of_first_rank(Communicator& comm,
   return text_or_throw(outcome);
 }
 
+std::vector<std::string> texts_of_first_rank(
+    Communicator& comm, const std::function<std::vector<std::string>()>& work) {
+  // Each behind its length, as it may hold any byte.
+  const std::string all = text_of_first_rank(comm, [&] {
+    std::string text;
+    for (const std::string& one : work()) text += fmt::format("{}:{}", one.size(), one);
+    return text;
+  });
+  std::vector<std::string> texts;
+  for (std::size_t place = 0; place < all.size();) {
+    const std::size_t colon = all.find(':', place);
+    const std::size_t length = std::stoull(all.substr(place, colon - place));
+    texts.push_back(all.substr(colon + 1, length));
+    place = colon + 1 + length;
+  }
+  return texts;
+}
+
 void on_every_rank(Communicator& comm, const std::function<void()>& work) {
   const std::string outcome = outcome_of([&] {
     work();

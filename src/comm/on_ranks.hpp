@@ -6,20 +6,25 @@
 #include <functional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "comm/communicator.hpp"
 
 namespace trireme::comm {
 
 // Collective. Rank 0 works for all (a look at the file system, a file written) and the
-// others do not call work(): the text that it returns there, if it returns one. What it
-// throws is thrown on every rank: InputError as InputError, all else as Error with the
-// same message.
+// others do not call work(): the text or the list of texts that it returns there, if it
+// returns one, byte by byte. What it throws is thrown on every rank: InputError as
+// InputError, all else as Error with the same message.
 std::string text_of_first_rank(Communicator& comm,
                                const std::function<std::string()>& work);
+std::vector<std::string> texts_of_first_rank(
+    Communicator& comm, const std::function<std::vector<std::string>()>& work);
 template <class Work>
 auto on_first_rank(Communicator& comm, const Work& work) {
-  if constexpr (std::is_void_v<decltype(work())>) {
+  if constexpr (std::is_same_v<decltype(work()), std::vector<std::string>>) {
+    return texts_of_first_rank(comm, work);
+  } else if constexpr (std::is_void_v<decltype(work())>) {
     text_of_first_rank(comm, [&] {
       work();
       return std::string();

@@ -31,23 +31,17 @@ Restore::Restore(comm::Communicator& world, std::vector<io::Path> candidates, Lo
 
 std::vector<io::Path> Restore::candidates_of(comm::Communicator& world,
                                              const io::Path& path, Log& log) {
-  const std::string text = comm::on_first_rank(world, [&] {
+  const std::vector<std::string> names = comm::on_first_rank(world, [&] {
     const ckpt::Search search = ckpt::find_newest(path, ckpt::Depth::sizes);
     if (!search.found) ckpt::require_newest(path, ckpt::Depth::sizes);  // throws
     for (const std::string& skipped : search.skipped) {
       log.warning("a newer checkpoint cannot be used: {}", skipped);
     }
-    std::string names = search.found->string() + '\0';
-    for (const io::Path& older : search.older) names += older.string() + '\0';
+    std::vector<std::string> names = {search.found->string()};
+    for (const io::Path& older : search.older) names.push_back(older.string());
     return names;
   });
-  std::vector<io::Path> candidates;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\0', begin);
-    candidates.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return candidates;
+  return {names.begin(), names.end()};
 }
 
 // To the first that can be opened. What is wrong with those before it is said.

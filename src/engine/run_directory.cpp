@@ -1,19 +1,11 @@
-// engine/run_directory.cpp — making, locking and describing; the decision is in
-// run_start.cpp.
+// engine/run_directory.cpp — holding and describing; the decision is in run_start.cpp.
 #include "engine/run_directory.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/error.hpp"
-#include "base/host_name.hpp"
-#include "base/wall_time.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/on_ranks.hpp"
 #include "engine/shared_directory.hpp"
@@ -26,28 +18,6 @@ namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 namespace {
-
-// Made if need be, and writable; `key` and `option` say how to name another.
-void make_writable(const io::Path& path, std::string_view what, std::string_view advice) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) {
-    throw InputError(
-        fmt::format("{}. {}",
-                    io::system_message(fmt::format("cannot create the {}", what), path,
-                                       error.value()),
-                    advice));
-  }
-  TRIREME_REQUIRE_INPUT(fs::is_directory(path, error),
-                        "the {} '{}' exists and is a file. {}", what, path.string(),
-                        advice);
-  if (::access(path.c_str(), W_OK | X_OK) != 0) {
-    throw InputError(fmt::format(
-        "{}. {}",
-        io::system_message(fmt::format("cannot write to the {}", what), path, errno),
-        advice));
-  }
-}
 
 void set_aside(const std::vector<io::Path>& checkpoints, const io::Path& restored) {
   if (checkpoints.empty()) return;
@@ -85,11 +55,6 @@ void remove_leftovers(const io::Path& directory) {
   for (const io::Path& path : leftovers) fs::remove(path, ignored);
 }
 
-std::string host_and_process() {
-  return fmt::format("process {} on {}, since {}", ::getpid(), host_name(),
-                     iso_time(wall_seconds()));
-}
-
 OrderedJson to_json(const RunEnvironment& environment) {
   OrderedJson json;
   const auto put = [&](const char* key, const auto& value) {
@@ -115,68 +80,56 @@ OrderedJson to_json(const RunEnvironment& environment) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options,
-                           const RunStart& start)
-    : world_(world), path_(options.path) {
+RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options)
+    : world_(world), options_(options), path_(options.path) {
+  start_ =
+      start_of(comm::on_first_rank(world, [&] { return texts_of(hold_and_decide()); }));
+}
+
+RunStart RunDirectory::hold_and_decide() {
+  std::string unwritable;
   try {
-    comm::on_first_rank(world, [&] {
-      make_writable(path_, "run directory",
-                    "Name another one with --run-dir DIR or run.dir.");
-      make_writable(options.checkpoints, "checkpoint directory",
-                    "Name another one with checkpoint.dir.");
-      lock(path_, "trains in", "train elsewhere: --run-dir DIR or run.dir");
-      if (!fs::equivalent(path_, options.checkpoints)) {
-        lock(options.checkpoints, "writes checkpoints to",
-             "name another directory: checkpoint.dir");
-        link_checkpoints(options.checkpoints);
-      }
-      remove_leftovers(path_);
-      remove_leftovers(options.checkpoints);
-      set_aside(start.superseded, start.checkpoint);
-    });
-    require_seen_by_all(world, path_, "run directory");
-    require_seen_by_all(world, options.checkpoints, "checkpoint directory");
-  } catch (const Error&) {
-    unlock();
-    throw;
+    held_.emplace(path_, io::HeldDirectory::Words{
+                             .what = "run directory",
+                             .does = "trains in",
+                             .advice = "train elsewhere: --run-dir DIR or run.dir"});
+    std::error_code error;
+    if (!fs::equivalent(path_, options_.checkpoints, error)) {
+      held_checkpoints_.emplace(
+          options_.checkpoints,
+          io::HeldDirectory::Words{.what = "checkpoint directory",
+                                   .does = "writes checkpoints to",
+                                   .advice = "name another directory: checkpoint.dir"});
+    }
+  } catch (const io::UnwritableDirectory& error) {
+    unwritable = error.what();
   }
+  RunStart start = decide_start(options_);
+  // A finished run may be kept where nobody can write.
+  TRIREME_REQUIRE_INPUT(unwritable.empty() || start.kind == StartKind::finished, "{}",
+                        unwritable);
+  return start;
 }
 
-RunDirectory::~RunDirectory() {
-  unlock();
-}
-
-// As at the process' death.
-void RunDirectory::unlock() {
-  for (const int lock : locks_) ::close(lock);
-  locks_.clear();
-}
-
-void RunDirectory::lock(const io::Path& directory, std::string_view does,
-                        std::string_view advice) {
-  const io::Path path = directory / ".lock";
-  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock < 0) {
-    throw InputError(fmt::format(
-        "{}. Or {}.", io::system_message("cannot write", path, errno), advice));
-  }
-  locks_.push_back(lock);
-  if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    // Other errors: a file system without locks.
-    TRIREME_REQUIRE_INPUT(errno != EWOULDBLOCK,
-                          "another process {} '{}' ({}). Wait for it to end, or {}.",
-                          does, directory.string(), io::read_file(path), advice);
-    return;
-  }
-  const std::string owner = host_and_process();
-  if (::ftruncate(lock, 0) != 0 || ::pwrite(lock, owner.data(), owner.size(), 0) !=
-                                       static_cast<ssize_t>(owner.size())) {
-    throw Error(io::system_message("cannot write", path, errno));
-  }
+void RunDirectory::begin() {
+  comm::on_first_rank(world_, [&] {
+    TRIREME_REQUIRE_INPUT(held_, "'{}' cannot be written to", path_.string());
+    held_->keep();
+    if (held_checkpoints_) {
+      held_checkpoints_->keep();
+      link_checkpoints();
+    }
+    remove_leftovers(path_);
+    remove_leftovers(options_.checkpoints);
+    set_aside(start_.superseded, start_.checkpoint);
+  });
+  require_seen_by_all(world_, path_, "run directory");
+  require_seen_by_all(world_, options_.checkpoints, "checkpoint directory");
 }
 
 // Who is given the run directory finds its checkpoints, wherever they are.
-void RunDirectory::link_checkpoints(const io::Path& checkpoints) const {
+void RunDirectory::link_checkpoints() const {
+  const io::Path& checkpoints = options_.checkpoints;
   const io::Path link = file("checkpoints");
   std::error_code error;
   const bool is_link = fs::is_symlink(fs::symlink_status(link, error));

@@ -1,52 +1,21 @@
-// engine/run_directory.hpp — the directory of a run: whether to begin, go on or do
-// nothing (run.dir, --resume), and the files that say what was run and where.
-//
-//   never   an existing run is refused
-//   auto    begins where there is nothing, goes on from the newest checkpoint that
-//           verifies, does nothing on a finished run
-//   CKPT    goes on from that one
-// Rank 0 looks and writes; every rank gets the answer, or the error.
+// engine/run_directory.hpp — the directory of a run, held against other processes: what
+// to do there is decided under the lock (run_start.hpp); and the files that say what was
+// run and where. Rank 0 looks and writes; every rank gets the answer, or the error.
 #ifndef TRIREME_ENGINE_RUN_DIRECTORY_HPP_
 #define TRIREME_ENGINE_RUN_DIRECTORY_HPP_
 
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "engine/run_start.hpp"
 #include "io/files.hpp"
+#include "io/held_directory.hpp"
 
 namespace trireme::engine {
-
-struct RunOptions {
-  io::Path path;                 // run.dir
-  io::Path checkpoints;          // checkpoint.dir
-  std::string resume = "never";  // never, auto, or a checkpoint's path
-  std::int64_t steps = 0;        // run.steps
-};
-
-enum class StartKind { afresh, resume, finished };
-
-struct RunStart {
-  StartKind kind = StartKind::afresh;
-  // To go on from, or the last one of a finished run: its files are all there, and have
-  // their sizes. Those to fall back to where it turns out to be damaged: newest first,
-  // not looked at.
-  io::Path checkpoint;
-  std::vector<io::Path> older;
-  std::int64_t step = 0;
-  // For the log; who of the start before did not end cleanly is among them.
-  std::vector<std::string> notes;
-  // Checkpoints of the run that lie beyond the one it was told to go on from. They would
-  // be found as the newest by the next start, so that they are moved out of sight.
-  std::vector<io::Path> superseded;
-};
-
-// Collective; changes nothing on disk. InputError for an existing run (never), a
-// checkpoint that is missing or damaged, or a run whose checkpoints are all damaged.
-RunStart decide_start(comm::Communicator& world, const RunOptions& options);
 
 // What environment.json holds. Empty fields are left out.
 struct RunEnvironment {
@@ -64,16 +33,21 @@ struct RunEnvironment {
 
 class RunDirectory {
  public:
-  // Collective. Makes the directory and that of the checkpoints, with a link
-  // `checkpoints` to those that lie elsewhere; moves superseded checkpoints to
-  // `set_aside` below theirs; and locks both against a second process (until destruction;
-  // not where the file system knows no locks). InputError where one cannot write there,
-  // or another process does.
-  RunDirectory(comm::Communicator& world, const RunOptions& options,
-               const RunStart& start);
-  ~RunDirectory();
+  // Collective. Holds the directory and that of the checkpoints against a second process,
+  // until destruction (not where the file system knows no locks), and then decides what
+  // to do: nobody changes what the decision goes by. Directories that are not there are
+  // made, and go again with this object unless begin() was called: a start that is
+  // refused leaves nothing. InputError where one cannot write there, another process
+  // holds one, or the start is not to be (decide_start).
+  RunDirectory(comm::Communicator& world, const RunOptions& options);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
+
+  const RunStart& start() const { return start_; }
+  // Collective. The start is to be: removes what killed starts have left, links
+  // `checkpoints` to those that lie elsewhere, and moves superseded ones to `set_aside`
+  // below theirs. InputError where not all ranks see the directories.
+  void begin();
 
   const io::Path& path() const { return path_; }
   io::Path file(const std::string& name) const { return path_ / name; }
@@ -84,13 +58,16 @@ class RunDirectory {
   void write_environment(const RunEnvironment& environment);
 
  private:
-  void lock(const io::Path& directory, std::string_view does, std::string_view advice);
-  void unlock();
-  void link_checkpoints(const io::Path& checkpoints) const;
+  RunStart hold_and_decide();
+  void link_checkpoints() const;
 
   comm::Communicator& world_;
+  RunOptions options_;
   io::Path path_;
-  std::vector<int> locks_;  // open files
+  // Of rank 0; none of the checkpoints where they lie in the run directory itself. The
+  // inner one goes first.
+  std::optional<io::HeldDirectory> held_, held_checkpoints_;
+  RunStart start_;
 };
 
 }  // namespace trireme::engine

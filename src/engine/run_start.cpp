@@ -1,19 +1,16 @@
-// engine/run_start.cpp — begin, go on or do nothing: the table of run_directory.hpp.
+// engine/run_start.cpp — begin, go on or do nothing: the table of run_start.hpp.
+#include "engine/run_start.hpp"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
-#include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
-#include "engine/run_directory.hpp"
 #include "engine/run_history.hpp"
-#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -175,24 +172,7 @@ RunStart start_from(const RunOptions& options) {
   return start;
 }
 
-// A link to checkpoints that were moved or removed: beginning anew would hide that.
-void require_no_dead_link(const io::Path& path) {
-  std::error_code ignored;
-  TRIREME_REQUIRE_INPUT(
-      !fs::is_symlink(fs::symlink_status(path, ignored)) || fs::exists(path, ignored),
-      "'{}' is a link to '{}', which is not there. Put the checkpoints back, name them "
-      "with checkpoint.dir, or remove the link to do without them.",
-      path.string(), fs::read_symlink(path, ignored).string());
-}
-
 RunStart decide(const RunOptions& options) {
-  require_no_dead_link(options.checkpoints);
-  std::error_code ignored;
-  TRIREME_REQUIRE_INPUT(
-      !is_there(options.path) || fs::is_directory(options.path, ignored),
-      "the run directory '{}' exists and is a file. Name another one "
-      "with --run-dir DIR or run.dir.",
-      options.path.string());
   if (options.resume == "auto") return start_auto(options);
   if (options.resume != "never") return start_from(options);
   refuse_existing(options);
@@ -201,39 +181,52 @@ RunStart decide(const RunOptions& options) {
 
 }  // namespace
 
-RunStart decide_start(comm::Communicator& world, const RunOptions& options) {
-  using Json = nlohmann::json;
-  const std::string text = comm::on_first_rank(world, [&] {
-    // Said of a refused start, too: what went wrong in the one before may explain it.
-    const std::vector<std::string> ends = comm::unclean_ends(options.path);
-    RunStart start;
-    try {
-      start = decide(options);
-    } catch (const InputError& error) {
-      if (ends.empty()) throw;
-      throw InputError(fmt::format("{}\n{}", error.what(), fmt::join(ends, "\n")));
-    }
-    start.notes.insert(start.notes.begin(), ends.begin(), ends.end());
-    std::vector<std::string> superseded, older;
-    for (const io::Path& path : start.older) older.push_back(path.string());
-    for (const io::Path& path : start.superseded) superseded.push_back(path.string());
-    const Json json = {static_cast<int>(start.kind),
-                       start.checkpoint.string(),
-                       start.step,
-                       start.notes,
-                       superseded,
-                       older};
-    return io::json_text(json);
-  });
-  const Json json = io::parse_json<Json>(text);
+RunStart decide_start(const RunOptions& options) {
+  // Said of a refused start, too: what went wrong in the one before may explain it.
+  const std::vector<std::string> ends = comm::unclean_ends(options.path);
   RunStart start;
-  start.kind = static_cast<StartKind>(json.at(0).get<int>());
-  start.checkpoint = json.at(1).get<std::string>();
-  start.step = json.at(2).get<std::int64_t>();
-  start.notes = json.at(3).get<std::vector<std::string>>();
-  for (const Json& path : json.at(4))
-    start.superseded.emplace_back(path.get<std::string>());
-  for (const Json& path : json.at(5)) start.older.emplace_back(path.get<std::string>());
+  try {
+    start = decide(options);
+  } catch (const InputError& error) {
+    if (ends.empty()) throw;
+    throw InputError(fmt::format("{}\n{}", error.what(), fmt::join(ends, "\n")));
+  }
+  start.notes.insert(start.notes.begin(), ends.begin(), ends.end());
+  return start;
+}
+
+namespace {
+
+constexpr std::ptrdiff_t kFixedTexts = 5;
+
+void add_paths(const std::vector<io::Path>& paths, std::vector<std::string>& texts) {
+  for (const io::Path& path : paths) texts.push_back(path.string());
+}
+
+}  // namespace
+
+std::vector<std::string> texts_of(const RunStart& start) {
+  std::vector<std::string> texts = {std::to_string(static_cast<int>(start.kind)),
+                                    start.checkpoint.string(), std::to_string(start.step),
+                                    std::to_string(start.older.size()),
+                                    std::to_string(start.superseded.size())};
+  add_paths(start.older, texts);
+  add_paths(start.superseded, texts);
+  texts.insert(texts.end(), start.notes.begin(), start.notes.end());
+  return texts;
+}
+
+RunStart start_of(const std::vector<std::string>& texts) {
+  RunStart start;
+  start.kind = static_cast<StartKind>(std::stoi(texts.at(0)));
+  start.checkpoint = texts.at(1);
+  start.step = std::stoll(texts.at(2));
+  const auto older = texts.begin() + kFixedTexts;
+  const auto superseded = older + std::stoll(texts.at(3));
+  const auto notes = superseded + std::stoll(texts.at(4));
+  start.older.assign(older, superseded);
+  start.superseded.assign(superseded, notes);
+  start.notes.assign(notes, texts.end());
   return start;
 }
 

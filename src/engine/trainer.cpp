@@ -295,7 +295,8 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                                .checkpoints = deck.checkpoint.dir,
                                .resume = options.resume,
                                .steps = deck.run.steps.steps};
-  const RunStart start = decide_start(world, run_options);
+  RunDirectory directory(world, run_options);
+  const RunStart& start = directory.start();
   for (const std::string& note : start.notes) log.info("{}", note);
   const bool resumes = start.kind != StartKind::afresh;
   std::optional<Restore> restore;  // of the first weights
@@ -320,7 +321,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   }
 
   // 2. Corpora, process grid; then the run directory. What is wrong with the checkpoint
-  // is known before that is made: a mistake leaves nothing behind.
+  // is known before anything stays there: a mistake leaves nothing behind.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
   require_same_corpora(world, environment.host_name(), datasets);
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
@@ -348,7 +349,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                                          plan.total() +
                                          (kHostExecution ? plan.checkpoint_copy : 0)}));
   }
-  RunDirectory directory(world, run_options, start);
+  directory.begin();
   OnBoard on_board(world, directory.path(), environment.host_name(), log);
   directory.write_deck(config::resolved_text(deck));
   const RunEnvironment surroundings = describe_environment(

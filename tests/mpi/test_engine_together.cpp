@@ -66,6 +66,10 @@ TEST_F(EngineTogether, ErrorsOfTheFirstRankReachAll) {
   });
   EXPECT_EQ(text, std::string("found\0it", 8));
   EXPECT_EQ(calls, world_->rank() == 0 ? 1 : 0);
+  const std::vector<std::string> texts = {"", "1:2:", std::string("\xff\0/", 3), ""};
+  EXPECT_EQ(comm::on_first_rank(*world_, [&] { return texts; }), texts);
+  EXPECT_TRUE(
+      comm::on_first_rank(*world_, [] { return std::vector<std::string>(); }).empty());
   EXPECT_EQ(test::message_of<InputError>([&] {
               comm::on_first_rank(*world_,
                                   []() -> std::string { throw InputError("no"); });
@@ -101,17 +105,16 @@ TEST_F(EngineTogether, ARunBeginsOnceAndIsRefusedByAll) {
   world_->broadcast(path);
   const RunOptions options{path, path + "/checkpoints", "never", 10};
   {
-    const RunStart start = decide_start(*world_, options);
-    EXPECT_EQ(start.kind, StartKind::afresh);
-    RunDirectory directory(*world_, options, start);
+    RunDirectory directory(*world_, options);
+    EXPECT_EQ(directory.start().kind, StartKind::afresh);
+    directory.begin();
     directory.write_deck("model: {}\n");
     EXPECT_EQ(test::slurp(directory.file("deck.yaml")), "model: {}\n");
     // A second one of the same run, and every rank hears of it.
-    EXPECT_THAT(
-        test::message_of<InputError>([&] { RunDirectory(*world_, options, start); }),
-        HasSubstr("another process trains in"));
+    EXPECT_THAT(test::message_of<InputError>([&] { RunDirectory(*world_, options); }),
+                HasSubstr("another process trains in"));
   }
-  EXPECT_THAT(test::message_of<InputError>([&] { decide_start(*world_, options); }),
+  EXPECT_THAT(test::message_of<InputError>([&] { RunDirectory(*world_, options); }),
               HasSubstr("holds a run already (deck.yaml)"));
   world_->barrier();
 }

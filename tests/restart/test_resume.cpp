@@ -82,6 +82,48 @@ TEST_F(ResumeTraining, OfPipelines) {
   }
 }
 
+// Names are bytes; these are no UTF-8.
+TEST_F(ResumeTraining, InDirectoriesOfAnyName) {
+  const std::string run = "r\xff'x", elsewhere = "c\xfe \xff";
+  const auto start = [&](const Arguments& more) {
+    Arguments arguments = {"train", "deck.yaml", "--run-dir",
+                           run,     "--set",     "batch.micro=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return trireme_on_ranks(2, arguments, options(1));
+  };
+  const auto steps = [](int steps) {
+    return Arguments{"--resume", "auto", "--set", fmt::format("run.steps={}", steps)};
+  };
+  const RunResult first = start({"--set", "run.steps=5"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  const RunResult second = start(steps(6));
+  ASSERT_EQ(second.status, 0) << second.err;
+  EXPECT_EQ(newest(run).filename(), "step_00000006");
+  // An older one by its name; what lies beyond it is moved away.
+  Arguments older = steps(7);
+  older[1] = run + "/checkpoints/step_00000005";
+  const RunResult third = start(older);
+  ASSERT_EQ(third.status, 0) << third.err;
+  EXPECT_TRUE(std::filesystem::exists(
+      scratch_ / run / "checkpoints/set_aside/step_00000006/manifest.json"));
+  // The deck that is left there is one of the same run.
+  Arguments arguments = {"train", run + "/deck.yaml"};
+  const Arguments eight = steps(8);
+  arguments.insert(arguments.end(), eight.begin(), eight.end());
+  const RunResult by_deck = trireme_on_ranks(2, arguments, options(1));
+  ASSERT_EQ(by_deck.status, 0) << by_deck.err;
+  EXPECT_EQ(newest(run).filename(), "step_00000008");
+  EXPECT_EQ(metrics(run).steps.size(), 8u);
+  // And as the place of checkpoints, and of another run's weights.
+  const RunResult branch = trireme_on_ranks(
+      2,
+      {"train", "deck.yaml", "--run-dir", "branch", "--init-from", run, "--set",
+       "checkpoint.dir=" + elsewhere, "--set", "run.steps=2", "--set", "batch.micro=1"},
+      options(1));
+  ASSERT_EQ(branch.status, 0) << branch.err;
+  EXPECT_TRUE(std::filesystem::exists(scratch_ / elsewhere / "step_00000002"));
+}
+
 TEST_F(ResumeTraining, FromAnOlderCheckpointCutsWhatCameAfter) {
   ASSERT_EQ(train("run").status, 0);
   const engine::MetricsLog before = metrics("run");

@@ -269,10 +269,10 @@ TEST_F(TrainRun, Preflight) {
   const RunResult result = train({"run.preflight=true"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("preflight: 1 node fit for the run (write "));
-  // What it finds is found before anything is made.
+  // Where nobody can write is known before, and nothing is left of what was made.
   const RunResult refused =
       train({"run.preflight=true", "checkpoint.dir=/proc/none"}, {"--run-dir", "other"});
-  expect_error(refused, 2, {"no node can write where the run should", "checkpoint.dir"});
+  expect_error(refused, 2, {"cannot create the checkpoint directory", "checkpoint.dir"});
   EXPECT_FALSE(fs::exists("other"));
 }
 

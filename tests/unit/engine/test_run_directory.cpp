@@ -37,7 +37,9 @@ class RunDirectoryTest : public ::testing::Test {
   fs::path step(std::int64_t step) const {
     return run() / "checkpoints" / ckpt::step_name(step);
   }
-  RunStart decide(const RunOptions& options) { return decide_start(*world_, options); }
+  RunStart decide(const RunOptions& options) {
+    return RunDirectory(*world_, options).start();
+  }
   std::string refusal(const RunOptions& options) {
     return message_of<InputError>([&] { decide(options); });
   }
@@ -131,9 +133,9 @@ TEST_F(RunDirectoryTest, AutoDoesNotGiveUpCheckpointsThatTheDeckNoLongerNames) {
 TEST_F(RunDirectoryTest, AutoDoesNotGiveUpARunThatHasSaved) {
   RunOptions elsewhere = options("auto");
   elsewhere.checkpoints = scratch_ / "elsewhere";
-  { const RunDirectory first(*world_, options("auto"), {}); }
+  RunDirectory(*world_, options("auto")).begin();
   ASSERT_TRUE(fs::exists(run() / "checkpoints/.lock"));
-  { const RunDirectory second(*world_, elsewhere, {}); }
+  RunDirectory(*world_, elsewhere).begin();
   EXPECT_TRUE(fs::is_symlink(run() / "checkpoints")) << "it leads there from now on";
   EXPECT_EQ(decide(options("auto")).kind, StartKind::afresh) << "nothing is lost yet";
 
@@ -204,7 +206,7 @@ TEST_F(RunDirectoryTest, BackToAnOlderCheckpoint) {
   EXPECT_EQ(start.superseded.size(), 2u);
   EXPECT_EQ(start.notes.size(), 2u);
   EXPECT_TRUE(fs::exists(step(700)));
-  { const RunDirectory directory(*world_, back, start); }
+  RunDirectory(*world_, back).begin();
   EXPECT_FALSE(fs::exists(step(600)));
   EXPECT_TRUE(fs::exists(run() / "checkpoints/set_aside/step_00000700/manifest.json"));
   EXPECT_EQ(fs::read_symlink(run() / "checkpoints/latest"), "step_00000500");
@@ -212,7 +214,7 @@ TEST_F(RunDirectoryTest, BackToAnOlderCheckpoint) {
   EXPECT_EQ(decide(options("auto")).step, 500);
   // A second time, the names in set_aside are taken.
   put_checkpoint(step(600));
-  { const RunDirectory directory(*world_, back, decide(back)); }
+  RunDirectory(*world_, back).begin();
   EXPECT_TRUE(fs::exists(run() / "checkpoints/set_aside/step_00000600-2"));
 }
 
@@ -253,7 +255,7 @@ TEST_F(RunDirectoryTest, AFileInThePlaceOfTheRun) {
 
 TEST_F(RunDirectoryTest, UnwritableDirectories) {
   const auto opening = [&](const RunOptions& options) {
-    return message_of<InputError>([&] { RunDirectory(*world_, options, {}); });
+    return message_of<InputError>([&] { RunDirectory(*world_, options); });
   };
   RunOptions bad = options("never");
   spill(scratch_ / "file", "");
@@ -272,25 +274,68 @@ TEST_F(RunDirectoryTest, UnwritableDirectories) {
 }
 
 TEST_F(RunDirectoryTest, OneProcessAtATime) {
-  RunDirectory first(*world_, options("never"), {});
-  EXPECT_THAT(message_of<InputError>([&] { RunDirectory(*world_, options("auto"), {}); }),
+  RunDirectory first(*world_, options("never"));
+  EXPECT_THAT(message_of<InputError>([&] { RunDirectory(*world_, options("auto")); }),
               AllOf(HasSubstr("another process trains in '" + run().string()),
                     HasSubstr(fmt::format("process {} on ", ::getpid())),
                     HasSubstr("--run-dir DIR")));
+}
+
+// A path is bytes of no encoding; so is a name in a note.
+TEST_F(RunDirectoryTest, ADecisionTravelsByteByByte) {
+  RunStart start;
+  start.kind = StartKind::resume;
+  start.checkpoint = "r\xff/step_00000005";
+  start.older = {"r\xff/step_00000004", "r/3:"};
+  start.step = 5;
+  start.notes = {"", "'r\xfe' is\nlate"};
+  start.superseded = {"r\xff/step_00000006"};
+  const RunStart there = start_of(texts_of(start));
+  EXPECT_EQ(there.kind, start.kind);
+  EXPECT_EQ(there.checkpoint, start.checkpoint);
+  EXPECT_EQ(there.older, start.older);
+  EXPECT_EQ(there.step, start.step);
+  EXPECT_EQ(there.notes, start.notes);
+  EXPECT_EQ(there.superseded, start.superseded);
+}
+
+// What is made for the lock goes again where the start is not to be.
+TEST_F(RunDirectoryTest, ARefusedStartLeavesNothing) {
+  RunOptions deep = options("never");
+  deep.path = scratch_ / "many/runs/run";
+  deep.checkpoints = scratch_ / "elsewhere/checkpoints";
+  {
+    RunDirectory refused(*world_, deep);
+    EXPECT_TRUE(fs::exists(deep.path / ".lock"));
+    EXPECT_TRUE(fs::exists(deep.checkpoints / ".lock"));
+  }
+  EXPECT_FALSE(fs::exists(scratch_ / "many"));
+  EXPECT_FALSE(fs::exists(scratch_ / "elsewhere"));
+  {
+    RunDirectory refused(*world_, deep);
+    spill(scratch_ / "many/note", "");  // of somebody else
+  }
+  EXPECT_FALSE(fs::exists(scratch_ / "many/runs"));
+  EXPECT_TRUE(fs::exists(scratch_ / "many/note"));
+  deep.resume = (scratch_ / "nowhere").string();
+  EXPECT_THAT(refusal(deep), HasSubstr("a checkpoint that exists"));
+  EXPECT_FALSE(fs::exists(scratch_ / "many/runs"));
+  RunDirectory(*world_, options("never")).begin();
+  EXPECT_TRUE(fs::exists(run() / "checkpoints/.lock"));
 }
 
 TEST_F(RunDirectoryTest, TheLockGoesWithItsProcess) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    auto* leaked = new RunDirectory(*world_, options("never"), {});
+    auto* leaked = new RunDirectory(*world_, options("never"));
     static_cast<void>(leaked);
     ::kill(::getpid(), SIGKILL);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(fs::exists(run() / ".lock"));
-  EXPECT_NO_THROW(RunDirectory(*world_, options("auto"), {}));
+  EXPECT_NO_THROW(RunDirectory(*world_, options("auto")));
   EXPECT_EQ(decide(options("never")).kind, StartKind::afresh) << "a lock is no run";
 }
 
@@ -303,13 +348,14 @@ TEST_F(RunDirectoryTest, WhatKilledStartsLeftGoes) {
                              step(500) / ckpt::kManifestName};
   for (const fs::path& path : leftovers) spill(path, "");
   for (const fs::path& path : {others[0], others[1]}) spill(path, "");
-  const RunDirectory directory(*world_, options("auto"), decide(options("auto")));
+  RunDirectory(*world_, options("auto")).begin();
   for (const fs::path& path : leftovers) EXPECT_FALSE(fs::exists(path)) << path;
   for (const fs::path& path : others) EXPECT_TRUE(fs::exists(path)) << path;
 }
 
 TEST_F(RunDirectoryTest, DecksAreKept) {
-  RunDirectory directory(*world_, options("never"), {});
+  RunDirectory directory(*world_, options("never"));
+  directory.begin();
   directory.write_deck("a: 1\n");
   directory.write_deck("a: 1\n");
   directory.write_deck("a: 2\n");
@@ -321,7 +367,8 @@ TEST_F(RunDirectoryTest, DecksAreKept) {
 }
 
 TEST_F(RunDirectoryTest, EnvironmentOfEveryStart) {
-  RunDirectory directory(*world_, options("never"), {});
+  RunDirectory directory(*world_, options("never"));
+  directory.begin();
   RunEnvironment environment;
   environment.versions = {{"trireme", "0.1.0"}, {"mpi", "MPICH 4.0.2"}};
   environment.compiler = "g++ 12.2";
