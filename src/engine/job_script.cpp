@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "config/text.hpp"
+#include "engine/batch_options.hpp"
 #include "engine/dry_run.hpp"
 #include "engine/format.hpp"
 #include "engine/slurm_time.hpp"
@@ -22,12 +23,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kPrefix = "#SBATCH ";
 // What train.sbatch has between its head and what is the same everywhere.
 constexpr const char* kSettings = "# --- settings";
 constexpr const char* kJob = "# --- the job";
 constexpr index_t kMostRanksOfNode = 4096;
 constexpr double kLongestWarning = 65535.0;  // seconds that --signal can say
+constexpr std::size_t kLongestName = 200;    // bytes: the log is called <name>-<job>.out
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -82,9 +83,9 @@ std::int64_t ranks_of(const std::vector<BatchOption>& options, std::int64_t node
     if (ranks && *ranks > 0 && *ranks <= kMostRanksOfNode) return *ranks * nodes;
   }
   throw InputError(
-      fmt::format("the machine file '{}' has no line '{}--ntasks-per-node=N' "
+      fmt::format("the machine file '{}' has no line '#SBATCH --ntasks-per-node=N' "
                   "with the ranks of a node (1 to 4096)",
-                  file.string(), kPrefix));
+                  file.string()));
 }
 
 // How long before the end of the job SLURM's signal comes.
@@ -103,20 +104,80 @@ double warning_seconds(const config::Deck& deck, double job) {
   return std::min(std::ceil(margin), kLongestWarning);
 }
 
-void set(std::vector<BatchOption>& options, const BatchOption& wanted) {
-  for (BatchOption& option : options) {
-    if (option.name == wanted.name) {
-      option = wanted;
-      return;
-    }
-  }
-  options.push_back(wanted);
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
 }
 
-std::string text_of(const BatchOption& option) {
-  if (option.value.empty()) return fmt::format("{}--{}\n", kPrefix, option.name);
-  const char* quote = option.value.find_first_of(" \t") == std::string::npos ? "" : "\"";
-  return fmt::format("{}--{}={}{}{}\n", kPrefix, option.name, quote, option.value, quote);
+// No quotes bring a newline into an #SBATCH line, and nobody means to have one elsewhere.
+void require_no_control(const std::string& what, const std::string& text) {
+  const auto found = std::find_if(text.begin(), text.end(), is_control);
+  TRIREME_REQUIRE_INPUT(found == text.end(),
+                        "{} {} has a control character (byte 0x{:02x}, the {}. byte), "
+                        "which a job script cannot hold: take it out, or rename the file",
+                        what, config::yaml_text(text), static_cast<unsigned char>(*found),
+                        found - text.begin() + 1);
+}
+
+void require_no_control(const JobScriptOptions& options) {
+  require_no_control("the deck's path", options.deck);
+  for (const std::string& text : options.overrides) require_no_control("--set", text);
+  require_no_control("--run-dir", options.run_dir);
+  require_no_control("--machine", options.machine);
+  require_no_control("--name", options.name);
+  require_no_control("--account", options.account);
+  require_no_control("--partition", options.partition);
+  require_no_control("the program's path", options.program.string());
+  require_no_control("the working directory", options.directory.string());
+}
+
+// SLURM fails to launch a job whose log cannot be made.
+void require_name(const std::string& name) {
+  TRIREME_REQUIRE_INPUT(
+      name.find('/') == std::string::npos && name.size() <= kLongestName,
+      "'{}' cannot be the name of a job: its log is called NAME-JOB.out, so a name has "
+      "no "
+      "'/' and at most {} bytes. Give another: --name NAME",
+      name, kLongestName);
+}
+
+// What the user says, over what script and machine do.
+void set_own_options(std::vector<BatchOption>& batch, const JobScriptOptions& options,
+                     const config::Deck& deck) {
+  const std::string name = options.name.empty() ? deck.name : options.name;
+  require_name(name);
+  const double seconds = job_seconds(options.time);
+  const std::string signal = fmt::format("B:USR1@{:.0f}", warning_seconds(deck, seconds));
+  set_batch_option(batch, {"job-name", name});
+  set_batch_option(batch, {"nodes", std::to_string(options.nodes)});
+  set_batch_option(batch, {"time", slurm_time_text(seconds)});
+  set_batch_option(batch, {"signal", signal});
+  set_batch_option(batch, {"chdir", options.directory.string()});
+  if (!options.account.empty()) set_batch_option(batch, {"account", options.account});
+  if (!options.partition.empty()) {
+    set_batch_option(batch, {"partition", options.partition});
+  }
+}
+
+std::string read_machine_file(const io::Path& file) {
+  const std::string text = io::read_file(file, "machine file");
+  std::size_t number = 1;
+  for (const std::string& line : lines_of(text)) {
+    for (const char c : line) {
+      TRIREME_REQUIRE_INPUT(!is_control(c) || c == '\t',
+                            "{}:{}: the line has a control character (byte 0x{:02x}{}), "
+                            "which bash and sbatch "
+                            "do not take for an end of line or a blank: take it out",
+                            file.string(), number, static_cast<unsigned char>(c),
+                            c == '\r' ? ": a file with the line ends of Windows" : "");
+    }
+    ++number;
+  }
+  return text;
+}
+
+// What begins with a dash would be taken for an option.
+std::string path_word(const std::string& path) {
+  return shell_word(path.starts_with('-') ? "./" + path : path);
 }
 
 std::string settings_of(const JobScriptOptions& options, const std::string& machine) {
@@ -125,38 +186,26 @@ std::string settings_of(const JobScriptOptions& options, const std::string& mach
     words.insert(words.end(), {"--set", shell_word(override_text)});
   }
   if (!options.run_dir.empty()) {
-    words.insert(words.end(), {"--run-dir", shell_word(options.run_dir)});
+    words.insert(words.end(), {"--run-dir", path_word(options.run_dir)});
   }
   words.push_back("\"$@\"");  // what sbatch is given behind the script's name
   std::string text =
       fmt::format("trireme={}\ndecks=({})\noptions=({})  # of trireme train\n",
-                  shell_word(options.program.string()), shell_word(options.deck),
+                  shell_word(options.program.string()), path_word(options.deck),
                   fmt::join(words, " "));
   for (const std::string& line : lines_of(machine)) {
-    if (!line.starts_with(kPrefix)) text += line + "\n";
+    if (!is_batch_line(line)) text += line + "\n";
   }
   return text;
 }
 
 }  // namespace
 
-std::vector<BatchOption> batch_options(const std::string& script) {
-  std::vector<BatchOption> options;
-  for (std::string line : lines_of(script)) {
-    if (!line.starts_with(kPrefix)) continue;
-    line.erase(0, line.find("--") + 2);
-    line.erase(line.find_last_not_of(" \t\r") + 1);
-    const std::size_t equals = std::min(line.find('='), line.size());
-    options.push_back(
-        {line.substr(0, equals), equals < line.size() ? line.substr(equals + 1) : ""});
-  }
-  return options;
-}
-
 std::string job_script(const JobScriptOptions& options) {
+  require_no_control(options);
   const io::Path machine_file =
       find_machine_file(options.machine, options.slurm / "machines");
-  const std::string machine = io::read_file(machine_file, "machine file");
+  const std::string machine = read_machine_file(machine_file);
   const std::string pattern = io::read_file(options.slurm / "train.sbatch", "job script");
   const std::size_t settings = pattern.find(kSettings);
   const std::size_t job = pattern.find(kJob);
@@ -165,24 +214,17 @@ std::string job_script(const JobScriptOptions& options) {
                         "which settings go: put them back",
                         (options.slurm / "train.sbatch").string(), kSettings, kJob);
 
-  const double seconds = job_seconds(options.time);
-  std::vector<BatchOption> batch = batch_options(pattern);
-  const std::vector<BatchOption> of_machine = batch_options(machine);
+  std::vector<BatchOption> batch = batch_options(pattern, "train.sbatch");
+  const std::vector<BatchOption> of_machine =
+      batch_options(machine, machine_file.string());
   const std::int64_t ranks = ranks_of(of_machine, options.nodes, machine_file);
   const DryRun checked =
       dry_run(options.deck, options.overrides, options.run_dir, static_cast<int>(ranks));
-  for (const BatchOption& option : of_machine) set(batch, option);
-  set(batch, {"job-name", options.name.empty() ? checked.deck.name : options.name});
-  set(batch, {"nodes", std::to_string(options.nodes)});
-  set(batch, {"time", slurm_time_text(seconds)});
-  set(batch,
-      {"signal", fmt::format("B:USR1@{:.0f}", warning_seconds(checked.deck, seconds))});
-  set(batch, {"chdir", options.directory.string()});
-  if (!options.account.empty()) set(batch, {"account", options.account});
-  if (!options.partition.empty()) set(batch, {"partition", options.partition});
+  for (const BatchOption& option : of_machine) set_batch_option(batch, option);
+  set_own_options(batch, options, checked.deck);
 
   std::string text = "#!/bin/bash\n";
-  for (const BatchOption& option : batch) text += text_of(option);
+  for (const BatchOption& option : batch) text += batch_line(option);
   text += fmt::format(
       "# Written by `trireme jobscript`: {} on {} (machine {}). Give it to sbatch, or "
       "to\n"

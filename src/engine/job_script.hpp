@@ -26,16 +26,11 @@ struct JobScriptOptions {
   io::Path directory;                        // that the job runs in
 };
 
-// The script. Throws config::DeckErrors for a deck that does not fit the ranks,
-// InputError for all else that the user can mend.
+// The script: whatever bytes the options have, they reach sbatch and `trireme train` as
+// they are, and none is a command. Throws config::DeckErrors for a deck that does not fit
+// the ranks, InputError for all else that the user can mend, control characters included,
+// which a line for sbatch cannot hold.
 std::string job_script(const JobScriptOptions& options);
-
-// What an sbatch script says of one option: "--nodes=8", or its value.
-struct BatchOption {
-  std::string name, value;  // "nodes", "8"; no value: "exclusive", ""
-};
-// Of the #SBATCH lines of a script.
-std::vector<BatchOption> batch_options(const std::string& script);
 
 }  // namespace trireme::engine
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "restart/training_runs.hpp"
+#include "slurm/stand_in.hpp"
 
 namespace trireme::test {
 namespace {
@@ -23,11 +24,6 @@ using ::testing::HasSubstr;
 std::string script(const std::string& name) {
   const char* source = std::getenv("TRIREME_SOURCE_DIR");
   return (io::Path(source != nullptr ? source : ".") / "slurm" / name).string();
-}
-
-void spill_program(const io::Path& path, const std::string& text) {
-  spill(path, "#!/bin/bash\n" + text);
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
 }
 
 // train.sbatch, its commands and its ranks played by scripts. These begin to listen after

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "config/deck_error.hpp"
+#include "engine/batch_options.hpp"
 #include "unit/io/scratch.hpp"
 
 namespace trireme::engine {
@@ -46,7 +47,7 @@ class JobScript : public ::testing::Test {
   }
   static std::string value_of(const std::string& script, const std::string& name) {
     std::string value = "(none)";
-    for (const BatchOption& option : batch_options(script)) {
+    for (const BatchOption& option : batch_options(script, "job")) {
       if (option.name == name) value = option.value;
     }
     return value;
@@ -137,6 +138,70 @@ TEST_F(JobScript, KnowsTheMachines) {
   EXPECT_THAT(refusal(), HasSubstr("own.sh' has no line '#SBATCH --ntasks-per-node=N'"));
   test::spill(options_.machine, "#SBATCH --ntasks-per-node=some\n");
   EXPECT_THAT(refusal(), HasSubstr("has no line '#SBATCH --ntasks-per-node=N'"));
+}
+
+// Each would be a command of the script, or a line that sbatch cannot read.
+TEST_F(JobScript, RefusesControlCharacters) {
+  const JobScriptOptions good = options_;
+  const auto refusal_with = [&](auto change) {
+    options_ = good;
+    change(options_);
+    return refusal();
+  };
+  const std::string bad = "x\ntouch PWNED";
+  const auto has = [](const std::string& what) {
+    return AllOf(StartsWith(what), HasSubstr("\"x\\x0atouch PWNED\""),
+                 HasSubstr("control character (byte 0x0a, the 2. byte)"));
+  };
+  EXPECT_THAT(refusal_with([&](auto& o) { o.name = bad; }), has("--name "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.account = bad; }), has("--account "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.partition = bad; }), has("--partition "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.machine = bad; }), has("--machine "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.run_dir = bad; }), has("--run-dir "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.overrides = {bad}; }), has("--set "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.deck = bad; }), has("the deck's path "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.program = bad; }),
+              has("the program's path "));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.directory = bad; }),
+              has("the working directory "));
+  for (const char c : {'\t', '\r', '\x1b', '\x7f', '\0'}) {
+    EXPECT_THAT(refusal_with([&](auto& o) { o.name = std::string("a") + c; }),
+                HasSubstr("the 2. byte)"));
+  }
+  EXPECT_THAT(refusal_with([&](auto& o) { o.name = "a/b"; }),
+              StartsWith("'a/b' cannot be the name of a job"));
+  EXPECT_THAT(refusal_with([&](auto& o) { o.name = std::string(201, 'n'); }),
+              HasSubstr("at most 200 bytes"));
+  const io::Path machine = scratch_ / "own.sh";
+  test::spill(machine, "#SBATCH --ntasks-per-node=2\r\nlauncher=(srun)\r\n");
+  EXPECT_THAT(
+      refusal_with([&](auto& o) { o.machine = machine.string(); }),
+      HasSubstr("own.sh:1: the line has a control character (byte 0x0d: a file with "
+                "the line ends of Windows)"));
+}
+
+// Of the machine file, too, and as sbatch reads them.
+TEST_F(JobScript, QuotesOptions) {
+  options_.machine = (scratch_ / "own.sh").string();
+  test::spill(options_.machine,
+              "#SBATCH -n 4 --ntasks-per-node 2\n"
+              "#SBATCH --comment='say \"hi\" # $(x)'\n"
+              "launcher=(srun)\n");
+  options_.name = "it's \"a\" \\ #1";
+  options_.account = "a\"b c";
+  options_.directory = "/scratch/\"my\" runs";
+  const std::string script = job_script(options_);
+  EXPECT_EQ(value_of(script, "job-name"), options_.name);
+  EXPECT_EQ(value_of(script, "account"), options_.account);
+  EXPECT_EQ(value_of(script, "chdir"), options_.directory.string());
+  EXPECT_EQ(value_of(script, "comment"), "say \"hi\" # $(x)");
+  EXPECT_EQ(value_of(script, "ntasks"), "4");
+  EXPECT_THAT(script, HasSubstr("#SBATCH --account=\"a\\\"b c\"\n"));
+}
+
+TEST_F(JobScript, KeepsPathsThatBeginWithADashApartFromOptions) {
+  options_.run_dir = "-runs";
+  EXPECT_THAT(job_script(options_), HasSubstr("(--run-dir ./-runs \"$@\")"));
 }
 
 TEST_F(JobScript, RefusesTimes) {
