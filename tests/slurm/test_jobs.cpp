@@ -282,8 +282,9 @@ TEST_F(Jobs, OfASweepMakeATable) {
              {script("slurm/scaling.sbatch"), "long.yaml"});
   ASSERT_EQ(end_of(job), "COMPLETED") << log_of(job);
   EXPECT_THAT(log_of(job),
-              AllOf(ContainsRegex("long +1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%\n"),
-                    ContainsRegex("long +2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+%\n")));
+              AllOf(HasSubstr("strong scaling: a batch of 6 on every number of ranks"),
+                    ContainsRegex(" 1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%  [^ ]+/long-1\n"),
+                    ContainsRegex(" 2 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+%  [^ ]+-2\n")));
   EXPECT_EQ(metrics("scaling-" + job + "/long-2").steps.back().step, 8);
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "elsewhere"));
 }
