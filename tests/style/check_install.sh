@@ -30,9 +30,32 @@ first() { grep -oE "$1[^ ]*" <<<"$libraries" | head -n 1; }
 blas=$(first 'lib(openblas|blas)')
 [[ $blas != *-r0-* ]] || complain "BLAS comes from $blas, a prebuilt Kokkos' own"
 
+share=$place/second/share/trireme
 for file in README.md inputs/quickstart.yaml; do
-  [[ -f $place/second/share/trireme/$file ]] || complain "share/trireme/$file is missing"
+  [[ -f $share/$file ]] || complain "share/trireme/$file is missing"
 done
+# What the pages for users name is there beside them, but for what works on the source alone.
+named=$(grep -ohE '(tools|slurm|inputs)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$share"/README.md \
+          "$share"/docs/*.md | sort -u | grep -vxE 'tools/(bootstrap|phases.sh)')
+for file in $named; do
+  [[ -e $share/$file ]] || complain "share/trireme/$file is missing; the pages name it"
+done
+# They run there as they are, from any directory, and leave nothing behind.
+printf '{"traceEvents": [{"name": "forward 0", "ph": "X", "pid": 0, "tid": 0, "ts": 0,
+  "dur": 9, "args": {}}]}' >"$place/trace.json"
+echo '{"step": 1, "loss": 2, "tokens": 3}' >"$place/train.jsonl"
+cd "$place"
+"$share/tools/plot_curve" train.jsonl -o curve.svg || complain "plot_curve failed there"
+"$share/tools/plot_trace" trace.json -o trace.svg || complain "plot_trace failed there"
+"$share/slurm/scaling_report" --help >/dev/null || complain "scaling_report failed there"
+[[ -z $(find "$share" -name __pycache__) ]] || complain "a tool leaves files in the tree"
+# The first example of docs/slurm.md, as it stands there.
+echo '{model: {layers: 2, hidden: 24, heads: 4, sequence: 16, vocab: 300}, batch: {global: 64}}' \
+  >my.yaml
+example=$(sed -n '/^```sh$/,/^sbatch/{/^```sh$/d;/^sbatch/q;p}' "$share/docs/slurm.md")
+[[ $example == 'trireme jobscript my.yaml '* ]] || complain "docs/slurm.md begins otherwise"
+PATH=${program%/*}:$PATH bash -c "$example" && bash -n my.sbatch ||
+  complain "the first example of docs/slurm.md does not work from anywhere"
 if [[ -d $build/share/trireme/gpt2 ]]; then
   cmp "$build"/share/trireme/gpt2/vocab.bpe "$place"/second/share/trireme/gpt2/vocab.bpe ||
     complain "GPT-2's vocabulary is missing"

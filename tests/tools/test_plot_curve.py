@@ -5,16 +5,19 @@ import importlib.machinery
 import importlib.util
 import io
 import re
+import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "plot_curve"
+sys.path.insert(0, str(TOOL.parent))  # as where it is started as a program
 loader = importlib.machinery.SourceFileLoader("plot_curve", str(TOOL))
 plot_curve = importlib.util.module_from_spec(
     importlib.util.spec_from_loader("plot_curve", loader))
 loader.exec_module(plot_curve)
+import plot_axes  # noqa: E402
 
 LOG = ('{"step": 10, "loss": 8.5, "tokens": 1000}\n{"step": 20, "loss": 6, "tokens": 2000}\n'
        '{"validation": {"step": 20, "name": "held out", "loss": 6.25}}\n')
@@ -66,13 +69,56 @@ class PlotCurve(unittest.TestCase):
         self.assertIn("entropy (7.5)", picture)
 
     def test_ticks(self):
-        self.assertEqual(plot_curve.nice_ticks(0, 1000, 6), [0, 200, 400, 600, 800, 1000])
-        self.assertEqual(plot_curve.nice_ticks(2.2, 8.9, 6), [2, 3, 4, 5, 6, 7, 8, 9])
-        ticks = plot_curve.nice_ticks(3, 3, 6)
+        self.assertEqual(plot_axes.nice_ticks(0, 1000, 6), [0, 200, 400, 600, 800, 1000])
+        self.assertEqual(plot_axes.nice_ticks(2.2, 8.9, 6), [2, 3, 4, 5, 6, 7, 8, 9])
+        ticks = plot_axes.nice_ticks(3, 3, 6)
         self.assertTrue(ticks[0] < 3 < ticks[-1])
-        self.assertEqual(plot_curve.tick_text(2.5e6, 5e5), "2500k")
-        self.assertEqual(plot_curve.tick_text(20e6, 5e6), "20M")
-        self.assertEqual(plot_curve.tick_text(0.30000000000000004, 0.1), "0.3")
+        self.assertEqual(plot_axes.tick_text(2.5e6, 5e5), "2500k")
+        self.assertEqual(plot_axes.tick_text(20e6, 5e6), "20M")
+        self.assertEqual(plot_axes.tick_text(0.30000000000000004, 0.1), "0.3")
+
+    def lines_of(self, picture):
+        """{what the legend says: (colour, dashes)}, each as one drawn curve has them."""
+        space = "{http://www.w3.org/2000/svg}"
+        tree = ElementTree.fromstring(picture)
+        style = tree.find(space + "style").text  # light colours first
+        colours = dict(re.findall(r"\.(r\d+) \{ stroke: ([^;]+);", style)[::-1])
+
+        def look(element):
+            number = re.search(r"\br\d+\b", element.get("class"))
+            return (colours[number.group()], element.get("stroke-dasharray")) if number else None
+        elements = list(tree.iter())
+        legend = {text.text: look(line) for line, text in zip(elements, elements[1:])
+                  if line.tag == space + "line" and text.tag == space + "text"
+                  and look(line) is not None}
+        curves = [look(curve) for curve in tree.iter(space + "polyline")]
+        self.assertEqual(list(legend.values()), curves)
+        return legend
+
+    def test_validation_sets_can_be_told_apart(self):
+        more = "".join('{"validation": {"step": %d, "name": "%s", "loss": %g}}\n'
+                       % (step, name, loss) for step in (10, 20)
+                       for name, loss in (("training text", 5), ("code", 7), ("a<b", 8)))
+        _, picture, _ = self.draw(self.run_of("a", LOG + more))
+        lines = self.lines_of(picture)
+        self.assertEqual(list(lines), ["training loss"] + [
+            f"validation loss ({name})" for name in ("held out", "training text", "code", "a<b")])
+        self.assertEqual(len({colour for colour, _ in lines.values()}), 5)
+        self.assertEqual(len({dashes for _, dashes in list(lines.values())[1:]}), 4)
+
+        # Of several runs each line has a colour of its own, a set the same dashes everywhere.
+        names = ("b", "c", "d")
+        _, picture, _ = self.draw(*(self.run_of(name, LOG + more) for name in names))
+        lines = self.lines_of(picture)
+        self.assertEqual(len({colour for colour, _ in lines.values()}), 15)
+        for text in ("held out", "training text", "code"):
+            dashes = {lines[f"{name}: validation loss ({text})"][1] for name in names}
+            self.assertEqual(len(dashes), 1)
+
+    def test_one_validation_set_has_its_runs_colour(self):
+        lines = self.lines_of(self.draw(self.run_of("a", LOG), self.run_of("b", LOG))[1])
+        self.assertEqual(lines["a: training loss"], lines["a: validation loss"])
+        self.assertNotEqual(lines["a: training loss"], lines["b: training loss"])
 
     def test_several_runs_and_tokens(self):
         runs = self.run_of("a", LOG), self.run_of("b<&", LOG)

@@ -5,12 +5,14 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "plot_trace"
+sys.path.insert(0, str(TOOL.parent))  # as where it is started as a program
 loader = importlib.machinery.SourceFileLoader("plot_trace", str(TOOL))
 plot_trace = importlib.util.module_from_spec(
     importlib.util.spec_from_loader("plot_trace", loader))
@@ -69,6 +71,31 @@ class PlotTrace(unittest.TestCase):
             self.assertEqual(got_kind, kind)
             self.assertAlmostEqual(x, plot_trace.LEFT + scale * begin, delta=0.02)
             self.assertAlmostEqual(width, scale * duration, delta=0.02)
+
+    def ticks(self):
+        """[(what a tick says, its place)] of the last picture."""
+        space, tree = "{http://www.w3.org/2000/svg}", ElementTree.parse(self.root / "trace.svg")
+        elements = list(tree.iter())
+        return [(text.text, float(line.get("x1"))) for line, text in zip(elements, elements[1:])
+                if line.tag == space + "line" and text.tag == space + "text"]
+
+    def test_ticks_are_round_numbers(self):
+        def ticks_of(end, *arguments):
+            events = [event(0, 0, "forward 0", 0.0, 1000.0 * end)]
+            self.assertEqual(self.draw(json.dumps({"traceEvents": events}), *arguments)[0], 0)
+            return self.ticks()
+        width = plot_trace.WIDTH - plot_trace.LEFT - plot_trace.RIGHT
+        for end, texts in ((492.07, ["0", "100", "200", "300", "400"]),
+                           (10.0, ["0", "2", "4", "6", "8", "10"]),
+                           (310.0, ["0", "50", "100", "150", "200", "250", "300"])):
+            ticks = ticks_of(end)
+            self.assertEqual([text for text, _ in ticks], texts)
+            for text, x in ticks:
+                self.assertAlmostEqual(x, plot_trace.LEFT + width * float(text) / end, delta=0.1)
+        texts = [text for text, _ in ticks_of(50.0, "--from", "12.5", "--to", "40.1")]
+        self.assertEqual(texts, ["15", "20", "25", "30", "35", "40"])
+        texts = [text for text, _ in ticks_of(12000.0)]  # in seconds
+        self.assertEqual(texts, ["0", "2", "4", "6", "8", "10", "12"])
 
     def test_parts_of_it(self):
         text = json.dumps({"traceEvents": EVENTS})
