@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from os import cpu_count
+from os import cpu_count, environ
 from pathlib import Path
 
 import source_tree
@@ -13,7 +13,11 @@ VERSION = "14"
 
 
 def find_clang_format():
-    for program in (f"clang-format-{VERSION}", "clang-format"):
+    """The system's, or what tools/bootstrap put in place of it."""
+    tree = Path(__file__).resolve().parents[2]
+    deps = Path(environ.get("TRIREME_DEPS", tree / ".deps"))
+    for program in (f"clang-format-{VERSION}", "clang-format",
+                    deps / "clang-format" / f"clang-format-{VERSION}"):
         path = shutil.which(program)
         if path:
             shown = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
