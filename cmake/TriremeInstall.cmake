@@ -47,6 +47,7 @@ endforeach()
 # What the installed pages tell their readers to call; slurm/ has the others.
 install(PROGRAMS tools/plot_curve tools/plot_trace DESTINATION share/trireme/tools)
 install(FILES tools/plot_axes.py DESTINATION share/trireme/tools)
-if(EXISTS ${PROJECT_SOURCE_DIR}/README.md)
-  install(FILES README.md DESTINATION share/trireme)
-endif()
+# With all that README.md links to.
+install(FILES README.md CHANGELOG.md LICENSE CITATION.cff CONTRIBUTING.md
+        DESTINATION share/trireme)
+install(FILES perf/README.md DESTINATION share/trireme/perf)

@@ -104,6 +104,7 @@ class WrittenJobs : public ::testing::Test {
 
   Scratch scratch_;
   fs::path directory_ = scratch_ / kHostile;
+  std::string sbatch_ = (scratch_ / "bin/sbatch").string();
   std::string deck_ = std::string("deck ") + kHostile + ".yaml";
 };
 
@@ -117,7 +118,7 @@ TEST_F(WrittenJobs, BringEveryByteToTheRanks) {
   EXPECT_EQ(in_directory({"bash", "-n", "job.sh"}).status, 0);
 
   const RunResult job =
-      in_directory({"sbatch", "job.sh", "--set", "run.log_every=" + hostile});
+      in_directory({sbatch_, "job.sh", "--set", "run.log_every=" + hostile});
   EXPECT_EQ(job.status, 0) << job.out << job.err;
   EXPECT_THAT(job.out, AllOf(HasSubstr(hostile + ": job 4711"), HasSubstr(": done\n")));
   EXPECT_EQ(slurp(scratch_ / "pwd"), directory_.string() + "\n");
@@ -151,11 +152,13 @@ TEST_F(WrittenJobs, BringEveryByteToTheRanks) {
 TEST_F(WrittenJobs, OfADeckWithAHostileName) {
   const RunResult written = write({"--out", "job.sh"});
   ASSERT_EQ(written.status, 0) << written.err;
-  const RunResult job = in_directory({"sbatch", "job.sh"});
+  const RunResult job = in_directory({sbatch_, "job.sh"});
   EXPECT_EQ(job.status, 0) << job.out << job.err;
   EXPECT_THAT(noted_words(scratch_ / "sbatch"),
               ::testing::Contains(std::string("--job-name=deck ") + kHostile));
-  EXPECT_EQ(noted_words(scratch_ / "srun").at(3), deck_);
+  const Words words = noted_words(scratch_ / "srun");
+  ASSERT_GT(words.size(), 3u);
+  EXPECT_EQ(words[3], deck_);
   expect_nothing_ran();
 }
 

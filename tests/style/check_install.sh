@@ -31,7 +31,7 @@ blas=$(first 'lib(openblas|blas)')
 [[ $blas != *-r0-* ]] || complain "BLAS comes from $blas, a prebuilt Kokkos' own"
 
 share=$place/second/share/trireme
-for file in README.md inputs/quickstart.yaml; do
+for file in README.md LICENSE inputs/quickstart.yaml; do
   [[ -f $share/$file ]] || complain "share/trireme/$file is missing"
 done
 # What the pages for users name is there beside them, but for what works on the source alone.
@@ -40,6 +40,13 @@ named=$(grep -ohE '(tools|slurm|inputs)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$share"/R
 for file in $named; do
   [[ -e $share/$file ]] || complain "share/trireme/$file is missing; the pages name it"
 done
+while IFS=: read -r page link; do
+  [[ -e ${page%/*}/$link ]] || complain "${page#"$share"/} links to $link, which is missing"
+done < <(grep -roE --include='*.md' '\]\([^)#: ]+[)#]' "$share" | sed 's/](//; s/.$//')
+grep -qx 'SPDX-License-Identifier: Apache-2.0' "$share/LICENSE" || complain "LICENSE: which one?"
+version=$(sed -n 's/^CMAKE_PROJECT_VERSION:[A-Z]*=//p' "$build/CMakeCache.txt")
+grep -qx "version: $version" "$share/CITATION.cff" ||
+  complain "CITATION.cff is not of version $version"
 # They run there as they are, from any directory, and leave nothing behind.
 printf '{"traceEvents": [{"name": "forward 0", "ph": "X", "pid": 0, "tid": 0, "ts": 0,
   "dur": 9, "args": {}}]}' >"$place/trace.json"
