@@ -6,9 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "apps/run_guarded.hpp"
@@ -60,8 +62,20 @@ std::string different_arguments(const comm::Environment& environment, int argc,
       comm::grouped_by_text(world.gather(arguments)));
 }
 
-void require_output(const std::string& file) {
+void require_no_input(const std::string& file, const std::vector<std::string>& inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code ignored;  // not there: no matter here
+    TRIREME_REQUIRE_INPUT(
+        !std::filesystem::equivalent(file, input, ignored),
+        "output '{}' is also what is read ('{}'), and would be written over it; name "
+        "another file",
+        file, input);
+  }
+}
+
+void require_output(const std::string& file, const std::vector<std::string>& inputs) {
   if (file.empty() || io::is_stream(file)) return;
+  require_no_input(file, inputs);
   TRIREME_REQUIRE_INPUT(file != "-",
                         "output '-': for standard output give /dev/stdout; for a file of "
                         "that name, ./-");

@@ -95,9 +95,13 @@ std::string shell_text(int argc, char** argv);
 std::string different_arguments(const comm::Environment& environment, int argc,
                                 char** argv);
 
-// InputError where write_file() could not write what --json or --out names: before the
-// work, not after it. "" is no file.
-void require_output(const std::string& file);
+// InputError where write_file() could not write what --json or --out names, or where it
+// is one of the files that the command reads: before the work, not after it. A result
+// that is there is replaced. "" is no file.
+void require_output(const std::string& file, const std::vector<std::string>& inputs = {});
+
+// InputError where `file`, which a command is to write, is one of those that it reads.
+void require_no_input(const std::string& file, const std::vector<std::string>& inputs);
 
 }  // namespace trireme::apps
 

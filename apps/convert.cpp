@@ -141,7 +141,7 @@ void add_convert(CommandLine& line) {
       // Inside OUT there is no directory yet.
       const std::filesystem::path json(options->json);
       if (json.parent_path() != std::filesystem::path(options->out)) {
-        require_output(options->json);
+        require_output(options->json, {options->in});
       }
     });
     if (data::is_megatron_dataset(options->in)) {

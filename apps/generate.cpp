@@ -325,7 +325,8 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   Log log(speaks);
 
   for (const std::string& file : {options.out, options.json}) {
-    if (!file.empty()) comm::on_first_rank(world, [&] { require_output(file); });
+    if (file.empty()) continue;
+    comm::on_first_rank(world, [&] { require_output(file, {options.prompt_file}); });
   }
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.

@@ -238,7 +238,7 @@ void add_inspect(CommandLine& line) {
   command.add("--json", options->json, "also write what is shown to this file");
   command.does([options](comm::Environment& environment) {
     const std::string status = comm::on_first_rank(*environment.world(), [&] {
-      require_output(options->json);
+      require_output(options->json, {options->path});
       try {
         return std::to_string(inspect(*options));
       } catch (const std::system_error& error) {

@@ -20,7 +20,7 @@ struct JobScriptArguments {
 };
 
 void write_script(const JobScriptArguments& arguments) {
-  require_output(arguments.out);
+  require_output(arguments.out, {arguments.options.deck});
   engine::JobScriptOptions options = arguments.options;
   options.program = program_path();
   options.slurm = shared_files() / "slurm";

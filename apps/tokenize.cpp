@@ -34,7 +34,7 @@ struct TokenizeOptions {
   std::string documents = "file";
   std::string json_key = "text";
   std::string json;
-  bool plain_text = false;
+  bool plain_text = false, overwrite = false;
   std::vector<std::string> inputs;
 };
 
@@ -122,17 +122,22 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   }
 }
 
-// The corpus replaces what has its name: not one of the files it is made from.
-void require_other_name(const TokenizeOptions& options) {
-  const auto check = [&](const std::string& file, const char* role) {
-    std::error_code ignored;  // not there: no matter here
-    TRIREME_REQUIRE_INPUT(
-        !fs::equivalent(options.out, file, ignored),
-        "--out '{}' is also {}: the corpus would be written over it; name another file",
-        options.out, role);
-  };
-  for (const std::string& input : options.inputs) check(input, "an input");
-  for (const std::string& file : options.tokenizer) check(file, "the tokenizer");
+// What has the corpus' name is replaced only where that is asked for, and never where the
+// corpus is made from it.
+void check_outputs(const TokenizeOptions& options) {
+  std::vector<std::string> read = options.inputs;
+  read.insert(read.end(), options.tokenizer.begin(), options.tokenizer.end());
+  require_no_input(options.out, read);
+  io::require_writable(options.out);
+  std::error_code ignored;  // then writing it says more
+  TRIREME_REQUIRE_INPUT(
+      options.overwrite || !fs::exists(fs::symlink_status(options.out, ignored)),
+      "'{}' exists already: name another file, or give --overwrite to replace it (a run "
+      "that is reading it keeps the old one until it ends; it cannot be resumed with the "
+      "new one)",
+      options.out);
+  read.push_back(options.out);
+  require_output(options.json, read);
 }
 
 int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
@@ -142,11 +147,7 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
 
   // 1. Input, and the tokenizer: given, or trained on it.
   take_tokenizer_file(options);
-  comm::on_first_rank(world, [&] {
-    require_other_name(options);
-    io::require_writable(options.out);
-    require_output(options.json);
-  });
+  comm::on_first_rank(world, [&] { check_outputs(options); });
   TRIREME_REQUIRE_INPUT(
       options.tokenizer.empty() != (options.train_bpe == 0),
       "give either --tokenizer (gpt2, or files of one) or --train-bpe SIZE");
@@ -226,6 +227,8 @@ void add_tokenize(CommandLine& line) {
       .placeholder("SIZE")
       .between(257, 1 << 26);
   command.add("--out", options->out, "the corpus to write (.h5)").required();
+  command.add_flag("--overwrite", options->overwrite,
+                   "replace the corpus where there is one of that name");
   command
       .add("--documents", options->documents,
            "what is one document of a text file: the file, what lies between blank "

@@ -39,7 +39,7 @@ std::string errors_json(const std::vector<config::DeckError>& errors) {
 // `ranks` 0: as many as the deck's grid asks for.
 void run_dry(const TrainArguments& arguments, int ranks) {
   const engine::TrainOptions& options = arguments.options;
-  require_output(arguments.json);
+  require_output(arguments.json, {options.deck});
   try {
     const engine::DryRun result =
         engine::dry_run(options.deck, options.overrides, options.run_dir, ranks);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "support/run_binary.hpp"
 #include "unit/io/scratch.hpp"
@@ -80,6 +81,30 @@ TEST(CommandLineWrong, OptionsAreNamed) {
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.err, HasSubstr("--top-k"));
   EXPECT_THAT(result.err, HasSubstr("many"));
+}
+
+// A result is not written over what it is made from.
+TEST(CommandLineWrong, OutputsThatAreInputs) {
+  const Scratch scratch;
+  const std::string file = scratch / "file";
+  const std::string link = scratch / "link";
+  spill(file, "model: {layers: 2}\n");
+  std::filesystem::create_symlink("file", link);
+  for (const std::string& out : {file, link, (scratch / "./file").string()}) {
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"inspect", file, "--json", out},
+          {"train", file, "--dry-run", "--json", out},
+          {"convert", file, scratch / "new", "--json", out},
+          {"jobscript", file, "--machine", "cpu", "--nodes", "1", "--time", "1", "--out",
+           out},
+          {"generate", "--checkpoint", "none", "--prompt-file", file, "--out", out},
+          {"generate", "--checkpoint", "none", "--prompt-file", file, "--json", out}}) {
+      const RunResult result = trireme(arguments);
+      EXPECT_EQ(result.status, 2);
+      EXPECT_THAT(result.err, HasSubstr("is also what is read")) << arguments[0];
+    }
+  }
+  EXPECT_EQ(slurp(file), "model: {layers: 2}\n");
 }
 
 TEST(CommandLineRanks, OnlyTheFirstSpeaks) {

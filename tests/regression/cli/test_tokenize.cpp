@@ -1,5 +1,7 @@
 // `trireme tokenize`: what becomes a document, which tokenizers are read, and wrong
 // input, after which there is no corpus and no leftover.
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "regression/cli/workplace.hpp"
@@ -28,7 +30,8 @@ class Tokenize : public Workplace {
   }
   // Done: what --json says.
   json done(std::vector<std::string> arguments) {
-    arguments.insert(arguments.end(), {"--json", scratch_ / "result.json"});
+    arguments.insert(arguments.end(),
+                     {"--json", scratch_ / "result.json", "--overwrite"});
     const RunResult result = tokenize(arguments);
     EXPECT_EQ(result.status, 0) << result.err;
     out_ = result.out;
@@ -167,8 +170,8 @@ TEST_F(Tokenize, RanksMakeTheSameFile) {
   const fs::path file = text("a.txt", small_text(3000));
   done({"--train-bpe", "280", file});
   const std::string alone = slurp(out());
-  const RunResult result =
-      trireme_on_ranks(3, {"tokenize", "--out", out(), "--train-bpe", "280", file});
+  const RunResult result = trireme_on_ranks(
+      3, {"tokenize", "--out", out(), "--train-bpe", "280", "--overwrite", file});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_TRUE(slurp(out()) == alone);
 }
@@ -221,10 +224,41 @@ TEST_F(Tokenize, WhereTheCorpusCannotGo) {
   refuse(scratch_ / "out", {"is a directory", "name a file"});
   refuse("/proc/corpus.h5", {"/proc/corpus.h5"});
   // The text itself must not be written over.
-  refuse(file, {"a.txt", "input"});
-  refuse(scratch_ / "out/../a.txt", {"a.txt", "input"});
+  refuse(file, {"a.txt", "is also what is read"});
+  refuse(scratch_ / "out/../a.txt", {"a.txt", "is also what is read"});
+  expect_refusal(tokenize({"--train-bpe", "257", file, "--json", file}),
+                 {"a.txt", "is also what is read"});
+  expect_refusal(trireme({"tokenize", "--tokenizer", corpus(), "--overwrite", "--out",
+                          corpus(), file}),
+                 {"corpus.h5", "is also what is read"});
   EXPECT_EQ(slurp(file), before);
   EXPECT_EQ(tree(scratch_.path()), (std::set<std::string>{"a.txt", "out"}));
+}
+
+// A corpus may be what a run is being trained on.
+TEST_F(Tokenize, ReplacesACorpusOnlyWhereAsked) {
+  const fs::path file = text("a.txt", small_text(500));
+  ASSERT_EQ(tokenize({"--train-bpe", "270", file}).status, 0);
+  const std::string before = slurp(out());
+  std::ifstream reader(out(), std::ios::binary);  // opened before
+  expect_refusal(tokenize({"--train-bpe", "300", file}),
+                 {"corpus.h5", "exists already", "--overwrite"});
+  expect_refusal(
+      trireme_on_ranks(2, {"tokenize", "--out", out(), "--train-bpe", "300", file}),
+      {"corpus.h5", "exists already", "--overwrite"});
+  EXPECT_TRUE(slurp(out()) == before);
+
+  // Who has the old one keeps it, byte for byte; the new one has taken its name.
+  const RunResult result = tokenize({"--train-bpe", "300", "--overwrite", file});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(inspected(out())["vocabulary_size"], 300);
+  EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(reader), {}) == before);
+  EXPECT_EQ(tree(scratch_ / "out"), std::set<std::string>{"corpus.h5"});
+
+  // A link that leads nowhere is a name that is taken, too.
+  fs::remove(out());
+  fs::create_symlink("nowhere", out());
+  expect_refusal(tokenize({"--train-bpe", "300", file}), {"corpus.h5", "--overwrite"});
 }
 
 TEST_F(Tokenize, DiskFull) {
@@ -236,8 +270,8 @@ TEST_F(Tokenize, DiskFull) {
 
   // A corpus that was there stays.
   spill(out(), "before");
-  result = trireme_limited("ulimit -f 40",
-                           {"tokenize", "--train-bpe", "270", "--out", out(), file});
+  result = trireme_limited("ulimit -f 40", {"tokenize", "--train-bpe", "270", "--out",
+                                            out(), "--overwrite", file});
   EXPECT_EQ(result.status, 1);
   EXPECT_EQ(slurp(out()), "before");
   EXPECT_EQ(tree(scratch_ / "out").size(), 1u);
