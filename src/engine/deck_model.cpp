@@ -153,9 +153,8 @@ StepShape step_shape(const config::Deck& deck) {
 }
 
 MemoryPlan plan_memory(const ModelState<float>& state, const config::Deck& deck) {
-  const auto needs = stage_needs(state.sharing.pipeline, state.config, step_shape(deck));
-  const auto stage = static_cast<std::size_t>(state.groups.pipeline->rank());
-  return plan_memory(state, deck, needs.at(stage));
+  const PipelinePlans plans(state.sharing.pipeline, state.config, step_shape(deck));
+  return plan_memory(state, deck, plans.needs(state.groups.pipeline->rank()));
 }
 
 template <class T>

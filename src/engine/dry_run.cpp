@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "comm/planned_communicator.hpp"
@@ -67,17 +69,46 @@ std::vector<std::string> memory_not_known(const config::Deck& deck) {
   return settings;
 }
 
-// Of a rank of each stage, with activations of type T.
+// All stages of a pipeline that a page can show. Of a deeper one the first and the last
+// of the stages that have the same layers: what those between them need lies between
+// theirs, as a stage keeps fewer micro-batches the later it comes.
+std::vector<int> stages_to_plan(const PipelineLayout& layout, index_t layers) {
+  constexpr int kMostStages = 64;
+  std::vector<int> stages;
+  if (layout.stages <= kMostStages) {
+    for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(stage);
+    return stages;
+  }
+  using Kind = std::tuple<bool, bool, std::vector<index_t>>;
+  std::map<Kind, std::pair<int, int>> kinds;  // first and last stage
+  for (int stage = 0; stage < layout.stages; ++stage) {
+    Kind kind{stage == 0, stage + 1 == layout.stages, {}};
+    for (const model::ChunkRange& range : chunk_ranges(layout, layers, stage)) {
+      std::get<2>(kind).push_back(range.layers());
+    }
+    const auto [it, is_new] = kinds.try_emplace(std::move(kind), stage, stage);
+    it->second.second = stage;
+  }
+  for (const auto& [kind, range] : kinds) {
+    stages.push_back(range.first);
+    if (range.second != range.first) stages.push_back(range.second);
+  }
+  std::sort(stages.begin(), stages.end());
+  return stages;
+}
+
+// Of a rank of each of these stages, with activations of type T.
 template <class T>
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
                                           const model::GptConfig& model) {
   const Sharing shared = sharing(deck);
-  const auto needs = stage_needs(shared.pipeline, model, step_shape(deck));
+  const PipelinePlans plans(shared.pipeline, model, step_shape(deck));
   std::vector<DryRun::Stage> stages;
-  for (int stage = 0; stage < deck.parallel.pipeline; ++stage) {
+  for (const int stage : stages_to_plan(shared.pipeline, model.layers)) {
     const ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
-    const StageNeeds& its = needs[static_cast<std::size_t>(stage)];
-    stages.push_back({.layers = chunk_ranges(shared.pipeline, model.layers, stage),
+    const StageNeeds its = plans.needs(stage);
+    stages.push_back({.number = stage,
+                      .layers = chunk_ranges(shared.pipeline, model.layers, stage),
                       .slots = its.slots,
                       .parameters = state.registry.global_element_count(),
                       .memory = plan_memory(state, deck, its),
@@ -160,7 +191,8 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
   for (const model::ChunkRange& range : stage.layers) {
     layers.push_back(range.layers());
   }
-  return {{"layers", layers},
+  return {{"stage", stage.number},
+          {"layers", layers},
           {"in_flight", stage.slots},
           {"parameters", stage.parameters},
           {"weights", memory.weights},
@@ -184,9 +216,9 @@ nlohmann::ordered_json memory_json(const std::vector<DryRun::Stage>& stages) {
 
 nlohmann::ordered_json messages_json(const std::vector<DryRun::Stage>& stages) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    for (const MessageCount& message : stages[stage].messages) {
-      list.push_back({{"stage", stage},
+  for (const DryRun::Stage& stage : stages) {
+    for (const MessageCount& message : stage.messages) {
+      list.push_back({{"stage", stage.number},
                       {"axis", message.axis},
                       {"site", message.site},
                       {"operation", message.operation},
@@ -243,18 +275,22 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
 // A row for each stage of a pipeline.
 std::string DryRun::stages_text() const {
   std::string out = "\nstages of the pipeline, memory of each rank\n";
+  if (std::ssize(stages) < deck.parallel.pipeline) {
+    out += fmt::format(
+        "  {} of {}: of those that have the same layers the first and the last\n",
+        stages.size(), deck.parallel.pipeline);
+  }
   out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n", "stage",
                      "layers", "in flight", "parameters", "weights", "state",
                      "activations", "total");
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    const Stage& stage = stages[s];
+  for (const Stage& stage : stages) {
     const MemoryPlan& memory = stage.memory;
     std::vector<index_t> layers;
     for (const model::ChunkRange& range : stage.layers) {
       layers.push_back(range.layers());
     }
-    out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n", s,
-                       fmt::format("{}", fmt::join(layers, "+")),
+    out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n",
+                       stage.number, fmt::format("{}", fmt::join(layers, "+")),
                        fmt::format("{}", fmt::join(stage.slots, "+")),
                        format_count(static_cast<double>(stage.parameters)),
                        bytes(memory.weights), bytes(memory.gradients + memory.optimizer),
@@ -263,8 +299,8 @@ std::string DryRun::stages_text() const {
   const auto most = std::max_element(
       stages.begin(), stages.end(),
       [](const Stage& a, const Stage& b) { return a.memory.total() < b.memory.total(); });
-  out += fmt::format("\nmemory of each rank of stage {}, which takes most\n",
-                     most - stages.begin());
+  out +=
+      fmt::format("\nmemory of each rank of stage {}, which takes most\n", most->number);
   return out + memory_text(most->memory);
 }
 
@@ -330,9 +366,9 @@ std::string DryRun::messages_text() const {
   out += "  stage";
   for (const std::string& axis : axes) out += fmt::format(" {:>13}", axis);
   out += "\n";
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    std::map<std::string, Traffic> traffic = by_axis(stages[s].messages);
-    out += fmt::format("  {:>5}", s);
+  for (const Stage& stage : stages) {
+    std::map<std::string, Traffic> traffic = by_axis(stage.messages);
+    out += fmt::format("  {:>5}", stage.number);
     for (const std::string& axis : axes) {
       out += fmt::format(
           " {:>13}", traffic.contains(axis) ? format_bytes(traffic[axis].bytes) : "-");

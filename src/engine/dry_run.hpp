@@ -16,9 +16,11 @@ namespace trireme::engine {
 struct DryRun {
   config::Deck deck;
   std::int64_t parameters = 0;  // of the whole model
-  // One rank of each pipeline stage, all of a stage being alike. None where the deck asks
+  // One rank of each pipeline stage, all of a stage being alike; in deep pipelines of the
+  // first and the last of the stages that have the same layers. None where the deck asks
   // for what there is no plan of yet: a number that is printed is meant.
   struct Stage {
+    int number = 0;
     std::vector<model::ChunkRange> layers;  // of its chunks
     std::vector<int> slots;                 // of its chunks: micro-batches in flight
     std::int64_t parameters = 0;            // of all its ranks, tied copies not counted

@@ -76,9 +76,8 @@ void plan_passes(ModelState<T>& shapes, const StepShape& shape, const StageNeeds
 
 template <class T>
 MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape) {
-  const auto needs = stage_needs(state.sharing.pipeline, state.config, shape);
-  const auto stage = static_cast<std::size_t>(state.groups.pipeline->rank());
-  return plan_memory(state, shape, needs.at(stage));
+  const PipelinePlans plans(state.sharing.pipeline, state.config, shape);
+  return plan_memory(state, shape, plans.needs(state.groups.pipeline->rank()));
 }
 
 template <class T>

@@ -90,9 +90,10 @@ std::vector<MessageCount> count_step(const ModelState<T>& state, StepShape shape
   ModelState<T> shapes = state.without_memory();
   shapes.params.plan(shapes.registry, shapes.sharding());
   shape.microbatches = microbatches;
-  const auto plans = training_plans(state.sharing.pipeline, state.config, shape);
-  const auto stage = static_cast<std::size_t>(state.groups.pipeline->rank());
-  CountedStep<T>(shapes, shape, plans.at(stage)).run();
+  const PipelinePlans plans(state.sharing.pipeline, state.config, shape);
+  const schedule::StagePlan plan =
+      plans.training(state.groups.pipeline->rank(), microbatches);
+  CountedStep<T>(shapes, shape, plan).run();
   return counted_messages(shapes.groups);
 }
 

@@ -10,17 +10,27 @@
 
 namespace trireme::engine {
 
-std::vector<model::ChunkRange> chunk_ranges(const PipelineLayout& layout, index_t layers,
-                                            int stage) {
+namespace {
+
+// Layers of each piece, which are the model's in all.
+schedule::Split checked_split(const PipelineLayout& layout, index_t layers) {
   const schedule::PipelineShape shape = layout.shape(1);
   schedule::Split split = layout.split;
   if (split.empty() && shape.pieces() == 1) split = {static_cast<int>(layers)};
-  TRIREME_REQUIRE(split.size() == static_cast<std::size_t>(shape.pieces()) &&
-                      std::accumulate(split.begin(), split.end(), index_t{0}) == layers,
-                  "{} layers are dealt to {} pieces that take {}; the pipeline has {}",
-                  layers, split.size(),
-                  std::accumulate(split.begin(), split.end(), index_t{0}),
-                  shape.pieces());
+  const auto dealt = std::accumulate(split.begin(), split.end(), index_t{0});
+  TRIREME_REQUIRE(
+      split.size() == static_cast<std::size_t>(shape.pieces()) && dealt == layers,
+      "{} layers are dealt to {} pieces that take {}; the pipeline has {}", layers,
+      split.size(), dealt, shape.pieces());
+  return split;
+}
+
+}  // namespace
+
+std::vector<model::ChunkRange> chunk_ranges(const PipelineLayout& layout, index_t layers,
+                                            int stage) {
+  const schedule::PipelineShape shape = layout.shape(1);
+  const schedule::Split split = checked_split(layout, layers);
   std::vector<model::ChunkRange> ranges;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const int piece = shape.piece(stage, chunk);
@@ -55,17 +65,8 @@ schedule::ModelCost modelled_cost(const model::GptConfig& config,
 
 schedule::Costs modelled_costs(const PipelineLayout& layout,
                                const model::GptConfig& config, const StepShape& shape) {
-  schedule::Split split;
-  for (int stage = 0; stage < layout.stages; ++stage) {
-    split.resize(static_cast<std::size_t>(layout.shape(1).pieces()));
-    const auto ranges = chunk_ranges(layout, config.layers, stage);
-    for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      const model::ChunkRange& range = ranges[static_cast<std::size_t>(chunk)];
-      const auto piece = static_cast<std::size_t>(layout.shape(1).piece(stage, chunk));
-      split[piece] = static_cast<int>(range.layers());
-    }
-  }
-  return schedule::costs_of(split, modelled_cost(config, shape));
+  return schedule::costs_of(checked_split(layout, config.layers),
+                            modelled_cost(config, shape));
 }
 
 schedule::Split balanced_split(const PipelineLayout& layout,
@@ -74,61 +75,64 @@ schedule::Split balanced_split(const PipelineLayout& layout,
                            static_cast<int>(config.layers), modelled_cost(config, shape));
 }
 
-std::vector<schedule::StagePlan> training_plans(const PipelineLayout& layout,
-                                                const model::GptConfig& config,
-                                                const StepShape& shape) {
-  const schedule::PipelineShape pipeline = layout.shape(shape.microbatches);
-  if (layout.stages == 1) {
-    return {{.actions = schedule::no_pipelining(shape.microbatches), .buffers = 0}};
+const schedule::Choice& PipelinePlans::choice(int microbatches) const {
+  schedule::Choice& choice = choices_[microbatches];
+  if (choice.order_of) return choice;
+  if (layout_.stages == 1) {
+    choice.order_of = [=](int) { return schedule::no_pipelining(microbatches); };
+    return choice;
   }
-  const schedule::Costs costs = modelled_costs(layout, config, shape);
-  const schedule::Choice choice =
-      schedule::choose_orders(pipeline, layout.schedule, costs);
-  return schedule::with_messages(pipeline, choice.orders, costs);
+  const schedule::PipelineShape shape = layout_.shape(microbatches);
+  choice = schedule::choose_orders(shape, layout_.schedule,
+                                   modelled_costs(layout_, config_, shape_));
+  if (choice.timeline) {
+    // The orders of rules are proven by tests; what a search finds depends on the costs.
+    std::vector<schedule::StagePlan> plans;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      plans.push_back(
+          schedule::with_messages(shape, choice.order_of, stage, choice.timeline.get()));
+    }
+    schedule::check(shape, plans);
+  }
+  return choice;
 }
 
-std::vector<schedule::StagePlan> evaluation_plans(const PipelineLayout& layout,
-                                                  int microbatches) {
-  const schedule::PipelineShape pipeline = layout.shape(microbatches);
-  const std::vector<schedule::Order> orders(static_cast<std::size_t>(layout.stages),
-                                            schedule::forward_only(pipeline));
-  // Equal costs: where stages differ, the faster ones wait, and need no more buffers.
-  return schedule::with_messages(pipeline, orders, schedule::equal_costs(pipeline));
+schedule::StagePlan PipelinePlans::training(int stage, int microbatches) const {
+  const schedule::Choice& chosen = choice(microbatches);
+  schedule::StagePlan plan = schedule::with_messages(
+      layout_.shape(microbatches), chosen.order_of, stage, chosen.timeline.get());
+  schedule::check(plan.actions, microbatches, layout_.chunks);
+  return plan;
 }
 
-std::vector<StageNeeds> stage_needs(const PipelineLayout& layout,
-                                    const model::GptConfig& config,
-                                    const StepShape& shape) {
-  const auto chunks = static_cast<std::size_t>(layout.chunks);
-  std::vector<StageNeeds> stages(
-      static_cast<std::size_t>(layout.stages),
-      {.slots = std::vector<int>(chunks, 1), .places = std::vector<int>(chunks, 0)});
-  const auto take = [&](const std::vector<schedule::StagePlan>& plans, int microbatches) {
-    for (std::size_t s = 0; s < plans.size(); ++s) {
-      StageNeeds& needs = stages[s];
-      const schedule::Order& actions = plans[s].actions;
-      needs.buffers = std::max(needs.buffers, plans[s].buffers);
-      needs.batches = std::max(needs.batches, batch_places(actions, microbatches).count);
-      for (std::size_t c = 0; c < chunks; ++c) {
-        const int chunk = static_cast<int>(c);
-        needs.slots[c] = std::max(needs.slots[c], schedule::slot_count(actions, chunk));
-        needs.places[c] = std::max(needs.places[c], schedule::held_count(actions, chunk));
-        needs.has_weight_passes = needs.has_weight_passes || needs.places[c] > 0;
-      }
+schedule::StagePlan PipelinePlans::evaluation(int stage, int microbatches) const {
+  const schedule::PipelineShape shape = layout_.shape(microbatches);
+  const schedule::OrderOf same = [&](int) { return schedule::forward_only(shape); };
+  return schedule::with_messages(shape, same, stage);
+}
+
+StageNeeds PipelinePlans::needs(int stage) const {
+  const auto chunks = static_cast<std::size_t>(layout_.chunks);
+  StageNeeds needs{.slots = std::vector<int>(chunks, 1),
+                   .places = std::vector<int>(chunks, 0)};
+  const auto take = [&](const schedule::StagePlan& plan, int microbatches) {
+    const schedule::Order& actions = plan.actions;
+    needs.buffers = std::max(needs.buffers, plan.buffers);
+    needs.batches = std::max(needs.batches, batch_places(actions, microbatches).count);
+    for (std::size_t c = 0; c < chunks; ++c) {
+      const int chunk = static_cast<int>(c);
+      needs.slots[c] = std::max(needs.slots[c], schedule::slot_count(actions, chunk));
+      needs.places[c] = std::max(needs.places[c], schedule::held_count(actions, chunk));
+      needs.has_weight_passes = needs.has_weight_passes || needs.places[c] > 0;
     }
   };
-  std::vector<int> counts = shape.other_microbatches;
-  counts.push_back(shape.microbatches);
-  for (const int count : counts) {
-    StepShape of_count = shape;
-    of_count.microbatches = count;
-    take(training_plans(layout, config, of_count), count);
-  }
+  take(training(stage, shape_.microbatches), shape_.microbatches);
+  for (const int count : shape_.other_microbatches) take(training(stage, count), count);
   // Evaluations of any length: a round of all stages repeats.
   constexpr int kRounds = 4;
-  const int evaluated = kRounds * layout.stages;
-  take(evaluation_plans(layout, evaluated), evaluated);
-  return stages;
+  const int evaluated = kRounds * layout_.stages;
+  take(evaluation(stage, evaluated), evaluated);
+  return needs;
 }
 
 BatchPlaces batch_places(const schedule::Order& actions, int microbatches) {

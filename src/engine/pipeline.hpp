@@ -3,6 +3,7 @@
 #ifndef TRIREME_ENGINE_PIPELINE_HPP_
 #define TRIREME_ENGINE_PIPELINE_HPP_
 
+#include <map>
 #include <vector>
 
 #include "engine/step_shape.hpp"
@@ -39,13 +40,6 @@ schedule::Costs modelled_costs(const PipelineLayout& layout,
 schedule::Split balanced_split(const PipelineLayout& layout,
                                const model::GptConfig& config, const StepShape& shape);
 
-// What every stage does in a training step of shape.microbatches, and in an evaluation.
-std::vector<schedule::StagePlan> training_plans(const PipelineLayout& layout,
-                                                const model::GptConfig& config,
-                                                const StepShape& shape);
-std::vector<schedule::StagePlan> evaluation_plans(const PipelineLayout& layout,
-                                                  int microbatches);
-
 // What a stage needs for its training steps, of every number of micro-batches they may
 // have, and for evaluation.
 struct StageNeeds {
@@ -55,10 +49,29 @@ struct StageNeeds {
   int batches = 0;                 // micro-batches whose tokens are kept
   bool has_weight_passes = false;  // of their own
 };
-// Of every stage.
-std::vector<StageNeeds> stage_needs(const PipelineLayout& layout,
-                                    const model::GptConfig& config,
-                                    const StepShape& shape);
+
+// What the stages of a pipeline do. A stage's plan takes time and memory in proportion to
+// the stage's own passes; what is found by simulating all of them, which is bounded
+// (schedule::choose_orders), is found once for each number of micro-batches.
+class PipelinePlans {
+ public:
+  PipelinePlans(const PipelineLayout& layout, const model::GptConfig& config,
+                const StepShape& shape)
+      : layout_(layout), config_(config), shape_(shape) {}
+
+  // In a training step, and in an evaluation, of so many micro-batches.
+  schedule::StagePlan training(int stage, int microbatches) const;
+  schedule::StagePlan evaluation(int stage, int microbatches) const;
+  StageNeeds needs(int stage) const;
+
+ private:
+  const schedule::Choice& choice(int microbatches) const;
+
+  PipelineLayout layout_;
+  model::GptConfig config_;
+  StepShape shape_;
+  mutable std::map<int, schedule::Choice> choices_;  // by micro-batches
+};
 
 // Where a stage keeps the tokens of each micro-batch, from its first pass to its last.
 struct BatchPlaces {

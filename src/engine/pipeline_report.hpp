@@ -58,10 +58,12 @@ class PassTimes {
 struct PipelineReport {
   schedule::PipelineShape shape;
   schedule::PipelineSchedule schedule = schedule::PipelineSchedule::one_f_one_b;
-  double simulated = 0.0, measured = 0.0;
+  double measured = 0.0;
   double work = 0.0;  // of the stage with most
+  // Nothing where the pipeline has too many passes (schedule::is_simulated).
+  std::optional<double> simulated;
 
-  double simulated_bubble() const { return simulated / work - 1.0; }
+  double simulated_bubble() const { return simulated.value() / work - 1.0; }
   double measured_bubble() const { return measured / work - 1.0; }
   std::string text() const;  // ends with a newline
 };

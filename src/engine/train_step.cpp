@@ -69,8 +69,8 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
       data_parallel_(exec, state.groups, state.params, state.sequence_parallel()),
       shape_(shape),
       timers_(timers),
-      needs_(stage_needs(state.sharing.pipeline, state.config, shape)
-                 .at(static_cast<std::size_t>(state.groups.pipeline->rank()))),
+      plans_(state.sharing.pipeline, state.config, shape),
+      needs_(plans_.needs(state.groups.pipeline->rank())),
       work_(training_work(shape.microbatches)),
       weight_passes_(state.chunks.size()),
       times_(state.chunks.size()),
@@ -98,24 +98,16 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
 
 template <class T>
 typename TrainStep<T>::Work TrainStep<T>::training_work(int microbatches) const {
-  StepShape shape = shape_;
-  shape.microbatches = microbatches;
-  auto plans = training_plans(state_.sharing.pipeline, state_.config, shape);
-  const int chunks = state_.sharing.pipeline.chunks;
-  for (const schedule::StagePlan& plan : plans) {
-    schedule::check(plan.actions, microbatches, chunks);
-  }
-  schedule::check(state_.sharing.pipeline.shape(microbatches), plans);
-  auto& mine = plans.at(static_cast<std::size_t>(state_.groups.pipeline->rank()));
+  schedule::StagePlan mine =
+      plans_.training(state_.groups.pipeline->rank(), microbatches);
   BatchPlaces batches = batch_places(mine.actions, microbatches);
   return {std::move(mine.actions), std::move(batches)};
 }
 
 template <class T>
 typename TrainStep<T>::Work TrainStep<T>::evaluation_work(int microbatches) const {
-  auto plans = evaluation_plans(state_.sharing.pipeline, microbatches);
-  auto& mine = plans.at(static_cast<std::size_t>(state_.groups.pipeline->rank()));
-  schedule::check(state_.sharing.pipeline.shape(microbatches), plans);
+  schedule::StagePlan mine =
+      plans_.evaluation(state_.groups.pipeline->rank(), microbatches);
   BatchPlaces batches = batch_places(mine.actions, microbatches);
   TRIREME_REQUIRE(
       mine.buffers <= needs_.buffers && batches.count <= needs_.batches,

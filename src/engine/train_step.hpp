@@ -133,6 +133,7 @@ class TrainStep {
   parallel::DataParallel<T> data_parallel_;
   StepShape shape_;
   Timers& timers_;
+  PipelinePlans plans_;
   StageNeeds needs_;
   Work work_;
   std::vector<int> weight_passes_;  // of each chunk, so far in this step

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -23,16 +25,13 @@ PieceCost operator*(int count, const PieceCost& cost) {
           count * cost.backward_weight};
 }
 
-std::vector<Order> orders_of(const PipelineShape& shape, PipelineSchedule kind,
-                             int groups) {
-  std::vector<Order> orders;
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    orders.push_back(kind == PipelineSchedule::gpipe
-                         ? all_forward_all_backward(shape, stage)
-                     : shape.chunks == 1 ? one_forward_one_backward(shape, stage)
-                                         : interleaved(shape, stage, groups));
-  }
-  return orders;
+OrderOf orders_of(const PipelineShape& shape, PipelineSchedule kind, int groups) {
+  return [=](int stage) {
+    if (kind == PipelineSchedule::gpipe) return all_forward_all_backward(shape, stage);
+    if (kind == PipelineSchedule::zero_bubble) return zero_bubble_by_rule(shape, stage);
+    return shape.chunks == 1 ? one_forward_one_backward(shape, stage)
+                             : interleaved(shape, stage, groups);
+  };
 }
 
 // Numbers of groups whose sizes differ: more micro-batches in a group than a few for each
@@ -111,7 +110,7 @@ class Balancer {
   }
 
   double simulated(const Split& split) const {
-    return choose_orders(simulated_, kind_, costs_of(split, model_)).seconds;
+    return choose_orders(simulated_, kind_, costs_of(split, model_)).seconds.value();
   }
 
   // Moves one layer from one piece to another where that is faster: the best such move.
@@ -165,20 +164,45 @@ Costs costs_of(const Split& split, const ModelCost& model) {
   return costs;
 }
 
+bool is_simulated(const PipelineShape& shape, PipelineSchedule kind) {
+  constexpr double kMostPasses = 2e7;  // that are gone through, in all tries together
+  double tries = 1.0;
+  // Nine searches, each simulated once more, of three passes in place of two.
+  if (kind == PipelineSchedule::zero_bubble) tries = 9 * 2 * 1.5;
+  if (kind == PipelineSchedule::one_f_one_b && shape.chunks > 1) {
+    tries = static_cast<double>(group_counts(shape).size());
+  }
+  return tries * 2.0 * shape.pieces() * shape.microbatches < kMostPasses;
+}
+
 Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
                      const Costs& costs) {
-  Choice best;
-  if (kind == PipelineSchedule::zero_bubble) {
-    best.orders = zero_bubble(shape, costs);
-    best.seconds = simulate(shape, best.orders, costs).seconds;
-    return best;
+  if (!is_simulated(shape, kind)) {
+    const int groups = most_groups(shape);
+    return {.order_of = orders_of(shape, kind, groups),
+            .timeline = nullptr,
+            .groups = groups,
+            .seconds = {}};
   }
+  if (kind == PipelineSchedule::zero_bubble) {
+    const auto found =
+        std::make_shared<const std::vector<Order>>(zero_bubble(shape, costs));
+    auto timeline = std::make_shared<const Timeline>(simulate(shape, *found, costs));
+    const double seconds = timeline->seconds;
+    return {.order_of =
+                [found](int stage) { return found->at(static_cast<std::size_t>(stage)); },
+            .timeline = std::move(timeline),
+            .groups = 1,
+            .seconds = seconds};
+  }
+  Choice best;
   const bool has_groups = kind == PipelineSchedule::one_f_one_b && shape.chunks > 1;
   for (const int groups : has_groups ? group_counts(shape) : std::vector<int>{1}) {
-    std::vector<Order> orders = orders_of(shape, kind, groups);
-    const double seconds = simulate(shape, orders, costs).seconds;
-    if (!best.orders.empty() && seconds >= best.seconds * (1.0 - kSame)) continue;
-    best = {.orders = std::move(orders), .groups = groups, .seconds = seconds};
+    const OrderOf order_of = orders_of(shape, kind, groups);
+    const double seconds = simulate(shape, orders_of_all(shape, order_of), costs).seconds;
+    if (best.seconds && seconds >= *best.seconds * (1.0 - kSame)) continue;
+    best = {
+        .order_of = order_of, .timeline = nullptr, .groups = groups, .seconds = seconds};
   }
   return best;
 }

@@ -3,6 +3,8 @@
 #ifndef TRIREME_SCHEDULE_BALANCE_HPP_
 #define TRIREME_SCHEDULE_BALANCE_HPP_
 
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "config/enums.hpp"
@@ -27,14 +29,21 @@ using Split = std::vector<int>;
 Costs costs_of(const Split& split, const ModelCost& model);
 
 struct Choice {
-  std::vector<Order> orders;
+  OrderOf order_of;
+  // Of orders that were searched for, which with_messages() wants to know.
+  std::shared_ptr<const Timeline> timeline;
   int groups = 1;  // of interleaved()
-  double seconds = 0.0;
+  // Of a step, by simulation. Nothing where there were too many passes for one: the
+  // orders are then those of a rule (Megatron's groups, ZB-H1).
+  std::optional<double> seconds;
 };
 // The fastest orders of a kind, by simulation; of those that are equally fast the one
-// with fewest micro-batches in flight.
+// with fewest micro-batches in flight. Every rank calls this at its start, so that what
+// is simulated is bounded: some tenths of a second, some ten megabytes.
 Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
                      const Costs& costs);
+// Whether choose_orders() simulates, and whoever wants to see all stages' times may.
+bool is_simulated(const PipelineShape& shape, PipelineSchedule kind);
 
 // The layers dealt to the pieces so that a step takes least time by simulation. First and
 // last piece may get none (they have the embedding and the head), the others get one at

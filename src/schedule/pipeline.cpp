@@ -69,6 +69,12 @@ std::vector<Pass> in_groups(const PipelineShape& shape, int groups, bool is_forw
   return passes;
 }
 
+std::vector<Order> orders_of_all(const PipelineShape& shape, const OrderOf& order_of) {
+  std::vector<Order> orders;
+  for (int stage = 0; stage < shape.stages; ++stage) orders.push_back(order_of(stage));
+  return orders;
+}
+
 Order forward_only(const PipelineShape& shape) {
   Order order;
   for (int begin = 0; begin < shape.microbatches; begin += shape.stages) {
@@ -112,6 +118,34 @@ Order interleaved(const PipelineShape& shape, int stage, int groups) {
                   groups, shape.microbatches, most_groups(shape), shape.stages);
   return one_and_one(in_groups(shape, groups, true), in_groups(shape, groups, false),
                      static_cast<std::size_t>(warmup_of(shape, stage, groups)));
+}
+
+Order zero_bubble_by_rule(const PipelineShape& shape, int stage) {
+  require_legal(shape, stage);
+  const int groups = most_groups(shape);
+  const std::vector<Pass> forward = in_groups(shape, groups, true);
+  const std::vector<Pass> backward = in_groups(shape, groups, false);
+  const std::size_t passes = forward.size();
+  const auto warmup =
+      std::min(static_cast<std::size_t>(warmup_of(shape, stage, groups)), passes);
+  const auto delay =
+      std::min(static_cast<std::size_t>(warmup_of(shape, 0, groups)) - warmup, passes);
+  Order order;
+  order.reserve(3 * passes);
+  const auto add = [&](Kind kind, const Pass& pass) {
+    order.push_back({.kind = kind, .microbatch = pass.microbatch, .chunk = pass.chunk});
+  };
+  for (std::size_t i = 0; i < warmup; ++i) add(Kind::forward, forward[i]);
+  for (std::size_t i = 0; i < passes; ++i) {
+    if (warmup + i < passes) add(Kind::forward, forward[warmup + i]);
+    add(Kind::backward_input, backward[i]);
+    if (i >= delay) add(Kind::backward_weight, backward[i - delay]);
+  }
+  for (std::size_t i = passes - delay; i < passes; ++i) {
+    add(Kind::backward_weight, backward[i]);
+  }
+  assign_slots(order);
+  return order;
 }
 
 }  // namespace trireme::schedule

@@ -8,6 +8,7 @@
 #ifndef TRIREME_SCHEDULE_PIPELINE_HPP_
 #define TRIREME_SCHEDULE_PIPELINE_HPP_
 
+#include <functional>
 #include <vector>
 
 #include "schedule/schedule.hpp"
@@ -25,6 +26,11 @@ struct PipelineShape {
   int chunk_of(int piece) const { return piece / stages; }
 };
 
+// The order of passes of any stage, made when it is asked for: a rank of a deep pipeline
+// plans with its own and its neighbours' alone.
+using OrderOf = std::function<Order(int stage)>;
+std::vector<Order> orders_of_all(const PipelineShape& shape, const OrderOf& order_of);
+
 // All forward passes, then all backward passes (GPipe, Huang et al. 2019). One stage's;
 // as below, slots are assigned.
 Order all_forward_all_backward(const PipelineShape& shape, int stage);
@@ -39,6 +45,13 @@ Order one_forward_one_backward(const PipelineShape& shape, int stage);
 // number of micro-batches will do; groups: from 1 to most_groups().
 Order interleaved(const PipelineShape& shape, int stage, int groups);
 int most_groups(const PipelineShape& shape);
+
+// interleaved(), or 1F1B, with backward passes split: the weight gradients of a
+// micro-batch come as many backward passes later as keep the stage no further ahead than
+// the first one is anyway (ZB-H1 of Qi et al. 2023, for any number of chunks). What
+// zero_bubble() of simulate.hpp finds is better where pieces differ; this needs no
+// search.
+Order zero_bubble_by_rule(const PipelineShape& shape, int stage);
 
 // Evaluation: forward passes alone, in groups of `stages` micro-batches; one slot for
 // each chunk, which the next micro-batch takes over. Any stage's.

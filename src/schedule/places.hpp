@@ -2,8 +2,8 @@
 #ifndef TRIREME_SCHEDULE_PLACES_HPP_
 #define TRIREME_SCHEDULE_PLACES_HPP_
 
-#include <algorithm>
-#include <cstddef>
+#include <functional>
+#include <queue>
 #include <vector>
 
 namespace trireme::schedule {
@@ -12,21 +12,21 @@ class Places {
  public:
   // The lowest number that is free.
   int take() {
-    const auto free = std::find(taken_.begin(), taken_.end(), false);
-    const auto place = static_cast<int>(free - taken_.begin());
-    if (free == taken_.end()) {
-      taken_.push_back(true);
-    } else {
-      *free = true;
-    }
+    if (free_.empty()) return most_++;
+    const int place = free_.top();
+    free_.pop();
     return place;
   }
-  void give_back(int place) { taken_.at(static_cast<std::size_t>(place)) = false; }
+  // Only what was taken may be given back, and once.
+  void give_back(int place) { free_.push(place); }
   // The most that were ever taken.
-  int most() const { return static_cast<int>(taken_.size()); }
+  int most() const { return most_; }
 
  private:
-  std::vector<bool> taken_;
+  // A heap: a deep pipeline has thousands of micro-batches in flight, and a search
+  // through all of them in every pass would take longer than the rest of its plan.
+  std::priority_queue<int, std::vector<int>, std::greater<>> free_;
+  int most_ = 0;
 };
 
 }  // namespace trireme::schedule

@@ -2,6 +2,7 @@
 #include "schedule/plan.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <numeric>
@@ -10,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "schedule/places.hpp"
+#include "schedule/round.hpp"
 
 namespace trireme::schedule {
 
@@ -122,6 +124,101 @@ class Planner {
   std::map<Kind, std::deque<int>> sent_;
 };
 
+// The orders of the stages before and after a stage, and where in them what it receives
+// is sent.
+class Neighbours {
+ public:
+  Neighbours(const PipelineShape& shape, const OrderOf& order_of, int stage)
+      : shape_(shape), stage_(stage), before_(shape), after_(shape) {
+    before_.read(order_of, (stage + shape.stages - 1) % shape.stages);
+    after_.read(order_of, (stage + 1) % shape.stages);
+  }
+
+  // For each pass: during which one its input is sent, by ticks.
+  std::vector<std::size_t> passes_at_sends(const Order& passes) {
+    std::vector<std::size_t> at_sends;
+    at_sends.reserve(passes.size());
+    for (std::size_t i = 0; i < passes.size(); ++i) {
+      at_sends.push_back(tick_of_send(passes[i], i));
+    }
+    return at_sends;
+  }
+
+ private:
+  // Where each (micro-batch, chunk) stands in a stage's order, forward and backward.
+  struct Sender {
+    explicit Sender(const PipelineShape& shape_in) : shape(shape_in) {}
+
+    void read(const OrderOf& order_of, int stage_in) {
+      stage = stage_in;
+      const auto passes = static_cast<std::size_t>(shape.chunks) *
+                          static_cast<std::size_t>(shape.microbatches);
+      forward.assign(passes, -1);
+      backward.assign(passes, -1);
+      const Order order = order_of(stage);
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        const Action& pass = order[i];
+        if (pass.kind == Kind::backward_weight) continue;
+        (is_forward(pass.kind) ? forward : backward).at(at(pass.chunk, pass.microbatch)) =
+            static_cast<std::int64_t>(i);
+      }
+    }
+    std::size_t at(int chunk, int microbatch) const {
+      return static_cast<std::size_t>(chunk) *
+                 static_cast<std::size_t>(shape.microbatches) +
+             static_cast<std::size_t>(microbatch);
+    }
+
+    PipelineShape shape;
+    int stage = 0;
+    std::vector<std::int64_t> forward, backward;
+    // The last that was received of each, to see that the orders agree.
+    std::int64_t last_forward = -1, last_backward = -1;
+  };
+
+  // Which of this stage's passes falls in the tick in which the input of one is sent;
+  // `none` where that is sent by nobody.
+  std::size_t tick_of_send(const Action& pass, std::size_t none) {
+    if (pass.kind == Kind::backward_weight) return none;
+    const bool forward = is_forward(pass.kind);
+    const int piece = shape_.piece(stage_, pass.chunk) + (forward ? -1 : 1);
+    if (piece < 0 || piece >= shape_.pieces()) return none;
+    Sender& sender = forward ? before_ : after_;
+    const std::size_t at = sender.at(shape_.chunk_of(piece), pass.microbatch);
+    const std::int64_t sent = (forward ? sender.forward : sender.backward).at(at);
+    std::int64_t& last = forward ? sender.last_forward : sender.last_backward;
+    TRIREME_REQUIRE(sent > last,
+                    "schedule: stage {} sends {} of micro-batch {} for chunk {} in "
+                    "another order than stage {} receives it",
+                    sender.stage, forward ? "forward" : "backward", pass.microbatch,
+                    pass.chunk, stage_);
+    last = sent;
+    return static_cast<std::size_t>(
+        std::max<std::int64_t>(sent + sender.stage - stage_, 0));
+  }
+
+  PipelineShape shape_;
+  int stage_;
+  Sender before_, after_;
+};
+
+// As Neighbours::passes_at_sends(), by simulated times.
+std::vector<std::size_t> passes_at_sends(const Timeline& timeline, int stage) {
+  const auto s = static_cast<std::size_t>(stage);
+  const std::vector<Interval>& intervals = timeline.stages.at(s);
+  // Passes that end together may be apart by rounding.
+  const double tie = 1e-9 * timeline.seconds;
+  std::vector<std::size_t> at_sends;
+  at_sends.reserve(intervals.size());
+  for (const double sent : timeline.sent.at(s)) {
+    const auto during = std::partition_point(
+        intervals.begin(), intervals.end(),
+        [&](const Interval& interval) { return interval.end < sent - tie; });
+    at_sends.push_back(static_cast<std::size_t>(during - intervals.begin()));
+  }
+  return at_sends;
+}
+
 // What one stage sends another in one direction, in order.
 struct Stream {
   struct Message {
@@ -157,20 +254,15 @@ class Streams {
     }
   }
 
-  // Every stage goes on as far as it can, in turn.
   void require_end() {
     std::vector<std::size_t> next(plans_.size(), 0);
-    for (bool goes_on = true; goes_on;) {
-      goes_on = false;
-      for (int stage = 0; stage < shape_.stages; ++stage) {
-        const auto s = static_cast<std::size_t>(stage);
-        const Order& actions = plans_[s].actions;
-        for (; next[s] < actions.size() && may_go_on(stage, actions[next[s]]);
-             ++next[s]) {
-          goes_on = true;
-        }
-      }
-    }
+    advance_all(shape_.stages, [&](int stage) {
+      const auto s = static_cast<std::size_t>(stage);
+      const Order& actions = plans_[s].actions;
+      const std::size_t before = next[s];
+      while (next[s] < actions.size() && may_go_on(stage, actions[next[s]])) ++next[s];
+      return next[s] > before;
+    });
     for (std::size_t s = 0; s < plans_.size(); ++s) {
       if (next[s] == plans_[s].actions.size()) continue;
       const Action& action = plans_[s].actions[next[s]];
@@ -241,27 +333,17 @@ Route route_of(const PipelineShape& shape, int stage, const Action& message) {
   return {.stage = shape.stage_of(piece), .chunk = shape.chunk_of(piece)};
 }
 
-std::vector<StagePlan> with_messages(const PipelineShape& shape,
-                                     const std::vector<Order>& orders,
-                                     const Costs& costs) {
-  const Timeline timeline = simulate(shape, orders, costs);
-  // Passes that end together may be apart by rounding.
-  const double tie = 1e-9 * timeline.seconds;
-  std::vector<StagePlan> plans;
-  for (std::size_t s = 0; s < orders.size(); ++s) {
-    const std::vector<Interval>& intervals = timeline.stages[s];
-    std::vector<std::size_t> receive_at;
-    for (std::size_t i = 0; i < orders[s].size(); ++i) {
-      const auto during = std::partition_point(
-          intervals.begin(), intervals.end(), [&](const Interval& interval) {
-            return interval.end < timeline.sent[s][i] - tie;
-          });
-      receive_at.push_back(std::min(static_cast<std::size_t>(during - intervals.begin()),
-                                    i == 0 ? 0 : i - 1));
-    }
-    plans.push_back(Planner(shape, static_cast<int>(s), orders[s], receive_at).plan());
+StagePlan with_messages(const PipelineShape& shape, const OrderOf& order_of, int stage,
+                        const Timeline* timeline) {
+  const Order passes = order_of(stage);
+  if (shape.stages == 1) return {.actions = passes, .buffers = 0};
+  std::vector<std::size_t> receive_at =
+      Neighbours(shape, order_of, stage).passes_at_sends(passes);
+  if (timeline != nullptr) receive_at = passes_at_sends(*timeline, stage);
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    receive_at[i] = std::min(receive_at[i], i == 0 ? 0 : i - 1);
   }
-  return plans;
+  return Planner(shape, stage, passes, receive_at).plan();
 }
 
 void check(const PipelineShape& shape, const std::vector<StagePlan>& plans) {

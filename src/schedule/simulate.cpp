@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "schedule/round.hpp"
 
 namespace trireme::schedule {
 
@@ -287,24 +288,23 @@ Timeline simulate(const PipelineShape& shape, const std::vector<Order>& orders,
   timeline.busy.resize(orders.size());
   std::vector<std::size_t> next(orders.size(), 0);
   std::vector<double> free_at(orders.size(), 0.0);
-  for (bool goes_on = true; goes_on;) {
-    goes_on = false;
-    for (std::size_t s = 0; s < orders.size(); ++s) {
-      const int stage = static_cast<int>(s);
-      for (; next[s] < orders[s].size(); ++next[s], goes_on = true) {
-        const Action& action = orders[s][next[s]];
-        const double input = arrivals.input_of(action, stage);
-        if (input == kNever) break;
-        const double begin = std::max(free_at[s], input);
-        const double seconds = arrivals.seconds_of(action, stage);
-        free_at[s] = begin + seconds;
-        timeline.busy[s] += seconds;
-        timeline.stages[s].push_back({begin, free_at[s]});
-        timeline.sent[s].push_back(arrivals.sent_at(action, stage));
-        arrivals.note_end(action, stage, free_at[s]);
-      }
+  advance_all(shape.stages, [&](int stage) {
+    const std::size_t s = as_index(stage);
+    const std::size_t before = next[s];
+    for (; next[s] < orders[s].size(); ++next[s]) {
+      const Action& action = orders[s][next[s]];
+      const double input = arrivals.input_of(action, stage);
+      if (input == kNever) break;
+      const double begin = std::max(free_at[s], input);
+      const double seconds = arrivals.seconds_of(action, stage);
+      free_at[s] = begin + seconds;
+      timeline.busy[s] += seconds;
+      timeline.stages[s].push_back({begin, free_at[s]});
+      timeline.sent[s].push_back(arrivals.sent_at(action, stage));
+      arrivals.note_end(action, stage, free_at[s]);
     }
-  }
+    return next[s] > before;
+  });
   const std::string waiting = who_waits(orders, next);
   TRIREME_REQUIRE(waiting.empty(), "simulate: stages wait for each other: {}", waiting);
   timeline.seconds = *std::max_element(free_at.begin(), free_at.end());

@@ -72,7 +72,7 @@ TEST(PipelineReportTogether, IsThatOfTheFormula) {
     }
     ASSERT_TRUE(report.has_value());
     EXPECT_NEAR(report->work, 1e-3 * work, 1e-9);
-    EXPECT_NEAR(report->simulated, 1e-3 * (work + 30 * (p - 1)), 1e-9);
+    EXPECT_NEAR(report->simulated.value(), 1e-3 * (work + 30 * (p - 1)), 1e-9);
     EXPECT_NEAR(report->simulated_bubble(),
                 static_cast<double>(p - 1) / (v * kMicrobatches), 1e-9);
     EXPECT_NEAR(report->measured, 1e-3 * (2 * work + p - 1), 1e-9);
@@ -101,10 +101,10 @@ TEST(PipelineReportTogether, HasTheCostsThatWereMeasured) {
   EXPECT_NEAR(quiet->work, 1e-3 * 60 * kMicrobatches, 1e-9);
   // The last stage begins when the first micro-batch has come to it, and what it does
   // last goes back through the others.
-  EXPECT_NEAR(quiet->simulated, quiet->work + 1e-3 * 30 * (p - 1), 1e-9);
+  EXPECT_NEAR(quiet->simulated.value(), quiet->work + 1e-3 * 30 * (p - 1), 1e-9);
   times.add_message(milliseconds(5));
   const auto busy = report_pipeline(layout, of_layers(p), kShape, *world, times);
-  EXPECT_GT(busy->simulated, quiet->simulated + 1e-3 * 5 * kMicrobatches);
+  EXPECT_GT(busy->simulated.value(), quiet->simulated.value() + 1e-3 * 5 * kMicrobatches);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // `trireme train --dry-run`: checks the deck, prints parameters, FLOPs and memory, and
 // makes neither a model nor a file.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -50,6 +51,29 @@ class DryRun : public Workplace {
   }
   std::string out_;
 };
+
+// Plans of all stages of this pipeline took 16 GB and were not done after ten minutes.
+TEST_F(DryRun, OfADeepPipelineShowsTheStagesThatDiffer) {
+  for (const std::string schedule : {"1f1b", "zero_bubble"}) {
+    const json result =
+        gpt2({"model.layers=4096", "parallel.pipeline=4096", "model.hidden=12",
+              "model.sequence=8", "model.vocab=300", "batch.micro=1",
+              "batch.global=65536", "parallel.schedule=" + schedule},
+             4096);
+    const json& stages = result["memory"]["stages"];
+    ASSERT_LE(stages.size(), 8u);
+    EXPECT_EQ(stages.front()["stage"], 0);
+    EXPECT_EQ(stages.back()["stage"], 4095);
+    EXPECT_EQ(stages[1]["stage"], 1);
+    EXPECT_EQ(stages[1]["in_flight"], json::array({schedule == "1f1b" ? 4095 : 4096}));
+    EXPECT_THAT(out_, HasSubstr(fmt::format("  {} of 4096: of those that have the same "
+                                            "layers the first and the last\n",
+                                            stages.size())));
+  }
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  EXPECT_LT(usage.ru_maxrss, 500 * 1024) << "KiB, of the largest dry run";
+}
 
 TEST_F(DryRun, TellsWhatARunTakes) {
   const json result = dry_run({deck()});

@@ -56,6 +56,14 @@ inline std::vector<Order> interleaved_orders(const PipelineShape& shape, int gro
   return orders;
 }
 
+inline std::vector<Order> zero_bubble_rule_orders(const PipelineShape& shape) {
+  std::vector<Order> orders;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    orders.push_back(zero_bubble_by_rule(shape, stage));
+  }
+  return orders;
+}
+
 // Pieces that differ as embedding, layers and head do.
 inline Costs unequal_costs(const PipelineShape& shape) {
   Costs costs = equal_costs(shape);

@@ -31,7 +31,7 @@ double efficiency(const PipelineShape& shape, PipelineSchedule schedule,
   double work = 0.0;
   for (const PieceCost& piece : costs.pieces) work += piece.total();
   return work * shape.microbatches / shape.stages /
-         choose_orders(shape, schedule, costs).seconds;
+         choose_orders(shape, schedule, costs).seconds.value();
 }
 
 TEST(Balance, DealsEveryLayer) {
@@ -102,13 +102,32 @@ TEST(Balance, ChoosesAmongGroups) {
   const Choice choice = choose_orders(shape, PipelineSchedule::one_f_one_b, costs);
   for (int groups = 1; groups <= most_groups(shape); ++groups) {
     EXPECT_GE(simulate(shape, interleaved_orders(shape, groups), costs).seconds,
-              choice.seconds * (1.0 - 1e-9));
+              choice.seconds.value() * (1.0 - 1e-9));
   }
-  EXPECT_EQ(choice.orders, interleaved_orders(shape, choice.groups));
+  EXPECT_EQ(orders_of_all(shape, choice.order_of),
+            interleaved_orders(shape, choice.groups));
   // Equally fast: more groups, with less in flight.
   EXPECT_EQ(
       choose_orders(shape, PipelineSchedule::one_f_one_b, equal_costs(shape)).groups,
       most_groups(shape));
+}
+
+// A start may not take minutes or gigabytes to find its orders: beyond a bound they are
+// those of a rule, which needs no other stage.
+TEST(Balance, LargePipelinesGoByRule) {
+  const PipelineShape deep{.stages = 4096, .chunks = 2, .microbatches = 65536};
+  const Costs costs = equal_costs(deep);
+  const auto order_of = [&](PipelineSchedule kind, int stage) {
+    const Choice choice = choose_orders(deep, kind, costs);
+    EXPECT_FALSE(choice.seconds.has_value());
+    return choice.order_of(stage);
+  };
+  EXPECT_EQ(order_of(PipelineSchedule::one_f_one_b, 17), interleaved(deep, 17, 16));
+  EXPECT_EQ(order_of(PipelineSchedule::zero_bubble, 17), zero_bubble_by_rule(deep, 17));
+  EXPECT_EQ(order_of(PipelineSchedule::gpipe, 4095),
+            all_forward_all_backward(deep, 4095));
+  EXPECT_TRUE(is_simulated({64, 2, 256}, PipelineSchedule::one_f_one_b));
+  EXPECT_TRUE(is_simulated({16, 1, 128}, PipelineSchedule::zero_bubble));
 }
 
 TEST(Balance, RefusesPiecesOfNothing) {

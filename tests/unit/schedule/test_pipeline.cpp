@@ -45,6 +45,37 @@ TEST(Pipeline, OneForwardOneBackward) {
   EXPECT_EQ(one_forward_one_backward({.microbatches = 5}, 0), no_pipelining(5));
 }
 
+// Qi et al. 2023, Fig. 2 (ZB-H1).
+TEST(Pipeline, ZeroBubbleByRule) {
+  const PipelineShape shape{.stages = 3, .microbatches = 4};
+  EXPECT_EQ(text_of(zero_bubble_by_rule(shape, 0)),
+            "F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3");
+  EXPECT_EQ(text_of(zero_bubble_by_rule(shape, 1)),
+            "F0 F1 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3");
+  EXPECT_EQ(text_of(zero_bubble_by_rule(shape, 2)),
+            "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3");
+}
+
+// No stage has more in flight than the first one of the same schedule without the split,
+// and the bubble is smaller than that schedule's.
+TEST(Pipeline, ZeroBubbleByRuleIsNoLargerAndFaster) {
+  for (const PipelineShape& shape : pipelines()) {
+    if (shape.stages == 1) continue;
+    SCOPED_TRACE(text_of(shape));
+    const std::vector<Order> orders = zero_bubble_rule_orders(shape);
+    for (const Order& order : orders) {
+      EXPECT_NO_THROW(check(order, shape.microbatches, shape.chunks));
+      EXPECT_LE(in_flight(order), most_in_flight(shape, 0, most_groups(shape)));
+    }
+    if (shape.pieces() * shape.microbatches > 4096) continue;
+    const Costs costs = equal_costs(shape);
+    EXPECT_LE(
+        simulate(shape, orders, costs).seconds,
+        simulate(shape, interleaved_orders(shape, most_groups(shape)), costs).seconds +
+            1e-9);
+  }
+}
+
 // Narayanan et al. 2021, Fig. 4: groups of as many micro-batches as stages.
 TEST(Pipeline, Interleaved) {
   const PipelineShape shape{.stages = 2, .chunks = 2, .microbatches = 4};

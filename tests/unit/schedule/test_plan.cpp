@@ -90,19 +90,33 @@ class Buffers {
   std::map<std::string, int> inputs_;
 };
 
+OrderOf of_these(const std::vector<Order>& orders) {
+  return [&orders](int stage) { return orders.at(static_cast<std::size_t>(stage)); };
+}
+
+std::vector<StagePlan> plans_of(const PipelineShape& shape,
+                                const std::vector<Order>& orders,
+                                const Timeline* timeline = nullptr) {
+  std::vector<StagePlan> plans;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    plans.push_back(with_messages(shape, of_these(orders), stage, timeline));
+  }
+  return plans;
+}
+
 TEST(Plan, OneStageSendsNothing) {
   const PipelineShape shape{.microbatches = 3};
-  const auto plans = with_messages(shape, {no_pipelining(3)}, equal_costs(shape));
-  EXPECT_EQ(plans.at(0).actions, no_pipelining(3));
-  EXPECT_EQ(plans.at(0).buffers, 0);
+  const auto plan = with_messages(
+      shape, [](int) { return no_pipelining(3); }, 0);
+  EXPECT_EQ(plan.actions, no_pipelining(3));
+  EXPECT_EQ(plan.buffers, 0);
 }
 
 // The gradient of the first micro-batch is sent while this stage does F1: its receive
 // begins before that.
 TEST(Plan, MessagesTravelBesidePasses) {
   const PipelineShape shape{.stages = 2, .microbatches = 3};
-  const auto plans =
-      with_messages(shape, interleaved_orders(shape, 1), equal_costs(shape));
+  const auto plans = plans_of(shape, interleaved_orders(shape, 1));
   std::string text;
   for (const Action& action : plans.at(0).actions) {
     text += fmt::format("{}{} ", name_of(action.kind), action.microbatch);
@@ -116,8 +130,9 @@ TEST(Plan, EveryPlanIsWholeAndComesToItsEnd) {
   for (const PipelineShape& shape : pipelines()) {
     if (shape.pieces() * shape.microbatches > 1024) continue;
     SCOPED_TRACE(text_of(shape));
-    const auto check_all = [&](const std::vector<Order>& orders, const Costs& costs) {
-      const std::vector<StagePlan> plans = with_messages(shape, orders, costs);
+    const auto check_all = [&](const std::vector<Order>& orders,
+                               const Timeline* timeline = nullptr) {
+      const std::vector<StagePlan> plans = plans_of(shape, orders, timeline);
       EXPECT_NO_THROW(check(shape, plans));
       for (std::size_t s = 0; s < plans.size(); ++s) {
         EXPECT_NO_THROW(check(plans[s].actions, shape.microbatches, shape.chunks));
@@ -131,12 +146,15 @@ TEST(Plan, EveryPlanIsWholeAndComesToItsEnd) {
         Buffers(plans[s]).walk();
       }
     };
+    check_all(gpipe_orders(shape));
+    check_all(interleaved_orders(shape, 1));
+    check_all(interleaved_orders(shape, most_groups(shape)));
+    check_all(zero_bubble_rule_orders(shape));
+    if (shape.pieces() * shape.microbatches > 512) continue;
     for (const Costs& costs : {equal_costs(shape), unequal_costs(shape)}) {
-      check_all(gpipe_orders(shape), costs);
-      check_all(interleaved_orders(shape, 1), costs);
-      check_all(interleaved_orders(shape, most_groups(shape)), costs);
-      if (shape.pieces() * shape.microbatches > 512) continue;
-      check_all(zero_bubble(shape, costs), costs);
+      const std::vector<Order> found = zero_bubble(shape, costs);
+      const Timeline timeline = simulate(shape, found, costs);
+      check_all(found, &timeline);
     }
   }
 }
@@ -148,7 +166,7 @@ TEST(Plan, EvaluationComesToItsEnd) {
     SCOPED_TRACE(text_of(shape));
     const std::vector<Order> orders(static_cast<std::size_t>(shape.stages),
                                     forward_only(shape));
-    const auto plans = with_messages(shape, orders, equal_costs(shape));
+    const auto plans = plans_of(shape, orders);
     EXPECT_NO_THROW(check(shape, plans));
     for (const StagePlan& plan : plans) {
       EXPECT_LE(plan.buffers, shape.chunks == 1 ? 6 : 2 * shape.stages + 6);
@@ -160,7 +178,7 @@ TEST(Plan, EvaluationComesToItsEnd) {
 // sends its second micro-batch while stage 1 sends the first one's gradient.
 TEST(Plan, SaysWhoWaitsForEver) {
   const PipelineShape shape{.stages = 2, .microbatches = 3};
-  auto plans = with_messages(shape, interleaved_orders(shape, 1), equal_costs(shape));
+  auto plans = plans_of(shape, interleaved_orders(shape, 1));
   ASSERT_NO_THROW(check(shape, plans));
   auto late = plans;
   for (StagePlan& plan : late) {
@@ -193,6 +211,36 @@ TEST(Plan, SaysWhoWaitsForEver) {
                                              "messages) is not what that receives (3")));
   plans.pop_back();
   EXPECT_THROW(check(shape, plans), Error);
+}
+
+// What a stage plans with are its own order and those of its two neighbours.
+TEST(Plan, NeedsItsNeighboursAlone) {
+  const PipelineShape shape{.stages = 9, .chunks = 2, .microbatches = 20};
+  std::vector<int> asked;
+  const OrderOf order_of = [&](int stage) {
+    asked.push_back(stage);
+    return interleaved(shape, stage, 2);
+  };
+  with_messages(shape, order_of, 4);
+  EXPECT_THAT(asked, ::testing::UnorderedElementsAre(3, 4, 5));
+  asked.clear();
+  with_messages(shape, order_of, 0);
+  EXPECT_THAT(asked, ::testing::UnorderedElementsAre(8, 0, 1));
+}
+
+// Each stage notices by itself, before anything is sent.
+TEST(Plan, RefusesNeighboursThatSendInAnotherOrder) {
+  const PipelineShape shape{.stages = 2, .microbatches = 3};
+  std::vector<Order> orders = interleaved_orders(shape, 1);
+  for (Action& action : orders[1]) {
+    if (action.kind == Kind::backward && action.microbatch > 0) {
+      action.microbatch = 3 - action.microbatch;
+    }
+  }
+  EXPECT_THAT([&] { with_messages(shape, of_these(orders), 0); },
+              ThrowsMessage<Error>(HasSubstr(
+                  "stage 1 sends backward of micro-batch 2 for chunk 0 in another order "
+                  "than stage 0 receives it")));
 }
 
 TEST(Plan, RoutesGoRoundTheStages) {
