@@ -175,18 +175,18 @@ Json describe_corpus(const Path& path) {
   return json;
 }
 
-void list_datasets(const io::H5Group& group, Json& list, int depth) {
-  constexpr int kMaxDepth = 32;
-  TRIREME_REQUIRE_INPUT(depth < kMaxDepth, "'{}': {} is nested too deep", group.file(),
-                        group.name());
-  for (const std::string& child : group.children()) {
-    if (group.is_group(child)) {
-      list_datasets(group.group(child), list, depth + 1);
+Json list_of_datasets(const io::H5File& file) {
+  Json list = Json::array();
+  for (const io::H5Entry& found : file.tree()) {
+    if (found.kind == io::H5Entry::Kind::group) continue;
+    Json entry = {{"name", "/" + found.path}};
+    if (found.kind == io::H5Entry::Kind::link) {
+      entry["dtype"] = "link";  // to another place, which is not shown
+      list.push_back(std::move(entry));
       continue;
     }
-    Json entry = {{"name", (group.name() == "/" ? "" : group.name()) + "/" + child}};
     try {
-      const io::H5Dataset dataset = group.dataset(child);
+      const io::H5Dataset dataset = file.dataset(found.path);
       entry["dtype"] = std::string(name_of(dataset.dtype()));
       entry["shape"] = dataset.shape();
     } catch (const InputError&) {
@@ -194,6 +194,7 @@ void list_datasets(const io::H5Group& group, Json& list, int depth) {
     }
     list.push_back(std::move(entry));
   }
+  return list;
 }
 
 Json describe_hdf5(const Path& path) {
@@ -208,8 +209,7 @@ Json describe_hdf5(const Path& path) {
   for (const std::string& name : file.attribute_names()) {
     json["attributes"][name] = file.attribute_text(name);
   }
-  json["datasets"] = Json::array();
-  list_datasets(file, json["datasets"], 0);
+  json["datasets"] = list_of_datasets(file);
   return json;
 }
 

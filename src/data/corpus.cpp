@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "data/corpus_format.hpp"
 #include "io/checksum.hpp"
@@ -73,8 +74,15 @@ void Corpus::open() {
       "corpus '{}' has format version {}, this program reads version {}: "
       "{}",
       name, version, kCorpusFormatVersion, kAdvice);
-  token_count_ = static_cast<index_t>(file.attribute<std::uint64_t>("token_count"));
-  document_count_ = static_cast<index_t>(file.attribute<std::uint64_t>("document_count"));
+  const auto count_of = [&](const char* attribute) {
+    const auto count = file.attribute<std::uint64_t>(attribute);
+    TRIREME_REQUIRE_INPUT(std::cmp_less_equal(count, kMaxCount),
+                          "corpus '{}': {} is {}, which no file can hold: {}", name,
+                          attribute, count, kAdvice);
+    return static_cast<index_t>(count);
+  };
+  token_count_ = count_of("token_count");
+  document_count_ = count_of("document_count");
   const auto vocabulary = file.attribute<std::uint64_t>("vocabulary_size");
   const auto end = file.attribute<std::uint64_t>("end_of_document");
   TRIREME_REQUIRE_INPUT(end < vocabulary && vocabulary <= (std::uint64_t{1} << 31),

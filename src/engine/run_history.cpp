@@ -43,14 +43,14 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
   const double time = line.at("time").get<double>();
   if (event == "began" || event == "refused") {
     StartRecord start;
-    start.number = line.at("start").get<std::int64_t>();
+    start.number = io::integer_at<std::int64_t>(line, "start");
     start.began = start.ended = time;
     if (event == "refused") {
       start.saved_step = kRefused;
       start.is_clean = true;
     } else {
       start.job = line.at("job").get<std::string>();
-      start.first_step = line.at("step").get<std::int64_t>();
+      start.first_step = io::integer_at<std::int64_t>(line, "step");
     }
     starts.push_back(start);
     return;
@@ -59,14 +59,14 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
   StartRecord& start = starts.back();
   start.ended = std::max(start.ended, time);
   if (event == "from") {
-    start.first_step = line.at("step").get<std::int64_t>();
+    start.first_step = io::integer_at<std::int64_t>(line, "step");
   } else if (event == "saved") {
-    start.saved_step = line.at("step").get<std::int64_t>();
+    start.saved_step = io::integer_at<std::int64_t>(line, "step");
     start.step_seconds = line.at("step_seconds").get<double>();
     start.longest_save = std::max(start.longest_save, line.value("save_seconds", 0.0));
   } else if (event == "ended") {
     start.is_clean = true;
-    start.status = line.at("status").get<int>();
+    start.status = io::integer_at<int>(line, "status");
     if (line.value("by", "") == kAsAsked) start.ending = Ending::as_asked;
   }
 }
@@ -148,6 +148,7 @@ RunHistory::RunHistory(const io::Path& directory) : path_(directory / kStartsNam
     try {
       if (line.is_object()) add_line(line, starts_);
     } catch (const HistoryLine::exception&) {  // of another program, or damaged
+    } catch (const io::JsonError&) {           // the same, of an integer
     }
   }
   if (!starts_.empty() && !starts_.back().is_clean) {

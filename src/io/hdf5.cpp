@@ -140,6 +140,14 @@ bool H5Group::has(const std::string& path) const {
   for (const std::string& part : components(path)) {
     so_far += so_far.empty() ? part : "/" + part;
     if (H5Lexists(handle_->use(), so_far.c_str(), H5P_DEFAULT) <= 0) return false;
+    H5L_info_t link;
+    h5_check(H5Lget_info(handle_->use(), so_far.c_str(), &link, H5P_DEFAULT),
+             fmt::format("look at {} in '{}'", joined(name_, so_far), file()));
+    TRIREME_REQUIRE_INPUT(link.type == H5L_TYPE_HARD,
+                          "'{}': {} is {} link: what it leads to is no part of the file. "
+                          "Replace it by the object itself (h5copy, h5repack)",
+                          file(), joined(name_, so_far),
+                          link.type == H5L_TYPE_SOFT ? "a soft" : "an external");
   }
   return !so_far.empty();
 }
@@ -154,20 +162,66 @@ bool H5Group::is_group(const std::string& path) const {
   return group;
 }
 
-std::vector<std::string> H5Group::children() const {
-  const H5Lock lock;
-  std::vector<std::string> names;
-  const auto collect = [](hid_t, const char* name, const H5L_info_t*,
+namespace {
+
+// Deeper than any file of ours; a group that holds itself has no end.
+constexpr int kMaxDepth = 32;
+
+struct Link {
+  std::string name;
+  bool is_hard = true;
+};
+
+std::vector<Link> links_of(hid_t group, const std::string& where) {
+  std::vector<Link> links;
+  const auto collect = [](hid_t, const char* name, const H5L_info_t* info,
                           void* data) -> herr_t {
-    static_cast<std::vector<std::string>*>(data)->emplace_back(name);
+    static_cast<std::vector<Link>*>(data)->push_back({name, info->type == H5L_TYPE_HARD});
     return 0;
   };
   hsize_t position = 0;
-  h5_check(
-      H5Literate(handle_->use(), H5_INDEX_NAME, H5_ITER_INC, &position, collect, &names),
-      fmt::format("list {} in '{}'", name_, file()));
+  h5_check(H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &position, collect, &links),
+           "list " + where);
+  return links;
+}
+
+void add_tree(hid_t group, const std::string& prefix, int depth, const std::string& file,
+              std::vector<H5Entry>& entries) {
+  const std::string where = fmt::format("/{} in '{}'", prefix, file);
+  TRIREME_REQUIRE_INPUT(depth < kMaxDepth, "'{}': /{} is nested too deep", file, prefix);
+  for (const Link& link : links_of(group, where)) {
+    const std::string path = prefix.empty() ? link.name : prefix + "/" + link.name;
+    if (!link.is_hard) {
+      entries.push_back({path, H5Entry::Kind::link});
+      continue;
+    }
+    const H5Scoped object(H5Oopen(group, link.name.c_str(), H5P_DEFAULT), H5Oclose,
+                          fmt::format("open /{} in '{}'", path, file));
+    const bool is_group = H5Iget_type(object) == H5I_GROUP;
+    entries.push_back({path, is_group ? H5Entry::Kind::group : H5Entry::Kind::dataset});
+    if (is_group) add_tree(object, path, depth + 1, file, entries);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> H5Group::children() const {
+  const H5Lock lock;
+  std::vector<std::string> names;
+  for (Link& link : links_of(handle_->use(), fmt::format("{} in '{}'", name_, file()))) {
+    names.push_back(std::move(link.name));
+  }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::vector<H5Entry> H5Group::tree() const {
+  const H5Lock lock;
+  std::vector<H5Entry> entries;
+  add_tree(handle_->use(), "", 0, file(), entries);
+  std::sort(entries.begin(), entries.end(),
+            [](const H5Entry& a, const H5Entry& b) { return a.path < b.path; });
+  return entries;
 }
 
 H5Group H5Group::group(const std::string& path) const {

@@ -6,6 +6,10 @@
 // where their bytes lie and readers may map them, writers may fill them with plain
 // writes. bf16 is stored as 16-bit unsigned integers with an attribute dtype =
 // "bfloat16". Nothing stored depends on the time of day.
+//
+// A file is what it holds itself: soft and external links, and datasets whose data are in
+// other files, are refused by an InputError wherever they are met; our writers make none,
+// and no checksum would cover what is behind one. Virtual datasets say where they lead.
 #ifndef TRIREME_IO_HDF5_HPP_
 #define TRIREME_IO_HDF5_HPP_
 
@@ -48,12 +52,27 @@ class H5Object {
   std::string name_;
 };
 
+// A rectangle of a virtual dataset, and the dataset (of exactly that shape) in another
+// file that holds it. `file` is relative to the directory of the file with the virtual
+// dataset.
+struct VirtualPiece {
+  Shape start;
+  Shape extent;
+  std::string file;
+  std::string dataset;
+
+  bool operator==(const VirtualPiece&) const = default;
+};
+
 class H5Dataset : public H5Object {
  public:
   const Shape& shape() const { return shape_; }
   DType dtype() const { return dtype_; }
   std::uint64_t bytes() const;
   bool is_virtual() const;
+  // Of a virtual dataset, as they were given to make_virtual_dataset(). InputError where
+  // one is no rectangle, or shows another part of its source than all of it.
+  std::vector<VirtualPiece> pieces() const;
   // Where its bytes begin in the file; none unless contiguous, allocated and in the byte
   // order of this machine.
   std::optional<std::uint64_t> offset() const;
@@ -78,14 +97,11 @@ class H5Dataset : public H5Object {
   DType dtype_ = DType::uint8;
 };
 
-// A rectangle of a virtual dataset, and the dataset (of exactly that shape) in another
-// file that holds it. `file` is relative to the directory of the file with the virtual
-// dataset.
-struct VirtualPiece {
-  Shape start;
-  Shape extent;
-  std::string file;
-  std::string dataset;
+// What a group holds, by its path relative to the group.
+struct H5Entry {
+  enum class Kind { group, dataset, link };  // soft or external: leads elsewhere
+  std::string path;
+  Kind kind = Kind::dataset;
 };
 
 class H5Group : public H5Object {
@@ -94,6 +110,9 @@ class H5Group : public H5Object {
   bool has(const std::string& path) const;
   bool is_group(const std::string& path) const;
   std::vector<std::string> children() const;  // sorted
+  // All that is below it, sorted; links are listed and not followed. InputError where
+  // groups are nested too deep.
+  std::vector<H5Entry> tree() const;
 
   H5Group group(const std::string& path) const;  // InputError where there is none
   H5Group make_group(const std::string& path);   // with parents; opens an existing one

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "io/hdf5_handle.hpp"
 
@@ -107,17 +109,42 @@ std::vector<std::string> read_strings(const Found& found, const std::string& whe
   return values;
 }
 
+// As they are stored, but wider.
 template <class T>
-std::vector<T> read_numbers(const Found& found, const std::string& where) {
-  const bool fits =
-      found.kind == H5T_INTEGER || (found.kind == H5T_FLOAT && std::is_same_v<T, double>);
-  TRIREME_REQUIRE_INPUT(fits, "{} is not {}", where,
-                        std::is_same_v<T, double> ? "a number" : "an integer");
+std::vector<T> read_as(const Found& found, const std::string& where) {
   std::vector<T> values(found.count);
   if (!values.empty()) {
     h5_check(H5Aread(found.attribute, number_type<T>(), values.data()), "read " + where);
   }
   return values;
+}
+
+// HDF5 itself would make the nearest T of an integer that is none.
+template <class T, class Stored>
+std::vector<T> read_integers(const Found& found, const std::string& where) {
+  std::vector<T> values;
+  for (const Stored stored : read_as<Stored>(found, where)) {
+    const auto value = checked_cast<T>(stored);
+    TRIREME_REQUIRE_INPUT(value.has_value(),
+                          "{} is {}; expected an integer from {} to {}", where, stored,
+                          std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+    values.push_back(*value);
+  }
+  return values;
+}
+
+template <class T>
+std::vector<T> read_numbers(const Found& found, const std::string& where) {
+  if constexpr (std::is_same_v<T, double>) {
+    TRIREME_REQUIRE_INPUT(found.kind == H5T_INTEGER || found.kind == H5T_FLOAT,
+                          "{} is not a number", where);
+    return read_as<double>(found, where);
+  } else {
+    TRIREME_REQUIRE_INPUT(found.kind == H5T_INTEGER, "{} is not an integer", where);
+    return H5Tget_sign(found.type) == H5T_SGN_2
+               ? read_integers<T, std::int64_t>(found, where)
+               : read_integers<T, std::uint64_t>(found, where);
+  }
 }
 
 std::string place(const H5Object& object, const std::string& name) {

@@ -1,6 +1,7 @@
 // io/hdf5_dataset.cpp — reading and writing rows of datasets; see hdf5.hpp.
 #include <hdf5.h>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "io/element_types.hpp"
 #include "io/hdf5_handle.hpp"
@@ -10,6 +11,7 @@ namespace trireme::io {
 namespace {
 
 constexpr std::size_t kMaxRank = 8;
+constexpr index_t kMaxElementBytes = 8;
 
 H5Scoped creation_list(std::int64_t dataset, const std::string& where) {
   return {H5Dget_create_plist(dataset), H5Pclose, "get the layout of " + where};
@@ -35,16 +37,17 @@ H5Dataset::H5Dataset(std::shared_ptr<Handle> handle, std::string name)
   hsize_t extent[kMaxRank] = {};
   h5_check(H5Sget_simple_extent_dims(space, extent, nullptr),
            "get the extent of " + where);
-  index_t elements = 1;
   for (int i = 0; i < rank; ++i) {
-    shape_.push_back(static_cast<index_t>(extent[i]));
-    // A damaged header may claim anything; products must not overflow further on.
-    TRIREME_REQUIRE_INPUT(
-        shape_.back() >= 0 &&
-            !__builtin_mul_overflow(elements, shape_.back(), &elements) &&
-            elements < (index_t{1} << 56),
-        "{} claims an impossible extent", where);
+    shape_.push_back(checked_cast<index_t>(extent[i]).value_or(-1));
   }
+  // A damaged header may claim anything; bytes must not overflow further on.
+  const auto elements = counted_elements(shape_);
+  TRIREME_REQUIRE_INPUT(elements && checked_multiply(*elements, kMaxElementBytes),
+                        "{} claims an impossible extent", where);
+  TRIREME_REQUIRE_INPUT(
+      H5Pget_external_count(creation_list(handle_->use(), where)) == 0,
+      "{} keeps its data in other files: they are no part of it (h5repack puts them in)",
+      where);
   const H5Scoped type(H5Dget_type(handle_->use()), H5Tclose, "get the type of " + where);
   const bool marked =
       has_attribute("dtype") && attribute<std::string>("dtype") == "bfloat16";
@@ -58,6 +61,70 @@ std::uint64_t H5Dataset::bytes() const {
 bool H5Dataset::is_virtual() const {
   const H5Lock lock;
   return H5Pget_layout(creation_list(handle_->use(), place(*this))) == H5D_VIRTUAL;
+}
+
+namespace {
+
+// A text that HDF5 copies into a buffer of ours; it tells the length where there is none.
+template <class Get>
+std::string text_of(const Get& get, const std::string& attempt) {
+  const ssize_t length = get(nullptr, std::size_t{0});
+  h5_check(length, attempt);
+  std::string text(static_cast<std::size_t>(length) + 1, '\0');
+  h5_check(get(text.data(), text.size()), attempt);
+  text.pop_back();
+  return text;
+}
+
+// The rectangle that a selection is.
+VirtualPiece rectangle_of(hid_t space, std::size_t rank, const std::string& where) {
+  hsize_t first[kMaxRank] = {};
+  hsize_t last[kMaxRank] = {};
+  TRIREME_REQUIRE_INPUT(H5Sget_simple_extent_ndims(space) == static_cast<int>(rank) &&
+                            rank > 0 && H5Sget_select_bounds(space, first, last) >= 0,
+                        "{}: one of its parts is nowhere in it", where);
+  VirtualPiece piece;
+  for (std::size_t i = 0; i < rank; ++i) {
+    piece.start.push_back(checked_cast<index_t>(first[i]).value_or(-1));
+    piece.extent.push_back(checked_cast<index_t>(last[i] - first[i] + 1).value_or(-1));
+  }
+  const hssize_t selected = H5Sget_select_npoints(space);
+  TRIREME_REQUIRE_INPUT(counted_elements(piece.extent) == selected,
+                        "{}: one of its parts is no rectangle", where);
+  return piece;
+}
+
+}  // namespace
+
+std::vector<VirtualPiece> H5Dataset::pieces() const {
+  const H5Lock lock;
+  const std::string where = place(*this);
+  const std::string attempt = "get the parts of " + where;
+  const H5Scoped list = creation_list(handle_->use(), where);
+  std::size_t count = 0;
+  h5_check(H5Pget_virtual_count(list, &count), attempt);
+  std::vector<VirtualPiece> pieces;
+  for (std::size_t i = 0; i < count; ++i) {
+    const H5Scoped here(H5Pget_virtual_vspace(list, i), H5Sclose, attempt);
+    const H5Scoped there(H5Pget_virtual_srcspace(list, i), H5Sclose, attempt);
+    VirtualPiece piece = rectangle_of(here, shape_.size(), where);
+    // The extent of the source is not known before that is opened.
+    TRIREME_REQUIRE_INPUT(H5Sget_select_type(there) == H5S_SEL_ALL,
+                          "{}: one of its parts is not all of what it is taken from",
+                          where);
+    piece.file = text_of(
+        [&](char* text, std::size_t size) {
+          return H5Pget_virtual_filename(list, i, text, size);
+        },
+        attempt);
+    piece.dataset = text_of(
+        [&](char* text, std::size_t size) {
+          return H5Pget_virtual_dsetname(list, i, text, size);
+        },
+        attempt);
+    pieces.push_back(std::move(piece));
+  }
+  return pieces;
 }
 
 std::optional<std::uint64_t> H5Dataset::offset() const {
@@ -141,11 +208,17 @@ template <class T>
 std::vector<T> H5Dataset::read() const {
   check_type(dtype_of<T>);
   // Lest a damaged header make us ask for the whole memory.
-  if (const auto at = offset(); at && !handle_->writing) {
+  if (!handle_->writing && !is_virtual()) {
     const std::uint64_t size = file_size(file());
-    TRIREME_REQUIRE_INPUT(*at <= size && bytes() <= size - *at,
-                          "'{}' is truncated: {} takes bytes {} to {}, the file has {}",
-                          file(), name_, *at, *at + bytes(), size);
+    const auto at = offset();
+    TRIREME_REQUIRE_INPUT(at || bytes() <= size,
+                          "{} claims {} bytes, and the file has {}: it is damaged, or "
+                          "compressed, which none of ours is",
+                          place(*this), bytes(), size);
+    TRIREME_REQUIRE_INPUT(!at || is_range_within(*at, bytes(), size),
+                          "'{}' is truncated: {} takes {} bytes from byte {}, the file "
+                          "has {}",
+                          file(), name_, bytes(), at.value_or(0), size);
   }
   std::vector<T> values(static_cast<std::size_t>(element_count(shape_)));
   read_rows(0, shape_.empty() ? 1 : shape_[0], values.data(), values.size() * sizeof(T));

@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/checked.hpp"
 
 namespace trireme::io {
 
@@ -28,6 +32,24 @@ Json parse_json_or_null(std::string_view text) {
   return json.is_discarded() ? Json() : json;
 }
 
+template <class T, class Json>
+T integer_at(const Json& json, const char* key) {
+  const auto it = json.find(key);
+  if (it == json.end()) throw JsonError(fmt::format("'{}' is missing", key));
+  std::optional<T> value;
+  if (it->is_number_unsigned()) {
+    value = checked_cast<T>(it->template get<std::uint64_t>());
+  } else if (it->is_number_integer()) {
+    value = checked_cast<T>(it->template get<std::int64_t>());
+  }
+  if (!value) {
+    throw JsonError(fmt::format("'{}' is {}; expected an integer from {} to {}", key,
+                                json_text(*it), std::numeric_limits<T>::min(),
+                                std::numeric_limits<T>::max()));
+  }
+  return *value;
+}
+
 template <class Json>
 std::string json_text(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
@@ -43,10 +65,13 @@ std::string exact_json_text(const Json& json, int indent) {
   }
 }
 
-#define TRIREME_INSTANTIATE(Json)                           \
-  template Json parse_json<Json>(std::string_view);         \
-  template Json parse_json_or_null<Json>(std::string_view); \
-  template std::string json_text(const Json&, int);         \
+#define TRIREME_INSTANTIATE(Json)                              \
+  template int integer_at(const Json&, const char*);           \
+  template std::int64_t integer_at(const Json&, const char*);  \
+  template std::uint64_t integer_at(const Json&, const char*); \
+  template Json parse_json<Json>(std::string_view);            \
+  template Json parse_json_or_null<Json>(std::string_view);    \
+  template std::string json_text(const Json&, int);            \
   template std::string exact_json_text(const Json&, int);
 TRIREME_INSTANTIATE(nlohmann::json)
 TRIREME_INSTANTIATE(nlohmann::ordered_json)

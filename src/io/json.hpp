@@ -30,6 +30,11 @@ Json parse_json(std::string_view text);
 template <class Json>
 Json parse_json_or_null(std::string_view text);
 
+// json[key] as a T: int, std::int64_t or std::uint64_t. JsonError, with the key, where it
+// is not there, no integer, or one that is no T: the library's own get() would cut it.
+template <class T, class Json>
+T integer_at(const Json& json, const char* key);
+
 // On one line, or a line per value and `indent` blanks per level. Bytes that are not
 // UTF-8 (names come from file names, too) are written as U+FFFD.
 template <class Json>

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 
 namespace trireme::io {
@@ -45,18 +46,19 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 const std::byte* MappedFile::range(std::uint64_t offset, std::uint64_t bytes,
                                    std::string_view what) const {
-  TRIREME_REQUIRE_INPUT(offset <= size_ && bytes <= size_ - offset,
-                        "'{}' is truncated: {} takes bytes {} to {}, the file has {}",
-                        path_.string(), what, offset, offset + bytes, size_);
+  TRIREME_REQUIRE_INPUT(is_range_within(offset, bytes, size_),
+                        "'{}' is truncated: {} takes {} bytes from byte {}, the file has "
+                        "{}",
+                        path_.string(), what, bytes, offset, size_);
   return data_ + offset;
 }
 
 void MappedFile::check_array(std::uint64_t offset, std::uint64_t count, std::size_t size,
                              std::size_t alignment, std::string_view what) const {
-  TRIREME_REQUIRE_INPUT(count <= ~std::uint64_t{0} / size,
-                        "'{}': {} has an impossible length, {}", path_.string(), what,
-                        count);
-  range(offset, count * size, what);
+  const auto bytes = checked_multiply(count, std::uint64_t{size});
+  TRIREME_REQUIRE_INPUT(bytes.has_value(), "'{}': {} has an impossible length, {}",
+                        path_.string(), what, count);
+  range(offset, *bytes, what);
   TRIREME_REQUIRE_INPUT(offset % alignment == 0,
                         "'{}': {} begins at byte {}, which is no multiple of {}",
                         path_.string(), what, offset, alignment);

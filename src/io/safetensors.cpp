@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "io/atomic_file.hpp"
 #include "io/element_types.hpp"
@@ -21,6 +22,7 @@ using Json = nlohmann::json;
 // The reference implementation's limit; a larger one is a damaged length.
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr const char* kIndexName = "model.safetensors.index.json";
+constexpr index_t kMaxElementBits = 64;
 
 struct Format {
   const char* name;
@@ -100,15 +102,13 @@ SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedF
   tensor.name = name;
   tensor.file = file.path();
   tensor.format = entry["dtype"].get<std::string>();
-  std::uint64_t elements = 1;
   for (const std::uint64_t extent : sizes(entry, "shape", where)) {
-    TRIREME_REQUIRE_INPUT(extent < (std::uint64_t{1} << 48) &&
-                              !__builtin_mul_overflow(elements, extent, &elements) &&
-                              elements < (std::uint64_t{1} << 48),
-                          "{} has an impossible shape {}", where,
-                          json_text(entry["shape"]));
-    tensor.shape.push_back(static_cast<index_t>(extent));
+    tensor.shape.push_back(checked_cast<index_t>(extent).value_or(-1));
   }
+  const auto elements = counted_elements(tensor.shape);
+  const auto bits = checked_multiply(elements.value_or(-1), kMaxElementBits);
+  TRIREME_REQUIRE_INPUT(elements && bits, "{} has an impossible shape {}", where,
+                        json_text(entry["shape"]));
   const std::vector<std::uint64_t> offsets = sizes(entry, "data_offsets", where);
   TRIREME_REQUIRE_INPUT(offsets.size() == 2 && offsets[0] <= offsets[1],
                         "{} has data_offsets {}; expected [begin, end]", where,
@@ -122,7 +122,8 @@ SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedF
       where, offsets[1], available);
   if (const Format* format = find_format(tensor.format)) {
     tensor.dtype = format->dtype;
-    const std::uint64_t expected = elements * format->bits / 8;
+    const std::uint64_t expected =
+        static_cast<std::uint64_t>(*elements) * format->bits / 8;
     TRIREME_REQUIRE_INPUT(tensor.bytes == expected,
                           "{}: {} elements of {} take {} bytes, its data_offsets span {}",
                           where, to_string(tensor.shape), tensor.format, expected,

@@ -164,6 +164,13 @@ TEST(CorpusDamage, OfAttributesIsFound) {
   EXPECT_THAT(error_with("token_count", std::uint64_t{5}), HasSubstr("token_count is 5"));
   EXPECT_THAT(error_with("document_count", std::uint64_t{5}),
               HasSubstr("expected uint64 of shape (6)"));
+  for (const char* name : {"token_count", "document_count"}) {
+    EXPECT_THAT(error_with(name, std::uint64_t{1} << 63),
+                HasSubstr(std::string(name) + " is 9223372036854775808"));
+    EXPECT_THAT(error_with(name, (std::uint64_t{1} << 63) - 1),
+                HasSubstr(std::string(name) + " is 9223372036854775807"));
+    EXPECT_THAT(error_with(name, std::int64_t{-1}), HasSubstr("is -1; expected"));
+  }
   EXPECT_THAT(error_with("end_of_document", std::uint64_t{700}),
               HasSubstr("end_of_document 700 is not in the vocabulary of 700"));
 }

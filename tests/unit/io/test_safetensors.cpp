@@ -145,7 +145,8 @@ TEST(Safetensors, MissingTensorNamesNearest) {
 
 TEST(Safetensors, DamageIsNamed) {
   EXPECT_THAT(error_of(""), HasSubstr("truncated"));
-  EXPECT_THAT(error_of("1234567"), HasSubstr("the header's length takes bytes 0 to 8"));
+  EXPECT_THAT(error_of("1234567"),
+              HasSubstr("the header's length takes 8 bytes from byte 0"));
   EXPECT_THAT(error_of(std::string(64, '\xff')), HasSubstr("header is said to have"));
   EXPECT_THAT(error_of(file_of("not json", 0)), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_of(file_of("[1]", 0)), HasSubstr("not a JSON object"));
