@@ -15,6 +15,8 @@
 
 #include "apps/run_guarded.hpp"
 #include "base/error.hpp"
+#include "base/version.hpp"
+#include "ckpt/build_identity.hpp"
 #include "comm/rank_list.hpp"
 #include "config/text.hpp"
 #include "engine/format.hpp"
@@ -38,6 +40,17 @@ std::string unknown_command(const std::vector<std::string>& names,
   return fmt::format("there is no command '{}'{}\nCommands: {}. See trireme --help", word,
                      nearest.empty() ? "" : "; did you mean '" + nearest + "'?",
                      fmt::join(names, ", "));
+}
+
+// The fields of environment.json, a line each.
+std::string version_text() {
+  std::string text = "trireme " + program_version();
+  for (const auto& [name, value] : ckpt::build_identity()) {
+    if (name == "trireme" || name == "git") continue;
+    text += fmt::format("\n  {:<16}", name);
+    text += engine::wrap_words(value, 80, 18);
+  }
+  return text;
 }
 
 }  // namespace
@@ -182,7 +195,7 @@ CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>(
           "Trireme: training of Transformer language models on supercomputers",
           "trireme")) {
-  app_->set_version_flag("--version", std::string("trireme ") + TRIREME_VERSION);
+  app_->set_version_flag("--version", version_text);
   app_->require_subcommand(1);
   app_->footer(
       "Started alone, by mpiexec or by srun. `trireme COMMAND --help` tells more.\n"

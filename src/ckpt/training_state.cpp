@@ -5,13 +5,14 @@
 
 #include "base/error.hpp"
 #include "base/version.hpp"
+#include "ckpt/build_identity.hpp"
 #include "io/hdf5.hpp"
 
 namespace trireme::ckpt {
 
 namespace {
 
-constexpr const char* kFormat = "trireme-checkpoint";
+constexpr const char* kIndexFormat = "trireme-checkpoint";
 
 void write_tensors(io::H5File& file, const Manifest& manifest) {
   std::vector<std::vector<io::VirtualPiece>> pieces(manifest.tensors.size());
@@ -33,7 +34,7 @@ void write_index(const Path& path, const TrainingState& state, const Manifest& m
                  WriteFault fault) {
   io::H5File file = io::H5File::create(path);
   file.fail_writes(fault);
-  file.set_attribute("format", std::string(kFormat));
+  file.set_attribute("format", std::string(kIndexFormat));
   file.set_attribute("format_version", std::int64_t{kFormatVersion});
   file.set_attribute(
       "kind", std::string(manifest.has_optimizer_state() ? "training" : "weights"));
@@ -48,11 +49,13 @@ void write_index(const Path& path, const TrainingState& state, const Manifest& m
   file.set_attribute("skipped_steps", state.skipped_steps);
   file.set_attribute("best_loss", state.best_loss);
   file.set_attribute("best_step", state.best_step);
-  file.set_attribute("version", std::string(kVersion));
+  file.set_attribute("version", program_version());
   // A dataset: attributes end at 64 KiB.
   file.write_text("deck", state.deck);
   io::H5Group grid = file.make_group("grid");
   for (const auto& [axis, ranks] : state.grid) grid.set_attribute(axis, ranks);
+  io::H5Group build = file.make_group("build");
+  for (const auto& [name, value] : build_identity()) build.set_attribute(name, value);
   io::H5Group tokenizer = file.make_group("tokenizer");
   for (const auto& [name, content] : state.tokenizer)
     tokenizer.write_bytes(name, content);
@@ -84,9 +87,9 @@ TrainingState state_from_bytes(const std::string& bytes) {
 
 TrainingState read_state(const Path& path) {
   const io::H5File file = io::H5File::open(path);
-  TRIREME_REQUIRE_INPUT(
-      file.has_attribute("format") && file.attribute<std::string>("format") == kFormat,
-      "'{}' is not the index of a checkpoint", path.string());
+  TRIREME_REQUIRE_INPUT(file.has_attribute("format") &&
+                            file.attribute<std::string>("format") == kIndexFormat,
+                        "'{}' is not the index of a checkpoint", path.string());
   TrainingState state;
   state.step = file.attribute<std::int64_t>("step");
   state.samples = file.attribute<std::int64_t>("samples");

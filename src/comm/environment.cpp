@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
 #include <thread>
 
 #include "comm/self_communicator.hpp"
@@ -18,15 +19,6 @@ namespace {
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
-}
-
-std::string find_library() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string line = first_line(text);
-  std::replace(line.begin(), line.end(), '\t', ' ');
-  return line;
 }
 
 // UCX, below MPI, takes SIGHUP before main() begins, to fill the log with what it does.
@@ -60,6 +52,23 @@ void throw_on_all(const std::string& problem) {
 
 }  // namespace
 
+std::string library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);  // may be called before MPI_Init
+  // "MPICH Version:      4.0.2" and "Open MPI v4.1.4, package: ..." say the same.
+  std::istringstream words(first_line(text));
+  std::string library;
+  for (std::string word; words >> word;) {
+    if (word == "Version:") continue;
+    const bool is_last = word.back() == ',';
+    if (is_last) word.pop_back();
+    library += (library.empty() ? "" : " ") + word;
+    if (is_last) break;
+  }
+  return library;
+}
+
 int launcher_ranks(const std::function<const char*(const char*)>& get) {
   int ranks = 0;
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
@@ -92,7 +101,7 @@ Environment::Environment(int& argc, char**& argv) {
 void Environment::start() {
   int size = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  library_ = find_library();
+  library_ = library_version();
   const int launched =
       owns_mpi_ ? launcher_ranks([](const char* name) { return std::getenv(name); }) : 0;
   TRIREME_REQUIRE_INPUT(

@@ -34,8 +34,7 @@ class Environment {
   // Ranks and cores of this node: threads per rank should not exceed cores / ranks.
   const NodeInfo& node() const { return node_; }
   WaitPolicy wait_policy() const { return wait_policy_; }
-  // Name and version of the MPI library.
-  const std::string& library() const { return library_; }
+  const std::string& library() const { return library_; }  // library_version()
   // What the program does about an error that cannot be handed up, as messages are under
   // way to and from memory that would be freed on the way: reports it and ends all ranks.
   using ErrorHandler = std::function<void(const std::exception&)>;
@@ -66,6 +65,9 @@ class Environment {
   std::shared_ptr<Communicator> world_;
   ErrorHandler handler_;
 };
+
+// Name and version of the MPI library: "MPICH 4.0.2".
+std::string library_version();
 
 // How many ranks the launcher says it started (SLURM, Hydra, Open MPI); 0 where none
 // speaks. Asks `get` for environment variables (std::getenv, or a test's).

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "engine/format.hpp"
@@ -92,6 +94,22 @@ Line machine_line(const BannerInfo& info) {
   return line;
 }
 
+// What two runs of one version may differ in; all of it is in environment.json.
+Line build_line(const BannerInfo& info) {
+  const std::map<std::string_view, const char*> named = {
+      {"compiler", ""},  {"kokkos", "Kokkos "}, {"mpi", ""}, {"hdf5", "HDF5 "},
+      {"cuda", "CUDA "}, {"onednn", "oneDNN "}, {"blas", ""}};
+  Line line;
+  for (const auto& [name, value] : info.build) {
+    if (const auto known = named.find(name); known != named.end()) {
+      line.add(!value.empty(), "{}{}", known->second, value);
+    } else if (name == "build_type") {
+      line.add(value != "Release", "{}", value);
+    }
+  }
+  return line;
+}
+
 Line precision_line(const BannerInfo& info) {
   Line line;
   line.add(!info.precision.empty(), "{}", info.precision);
@@ -154,6 +172,7 @@ std::string banner(const BannerInfo& info) {
   grid_line(info).put(out, "grid");
   put_bindings(info, out);
   machine_line(info).put(out, "machine");
+  build_line(info).put(out, "build");
   precision_line(info).put(out, "precision");
   corpus_line(info).put(out, "corpus");
   batch_line(info).put(out, "batch");

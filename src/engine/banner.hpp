@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ckpt/build_identity.hpp"
 #include "comm/rank_grid.hpp"
 #include "engine/machine.hpp"
 
@@ -14,7 +15,8 @@ namespace trireme::engine {
 
 // Fields that are empty or 0 are left out, and lines of which nothing is left.
 struct BannerInfo {
-  std::string version;  // of Trireme
+  std::string version;        // of Trireme, with its commit
+  ckpt::BuildIdentity build;  // compiler and libraries are shown
 
   std::string kind;  // "gpt"
   std::int64_t parameters = 0;

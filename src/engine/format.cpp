@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -135,12 +136,13 @@ int display_width(std::string_view text) {
   return width;
 }
 
-std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent) {
+namespace {
+
+std::string wrap(const std::vector<std::string>& parts, int columns, int indent) {
   std::string out;
   int column = indent;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string part = parts[i] + (i + 1 < parts.size() ? "," : "");
-    const int width = display_width(part);
+    const int width = display_width(parts[i]);
     if (i > 0 && column + 1 + width > columns) {
       out += '\n';
       out.append(static_cast<std::size_t>(indent), ' ');
@@ -149,10 +151,28 @@ std::string wrap_list(const std::vector<std::string>& parts, int columns, int in
       out += ' ';
       ++column;
     }
-    out += part;
+    out += parts[i];
     column += width;
   }
   return out;
+}
+
+}  // namespace
+
+std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent) {
+  std::vector<std::string> pieces = parts;
+  for (std::size_t i = 0; i + 1 < pieces.size(); ++i) pieces[i] += ',';
+  return wrap(pieces, columns, indent);
+}
+
+std::string wrap_words(std::string_view text, int columns, int indent) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    if (end > 0) words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return wrap(words, columns, indent);
 }
 
 }  // namespace trireme::engine

@@ -42,6 +42,8 @@ int display_width(std::string_view text);
 // "one, two,\n  three": a list that begins `indent` columns into a line and is broken
 // between its parts only, where the line would be longer than `columns`.
 std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent);
+// The same of a text, between its words: "one two\n  three".
+std::string wrap_words(std::string_view text, int columns, int indent);
 
 }  // namespace trireme::engine
 

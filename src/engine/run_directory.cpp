@@ -63,12 +63,7 @@ OrderedJson to_json(const RunEnvironment& environment) {
   put("started", environment.started);
   put("command_line", environment.command_line);
   put("job", environment.job);
-  for (const auto& [name, version] : environment.versions) {
-    json["versions"][name] = version;
-  }
-  put("compiler", environment.compiler);
-  put("build_type", environment.build_type);
-  put("flags", environment.flags);
+  for (const auto& [name, value] : environment.build) json["build"][name] = value;
   put("grid", environment.grid);
   json["ranks"] = environment.ranks;
   json["threads_per_rank"] = environment.threads;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ckpt/build_identity.hpp"
 #include "comm/communicator.hpp"
 #include "engine/run_start.hpp"
 #include "io/files.hpp"
@@ -19,8 +20,7 @@ namespace trireme::engine {
 
 // What environment.json holds. Empty fields are left out.
 struct RunEnvironment {
-  std::vector<std::pair<std::string, std::string>> versions;  // {"trireme", "0.1.0"} ...
-  std::string compiler, build_type, flags;
+  ckpt::BuildIdentity build;
   std::string grid;  // "tensor 2 x context 1 x data 4 x pipeline 1"
   int ranks = 1;
   int threads = 1;                   // per rank

@@ -6,33 +6,18 @@
 
 #include "base/version.hpp"
 #include "base/wall_time.hpp"
+#include "ckpt/build_identity.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
-#include "io/hdf5.hpp"
 
 namespace trireme::engine {
-
-namespace {
-
-std::string kokkos_version() {
-  return fmt::format("{}.{}.{}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100,
-                     KOKKOS_VERSION % 100);
-}
-
-}  // namespace
 
 RunEnvironment describe_environment(const comm::Environment& environment,
                                     const comm::GridShape& grid, const Machine& machine,
                                     const Placement& placement,
                                     const std::string& command_line) {
   RunEnvironment result;
-  result.versions = {{"trireme", kVersion},
-                     {"kokkos", kokkos_version()},
-                     {"mpi", environment.library()},
-                     {"hdf5", io::hdf5_version()}};
-  result.compiler = kCompiler;
-  result.build_type = kBuildType;
-  result.flags = kBuildFlags;
+  result.build = ckpt::build_identity();
   result.grid = comm::to_string(grid);
   result.ranks = environment.world_size();
   result.threads = machine.threads;
@@ -56,7 +41,8 @@ BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
                         std::int64_t parameters, std::int64_t first_step,
                         double gemm_tflops) {
   BannerInfo info;
-  info.version = kVersion;
+  info.version = program_version();
+  info.build = ckpt::build_identity();
   info.kind = config::name_of(deck.model.kind);
   info.parameters = parameters;
   info.layers = deck.model.layers;

@@ -66,7 +66,7 @@ void require_same_files(comm::Communicator& world, const std::string& host,
     TRIREME_REQUIRE_INPUT(same, "the ranks {}: {}. Start the same file on all of them",
                           what, comm::grouped_by_text(checksums, hosts));
   };
-  compare(fmt::format("trireme {}", kVersion), "/proc/self/exe",
+  compare(fmt::format("trireme {}", program_version()), "/proc/self/exe",
           "run different programs");
   compare(deck, deck, "have different decks");
 }

@@ -371,7 +371,7 @@ std::string H5Group::read_text(const std::string& path) const {
   return text;
 }
 
-std::string hdf5_version() {
+std::string library_version() {
   unsigned major = 0, minor = 0, release = 0;
   const H5Lock lock;
   h5_check(H5get_libversion(&major, &minor, &release), "ask for the version");

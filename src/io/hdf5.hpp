@@ -166,7 +166,7 @@ struct H5FileCheck {
 H5FileCheck check_hdf5(const Path& path, std::string_view role = "HDF5 file");
 
 // "1.10.8", of the library in use.
-std::string hdf5_version();
+std::string library_version();
 
 }  // namespace trireme::io
 

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/gemm_reference.hpp"
+#include "kernels/library_versions.hpp"
 
 namespace trireme::kernels {
 
@@ -131,6 +132,16 @@ class CublasLt : public LibraryState {
 };
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  int cuda = 0;
+  const bool known = cudaRuntimeGetVersion(&cuda) == cudaSuccess;
+  const std::size_t cublas = cublasLtGetVersion();
+  return {
+      {"cuda", known ? fmt::format("{}.{}", cuda / 1000, cuda / 10 % 100) : "unknown"},
+      {"blas", fmt::format("cuBLASLt {}.{}.{}", cublas / 10000, cublas / 100 % 100,
+                           cublas % 100)}};
+}
 
 template <class T, class To>
 void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,

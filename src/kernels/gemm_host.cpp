@@ -1,12 +1,16 @@
 // kernels/gemm_host.cpp — gemm on host cores: oneDNN for float (its threads are the
 // OpenMP pool that Kokkos uses, so no second pool competes for the cores), Kokkos Kernels
 // for double, the plain loop for 16-bit types.
+#include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <KokkosBlas3_gemm.hpp>
+
+#include <string_view>
 
 #include "base/error.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/gemm_reference.hpp"
+#include "kernels/library_versions.hpp"
 
 namespace trireme::kernels {
 
@@ -29,7 +33,41 @@ void gemm_float(Transpose transpose_a, Transpose transpose_b, Accumulate accumul
                   shape.k, shape.n, static_cast<int>(status));
 }
 
+// Of the BLAS that the process runs with, which need not be the one it was linked with.
+// The interface has no version; what implements it tells, under a name of its own.
+std::string blas_version() {
+  using Text = const char* (*)();
+  if (const auto config =
+          reinterpret_cast<Text>(::dlsym(RTLD_DEFAULT, "openblas_get_config"))) {
+    // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ...": name and version.
+    const std::string_view text = config();
+    return std::string(text.substr(0, text.find(' ', text.find(' ') + 1)));
+  }
+  if (const auto version =
+          reinterpret_cast<Text>(::dlsym(RTLD_DEFAULT, "bli_info_get_version_str"))) {
+    return fmt::format("BLIS {}", version());
+  }
+  using Fill = void (*)(char*, int);
+  if (const auto fill =
+          reinterpret_cast<Fill>(::dlsym(RTLD_DEFAULT, "mkl_get_version_string"))) {
+    char text[200] = "";
+    fill(text, sizeof(text) - 1);
+    const std::string_view line = text;
+    return std::string(line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+  return TRIREME_BLAS_NAME;
+}
+
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> library_versions() {
+  const dnnl_version_t* dnnl = dnnl_version();
+  return {{"onednn", fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)},
+          {"kokkos_kernels",
+           fmt::format("{}.{}.{}", KOKKOSKERNELS_VERSION / 10000,
+                       KOKKOSKERNELS_VERSION / 100 % 100, KOKKOSKERNELS_VERSION % 100)},
+          {"blas", blas_version()}};
+}
 
 template <class T, class To>
 void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,

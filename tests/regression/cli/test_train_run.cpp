@@ -15,6 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 class TrainRun : public Workplace {
  protected:
@@ -60,6 +61,28 @@ TEST_F(TrainRun, LeavesWhatIsPromised) {
   const auto first = losses(slurp(run_dir() / "train.jsonl"));
   EXPECT_GE(first.size(), 4u);
   EXPECT_EQ(losses(slurp(scratch_ / "again/train.jsonl")), first);
+}
+
+// The same in all places: two builds can be told apart long after.
+TEST_F(TrainRun, SaysWhatItWasBuiltOf) {
+  const RunResult result = train();
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto environment = nlohmann::json::parse(slurp(run_dir() / "environment.json"));
+  const auto& build = environment.at("build");
+  const std::string version = trireme({"--version"}).out;
+  for (const char* name : {"compiler", "build_type", "kokkos", "mpi", "hdf5", "blas"}) {
+    const std::string value = build.at(name);
+    EXPECT_FALSE(value.empty()) << name;
+    EXPECT_THAT(version, HasSubstr(value)) << name;
+    const bool in_banner = std::string(name) != "build_type";
+    EXPECT_TRUE(!in_banner || result.out.find(value) != std::string::npos) << name;
+  }
+  std::string program = build.at("trireme");
+  const std::string git = build.at("git");
+  if (git != "unknown") program += " (" + git + ")";
+  EXPECT_THAT(version, StartsWith("trireme " + program + "\n"));
+  EXPECT_THAT(result.out, StartsWith("Trireme " + program + ": training a GPT\n"));
+  EXPECT_THAT(trireme({"inspect", run_dir()}).out, HasSubstr("version " + program));
 }
 
 TEST_F(TrainRun, ExistingRunIsRefusedWithAdvice) {

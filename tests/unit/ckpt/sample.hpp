@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/version.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/save.hpp"
 #include "comm/self_communicator.hpp"
@@ -96,7 +97,7 @@ inline ckpt::TrainingState sample_state(std::int64_t step) {
   state.best_loss = 0.1;
   state.best_step = step - 1;
   state.deck = "model: {layers: 2}  # é\n";
-  state.version = "0.1.0";
+  state.version = program_version();
   state.grid = {{"tensor", 1}, {"pipeline", 2}};
   state.tokenizer = {{"merges.txt", std::string("a b\n\0", 5)}, {"vocab.json", ""}};
   state.tokenizer_attributes = {{"kind", "bpe"}};

@@ -15,7 +15,12 @@ using ::testing::HasSubstr;
 
 BannerInfo example() {
   BannerInfo info;
-  info.version = "0.1.0";
+  info.version = "0.1.0 (4e24dd6-dirty)";
+  info.build = {{"trireme", "0.1.0"},       {"git", "4e24dd6-dirty"},
+                {"compiler", "GNU 12.2.0"}, {"build_type", "Release"},
+                {"flags", "-march=native"}, {"kokkos", "4.7.0 (OpenMP, Serial)"},
+                {"mpi", "MPICH 4.0.2"},     {"hdf5", "1.10.8"},
+                {"onednn", "2.7.3"},        {"blas", "OpenBLAS 0.3.21"}};
   info.kind = "gpt";
   info.parameters = 13942272;
   info.layers = 6;
@@ -49,12 +54,14 @@ BannerInfo example() {
 TEST(Banner, AsAUserSeesIt) {
   EXPECT_EQ(
       banner(example()),
-      "Trireme 0.1.0: training a GPT\n"
+      "Trireme 0.1.0 (4e24dd6-dirty): training a GPT\n"
       "  model       13.9M parameters, 6 layers, hidden 384, 6 heads, sequence 256,\n"
       "              vocabulary 8192\n"
       "  grid        1 rank, 2 threads per rank\n"
       "  machine     node01, Intel Xeon Platinum 8481C, AVX-512, AMX, 2 cores,\n"
       "              24.0 GiB, Kokkos OpenMP\n"
+      "  build       GNU 12.2.0, Kokkos 4.7.0 (OpenMP, Serial), MPICH 4.0.2,\n"
+      "              HDF5 1.10.8, oneDNN 2.7.3, OpenBLAS 0.3.21\n"
       "  precision   fp32, GEMM peak 271 GFLOP/s (measured), memory 29 GB/s\n"
       "  corpus      data/kjv.h5, 1.18M tokens to train on, 24.1k to validate\n"
       "  batch       32 samples, 8,192 tokens, micro-batches of 8\n"

@@ -370,8 +370,7 @@ TEST_F(RunDirectoryTest, EnvironmentOfEveryStart) {
   RunDirectory directory(*world_, options("never"));
   directory.begin();
   RunEnvironment environment;
-  environment.versions = {{"trireme", "0.1.0"}, {"mpi", "MPICH 4.0.2"}};
-  environment.compiler = "g++ 12.2";
+  environment.build = {{"trireme", "0.1.0"}, {"mpi", "MPICH 4.0.2"}};
   environment.ranks = 4;
   environment.threads = 2;
   environment.hosts = {"node01", "node02"};
@@ -382,7 +381,7 @@ TEST_F(RunDirectoryTest, EnvironmentOfEveryStart) {
   }
   const auto json = nlohmann::json::parse(slurp(run() / "environment.json"));
   EXPECT_EQ(json.at("started"), "third");
-  EXPECT_EQ(json.at("versions").at("mpi"), "MPICH 4.0.2");
+  EXPECT_EQ(json.at("build").at("mpi"), "MPICH 4.0.2");
   EXPECT_EQ(json.at("hosts").size(), 2u);
   EXPECT_EQ(json.at("threads_per_rank"), 2);
   EXPECT_FALSE(json.contains("devices"));
