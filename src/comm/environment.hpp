@@ -61,7 +61,7 @@ class Environment {
   bool owns_mpi_ = false;
   std::string host_name_, library_;
   NodeInfo node_;
-  WaitPolicy wait_policy_ = WaitPolicy::spin;
+  WaitPolicy wait_policy_ = WaitPolicy::adaptive;
   std::shared_ptr<Communicator> world_;
   ErrorHandler handler_;
 };

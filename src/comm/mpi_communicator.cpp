@@ -1,6 +1,7 @@
 // comm/mpi_communicator.cpp — collectives as non-blocking MPI calls that are polled by
 // our own waiting policy; messages of more elements than MPI counts can say are cut.
 #include "comm/mpi_communicator.hpp"
+#include "comm/adaptive_wait.hpp"
 
 #include <mpi.h>
 #include <time.h>
@@ -108,6 +109,7 @@ class MpiCommunicator;
 struct Shared {
   MpiOptions options;
   WaitPolicy wait = WaitPolicy::spin;
+  AdaptiveWait adaptive;
   double timeout = 0.0;
   struct UnderWay {
     MPI_Request* request;
@@ -684,12 +686,19 @@ class MpiCommunicator final : public Communicator {
   // Polls until the request is done.
   void wait(MPI_Request& request, const char* call, std::int64_t number, Site site = "",
             MPI_Status* status = MPI_STATUS_IGNORE) {
-    const bool naps = shared_->wait == WaitPolicy::yield;
+    AdaptiveWait* const adaptive =
+        shared_->wait == WaitPolicy::adaptive ? &shared_->adaptive : nullptr;
+    if (adaptive != nullptr) adaptive->begin();
     Clock::time_point start{};
     for (std::uint64_t polls = 1;; ++polls) {
       int done = 0;
       started(MPI_Test(&request, &done, status), call, site);
-      if (done != 0) return;
+      if (done != 0) {
+        if (adaptive != nullptr) adaptive->end();
+        return;
+      }
+      const bool naps = adaptive != nullptr ? adaptive->next() == AdaptiveWait::Next::nap
+                                            : shared_->wait == WaitPolicy::yield;
       if (naps) {
         const timespec nap{0, kNapNanoseconds};
         nanosleep(&nap, nullptr);
@@ -719,19 +728,30 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::string_view name_of(WaitPolicy policy) {
-  return policy == WaitPolicy::spin ? "spin" : "yield";
+  switch (policy) {
+    case WaitPolicy::spin:
+      return "spin";
+    case WaitPolicy::yield:
+      return "yield";
+    case WaitPolicy::adaptive:
+      return "adaptive";
+  }
+  throw Error("not a way to wait");
 }
 
 WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value) {
   const std::string_view given = override_value != nullptr ? override_value : "";
-  if (given == "spin") return WaitPolicy::spin;
-  if (given == "yield") return WaitPolicy::yield;
+  for (const WaitPolicy policy :
+       {WaitPolicy::spin, WaitPolicy::yield, WaitPolicy::adaptive}) {
+    if (given == name_of(policy)) return policy;
+  }
   TRIREME_REQUIRE_INPUT(
       given.empty(),
-      "TRIREME_WAIT is '{}'; it may be spin (poll without a pause) or yield "
-      "(nap between polls)",
+      "TRIREME_WAIT is '{}'; it may be spin (poll without a pause), yield (nap between "
+      "polls) or adaptive (nap while others use the core)",
       given);
-  return node.ranks * node.threads > node.cores ? WaitPolicy::yield : WaitPolicy::spin;
+  return node.ranks * node.threads > node.cores ? WaitPolicy::yield
+                                                : WaitPolicy::adaptive;
 }
 
 NodeInfo find_node_info() {

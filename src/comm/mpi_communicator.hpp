@@ -26,7 +26,9 @@
 
 namespace trireme::comm {
 
-enum class WaitPolicy { spin, yield };
+// Between polls for a message: no pause; a nap; or a nap only while others use the core
+// (adaptive_wait.hpp).
+enum class WaitPolicy { spin, yield, adaptive };
 std::string_view name_of(WaitPolicy policy);
 
 // This rank's node: who is on it, and the cores that they may run on together.
@@ -38,8 +40,9 @@ struct NodeInfo {
   int threads = 1;  // of each rank, where its environment says so
 };
 
-// yield where the threads of the ranks outnumber cores; TRIREME_WAIT=spin|yield
-// (argument: its value or null) overrides. Throws InputError for another value.
+// yield where the threads of the ranks outnumber cores, else adaptive;
+// TRIREME_WAIT=adaptive|spin|yield (argument: its value or null) overrides. Throws
+// InputError for another value.
 WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value);
 
 struct MpiOptions {

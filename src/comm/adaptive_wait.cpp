@@ -1,0 +1,95 @@
+// comm/adaptive_wait.cpp — see adaptive_wait.hpp.
+#include "comm/adaptive_wait.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/core_time.hpp"
+
+namespace trireme::comm {
+
+namespace {
+
+// A wait reads the clocks when it has polled this often (some microseconds), and then
+// again each time: most messages are there before, and cost no system call.
+constexpr std::int64_t kFirstLook = 16;
+constexpr std::int64_t kNextLook = 128;
+// Polls before the first nap of a wait on a shared core: a message that is about to come
+// is not slept through.
+constexpr std::int64_t kPollsBeforeNap = 64;
+
+// The core is shared where a millisecond and a tenth of the time is missing: an interrupt
+// takes less, and another thread's turn takes more.
+constexpr double kMissingSeconds = 1e-3;
+constexpr double kMissingShare = 0.1;
+// What was polled without that is forgotten after this long, so that an old turn of
+// somebody else's does not add up with a new one.
+constexpr double kWindowSeconds = 0.02;
+
+// Polling is tried again after the shortest time at first, then less and less often: each
+// try costs somebody's turn, some milliseconds, where the core is still shared.
+constexpr double kShortestHold = 0.05;
+constexpr double kLongestHold = 1.0;
+
+}  // namespace
+
+AdaptiveWait::Clocks AdaptiveWait::system_clocks() {
+  return {
+      .wall =
+          [] {
+            using Seconds = std::chrono::duration<double>;
+            return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+          },
+      .on_core = [] { return thread_cpu_seconds(); }};
+}
+
+AdaptiveWait::Next AdaptiveWait::next() {
+  ++polls_;
+  if (is_napping()) {
+    if (polls_ < kPollsBeforeNap) return Next::poll;
+    if (polls_ % kPollsBeforeNap == 0 && clocks_.wall() >= naps_until_) {
+      naps_until_ = 0.0;  // try
+      polls_ = 0;
+      return Next::poll;
+    }
+    return Next::nap;
+  }
+  if (polls_ == kFirstLook) {
+    wall_ = clocks_.wall();
+    on_core_ = clocks_.on_core();
+  } else if (polls_ > kFirstLook && polls_ % kNextLook == 0) {
+    look();
+  }
+  return is_napping() ? Next::nap : Next::poll;
+}
+
+void AdaptiveWait::end() {
+  // The turn of another thread may have lasted until the message was there.
+  if (wall_ > 0.0 && !is_napping()) look();
+  wall_ = 0.0;
+}
+
+void AdaptiveWait::look() {
+  const double wall = clocks_.wall();
+  const double on_core = clocks_.on_core();
+  polled_ += wall - wall_;
+  missing_ += std::max(0.0, (wall - wall_) - (on_core - on_core_));
+  wall_ = wall;
+  on_core_ = on_core;
+  if (missing_ >= kMissingSeconds && missing_ >= kMissingShare * polled_) {
+    share(wall);
+  } else if (polled_ >= kWindowSeconds) {
+    polled_ = missing_ = 0.0;
+    hold_ = 0.0;  // the core is ours: should that end, it is the first time again
+  }
+}
+
+void AdaptiveWait::share(double now) {
+  hold_ = hold_ == 0.0 ? kShortestHold : std::min(2.0 * hold_, kLongestHold);
+  naps_until_ = now + hold_;
+  polled_ = missing_ = 0.0;
+  wall_ = 0.0;
+  times_shared_ += 1;
+}
+
+}  // namespace trireme::comm
