@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#include "apps/brief_spinning.hpp"
 #include "apps/command_line.hpp"
 #include "apps/run_guarded.hpp"
 #include "apps/subcommands.hpp"
@@ -11,6 +12,18 @@
 #include "base/error.hpp"
 #include "comm/environment.hpp"
 #include "engine/stop_request.hpp"
+
+namespace {
+
+// Whether a subcommand has teams of threads at work for long.
+bool computes(std::string_view subcommand) {
+  for (const char* name : {"train", "generate", "evaluate", "selftest"}) {
+    if (subcommand == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -22,6 +35,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "trireme: %s\n", problem);
     comm::Environment::abort_before_start(argc, argv, apps::kExitError);
   }
+
+  // Threads that wait for each other sleep soon: what runs them reads that before main().
+  if (argc > 1 && computes(argv[1])) apps::spin_briefly(argv);
 
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -14,6 +14,7 @@
 #include "engine/format.hpp"
 #include "engine/machine.hpp"
 #include "engine/section_table.hpp"
+#include "engine/shared_cores.hpp"
 #include "model/formulae.hpp"
 
 namespace trireme::engine {
@@ -447,6 +448,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   start_loader();
   for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
   timers_.reset();
+  core_time_ = read_core_time();
   last_record_seconds_ = 0.0;
   last_record_step_ = progress_.step;
   last_record_samples_ = progress_.samples;
@@ -525,6 +527,9 @@ void TrainingRun<T>::report_times() {
   if (history_ != nullptr) log_.info("{}", effective_time(history_->starts()).text());
   const auto pipeline = step_.pipeline_report();
   if (pipeline) log_.info("\n{}", pipeline->text());
+  const std::string shared =
+      shared_cores_note(*grid_.groups().world, read_core_time() - core_time_);
+  if (!shared.empty()) log_.info("\n{}", shared);
 }
 
 #define TRIREME_INSTANTIATE(T) template class TrainingRun<T>;

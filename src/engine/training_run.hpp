@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/core_time.hpp"
 #include "base/fault_plan.hpp"
 #include "base/log.hpp"
 #include "base/timers.hpp"
@@ -104,6 +105,7 @@ class TrainingRun {
   RestartTimes restart_times_;
   Exec exec_;
   Timers timers_;
+  CoreTime core_time_;  // when the loop began
   ModelState<T> state_;
   TrainStep<T> step_;
   optim::Optimizer<T> optimizer_;
