@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/saver.hpp"
+#include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 
@@ -67,10 +68,9 @@ void require_files(const Path& staging, const Manifest& manifest) {
 }  // namespace
 
 Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook) {
-  io::create_directories(directory);
   const Path staging = io::temporary_name(directory / step_name(step));
   abandon(staging);  // of a process of this number, in a container of this name
-  io::create_directories(staging);
+  io::create_directory(staging);
   enter_phase(hook, "ckpt.begin", staging);
   return staging;
 }
@@ -125,6 +125,7 @@ Saved publish(const Path& directory, const Path& staging, const TrainingState& s
 Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& directory,
                       const TrainingState& state, const std::vector<TensorPart>& parts,
                       const SaveOptions& options) {
+  comm::on_first_rank(comm, [&] { io::create_directories(directory); });
   Saver saver(comm, "",
               {.directory = directory, .in_background = false, .hook = options.hook});
   saver.begin(exec, parts, state, options.retention);

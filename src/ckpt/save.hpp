@@ -33,14 +33,16 @@ struct Saved {
   std::string warning = {};
 };
 
-// All steps at once; every rank calls it. `directory` is the run's `checkpoints`. A
-// checkpoint of the same step is replaced. Runs have a Saver.
+// All steps at once; every rank calls it. `directory` is the run's `checkpoints`, and
+// made where it is not there. A checkpoint of the same step is replaced. Runs have a
+// Saver.
 Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& directory,
                       const TrainingState& state, const std::vector<TensorPart>& parts,
                       const SaveOptions& options = {});
 
 // The steps one by one: begin (rank 0, others wait for the name), the shards (each rank,
-// any thread), publish (rank 0, with every rank's manifest).
+// any thread), publish (rank 0, with every rank's manifest). Error where the directory is
+// not there: one that was removed under a run is not made anew.
 Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook = {});
 Saved publish(const Path& directory, const Path& staging, const TrainingState& state,
               const std::vector<Manifest>& shards, const SaveOptions& options = {});

@@ -196,8 +196,7 @@ void MetricsWriter::LogFile::append(const std::string& line) {
   try {
     writer->write_at(size, line.data(), line.size());
   } catch (const Error&) {
-    std::error_code ignored;  // whoever reads the file later copes with a torn line
-    std::filesystem::resize_file(path, size, ignored);
+    writer->cut(size);  // else whoever reads the file later copes with a torn line
     throw;
   }
   size += line.size();

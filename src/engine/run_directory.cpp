@@ -122,6 +122,18 @@ void RunDirectory::begin() {
   require_seen_by_all(world_, options_.checkpoints, "checkpoint directory");
 }
 
+void RunDirectory::require_held() const {
+  for (const auto* held : {&held_, &held_checkpoints_}) {
+    const std::string loss = *held ? (*held)->loss() : std::string();
+    TRIREME_REQUIRE(
+        loss.empty(),
+        "{}, while this run trained in '{}'. It ends: what it goes on to write "
+        "would be lost, or mixed with what another start writes. Move or "
+        "remove a run when it has ended.",
+        loss, path_.string());
+  }
+}
+
 // Who is given the run directory finds its checkpoints, wherever they are.
 void RunDirectory::link_checkpoints() const {
   const io::Path& checkpoints = options_.checkpoints;

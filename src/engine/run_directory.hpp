@@ -49,6 +49,11 @@ class RunDirectory {
   // below theirs. InputError where not all ranks see the directories.
   void begin();
 
+  // Rank 0, any thread, before anything is written there; nothing to do on others. Error
+  // where the directories are no longer those that are held: moved, removed, or locked
+  // anew.
+  void require_held() const;
+
   const io::Path& path() const { return path_; }
   io::Path file(const std::string& name) const { return path_ / name; }
 

@@ -157,6 +157,10 @@ RunHistory::RunHistory(const io::Path& directory) : path_(directory / kStartsNam
   }
 }
 
+RunHistory::~RunHistory() {
+  if (file_ >= 0) ::close(file_);
+}
+
 std::string RunHistory::begin(double began, std::int64_t first_step,
                               const std::string& job) {
   StartRecord start;
@@ -221,15 +225,15 @@ std::string RunHistory::note_refusal() {
 }
 
 std::string RunHistory::append(const std::string& line) {
-  const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file < 0) return io::system_message("cannot write", path_, errno);
+  if (file_ < 0) {
+    file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  }
+  if (file_ < 0) return io::system_message("cannot write", path_, errno);
   const std::string text = (is_torn_ ? "\n" : "") + line + "\n";
   is_torn_ = false;
-  const ssize_t put = ::write(file, text.data(), text.size());
-  const int error = errno;
-  ::close(file);
+  const ssize_t put = ::write(file_, text.data(), text.size());
   if (put == static_cast<ssize_t>(text.size())) return "";
-  return io::system_message("cannot write", path_, put < 0 ? error : ENOSPC);
+  return io::system_message("cannot write", path_, put < 0 ? errno : ENOSPC);
 }
 
 double process_began() {

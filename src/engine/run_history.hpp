@@ -72,10 +72,15 @@ int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step);
 double expected_save(const std::vector<StartRecord>& starts);
 
 // Rank 0 only. Errors while writing are no reason to end a run: they come back as text.
+// The file that the first line is written to gets all of them, whatever becomes of its
+// name.
 class RunHistory {
  public:
   // `directory` is the run's.
   explicit RunHistory(const io::Path& directory);
+  ~RunHistory();
+  RunHistory(const RunHistory&) = delete;
+  RunHistory& operator=(const RunHistory&) = delete;
 
   // Earlier starts, and this one once it has begun.
   const std::vector<StartRecord>& starts() const { return starts_; }
@@ -95,6 +100,7 @@ class RunHistory {
   std::string append(const std::string& line);
 
   io::Path path_;
+  int file_ = -1;         // open, once there is a line to write
   bool is_torn_ = false;  // the last line has no end
   std::vector<StartRecord> starts_;
 };

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/host_name.hpp"
 #include "ckpt/save.hpp"
+#include "comm/on_ranks.hpp"
 #include "config/load.hpp"
 #include "config/text.hpp"
 #include "engine/deck_model.hpp"
@@ -89,6 +90,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                            bool is_published) { note_save(step, is_published); },
            .before_publish =
                [this] {
+                 directory_.require_held();
                  if (metrics_) metrics_->sync();
                },
            .hook =
@@ -205,6 +207,7 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   try {
     checkpoints_.wait();
     step_.settle();
+    comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
     const ckpt::Saved saved = ckpt::save_checkpoint(
         exec_, *grid_.groups().world, directory_.path() / "failed", progress_, parts());
     state = fmt::format("The state before the step is in '{}'", saved.path.string());
@@ -249,6 +252,14 @@ StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
 }
 
 template <class T>
+template <class Record>
+void TrainingRun<T>::write_record(const Record& record) {
+  if (!metrics_) return;
+  directory_.require_held();
+  metrics_->write(record);
+}
+
+template <class T>
 std::int64_t TrainingRun<T>::next_checkpoint() const {
   const index_t every = deck_.checkpoint.every.steps;
   const std::int64_t last = last_step();
@@ -268,7 +279,7 @@ void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest
                       .time_limit = stop.seconds_to_limit()});
   }
   if (due(deck_.run.log_every) || is_last()) {
-    if (metrics_) metrics_->write(record);
+    write_record(record);
     last_record_seconds_ = timers_.total_seconds();
     last_record_step_ = progress_.step;
     last_record_samples_ = progress_.samples;
@@ -295,7 +306,7 @@ void TrainingRun<T>::validate(StopRequest& stop) {
                                   .perplexity = std::exp(totals.mean()),
                                   .tokens = static_cast<std::int64_t>(totals.tokens),
                                   .seconds = timers_.total_seconds() - start};
-    if (metrics_) metrics_->write(record);
+    write_record(record);
     if (display_) {
       display_->message(fmt::format("step {}: {} loss {:.4f}, perplexity {:.2f}",
                                     record.step, record.name, record.loss,
@@ -362,6 +373,7 @@ void TrainingRun<T>::note_first_step(double seconds) {
 
 template <class T>
 void TrainingRun<T>::prepare_save() {
+  comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
   step_.settle();
   // Only what is saved can be kept: the best of the checkpoints that were validated.
   if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&

@@ -71,6 +71,8 @@ class TrainingRun {
   StepRecord record_of(const optim::StepReport& report) const;
   std::int64_t next_checkpoint() const;
   void log_step(const optim::StepReport& report, const StopRequest& stop);
+  template <class Record>
+  void write_record(const Record& record);
   void validate(StopRequest& stop);
   void write_sample();
   std::vector<ckpt::TensorPart> parts() const;

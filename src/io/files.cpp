@@ -194,6 +194,12 @@ void create_directories(const Path& path) {
                   path.string());
 }
 
+void create_directory(const Path& path) {
+  if (::mkdir(path.c_str(), 0777) != 0) {
+    throw Error(system_message("cannot create the directory", path, errno));
+  }
+}
+
 void require_absent(const Path& path) {
   TRIREME_REQUIRE_INPUT(!std::filesystem::exists(std::filesystem::symlink_status(path)),
                         "'{}' exists already; name one that does not, or remove it",
@@ -309,6 +315,10 @@ void FileWriter::push(std::uint64_t offset, std::uint64_t bytes) {
   // Where it fails, sync() tells.
   ::sync_file_range(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
                     SYNC_FILE_RANGE_WRITE);
+}
+
+void FileWriter::cut(std::uint64_t bytes) noexcept {
+  [[maybe_unused]] const int status = ::ftruncate(descriptor_, static_cast<off_t>(bytes));
 }
 
 void FileWriter::sync() {

@@ -40,6 +40,8 @@ bool is_stream(const Path& path);
 void write_file(const Path& path, std::string_view content);
 // With parents; nothing to do where it exists. Error when it cannot be made.
 void create_directories(const Path& path);
+// A new one; Error where there is anything of this name, or not the directory above.
+void create_directory(const Path& path);
 // InputError where anything has this name, a link to nowhere included.
 void require_absent(const Path& path);
 // Bytes an unprivileged user may still write where `path` is (or would be).
@@ -93,6 +95,8 @@ class FileWriter {
   // Has the system begin to move these bytes to the disk, where it can; sync() has less
   // to wait for then.
   void push(std::uint64_t offset, std::uint64_t bytes);
+  // To so many bytes, as far as that can be.
+  void cut(std::uint64_t bytes) noexcept;
   // Everything on stable storage.
   void sync();
   void close();

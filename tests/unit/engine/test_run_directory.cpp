@@ -324,6 +324,20 @@ TEST_F(RunDirectoryTest, ARefusedStartLeavesNothing) {
   EXPECT_TRUE(fs::exists(run() / "checkpoints/.lock"));
 }
 
+// Removed and made again under the lock's eyes: the second process must not take it.
+TEST_F(RunDirectoryTest, WhoLosesTheDirectoryIsTold) {
+  RunDirectory directory(*world_, options("never"));
+  directory.begin();
+  EXPECT_NO_THROW(directory.require_held());
+  fs::rename(run(), scratch_ / "moved");
+  EXPECT_THAT(message_of<Error>([&] { directory.require_held(); }),
+              AllOf(HasSubstr(run().string()), HasSubstr("was moved to"),
+                    HasSubstr((scratch_ / "moved").string())));
+  RunDirectory second(*world_, options("never"));
+  EXPECT_THAT(message_of<Error>([&] { directory.require_held(); }),
+              HasSubstr("another directory has its name"));
+}
+
 TEST_F(RunDirectoryTest, TheLockGoesWithItsProcess) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
