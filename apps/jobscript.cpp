@@ -7,6 +7,7 @@
 #include "apps/command_line.hpp"
 #include "apps/program_files.hpp"
 #include "apps/subcommands.hpp"
+#include "base/log.hpp"
 #include "comm/on_ranks.hpp"
 #include "engine/job_script.hpp"
 
@@ -25,6 +26,7 @@ void write_script(const JobScriptArguments& arguments) {
   options.program = program_path();
   options.slurm = shared_files() / "slurm";
   options.directory = std::filesystem::current_path();
+  options.warn = [](const std::string& text) { Log().warning("{}", text); };
   const std::string script = engine::job_script(options);
   if (arguments.out.empty()) {
     std::fputs(script.c_str(), stdout);

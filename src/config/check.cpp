@@ -496,33 +496,6 @@ void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
   Checker(deck, ranks, bad, errors).run();
 }
 
-std::vector<DeckError> unsupported_for_training(const Deck& deck) {
-  std::vector<DeckError> errors;
-  const auto need = [&](bool supported, const char* key, const std::string& allowed) {
-    if (supported) return;
-    errors.push_back(error_at(deck, key,
-                              "is not supported by training yet (--dry-run accepts it)",
-                              allowed, fmt::format("{}: {}", key, allowed)));
-  };
-  const ModelConfig& m = deck.model;
-  need(m.kind == ModelKind::gpt, "model.kind", "gpt");
-  need(m.norm == Norm::layernorm, "model.norm", "layernorm");
-  need(m.activation == Activation::gelu_tanh, "model.activation", "gelu_tanh");
-  need(m.position == Position::learned, "model.position", "learned");
-  need(m.bias, "model.bias", "true");
-  need(m.tie_embeddings, "model.tie_embeddings", "true");
-  need(m.kv_heads == m.heads, "model.kv_heads", std::to_string(m.heads));
-  need(deck.parallel.context == 1, "parallel.context", "1");
-  need(deck.precision.compute == Precision::fp32, "precision.compute", "fp32");
-  need(!deck.run.probe, "run.probe", "false");
-  if (deck.data.train.empty()) {
-    errors.push_back(error_at(deck, "data.train", "names no corpus to train on",
-                              "a file made by trireme tokenize",
-                              "data.train: corpus.h5"));
-  }
-  return errors;
-}
-
 std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,
                                       const std::string& corpus_path) {
   if (deck.model.vocab == 0) deck.model.vocab = corpus_vocabulary;

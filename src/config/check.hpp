@@ -1,5 +1,5 @@
-// config/check.hpp — what keys must be to each other, to the number of ranks, to the
-// corpus, and to what training can do today.
+// config/check.hpp — what keys must be to each other, to the number of ranks, and to the
+// corpus.
 #ifndef TRIREME_CONFIG_CHECK_HPP_
 #define TRIREME_CONFIG_CHECK_HPP_
 
@@ -16,9 +16,6 @@ namespace trireme::config {
 // left out. Sets parallel.data where it is auto. ranks 0: as many as the grid asks for.
 void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
                   std::vector<DeckError>& errors);
-
-// What the deck asks for that training does not do yet. --dry-run and plan accept it.
-std::vector<DeckError> unsupported_for_training(const Deck& deck);
 
 // Takes model.vocab from the corpus, or checks that the deck's holds all its tokens.
 std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,

@@ -9,6 +9,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "config/capability.hpp"
 #include "config/key_readers.hpp"
 #include "config/text.hpp"
 
@@ -448,9 +449,8 @@ constexpr NumberRange kNotNegative = {.least = 0.0};
 constexpr index_t kMostLayers = 1 << 12;
 
 void add_model(std::vector<Key>& keys) {
-  keys.push_back(choice_key<ModelKind>(
-      {"model.kind", "", "gpt", "Architecture. Training has gpt so far."},
-      TRIREME_AT(model.kind)));
+  keys.push_back(choice_key<ModelKind>({"model.kind", "", "gpt", "Architecture."},
+                                       TRIREME_AT(model.kind)));
   keys.push_back(
       required(integer_key({"model.layers", "layers", "", "Transformer layers."},
                            TRIREME_AT(model.layers), 1, kMostLayers)));
@@ -559,9 +559,9 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
                    "Chunks of layers on each stage: several make the bubble of "
                    "the pipeline smaller, and the messages more."},
                   TRIREME_AT(parallel.virtual_pipeline), 1, 1 << 16));
-  keys.push_back(integer_key({"parallel.context", "ranks", "1",
-                              "Ranks that share a sequence. Training has 1 so far."},
-                             TRIREME_AT(parallel.context), 1, 1 << 20));
+  keys.push_back(
+      integer_key({"parallel.context", "ranks", "1", "Ranks that share a sequence."},
+                  TRIREME_AT(parallel.context), 1, 1 << 20));
   keys.push_back(
       {{"parallel.data", "integer", "ranks", "auto", "at least 1, or auto",
         "Copies of the model. auto: all ranks / (tensor × pipeline × context)."},
@@ -616,7 +616,7 @@ void add_precision_and_optimizer(std::vector<Key>& keys) {
       choice_key<Precision>({"precision.compute", "", "fp32",
                              "Type of activations and of the weights used with them; "
                              "master weights, gradients and "
-                             "optimizer state are fp32. Training has fp32 so far."},
+                             "optimizer state are fp32."},
                             TRIREME_AT(precision.compute)));
   keys.push_back(number_key({"precision.loss_scale.initial", "", "65536",
                              "First factor on the loss (fp16 only)."},
@@ -831,6 +831,7 @@ const std::vector<Key>& key_table() {
     add_batch_and_parallel(all);
     add_precision_and_optimizer(all);
     add_run_and_checkpoint(all);
+    for (Key& key : all) key.info.allowed = mark_not_yet(key.info);
     return all;
   }();
   return keys;

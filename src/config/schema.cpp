@@ -34,6 +34,8 @@ everything that is wrong with it is shown at once. Keys that are not listed are 
 - **Lengths** are a whole number (steps) or carry a unit: `100 steps`, `51200 samples`,
   `2e9 tokens`. They are rounded up to whole steps.
 - **Times** carry a unit: `90s`, `10m`, `1h30m`, `2d`.
+- **Not yet**: a deck may have such a value, and `--dry-run` tells of it what it can; this version
+  cannot train it. `trireme train` and `trireme jobscript` refuse it.
 - **The resolved deck**, with every default written out, is stored in the run directory
   (`deck.yaml`) and in each checkpoint. Given back, it makes the same run.
 - **Between starts** of a run `parallel`, `batch.micro`, `memory`, `checkpoint`, `run.steps` and

@@ -47,28 +47,6 @@ comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
           .embedding = group(shares_embedding ? 2 : 1, "embedding", is_last ? 1 : 0)};
 }
 
-// "parallel.pipeline: 4"
-std::string setting(const config::Deck& deck, const char* key) {
-  return fmt::format("{}: {}", key, config::error_at(deck, key, "", "", "").value);
-}
-
-std::vector<std::string> memory_not_known(const config::Deck& deck) {
-  const config::ModelConfig& m = deck.model;
-  const config::ParallelConfig& p = deck.parallel;
-  std::vector<std::string> settings;
-  const auto need = [&](bool known, const char* key) {
-    if (!known) settings.push_back(setting(deck, key));
-  };
-  // What layers save is known of those that exist: GPT-2's.
-  need(m.norm == config::Norm::layernorm, "model.norm");
-  need(m.activation == config::Activation::gelu_tanh, "model.activation");
-  need(m.position == config::Position::learned, "model.position");
-  need(m.bias, "model.bias");
-  need(m.tie_embeddings, "model.tie_embeddings");
-  need(p.context == 1, "parallel.context");
-  return settings;
-}
-
 // All stages of a pipeline that a page can show. Of a deeper one the first and the last
 // of the stages that have the same layers: what those between them need lies between
 // theirs, as a stage keeps fewer micro-batches the later it comes.
@@ -117,16 +95,6 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
   return stages;
 }
 
-void require_known(const config::Deck& deck) {
-  TRIREME_REQUIRE_INPUT(deck.model.kind == config::ModelKind::gpt,
-                        "model.kind: {} is not implemented yet: only gpt is",
-                        config::name_of(deck.model.kind));
-  if (deck.model.position != config::Position::relative) return;
-  throw config::DeckErrors({config::error_at(
-      deck, "model.position", "has a number of parameters that is not known yet",
-      "learned or rope", "model.position: learned")});
-}
-
 void find_vocabulary(config::Deck& deck) {
   if (deck.model.vocab > 0) return;
   if (deck.data.train.empty()) {
@@ -165,6 +133,24 @@ std::vector<std::string> check_corpora(config::Deck& deck) {
   // Lengths, splits and tokenizers need all of them.
   if (missing.empty() && !there.empty()) make_datasets(deck, open_corpora(deck));
   return missing;
+}
+
+// "parallel.pipeline: 4": those of which no more than this can be told.
+std::vector<std::string> settings_of(const std::vector<config::NotTrained>& lacks,
+                                     config::Told most) {
+  std::vector<std::string> settings;
+  for (const config::NotTrained& lack : lacks) {
+    if (lack.told <= most) settings.push_back(lack.key + ": " + lack.value);
+  }
+  return settings;
+}
+
+nlohmann::ordered_json not_trained_json(const std::vector<config::NotTrained>& lacks) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const config::NotTrained& lack : lacks) {
+    list.push_back({{"key", lack.key}, {"value", lack.value}, {"reason", lack.reason}});
+  }
+  return list;
 }
 
 std::string line(const std::string& name, const std::string& value) {
@@ -253,9 +239,10 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
   result.deck =
       config::load(path, {.overrides = overrides, .run_dir = run_dir, .ranks = ranks});
   config::Deck& deck = result.deck;
-  require_known(deck);
   find_vocabulary(deck);
   result.not_checked = check_corpora(deck);
+  result.not_trained = config::not_trained(deck);
+  if (!result.knows_size()) return result;
   const model::GptConfig model = gpt_config(deck);
   result.parameters = model::parameter_count(model);
   const index_t samples = deck.batch.global;
@@ -263,8 +250,7 @@ DryRun dry_run(const std::string& path, const std::vector<std::string>& override
   result.model_flops_causal = model::model_flops(model, samples, deck.model.sequence,
                                                  model::AttentionCount::causal);
   result.hardware_flops = hardware_flops_per_sample(deck) * static_cast<double>(samples);
-  result.memory_not_known = memory_not_known(deck);
-  if (!result.memory_not_known.empty()) return result;
+  if (!result.memory_not_known().empty()) return result;
   // Both narrow types take two bytes.
   result.stages = deck.precision.compute == config::Precision::fp32
                       ? planned_stages<float>(deck, model)
@@ -307,7 +293,7 @@ std::string DryRun::stages_text() const {
 std::string DryRun::memory_text() const {
   const std::string head = "\nmemory of each rank\n";
   if (stages.empty()) {
-    return fmt::format("{}  {}\n", head, not_known(memory_not_known, 2));
+    return fmt::format("{}  {}\n", head, not_known(memory_not_known(), 2));
   }
   return stages.size() == 1 ? head + memory_text(stages.front().memory) : stages_text();
 }
@@ -378,20 +364,33 @@ std::string DryRun::messages_text() const {
   return out;
 }
 
-std::string DryRun::text() const {
-  const model::GptConfig model = gpt_config(deck);
-  std::string out = fmt::format("deck '{}' is valid\n", deck.name);
-  for (const std::string& corpus : not_checked) {
-    out += fmt::format("not checked, as it is not there: {}\n", corpus);
+std::string DryRun::headline() const {
+  if (not_trained.empty()) return fmt::format("deck '{}' is valid\n", deck.name);
+  std::string out =
+      fmt::format("deck '{}' is valid, but this version cannot train it:\n", deck.name);
+  for (const config::NotTrained& lack : not_trained) {
+    out += fmt::format("  {}: {} ({})\n", lack.key, lack.value, lack.reason);
   }
-  out += "\nmodel\n";
-  out += line("parameters", fmt::format("{} ({})", format_grouped(parameters),
-                                        format_count(static_cast<double>(parameters))));
+  return out;
+}
+
+std::string DryRun::model_text() const {
+  const config::ModelConfig& model = deck.model;
+  std::string out = "\nmodel\n";
+  if (knows_size()) {
+    out += line("parameters", fmt::format("{} ({})", format_grouped(parameters),
+                                          format_count(static_cast<double>(parameters))));
+  } else {
+    out += line("parameters", not_known(size_not_known(), 26));
+  }
   out += line("layers x hidden x heads",
               fmt::format("{} x {} x {}", model.layers, model.hidden, model.heads));
-  out += line("sequence, vocabulary",
-              fmt::format("{}, {}", model.sequence, format_grouped(model.vocabulary)));
-  out += "\nstep\n";
+  return out + line("sequence, vocabulary",
+                    fmt::format("{}, {}", model.sequence, format_grouped(model.vocab)));
+}
+
+std::string DryRun::step_text() const {
+  std::string out = "\nstep\n";
   out += line("ranks", fmt::format("{} ({})", deck.parallel.ranks(),
                                    comm::to_string(grid_shape(deck))));
   out += line("samples",
@@ -400,23 +399,38 @@ std::string DryRun::text() const {
                           deck.batch.micro,
                           format_plural(deck.parallel.data, "data-parallel rank")));
   out += line("tokens", format_grouped(deck.batch.global * deck.model.sequence));
-  out += line("model FLOPs",
-              fmt::format("{} (attention counted in full: {}; causal: {})",
-                          format_count(model_flops), format_count(model_flops),
-                          format_count(model_flops_causal)));
-  out += line("hardware FLOPs", format_count(hardware_flops));
+  if (knows_size()) {
+    out += line("model FLOPs",
+                fmt::format("{} (attention counted in full; causal: {})",
+                            format_count(model_flops), format_count(model_flops_causal)));
+    out += line("hardware FLOPs", format_count(hardware_flops));
+  }
   out += line(
       "steps",
       fmt::format("{}: {}{} tokens in all", deck.run.steps.steps,
                   deck.batch.ramp_up ? "at most " : "",
                   format_count(static_cast<double>(
                       deck.run.steps.steps * deck.batch.global * deck.model.sequence))));
-  if (deck.run.stop_after) {
-    out +=
-        line("run.stop_after", fmt::format("{}: each start ends then, with a checkpoint",
-                                           config::to_text(*deck.run.stop_after)));
+  if (!deck.run.stop_after) return out;
+  return out +
+         line("run.stop_after", fmt::format("{}: each start ends then, with a checkpoint",
+                                            config::to_text(*deck.run.stop_after)));
+}
+
+std::string DryRun::text() const {
+  std::string out = headline();
+  for (const std::string& corpus : not_checked) {
+    out += fmt::format("not checked, as it is not there: {}\n", corpus);
   }
-  return out + memory_text() + messages_text();
+  return out + model_text() + step_text() + memory_text() + messages_text();
+}
+
+std::vector<std::string> DryRun::size_not_known() const {
+  return settings_of(not_trained, config::Told::nothing);
+}
+
+std::vector<std::string> DryRun::memory_not_known() const {
+  return settings_of(not_trained, config::Told::size);
 }
 
 std::string DryRun::json() const {
@@ -424,7 +438,9 @@ std::string DryRun::json() const {
   const config::ParallelConfig& p = deck.parallel;
   const Json result = {
       {"deck", deck.name},
-      {"parameters", parameters},
+      {"trainable", not_trained.empty()},
+      {"not_trainable", not_trained_json(not_trained)},
+      {"parameters", knows_size() ? Json(parameters) : Json(nullptr)},
       {"ranks", p.ranks()},
       {"grid",
        {{"tensor", p.tensor},
@@ -432,13 +448,16 @@ std::string DryRun::json() const {
         {"data", p.data},
         {"pipeline", p.pipeline}}},
       {"memory", stages.empty() ? Json(nullptr) : memory_json(stages)},
-      {"flops",
-       {{"model", model_flops},
-        {"model_causal", model_flops_causal},
-        {"hardware", hardware_flops}}},
+      {"flops", knows_size() ? Json({{"model", model_flops},
+                                     {"model_causal", model_flops_causal},
+                                     {"hardware", hardware_flops}})
+                             : Json(nullptr)},
       {"messages", messages_json(stages)},
       // Why a number is null: the deck's settings with which it is not known yet.
-      {"not_known", {{"memory", memory_not_known}}},
+      {"not_known",
+       {{"parameters", size_not_known()},
+        {"flops", size_not_known()},
+        {"memory", memory_not_known()}}},
       {"not_checked", not_checked},
       {"errors", Json::array()}};
   return io::json_text(result, 2) + "\n";

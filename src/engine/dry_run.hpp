@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "config/capability.hpp"
 #include "config/deck.hpp"
 #include "engine/memory_plan.hpp"
 #include "engine/message_plan.hpp"
@@ -15,7 +16,9 @@ namespace trireme::engine {
 
 struct DryRun {
   config::Deck deck;
-  std::int64_t parameters = 0;  // of the whole model
+  // What of it this version cannot train; it is valid all the same.
+  std::vector<config::NotTrained> not_trained;
+  std::int64_t parameters = 0;  // of the whole model; with knows_size()
   // One rank of each pipeline stage, all of a stage being alike; in deep pipelines of the
   // first and the last of the stages that have the same layers. None where the deck asks
   // for what there is no plan of yet: a number that is printed is meant.
@@ -33,8 +36,6 @@ struct DryRun {
   double model_flops = 0.0;         // full attention count, as the Megatron papers
   double model_flops_causal = 0.0;  // only the scores that causal attention needs
   double hardware_flops = 0.0;      // full count, with what is recomputed
-  // The keys and values ("parallel.context: 2") because of which there is no memory plan.
-  std::vector<std::string> memory_not_known;
   // Corpora of the deck that are not there ("data.train: c4.h5"): a deck can be planned
   // before its corpus is made, or where it cannot be seen.
   std::vector<std::string> not_checked;
@@ -42,7 +43,16 @@ struct DryRun {
   std::string text() const;  // for people, at most 80 columns
   std::string json() const;
 
+  // The keys and values ("parallel.context: 2") because of which something is not known:
+  // the model's parameters and FLOPs, or only the memory.
+  std::vector<std::string> size_not_known() const;
+  std::vector<std::string> memory_not_known() const;
+  bool knows_size() const { return size_not_known().empty(); }
+
  private:
+  std::string headline() const;
+  std::string model_text() const;
+  std::string step_text() const;
   std::string memory_text() const;
   std::string memory_text(const MemoryPlan& memory) const;
   std::string stages_text() const;

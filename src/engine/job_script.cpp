@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "config/capability.hpp"
 #include "config/text.hpp"
 #include "engine/batch_options.hpp"
 #include "engine/dry_run.hpp"
@@ -102,6 +103,29 @@ double warning_seconds(const config::Deck& deck, double job) {
                         "is {}. Take a longer --time or a shorter margin",
                         format_duration(job), format_duration(margin));
   return std::min(std::ceil(margin), kLongestWarning);
+}
+
+bool asks_for_gpus(const std::vector<BatchOption>& machine) {
+  return std::any_of(machine.begin(), machine.end(), [](const BatchOption& option) {
+    return option.name == "gpus" || option.name.starts_with("gpus-per-") ||
+           (option.name == "gres" && option.value.starts_with("gpu"));
+  });
+}
+
+// A build for one kind of processor on a machine of the other.
+std::string device_warning(bool uses_gpus, const std::vector<BatchOption>& of_machine,
+                           const std::string& machine) {
+  const bool has_gpus = asks_for_gpus(of_machine);
+  if (uses_gpus == has_gpus) return {};
+  return has_gpus ? fmt::format(
+                        "this program was built for CPUs, and '{}' is a machine with "
+                        "GPUs, which it would leave idle: take a build for them "
+                        "(docs/developer/cuda.md)",
+                        machine)
+                  : fmt::format(
+                        "this program was built for GPUs, and the file of machine "
+                        "'{}' asks SLURM for none",
+                        machine);
 }
 
 bool is_control(char c) {
@@ -220,6 +244,11 @@ std::string job_script(const JobScriptOptions& options) {
   const std::int64_t ranks = ranks_of(of_machine, options.nodes, machine_file);
   const DryRun checked =
       dry_run(options.deck, options.overrides, options.run_dir, static_cast<int>(ranks));
+  auto errors = config::errors_of_training(checked.deck);
+  if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+  const std::string warning =
+      device_warning(options.uses_gpus, of_machine, machine_file.stem().string());
+  if (options.warn && !warning.empty()) options.warn(warning);
   for (const BatchOption& option : of_machine) set_batch_option(batch, option);
   set_own_options(batch, options, checked.deck);
 

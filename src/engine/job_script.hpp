@@ -5,9 +5,11 @@
 #define TRIREME_ENGINE_JOB_SCRIPT_HPP_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "io/files.hpp"
 
 namespace trireme::engine {
@@ -24,12 +26,15 @@ struct JobScriptOptions {
   io::Path program;                          // that the job runs
   io::Path slurm;                            // directory of train.sbatch and machines/
   io::Path directory;                        // that the job runs in
+  bool uses_gpus = !kHostExecution;          // the program, as it was built
+  // Who is told what may be meant otherwise; nobody where it is empty.
+  std::function<void(const std::string&)> warn = {};
 };
 
 // The script: whatever bytes the options have, they reach sbatch and `trireme train` as
 // they are, and none is a command. Throws config::DeckErrors for a deck that does not fit
-// the ranks, InputError for all else that the user can mend, control characters included,
-// which a line for sbatch cannot hold.
+// the ranks or that this version cannot train, InputError for all else that the user can
+// mend, control characters included, which a line for sbatch cannot hold.
 std::string job_script(const JobScriptOptions& options);
 
 }  // namespace trireme::engine

@@ -17,6 +17,7 @@
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
 #include "comm/rank_list.hpp"
+#include "config/capability.hpp"
 #include "config/check.hpp"
 #include "config/compare.hpp"
 #include "config/load.hpp"
@@ -124,7 +125,7 @@ config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
     config::Deck deck = config::load(options.deck, {.overrides = options.overrides,
                                                     .run_dir = options.run_dir,
                                                     .ranks = world.size()});
-    std::vector<config::DeckError> errors = config::unsupported_for_training(deck);
+    std::vector<config::DeckError> errors = config::errors_of_training(deck);
     if (!errors.empty()) throw config::DeckErrors(std::move(errors));
     const auto corpora = open_corpora(deck);
     errors = config::set_vocabulary(deck, corpora.front()->vocabulary_size(),

@@ -29,11 +29,6 @@ struct GptConfig {
   bool bias = true;  // of linear layers and norms; the head has none
   bool tie_embeddings = true;
 
-  // Whether it differs from GPT-2 in sizes only: the layers have no other values yet.
-  bool is_gpt2() const {
-    return norm == Norm::layernorm && activation == Activation::gelu_tanh &&
-           position == Position::learned && bias && tie_embeddings;
-  }
   // Whether a third matrix of the feed-forward block gates what its first makes.
   bool is_gated() const {
     return activation == Activation::swiglu || activation == Activation::geglu;

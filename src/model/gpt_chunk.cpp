@@ -1,9 +1,11 @@
 // model/gpt_chunk.cpp — see gpt_chunk.hpp.
 #include "model/gpt_chunk.hpp"
 
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "config/capability.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/reductions.hpp"
 
@@ -37,6 +39,21 @@ void require_fit(const nn::Context& context, const Batch& batch, index_t sequenc
                   batch.mask.extent(0));
 }
 
+// Whoever reads decks refuses them before, by the same list.
+void require_layers(const GptConfig& config) {
+  const auto word = [](bool value) { return value ? "true" : "false"; };
+  const std::pair<const char*, std::string_view> choices[] = {
+      {"model.norm", name_of(config.norm)},
+      {"model.activation", name_of(config.activation)},
+      {"model.position", name_of(config.position)},
+      {"model.bias", word(config.bias)},
+      {"model.tie_embeddings", word(config.tie_embeddings)}};
+  for (const auto& [key, value] : choices) {
+    TRIREME_REQUIRE(config::is_trained(key, value),
+                    "{}: {} needs layers that this version lacks", key, value);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -49,9 +66,7 @@ GptChunk<T>::GptChunk(const nn::Builder<T>& builder, const GptConfig& config,
                   "a chunk of layers {} to {} of {}: outside of the model, or with "
                   "nothing in it",
                   range.begin, range.end, config.layers);
-  TRIREME_REQUIRE(config.is_gpt2(),
-                  "a GPT with another norm, activation, position encoding, bias or head "
-                  "than GPT-2 needs layers that this version lacks");
+  require_layers(config);
   const bool has_embedding = range.is_first || range.is_last;
   embedding_unit_ = builder.registry.units().size();
   if (has_embedding) builder.registry.begin_unit("embedding");

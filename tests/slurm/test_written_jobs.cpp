@@ -44,6 +44,7 @@ class WrittenJobs : public ::testing::Test {
     fs::create_directories(scratch_ / "bin");
     spill(directory_ / deck_,
           "model: {layers: 2, hidden: 24, heads: 4, sequence: 16, vocab: 300}\n"
+          "data: {train: corpus.h5}\n"
           "batch: {micro: 2, global: 12}\n");
     spill(directory_ / "machine $(touch PWNED)'.sh",
           "#SBATCH --ntasks-per-node=3\n"

@@ -166,7 +166,7 @@ TEST_F(DryRun, DecksOfPublishedPipelines) {
 TEST_F(DryRun, VariantsOfTheModel) {
   const json plain = gpt2({});
   EXPECT_EQ(plain["parameters"], 124439808);
-  EXPECT_EQ(plain["not_known"], (json{{"memory", json::array()}}));
+  for (const json& why : plain["not_known"]) EXPECT_EQ(why, json::array());
   const std::vector<std::pair<std::string, std::int64_t>> variants = {
       {"model.tie_embeddings=false", 38597376},
       {"model.bias=false", -12 * 8448 - 768},
@@ -192,10 +192,9 @@ TEST_F(DryRun, VariantsOfTheModel) {
   const std::int64_t parameters = 124439808 - 12 * 1024 * 769;
   EXPECT_EQ(grouped["parameters"], parameters);
   EXPECT_EQ(grouped["memory"]["stages"][0]["weights"], 4 * parameters);
-  expect_refusal(trireme({"train", source_file("inputs/gpt/gpt2-124m.yaml"), "--dry-run",
-                          "--set", "model.position=relative"},
-                         {.directory = scratch_.path()}),
-                 {"model.position", "not known yet", "learned or rope"});
+  const json relative = gpt2({"model.position=relative"});
+  EXPECT_EQ(relative["parameters"], json(nullptr));
+  expect_no_memory(relative, "model.position: relative");
 }
 
 TEST_F(DryRun, TensorRanksShareTheModel) {
@@ -443,6 +442,70 @@ TEST_F(DryRun, RanksAndWhatIsNotTrainedYet) {
   EXPECT_EQ(result["grid"]["data"], 2);
   expect_refusal(train({"parallel.data=3"}, {"--dry-run", "--ranks", "2"}),
                  {"parallel.data", "3 ranks", "there are 2"});
+}
+
+// Status 0, and said: with all that is known, and null for what is not.
+TEST_F(DryRun, ValidButNotTrainable) {
+  EXPECT_EQ(dry_run({deck()})["trainable"], true);
+  EXPECT_EQ(dry_run({deck()})["not_trainable"], json::array());
+  for (const char* key_value :
+       {"precision.compute=fp16", "model.norm=rmsnorm", "model.kv_heads=2",
+        "run.probe=true", "model.position=relative", "model.kind=t5"}) {
+    const std::string setting = key_value;
+    SCOPED_TRACE(setting);
+    const std::string key = setting.substr(0, setting.find('='));
+    const std::string value = setting.substr(setting.find('=') + 1);
+    const json result = dry_run({deck(), "--set", setting});
+    EXPECT_THAT(out_, HasSubstr("is valid, but this version cannot train it:\n  " + key +
+                                ": " + value + " ("));
+    EXPECT_EQ(result["trainable"], false);
+    ASSERT_EQ(result["not_trainable"].size(), 1u);
+    EXPECT_EQ(result["not_trainable"][0]["key"], key);
+    EXPECT_EQ(result["not_trainable"][0]["value"], value);
+    EXPECT_NE(result["not_trainable"][0]["reason"], "");
+    const bool is_known = value != "relative" && value != "t5";
+    EXPECT_EQ(result["parameters"].is_null(), !is_known);
+    EXPECT_EQ(result["flops"].is_null(), !is_known);
+    if (!is_known) {
+      EXPECT_THAT(out_, HasSubstr("parameters              not known yet with " + key));
+      EXPECT_EQ(result["not_known"]["parameters"], json::array({key + ": " + value}));
+    }
+    std::istringstream lines(out_);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80) << line;
+    // Training and job scripts refuse the same.
+    expect_refusal(train({setting}), {key, value, "not supported by training yet"});
+    expect_refusal(
+        trireme({"jobscript", deck(), "--machine", "cpu", "--nodes", "1", "--time", "1h",
+                 "--set", setting, "--out", scratch_ / "job.sbatch"}),
+        {key, value, "not supported by training yet"});
+    EXPECT_FALSE(fs::exists(scratch_ / "job.sbatch"));
+  }
+  // What layers are made again is of layers that are not there.
+  const json result =
+      dry_run({deck(), "--ranks", "2", "--set", "model.position=rope", "--set",
+               "parallel.pipeline=2", "--set", "memory.recompute=full", "--set",
+               "memory.recompute_layers=1"});
+  EXPECT_EQ(result["memory"], json(nullptr));
+  EXPECT_TRUE(result["flops"]["hardware"].is_number());
+}
+
+// A build for CPUs would leave a machine's GPUs idle.
+TEST_F(DryRun, JobScriptsForGpusWarn) {
+#ifdef KOKKOS_ENABLE_CUDA
+  const std::string machine = "cpu", other = "perlmutter";
+#else
+  const std::string machine = "perlmutter", other = "cpu";
+#endif
+  const auto script = [&](const std::string& name) {
+    return trireme({"jobscript", deck(), "--machine", name, "--nodes", "1", "--time",
+                    "1h", "--set", "batch.global=64"});
+  };
+  const RunResult warned = script(machine);
+  EXPECT_EQ(warned.status, 0);
+  EXPECT_THAT(warned.err, HasSubstr("warning: this program was built for "));
+  EXPECT_THAT(warned.err, HasSubstr("'" + machine + "'"));
+  EXPECT_THAT(warned.out, Not(HasSubstr("this program was built")));
+  EXPECT_THAT(script(other).err, IsEmpty());
 }
 
 // What is there must fit; what is not there is named.

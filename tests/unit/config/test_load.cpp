@@ -216,21 +216,6 @@ TEST(LoadFiles, FromDisk) {
   EXPECT_THAT(message(::testing::TempDir()), ::testing::HasSubstr("is a directory"));
 }
 
-TEST(LoadTraining, SaysWhatIsNotThereYet) {
-  EXPECT_TRUE(unsupported_for_training(small_with({})).empty());
-  const Deck deck =
-      small_with({"model.kind=t5", "model.norm=rmsnorm", "precision.compute=bf16",
-                  "model.kv_heads=2", "data.train=none"});
-  const auto errors = unsupported_for_training(deck);
-  std::vector<std::string> keys;
-  for (const DeckError& error : errors) keys.push_back(error.key);
-  EXPECT_THAT(
-      keys, ::testing::UnorderedElementsAre("model.kind", "model.norm", "model.kv_heads",
-                                            "precision.compute", "data.train"));
-  EXPECT_EQ(errors[0].fix, "model.kind: gpt");
-  EXPECT_EQ(errors[0].value, "t5");
-}
-
 TEST(LoadVocabulary, FromTheCorpus) {
   Deck deck = small_with({"model.vocab=corpus"});
   EXPECT_EQ(deck.model.vocab, 0);

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <random>
 
-#include "config/check.hpp"
+#include "config/capability.hpp"
 #include "config/schema.hpp"
 #include "deck_testing.hpp"
 #include "unit/io/scratch.hpp"
@@ -97,7 +97,7 @@ TEST(RoundTripResolved, OfInputs) {
     // A deck that training cannot run yet says so in its first lines.
     const bool only_dry_run =
         test::slurp(entry.path()).find("is accepted by --dry-run") != std::string::npos;
-    EXPECT_EQ(unsupported_for_training(deck).empty(), !only_dry_run);
+    EXPECT_EQ(errors_of_training(deck).empty(), !only_dry_run);
     // A short look at it, as slurm/scaling.sbatch takes: the schedule stays.
     const Deck trial = load(entry.path().string(), {.overrides = {"run.stop_after=20"}});
     EXPECT_EQ(trial.run.steps, deck.run.steps);

@@ -35,6 +35,7 @@ class JobScript : public ::testing::Test {
   }
   static std::string deck_text(const std::string& more) {
     return "model: {layers: 2, hidden: 24, heads: 4, sequence: 16, vocab: 300}\n"
+           "data: {train: corpus.h5}\n"
            "batch: {micro: 2, global: 12}\n" +
            more;
   }
@@ -117,6 +118,56 @@ TEST_F(JobScript, ChecksTheDeckForTheRanks) {
   EXPECT_THROW(job_script(options_), config::DeckErrors);
   options_.overrides = {"batch.global=16"};
   EXPECT_THAT(job_script(options_), HasSubstr("small on 4 ranks (machine cpu)"));
+}
+
+// A job that must fail waits in no queue.
+TEST_F(JobScript, RefusesWhatCannotBeTrained) {
+  for (const char* text :
+       {"precision.compute=bf16", "model.norm=rmsnorm", "parallel.context=2",
+        "model.kind=bert", "run.probe=true", "data.train=none"}) {
+    const std::string setting = text;
+    options_.overrides = {setting};
+    try {
+      job_script(options_);
+      ADD_FAILURE() << setting;
+    } catch (const config::DeckErrors& errors) {
+      ASSERT_EQ(errors.errors().size(), 1u) << setting;
+      EXPECT_EQ(errors.errors()[0].key, setting.substr(0, setting.find('=')));
+      EXPECT_EQ(errors.errors()[0].place, "--set");
+    }
+  }
+}
+
+TEST_F(JobScript, WarnsOfABuildForOtherProcessors) {
+  std::string said;
+  options_.warn = [&](const std::string& text) { said += text; };
+  options_.overrides = {"batch.global=48"};
+  for (const bool uses_gpus : {false, true}) {
+    options_.uses_gpus = uses_gpus;
+    for (const auto& [machine, has_gpus] :
+         {std::pair{"cpu", false}, {"perlmutter", true}, {"selene", true}}) {
+      options_.machine = machine;
+      said.clear();
+      job_script(options_);
+      if (uses_gpus == has_gpus) {
+        EXPECT_EQ(said, "") << machine;
+      } else {
+        EXPECT_THAT(said, HasSubstr(std::string("built for ") +
+                                    (uses_gpus ? "GPUs" : "CPUs") + ", and "))
+            << machine;
+        EXPECT_THAT(said, HasSubstr("'" + std::string(machine) + "'"));
+      }
+    }
+  }
+  options_.uses_gpus = false;
+  for (const char* option : {"gpus=8", "gpus-per-task=1", "gres=gpu:a100:4"}) {
+    options_.machine = (scratch_ / "own.sh").string();
+    test::spill(options_.machine,
+                std::string("#SBATCH --ntasks-per-node=1\n#SBATCH --") + option + "\n");
+    said.clear();
+    job_script(options_);
+    EXPECT_THAT(said, HasSubstr("built for CPUs")) << option;
+  }
 }
 
 TEST_F(JobScript, KnowsTheMachines) {

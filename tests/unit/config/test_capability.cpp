@@ -1,0 +1,122 @@
+// What this version can train: one list, which the page of keys, the dry run and training
+// read.
+#include "config/capability.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "config/key_table.hpp"
+#include "deck_testing.hpp"
+
+namespace trireme::config {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+// Settings of the small deck that training lacks, one for each key of the list.
+const std::map<std::string, std::string>& lacking() {
+  static const std::map<std::string, std::string> all = {
+      {"model.kind", "t5"},          {"model.kv_heads", "2"},
+      {"model.norm", "rmsnorm"},     {"model.activation", "swiglu"},
+      {"model.position", "rope"},    {"model.bias", "false"},
+      {"parallel.context", "2"},     {"model.tie_embeddings", "false"},
+      {"precision.compute", "bf16"}, {"run.probe", "true"}};
+  return all;
+}
+
+TEST(CapabilityList, NamesKeysAndValuesOfDecks) {
+  EXPECT_EQ(capabilities().size(), lacking().size());
+  for (const Capability& capability : capabilities()) {
+    SCOPED_TRACE(capability.key);
+    EXPECT_NE(find_key(capability.key), nullptr);
+    EXPECT_NE(capability.trained.empty(), capability.same_as.empty());
+    if (!capability.same_as.empty()) {
+      EXPECT_NE(find_key(capability.same_as), nullptr);
+    }
+    for (const std::string& value : capability.trained) {
+      EXPECT_THAT(errors_with({capability.key + "=" + value}), IsEmpty()) << value;
+      EXPECT_TRUE(is_trained(capability.key, value));
+    }
+    for (const std::string& value : capability.nothing_told) {
+      EXPECT_THAT(errors_with({capability.key + "=" + value}), IsEmpty()) << value;
+    }
+    EXPECT_FALSE(capability.reason.empty());
+  }
+}
+
+TEST(CapabilityList, SaysWhatADeckAsksForInVain) {
+  EXPECT_THAT(not_trained(small_with({})), IsEmpty());
+  EXPECT_THAT(errors_of_training(small_with({})), IsEmpty());
+  for (const auto& [key, value] : lacking()) {
+    SCOPED_TRACE(key);
+    const Deck deck = small_with({key + "=" + value});
+    const auto lacks = not_trained(deck);
+    ASSERT_EQ(lacks.size(), 1u);
+    EXPECT_EQ(lacks[0].key, key);
+    EXPECT_EQ(lacks[0].value, value);
+    const auto errors = errors_of_training(deck);
+    ASSERT_EQ(errors.size(), 1u);
+    EXPECT_EQ(errors[0].place, "--set");
+    EXPECT_EQ(errors[0].value, value);
+    EXPECT_THAT(errors[0].what, HasSubstr(lacks[0].reason));
+    EXPECT_THAT(not_trained(deck, {key}), IsEmpty()) << "it has an error already";
+    // The fix that is proposed is one.
+    const std::string fix = errors[0].fix.substr(errors[0].fix.rfind(' ') + 1);
+    EXPECT_THAT(not_trained(small_with({key + "=" + fix})), IsEmpty()) << fix;
+  }
+  EXPECT_EQ(errors_of_training(small_with({"model.kv_heads=2"}))[0].allowed, "4");
+  EXPECT_THAT(not_trained(small_with({"model.kv_heads=2"}), {"model.heads"}), IsEmpty());
+  EXPECT_EQ(errors_of_training(small_with({"data.train=none"})).at(0).key, "data.train");
+}
+
+TEST(CapabilityList, SaysWhatADryRunCanTell) {
+  const auto told = [](const std::string& setting) {
+    return not_trained(small_with({setting})).at(0).told;
+  };
+  EXPECT_EQ(told("model.kind=bert"), Told::nothing);
+  EXPECT_EQ(told("model.position=relative"), Told::nothing);
+  EXPECT_EQ(told("model.position=rope"), Told::size);
+  EXPECT_EQ(told("parallel.context=2"), Told::size);
+  EXPECT_EQ(told("precision.compute=fp16"), Told::memory);
+}
+
+// What the page marks is what training refuses, word by word.
+TEST(CapabilityPage, MarksWhatIsNotThereYet) {
+  int marked = 0;
+  for (const KeyInfo& info : schema()) {
+    SCOPED_TRACE(info.path);
+    const bool is_listed = lacking().count(info.path) > 0;
+    EXPECT_EQ(info.allowed.find("not yet") != std::string::npos, is_listed);
+    EXPECT_THAT(info.description, Not(HasSubstr("Training has"))) << "a second list";
+    if (info.type != "word") continue;
+    for (std::size_t begin = 0; begin < info.allowed.size();) {
+      const std::size_t end =
+          std::min(info.allowed.find(", ", begin), info.allowed.size());
+      std::string word = info.allowed.substr(begin, end - begin);
+      begin = end + 2;
+      const bool is_marked = word.ends_with(" (not yet)");
+      if (is_marked) word.resize(word.size() - std::string(" (not yet)").size());
+      // Of a pipeline: its schedules.
+      const auto lacks = not_trained(
+          small_with({info.path + "=" + word, "parallel.pipeline=2", "batch.micro=2"}));
+      EXPECT_EQ(!lacks.empty(), is_marked) << word;
+      marked += is_marked ? 1 : 0;
+    }
+  }
+  EXPECT_GE(marked, 11);
+  EXPECT_EQ(find_key("model.bias")->info.allowed, "true, false (not yet)");
+  EXPECT_EQ(find_key("run.probe")->info.allowed, "true (not yet), false");
+  EXPECT_THAT(find_key("parallel.context")->info.allowed,
+              EndsWith(" (other than 1: not yet)"));
+  EXPECT_THAT(find_key("model.kv_heads")->info.allowed,
+              EndsWith(" (other than model.heads: not yet)"));
+}
+
+}  // namespace
+}  // namespace trireme::config
