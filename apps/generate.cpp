@@ -87,7 +87,12 @@ void read_prompt_file(const std::string& path, std::vector<Prompt>& prompts) {
       prompts.push_back({.text = line, .ids = {}});
       continue;
     }
-    const Json object = io::parse_json_or_null<Json>(line);
+    Json object;
+    try {
+      object = io::parse_json<Json>(line);
+    } catch (const io::JsonError& error) {
+      throw InputError(error.in_file(path, static_cast<std::int64_t>(line_number)));
+    }
     const auto has = [&](const char* key) {
       return object.is_object() && object.contains(key);
     };
@@ -102,7 +107,7 @@ void read_prompt_file(const std::string& path, std::vector<Prompt>& prompts) {
       prompts.push_back({.text = {}, .ids = object["ids"], .is_text = false});
     } else {
       throw InputError(fmt::format(
-          "'{}', line {}: expected an object with a string \"prompt\" or a list of token "
+          "{}:{}: expected an object with a string \"prompt\" or a list of token "
           "numbers \"ids\"",
           path, line_number));
     }

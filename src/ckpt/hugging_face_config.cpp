@@ -13,7 +13,8 @@ namespace trireme::ckpt {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+// Not ordered: finding a key among very many of a strange file must not take long.
+using ConfigJson = nlohmann::json;
 
 // LayerNorm's epsilon of every model here (kernels/layer_norm.hpp is given it by nn).
 constexpr double kNormEpsilon = 1e-5;
@@ -21,7 +22,7 @@ constexpr double kNormEpsilon = 1e-5;
 // Takes values out of a JSON object and collects what is wrong with them.
 class Fields {
  public:
-  explicit Fields(const Json& json) : json_(json) {}
+  explicit Fields(const ConfigJson& json) : json_(json) {}
 
   index_t size(const char* key) {
     const auto it = json_.find(key);
@@ -29,7 +30,7 @@ class Fields {
       fail("{}: missing", key);
     } else if (!it->is_number_integer() || it->get<double>() < 1 ||
                it->get<double>() > 2147483647.0) {
-      fail("{}: expected a number of at least 1, found {}", key, io::json_text(*it));
+      fail("{}: expected a number of at least 1, found {}", key, io::json_excerpt(*it));
     } else {
       return it->get<index_t>();
     }
@@ -54,7 +55,7 @@ class Fields {
     const auto it = json_.find(key);
     if (it == json_.end()) return fallback;
     if (it->is_number()) return it->get<double>();
-    fail("{}: expected a number, found {}", key, io::json_text(*it));
+    fail("{}: expected a number, found {}", key, io::json_excerpt(*it));
     return fallback;
   }
 
@@ -62,7 +63,7 @@ class Fields {
   void must_be(const char* key, bool value, const char* why) {
     const auto it = json_.find(key);
     if (it == json_.end() || (it->is_boolean() && it->get<bool>() == value)) return;
-    fail("{}: {} is not supported ({}); expected {}", key, io::json_text(*it), why,
+    fail("{}: {} is not supported ({}); expected {}", key, io::json_excerpt(*it), why,
          value);
   }
 
@@ -74,17 +75,17 @@ class Fields {
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
-  const Json& json_;
+  const ConfigJson& json_;
   std::vector<std::string> problems_;
 };
 
-void check_architecture(const Json& json, Fields& fields) {
-  const auto activation = json.value("activation_function", Json("gelu_new"));
+void check_architecture(const ConfigJson& json, Fields& fields) {
+  const auto activation = json.value("activation_function", ConfigJson("gelu_new"));
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
     fields.fail(
         "activation_function: {} is not supported; expected \"gelu_new\" (GeLU's "
         "tanh form)",
-        io::json_text(activation));
+        io::json_excerpt(activation));
   }
   const double epsilon = fields.number("layer_norm_epsilon", kNormEpsilon);
   if (epsilon != kNormEpsilon) {
@@ -104,11 +105,11 @@ void check_architecture(const Json& json, Fields& fields) {
 }
 
 // The end-of-text id: an integer, null, absent, or (newer files) a list.
-void read_end_of_text(const Json& json, const std::string& where, Gpt2Config& config,
-                      Log& log) {
+void read_end_of_text(const ConfigJson& json, const std::string& where,
+                      Gpt2Config& config, Log& log) {
   auto it = json.find("eos_token_id");
   if (it == json.end() || it->is_null()) return;
-  const Json value = it->is_array() && !it->empty() ? it->front() : *it;
+  const ConfigJson value = it->is_array() && !it->empty() ? it->front() : *it;
   if (value.is_number_integer()) {
     const auto id = value.get<index_t>();
     if (id >= 0 && id < config.vocab) {
@@ -119,22 +120,22 @@ void read_end_of_text(const Json& json, const std::string& where, Gpt2Config& co
   log.warning(
       "'{}': eos_token_id {} is no id of the vocabulary (0 to {}); the model is taken "
       "to have no end-of-text token",
-      where, io::json_text(*it), config.vocab - 1);
+      where, io::json_excerpt(*it), config.vocab - 1);
 }
 
 }  // namespace
 
 Gpt2Config parse_gpt2_config(const std::string& text, const std::string& where,
                              Log& log) {
-  const Json json = io::parse_json_or_null<Json>(text);
+  const ConfigJson json = io::parse_json_file<ConfigJson>(text, where);
   TRIREME_REQUIRE_INPUT(json.is_object(),
                         "'{}' is not a JSON object: is it the config.json "
                         "of a Hugging Face model?",
                         where);
-  const auto type = json.value("model_type", Json("none"));
+  const auto type = json.value("model_type", ConfigJson("none"));
   TRIREME_REQUIRE_INPUT(type == "gpt2",
                         "'{}': model_type is {}; Trireme converts \"gpt2\" models", where,
-                        io::json_text(type));
+                        io::json_excerpt(type));
   Fields fields(json);
   Gpt2Config config;
   config.layers = fields.size("n_layer");
@@ -162,7 +163,7 @@ Gpt2Config parse_gpt2_config(const std::string& text, const std::string& where,
     log.warning("'{}': embd_pdrop is {}, resid_pdrop {}; the latter is used for both",
                 where, embedding_dropout, config.dropout);
   }
-  if (json.value("reorder_and_upcast_attn", Json(false)) != false) {
+  if (json.value("reorder_and_upcast_attn", ConfigJson(false)) != false) {
     log.warning(
         "'{}': reorder_and_upcast_attn changes the order of rounding only, and is "
         "not kept",

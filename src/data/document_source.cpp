@@ -232,12 +232,13 @@ class DocumentSource::Reading {
   // The text of a JSON line; valid until the next call.
   std::string_view text_of(const Input& input, std::string_view line, std::size_t at) {
     using Json = nlohmann::json;
+    // Only an error needs the number: lines are counted then.
+    const auto number = [&] {
+      return 1 + std::count(input.text.begin(),
+                            input.text.begin() + static_cast<long>(at), '\n');
+    };
     const auto place = [&] {
-      // Only an error needs the number: lines are counted now.
-      const auto number =
-          1 + std::count(input.text.begin(), input.text.begin() + static_cast<long>(at),
-                         '\n');
-      return fmt::format("{}:{}", input.path.string(), number);
+      return fmt::format("{}:{}", input.path.string(), number());
     };
     if (valid_utf8_prefix(line) != line.size()) {
       repaired_.clear();
@@ -249,9 +250,8 @@ class DocumentSource::Reading {
     try {
       object = io::parse_json<Json>(line);
     } catch (const io::JsonError& error) {
-      throw InputError(
-          fmt::format("{}: not valid JSON ({}); expected one object per line", place(),
-                      error.what()));
+      throw InputError(fmt::format("{}; expected one object per line",
+                                   error.in_file(input.path.string(), number())));
     }
     TRIREME_REQUIRE_INPUT(object.is_object(), "{}: expected a JSON object, found {}",
                           place(), object.type_name());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 #include <unordered_map>
 
 #include "base/error.hpp"
@@ -19,8 +20,7 @@ Json parse_json(const std::string& name, const std::string& text) {
   try {
     return io::parse_json<Json>(text);
   } catch (const io::JsonError& error) {
-    throw InputError(
-        fmt::format("tokenizer file '{}' is not valid JSON: {}", name, error.what()));
+    throw InputError("tokenizer file " + error.in_file(name));
   }
 }
 
@@ -38,7 +38,7 @@ TokenId checked_id(const std::string& name, const std::string& text, const Json&
           id.get<std::int64_t>() < kMostTokens,
       "tokenizer file '{}': the id of token '{}' is {}, expected a number "
       "from 0 to {}",
-      name, text, io::json_text(id), kMostTokens - 1);
+      name, text, io::json_excerpt(id), kMostTokens - 1);
   return id.get<TokenId>();
 }
 
@@ -127,7 +127,7 @@ std::vector<BpeModel::Merge> read_merges_json(const std::string& name, const Jso
         entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
             entry[1].is_string(),
         "tokenizer file '{}': merge {} is {}, expected \"a b\" or [\"a\", \"b\"]", name,
-        rank + 1, io::json_text(entry));
+        rank + 1, io::json_excerpt(entry));
     merges.push_back(merge_of(name, vocabulary, rank, entry[0].get<std::string>(),
                               entry[1].get<std::string>()));
   }
@@ -144,7 +144,12 @@ struct Cutting {
 template <class T>
 T value_or(const Json& object, const char* key, T otherwise) {
   const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? otherwise : found->get<T>();
+  if (found == object.end() || found->is_null()) return otherwise;
+  if constexpr (std::is_same_v<T, Json>) {
+    return *found;
+  } else {
+    return io::json_value<T>(object, key);
+  }
 }
 
 Cutting read_pre_tokenizer(const std::string& name, const Json& entry) {
@@ -182,17 +187,17 @@ Cutting read_pre_tokenizer(const std::string& name, const Json& entry) {
   }
   if (parts.size() != 2 || type_of(parts[0]) != "Split" ||
       type_of(parts[1]) != "ByteLevel") {
-    refuse(fmt::format("its pre_tokenizer is {}", io::json_text(parts).substr(0, 300)));
+    refuse(fmt::format("its pre_tokenizer is {}", io::json_excerpt(parts, 300)));
   }
   const Json& split = parts[0];
   const auto pattern = split.find("pattern");
   if (pattern == split.end() || !pattern->is_object() || !pattern->contains("Regex") ||
       value_or<std::string>(split, "behavior", "") != "Isolated" ||
       value_or(split, "invert", false)) {
-    refuse(fmt::format("its Split is {}", io::json_text(split).substr(0, 300)));
+    refuse(fmt::format("its Split is {}", io::json_excerpt(split, 300)));
   }
   read_byte_level(parts[1], true);
-  cutting.pre_tokenizer = PreTokenizer(pattern->at("Regex").get<std::string>());
+  cutting.pre_tokenizer = PreTokenizer(io::json_value<std::string>(*pattern, "Regex"));
   return cutting;
 }
 
@@ -220,7 +225,7 @@ std::vector<AddedToken> read_added_tokens(const std::string& name, const Json& l
     const auto text = value_or<std::string>(entry, "content", "");
     TRIREME_REQUIRE_INPUT(!text.empty(),
                           "tokenizer file '{}': added token {} has no content", name,
-                          io::json_text(entry));
+                          io::json_excerpt(entry));
     for (const char* key : {"single_word", "lstrip", "rstrip"}) {
       TRIREME_REQUIRE_INPUT(
           !value_or(entry, key, false),
@@ -256,7 +261,7 @@ Tokenizer tokenizer_from_json(const std::string& name, const std::string& text) 
     TRIREME_REQUIRE_INPUT(
         normalizer.is_null(),
         "tokenizer file '{}' has a normalizer ({}), which is not supported", name,
-        io::json_text(normalizer).substr(0, 200));
+        io::json_excerpt(normalizer, 200));
     const Vocabulary vocabulary = read_vocabulary(name, model["vocab"]);
     const Cutting cutting =
         read_pre_tokenizer(name, document.value("pre_tokenizer", Json::object()));
@@ -272,9 +277,8 @@ Tokenizer tokenizer_from_json(const std::string& name, const std::string& text) 
     tokenizer.vocabulary_size_ = size_with(vocabulary.tokens.size(), tokenizer.added_);
     tokenizer.files_ = {{"tokenizer.json", text}};
     return tokenizer;
-  } catch (const Json::exception& error) {
-    throw InputError(
-        fmt::format("tokenizer file '{}': {}", name, io::json_problem(error.what())));
+  } catch (const io::JsonError& error) {
+    throw InputError("tokenizer file " + error.in_file(name));
   }
 }
 

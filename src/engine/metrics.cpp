@@ -92,15 +92,16 @@ struct JsonLine {
 struct JsonFields {
   const ParsedJson& object;
   void operator()(const char* key, std::int64_t& value) const {
-    object.at(key).get_to(value);
+    value = io::json_value<std::int64_t>(object, key);
   }
   void operator()(const char* key, std::string& value) const {
-    object.at(key).get_to(value);
+    value = io::json_value<std::string>(object, key);
   }
   void operator()(const char* key, double& value) const {
-    const ParsedJson& field = object.at(key);
-    value =
-        field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.get<double>();
+    const auto field = object.find(key);
+    const bool is_null = field != object.end() && field->is_null();
+    value = is_null ? std::numeric_limits<double>::quiet_NaN()
+                    : io::json_value<double>(object, key);
   }
 };
 
@@ -120,15 +121,13 @@ std::int64_t read_lines(std::string_view text, OnStep&& on_step,
       TRIREME_REQUIRE(!torn, "the line has no end");
       if (object.contains("validation")) {
         ValidationRecord record;
-        visit_validation(record, JsonFields{object.at("validation")});
+        visit_validation(record, JsonFields{object["validation"]});
         on_validation(record, line);
       } else {
         StepRecord record;
         visit_step(record, JsonFields{object});
         on_step(record, line);
       }
-    } catch (const ParsedJson::exception&) {
-      ++unreadable;
     } catch (const Error&) {
       ++unreadable;
     }

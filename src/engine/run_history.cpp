@@ -39,18 +39,18 @@ double last_written(const io::Path& file) {
 }
 
 void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
-  const auto event = line.at("event").get<std::string>();
-  const double time = line.at("time").get<double>();
+  const auto event = io::json_value<std::string>(line, "event");
+  const double time = io::json_value<double>(line, "time");
   if (event == "began" || event == "refused") {
     StartRecord start;
-    start.number = io::integer_at<std::int64_t>(line, "start");
+    start.number = io::json_value<std::int64_t>(line, "start");
     start.began = start.ended = time;
     if (event == "refused") {
       start.saved_step = kRefused;
       start.is_clean = true;
     } else {
-      start.job = line.at("job").get<std::string>();
-      start.first_step = io::integer_at<std::int64_t>(line, "step");
+      start.job = io::json_value<std::string>(line, "job");
+      start.first_step = io::json_value<std::int64_t>(line, "step");
     }
     starts.push_back(start);
     return;
@@ -59,15 +59,18 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
   StartRecord& start = starts.back();
   start.ended = std::max(start.ended, time);
   if (event == "from") {
-    start.first_step = io::integer_at<std::int64_t>(line, "step");
+    start.first_step = io::json_value<std::int64_t>(line, "step");
   } else if (event == "saved") {
-    start.saved_step = io::integer_at<std::int64_t>(line, "step");
-    start.step_seconds = line.at("step_seconds").get<double>();
-    start.longest_save = std::max(start.longest_save, line.value("save_seconds", 0.0));
+    start.saved_step = io::json_value<std::int64_t>(line, "step");
+    start.step_seconds = io::json_value<double>(line, "step_seconds");
+    if (line.contains("save_seconds")) {
+      start.longest_save =
+          std::max(start.longest_save, io::json_value<double>(line, "save_seconds"));
+    }
   } else if (event == "ended") {
     start.is_clean = true;
-    start.status = io::integer_at<int>(line, "status");
-    if (line.value("by", "") == kAsAsked) start.ending = Ending::as_asked;
+    start.status = io::json_value<int>(line, "status");
+    if (line.contains("by") && line["by"] == kAsAsked) start.ending = Ending::as_asked;
   }
 }
 
@@ -147,8 +150,7 @@ RunHistory::RunHistory(const io::Path& directory) : path_(directory / kStartsNam
     const HistoryLine line = io::parse_json_or_null<HistoryLine>(text);
     try {
       if (line.is_object()) add_line(line, starts_);
-    } catch (const HistoryLine::exception&) {  // of another program, or damaged
-    } catch (const io::JsonError&) {           // the same, of an integer
+    } catch (const io::JsonError&) {  // of another program, or damaged
     }
   }
   if (!starts_.empty() && !starts_.back().is_clean) {

@@ -85,7 +85,7 @@ std::vector<std::uint64_t> sizes(const Json& entry, const char* key,
   std::vector<std::uint64_t> values;
   for (const Json& value : *it) {
     TRIREME_REQUIRE_INPUT(value.is_number_unsigned(), "{}: '{}' holds {}", where, key,
-                          json_text(value));
+                          json_excerpt(value));
     values.push_back(value.get<std::uint64_t>());
   }
   return values;
@@ -108,11 +108,11 @@ SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedF
   const auto elements = counted_elements(tensor.shape);
   const auto bits = checked_multiply(elements.value_or(-1), kMaxElementBits);
   TRIREME_REQUIRE_INPUT(elements && bits, "{} has an impossible shape {}", where,
-                        json_text(entry["shape"]));
+                        json_excerpt(entry["shape"]));
   const std::vector<std::uint64_t> offsets = sizes(entry, "data_offsets", where);
   TRIREME_REQUIRE_INPUT(offsets.size() == 2 && offsets[0] <= offsets[1],
                         "{} has data_offsets {}; expected [begin, end]", where,
-                        json_text(entry["data_offsets"]));
+                        json_excerpt(entry["data_offsets"]));
   tensor.bytes = offsets[1] - offsets[0];
   const std::uint64_t available = file.size() - data_begin;
   TRIREME_REQUIRE_INPUT(
@@ -131,6 +131,16 @@ SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedF
   }
   tensor.data = file.data() + data_begin + offsets[0];
   return tensor;
+}
+
+Json parse_header(std::string_view text, const Path& path) {
+  try {
+    return parse_json<Json>(text);
+  } catch (const JsonError& error) {
+    throw InputError(
+        fmt::format("'{}' is not a safetensors file, or damaged: its header: {}",
+                    path.string(), error.what()));
+  }
 }
 
 template <class T>
@@ -183,7 +193,7 @@ void SafetensorsReader::read_one(const Path& path) {
       path.string(), header_bytes, file.size());
   const auto* text =
       reinterpret_cast<const char*>(file.range(8, header_bytes, "the header"));
-  const Json header = parse_json_or_null<Json>({text, header_bytes});
+  const Json header = parse_header({text, header_bytes}, path);
   TRIREME_REQUIRE_INPUT(header.is_object(),
                         "'{}' is not a safetensors file, or damaged: its header is not a "
                         "JSON object",
@@ -204,7 +214,8 @@ void SafetensorsReader::read_one(const Path& path) {
 }
 
 void SafetensorsReader::read_index(const Path& index) {
-  const Json json = parse_json_or_null<Json>(read_file(index, "safetensors index"));
+  const Json json =
+      parse_json_file<Json>(read_file(index, "safetensors index"), index.string());
   TRIREME_REQUIRE_INPUT(
       json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
       "'{}' is not a safetensors index: it has no \"weight_map\"", index.string());

@@ -203,7 +203,7 @@ TEST_F(Convert, ConfigThatIsNotGpt2s) {
   expect_refused({"activation_function", "relu", "gelu_new", "n_head", "5 heads", "48",
                   "layer_norm_epsilon", "1e-06"});
   spill(scratch_ / "hf/config.json", config.substr(0, 100));
-  expect_refused({"config.json", "not a JSON object"});
+  expect_refused({"config.json:5:8: not valid JSON"});
 }
 
 TEST_F(Convert, EndOfTextOutsideTheVocabulary) {

@@ -129,7 +129,8 @@ TEST_F(GenerateCli, PromptFilesIdsAndNone) {
   spill(scratch_ / "prompts.jsonl", "{\"ids\": [4294967297]}\n");
   const RunResult large = generate({"--prompt-file", scratch_ / "prompts.jsonl"});
   EXPECT_EQ(large.status, 2);
-  EXPECT_THAT(large.err, testing::AllOf(HasSubstr("line 1"), HasSubstr("token numbers")));
+  EXPECT_THAT(large.err,
+              testing::AllOf(HasSubstr("prompts.jsonl:1: "), HasSubstr("token numbers")));
   // No prompt and an empty one: the beginning of a document.
   const RunResult none = generate({"--max-tokens", "5"});
   EXPECT_EQ(none.status, 0) << none.err;
@@ -189,7 +190,14 @@ TEST_F(GenerateCli, WrongInputIsExplained) {
   }
   spill(scratch_ / "bad.jsonl", "{\"prompt\": 3}\n");
   expect({"--prompt-file", scratch_ / "bad.jsonl"},
-         {"bad.jsonl", "line 1", "\"prompt\""});
+         {"bad.jsonl:1: expected an object", "\"prompt\""});
+  spill(scratch_ / "deep.jsonl",
+        "{\"prompt\": \"a\"}\n{\"prompt\": " + test::nested_json(100000) + "}\n");
+  expect({"--prompt-file", scratch_ / "deep.jsonl"},
+         {"deep.jsonl:2:75: nested more than 64 levels deep"});
+  spill(scratch_ / "beyond.jsonl", "{\"prompt\": \"a\"}\n\n{\"ids\": [1e999]}\n");
+  expect({"--prompt-file", scratch_ / "beyond.jsonl"},
+         {"beyond.jsonl:3:", "number overflow parsing '1e999'"});
   spill(scratch_ / "empty.txt", "\n\n");
   expect({"--prompt-file", scratch_ / "empty.txt"}, {"empty.txt", "no prompt"});
 }

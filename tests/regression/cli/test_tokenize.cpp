@@ -200,7 +200,7 @@ TEST_F(Tokenize, WrongTokenizers) {
   expect_refused({"--tokenizer", scratch_ / "none.json", file},
                  {"none.json", "does not exist"});
   expect_refused({"--tokenizer", text("t.json", "{\"model\": "), file},
-                 {"t.json", "not valid JSON"});
+                 {"t.json:1:", "not valid JSON"});
   expect_refused({"--tokenizer",
                   text("u.json",
                        "{\"model\": {\"type\": \"WordPiece\", "

@@ -283,6 +283,12 @@ TEST_F(HuggingFaceTest, UnsupportedConfigValuesAreSaidAllAtOnce) {
 TEST_F(HuggingFaceTest, ForeignModelsAreRefused) {
   EXPECT_THAT(error_of_config("model_type", "llama"), HasSubstr("\"llama\""));
   EXPECT_THAT(error_of_config("model_type", 7), HasSubstr("model_type is 7"));
+  io::write_file(root_ / "model/config.json",
+                 "{\"n_layer\":\n" + test::nested_json(100000) + "}");
+  EXPECT_THAT(error_of(root_ / "model"),
+              HasSubstr("config.json:2:64: nested more than 64 levels deep"));
+  io::write_file(root_ / "model/config.json", "{\"n_layer\":\n1e999}");
+  EXPECT_THAT(error_of(root_ / "model"), HasSubstr("config.json:2:6: number overflow"));
   io::write_file(root_ / "model/config.json", "[1, 2]");
   EXPECT_THAT(error_of(root_ / "model"), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_of(root_ / "nowhere"), HasSubstr("config.json"));

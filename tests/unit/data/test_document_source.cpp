@@ -152,7 +152,10 @@ TEST_F(DocumentSourceText, BadJsonNamesFileAndLine) {
         source({"{\"text\": \"fine\"}\n\n" + line + "\n"}, {.json_key = key}, ".jsonl");
     return test::message_of<InputError>([&] { read(all); });
   };
-  EXPECT_THAT(error("{\"text\": \"open"), HasSubstr("in0.jsonl:3: not valid JSON"));
+  EXPECT_THAT(error("{\"text\": \"open"), HasSubstr("in0.jsonl:3:14: not valid JSON"));
+  EXPECT_THAT(error("{\"score\": 1e999}"), HasSubstr("in0.jsonl:3:16: number overflow"));
+  EXPECT_THAT(error(test::nested_json(100000)),
+              HasSubstr("in0.jsonl:3:65: nested more than 64 levels deep"));
   EXPECT_THAT(error("[1]"),
               HasSubstr("in0.jsonl:3: expected a JSON object, found array"));
   EXPECT_THAT(error("{\"text\": 5}"),

@@ -154,6 +154,7 @@ TEST(TokenizerFiles, SayWhatIsNotSupported) {
   EXPECT_THAT(error_with("/model/vocab/new", -5),
               HasSubstr("the id of token 'new' is -5"));
   EXPECT_THAT(error_with("/model/vocab", nullptr), HasSubstr("found null"));
+  EXPECT_THAT(error_with("/model/type", 7), HasSubstr("'type' is 7; expected a string"));
   EXPECT_THAT(error_with("/model/ignore_merges", "yes"), HasSubstr("my.json"));
 }
 
@@ -168,7 +169,15 @@ TEST(TokenizerFiles, ThatAreMissingOrBroken) {
   test::spill(scratch / "vocab.json", "{\"a\": 0");
   test::spill(scratch / "merges.txt", "#version: 0.2\na b\n");
   EXPECT_THAT(error({scratch / "vocab.json", scratch / "merges.txt"}),
-              HasSubstr("'vocab.json' is not valid JSON"));
+              HasSubstr("tokenizer file vocab.json:1:7: not valid JSON: syntax error"));
+  for (const std::string name : {"vocab.json", "tokenizer.json"}) {
+    test::spill(scratch / name, "{\"a\": " + test::nested_json(100000) + "}");
+    EXPECT_THAT(error({scratch.path()}),
+                HasSubstr(name + ":1:70: nested more than 64 levels deep"));
+    test::spill(scratch / name, "{\"a\": 0,\n\"b\": 1e999}");
+    EXPECT_THAT(error({scratch.path()}), HasSubstr(name + ":2:11: number overflow"));
+    std::filesystem::remove(scratch / "tokenizer.json");
+  }
   test::spill(scratch / "vocab.json", "{\"a\": 0}");
   EXPECT_THAT(error({scratch.path()}), HasSubstr("needs the token 'b'"));
   EXPECT_THAT(error({scratch / "vocab.json"}),

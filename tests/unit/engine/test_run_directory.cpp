@@ -402,7 +402,8 @@ TEST_F(RunDirectoryTest, EnvironmentOfEveryStart) {
   ASSERT_EQ(json.at("earlier_starts").size(), 2u);
   EXPECT_EQ(json.at("earlier_starts").at(0).at("started"), "first");
   EXPECT_FALSE(json.at("earlier_starts").at(1).contains("earlier_starts"));
-  spill(run() / "environment.json", "{torn");
+  spill(run() / "environment.json",
+        "{\"earlier_starts\":" + test::nested_json(100000) + "}");
   directory.write_environment(environment);
   EXPECT_FALSE(nlohmann::json::parse(slurp(run() / "environment.json"))
                    .contains("earlier_starts"));

@@ -74,9 +74,11 @@ TEST(RunHistory, IsReadBack) {
     history.begin(wall_seconds(), 10, "18");
     history.note_first_step(5);
   }
-  // Killed in the middle of a line, and refused once.
-  test::spill(scratch / "starts.jsonl",
-              test::slurp(scratch / "starts.jsonl") + "{\"start\":2,\"event\":\"sav");
+  // Damaged, killed in the middle of a line, and refused once.
+  test::spill(scratch / "starts.jsonl", test::slurp(scratch / "starts.jsonl") +
+                                            test::nested_json(200000) +
+                                            "\n{\"start\":3,\"event\":\"saved\",\"time\":"
+                                            "1e999}\n{\"start\":2,\"event\":\"sav");
   {
     RunHistory history(scratch.path());
     ASSERT_EQ(history.starts().size(), 2u);

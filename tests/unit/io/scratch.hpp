@@ -43,6 +43,11 @@ class Scratch {
   std::filesystem::path path_;
 };
 
+// Lists in each other: [[[...]]].
+inline std::string nested_json(std::size_t levels) {
+  return std::string(levels, '[') + std::string(levels, ']');
+}
+
 // A tmpfs of some bytes on a directory. Where that may not be mounted (it takes root, and
 // no plain container) is_mounted() is false, and the log says what is not tested.
 class SmallDisk {

@@ -148,7 +148,8 @@ TEST(Safetensors, DamageIsNamed) {
   EXPECT_THAT(error_of("1234567"),
               HasSubstr("the header's length takes 8 bytes from byte 0"));
   EXPECT_THAT(error_of(std::string(64, '\xff')), HasSubstr("header is said to have"));
-  EXPECT_THAT(error_of(file_of("not json", 0)), HasSubstr("not a JSON object"));
+  EXPECT_THAT(error_of(file_of("not json", 0)),
+              HasSubstr("its header: line 1, column 2: not valid JSON"));
   EXPECT_THAT(error_of(file_of("[1]", 0)), HasSubstr("not a JSON object"));
   EXPECT_THAT(error_of(file_of(R"({"a":{"shape":[1],"data_offsets":[0,4]}})", 4)),
               HasSubstr("'a' has no dtype"));
