@@ -10,8 +10,6 @@ namespace trireme::test {
 namespace {
 
 constexpr index_t kLongVocabulary = 1201;  // more than there are tokens in a step
-constexpr index_t kFirst = 500;            // global number of the step's first sample
-constexpr std::uint64_t kSeed = 77;
 
 nn::TransformerConfig layer_config() {
   return {.layers = 3,
@@ -39,7 +37,7 @@ class MaskRun {
                                .hidden = kMaskHidden,
                                .sequence = kSequence,
                                .dropout = 0.5}),
-        layer_(builder(), layer_config(), 2) {
+        layer_(builder(), layer_config(), kMaskLayer) {
     params_.allocate(registry_, ParamBuffer<float>::Use::training);
     set_weights();
   }
@@ -94,8 +92,8 @@ class MaskRun {
 
   nn::Context context(const Exec& exec, index_t first, index_t micro) {
     const auto host = Kokkos::create_mirror_view(step_);
-    host().seed = kSeed;
-    host().sample_base = static_cast<std::uint64_t>(kFirst + first);
+    host().seed = kMaskSeed;
+    host().sample_base = static_cast<std::uint64_t>(kMaskFirst + first);
     Kokkos::deep_copy(step_, host);
     return {.exec = exec,
             .groups = groups_,

@@ -18,6 +18,9 @@
 namespace trireme::test {
 
 inline constexpr index_t kMaskHidden = 48, kMaskHeads = 24, kMaskHeadDim = 2;
+inline constexpr std::uint64_t kMaskSeed = 77;
+inline constexpr index_t kMaskFirst = 500;  // global number of the step's first sample
+inline constexpr std::uint16_t kMaskLayer = 2;
 inline constexpr index_t kMaskBits = kSequence / kMaskHeadDim;  // keys of a column
 
 // A number for each element of (kGlobal samples, kSequence, columns).

@@ -1,0 +1,194 @@
+// docs/random_numbers.py, which knows nothing of the program, finds the same windows,
+// blends, batch sizes, dropout masks and initial weights, bit by bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "comm/self_communicator.hpp"
+#include "config/deck.hpp"
+#include "data/sample_index.hpp"
+#include "layouts/layout_masks.hpp"
+#include "support/run_binary.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+
+std::string docs() {
+  const char* source = std::getenv("TRIREME_SOURCE_DIR");
+  return std::string(source != nullptr ? source : ".") + "/docs";
+}
+
+// What the script's functions make of it: `expression` is Python.
+json computed(const std::string& expression) {
+  const RunResult result = run({"python3", "-B", "-c",
+                                "import sys, json; sys.path.insert(0, sys.argv[1])\n"
+                                "from random_numbers import *\nprint(json.dumps(" +
+                                    expression + "))",
+                                docs()});
+  EXPECT_EQ(result.status, 0) << result.err;
+  return result.status == 0 ? json::parse(result.out) : json();
+}
+
+// What it prints when it is called as its first lines say.
+std::string printed(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {"python3", "-B", docs() + "/random_numbers.py"});
+  const RunResult result = run(arguments);
+  EXPECT_EQ(result.status, 0) << result.err;
+  return result.out;
+}
+
+TEST(RandomNumbersDocumented, Windows) {
+  struct Case {
+    data::TokenRange range;
+    index_t sequence;
+    std::uint64_t seed;
+    int corpus;
+  };
+  for (const Case& c : {Case{{0, 5001}, 33, 1234, 0},
+                        {{77, 90}, 5, (std::uint64_t{1} << 40) + 3, 2},
+                        {{3, 9}, 5, 1, 1},
+                        {{0, 3'000'000'000'000}, 1024, ~std::uint64_t{0}, 65535}}) {
+    const data::SampleIndex index(c.range, c.sequence, c.seed, data::Order::shuffled,
+                                  "test", c.corpus);
+    const index_t windows = index.samples_per_epoch();
+    json positions = json::array(), expected = json::array();
+    for (index_t i = 0; i < 400; ++i) {
+      positions.push_back(i < 200 ? i : 7 * windows - 100 + i);
+      expected.push_back(index.window(positions.back()));
+    }
+    EXPECT_EQ(computed(fmt::format("[window({}, p, {}, {}, {}, {}) for p in {}]", c.seed,
+                                   c.corpus, c.range.begin, c.range.end, c.sequence,
+                                   positions.dump())),
+              expected);
+  }
+  const data::SampleIndex index({10, 5001}, 33, 5, data::Order::shuffled, "test", 3);
+  EXPECT_EQ(printed({"window", "5", "1000", "3", "10", "5001", "33"}),
+            std::to_string(index.window(1000)) + "\n");
+}
+
+TEST(RandomNumbersDocumented, BlendsAndRamps) {
+  for (const std::vector<double>& weights :
+       {std::vector<double>{3.0, 1.0, 2.5}, {0.1, 0.2, 0.3, 0.4}, {7.0}}) {
+    const data::Blend blend(weights);
+    json expected = json::array();
+    for (index_t p = 0; p < 3000; ++p) {
+      const auto place = blend.place(p);
+      expected.push_back({place.corpus, place.position});
+    }
+    EXPECT_EQ(computed("[blend(p, *" + json(weights).dump() + ") for p in range(3000)]"),
+              expected);
+  }
+  config::BatchConfig batch;
+  batch.global = 50;
+  batch.ramp_up = config::RampUp{.start = 8, .increment = 7, .samples = 1003};
+  json sizes = json::array();
+  for (index_t samples = 0; samples < 1100; ++samples) {
+    sizes.push_back(batch.size_at(samples));
+  }
+  EXPECT_EQ(computed("[batch_size(n, 50, 8, 7, 1003) for n in range(1100)]"), sizes);
+  EXPECT_EQ(printed({"blend", "7", "3", "1", "2.5"}), "(2, 3)\n");
+  EXPECT_EQ(printed({"batch_size", "300", "50", "8", "7", "1003"}),
+            std::to_string(batch.size_at(300)) + "\n");
+}
+
+// Of the layers of a model (layout_masks.hpp says how they are read off).
+TEST(RandomNumbersDocumented, Masks) {
+  constexpr index_t kSamples = 8;  // of those that there are
+  Masks masks = masks_of_one_rank();
+  json expected = json::array();
+  for (index_t sample = 0; sample < kSamples; ++sample) {
+    for (index_t s = 0; s < kSequence; ++s) {
+      std::string embedding, attention, mlp;
+      for (index_t j = 0; j < kMaskHidden; ++j) {
+        embedding += masks.embedding.at(sample, s, j) == 2 ? '1' : '0';
+        attention += (masks.outputs.at(sample, s, j) & 2) != 0 ? '1' : '0';
+        mlp += (masks.outputs.at(sample, s, j) & 4) != 0 ? '1' : '0';
+      }
+      expected.push_back({embedding, attention, mlp});
+    }
+  }
+  EXPECT_EQ(computed(fmt::format("[[mask({0}, {1} + n, 0, 0, s, {4}, 0.5), mask({0}, {1} "
+                                 "+ n, {5}, 2, s, {4}, 0.5), mask({0}, {1} + n, {5}, 3, "
+                                 "s, {4}, 0.5)] for n in range({2}) for s in range({3})]",
+                                 kMaskSeed, kMaskFirst, kSamples, kSequence, kMaskHidden,
+                                 kMaskLayer)),
+            expected);
+
+  // Of a query the keys that it sees: bit k % kMaskBits of column k / kMaskBits.
+  expected = json::array();
+  for (index_t sample = 0; sample < kSamples; ++sample) {
+    for (index_t head = 0; head < kMaskHeads; ++head) {
+      for (index_t q = 0; q < kSequence; ++q) {
+        std::string seen;
+        for (index_t k = 0; k <= q; ++k) {
+          const int column =
+              masks.probabilities.at(sample, q, head * kMaskHeadDim + k / kMaskBits);
+          seen += (column >> k % kMaskBits & 1) != 0 ? '1' : '0';
+        }
+        expected.push_back(seen);
+      }
+    }
+  }
+  EXPECT_EQ(computed(fmt::format(
+                "[mask({0}, {1} + n, {5}, 1, a * {3} + q, {3}, 0.5)[:q + 1] for n in "
+                "range({2}) for a in range({4}) for q in range({3})]",
+                kMaskSeed, kMaskFirst, kSamples, kSequence, kMaskHeads, kMaskLayer)),
+            expected);
+  EXPECT_EQ(printed({"mask", "1", "2", "3", "1", "4", "17", "0.3"}),
+            "00010111111110011\n");
+}
+
+TEST(RandomNumbersDocumented, Weights) {
+  constexpr std::uint64_t kSeed = (std::uint64_t{1} << 62) + 9;
+  model::GptConfig config = matrix_model(kWide);
+  const comm::RankGrid grid(comm::make_self_communicator("world"), {});
+  engine::ModelState<float> state(grid.groups(), config);
+  state.allocate(ParamBuffer<float>::Use::inference);
+  state.params.initialize(Exec(), kSeed);
+  Kokkos::fence("test");
+  struct Matrix {
+    std::size_t param;
+    std::size_t elements;  // of its first rows
+  };
+  std::vector<Matrix> matrices;
+  std::string expression;
+  for (std::size_t p = 0; p < state.registry.size(); ++p) {
+    const ParamSpec& spec = state.registry.spec(p);
+    const Shape& shape = spec.shard.global_shape;
+    if (shape.size() != 2) continue;
+    const bool is_output = spec.name.ends_with("attention/projection/weight") ||
+                           spec.name.ends_with("mlp/fc2/weight");
+    const index_t rows = std::min<index_t>(shape[0], 16);
+    matrices.push_back({p, static_cast<std::size_t>(rows * shape[1])});
+    expression += fmt::format(
+        "[weight({}, '{}', i, j, {}, {} / math.sqrt(2 * {})) for i in range({}) for j in "
+        "range({})],",
+        kSeed, spec.name, shape[1], config.init_std, is_output ? config.layers : 0.5,
+        rows, shape[1]);
+  }
+  ASSERT_EQ(matrices.size(), 14u);  // two embeddings and four of each layer
+  const json found = computed("[" + expression + "]");
+  ASSERT_EQ(found.size(), matrices.size());
+  for (std::size_t m = 0; m < matrices.size(); ++m) {
+    const auto [param, elements] = matrices[m];
+    const auto values = Kokkos::create_mirror_view_and_copy(
+        Kokkos::HostSpace{}, state.params.slice(Slab::weight, param));
+    ASSERT_EQ(found[m].size(), elements);
+    std::size_t different = 0;
+    for (std::size_t i = 0; i < elements; ++i) {
+      if (found[m][i].get<float>() != values(i)) ++different;
+    }
+    EXPECT_EQ(different, 0u) << state.registry.spec(param).name;
+  }
+  EXPECT_EQ(std::stof(printed(
+                {"weight", "1234", "embedding/word/weight", "3", "5", "60", "2e-2"})),
+            -0.0035345742944628f);
+}
+
+}  // namespace
+}  // namespace trireme::test
