@@ -191,7 +191,8 @@ Json result_of(const Model& model, const Prompt& prompt,
           {"text", spell(model, generation.tokens)},
           {"ids", generation.tokens},
           {"finish", engine::name_of(generation.finish)},
-          {"slides", generation.slides}};
+          {"slides", generation.slides},
+          {"prompt_tokens_unread", generation.unread}};
 }
 
 void print(const std::string& text) {
@@ -352,6 +353,13 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   Generator generator(exec, model->state,
                       streams ? 1 : Generator::batch_for(model->state, requests.size()));
   generator.check(requests, options.config);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const index_t length = std::ssize(prompts[i].ids);
+    if (length <= generator.context()) continue;
+    log.warning(
+        "prompt {} has {} tokens, and the model's context {}: the first {} are not read",
+        i + 1, length, generator.context(), length - generator.context());
+  }
 
   // 2. The texts.
   const Json results =
@@ -427,7 +435,7 @@ void add_generate(CommandLine& line) {
       .show_default();
   command.add_flag("--slide", options->slide,
                    "when the context is full, forget its older half and go on; else the "
-                   "text ends there");
+                   "text ends there. Of a longer prompt, the last tokens are read");
   command.add("--format", options->format, "text, or one JSON object a line")
       .one_of({"text", "jsonl"})
       .show_default();

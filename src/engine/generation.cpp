@@ -232,10 +232,11 @@ template <class T>
 void Generator<T>::check_prompt(const GenerationRequest& request,
                                 const GenerationConfig& config) const {
   const auto length = static_cast<index_t>(request.prompt.size());
-  TRIREME_REQUIRE_INPUT(length <= context(),
-                        "prompt {} has {} tokens, but this model's context has {}: "
-                        "shorten the prompt by {}",
-                        request.number + 1, length, context(), length - context());
+  TRIREME_REQUIRE_INPUT(
+      length <= context() || config.at_limit == AtContextLimit::slide,
+      "prompt {} has {} tokens, but this model's context has {}: shorten the prompt by "
+      "{}, or let it be cut (--slide reads its last {})",
+      request.number + 1, length, context(), length - context(), context());
   const auto vocabulary = static_cast<data::TokenId>(state_.config.vocabulary);
   for (const data::TokenId id : request.prompt) {
     TRIREME_REQUIRE_INPUT(
@@ -274,7 +275,8 @@ std::vector<Generation> Generator<T>::run(const std::vector<GenerationRequest>& 
     text.index = i;
     text.tokens = requests[i].prompt;
     if (text.tokens.empty()) text.tokens.push_back(*config.end_of_document);
-    text.prompt = std::ssize(text.tokens);
+    text.prompt = std::min<index_t>(std::ssize(text.tokens), context());
+    text.result.unread = std::ssize(text.tokens) - text.prompt;
     text.tokens.reserve(text.tokens.size() +
                         static_cast<std::size_t>(std::min(config.max_tokens, context())));
     text.done = config.max_tokens == 0;

@@ -23,7 +23,8 @@ namespace trireme::engine {
 
 // What happens when a text has as many tokens as the model has positions.
 //   stop   the text ends there (as most users of GPT-2 expect)
-//   slide  the older half is forgotten, the newer read again from position 0, and so on
+//   slide  the older half is forgotten, the newer read again from position 0, and so on;
+//          of a prompt that is longer than that, the last tokens are read
 enum class AtContextLimit { stop, slide };
 
 struct GenerationConfig {
@@ -50,7 +51,8 @@ std::string_view name_of(FinishReason reason);
 struct Generation {
   std::vector<data::TokenId> tokens;  // without the prompt
   FinishReason finish = FinishReason::max_tokens;
-  int slides = 0;  // how often the older half was forgotten
+  int slides = 0;      // how often the older half was forgotten
+  index_t unread = 0;  // tokens at the beginning of a prompt that was too long
 };
 
 struct GenerationSpeed {
@@ -75,8 +77,8 @@ class Generator {
   // their keys and values would take more than 1 GiB.
   static index_t batch_for(const ModelState<T>& state, std::size_t texts);
 
-  // Throws InputError for a prompt that is longer than the context or has a token outside
-  // the vocabulary, and for settings out of range.
+  // Throws InputError for a prompt that is longer than the context (unless texts slide)
+  // or has a token outside the vocabulary, and for settings out of range.
   void check(const std::vector<GenerationRequest>& requests,
              const GenerationConfig& config) const;
   // Checks, and generates; in the order of the requests.

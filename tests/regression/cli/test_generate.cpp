@@ -153,6 +153,25 @@ TEST_F(GenerateCli, FullContextIsSaidAndSlides) {
   }
 }
 
+TEST_F(GenerateCli, SlideCutsALongPrompt) {
+  std::string ids;
+  for (int i = 0; i < 61; ++i) ids += std::to_string(i * 37 % 290 + 5) + " ";
+  const std::vector<std::string> arguments = {
+      "--prompt-ids", ids,       "--prompt-ids", "7 8",  "--max-tokens", "3",
+      "--greedy",     "--slide", "--format",     "jsonl"};
+  for (const int ranks : {0, 2}) {
+    const RunResult result = generate(arguments, ranks);
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("prompt 1 has 61 tokens, and the model's context "
+                                      "24: the first 37 are not read"));
+    EXPECT_THAT(result.err, testing::Not(HasSubstr("prompt 2")));
+    const auto texts = lines(result.out);
+    EXPECT_EQ(texts[0]["prompt_tokens_unread"], 37);
+    EXPECT_EQ(texts[0]["prompt_ids"].size(), 61u);
+    EXPECT_EQ(texts[1]["prompt_tokens_unread"], 0);
+  }
+}
+
 TEST_F(GenerateCli, TakesAnyNameOfACheckpoint) {
   const std::string expected = generate({"--prompt", "the", "--max-tokens", "4"}).out;
   for (const fs::path& path :
@@ -175,7 +194,7 @@ TEST_F(GenerateCli, WrongInputIsExplained) {
   };
   std::string long_prompt;
   for (int i = 0; i < 40; ++i) long_prompt += "x ";
-  expect({"--prompt", long_prompt}, {"prompt 1 has", "context has 24"});
+  expect({"--prompt", long_prompt}, {"prompt 1 has", "context has 24", "--slide"});
   expect({"--prompt-ids", "1 2 300"}, {"token 300", "vocabulary has 300"});
   expect({"--prompt-ids", "1 two"}, {"--prompt-ids", "two"});
   expect({"--prompt-file", scratch_ / "none.txt"}, {"prompt file", "none.txt"});

@@ -259,6 +259,25 @@ TEST(GenerationEnd, SlideForgetsTheOlderHalf) {
   EXPECT_EQ(fresh.tokens, Tokens(text.tokens.begin() + 2, text.tokens.begin() + 22));
 }
 
+// Of a prompt that is too long, the last tokens are read: one as long as the context, and
+// one longer by 63 that ends with it, side by side.
+TEST(GenerationEnd, SlideReadsTheEndOfALongPrompt) {
+  Model<double> model;
+  Generator<double> generator(Exec(), model, 2);
+  const GenerationConfig config{.sampling = {.temperature = 0},
+                                .max_tokens = 30,
+                                .at_limit = AtContextLimit::slide};
+  const Tokens longer = random_tokens(100);
+  const Tokens end(longer.end() - 37, longer.end());
+  const auto texts =
+      generator.run({{.prompt = end}, {.prompt = longer, .number = 1}}, config);
+  EXPECT_EQ(texts[0].unread, 0);
+  EXPECT_EQ(texts[1].unread, 63);
+  EXPECT_EQ(texts[1].tokens.size(), 30u);
+  EXPECT_EQ(texts[1].tokens, texts[0].tokens);
+  EXPECT_EQ(texts[1].slides, texts[0].slides);
+}
+
 template <class Call>
 void expect_input_error(Call&& call, const std::vector<std::string>& parts) {
   try {
@@ -278,7 +297,7 @@ TEST(GenerationInput, BadPromptsAreRefused) {
         generator.run({{.prompt = {1}}, {.prompt = random_tokens(40), .number = 1}},
                       config);
       },
-      {"prompt 2 has 40 tokens", "context has 37", "by 3"});
+      {"prompt 2 has 40 tokens", "context has 37", "by 3", "--slide reads its last 37"});
   expect_input_error(
       [&] {
         generator.run({{.prompt = {1, 53}}}, config);
