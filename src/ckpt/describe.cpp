@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
@@ -63,6 +65,34 @@ void add_state(Json& json, const TrainingState& state) {
   json["deck"] = state.deck;
 }
 
+// Tensors in the order in which a model uses them: by layer, weight before bias.
+bool comes_before(const std::string& a, const std::string& b) {
+  static const std::vector<std::string> kOrder = {
+      "model", "optimizer",  "exp_avg",  "exp_avg_sq", "embedding",
+      "word",  "position",   "layers",   "input_norm", "attention",
+      "qkv",   "projection", "mlp_norm", "mlp",        "fc1",
+      "fc2",   "final_norm", "head",     "weight",     "bias"};
+  // Numbers by value, known words as above, others behind them.
+  const auto place = [](const std::string& word) {
+    const bool is_number = !word.empty() && word.size() < 10 &&
+                           std::all_of(word.begin(), word.end(),
+                                       [](char c) { return c >= '0' && c <= '9'; });
+    const auto known = std::find(kOrder.begin(), kOrder.end(), word);
+    return std::tuple(is_number ? std::stol(word) : -1L, known - kOrder.begin(), word);
+  };
+  std::size_t at_a = 0, at_b = 0;
+  while (at_a <= a.size() && at_b <= b.size()) {
+    const std::size_t end_a = std::min(a.find('/', at_a), a.size());
+    const std::size_t end_b = std::min(b.find('/', at_b), b.size());
+    const auto place_a = place(a.substr(at_a, end_a - at_a));
+    const auto place_b = place(b.substr(at_b, end_b - at_b));
+    if (place_a != place_b) return place_a < place_b;
+    at_a = end_a + 1;
+    at_b = end_b + 1;
+  }
+  return at_a > a.size() && at_b <= b.size();
+}
+
 void add_manifest(Json& json, const Manifest& manifest) {
   json["step"] = manifest.step;
   json["generation"] = manifest.generation;
@@ -76,8 +106,13 @@ void add_manifest(Json& json, const Manifest& manifest) {
   }
   std::vector<int> blocks(manifest.tensors.size(), 0);
   for (const BlockEntry& block : manifest.blocks) ++blocks[block.tensor];
+  std::vector<std::size_t> order(manifest.tensors.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return comes_before(manifest.tensors[a].name, manifest.tensors[b].name);
+  });
   json["tensors"] = Json::array();
-  for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
+  for (const std::size_t i : order) {
     const TensorEntry& tensor = manifest.tensors[i];
     const auto bytes =
         static_cast<std::uint64_t>(element_count(tensor.shape)) * size_of(tensor.dtype);
@@ -147,9 +182,11 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
     for (const std::string& problem : problems) json["problems"].push_back(problem);
     if (problems.empty() && !newest) newest = listed.path;
   }
-  TRIREME_REQUIRE_INPUT(!json["checkpoints"].empty(),
-                        "'{}' is no run directory and no checkpoint: it holds no step_*",
-                        directory.string());
+  // Of a run that has not saved yet there is a deck.
+  TRIREME_REQUIRE_INPUT(
+      !json["checkpoints"].empty() || fs::exists(directory / "deck.yaml", ignored),
+      "'{}' is no run directory and no checkpoint: it holds no step_*",
+      directory.string());
   if (newest) json["newest"] = describe_checkpoint(*newest, Depth::sizes);
   json["checked"] = name_of_depth(depth);
   return json;

@@ -2,14 +2,13 @@
 //
 // Keys by kind:
 //   checkpoint  path, step, generation, contents (training|weights), parameters, bytes,
-//               files, tensors (name, dtype, shape, bytes, blocks), state {samples ...},
-//               grid, tokenizer, deck
+//               files, tensors (name, dtype, shape, bytes, blocks; by layer), state
+//               {samples ...}, grid, tokenizer, deck
 //   run         path, checkpoints (name, step, generation, bytes, latest, problems),
-//   newest corpus      path, bytes, tokens, documents, vocabulary_size, end_of_document,
-//   dtype,
+//               newest: the checkpoint
+//   corpus      path, bytes, tokens, documents, vocabulary_size, end_of_document, dtype,
 //               checksum, unigram_entropy, tokenizer
-//   hdf5        path, bytes, attributes, datasets (name, dtype, shape): any other HDF5
-//   file
+//   hdf5        path, bytes, attributes, datasets (name, dtype, shape): of any other file
 // and always: kind, checked (sizes|checksums), problems (empty when all is well).
 #ifndef TRIREME_CKPT_DESCRIBE_HPP_
 #define TRIREME_CKPT_DESCRIBE_HPP_

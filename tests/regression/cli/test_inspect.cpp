@@ -1,5 +1,8 @@
 // `trireme inspect`: corpora, checkpoints and runs, whole and damaged.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "regression/cli/workplace.hpp"
 
@@ -64,13 +67,104 @@ TEST_F(Inspect, RunAndCheckpoint) {
   EXPECT_EQ(checkpoint["state"]["samples"], 16);
   EXPECT_EQ(checkpoint["state"]["tokens"], 16 * 16);
   for (const char* word : {"weights and optimizer state", "35,584", "1234 (run)",
-                           "layers/1/mlp/", "96 x 32", "tensors of optimizer state"}) {
+                           "layers/0 to layers/1, each:", "    mlp/fc2/weight", "96 x 32",
+                           "tensors of optimizer state"}) {
     EXPECT_THAT(out_, HasSubstr(word));
   }
   // Single files of it are HDF5 like any other.
   const RunResult index = inspect(newest() / "index.h5");
   EXPECT_EQ(index.status, 0) << index.err;
   EXPECT_THAT(index.out, HasSubstr("HDF5 file"));
+}
+
+// What a run is and how far it has come stands before its tensors.
+TEST_F(Inspect, ModelStateAndLossesComeFirst) {
+  ASSERT_EQ(train({"run.validate_every=2"}).status, 0);
+  const json run = whole(run_dir());
+  EXPECT_EQ(run["model"], (json{{"kind", "gpt"},
+                                {"layers", 2},
+                                {"hidden", 32},
+                                {"heads", 4},
+                                {"kv_heads", 4},
+                                {"ffn_hidden", 128},
+                                {"sequence", 16},
+                                {"vocabulary", 300},
+                                {"parameters", 35584}}));
+  json records = json::array();
+  std::istringstream lines(slurp(run_dir() / "train.jsonl"));
+  for (std::string line; std::getline(lines, line);) records.push_back(json::parse(line));
+  const json last = records.back()["validation"];
+  const json& training = run["training"];
+  EXPECT_EQ(training["step"], 4);
+  EXPECT_EQ(training["steps"], 4);
+  EXPECT_EQ(training["finished"], true);
+  EXPECT_EQ(training["samples"], 16);
+  EXPECT_EQ(training["tokens"], 256);
+  EXPECT_EQ(training["loss"]["step"], 4);
+  EXPECT_EQ(training["loss"]["value"], records[records.size() - 2]["loss"]);
+  EXPECT_EQ(training["validation"][0]["loss"], last["loss"]);
+  EXPECT_EQ(training["best_validation"]["loss"], last["loss"]);
+
+  std::size_t at = 0;
+  for (const std::string& word :
+       {std::string("gpt: 2 layers x 32 hidden x 4 heads"), std::string("vocabulary 300"),
+        std::string("finished: step 4 of 4"), std::string("16 samples, 256 tokens"),
+        fmt::format("{:.5f} at step 4", last["loss"].get<double>()),
+        std::string("step_00000004"), std::string("tensor of model/"),
+        std::string("embedding/word/weight"), std::string("layers/0"),
+        std::string("final_norm/weight")}) {
+    const std::size_t found = out_.find(word, at);
+    ASSERT_NE(found, std::string::npos) << word << " is not where it should be\n" << out_;
+    at = found;
+  }
+  std::istringstream shown(out_);
+  for (std::string line; std::getline(shown, line);) {
+    if (line.find(scratch_.path().string()) == std::string::npos) {
+      EXPECT_LE(line.size(), 80u) << line;
+    }
+  }
+
+  // An older checkpoint tells what was known at its time, and the run can go on.
+  const json older = whole(run_dir() / "checkpoints/step_00000002");
+  EXPECT_EQ(older["training"]["loss"]["step"], 2);
+  EXPECT_EQ(older["training"]["validation"][0]["step"], 2);
+  EXPECT_EQ(older["training"]["finished"], false);
+  EXPECT_THAT(out_, HasSubstr("not finished: step 2 of 4"));
+
+  // The deck alone, as it can be fed back.
+  const RunResult deck = inspect(run_dir(), {"--deck"});
+  EXPECT_EQ(deck.status, 0) << deck.err;
+  EXPECT_EQ(deck.out, slurp(run_dir() / "deck.yaml"));
+  EXPECT_EQ(older["deck"], deck.out);
+  expect_refusal(inspect(corpus(), {"--deck"}), {"corpus.h5", "has no deck"});
+
+  // No checkpoint any more, and a record torn by a kill.
+  fs::remove_all(run_dir() / "checkpoints");
+  spill(run_dir() / "train.jsonl",
+        slurp(run_dir() / "train.jsonl") + "{\"step\": 5, \"lo");
+  const json bare = whole(run_dir());
+  EXPECT_EQ(bare["training"]["loss"]["step"], 4);
+  EXPECT_THAT(out_, HasSubstr("no checkpoint yet"));
+}
+
+// Tensors by layer, whatever the order in which ranks have written them.
+TEST_F(Inspect, TensorsByLayer) {
+  ASSERT_EQ(trireme_on_ranks(2, train_arguments({"parallel.pipeline=2", "model.layers=11",
+                                                 "run.steps=1", "batch.micro=1"}))
+                .status,
+            0);
+  const json run = whole(run_dir());
+  std::vector<std::string> names;
+  for (const json& tensor : run["newest"]["tensors"]) names.push_back(tensor["name"]);
+  ASSERT_EQ(names.size(), 3 * (4 + 11 * 12u));
+  EXPECT_EQ(names[0], "model/embedding/word/weight");
+  EXPECT_EQ(names[1], "model/embedding/position/weight");
+  EXPECT_EQ(names[2], "model/layers/0/input_norm/weight");
+  EXPECT_EQ(names[3], "model/layers/0/input_norm/bias");
+  EXPECT_EQ(names[2 + 10 * 12], "model/layers/10/input_norm/weight");
+  EXPECT_EQ(names[3 + 11 * 12], "model/final_norm/bias");
+  EXPECT_EQ(names[4 + 11 * 12], "optimizer/exp_avg/embedding/word/weight");
+  EXPECT_THAT(out_, HasSubstr("layers/0 to layers/10, each:"));
 }
 
 TEST_F(Inspect, Damage) {
