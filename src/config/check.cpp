@@ -343,24 +343,12 @@ class Checker {
   // What pipelines cannot be combined with.
   void check_pipeline() {
     const ParallelConfig& p = deck_.parallel;
-    if (!good({"parallel.pipeline", "parallel.zero", "parallel.schedule"})) return;
+    if (!good({"parallel.pipeline", "parallel.schedule"})) return;
     if (p.pipeline == 1) {
       if (p.schedule == PipelineSchedule::one_f_one_b) return;
       add("parallel.schedule", "is of a pipeline; there is none",
           "1f1b where parallel.pipeline is 1", "parallel.schedule: 1f1b");
       return;
-    }
-    if (p.zero == 3) {
-      add("parallel.zero",
-          "gathers weights for every pass: a pipeline's passes of many micro-batches "
-          "would gather them as often",
-          "0 to 2 with a pipeline", "parallel.zero: 2");
-    }
-    if (p.zero == 2 && p.schedule == PipelineSchedule::zero_bubble) {
-      add("parallel.zero",
-          "has memory for the gradients of two layers; zero_bubble puts off those of "
-          "many",
-          "0 or 1 with zero_bubble", "parallel.zero: 1");
     }
     if (deck_.run.sample_every.steps > 0) {
       add("run.sample_every", "takes text from a whole model; stages have parts",

@@ -90,7 +90,7 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
                       .slots = its.slots,
                       .parameters = state.registry.global_element_count(),
                       .memory = plan_memory(state, deck, its),
-                      .messages = plan_messages(state, step_shape(deck))});
+                      .messages = plan_messages(state, step_shape(deck), plans)});
   }
   return stages;
 }

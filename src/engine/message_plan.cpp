@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "engine/param_schedule.hpp"
 #include "engine/shape_pass.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
@@ -27,10 +28,11 @@ class CountedStep {
         pass_(shapes, shape, &data_parallel_),
         messages_(exec_, shapes.groups, pass_.border_elements(), plan.buffers,
                   shapes.sequence_parallel()),
-        weight_passes_(shapes.chunks.size()) {}
+        params_(shapes, data_parallel_) {}
 
   void run() {
     data_parallel_.begin_step();
+    params_.begin(plan_.actions, microbatches_);
     schedule::execute(plan_.actions, *this);
     messages_.finish();
     data_parallel_.finish_gradients();
@@ -44,17 +46,17 @@ class CountedStep {
 
   void forward(const schedule::Action& action) {
     if (action.in != schedule::Action::kNone) messages_.received(action.in);
+    params_.begin_pass(action);
     pass_.forward(action.chunk);
   }
   void backward(const schedule::Action& action) {
-    count_weight_pass(action);
     backward(action, model::WeightPass::now);
   }
   void backward_input(const schedule::Action& action) {
     backward(action, model::WeightPass::later);
   }
   void backward_weight(const schedule::Action& action) {
-    count_weight_pass(action);
+    params_.begin_pass(action);
     pass_.backward_weight(action.chunk);
   }
   void begin_message(const schedule::Action& action) {
@@ -65,12 +67,8 @@ class CountedStep {
  private:
   void backward(const schedule::Action& action, model::WeightPass weight_pass) {
     if (action.in != schedule::Action::kNone) messages_.received(action.in);
+    params_.begin_pass(action);
     pass_.backward(action.chunk, weight_pass);
-  }
-  void count_weight_pass(const schedule::Action& action) {
-    int& passes = weight_passes_[static_cast<std::size_t>(action.chunk)];
-    data_parallel_.begin_microbatch(passes == 0, passes == microbatches_ - 1);
-    ++passes;
   }
 
   Exec exec_ = Exec::shape_only();
@@ -80,21 +78,117 @@ class CountedStep {
   parallel::DataParallel<T> data_parallel_;
   ShapePass<T> pass_;
   parallel::StageMessages<T> messages_;
-  std::vector<int> weight_passes_;
+  ParamSchedule<T> params_;
 };
 
+// What a pass says of the parameters that it uses.
+class RecordedUse final : public ParamUse {
+ public:
+  void begin(std::size_t unit, Pass pass) override {
+    uses_.push_back({unit, pass, true});
+  }
+  void end(std::size_t unit, Pass pass) override { uses_.push_back({unit, pass, false}); }
+  void tell(ParamUse& other) const {
+    for (const Use& use : uses_) {
+      use.is_begin ? other.begin(use.unit, use.pass) : other.end(use.unit, use.pass);
+    }
+  }
+
+ private:
+  struct Use {
+    std::size_t unit = 0;
+    Pass pass = Pass::forward;
+    bool is_begin = true;
+  };
+  std::vector<Use> uses_;
+};
+
+// A step of which nothing is done but to say which parameters come into use.
 template <class T>
-std::vector<MessageCount> count_step(const ModelState<T>& state, StepShape shape,
-                                     int microbatches) {
+class UsesOfStep {
+ public:
+  UsesOfStep(ModelState<T>& shapes, const StepShape& shape)
+      : microbatches_(shape.microbatches),
+        data_parallel_(exec_, shapes.groups, shapes.params, shapes.sequence_parallel()),
+        params_(shapes, data_parallel_) {
+    for (int c = 0; c < std::ssize(shapes.chunks); ++c) {
+      Passes& passes = passes_.emplace_back();
+      ShapePass<T>(shapes, shape, &passes.forward).forward(c);
+      ShapePass<T>(shapes, shape, &passes.backward).backward(c);
+      const auto later = model::WeightPass::later;
+      ShapePass<T>(shapes, shape, &passes.backward_input).backward(c, later);
+      ShapePass<T>(shapes, shape, &passes.backward_weight).backward_weight(c);
+    }
+  }
+  void run(const schedule::Order& actions) {
+    params_.begin(actions, microbatches_);
+    schedule::execute(actions, *this);
+  }
+
+  void forward(const schedule::Action& action) { tell(action, &Passes::forward); }
+  void backward(const schedule::Action& action) { tell(action, &Passes::backward); }
+  void backward_input(const schedule::Action& action) {
+    tell(action, &Passes::backward_input);
+  }
+  void backward_weight(const schedule::Action& action) {
+    tell(action, &Passes::backward_weight);
+  }
+  void begin_message(const schedule::Action&) {}
+
+ private:
+  struct Passes {
+    RecordedUse forward, backward, backward_input, backward_weight;
+  };
+  void tell(const schedule::Action& action, RecordedUse Passes::*pass) {
+    params_.begin_pass(action);
+    (passes_[static_cast<std::size_t>(action.chunk)].*pass).tell(data_parallel_);
+  }
+
+  Exec exec_ = Exec::shape_only();
+  int microbatches_;
+  parallel::DataParallel<T> data_parallel_;
+  ParamSchedule<T> params_;
+  std::vector<Passes> passes_;  // of each chunk
+};
+
+// What run(shapes, shape, plan of this stage) sends in a step of so many micro-batches.
+template <class T, class Run>
+std::vector<MessageCount> count(const ModelState<T>& state, StepShape shape,
+                                const PipelinePlans& plans, int microbatches,
+                                const Run& run) {
   for (comm::Communicator* group : state.groups.of_axes()) group->reset_traffic();
   ModelState<T> shapes = state.without_memory();
   shapes.params.plan(shapes.registry, shapes.sharding());
   shape.microbatches = microbatches;
-  const PipelinePlans plans(state.sharing.pipeline, state.config, shape);
-  const schedule::StagePlan plan =
-      plans.training(state.groups.pipeline->rank(), microbatches);
-  CountedStep<T>(shapes, shape, plan).run();
+  run(shapes, shape, plans.training(state.groups.pipeline->rank(), microbatches));
   return counted_messages(shapes.groups);
+}
+
+template <class T>
+std::vector<MessageCount> count_step(const ModelState<T>& state, const StepShape& shape,
+                                     const PipelinePlans& plans, int microbatches) {
+  return count(state, shape, plans, microbatches,
+               [](ModelState<T>& shapes, const StepShape& of_step,
+                  const schedule::StagePlan& plan) {
+                 CountedStep<T>(shapes, of_step, plan).run();
+               });
+}
+
+// Which weights ZeRO 3 finds in its buffers depends on all the passes before.
+template <class T>
+void count_gathers(const ModelState<T>& state, const StepShape& shape,
+                   const PipelinePlans& plans, std::vector<MessageCount>& messages) {
+  const auto counted = count(state, shape, plans, shape.microbatches,
+                             [](ModelState<T>& shapes, const StepShape& of_step,
+                                const schedule::StagePlan& plan) {
+                               UsesOfStep<T>(shapes, of_step).run(plan.actions);
+                             });
+  const auto is_gather = [](const MessageCount& message) {
+    return message.site == parallel::DataParallel<T>::kGatherInPass;
+  };
+  const auto exact = std::find_if(counted.begin(), counted.end(), is_gather);
+  if (exact == counted.end()) return;
+  std::replace_if(messages.begin(), messages.end(), is_gather, *exact);
 }
 
 }  // namespace
@@ -115,15 +209,17 @@ std::vector<MessageCount> counted_messages(const comm::ProcessGroups& groups) {
 }
 
 // Micro-batches in the middle of a step are all alike: three and four of them tell what
-// one more sends.
+// one more sends. But not which weights a pipeline with ZeRO 3 has already.
 template <class T>
 std::vector<MessageCount> plan_messages(const ModelState<T>& state,
-                                        const StepShape& shape) {
+                                        const StepShape& shape,
+                                        const PipelinePlans& plans) {
   constexpr int kEnough = 4;
   const int count = shape.microbatches;
-  std::vector<MessageCount> messages = count_step(state, shape, std::min(count, kEnough));
+  std::vector<MessageCount> messages =
+      count_step(state, shape, plans, std::min(count, kEnough));
   if (count <= kEnough) return messages;
-  const std::vector<MessageCount> fewer = count_step(state, shape, kEnough - 1);
+  const std::vector<MessageCount> fewer = count_step(state, shape, plans, kEnough - 1);
   TRIREME_REQUIRE(fewer.size() == messages.size(),
                   "steps of three and of four micro-batches send from different places");
   const std::int64_t more = count - kEnough;
@@ -132,10 +228,21 @@ std::vector<MessageCount> plan_messages(const ModelState<T>& state,
     messages[i].elements += more * (messages[i].elements - fewer[i].elements);
     messages[i].bytes += more * (messages[i].bytes - fewer[i].bytes);
   }
+  if (state.sharding().stage == 3 && state.groups.pipeline->size() > 1) {
+    count_gathers(state, shape, plans, messages);
+  }
   return messages;
 }
 
+template <class T>
+std::vector<MessageCount> plan_messages(const ModelState<T>& state,
+                                        const StepShape& shape) {
+  return plan_messages(state, shape, {state.sharing.pipeline, state.config, shape});
+}
+
 #define TRIREME_INSTANTIATE(T)                                              \
+  template std::vector<MessageCount> plan_messages<T>(                      \
+      const ModelState<T>&, const StepShape&, const PipelinePlans&);        \
   template std::vector<MessageCount> plan_messages<T>(const ModelState<T>&, \
                                                       const StepShape&);
 TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)

@@ -27,6 +27,11 @@ struct MessageCount {
 std::vector<MessageCount> counted_messages(const comm::ProcessGroups& groups);
 
 // state.groups: planned, each a communicator of its own (make_planned_communicator).
+// `plans`: of the state's pipeline; who asks for several stages has them searched once.
+template <class T>
+std::vector<MessageCount> plan_messages(const ModelState<T>& state,
+                                        const StepShape& shape,
+                                        const PipelinePlans& plans);
 template <class T>
 std::vector<MessageCount> plan_messages(const ModelState<T>& state,
                                         const StepShape& shape);

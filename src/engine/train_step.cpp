@@ -1,8 +1,6 @@
 // engine/train_step.cpp — see train_step.hpp.
 #include "engine/train_step.hpp"
 
-#include <algorithm>
-
 #include "base/error.hpp"
 #include "engine/shape_pass.hpp"
 #include "kernels/initialize.hpp"
@@ -72,7 +70,7 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
       plans_(state.sharing.pipeline, state.config, shape),
       needs_(plans_.needs(state.groups.pipeline->rank())),
       work_(training_work(shape.microbatches)),
-      weight_passes_(state.chunks.size()),
+      params_(state, data_parallel_),
       times_(state.chunks.size()),
       plan_(plan_memory(state, shape, needs_)),
       workspace_(plan_.workspace),
@@ -191,25 +189,23 @@ struct TrainStep<T>::Handler {
     context.saved.reset();
     const model::Boundary<T> in = input(action, context);
     const model::Boundary<T> out = output(action, context);
+    step.params_.begin_pass(action);
     const auto begin = PassTimes::Clock::now();
     step.state_.chunk(action.chunk)
         .forward(context, action.slot, batch.view(), in, out, step.totals_);
     note(action, PassTimes::Pass::forward, begin);
     if (bad != nullptr && bad->part.empty()) look(action, context);
   }
-  void backward(const Action& action) {
-    count_weight_pass(action);
-    backward(action, model::WeightPass::now);
-  }
+  void backward(const Action& action) { backward(action, model::WeightPass::now); }
   void backward_input(const Action& action) {
     backward(action, model::WeightPass::later);
   }
   void backward_weight(const Action& action) {
     const Region region(step.timers_, Section::backward,
                         label(action, "weight gradients"));
-    count_weight_pass(action);
     const SlotBatch& batch = batch_of(action);
     step.select_sample(batch);
+    step.params_.begin_pass(action);
     const auto begin = PassTimes::Clock::now();
     step.state_.chunk(action.chunk)
         .backward_weight(context(action), action.slot, batch.view());
@@ -278,13 +274,6 @@ struct TrainStep<T>::Handler {
     if (action.out == Action::kNone) return {};
     return border(action, context, step.messages_.to_fill(action.out));
   }
-  // Gradients are reduced with the last one of each chunk.
-  void count_weight_pass(const Action& action) {
-    int& passes = step.weight_passes_[static_cast<std::size_t>(action.chunk)];
-    const int last = step.shape_.microbatches - 1;
-    step.data_parallel_.begin_microbatch(passes == 0, passes == last);
-    ++passes;
-  }
   void backward(const Action& action, model::WeightPass weight_pass) {
     const Region region(
         step.timers_, Section::backward,
@@ -295,6 +284,7 @@ struct TrainStep<T>::Handler {
     const nn::Context context = this->context(action);
     const model::Boundary<T> d_out = input(action, context);
     const model::Boundary<T> d_in = output(action, context);
+    step.params_.begin_pass(action);
     const auto begin = PassTimes::Clock::now();
     step.state_.chunk(action.chunk)
         .backward(context, action.slot, batch.view(), d_out, d_in, weight_pass);
@@ -305,9 +295,10 @@ struct TrainStep<T>::Handler {
 template <class T>
 void TrainStep<T>::run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
                        BadPlace* bad) {
-  std::fill(weight_passes_.begin(), weight_passes_.end(), 0);
+  params_.begin(work.actions, shape_.microbatches);
   Handler handler{*this, work, fetch, mode, bad};
   schedule::execute(work.actions, handler);
+  params_.end();
   messages_.finish();
 }
 

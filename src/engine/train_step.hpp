@@ -9,6 +9,7 @@
 
 #include "base/timers.hpp"
 #include "engine/memory_plan.hpp"
+#include "engine/param_schedule.hpp"
 #include "engine/pipeline_report.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
@@ -136,7 +137,7 @@ class TrainStep {
   PipelinePlans plans_;
   StageNeeds needs_;
   Work work_;
-  std::vector<int> weight_passes_;  // of each chunk, so far in this step
+  ParamSchedule<T> params_;
   PassTimes times_;
   bool is_first_step_ = true;  // memory is touched, libraries find their ways
   MemoryPlan plan_;

@@ -46,6 +46,9 @@ class Chunk {
   // What crosses the borders of this kind of model: names and shapes, without memory.
   virtual Boundary<T> boundary(const nn::Context& context) const = 0;
 
+  // The units whose weights a forward or backward pass reads, without those borrowed.
+  virtual PassUnits weight_units(Pass pass) const = 0;
+
   // From `in` (nothing on the first chunk), which must stay until the last pass of the
   // micro-batch, to `out` (nothing on the last chunk, which adds to totals: sum of mask *
   // loss, sum of mask).

@@ -83,10 +83,10 @@ GptChunk<T>::GptChunk(const nn::Builder<T>& builder, const GptConfig& config,
     word.emplace(builder, "embedding/word", config.vocabulary, config.hidden,
                  config.init_std, Tie::copy);
   }
-  embedding_units_ = builder.registry.units().size() - embedding_unit_;
+  first_layer_unit_ = builder.registry.units().size();
+  embedding_units_ = first_layer_unit_ - embedding_unit_;
   for (index_t layer = range.begin; layer < range.end; ++layer) {
-    const auto unit = builder.registry.begin_unit(fmt::format("layers/{}", layer));
-    if (layer == range.begin) first_layer_unit_ = unit;
+    builder.registry.begin_unit(fmt::format("layers/{}", layer));
     layers_.emplace_back(builder, transformer_config(config), layer);
   }
   if (range.is_last) {
@@ -124,6 +124,15 @@ Boundary<T> GptChunk<T>::boundary(const nn::Context& context) const {
   return shapes;
 }
 
+// The embedding has no gradient of its input: a backward pass reads none of it but what
+// the head borrows.
+template <class T>
+PassUnits GptChunk<T>::weight_units(Pass pass) const {
+  const bool has_embedding = pass == Pass::forward && range_.is_first;
+  return {has_embedding ? embedding_unit_ : first_layer_unit_,
+          first_layer_unit_ + layers_.size() + (range_.is_last ? 1 : 0), pass};
+}
+
 template <class T>
 void GptChunk<T>::require_boundaries(const nn::Context& context, const Boundary<T>& in,
                                      const Boundary<T>& out) const {
@@ -155,6 +164,18 @@ void GptChunk<T>::use_embedding(const nn::Context& context, Pass pass,
   run();
   for (std::size_t i = embedding_units_; use != nullptr && i-- > 0;) {
     use->end(embedding_unit_ + i, pass);
+  }
+}
+
+template <class T>
+template <class Run>
+void GptChunk<T>::use_head(const nn::Context& context, Pass pass, const Run& run) const {
+  ParamUseScope head(context.params, head_unit_, pass);
+  run();
+  head.end();
+  // Its copy of the word embedding, with which nobody else here does anything.
+  if (!range_.is_first && context.params != nullptr) {
+    context.params->end(embedding_unit_, pass);
   }
 }
 
@@ -196,9 +217,9 @@ void GptChunk<T>::forward(const nn::Context& context, int slot_number, const Bat
     x = y;
   }
   if (!range_.is_last) return;
-  ParamUseScope head(context.params, head_unit_, Pass::forward);
-  head_->forward(context, x, batch.labels, batch.mask, totals, slot.head);
-  head.end();
+  use_head(context, Pass::forward, [&] {
+    head_->forward(context, x, batch.labels, batch.mask, totals, slot.head);
+  });
 }
 
 // What a layer saves, with what is held until its weight gradients are taken.
@@ -218,6 +239,7 @@ void GptChunk<T>::backward(const nn::Context& context, int slot_number,
   Slot& slot = slot_at(slot_number);
   const index_t rows = context.local_rows();
   const bool now = weight_pass == WeightPass::now;
+  const Pass pass = now ? Pass::backward : Pass::backward_input;
   const ArenaScope scope(context.scratch);
   auto free = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
   auto other = context.scratch.matrix<T>(Category::gradient, rows, config_.hidden);
@@ -232,17 +254,11 @@ void GptChunk<T>::backward(const nn::Context& context, int slot_number,
   View2<const T> d_y;
   if (range_.is_last) {
     const View2<T> d_x = gradient(layers_.empty());
-    ParamUseScope head(context.params, head_unit_, Pass::backward);
-    head_->backward_input(context, batch.labels, batch.mask, slot.head, d_x,
-                          slot.head_held, weight_pass);
-    if (now) {
-      context.held.release_to(mark);
-      head.end();
-      // Its copy of the word embedding: nobody else here adds to its gradient.
-      if (!range_.is_first && context.params != nullptr) {
-        context.params->end(embedding_unit_, Pass::backward);
-      }
-    }
+    use_head(context, pass, [&] {
+      head_->backward_input(context, batch.labels, batch.mask, slot.head, d_x,
+                            slot.head_held, weight_pass);
+    });
+    if (now) context.held.release_to(mark);
     d_y = d_x;
     std::swap(free, other);
   } else {
@@ -250,20 +266,18 @@ void GptChunk<T>::backward(const nn::Context& context, int slot_number,
   }
   for (std::size_t i = layers_.size(); i-- > 0;) {
     const View2<T> d_x = gradient(i == 0);
-    ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::backward);
+    ParamUseScope layer(context.params, first_layer_unit_ + i, pass);
     if (is_recomputed(context, i)) recompute(context, slot, i);
     layers_[i].backward_input(context, d_y, slot.layers[i], d_x, slot.layers_held[i],
                               weight_pass);
-    if (now) {
-      context.held.release_to(mark);
-      layer.end();
-    }
+    layer.end();
+    if (now) context.held.release_to(mark);
     d_y = d_x;
     std::swap(free, other);
   }
   if (!range_.is_first) return;
   if (now) {
-    use_embedding(context, Pass::backward, [&] {
+    use_embedding(context, Pass::backward_weight, [&] {
       embedding_->backward_weight(context, batch.tokens, batch.positions, d_y);
     });
   } else {
@@ -276,20 +290,17 @@ template <class T>
 void GptChunk<T>::backward_weight(const nn::Context& context, int slot_number,
                                   const Batch& batch) {
   Slot& slot = slot_at(slot_number);
-  const auto done = [&](std::size_t unit) {
-    if (context.params != nullptr) context.params->end(unit, Pass::backward);
-  };
   if (range_.is_last) {
-    head_->backward_weight(context, slot.head, slot.head_held);
-    done(head_unit_);
-    if (!range_.is_first) done(embedding_unit_);
+    use_head(context, Pass::backward_weight,
+             [&] { head_->backward_weight(context, slot.head, slot.head_held); });
   }
   for (std::size_t i = layers_.size(); i-- > 0;) {
+    ParamUseScope layer(context.params, first_layer_unit_ + i, Pass::backward_weight);
     layers_[i].backward_weight(context, slot.layers[i], slot.layers_held[i]);
-    done(first_layer_unit_ + i);
+    layer.end();
   }
   if (range_.is_first) {
-    use_embedding(context, Pass::backward, [&] {
+    use_embedding(context, Pass::backward_weight, [&] {
       embedding_->backward_weight(context, batch.tokens, batch.positions,
                                   nn::as_const(slot.d_embedded));
     });
@@ -322,9 +333,9 @@ void GptChunk<T>::decode(const nn::Context& context, View1<const std::int32_t> t
   const T* last = x.data() == nullptr
                       ? nullptr
                       : x.data() + (context.rows() - wanted) * config_.hidden;
-  ParamUseScope head(context.params, head_unit_, Pass::forward);
-  head_->logits(context, View2<const T>(last, logits.extent(0), x.extent(1)), logits);
-  head.end();
+  use_head(context, Pass::forward, [&] {
+    head_->logits(context, View2<const T>(last, logits.extent(0), x.extent(1)), logits);
+  });
 }
 
 template <class T>

@@ -41,6 +41,7 @@ class GptChunk final : public Chunk<T> {
 
   void set_slot_count(int slots) override;
   Boundary<T> boundary(const nn::Context& context) const override;
+  PassUnits weight_units(Pass pass) const override;
   void forward(const nn::Context& context, int slot, const Batch& batch,
                const Boundary<T>& in, const Boundary<T>& out,
                View1<double> totals) override;
@@ -84,6 +85,8 @@ class GptChunk final : public Chunk<T> {
   Slot& slot_at(int slot);
   template <class Run>
   void use_embedding(const nn::Context& context, Pass pass, const Run& run) const;
+  template <class Run>
+  void use_head(const nn::Context& context, Pass pass, const Run& run) const;
   static bool is_recomputed(const nn::Context& context, std::size_t layer) {
     return static_cast<index_t>(layer) < context.recompute.layers;
   }

@@ -18,13 +18,23 @@ class LayerNorm {
     View2<const T> x;                  // (rows, h)
     View1<Accumulator<T>> mean, rstd;  // (rows)
   };
+  // The parameters' values, or a copy of them.
+  struct Values {
+    View1<const T> weight, bias;  // (h)
+  };
 
   LayerNorm(const Builder<T>& builder, const std::string& name, index_t h);
 
   // y may not be x. The statistics are taken from context.saved.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // To make y again in the weight pass.
+  Values values_for(const Context& context, WeightPass weight_pass) const {
+    return {nn::values_for(context, weight_pass, weight_.vector()),
+            nn::values_for(context, weight_pass, bias_.vector())};
+  }
   // y of the forward pass, once more.
-  void forward_again(const Context& context, const Saved& saved, View2<T> y) const;
+  static void forward_again(const Context& context, const Values& values,
+                            const Saved& saved, View2<T> y);
   // d_x = gradient through the norm + d_residual (null: none).
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<const T> d_residual, View2<T> d_x) const;

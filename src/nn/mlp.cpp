@@ -22,20 +22,18 @@ void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
   const auto activation = memory.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
   saved.activation = context.recompute.selective ? View2<T>() : activation;
   fc1_.forward(context, x, saved.pre_activation);
-  activate(context, as_const(saved.pre_activation), activation);
+  kernels::bias_gelu_forward<T>(context.exec, as_const(saved.pre_activation), fc1_.bias(),
+                                activation);
   fc2_.forward(context, as_const(activation), y);
 }
 
 template <class T>
-void Mlp<T>::activate(const Context& context, View2<const T> pre_activation,
-                      View2<T> y) const {
-  kernels::bias_gelu_forward<T>(context.exec, pre_activation, fc1_.bias(), y);
-}
-
-template <class T>
 comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T> d_y,
-                                           const Saved& saved, View2<T> d_x,
-                                           Held& held) const {
+                                           const Saved& saved, View2<T> d_x, Held& held,
+                                           WeightPass weight_pass) const {
+  if (context.recompute.selective) {
+    held.fc1_bias = values_for(context, weight_pass, fc1_.bias());
+  }
   held.d_y = fc2_.whole_output_gradient(context, d_y);
   held.d_pre_activation =
       context.held.matrix<T>(Category::gradient, context.rows(), fc1_.out_tp());
@@ -55,7 +53,8 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
   View2<T> activation = saved.activation;
   if (context.recompute.selective) {
     activation = context.scratch.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
-    activate(context, as_const(saved.pre_activation), activation);
+    kernels::bias_gelu_forward<T>(context.exec, as_const(saved.pre_activation),
+                                  held.fc1_bias, activation);
   }
   fc2_.backward_weight(context, held.d_y, as_const(activation));
   fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));

@@ -31,17 +31,20 @@ class Mlp {
   struct Held {
     View2<const T> d_y;         // (rows, h): all rows
     View2<T> d_pre_activation;  // (rows, f_tp)
+    View1<const T> fc1_bias;    // (f_tp), to make the activation again
   };
 
   Mlp(const Builder<T>& builder, const std::string& name, const MlpConfig& config);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
-  // d_y must live until backward_weight; d_x is there after wait().
+  // d_y must live until backward_weight; d_x is there after wait(). With
+  // WeightPass::later held.fc1_bias is a copy: that pass has no weights.
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
-                                     const Saved& saved, View2<T> d_x, Held& held) const;
+                                     const Saved& saved, View2<T> d_x, Held& held,
+                                     WeightPass weight_pass) const;
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<T> d_x, Held& held) const {
-    start_backward_input(context, d_y, saved, d_x, held).wait();
+    start_backward_input(context, d_y, saved, d_x, held, WeightPass::later).wait();
   }
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
@@ -49,8 +52,6 @@ class Mlp {
   View1<const T> output_bias() const { return fc2_.bias(); }
 
  private:
-  void activate(const Context& context, View2<const T> pre_activation, View2<T> y) const;
-
   ColumnParallelLinear<T> fc1_;
   RowParallelLinear<T> fc2_;
 };

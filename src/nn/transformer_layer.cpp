@@ -93,13 +93,17 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
   const auto d_attention = memory.matrix<T>(Category::gradient, rows, hidden_);
   held.d_mlp_norm = memory.matrix<T>(Category::gradient, rows, hidden_);
   held.d_input_norm = memory.matrix<T>(Category::gradient, rows, hidden_);
+  if (context.recompute.selective) {
+    held.mlp_norm = mlp_norm_.values_for(context, weight_pass);
+    held.input_norm = input_norm_.values_for(context, weight_pass);
+  }
   const ArenaScope scope(context.scratch);
   const auto d_middle = context.scratch.matrix<T>(Category::gradient, rows, hidden_);
 
   kernels::dropout_backward<T>(context.exec, dropout(context, random::Site::mlp_output),
                                context.step, d_y, d_mlp);
-  comm::Request request = mlp_.start_backward_input(context, as_const(d_mlp), saved.mlp,
-                                                    held.d_mlp_norm, held.mlp);
+  comm::Request request = mlp_.start_backward_input(
+      context, as_const(d_mlp), saved.mlp, held.d_mlp_norm, held.mlp, weight_pass);
   if (now) mlp_weight(context, saved, held);
   request.wait();
   mlp_norm_.backward_input(context, as_const(held.d_mlp_norm), saved.mlp_norm, d_y,
@@ -131,12 +135,12 @@ void TransformerLayer<T>::backward_weight(const Context& context, const Saved& s
 
 template <class T>
 View2<const T> TransformerLayer<T>::normed(const Context& context,
-                                           const LayerNorm<T>& norm,
+                                           const typename LayerNorm<T>::Values& norm,
                                            const typename LayerNorm<T>::Saved& saved,
                                            View2<const T> kept) const {
   if (!context.recompute.selective) return kept;
   const auto y = context.scratch.matrix<T>(Category::norm, context.local_rows(), hidden_);
-  norm.forward_again(context, saved, y);
+  LayerNorm<T>::forward_again(context, norm, saved, y);
   return y;
 }
 
@@ -145,7 +149,7 @@ void TransformerLayer<T>::attention_weight(const Context& context, const Saved& 
                                            const Held& held) const {
   const ArenaScope scope(context.scratch);
   typename Attention<T>::Saved whole = saved.attention;
-  whole.x = normed(context, input_norm_, saved.input_norm, whole.x);
+  whole.x = normed(context, held.input_norm, saved.input_norm, whole.x);
   attention_.backward_weight(context, whole, held.attention);
 }
 
@@ -154,7 +158,7 @@ void TransformerLayer<T>::mlp_weight(const Context& context, const Saved& saved,
                                      const Held& held) const {
   const ArenaScope scope(context.scratch);
   typename Mlp<T>::Saved whole = saved.mlp;
-  whole.x = normed(context, mlp_norm_, saved.mlp_norm, whole.x);
+  whole.x = normed(context, held.mlp_norm, saved.mlp_norm, whole.x);
   mlp_.backward_weight(context, whole, held.mlp);
 }
 

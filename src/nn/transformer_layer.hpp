@@ -43,6 +43,8 @@ class TransformerLayer {
     typename Attention<T>::Held attention;
     typename Mlp<T>::Held mlp;
     View2<T> d_input_norm, d_mlp_norm;  // gradients of the norms' outputs, (rows, h)
+    // With selective recomputation, to make the norms' outputs again.
+    typename LayerNorm<T>::Values input_norm, mlp_norm;
   };
 
   // `layer` is the global number, from 0.
@@ -67,7 +69,7 @@ class TransformerLayer {
 
  private:
   // The norm's output as the forward pass had it: kept, or made again in context.scratch.
-  View2<const T> normed(const Context& context, const LayerNorm<T>& norm,
+  View2<const T> normed(const Context& context, const typename LayerNorm<T>::Values& norm,
                         const typename LayerNorm<T>::Saved& saved,
                         View2<const T> kept) const;
   void attention_weight(const Context& context, const Saved& saved,

@@ -196,19 +196,29 @@ void DataParallel<T>::begin_microbatch(bool is_first, bool is_last) {
 }
 
 template <class T>
+void DataParallel<T>::begin_pass(const PassUnits& units,
+                                 const std::optional<PassUnits>& next) {
+  pass_units_ = units;
+  next_pass_units_ = next;
+}
+
+template <class T>
+void DataParallel<T>::end_passes() {
+  pass_units_.reset();
+  next_pass_units_.reset();
+}
+
+template <class T>
 void DataParallel<T>::begin(std::size_t unit, Pass pass) {
   groups_.world->progress();
   const std::size_t bucket = params_.partition().bucket_of_unit(unit);
   const auto borrowed = params_.registry().units()[unit].borrows;
-  if (borrowed) need_weights(params_.partition().bucket_of_unit(*borrowed), {});
-  need_weights(bucket, {});
-  if (stage() >= 3) {  // the next one, beside this one's kernels
-    const bool forward = pass == Pass::forward;
-    if (forward ? bucket + 1 < state_.size() : bucket > 0) {
-      start_weights(forward ? bucket + 1 : bucket - 1, bucket);
-    }
+  if (reads_weights(pass)) {
+    if (borrowed) need_weights(params_.partition().bucket_of_unit(*borrowed), {});
+    need_weights(bucket, {});
+    if (stage() >= 3) fetch_ahead(bucket, pass);  // beside this one's kernels
   }
-  if (pass == Pass::backward) {
+  if (adds_to_gradients(pass)) {
     if (borrowed) need_gradients(params_.partition().bucket_of_unit(*borrowed));
     need_gradients(bucket);
   }
@@ -217,9 +227,41 @@ void DataParallel<T>::begin(std::size_t unit, Pass pass) {
 template <class T>
 void DataParallel<T>::end(std::size_t unit, Pass pass) {
   groups_.world->progress();
-  if (pass == Pass::forward) return;
+  if (!adds_to_gradients(pass)) return;
   const std::size_t bucket = params_.partition().bucket_of_unit(unit);
   if (buckets()[bucket].first_unit == unit) reduce(bucket);
+}
+
+// What comes into use after a bucket: in this pass, or in the next.
+template <class T>
+void DataParallel<T>::fetch_ahead(std::size_t bucket, Pass pass) {
+  const PassUnits all{0, params_.registry().units().size(), pass};
+  if (fetch_first(pass_units_.value_or(all), bucket, bucket)) return;
+  if (next_pass_units_) fetch_first(*next_pass_units_, {}, bucket);
+}
+
+// The first bucket of a pass (behind `after`) that takes turns, and those on the way to
+// it and borrowed by it that stay. False where there is none.
+template <class T>
+bool DataParallel<T>::fetch_first(const PassUnits& units,
+                                  std::optional<std::size_t> after, std::size_t keep) {
+  if (units.empty()) return false;
+  const Partition& partition = params_.partition();
+  const std::size_t first = partition.bucket_of_unit(units.begin);
+  const std::size_t last = partition.bucket_of_unit(units.end - 1);
+  const bool forward = units.pass == Pass::forward;
+  for (std::size_t i = 0; i <= last - first; ++i) {
+    const std::size_t bucket = forward ? first + i : last - i;
+    if (after && (forward ? bucket <= *after : bucket >= *after)) continue;
+    for (std::size_t u = buckets()[bucket].first_unit; u < buckets()[bucket].end_unit;
+         ++u) {
+      const auto borrowed = params_.registry().units()[u].borrows;
+      if (borrowed) start_weights(partition.bucket_of_unit(*borrowed), {});
+    }
+    start_weights(bucket, keep);
+    if (!is_dedicated(bucket)) return true;
+  }
+  return false;
 }
 
 // Weights of all parts, for kernels that are launched from now on.
@@ -254,7 +296,7 @@ void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_
   state.gather =
       groups_.data->start_all_gather(exec_, comm::span_of(params_.compute_shard(bucket)),
                                      comm::span_of(params_.compute_bucket(bucket)),
-                                     "weights (ZeRO 3)", buckets()[bucket].cuts.data());
+                                     kGatherInPass, buckets()[bucket].cuts.data());
 }
 
 // Stages 2 and 3: zeros for a bucket whose gradients come now.
@@ -273,7 +315,7 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
   if (slot.gradients_of) {
     TRIREME_REQUIRE(state_[*slot.gradients_of].is_reducing,
                     "ZeRO stage {} has memory for the gradients of {} units at a time: "
-                    "the weight pass must follow the input pass of each",
+                    "a pass must be done with a unit before it begins the next but one",
                     stage(), kRotating);
     finish_reduction(*slot.gradients_of);
   }

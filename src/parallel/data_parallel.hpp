@@ -9,8 +9,8 @@
 //            the forward pass needs them
 //   stage 2  every micro-batch reduce-scatters each bucket, and adds the result to this
 //            rank's part; whole gradients exist for two buckets at a time
-//   stage 3  and weights are gathered when a unit comes into use, the next bucket's while
-//            this one is; whole weights exist for two buckets at a time
+//   stage 3  and weights are gathered in every pass that reads them, the next bucket's
+//            while this one is in use; whole weights exist for two buckets at a time
 // A bucket that others borrow from, or that has a tied parameter (the word embedding),
 // has memory of its own for as long as it is in use, in stage 3 until the weights change.
 //
@@ -33,6 +33,8 @@ template <class T>
 class DataParallel final : public ParamUse {
  public:
   using Master = Accumulator<T>;
+  // Where passes gather weights (stage 3).
+  static constexpr comm::Site kGatherInPass = "weights (ZeRO 3)";
 
   // params must be allocated, or planned where `exec` is shape-only; all of it outlives
   // this object. Collective over the embedding group, which must cut the tied parameter
@@ -57,7 +59,12 @@ class DataParallel final : public ParamUse {
   // call begin() and end(); finish_gradients(); then the optimizer, bucket by bucket,
   // each followed by start_gather().
   void begin_step();
+  // Before a pass that adds to gradients: the first and the last of its chunk in a step.
   void begin_microbatch(bool is_first, bool is_last);
+  // Before a pass that reads weights: what it reads, and the next such pass, so that the
+  // right weights are fetched ahead (stage 3). All units, and none, where nobody says.
+  void begin_pass(const PassUnits& units, const std::optional<PassUnits>& next);
+  void end_passes();
   void begin(std::size_t unit, Pass pass) override;
   void end(std::size_t unit, Pass pass) override;
   // Gradients (or this rank's part of them) are summed over all data ranks; the tied
@@ -94,6 +101,9 @@ class DataParallel final : public ParamUse {
 
   void need_weights(std::size_t bucket, std::optional<std::size_t> keep);
   void start_weights(std::size_t bucket, std::optional<std::size_t> keep);
+  void fetch_ahead(std::size_t bucket, Pass pass);
+  bool fetch_first(const PassUnits& units, std::optional<std::size_t> after,
+                   std::size_t keep);
   void need_gradients(std::size_t bucket);
   void reduce(std::size_t bucket);
   void finish_reduction(std::size_t bucket);
@@ -104,6 +114,7 @@ class DataParallel final : public ParamUse {
   comm::ProcessGroups groups_;
   ParamBuffer<T>& params_;
   bool is_first_microbatch_ = true, is_last_microbatch_ = true;
+  std::optional<PassUnits> pass_units_, next_pass_units_;
   std::vector<BucketState> state_;
   std::vector<std::size_t> reducing_;  // buckets, in the order in which they began
   std::vector<Slot> slots_;  // two that rotate, then one for each dedicated bucket

@@ -1,6 +1,11 @@
 // tensor/param_use.hpp — who is told when the parameters of a unit come into use, and
 // when they are done with: ZeRO gathers and frees them there, and reduces their
 // gradients.
+//
+// What a pass does with them: a forward pass reads weights, a backward pass reads them
+// and adds to their gradients. Where a schedule splits it (zero_bubble) the input pass
+// reads weights alone, and the weight pass, which may come much later, adds to gradients
+// alone.
 #ifndef TRIREME_TENSOR_PARAM_USE_HPP_
 #define TRIREME_TENSOR_PARAM_USE_HPP_
 
@@ -8,7 +13,23 @@
 
 namespace trireme {
 
-enum class Pass { forward, backward };
+enum class Pass { forward, backward, backward_input, backward_weight };
+
+inline bool reads_weights(Pass pass) {
+  return pass != Pass::backward_weight;
+}
+inline bool adds_to_gradients(Pass pass) {
+  return pass == Pass::backward || pass == Pass::backward_weight;
+}
+
+// The units whose weights a pass reads: from the first on in a forward pass, from the
+// last one down in a backward pass.
+struct PassUnits {
+  std::size_t begin = 0, end = 0;
+  Pass pass = Pass::forward;
+
+  bool empty() const { return begin == end; }
+};
 
 class ParamUse {
  public:

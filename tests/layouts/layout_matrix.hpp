@@ -127,9 +127,7 @@ struct Layout {
            (ranks() > std::max({tensor, data, pipeline}) || data_first == 0) &&
            (pipeline > 1 || (chunks == 1 && uneven == 0 &&
                              schedule == config::PipelineSchedule::one_f_one_b)) &&
-           pipeline * chunks <= size.layers + 2 &&
-           (pipeline == 1 || zero < 2 ||
-            (zero == 2 && schedule != config::PipelineSchedule::zero_bubble));
+           pipeline * chunks <= size.layers + 2;
   }
 };
 
@@ -176,7 +174,7 @@ inline std::vector<Layout> all_pipelines(int most_ranks) {
               for (layout.tensor = 1; layout.tensor <= 2; ++layout.tensor) {
                 for (layout.sequence = 0; layout.sequence <= 1; ++layout.sequence) {
                   for (layout.data = 1; layout.data <= 2; ++layout.data) {
-                    for (layout.zero = 0; layout.zero <= 2; ++layout.zero) {
+                    for (layout.zero = 0; layout.zero <= 3; ++layout.zero) {
                       for (const int last_axes : {0, 1, 2, 3}) {
                         layout.data_first = last_axes % 2;
                         layout.small_buckets = last_axes / 2;

@@ -353,6 +353,58 @@ TEST_F(DryRun, ShowsEveryStage) {
   EXPECT_EQ(chunks["memory"]["stages"][1]["layers"], json::array({3, 0}));
 }
 
+// Of a stage each data rank keeps the same parts as of a whole model, and has memory for
+// two layers and the words besides.
+TEST_F(DryRun, DataRanksShareWhatAStageHas) {
+  const std::int64_t h = 768, layer = 12 * h * h + 13 * h, words = 50257 * h;
+  constexpr double d = 4;
+  for (const std::string schedule : {"1f1b", "gpipe", "zero_bubble"}) {
+    const std::string order = "parallel.schedule=" + schedule;
+    const std::string split = "parallel.stages=[4, 4, 4]";
+    const std::vector<std::string> sets = {order, "parallel.pipeline=3", split};
+    const auto stages = [&](const char* zero) {
+      std::vector<std::string> all = sets;
+      all.push_back(zero);
+      return gpt2(all, 3 * 4);
+    };
+    const json whole = stages("parallel.zero=0");
+    for (const int zero : {2, 3}) {
+      const json shared = stages(zero == 2 ? "parallel.zero=2" : "parallel.zero=3");
+      EXPECT_EQ(shared["parameters"], whole["parameters"]);
+      EXPECT_THAT(out_, HasSubstr(fmt::format("ZeRO {}: a part in 4", zero)));
+      for (std::size_t s = 0; s < 3; ++s) {
+        SCOPED_TRACE(fmt::format("{}, ZeRO {}, stage {}", schedule, zero, s));
+        const json &all = whole["memory"]["stages"][s],
+                   &part = shared["memory"]["stages"][s];
+        const auto expect_part = [&](const char* what, double parts) {
+          const double wanted = all[what].get<double>() / parts;
+          EXPECT_NEAR(part[what].get<double>(), wanted, 1e-3 * wanted) << what;
+        };
+        expect_part("weights", zero == 3 ? d : 1);
+        expect_part("gradients", d);
+        expect_part("optimizer", d);
+        expect_part("activations", 1);
+        expect_part("scratch", 1);
+        const auto elements = static_cast<double>(2 * layer + (s == 1 ? 0 : words));
+        const double buffers = 4 * elements * (zero == 3 ? 2 + 1 / d : 1 + 1 / d);
+        EXPECT_NEAR(part["buffers"].get<double>(), all["buffers"].get<double>() + buffers,
+                    1e-3 * buffers);
+        // Gradients of every unit in every one of 32 micro-batches.
+        const std::int64_t units = 4 + (s == 1 ? 0 : 2);
+        std::int64_t reductions = 0, gathers = 0;
+        for (const json& message : shared["messages"]) {
+          if (message["stage"] != s || message["axis"] != "data") continue;
+          const auto calls = message["calls"].get<std::int64_t>();
+          if (message["site"] == "gradients") reductions += calls;
+          if (message["site"] == "weights (ZeRO)") gathers += calls;
+        }
+        EXPECT_EQ(reductions, 32 * units);
+        EXPECT_EQ(gathers, zero == 2 ? units : 0);
+      }
+    }
+  }
+}
+
 TEST_F(DryRun, SaysWhatIsNotKnown) {
   const json plain = gpt2({});
   const auto unchanged = [&](const json& result) {

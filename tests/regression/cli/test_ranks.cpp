@@ -280,19 +280,26 @@ TEST_F(Ranks, LateOneDoesNoHarm) {
 
 // Each call of a step, a validation and a checkpoint is compared before it is made.
 TEST_F(Ranks, MakeTheSameCalls) {
-  for (const std::vector<std::string>& layout :
-       {std::vector<std::string>{"parallel.tensor=2"},
-        {"parallel.tensor=2", "parallel.sequence=true"},
-        {"parallel.zero=0"},
-        {"parallel.zero=1"},
-        {"parallel.zero=3"},
-        {"parallel.pipeline=2"},
-        {"parallel.pipeline=2", "parallel.virtual_pipeline=2"},
-        {"parallel.pipeline=2", "parallel.schedule=zero_bubble"}}) {
+  using Keys = std::vector<std::string>;
+  for (const auto& [ranks, layout] : std::vector<std::pair<int, Keys>>{
+           {2, {"parallel.tensor=2"}},
+           {2, {"parallel.tensor=2", "parallel.sequence=true"}},
+           {2, {"parallel.zero=0"}},
+           {2, {"parallel.zero=1"}},
+           {2, {"parallel.zero=3"}},
+           {2, {"parallel.pipeline=2"}},
+           {2, {"parallel.pipeline=2", "parallel.virtual_pipeline=2"}},
+           {2, {"parallel.pipeline=2", "parallel.schedule=zero_bubble"}},
+           {4, {"parallel.pipeline=2", "parallel.zero=3", "parallel.virtual_pipeline=2"}},
+           {4, {"parallel.pipeline=2", "parallel.zero=3", "parallel.schedule=gpipe"}},
+           {4,
+            {"parallel.pipeline=2", "parallel.zero=2",
+             "parallel.schedule=zero_bubble"}}}) {
     SCOPED_TRACE(layout.back());
     fs::remove_all(run_dir());
-    const RunResult result = trireme_on_ranks(
-        2, train_arguments(layout), {.environment = {{"TRIREME_CHECK_MESSAGES", "1"}}});
+    const RunResult result =
+        trireme_on_ranks(ranks, train_arguments(layout),
+                         {.environment = {{"TRIREME_CHECK_MESSAGES", "1"}}});
     EXPECT_EQ(result.status, 0) << result.err;
   }
 }

@@ -18,22 +18,27 @@ struct Layout {
   int t = 1, d = 1, m = 1, zero = 0;
   bool sequence = false;
   index_t B = index_t{4} << 20;  // elements of a bucket
-  // Of a pipeline, for which L has one layer for each piece and one more for the first.
-  int p = 1, v = 1, stage = 0;
+  // Of a pipeline, for which L has n layers for each piece and one more for the first.
+  int p = 1, v = 1, n = 1, stage = 0;
   config::PipelineSchedule schedule = config::PipelineSchedule::one_f_one_b;
 
   bool is_first() const { return stage == 0; }
   bool is_last() const { return stage == p - 1; }
-  index_t layers() const { return p == 1 ? L : v + (is_first() ? 1 : 0); }
+  index_t layers() const { return p == 1 ? L : n * v + (is_first() ? 1 : 0); }
+  // Warm-up of 1F1B, of one chunk each; of GPipe: forward passes before any other.
+  int warmup() const {
+    return schedule == config::PipelineSchedule::gpipe ? m : std::min(m, p - 1 - stage);
+  }
 
   std::string name() const {
-    return fmt::format("L {} t {}{} d {} zero {} m {} B {} stage {} of {}, v {}, {}", L,
-                       t, sequence ? " sequence" : "", d, zero, m, B, stage, p, v,
-                       config::name_of(schedule));
+    return fmt::format(
+        "L {} t {}{} d {} zero {} m {} B {} stage {} of {}, v {}, n {}, {}", L, t,
+        sequence ? " sequence" : "", d, zero, m, B, stage, p, v, n,
+        config::name_of(schedule));
   }
   PipelineLayout pipeline() const {
-    schedule::Split split(static_cast<std::size_t>(p * v), 1);
-    split[0] = 2;
+    schedule::Split split(static_cast<std::size_t>(p * v), n);
+    split[0] = n + 1;
     if (p == 1) split.clear();
     return {.stages = p, .chunks = v, .split = split, .schedule = schedule};
   }
@@ -73,10 +78,12 @@ comm::ProcessGroups groups_of(const Layout& layout, int data_rank) {
 using Messages =
     std::map<std::array<std::string, 3>, std::pair<std::int64_t, std::int64_t>>;
 
-// What the plan says of one rank, and its share of norms and positions.
+// What the plan says of one rank, and what it updates of norms and positions, and of the
+// tied embedding.
 struct Planned {
   Messages messages;
   index_t sequence_region = 0;
+  index_t tied = 0;
 };
 
 Planned planned(const Layout& layout, int data_rank) {
@@ -106,6 +113,7 @@ Planned planned(const Layout& layout, int data_rank) {
       result.sequence_region += params.share(p).size();
     }
   }
+  if (const auto tied = state.registry.tied()) result.tied = params.updated(*tied).size();
   return result;
 }
 
@@ -115,22 +123,28 @@ index_t ceiling(index_t n, index_t d) {
 
 // What a slab has, with room for alignment.
 struct Units {
-  index_t E, Lambda, H, P;
+  index_t words, positions, E, Lambda, H, P;
 
   explicit Units(const Layout& x) {
     const auto A = [](index_t n) { return 64 * ceiling(n, 64); };
-    E = A(ceiling(x.V, x.t) * x.h) + A(x.S * x.h);
+    words = A(ceiling(x.V, x.t) * x.h);
+    positions = A(x.S * x.h);
+    E = words + positions;
     Lambda = 6 * A(x.h) + A(3 * x.h * x.h / x.t) + A(3 * x.h / x.t) + A(x.h * x.h / x.t) +
              2 * A(x.f * x.h / x.t) + A(x.f / x.t);
     H = 2 * A(x.h);
     P = E + x.L * Lambda + H;
+    if (x.p == 1) return;
+    P = x.layers() * Lambda;
+    if (x.is_first()) P += E;
+    if (x.is_last()) P += words + H;
   }
 };
 
 class Formulas {
  public:
-  // Q: gradients of the sequence region on this rank.
-  Formulas(const Layout& layout, index_t Q) : layout_(layout) {
+  // Q: gradients of the sequence region on this rank; `tied`: of the tied embedding.
+  Formulas(const Layout& layout, index_t Q, index_t tied = 0) : layout_(layout) {
     if (layout.t > 1 && layout.sequence) {
       sequence_parallel(Q);
     } else if (layout.t > 1) {
@@ -143,7 +157,7 @@ class Formulas {
       add("tensor", "loss: sums", "all_reduce", m, m * 2 * R);
     }
     if (layout.t * layout.p > 1) add("model", "gradient norm", "all_reduce", 1, 1);
-    if (layout.p > 1) pipeline();
+    if (layout.p > 1) pipeline(tied);
     if (layout.d > 1) data_parallel();
   }
   const Messages& messages() const { return messages_; }
@@ -185,8 +199,7 @@ class Formulas {
   index_t of_first(index_t n) const { return layout_.is_first() ? n : 0; }
   index_t of_last(index_t n) const { return layout_.is_last() ? n : 0; }
 
-  // Of one data rank, whose tied embedding is whole.
-  void pipeline() {
+  void pipeline(index_t tied) {
     const index_t m = layout_.m, v = layout_.v;
     const index_t Rh = layout_.S * layout_.b * layout_.h;
     const index_t down = m * v - of_last(m), up = m * v - of_first(m);
@@ -200,32 +213,55 @@ class Formulas {
     const index_t arriving = is_sliced ? from_above + from_below : 0;
     add("tensor", "slices of stage messages", "all_gather", arriving, arriving * Rh);
     if (layout_.is_first() || layout_.is_last()) {
-      add("embedding", "tied embedding gradient", "all_reduce", 1,
-          ceiling(layout_.V, layout_.t) * layout_.h);
+      add("embedding", "tied embedding gradient", "all_reduce", 1, tied);
     }
   }
 
   index_t buckets(const Units& units) const {
+    const index_t words = layout_.is_first() || layout_.is_last() ? 1 : 0;
+    if (layout_.p > 1 && layout_.zero >= 2) return layout_.layers() + 2 * words;
+    if (layout_.p > 1) return words + 1;  // B takes all else
     const index_t L = layout_.L, B = layout_.B;
     if (layout_.zero >= 2) return L + 2;
     const index_t with_head = B > units.H ? ceiling(B - units.H, units.Lambda) : 0;
     return 2 + ceiling(L - std::min(L, with_head), ceiling(B, units.Lambda));
   }
 
+  // Calls and elements of ZeRO 3, of p = 1.
+  std::pair<index_t, index_t> gathers(const Units& units) const {
+    const index_t m = layout_.m, L = layout_.L;
+    index_t W = units.E + L * units.Lambda + units.H;
+    if (L >= 2) {
+      W += m * (L - 1) * units.Lambda + (m - 1) * ((L - 2) * units.Lambda + units.H);
+    }
+    return {2 * m * (L - 1) + 3, W};
+  }
+  // Of a stage with three layers or more: what turns of the direction save.
+  std::pair<index_t, index_t> stage_gathers(const Units& units) const {
+    const bool first = layout_.is_first(), last = layout_.is_last();
+    const index_t m = layout_.m, L = layout_.layers();
+    const index_t down = std::max<index_t>(1, m - layout_.warmup()), up = down - 1;
+    index_t calls = 2 * m * L, W = 2 * m * L * units.Lambda;
+    if (first) calls += m, W += m * units.positions;
+    if (last) calls += 2 * m, W += 2 * m * units.H;
+    calls -= 2 * down + (first ? 1 : 2) * up;
+    W -= down * (last ? units.H + units.Lambda : 2 * units.Lambda);
+    W -= up * (first ? 1 : 2) * units.Lambda;
+    if (first || last) calls += 1, W += units.words;
+    return {calls, W};
+  }
+
   void data_parallel() {
     const Units units(layout_);
-    const index_t m = layout_.m, L = layout_.L, n_b = buckets(units), P = units.P;
+    const index_t m = layout_.m, n_b = buckets(units), P = units.P;
     const int zero = layout_.zero;
     if (zero == 0) add("data", "gradients", "all_reduce", n_b, P);
     if (zero == 1) add("data", "gradients", "reduce_scatter", n_b, P);
     if (zero >= 2) add("data", "gradients", "reduce_scatter", m * n_b, m * P);
     if (zero == 1 || zero == 2) add("data", "weights (ZeRO)", "all_gather", n_b, P);
     if (zero == 3) {
-      index_t W = units.E + L * units.Lambda + units.H;
-      if (L >= 2) {
-        W += m * (L - 1) * units.Lambda + (m - 1) * ((L - 2) * units.Lambda + units.H);
-      }
-      add("data", "weights (ZeRO 3)", "all_gather", 2 * m * (L - 1) + 3, W);
+      const auto [calls, W] = layout_.p > 1 ? stage_gathers(units) : gathers(units);
+      add("data", "weights (ZeRO 3)", "all_gather", calls, W);
     }
     add("data", "loss totals", "all_reduce", 1, 2);
     if (zero >= 1) add("data", "gradient norm", "all_reduce", 1, 1);
@@ -359,9 +395,45 @@ TEST(MessagePlan, OfEveryStage) {
             SCOPED_TRACE(layout.name());
             const Planned plan = planned(layout, 0);
             sum += plan.sequence_region;
-            ASSERT_EQ(plan.messages, Formulas(layout, plan.sequence_region).messages());
+            ASSERT_EQ(plan.messages,
+                      Formulas(layout, plan.sequence_region, plan.tied).messages());
           }
           EXPECT_EQ(sum, layout.h * (layout.S + 4 * layout.L + 2));
+        }
+      }
+    }
+  }
+}
+
+// With several data ranks: which weights ZeRO 3 has already, after any number of
+// micro-batches, is the order's doing.
+TEST(MessagePlan, OfDataRanksOfEveryStage) {
+  using config::PipelineSchedule;
+  for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe}) {
+    for (const int p : {2, 5}) {
+      for (const int zero : {0, 1, 2, 3}) {
+        for (const int m : {1, p, 2 * p + 1}) {
+          Layout layout{.L = 3 * p + 1,
+                        .t = 2,
+                        .d = 2,
+                        .m = m,
+                        .zero = zero,
+                        .sequence = m == p,
+                        .p = p,
+                        .n = 3,
+                        .schedule = schedule};
+          for (layout.stage = 0; layout.stage < p; ++layout.stage) {
+            for (const int rank : {0, 1}) {
+              SCOPED_TRACE(layout.name());
+              const Planned plan = planned(layout, rank);
+              // Stage 0 of ZeRO updates all of it, on both ranks.
+              const index_t all =
+                  layout.h * (4 * layout.layers() + (layout.is_first() ? layout.S : 0) +
+                              (layout.is_last() ? 2 : 0));
+              const index_t region = zero == 0 ? all : plan.sequence_region;
+              ASSERT_EQ(plan.messages, Formulas(layout, region, plan.tied).messages());
+            }
+          }
         }
       }
     }
