@@ -1,4 +1,5 @@
 // apps/main.cpp — trireme: one program with a subcommand for each thing it does.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <optional>
@@ -42,8 +43,11 @@ int main(int argc, char** argv) {
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
 
-  // A request to save and stop may come at any time from here on.
-  if (argc > 1 && std::string_view(argv[1]) == "train") {
+  // A request to save and stop may come at any time from here on. What saves nothing
+  // ends by signals as any program does.
+  const auto is_dry = [](std::string_view word) { return word.starts_with("--dry-run"); };
+  if (argc > 1 && std::string_view(argv[1]) == "train" &&
+      std::none_of(argv + 2, argv + argc, is_dry)) {
     engine::StopRequest::listen_early();
   }
 

@@ -1,6 +1,7 @@
 // comm/environment.cpp — see environment.hpp.
 #include "comm/environment.hpp"
 
+#include <dlfcn.h>
 #include <mpi.h>
 
 #include <algorithm>
@@ -31,6 +32,23 @@ void ignore_taken_hang_up() {
   action = {};
   action.sa_handler = SIG_IGN;
   sigaction(SIGHUP, &action, nullptr);
+}
+
+// UCX below MPI reports crashes in a handler that frees memory: a process that crashed
+// within malloc() then waits for ever, for a lock that it holds itself. Left to itself a
+// crash ends the process, and the launcher the others. UCX has read its variables when it
+// was loaded, mostly before main(), and would warn of one set since then; a UCX that MPI
+// loads later reads them then. Whoever set them wants the report.
+void leave_crashes_alone() {
+  if (std::getenv("UCX_HANDLE_ERRORS") != nullptr ||
+      std::getenv("UCX_ERROR_SIGNALS") != nullptr) {
+    return;
+  }
+  if (void* disable = ::dlsym(RTLD_DEFAULT, "ucs_debug_disable_signals")) {
+    reinterpret_cast<void (*)()>(disable)();
+  } else {
+    ::setenv("UCX_HANDLE_ERRORS", "none", 0);
+  }
 }
 
 // What is wrong on some ranks (empty: nothing) is thrown on all, or they would wait for
@@ -82,6 +100,7 @@ Environment::Environment(int& argc, char**& argv) {
   MPI_Initialized(&up);
   int provided = MPI_THREAD_FUNNELED;
   if (up == 0) {
+    leave_crashes_alone();
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     owns_mpi_ = true;
     ignore_taken_hang_up();
@@ -140,6 +159,7 @@ Environment::~Environment() {
 void Environment::abort_before_start(int argc, char** argv, int status) noexcept {
   std::fflush(nullptr);
   if (launcher_ranks([](const char* name) { return std::getenv(name); }) > 1) {
+    leave_crashes_alone();
     MPI_Init(&argc, &argv);
   }
   abort(status);

@@ -64,6 +64,12 @@ std::atomic<int> status_at_once{kStatusError};
 std::atomic<bool> speaks_at_once{true};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);  // else not safe there
 std::atomic<bool> is_listening{false};
+// A TERM that comes before anyone polls gives the start so long to come to it; then the
+// timer sends another, which ends the process.
+constexpr time_t kStartPatience = 10;  // s
+std::atomic<bool> polls{false};
+std::atomic<bool> has_timer{false};
+timer_t start_timer{};
 
 std::int64_t nanoseconds_now() {
   timespec now{};
@@ -71,7 +77,36 @@ std::int64_t nanoseconds_now() {
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 
+void make_start_timer() {
+  if (has_timer) return;
+  sigevent event = {};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGTERM;
+  has_timer = ::timer_create(CLOCK_MONOTONIC, &event, &start_timer) == 0;
+}
+
+// From now on, or not any more (0). Also in a handler, which timer_settime() allows.
+void set_start_timer(time_t seconds) {
+  itimerspec when = {};
+  when.it_value.tv_sec = seconds;
+  if (has_timer) ::timer_settime(start_timer, 0, &when, nullptr);
+}
+
 // In a handler: nothing here may allocate, lock or flush.
+void end_by_term() {
+  constexpr std::string_view text =
+      "trireme: ended by TERM: the run had not begun, and did not within 10 s\n";
+  static_assert(kStartPatience == 10);
+  if (speaks_at_once) {
+    [[maybe_unused]] const ssize_t written = ::write(2, text.data(), text.size());
+  }
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::kill(::getpid(), SIGTERM);  // comes when the handler returns
+}
+
+// The same.
 [[noreturn]] void stop_at_once(bool speaks) {
   const int status = status_at_once;
   const char* text =
@@ -88,6 +123,14 @@ std::int64_t nanoseconds_now() {
 
 extern "C" void trireme_note_signal(int number, siginfo_t* info, void*) {
   const int error = errno;
+  if (number == SIGTERM && !polls) {
+    if (info->si_code == SI_TIMER) {
+      end_by_term();
+    } else if (received_signal != SIGTERM) {
+      set_start_timer(kStartPatience);
+    }
+  }
+  if (info->si_code == SI_TIMER) return;
   int none = 0;
   received_signal.compare_exchange_strong(none, number);
   const std::int64_t now = nanoseconds_now();
@@ -115,6 +158,7 @@ StopRequest::Handlers StopRequest::early_handlers_;
 
 void StopRequest::listen_early() {
   received_signal = 0;
+  make_start_timer();
   for (const SignalName name : config::CheckpointConfig().on_signal) {
     listen_to(number_of(name), early_handlers_);
   }
@@ -137,6 +181,7 @@ StopRequest::StopRequest(const Options& options) {
   if (early_handlers_.empty()) received_signal = 0;
   interrupted_at = 0;
   status_at_once = kStatusError;
+  make_start_timer();
   old_handlers_ = std::move(early_handlers_);
   early_handlers_.clear();
   change(options);
@@ -151,12 +196,15 @@ StopRequest::~StopRequest() {
     if (is_warning && then.sa_handler == SIG_DFL) then.sa_handler = SIG_IGN;
     sigaction(number, &then, nullptr);
   }
+  set_start_timer(0);
+  polls = false;
   is_listening = false;
 }
 
 void StopRequest::change(const Options& options) {
   options_ = options;
   speaks_at_once = options.speaks;
+  if (!polls && received_signal == SIGTERM) set_start_timer(kStartPatience);  // anew
   listen(options.signals);
 }
 
@@ -265,6 +313,8 @@ StopReason StopRequest::poll_signals(comm::Communicator& world) {
 }
 
 StopReason StopRequest::agree(comm::Communicator& world, bool limit_has_come) {
+  polls = true;
+  set_start_timer(0);
   const int received = received_signal;
   const std::int64_t code =
       received != 0 ? kTimeLimit + received : (limit_has_come ? kTimeLimit : 0);

@@ -9,6 +9,9 @@
 // launchers pass on what comes to them, seconds later. Who must not wait any longer sends
 // KILL.
 //
+// Until the loop asks for the first time, a start that got TERM has ten seconds to come
+// to that (anew when the deck is read): then it ends by it, as other programs do.
+//
 // Only a person's second ^C (INT), a second or more after the first, ends the process in
 // the handler: also a rank that hangs. (Launchers and terminals send one ^C both, within
 // milliseconds.)
