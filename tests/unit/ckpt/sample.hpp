@@ -110,6 +110,7 @@ inline ckpt::TrainingState sample_state(std::int64_t step) {
 inline ckpt::Saved save_as(int ranks, const ckpt::Path& directory, std::int64_t step,
                            const ckpt::SaveOptions& options = {}) {
   if (options.hook) options.hook("ckpt.stage");  // nothing to copy: each rank has its own
+  io::create_directories(directory);
   const ckpt::Path staging = ckpt::begin_save(directory, step, options.hook);
   ckpt::remove_stale(directory, staging);
   std::vector<ckpt::Manifest> shards;
