@@ -86,6 +86,12 @@ void require_no_input(const std::string& file, const std::vector<std::string>& i
   }
 }
 
+void remove_leftovers(const std::filesystem::path& output, Log& log) {
+  // "out/" names out.
+  const auto path = output.has_filename() ? output : output.parent_path();
+  for (const std::string& line : io::remove_leftovers_of(path)) log.warning("{}", line);
+}
+
 void require_output(const std::string& file, const std::vector<std::string>& inputs) {
   if (file.empty() || io::is_stream(file)) return;
   require_no_input(file, inputs);

@@ -6,12 +6,14 @@
 #define TRIREME_APPS_COMMAND_LINE_HPP_
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/log.hpp"
 #include "comm/environment.hpp"
 
 namespace CLI {
@@ -99,6 +101,9 @@ std::string different_arguments(const comm::Environment& environment, int argc,
 // is one of the files that the command reads: before the work, not after it. A result
 // that is there is replaced. "" is no file.
 void require_output(const std::string& file, const std::vector<std::string>& inputs = {});
+// Before this output is made: what killed calls have left of it goes, and the log is
+// told.
+void remove_leftovers(const std::filesystem::path& output, Log& log);
 
 // InputError where `file`, which a command is to write, is one of those that it reads.
 void require_no_input(const std::string& file, const std::vector<std::string>& inputs);

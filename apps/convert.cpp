@@ -143,6 +143,8 @@ void add_convert(CommandLine& line) {
       if (json.parent_path() != std::filesystem::path(options->out)) {
         require_output(options->json, {options->in});
       }
+      Log log;
+      remove_leftovers(options->out, log);
     });
     if (data::is_megatron_dataset(options->in)) {
       convert_megatron(*options, world);

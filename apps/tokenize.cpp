@@ -124,7 +124,7 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
 
 // What has the corpus' name is replaced only where that is asked for, and never where the
 // corpus is made from it.
-void check_outputs(const TokenizeOptions& options) {
+void check_outputs(const TokenizeOptions& options, Log& log) {
   std::vector<std::string> read = options.inputs;
   read.insert(read.end(), options.tokenizer.begin(), options.tokenizer.end());
   require_no_input(options.out, read);
@@ -138,6 +138,7 @@ void check_outputs(const TokenizeOptions& options) {
       options.out);
   read.push_back(options.out);
   require_output(options.json, read);
+  remove_leftovers(options.out, log);
 }
 
 int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
@@ -147,7 +148,7 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
 
   // 1. Input, and the tokenizer: given, or trained on it.
   take_tokenizer_file(options);
-  comm::on_first_rank(world, [&] { check_outputs(options); });
+  comm::on_first_rank(world, [&] { check_outputs(options, log); });
   TRIREME_REQUIRE_INPUT(
       options.tokenizer.empty() != (options.train_bpe == 0),
       "give either --tokenizer (gpt2, or files of one) or --train-bpe SIZE");

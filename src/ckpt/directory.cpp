@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/temporary_name.hpp"
 #include "io/atomic_file.hpp"
 
 namespace trireme::ckpt {
@@ -16,10 +17,10 @@ namespace {
 
 constexpr std::string_view kStepPrefix = "step_";
 
-// Temporary names of io::temporary_name(), for checkpoints and the link.
+// Temporary names for checkpoints and the link.
 bool is_stale(const std::string& name) {
   return (name.starts_with(".step_") || name.starts_with(".latest")) &&
-         name.find(".tmp-") != std::string::npos;
+         is_temporary(name);
 }
 
 std::string join(const std::vector<std::string>& lines) {
@@ -194,10 +195,8 @@ Purged purge(const Path& directory, const Retention& retention, const FaultHook&
   } catch (const std::exception& error) {
     purged.problems.emplace_back(error.what());
   }
-  std::error_code ignored;
   for (const Path& path : doomed) {
-    const Path gone = io::temporary_name(path);
-    fs::remove_all(gone, ignored);
+    const Path gone = temporary_name(path);
     try {
       enter_phase(hook, "ckpt.purge", path);
       io::rename_synced(path, gone);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "base/temporary_name.hpp"
 #include "ckpt/saver.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
@@ -34,8 +35,7 @@ void take_final_name(const Path& staging, const Path& final) {
     return;
   }
   const Path old =
-      io::temporary_name(final.parent_path() / (final.filename().string() + ".old"));
-  abandon(old);
+      temporary_name(final.parent_path() / (final.filename().string() + ".old"));
   io::rename_synced(final, old);
   io::rename_synced(staging, final);
   abandon(old);
@@ -68,8 +68,7 @@ void require_files(const Path& staging, const Manifest& manifest) {
 }  // namespace
 
 Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook) {
-  const Path staging = io::temporary_name(directory / step_name(step));
-  abandon(staging);  // of a process of this number, in a container of this name
+  const Path staging = temporary_name(directory / step_name(step));
   io::create_directory(staging);
   enter_phase(hook, "ckpt.begin", staging);
   return staging;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/temporary_name.hpp"
 #include "comm/board_format.hpp"
 
 namespace trireme::comm {
@@ -52,9 +53,9 @@ void OperationBoard::create_file(const fs::path& file, const std::string& host, 
   // Every byte is written: a disk that is full must be found here and not by a store.
   std::vector<char> content(board_bytes(header.slots));
   std::memcpy(content.data(), &header, sizeof(header));
-  const fs::path temporary = file.string() + ".tmp";
+  const fs::path temporary = temporary_name(file);
   {
-    const OpenFile out(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    const OpenFile out(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
     require_open(out, temporary);
     const ssize_t written = ::write(out.get(), content.data(), content.size());
     if (written != static_cast<ssize_t>(content.size())) {
@@ -64,7 +65,9 @@ void OperationBoard::create_file(const fs::path& file, const std::string& host, 
     }
   }
   if (::rename(temporary.c_str(), file.c_str()) != 0) {
-    throw Error(system_text("write", file, errno));
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    throw Error(system_text("write", file, error));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/temporary_name.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/bpe_trainer.hpp"
 #include "data/corpus_format.hpp"
@@ -26,7 +27,7 @@ double seconds_since(Clock::time_point start) {
 
 // A spool of this rank, beside the corpus to come.
 io::Path spool_path(const std::filesystem::path& out, const char* what) {
-  io::Path path = io::temporary_name(out);
+  io::Path path = temporary_name(out);
   path += what;
   return path;
 }

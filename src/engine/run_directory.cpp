@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/temporary_name.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/on_ranks.hpp"
 #include "engine/shared_directory.hpp"
@@ -43,9 +44,7 @@ void remove_leftovers(const io::Path& directory) {
   for (fs::directory_iterator it(directory, ignored), end; !ignored && it != end;
        it.increment(ignored)) {
     const std::string name = it->path().filename().string();
-    const bool is_temporary =
-        name.starts_with(".") && name.find(".tmp-") != std::string::npos;
-    if (!is_temporary && !name.starts_with(".seen-") &&
+    if (!is_temporary(name) && !name.starts_with(".seen-") &&
         !name.starts_with(".preflight-")) {
       continue;
     }

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/host_name.hpp"
+#include "base/temporary_name.hpp"
 
 namespace trireme::io {
 
@@ -21,11 +21,6 @@ Path directory_of(const Path& path) {
 }
 
 }  // namespace
-
-Path temporary_name(const Path& path) {
-  return directory_of(path) /
-         fmt::format(".{}.tmp-{}-{}", path.filename().string(), host_name(), ::getpid());
-}
 
 AtomicFile::AtomicFile(Path path)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
@@ -67,9 +62,8 @@ void AtomicFile::commit() {
 
 StagedDirectory::StagedDirectory(Path path)
     : path_(std::move(path)), temporary_(temporary_name(path_)) {
-  std::error_code ignored;
-  std::filesystem::remove_all(temporary_, ignored);  // of a run that was killed
-  io::create_directories(temporary_);
+  io::create_directories(directory_of(path_));
+  io::create_directory(temporary_);
 }
 
 StagedDirectory::~StagedDirectory() {
@@ -86,6 +80,52 @@ void StagedDirectory::commit() {
   sync_directory(temporary_);
   rename_synced(temporary_, path_);
   committed_ = true;
+}
+
+namespace {
+
+std::uint64_t bytes_in(const Path& path) {
+  std::error_code ignored;
+  std::uint64_t bytes = 0;
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored))) {
+    bytes = std::filesystem::file_size(path, ignored);
+    return ignored ? 0 : bytes;
+  }
+  for (std::filesystem::recursive_directory_iterator it(path, ignored), end;
+       !ignored && it != end; it.increment(ignored)) {
+    if (it->is_regular_file(ignored)) bytes += it->file_size(ignored);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<std::string> remove_leftovers_of(const Path& path) {
+  std::vector<Path> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory_of(path), error), end;
+       !error && it != end; it.increment(error)) {
+    const auto owner = owner_of_temporary(it->path().filename().string());
+    if (owner && owner->of == path.filename()) found.push_back(it->path());
+  }
+  std::vector<std::string> lines;
+  for (const Path& leftover : found) {
+    const auto owner = owner_of_temporary(leftover.filename().string());
+    const std::string what =
+        fmt::format("'{}' ({}, of process {} on {})", leftover.string(),
+                    human_bytes(bytes_in(leftover)), owner->process, owner->host);
+    if (may_be_alive(*owner)) {
+      lines.push_back(fmt::format(
+          "{} is half of an output of this name: another process is writing it, or was "
+          "killed; remove it if nobody is",
+          what));
+      continue;
+    }
+    std::filesystem::remove_all(leftover, error);
+    lines.push_back(error ? system_message("cannot remove", leftover, error.value())
+                          : fmt::format("removed {}, which a killed process left", what));
+  }
+  return lines;
 }
 
 void sync_file(const Path& path) {
@@ -119,7 +159,6 @@ void rename_synced(const Path& from, const Path& to) {
 void swap_symlink(const Path& target, const Path& link) {
   const Path temporary = temporary_name(link);
   std::error_code error;
-  std::filesystem::remove(temporary, error);  // of a run that was killed and had our pid
   std::filesystem::create_symlink(target, temporary, error);
   if (error) {
     throw Error(system_message("cannot make the symbolic link", link, error.value()));

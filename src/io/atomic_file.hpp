@@ -1,8 +1,8 @@
 // io/atomic_file.hpp — nothing appears under its final name before it is whole.
 //
 // A file (or directory) is written under a temporary name beside its final one, synced,
-// and renamed; rename is atomic and the directory is synced after it. Temporary names
-// start with a dot and end in ".tmp-<host>-<pid>".
+// and renamed; rename is atomic and the directory is synced after it. Temporary names are
+// those of base/temporary_name.hpp.
 #ifndef TRIREME_IO_ATOMIC_FILE_HPP_
 #define TRIREME_IO_ATOMIC_FILE_HPP_
 
@@ -10,13 +10,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/files.hpp"
 
 namespace trireme::io {
-
-// The temporary name, in the same directory, for what shall be called `path`.
-Path temporary_name(const Path& path);
 
 // Writes a stream of bytes, or hands its temporary name to a writer of its own (HDF5).
 // Without commit(), the destructor removes what was written.
@@ -65,6 +63,12 @@ class StagedDirectory {
   Path temporary_;
   bool committed_ = false;
 };
+
+// What processes that were killed as they made `path` have left under temporary names, to
+// be called before it is made again. Removes that of processes of this host that are
+// gone; a line for each one that was removed, and for each that may be another process'
+// work.
+std::vector<std::string> remove_leftovers_of(const Path& path);
 
 void sync_file(const Path& path);
 void sync_directory(const Path& path);

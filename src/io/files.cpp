@@ -265,7 +265,8 @@ void FileReader::reopen() const {
 }
 
 FileWriter::FileWriter(const Path& path, Mode mode) : path_(path) {
-  const int flags = mode == Mode::create ? O_RDWR | O_CREAT | O_TRUNC : O_RDWR;
+  const int flags =
+      mode == Mode::create ? O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW : O_RDWR;
   descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
     throw Error(system_message(

@@ -80,6 +80,7 @@ class FileReader {
 // file (HDF5 made it, early-allocated; each fills its part of a dataset).
 class FileWriter {
  public:
+  // create: a new file, and Error where anything has this name; links are not followed.
   enum class Mode { create, existing };
   FileWriter(const Path& path, Mode mode);
   ~FileWriter();

@@ -90,7 +90,7 @@ std::int64_t open_file(const Path& path, H5File::Mode mode) {
 #endif
   if (mode != H5File::Mode::read) h5_set_file_driver(access);
   if (mode == H5File::Mode::create) {
-    const hid_t id = H5Fcreate(text.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    const hid_t id = H5Fcreate(text.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access);
     h5_check(id, fmt::format("create '{}'", text));
     return id;
   }

@@ -138,7 +138,7 @@ class H5Group : public H5Object {
 
 class H5File : public H5Group {
  public:
-  enum class Mode { read, write, create };  // create replaces what is there
+  enum class Mode { read, write, create };  // create: where nothing has this name
   H5File(const Path& path, Mode mode);
 
   static H5File create(const Path& path) { return {path, Mode::create}; }

@@ -76,6 +76,21 @@ TEST_F(Convert, ThereAndBackBitByBit) {
   }
 }
 
+TEST_F(Convert, LeftoversOfKilledCallsGo) {
+  const std::string script =
+      "left=\"$1/.there.tmp-$(hostname)-$(sh -c 'echo $$')-0123456789abcdef\"\n"
+      "mkdir \"$left\" && echo half > \"$left/shard_00000.h5\"\n"
+      "exec \"$0\" convert \"$1/hf\" \"$1/there/\"";
+  const RunResult result = run(
+      {"/bin/sh", "-c", script, std::getenv("TRIREME_BINARY"), scratch_.path().string()});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("removed '"));
+  EXPECT_THAT(result.err, HasSubstr("killed process"));
+  for (const auto& entry : fs::directory_iterator(scratch_.path())) {
+    EXPECT_EQ(entry.path().filename().string().find(".tmp-"), std::string::npos);
+  }
+}
+
 TEST_F(Convert, GeneratesFromWhatWasConverted) {
   ASSERT_EQ(convert(scratch_ / "hf", scratch_ / "there").status, 0);
   const RunResult result =

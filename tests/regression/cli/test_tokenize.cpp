@@ -261,6 +261,27 @@ TEST_F(Tokenize, ReplacesACorpusOnlyWhereAsked) {
   expect_refusal(tokenize({"--train-bpe", "300", file}), {"corpus.h5", "--overwrite"});
 }
 
+// A killed call leaves its temporary files behind, of any size; and somebody may have
+// planted a link under a name that can be guessed.
+TEST_F(Tokenize, LeftoversOfKilledCallsGo) {
+  const fs::path file = text("a.txt", small_text(500)), victim = scratch_ / "victim";
+  spill(victim, "precious");
+  // A process that has ended, and the program's own number with the names it once used.
+  const std::string script =
+      "d=\"$(dirname \"$2\")\"; h=$(hostname); sh -c 'echo $$' > \"$1/pid\"\n"
+      "echo half > \"$d/.corpus.h5.tmp-$h-$(cat \"$1/pid\")-0123456789abcdef\"\n"
+      "ln -s \"$1/victim\" \"$d/.corpus.h5.tmp-$h-$$\"\n"
+      "exec \"$0\" tokenize --train-bpe 270 --out \"$2\" \"$1/a.txt\"";
+  const RunResult result = run({"/bin/sh", "-c", script, std::getenv("TRIREME_BINARY"),
+                                scratch_.path().string(), out().string()});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("removed '"));
+  EXPECT_THAT(result.err, HasSubstr("(5 bytes, of process "));
+  EXPECT_THAT(result.err, HasSubstr("another process is writing it"));
+  EXPECT_EQ(slurp(victim), "precious");
+  EXPECT_EQ(tree(scratch_ / "out").size(), 2u) << "the corpus and the link";
+}
+
 TEST_F(Tokenize, DiskFull) {
   const fs::path file = text("a.txt", small_text(20000));  // some 90 KB of tokens
   RunResult result = trireme_limited(

@@ -308,12 +308,14 @@ TEST(Hdf5, LimitOnFileSizes) {
       file.write_bytes("x", std::string(10000, 'x'));
       file.close();
     });
+    std::filesystem::remove(path);
     const std::string dropped = message_of<Error>([&] {
       io::H5File file = io::H5File::create(path);
       file.make_dataset("large", DType::uint8, {100000});
       throw Error("on the way out");
     });
     limit.reset();
+    std::filesystem::remove(path);
     EXPECT_THAT(message, AllOf(HasSubstr(path.string()), HasSubstr("File too large")));
     EXPECT_THAT(dropped, AnyOf(HasSubstr("File too large"), HasSubstr("on the way out")));
     EXPECT_THAT(message, Not(HasSubstr("buf =")));
@@ -330,7 +332,8 @@ TEST(Hdf5, CallsFromManyThreads) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 20; ++i) {
-        const auto path = scratch / ("f" + std::to_string(t) + ".h5");
+        const auto path =
+            scratch / ("f" + std::to_string(t) + "-" + std::to_string(i) + ".h5");
         io::H5File file = io::H5File::create(path);
         file.make_dataset("a/b/c", DType::int32, {3})
             .write(std::vector<std::int32_t>{t, i, 0});
