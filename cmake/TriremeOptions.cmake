@@ -39,6 +39,13 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(trireme_flags INTERFACE --param=ggc-min-heapsize=1000000)
 endif()
+# A precompiled header is taken only where all settings are those that it was made with. In
+# newer g++ -O2 switches on two that -O1 does not; named, they are the same for both.
+include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-munroll-only-small-loops TRIREME_HAS_UNROLL_ONLY_SMALL_LOOPS)
+if(TRIREME_HAS_UNROLL_ONLY_SMALL_LOOPS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(trireme_flags INTERFACE -munroll-only-small-loops -mvzeroupper)
+endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 # Multiply and add are contracted only where the code says fma(): whether a compiler fuses
 # them would otherwise depend on inlining, and numbers on the compiler's mood.
