@@ -71,14 +71,19 @@ def code_pieces(text):
 
 def options_of_commands(root, names):
     """'trireme train' -> its options, read off the sources of the commands and scripts."""
-    known = {}
+    known, shared = {}, set()  # shared: those that several commands add by a helper
     for name in names:
         if name.startswith("apps/") and name.endswith(".cpp"):
             text = source_tree.blank(source_tree.text_of(root, name), literals=False)
-            command = re.search(r'add_subcommand\(\s*"([a-z-]+)"', text)
+            command = re.search(r'\.add_command\(\s*"([a-z-]+)"', text)
+            found = re.findall(r'\badd(?:_flag)?\(\s*"([^"]+)"', text)
+            options = set(OPTION.findall(" ".join(found)))
             if command:
-                found = re.findall(r'add_(?:option|flag)\w*\(\s*"([^"]+)"', text)
-                known["trireme " + command.group(1)] = set(OPTION.findall(" ".join(found)))
+                known["trireme " + command.group(1)] = options
+            else:
+                shared |= options
+    for options in known.values():
+        options |= shared
     for name in ("quickstart", "tools/bootstrap"):
         if name in names:
             cases = re.findall(r"^ +(-[^()\n]*)\)", source_tree.text_of(root, name), re.M)

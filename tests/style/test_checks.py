@@ -184,8 +184,10 @@ class StyleChecks(unittest.TestCase):
         "README.md": "# A\n[b](docs/b.md#one-two), [web](https://a.example/x#y), `[c](d)`\n",
         "docs/b.md": "# B\n[a](../README.md) [dir](../docs)\n\n## One: `two`!\n",
         "apps/run.cpp": "// apps/run.cpp — run.\n"
-                        'void f() { app.add_subcommand("run", ""); c->add_flag("--fast", x);\n'
-                        '  c->add_option(\n    "--set", y); }\n',
+                        'void f() { line.add_command("run", ""); c.add_flag("--fast", x);\n'
+                        '  c.add(\n    "--deck", y); }\n',
+        "apps/shared.cpp": "// apps/shared.cpp — shared.\n"
+                           'void Command::g() { add("--set", "change"); }\n',
         "src/config/keys.cpp": '// config/keys.cpp — keys.\nauto k = "run.steps";\n'}
 
     def page(self, text, name="docs/developer/p.md"):
