@@ -42,7 +42,8 @@ std::string unknown_command(const std::vector<std::string>& names,
                      fmt::join(names, ", "));
 }
 
-// The fields of environment.json, a line each.
+// The fields of environment.json, a line each; and how srun has to start this build,
+// which the job scripts look for.
 std::string version_text() {
   std::string text = "trireme " + program_version();
   for (const auto& [name, value] : ckpt::build_identity()) {
@@ -50,6 +51,8 @@ std::string version_text() {
     text += fmt::format("\n  {:<16}", name);
     text += engine::wrap_words(value, 80, 18);
   }
+  const std::string type = comm::srun_mpi_type();
+  if (!type.empty()) text += fmt::format("\n  {:<16}srun --mpi={}", "launcher", type);
   return text;
 }
 

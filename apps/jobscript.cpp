@@ -1,6 +1,7 @@
 // apps/jobscript.cpp — `trireme jobscript`: an sbatch script that trains a deck on a
 // machine.
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 
@@ -27,6 +28,7 @@ void write_script(const JobScriptArguments& arguments) {
   options.slurm = shared_files() / "slurm";
   options.directory = std::filesystem::current_path();
   options.warn = [](const std::string& text) { Log().warning("{}", text); };
+  if (const char* modules = std::getenv("LOADEDMODULES")) options.modules = modules;
   const std::string script = engine::job_script(options);
   if (arguments.out.empty()) {
     std::fputs(script.c_str(), stdout);

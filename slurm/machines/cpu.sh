@@ -14,9 +14,13 @@
 # thread a core hyperthreads stay idle (--hint=nomultithread where SLURM counts those as CPUs).
 # The network card hangs on one socket; MPI finds it. The run's banner shows what came of it.
 #
-# module load mpich hdf5-parallel     # what trireme was built with
+# Modules have other names everywhere: TRIREME_MODULES="mpich hdf5-parallel" says which trireme
+# was built with. `trireme jobscript` writes down those that are loaded when it is called.
+# shellcheck disable=SC2086  # names with blanks between
+[[ -z ${TRIREME_MODULES:-} ]] || module load $TRIREME_MODULES
 export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1} OMP_PROC_BIND=spread OMP_PLACES=threads
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}  # newer sruns do not take the job's
-# --mpi: the dialect of the MPI library: pmi2 for MPICH, pmix for Open MPI (srun --mpi=list).
+# srun's --mpi is what goes with the program's MPI library; to have another (srun --mpi=list):
+# export SLURM_MPI_TYPE=pmix
 # shellcheck disable=SC2034  # used by who sources this
-launcher=(srun --mpi=pmi2 --kill-on-bad-exit=1 --cpu-bind=cores)
+launcher=(srun --kill-on-bad-exit=1 --cpu-bind=cores)

@@ -20,11 +20,14 @@
 # Slingshot card beside it: MPICH_OFI_NIC_POLICY=GPU takes that for MPI; NCCL finds it by the
 # topology, with the plugin for libfabric that the module brings (else it falls back to TCP).
 #
-# module load PrgEnv-gnu cudatoolkit craype-accel-nvidia80 cray-hdf5-parallel nccl
+# What a rank's device does at most, for the estimate of `trireme jobscript`, in FLOP/s:
+#PEAK fp32=19.5e12 bf16=312e12 fp16=312e12
+#
+module load PrgEnv-gnu cudatoolkit craype-accel-nvidia80 cray-hdf5-parallel nccl
 export OMP_NUM_THREADS=16 OMP_PROC_BIND=spread OMP_PLACES=cores
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-32}  # newer sruns do not take the job's
 export MPICH_OFI_NIC_POLICY=GPU
-# Cray's srun speaks to Cray MPICH by itself: no --mpi.
+# Cray's srun speaks to Cray MPICH by itself: trireme asks for no --mpi with that library.
 # shellcheck disable=SC2016,SC2034  # expanded on the ranks; used by who sources this
 launcher=(srun --kill-on-bad-exit=1 --cpu-bind=cores
           bash -c 'export CUDA_VISIBLE_DEVICES=$((3 - SLURM_LOCALID)); exec "$0" "$@"')

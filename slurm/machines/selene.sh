@@ -32,14 +32,21 @@
 # mlx5_10, mlx5_11) are for storage and not for messages: where `ibdev2netdev` shows them up,
 # leave them out with NCCL_IB_HCA and UCX_NET_DEVICES.
 #
-# module load cuda openmpi hdf5-parallel nccl
+# What a rank's device does at most, for the estimate of `trireme jobscript`, in FLOP/s:
+#PEAK fp32=19.5e12 bf16=312e12 fp16=312e12
+#
+# Modules have other names everywhere: TRIREME_MODULES="cuda openmpi hdf5-parallel nccl" says
+# which. `trireme jobscript` writes down those that are loaded when it is called.
+# shellcheck disable=SC2086  # names with blanks between
+[[ -z ${TRIREME_MODULES:-} ]] || module load $TRIREME_MODULES
 export OMP_NUM_THREADS=8 OMP_PROC_BIND=true OMP_PLACES=cores
 export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-32}  # newer sruns do not take the job's
 masks=
 for core in 48 56 16 24 112 120 80 88; do  # the first of each rank; a digit is four CPUs
   masks+=$(printf ',0xff%030dff%0*d' 0 $((core / 4)) 0)
 done
-# --mpi: pmix for Open MPI; pmi2 for MPICH (srun --mpi=list).
+# srun's --mpi is what goes with the program's MPI library; to have another (srun --mpi=list):
+# export SLURM_MPI_TYPE=pmix
 # shellcheck disable=SC2034,SC2054  # used by who sources this
-launcher=(srun --mpi=pmix --kill-on-bad-exit=1 --gpu-bind=none
+launcher=(srun --kill-on-bad-exit=1 --gpu-bind=none
           --cpu-bind="mask_cpu:${masks#,}")

@@ -68,14 +68,19 @@ void throw_on_all(const std::string& problem) {
                               : fmt::format("rank {}: {}", first, text.data()));
 }
 
+// The library on itself; may be asked for before MPI_Init.
+std::string library_text() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  return text;
+}
+
 }  // namespace
 
 std::string library_version() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  MPI_Get_library_version(text, &length);  // may be called before MPI_Init
   // "MPICH Version:      4.0.2" and "Open MPI v4.1.4, package: ..." say the same.
-  std::istringstream words(first_line(text));
+  std::istringstream words(first_line(library_text()));
   std::string library;
   for (std::string word; words >> word;) {
     if (word == "Version:") continue;
@@ -85,6 +90,21 @@ std::string library_version() {
     if (is_last) break;
   }
   return library;
+}
+
+std::string srun_mpi_type(std::string_view library) {
+  const auto has = [&](std::string_view word) {
+    return library.find(word) != std::string_view::npos;
+  };
+  if (has("CRAY")) return {};  // its srun has a dialect of its own, the site's default
+  if (has("Open MPI")) return "pmix";
+  // How it was configured, which MPICH tells.
+  if (has("--with-pmix") || has("--with-pmi=pmix")) return "pmix";
+  return has("MPICH") || has("MVAPICH") || has("Intel(R) MPI") ? "pmi2" : "";
+}
+
+std::string srun_mpi_type() {
+  return srun_mpi_type(library_text());
 }
 
 int launcher_ranks(const std::function<const char*(const char*)>& get) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "comm/communicator.hpp"
@@ -68,6 +69,11 @@ class Environment {
 
 // Name and version of the MPI library: "MPICH 4.0.2".
 std::string library_version();
+// What srun's --mpi must be for an MPI library that describes itself so
+// (MPI_Get_library_version): pmix, pmi2; empty where srun finds it by itself or where it
+// is not known. Without arguments: for the library of this program.
+std::string srun_mpi_type(std::string_view library);
+std::string srun_mpi_type();
 
 // How many ranks the launcher says it started (SLURM, Hydra, Open MPI); 0 where none
 // speaks. Asks `get` for environment variables (std::getenv, or a test's).

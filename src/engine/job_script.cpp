@@ -15,6 +15,7 @@
 #include "engine/batch_options.hpp"
 #include "engine/dry_run.hpp"
 #include "engine/format.hpp"
+#include "engine/job_estimate.hpp"
 #include "engine/slurm_time.hpp"
 #include "engine/stop_request.hpp"
 
@@ -150,6 +151,7 @@ void require_no_control(const JobScriptOptions& options) {
   require_no_control("--name", options.name);
   require_no_control("--account", options.account);
   require_no_control("--partition", options.partition);
+  require_no_control("LOADEDMODULES", options.modules);
   require_no_control("the program's path", options.program.string());
   require_no_control("the working directory", options.directory.string());
 }
@@ -204,6 +206,18 @@ std::string path_word(const std::string& path) {
   return shell_word(path.starts_with('-') ? "./" + path : path);
 }
 
+// Where jobs do not inherit the environment, the modules of the shell that writes this.
+std::string modules_setting(const JobScriptOptions& options, const std::string& machine) {
+  if (options.modules.empty() || machine.find("TRIREME_MODULES") == std::string::npos) {
+    return {};
+  }
+  std::string names = options.modules;
+  std::replace(names.begin(), names.end(), ':', ' ');
+  return fmt::format(
+      "[[ -v TRIREME_MODULES ]] || TRIREME_MODULES={}  # loaded when this was written\n",
+      shell_word(names));
+}
+
 std::string settings_of(const JobScriptOptions& options, const std::string& machine) {
   std::vector<std::string> words;
   for (const std::string& override_text : options.overrides) {
@@ -216,7 +230,9 @@ std::string settings_of(const JobScriptOptions& options, const std::string& mach
   std::string text =
       fmt::format("trireme={}\ndecks=({})\noptions=({})  # of trireme train\n",
                   shell_word(options.program.string()), path_word(options.deck),
-                  fmt::join(words, " "));
+                  fmt::join(words, " ")) +
+      modules_setting(options, machine) + "\n" +
+      io::read_file(options.slurm / "functions.sh", "functions of job scripts") + "\n";
   for (const std::string& line : lines_of(machine)) {
     if (!is_batch_line(line)) text += line + "\n";
   }
@@ -259,6 +275,13 @@ std::string job_script(const JobScriptOptions& options) {
       "to\n"
       "# slurm/chain.sh. It trains until the deck is done, requeueing itself.\n#\n",
       checked.deck.name, format_plural(ranks, "rank"), machine_file.stem().string());
+  text +=
+      plan_comment(
+          checked,
+          {.ranks = ranks, .nodes = options.nodes, .seconds = job_seconds(options.time)},
+          measured_steps(checked.deck),
+          rank_peak(machine, machine_file.string(), checked.deck.precision.compute)) +
+      "#\n";
   text += fmt::format("{}\n{}{}", kSettings, settings_of(options, machine),
                       pattern.substr(job));
   return text;

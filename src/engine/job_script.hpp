@@ -23,10 +23,13 @@ struct JobScriptOptions {
   std::string time;                          // of the job: 4:00:00, 1-12, 90m
   std::string name = {};                     // of the job; empty: the deck's
   std::string account = {}, partition = {};  // empty: none
-  io::Path program;                          // that the job runs
-  io::Path slurm;                            // directory of train.sbatch and machines/
-  io::Path directory;                        // that the job runs in
-  bool uses_gpus = !kHostExecution;          // the program, as it was built
+  // Modules that are loaded now ("gcc/12:mpich/4.1", as LOADEDMODULES has them): those of
+  // the job where the machine's file leaves them to TRIREME_MODULES.
+  std::string modules = {};
+  io::Path program;                  // that the job runs
+  io::Path slurm;                    // directory of train.sbatch, ...
+  io::Path directory;                // that the job runs in
+  bool uses_gpus = !kHostExecution;  // the program, as it was built
   // Who is told what may be meant otherwise; nobody where it is empty.
   std::function<void(const std::string&)> warn = {};
 };

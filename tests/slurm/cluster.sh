@@ -49,7 +49,7 @@ SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-MpiDefault=pmi2
+MpiDefault=none
 ReturnToService=2
 JobRequeue=1
 KillWait=20

@@ -35,7 +35,7 @@ class Jobs : public TrainingRuns {
     spill(scratch_ / "machine.sh",
           "#SBATCH --ntasks-per-node=2\n"
           "export OMP_NUM_THREADS=1\n"
-          "launcher=(srun --mpi=pmi2 --kill-on-bad-exit=1)\n");
+          "launcher=(srun --kill-on-bad-exit=1)\n");  // the scripts know which --mpi
   }
 
   static std::string script(const std::string& name) {
@@ -264,13 +264,17 @@ TEST_F(Jobs, AsJobscriptWritesThem) {
   const std::string job = submit({}, {"job.sbatch"});
   ASSERT_EQ(end_of(job), "COMPLETED") << log_of(job);
   EXPECT_EQ(ckpt::CheckpointReader(newest("run")).state().step, 13);
+  EXPECT_THAT(log_of(job),
+              AllOf(ContainsRegex("nodes: [^ ]+\n"),
+                    HasSubstr("srun: --mpi=pmi2 where the launcher has none"),
+                    HasSubstr("\ntrireme 0."), HasSubstr("modules: ")));
   // An error is no reason to try again.
   spill(scratch_ / "deck.yaml", "model: {layers: 2}\n");
   const std::string broken = submit({}, {"job.sbatch"});
   EXPECT_EQ(end_of(broken), "FAILED");
   EXPECT_THAT(log_of(broken),
               AllOf(HasSubstr("ended with status 2: not requeued"),
-                    HasSubstr("tail -n 40 '" + scratch_.path().string())));
+                    HasSubstr("tail -n 40 " + scratch_.path().string())));
 }
 
 // Whatever the deck says of checkpoints: the second run would be refused, or go on with

@@ -31,7 +31,7 @@ std::string script(const std::string& name) {
 RunResult job(const Scratch& place, const std::string& machine,
               const std::string& at_first, const std::string& chain = "") {
   spill(place / "machine.sh", "launcher=(env)\n" + machine);
-  spill_program(place / "ranks", at_first +
+  spill_program(place / "ranks", "[[ $1 != --version ]] || exit 0\n" + at_first +
                                      "sleep 2\n"
                                      "trap 'exit 75' USR1\n"
                                      "for ((i = 0; i < 200; ++i)); do sleep 0.1; done\n");
@@ -136,6 +136,135 @@ TEST(Scripts, BindRanksOfADgxBesideTheirGpus) {
     }
   }
   EXPECT_EQ(rank, domains.size());
+}
+
+// train.sbatch with modules: `site` defines the command, as a file for login shells does.
+struct ModulesJob {
+  std::string machine = "module load gcc/12 mpich hdf5\n";
+  std::string site = kModern;
+  std::string version = "trireme 0.9\n  launcher        srun --mpi=pmi9\n";
+  std::map<std::string, std::string> environment = {};
+
+  // `module` as Lmod and Tcl's of today have it: its status says what came of it.
+  static constexpr const char* kModern =
+      "module() {\n"
+      "  [[ $2 != no-* ]] || { echo \"cannot find $2\" >&2; return 1; }\n"
+      "  LOADEDMODULES=${LOADEDMODULES:+$LOADEDMODULES:}$2/1\n"
+      "}\n";
+  RunResult operator()(const Scratch& place) const {
+    spill(place / "machine.sh", machine + "launcher=(env)\n");
+    spill(place / "init", site);
+    spill_program(place / "ranks",
+                  "[[ $1 != --version ]] || { printf '%s' \"$SAYS\"; exit 0; }\n"
+                  "echo \"ranks with ${SLURM_MPI_TYPE:-no type}\"\n");
+    spill_program(place / "scontrol", "[[ $1 != show ]] || printf 'node7\\nnode8\\n'\n");
+    spill_program(place / "srun",
+                  "echo 'MPI plugin types are... none pmi9 pmix_v4 pmix'\n");
+    spill_program(place / "nvidia-smi", "[[ $* != *csv* ]] || echo '0, A100, 535.1'\n");
+    std::map<std::string, std::string> all = {
+        {"PATH", place.path().string() + ":" + std::getenv("PATH")},
+        {"SLURM_JOB_ID", "4711"},
+        {"SLURM_JOB_NAME", "job"},
+        {"SLURM_JOB_NODELIST", "node[7-8]"},
+        {"TRIREME_HOME", script("..")},
+        {"TRIREME_MACHINE", (place / "machine.sh").string()},
+        {"TRIREME_MODULES_INIT", (place / "init").string()},
+        {"SAYS", version},
+        {"TRIREME", (place / "ranks").string()}};
+    for (const auto& [name, value] : environment) all[name] = value;
+    return run({"bash", script("train.sbatch"), "my.yaml"},
+               {.environment = all, .directory = place.path().string()});
+  }
+};
+
+TEST(Scripts, LoadTheModulesOfTheMachineAndRecordTheJob) {
+  const Scratch place;
+  const RunResult result = ModulesJob{}(place);
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  for (const char* line :
+       {": nodes: node7 node8\n", ": modules: gcc/12/1 mpich/1 hdf5/1\n",
+        "\ntrireme 0.9\n", ": srun: --mpi=pmi9 where the launcher has none\n",
+        "\n0, A100, 535.1\n", "\nranks with pmi9\n"}) {
+    EXPECT_THAT(result.out, HasSubstr(line));
+  }
+}
+
+TEST(Scripts, EndWhereAModuleIsMissing) {
+  const Scratch place;
+  RunResult result = ModulesJob{.machine = "module load gcc no-such hdf5\n"}(place);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("cannot find no-such"));
+  EXPECT_THAT(result.err,
+              HasSubstr("'module load no-such' of the machine's file failed"));
+  EXPECT_THAT(result.out, ::testing::Not(HasSubstr("ranks with")));
+  // Modules 3 says nothing by its status. What is loaded already is no failure.
+  const std::string old =
+      "module() { [[ $2 == no-* || :$LOADEDMODULES == *:$2* ]] || "
+      "LOADEDMODULES=${LOADEDMODULES:-}:$2; }\n";
+  result = ModulesJob{.machine = "module load gcc gcc\n", .site = old}(place);
+  EXPECT_EQ(result.status, 0) << result.err;
+  result = ModulesJob{.machine = "module load gcc no-such\n", .site = old}(place);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("'module load no-such' of the machine's file failed"));
+  // No command at all.
+  result = ModulesJob{.site = "",
+                      .environment = {{"MODULESHOME", ""}, {"LMOD_PKG", ""}}}(place);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("has 'module load gcc/12 mpich hdf5', and this node has "
+                        "no module command"));
+  EXPECT_THAT(result.err, HasSubstr("TRIREME_MODULES_INIT"));
+}
+
+// As a shell that has it hands it on, in a variable of bash.
+TEST(Scripts, TakeTheModuleCommandOfTheSubmitter) {
+  const Scratch place;
+  const RunResult result =
+      ModulesJob{.site = "echo not needed >&2\n",
+                 .environment = {{"BASH_FUNC_module%%",
+                                  "() { LOADEDMODULES=${LOADEDMODULES:-}:$2; }"}}}(place);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(": modules:  gcc/12 mpich hdf5\n"));
+  EXPECT_THAT(result.err, ::testing::Not(HasSubstr("not needed")));
+}
+
+TEST(Scripts, LetTheMachineChooseTheDialect) {
+  const Scratch place;
+  RunResult result = ModulesJob{.machine = "export SLURM_MPI_TYPE=pmix\n"}(place);
+  EXPECT_THAT(result.out, HasSubstr("\nranks with pmix\n"));
+  // What SLURM has not is not asked for.
+  result = ModulesJob{.machine = "",
+                      .version = "trireme\n  launcher  srun --mpi=pmi\n"}(place);
+  EXPECT_THAT(result.out,
+              HasSubstr("goes with srun --mpi=pmi, which this SLURM has not"));
+  EXPECT_THAT(result.out, HasSubstr("\nranks with no type\n"));
+  result = ModulesJob{.machine = "", .version = "trireme 0.9\n"}(place);
+  EXPECT_THAT(result.out, HasSubstr("\nranks with no type\n"));
+  EXPECT_EQ(result.status, 0) << result.err;
+}
+
+// Where sbatch was called has no slurm/: it is found beside the program.
+TEST(Scripts, FindWhatComesWithTheProgram) {
+  const Scratch place;
+  std::filesystem::create_directories(place / "up/share/trireme");
+  std::filesystem::create_directory_symlink(std::filesystem::absolute(script(".")),
+                                            place / "up/share/trireme/slurm");
+  std::filesystem::create_directories(place / "up/bin");
+  std::filesystem::create_directory_symlink(place / "up/bin", place / "bin");
+  spill_program(place / "up/bin/trireme", "[[ $1 == --version ]] || echo \"ran $*\"\n");
+  spill_program(place / "up/bin/srun", "while [[ $1 == -* ]]; do shift; done\n\"$@\"\n");
+  const std::string bin = (place / "bin").string();
+  const RunResult result =
+      run({"bash", script("train.sbatch"), "my.yaml"},
+          {.environment = {{"PATH", bin + ":" + std::getenv("PATH")},
+                           {"SLURM_JOB_ID", "4711"},
+                           {"SLURM_JOB_NAME", "job"},
+                           {"SLURM_JOB_NODELIST", "node7"},
+                           {"SLURM_SUBMIT_DIR", place.path().string()}},
+           .directory = place.path().string()});
+  EXPECT_EQ(result.status, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("ran train my.yaml --resume auto"));
 }
 
 // slurm/scaling.sbatch with mpiexec in the place of srun.

@@ -26,6 +26,25 @@ TEST(EnvironmentLauncher, SaysHowManyItStarted) {
   EXPECT_EQ(ranks_with({{"PMI_SIZE", "junk"}}), 0);
 }
 
+// As the libraries describe themselves.
+TEST(EnvironmentLauncher, SpeaksTheDialectOfTheLibrary) {
+  EXPECT_EQ(srun_mpi_type("MPICH Version:\t4.0.2\nMPICH configure:\t--prefix=/usr "
+                          "--with-slurm=/usr --without-pmix --with-pm=hydra"),
+            "pmi2");
+  EXPECT_EQ(srun_mpi_type("MPICH Version: 4.2.1\nMPICH configure: --with-pmix=/opt/pmix"),
+            "pmix");
+  EXPECT_EQ(srun_mpi_type("MPICH Version: 4.2.1\nMPICH configure: --with-pmi=pmix"),
+            "pmix");
+  EXPECT_EQ(srun_mpi_type("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"),
+            "pmix");
+  EXPECT_EQ(srun_mpi_type("MVAPICH2 Version : 2.3.7"), "pmi2");
+  EXPECT_EQ(srun_mpi_type("Intel(R) MPI Library 2021.10 for Linux* OS"), "pmi2");
+  EXPECT_EQ(
+      srun_mpi_type("MPI VERSION    : CRAY MPICH version 8.1.28.15 (ANL base 3.4a2)"),
+      "");
+  EXPECT_EQ(srun_mpi_type("Another MPI 1.0"), "");
+}
+
 TEST(EnvironmentWaitPolicy, ByCoresAndOverride) {
   EXPECT_EQ(choose_wait_policy({0, 2, 2}, nullptr), WaitPolicy::adaptive);
   EXPECT_EQ(choose_wait_policy({0, 1, 64}, nullptr), WaitPolicy::adaptive);

@@ -7,10 +7,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "config/deck_error.hpp"
 #include "engine/batch_options.hpp"
+#include "engine/dry_run.hpp"
+#include "engine/format.hpp"
+#include "engine/metrics.hpp"
 #include "unit/io/scratch.hpp"
 
 namespace trireme::engine {
@@ -94,7 +98,8 @@ TEST_F(JobScript, IsTheTreesOwnBehindTheSettings) {
                     HasSubstr("\noptions=(--set run.seed=7 --set 'run.dir=it'\\''s "
                               "here' --run-dir runs/a \"$@\")"),
                     HasSubstr("\nlauncher=(srun "), Not(HasSubstr("TRIREME_MACHINE")),
-                    Not(HasSubstr("source "))));
+                    HasSubstr(test::slurp(slurm() / "functions.sh")),
+                    Not(HasSubstr("source \"$home"))));
 }
 
 TEST_F(JobScript, WarnsAsEarlyAsTheRunWantsToStop) {
@@ -248,6 +253,79 @@ TEST_F(JobScript, QuotesOptions) {
   EXPECT_EQ(value_of(script, "comment"), "say \"hi\" # $(x)");
   EXPECT_EQ(value_of(script, "ntasks"), "4");
   EXPECT_THAT(script, HasSubstr("#SBATCH --account=\"a\\\"b c\"\n"));
+}
+
+TEST_F(JobScript, SaysWhatThePlanTakes) {
+  const std::string script = job_script(options_);
+  const DryRun plan = dry_run(options_.deck, {}, "", 6);
+  ASSERT_EQ(plan.stages.size(), 1u);
+  const auto memory = static_cast<double>(plan.stages[0].memory.total());
+  EXPECT_THAT(script, HasSubstr("\n# - memory: " + format_bytes(memory) +
+                                " of each rank, " + format_bytes(2 * memory) +
+                                " of a node; MPI and other libraries come on top\n"));
+  EXPECT_THAT(script, HasSubstr("\n# - time: not known: 1,000 steps of " +
+                                format_count(plan.hardware_flops) + " FLOPs."));
+
+  options_.machine = (scratch_ / "own.sh").string();
+  const auto with_peak = [&](const std::string& peak) {
+    test::spill(options_.machine, "#SBATCH --ntasks-per-node=2\n#PEAK bf16=1e30 " + peak +
+                                      "\nlauncher=(srun)\n");
+  };
+  with_peak("fp32=2e6");  // of each of six ranks
+  const double seconds = 1000 * plan.hardware_flops / 12e6;
+  EXPECT_THAT(job_script(options_),
+              AllOf(HasSubstr("\n# - time, not measured: 1,000 steps of "),
+                    HasSubstr(" FLOPs, at the 12.0 MFLOP/s that 6 ranks can do at most, "
+                              "take\n#   " +
+                              format_duration(seconds) + "; runs reach a part of")));
+  with_peak("fp32=fast");
+  EXPECT_THAT(refusal(),
+              HasSubstr("own.sh:2: 'fp32=fast' is not a precision and FLOP/s"));
+}
+
+// By the run itself, where it has begun on the same grid.
+TEST_F(JobScript, TellsTheTimeOfARunThatHasBegun) {
+  const io::Path run = scratch_ / "run";
+  std::filesystem::create_directories(run);
+  options_.run_dir = run.string();
+  options_.time = "2m";
+  const auto write = [&](const std::string& grid) {
+    test::spill(run / "environment.json", "{\"ranks\": 6, \"grid\": \"" + grid + "\"}");
+  };
+  std::string log;
+  StepRecord record;
+  for (const double seconds : {50.0, 50.0, 9.0, 0.5, 0.25, 0.75}) {
+    record.step += 10;
+    record.seconds = seconds;
+    log += to_json(record) + "\n";
+  }
+  test::spill(run / "train.jsonl", log);
+  // The last start's own records, but the first of them.
+  test::spill(run / "starts.jsonl",
+              "{\"start\":1,\"event\":\"began\",\"time\":1,\"job\":\"\",\"step\":0}\n"
+              "{\"start\":2,\"event\":\"began\",\"time\":2,\"job\":\"\",\"step\":20}\n");
+  write("tensor 1 x context 1 x data 6 x pipeline 1");
+  EXPECT_THAT(
+      job_script(options_),
+      HasSubstr("\n# - time: 940 steps left, 500ms each as the run measured on this "
+                "grid (3 records): 7m50s,\n"
+                "#   validations and saves not counted; 4 jobs like this one\n"));
+  options_.overrides = {"run.stop_after=20"};
+  EXPECT_THAT(job_script(options_), HasSubstr("20 steps left, 500ms each as "));
+  EXPECT_THAT(job_script(options_), HasSubstr("not counted; within this job\n"));
+  write("tensor 2 x context 1 x data 3 x pipeline 1");
+  EXPECT_THAT(job_script(options_), HasSubstr("# - time: not known: 20 steps of"));
+}
+
+TEST_F(JobScript, KeepsTheModulesOfTheShellThatWritesIt) {
+  options_.modules = "gcc/12.2:mpich/4.1:it's";
+  const std::string line =
+      "\n[[ -v TRIREME_MODULES ]] || TRIREME_MODULES='gcc/12.2 mpich/4.1 it'\\''s'  # ";
+  EXPECT_THAT(job_script(options_), HasSubstr(line));
+  options_.machine = "perlmutter";  // knows its own
+  options_.overrides = {"batch.global=48"};
+  EXPECT_THAT(job_script(options_), AllOf(Not(HasSubstr("-v TRIREME_MODULES")),
+                                          HasSubstr("\nmodule load PrgEnv-gnu ")));
 }
 
 TEST_F(JobScript, KeepsPathsThatBeginWithADashApartFromOptions) {
