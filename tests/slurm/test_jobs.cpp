@@ -272,9 +272,8 @@ TEST_F(Jobs, AsJobscriptWritesThem) {
   spill(scratch_ / "deck.yaml", "model: {layers: 2}\n");
   const std::string broken = submit({}, {"job.sbatch"});
   EXPECT_EQ(end_of(broken), "FAILED");
-  EXPECT_THAT(log_of(broken),
-              AllOf(HasSubstr("ended with status 2: not requeued"),
-                    HasSubstr("tail -n 40 " + scratch_.path().string())));
+  EXPECT_THAT(log_of(broken), AllOf(HasSubstr("ended with status 2: not requeued"),
+                                    HasSubstr("tail -n 40 " + scratch_.path().string())));
 }
 
 // Whatever the deck says of checkpoints: the second run would be refused, or go on with
