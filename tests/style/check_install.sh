@@ -57,8 +57,8 @@ cd "$place"
 "$share/slurm/scaling_report" --help >/dev/null || complain "scaling_report failed there"
 [[ -z $(find "$share" -name __pycache__) ]] || complain "a tool leaves files in the tree"
 # The first example of docs/slurm.md, as it stands there.
-echo '{model: {layers: 2, hidden: 24, heads: 4, sequence: 16, vocab: 300}, batch: {global: 64}}' \
-  >my.yaml
+echo '{model: {layers: 2, hidden: 24, heads: 4, sequence: 16, vocab: 300}, batch: {global: 64},
+  data: {train: corpus.h5}}' >my.yaml
 example=$(sed -n '/^```sh$/,/^sbatch/{/^```sh$/d;/^sbatch/q;p}' "$share/docs/slurm.md")
 [[ $example == 'trireme jobscript my.yaml '* ]] || complain "docs/slurm.md begins otherwise"
 PATH=${program%/*}:$PATH bash -c "$example" && bash -n my.sbatch ||
