@@ -43,7 +43,7 @@ std::int64_t steps_left(const config::Deck& deck,
                                                          : left;
 }
 
-std::string memory_text(const DryRun& plan, const JobSize& job) {
+std::string memory_comment(const DryRun& plan, const JobSize& job) {
   if (plan.stages.empty()) return "# - memory: not known for this deck yet\n";
   std::size_t most = 0, copy = 0;
   for (const DryRun::Stage& stage : plan.stages) {
@@ -127,7 +127,7 @@ std::string plan_comment(const DryRun& plan, const JobSize& job,
   const std::int64_t left = steps_left(plan.deck, measured);
   const auto steps = static_cast<double>(left);
   std::string text =
-      "# The plan of it (trireme train --dry-run says more):\n" + memory_text(plan, job);
+      "# The plan of it (trireme train --dry-run says more):\n" + memory_comment(plan, job);
   const std::string count = format_plural(left, "step");
   if (measured) {
     const double seconds = steps * measured->seconds;
