@@ -37,6 +37,14 @@ void visit_step(Record& record, Visit&& visit) {
   visit("skipped", record.skipped);
 }
 
+// What was added since; the time is written last, behind a validation, too.
+template <class Record, class Visit>
+void visit_step_additions(Record& record, Visit&& visit) {
+  visit("seconds_median", record.seconds_median);
+  visit("other_seconds", record.other_seconds);
+  visit("loss_mean", record.loss_mean);
+}
+
 template <class Record, class Visit>
 void visit_validation(Record& record, Visit&& visit) {
   visit("step", record.step);
@@ -50,9 +58,11 @@ void visit_validation(Record& record, Visit&& visit) {
 constexpr std::string_view kCsvHeader =
     "step,loss,grad_norm,lr,samples,tokens,seconds,tokens_per_second,model_tflops,"
     "hardware_tflops,loss_scale,skipped,validation,validation_loss,"
-    "validation_perplexity,validation_tokens,validation_seconds";
+    "validation_perplexity,validation_tokens,validation_seconds,seconds_median,"
+    "other_seconds,loss_mean,time";
 constexpr int kStepColumns = 12;
 constexpr int kValidationColumns = 5;
+constexpr int kStepAdditions = 3;
 
 std::string json_text(std::int64_t value) {
   return std::to_string(value);
@@ -89,6 +99,11 @@ struct JsonLine {
   }
 };
 
+// Empty in place of what an older record does not have.
+std::string csv_addition(double value) {
+  return std::isnan(value) ? std::string() : csv_text(value);
+}
+
 struct JsonFields {
   const ParsedJson& object;
   void operator()(const char* key, std::int64_t& value) const {
@@ -102,6 +117,15 @@ struct JsonFields {
     const bool is_null = field != object.end() && field->is_null();
     value = is_null ? std::numeric_limits<double>::quiet_NaN()
                     : io::json_value<double>(object, key);
+  }
+};
+
+// The same, but fields that an older record lacks keep their values.
+struct JsonAdditions {
+  const ParsedJson& object;
+  template <class T>
+  void operator()(const char* key, T& value) const {
+    if (object.contains(key)) JsonFields{object}(key, value);
   }
 };
 
@@ -122,10 +146,13 @@ std::int64_t read_lines(std::string_view text, OnStep&& on_step,
       if (object.contains("validation")) {
         ValidationRecord record;
         visit_validation(record, JsonFields{object["validation"]});
+        JsonAdditions{object}("time", record.time);
         on_validation(record, line);
       } else {
         StepRecord record;
         visit_step(record, JsonFields{object});
+        visit_step_additions(record, JsonAdditions{object});
+        JsonAdditions{object}("time", record.time);
         on_step(record, line);
       }
     } catch (const Error&) {
@@ -144,13 +171,16 @@ std::string_view csv_header() {
 std::string to_json(const StepRecord& record) {
   JsonLine line;
   visit_step(record, line);
+  visit_step_additions(record, line);
+  line("time", record.time);
   return line.text + '}';
 }
 
 std::string to_json(const ValidationRecord& record) {
   JsonLine line;
   visit_validation(record, line);
-  return "{\"validation\": " + line.text + "}}";
+  return fmt::format("{{\"validation\": {}}}, \"time\": {}}}", line.text,
+                     json_text(record.time));
 }
 
 std::string to_csv(const StepRecord& record) {
@@ -159,7 +189,10 @@ std::string to_csv(const StepRecord& record) {
     if (!line.empty()) line += ',';
     line += csv_text(value);
   });
-  return line + std::string(kValidationColumns, ',');
+  line += std::string(kValidationColumns, ',');
+  visit_step_additions(
+      record, [&](const char*, double value) { line += ',' + csv_addition(value); });
+  return line + ',' + csv_text(record.time);
 }
 
 std::string to_csv(const ValidationRecord& record) {
@@ -171,7 +204,7 @@ std::string to_csv(const ValidationRecord& record) {
       line += ',' + csv_text(value);
     }
   });
-  return line;
+  return line + std::string(kStepAdditions, ',') + ',' + csv_text(record.time);
 }
 
 MetricsLog read_metrics(const io::Path& path) {
@@ -217,6 +250,7 @@ MetricsWriter::MetricsWriter(const io::Path& directory,
         return;
       }
       ++cut_.kept;
+      note(record);
       json.append(line) += '\n';
       csv += to_csv(record) + '\n';
     };
@@ -236,14 +270,28 @@ MetricsWriter::MetricsWriter(const io::Path& directory,
   csv_.open();
 }
 
+void MetricsWriter::note(const ValidationRecord& record) {
+  const auto is_it = [&](const auto& set) { return set.name == record.name; };
+  auto set = std::find_if(validations_.begin(), validations_.end(), is_it);
+  const ValidationSummary::Loss found{record.step, record.loss};
+  if (set == validations_.end()) {
+    validations_.push_back({record.name, found, found});
+    return;
+  }
+  set->last = found;
+  if (found.loss < set->best.loss || std::isnan(set->best.loss)) set->best = found;
+}
+
 void MetricsWriter::write(const StepRecord& record) {
   json_.append(to_json(record) + '\n');
   csv_.append(to_csv(record) + '\n');
+  note(record);
 }
 
 void MetricsWriter::write(const ValidationRecord& record) {
   json_.append(to_json(record) + '\n');
   csv_.append(to_csv(record) + '\n');
+  note(record);
 }
 
 void MetricsWriter::sync() {

@@ -7,10 +7,15 @@
 // (which has no NaN) and nan in CSV. A resumed run first cuts, in one rename, what lies
 // beyond the restored step, so that each step stands once; the line that a killed run
 // left torn goes with it. train.jsonl is the original: train.csv is made anew from it.
+//
+// Fields that came after version 0.1.0 stand behind the others in both files. Records
+// without them, of runs that an older program began, are kept as they are; in train.csv
+// their columns are empty.
 #ifndef TRIREME_ENGINE_METRICS_HPP_
 #define TRIREME_ENGINE_METRICS_HPP_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +26,9 @@
 
 namespace trireme::engine {
 
+// Of a field that an older record lacks.
+inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
+
 struct StepRecord {
   std::int64_t step = 0;  // from 1
   double loss = 0.0;      // nats per token
@@ -28,12 +36,18 @@ struct StepRecord {
   double lr = 0.0;
   std::int64_t samples = 0;  // since the first step of the run, this one included
   std::int64_t tokens = 0;
-  double seconds = 0.0;  // per step, over the steps since the record before
-  double tokens_per_second = 0.0;
-  double model_tflops = 0.0;  // per second and device
+  // Of the steps since the record before; what is done between steps (validation,
+  // checkpoints, samples) is in `other_seconds` alone.
+  double seconds = 0.0;            // mean
+  double tokens_per_second = 0.0;  // in the median time of a step, as the next two
+  double model_tflops = 0.0;       // per second and device
   double hardware_tflops = 0.0;
   double loss_scale = 1.0;
   std::int64_t skipped = 0;  // updates left out since the record before
+  double seconds_median = kNotKnown;
+  double other_seconds = kNotKnown;  // in all
+  double loss_mean = kNotKnown;      // nats per token, over all tokens of these steps
+  std::string time;                  // iso_time() when it was written
 };
 
 struct ValidationRecord {
@@ -43,6 +57,7 @@ struct ValidationRecord {
   double perplexity = 0.0;
   std::int64_t tokens = 0;
   double seconds = 0.0;
+  std::string time;
 };
 
 // One line each, without its newline.
@@ -59,6 +74,16 @@ struct MetricsLog {
   std::int64_t unreadable_lines = 0;
 };
 MetricsLog read_metrics(const io::Path& path);
+
+// Of one validation set over all starts of the run.
+struct ValidationSummary {
+  struct Loss {
+    std::int64_t step = 0;
+    double loss = 0.0;
+  };
+  std::string name;
+  Loss last, best;
+};
 
 // What was found of an earlier start.
 struct MetricsCut {
@@ -83,6 +108,10 @@ class MetricsWriter {
   void close();
 
   const MetricsCut& cut() const { return cut_; }
+  // In the order in which they were first validated.
+  const std::vector<ValidationSummary>& validations() const { return validations_; }
+  // The last step's, of an earlier start where this one has written none.
+  const std::optional<StepRecord>& last_step() const { return last_step_; }
   const io::Path& json_path() const { return json_.path; }
 
  private:
@@ -94,8 +123,13 @@ class MetricsWriter {
     void append(const std::string& line);
   };
 
+  void note(const StepRecord& record) { last_step_ = record; }
+  void note(const ValidationRecord& record);
+
   LogFile json_, csv_;
   MetricsCut cut_;
+  std::vector<ValidationSummary> validations_;
+  std::optional<StepRecord> last_step_;
 };
 
 }  // namespace trireme::engine

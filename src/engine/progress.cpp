@@ -21,6 +21,7 @@ namespace trireme::engine {
 namespace {
 
 constexpr double kRedrawSeconds = 0.1;
+constexpr double kWorthSaying = 0.01;
 constexpr int kMaxBar = 30;
 constexpr int kMinBar = 5;
 constexpr const char* kEraseLine = "\r\x1b[K";
@@ -233,6 +234,9 @@ std::string Progress::plain_line() const {
   if (std::isfinite(state_.peak_share)) {
     fields.push_back({format_percent(state_.peak_share) + " peak", 4});
   }
+  if (state_.other_share >= kWorthSaying) {
+    fields.push_back({format_percent(state_.other_share) + " other work", 5});
+  }
   if (!activity_.empty()) {
     fields.push_back({activity_, 2});
     return join_fitting(std::move(fields), options_.terminal.columns - 1);
@@ -252,7 +256,7 @@ std::string Progress::plain_line() const {
         {"save in " +
              format_duration(step_seconds *
                              static_cast<double>(state_.next_checkpoint - state_.step)),
-         5});
+         6});
   }
   return join_fitting(std::move(fields), options_.terminal.columns - 1);
 }

@@ -2,6 +2,8 @@
 // redrawn on a terminal, one line per log_every steps elsewhere (a job's output file).
 //
 //   1240/5000 ━━━━╸────────── 25%  loss 4.812  12.3k tok/s  61% peak  3m20s left
+// Speeds are those of steps alone. Where validations and the like took more than a
+// hundredth of the time since the last line, "4.1% other work" says so.
 // Fields that do not fit the width are left out, the least important first. Messages are
 // printed above the bar. Rank 0 only.
 #ifndef TRIREME_ENGINE_PROGRESS_HPP_
@@ -51,8 +53,9 @@ class StepClock {
 struct ProgressState {
   std::int64_t step = 0;
   double loss = 0.0;
-  double tokens_per_second = 0.0;
+  double tokens_per_second = 0.0;    // of steps alone, as peak_share
   double peak_share = 0.0;           // of the measured GEMM peak; not finite: unknown
+  double other_share = 0.0;          // of the time, that went into no step
   std::int64_t next_checkpoint = 0;  // its step; 0: none to come
   std::optional<double> time_limit;  // seconds until the wall-time limit stops the run
 };

@@ -59,7 +59,13 @@ SectionTable::SectionTable(comm::Communicator& world, const RunTimes& times)
     : times_(times), ranks_(world.size()) {
   const Row loop = row_of(world, "loop", times.loop_seconds);
   loop_seconds_ = loop.max;
-  peak_tflops_ = row_of(world, "peak", times.peak_tflops).avg;
+  step_seconds_ = row_of(world, "steps", times.step_seconds).max;
+  step_median_ = row_of(world, "median", times.step_median).max;
+  const Row best = row_of(world, "best", times.peak.best);
+  peak_ = {.best = best.avg,
+           .least = row_of(world, "least", times.peak.least).min,
+           .probes = static_cast<int>(row_of(world, "probes", times.peak.probes).max)};
+  highest_peak_ = best.max;
   for (int i = 0; i < kSectionCount; ++i) {
     Row row = row_of(world, std::string(name_of(static_cast<Section>(i))),
                      times.seconds[static_cast<std::size_t>(i)]);
@@ -88,8 +94,15 @@ double SectionTable::TrafficRow::hidden() const {
   return in_flight > 0.0 ? std::clamp(1.0 - exposed / in_flight, 0.0, 1.0) : 0.0;
 }
 
+// An amount of all steps.
 double SectionTable::per_second(double amount) const {
-  return loop_seconds_ > 0.0 ? amount / loop_seconds_ : 0.0;
+  return step_median_ > 0.0 && times_.steps > 0
+             ? amount / (step_median_ * static_cast<double>(times_.steps))
+             : 0.0;
+}
+
+double SectionTable::other_share() const {
+  return loop_seconds_ > 0.0 ? std::max(0.0, 1.0 - step_seconds_ / loop_seconds_) : 0.0;
 }
 
 double SectionTable::tokens_per_second() const {
@@ -105,8 +118,8 @@ double SectionTable::hardware_tflops() const {
 }
 
 double SectionTable::peak_share() const {
-  return peak_tflops_ > 0.0 ? hardware_tflops() / peak_tflops_
-                            : std::numeric_limits<double>::quiet_NaN();
+  return peak_.best > 0.0 ? hardware_tflops() / peak_.best
+                          : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::string SectionTable::text() const {
@@ -115,19 +128,32 @@ std::string SectionTable::text() const {
       seconds_text(loop_seconds_), ranks_, ranks_ == 1 ? "" : "s", times_.threads,
       times_.threads == 1 ? "" : "s", format_grouped(times_.steps),
       format_count(static_cast<double>(times_.tokens)));
-  out += fmt::format("Performance: {}, {}", format_rate(tokens_per_second(), "tokens"),
-                     format_rate(per_second(static_cast<double>(times_.steps)), "steps"));
-  if (times_.model_flops > 0.0) {
-    out += fmt::format(", {}{}", format_flops(model_tflops()),
-                       ranks_ > 1 ? " per device" : "");
-  }
-  if (peak_tflops_ > 0.0 && times_.hardware_flops > 0.0) {
-    out += fmt::format("\n             {} of the measured GEMM peak ({}{})",
-                       format_percent(peak_share()), format_flops(peak_tflops_),
-                       ranks_ > 1 ? " per device" : "");
-  }
+  return out + speed_text() + sections_text() + traffic_text() + memory_text();
+}
 
-  return out + "\n" + sections_text() + traffic_text() + memory_text();
+std::string SectionTable::speed_text() const {
+  const char* per_device = ranks_ > 1 ? " per device" : "";
+  std::string out =
+      fmt::format("Performance: {}, {}", format_rate(tokens_per_second(), "tokens"),
+                  format_rate(per_second(static_cast<double>(times_.steps)), "steps"));
+  if (times_.model_flops > 0.0) {
+    out += fmt::format(", {}{}", format_flops(model_tflops()), per_device);
+  }
+  if (times_.steps > 0) {
+    const double mean = step_seconds_ / static_cast<double>(times_.steps);
+    out += fmt::format("\n             in steps of {} (median; mean {}); {} other work",
+                       format_duration(step_median_), format_duration(mean),
+                       format_percent(other_share()));
+  }
+  if (peak_.best > 0.0 && times_.hardware_flops > 0.0) {
+    out +=
+        fmt::format("\n             {} of the measured GEMM peak, {}{}",
+                    format_percent(peak_share()), format_flops(peak_.best), per_device);
+    out += fmt::format("\n             (best of {}: {} to {})",
+                       format_plural(peak_.probes, "probe"), format_flops(peak_.least),
+                       format_flops(highest_peak_));
+  }
+  return out + "\n";
 }
 
 std::string SectionTable::sections_text() const {
@@ -185,6 +211,9 @@ std::string SectionTable::json() const {
         {"planned", planned}, {"min", row.min}, {"avg", row.avg}, {"max", row.max}};
   }
   const Json json = {{"loop_seconds", loop_seconds_},
+                     {"step_seconds", step_seconds_},
+                     {"step_seconds_median", step_median_},
+                     {"other_share", other_share()},
                      {"ranks", ranks_},
                      {"threads", times_.threads},
                      {"steps", times_.steps},
@@ -193,7 +222,10 @@ std::string SectionTable::json() const {
                      {"tokens_per_second", tokens_per_second()},
                      {"model_tflops", model_tflops()},
                      {"hardware_tflops", hardware_tflops()},
-                     {"peak_tflops", peak_tflops_},
+                     {"peak_tflops", peak_.best},
+                     {"peak_tflops_least", peak_.least},
+                     {"peak_tflops_most", highest_peak_},
+                     {"peak_probes", peak_.probes},
                      {"peak_share", peak_share()},
                      {"sections", sections},
                      {"messages", traffic},

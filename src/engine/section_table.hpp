@@ -13,6 +13,7 @@
 
 #include "base/timers.hpp"
 #include "comm/communicator.hpp"
+#include "engine/peak_meter.hpp"
 
 namespace trireme::engine {
 
@@ -31,15 +32,16 @@ struct AxisTraffic {
 
 // One rank's share of the run, this start only.
 struct RunTimes {
-  std::array<double, kSectionCount> seconds{};  // Timers::seconds()
-  double loop_seconds = 0.0;                    // Timers::total_seconds()
+  std::array<double, kSectionCount> seconds{};   // Timers::seconds()
+  double loop_seconds = 0.0;                     // Timers::total_seconds()
+  double step_seconds = 0.0, step_median = 0.0;  // steps alone: in all, and of one
   std::int64_t steps = 0;
   std::int64_t samples = 0;  // of all ranks together
   std::int64_t tokens = 0;
   int threads = 1;
   // Floating-point operations of all ranks together over all steps; 0: not known.
   double model_flops = 0.0, hardware_flops = 0.0;
-  double peak_tflops = 0.0;  // measured GEMM peak of this rank's device; 0: not known
+  MeasuredPeak peak;  // of this rank's device; no probes: not known
   // The same names and axes on every rank.
   std::vector<MemoryUse> memory;
   std::vector<AxisTraffic> traffic;
@@ -75,6 +77,9 @@ class SectionTable {
   // Categories of which a rank has something.
   const std::vector<MemoryRow>& memory() const { return memory_; }
   double loop_seconds() const { return loop_seconds_; }
+  // Of the loop's time; what is no step is validation, saving and the like.
+  double other_share() const;
+  // In the median time of a step.
   double tokens_per_second() const;
   double model_tflops() const;     // per second and device
   double hardware_tflops() const;  // per second and device
@@ -86,6 +91,7 @@ class SectionTable {
 
  private:
   double per_second(double amount) const;
+  std::string speed_text() const;
   std::string sections_text() const;
   std::string traffic_text() const;
   std::string memory_text() const;
@@ -93,7 +99,10 @@ class SectionTable {
   RunTimes times_;
   int ranks_ = 1;
   double loop_seconds_ = 0.0;  // of the slowest rank
-  double peak_tflops_ = 0.0;   // mean over ranks
+  double step_seconds_ = 0.0;  // of the slowest rank, as the next
+  double step_median_ = 0.0;
+  MeasuredPeak peak_;  // best: mean over ranks; least: of all
+  double highest_peak_ = 0.0;
   std::vector<Row> rows_;
   std::vector<TrafficRow> traffic_;
   std::vector<MemoryRow> memory_;  // bytes

@@ -23,6 +23,7 @@
 #include "config/load.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/peak_meter.hpp"
 #include "engine/preflight.hpp"
 #include "engine/restore.hpp"
 #include "engine/run_history.hpp"
@@ -31,7 +32,6 @@
 #include "engine/training_run.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
-#include "kernels/machine_peaks.hpp"
 #include "model/formulae.hpp"
 
 namespace trireme::engine {
@@ -381,7 +381,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   }
 
   // 3. The model, and where it starts from.
-  const double peak = kernels::measured_gemm_peak(Exec()) / 1e12;
+  PeakMeter peak(world, Exec());
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log, faults);
   if (trace) run.record(*trace);
   faults.at("load");
@@ -409,9 +409,9 @@ int train(const TrainOptions& options, comm::Environment& environment) {
     run.record(history, restart_times);
   }
   restore.reset();  // its manifest may be large
-  BannerInfo about =
-      describe_run(deck, datasets, machine, placement,
-                   model::parameter_count(gpt_config(deck)), first_step, peak);
+  BannerInfo about = describe_run(deck, datasets, machine, placement,
+                                  model::parameter_count(gpt_config(deck)), first_step,
+                                  peak.peak().best);
   if (world.size() > 1) about.wait_policy = name_of(environment.wait_policy());
   log.info("{}", banner(about));
   for (const std::string& warning : placement.warnings(grid.shape())) {

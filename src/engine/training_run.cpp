@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/host_name.hpp"
+#include "base/wall_time.hpp"
 #include "ckpt/save.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/load.hpp"
@@ -23,6 +24,11 @@ namespace trireme::engine {
 namespace {
 
 constexpr index_t kSampleTokens = 64;
+// Of TrainingState::numbers: TrainingRun's Interval.
+constexpr const char* kLossSum = "loss_sum_since_record";
+constexpr const char* kLossTokens = "tokens_since_record";
+// Where a run was shorter, probing for a peak at its end would be felt.
+constexpr double kLongEnoughToProbe = 10.0;
 
 // What the table at the end says; the same categories on every rank.
 std::vector<MemoryUse> memory_uses(const MemoryPlan& plan, const MemoryPlan& measured) {
@@ -60,7 +66,7 @@ ckpt::TrainingState initial_state(const config::Deck& deck, const Datasets& data
 template <class T>
 TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
                             const Datasets& datasets, RunDirectory& directory,
-                            double gemm_peak, Log& log, FaultPlan& faults)
+                            PeakMeter& peak, Log& log, FaultPlan& faults)
     : deck_(deck),
       grid_(grid),
       datasets_(datasets),
@@ -98,7 +104,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                  return faults_.at(phase, checkpoints_.step_under_way());
                }}),
       hardware_flops_(hardware_flops_per_sample(deck)),
-      gemm_peak_(gemm_peak) {
+      peak_(peak) {
   const index_t expected = model::parameter_count(state_.config);
   const index_t there =
       grid.groups().pipeline->all_reduce(state_.registry.global_element_count());
@@ -124,6 +130,12 @@ void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
   progress_ = reader.state();
   progress_.deck = deck;
   progress_.grid = grid;
+  const auto number = [&](const char* name) {
+    const auto found = progress_.numbers.find(name);
+    return found == progress_.numbers.end() ? 0.0 : found->second;
+  };
+  interval_.loss_sum = number(kLossSum);
+  interval_.loss_tokens = number(kLossTokens);
   checkpoints_.set_saved_step(progress_.step);
   // A branch, or one of another checkpoint.dir: the best is not here to be kept.
   const io::Path best =
@@ -229,12 +241,35 @@ bool TrainingRun<T>::due(const config::Length& every) const {
   return every.steps > 0 && progress_.step % every.steps == 0;
 }
 
+// Validation, saving and samples of text are no part of a step's time: a rate with them
+// in it says how often they happen, and not how fast the training is.
+template <class T>
+optim::StepReport TrainingRun<T>::timed_step() {
+  const std::int64_t samples = progress_.samples;
+  const double begin = timers_.total_seconds();
+  const optim::StepReport report = one_step();
+  const double seconds = timers_.total_seconds() - begin;
+  step_times_.add(seconds);
+  interval_.times.add(seconds);
+  interval_.samples += progress_.samples - samples;
+  interval_.loss_sum += report.loss_sum;
+  interval_.loss_tokens += report.tokens;
+  return report;
+}
+
+template <class T>
+void TrainingRun<T>::begin_interval() {
+  interval_.times.clear();
+  interval_.began = timers_.total_seconds();
+  interval_.samples = 0;
+}
+
 template <class T>
 StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
-  const auto steps = static_cast<double>(progress_.step - last_record_step_);
-  const double seconds = (timers_.total_seconds() - last_record_seconds_) / steps;
+  const StepTimes& times = interval_.times;
+  const double seconds = times.median();
   const double samples =
-      static_cast<double>(progress_.samples - last_record_samples_) / steps;
+      static_cast<double>(interval_.samples) / static_cast<double>(times.count());
   const double tokens = samples * static_cast<double>(deck_.model.sequence);
   // Floating-point operations of a sample to 10^12 of them per second and device.
   const double tera = samples / seconds / 1e12 / deck_.parallel.ranks();
@@ -245,10 +280,14 @@ StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
       .lr = schedule_.at(progress_.step),
       .samples = progress_.samples,
       .tokens = progress_.tokens,
-      .seconds = seconds,
+      .seconds = times.mean(),
       .tokens_per_second = tokens / seconds,
       .model_tflops = tera * model::model_flops(state_.config, 1, deck_.model.sequence),
-      .hardware_tflops = tera * hardware_flops_};
+      .hardware_tflops = tera * hardware_flops_,
+      .seconds_median = seconds,
+      .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
+      .loss_mean = interval_.loss_sum / interval_.loss_tokens,
+      .time = {}};
 }
 
 template <class T>
@@ -269,21 +308,27 @@ std::int64_t TrainingRun<T>::next_checkpoint() const {
 
 template <class T>
 void TrainingRun<T>::log_step(const optim::StepReport& report, const StopRequest& stop) {
-  const StepRecord record = record_of(report);
+  const bool is_record = due(deck_.run.log_every) || is_last();
   if (display_) {
+    StepRecord record = record_of(report);
     display_->update({.step = record.step,
                       .loss = record.loss,
                       .tokens_per_second = record.tokens_per_second,
-                      .peak_share = record.model_tflops / gemm_peak_,
+                      .peak_share = record.model_tflops / peak_.peak().best,
+                      .other_share = record.other_seconds /
+                                     (timers_.total_seconds() - interval_.began),
                       .next_checkpoint = next_checkpoint(),
                       .time_limit = stop.seconds_to_limit()});
+    if (is_record) {
+      record.time = iso_time(wall_seconds());
+      write_record(record);
+    }
   }
-  if (due(deck_.run.log_every) || is_last()) {
-    write_record(record);
-    last_record_seconds_ = timers_.total_seconds();
-    last_record_step_ = progress_.step;
-    last_record_samples_ = progress_.samples;
-  }
+  if (!is_record) return;
+  begin_interval();
+  interval_.loss_sum = interval_.loss_tokens = 0.0;
+  const double now = timers_.total_seconds();
+  if (peak_.is_due(now)) peak_.probe(exec_, now);
 }
 
 template <class T>
@@ -305,7 +350,8 @@ void TrainingRun<T>::validate(StopRequest& stop) {
                                   .loss = totals.mean(),
                                   .perplexity = std::exp(totals.mean()),
                                   .tokens = static_cast<std::int64_t>(totals.tokens),
-                                  .seconds = timers_.total_seconds() - start};
+                                  .seconds = timers_.total_seconds() - start,
+                                  .time = iso_time(wall_seconds())};
     write_record(record);
     if (display_) {
       display_->message(fmt::format("step {}: {} loss {:.4f}, perplexity {:.2f}",
@@ -375,6 +421,8 @@ template <class T>
 void TrainingRun<T>::prepare_save() {
   comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
   step_.settle();
+  progress_.numbers[kLossSum] = interval_.loss_sum;
+  progress_.numbers[kLossTokens] = interval_.loss_tokens;
   // Only what is saved can be kept: the best of the checkpoints that were validated.
   if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
       (progress_.best_step < 0 || validation_loss_ < progress_.best_loss)) {
@@ -461,16 +509,14 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
   timers_.reset();
   core_time_ = read_core_time();
-  last_record_seconds_ = 0.0;
-  last_record_step_ = progress_.step;
-  last_record_samples_ = progress_.samples;
+  begin_interval();
 
   stop.begin_interval();
   StopReason reason = StopReason::none;
   while (!is_last() && !is_stop() && reason == StopReason::none) {
     const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
     if (trace_) trace_->begin_step(number);
-    const optim::StepReport report = one_step();
+    const optim::StepReport report = timed_step();
     log_step(report, stop);
     if (number == 1) note_first_step(timers_.total_seconds());
     if (due(deck_.run.validate_every) || is_last()) validate(stop);
@@ -516,21 +562,25 @@ void TrainingRun<T>::report_times() {
   const index_t samples = progress_.samples - first_sample_;
   const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
                        static_cast<double>(samples);
-  RunTimes times{.seconds = timers_.seconds(),
-                 .loop_seconds = timers_.total_seconds(),
-                 .steps = steps,
-                 .samples = samples,
-                 .tokens = samples * deck_.model.sequence,
-                 .threads = static_cast<int>(exec_.space().concurrency()),
-                 .model_flops = flops,
-                 .hardware_flops = hardware_flops_ * static_cast<double>(samples),
-                 .peak_tflops = gemm_peak_,
-                 .memory = memory_uses(step_.plan(), step_.measured_memory()),
-                 .traffic = {}};
+  RunTimes times;
+  times.seconds = timers_.seconds();
+  times.loop_seconds = timers_.total_seconds();
+  times.step_seconds = step_times_.sum();
+  times.step_median = steps > 0 ? step_times_.median() : 0.0;
+  times.steps = steps;
+  times.samples = samples;
+  times.tokens = samples * deck_.model.sequence;
+  times.threads = static_cast<int>(exec_.space().concurrency());
+  times.model_flops = flops;
+  times.hardware_flops = hardware_flops_ * static_cast<double>(samples);
+  times.memory = memory_uses(step_.plan(), step_.measured_memory());
   if (generator_) {
     const auto bytes = static_cast<double>(Generator<T>::planned_bytes(state_));
     times.memory.push_back({"generation", bytes, bytes});
   }
+  // The device is idle again, and may be less busy with others' work than it was before.
+  if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);
+  times.peak = peak_.peak();
   times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
   for (const comm::Communicator* group : grid_.groups().of_axes()) {
     times.traffic.push_back({group->name(), group->traffic()});

@@ -20,9 +20,11 @@
 #include "engine/datasets.hpp"
 #include "engine/generation.hpp"
 #include "engine/metrics.hpp"
+#include "engine/peak_meter.hpp"
 #include "engine/progress.hpp"
 #include "engine/run_directory.hpp"
 #include "engine/run_history.hpp"
+#include "engine/step_times.hpp"
 #include "engine/step_trace.hpp"
 #include "engine/stop_request.hpp"
 #include "engine/train_step.hpp"
@@ -40,7 +42,7 @@ class TrainingRun {
   // Builds the model of the deck, initialises it, and allocates everything the loop
   // needs.
   TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
-              const Datasets& datasets, RunDirectory& directory, double gemm_peak,
+              const Datasets& datasets, RunDirectory& directory, PeakMeter& peak,
               Log& log, FaultPlan& faults);
 
   // Weights, optimizer state, progress: a bitwise continuation.
@@ -68,7 +70,9 @@ class TrainingRun {
  private:
   void start_loader();
   optim::StepReport one_step();
+  optim::StepReport timed_step();
   StepRecord record_of(const optim::StepReport& report) const;
+  void begin_interval();
   std::int64_t next_checkpoint() const;
   void log_step(const optim::StepReport& report, const StopRequest& stop);
   template <class Record>
@@ -131,10 +135,18 @@ class TrainingRun {
   // Of the save that is under way, where the trace shows it.
   std::optional<TraceEvent::Clock::time_point> save_begin_;
   double hardware_flops_;  // of a sample
-  double gemm_peak_;
-  double last_record_seconds_ = 0.0;
-  std::int64_t last_record_step_ = 0;
-  std::int64_t last_record_samples_ = 0;
+  PeakMeter& peak_;
+  StepTimes step_times_;  // of this start
+  // Since the record before.
+  struct Interval {
+    StepTimes times;
+    double began = 0.0;  // Timers::total_seconds()
+    std::int64_t samples = 0;
+    // Over all tokens that counted; part of a checkpoint, so that a record is the same
+    // wherever a run was interrupted.
+    double loss_sum = 0.0, loss_tokens = 0.0;
+  };
+  Interval interval_;
 };
 
 }  // namespace trireme::engine

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 #include "base/error.hpp"
 #include "kernels/gemm.hpp"
@@ -15,18 +16,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSeconds = 0.25;  // of repetitions, after a first one that warms up
-constexpr int kAtLeast = 3;
+constexpr double kSeconds = 0.25;  // of repetitions
+constexpr int kAtLeast = 3;        // of them; the first warms up
 
-// Shortest time of work() in seconds.
+// Shortest time of work() in seconds, of as many repetitions as fit into `seconds`.
 template <class Work>
-double best_seconds(const Exec& exec, const Work& work) {
-  work();
+double best_seconds(const Exec& exec, const Work& work, double seconds) {
   exec.fence("trireme::kernels::machine_peaks");
   double best = 1e30;
   const Clock::time_point start = Clock::now();
   for (int n = 0; n < kAtLeast ||
-                  std::chrono::duration<double>(Clock::now() - start).count() < kSeconds;
+                  std::chrono::duration<double>(Clock::now() - start).count() < seconds;
        ++n) {
     const Clock::time_point begin = Clock::now();
     work();
@@ -36,20 +36,23 @@ double best_seconds(const Exec& exec, const Work& work) {
   return best;
 }
 
+constexpr index_t kGemmSize = kHostExecution ? 1024 : 8192;
+
+// C = A B^T of square matrices, as work that can be repeated.
 template <class T>
-double gemm_peak(const Exec& exec) {
-  const index_t n = kHostExecution ? 1024 : 8192;
+std::function<void(const Exec&)> gemm_work(const Exec& exec) {
+  constexpr index_t n = kGemmSize;
   const DeviceArray<T> memory("trireme::machine_peaks", 3 * n * n);
   // Not zeros: a GPU that multiplies zeros runs cooler, and faster, than with real
   // numbers.
   fill_normal<T>(exec, random::Generator{}, 1.0, {0, 0, n, 0, 0, n, 2 * n, n},
                  View1<T>(memory.data(), memory.extent(0)));
-  const View2<const T> a(memory.data(), n, n);
-  const View2<const T> b(memory.data() + n * n, n, n);
-  const View2<T> c(memory.data() + 2 * n * n, n, n);
-  const double seconds = best_seconds(exec, [&] { linear_forward<T>(exec, a, b, c); });
-  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) /
-         seconds;
+  return [memory](const Exec& where) {
+    const View2<const T> a(memory.data(), n, n);
+    const View2<const T> b(memory.data() + n * n, n, n);
+    const View2<T> c(memory.data() + 2 * n * n, n, n);
+    linear_forward<T>(where, a, b, c);
+  };
 }
 
 constexpr index_t kTriadCount = index_t{1} << 24;  // elements: 128 MiB an array
@@ -81,25 +84,39 @@ double measured_memory_bandwidth(const Exec& exec) {
   }
   double* const a = memory.data();
   const double seconds = best_seconds(
-      exec, [&] { triad(exec, a, a + kTriadCount, a + 2 * kTriadCount, 3.0); });
+      exec, [&] { triad(exec, a, a + kTriadCount, a + 2 * kTriadCount, 3.0); }, kSeconds);
   return 3.0 * sizeof(double) * static_cast<double>(kTriadCount) / seconds;
 }
 
-double measured_gemm_peak(const Exec& exec, DType type) {
+GemmProbe::GemmProbe(const Exec& exec, DType type) {
   switch (type) {
     case DType::float32:
-      return gemm_peak<float>(exec);
+      product_ = gemm_work<float>(exec);
+      break;
     case DType::float64:
-      return gemm_peak<double>(exec);
+      product_ = gemm_work<double>(exec);
+      break;
     case DType::bfloat16:
-      return gemm_peak<bf16>(exec);
+      product_ = gemm_work<bf16>(exec);
+      break;
     case DType::float16:
-      return gemm_peak<fp16>(exec);
+      product_ = gemm_work<fp16>(exec);
+      break;
     default:
-      TRIREME_REQUIRE(false, "kernels::measured_gemm_peak: no matrix product in {}",
+      TRIREME_REQUIRE(false, "kernels::GemmProbe: no matrix product in {}",
                       name_of(type));
   }
-  return 0.0;
+}
+
+double GemmProbe::best_within(const Exec& exec, double seconds) const {
+  constexpr auto n = static_cast<double>(kGemmSize);
+  return 2.0 * n * n * n /
+         best_seconds(
+             exec, [&] { product_(exec); }, seconds);
+}
+
+double measured_gemm_peak(const Exec& exec, DType type) {
+  return GemmProbe(exec, type).best_within(exec, kSeconds);
 }
 
 }  // namespace trireme::kernels

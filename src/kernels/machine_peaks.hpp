@@ -5,6 +5,8 @@
 #ifndef TRIREME_KERNELS_MACHINE_PEAKS_HPP_
 #define TRIREME_KERNELS_MACHINE_PEAKS_HPP_
 
+#include <functional>
+
 #include "base/exec.hpp"
 
 namespace trireme::kernels {
@@ -13,8 +15,21 @@ namespace trireme::kernels {
 // triad: three arrays counted), best of several.
 double measured_memory_bandwidth(const Exec& exec);
 
-// Floating-point operations per second of kernels::gemm, best of several. float32,
-// float64, bfloat16 or float16. 1024^3 on the host, 8192^3 on a GPU.
+// Measures the speed of kernels::gemm as often as wanted: 1024^3 on the host, 8192^3 on a
+// GPU, of float32, float64, bfloat16 or float16. Has its memory (12 MB, 800 MB) as long
+// as it lives.
+class GemmProbe {
+ public:
+  explicit GemmProbe(const Exec& exec, DType type = DType::float32);
+  // Floating-point operations per second of the fastest of as many products as fit into
+  // this time (three at least). Waits for what was launched before.
+  double best_within(const Exec& exec, double seconds) const;
+
+ private:
+  std::function<void(const Exec&)> product_;
+};
+
+// The same within a quarter of a second.
 double measured_gemm_peak(const Exec& exec, DType type = DType::float32);
 
 }  // namespace trireme::kernels

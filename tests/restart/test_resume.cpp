@@ -124,6 +124,24 @@ TEST_F(ResumeTraining, InDirectoriesOfAnyName) {
   EXPECT_TRUE(std::filesystem::exists(scratch_ / elsewhere / "step_00000002"));
 }
 
+// It is over the steps since the record before, some of which another start may have
+// done.
+TEST_F(ResumeTraining, MeanLossesDoNotDependOnStops) {
+  const Arguments seldom = {"--set", "run.log_every=4", "--set", "run.steps=8"};
+  ASSERT_EQ(train("once", seldom).status, 0);
+  Arguments parts = seldom;
+  parts.insert(parts.end(), {"--set", "run.stop_after=3", "--resume", "auto"});
+  for (int start = 0; start < 3; ++start) ASSERT_EQ(train("parts", parts).status, 0);
+  const auto once = metrics("once").steps, in_parts = metrics("parts").steps;
+  ASSERT_EQ(once.size(), 2u);
+  ASSERT_EQ(in_parts.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(once[i].step, 4 * (static_cast<std::int64_t>(i) + 1));
+    EXPECT_EQ(in_parts[i].loss_mean, once[i].loss_mean);
+    EXPECT_NE(once[i].loss_mean, once[i].loss);
+  }
+}
+
 TEST_F(ResumeTraining, FromAnOlderCheckpointCutsWhatCameAfter) {
   ASSERT_EQ(train("run").status, 0);
   const engine::MetricsLog before = metrics("run");

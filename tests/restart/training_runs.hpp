@@ -126,6 +126,7 @@ class TrainingRuns : public ::testing::Test {
   static std::vector<double> numbers(const engine::StepRecord& record) {
     return {static_cast<double>(record.step),
             record.loss,
+            record.loss_mean,
             record.grad_norm,
             record.lr,
             static_cast<double>(record.samples),

@@ -85,6 +85,38 @@ TEST_F(TrainRun, SaysWhatItWasBuiltOf) {
   EXPECT_THAT(trireme({"inspect", run_dir()}).out, HasSubstr("version " + program));
 }
 
+// A validation of two seconds is in no step's time, and is shown beside it.
+TEST_F(TrainRun, RatesAreOfStepsAlone) {
+  const RunResult result = train({"run.validate_every=2"},
+                                 {"--fault", "slow:phase=validation,step=2,seconds=2"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::map<int, nlohmann::json> steps;
+  std::istringstream records(slurp(run_dir() / "train.jsonl"));
+  for (std::string line; std::getline(records, line);) {
+    const auto record = nlohmann::json::parse(line);
+    EXPECT_THAT(record.at("time").get<std::string>(),
+                testing::MatchesRegex("20..-..-..T..:..:..[.]...Z"));
+    if (record.contains("step")) steps[record.at("step")] = record;
+  }
+  ASSERT_EQ(steps.size(), 4u);
+  const auto seconds_of = [](const nlohmann::json& record) {
+    const std::string time = record.at("time");  // 2025-03-01T12:30:05.250Z
+    return 3600.0 * std::stod(time.substr(11, 2)) + 60.0 * std::stod(time.substr(14, 2)) +
+           std::stod(time.substr(17, 6));
+  };
+  double elapsed = seconds_of(steps[3]) - seconds_of(steps[2]);
+  if (elapsed < 0.0) elapsed += 86400.0;  // midnight
+  const double seconds = steps[3].at("seconds"), other = steps[3].at("other_seconds");
+  ASSERT_GE(elapsed, 1.9);
+  EXPECT_GE(other, 2.0);
+  EXPECT_LT(seconds, elapsed - 1.5);
+  EXPECT_EQ(steps[3].at("seconds_median"), seconds);  // of one step
+  EXPECT_EQ(steps[3].at("loss_mean"), steps[3].at("loss"));
+  EXPECT_DOUBLE_EQ(steps[3].at("tokens_per_second"), 64.0 / seconds);
+  EXPECT_THAT(result.out, testing::ContainsRegex("\n3/4 .* other work"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("best of [0-9]+ probes: "));
+}
+
 TEST_F(TrainRun, ExistingRunIsRefusedWithAdvice) {
   ASSERT_EQ(train().status, 0);
   const auto before = tree(run_dir());

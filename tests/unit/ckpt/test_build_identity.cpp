@@ -26,7 +26,8 @@ TEST(BuildIdentity, EveryFieldIsKnown) {
   EXPECT_EQ(found["trireme"], kVersion);
   EXPECT_EQ(found["git"], git_describe());
   EXPECT_THAT(found["compiler"], MatchesRegex("[A-Za-z]+ [0-9.]+"));
-  EXPECT_THAT(found["kokkos"], MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+ \\([A-Za-z, ]+\\)"));
+  EXPECT_THAT(found["kokkos"],
+              MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+ \\([A-Za-z, ]+\\)"));
   EXPECT_THAT(found["mpi"], MatchesRegex(".*MPI.*[0-9]\\.[0-9].*"));
   EXPECT_THAT(found["hdf5"], MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+"));
   EXPECT_THAT(found["blas"], MatchesRegex(".*BLAS.*|.*blas.*|.*MKL.*|BLIS.*"));

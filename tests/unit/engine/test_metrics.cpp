@@ -35,11 +35,15 @@ StepRecord record_of(std::int64_t step) {
   record.tokens_per_second = 32768;
   record.model_tflops = 0.171;
   record.hardware_tflops = 0.171;
+  record.seconds_median = 0.24;
+  record.other_seconds = 1.5;
+  record.loss_mean = 3.5;
+  record.time = "2025-03-01T12:30:05.250Z";
   return record;
 }
 
 ValidationRecord validation_of(std::int64_t step) {
-  return {step, "kjv", 4.5, std::exp(4.5), 4096, 1.5};
+  return {step, "kjv", 4.5, std::exp(4.5), 4096, 1.5, "2025-03-01T12:30:06.000Z"};
 }
 
 // Records 1..last, a validation after every second.
@@ -55,13 +59,18 @@ TEST(Metrics, LinesAreExact) {
             R"({"step": 2, "loss": 3, "grad_norm": 0.1, "lr": 3e-04, "samples": 64, )"
             R"("tokens": 16384, "seconds": 0.25, "tokens_per_second": 32768, )"
             R"("model_tflops": 0.171, "hardware_tflops": 0.171, "loss_scale": 1, )"
-            R"("skipped": 0})");
+            R"("skipped": 0, "seconds_median": 0.24, "other_seconds": 1.5, )"
+            R"("loss_mean": 3.5, "time": "2025-03-01T12:30:05.250Z"})");
   EXPECT_EQ(to_json(validation_of(2)),
             R"({"validation": {"step": 2, "name": "kjv", "loss": 4.5, )"
-            R"("perplexity": 90.01713130052181, "tokens": 4096, "seconds": 1.5}})");
+            R"("perplexity": 90.01713130052181, "tokens": 4096, "seconds": 1.5}, )"
+            R"("time": "2025-03-01T12:30:06.000Z"})");
   EXPECT_EQ(to_csv(record_of(2)),
-            "2,3,0.1,3e-04,64,16384,0.25,32768,0.171,0.171,1,0,,,,,");
-  EXPECT_EQ(to_csv(validation_of(2)), "2,,,,,,,,,,,,kjv,4.5,90.01713130052181,4096,1.5");
+            "2,3,0.1,3e-04,64,16384,0.25,32768,0.171,0.171,1,0,,,,,,0.24,1.5,3.5,"
+            "2025-03-01T12:30:05.250Z");
+  EXPECT_EQ(to_csv(validation_of(2)),
+            "2,,,,,,,,,,,,kjv,4.5,90.01713130052181,4096,1.5,,,,"
+            "2025-03-01T12:30:06.000Z");
 }
 
 TEST(Metrics, CsvRowsHaveTheColumnsOfTheHeader) {
@@ -134,6 +143,74 @@ TEST(Metrics, ResumedRunHasEachStepOnce) {
     EXPECT_EQ(slurp(twice / name), slurp(once / name));
   }
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(twice.path()), {}), 2);
+}
+
+// Lines as version 0.1.0 wrote them. They stay as they are; train.csv has one header.
+TEST(Metrics, RunsOfOlderProgramsGoOn) {
+  const test::Scratch scratch;
+  const std::string old =
+      R"({"step": 2, "loss": 3, "grad_norm": 0.1, "lr": 3e-04, "samples": 64, )"
+      R"("tokens": 16384, "seconds": 0.25, "tokens_per_second": 32768, )"
+      R"("model_tflops": 0.171, "hardware_tflops": 0.171, "loss_scale": 1, )"
+      R"("skipped": 0})"
+      "\n"
+      R"({"validation": {"step": 2, "name": "kjv", "loss": 4.5, "perplexity": 90, )"
+      R"("tokens": 4096, "seconds": 1.5}})"
+      "\n";
+  spill(scratch / "train.jsonl", old);
+  spill(scratch / "train.csv", "step,loss\n2,3\n");  // whatever it was
+  MetricsWriter writer(scratch.path(), 2);
+  EXPECT_EQ(writer.cut().kept, 2);
+  writer.write(record_of(4));
+  EXPECT_EQ(slurp(scratch / "train.jsonl"), old + to_json(record_of(4)) + "\n");
+  EXPECT_EQ(slurp(scratch / "train.csv"),
+            std::string(csv_header()) +
+                "\n2,3,0.1,3e-04,64,16384,0.25,32768,0.171,0.171,1,0,,,,,,,,,\n"
+                "2,,,,,,,,,,,,kjv,4.5,90,4096,1.5,,,,\n" +
+                to_csv(record_of(4)) + "\n");
+  const MetricsLog log = read_metrics(writer.json_path());
+  ASSERT_EQ(log.steps.size(), 2u);
+  EXPECT_EQ(log.steps[0].time, "");
+  EXPECT_TRUE(std::isnan(log.steps[0].seconds_median));
+  EXPECT_EQ(log.steps[1].time, record_of(4).time);
+  EXPECT_EQ(log.steps[1].seconds_median, 0.24);
+  EXPECT_EQ(log.unreadable_lines, 0);
+}
+
+// Over all starts; what was cut does not count.
+TEST(Metrics, LastAndBestValidationOfTheRun) {
+  const test::Scratch scratch;
+  const auto validate = [](MetricsWriter& writer, std::int64_t step, const char* name,
+                           double loss) {
+    ValidationRecord record = validation_of(step);
+    record.name = name;
+    record.loss = loss;
+    writer.write(record);
+  };
+  {
+    MetricsWriter writer(scratch.path(), std::nullopt);
+    EXPECT_TRUE(writer.validations().empty());
+    EXPECT_FALSE(writer.last_step());
+    writer.write(record_of(2));
+    validate(writer, 2, "held out", 3.0);
+    validate(writer, 2, "other", 9.0);
+    validate(writer, 4, "held out", 2.5);
+    validate(writer, 4, "other", std::numeric_limits<double>::quiet_NaN());
+    validate(writer, 6, "held out", 1.0);  // beyond what was saved
+  }
+  MetricsWriter writer(scratch.path(), 5);
+  ASSERT_EQ(writer.validations().size(), 2u);
+  EXPECT_EQ(writer.validations()[0].best.loss, 2.5);
+  EXPECT_EQ(writer.last_step()->step, 2);
+  validate(writer, 6, "held out", 2.75);
+  const ValidationSummary& set = writer.validations()[0];
+  EXPECT_EQ(set.name, "held out");
+  EXPECT_EQ(set.last.step, 6);
+  EXPECT_EQ(set.last.loss, 2.75);
+  EXPECT_EQ(set.best.step, 4);
+  EXPECT_EQ(set.best.loss, 2.5);
+  EXPECT_EQ(writer.validations()[1].best.loss, 9.0);
+  EXPECT_TRUE(std::isnan(writer.validations()[1].last.loss));
 }
 
 TEST(Metrics, StartingAfreshKeepsNothing) {

@@ -168,6 +168,19 @@ TEST(Progress, PlainLinesInAFile) {
                           "25/25  loss 4.812  12.3k tok/s  61% peak", ""));
 }
 
+TEST(Progress, OtherWorkIsSaidWhereItTookTime) {
+  Screen screen;
+  Progress progress(screen.stream(), screen.options(3));
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    ProgressState state = state_of(step);
+    state.other_share = step == 1 ? 0.43 : 0.0099;
+    progress.update(state);
+  }
+  EXPECT_THAT(screen.lines(),
+              ElementsAre("1/3  loss 4.812  12.3k tok/s  61% peak  43% other work",
+                          "3/3  loss 4.812  12.3k tok/s  61% peak", ""));
+}
+
 TEST(Progress, PlainLinesSayWhenTheNextCheckpointComes) {
   Screen screen;
   Progress progress(screen.stream(), screen.options(5000));

@@ -19,13 +19,15 @@ RunTimes example() {
   RunTimes times;
   times.seconds = {0.125, 70.5, 141.25, 12.0, 0.0, 3.5, 5.0};
   times.loop_seconds = 232.375;
+  times.step_seconds = 226.0;
+  times.step_median = 0.1875;
   times.steps = 1200;
   times.samples = 38400;
   times.tokens = 9830400;
   times.threads = 2;
   times.model_flops = 4e13;
   times.hardware_flops = 5e13;
-  times.peak_tflops = 0.271;
+  times.peak = {.best = 0.271, .least = 0.026, .probes = 12};
   times.memory = {
       {"weights", 40e6, 40e6}, {"optimizer", 80e6, 79e6}, {"process", 0.0, 1.4e9}};
   times.traffic = {{"tensor",
@@ -45,8 +47,10 @@ TEST(SectionTable, Text) {
   const SectionTable table(*world, example());
   EXPECT_EQ(table.text(),
             "Loop time 232.38 s on 1 rank x 2 threads: 1,200 steps, 9.83M tokens\n"
-            "Performance: 42.3k tokens/s, 5.16 steps/s, 172 GFLOP/s\n"
-            "             79% of the measured GEMM peak (271 GFLOP/s)\n"
+            "Performance: 43.7k tokens/s, 5.33 steps/s, 178 GFLOP/s\n"
+            "             in steps of 188ms (median; mean 188ms); 2.7% other work\n"
+            "             82% of the measured GEMM peak, 271 GFLOP/s\n"
+            "             (best of 12 probes: 26.0 GFLOP/s to 271 GFLOP/s)\n"
             "\n"
             "Section       |   min (s) |   avg (s) |   max (s) |    %total\n"
             "--------------+-----------+-----------+-----------+----------\n"
@@ -76,6 +80,10 @@ TEST(SectionTable, FitsEightyColumnsWhateverTheFigures) {
   times.loop_seconds = 7 * 1234567.8;
   times.steps = 1234567;
   times.tokens = 12345678901234;
+  times.step_seconds = 6 * 1234567.8;
+  times.step_median = 98765.4;
+  times.model_flops = times.hardware_flops = 1e24;
+  times.peak = {.best = 987.6, .least = 123.4, .probes = 1234567};
   for (int i = 0; i < 6; ++i) times.memory.push_back({"something", 1e12, 1e12});
   std::istringstream text(SectionTable(*world, times).text());
   for (std::string line; std::getline(text, line);) {
@@ -89,8 +97,14 @@ TEST(SectionTable, Json) {
   EXPECT_EQ(json.at("steps"), 1200);
   EXPECT_EQ(json.at("samples"), 38400);
   EXPECT_EQ(json.at("loop_seconds"), 232.375);
-  EXPECT_DOUBLE_EQ(json.at("model_tflops"), 40.0 / 232.375);
-  EXPECT_DOUBLE_EQ(json.at("peak_share"), 50.0 / 232.375 / 0.271);
+  EXPECT_EQ(json.at("step_seconds"), 226.0);
+  EXPECT_EQ(json.at("step_seconds_median"), 0.1875);
+  EXPECT_DOUBLE_EQ(json.at("other_share"), 1.0 - 226.0 / 232.375);
+  EXPECT_DOUBLE_EQ(json.at("tokens_per_second"), 9830400 / (1200 * 0.1875));
+  EXPECT_DOUBLE_EQ(json.at("model_tflops"), 40.0 / (1200 * 0.1875));
+  EXPECT_DOUBLE_EQ(json.at("peak_share"), 50.0 / (1200 * 0.1875) / 0.271);
+  EXPECT_EQ(json.at("peak_tflops_least"), 0.026);
+  EXPECT_EQ(json.at("peak_probes"), 12);
   EXPECT_EQ(json.at("sections").size(), static_cast<std::size_t>(kSectionCount));
   EXPECT_DOUBLE_EQ(json.at("sections").at("forward").at("share"), 70.5 / 232.375);
   EXPECT_EQ(json.at("memory_bytes").at("optimizer").at("planned"), 80e6);

@@ -18,6 +18,16 @@ TEST(MachinePeaksRange, ArePlausible) {
   EXPECT_LT(peak, 1e16);
 }
 
+TEST(MachinePeaksRange, AProbeCanBeRepeated) {
+  const Exec exec;
+  const GemmProbe probe(exec, DType::float64);
+  for (int i = 0; i < 3; ++i) {
+    const double speed = probe.best_within(exec, 0.0);
+    EXPECT_GT(speed, 1e8);
+    EXPECT_LT(speed, 1e16);
+  }
+}
+
 TEST(MachinePeaksErrors, IntegersHaveNoMatrixProduct) {
   try {
     measured_gemm_peak(Exec(), DType::int32);
