@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/signal_thread.hpp"
+#include "config/deck.hpp"
 #include "engine/format.hpp"
 
 namespace trireme::engine {
