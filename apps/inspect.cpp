@@ -61,8 +61,10 @@ int inspect(const InspectOptions& options) {
         "  All files have their sizes; --verify reads them and checks their content.\n");
   } else if (json["kind"] == "hdf5") {
     fmt::print("  It can be read. Only corpora and checkpoints carry checksums.\n");
-  } else {
+  } else if (json["kind"] == "corpus") {
     fmt::print("  Verified: all checksums hold.\n");
+  } else {
+    fmt::print("  Verified: all checksums hold, and all numbers are finite.\n");
   }
   return 0;
 }

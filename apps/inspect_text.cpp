@@ -238,6 +238,12 @@ std::string contents_text(const Json& json, bool has_model) {
                                                         : "weights only");
     if (!has_model) text += line("parameters", grouped(json["parameters"]));
   }
+  if (json.contains("note")) {
+    text += line("note", "an old format: that its parts belong together is not known");
+  } else if (json.contains("run")) {
+    text += line("run", json["run"].get<std::string>());
+    text += line("save", json["save"].get<std::string>());
+  }
   text +=
       line("size", fmt::format("{} in {} files", size(json["bytes"]),
                                json.contains("files") ? json["files"].size() + 1 : 0));

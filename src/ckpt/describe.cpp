@@ -94,6 +94,9 @@ bool comes_before(const std::string& a, const std::string& b) {
 }
 
 void add_manifest(Json& json, const Manifest& manifest) {
+  json["format"] = manifest.format;
+  json["run"] = manifest.run;
+  json["save"] = manifest.save;
   json["step"] = manifest.step;
   json["generation"] = manifest.generation;
   json["contents"] = manifest.has_optimizer_state() ? "training" : "weights";
@@ -124,23 +127,13 @@ void add_manifest(Json& json, const Manifest& manifest) {
   }
 }
 
-// Only an index whose checksum holds is given to HDF5.
-bool index_is_whole(const Path& directory, const Manifest& manifest) {
-  for (const FileEntry& file : manifest.files) {
-    if (file.name != kIndexName) continue;
-    std::error_code error;
-    if (fs::file_size(directory / file.name, error) != file.bytes || error) return false;
-    return io::checksum_file(directory / file.name).checksum == file.checksum;
-  }
-  return false;
-}
-
-// What the system cannot read is a problem, too, for people.
-std::vector<std::string> all_problems_of(const Path& directory, Depth depth) {
+// What the system cannot read is a problem, too, for people. The index is always looked
+// into: it is shown.
+Findings all_of(const Path& directory, Depth depth) {
   try {
-    return problems_of(directory, depth);
+    return examine(directory, std::max(depth, Depth::index));
   } catch (const io::ReadError& error) {
-    return {error.what()};
+    return {.problems = {error.what()}};
   }
 }
 
@@ -148,19 +141,15 @@ Json describe_checkpoint(const Path& directory, Depth depth) {
   Json json = {{"kind", "checkpoint"},
                {"path", directory.string()},
                {"bytes", total_bytes(directory)}};
-  const std::vector<std::string> problems = all_problems_of(directory, depth);
-  try {
-    const Manifest manifest = read_manifest(directory);
-    add_manifest(json, manifest);
-    if (index_is_whole(directory, manifest)) {
-      add_state(json, read_state(directory / kIndexName));
-    }
-  } catch (const Error&) {
-    // problems_of() has met it, too.
-    TRIREME_REQUIRE(!problems.empty(), "'{}' cannot be read", directory.string());
+  const Findings findings = all_of(directory, depth);
+  if (findings.manifest) {
+    add_manifest(json, *findings.manifest);
+    const std::string note = format_note(*findings.manifest, directory);
+    if (!note.empty()) json["note"] = note;
   }
+  if (findings.state) add_state(json, *findings.state);
   json["checked"] = name_of_depth(depth);
-  json["problems"] = problems;
+  json["problems"] = findings.problems;
   return json;
 }
 
@@ -172,7 +161,7 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
   const Path latest = fs::read_symlink(checkpoints / kLatestName, ignored).filename();
   std::optional<Path> newest;
   for (const Listed& listed : list_checkpoints(checkpoints)) {
-    const std::vector<std::string> problems = all_problems_of(listed.path, depth);
+    const std::vector<std::string> problems = all_of(listed.path, depth).problems;
     json["checkpoints"].push_back({{"name", listed.path.filename().string()},
                                    {"step", listed.step},
                                    {"generation", listed.generation},

@@ -1,9 +1,9 @@
 // ckpt/describe.hpp — what a file or directory of ours holds, as JSON: for `inspect`.
 //
 // Keys by kind:
-//   checkpoint  path, step, generation, contents (training|weights), parameters, bytes,
-//               files, tensors (name, dtype, shape, bytes, blocks; by layer), state
-//               {samples ...}, grid, tokenizer, deck
+//   checkpoint  path, format, run, save, step, generation, contents (training|weights),
+//               parameters, bytes, files, tensors (name, dtype, shape, bytes, blocks; by
+//               layer), note (of old formats), state {samples ...}, grid, tokenizer, deck
 //   run         path, checkpoints (name, step, generation, bytes, latest, problems),
 //               newest: the checkpoint
 //   corpus      path, bytes, tokens, documents, vocabulary_size, end_of_document, dtype,

@@ -2,8 +2,8 @@
 #include "ckpt/directory.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/temporary_name.hpp"
@@ -14,8 +14,6 @@ namespace trireme::ckpt {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr std::string_view kStepPrefix = "step_";
 
 // Temporary names for checkpoints and the link.
 bool is_stale(const std::string& name) {
@@ -28,20 +26,6 @@ std::string join(const std::vector<std::string>& lines) {
 }
 
 }  // namespace
-
-std::string step_name(std::int64_t step) {
-  return fmt::format("{}{:08}", kStepPrefix, step);
-}
-
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(kStepPrefix)) return {};
-  std::int64_t step = 0;
-  const char* begin = name.data() + kStepPrefix.size();
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(begin, end, step);
-  if (error != std::errc{} || stop != end || step < 0) return {};
-  return step;
-}
 
 bool is_checkpoint(const Path& canonical) {
   return step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName);
@@ -107,9 +91,10 @@ Search find_newest(const Path& path, Depth depth) {
       search.older.push_back(candidate);
       continue;
     }
-    std::vector<std::string> problems;
+    Findings findings;
+    std::vector<std::string>& problems = findings.problems;
     try {
-      problems = problems_of(candidate, depth);
+      findings = examine(candidate, depth);
     } catch (const io::ReadError& error) {
       // It may be whole: nobody would miss an old one, but the newest.
       const Path latest =
@@ -121,6 +106,7 @@ Search find_newest(const Path& path, Depth depth) {
     }
     if (problems.empty()) {
       search.found = candidate;
+      search.manifest = std::move(findings.manifest);
       continue;
     }
     search.skipped.push_back(
@@ -149,6 +135,8 @@ Path choose_newest(const Path& path, Log& log) {
   for (const std::string& skipped : search.skipped) {
     log.warning("a newer checkpoint cannot be used: {}", skipped);
   }
+  const std::string note = format_note(*search.manifest, *search.found);
+  if (!note.empty()) log.warning("{}", note);
   return *search.found;
 }
 

@@ -21,9 +21,6 @@ namespace trireme::ckpt {
 
 inline constexpr const char* kLatestName = "latest";
 
-// "step_00001000"; and back, none for other names.
-std::string step_name(std::int64_t step);
-std::optional<std::int64_t> step_of(const std::string& name);
 // One checkpoint, rather than a directory of several. `canonical`: links resolved.
 bool is_checkpoint(const Path& canonical);
 
@@ -42,6 +39,7 @@ std::string advice_beside(const Path& checkpoint);
 
 struct Search {
   std::optional<Path> found;         // the newest that verifies
+  std::optional<Manifest> manifest;  // of that
   std::vector<std::string> skipped;  // newer ones: which, and what is wrong with each
   std::vector<Path> older;           // not looked at, newest first
 };

@@ -7,8 +7,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.hpp"
+#include "ckpt/numbers.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -151,6 +153,22 @@ std::vector<Gpt2Tensor> gpt2_tensors(const Gpt2Config& c) {
   return tensors;
 }
 
+namespace {
+
+// A config may claim any number of layers: names are made for no more than there can be.
+std::vector<Gpt2Tensor> tensors_of(const Gpt2Config& config,
+                                   const io::SafetensorsReader& reader,
+                                   const io::Path& directory) {
+  TRIREME_REQUIRE_INPUT(std::cmp_less_equal(config.layers, reader.tensors().size()),
+                        "'{}': config.json says {} layers, and the weights have {} "
+                        "tensors in all: they are "
+                        "of another model",
+                        directory.string(), config.layers, reader.tensors().size());
+  return gpt2_tensors(config);
+}
+
+}  // namespace
+
 bool is_hugging_face_directory(const io::Path& path) {
   return std::filesystem::is_regular_file(path / "config.json");
 }
@@ -159,8 +177,8 @@ HuggingFaceModel::HuggingFaceModel(const io::Path& directory, Log& log)
     : config_(parse_gpt2_config(
           io::read_file(directory / "config.json", "Hugging Face model's config.json"),
           (directory / "config.json").string(), log)),
-      tensors_(gpt2_tensors(config_)),
       reader_(directory),
+      tensors_(tensors_of(config_, reader_, directory)),
       tokenizer_files_(find_tokenizer(directory, config_.vocab, log)) {
   check_tensors(directory, log);
 }
@@ -230,7 +248,17 @@ void HuggingFaceModel::check_tensors(const io::Path& directory, Log& log) {
 }
 
 std::vector<float> HuggingFaceModel::read(const Gpt2Tensor& tensor) const {
-  std::vector<float> stored = reader_.read_float(stored_name(tensor));
+  const std::string name = stored_name(tensor);
+  std::vector<float> stored = reader_.read_float(name);
+  const TensorEntry entry{name, DType::float32, stored_shape(tensor)};
+  BadNumbers numbers(entry);
+  numbers.look_at(whole(entry.shape), 0,
+                  reinterpret_cast<const std::byte*>(stored.data()),
+                  stored.size() * sizeof(float));
+  TRIREME_REQUIRE_INPUT(numbers.count() == 0,
+                        "'{}': {}: no model can be made of them. Export it again from "
+                        "where it was trained",
+                        reader_.at(name).file.string(), numbers.text());
   if (!tensor.is_transposed) return stored;
   std::vector<float> values(stored.size());
   transpose(stored.data(), tensor.shape[1], tensor.shape[0], values.data());

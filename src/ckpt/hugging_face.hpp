@@ -71,7 +71,8 @@ class HuggingFaceModel {
   // can use (a warning says why).
   const data::TokenizerFiles& tokenizer_files() const { return tokenizer_files_; }
 
-  // One tensor's elements in our layout, rounded to float where stored wider.
+  // One tensor's elements in our layout, rounded to float where stored wider. InputError
+  // where they are not finite.
   std::vector<float> read(const Gpt2Tensor& tensor) const;
 
  private:
@@ -80,8 +81,8 @@ class HuggingFaceModel {
   std::string stored_name(const Gpt2Tensor& tensor) const;
 
   Gpt2Config config_;
-  std::vector<Gpt2Tensor> tensors_;
   io::SafetensorsReader reader_;
+  std::vector<Gpt2Tensor> tensors_;
   data::TokenizerFiles tokenizer_files_;
 };
 

@@ -1,13 +1,15 @@
-// ckpt/manifest.cpp — writing, reading and checking manifest.json; see manifest.hpp.
+// ckpt/manifest.cpp — writing and reading manifest.json; see manifest.hpp. What is asked
+// of its content is in manifest_check.cpp.
 #include "ckpt/manifest.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 #include "io/checksum.hpp"
 #include "io/json.hpp"
@@ -17,8 +19,6 @@ namespace trireme::ckpt {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr const char* kFormat = "trireme-checkpoint";
 
 DType dtype_from(const std::string& name) {
   for (const DType dtype :
@@ -41,70 +41,77 @@ std::string list_of(const char* key, const Entries& entries, const ToJson& to_js
   return text + "\n]";
 }
 
-Manifest from_json(const Json& json, const std::string& where) {
-  TRIREME_REQUIRE_INPUT(json.at("format") == kFormat,
-                        "'{}' is not the manifest of a checkpoint", where);
-  const int version = json.at("format_version").get<int>();
+FileEntry file_from(const Json& json) {
+  FileEntry file{io::json_value<std::string>(json, "name"),
+                 io::json_value<std::uint64_t>(json, "bytes"),
+                 io::from_hex(io::json_value<std::string>(json, "xxh3"))};
+  if (json.contains("stamp")) file.stamp = io::json_value<std::uint64_t>(json, "stamp");
+  return file;
+}
+
+BlockEntry block_from(const Json& json, const Manifest& manifest) {
+  BlockEntry block;
+  block.tensor = io::json_value<std::uint64_t>(json, "tensor");
+  block.file = io::json_value<std::uint64_t>(json, "file");
   TRIREME_REQUIRE_INPUT(
-      version == kFormatVersion,
-      "'{}' has checkpoint format {}; this program reads {}. Use the version "
-      "of Trireme that wrote it, or a newer one",
-      where, version, kFormatVersion);
+      block.tensor < manifest.tensors.size() && block.file < manifest.files.size(),
+      "there is a block of an unknown tensor or file");
+  block.dataset = io::json_value<std::string>(json, "dataset");
+  block.offset = io::json_value<std::uint64_t>(json, "offset");
+  for (const Json& sum : io::json_list(json, "xxh3")) {
+    block.checksums.push_back(io::from_hex(sum.get<std::string>()));
+  }
+  const TensorEntry& tensor = manifest.tensors[block.tensor];
+  const Shape start = io::json_value<std::vector<std::int64_t>>(json, "start");
+  const Shape extent = io::json_value<std::vector<std::int64_t>>(json, "shape");
+  const auto place = rectangle_of(start, extent, tensor.shape);
+  TRIREME_REQUIRE_INPUT(
+      place.has_value(),
+      "a block of '{}', {} elements from {}, is no part of its shape {}", tensor.name,
+      to_string(extent), to_string(start), to_string(tensor.shape));
+  block.place = *place;
+  return block;
+}
+
+Manifest from_json(const Json& json) {
+  TRIREME_REQUIRE_INPUT(io::json_value<std::string>(json, "format") == kFormat,
+                        "it is of no checkpoint");
   Manifest manifest;
-  manifest.step = json.at("step").get<std::int64_t>();
-  manifest.generation = json.at("generation").get<std::int64_t>();
-  for (const Json& file : json.at("files")) {
-    manifest.files.push_back({file.at("name").get<std::string>(),
-                              file.at("bytes").get<std::uint64_t>(),
-                              io::from_hex(file.at("xxh3").get<std::string>())});
+  manifest.format = io::json_value<int>(json, "format_version");
+  TRIREME_REQUIRE_INPUT(
+      manifest.format == kFormatVersion || manifest.format == kOldFormatVersion,
+      "it has checkpoint format {}; this program reads {} and {}. Use the version of "
+      "Trireme that wrote it, or a newer one",
+      manifest.format, kOldFormatVersion, kFormatVersion);
+  manifest.step = io::json_value<std::int64_t>(json, "step");
+  manifest.generation = io::json_value<std::int64_t>(json, "generation");
+  if (!manifest.is_old()) {
+    manifest.run = io::json_value<std::string>(json, "run");
+    manifest.save = io::json_value<std::string>(json, "save");
+    manifest.samples = io::json_value<std::int64_t>(json, "samples");
+    manifest.tokens = io::json_value<std::int64_t>(json, "tokens");
   }
-  for (const Json& tensor : json.at("tensors")) {
-    manifest.tensors.push_back({tensor.at("name").get<std::string>(),
-                                dtype_from(tensor.at("dtype").get<std::string>()),
-                                tensor.at("shape").get<Shape>()});
+  for (const Json& file : io::json_list(json, "files"))
+    manifest.files.push_back(file_from(file));
+  for (const Json& tensor : io::json_list(json, "tensors")) {
+    manifest.tensors.push_back(
+        {io::json_value<std::string>(tensor, "name"),
+         dtype_from(io::json_value<std::string>(tensor, "dtype")),
+         io::json_value<std::vector<std::int64_t>>(tensor, "shape")});
   }
-  for (const Json& block : json.at("blocks")) {
-    BlockEntry entry;
-    entry.tensor = block.at("tensor").get<std::size_t>();
-    entry.file = block.at("file").get<std::size_t>();
-    entry.dataset = block.at("dataset").get<std::string>();
-    entry.offset = block.at("offset").get<std::uint64_t>();
-    for (const Json& sum : block.at("xxh3")) {
-      entry.checksums.push_back(io::from_hex(sum.get<std::string>()));
-    }
-    entry.place =
-        rectangle_of(block.at("start").get<Shape>(), block.at("shape").get<Shape>());
-    manifest.blocks.push_back(std::move(entry));
+  for (const Json& block : io::json_list(json, "blocks")) {
+    manifest.blocks.push_back(block_from(block, manifest));
   }
   return manifest;
 }
 
-// Whether any two share an element, by a line that sweeps down the rows and meets those
-// that begin in a row; what it crosses, by first column, is in order and apart. There are
-// thousands of blocks in an embedding of many ranks.
-bool overlap(std::vector<Rectangle> places) {
-  std::sort(places.begin(), places.end(),
-            [](const Rectangle& a, const Rectangle& b) { return a.row < b.row; });
-  std::map<index_t, Rectangle> crossed;
-  std::multimap<index_t, index_t> ends;  // by last row + 1: first column
-  for (const Rectangle& place : places) {
-    while (!ends.empty() && ends.begin()->first <= place.row) {
-      crossed.erase(ends.begin()->second);
-      ends.erase(ends.begin());
-    }
-    const auto next = crossed.lower_bound(place.column);
-    if (next != crossed.end() && next->first < place.column + place.columns) return true;
-    if (next != crossed.begin()) {
-      const Rectangle& before = std::prev(next)->second;
-      if (before.column + before.columns > place.column) return true;
-    }
-    crossed.emplace_hint(next, place.column, place);
-    ends.emplace(place.row + place.rows, place.column);
-  }
-  return false;
-}
-
 }  // namespace
+
+void Manifest::set_identity(const Identity& identity) {
+  run = identity.run;
+  save = identity.save;
+  step = identity.step;
+}
 
 bool Manifest::has_optimizer_state() const {
   return std::any_of(tensors.begin(), tensors.end(), [](const TensorEntry& tensor) {
@@ -133,6 +140,27 @@ ByteRange Manifest::bytes_of(const BlockEntry& block) const {
                             size_of(tensors[block.tensor].dtype)};
 }
 
+std::string Manifest::stamp_of(const std::vector<std::size_t>& numbers) const {
+  std::vector<std::size_t> in_order = numbers;
+  std::sort(in_order.begin(), in_order.end(), [&](std::size_t a, std::size_t b) {
+    return blocks[a].offset < blocks[b].offset;
+  });
+  io::Checksum places;
+  for (const std::size_t i : in_order) {
+    const BlockEntry& block = blocks[i];
+    const TensorEntry& tensor = tensors[block.tensor];
+    const std::string text = fmt::format(
+        "{}\n{}\n{}\n{}\n{}\n{}\n{}\n", tensor.name, name_of(tensor.dtype),
+        to_string(tensor.shape), to_string(start_of(block.place, tensor.shape)),
+        to_string(extent_of(block.place, tensor.shape)), block.dataset, block.offset);
+    places.update(text.data(), text.size());
+  }
+  std::string stamp = fmt::format("run {} save {} step {:020} blocks {}\n", run, save,
+                                  step, io::to_hex(places.value()));
+  stamp.resize(kStampBytes, ' ');
+  return stamp;
+}
+
 std::vector<std::vector<std::size_t>> Manifest::blocks_by_file() const {
   std::vector<std::vector<std::size_t>> numbers(files.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) numbers[blocks[i].file].push_back(i);
@@ -147,7 +175,8 @@ std::vector<std::vector<std::size_t>> Manifest::blocks_by_tensor() const {
 
 Manifest Manifest::part(std::size_t first, std::size_t count) const {
   Manifest part;
-  part.step = step;
+  part.format = format;
+  part.set_identity(identity());
   part.generation = generation;
   std::map<std::size_t, std::size_t> new_tensor, new_file;
   for (std::size_t i = first; i < first + count; ++i) {
@@ -194,54 +223,20 @@ void Manifest::merge(const std::vector<Manifest>& others) {
   }
 }
 
-void Manifest::check(const std::string& where) const {
-  for (const FileEntry& file : files) {
-    TRIREME_REQUIRE_INPUT(!file.name.empty() && Path(file.name).filename() == file.name,
-                          "'{}' names a file '{}' outside its directory", where,
-                          file.name);
-  }
-  std::vector<std::vector<Rectangle>> places(tensors.size());
-  for (const BlockEntry& block : blocks) {
-    TRIREME_REQUIRE_INPUT(block.tensor < tensors.size() && block.file < files.size(),
-                          "'{}' has a block of an unknown tensor or file", where);
-    const TensorEntry& tensor = tensors[block.tensor];
-    const Rectangle all = whole(tensor.shape);
-    const Rectangle& place = block.place;
-    TRIREME_REQUIRE_INPUT(place.row >= 0 && place.column >= 0 && place.rows > 0 &&
-                              place.columns > 0 && place.row <= all.rows - place.rows &&
-                              place.column <= all.columns - place.columns,
-                          "'{}': a block of '{}' lies outside its shape {}", where,
-                          tensor.name, to_string(tensor.shape));
-    const FileEntry& file = files[block.file];
-    TRIREME_REQUIRE_INPUT(
-        block.offset <= file.bytes && bytes_of(block).bytes <= file.bytes - block.offset,
-        "'{}': a block of '{}' lies beyond the end of '{}'", where, tensor.name,
-        file.name);
-    const std::size_t chunks = chunk_count(place, tensor.dtype);
-    TRIREME_REQUIRE_INPUT(block.checksums.size() == chunks,
-                          "'{}': a block of '{}' has {} checksums for {} chunks", where,
-                          tensor.name, block.checksums.size(), chunks);
-    places[block.tensor].push_back(place);
-  }
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    index_t covered = 0;
-    for (const Rectangle& place : places[i]) covered += place.elements();
-    TRIREME_REQUIRE_INPUT(!overlap(std::move(places[i])),
-                          "'{}': two blocks of '{}' overlap", where, tensors[i].name);
-    TRIREME_REQUIRE_INPUT(covered == element_count(tensors[i].shape),
-                          "'{}': the blocks of '{}' {} hold {} of its {} elements", where,
-                          tensors[i].name, to_string(tensors[i].shape), covered,
-                          element_count(tensors[i].shape));
-  }
-}
-
 std::string Manifest::to_text() const {
   std::string body = fmt::format("\"generation\": {},\n", generation);
   body += fmt::format("\"format\": \"{}\",\n\"format_version\": {},\n\"step\": {},\n",
-                      kFormat, kFormatVersion, step);
+                      kFormat, format, step);
+  if (!is_old()) {
+    body += fmt::format(
+        "\"samples\": {},\n\"tokens\": {},\n\"run\": \"{}\",\n\"save\": \"{}\",\n",
+        samples, tokens, run, save);
+  }
   body += list_of("files", files, [](const FileEntry& file) {
-    return Json{
+    Json json = {
         {"name", file.name}, {"bytes", file.bytes}, {"xxh3", io::to_hex(file.checksum)}};
+    if (file.stamp) json["stamp"] = *file.stamp;
+    return json;
   });
   body += ",\n" + list_of("tensors", tensors, [](const TensorEntry& tensor) {
             return Json{{"name", tensor.name},
@@ -280,8 +275,8 @@ Manifest Manifest::from_text(const std::string& text, const std::string& where) 
     return InputError(fmt::format("'{}' is not a valid manifest: {}", where, what));
   };
   try {
-    return from_json(io::parse_json<Json>(text), where);
-  } catch (const io::JsonError& error) {
+    return from_json(io::parse_json<Json>(text));
+  } catch (const InputError& error) {
     throw invalid(error.what());
   } catch (const Json::exception& error) {
     throw invalid(io::json_problem(error.what()));
@@ -292,7 +287,30 @@ Manifest read_manifest(const Path& directory) {
   const Path path = directory / kManifestName;
   Manifest manifest = Manifest::from_text(io::read_file(path, "manifest"), path.string());
   manifest.check(path.string());
+  TRIREME_REQUIRE_INPUT(
+      std::any_of(manifest.files.begin(), manifest.files.end(),
+                  [](const FileEntry& file) { return file.name == kIndexName; }),
+      "'{}' lists no {}", path.string(), kIndexName);
+  std::error_code ignored;  // `latest` is a link
+  const std::string name =
+      std::filesystem::weakly_canonical(directory, ignored).filename();
+  const auto step = step_of(name);
+  TRIREME_REQUIRE_INPUT(
+      !step || *step == manifest.step,
+      "'{}' is of step {}, and its directory is called '{}': one of them was renamed or "
+      "put in the place of another. Give it its own name again, or take another "
+      "checkpoint",
+      path.string(), manifest.step, name);
   return manifest;
+}
+
+std::string format_note(const Manifest& manifest, const Path& directory) {
+  if (!manifest.is_old()) return "";
+  return fmt::format(
+      "'{}' has checkpoint format {}, whose parts do not say which save they are of: "
+      "that "
+      "they belong together cannot be checked (format {} says it)",
+      directory.string(), manifest.format, kFormatVersion);
 }
 
 std::int64_t peek_generation(const Path& directory) {
@@ -303,7 +321,9 @@ std::int64_t peek_generation(const Path& directory) {
     reader.read_at(0, head.data(), head.size());
     const std::string key = "\n\"generation\": ";
     const std::size_t at = head.find(key);
-    return at == std::string::npos ? -1 : std::stoll(head.substr(at + key.size()));
+    if (at == std::string::npos) return -1;
+    const std::int64_t generation = std::stoll(head.substr(at + key.size()));
+    return generation <= kMaxCount ? generation : -1;  // no program wrote such a one
   } catch (const Error&) {
     return -1;
   } catch (const std::logic_error&) {  // stoll

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
+#include "ckpt/numbers.hpp"
 #include "ckpt/verify.hpp"
 #include "comm/on_ranks.hpp"
 
@@ -146,7 +148,7 @@ bool touches(const Rectangle& place, const std::vector<Region>& regions) {
 // Reads a chunk a few rows at a time (or a part of a row that is longer than a piece),
 // straight to where it belongs where that is possible. Its checksum.
 std::uint64_t read_chunk(const io::FileReader& file, std::uint64_t at, DType stored,
-                         const Rectangle& chunk, Scatter& scatter,
+                         const Rectangle& chunk, Scatter& scatter, BadNumbers& numbers,
                          std::vector<std::byte>& buffer) {
   const std::size_t size = size_of(stored);
   const auto most = static_cast<index_t>(kPieceBytes / size);
@@ -165,6 +167,7 @@ std::uint64_t read_chunk(const io::FileReader& file, std::uint64_t at, DType sto
       std::byte* const read = to == nullptr ? buffer.data() : to;
       file.read_at(at, read, bytes);
       sum.update(read, bytes);
+      numbers.look_at(piece, 0, read, bytes);
       if (to == nullptr) scatter.put(piece, read);
       at += bytes;
     }
@@ -175,7 +178,7 @@ std::uint64_t read_chunk(const io::FileReader& file, std::uint64_t at, DType sto
 // The chunks of a block in which there is something to keep. Bytes read.
 std::uint64_t read_block(const io::FileReader& file, const Manifest& manifest,
                          const BlockEntry& block, const std::vector<Region>& regions,
-                         Scatter& scatter) {
+                         Scatter& scatter, BadNumbers& numbers) {
   const DType stored = manifest.tensors[block.tensor].dtype;
   const index_t rows = chunk_rows(block.place, stored);
   const std::uint64_t row_bytes =
@@ -190,7 +193,8 @@ std::uint64_t read_block(const io::FileReader& file, const Manifest& manifest,
     if (!touches(chunk, regions)) continue;
     const std::uint64_t at =
         block.offset + static_cast<std::uint64_t>(skipped) * row_bytes;
-    const std::uint64_t found = read_chunk(file, at, stored, chunk, scatter, buffer);
+    const std::uint64_t found =
+        read_chunk(file, at, stored, chunk, scatter, numbers, buffer);
     if (found != block.checksums[i]) {
       throw InputError(damaged_chunk(file.path(), manifest, block, i, found));
     }
@@ -230,19 +234,14 @@ void CheckpointReader::open() {
                           "'{}' is damaged: expected {} bytes, found {}; take an older "
                           "checkpoint",
                           (path_ / file.name).string(), file.bytes, bytes);
+    if (file.name != kIndexName) continue;
+    const std::uint64_t found = io::checksum_file(path_ / kIndexName).checksum;
+    TRIREME_REQUIRE_INPUT(
+        found == file.checksum,
+        "'{}' is damaged: expected XXH3 {}, found {}; take an older checkpoint",
+        (path_ / kIndexName).string(), io::to_hex(file.checksum), io::to_hex(found));
   }
-  const auto index =
-      std::find_if(manifest_.files.begin(), manifest_.files.end(),
-                   [](const FileEntry& file) { return file.name == kIndexName; });
-  TRIREME_REQUIRE_INPUT(index != manifest_.files.end(), "'{}' lists no {}",
-                        (path_ / kManifestName).string(), kIndexName);
-  const Path index_path = path_ / kIndexName;
-  const std::uint64_t found = io::checksum_file(index_path).checksum;
-  TRIREME_REQUIRE_INPUT(
-      found == index->checksum,
-      "'{}' is damaged: expected XXH3 {}, found {}; take an older checkpoint",
-      index_path.string(), io::to_hex(index->checksum), io::to_hex(found));
-  state_ = read_state(index_path);
+  state_ = read_index(path_, manifest_);
 }
 
 void CheckpointReader::number_tensors() {
@@ -250,6 +249,7 @@ void CheckpointReader::number_tensors() {
     numbers_.emplace(manifest_.tensors[i].name, i);
   }
   blocks_ = manifest_.blocks_by_tensor();
+  blocks_of_files_ = manifest_.blocks_by_file();
 }
 
 const TensorEntry& CheckpointReader::tensor(const std::string& name) const {
@@ -269,9 +269,12 @@ std::size_t CheckpointReader::number_of(const std::string& tensor) const {
 const io::FileReader& CheckpointReader::file(std::size_t number) const {
   const auto it = open_files_.find(number);
   if (it != open_files_.end()) return it->second;
+  io::FileReader reader(path_ / manifest_.files[number].name);
+  const std::string problem =
+      stamp_problem(reader, manifest_, number, blocks_of_files_[number]);
+  TRIREME_REQUIRE_INPUT(problem.empty(), "{}", problem);
   if (open_files_.size() >= kOpenFiles) open_files_.clear();
-  return open_files_.emplace(number, io::FileReader(path_ / manifest_.files[number].name))
-      .first->second;
+  return open_files_.emplace(number, std::move(reader)).first->second;
 }
 
 void CheckpointReader::require_optimizer_state() const {
@@ -294,12 +297,20 @@ void CheckpointReader::read(const Exec& exec, const TensorTarget& target,
   index_t wanted = 0;
   for (const Region& region : target.regions) wanted += region.global.elements();
   Scatter scatter(exec, target, tensor.dtype);
+  BadNumbers numbers(tensor);
   for (const std::size_t i : blocks_[number]) {
     const BlockEntry& block = manifest_.blocks[i];
     if (!touches(block.place, target.regions)) continue;
     bytes_read_ +=
-        read_block(file(block.file), manifest_, block, target.regions, scatter);
+        read_block(file(block.file), manifest_, block, target.regions, scatter, numbers);
   }
+  TRIREME_REQUIRE_INPUT(
+      numbers.count() == 0,
+      "the checkpoint '{}' cannot be used: {}. Training had failed before it was saved, "
+      "or "
+      "another program wrote it so: take an older one (`trireme inspect --verify` names "
+      "all such numbers)",
+      path_.string(), numbers.text());
   TRIREME_REQUIRE(scatter.filled() == wanted, "'{}': found {} of {} elements of '{}'",
                   path_.string(), scatter.filled(), wanted, target.name);
 }

@@ -1,8 +1,10 @@
 // ckpt/reader.hpp — reading a checkpoint into any layout.
 //
-// Opening checks the manifest, the size of every file and the checksum of index.h5
-// (before HDF5 sees it); each chunk's checksum is checked as it is read, with plain file
-// reads. A rank reads the chunks that its part touches and keeps what is its own.
+// Opening checks the manifest, the size of every file, the checksum of index.h5 (before
+// HDF5 sees it) and that it is of the same save; of a shard that is asked when it is
+// first read. Each chunk's checksum is checked as it is read, with plain file reads, and
+// its numbers are looked at. A rank reads the chunks that its part touches and keeps what
+// is its own.
 #ifndef TRIREME_CKPT_READER_HPP_
 #define TRIREME_CKPT_READER_HPP_
 
@@ -50,7 +52,8 @@ class CheckpointReader {
   void require_optimizer_state() const;
 
   // Elements outside the regions (padding) are left as they are. On return the data are
-  // there. InputError: no such tensor, another shape or type, damage.
+  // there. InputError: no such tensor, another shape or type, damage, numbers that are
+  // not finite.
   void read(const Exec& exec, const TensorTarget& target,
             Conversion conversion = Conversion::exact) const;
   // A whole tensor, converted to float: for tools.
@@ -69,6 +72,7 @@ class CheckpointReader {
   TrainingState state_;
   std::unordered_map<std::string, std::size_t> numbers_;  // of tensors
   std::vector<std::vector<std::size_t>> blocks_;          // of each tensor
+  std::vector<std::vector<std::size_t>> blocks_of_files_;
   mutable std::unordered_map<std::size_t, io::FileReader> open_files_;
   mutable std::uint64_t bytes_read_ = 0;
 };

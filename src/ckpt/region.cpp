@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
 #include "base/error.hpp"
 
 namespace trireme::ckpt {
@@ -37,10 +38,15 @@ Shape extent_of(const Rectangle& rectangle, const Shape& shape) {
   return extent;
 }
 
-Rectangle rectangle_of(const Shape& start, const Shape& extent) {
-  TRIREME_REQUIRE(!start.empty() && start.size() == extent.size(),
-                  "a block starts at {} and extends over {}", to_string(start),
-                  to_string(extent));
+std::optional<Rectangle> rectangle_of(const Shape& start, const Shape& extent,
+                                      const Shape& shape) {
+  if (start.size() != shape.size() || extent.size() != shape.size()) return {};
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (extent[i] < 1 || !is_range_within(start[i], extent[i], shape[i])) return {};
+    // Cut along the first two at most, and of more than two along the first alone.
+    const bool may_be_cut = i == 0 || (i == 1 && shape.size() == 2);
+    if (!may_be_cut && extent[i] != shape[i]) return {};
+  }
   Rectangle rectangle = whole(extent);
   rectangle.row = start[0];
   if (start.size() == 2) rectangle.column = start[1];

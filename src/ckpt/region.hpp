@@ -41,10 +41,13 @@ struct Region {
 Rectangle whole(const Shape& shape);
 // What both cover; none where that is nothing.
 std::optional<Rectangle> intersection(const Rectangle& a, const Rectangle& b);
-// As start and extent in the tensor's own dimensions, and back.
+// As start and extent in the tensor's own dimensions.
 Shape start_of(const Rectangle& rectangle, const Shape& shape);
 Shape extent_of(const Rectangle& rectangle, const Shape& shape);
-Rectangle rectangle_of(const Shape& start, const Shape& extent);
+// And back, from any numbers; none where they are no rectangle inside the tensor, of one
+// element at least.
+std::optional<Rectangle> rectangle_of(const Shape& start, const Shape& extent,
+                                      const Shape& shape);
 
 // All of a rank's part; padding is in no region.
 std::vector<Region> regions_of(const ShardSpec& shard);

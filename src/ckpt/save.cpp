@@ -67,24 +67,46 @@ void require_files(const Path& staging, const Manifest& manifest) {
 
 }  // namespace
 
-Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook) {
-  const Path staging = temporary_name(directory / step_name(step));
-  io::create_directory(staging);
-  enter_phase(hook, "ckpt.begin", staging);
-  return staging;
+Staging begin_save(const Path& directory, const TrainingState& state,
+                   const FaultHook& hook) {
+  const Path path = temporary_name(directory / step_name(state.step));
+  io::create_directory(path);
+  enter_phase(hook, "ckpt.begin", path);
+  return {path,
+          {.run = state.run.empty() ? random_id() : state.run,
+           .save = random_id(),
+           .step = state.step}};
 }
 
-void abandon(const Path& staging) {
+void abandon(const Path& path) {
   std::error_code ignored;  // another error is under way, most often
-  fs::remove_all(staging, ignored);
+  fs::remove_all(path, ignored);
 }
 
-Saved publish(const Path& directory, const Path& staging, const TrainingState& state,
-              const std::vector<Manifest>& shards, const SaveOptions& options) {
+namespace {
+
+// All files but the index, which is made of it.
+Manifest manifest_of(const Path& directory, const Identity& identity,
+                     const TrainingState& state, const std::vector<Manifest>& shards) {
   Manifest manifest;
-  manifest.step = state.step;
+  manifest.set_identity(identity);
+  manifest.samples = state.samples;
+  manifest.tokens = state.tokens;
   manifest.generation = next_generation(directory);
+  for (const Manifest& shard : shards) {
+    TRIREME_REQUIRE(shard.blocks.empty() || shard.identity() == identity,
+                    "a shard of {} came to {}", shard.identity().text(), identity.text());
+  }
   manifest.merge(shards);
+  return manifest;
+}
+
+}  // namespace
+
+Saved publish(const Path& directory, const Staging& to, const TrainingState& state,
+              const std::vector<Manifest>& shards, const SaveOptions& options) {
+  const Path& staging = to.path;
+  Manifest manifest = manifest_of(directory, to.identity, state, shards);
   const Path manifest_path = staging / kManifestName;
   manifest.check(manifest_path.string());
   require_files(staging, manifest);

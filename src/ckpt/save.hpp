@@ -40,14 +40,16 @@ Saved save_checkpoint(const Exec& exec, comm::Communicator& comm, const Path& di
                       const TrainingState& state, const std::vector<TensorPart>& parts,
                       const SaveOptions& options = {});
 
-// The steps one by one: begin (rank 0, others wait for the name), the shards (each rank,
-// any thread), publish (rank 0, with every rank's manifest). Error where the directory is
-// not there: one that was removed under a run is not made anew.
-Path begin_save(const Path& directory, std::int64_t step, const FaultHook& hook = {});
-Saved publish(const Path& directory, const Path& staging, const TrainingState& state,
+// The steps one by one: begin (rank 0, others wait for the name; the save is given its
+// identity), the shards (each rank, any thread), publish (rank 0, with every rank's
+// manifest). Error where the directory is not there: one that was removed under a run is
+// not made anew.
+Staging begin_save(const Path& directory, const TrainingState& state,
+                   const FaultHook& hook = {});
+Saved publish(const Path& directory, const Staging& staging, const TrainingState& state,
               const std::vector<Manifest>& shards, const SaveOptions& options = {});
 // Removes what begin_save made; for who will not publish.
-void abandon(const Path& staging);
+void abandon(const Path& path);
 
 }  // namespace trireme::ckpt
 

@@ -110,7 +110,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
   } catch (const std::exception& error) {
     failure = error.what();
   }
-  shard_ = outline_of(parts_, state.step);
+  shard_ = outline_of(parts_);
   outlines_ = {shard_};
   if (group_ != nullptr) {
     const std::vector<std::string> outlines = group_->gather_to_first(shard_.to_text());
@@ -118,24 +118,36 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
   }
   // The thread of the first phase waits for nobody, so that the directory has to be
   // there.
+  if (const std::string error = make_staging(); !error.empty()) failure = error;
+  report_.busy_seconds = seconds_since(begin);
+  start(Phase::laying_out, [this, failure] {
+    if (!failure.empty()) throw Error(failure);
+    if (world_.rank() == 0) remove_stale(options_.directory, staging_.path);
+    if (outlines_.empty()) return;  // another rank does it
+    shard_ = lay_out_shard(staging_, writer_, outlines_, options_.hook);
+    if (group_ == nullptr) {
+      write_blocks(*exec_, staging_.path, parts_, shard_, options_.hook);
+    }
+  });
+  if (group_ == nullptr) phase_ = Phase::writing;
+}
+
+// On rank 0; the others learn its name and identity. Returns what went wrong.
+std::string Saver::make_staging() {
+  staging_ = {};
   const std::string made = comm::on_first_rank(world_, [&] {
     try {
-      return "+" + begin_save(options_.directory, state.step, options_.hook).string();
+      const Staging staging = begin_save(options_.directory, state_, options_.hook);
+      return "+" + staging.identity.run + staging.identity.save + staging.path.string();
     } catch (const Error& error) {
       return "-" + std::string(error.what());
     }
   });
-  staging_ = made.front() == '+' ? Path(made.substr(1)) : Path();
-  if (made.front() == '-') failure = made.substr(1);
-  report_.busy_seconds = seconds_since(begin);
-  start(Phase::laying_out, [this, failure] {
-    if (!failure.empty()) throw Error(failure);
-    if (world_.rank() == 0) remove_stale(options_.directory, staging_);
-    if (outlines_.empty()) return;  // another rank does it
-    shard_ = lay_out_shard(staging_, writer_, state_.step, outlines_, options_.hook);
-    if (group_ == nullptr) write_blocks(*exec_, staging_, parts_, shard_, options_.hook);
-  });
-  if (group_ == nullptr) phase_ = Phase::writing;
+  if (made.front() == '-') return made.substr(1);
+  staging_ = {
+      made.substr(1 + 2 * kIdLength),
+      {made.substr(1, kIdLength), made.substr(1 + kIdLength, kIdLength), state_.step}};
+  return "";
 }
 
 std::string Saver::failures() {
@@ -155,7 +167,7 @@ std::string Saver::failures() {
 
 // The rank that laid out the file tells the others where their blocks are.
 void Saver::share_layout() {
-  const std::size_t mine = outline_of(parts_, state_.step).blocks.size();
+  const std::size_t mine = outline_of(parts_).blocks.size();
   std::string text = group_->rank() == 0 ? shard_.to_text() : "";
   group_->broadcast(text);
   const Manifest all = Manifest::from_text(text, "the layout of a shard");
@@ -165,7 +177,7 @@ void Saver::share_layout() {
 
 void Saver::start_writing() {
   start(Phase::writing,
-        [this] { write_blocks(*exec_, staging_, parts_, shard_, options_.hook); });
+        [this] { write_blocks(*exec_, staging_.path, parts_, shard_, options_.hook); });
 }
 
 void Saver::start_publishing(const std::vector<std::string>& shards) {
@@ -179,7 +191,9 @@ void Saver::start_publishing(const std::vector<std::string>& shards) {
 
 SaveReport Saver::end(std::string error) {
   phase_ = Phase::idle;
-  if (!error.empty() && !staging_.empty() && world_.rank() == 0) abandon(staging_);
+  if (!error.empty() && !staging_.path.empty() && world_.rank() == 0) {
+    abandon(staging_.path);
+  }
   report_.error = std::move(error);
   parts_.clear();
   return report_;

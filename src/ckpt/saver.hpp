@@ -71,6 +71,7 @@ class Saver {
  private:
   enum class Phase { idle, laying_out, writing, publishing };
 
+  std::string make_staging();
   template <class Work>
   void start(Phase phase, Work&& work);
   void start_writing();
@@ -93,7 +94,7 @@ class Saver {
   std::vector<TensorPart> parts_;
   TrainingState state_;
   Retention retention_;
-  Path staging_;
+  Staging staging_;
   std::vector<Manifest>
       outlines_;    // of the ranks of the file, where this rank lays it out
   Manifest shard_;  // this rank's; all of the file's between phases

@@ -142,6 +142,13 @@ void copy_by_threads(const std::vector<Copy>& copies) {
   Host().fence("trireme::ckpt::take_snapshot");
 }
 
+std::uint64_t place_in_file(const io::H5Dataset& dataset) {
+  const auto offset = dataset.offset();
+  TRIREME_REQUIRE(offset.has_value(), "HDF5 gave {} of '{}' no place in the file",
+                  dataset.name(), dataset.file());
+  return *offset;
+}
+
 }  // namespace
 
 const std::vector<FaultPhase>& save_phases() {
@@ -209,9 +216,8 @@ void Snapshot::take(const Exec& exec, const std::vector<TensorPart>& parts) {
   copy_by_threads(copies);
 }
 
-Manifest outline_of(const std::vector<TensorPart>& parts, std::int64_t step) {
+Manifest outline_of(const std::vector<TensorPart>& parts) {
   Manifest outline;
-  outline.step = step;
   outline.files.push_back({});  // the one that all blocks will be in
   for (const TensorPart& part : parts) {
     if (part.regions.empty()) continue;
@@ -223,20 +229,10 @@ Manifest outline_of(const std::vector<TensorPart>& parts, std::int64_t step) {
   return outline;
 }
 
-Manifest lay_out_shard(const Path& directory, int writer, std::int64_t step,
-                       const std::vector<Manifest>& outlines, const FaultHook& hook) {
-  Manifest shard;
-  shard.step = step;
-  shard.merge(outlines);
-  if (shard.blocks.empty()) return {};
-  const Path path = directory / fmt::format("shard_{:05}.h5", writer);
-  shard.files.at(0).name = path.filename().string();
-  const WriteFault fault = hook ? hook("ckpt.layout") : WriteFault::none;
-  io::H5File file = io::H5File::create(path);
-  file.fail_writes(fault);
-  file.set_attribute("format", std::string("trireme-checkpoint-shard"));
-  file.set_attribute("step", step);
-  file.set_attribute("writer", std::int64_t{writer});
+namespace {
+
+// Makes the blocks' datasets and sets their places.
+void make_blocks(io::H5File& file, Manifest& shard) {
   std::map<std::size_t, int> counts;  // of a tensor's blocks so far
   for (BlockEntry& block : shard.blocks) {
     const TensorEntry& tensor = shard.tensors[block.tensor];
@@ -246,20 +242,41 @@ Manifest lay_out_shard(const Path& directory, int writer, std::int64_t step,
     // So that a shard tells by itself what it holds.
     dataset.set_attribute("start", start_of(block.place, tensor.shape));
     dataset.set_attribute("global_shape", tensor.shape);
-    const auto offset = dataset.offset();
-    TRIREME_REQUIRE(offset.has_value(), "HDF5 gave {} of '{}' no place in the file",
-                    block.dataset, path.string());
-    block.offset = *offset;
+    block.offset = place_in_file(dataset);
   }
+}
+
+}  // namespace
+
+Manifest lay_out_shard(const Staging& staging, int writer,
+                       const std::vector<Manifest>& outlines, const FaultHook& hook) {
+  Manifest shard;
+  shard.merge(outlines);
+  if (shard.blocks.empty()) return {};
+  shard.set_identity(staging.identity);
+  const Path path = staging.path / fmt::format("shard_{:05}.h5", writer);
+  FileEntry& entry = shard.files.at(0);
+  entry.name = path.filename().string();
+  const WriteFault fault = hook ? hook("ckpt.layout") : WriteFault::none;
+  io::H5File file = io::H5File::create(path);
+  file.fail_writes(fault);
+  file.set_attribute("format", std::string("trireme-checkpoint-shard"));
+  file.set_attribute("step", shard.step);
+  file.set_attribute("writer", std::int64_t{writer});
+  io::H5Dataset stamp = file.make_dataset(kStampName, DType::uint8, {kStampBytes});
+  entry.stamp = place_in_file(stamp);
+  make_blocks(file, shard);
+  const std::string text = shard.stamp_of(shard.blocks_by_file().at(0));
+  stamp.write_rows(0, kStampBytes, text.data(), text.size());
   file.close();
   std::vector<ByteRange> ranges;
   for (const BlockEntry& block : shard.blocks) ranges.push_back(shard.bytes_of(block));
   const io::FileReader written(path);
-  shard.files[0].bytes = written.size();
-  shard.files[0].checksum = checksum_outside(written, std::move(ranges));
+  entry.bytes = written.size();
+  entry.checksum = checksum_outside(written, std::move(ranges));
   // By the one who made it: others that write to it may be on other nodes.
   io::FileWriter file_on_disk(path, io::FileWriter::Mode::existing);
-  file_on_disk.reserve(shard.files[0].bytes);
+  file_on_disk.reserve(entry.bytes);
   if (outlines.size() > 1) file_on_disk.sync();
   return shard;
 }
@@ -307,13 +324,11 @@ void write_blocks(const Exec& exec, const Path& directory,
   file.close();
 }
 
-Manifest write_shard(const Exec& exec, const Path& directory, int writer,
-                     std::int64_t step, const std::vector<TensorPart>& parts,
-                     const FaultHook& hook) {
+Manifest write_shard(const Exec& exec, const Staging& staging, int writer,
+                     const std::vector<TensorPart>& parts, const FaultHook& hook) {
   exec.fence("trireme::ckpt::write_shard");
-  Manifest shard =
-      lay_out_shard(directory, writer, step, {outline_of(parts, step)}, hook);
-  write_blocks(exec, directory, parts, shard, hook);
+  Manifest shard = lay_out_shard(staging, writer, {outline_of(parts)}, hook);
+  write_blocks(exec, staging.path, parts, shard, hook);
   return shard;
 }
 

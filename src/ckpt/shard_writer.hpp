@@ -1,9 +1,10 @@
 // ckpt/shard_writer.hpp — shard_NNNNN.h5: the blocks of one rank, or of several that
 // share a file, each once.
 //
-// HDF5 lays the file out; the data are then written at the datasets' offsets with plain
-// writes, by every rank its own, each chunk's checksum taken on the way. Device memory
-// passes through a bounded staging buffer. No MPI call: a background thread may do it.
+// HDF5 lays the file out, with a stamp that says what it is of (manifest.hpp); the data
+// are then written at the datasets' offsets with plain writes, by every rank its own,
+// each chunk's checksum taken on the way. Device memory passes through a bounded staging
+// buffer. No MPI call: a background thread may do it.
 #ifndef TRIREME_CKPT_SHARD_WRITER_HPP_
 #define TRIREME_CKPT_SHARD_WRITER_HPP_
 
@@ -59,14 +60,20 @@ class Snapshot {
   Kokkos::View<std::byte*, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace> memory_;
 };
 
+// A checkpoint that is being written: where, and what its parts will be known by.
+struct Staging {
+  Path path;
+  Identity identity;
+};
+
 // The blocks that parts will make, without places: what a rank tells who lays out the
 // file it shares.
-Manifest outline_of(const std::vector<TensorPart>& parts, std::int64_t step);
+Manifest outline_of(const std::vector<TensorPart>& parts);
 
 // Makes the file with room for the blocks of all outlines, in their order, and returns it
 // with their places. Its size and what it holds besides the blocks do not change any
 // more. No blocks: no file.
-Manifest lay_out_shard(const Path& directory, int writer, std::int64_t step,
+Manifest lay_out_shard(const Staging& staging, int writer,
                        const std::vector<Manifest>& outlines, const FaultHook& hook = {});
 
 // Writes and syncs the blocks of `shard`, which are those of the parts, and sets their
@@ -76,9 +83,8 @@ void write_blocks(const Exec& exec, const Path& directory,
                   const FaultHook& hook = {});
 
 // All of it, for a file of one rank.
-Manifest write_shard(const Exec& exec, const Path& directory, int writer,
-                     std::int64_t step, const std::vector<TensorPart>& parts,
-                     const FaultHook& hook = {});
+Manifest write_shard(const Exec& exec, const Staging& staging, int writer,
+                     const std::vector<TensorPart>& parts, const FaultHook& hook = {});
 
 }  // namespace trireme::ckpt
 

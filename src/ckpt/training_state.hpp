@@ -13,6 +13,8 @@
 namespace trireme::ckpt {
 
 struct TrainingState {
+  // Drawn when the run began (random_id()); empty: a run of its own, with the first save.
+  std::string run;
   // Progress, after the step.
   std::int64_t step = 0;
   std::int64_t samples = 0;
@@ -44,15 +46,18 @@ struct TrainingState {
   bool operator==(const TrainingState&) const = default;
 };
 
-// Writes index.h5 for the tensors and blocks of the manifest. Not synced.
+// Writes index.h5 for the tensors and blocks of the manifest, with its identity. Not
+// synced.
 // `fault` is what its writes shall suffer.
 void write_index(const Path& path, const TrainingState& state, const Manifest& manifest,
                  WriteFault fault = WriteFault::none);
 // All of it as bytes that tell other ranks; and back.
 std::string bytes_of(const TrainingState& state);
 TrainingState state_from_bytes(const std::string& bytes);
-// The state in an index.h5 whose checksum the caller has verified.
-TrainingState read_state(const Path& path);
+// The state in an index.h5 whose checksum the caller has verified. InputError where it is
+// of another save than the manifest, shows other tensors or other blocks of them, leads
+// out of its directory, or holds a state that no run can have.
+TrainingState read_index(const Path& directory, const Manifest& manifest);
 
 }  // namespace trireme::ckpt
 

@@ -1,20 +1,33 @@
-// ckpt/verify.hpp — what is wrong with a checkpoint, without any HDF5 call.
+// ckpt/verify.hpp — what is wrong with a checkpoint.
 #ifndef TRIREME_CKPT_VERIFY_HPP_
 #define TRIREME_CKPT_VERIFY_HPP_
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "ckpt/manifest.hpp"
+#include "ckpt/training_state.hpp"
 
 namespace trireme::ckpt {
 
-// The lightest check that finds a file that is missing or cut, or one that also finds any
-// flipped bit (reads everything).
-enum class Depth { sizes, checksums };
+// Each with what the one before finds.
+//   sizes      a file that is missing, cut, or of another save: by the manifest and a few
+//              bytes of each shard, without HDF5
+//   index      an index.h5 that is damaged or does not agree with the manifest
+//   checksums  any flipped bit, numbers that are not finite, shards that show HDF5's
+//   users
+//              other places than the manifest: reads everything
+enum class Depth { sizes, index, checksums };
 
-// One sentence each, with the file, the block, what was expected and what was found;
-// empty for a whole checkpoint.
+struct Findings {
+  std::optional<Manifest> manifest = {};    // where it could be read
+  std::optional<TrainingState> state = {};  // from Depth::index on, where it could
+  // One sentence each, with the file, the block, what was expected and what was found;
+  // empty for a whole checkpoint.
+  std::vector<std::string> problems = {};
+};
+Findings examine(const Path& directory, Depth depth);
+// Its problems alone.
 std::vector<std::string> problems_of(const Path& directory, Depth depth);
 // The same of one file of a manifest that was read; `blocks` are the numbers of its
 // blocks.
@@ -22,6 +35,11 @@ std::vector<std::string> problems_of_file(const Path& directory, const Manifest&
                                           std::size_t file,
                                           const std::vector<std::size_t>& blocks,
                                           Depth depth);
+
+// Whether a file is the one that the manifest means, by its stamp: empty, or what it is
+// of. Nothing is asked of files without one.
+std::string stamp_problem(const io::FileReader& reader, const Manifest& manifest,
+                          std::size_t file, const std::vector<std::size_t>& blocks);
 
 // "'shard_00003.h5' is damaged: rows 0 to 511 of 'model/...' (..." for who reads a block.
 std::string damaged_chunk(const Path& file, const Manifest& manifest,

@@ -56,7 +56,7 @@ void Restore::fall_back(const std::string& problems) {
           "back, or train anew elsewhere (--run-dir DIR).{}",
           said, advice);
       log_.warning(
-          "a checkpoint is damaged and cannot be used:\n  {}\nGoing on from an older "
+          "a checkpoint cannot be used:\n  {}\nGoing on from an older "
           "one: "
           "'{}'",
           said, older_.front().string());
@@ -65,6 +65,8 @@ void Restore::fall_back(const std::string& problems) {
     older_.erase(older_.begin());
     try {
       reader_.emplace(world_, path_);
+      const std::string note = ckpt::format_note(reader_->manifest(), path_);
+      if (!note.empty()) log_.warning("{}", note);
       return;
     } catch (const InputError& error) {
       said = error.what();

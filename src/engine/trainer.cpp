@@ -9,6 +9,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/checked.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
@@ -139,12 +140,30 @@ config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
   return deck;
 }
 
+// What it counts is what its steps have taken: by its own deck, which knows the batches.
+void check_progress(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck) {
+  const ckpt::TrainingState& state = checkpoint.state();
+  config::Length samples = state.samples;
+  samples.unit = config::LengthUnit::samples;
+  TRIREME_REQUIRE_INPUT(
+      config::steps_of(samples, deck.batch, deck.model.sequence) == state.step,
+      "'{}' is of step {} after {} samples, which its own deck (batch.global, "
+      "batch.ramp_up) cannot have: it was changed. Take another checkpoint",
+      checkpoint.path().string(), state.step, state.samples);
+  TRIREME_REQUIRE_INPUT(
+      checked_multiply(state.samples, deck.model.sequence) == state.tokens,
+      "'{}' counts {} tokens in {} samples of {}: it was changed. Take another "
+      "checkpoint",
+      checkpoint.path().string(), state.tokens, state.samples, deck.model.sequence);
+}
+
 // What the checkpoint's deck and this one may not differ in.
 void check_deck(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck,
                 comm::Communicator& world, Log& log) {
   const std::string changes = comm::on_first_rank(world, [&] {
-    const config::Comparison comparison =
-        config::compare_for_resume(config::parse_resolved(checkpoint.state().deck), deck);
+    const config::Deck theirs = config::parse_resolved(checkpoint.state().deck);
+    check_progress(checkpoint, theirs);
+    const config::Comparison comparison = config::compare_for_resume(theirs, deck);
     if (!comparison.errors.empty()) throw config::DeckErrors(comparison.errors);
     std::string text;
     for (const std::string& change : comparison.changes) text += "  " + change + "\n";

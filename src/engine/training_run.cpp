@@ -49,9 +49,11 @@ std::vector<MemoryUse> memory_uses(const MemoryPlan& plan, const MemoryPlan& mea
   return uses;
 }
 
-ckpt::TrainingState initial_state(const config::Deck& deck, const Datasets& datasets) {
+ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck& deck,
+                                  const Datasets& datasets) {
   const data::Corpus& corpus = datasets.first();
   ckpt::TrainingState state;
+  state.run = comm::on_first_rank(world, ckpt::random_id);
   state.texts[kCorporaText] = datasets.identity();
   state.seed = deck.run.seed;
   state.data_seed = deck.data.seed;
@@ -79,7 +81,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       optimizer_(exec_, state_.params, grid.groups(), adamw_desc(deck),
                  deck.optimizer.clip_norm),
       schedule_(lr_schedule(deck)),
-      progress_(initial_state(deck, datasets)),
+      progress_(initial_state(*grid.groups().world, deck, datasets)),
       validation_(deck, grid, step_),
       checkpoints_(
           deck, *grid.groups().world, host_name(), parts(),
@@ -126,8 +128,10 @@ void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
   ckpt::load_params(reader, exec_, state_.params, ckpt::Content::training);
   // The deck and the grid are this start's; everything that moves on is the checkpoint's.
   const std::string deck = std::move(progress_.deck);
+  const std::string run = std::move(progress_.run);
   const auto grid = std::move(progress_.grid);
   progress_ = reader.state();
+  if (progress_.run.empty()) progress_.run = run;  // of a format that had none
   progress_.deck = deck;
   progress_.grid = grid;
   const auto number = [&](const char* name) {

@@ -328,7 +328,11 @@ void H5Group::write_bytes(const std::string& path, std::string_view bytes) {
 }
 
 std::string H5Group::read_bytes(const std::string& path) const {
-  const std::vector<std::uint8_t> values = dataset(path).read<std::uint8_t>();
+  const H5Dataset bytes = dataset(path);
+  TRIREME_REQUIRE_INPUT(!bytes.is_virtual(),
+                        "{} in '{}' is taken from other files: it is no part of this one",
+                        bytes.name(), file());
+  const std::vector<std::uint8_t> values = bytes.read<std::uint8_t>();
   return {values.begin(), values.end()};
 }
 
@@ -359,11 +363,17 @@ std::string H5Group::read_text(const std::string& path) const {
   const H5Scoped id(H5Dopen2(handle_->use(), path.c_str(), H5P_DEFAULT), H5Dclose,
                     "open " + where);
   const H5Scoped type(H5Dget_type(id), H5Tclose, "get the type of " + where);
+  const H5Scoped space(H5Dget_space(id), H5Sclose, "get the extent of " + where);
+  const H5Scoped layout(H5Dget_create_plist(id), H5Pclose, "get the layout of " + where);
   const std::size_t bytes = H5Tget_size(type);
   TRIREME_REQUIRE_INPUT(H5Tget_class(type) == H5T_STRING &&
                             H5Tis_variable_str(type) == 0 &&
+                            H5Sget_simple_extent_npoints(space) == 1 &&
                             (handle_->writing || bytes <= file_size(file())),
-                        "{} is not a text of fixed length", where);
+                        "{} is not one text of fixed length", where);
+  TRIREME_REQUIRE_INPUT(
+      H5Pget_layout(layout) != H5D_VIRTUAL && H5Pget_external_count(layout) == 0,
+      "{} is taken from other files: it is no part of this one", where);
   std::string text(bytes, '\0');
   h5_check(H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text.data()),
            "read " + where);

@@ -122,7 +122,7 @@ class H5Group : public H5Object {
   // file is missing, read as NaN (integers: all ones).
   H5Dataset make_virtual_dataset(const std::string& path, DType dtype, const Shape& shape,
                                  const std::vector<VirtualPiece>& pieces);
-  // A file inside the file: one-dimensional uint8.
+  // A file inside the file: one-dimensional uint8. InputError for virtual ones.
   void write_bytes(const std::string& path, std::string_view bytes);
   std::string read_bytes(const std::string& path) const;
   // A scalar UTF-8 string of any length (attributes end at 64 KiB).

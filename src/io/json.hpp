@@ -56,10 +56,6 @@ Json parse_json_or_null(std::string_view text);
 // std::int64_t or std::string.
 template <class T, class Json>
 T json_value(const Json& object, const char* key);
-template <class T, class Json>
-T integer_at(const Json& object, const char* key) {
-  return json_value<T>(object, key);
-}
 // The list under a key, as it is; JsonError where there is none.
 template <class Json>
 const Json& json_list(const Json& object, const char* key);

@@ -92,6 +92,7 @@ class TrainingRuns : public ::testing::Test {
     }
     ckpt::TrainingState one = first.state(), other = second.state();
     one.deck = other.deck = "";  // they name different directories
+    one.run = other.run = "";    // and are two runs
     if (place == Place::middle) {
       one.best_loss = other.best_loss;
       one.best_step = other.best_step;

@@ -75,6 +75,20 @@ void make_hollow_dataset(const std::filesystem::path& path, const std::string& n
   make_dataset(file, name, H5T_STD_U8LE, list, bytes);
 }
 
+void make_texts(const std::filesystem::path& path, const std::string& name,
+                std::uint64_t count) {
+  const OpenFile file(path, name);
+  const hid_t type = checked(H5Tcopy(H5T_C_S1), "make a type");
+  checked(H5Tset_size(type, 64), "size a type");
+  make_dataset(file, name, type, H5Pcreate(H5P_DATASET_CREATE), count);
+  H5Tclose(type);
+}
+
+void remove_attribute(const std::filesystem::path& path, const std::string& name) {
+  const OpenFile file(path, "");
+  checked(H5Adelete(file, name.c_str()), "remove an attribute");
+}
+
 void remove_object(const std::filesystem::path& path, const std::string& name) {
   const OpenFile file(path, name);
   checked(H5Lexists(file, name.c_str(), H5P_DEFAULT) > 0 ? -1 : 0, "remove an object");

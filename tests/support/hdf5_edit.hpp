@@ -21,6 +21,10 @@ void make_external_dataset(const std::filesystem::path& file, const std::string&
 // Of so many bytes, in chunks of which none is stored.
 void make_hollow_dataset(const std::filesystem::path& file, const std::string& name,
                          std::uint64_t bytes);
+// Several texts where one is expected.
+void make_texts(const std::filesystem::path& file, const std::string& name,
+                std::uint64_t count);
+void remove_attribute(const std::filesystem::path& file, const std::string& name);
 void remove_object(const std::filesystem::path& file, const std::string& name);
 
 }  // namespace trireme::test

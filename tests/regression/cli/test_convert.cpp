@@ -207,6 +207,23 @@ TEST_F(Convert, DamagedWeights) {
   expect_refused({"pytorch_model.bin", "safe_serialization"});
 }
 
+TEST_F(Convert, NumbersThatAreNone) {
+  TensorTexts stored = tensors_;
+  TensorText& bias = stored["transformer.h.1.mlp.c_fc.bias"];
+  ASSERT_EQ(bias.dtype, "F32");
+  const float bad[] = {std::nanf(""), INFINITY};
+  std::memcpy(bias.bytes.data() + 7 * sizeof(float), bad, sizeof bad);
+  write_safetensors(weights(), stored);
+  expect_refused({"model.safetensors", "2 numbers of 'transformer.h.1.mlp.c_fc.bias' are",
+                  "the first is nan at (7)"});
+}
+
+// More layers than there are names for: no memory is asked for them.
+TEST_F(Convert, ImpossiblyManyLayers) {
+  set_config("n_layer", 2147483647);
+  expect_refused({"hf", "says 2147483647 layers", "tensors in all"});
+}
+
 TEST_F(Convert, ConfigThatIsNotGpt2s) {
   const std::string config = slurp(scratch_ / "hf/config.json");
   set_config("model_type", "llama");

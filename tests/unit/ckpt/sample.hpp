@@ -87,6 +87,7 @@ class RankMemory {
 
 inline ckpt::TrainingState sample_state(std::int64_t step) {
   ckpt::TrainingState state;
+  state.run = "00112233445566778899aabbccddeeff";
   state.step = step;
   state.samples = step * 32;
   state.tokens = step * 32 * 128;
@@ -106,20 +107,46 @@ inline ckpt::TrainingState sample_state(std::int64_t step) {
   return state;
 }
 
-// All ranks of a layout save, one after another, in this process.
+// All ranks of a layout save, one after another, in this process. `save`: the name of the
+// save, where it is not to be drawn.
 inline ckpt::Saved save_as(int ranks, const ckpt::Path& directory, std::int64_t step,
-                           const ckpt::SaveOptions& options = {}) {
+                           const ckpt::SaveOptions& options = {},
+                           const std::string& save = "") {
   if (options.hook) options.hook("ckpt.stage");  // nothing to copy: each rank has its own
   io::create_directories(directory);
-  const ckpt::Path staging = ckpt::begin_save(directory, step, options.hook);
-  ckpt::remove_stale(directory, staging);
+  const ckpt::TrainingState state = sample_state(step);
+  ckpt::Staging staging = ckpt::begin_save(directory, state, options.hook);
+  if (!save.empty()) staging.identity.save = save;
+  ckpt::remove_stale(directory, staging.path);
   std::vector<ckpt::Manifest> shards;
   for (int rank = 0; rank < ranks; ++rank) {
     const RankMemory memory(rank, ranks, true);
     shards.push_back(
-        ckpt::write_shard(Exec(), staging, rank, step, memory.parts(), options.hook));
+        ckpt::write_shard(Exec(), staging, rank, memory.parts(), options.hook));
   }
-  return ckpt::publish(directory, staging, sample_state(step), shards, options);
+  return ckpt::publish(directory, staging, state, shards, options);
+}
+
+// The same into one file, which the first lays out for all.
+inline ckpt::Saved save_together(int ranks, const ckpt::Path& directory,
+                                 std::int64_t step) {
+  io::create_directories(directory);
+  const ckpt::TrainingState state = sample_state(step);
+  const ckpt::Staging staging = ckpt::begin_save(directory, state);
+  std::vector<RankMemory> memories;
+  std::vector<ckpt::Manifest> outlines, shards;
+  for (int rank = 0; rank < ranks; ++rank) {
+    memories.emplace_back(rank, ranks, true);
+    outlines.push_back(ckpt::outline_of(memories.back().parts()));
+  }
+  const ckpt::Manifest all = ckpt::lay_out_shard(staging, 0, outlines);
+  std::size_t first = 0;
+  for (std::size_t rank = 0; rank < memories.size(); ++rank) {
+    shards.push_back(all.part(first, outlines[rank].blocks.size()));
+    first += outlines[rank].blocks.size();
+    ckpt::write_blocks(Exec(), staging.path, memories[rank].parts(), shards.back());
+  }
+  return ckpt::publish(directory, staging, state, shards);
 }
 
 }  // namespace trireme::test

@@ -36,8 +36,9 @@ TEST(Describe, Checkpoint) {
   EXPECT_EQ(shown["grid"]["pipeline"], 2);
   EXPECT_EQ(shown["tokenizer"]["merges.txt"], 5);
   EXPECT_EQ(shown["files"].size(), 3u);
-  EXPECT_EQ(shown["tensors"][1]["shape"], json({36, 5}));
-  EXPECT_EQ(shown["tensors"][1]["blocks"], 6);
+  EXPECT_EQ(shown["tensors"][0]["name"], "model/qkv/weight");  // in a model's order
+  EXPECT_EQ(shown["tensors"][0]["shape"], json({36, 5}));
+  EXPECT_EQ(shown["tensors"][0]["blocks"], 6);
   EXPECT_EQ(shown["checked"], "checksums");
   EXPECT_TRUE(shown["problems"].empty());
 }
@@ -80,7 +81,7 @@ TEST(Describe, SingleFiles) {
   const json shard = described(step / "shard_00000.h5");
   EXPECT_EQ(shard["kind"], "hdf5");
   EXPECT_EQ(shard["attributes"]["writer"], "0");
-  EXPECT_EQ(shard["datasets"].size(), 10u);  // QKV: three blocks each
+  EXPECT_EQ(shard["datasets"].size(), 11u);  // QKV: three blocks each; the stamp
   const json index = described(step / "index.h5");
   EXPECT_EQ(index["attributes"]["step"], "1");
   EXPECT_TRUE(index["problems"].empty());

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "data/tokenizer_files.hpp"
+#include "unit/io/scratch.hpp"
 
 namespace trireme::ckpt {
 namespace {

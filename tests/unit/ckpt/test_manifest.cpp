@@ -18,9 +18,11 @@ using ::testing::HasSubstr;
 
 Manifest sample() {
   Manifest manifest;
-  manifest.step = 12;
+  manifest.set_identity({std::string(32, 'a'), std::string(32, 'b'), 12});
+  manifest.samples = 96;
+  manifest.tokens = 960;
   manifest.generation = 3;
-  manifest.files = {{"shard_00000.h5", 4096, 0x123},
+  manifest.files = {{"shard_00000.h5", 4096, 0x123, 512},
                     {"index.h5", 100, ~std::uint64_t{0}}};
   manifest.tensors = {{"model/a", DType::float32, {4, 6}},
                       {"model/b", DType::bfloat16, {5}}};
@@ -35,6 +37,10 @@ TEST(Manifest, RoundTrip) {
   const std::string text = manifest.to_text();
   const Manifest back = Manifest::from_text(text, "m");
   EXPECT_EQ(back.to_text(), text);
+  EXPECT_EQ(back.identity(), manifest.identity());
+  EXPECT_EQ(back.samples, 96);
+  EXPECT_EQ(back.tokens, 960);
+  EXPECT_EQ(back.files[0].stamp, 512u);
   EXPECT_EQ(back.generation, 3);
   EXPECT_EQ(back.files[1].checksum, ~std::uint64_t{0});
   EXPECT_EQ(back.tensors[1].dtype, DType::bfloat16);
@@ -88,9 +94,10 @@ TEST(Manifest, CheckFindsEveryOverlap) {
   int apart = 0;
   constexpr int kTries = 4000;
   for (int i = 0; i < kTries; ++i) {
-    Manifest manifest;
-    manifest.files = {{"shard_00000.h5", 1 << 20, 0}};
+    Manifest manifest = sample();
+    manifest.files = {{"shard_00000.h5", 1 << 20, 0, 0}};
     manifest.tensors = {{"model/a", DType::float32, {9, 8}}};
+    manifest.blocks.clear();
     bool expected = false;
     for (int n = 0; n < 2 + i % 5; ++n) {
       ckpt::Rectangle place{below(9), below(8), 0, 0};
@@ -99,7 +106,8 @@ TEST(Manifest, CheckFindsEveryOverlap) {
       for (const auto& other : manifest.blocks) {
         expected |= ckpt::intersection(place, other.place).has_value();
       }
-      manifest.blocks.push_back({0, 0, "x", 0, {0}, place});
+      const auto offset = static_cast<std::uint64_t>(n) * 4096;
+      manifest.blocks.push_back({0, 0, "x", offset, {0}, place});
     }
     const std::string message = message_of<InputError>([&] { manifest.check("m"); });
     EXPECT_EQ(message.find("overlap") != std::string::npos, expected) << message;
@@ -107,6 +115,31 @@ TEST(Manifest, CheckFindsEveryOverlap) {
   }
   EXPECT_GT(apart, kTries / 10);
   EXPECT_LT(apart, kTries - kTries / 10);
+}
+
+// Where blocks lie is in the stamp, in whatever order the manifest has them.
+TEST(Manifest, StampsTellFilesApart) {
+  const Manifest manifest = sample();
+  const std::string stamp = manifest.stamp_of({0, 1, 2});
+  EXPECT_EQ(stamp.size(), ckpt::kStampBytes);
+  EXPECT_THAT(stamp, HasSubstr("run " + std::string(32, 'a') + " save " +
+                               std::string(32, 'b') + " step 00000000000000000012"));
+  EXPECT_EQ(manifest.stamp_of({2, 0, 1}), stamp);
+  EXPECT_NE(manifest.stamp_of({0, 1}), stamp);
+  const auto expect_other = [&](auto&& change) {
+    Manifest other = sample();
+    change(other);
+    EXPECT_NE(other.stamp_of({0, 1, 2}), stamp);
+  };
+  expect_other([](Manifest& m) { m.step = 11; });
+  expect_other([](Manifest& m) { m.run[3] = 'c'; });
+  expect_other([](Manifest& m) { m.save[3] = 'c'; });
+  expect_other([](Manifest& m) { m.blocks[2].offset += 8; });
+  expect_other([](Manifest& m) { m.blocks[2].dataset += "0"; });
+  expect_other([](Manifest& m) { m.tensors[1].dtype = DType::float16; });
+  expect_other([](Manifest& m) { m.tensors[0].name += "0"; });
+  expect_other([](Manifest& m) { m.tensors[0].shape = {4, 7}; });
+  expect_other([](Manifest& m) { m.blocks[0].place = {1, 0, 3, 2}; });
 }
 
 TEST(Manifest, Merge) {
@@ -128,12 +161,12 @@ TEST(Manifest, Merge) {
 TEST(Manifest, OtherVersionsAreRefused) {
   std::string body = sample().to_text();
   body = body.substr(body.find('\n') + 1);
-  const std::string old = "\"format_version\": 2";
-  body.replace(body.find(old), old.size(), "\"format_version\": 1");
+  const std::string now = "\"format_version\": 3";
+  body.replace(body.find(now), now.size(), "\"format_version\": 1");
   const auto sum = io::to_hex(io::checksum(body.data(), body.size()));
   const std::string text = "{\"xxh3\": \"" + sum + "\",\n" + body;
   EXPECT_THAT(message_of<InputError>([&] { Manifest::from_text(text, "m"); }),
-              HasSubstr("has checkpoint format 1; this program reads 2"));
+              HasSubstr("has checkpoint format 1; this program reads 2 and 3"));
 }
 
 TEST(Manifest, Generation) {
@@ -142,6 +175,9 @@ TEST(Manifest, Generation) {
   test::spill(scratch / ckpt::kManifestName, sample().to_text());
   EXPECT_EQ(ckpt::peek_generation(scratch.path()), 3);
   test::spill(scratch / ckpt::kManifestName, "\n\"generation\": x");
+  EXPECT_EQ(ckpt::peek_generation(scratch.path()), -1);
+  // What no program wrote, nobody counts on from.
+  test::spill(scratch / ckpt::kManifestName, "\n\"generation\": 9223372036854775807,");
   EXPECT_EQ(ckpt::peek_generation(scratch.path()), -1);
 }
 

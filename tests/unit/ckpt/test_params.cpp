@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "ckpt/params.hpp"
@@ -47,8 +48,13 @@ void fill(ParamBuffer<T>& buffer, std::uint64_t seed) {
   for (const Slab slab : {Slab::exp_avg, Slab::exp_avg_sq, Slab::weight}) {
     buffer.initialize(exec, seed + static_cast<std::uint64_t>(slab));
     exec.fence("fill");
-    if (slab != Slab::weight)
-      Kokkos::deep_copy(buffer.slab(slab), buffer.slab(Slab::weight));
+    if (slab == Slab::weight) continue;
+    auto values = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(),
+                                                      buffer.slab(Slab::weight));
+    for (std::size_t i = 0; i < values.size() && slab == Slab::exp_avg_sq; ++i) {
+      values(i) = std::abs(values(i));  // as squares are
+    }
+    Kokkos::deep_copy(buffer.slab(slab), values);
   }
 }
 
@@ -57,7 +63,7 @@ void expect_any_layout(const std::vector<int>& all_writers) {
   using Use = typename ParamBuffer<T>::Use;
   for (const int writers : all_writers) {
     const test::Scratch scratch;
-    const ckpt::Path staging = ckpt::begin_save(scratch.path(), 1);
+    const ckpt::Staging staging = ckpt::begin_save(scratch.path(), test::sample_state(1));
     std::vector<ckpt::Manifest> shards;
     for (int rank = 0; rank < writers; ++rank) {
       const ParamRegistry registry = registry_of(rank, writers);
@@ -66,7 +72,7 @@ void expect_any_layout(const std::vector<int>& all_writers) {
       fill(buffer, 42);
       const ckpt::Replicas replicas{.tensor_rank = rank, .tensor_size = writers};
       shards.push_back(ckpt::write_shard(
-          Exec(), staging, rank, 1, ckpt::parts_of(buffer, Content::training, replicas)));
+          Exec(), staging, rank, ckpt::parts_of(buffer, Content::training, replicas)));
     }
     const auto saved =
         ckpt::publish(scratch.path(), staging, test::sample_state(1), shards);

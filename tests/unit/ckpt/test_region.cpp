@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "base/error.hpp"
@@ -106,8 +107,26 @@ TEST(Region, StartAndExtent) {
   const Rectangle rectangle{3, 2, 4, 5};
   EXPECT_EQ(ckpt::start_of(rectangle, {10, 10}), (Shape{3, 2}));
   EXPECT_EQ(ckpt::extent_of(rectangle, {10, 10}), (Shape{4, 5}));
-  EXPECT_EQ(ckpt::rectangle_of({3, 2}, {4, 5}), rectangle);
-  EXPECT_EQ(ckpt::rectangle_of({3, 0, 0}, {4, 2, 6}), (Rectangle{3, 0, 4, 12}));
+  EXPECT_EQ(ckpt::rectangle_of({3, 2}, {4, 5}, {9, 7}), rectangle);
+  EXPECT_EQ(ckpt::rectangle_of({3, 0, 0}, {4, 2, 6}, {9, 2, 6}),
+            (Rectangle{3, 0, 4, 12}));
+  // Anything may be read from a file.
+  constexpr index_t kMost = std::numeric_limits<index_t>::max();
+  for (const auto& [start, extent] :
+       std::vector<std::pair<Shape, Shape>>{{{3, 2}, {4, 6}},
+                                            {{-1, 2}, {4, 5}},
+                                            {{3, 2}, {0, 5}},
+                                            {{3, 2}, {-4, 5}},
+                                            {{3}, {4}},
+                                            {{}, {}},
+                                            {{3, 2}, {4, 5, 1}},
+                                            {{kMost, 0}, {1, 1}},
+                                            {{1, 0}, {kMost, 7}},
+                                            {{0, 1}, {1, kMost}}}) {
+    EXPECT_FALSE(ckpt::rectangle_of(start, extent, {9, 7}).has_value())
+        << to_string(start) << to_string(extent);
+  }
+  EXPECT_FALSE(ckpt::rectangle_of({0, 1, 0}, {9, 1, 6}, {9, 2, 6}).has_value());
   EXPECT_THROW(ckpt::extent_of(rectangle, {10, 5, 2}), Error);
   EXPECT_THROW(ckpt::whole({}), Error);
 }

@@ -74,10 +74,12 @@ TEST(Save, StateComesBack) {
   EXPECT_EQ(saved.bytes, bytes);
 }
 
+// But for the name of the save, which is another each time.
 TEST(Save, SameStateSameBytes) {
   const test::Scratch scratch;
-  test::save_as(2, scratch / "a", 5);
-  test::save_as(2, scratch / "b", 5);
+  const std::string save(32, 'c');
+  test::save_as(2, scratch / "a", 5, {}, save);
+  test::save_as(2, scratch / "b", 5, {}, save);
   for (const char* name :
        {"index.h5", "manifest.json", "shard_00000.h5", "shard_00001.h5"}) {
     EXPECT_EQ(test::slurp(scratch / "a/step_00000005" / name),
@@ -136,10 +138,10 @@ TEST(Save, SnapshotIsIndependent) {
     const test::RankMemory memory(1, 2, true);
     snapshot.take(Exec(), memory.parts());
   }
-  const ckpt::Path staging = ckpt::begin_save(scratch.path(), 3);
+  const ckpt::Staging staging = ckpt::begin_save(scratch.path(), test::sample_state(3));
   std::vector<ckpt::Manifest> shards = {
-      ckpt::write_shard(Exec(), staging, 0, 3, test::RankMemory(0, 2, true).parts()),
-      ckpt::write_shard(Exec(), staging, 1, 3, snapshot.parts())};
+      ckpt::write_shard(Exec(), staging, 0, test::RankMemory(0, 2, true).parts()),
+      ckpt::write_shard(Exec(), staging, 1, snapshot.parts())};
   const auto saved =
       ckpt::publish(scratch.path(), staging, test::sample_state(3), shards);
   test::RankMemory back(0, 1, false);
@@ -174,9 +176,9 @@ TEST(Save, ForeignModelsAreRefused) {
 
 TEST(Save, BlocksMustCoverTheModel) {
   const test::Scratch scratch;
-  const ckpt::Path staging = ckpt::begin_save(scratch.path(), 3);
+  const ckpt::Staging staging = ckpt::begin_save(scratch.path(), test::sample_state(3));
   const std::vector<ckpt::Manifest> shards = {
-      ckpt::write_shard(Exec(), staging, 0, 3, test::RankMemory(0, 2, true).parts())};
+      ckpt::write_shard(Exec(), staging, 0, test::RankMemory(0, 2, true).parts())};
   EXPECT_THAT(message_of<Error>([&] {
                 ckpt::publish(scratch.path(), staging, test::sample_state(3), shards);
               }),

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "ckpt/directory.hpp"
+#include "ckpt/save.hpp"
 #include "comm/self_communicator.hpp"
 #include "io/atomic_file.hpp"
 #include "unit/io/scratch.hpp"
@@ -43,15 +43,20 @@ class RunDirectoryTest : public ::testing::Test {
   std::string refusal(const RunOptions& options) {
     return message_of<InputError>([&] { decide(options); });
   }
-  // A checkpoint without tensors, whole as far as its manifest goes.
-  void put_checkpoint(const fs::path& path) {
-    ckpt::Manifest manifest;
-    manifest.step = *ckpt::step_of(path.filename().string());
-    manifest.generation = ++generation_;
-    manifest.tensors = {{"optimizer/exp_avg/nothing", DType::float32, {0}}};
-    fs::create_directories(path);
-    spill(path / ckpt::kManifestName, manifest.to_text());
-    io::swap_symlink(path.filename(), path.parent_path() / ckpt::kLatestName);
+  // A checkpoint of one number, the newest of its directory.
+  void put_checkpoint(const fs::path& path,
+                      const std::string& tensor = "optimizer/exp_avg/one") {
+    ckpt::TrainingState state;
+    state.step = *ckpt::step_of(path.filename().string());
+    const float one = 1.0f;
+    ckpt::save_checkpoint(Exec(), *world_, path.parent_path(), state,
+                          {{tensor,
+                            DType::float32,
+                            {1},
+                            {{{0, 0, 1, 1}, 0, 1}},
+                            reinterpret_cast<const std::byte*>(&one),
+                            true}},
+                          {.retention = {.keep = 0}});
   }
   void put_run(const std::vector<std::int64_t>& steps) {
     fs::create_directories(run() / "checkpoints");
@@ -67,7 +72,6 @@ class RunDirectoryTest : public ::testing::Test {
 
   test::Scratch scratch_;
   std::shared_ptr<comm::Communicator> world_ = comm::make_self_communicator("world");
-  std::int64_t generation_ = 0;
 };
 
 TEST_F(RunDirectoryTest, NothingThere) {
@@ -219,9 +223,7 @@ TEST_F(RunDirectoryTest, BackToAnOlderCheckpoint) {
 }
 
 TEST_F(RunDirectoryTest, WeightsAreNoRunToGoOnWith) {
-  ckpt::Manifest manifest;
-  fs::create_directories(scratch_ / "weights/step_00000000");
-  spill(scratch_ / "weights/step_00000000" / ckpt::kManifestName, manifest.to_text());
+  put_checkpoint(scratch_ / "weights/step_00000000", "model/one");
   EXPECT_THAT(refusal(options((scratch_ / "weights").string())),
               AllOf(HasSubstr("weights only"), HasSubstr("--init-from")));
 }

@@ -62,6 +62,21 @@ TEST_F(ForeignHdf5, DataElsewhereAreRefused) {
               AllOf(HasSubstr("/a/b/x in '"), HasSubstr("its data in other files")));
 }
 
+TEST_F(ForeignHdf5, TextsAndBytesAreOfTheFile) {
+  {
+    io::H5File file = io::H5File::open_for_writing(path_);
+    file.make_virtual_dataset("bytes", DType::uint8, {3}, {{{0}, {3}, "other.h5", "x"}});
+    file.close();
+  }
+  test::make_texts(path_, "texts", 3);
+  const io::H5File file = io::H5File::open(path_);
+  EXPECT_EQ(file.read_text("text"), "to be");
+  EXPECT_THAT(message_of<InputError>([&] { file.read_bytes("bytes"); }),
+              HasSubstr("/bytes in '"));
+  EXPECT_THAT(message_of<InputError>([&] { file.read_text("texts"); }),
+              HasSubstr("is not one text"));
+}
+
 // 2^44 bytes that are nowhere: no attempt to hold them in memory.
 TEST_F(ForeignHdf5, HollowDatasetsAreRefused) {
   test::make_hollow_dataset(path_, "a/b/x", std::uint64_t{1} << 44);

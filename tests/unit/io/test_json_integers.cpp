@@ -20,25 +20,25 @@ Json parsed(const std::string& value) {
 }
 
 TEST(JsonIntegers, AreExact) {
-  EXPECT_EQ(io::integer_at<std::int64_t>(parsed("-9223372036854775808"), "n"),
+  EXPECT_EQ(io::json_value<std::int64_t>(parsed("-9223372036854775808"), "n"),
             std::numeric_limits<std::int64_t>::min());
-  EXPECT_EQ(io::integer_at<std::uint64_t>(parsed("18446744073709551615"), "n"),
+  EXPECT_EQ(io::json_value<std::uint64_t>(parsed("18446744073709551615"), "n"),
             ~std::uint64_t{0});
-  EXPECT_EQ(io::integer_at<int>(parsed("17"), "n"), 17);
+  EXPECT_EQ(io::json_value<int>(parsed("17"), "n"), 17);
 }
 
 TEST(JsonIntegers, OthersAreRefused) {
   for (const char* value :
        {"9223372036854775808", "1e300", "0.5", "\"7\"", "null", "[]"}) {
     EXPECT_THAT(message_of<io::JsonError>(
-                    [&] { io::integer_at<std::int64_t>(parsed(value), "n"); }),
+                    [&] { io::json_value<std::int64_t>(parsed(value), "n"); }),
                 AllOf(HasSubstr("'n' is"),
                       HasSubstr("expected an integer from -9223372036854775808")))
         << value;
   }
-  EXPECT_THROW(io::integer_at<std::uint64_t>(parsed("-1"), "n"), io::JsonError);
-  EXPECT_THROW(io::integer_at<int>(parsed("2147483648"), "n"), io::JsonError);
-  EXPECT_THAT(message_of<io::JsonError>([&] { io::integer_at<int>(parsed("1"), "m"); }),
+  EXPECT_THROW(io::json_value<std::uint64_t>(parsed("-1"), "n"), io::JsonError);
+  EXPECT_THROW(io::json_value<int>(parsed("2147483648"), "n"), io::JsonError);
+  EXPECT_THAT(message_of<io::JsonError>([&] { io::json_value<int>(parsed("1"), "m"); }),
               HasSubstr("'m' is missing"));
 }
 
