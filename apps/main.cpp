@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
   apps::add_inspect(line);
   apps::add_convert(line);
   apps::add_generate(line);
+  apps::add_evaluate(line);
   apps::add_jobscript(line);
   apps::add_selftest(line);
   if (const auto status = line.parse(argc, argv, speaks)) {

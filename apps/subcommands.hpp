@@ -14,6 +14,7 @@ void add_tokenize(CommandLine& line);
 // typed: the command line as it was, for the run's environment.json.
 void add_train(CommandLine& line, const std::string& typed);
 void add_convert(CommandLine& line);
+void add_evaluate(CommandLine& line);
 void add_generate(CommandLine& line);
 void add_jobscript(CommandLine& line);
 void add_selftest(CommandLine& line);

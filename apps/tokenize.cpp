@@ -1,7 +1,5 @@
 // apps/tokenize.cpp — `trireme tokenize`: text files and JSON lines to a corpus, with a
 // given tokenizer or with one trained on the text itself.
-#include <unistd.h>
-
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "apps/command_line.hpp"
+#include "apps/progress_line.hpp"
 #include "apps/subcommands.hpp"
 #include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
@@ -52,38 +51,22 @@ void take_tokenizer_file(TokenizeOptions& options) {
   }
 }
 
-// Shows how far rank 0 is, on a terminal ten times a second, else every ten seconds.
+// How far rank 0 is.
 class Progress {
  public:
-  Progress(std::string what, bool shown)
-      : what_(std::move(what)), shown_(shown), terminal_(::isatty(2) == 1) {}
-  ~Progress() {
-    if (printed_ && terminal_) std::fprintf(stderr, "\r\033[K");
-  }
+  Progress(std::string what, bool shown) : what_(std::move(what)), line_(shown) {}
 
   void operator()(std::uint64_t done, std::uint64_t total) {
-    const double now = std::chrono::duration<double>(Clock::now() - start_).count();
-    if (!shown_ || now < next_) return;
-    next_ = now + (terminal_ ? 0.1 : 10.0);
-    printed_ = true;
-    const double rate = static_cast<double>(done) / now;
-    std::fprintf(
-        stderr, "%s%s",
-        fmt::format("{}{}: {:3.0f} %  {:.1f} MB/s  {:.0f} s left", terminal_ ? "\r" : "",
-                    what_, 100.0 * static_cast<double>(done) / static_cast<double>(total),
-                    rate / 1e6, static_cast<double>(total - done) / rate)
-            .c_str(),
-        terminal_ ? "\033[K" : "\n");
-    std::fflush(stderr);
+    if (!line_.is_due()) return;
+    const double rate = static_cast<double>(done) / line_.seconds();
+    line_.show(fmt::format("{}: {:3.0f} %  {:.1f} MB/s  {:.0f} s left", what_,
+                           100.0 * static_cast<double>(done) / static_cast<double>(total),
+                           rate / 1e6, static_cast<double>(total - done) / rate));
   }
 
  private:
   std::string what_;
-  bool shown_;
-  bool terminal_;
-  bool printed_ = false;
-  Clock::time_point start_ = Clock::now();
-  double next_ = 1.0;  // short work shows nothing
+  ProgressLine line_;
 };
 
 data::Documents documents_of(const std::string& name) {

@@ -27,11 +27,15 @@ void Batch::fill(const Dataset& dataset, index_t first_sample, index_t columns,
   loss_tokens_ = 0;
   for (index_t j = 0; j < columns; ++j) {
     const Dataset::Window window = dataset.window(first_sample + j);
-    window.corpus->copy(window.begin, sequence_, inputs_.data() + j, columns);
-    window.corpus->copy(window.begin + 1, sequence_, labels_.data() + j, columns);
+    window.corpus->copy(window.begin, window.labels, inputs_.data() + j, columns);
+    window.corpus->copy(window.begin + 1, window.labels, labels_.data() + j, columns);
+    for (index_t i = window.labels; i < sequence_; ++i) {
+      inputs_(i * columns + j) = labels_(i * columns + j) = end;
+    }
     for (index_t i = 0; i < sequence_; ++i) {
       const index_t at = i * columns + j;
-      const bool masked = mask_end_of_document && inputs_(at) == end;
+      const bool masked =
+          i >= window.labels || (mask_end_of_document && inputs_(at) == end);
       positions_(at) = static_cast<std::int32_t>(i);
       loss_mask_(at) = masked ? 0.0f : 1.0f;
       loss_tokens_ += masked ? 0 : 1;

@@ -32,7 +32,8 @@ class Batch {
   // Labels that count, for the token-weighted loss.
   index_t loss_tokens() const { return loss_tokens_; }
 
-  // Column j becomes the sample at first_sample + j. A pure function of its arguments.
+  // Column j becomes the sample at first_sample + j. A pure function of its arguments. A
+  // window with fewer labels is filled up with what does not count.
   // With mask_end_of_document, nothing is learned from predicting past the end of a
   // document.
   void fill(const Dataset& dataset, index_t first_sample, index_t columns,

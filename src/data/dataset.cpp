@@ -15,7 +15,7 @@ std::vector<double> weights_of(const std::vector<Dataset::Part>& parts) {
 }  // namespace
 
 Dataset::Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed,
-                 Order order, const std::string& name)
+                 Order order, const std::string& name, Tail tail)
     : parts_(std::move(parts)), sequence_(sequence), blend_(weights_of(parts_)) {
   const Corpus& first = *parts_[0].corpus;
   for (const Part& part : parts_) {
@@ -28,20 +28,27 @@ Dataset::Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed,
         corpus.path().string(), corpus.vocabulary_size(), corpus.end_of_document());
     index_.emplace_back(part.range, sequence, seed, order,
                         fmt::format("'{}' of corpus '{}'", name, corpus.path().string()),
-                        static_cast<int>(index_.size()));
+                        static_cast<int>(index_.size()), tail);
   }
 }
 
 Dataset::Window Dataset::window(index_t position) const {
   const Blend::Place place = blend_.place(position);
   const auto part = static_cast<std::size_t>(place.corpus);
-  return {parts_[part].corpus.get(), index_[part].window(place.position)};
+  const index_t begin = index_[part].window(place.position);
+  return {parts_[part].corpus.get(), begin, index_[part].labels(begin)};
 }
 
 index_t Dataset::windows() const {
   index_t windows = 0;
   for (const SampleIndex& index : index_) windows += index.samples_per_epoch();
   return windows;
+}
+
+index_t Dataset::left_out() const {
+  index_t labels = 0;
+  for (const SampleIndex& index : index_) labels += index.left_out();
+  return labels;
 }
 
 index_t Dataset::positions_without_repeats() const {

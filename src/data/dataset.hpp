@@ -20,17 +20,21 @@ class Dataset {
   // InputError when corpora of different vocabularies are mixed, or a part is too short.
   // `name` ("train") is for messages.
   Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed, Order order,
-          const std::string& name);
+          const std::string& name, Tail tail = Tail::left_out);
 
   struct Window {
     const Corpus* corpus = nullptr;
-    index_t begin = 0;  // sequence + 1 tokens from here
+    index_t begin = 0;   // labels + 1 tokens from here
+    index_t labels = 0;  // sequence, or fewer where the tail is counted
   };
   Window window(index_t position) const;
 
   index_t sequence() const { return sequence_; }
   // Windows in all parts.
   index_t windows() const;
+  // Labels of all parts that are in no window.
+  index_t left_out() const;
+  const std::vector<Part>& parts() const { return parts_; }
   // Positions before any window comes a second time: all windows of one part; of several,
   // until one of them is used up.
   index_t positions_without_repeats() const;

@@ -1,6 +1,7 @@
 // data/sample_index.cpp — see sample_index.hpp.
 #include "data/sample_index.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -37,17 +38,22 @@ std::vector<TokenRange> split_tokens(index_t tokens, const std::vector<double>& 
 }
 
 SampleIndex::SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed,
-                         Order order, const std::string& name, int stream)
+                         Order order, const std::string& name, int stream, Tail tail)
     : range_(range),
       sequence_(sequence),
-      samples_((range.size() - 1) / sequence),
+      samples_((range.size() - 1 + (tail == Tail::counted ? sequence - 1 : 0)) /
+               sequence),
       seed_(seed),
       order_(order),
       stream_(stream) {
   TRIREME_REQUIRE(stream >= 0 && stream < 65536, "corpus {} of a blend of at most 65536",
                   stream);
   TRIREME_REQUIRE_INPUT(
-      range.size() > sequence,
+      tail == Tail::left_out || range.size() > 1,
+      "{} has {} tokens: there is none to predict from the one before it", name,
+      range.size());
+  TRIREME_REQUIRE_INPUT(
+      tail == Tail::counted || range.size() > sequence,
       "{} has {} tokens, one sample takes {} (model.sequence + 1): take a larger corpus, "
       "a larger share of it (data.split), or a shorter sequence",
       name, range.size(), sequence + 1);
@@ -64,6 +70,14 @@ index_t SampleIndex::window(index_t position) const {
                                              key)(static_cast<std::uint64_t>(index)));
   }
   return range_.begin + index * sequence_;
+}
+
+index_t SampleIndex::labels(index_t window) const {
+  return std::min(sequence_, range_.end - 1 - window);
+}
+
+index_t SampleIndex::left_out() const {
+  return std::max<index_t>(0, range_.size() - 1 - samples_ * sequence_);
 }
 
 // A share of all, in units of 2^-32.

@@ -5,7 +5,8 @@
 //   Positions p = 0, 1, 2 ... count samples over the whole run. In a stream of S windows,
 //   p is window permutation_epoch(p mod S) of epoch p div S. Window w is the tokens
 //   [w s, w s + s + 1) of the range: s inputs and their s labels, so that neighbouring
-//   windows share one token. Tokens behind the last whole window are not used.
+//   windows share one token. Tokens behind the last whole window are not used, or make a
+//   last window with fewer labels (Tail).
 #ifndef TRIREME_DATA_SAMPLE_INDEX_HPP_
 #define TRIREME_DATA_SAMPLE_INDEX_HPP_
 
@@ -29,17 +30,23 @@ struct TokenRange {
 std::vector<TokenRange> split_tokens(index_t tokens, const std::vector<double>& shares);
 
 enum class Order { shuffled, sequential };
+// The tokens behind the last whole window.
+enum class Tail { left_out, counted };
 
 class SampleIndex {
  public:
   // `stream` tells apart corpora of one seed. `name` is for messages. InputError when the
   // range is too short for one sample.
   SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed, Order order,
-              const std::string& name, int stream = 0);
+              const std::string& name, int stream = 0, Tail tail = Tail::left_out);
 
   index_t samples_per_epoch() const { return samples_; }
-  // First token of the sample at a position; it has sequence + 1 tokens.
+  // First token of the sample at a position; it has labels(window) + 1 tokens.
   index_t window(index_t position) const;
+  // `sequence`, or fewer in the last window where the tail is counted.
+  index_t labels(index_t window) const;
+  // Labels that are in no window.
+  index_t left_out() const;
 
  private:
   TokenRange range_;

@@ -1,41 +1,83 @@
 // engine/datasets.cpp — see datasets.hpp.
 #include "engine/datasets.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 
 #include "base/error.hpp"
-#include "io/checksum.hpp"
 
 namespace trireme::engine {
 
 namespace {
 
-std::string checksums(const std::vector<std::shared_ptr<const data::Corpus>>& corpora) {
-  std::string sums;
-  for (const auto& corpus : corpora) {
-    if (!sums.empty()) sums += ' ';
-    sums += io::to_hex(corpus->checksum());
+constexpr std::array<std::string_view, 3> kSplitNames = {"train", "validation", "test"};
+
+using Parts = std::vector<data::Dataset::Part>;
+
+Parts parts_of(const config::Deck& deck, const Corpora& corpora, Split split) {
+  Parts parts;
+  for (std::size_t i = 0; i < corpora.size(); ++i) {
+    parts.push_back(
+        {corpora[i], split_range(deck, *corpora[i], split), deck.data.train[i].weight});
   }
-  return sums;
+  return parts;
+}
+
+ValidationSet in_order(const config::Deck& deck, const Parts& parts,
+                       const std::string& name, data::Tail tail) {
+  return {name,
+          std::make_unique<data::Dataset>(parts, deck.model.sequence, deck.data.seed,
+                                          data::Order::sequential, name, tail)};
 }
 
 }  // namespace
 
+std::string_view name_of(Split split) {
+  return kSplitNames.at(static_cast<std::size_t>(split));
+}
+
+Split split_from(std::string_view name) {
+  const auto found = std::find(kSplitNames.begin(), kSplitNames.end(), name);
+  TRIREME_REQUIRE_INPUT(found != kSplitNames.end(),
+                        "there is no split '{}': expected train, validation or test",
+                        name);
+  return static_cast<Split>(found - kSplitNames.begin());
+}
+
+data::TokenRange split_range(const config::Deck& deck, const data::Corpus& corpus,
+                             Split split) {
+  const auto& shares = deck.data.split;
+  if (!deck.data.validation.empty()) {
+    TRIREME_REQUIRE_INPUT(split == Split::train,
+                          "the run names its validation corpora (data.validation), so "
+                          "that its data.split holds nothing out as '{}': give --data",
+                          name_of(split));
+    return {0, corpus.token_count()};
+  }
+  TRIREME_REQUIRE_INPUT(shares[static_cast<std::size_t>(split)] > 0.0,
+                        "the run's data.split is [{}]: nothing is left for '{}'",
+                        fmt::join(shares, ", "), name_of(split));
+  return data::split_tokens(corpus.token_count(), {shares.begin(), shares.end()})
+      .at(static_cast<std::size_t>(split));
+}
+
 std::string Datasets::identity() const {
-  return checksums(corpora);
+  return identity_of(corpora);
 }
 
 std::string Datasets::identity_of_all() const {
-  const std::string sums = checksums(corpora);
-  return held_out.empty() ? sums : sums + " " + checksums(held_out);
+  const std::string sums = identity_of(corpora);
+  return held_out.empty() ? sums : sums + " " + identity_of(held_out);
 }
 
-std::vector<std::shared_ptr<const data::Corpus>> open_corpora(const config::Deck& deck) {
+Corpora open_corpora(const config::Deck& deck) {
   TRIREME_REQUIRE_INPUT(
       !deck.data.train.empty(),
       "the deck names no corpus to train on: give data.train: corpus.h5 "
       "(made by `trireme tokenize`)");
-  std::vector<std::shared_ptr<const data::Corpus>> corpora;
+  Corpora corpora;
   for (const config::WeightedPath& entry : deck.data.train) {
     corpora.push_back(std::make_shared<const data::Corpus>(entry.path));
   }
@@ -48,36 +90,17 @@ index_t validated_samples(const config::Deck& deck, const ValidationSet& set) {
   return wanted > 0 ? std::min(all, wanted) : all;
 }
 
-Datasets make_datasets(const config::Deck& deck,
-                       std::vector<std::shared_ptr<const data::Corpus>> corpora) {
-  Datasets sets;
-  sets.corpora = std::move(corpora);
-  const index_t sequence = deck.model.sequence;
-  const std::vector<double> shares(deck.data.split.begin(), deck.data.split.end());
-  const bool cuts = deck.data.validation.empty();
-
-  std::vector<data::Dataset::Part> train, held_out;
-  for (std::size_t i = 0; i < sets.corpora.size(); ++i) {
-    const auto& corpus = sets.corpora[i];
-    const double weight = deck.data.train[i].weight;
-    if (cuts) {
-      const auto ranges = data::split_tokens(corpus->token_count(), shares);
-      train.push_back({corpus, ranges[0], weight});
-      held_out.push_back({corpus, ranges[1], weight});
-    } else {
-      train.push_back({corpus, {0, corpus->token_count()}, weight});
-    }
-  }
-  sets.train = std::make_unique<data::Dataset>(train, sequence, deck.data.seed,
-                                               data::Order::shuffled, "train");
-  if (cuts && deck.data.split[1] > 0.0) {
-    sets.validation.push_back({"validation", std::make_unique<data::Dataset>(
-                                                 held_out, sequence, deck.data.seed,
-                                                 data::Order::sequential, "validation")});
+std::vector<ValidationSet> make_sets(const config::Deck& deck, const Corpora& corpora,
+                                     Split split, data::Tail tail) {
+  std::vector<ValidationSet> sets;
+  if (split != Split::validation || deck.data.validation.empty()) {
+    sets.push_back(in_order(deck, parts_of(deck, corpora, split),
+                            std::string(name_of(split)), tail));
+    return sets;
   }
   for (const config::NamedPath& entry : deck.data.validation) {
     const auto corpus = std::make_shared<const data::Corpus>(entry.path);
-    const data::Corpus& first = sets.first();
+    const data::Corpus& first = *corpora.front();
     TRIREME_REQUIRE_INPUT(
         data::same_tokenizer(*corpus, first),
         "validation corpus '{}' ({}, vocabulary of {}) was not made with the tokenizer "
@@ -85,12 +108,25 @@ Datasets make_datasets(const config::Deck& deck,
         "(--tokenizer takes a corpus, too)",
         entry.name, entry.path, corpus->vocabulary_size(), first.path().string(),
         first.vocabulary_size());
-    sets.held_out.push_back(corpus);
-    sets.validation.push_back(
-        {entry.name,
-         std::make_unique<data::Dataset>(
-             std::vector<data::Dataset::Part>{{corpus, {0, corpus->token_count()}, 1.0}},
-             sequence, deck.data.seed, data::Order::sequential, entry.name)});
+    sets.push_back(
+        in_order(deck, {{corpus, {0, corpus->token_count()}, 1.0}}, entry.name, tail));
+  }
+  return sets;
+}
+
+Datasets make_datasets(const config::Deck& deck, Corpora corpora) {
+  Datasets sets;
+  sets.corpora = std::move(corpora);
+  sets.train = std::make_unique<data::Dataset>(parts_of(deck, sets.corpora, Split::train),
+                                               deck.model.sequence, deck.data.seed,
+                                               data::Order::shuffled, "train");
+  const bool is_cut = deck.data.validation.empty();
+  if (is_cut && deck.data.split[1] == 0.0) return sets;
+  sets.validation =
+      make_sets(deck, sets.corpora, Split::validation, data::Tail::left_out);
+  if (is_cut) return sets;
+  for (const ValidationSet& set : sets.validation) {
+    sets.held_out.push_back(set.samples->parts().front().corpus);
   }
   return sets;
 }

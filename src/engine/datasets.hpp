@@ -4,10 +4,12 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/deck.hpp"
 #include "data/dataset.hpp"
+#include "engine/corpus_checks.hpp"
 
 namespace trireme::engine {
 
@@ -17,10 +19,10 @@ struct ValidationSet {
 };
 
 struct Datasets {
-  std::vector<std::shared_ptr<const data::Corpus>> corpora;  // of data.train
+  Corpora corpora;  // of data.train
   std::unique_ptr<data::Dataset> train;
   std::vector<ValidationSet> validation;
-  std::vector<std::shared_ptr<const data::Corpus>> held_out;  // of data.validation
+  Corpora held_out;  // of data.validation
 
   // The tokenizer's files and the vocabulary are those of the first corpus: mixing others
   // is an error.
@@ -37,7 +39,19 @@ inline constexpr const char* kCorporaText = "training_corpora";
 
 // Opens the corpora of data.train: InputError for a missing, damaged or foreign file, or
 // where the deck names none.
-std::vector<std::shared_ptr<const data::Corpus>> open_corpora(const config::Deck& deck);
+Corpora open_corpora(const config::Deck& deck);
+
+// The parts that data.split makes of a corpus.
+enum class Split { train, validation, test };
+std::string_view name_of(Split split);
+Split split_from(std::string_view name);  // InputError where there is none of that name
+// InputError where the deck gives the part nothing, or does not split.
+data::TokenRange split_range(const config::Deck& deck, const data::Corpus& corpus,
+                             Split split);
+// The samples of a part of the run's own corpora in their order, blended where they are
+// several; of `validation` those of data.validation, where that is given.
+std::vector<ValidationSet> make_sets(const config::Deck& deck, const Corpora& corpora,
+                                     Split split, data::Tail tail);
 
 // How many samples of the set validation looks at: run.validate_samples of those that
 // come once, or all of them.
@@ -45,8 +59,7 @@ index_t validated_samples(const config::Deck& deck, const ValidationSet& set);
 
 // Training and validation samples. Where no validation corpus is given, data.split cuts
 // each training corpus by tokens.
-Datasets make_datasets(const config::Deck& deck,
-                       std::vector<std::shared_ptr<const data::Corpus>> corpora);
+Datasets make_datasets(const config::Deck& deck, Corpora corpora);
 
 }  // namespace trireme::engine
 

@@ -13,9 +13,7 @@
 
 namespace trireme::engine {
 
-namespace {
-
-config::Deck read_deck(const ckpt::CheckpointReader& reader) {
+config::Deck deck_of(const ckpt::CheckpointReader& reader) {
   config::Deck deck;
   try {
     deck = config::parse_resolved(reader.state().deck);
@@ -28,6 +26,8 @@ config::Deck read_deck(const ckpt::CheckpointReader& reader) {
   }
   return deck;
 }
+
+namespace {
 
 // As the tokenizer says; without one, or where it names none, as the checkpoint does.
 std::optional<data::TokenId> find_end_of_document(
@@ -59,7 +59,7 @@ std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
                                            const comm::ProcessGroups& groups,
                                            const io::Path& path, Log& log) {
   const ckpt::CheckpointReader reader(ckpt::choose_newest(path, log));
-  const config::Deck deck = read_deck(reader);
+  const config::Deck deck = deck_of(reader);
   auto model = std::make_unique<LoadedModel<T>>(groups, gpt_config(deck));
   model->path = reader.path();
   model->training = reader.state();

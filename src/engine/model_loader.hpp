@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/log.hpp"
+#include "ckpt/reader.hpp"
 #include "ckpt/training_state.hpp"
 #include "config/deck.hpp"
 #include "data/tokenizer.hpp"
@@ -14,6 +15,10 @@
 #include "io/files.hpp"
 
 namespace trireme::engine {
+
+// Of the run that wrote it, the vocabulary as a number. InputError where it cannot be
+// used.
+config::Deck deck_of(const ckpt::CheckpointReader& reader);
 
 template <class T>
 struct LoadedModel {

@@ -73,21 +73,6 @@ void require_same_files(comm::Communicator& world, const std::string& host,
   compare(deck, deck, "have different decks");
 }
 
-// A name of the deck may be another file on another node.
-void require_same_corpora(comm::Communicator& world, const std::string& host,
-                          const Datasets& datasets) {
-  if (world.size() == 1) return;
-  const std::vector<std::string> hosts = world.gather(host);
-  std::vector<std::string> corpora = world.gather(datasets.identity_of_all());
-  const bool same = comm::all_same(corpora);
-  for (std::string& checksums : corpora) checksums = "checksums " + checksums;
-  TRIREME_REQUIRE_INPUT(same,
-                        "the ranks have different corpora under the names that the deck "
-                        "gives: {}. Name files that all of them see, or put the same "
-                        "ones everywhere",
-                        comm::grouped_by_text(corpora, hosts));
-}
-
 // What this rank does stands in the run directory while this lives.
 class OnBoard {
  public:
@@ -170,36 +155,6 @@ void check_deck(const ckpt::CheckpointReader& checkpoint, const config::Deck& de
     return text;
   });
   if (!changes.empty()) log.info("changed since the checkpoint:\n{}", changes);
-}
-
-// Nor in the texts behind the names.
-void check_corpora(const ckpt::CheckpointReader& checkpoint, const Datasets& datasets) {
-  const auto& texts = checkpoint.state().texts;
-  const auto then = texts.find(kCorporaText);
-  TRIREME_REQUIRE_INPUT(
-      then == texts.end() || then->second == datasets.identity(),
-      "the corpora of data.train are not those that '{}' was trained on: their checksums "
-      "are {} now and were {}. Put the old files back, or start a new run in another "
-      "run.dir.",
-      checkpoint.path().string(), datasets.identity(), then->second);
-}
-
-// Weights of another run: of other tokens they would mean nothing.
-void check_tokenizer(const ckpt::CheckpointReader& checkpoint, const data::Corpus& corpus,
-                     Log& log) {
-  const auto& files = checkpoint.state().tokenizer;
-  if (files.empty()) {
-    log.warning(
-        "'{}' names no tokenizer: whether its tokens are those of the corpus is unknown",
-        checkpoint.path().string());
-    return;
-  }
-  TRIREME_REQUIRE_INPUT(
-      files == corpus.tokenizer_files(),
-      "'{}' was trained with another tokenizer than corpus '{}' was made with: make the "
-      "corpus anew with the checkpoint's (trireme tokenize --tokenizer of its corpus or "
-      "its tokenizer's files)",
-      checkpoint.path().string(), corpus.path().string());
 }
 
 // A run that starts again and again, and each time ends before it has saved anything new,
@@ -343,15 +298,15 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 2. Corpora, process grid; then the run directory. What is wrong with the checkpoint
   // is known before anything stays there: a mistake leaves nothing behind.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
-  require_same_corpora(world, environment.host_name(), datasets);
+  require_same_corpora(world, environment.host_name(), datasets.identity_of_all());
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
   ModelState<float> shapes(grid.groups(), gpt_config(deck),
                            sharing(deck));  // allocates no slab
   const Restore::Use check = [&](const ckpt::CheckpointReader& checkpoint) {
     if (resumes) {
-      check_corpora(checkpoint, datasets);
+      require_corpora_of(checkpoint, datasets.corpora);
     } else {
-      check_tokenizer(checkpoint, datasets.first(), log);
+      require_tokenizer_of(checkpoint, datasets.first(), log);
     }
     ckpt::require_params(checkpoint, shapes.registry,
                          resumes ? ckpt::Content::training : ckpt::Content::weights);

@@ -33,30 +33,46 @@ Validation<T>::Validation(const config::Deck& deck, const comm::RankGrid& grid,
       step_(step),
       batch_(deck.model.sequence, deck.batch.micro) {}
 
+// A pipeline runs empty before each question, and between pieces.
+template <class T>
+index_t Validation<T>::samples_at_once() const {
+  return kRoundsPerQuestion * deck_.parallel.pipeline * deck_.batch.micro *
+         deck_.parallel.data;
+}
+
+// Ranks take micro-batches in turn.
+template <class T>
+HostBatch Validation<T>::micro_batch(const data::Dataset& samples, index_t first,
+                                     index_t end, int m, const Look& look) {
+  const index_t micro = deck_.batch.micro;
+  const index_t at =
+      first + (m * index_t{deck_.parallel.data} + grid_.coordinates().data) * micro;
+  batch_.fill(samples, at, micro, deck_.data.mask_eod_loss);
+  mask_columns_from(end - at, batch_);
+  if (look) look(batch_);
+  return host_batch(batch_);
+}
+
+template <class T>
+LossTotals Validation<T>::part(const data::Dataset& samples, index_t first, index_t end,
+                               const Look& look) {
+  const index_t round = deck_.batch.micro * deck_.parallel.data;
+  const auto rounds = static_cast<int>((end - first + round - 1) / round);
+  return step_.evaluate([&](int m) { return micro_batch(samples, first, end, m, look); },
+                        rounds);
+}
+
 template <class T>
 std::optional<LossTotals> Validation<T>::loss_of(const ValidationSet& set,
                                                  const std::function<bool()>& stop) {
-  const index_t micro = deck_.batch.micro;
-  const index_t ranks = deck_.parallel.data;
   const index_t samples = validated_samples(deck_, set);
-  // Ranks take micro-batches in turn.
-  const index_t rounds = (samples + micro * ranks - 1) / (micro * ranks);
-  // A pipeline runs empty before each question.
-  const index_t most = kRoundsPerQuestion * deck_.parallel.pipeline;
   std::vector<double> sums = {0.0, 0.0};
-  for (index_t first_round = 0; first_round < rounds; first_round += most) {
-    if (first_round > 0 && stop && stop()) return std::nullopt;
-    const FetchBatch fetch = [&](int m) {
-      const index_t round = first_round + m;
-      const index_t first = (round * ranks + grid_.coordinates().data) * micro;
-      batch_.fill(*set.samples, first, micro, deck_.data.mask_eod_loss);
-      mask_columns_from(samples - first, batch_);
-      return host_batch(batch_);
-    };
-    const auto count = static_cast<int>(std::min(most, rounds - first_round));
-    const LossTotals local = step_.evaluate(fetch, count);
-    sums[0] += local.loss_sum;
-    sums[1] += local.tokens;
+  for (index_t first = 0; first < samples; first += samples_at_once()) {
+    if (first > 0 && stop && stop()) return std::nullopt;
+    const LossTotals mine =
+        part(*set.samples, first, std::min(samples, first + samples_at_once()));
+    sums[0] += mine.loss_sum;
+    sums[1] += mine.tokens;
   }
   grid_.groups().data->all_reduce(sums);
   return LossTotals{sums[0], sums[1]};

@@ -27,6 +27,19 @@ class Validation {
   std::optional<LossTotals> loss_of(const ValidationSet& set,
                                     const std::function<bool()>& stop = {});
 
+  // In pieces: how many samples go through the model of all data ranks at a time.
+  index_t samples_at_once() const;
+  // What sees the micro-batches of this rank before the model does.
+  using Look = std::function<void(const data::Batch&)>;
+  // This data rank's sums over its share of the samples [first, end), so many at most; on
+  // each rank of its pipeline and tensor group. Collective over these.
+  LossTotals part(const data::Dataset& samples, index_t first, index_t end,
+                  const Look& look = {});
+  // Micro-batch m of that share; past its end one without a sample that counts. Valid
+  // until the next one.
+  HostBatch micro_batch(const data::Dataset& samples, index_t first, index_t end, int m,
+                        const Look& look = {});
+
  private:
   const config::Deck& deck_;
   const comm::RankGrid& grid_;

@@ -2,6 +2,7 @@
 #ifndef TRIREME_REGRESSION_CLI_SMALL_CHECKPOINT_HPP_
 #define TRIREME_REGRESSION_CLI_SMALL_CHECKPOINT_HPP_
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -35,6 +36,7 @@ struct CheckpointOptions {
   std::int64_t step = 7;
   unsigned seed = 1;
   std::string vocab = "300";
+  bool poisoned = false;  // one weight of layer 1 is no number
 };
 
 // Publishes a checkpoint below run / "checkpoints".
@@ -46,6 +48,10 @@ inline void make_checkpoint(const std::filesystem::path& run,
       "small");
   engine::ModelState<float> state(self_groups(), engine::gpt_config(deck));
   randomize(state, 0.15, options.seed);
+  if (options.poisoned) {
+    state.params.slice(Slab::weight, state.registry.find("layers/1/mlp/fc1/weight"))(3) =
+        NAN;
+  }
   ckpt::TrainingState training;
   training.step = options.step;
   training.deck = config::resolved_text(deck);

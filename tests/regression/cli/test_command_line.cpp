@@ -16,8 +16,8 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const std::vector<std::string> kCommands = {"train",   "tokenize", "inspect",
-                                            "convert", "generate", "selftest"};
+const std::vector<std::string> kCommands = {"train",    "tokenize", "inspect", "convert",
+                                            "generate", "evaluate", "selftest"};
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
   std::size_t count = 0;

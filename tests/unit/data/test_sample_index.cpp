@@ -131,6 +131,31 @@ TEST(SampleIndexWindow, NeedsOneSample) {
   EXPECT_THROW(SampleIndex({0, 0}, 5, 1, Order::shuffled, "x"), InputError);
 }
 
+// Every token but the first is a label once, whatever the size.
+TEST(SampleIndexTail, IsALastShorterWindow) {
+  for (index_t tokens = 2; tokens < 24; ++tokens) {
+    const TokenRange range{7, 7 + tokens};
+    const SampleIndex whole(range, 5, 1, Order::sequential, "x", 0, Tail::counted);
+    std::vector<index_t> labels;
+    for (index_t p = 0; p < whole.samples_per_epoch(); ++p) {
+      const index_t window = whole.window(p);
+      for (index_t i = 1; i <= whole.labels(window); ++i) labels.push_back(window + i);
+    }
+    std::vector<index_t> expected(static_cast<std::size_t>(tokens - 1));
+    std::iota(expected.begin(), expected.end(), range.begin + 1);
+    EXPECT_EQ(labels, expected) << tokens;
+    EXPECT_EQ(whole.left_out(), 0) << tokens;
+    if (tokens < 6) continue;
+    const SampleIndex cut(range, 5, 1, Order::sequential, "x");
+    EXPECT_EQ(cut.labels(cut.window(0)), 5);
+    EXPECT_EQ(cut.samples_per_epoch() * 5 + cut.left_out(), tokens - 1) << tokens;
+  }
+  EXPECT_THAT(test::message_of<InputError>([] {
+                SampleIndex({3, 4}, 5, 1, Order::sequential, "'one'", 0, Tail::counted);
+              }),
+              HasSubstr("'one' has 1 tokens: there is none to predict"));
+}
+
 TEST(SampleIndexSplit, IsContiguousAndWhole) {
   const auto parts = split_tokens(1001, {0.98, 0.02, 0.0});
   EXPECT_EQ(parts[0].begin, 0);

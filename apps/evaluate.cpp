@@ -1,0 +1,97 @@
+// apps/evaluate.cpp — `trireme evaluate`: what a checkpoint makes of a corpus.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/command_line.hpp"
+#include "apps/progress_line.hpp"
+#include "apps/subcommands.hpp"
+#include "base/log.hpp"
+#include "comm/environment.hpp"
+#include "comm/on_ranks.hpp"
+#include "engine/evaluation.hpp"
+#include "engine/format.hpp"
+#include "io/files.hpp"
+
+namespace trireme::apps {
+namespace {
+
+struct EvaluateArguments {
+  engine::EvaluateOptions options;
+  std::string split, json;
+};
+
+int run_evaluate(EvaluateArguments arguments, comm::Environment& environment) {
+  comm::Communicator& world = *environment.world();
+  const bool speaks = world.rank() == 0;
+  Log log(speaks);
+  engine::EvaluateOptions& options = arguments.options;
+  if (!arguments.split.empty()) options.split = engine::split_from(arguments.split);
+  comm::on_first_rank(world, [&] {
+    std::vector<std::string> read = options.data;
+    require_output(options.progress_file, read);
+    if (!options.progress_file.empty()) read.push_back(options.progress_file);
+    require_output(arguments.json, read);
+  });
+
+  ProgressLine line(speaks);
+  const auto show = [&](const engine::EvaluationStatus& status) {
+    if (!line.is_due()) return;
+    line.show(fmt::format("{}: {:3.0f} %  {}  {} left", status.set, 100.0 * status.share,
+                          engine::format_rate(status.tokens_per_second, "tokens"),
+                          engine::format_duration(status.seconds_left)));
+  };
+  const engine::Evaluation evaluation = engine::evaluate(options, environment, log, show);
+  if (!speaks) return 0;
+  std::fputs(evaluation.text().c_str(), stdout);
+  if (!arguments.json.empty()) io::write_file(arguments.json, evaluation.json());
+  return 0;
+}
+
+}  // namespace
+
+void add_evaluate(CommandLine& line) {
+  const auto arguments = std::make_shared<EvaluateArguments>();
+  engine::EvaluateOptions& options = arguments->options;
+  Command command = line.add_command(
+      "evaluate",
+      "Loss, perplexity and bits per byte of a trained model on a corpus. Under mpiexec "
+      "the ranks share the samples, or the model (--set parallel.tensor=2).");
+  command
+      .add("--checkpoint", options.checkpoint,
+           "run directory, its checkpoints, one step_* directory or latest")
+      .required();
+  command
+      .add("--data", options.data,
+           "a corpus (repeatable: each is evaluated by itself); without it, the corpora "
+           "of the run")
+      .one_each();
+  command
+      .add("--split", arguments->split,
+           "the part that the run's data.split makes of them; without it, all of --data, "
+           "and the validation of the run")
+      .one_of({"train", "validation", "test"});
+  command
+      .add("--set", options.overrides,
+           "the layout of this evaluation: parallel.tensor=2, batch.micro=8 (repeatable)")
+      .placeholder("KEY=VALUE")
+      .one_each();
+  command.add("--samples", options.samples, "windows to look at, at most; 0: all")
+      .between(0, std::int64_t{1} << 62)
+      .show_default();
+  command.add_flag("--tail", options.tail,
+                   "with a split, count the tokens behind its last whole window, too");
+  command
+      .add("--resume", options.progress_file,
+           "keep what is done in this file, and go on from it where it is there")
+      .placeholder("FILE");
+  command.add("--fault", options.fault, "make something go wrong, to try a system")
+      .placeholder("PLAN");
+  command.add("--json", arguments->json, "write the result to this file too");
+  command.does([arguments](comm::Environment& environment) {
+    return run_evaluate(*arguments, environment);
+  });
+}
+
+}  // namespace trireme::apps

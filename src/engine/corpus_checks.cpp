@@ -1,0 +1,64 @@
+// engine/corpus_checks.cpp — see corpus_checks.hpp.
+#include "engine/corpus_checks.hpp"
+
+#include "base/error.hpp"
+#include "comm/rank_list.hpp"
+#include "engine/datasets.hpp"
+#include "io/checksum.hpp"
+
+namespace trireme::engine {
+
+std::string identity_of(const Corpora& corpora) {
+  std::string sums;
+  for (const auto& corpus : corpora) {
+    if (!sums.empty()) sums += ' ';
+    sums += io::to_hex(corpus->checksum());
+  }
+  return sums;
+}
+
+void require_same_corpora(comm::Communicator& world, const std::string& host,
+                          const std::string& identity) {
+  if (world.size() == 1) return;
+  const std::vector<std::string> hosts = world.gather(host);
+  std::vector<std::string> corpora = world.gather(identity);
+  const bool same = comm::all_same(corpora);
+  for (std::string& checksums : corpora) checksums = "checksums " + checksums;
+  TRIREME_REQUIRE_INPUT(same,
+                        "the ranks have different corpora under the names that are "
+                        "given: {}. Name files that all of them see, or put the same "
+                        "ones everywhere",
+                        comm::grouped_by_text(corpora, hosts));
+}
+
+void require_corpora_of(const ckpt::CheckpointReader& checkpoint,
+                        const Corpora& corpora) {
+  const auto& texts = checkpoint.state().texts;
+  const auto then = texts.find(kCorporaText);
+  const std::string now = identity_of(corpora);
+  TRIREME_REQUIRE_INPUT(
+      then == texts.end() || then->second == now,
+      "the corpora of data.train are not those that '{}' was trained on: their checksums "
+      "are {} now and were {}. Put the old files back, or start a new run in another "
+      "run.dir.",
+      checkpoint.path().string(), now, then->second);
+}
+
+void require_tokenizer_of(const ckpt::CheckpointReader& checkpoint,
+                          const data::Corpus& corpus, Log& log) {
+  const auto& files = checkpoint.state().tokenizer;
+  if (files.empty()) {
+    log.warning(
+        "'{}' names no tokenizer: whether its tokens are those of the corpus is unknown",
+        checkpoint.path().string());
+    return;
+  }
+  TRIREME_REQUIRE_INPUT(
+      files == corpus.tokenizer_files(),
+      "'{}' was trained with another tokenizer than corpus '{}' was made with: make the "
+      "corpus anew with the checkpoint's (trireme tokenize --tokenizer of its corpus or "
+      "its tokenizer's files)",
+      checkpoint.path().string(), corpus.path().string());
+}
+
+}  // namespace trireme::engine

@@ -1,0 +1,38 @@
+// engine/corpus_checks.hpp — are the corpora that a start has opened those that are
+// meant: the same on every rank, those that a checkpoint was trained on, of its
+// tokenizer?
+#ifndef TRIREME_ENGINE_CORPUS_CHECKS_HPP_
+#define TRIREME_ENGINE_CORPUS_CHECKS_HPP_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.hpp"
+#include "ckpt/reader.hpp"
+#include "comm/communicator.hpp"
+#include "data/corpus.hpp"
+
+namespace trireme::engine {
+
+using Corpora = std::vector<std::shared_ptr<const data::Corpus>>;
+
+// Checksums, one after the other.
+std::string identity_of(const Corpora& corpora);
+
+// Collective. A name may be another file on another node. `identity`: of all corpora that
+// this rank has opened.
+void require_same_corpora(comm::Communicator& world, const std::string& host,
+                          const std::string& identity);
+
+// A restart on others of the same names would go on with other samples and not know it.
+void require_corpora_of(const ckpt::CheckpointReader& checkpoint, const Corpora& corpora);
+
+// Weights would mean nothing to other tokens. A warning where the checkpoint names no
+// tokenizer.
+void require_tokenizer_of(const ckpt::CheckpointReader& checkpoint,
+                          const data::Corpus& corpus, Log& log);
+
+}  // namespace trireme::engine
+
+#endif  // TRIREME_ENGINE_CORPUS_CHECKS_HPP_

@@ -1,0 +1,283 @@
+// `trireme evaluate`: against the run's own validation, against a forward pass in numpy,
+// on several grids, killed and taken up again, and wrong input.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "regression/cli/small_checkpoint.hpp"
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class Evaluate : public Workplace {
+ protected:
+  // A run of a few steps on a corpus of some 9,000 tokens, of which two parts are held
+  // out.
+  void make_run(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> overrides = {"data.split=[0.8, 0.13, 0.07]",
+                                          "optimizer.lr=1e-2", "run.steps=6"};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const RunResult result = train(overrides);
+    ASSERT_EQ(result.status, 0) << result.err;
+  }
+  // The last validation of train.jsonl.
+  json validation() const {
+    json last;
+    std::istringstream lines(slurp(run_dir() / "train.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const json record = json::parse(line);
+      if (record.contains("validation")) last = record["validation"];
+    }
+    return last;
+  }
+
+  RunResult evaluate(std::vector<std::string> arguments, int ranks = 0) const {
+    arguments.insert(arguments.begin(), {"evaluate", "--checkpoint", run_dir()});
+    return ranks == 0 ? trireme(arguments) : trireme_on_ranks(ranks, arguments);
+  }
+  // What --json says.
+  json result(std::vector<std::string> arguments, int ranks = 0) {
+    arguments.insert(arguments.end(), {"--json", scratch_ / "result.json"});
+    const RunResult run = evaluate(arguments, ranks);
+    EXPECT_EQ(run.status, 0) << run.err;
+    out_ = run.out;
+    err_ = run.err;
+    return run.status == 0 ? json::parse(slurp(scratch_ / "result.json")) : json();
+  }
+  // The same from numpy, of the tokens [begin, end) of the corpus.
+  json reference(std::int64_t begin, std::int64_t end, bool mask, bool tail) const {
+    const RunResult run = test::run(
+        {"/usr/bin/python3", source_file("tests/regression/cli/reference_evaluation.py"),
+         newest(), corpus(), std::to_string(begin), std::to_string(end), "4",
+         mask ? "1" : "0", tail ? "1" : "0"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(run.out);
+  }
+  std::int64_t tokens() const {
+    const RunResult run =
+        trireme({"inspect", corpus(), "--json", scratch_ / "corpus.json"});
+    EXPECT_EQ(run.status, 0) << run.err;
+    return json::parse(slurp(scratch_ / "corpus.json"))["tokens"];
+  }
+  void expect_near(const json& found, const json& wanted, double tolerance) const {
+    EXPECT_EQ(found["tokens"], wanted["tokens"]);
+    EXPECT_EQ(found["bytes"], wanted["bytes"]);
+    const double loss = wanted["loss"];
+    EXPECT_NEAR(found["loss"].get<double>(), loss, tolerance * loss);
+  }
+
+  std::string out_, err_;
+};
+
+TEST_F(Evaluate, IsTheRunsOwnValidation) {
+  make_run();
+  const json own = validation();
+  for (const std::vector<std::string>& how :
+       {std::vector<std::string>{},
+        {"--split", "validation"},
+        {"--data", corpus(), "--split", "validation"}}) {
+    const json found = result(how);
+    EXPECT_EQ(found["loss"], own["loss"]);  // to the bit
+    EXPECT_EQ(found["perplexity"], own["perplexity"]);
+    EXPECT_EQ(found["tokens"], own["tokens"]);
+    EXPECT_EQ(found["step"], 6);
+    EXPECT_EQ(found["results"].size(), 1u);
+    EXPECT_EQ(found["results"][0]["loss"], own["loss"]);
+    EXPECT_DOUBLE_EQ(found["bits_per_token"].get<double>(),
+                     own["loss"].get<double>() / std::log(2.0));
+  }
+  for (const char* word : {"step_00000006", "(step 6)", "nats per token", "perplexity",
+                           "bits per token", "bits per byte", "left out"}) {
+    EXPECT_THAT(out_, HasSubstr(word));
+  }
+}
+
+TEST_F(Evaluate, EverySplitAndTheWholeAsNumpyHasThem) {
+  make_run();
+  const std::int64_t all = tokens();
+  const auto a = static_cast<std::int64_t>(0.8 * static_cast<double>(all));
+  const auto b = static_cast<std::int64_t>((0.8 + 0.13) * static_cast<double>(all));
+  expect_near(result({"--split", "train", "--set", "batch.micro=7"}),
+              reference(0, a, false, false), 1e-6);
+  expect_near(result({"--split", "test"}), reference(b, all, false, false), 1e-6);
+  expect_near(result({"--split", "test", "--tail"}), reference(b, all, false, true),
+              1e-6);
+  EXPECT_THAT(out_, Not(HasSubstr("left out")));
+  // Of the whole corpus every token but the first is predicted, and its text is counted.
+  const json whole = result({"--data", corpus()});
+  expect_near(whole, reference(0, all, false, true), 1e-6);
+  EXPECT_EQ(whole["tokens"], all - 1);
+  const auto text = static_cast<std::int64_t>(small_text(6000).size());
+  EXPECT_LT(whole["bytes"], text);
+  EXPECT_GT(whole["bytes"], text - 12);
+  EXPECT_DOUBLE_EQ(whole["bits_per_byte"].get<double>(),
+                   whole["bits_per_token"].get<double>() * static_cast<double>(all - 1) /
+                       whole["bytes"].get<double>());
+  // A part of it, in a number of windows that fills no micro-batch.
+  const json some = result({"--data", corpus(), "--samples", "7"});
+  expect_near(some, reference(0, 7 * 16 + 1, false, false), 1e-6);
+  EXPECT_THAT(out_, HasSubstr("the first 7 of"));
+}
+
+TEST_F(Evaluate, MaskedLossesAndNamedSets) {
+  const fs::path lines = scratch_ / "lines.txt";
+  spill(lines, small_text(900));
+  ASSERT_EQ(trireme({"tokenize", "--tokenizer", corpus(), "--documents", "line", "--out",
+                     scratch_ / "lines.h5", lines})
+                .status,
+            0);
+  const std::string path = (scratch_ / "lines.h5").string();
+  ASSERT_EQ(train({"data.mask_eod_loss=true", "data.validation={lines: " + path +
+                                                  ", all: " + corpus().string() + "}"})
+                .status,
+            0);
+  const json found = result({});
+  ASSERT_EQ(found["results"].size(), 2u);
+  EXPECT_FALSE(found.contains("loss"));
+  json own = json::object();
+  std::istringstream records(slurp(run_dir() / "train.jsonl"));
+  for (std::string line; std::getline(records, line);) {
+    const json record = json::parse(line);
+    if (record.contains("validation")) {
+      own[record["validation"]["name"].get<std::string>()] = record["validation"];
+    }
+  }
+  for (const json& set : found["results"]) {
+    EXPECT_EQ(set["loss"], own[set["name"].get<std::string>()]["loss"]);
+    EXPECT_EQ(set["tokens"], own[set["name"].get<std::string>()]["tokens"]);
+  }
+  // data.split was not what held something out.
+  expect_refusal(evaluate({"--split", "test"}), {"data.validation", "data.split"});
+  // Several files at once, each by itself.
+  const json files = result({"--data", path, "--data", corpus()});
+  ASSERT_EQ(files["results"].size(), 2u);
+  EXPECT_EQ(files["results"][1]["name"], corpus().string());
+  EXPECT_EQ(files["mask_eod_loss"], true);
+}
+
+TEST_F(Evaluate, OnAnyGrid) {
+  make_run();
+  const json alone = result({"--data", corpus()});
+  struct Grid {
+    int ranks;
+    std::vector<std::string> set;
+  };
+  for (const Grid& grid :
+       {Grid{3, {}}, Grid{2, {"parallel.tensor=2", "batch.micro=3"}},
+        Grid{4, {"parallel.pipeline=2", "parallel.tensor=2", "parallel.sequence=true"}},
+        Grid{2, {"parallel.zero=3"}}}) {
+    std::vector<std::string> arguments = {"--data", corpus()};
+    for (const std::string& set : grid.set) {
+      arguments.insert(arguments.end(), {"--set", set});
+    }
+    expect_near(result(arguments, grid.ranks), alone, 5e-7);
+  }
+  expect_refusal(evaluate({"--set", "parallel.tensor=3"}, 3),
+                 {"parallel.tensor", "does not divide"});
+  expect_refusal(evaluate({"--set", "parallel.tensor=2"}), {"parallel", "rank"});
+  expect_refusal(evaluate({"--set", "model.layers=1"}),
+                 {"--set model.layers=1", "batch.micro"});
+}
+
+TEST_F(Evaluate, GoesOnWhereItWasKilled) {
+  make_run();
+  const json whole = result({"--data", corpus()});
+  const fs::path file = scratch_ / "progress.json";
+  const auto numbers = [](json found) {
+    found.erase("seconds");
+    for (json& set : found["results"]) set.erase("seconds");
+    return found;
+  };
+  // Killed in the sixth piece: the first is in the file.
+  const RunResult killed = evaluate(
+      {"--data", corpus(), "--resume", file, "--fault", "kill:phase=piece,after=6"});
+  EXPECT_EQ(killed.status, 128 + 9);
+  const json state = json::parse(slurp(file));
+  const std::int64_t done = state["sets"][0]["samples"];
+  EXPECT_GT(done, 0);
+  EXPECT_LT(done, whole["windows"]);
+  const std::vector<std::string> again = {"--data", corpus(), "--resume", file};
+  EXPECT_EQ(numbers(result(again)), numbers(whole));
+  // What is done is shown, not done again; and another grid takes it up as well.
+  const std::string finished = slurp(file);
+  EXPECT_EQ(numbers(result(again)), numbers(whole));
+  EXPECT_EQ(slurp(file), finished);
+  fs::remove(file);
+  ASSERT_EQ(evaluate({"--data", corpus(), "--resume", file, "--samples", "41"}).status,
+            0);
+  expect_near(result(again, 2), whole, 1e-9);
+  fs::remove(file);
+  ASSERT_EQ(evaluate({"--data", corpus(), "--resume", file, "--samples", "40"}).status,
+            0);
+  EXPECT_EQ(numbers(result(again)), numbers(whole));
+
+  expect_refusal(evaluate({"--data", corpus(), "--resume", file, "--samples", "3"}),
+                 {"progress.json", "samples", "3 are asked for"});
+  expect_refusal(evaluate({"--split", "test", "--resume", file}),
+                 {"progress.json", "another evaluation"});
+  for (
+      const char* content :
+      {"", "{}", "[1]", "text", "{\"kind\": \"trireme evaluation progress\"}",
+       R"({"kind": "trireme evaluation progress", "of": 1, "sets": [{"samples": -1}]})"}) {
+    spill(file, content);
+    expect_refusal(evaluate(again), {"progress.json", "is not the progress"});
+    EXPECT_EQ(slurp(file), content);
+  }
+  // Where nothing can be written, it is known before; and a disk that fills is a warning.
+  expect_refusal(evaluate({"--data", corpus(), "--resume", scratch_ / "none/file"}),
+                 {"none", "there is no directory"});
+}
+
+TEST_F(Evaluate, WrongInput) {
+  make_run({"data.split=[0.87, 0.13, 0.0]"});
+  expect_refusal(evaluate({"--data", scratch_ / "none.h5"}), {"none.h5"});
+  spill(scratch_ / "text.h5", "no corpus");
+  expect_refusal(evaluate({"--data", scratch_ / "text.h5"}),
+                 {"text.h5", "is not an HDF5 file"});
+  const fs::path other = make_corpus(scratch_.path(), "other.h5", 280, 300);
+  expect_refusal(evaluate({"--data", other}), {"other.h5", "another tokenizer"});
+  expect_refusal(evaluate({"--data", other}, 2), {"other.h5", "another tokenizer"});
+  expect_refusal(evaluate({"--split", "test"}), {"test", "data.split", "0.87"});
+  expect_refusal(trireme({"evaluate", "--checkpoint", scratch_ / "none"}), {"none"});
+  // Fewer tokens than a window: a whole corpus is counted all the same.
+  spill(scratch_ / "short.txt", "the oar");
+  const std::string little = (scratch_ / "short.h5").string();
+  ASSERT_EQ(trireme({"tokenize", "--tokenizer", corpus(), "--out", little,
+                     scratch_ / "short.txt"})
+                .status,
+            0);
+  EXPECT_GT(result({"--data", little})["tokens"], 0);
+  expect_refusal(evaluate({"--data", little, "--split", "validation"}),
+                 {"short.h5", "one sample takes 17"});
+  // The run's corpus is another file now.
+  fs::copy_file(other, scratch_ / "own.h5");
+  fs::remove_all(run_dir());
+  fs::copy_file(corpus(), scratch_ / "own.h5", fs::copy_options::overwrite_existing);
+  make_run({"data.train=" + (scratch_ / "own.h5").string()});
+  fs::copy_file(other, scratch_ / "own.h5", fs::copy_options::overwrite_existing);
+  expect_refusal(evaluate({}), {"checksums", "data.train"});
+}
+
+// Weights that give no number are the checkpoint's fault, and nothing is printed of it.
+TEST_F(Evaluate, WeightsThatAreNoNumbers) {
+  make_checkpoint(run_dir(), {.with_tokenizer = false, .poisoned = true});
+  expect_refusal(evaluate({"--data", corpus()}),
+                 {"step_00000007", "not a finite number", "layers/1"});
+  // Without a tokenizer of its own a model takes the corpus' word, with a warning.
+  fs::remove_all(run_dir());
+  make_checkpoint(run_dir(), {.with_tokenizer = false});
+  EXPECT_GT(result({"--data", corpus()})["bytes"], 0);
+  EXPECT_THAT(err_, HasSubstr("names no tokenizer"));
+  fs::remove_all(run_dir());
+  make_checkpoint(run_dir(), {.with_tokenizer = false, .vocab = "299"});
+  expect_refusal(evaluate({"--data", corpus()}),
+                 {"corpus.h5", "vocabulary of 300", "one of 299"});
+}
+
+}  // namespace
+}  // namespace trireme::test
