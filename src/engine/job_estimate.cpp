@@ -126,8 +126,8 @@ std::string plan_comment(const DryRun& plan, const JobSize& job,
                          const std::optional<double>& peak) {
   const std::int64_t left = steps_left(plan.deck, measured);
   const auto steps = static_cast<double>(left);
-  std::string text =
-      "# The plan of it (trireme train --dry-run says more):\n" + memory_comment(plan, job);
+  std::string text = "# The plan of it (trireme train --dry-run says more):\n" +
+                     memory_comment(plan, job);
   const std::string count = format_plural(left, "step");
   if (measured) {
     const double seconds = steps * measured->seconds;
