@@ -125,6 +125,8 @@ TEST_F(EngineTogether, TheTableHasTheSlowestAndTheFastestRank) {
   times.seconds = {0, 10 + rank, 20, 0, 0, 0, 0};
   times.loop_seconds = 40 + rank;
   times.steps = 10;
+  times.step_seconds = times.loop_seconds;
+  times.step_median = times.step_seconds / 10;
   times.tokens = 1000;
   times.model_flops = 1e12;
   times.memory = {{"weights", 0.0, 100 * (rank + 1)}};
