@@ -267,7 +267,7 @@ TEST_F(Evaluate, WrongInput) {
 TEST_F(Evaluate, WeightsThatAreNoNumbers) {
   make_checkpoint(run_dir(), {.with_tokenizer = false, .poisoned = true});
   expect_refusal(evaluate({"--data", corpus()}),
-                 {"step_00000007", "not a finite number", "layers/1"});
+                 {"step_00000007", "is not finite", "layers/1"});
   // Without a tokenizer of its own a model takes the corpus' word, with a warning.
   fs::remove_all(run_dir());
   make_checkpoint(run_dir(), {.with_tokenizer = false});
