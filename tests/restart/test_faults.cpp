@@ -249,8 +249,6 @@ TEST_F(FaultsThatAreMet, LeaveWhatThereIs) {
   ASSERT_EQ(train("whole", {"--set", "run.sample_every=0"}).status, 0);
   const SmallDisk disk(scratch_ / "disk", 4 << 20);
   std::vector<Trouble> troubles = {
-      {"a file in its place", "mv disk/checkpoints disk/kept && : >disk/checkpoints",
-       "rm disk/checkpoints && mv disk/kept disk/checkpoints", "ot a directory"},
       {"a limit on the size of files",  // the metrics fit below it
        "before=$(prlimit --pid $child --fsize --raw --noheadings --output SOFT)\n"
        "prlimit --pid $child --fsize=65536:",
@@ -295,6 +293,22 @@ TEST_F(FaultsThatAreMet, LeaveWhatThereIs) {
     expect_same_checkpoint(newest("whole"), newest("run"));
     expect_same_metrics("whole", "run", 13);
   }
+}
+
+// What cannot be mended under a run: its directory is another one, or none.
+TEST_F(FaultsThatAreMet, AFileInThePlaceOfTheDirectoryEndsTheRun) {
+  const SmallDisk disk(scratch_ / "disk", 4 << 20);
+  ASSERT_EQ(train("whole", {"--set", "run.sample_every=0"}).status, 0);
+  ASSERT_EQ(start_alone({}, {"run.steps=5"}).status, 0);
+  const RunResult failed =
+      start_alone({{6, "mv disk/checkpoints disk/kept && : >disk/checkpoints"}}, {});
+  EXPECT_EQ(failed.status, 1) << failed.err;
+  EXPECT_THAT(failed.err, HasSubstr("'disk/checkpoints' was moved to"));
+  ASSERT_EQ(run({"sh", "-c", "rm disk/checkpoints && mv disk/kept disk/checkpoints"},
+                options(1))
+                .status,
+            0);
+  expect_untouched();
 }
 
 // Two ranks that write to one file, on a disk that has room for half of it.
