@@ -20,6 +20,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// No system has smaller ones.
+constexpr std::size_t kLeastPageBytes = 4096;
+
 std::string system_text(const char* what, const fs::path& path, int error) {
   return fmt::format("cannot {} '{}': {}", what, path.string(),
                      std::generic_category().message(error));
@@ -72,7 +75,7 @@ void OperationBoard::create_file(const fs::path& file, const std::string& host, 
 }
 
 OperationBoard::OperationBoard(const fs::path& file, int slot, int rank)
-    : file_(file), rank_(rank) {
+    : file_(file), rank_(rank), tells_loss_(slot == 0) {
   const OpenFile in(file, O_RDWR);
   require_open(in, file);
   BoardHeader header;
@@ -83,6 +86,7 @@ OperationBoard::OperationBoard(const fs::path& file, int slot, int rank)
   bytes_ = board_bytes(header.slots);
   memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, in.get(), 0);
   if (memory_ == MAP_FAILED) throw Error(system_text("map", file, errno));
+  guard_ = MappingGuard(memory_, bytes_);
   slot_ =
       reinterpret_cast<BoardSlot*>(static_cast<std::byte*>(memory_) + sizeof(header) +
                                    sizeof(BoardSlot) * static_cast<std::size_t>(slot));
@@ -100,6 +104,7 @@ OperationBoard::OperationBoard(const fs::path& file, int slot, int rank)
 }
 
 OperationBoard::~OperationBoard() {
+  guard_ = MappingGuard();
   ::munmap(memory_, bytes_);
 }
 
@@ -147,6 +152,22 @@ void OperationBoard::end(bool clean) noexcept {
         static_cast<std::uint32_t>(clean ? RankActivity::done : RankActivity::failed);
     mine.since = wall(Clock::now());
   });
+}
+
+std::string OperationBoard::take_loss() {
+  if (!tells_loss_) return {};
+  // The slots of others may lie on pages that this rank does not write to.
+  const auto* bytes = static_cast<const volatile std::byte*>(memory_);
+  for (std::size_t at = 0; at < bytes_; at += kLeastPageBytes) {
+    static_cast<void>(bytes[at]);
+  }
+  if (!guard_.is_cut()) return {};
+  tells_loss_ = false;
+  return fmt::format(
+      "'{}' was cut short, or its disk fails: what the ranks on {} do will not be known "
+      "where the run hangs or they die. Training goes on, and the next start makes it "
+      "anew",
+      file_.string(), host_);
 }
 
 namespace {

@@ -6,7 +6,8 @@
 // system call. The kernel keeps what was stored, whatever becomes of the process; only a
 // node that goes down takes the last seconds along. Readers are the rank that gives up
 // waiting (run.hang_timeout) and the next start in the same directory. Files of other
-// nodes are as new as the file system has them.
+// nodes are as new as the file system has them. A file that is cut, or that its disk does
+// not take any more, is given up and said to be lost: the run goes on without.
 #ifndef TRIREME_COMM_OPERATION_BOARD_HPP_
 #define TRIREME_COMM_OPERATION_BOARD_HPP_
 
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapping_guard.hpp"
 #include "comm/communicator.hpp"
 
 namespace trireme::comm {
@@ -50,9 +52,12 @@ class OperationBoard {
 
   void enter(const Operation& operation, Clock::time_point now) noexcept;
   void leave(Clock::time_point now) noexcept;
-  // While it waits: the process lives.
+  // The process lives: while it waits, and now and then while it does not.
   void give_sign(Clock::time_point now) noexcept;
   void end(bool clean) noexcept;
+  // Once, to the first rank of the host: that the file is lost, for a warning. Empty
+  // where it is not.
+  std::string take_loss();
 
   // For a rank that gives up: the first one of all prints what every rank is doing to
   // stderr, and writes it to kHangName in the run directory. Comes back after seconds
@@ -69,7 +74,9 @@ class OperationBoard {
   int rank_;
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
+  MappingGuard guard_;
   BoardSlot* slot_ = nullptr;
+  bool tells_loss_ = false;
   std::int64_t wall_offset_ = 0;  // of the wall clock to Clock, ns
 };
 

@@ -86,6 +86,13 @@ class OnBoard {
   }
   ~OnBoard() { end(std::uncaught_exceptions() == exceptions_); }
   void fail() { end(false); }
+  // Between steps: a rank that is alone sends no messages, and would note nothing else.
+  void look() {
+    if (!board_) return;
+    board_->give_sign(comm::OperationBoard::Clock::now());
+    const std::string loss = board_->take_loss();
+    if (!loss.empty()) Log().warning("{}", loss);  // rank 0 may be on another host
+  }
   OnBoard(const OnBoard&) = delete;
   OnBoard& operator=(const OnBoard&) = delete;
 
@@ -94,6 +101,7 @@ class OnBoard {
     // How ranks agree on an error is no part of the run.
     world_.attach(nullptr);
     if (board_) board_->end(clean);
+    look();
     board_.reset();
   }
 
@@ -357,6 +365,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 3. The model, and where it starts from.
   PeakMeter peak(world, Exec());
   TrainingRun<float> run(deck, grid, datasets, directory, peak, log, faults);
+  run.after_each_step([&] { on_board.look(); });
   if (trace) run.record(*trace);
   faults.at("load");
   if (restore) {

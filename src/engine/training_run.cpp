@@ -525,6 +525,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     if (number == 1) note_first_step(timers_.total_seconds());
     if (due(deck_.run.validate_every) || is_last()) validate(stop);
     if (trace_) trace_->end_step(number);
+    look_();
     stop.set_saving(checkpoints_.step_under_way() >= 0);
     reason = stop.poll(*grid_.groups().world);
     const int published = checkpoints_.published();

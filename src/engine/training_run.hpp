@@ -4,8 +4,10 @@
 #define TRIREME_ENGINE_TRAINING_RUN_HPP_
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/core_time.hpp"
 #include "base/fault_plan.hpp"
@@ -61,6 +63,9 @@ class TrainingRun {
     restart_times_ = times;
   }
 
+  // What is looked at between steps, by each rank for itself.
+  void after_each_step(std::function<void()> look) { look_ = std::move(look); }
+
   // A save does not end: nor would this object's end, if the process went on.
   bool has_given_up() const { return checkpoints_.has_given_up(); }
 
@@ -107,6 +112,7 @@ class TrainingRun {
   RunDirectory& directory_;
   Log& log_;
   FaultPlan& faults_;
+  std::function<void()> look_ = [] {};
   RunHistory* history_ = nullptr;  // of rank 0
   RestartTimes restart_times_;
   Exec exec_;

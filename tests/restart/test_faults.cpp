@@ -295,6 +295,20 @@ TEST_F(FaultsThatAreMet, LeaveWhatThereIs) {
   }
 }
 
+// What the ranks do is noted in a file that they map: a run needs none.
+TEST_F(FaultsThatAreMet, CutBoardIsGivenUp) {
+  const RunResult cut =
+      start_alone({{6, "for f in run/ranks.*; do : >\"$f\"; done"}}, {});
+  EXPECT_EQ(cut.status, 0) << cut.err;
+  EXPECT_THAT(cut.err, testing::ContainsRegex("warning: 'run/ranks\\..*' was cut short"));
+  const std::size_t first = cut.err.find("was cut short");
+  EXPECT_EQ(cut.err.find("was cut short", first + 1), std::string::npos) << cut.err;
+  EXPECT_EQ(latest("run"), "step_00000013");
+  const RunResult again = start_alone({}, {"run.steps=14"});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out + again.err, Not(HasSubstr("did not end cleanly")));
+}
+
 // What cannot be mended under a run: its directory is another one, or none.
 TEST_F(FaultsThatAreMet, AFileInThePlaceOfTheDirectoryEndsTheRun) {
   const SmallDisk disk(scratch_ / "disk", 4 << 20);

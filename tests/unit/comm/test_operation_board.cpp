@@ -163,6 +163,27 @@ TEST_F(OperationBoardFile, DamageIsSaidAndTheRestIsRead) {
   EXPECT_THAT(unclean_ends(scratch_.path()), SizeIs(4 + 1 + 2));
 }
 
+// Its ranks go on; one of them says so, once.
+TEST_F(OperationBoardFile, CutUnderItsRanksIsGivenUp) {
+  const auto file = make("host", 40, 40);  // of three pages
+  OperationBoard first(file, 0, 0), second(file, 1, 1), far(file, 39, 39);
+  EXPECT_EQ(first.take_loss(), "");
+  std::filesystem::resize_file(file, 5000);
+  first.enter({"barrier", "", "world", 1}, Clock::now());
+  EXPECT_THAT(first.take_loss(),
+              AllOf(HasSubstr("ranks.host' was cut short"), HasSubstr("Training goes on"),
+                    HasSubstr("on host")));
+  std::filesystem::resize_file(file, 0);
+  for (OperationBoard* board : {&first, &second, &far}) {
+    board->give_sign(Clock::now());
+    board->enter({"barrier", "", "world", 2}, Clock::now());
+    board->leave(Clock::now());
+    EXPECT_EQ(board->take_loss(), "");
+    board->end(true);
+  }
+  EXPECT_THAT(unclean_ends(scratch_.path()), ElementsAre(HasSubstr("no whole account")));
+}
+
 TEST_F(OperationBoardFile, EndsAreClean) {
   EXPECT_THAT(unclean_ends(scratch_.path()), IsEmpty());
   EXPECT_THAT(unclean_ends(scratch_.path() / "nowhere"), IsEmpty());
