@@ -251,9 +251,11 @@ Json describe_file(const Path& path, Depth depth) {
     TRIREME_REQUIRE_INPUT(check.problem.empty(), "{}", check.problem);
     json = io::parse_json<Json>(io::guarded_call(
         path, kListSeconds, [&] { return io::json_text(describe_hdf5(path)); }));
-    if (json["kind"] == "corpus" && depth == Depth::checksums) {
-      const std::string wrong =
-          io::guarded_call(path, 0, [&] { return data::Corpus(path).verify(); });
+    if (json["kind"] == "corpus") {
+      const std::string wrong = io::guarded_call(path, 0, [&] {
+        const data::Corpus corpus(path);
+        return depth == Depth::checksums ? corpus.verify() : corpus.documents_problem();
+      });
       if (!wrong.empty()) {
         problems.push_back(fmt::format("'{}': {}", path.string(), wrong));
       }

@@ -14,6 +14,25 @@ namespace {
 
 constexpr const char* kAdvice = "make a corpus with `trireme tokenize`";
 
+// Offsets of documents that are read at a time: some MiB.
+constexpr index_t kOffsetsAtOnce = index_t{1} << 19;
+// And compared at a time, which stay in the first cache.
+constexpr index_t kOffsetsTogether = 2048;
+
+// The first i below `pairs` with values[i] >= values[i + 1]; `pairs` where they ascend.
+index_t first_descent(const std::uint64_t* values, index_t pairs) {
+  for (index_t begin = 0; begin < pairs; begin += kOffsetsTogether) {
+    const index_t end = std::min(begin + kOffsetsTogether, pairs);
+    std::uint64_t descents = 0;  // no branch: the compiler makes vectors of it
+    for (index_t i = begin; i < end; ++i) descents |= values[i] >= values[i + 1] ? 1 : 0;
+    if (descents == 0) continue;
+    index_t i = begin;
+    while (values[i] < values[i + 1]) ++i;
+    return i;
+  }
+  return pairs;
+}
+
 // What a corpus must have and this file does not.
 std::string missing_parts(const io::H5File& file) {
   std::string missing;
@@ -143,6 +162,7 @@ void Corpus::open() {
       name);
 
   file_ = io::MappedFile(path_, io::MappedFile::Access::random, "corpus");
+  guard_ = MappingGuard(file_.data(), file_.size());
   const auto count = static_cast<std::uint64_t>(token_count_);
   if (type == DType::uint16) {
     narrow_ = file_.array<std::uint16_t>(*tokens_at, count, "/tokens");
@@ -151,11 +171,23 @@ void Corpus::open() {
   }
   documents_ = file_.array<std::uint64_t>(
       *documents_at, static_cast<std::uint64_t>(document_count_) + 1, "/documents");
-  TRIREME_REQUIRE_INPUT(documents_[0] == 0 && documents_[document_count_] == count,
-                        "corpus '{}': /documents goes from {} to {}, expected 0 to {} "
-                        "(token_count). The file "
-                        "is damaged: {}",
-                        name, documents_[0], documents_[document_count_], count, kAdvice);
+  documents_at_ = *documents_at;
+  TRIREME_REQUIRE_INPUT(
+      documents_[0] == 0 && documents_[document_count_] == count,
+      "corpus '{}': in /documents the first document begins at token "
+      "{}, expected 0, and the last one, {}, ends at token {}, expected "
+      "{} (token_count). The file is damaged: {}",
+      name, documents_[0], document_count_ - 1, documents_[document_count_], count,
+      kAdvice);
+  require_uncut();
+}
+
+// Pages that are gone were read as zeros.
+void Corpus::require_uncut() const {
+  TRIREME_REQUIRE_INPUT(!guard_.is_cut(),
+                        "corpus '{}' was cut short while it was read, or its disk fails. "
+                        "Put the whole file back",
+                        path_.string());
 }
 
 void Corpus::copy(index_t begin, index_t count, std::int32_t* out, index_t stride) const {
@@ -169,6 +201,7 @@ void Corpus::copy(index_t begin, index_t count, std::int32_t* out, index_t strid
       out[i * stride] = static_cast<std::int32_t>(wide_[begin + i]);
     }
   }
+  require_uncut();
 }
 
 index_t Corpus::document_begin(index_t document) const {
@@ -197,7 +230,29 @@ double Corpus::unigram_entropy() const {
                           path_.string(), i, id, vocabulary_size_);
     ++counts[id];
   }
+  require_uncut();
   return entropy_of(counts);
+}
+
+// Not of the mapping: its pages would count as this process' memory.
+std::string Corpus::documents_problem() const {
+  const io::FileReader reader(path_, "corpus");
+  constexpr std::size_t kBytes = sizeof(std::uint64_t);
+  std::vector<std::uint64_t> offsets(
+      static_cast<std::size_t>(std::min(kOffsetsAtOnce, document_count_) + 1));
+  for (index_t first = 0; first < document_count_; first += kOffsetsAtOnce) {
+    const index_t documents = std::min(kOffsetsAtOnce, document_count_ - first);
+    reader.read_at(documents_at_ + static_cast<std::uint64_t>(first) * kBytes,
+                   offsets.data(), static_cast<std::size_t>(documents + 1) * kBytes);
+    const index_t i = first_descent(offsets.data(), documents);
+    if (i == documents) continue;
+    const auto at = static_cast<std::size_t>(i);
+    return fmt::format(
+        "/documents does not ascend: document {} begins at token {} and ends at token "
+        "{}. The file is damaged: {}",
+        first + i, offsets[at], offsets[at + 1], kAdvice);
+  }
+  return {};
 }
 
 std::string Corpus::verify() const {
@@ -220,13 +275,8 @@ std::string Corpus::verify() const {
                          vocabulary_size_);
     }
   }
-  for (index_t d = 0; d < document_count_; ++d) {
-    if (documents_[d] >= documents_[d + 1]) {
-      return fmt::format("/documents is not ascending at {}: {} then {}", d,
-                         documents_[d], documents_[d + 1]);
-    }
-  }
-  return {};
+  require_uncut();
+  return documents_problem();
 }
 
 double unigram_entropy(const Corpus& corpus) {

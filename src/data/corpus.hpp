@@ -2,7 +2,8 @@
 //
 // Everything small is read when the file is opened; after that no HDF5 call is made,
 // tokens and document offsets are taken from the mapping, and nothing of the size of the
-// corpus is held in memory. Opening checks that the file is whole. Threads may read at
+// corpus is held in memory. Opening checks that the file is whole; whether its documents
+// are in order takes reading all their offsets, and is asked besides. Threads may read at
 // once.
 #ifndef TRIREME_DATA_CORPUS_HPP_
 #define TRIREME_DATA_CORPUS_HPP_
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mapping_guard.hpp"
 #include "base/types.hpp"
 #include "data/tokenizer.hpp"
 #include "io/mapped_file.hpp"
@@ -35,7 +37,8 @@ class Corpus {
   const TokenizerFiles& tokenizer_files() const { return tokenizer_files_; }
 
   TokenId token(index_t at) const { return narrow_ != nullptr ? narrow_[at] : wide_[at]; }
-  // out[i * stride] = token(begin + i) for i in [0, count). Bounds are checked.
+  // out[i * stride] = token(begin + i) for i in [0, count). Bounds are checked, and that
+  // the file was not cut meanwhile.
   void copy(index_t begin, index_t count, std::int32_t* out, index_t stride = 1) const;
   // First token of document d; of d = document_count() the end of the stream.
   index_t document_begin(index_t document) const;
@@ -44,18 +47,25 @@ class Corpus {
 
   // Nats per token; from the file where it is stored, else counted.
   double unigram_entropy() const;
-  // Reads all tokens: does the stored checksum hold, is every id in the vocabulary, are
-  // the offsets of documents in order? Returns what is wrong, empty when nothing is.
+  // Reads all offsets of documents, as fast as the file can be read: has each document a
+  // token at least, and begins where the one before ends? Returns what is wrong, with the
+  // document; empty when nothing is.
+  std::string documents_problem() const;
+  // The same of all there is: does the stored checksum hold, is every id in the
+  // vocabulary, are the documents in order?
   std::string verify() const;
 
  private:
   void open();
+  void require_uncut() const;
 
   std::filesystem::path path_;
   io::MappedFile file_;
+  MappingGuard guard_;
   const std::uint16_t* narrow_ = nullptr;  // one of the two
   const std::uint32_t* wide_ = nullptr;
   const std::uint64_t* documents_ = nullptr;
+  std::uint64_t documents_at_ = 0;  // in the file
   index_t token_count_ = 0;
   index_t document_count_ = 0;
   TokenId vocabulary_size_ = 0;

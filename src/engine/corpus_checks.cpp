@@ -1,6 +1,11 @@
 // engine/corpus_checks.cpp — see corpus_checks.hpp.
 #include "engine/corpus_checks.hpp"
 
+#include <sys/stat.h>
+
+#include <set>
+#include <tuple>
+
 #include "base/error.hpp"
 #include "comm/rank_list.hpp"
 #include "engine/datasets.hpp"
@@ -15,6 +20,24 @@ std::string identity_of(const Corpora& corpora) {
     sums += io::to_hex(corpus->checksum());
   }
   return sums;
+}
+
+void require_documents(const Corpora& corpora) {
+  // By the file and not by its name: training and validation parts may be of one.
+  std::set<std::tuple<dev_t, ino_t, off_t, time_t, long>> checked;
+  for (const auto& corpus : corpora) {
+    struct stat file = {};
+    const bool is_known = ::stat(corpus->path().c_str(), &file) == 0;
+    if (is_known && !checked
+                         .emplace(file.st_dev, file.st_ino, file.st_size,
+                                  file.st_mtim.tv_sec, file.st_mtim.tv_nsec)
+                         .second) {
+      continue;
+    }
+    const std::string problem = corpus->documents_problem();
+    TRIREME_REQUIRE_INPUT(problem.empty(), "corpus '{}': {}", corpus->path().string(),
+                          problem);
+  }
 }
 
 void require_same_corpora(comm::Communicator& world, const std::string& host,

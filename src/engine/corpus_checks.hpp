@@ -20,6 +20,10 @@ using Corpora = std::vector<std::shared_ptr<const data::Corpus>>;
 // Checksums, one after the other.
 std::string identity_of(const Corpora& corpora);
 
+// InputError, with the document, where offsets do not ascend. It reads 8 bytes for each
+// document, of each file once: a thing for one rank.
+void require_documents(const Corpora& corpora);
+
 // Collective. A name may be another file on another node. `identity`: of all corpora that
 // this rank has opened.
 void require_same_corpora(comm::Communicator& world, const std::string& host,

@@ -63,13 +63,18 @@ data::TokenRange split_range(const config::Deck& deck, const data::Corpus& corpu
       .at(static_cast<std::size_t>(split));
 }
 
+Corpora Datasets::all_corpora() const {
+  Corpora all = corpora;
+  all.insert(all.end(), held_out.begin(), held_out.end());
+  return all;
+}
+
 std::string Datasets::identity() const {
   return identity_of(corpora);
 }
 
 std::string Datasets::identity_of_all() const {
-  const std::string sums = identity_of(corpora);
-  return held_out.empty() ? sums : sums + " " + identity_of(held_out);
+  return identity_of(all_corpora());
 }
 
 Corpora open_corpora(const config::Deck& deck) {

@@ -27,6 +27,7 @@ struct Datasets {
   // The tokenizer's files and the vocabulary are those of the first corpus: mixing others
   // is an error.
   const data::Corpus& first() const { return *corpora.front(); }
+  Corpora all_corpora() const;
   // Checksums of the training corpora: a restart on others of the same names would go on
   // with other samples and not know it.
   std::string identity() const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
@@ -124,12 +125,14 @@ std::vector<std::string> check_corpora(config::Deck& deck) {
   for (const config::NamedPath& entry : deck.data.validation) {
     look("data.validation." + entry.name, entry.path);
   }
+  Corpora corpora;
   for (const std::string& path : there) {
-    const data::Corpus corpus(path);
+    corpora.push_back(std::make_shared<const data::Corpus>(path));
     if (path != deck.data.train.front().path) continue;
-    auto errors = config::set_vocabulary(deck, corpus.vocabulary_size(), path);
+    auto errors = config::set_vocabulary(deck, corpora.back()->vocabulary_size(), path);
     if (!errors.empty()) throw config::DeckErrors(std::move(errors));
   }
+  require_documents(corpora);
   // Lengths, splits and tokenizers need all of them.
   if (missing.empty() && !there.empty()) make_datasets(deck, open_corpora(deck));
   return missing;

@@ -38,7 +38,7 @@ double seconds_from(Clock::time_point begin) {
 // One set, and what is to be known of it besides its samples.
 struct Plan {
   ValidationSet set;
-  std::vector<std::shared_ptr<const data::Corpus>> corpora;
+  Corpora corpora;
   std::vector<std::uint32_t> lengths;  // bytes of each token; empty: not known
   index_t samples = 0;                 // to be evaluated
 };
@@ -260,6 +260,13 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
   comm::on_every_rank(world,
                       [&] { plans = make_plans(options, deck, restore.reader(), log); });
   require_same_corpora(world, environment.host_name(), all_checksums(plans));
+  comm::on_first_rank(world, [&] {
+    Corpora corpora;
+    for (const Plan& plan : plans) {
+      corpora.insert(corpora.end(), plan.corpora.begin(), plan.corpora.end());
+    }
+    require_documents(corpora);
+  });
 
   // 2. The model.
   const comm::RankGrid grid(environment.world(), grid_shape(deck));

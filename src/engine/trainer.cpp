@@ -307,6 +307,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // is known before anything stays there: a mistake leaves nothing behind.
   const Datasets datasets = make_datasets(deck, open_corpora(deck));
   require_same_corpora(world, environment.host_name(), datasets.identity_of_all());
+  comm::on_first_rank(world, [&] { require_documents(datasets.all_corpora()); });
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
   ModelState<float> shapes(grid.groups(), gpt_config(deck),
                            sharing(deck));  // allocates no slab

@@ -309,6 +309,14 @@ TEST_F(FaultsThatAreMet, CutBoardIsGivenUp) {
   EXPECT_THAT(again.out + again.err, Not(HasSubstr("did not end cleanly")));
 }
 
+// Nothing is trained on in its place.
+TEST_F(FaultsThatAreMet, CutCorpusEndsTheRun) {
+  const RunResult cut = start_alone({{6, ": >corpus.h5"}}, {"checkpoint.async=false"});
+  EXPECT_EQ(cut.status, 1) << cut.err;
+  EXPECT_THAT(cut.err, HasSubstr("corpus 'corpus.h5' was cut short while it was read"));
+  EXPECT_EQ(latest("run"), "step_00000005");
+}
+
 // What cannot be mended under a run: its directory is another one, or none.
 TEST_F(FaultsThatAreMet, AFileInThePlaceOfTheDirectoryEndsTheRun) {
   const SmallDisk disk(scratch_ / "disk", 4 << 20);

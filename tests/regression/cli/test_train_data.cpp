@@ -1,4 +1,5 @@
 // `trireme train` with corpora that are none, damaged, or do not fit the model.
+#include "io/hdf5.hpp"
 #include "regression/cli/workplace.hpp"
 
 namespace trireme::test {
@@ -69,6 +70,48 @@ TEST_F(TrainData, TokensBeyondTheVocabulary) {
   // Not 2: steps may have been trained by then.
   expect_error(result, 1,
                {"damaged.h5", "65535", "vocabulary of 300", "trireme inspect"});
+}
+
+// Every command that uses a corpus refuses one whose documents are not in order.
+TEST_F(TrainData, DocumentsThatDoNotAscend) {
+  const fs::path lines = scratch_ / "lines.h5";
+  const auto tokenize = [&](const fs::path& tokenizer, const fs::path& out) {
+    return trireme({"tokenize", "--tokenizer", tokenizer, "--documents", "line", "--out",
+                    out, corpus().string() + ".txt"});
+  };
+  ASSERT_EQ(tokenize(corpus(), lines).status, 0);
+  ASSERT_EQ(train_on(lines).status, 0);
+  fs::rename(run_dir(), scratch_ / "trained");
+  fs::copy_file(lines, scratch_ / "damaged.h5");
+  const std::uint64_t late = std::uint64_t{1} << 63;
+  io::FileWriter writer(scratch_ / "damaged.h5", io::FileWriter::Mode::existing);
+  writer.write_at(
+      io::H5File::open(lines).dataset("documents").offset().value() + 3 * sizeof(late),
+      &late, sizeof(late));
+  writer.close();
+  const std::vector<std::string> parts = {
+      "damaged.h5",
+      "/documents does not ascend: document 3 begins at token "
+      "9223372036854775808 and ends at token "};
+  const std::string path = (scratch_ / "damaged.h5").string();
+  expect_refused(train_on(path), parts);
+  expect_refused(train({"data.validation={other: " + path + "}"}), parts);
+  expect_refused(train({"data.train=" + path}, {"--dry-run"}), parts);
+  expect_error(
+      trireme({"evaluate", "--checkpoint", scratch_ / "trained", "--data", path}), 2,
+      parts);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--verify"}}) {
+    std::vector<std::string> arguments = {"inspect", path};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult shown = trireme(arguments);
+    EXPECT_EQ(shown.status, 2) << shown.out;
+    for (const std::string& part : parts) {
+      EXPECT_THAT(shown.err, testing::HasSubstr(part));
+    }
+  }
+  // Its tokenizer is whole.
+  EXPECT_EQ(tokenize(path, scratch_ / "again.h5").status, 0);
 }
 
 TEST_F(TrainData, VocabularyThatDoesNotFit) {

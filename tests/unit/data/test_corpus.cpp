@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <random>
 
 #include "data/corpus_format.hpp"
@@ -208,6 +209,76 @@ TEST(CorpusDamage, OfTokensIsFoundByVerify) {
   bytes[at + 1] = static_cast<char>(bytes[at + 1] ^ 0x40);
   test::spill(scratch / "d.h5", bytes);
   EXPECT_THAT(Corpus(scratch / "d.h5").verify(), HasSubstr("the file is damaged"));
+}
+
+// A corpus of documents of one token each, more than are read at a time.
+TEST(CorpusDamage, OfDocumentsIsFoundAnywhere) {
+  const test::Scratch scratch;
+  constexpr std::uint64_t kDocuments = 1200001;
+  std::uint64_t documents_at = 0;
+  {
+    io::H5File file = io::H5File::create(scratch / "c.h5");
+    for (const auto& [name, value] : {std::pair("vocabulary_size", std::uint64_t{300}),
+                                      std::pair("end_of_document", std::uint64_t{256}),
+                                      std::pair("token_count", kDocuments),
+                                      std::pair("document_count", kDocuments)}) {
+      file.set_attribute<std::uint64_t>(name, value);
+    }
+    file.set_attribute<std::int64_t>("format_version", kCorpusFormatVersion);
+    file.set_attribute<std::string>("checksum", io::to_hex(0));
+    const auto count = static_cast<index_t>(kDocuments);
+    file.make_dataset("tokens", DType::uint16, {count})
+        .write(std::vector<std::uint16_t>(kDocuments, 256));
+    auto documents = file.make_dataset("documents", DType::uint64, {count + 1});
+    std::vector<std::uint64_t> offsets(kDocuments + 1);
+    std::iota(offsets.begin(), offsets.end(), std::uint64_t{0});
+    documents.write(offsets);
+    documents_at = documents.offset().value();
+    file.close();
+  }
+  const auto set = [&](std::uint64_t document, std::uint64_t begin) {
+    io::FileWriter writer(scratch / "c.h5", io::FileWriter::Mode::existing);
+    writer.write_at(documents_at + document * sizeof(begin), &begin, sizeof(begin));
+    writer.close();
+  };
+  EXPECT_EQ(Corpus(scratch / "c.h5").documents_problem(), "");
+  constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 19;
+  for (const std::uint64_t bad :
+       {std::uint64_t{1}, std::uint64_t{2047}, std::uint64_t{2048}, kAtOnce - 1, kAtOnce,
+        kAtOnce + 1, 2 * kAtOnce, kDocuments - 1}) {
+    for (const std::uint64_t value : {bad - 1, bad + 1, ~std::uint64_t{0}}) {
+      SCOPED_TRACE(fmt::format("document {} begins at {}", bad, value));
+      set(bad, value);
+      // Who begins too early ends the one before; who begins too late ends there itself.
+      const std::uint64_t named = value < bad ? bad - 1 : bad;
+      const std::string expected =
+          fmt::format("does not ascend: document {} begins at token {} and ends at token",
+                      named, named == bad ? value : bad - 1);
+      EXPECT_THAT(Corpus(scratch / "c.h5").documents_problem(), HasSubstr(expected));
+    }
+    set(bad, bad);
+  }
+  EXPECT_EQ(Corpus(scratch / "c.h5").documents_problem(), "");
+  set(0, 1);
+  EXPECT_THAT(open_error(scratch / "c.h5"),
+              HasSubstr("the first document begins at token 1, expected 0"));
+  set(0, 0);
+  set(kDocuments, 7);
+  EXPECT_THAT(open_error(scratch / "c.h5"),
+              HasSubstr("1200000, ends at token 7, expected 1200001"));
+}
+
+// Under its readers: not by a signal, and not by other tokens.
+TEST(CorpusDamage, CutUnderItsReadersIsAnInputError) {
+  const test::Scratch scratch;
+  make_corpus(scratch, "c.h5", {io::read_file(test::fixture("sample.txt"))},
+              test::trained_tokenizer());
+  const Corpus corpus(scratch / "c.h5");
+  std::vector<std::int32_t> out(16);
+  corpus.copy(0, 16, out.data());
+  std::filesystem::resize_file(scratch / "c.h5", 0);
+  EXPECT_THAT(message_of<InputError>([&] { corpus.copy(0, 16, out.data()); }),
+              HasSubstr("c.h5' was cut short while it was read"));
 }
 
 TEST(CorpusDisk, FullLeavesNothing) {
