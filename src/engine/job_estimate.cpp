@@ -76,7 +76,8 @@ std::optional<MeasuredSteps> measured_steps(const config::Deck& deck) {
   std::vector<double> seconds;
   try {
     if (!ran_on_this_grid(directory, deck)) return std::nullopt;
-    const auto& starts = RunHistory(directory).starts();
+    const RunHistory history(directory);
+    const auto& starts = history.starts();
     const std::int64_t first = starts.empty() ? 0 : starts.back().first_step;
     for (const StepRecord& record : read_metrics(directory / "train.jsonl").steps) {
       result.done = std::max(result.done, record.step);
