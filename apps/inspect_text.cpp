@@ -19,7 +19,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Row = std::vector<std::string>;
 
-constexpr int kColumns = 80;
 constexpr int kKeyColumns = 20;  // two blanks, the key, a blank
 
 std::string line(const char* key, const std::string& value) {
@@ -27,7 +26,7 @@ std::string line(const char* key, const std::string& value) {
 }
 // Broken between its parts where it would be too long.
 std::string line(const char* key, const std::vector<std::string>& parts) {
-  return line(key, engine::wrap_list(parts, kColumns, kKeyColumns));
+  return line(key, engine::wrap_list(parts, engine::kScreenColumns, kKeyColumns));
 }
 
 std::string grouped(const Json& value) {

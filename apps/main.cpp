@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
     return apps::kExitInput;
   }
   apps::CommandLine line;
-  apps::add_train(line, apps::shell_text(argc, argv));
+  apps::add_train(line, argc, argv);
   apps::add_tokenize(line);
   apps::add_inspect(line);
   apps::add_convert(line);

@@ -3,16 +3,14 @@
 #ifndef TRIREME_APPS_SUBCOMMANDS_HPP_
 #define TRIREME_APPS_SUBCOMMANDS_HPP_
 
-#include <string>
-
 #include "apps/command_line.hpp"
 
 namespace trireme::apps {
 
 void add_inspect(CommandLine& line);
 void add_tokenize(CommandLine& line);
-// typed: the command line as it was, for the run's environment.json.
-void add_train(CommandLine& line, const std::string& typed);
+// The command line as it was typed: for the run's environment.json and for its advice.
+void add_train(CommandLine& line, int argc, char** argv);
 void add_convert(CommandLine& line);
 void add_evaluate(CommandLine& line);
 void add_generate(CommandLine& line);

@@ -55,7 +55,7 @@ void run_dry(const TrainArguments& arguments, int ranks) {
 
 }  // namespace
 
-void add_train(CommandLine& line, const std::string& typed) {
+void add_train(CommandLine& line, int argc, char** argv) {
   Command command = line.add_command("train", "Train the model that a deck describes");
   const auto arguments = std::make_shared<TrainArguments>();
   engine::TrainOptions& options = arguments->options;
@@ -93,7 +93,8 @@ void add_train(CommandLine& line, const std::string& typed) {
   command.add("--json", arguments->json, "Write the dry run's result to a file, too")
       .placeholder("FILE")
       .needs(dry_run);
-  options.command_line = typed;
+  if (argc > 0) options.program = argv[0];
+  options.command_line = shell_text(argc, argv);
   command.does([arguments](comm::Environment& environment) {
     if (!arguments->dry_run) return engine::train(arguments->options, environment);
     int ranks = static_cast<int>(arguments->ranks);

@@ -115,6 +115,30 @@ int launcher_ranks(const std::function<const char*(const char*)>& get) {
   return ranks;
 }
 
+std::vector<std::string> launcher_words(
+    const std::function<const char*(const char*)>& get, int ranks,
+    const std::string& srun_mpi_type) {
+  if (ranks <= 1) return {};
+  const auto is_said = [&](const char* name) {
+    const char* value = get(name);
+    return value != nullptr && std::atoi(value) == ranks;
+  };
+  // An mpiexec within a job of SLURM has its own helpers started by srun.
+  const bool by_mpiexec =
+      get("MPI_LOCALNRANKS") != nullptr || get("OMPI_COMMAND") != nullptr;
+  std::vector<std::string> words;
+  if (!by_mpiexec && is_said("SLURM_STEP_NUM_TASKS")) {
+    words = {"srun"};
+    if (!srun_mpi_type.empty()) words.push_back("--mpi=" + srun_mpi_type);
+  } else if (by_mpiexec || is_said("PMI_SIZE") || is_said("OMPI_COMM_WORLD_SIZE")) {
+    words = {"mpiexec"};
+  } else {
+    return {};
+  }
+  words.insert(words.end(), {"-n", std::to_string(ranks)});
+  return words;
+}
+
 Environment::Environment(int& argc, char**& argv) {
   int up = 0;
   MPI_Initialized(&up);

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_communicator.hpp"
@@ -78,6 +79,11 @@ std::string srun_mpi_type();
 // How many ranks the launcher says it started (SLURM, Hydra, Open MPI); 0 where none
 // speaks. Asks `get` for environment variables (std::getenv, or a test's).
 int launcher_ranks(const std::function<const char*(const char*)>& get);
+// What started this program on so many ranks, as it would be typed: "srun", "--mpi=pmi2",
+// "-n", "4". Empty for a program that is alone, and where no launcher is known.
+std::vector<std::string> launcher_words(
+    const std::function<const char*(const char*)>& get, int ranks,
+    const std::string& srun_mpi_type);
 
 }  // namespace trireme::comm
 

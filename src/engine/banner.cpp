@@ -15,7 +15,6 @@ namespace trireme::engine {
 
 namespace {
 
-constexpr int kColumns = 80;
 constexpr int kLabelColumns = 14;
 
 // The parts of one line; unwanted ones are left out.
@@ -28,7 +27,7 @@ class Line {
   void put(std::string& out, const char* label) const {
     if (parts_.empty()) return;
     out += fmt::format("  {:<{}}", label, kLabelColumns - 2);
-    out += wrap_list(parts_, kColumns, kLabelColumns) + '\n';
+    out += wrap_list(parts_, kScreenColumns, kLabelColumns) + '\n';
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "data/utf8.hpp"
 #include "io/files.hpp"
 
 namespace trireme::engine {
@@ -123,12 +124,69 @@ std::string shell_word(std::string_view word) {
   return quoted + "'";
 }
 
+std::string wrap_command(const std::vector<std::string>& parts, int columns, int indent) {
+  constexpr int kContinued = 4;  // columns that further lines begin later
+  std::string out;
+  int column = indent;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const int width = display_width(parts[i]);
+    // A line that is continued ends with a blank and a backslash.
+    const int end = column + 1 + width + (i + 1 < parts.size() ? 2 : 0);
+    if (i > 0 && end > columns) {
+      out += " \\\n";
+      out.append(static_cast<std::size_t>(indent + kContinued), ' ');
+      column = indent + kContinued;
+    } else if (i > 0) {
+      out += ' ';
+      ++column;
+    }
+    out += parts[i];
+    column += width;
+  }
+  return out;
+}
+
+namespace {
+
+// From text[at], an escape character, to the letter that ends the sequence.
+std::size_t end_of_escape(std::string_view text, std::size_t at) {
+  while (at + 1 < text.size() && (text[at] < '@' || text[at] > '~' || text[at] == '[')) {
+    ++at;
+  }
+  return at;
+}
+
+bool is_unprintable(char32_t code_point) {
+  return code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
+}
+
+}  // namespace
+
+std::string plain_text(std::string_view text) {
+  std::string valid, plain;
+  data::append_repaired(text, valid);
+  for (std::size_t i = 0; i < valid.size();) {
+    const auto [code_point, length] = data::code_point_at(valid, i);
+    const std::string_view rest = std::string_view(valid).substr(i);
+    if (rest.starts_with("\x1b[")) {
+      i = end_of_escape(valid, i) + 1;
+      continue;
+    }
+    if (code_point == U'\n' || code_point == U'\t' || !is_unprintable(code_point)) {
+      plain += rest.substr(0, static_cast<std::size_t>(length));
+    } else if (!rest.starts_with("\r\n")) {
+      plain += "\ufffd";
+    }
+    i += static_cast<std::size_t>(length);
+  }
+  return plain;
+}
+
 int display_width(std::string_view text) {
   int width = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {  // to the letter that ends the sequence
-      while (i + 1 < text.size() && (text[i] < '@' || text[i] > '~' || text[i] == '['))
-        ++i;
+    if (text[i] == '\x1b') {
+      i = end_of_escape(text, i);
     } else if ((static_cast<unsigned char>(text[i]) & 0xc0u) != 0x80u) {
       ++width;
     }

@@ -12,6 +12,9 @@
 
 namespace trireme::engine {
 
+// That what is printed keeps to.
+inline constexpr int kScreenColumns = 80;
+
 // Two units at most: "12ms", "4.2s", "41s", "1m05s", "2h03m", "3d04h".
 std::string format_duration(double seconds);
 // Three digits at least: "999", "12.3k", "12.3M", "1.24B", "2.00T".
@@ -36,6 +39,15 @@ std::string format_exact(double value);
 
 // One word of a command line, quoted where a shell needs that.
 std::string shell_word(std::string_view word);
+// "trireme train deck.yaml \\\n    --resume auto": the parts of a command (an option with
+// its value is one) for a person to copy: in lines of at most `columns`, as far as parts
+// allow, the first of which begins `indent` columns into its line.
+std::string wrap_command(const std::vector<std::string>& parts, int columns, int indent);
+
+// For a file or a terminal, whatever the text comes from (a model writes any bytes):
+// UTF-8 without escape sequences. Other control characters, but for newlines and tabs,
+// are shown as U+FFFD, and so is what is no UTF-8.
+std::string plain_text(std::string_view text);
 
 // Columns that the text takes on a terminal: code points, without escape sequences.
 int display_width(std::string_view text);

@@ -270,16 +270,30 @@ MetricsWriter::MetricsWriter(const io::Path& directory,
   csv_.open();
 }
 
+void LossSummary::add(Loss found) {
+  last = found;
+  if (found.loss < best.loss || std::isnan(best.loss)) best = found;
+}
+
+void MetricsWriter::note(const StepRecord& record) {
+  const bool is_known = !std::isnan(record.loss_mean);
+  const LossSummary::Loss found{record.step, is_known ? record.loss_mean : record.loss};
+  if (training_) {
+    training_->add(found);
+  } else {
+    training_.emplace(found);
+  }
+}
+
 void MetricsWriter::note(const ValidationRecord& record) {
   const auto is_it = [&](const auto& set) { return set.name == record.name; };
-  auto set = std::find_if(validations_.begin(), validations_.end(), is_it);
-  const ValidationSummary::Loss found{record.step, record.loss};
+  const auto set = std::find_if(validations_.begin(), validations_.end(), is_it);
+  const LossSummary::Loss found{record.step, record.loss};
   if (set == validations_.end()) {
-    validations_.push_back({record.name, found, found});
-    return;
+    validations_.emplace_back(found, record.name);
+  } else {
+    set->add(found);
   }
-  set->last = found;
-  if (found.loss < set->best.loss || std::isnan(set->best.loss)) set->best = found;
 }
 
 void MetricsWriter::write(const StepRecord& record) {

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/files.hpp"
@@ -75,14 +76,19 @@ struct MetricsLog {
 };
 MetricsLog read_metrics(const io::Path& path);
 
-// Of one validation set over all starts of the run.
-struct ValidationSummary {
+// Losses over all starts of the run: of training (the means between records, where they
+// are known), or of a validation set. The best is the lowest that is a number.
+struct LossSummary {
   struct Loss {
     std::int64_t step = 0;
-    double loss = 0.0;
+    double loss = 0.0;  // nats per token
   };
-  std::string name;
-  Loss last, best;
+  explicit LossSummary(Loss found, std::string set = {})
+      : name(std::move(set)), first(found), last(found), best(found) {}
+  void add(Loss found);
+
+  std::string name;  // of the set
+  Loss first, last, best;
 };
 
 // What was found of an earlier start.
@@ -108,10 +114,10 @@ class MetricsWriter {
   void close();
 
   const MetricsCut& cut() const { return cut_; }
+  // Of all starts; none before the first record.
+  const std::optional<LossSummary>& training() const { return training_; }
   // In the order in which they were first validated.
-  const std::vector<ValidationSummary>& validations() const { return validations_; }
-  // The last step's, of an earlier start where this one has written none.
-  const std::optional<StepRecord>& last_step() const { return last_step_; }
+  const std::vector<LossSummary>& validations() const { return validations_; }
   const io::Path& json_path() const { return json_.path; }
 
  private:
@@ -123,13 +129,13 @@ class MetricsWriter {
     void append(const std::string& line);
   };
 
-  void note(const StepRecord& record) { last_step_ = record; }
+  void note(const StepRecord& record);
   void note(const ValidationRecord& record);
 
   LogFile json_, csv_;
   MetricsCut cut_;
-  std::vector<ValidationSummary> validations_;
-  std::optional<StepRecord> last_step_;
+  std::optional<LossSummary> training_;
+  std::vector<LossSummary> validations_;
 };
 
 }  // namespace trireme::engine

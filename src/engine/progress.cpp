@@ -139,12 +139,14 @@ void Progress::update(const ProgressState& state) {
   const bool first = !has_state_;
   has_state_ = true;
   const bool last = state.step >= options_.steps;
+  const bool is_line =
+      first || last || (options_.log_every > 0 && state.step % options_.log_every == 0);
   if (options_.terminal.redraws) {
     if (first || last || now - drawn_at_ >= kRedrawSeconds) draw();
-  } else if (first || last ||
-             (options_.log_every > 0 && state.step % options_.log_every == 0)) {
-    write(plain_line() + "\n");
+  } else if (is_line) {
+    write(plain_line(options_.terminal.columns) + "\n");
   }
+  if (is_line && options_.record) options_.record(plain_line(kScreenColumns));
 }
 
 void Progress::message(std::string_view text) {
@@ -153,6 +155,7 @@ void Progress::message(std::string_view text) {
   is_drawn_ = false;
   write(fmt::format("{}\n", text));
   if (redraw) draw();
+  if (options_.record) options_.record(std::string(text));
 }
 
 void Progress::note(std::string_view activity) {
@@ -206,7 +209,7 @@ std::string Progress::bar(int width) const {
 }
 
 std::string Progress::bar_line() const {
-  const std::string line = plain_line();
+  const std::string line = plain_line(options_.terminal.columns);
   // One column stays free: some terminals wrap when the last one is written.
   const int room = options_.terminal.columns - 1;
   const double share = options_.steps > 0 ? static_cast<double>(state_.step) /
@@ -225,7 +228,7 @@ std::string Progress::bar_line() const {
          (tight ? "" : " " + percent) + line.substr(after_step);
 }
 
-std::string Progress::plain_line() const {
+std::string Progress::plain_line(int columns) const {
   const int digits = static_cast<int>(std::to_string(options_.steps).size());
   std::vector<Field> fields;
   fields.push_back({fmt::format("{:>{}}/{}", state_.step, digits, options_.steps), 0});
@@ -239,7 +242,7 @@ std::string Progress::plain_line() const {
   }
   if (!activity_.empty()) {
     fields.push_back({activity_, 2});
-    return join_fitting(std::move(fields), options_.terminal.columns - 1);
+    return join_fitting(std::move(fields), columns - 1);
   }
   const double step_seconds = step_clock_.seconds_per_step();
   const double to_end = step_seconds * static_cast<double>(options_.steps - state_.step);
@@ -258,7 +261,7 @@ std::string Progress::plain_line() const {
                              static_cast<double>(state_.next_checkpoint - state_.step)),
          6});
   }
-  return join_fitting(std::move(fields), options_.terminal.columns - 1);
+  return join_fitting(std::move(fields), columns - 1);
 }
 
 }  // namespace trireme::engine

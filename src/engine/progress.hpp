@@ -67,6 +67,8 @@ class Progress {
     std::int64_t log_every = 10;
     Terminal terminal;
     std::function<double()> clock = {};  // seconds; the steady clock where empty
+    // Is given the lines of log_every and all messages, bar or not; may be empty.
+    std::function<void(const std::string& text)> record = {};
   };
 
   Progress(std::FILE* stream, const Options& options);
@@ -86,7 +88,7 @@ class Progress {
 
  private:
   std::string bar_line() const;
-  std::string plain_line() const;
+  std::string plain_line(int columns) const;
   std::string bar(int width) const;
   void draw();
   void write(std::string_view text);

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/format.hpp"
-#include "io/json.hpp"
 
 namespace trireme::engine {
 
@@ -192,45 +191,48 @@ std::string SectionTable::memory_text() const {
   return out;
 }
 
-std::string SectionTable::json() const {
+nlohmann::ordered_json SectionTable::json() const {
   using Json = nlohmann::ordered_json;
-  Json sections = Json::object(), memory = Json::object(), traffic = Json::object();
+  Json sections = Json::object(), memory = Json::object(), messages = Json::object();
   for (const Row& row : rows_) {
-    sections[row.name] = {
-        {"min", row.min}, {"avg", row.avg}, {"max", row.max}, {"share", row.share}};
+    sections[row.name] = {{"seconds_min", row.min},
+                          {"seconds_avg", row.avg},
+                          {"seconds_max", row.max},
+                          {"share", row.share}};
   }
   for (const TrafficRow& row : traffic_) {
-    traffic[row.axis] = {{"calls", row.calls},
-                         {"bytes", row.bytes},
-                         {"seconds_in_flight", row.in_flight},
-                         {"seconds_exposed", row.exposed},
-                         {"hidden", row.hidden()}};
+    messages[row.axis] = {{"calls", row.calls},
+                          {"bytes", row.bytes},
+                          {"seconds_in_flight", row.in_flight},
+                          {"seconds_exposed", row.exposed},
+                          {"hidden_share", row.hidden()}};
   }
   for (const auto& [planned, row] : memory_) {
-    memory[row.name] = {
-        {"planned", planned}, {"min", row.min}, {"avg", row.avg}, {"max", row.max}};
+    memory[row.name] = {{"bytes_planned", planned},
+                        {"bytes_min", row.min},
+                        {"bytes_avg", row.avg},
+                        {"bytes_max", row.max}};
   }
-  const Json json = {{"loop_seconds", loop_seconds_},
-                     {"step_seconds", step_seconds_},
-                     {"step_seconds_median", step_median_},
-                     {"other_share", other_share()},
-                     {"ranks", ranks_},
-                     {"threads", times_.threads},
-                     {"steps", times_.steps},
-                     {"samples", times_.samples},
-                     {"tokens", times_.tokens},
-                     {"tokens_per_second", tokens_per_second()},
-                     {"model_tflops", model_tflops()},
-                     {"hardware_tflops", hardware_tflops()},
-                     {"peak_tflops", peak_.best},
-                     {"peak_tflops_least", peak_.least},
-                     {"peak_tflops_most", highest_peak_},
-                     {"peak_probes", peak_.probes},
-                     {"peak_share", peak_share()},
-                     {"sections", sections},
-                     {"messages", traffic},
-                     {"memory_bytes", memory}};
-  return io::json_text(json, 2);
+  return {{"loop_seconds", loop_seconds_},
+          {"step_seconds", step_seconds_},
+          {"step_seconds_median", step_median_},
+          {"other_share", other_share()},
+          {"ranks", ranks_},
+          {"threads_per_rank", times_.threads},
+          {"steps", times_.steps},
+          {"samples", times_.samples},
+          {"tokens", times_.tokens},
+          {"tokens_per_second", tokens_per_second()},
+          {"model_tflops", model_tflops()},
+          {"hardware_tflops", hardware_tflops()},
+          {"peak_tflops", peak_.best},
+          {"peak_tflops_least", peak_.least},
+          {"peak_tflops_most", highest_peak_},
+          {"peak_probes", peak_.probes},
+          {"peak_share", peak_share()},
+          {"sections", sections},
+          {"messages", messages},
+          {"memory", memory}};
 }
 
 }  // namespace trireme::engine

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,8 @@ class SectionTable {
 
   // At most 80 columns; ends with a newline.
   std::string text() const;
-  std::string json() const;
+  // As in report.json (docs/runs.md): units are in the names.
+  nlohmann::ordered_json json() const;
 
  private:
   double per_second(double amount) const;

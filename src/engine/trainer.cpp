@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -27,7 +28,9 @@
 #include "engine/peak_meter.hpp"
 #include "engine/preflight.hpp"
 #include "engine/restore.hpp"
+#include "engine/run_commands.hpp"
 #include "engine/run_history.hpp"
+#include "engine/run_log.hpp"
 #include "engine/shared_directory.hpp"
 #include "engine/start_report.hpp"
 #include "engine/training_run.hpp"
@@ -224,6 +227,37 @@ void require_memory(const config::Deck& deck, const ModelState<float>& shapes,
   });
 }
 
+TrainCommand typed_command(const TrainOptions& options,
+                           const comm::Environment& environment,
+                           const std::string& run_directory) {
+  TrainCommand typed{
+      .launcher = comm::launcher_words([](const char* name) { return std::getenv(name); },
+                                       environment.world_size(), comm::srun_mpi_type()),
+      .program = options.program,
+      .deck = options.deck,
+      .overrides = options.overrides,
+      .run_dir = options.run_dir};
+  if (io::is_stream(options.deck)) {  // which cannot be read again
+    typed.deck = (io::Path(run_directory) / "deck.yaml").string();
+    typed.overrides.clear();
+  }
+  return typed;
+}
+
+// "start 2, 2025-03-01T12:30:05.250Z, node1 and 3 more hosts, 16 ranks"
+std::string title_of(const RunEnvironment& environment, const std::string& host,
+                     std::int64_t start) {
+  const auto more = static_cast<std::int64_t>(environment.hosts.size()) - 1;
+  std::string hosts = host;
+  if (more > 0) hosts += fmt::format(" and {}", format_plural(more, "more host"));
+  return fmt::format("start {}, {}, {}, {}", start, environment.started, hosts,
+                     format_plural(environment.ranks, "rank"));
+}
+
+void record_error(Log& log, const std::exception& error) {
+  log.record(fmt::format("error: {}", error.what()));
+}
+
 // All phases of a run, for --fault.
 std::vector<FaultPhase> fault_phases() {
   std::vector<FaultPhase> phases = {{"start"}, {"load"}, {"step"}, {"validation"}};
@@ -232,11 +266,9 @@ std::vector<FaultPhase> fault_phases() {
   return phases;
 }
 
-}  // namespace
-
-int train(const TrainOptions& options, comm::Environment& environment) {
+int train_with(const TrainOptions& options, comm::Environment& environment, Log& log,
+               std::optional<RunLog>& run_log) {
   comm::Communicator& world = *environment.world();
-  Log log(world.rank() == 0);
   // Whoever read the output may go; the run and its records do not end with them.
   std::signal(SIGPIPE, SIG_IGN);
   const auto start_time = StopRequest::Clock::now();
@@ -278,6 +310,7 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                                .checkpoints = deck.checkpoint.dir,
                                .resume = options.resume,
                                .steps = deck.run.steps.steps};
+  const TrainCommand typed = typed_command(options, environment, deck.run.dir);
   RunDirectory directory(world, run_options);
   const RunStart& start = directory.start();
   for (const std::string& note : start.notes) log.info("{}", note);
@@ -295,10 +328,9 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   if (start.kind == StartKind::finished) {
     restore->verify();
     if (restore->step() >= deck.run.steps.steps) {
-      log.info(
-          "nothing to train: '{}' is of step {}, and run.steps is {}. To go on: raise "
-          "run.steps.",
-          restore->reader().path().string(), restore->step(), deck.run.steps.steps);
+      log.info("nothing to train: '{}' is of step {}, and run.steps is {}.\n{}",
+               restore->reader().path().string(), restore->step(), deck.run.steps.steps,
+               advice_to_train_on(typed, restore->step()));
       return kExitDone;
     }
   }
@@ -351,14 +383,18 @@ int train(const TrainOptions& options, comm::Environment& environment) {
                              : std::max(0.0, began - history.starts().back().ended);
     stop.expect_save(expected_save(history.starts()));  // rank 0's word is enough
     warn(log, history.begin(began, resumes ? restore->step() : 0, surroundings.job));
+    run_log.emplace(
+        directory.path(),
+        title_of(surroundings, environment.host_name(), history.starts().back().number),
+        [&log](const std::string& problem) { log.warning("{}", problem); });
+    run_log->write(options.command_line);
+    log.record_to([&run_log](const std::string& text) { run_log->write(text); });
   }
   if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();
   // While nothing is lost by it, and reading takes long.
   if (stop.is_published() && stop.poll_signals(world) != StopReason::none) {
-    log.info(
-        "stopped before the first step: {}. Step {} is saved as it was; continue "
-        "with --resume auto.",
-        stop.description(), restore->step());
+    log.info("stopped before the first step: {}. Step {} is saved as it was.\n{}",
+             stop.description(), restore->step(), advice_to_go_on(typed));
     if (world.rank() == 0) warn(log, history.end(kExitStoppedEarly));
     return kExitStoppedEarly;
   }
@@ -414,16 +450,30 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   // 4. Train. What goes wrong from here on is no mistake of the command line: a file that
   // was damaged meanwhile, say. Status 2 would tell scripts that nothing was begun.
   try {
-    return run.run(stop, terminal);
+    return run.run(stop, terminal, typed);
   } catch (const std::exception& error) {
     if (world.rank() == 0) warn(log, history.end(1));
     const bool is_input = dynamic_cast<const InputError*>(&error) != nullptr;
     const Error as_error(error.what());
     if (world.is_under_way() || run.has_given_up()) {
       on_board.fail();
+      if (world.size() > 1) record_error(log, error);  // there is no coming back
       environment.end_with(is_input ? as_error : error);
     }
     if (is_input) throw as_error;
+    throw;
+  }
+}
+
+}  // namespace
+
+int train(const TrainOptions& options, comm::Environment& environment) {
+  std::optional<RunLog> run_log;  // the log's record as long as that lives
+  Log log(environment.world_rank() == 0);
+  try {
+    return train_with(options, environment, log, run_log);
+  } catch (const std::exception& error) {
+    record_error(log, error);
     throw;
   }
 }

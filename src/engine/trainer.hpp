@@ -19,6 +19,7 @@ struct TrainOptions {
   std::string fault;                   // what shall go wrong: base/fault_plan.hpp
   std::string trace;                   // file for a timeline; empty: none
   std::string trace_steps = "2-4";     // that it shows, of this start
+  std::string program = "trireme";     // as it was called
   std::string command_line;            // for environment.json
 };
 

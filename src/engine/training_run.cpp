@@ -15,7 +15,7 @@
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
 #include "engine/machine.hpp"
-#include "engine/section_table.hpp"
+#include "engine/run_log.hpp"
 #include "engine/shared_cores.hpp"
 #include "model/formulae.hpp"
 
@@ -344,8 +344,10 @@ void TrainingRun<T>::validate(StopRequest& stop) {
     const double start = timers_.total_seconds();
     const auto found = validation_.loss_of(set, stops);
     if (!found) {
-      log_.warning("step {}: the validation was left early: {}", progress_.step,
-                   stop.description());
+      if (log_.speaks()) {  // ranks may describe the reason each in its way
+        log_.warning("step {}: the validation was left early: {}", progress_.step,
+                     stop.description());
+      }
       return;
     }
     const LossTotals totals = *found;
@@ -382,8 +384,9 @@ void TrainingRun<T>::write_sample() {
       {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
   if (!display_) return;
   const auto tokenizer = data::Tokenizer::from_files(corpus.tokenizer_files());
-  display_->message(fmt::format("step {}: sample: {}", progress_.step,
-                                tokenizer.decode(generations.front().tokens)));
+  display_->message(
+      fmt::format("step {}: sample: {}", progress_.step,
+                  plain_text(tokenizer.decode(generations.front().tokens))));
 }
 
 template <class T>
@@ -471,33 +474,46 @@ void TrainingRun<T>::finish_save() {
   checkpoints_.finish(exec_, parts(), progress_, step_seconds());
 }
 
+// All that was to be done is done, whatever else was asked for meanwhile.
 template <class T>
-int TrainingRun<T>::stopped_early(const StopRequest& stop) {
-  log_.info("stopped early: {}. Step {} of {} is saved; continue with --resume auto.",
-            stop.description(), progress_.step, deck_.run.steps.steps);
-  return kExitStoppedEarly;
+StartEnd TrainingRun<T>::ended() const {
+  if (is_last()) return StartEnd::finished;
+  return is_stop() ? StartEnd::as_asked : StartEnd::stopped_early;
 }
 
+// Why the run is not at its end; nothing where it is.
 template <class T>
-void TrainingRun<T>::say_stopped_as_asked() {
+std::string TrainingRun<T>::ending_text(StartEnd end, const StopRequest& stop) const {
   const std::int64_t all = deck_.run.steps.steps;
+  if (end == StartEnd::stopped_early) {
+    return fmt::format("stopped early: {}. Step {} of {} is saved.\n", stop.description(),
+                       progress_.step, all);
+  }
+  if (end == StartEnd::finished) return {};
   const std::int64_t steps = progress_.step - first_step_;
   const std::string where =
       first_step_ == 0 ? fmt::format("after {} of {} steps", steps, all)
                        : fmt::format("at step {} of {}, {} further on", progress_.step,
                                      all, format_plural(steps, "step"));
-  log_.info("stopped {}, as asked (run.stop_after: {}); continue with --resume auto.",
-            where, config::to_text(*deck_.run.stop_after));
+  return fmt::format("stopped {}, as asked (run.stop_after: {}).\n", where,
+                     config::to_text(*deck_.run.stop_after));
+}
+
+// While all was made ready.
+template <class T>
+int TrainingRun<T>::stopped_at_once(const StopRequest& stop, const TrainCommand& typed) {
+  if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
+  finish_save();
+  if (history_ != nullptr) note(history_->end(kExitStoppedEarly));
+  log_.info("{}{}", ending_text(StartEnd::stopped_early, stop), advice_to_go_on(typed));
+  return kExitStoppedEarly;
 }
 
 template <class T>
-int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
-  // While all was made ready.
+int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal,
+                        const TrainCommand& typed) {
   if (stop.poll_signals(*grid_.groups().world) != StopReason::none) {
-    if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
-    finish_save();
-    if (history_ != nullptr) note(history_->end(kExitStoppedEarly));
-    return stopped_early(stop);
+    return stopped_at_once(stop, typed);
   }
   const bool is_first_rank = grid_.rank() == 0;
   if (is_first_rank) {
@@ -506,7 +522,10 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
     metrics_.emplace(directory_.path(), restored);
     display_.emplace(stdout, Progress::Options{.steps = deck_.run.steps.steps,
                                                .log_every = deck_.run.log_every.steps,
-                                               .terminal = terminal});
+                                               .terminal = terminal,
+                                               .record = [this](const std::string& text) {
+                                                 log_.record(text);
+                                               }});
   }
   if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
   start_loader();
@@ -550,19 +569,58 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal) {
   if (display_) display_->finish();
   if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
-  // All that was to be done is done, whatever else was asked for meanwhile.
-  const bool is_done = is_last() || is_stop();
+  const StartEnd end = ended();
+  const int status = end == StartEnd::stopped_early ? kExitStoppedEarly : kExitDone;
   if (history_ != nullptr) {
-    note(history_->end(is_done ? kExitDone : kExitStoppedEarly,
-                       is_stop() ? Ending::as_asked : Ending::of_status));
+    note(history_->end(status,
+                       end == StartEnd::as_asked ? Ending::as_asked : Ending::of_status));
   }
-  report_times();
-  if (is_stop()) say_stopped_as_asked();
-  return is_done ? kExitDone : stopped_early(stop);
+  finish_report(end, stop, typed);
+  return status;
 }
 
 template <class T>
-void TrainingRun<T>::report_times() {
+void TrainingRun<T>::finish_report(StartEnd end, const StopRequest& stop,
+                                   const TrainCommand& typed) {
+  RunReport report{.end = end,
+                   .reason = end == StartEnd::stopped_early ? stop.description() : "",
+                   .start = history_ != nullptr ? history_->starts().back().number : 0,
+                   .time = iso_time(wall_seconds()),
+                   .step = progress_.step,
+                   .steps = deck_.run.steps.steps,
+                   .run_directory = deck_.run.dir};
+  const SectionTable table = report_times(report);
+  warn_for_others(*grid_.groups().world, log_);
+  if (!metrics_) return;  // of rank 0
+  report.training = metrics_->training();
+  report.validations = metrics_->validations();
+  write_report(report, table);
+  log_.info("\n{}{}{}\nTo generate text:\n{}", ending_text(end, stop), report.text(),
+            end == StartEnd::finished ? advice_to_train_on(typed, report.steps)
+                                      : advice_to_go_on(typed),
+            generate_command(typed, deck_.run.dir, !progress_.tokenizer.empty()));
+}
+
+// Apart from what was said before.
+template <class T>
+void TrainingRun<T>::say_block(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  log_.info("\n{}", text);
+}
+
+// The run has all that it needs without it.
+template <class T>
+void TrainingRun<T>::write_report(const RunReport& report, const SectionTable& table) {
+  try {
+    directory_.require_held();
+    io::write_file(directory_.file(kReportName), report.json(table));
+  } catch (const Error& error) {
+    log_.warning("the report of this start was not written: {}", error.what());
+  }
+}
+
+template <class T>
+SectionTable TrainingRun<T>::report_times(RunReport& report) {
   const std::int64_t steps = progress_.step - first_step_;
   const index_t samples = progress_.samples - first_sample_;
   const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
@@ -590,13 +648,18 @@ void TrainingRun<T>::report_times() {
   for (const comm::Communicator* group : grid_.groups().of_axes()) {
     times.traffic.push_back({group->name(), group->traffic()});
   }
-  log_.info("\n{}", SectionTable(*grid_.groups().world, times).text());
-  if (history_ != nullptr) log_.info("{}", effective_time(history_->starts()).text());
-  const auto pipeline = step_.pipeline_report();
-  if (pipeline) log_.info("\n{}", pipeline->text());
+  const SectionTable table(*grid_.groups().world, times);
+  say_block(table.text());
+  if (history_ != nullptr) {
+    report.effective = effective_time(history_->starts());
+    say_block(report.effective.text());
+  }
+  report.pipeline = step_.pipeline_report();
+  if (report.pipeline) say_block(report.pipeline->text());
   const std::string shared =
       shared_cores_note(*grid_.groups().world, read_core_time() - core_time_);
-  if (!shared.empty()) log_.info("\n{}", shared);
+  if (!shared.empty()) say_block(shared);
+  return table;
 }
 
 #define TRIREME_INSTANTIATE(T) template class TrainingRun<T>;

@@ -24,8 +24,11 @@
 #include "engine/metrics.hpp"
 #include "engine/peak_meter.hpp"
 #include "engine/progress.hpp"
+#include "engine/run_commands.hpp"
 #include "engine/run_directory.hpp"
 #include "engine/run_history.hpp"
+#include "engine/run_report.hpp"
+#include "engine/section_table.hpp"
 #include "engine/step_times.hpp"
 #include "engine/step_trace.hpp"
 #include "engine/stop_request.hpp"
@@ -69,8 +72,9 @@ class TrainingRun {
   // A save does not end: nor would this object's end, if the process went on.
   bool has_given_up() const { return checkpoints_.has_given_up(); }
 
-  // Steps until the deck's last one or a request to stop. Exit status.
-  int run(StopRequest& stop, const Terminal& terminal);
+  // Steps until the deck's last one or a request to stop. Exit status. `typed` is what
+  // the advice at the end is made of.
+  int run(StopRequest& stop, const Terminal& terminal, const TrainCommand& typed);
 
  private:
   void start_loader();
@@ -102,9 +106,13 @@ class TrainingRun {
     return std::min<std::int64_t>(deck_.run.steps.steps, stop_step_);
   }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
-  void report_times();
-  int stopped_early(const StopRequest& stop);
-  void say_stopped_as_asked();
+  StartEnd ended() const;
+  SectionTable report_times(RunReport& report);
+  void say_block(std::string_view text);
+  void write_report(const RunReport& report, const SectionTable& table);
+  std::string ending_text(StartEnd end, const StopRequest& stop) const;
+  int stopped_at_once(const StopRequest& stop, const TrainCommand& typed);
+  void finish_report(StartEnd end, const StopRequest& stop, const TrainCommand& typed);
 
   const config::Deck& deck_;
   const comm::RankGrid& grid_;

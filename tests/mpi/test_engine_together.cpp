@@ -10,6 +10,7 @@
 #include "comm/mpi_communicator.hpp"
 #include "comm/on_ranks.hpp"
 #include "engine/run_directory.hpp"
+#include "engine/run_log.hpp"
 #include "engine/section_table.hpp"
 #include "engine/stop_request.hpp"
 #include "unit/io/scratch.hpp"
@@ -117,6 +118,28 @@ TEST_F(EngineTogether, ARunBeginsOnceAndIsRefusedByAll) {
   EXPECT_THAT(test::message_of<InputError>([&] { RunDirectory(*world_, options); }),
               HasSubstr("holds a run already (deck.yaml)"));
   world_->barrier();
+}
+
+TEST_F(EngineTogether, RankZeroWarnsForOthers) {
+  std::vector<std::string> recorded;
+  Log log(world_->rank() == 0);
+  log.record_to([&](const std::string& text) { recorded.push_back(text); });
+  log.warning("of all");
+  if (world_->rank() != 0) log.warning("of others,\nin two lines");
+  if (world_->rank() == last_) log.warning("of the last");
+  warn_for_others(*world_, log);
+  if (world_->rank() != 0) {
+    EXPECT_TRUE(recorded.empty());
+    return;
+  }
+  std::vector<std::string> expected = {"warning: of all"};
+  if (last_ == 0) {
+    expected.emplace_back("warning: of the last");
+  } else {
+    expected.emplace_back("warning: rank 1: of others,\nin two lines");
+    expected.push_back(fmt::format("warning: rank {}: of the last", last_));
+  }
+  EXPECT_EQ(recorded, expected);
 }
 
 TEST_F(EngineTogether, TheTableHasTheSlowestAndTheFastestRank) {

@@ -69,7 +69,8 @@ TEST_F(StopTraining, BySignalAndByKill) {
   EXPECT_GT(saved.state().step, 2);
   EXPECT_LT(saved.state().step, kSteps);
   EXPECT_THAT(stopped.out, HasSubstr("Step " + std::to_string(saved.state().step) +
-                                     " of 600 is saved; continue with --resume auto"));
+                                     " of 600 is saved.\n"));
+  EXPECT_THAT(stopped.out, HasSubstr("To go on:\n  "));
   EXPECT_THAT(stopped.out, ContainsRegex("stopped early: .*TERM"));
   EXPECT_EQ(metrics("run").steps.size(), static_cast<std::size_t>(saved.state().step));
 
@@ -117,8 +118,9 @@ class StopAfter : public TrainingRuns {
   }
   static void expect_stop(const RunResult& result, const std::string& words) {
     EXPECT_EQ(result.status, 0) << result.out << result.err;
-    EXPECT_THAT(result.out, ::testing::EndsWith("stopped " + words +
-                                                "; continue with --resume auto.\n"));
+    EXPECT_THAT(result.out, HasSubstr("stopped " + words + ".\nResult: step "));
+    EXPECT_THAT(result.out, HasSubstr("To go on:\n  "));
+    EXPECT_THAT(result.out, HasSubstr(" --resume auto"));
   }
   int stops_recorded(const std::string& run) const {
     const std::string text = io::read_file(scratch_ / run / "starts.jsonl");

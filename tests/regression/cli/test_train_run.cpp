@@ -33,6 +33,22 @@ class TrainRun : public Workplace {
   std::vector<std::string> published() const {
     return published(run_dir() / "checkpoints");
   }
+  std::string log() const { return slurp(run_dir() / "log.txt"); }
+  nlohmann::json report() const {
+    return nlohmann::json::parse(slurp(run_dir() / "report.json"));
+  }
+  // What stands beneath this line of the output: a command, which a shell then runs.
+  static RunResult run_advice(const std::string& out, const std::string& heading) {
+    const std::size_t at = out.find("\n" + heading + "\n");
+    EXPECT_NE(at, std::string::npos) << heading << " in\n" << out;
+    if (at == std::string::npos) return {};
+    std::istringstream lines(out.substr(at + heading.size() + 2));
+    std::string command;
+    for (std::string line; std::getline(lines, line) && line.starts_with(' ');) {
+      command += line + "\n";
+    }
+    return run({"/bin/sh", "-c", command});
+  }
 };
 
 TEST_F(TrainRun, LeavesWhatIsPromised) {
@@ -115,6 +131,143 @@ TEST_F(TrainRun, RatesAreOfStepsAlone) {
   EXPECT_DOUBLE_EQ(steps[3].at("tokens_per_second"), 64.0 / seconds);
   EXPECT_THAT(result.out, testing::ContainsRegex("\n3/4 .* other work"));
   EXPECT_THAT(result.out, testing::ContainsRegex("best of [0-9]+ probes: "));
+}
+
+// All that was on the terminal, start after start.
+TEST_F(TrainRun, KeepsWhatItSays) {
+  const RunResult first = train({"run.stop_after=2", "run.sample_every=2"});
+  ASSERT_EQ(first.status, 0) << first.err;
+  ASSERT_EQ(first.err, "");
+  std::istringstream lines(log());
+  std::string title, command;
+  std::getline(lines, title);
+  std::getline(lines, command);
+  EXPECT_THAT(title, testing::ContainsRegex("^=== start 1, 20..-..-..T..:..:..[.]...Z, "
+                                            ".+, 1 rank ===$"));
+  EXPECT_THAT(command, testing::AllOf(HasSubstr("train "), HasSubstr("run.stop_after=2"),
+                                      HasSubstr("run.sample_every=2")));
+  const std::string before = title + "\n" + command + "\n" + first.out;
+  EXPECT_EQ(log(), before);
+  EXPECT_THAT(before, HasSubstr("\n2/4  loss "));
+  // A kill between two steps loses nothing of what was said before.
+  const RunResult killed =
+      train({}, {"--resume", "auto", "--fault", "kill:phase=step,step=4"});
+  EXPECT_EQ(killed.status, 128 + 9);
+  EXPECT_THAT(log(), StartsWith(before + "\n=== start 2, "));
+  EXPECT_THAT(log(), HasSubstr("\nwarning: faults are made to happen"));
+  EXPECT_THAT(log(), testing::EndsWith(killed.out));
+  const RunResult last = train({}, {"--resume", "auto"});
+  ASSERT_EQ(last.status, 0) << last.err;
+  EXPECT_THAT(log(), HasSubstr("\n\n=== start 3, "));
+  EXPECT_THAT(log(), testing::EndsWith(last.out));
+}
+
+TEST_F(TrainRun, RecordsTheErrorThatEndsIt) {
+  expect_error(train({"optimizer.lr=1e30", "optimizer.clip_norm=0"}), 1, {"step 2"});
+  EXPECT_THAT(log(), testing::ContainsRegex("\nerror: step 2: .* not finite"));
+}
+
+// Losses of all starts, the tables of the last.
+TEST_F(TrainRun, ReportsItsNumbers) {
+  std::vector<std::string> settings = {"run.validate_every=2", "run.stop_after=2",
+                                       "optimizer.schedule=constant"};
+  ASSERT_EQ(train(settings).status, 0);
+  nlohmann::json json = report();
+  EXPECT_EQ(json.at("start"), 1);
+  EXPECT_EQ(json.at("end"), "stop_after");
+  EXPECT_EQ(json.at("step"), 2);
+  settings.push_back("optimizer.lr=10");  // which makes it worse
+  const RunResult result = train(settings, {"--resume", "auto"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  std::map<int, double> loss;
+  std::istringstream records(slurp(run_dir() / "train.jsonl"));
+  for (std::string line; std::getline(records, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (!record.contains("validation")) continue;
+    loss[record["validation"]["step"]] = record["validation"]["loss"];
+  }
+  ASSERT_EQ(loss.size(), 2u);
+  ASSERT_LT(loss[2], loss[4]) << "nothing is shown";
+  EXPECT_THAT(result.out,
+              HasSubstr(fmt::format("\n  validation  loss {:.4f} at step 4, best {:.4f} "
+                                    "at step 2\n",
+                                    loss[4], loss[2])));
+  EXPECT_THAT(result.out, HasSubstr("\nResult: step 4 of 4, in " + run_dir().string()));
+  json = report();
+  EXPECT_EQ(json.at("schema_version"), 1);
+  EXPECT_EQ(json.at("start"), 2);
+  EXPECT_EQ(json.at("end"), "finished");
+  EXPECT_EQ(json.at("run_directory"), run_dir().string());
+  const auto& losses = json.at("losses");
+  EXPECT_EQ(losses.at("training").at("first").at("step"), 1);
+  EXPECT_EQ(losses.at("training").at("last").at("step"), 4);
+  const auto& set = losses.at("validation").at(0);
+  EXPECT_EQ(set.at("name"), "validation");
+  EXPECT_EQ(set.at("first").at("nats_per_token"), loss[2]);
+  EXPECT_EQ(set.at("best").at("nats_per_token"), loss[2]);
+  EXPECT_EQ(set.at("last").at("nats_per_token"), loss[4]);
+  EXPECT_EQ(json.at("effective_time").at("starts"), 2);
+  const auto& tables = json.at("this_start");
+  EXPECT_EQ(tables.at("steps"), 2);
+  EXPECT_GT(tables.at("tokens_per_second"), 0.0);
+  EXPECT_GT(tables.at("sections").at("forward").at("seconds_max"), 0.0);
+  EXPECT_GT(tables.at("memory").at("weights").at("bytes_planned"), 0.0);
+  EXPECT_GT(tables.at("memory").at("process").at("bytes_max"), 0.0);
+}
+
+// What cannot be written of that ends no training, and is said once.
+TEST_F(TrainRun, LogAndReportInTheWay) {
+  fs::create_directories(run_dir() / "log.txt");
+  fs::create_directories(run_dir() / "report.json/full");
+  const RunResult result = train();
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(published().back(), "step_00000004");
+  EXPECT_THAT(result.err, HasSubstr("log.txt"));
+  EXPECT_THAT(result.err, HasSubstr("report.json"));
+  std::size_t warnings = 0;
+  for (std::size_t at = result.err.find("warning: "); at != std::string::npos;
+       at = result.err.find("warning: ", at + 1)) {
+    ++warnings;
+  }
+  EXPECT_EQ(warnings, 2u) << result.err;
+}
+
+// The last screen has the commands that go on from there, and they do.
+TEST_F(TrainRun, EndsWithCommandsThatWork) {
+  const std::string elsewhere = scratch_ / "a run's place";
+  const RunResult asked = train({"run.stop_after=3", "data.mask_eod_loss=true"},
+                                {"--run-dir", elsewhere, "--resume", "never"});
+  ASSERT_EQ(asked.status, 0) << asked.err;
+  EXPECT_THAT(asked.out, HasSubstr("stopped after 3 of 4 steps, as asked "
+                                   "(run.stop_after: 3).\nResult: step 3 of 4, in "));
+  const RunResult finished = run_advice(asked.out, "To go on:");
+  ASSERT_EQ(finished.status, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("\nResult: step 4 of 4, in " + elsewhere + "\n"));
+  const char* heading = "To train on, twice as long for example:";
+  const RunResult longer = run_advice(finished.out, heading);
+  ASSERT_EQ(longer.status, 0) << longer.err;
+  EXPECT_THAT(longer.out, HasSubstr("\nstopped at step 7 of 8, 3 steps further on"));
+  const RunResult text = run_advice(longer.out, "To generate text:");
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, StartsWith("Once upon a time"));
+  // A finished run says so, too.
+  ASSERT_EQ(run_advice(longer.out, "To go on:").status, 0);
+  const RunResult nothing = train({"run.steps=8", "data.mask_eod_loss=true"},
+                                  {"--run-dir", elsewhere, "--resume", "auto"});
+  EXPECT_EQ(nothing.status, 0) << nothing.err;
+  EXPECT_THAT(nothing.out, HasSubstr("nothing to train"));
+  EXPECT_THAT(nothing.out, HasSubstr("--set run.steps=16"));
+}
+
+TEST_F(TrainRun, StoppedEarlyItSaysHowToGoOn) {
+  const RunResult stopped =
+      train({"run.time_limit=60s", "checkpoint.wall_time_margin=60s"});
+  ASSERT_EQ(stopped.status, 75) << stopped.err;
+  EXPECT_THAT(stopped.out, testing::ContainsRegex("stopped early: wall-time limit .*\n"
+                                                  "Result: step 1 of 4, in "));
+  EXPECT_EQ(report().at("end"), "stopped_early");
+  EXPECT_THAT(report().at("reason").get<std::string>(), StartsWith("wall-time limit"));
+  EXPECT_THAT(stopped.out, HasSubstr("\nTo go on:\n  "));
 }
 
 TEST_F(TrainRun, ExistingRunIsRefusedWithAdvice) {

@@ -26,6 +26,35 @@ TEST(EnvironmentLauncher, SaysHowManyItStarted) {
   EXPECT_EQ(ranks_with({{"PMI_SIZE", "junk"}}), 0);
 }
 
+// "none" where none is known.
+TEST(EnvironmentLauncher, IsKnownByWhatItSets) {
+  const auto words = [](const std::map<std::string, std::string>& variables, int ranks) {
+    const auto get = [&](const char* name) -> const char* {
+      const auto found = variables.find(name);
+      return found == variables.end() ? nullptr : found->second.c_str();
+    };
+    std::string text;
+    for (const std::string& word : launcher_words(get, ranks, "pmi2")) {
+      text += (text.empty() ? "" : " ") + word;
+    }
+    return text.empty() ? "none" : text;
+  };
+  EXPECT_EQ(words({}, 1), "none");
+  EXPECT_EQ(words({}, 2), "none");
+  EXPECT_EQ(words({{"PMI_SIZE", "1"}, {"MPI_LOCALNRANKS", "1"}}, 1), "none");
+  EXPECT_EQ(words({{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}}, 4), "mpiexec -n 4");
+  EXPECT_EQ(words({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMMAND", "trireme"}}, 4),
+            "mpiexec -n 4");
+  EXPECT_EQ(words({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "4"}}, 4),
+            "srun --mpi=pmi2 -n 4");
+  // In a job: one helper on each of four nodes, and one rank.
+  EXPECT_EQ(
+      words({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "1"}},
+            4),
+      "mpiexec -n 4");
+  EXPECT_EQ(words({{"SLURM_STEP_NUM_TASKS", "2"}}, 4), "none");
+}
+
 // As the libraries describe themselves.
 TEST(EnvironmentLauncher, SpeaksTheDialectOfTheLibrary) {
   EXPECT_EQ(srun_mpi_type("MPICH Version:\t4.0.2\nMPICH configure:\t--prefix=/usr "

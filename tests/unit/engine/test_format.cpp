@@ -116,6 +116,30 @@ TEST(Format, WidthCountsCharactersNotBytes) {
   EXPECT_EQ(display_width("a\x1b["), 1);
 }
 
+TEST(Format, TextBecomesPlain) {
+  EXPECT_EQ(plain_text(""), "");
+  EXPECT_EQ(plain_text("one\n\ttwo ━é"), "one\n\ttwo ━é");
+  EXPECT_EQ(plain_text("\x1b[1;36mab\x1b[0mc\x1b[K"), "abc");
+  EXPECT_EQ(plain_text("a\r\nb\rc"), "a\nb\ufffdc");
+  EXPECT_EQ(plain_text("\x1b]0;title\x07"), "\ufffd]0;title\ufffd");
+  EXPECT_EQ(plain_text("\x7f|\xc2\x9b|\xff"), "\ufffd|\ufffd|\ufffd");
+  EXPECT_EQ(plain_text("a\x1b["), "a");
+}
+
+TEST(Format, CommandsGoOnBehindABackslash) {
+  const std::vector<std::string> parts = {"trireme train", "deck.yaml", "--resume auto"};
+  EXPECT_EQ(wrap_command(parts, 80, 2), "trireme train deck.yaml --resume auto");
+  EXPECT_EQ(wrap_command(parts, 39, 2), "trireme train deck.yaml --resume auto");
+  EXPECT_EQ(wrap_command(parts, 38, 2),
+            "trireme train deck.yaml \\\n      --resume auto");
+  EXPECT_EQ(wrap_command(parts, 26, 2),
+            "trireme train \\\n      deck.yaml \\\n"
+            "      --resume auto");
+  EXPECT_EQ(wrap_command(parts, 27, 2),
+            "trireme train deck.yaml \\\n      --resume auto");
+  EXPECT_EQ(wrap_command({"much-too-long"}, 5, 0), "much-too-long");
+}
+
 TEST(Format, ListsAreBrokenBetweenTheirParts) {
   EXPECT_EQ(wrap_list({"one", "two 2", "three"}, 80, 4), "one, two 2, three");
   EXPECT_EQ(wrap_list({"one", "two 2", "three"}, 15, 4), "one, two 2,\n    three");

@@ -190,7 +190,10 @@ TEST(Metrics, LastAndBestValidationOfTheRun) {
   {
     MetricsWriter writer(scratch.path(), std::nullopt);
     EXPECT_TRUE(writer.validations().empty());
-    EXPECT_FALSE(writer.last_step());
+    EXPECT_FALSE(writer.training());
+    StepRecord first = record_of(1);
+    first.loss_mean = kNotKnown;  // of an older program
+    writer.write(first);
     writer.write(record_of(2));
     validate(writer, 2, "held out", 3.0);
     validate(writer, 2, "other", 9.0);
@@ -201,10 +204,14 @@ TEST(Metrics, LastAndBestValidationOfTheRun) {
   MetricsWriter writer(scratch.path(), 5);
   ASSERT_EQ(writer.validations().size(), 2u);
   EXPECT_EQ(writer.validations()[0].best.loss, 2.5);
-  EXPECT_EQ(writer.last_step()->step, 2);
+  EXPECT_EQ(writer.training()->first.step, 1);
+  EXPECT_EQ(writer.training()->first.loss, 4.5);
+  EXPECT_EQ(writer.training()->last.step, 2);
+  EXPECT_EQ(writer.training()->best.loss, 3.5);
   validate(writer, 6, "held out", 2.75);
-  const ValidationSummary& set = writer.validations()[0];
+  const LossSummary& set = writer.validations()[0];
   EXPECT_EQ(set.name, "held out");
+  EXPECT_EQ(set.first.loss, 3.0);
   EXPECT_EQ(set.last.step, 6);
   EXPECT_EQ(set.last.loss, 2.75);
   EXPECT_EQ(set.best.step, 4);

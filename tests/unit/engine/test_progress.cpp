@@ -168,6 +168,32 @@ TEST(Progress, PlainLinesInAFile) {
                           "25/25  loss 4.812  12.3k tok/s  61% peak", ""));
 }
 
+// The same lines and messages, whatever the stream shows of them.
+TEST(Progress, IsRecordedAsLines) {
+  if (!has_terminals()) return;
+  for (const bool is_terminal : {false, true}) {
+    Screen narrow(40), file;
+    Screen& screen = is_terminal ? narrow : file;
+    std::vector<std::string> recorded;
+    Progress::Options options = screen.options(25);
+    options.record = [&](const std::string& text) { recorded.push_back(text); };
+    Progress progress(screen.stream(), options);
+    for (std::int64_t step = 1; step <= 25; ++step) {
+      progress.update(state_of(step));
+      progress.note("validating");
+      if (step == 15) progress.message("validation: loss 4.7");
+      screen.now += 2.0;
+    }
+    progress.finish();
+    EXPECT_THAT(recorded,
+                ElementsAre(" 1/25  loss 4.812  12.3k tok/s  61% peak",
+                            "10/25  loss 4.812  12.3k tok/s  61% peak  30s left",
+                            "validation: loss 4.7",
+                            "20/25  loss 4.812  12.3k tok/s  61% peak  10s left",
+                            "25/25  loss 4.812  12.3k tok/s  61% peak"));
+  }
+}
+
 TEST(Progress, OtherWorkIsSaidWhereItTookTime) {
   Screen screen;
   Progress progress(screen.stream(), screen.options(3));
