@@ -115,13 +115,17 @@ Search find_newest(const Path& path, Depth depth) {
   return search;
 }
 
-Path require_newest(const Path& path, Depth depth) {
-  const Search search = find_newest(path, depth);
-  if (search.found) return *search.found;
+Search find_whole(const Path& path, Depth depth) {
+  Search search = find_newest(path, depth);
+  if (search.found) return search;
   TRIREME_REQUIRE_INPUT(!search.skipped.empty(), "'{}' holds no checkpoint (no step_*)",
                         path.string());
   throw InputError(fmt::format("'{}' holds no whole checkpoint:\n  {}", path.string(),
                                join(search.skipped)));
+}
+
+Path require_newest(const Path& path, Depth depth) {
+  return *find_whole(path, depth).found;
 }
 
 Path choose_newest(const Path& path, Log& log) {
@@ -129,9 +133,7 @@ Path choose_newest(const Path& path, Log& log) {
   // damage elsewhere does not matter.
   std::error_code ignored;
   const bool is_one = is_checkpoint(fs::weakly_canonical(path, ignored));
-  const Depth depth = is_one ? Depth::sizes : Depth::checksums;
-  const Search search = find_newest(path, depth);
-  if (!search.found) return require_newest(path, depth);  // throws, with the reasons
+  const Search search = find_whole(path, is_one ? Depth::sizes : Depth::checksums);
   for (const std::string& skipped : search.skipped) {
     log.warning("a newer checkpoint cannot be used: {}", skipped);
   }

@@ -48,6 +48,8 @@ struct Search {
 // io::ReadError where the newest cannot be read: that is no reason to take another one.
 Search find_newest(const Path& path, Depth depth = Depth::checksums);
 // The same for who needs one: InputError where there is none, with the reasons.
+Search find_whole(const Path& path, Depth depth = Depth::checksums);
+// Its place alone.
 Path require_newest(const Path& path, Depth depth = Depth::checksums);
 
 // For who reads weights: the log is told of newer ones that cannot be used. A checkpoint

@@ -41,6 +41,20 @@ std::string list_of(const char* key, const Entries& entries, const ToJson& to_js
   return text + "\n]";
 }
 
+// Each entry of a list; what is wrong with one says which it is, from 0.
+template <class Read>
+void read_list(const Json& json, const char* key, const Read& read) {
+  std::size_t number = 0;
+  for (const Json& entry : io::json_list(json, key)) {
+    try {
+      read(entry);
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("{}[{}]: {}", key, number, error.what()));
+    }
+    ++number;
+  }
+}
+
 FileEntry file_from(const Json& json) {
   FileEntry file{io::json_value<std::string>(json, "name"),
                  io::json_value<std::uint64_t>(json, "bytes"),
@@ -55,11 +69,11 @@ BlockEntry block_from(const Json& json, const Manifest& manifest) {
   block.file = io::json_value<std::uint64_t>(json, "file");
   TRIREME_REQUIRE_INPUT(
       block.tensor < manifest.tensors.size() && block.file < manifest.files.size(),
-      "there is a block of an unknown tensor or file");
+      "it is a block of an unknown tensor or file");
   block.dataset = io::json_value<std::string>(json, "dataset");
   block.offset = io::json_value<std::uint64_t>(json, "offset");
-  for (const Json& sum : io::json_list(json, "xxh3")) {
-    block.checksums.push_back(io::from_hex(sum.get<std::string>()));
+  for (const auto& sum : io::json_value<std::vector<std::string>>(json, "xxh3")) {
+    block.checksums.push_back(io::from_hex(sum));
   }
   const TensorEntry& tensor = manifest.tensors[block.tensor];
   const Shape start = io::json_value<std::vector<std::int64_t>>(json, "start");
@@ -73,16 +87,15 @@ BlockEntry block_from(const Json& json, const Manifest& manifest) {
   return block;
 }
 
-Manifest from_json(const Json& json) {
+int format_from(const Json& json) {
   TRIREME_REQUIRE_INPUT(io::json_value<std::string>(json, "format") == kFormat,
                         "it is of no checkpoint");
+  return io::json_value<int>(json, "format_version");
+}
+
+Manifest from_json(const Json& json, int format) {
   Manifest manifest;
-  manifest.format = io::json_value<int>(json, "format_version");
-  TRIREME_REQUIRE_INPUT(
-      manifest.format == kFormatVersion || manifest.format == kOldFormatVersion,
-      "it has checkpoint format {}; this program reads {} and {}. Use the version of "
-      "Trireme that wrote it, or a newer one",
-      manifest.format, kOldFormatVersion, kFormatVersion);
+  manifest.format = format;
   manifest.step = io::json_value<std::int64_t>(json, "step");
   manifest.generation = io::json_value<std::int64_t>(json, "generation");
   if (!manifest.is_old()) {
@@ -91,17 +104,17 @@ Manifest from_json(const Json& json) {
     manifest.samples = io::json_value<std::int64_t>(json, "samples");
     manifest.tokens = io::json_value<std::int64_t>(json, "tokens");
   }
-  for (const Json& file : io::json_list(json, "files"))
-    manifest.files.push_back(file_from(file));
-  for (const Json& tensor : io::json_list(json, "tensors")) {
+  read_list(json, "files",
+            [&](const Json& file) { manifest.files.push_back(file_from(file)); });
+  read_list(json, "tensors", [&](const Json& tensor) {
     manifest.tensors.push_back(
         {io::json_value<std::string>(tensor, "name"),
          dtype_from(io::json_value<std::string>(tensor, "dtype")),
          io::json_value<std::vector<std::int64_t>>(tensor, "shape")});
-  }
-  for (const Json& block : io::json_list(json, "blocks")) {
+  });
+  read_list(json, "blocks", [&](const Json& block) {
     manifest.blocks.push_back(block_from(block, manifest));
-  }
+  });
   return manifest;
 }
 
@@ -271,26 +284,42 @@ Manifest Manifest::from_text(const std::string& text, const std::string& where) 
       first_line == fmt::format("{{\"xxh3\": \"{}\",", found),
       "'{}' is damaged: its first line is '{}', its content has XXH3 {}", where,
       first_line.substr(0, 40), found);
-  const auto invalid = [&](const std::string& what) {
-    return InputError(fmt::format("'{}' is not a valid manifest: {}", where, what));
-  };
+  Json json;
+  int format = 0;
   try {
-    return from_json(io::parse_json<Json>(text));
+    json = io::parse_json<Json>(text);
+    format = format_from(json);
   } catch (const InputError& error) {
-    throw invalid(error.what());
-  } catch (const Json::exception& error) {
-    throw invalid(io::json_problem(error.what()));
+    throw damaged_manifest(where, error.what());
   }
+  // No damage.
+  TRIREME_REQUIRE_INPUT(
+      format == kFormatVersion || format == kOldFormatVersion,
+      "'{}' has checkpoint format {}; this program reads {} and {}. Use the version of "
+      "Trireme that wrote it, or a newer one",
+      where, format, kOldFormatVersion, kFormatVersion);
+  try {
+    return from_json(json, format);
+  } catch (const InputError& error) {
+    throw damaged_manifest(where, error.what());
+  }
+}
+
+InputError damaged_manifest(const std::string& where, const std::string& problem) {
+  return InputError(
+      fmt::format("'{}' is damaged: {}; take another checkpoint", where, problem));
 }
 
 Manifest read_manifest(const Path& directory) {
   const Path path = directory / kManifestName;
   Manifest manifest = Manifest::from_text(io::read_file(path, "manifest"), path.string());
   manifest.check(path.string());
-  TRIREME_REQUIRE_INPUT(
+  const bool has_index =
       std::any_of(manifest.files.begin(), manifest.files.end(),
-                  [](const FileEntry& file) { return file.name == kIndexName; }),
-      "'{}' lists no {}", path.string(), kIndexName);
+                  [](const FileEntry& file) { return file.name == kIndexName; });
+  if (!has_index) {
+    throw damaged_manifest(path.string(), fmt::format("it lists no {}", kIndexName));
+  }
   std::error_code ignored;  // `latest` is a link
   const std::string name =
       std::filesystem::weakly_canonical(directory, ignored).filename();

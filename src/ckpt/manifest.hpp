@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/shape.hpp"
 #include "ckpt/chunks.hpp"
 #include "ckpt/identity.hpp"
@@ -110,6 +111,9 @@ struct Manifest {
   static Manifest from_text(const std::string& text, const std::string& where);
 };
 
+// "'x/manifest.json' is damaged: ...; take another checkpoint", of whatever is wrong in
+// it.
+InputError damaged_manifest(const std::string& where, const std::string& problem);
 // Of a step directory, checked; its step is the one in the directory's name.
 Manifest read_manifest(const Path& directory);
 // For people, where parts of an old format cannot be compared; empty else.

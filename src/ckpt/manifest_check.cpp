@@ -46,11 +46,10 @@ bool is_possible(const Shape& shape) {
          checked_multiply<index_t>(*elements, sizeof(double)).has_value();
 }
 
-void check_counters(const Manifest& manifest, const std::string& where) {
+void check_counters(const Manifest& manifest) {
   const auto check = [&](const char* name, std::int64_t value) {
     TRIREME_REQUIRE_INPUT(value >= 0 && value <= kMaxCount,
-                          "'{}' has {} {}; expected 0 to {}", where, name, value,
-                          kMaxCount);
+                          "it has {} {}; expected 0 to {}", name, value, kMaxCount);
   };
   check("step", manifest.step);
   check("samples", manifest.samples);
@@ -58,75 +57,71 @@ void check_counters(const Manifest& manifest, const std::string& where) {
   check("generation", manifest.generation);
   for (const std::string& id : {manifest.run, manifest.save}) {
     TRIREME_REQUIRE_INPUT(manifest.is_old() ? id.empty() : is_id(id),
-                          "'{}' is of {}; expected two names of 32 hexadecimal digits",
-                          where, manifest.identity().text());
+                          "it is of {}; expected two names of 32 hexadecimal digits",
+                          manifest.identity().text());
   }
 }
 
-void check_files(const Manifest& manifest, const std::string& where) {
+void check_files(const Manifest& manifest) {
   std::set<std::string> names;
   for (const FileEntry& file : manifest.files) {
     TRIREME_REQUIRE_INPUT(!file.name.empty() && Path(file.name).filename() == file.name &&
                               file.name != "." && file.name != "..",
-                          "'{}' names a file '{}' outside its directory", where,
+                          "it names a file '{}' outside its directory", file.name);
+    TRIREME_REQUIRE_INPUT(names.insert(file.name).second, "it names the file '{}' twice",
                           file.name);
-    TRIREME_REQUIRE_INPUT(names.insert(file.name).second,
-                          "'{}' names the file '{}' twice", where, file.name);
     const bool needs_stamp = !manifest.is_old() && file.name != kIndexName;
     TRIREME_REQUIRE_INPUT(file.stamp.has_value() == needs_stamp,
-                          "'{}' names {} stamp of '{}': the other is expected", where,
+                          "it names {} stamp of '{}': the other is expected",
                           file.stamp ? "a" : "no", file.name);
-    TRIREME_REQUIRE_INPUT(
-        !file.stamp ||
-            is_range_within<std::uint64_t>(*file.stamp, kStampBytes, file.bytes),
-        "'{}': the stamp of '{}' lies beyond its end", where, file.name);
+    TRIREME_REQUIRE_INPUT(!file.stamp || is_range_within<std::uint64_t>(
+                                             *file.stamp, kStampBytes, file.bytes),
+                          "the stamp of '{}' lies beyond its end", file.name);
   }
 }
 
-void check_tensors(const Manifest& manifest, const std::string& where) {
+void check_tensors(const Manifest& manifest) {
   std::set<std::string> names;
   for (const TensorEntry& tensor : manifest.tensors) {
     TRIREME_REQUIRE_INPUT(
         tensor.name.starts_with(kModelGroup) || tensor.name.starts_with("optimizer/"),
-        "'{}' has a tensor '{}'; expected names below model/ and optimizer/", where,
-        tensor.name);
+        "it has a tensor '{}'; expected names below model/ and optimizer/", tensor.name);
     TRIREME_REQUIRE_INPUT(names.insert(tensor.name).second,
-                          "'{}' has the tensor '{}' twice", where, tensor.name);
+                          "it has the tensor '{}' twice", tensor.name);
     TRIREME_REQUIRE_INPUT(is_possible(tensor.shape),
-                          "'{}' gives '{}' the shape {}, which no tensor has", where,
-                          tensor.name, to_string(tensor.shape));
+                          "it gives '{}' the shape {}, which no tensor has", tensor.name,
+                          to_string(tensor.shape));
   }
 }
 
-void check_blocks(const Manifest& manifest, const std::string& where) {
+void check_blocks(const Manifest& manifest) {
   for (const BlockEntry& block : manifest.blocks) {
     TRIREME_REQUIRE_INPUT(
         block.tensor < manifest.tensors.size() && block.file < manifest.files.size(),
-        "'{}' has a block of an unknown tensor or file", where);
+        "it has a block of an unknown tensor or file");
     const TensorEntry& tensor = manifest.tensors[block.tensor];
     const Rectangle all = whole(tensor.shape);
     const Rectangle& place = block.place;
     TRIREME_REQUIRE_INPUT(place.rows > 0 && place.columns > 0 &&
                               is_range_within(place.row, place.rows, all.rows) &&
                               is_range_within(place.column, place.columns, all.columns),
-                          "'{}': a block of '{}' lies outside its shape {}", where,
-                          tensor.name, to_string(tensor.shape));
+                          "a block of '{}' lies outside its shape {}", tensor.name,
+                          to_string(tensor.shape));
     const FileEntry& file = manifest.files[block.file];
-    TRIREME_REQUIRE_INPUT(file.name != kIndexName, "'{}': a block of '{}' lies in {}",
-                          where, tensor.name, kIndexName);
+    TRIREME_REQUIRE_INPUT(file.name != kIndexName, "a block of '{}' lies in {}",
+                          tensor.name, kIndexName);
     TRIREME_REQUIRE_INPUT(
         is_range_within(block.offset, manifest.bytes_of(block).bytes, file.bytes),
-        "'{}': a block of '{}' lies beyond the end of '{}'", where, tensor.name,
-        file.name);
+        "a block of '{}' lies beyond the end of '{}'", tensor.name, file.name);
     const std::size_t chunks = chunk_count(place, tensor.dtype);
     TRIREME_REQUIRE_INPUT(block.checksums.size() == chunks,
-                          "'{}': a block of '{}' has {} checksums for {} chunks", where,
-                          tensor.name, block.checksums.size(), chunks);
+                          "a block of '{}' has {} checksums for {} chunks", tensor.name,
+                          block.checksums.size(), chunks);
   }
 }
 
 // No two blocks of a file share a byte.
-void check_ranges(const Manifest& manifest, const std::string& where) {
+void check_ranges(const Manifest& manifest) {
   for (std::vector<std::size_t>& numbers : manifest.blocks_by_file()) {
     std::sort(numbers.begin(), numbers.end(), [&](std::size_t a, std::size_t b) {
       return manifest.blocks[a].offset < manifest.blocks[b].offset;
@@ -136,7 +131,7 @@ void check_ranges(const Manifest& manifest, const std::string& where) {
       const BlockEntry& block = manifest.blocks[numbers[i]];
       TRIREME_REQUIRE_INPUT(
           before.offset + manifest.bytes_of(before).bytes <= block.offset,
-          "'{}': blocks of '{}' and '{}' share bytes of '{}', at offset {}", where,
+          "blocks of '{}' and '{}' share bytes of '{}', at offset {}",
           manifest.tensors[before.tensor].name, manifest.tensors[block.tensor].name,
           manifest.files[block.file].name, block.offset);
     }
@@ -144,7 +139,7 @@ void check_ranges(const Manifest& manifest, const std::string& where) {
 }
 
 // Blocks that are apart and have as many elements as the tensor cover it.
-void check_tiling(const Manifest& manifest, const std::string& where) {
+void check_tiling(const Manifest& manifest) {
   const auto blocks = manifest.blocks_by_tensor();
   for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
     const TensorEntry& tensor = manifest.tensors[i];
@@ -152,26 +147,28 @@ void check_tiling(const Manifest& manifest, const std::string& where) {
     for (const std::size_t number : blocks[i]) {
       places.push_back(manifest.blocks[number].place);
     }
-    TRIREME_REQUIRE_INPUT(!overlap(places), "'{}': two blocks of '{}' overlap", where,
-                          tensor.name);
+    TRIREME_REQUIRE_INPUT(!overlap(places), "two blocks of '{}' overlap", tensor.name);
     index_t covered = 0;  // apart, they are no more than the tensor has
     for (const Rectangle& place : places) covered += place.elements();
     TRIREME_REQUIRE_INPUT(covered == element_count(tensor.shape),
-                          "'{}': the blocks of '{}' {} hold {} of its {} elements", where,
-                          tensor.name, to_string(tensor.shape), covered,
-                          element_count(tensor.shape));
+                          "the blocks of '{}' {} hold {} of its {} elements", tensor.name,
+                          to_string(tensor.shape), covered, element_count(tensor.shape));
   }
 }
 
 }  // namespace
 
 void Manifest::check(const std::string& where) const {
-  check_counters(*this, where);
-  check_files(*this, where);
-  check_tensors(*this, where);
-  check_blocks(*this, where);
-  check_ranges(*this, where);
-  check_tiling(*this, where);
+  try {
+    check_counters(*this);
+    check_files(*this);
+    check_tensors(*this);
+    check_blocks(*this);
+    check_ranges(*this);
+    check_tiling(*this);
+  } catch (const InputError& error) {
+    throw damaged_manifest(where, error.what());
+  }
 }
 
 }  // namespace trireme::ckpt

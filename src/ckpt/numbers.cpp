@@ -10,29 +10,23 @@ namespace trireme::ckpt {
 namespace {
 
 // The bits of an element type: without the sign, numbers from kInfinity on are infinite
-// or none; with it, those above the sign alone are below zero.
+// or none; with it, those above the sign alone are below zero (-0.0 is zero).
+template <class W, W infinity>
+struct BitsOf {
+  using Word = W;
+  static constexpr Word kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+  static constexpr Word kInfinity = infinity;
+};
 template <class T>
 struct Bits;
 template <>
-struct Bits<float> {
-  using Word = std::uint32_t;
-  static constexpr Word kSign = 0x80000000u, kInfinity = 0x7f800000u;
-};
+struct Bits<float> : BitsOf<std::uint32_t, 0x7f800000u> {};
 template <>
-struct Bits<double> {
-  using Word = std::uint64_t;
-  static constexpr Word kSign = Word{1} << 63, kInfinity = Word{0x7ff} << 52;
-};
+struct Bits<double> : BitsOf<std::uint64_t, std::uint64_t{0x7ff} << 52> {};
 template <>
-struct Bits<bf16> {
-  using Word = std::uint16_t;
-  static constexpr Word kSign = 0x8000u, kInfinity = 0x7f80u;
-};
+struct Bits<bf16> : BitsOf<std::uint16_t, 0x7f80u> {};
 template <>
-struct Bits<fp16> {
-  using Word = std::uint16_t;
-  static constexpr Word kSign = 0x8000u, kInfinity = 0x7c00u;
-};
+struct Bits<fp16> : BitsOf<std::uint16_t, 0x7c00u> {};
 
 template <class T>
 typename Bits<T>::Word word_at(const std::byte* data, std::size_t i) {
@@ -41,7 +35,6 @@ typename Bits<T>::Word word_at(const std::byte* data, std::size_t i) {
   return word;
 }
 
-// `most`: above it a word, taken as a number without sign, is bad; -0.0 is zero.
 template <class T>
 bool is_bad(typename Bits<T>::Word word, bool has_sign) {
   using Of = Bits<T>;

@@ -206,15 +206,16 @@ std::uint64_t read_block(const io::FileReader& file, const Manifest& manifest,
 }  // namespace
 
 CheckpointReader::CheckpointReader(const Path& directory) : path_(directory) {
-  open();
+  open({});
   number_tensors();
 }
 
-CheckpointReader::CheckpointReader(comm::Communicator& comm, const Path& directory)
+CheckpointReader::CheckpointReader(comm::Communicator& comm, const Path& directory,
+                                   std::optional<Manifest> manifest)
     : path_(directory) {
   std::string state;
   const std::string text = comm::on_first_rank(comm, [&] {
-    open();
+    open(std::move(manifest));
     state = bytes_of(state_);
     return manifest_.to_text();
   });
@@ -226,8 +227,8 @@ CheckpointReader::CheckpointReader(comm::Communicator& comm, const Path& directo
   number_tensors();
 }
 
-void CheckpointReader::open() {
-  manifest_ = read_manifest(path_);
+void CheckpointReader::open(std::optional<Manifest> manifest) {
+  manifest_ = manifest ? std::move(*manifest) : read_manifest(path_);
   for (const FileEntry& file : manifest_.files) {
     const std::uint64_t bytes = io::file_size(path_ / file.name);
     TRIREME_REQUIRE_INPUT(bytes == file.bytes,

@@ -9,6 +9,7 @@
 #define TRIREME_CKPT_READER_HPP_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -38,8 +39,10 @@ class CheckpointReader {
   // One step_* directory, or `latest`; to choose among several see find_newest().
   explicit CheckpointReader(const Path& directory);
   // Collective: rank 0 opens it and tells the others, which look at no file until they
-  // read their parts. The same error on all.
-  CheckpointReader(comm::Communicator& comm, const Path& directory);
+  // read their parts. The same error on all. Rank 0 may have read the manifest before:
+  // a large one takes seconds.
+  CheckpointReader(comm::Communicator& comm, const Path& directory,
+                   std::optional<Manifest> manifest = {});
 
   const Path& path() const { return path_; }
   const Manifest& manifest() const { return manifest_; }
@@ -62,7 +65,7 @@ class CheckpointReader {
   std::uint64_t bytes_read() const { return bytes_read_; }
 
  private:
-  void open();
+  void open(std::optional<Manifest> manifest);
   void number_tensors();
   std::size_t number_of(const std::string& tensor) const;
   const io::FileReader& file(std::size_t number) const;

@@ -40,7 +40,9 @@ Shape extent_of(const Rectangle& rectangle, const Shape& shape) {
 
 std::optional<Rectangle> rectangle_of(const Shape& start, const Shape& extent,
                                       const Shape& shape) {
-  if (start.size() != shape.size() || extent.size() != shape.size()) return {};
+  if (shape.empty() || start.size() != shape.size() || extent.size() != shape.size()) {
+    return {};
+  }
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (extent[i] < 1 || !is_range_within(start[i], extent[i], shape[i])) return {};
     // Cut along the first two at most, and of more than two along the first alone.

@@ -24,16 +24,20 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Restore::Restore(comm::Communicator& world, std::vector<io::Path> candidates, Log& log)
-    : world_(world), older_(std::move(candidates)), log_(log) {
+Restore::Restore(comm::Communicator& world, Candidates candidates, Log& log)
+    : world_(world),
+      older_(std::move(candidates.paths)),
+      manifest_(std::move(candidates.manifest)),
+      log_(log) {
   fall_back("");
 }
 
-std::vector<io::Path> Restore::candidates_of(comm::Communicator& world,
-                                             const io::Path& path, Log& log) {
+Restore::Candidates Restore::candidates_of(comm::Communicator& world,
+                                           const io::Path& path, Log& log) {
+  std::optional<ckpt::Manifest> manifest;
   const std::vector<std::string> names = comm::on_first_rank(world, [&] {
-    const ckpt::Search search = ckpt::find_newest(path, ckpt::Depth::sizes);
-    if (!search.found) ckpt::require_newest(path, ckpt::Depth::sizes);  // throws
+    ckpt::Search search = ckpt::find_whole(path, ckpt::Depth::sizes);
+    manifest = std::move(search.manifest);
     for (const std::string& skipped : search.skipped) {
       log.warning("a newer checkpoint cannot be used: {}", skipped);
     }
@@ -41,7 +45,7 @@ std::vector<io::Path> Restore::candidates_of(comm::Communicator& world,
     for (const io::Path& older : search.older) names.push_back(older.string());
     return names;
   });
-  return {names.begin(), names.end()};
+  return {{names.begin(), names.end()}, std::move(manifest)};
 }
 
 // To the first that can be opened. What is wrong with those before it is said.
@@ -64,7 +68,7 @@ void Restore::fall_back(const std::string& problems) {
     path_ = older_.front();
     older_.erase(older_.begin());
     try {
-      reader_.emplace(world_, path_);
+      reader_.emplace(world_, path_, std::exchange(manifest_, {}));
       const std::string note = ckpt::format_note(reader_->manifest(), path_);
       if (!note.empty()) log_.warning("{}", note);
       return;

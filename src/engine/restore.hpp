@@ -23,13 +23,18 @@ class Restore {
   // the checkpoint's: all ranks throw it.
   using Use = std::function<void(const ckpt::CheckpointReader&)>;
 
-  // Collective. `candidates`, newest first: the first is to be read, the others may stand
-  // in for it.
-  Restore(comm::Communicator& world, std::vector<io::Path> candidates, Log& log);
+  // Newest first: the first is to be read, the others may stand in for it.
+  struct Candidates {
+    std::vector<io::Path> paths;
+    std::optional<ckpt::Manifest> manifest;  // of the first, where rank 0 has read it
+  };
+
+  // Collective.
+  Restore(comm::Communicator& world, Candidates candidates, Log& log);
   // What a checkpoint's name stands for (ckpt::find_newest); the log is told of newer
   // ones that are cut or incomplete.
-  static std::vector<io::Path> candidates_of(comm::Communicator& world,
-                                             const io::Path& path, Log& log);
+  static Candidates candidates_of(comm::Communicator& world, const io::Path& path,
+                                  Log& log);
 
   const ckpt::CheckpointReader& reader() const { return *reader_; }
   std::int64_t step() const { return reader_->state().step; }
@@ -50,8 +55,9 @@ class Restore {
   std::string advice();  // what may be named in its place
 
   comm::Communicator& world_;
-  io::Path path_;                // that is read, or was tried last
-  std::vector<io::Path> older_;  // that may stand in for it
+  io::Path path_;                           // that is read, or was tried last
+  std::vector<io::Path> older_;             // that may stand in for it
+  std::optional<ckpt::Manifest> manifest_;  // of the first of these
   Log& log_;
   std::optional<ckpt::CheckpointReader> reader_;
   std::uint64_t bytes_ = 0;

@@ -76,8 +76,12 @@ OrderedJson to_json(const RunEnvironment& environment) {
 
 RunDirectory::RunDirectory(comm::Communicator& world, const RunOptions& options)
     : world_(world), options_(options), path_(options.path) {
-  start_ =
-      start_of(comm::on_first_rank(world, [&] { return texts_of(hold_and_decide()); }));
+  RunStart mine;  // of rank 0
+  start_ = start_of(comm::on_first_rank(world, [&] {
+    mine = hold_and_decide();
+    return texts_of(mine);
+  }));
+  start_.manifest = std::move(mine.manifest);
 }
 
 RunStart RunDirectory::hold_and_decide() {

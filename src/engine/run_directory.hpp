@@ -44,6 +44,10 @@ class RunDirectory {
   RunDirectory& operator=(const RunDirectory&) = delete;
 
   const RunStart& start() const { return start_; }
+  // What RunStart has of a manifest, once: it may be large.
+  std::optional<ckpt::Manifest> take_manifest() {
+    return std::exchange(start_.manifest, {});
+  }
   // Collective. The start is to be: removes what killed starts have left, links
   // `checkpoints` to those that lie elsewhere, and moves superseded ones to `set_aside`
   // below theirs. InputError where not all ranks see the directories.

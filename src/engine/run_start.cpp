@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
@@ -109,7 +110,7 @@ RunStart start_auto(const RunOptions& options) {
     }
     return start;
   }
-  const ckpt::Search search = ckpt::find_newest(options.checkpoints, ckpt::Depth::sizes);
+  ckpt::Search search = ckpt::find_newest(options.checkpoints, ckpt::Depth::sizes);
   start.notes = damage_notes(search);
   start.older = search.older;
   if (!search.found) {
@@ -121,7 +122,8 @@ RunStart start_auto(const RunOptions& options) {
         options.checkpoints.string(), list));
   }
   start.checkpoint = *search.found;
-  start.step = ckpt::read_manifest(start.checkpoint).step;
+  start.manifest = std::move(search.manifest);
+  start.step = start.manifest->step;
   start.kind = start.step >= options.steps ? StartKind::finished : StartKind::resume;
   return start;
 }
@@ -134,15 +136,13 @@ RunStart start_from(const RunOptions& options) {
       "(a run directory, its 'checkpoints', one step_* directory or "
       "'latest')",
       options.resume);
-  const ckpt::Search search = ckpt::find_newest(options.resume, ckpt::Depth::sizes);
+  ckpt::Search search = ckpt::find_whole(options.resume, ckpt::Depth::sizes);
   start.notes = damage_notes(search);
   start.older = search.older;
-  start.checkpoint =
-      search.found ? *search.found
-                   : ckpt::require_newest(options.resume, ckpt::Depth::sizes);  // throws
-  const ckpt::Manifest manifest = ckpt::read_manifest(start.checkpoint);
-  ckpt::require_optimizer_state(manifest, start.checkpoint);
-  start.step = manifest.step;
+  start.checkpoint = *search.found;
+  start.manifest = std::move(search.manifest);
+  ckpt::require_optimizer_state(*start.manifest, start.checkpoint);
+  start.step = start.manifest->step;
   std::error_code ignored;
   const bool own = start.checkpoint.parent_path() ==
                    fs::weakly_canonical(options.checkpoints, ignored);

@@ -8,10 +8,11 @@
 #define TRIREME_ENGINE_RUN_START_HPP_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "io/files.hpp"
+#include "ckpt/manifest.hpp"
 
 namespace trireme::engine {
 
@@ -30,6 +31,7 @@ struct RunStart {
   // their sizes. Those to fall back to where it turns out to be damaged: newest first,
   // not looked at.
   io::Path checkpoint;
+  std::optional<ckpt::Manifest> manifest;  // of that, where it was read: on rank 0
   std::vector<io::Path> older;
   std::int64_t step = 0;
   // For the log; who of the start before did not end cleanly is among them.
@@ -44,7 +46,8 @@ struct RunStart {
 // other process writes to the directories: RunDirectory asks when it has locked them.
 RunStart decide_start(const RunOptions& options);
 
-// For the way to other ranks: paths are bytes, and need not be text of any encoding.
+// For the way to other ranks, which need no manifest: paths are bytes, and need not be
+// text of any encoding.
 std::vector<std::string> texts_of(const RunStart& start);
 RunStart start_of(const std::vector<std::string>& texts);
 

@@ -319,7 +319,9 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   if (resumes) {
     std::vector<io::Path> candidates = start.older;
     candidates.insert(candidates.begin(), start.checkpoint);
-    restore.emplace(world, std::move(candidates), log);
+    restore.emplace(world,
+                    Restore::Candidates{std::move(candidates), directory.take_manifest()},
+                    log);
     // A finished run, too: "nothing to train" would be wrong for another model.
     check_deck(restore->reader(), deck, world, log);
   } else if (!options.init_from.empty()) {

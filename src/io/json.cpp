@@ -169,10 +169,6 @@ std::string JsonError::in_file(std::string_view file, std::int64_t first_line) c
   return fmt::format("{}:{}:{}: {}", file, first_line + line_ - 1, column_, problem_);
 }
 
-std::string json_problem(std::string_view what) {
-  return problem_of(what);
-}
-
 template <class Json>
 Json parse_json(std::string_view text) {
   check_levels(text);

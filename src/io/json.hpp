@@ -20,9 +20,6 @@
 
 namespace trireme::io {
 
-// What the library's exception says, without its own names.
-std::string json_problem(std::string_view what);
-
 inline constexpr int kMostJsonLevels = 64;
 
 // The text is no JSON, or a value in it is not of the kind that is asked for.

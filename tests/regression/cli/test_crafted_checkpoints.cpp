@@ -26,6 +26,8 @@ class CraftedCheckpoints : public Workplace {
     for (const std::string& part : parts) EXPECT_THAT(shown.err, HasSubstr(part));
     expect_refusal(trireme({"convert", path, scratch_ / "hf"}), parts);
     EXPECT_FALSE(fs::exists(scratch_ / "hf"));
+    expect_error(trireme({"evaluate", "--checkpoint", path, "--data", corpus()}), 2,
+                 parts);
     expect_error(trireme({"generate", "--checkpoint", path, "--prompt", "the"}), 2,
                  parts);
     expect_error(train({"run.steps=6"}, {"--resume", path}), 2, parts);
@@ -132,6 +134,29 @@ TEST_F(CraftedCheckpoints, IntegersThatWrapAround) {
   EXPECT_EQ(trireme({"inspect", step(4)}).status, 2);
   expect_refused_by_all({"embedding/word/weight", "which no tensor has"});
   expect_to_go_on_from_before({"which no tensor has"});
+}
+
+TEST_F(CraftedCheckpoints, ManifestOfOtherKindsOfValues) {
+  const auto expect = [&](const std::string& what, const std::string& by,
+                          const std::string& part) {
+    const std::string before = slurp(step(4) / "manifest.json");
+    replace_in_manifest(step(4), what, by);
+    EXPECT_EQ(trireme({"inspect", step(4)}).status, 2);
+    expect_refused_by_all({"step_00000004/manifest.json' is damaged: " + part});
+    spill(step(4) / "manifest.json", before);
+  };
+  // A scalar, of one block.
+  const std::string whole = slurp(step(4) / "manifest.json");
+  replace_in_manifest(step(4), R"("shape":[300,32])", R"("shape":[])");
+  expect(
+      R"("start":[0,0],"shape":[300,32])", R"("start":[],"shape":[])",
+      "blocks[0]: a block of 'model/embedding/word/weight', () elements from (), is no "
+      "part of its shape ()");
+  spill(step(4) / "manifest.json", whole);
+  expect(R"("offset":)", R"("offset":1.5,"spare":)", "blocks[0]: 'offset' is 1.5; ");
+  replace_in_manifest(step(4), R"("dtype":"float32")", R"("dtype":["float32"])");
+  expect_to_go_on_from_before(
+      {"tensors[0]: 'dtype' is [\"float32\"]; expected a string"});
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <random>
+#include <vector>
 
 #include "ckpt/manifest.hpp"
 #include "io/checksum.hpp"
@@ -14,6 +16,7 @@ namespace {
 
 using ckpt::Manifest;
 using test::message_of;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 Manifest sample() {
@@ -85,6 +88,78 @@ TEST(Manifest, CheckFindsWhatDoesNotFit) {
   EXPECT_THAT(error_of([](Manifest& m) { m.blocks[0].file = 2; }), HasSubstr("unknown"));
   EXPECT_THAT(error_of([](Manifest& m) { m.files[0].name = "../x"; }),
               HasSubstr("outside its directory"));
+}
+
+// Any value of another kind: nothing but an InputError, which names the file.
+TEST(Manifest, EveryValueOfAnotherKindIsDamage) {
+  using Json = nlohmann::ordered_json;
+  const std::string text = sample().to_text();
+  const Json whole = Json::parse(text);
+  std::vector<Json> others;
+  for (const char* other : {"null", "true", "-1", "1.5", "1e300", "9223372036854775808",
+                            "4294967296", "\"x\"", "[]", "{}", "[[]]", "[-1]", "[0]"}) {
+    others.push_back(Json::parse(other));
+  }
+  int refused = 0;
+  const auto expect_damage = [&](const Json& changed, const std::string& what) {
+    Json body = changed;
+    body.erase("xxh3");
+    const std::string after = body.dump().substr(1);
+    const std::string sum = io::to_hex(io::checksum(after.data(), after.size()));
+    try {
+      Manifest::from_text("{\"xxh3\": \"" + sum + "\",\n" + after, "m").check("m");
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), AnyOf(HasSubstr("'m' is damaged: "),
+                                      HasSubstr("'m' has checkpoint format")))
+          << what;
+      ++refused;
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << what << ": " << error.what();
+    }
+  };
+  const Json flat = whole.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    Json::json_pointer place(pointer);
+    while (!place.empty()) {
+      for (const Json& other : others) {
+        Json changed = whole;
+        changed[place] = other;
+        expect_damage(changed, place.to_string() + " is " + other.dump());
+      }
+      place.pop_back();
+    }
+  }
+  EXPECT_GT(refused, 1000);
+  // No scalar is stored.
+  Json scalar = whole;
+  scalar["tensors"][1]["shape"] = Json::array();
+  scalar["blocks"][2]["start"] = Json::array();
+  scalar["blocks"][2]["shape"] = Json::array();
+  expect_damage(scalar, "scalar");
+}
+
+TEST(Manifest, SaysWhichEntryIsWrong) {
+  const auto error_of = [](const std::string& what, const std::string& by) {
+    std::string text = sample().to_text();
+    const std::size_t at = text.find(what);
+    EXPECT_NE(at, std::string::npos) << what;
+    text.replace(at, what.size(), by);
+    const std::string body = text.substr(text.find('\n') + 1);
+    const std::string sum = io::to_hex(io::checksum(body.data(), body.size()));
+    return message_of<InputError>(
+        [&] { Manifest::from_text("{\"xxh3\": \"" + sum + "\",\n" + body, "m"); });
+  };
+  EXPECT_THAT(
+      error_of(R"("bytes":100)", R"("bytes":100.0)"),
+      HasSubstr("'m' is damaged: files[1]: 'bytes' is 100.0; expected an integer"));
+  EXPECT_THAT(error_of(R"("shape":[5])", R"("shape":5)"),
+              HasSubstr("'m' is damaged: tensors[1]: 'shape' is 5; expected a list"));
+  EXPECT_THAT(error_of(R"("start":[0],"shape":[5])", R"("start":[],"shape":[])"),
+              HasSubstr("'m' is damaged: blocks[2]: a block of 'model/b', () elements"));
+  EXPECT_THAT(error_of(R"("xxh3":["0000000000000008"])", R"("xxh3":[8])"),
+              HasSubstr("'m' is damaged: blocks[1]: 'xxh3' is [8]; expected a list"));
+  EXPECT_THAT(error_of("\"step\": 12", "\"step\": 12,,"),
+              HasSubstr("'m' is damaged: line 5, column "));
 }
 
 // Against every pair, for rectangles of all kinds: beside each other, crossing, inside.

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "ckpt/reader.hpp"
 #include "ckpt/save.hpp"
 #include "comm/self_communicator.hpp"
 #include "io/atomic_file.hpp"
@@ -281,6 +282,21 @@ TEST_F(RunDirectoryTest, OneProcessAtATime) {
               AllOf(HasSubstr("another process trains in '" + run().string()),
                     HasSubstr(fmt::format("process {} on ", ::getpid())),
                     HasSubstr("--run-dir DIR")));
+}
+
+// Who reads the checkpoint need not read its manifest again.
+TEST_F(RunDirectoryTest, TheManifestIsHandedOnOnce) {
+  put_run({500});
+  for (const std::string& resume : {std::string("auto"), step(500).string()}) {
+    RunDirectory directory(*world_, options(resume));
+    const auto manifest = directory.take_manifest();
+    EXPECT_FALSE(directory.start().manifest);
+    ASSERT_TRUE(manifest);
+    fs::rename(step(500) / ckpt::kManifestName, scratch_ / "manifest");
+    EXPECT_EQ(ckpt::CheckpointReader(*world_, step(500), manifest).state().step, 500);
+    EXPECT_THROW(ckpt::CheckpointReader(*world_, step(500)), InputError);
+    fs::rename(scratch_ / "manifest", step(500) / ckpt::kManifestName);
+  }
 }
 
 // A path is bytes of no encoding; so is a name in a note.
