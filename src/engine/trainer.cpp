@@ -81,7 +81,7 @@ class OnBoard {
  public:
   OnBoard(comm::Communicator& world, const io::Path& directory, const std::string& host,
           Log& log)
-      : world_(world) {
+      : world_(world), log_(log) {
     comm::OpenedBoard opened = comm::open_board(world, directory, host);
     if (!opened.note.empty()) log.info("{}", opened.note);
     board_ = std::move(opened.board);
@@ -94,7 +94,9 @@ class OnBoard {
     if (!board_) return;
     board_->give_sign(comm::OperationBoard::Clock::now());
     const std::string loss = board_->take_loss();
-    if (!loss.empty()) Log().warning("{}", loss);  // rank 0 may be on another host
+    if (loss.empty()) return;
+    Log mine;  // of a rank that is the first of its host, and not of all
+    (log_.speaks() ? log_ : mine).warning("{}", loss);
   }
   OnBoard(const OnBoard&) = delete;
   OnBoard& operator=(const OnBoard&) = delete;
@@ -109,6 +111,7 @@ class OnBoard {
   }
 
   comm::Communicator& world_;
+  Log& log_;
   int exceptions_ = std::uncaught_exceptions();
   std::shared_ptr<comm::OperationBoard> board_;
 };

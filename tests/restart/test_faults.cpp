@@ -303,6 +303,7 @@ TEST_F(FaultsThatAreMet, CutBoardIsGivenUp) {
   EXPECT_THAT(cut.err, testing::ContainsRegex("warning: 'run/ranks\\..*' was cut short"));
   const std::size_t first = cut.err.find("was cut short");
   EXPECT_EQ(cut.err.find("was cut short", first + 1), std::string::npos) << cut.err;
+  EXPECT_THAT(slurp(scratch_ / "run/log.txt"), HasSubstr("was cut short"));
   EXPECT_EQ(latest("run"), "step_00000013");
   const RunResult again = start_alone({}, {"run.steps=14"});
   EXPECT_EQ(again.status, 0) << again.err;
