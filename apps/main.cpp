@@ -8,10 +8,13 @@
 #include "apps/brief_spinning.hpp"
 #include "apps/command_line.hpp"
 #include "apps/run_guarded.hpp"
+#include "apps/standard_streams.hpp"
 #include "apps/subcommands.hpp"
+#include "apps/thread_settings.hpp"
 #include "base/cpu_check.hpp"
 #include "base/error.hpp"
 #include "comm/environment.hpp"
+#include "comm/system_limits.hpp"
 #include "engine/stop_request.hpp"
 
 namespace {
@@ -28,6 +31,7 @@ bool computes(std::string_view subcommand) {
 
 int main(int argc, char** argv) {
   using namespace trireme;
+  apps::hold_standard_streams();
 
   // 1. Can this CPU run the program at all? Compiled without TRIREME_ARCH, so that this
   //    much runs everywhere.
@@ -38,7 +42,8 @@ int main(int argc, char** argv) {
   }
 
   // Threads that wait for each other sleep soon: what runs them reads that before main().
-  if (argc > 1 && computes(argv[1])) apps::spin_briefly(argv);
+  const apps::ThreadCheck threads;
+  if (argc > 1 && computes(argv[1]) && threads.is_sound()) apps::spin_briefly(argv);
 
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -51,7 +56,12 @@ int main(int argc, char** argv) {
     engine::StopRequest::listen_early();
   }
 
-  // 2. MPI, for the life of the program.
+  // 2. MPI, for the life of the program, where the system has room for it.
+  if (const std::string problem = comm::limit_problem(comm::find_system_limits());
+      !problem.empty()) {
+    if (comm::is_first_of_node()) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
+    comm::Environment::abort_before_start(argc, argv, apps::kExitError);
+  }
   std::optional<comm::Environment> environment;
   try {
     environment.emplace(argc, argv);
@@ -70,6 +80,10 @@ int main(int argc, char** argv) {
     if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
     return apps::kExitInput;
   }
+  if (const std::string problem = threads.problem(*environment); !problem.empty()) {
+    if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
+    return apps::kExitInput;
+  }
   apps::CommandLine line;
   apps::add_train(line, argc, argv);
   apps::add_tokenize(line);
@@ -80,7 +94,17 @@ int main(int argc, char** argv) {
   apps::add_jobscript(line);
   apps::add_selftest(line);
   if (const auto status = line.parse(argc, argv, speaks)) {
-    return *status;  // --help, --version, or wrong arguments
+    if (*status != 0) return *status;                  // wrong arguments
+    const std::string problem = apps::flush_output();  // of --help or --version
+    if (problem.empty()) return 0;
+    std::fprintf(stderr, "trireme: %s\n", problem.c_str());
+    return apps::kExitError;
+  }
+  // What trains tells of all ranks' cores, with the placement.
+  const bool is_alone = argc > 1 && computes(argv[1]) && argv[1] != std::string("train");
+  if (const std::string warning = threads.warning();
+      is_alone && speaks && !warning.empty()) {
+    std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
 
   // 4. Kokkos, and what the user asked for.

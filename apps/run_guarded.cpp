@@ -3,10 +3,9 @@
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <memory>
@@ -15,8 +14,11 @@
 #include <system_error>
 #include <vector>
 
+#include "apps/standard_streams.hpp"
+#include "apps/thread_settings.hpp"
 #include "base/error.hpp"
 #include "base/signal_thread.hpp"
+#include "comm/system_limits.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -29,10 +31,11 @@ Kokkos::InitializationSettings kokkos_settings(const comm::Environment& environm
   Kokkos::InitializationSettings settings;
   // Kokkos would warn on every rank that threads are not bound; a launcher does that.
   settings.set_disable_warnings(true);
-  const bool chosen = std::getenv("OMP_NUM_THREADS") != nullptr ||
-                      std::getenv("KOKKOS_NUM_THREADS") != nullptr;
+  const int chosen =
+      thread_settings([](const char* name) { return std::getenv(name); }).threads;
   const comm::NodeInfo& node = environment.node();
-  if (!chosen) settings.set_num_threads(std::max(1, node.cores / node.ranks));
+  settings.set_num_threads(
+      chosen > 0 ? chosen : std::clamp(node.cores / node.ranks, 1, kMostThreads));
   return settings;
 }
 
@@ -46,10 +49,18 @@ Failure describe(const std::exception& error) {
     return {kExitInput, error.what()};
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    const std::uint64_t limit = comm::find_system_limits().address_space;
+    const std::string limited =
+        limit == comm::SystemLimits::kNone
+            ? ""
+            : fmt::format(
+                  ". The address space of this process is limited to {} KiB "
+                  "(ulimit -v)",
+                  limit / 1024);
     return {kExitError,
             fmt::format("out of memory ({}): `trireme train --dry-run` tells what a run "
-                        "takes",
-                        error.what())};
+                        "takes{}",
+                        error.what(), limited)};
   }
   if (dynamic_cast<const std::system_error*>(&error) != nullptr && std::ferror(stdout)) {
     return {kExitError,
@@ -67,10 +78,8 @@ void print_error(const std::string& text) {
 
 // Results that did not arrive (a full disk) are no success.
 void check_stdout() {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw Error(fmt::format("cannot write the output to stdout: {}",
-                          errno != 0 ? std::strerror(errno) : "an earlier write failed"));
+  const std::string problem = flush_output();
+  if (!problem.empty()) throw Error(problem);
 }
 
 std::string name_of(const std::vector<int>& ranks) {

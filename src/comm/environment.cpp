@@ -204,6 +204,8 @@ void Environment::abort_before_start(int argc, char** argv, int status) noexcept
   std::fflush(nullptr);
   if (launcher_ranks([](const char* name) { return std::getenv(name); }) > 1) {
     leave_crashes_alone();
+    // Shared memory may be what is missing.
+    ::setenv("UCX_TLS", "self,tcp", 0);
     MPI_Init(&argc, &argv);
   }
   abort(status);

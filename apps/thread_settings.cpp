@@ -1,0 +1,140 @@
+// apps/thread_settings.cpp — see thread_settings.hpp.
+#include "apps/thread_settings.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <condition_variable>
+#include <cstdlib>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/host_cores.hpp"
+#include "comm/rank_list.hpp"
+
+namespace trireme::apps {
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// None for what is no whole number from 1; what is too large for an int is its largest.
+std::optional<int> positive(std::string_view text) {
+  text = trimmed(text);
+  int number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (text.empty() || stop != end) return {};
+  if (error == std::errc::result_out_of_range) {
+    return text.front() == '-' ? std::nullopt
+                               : std::optional(std::numeric_limits<int>::max());
+  }
+  return error == std::errc{} && number > 0 ? std::optional(number) : std::nullopt;
+}
+
+// "4", "4,2": the first number, where all of them are good.
+std::optional<int> first_of_list(std::string_view text) {
+  std::optional<int> first;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const auto number = positive(text.substr(0, comma));
+    if (!number) return {};
+    if (!first) first = number;
+    if (comma == std::string_view::npos) return first;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+// As many as could be started beside this thread, of those wanted. They wait for each
+// other, so that all are there at a time, and end.
+int threads_that_start(int wanted) {
+  std::mutex mutex;
+  std::condition_variable all_are_there;
+  bool may_end = false;
+  std::vector<std::thread> threads;
+  try {
+    while (static_cast<int>(threads.size()) < wanted) {
+      threads.emplace_back([&] {
+        std::unique_lock lock(mutex);
+        all_are_there.wait(lock, [&] { return may_end; });
+      });
+    }
+  } catch (const std::system_error&) {  // no more
+  }
+  {
+    const std::lock_guard lock(mutex);
+    may_end = true;
+  }
+  all_are_there.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  return static_cast<int>(threads.size());
+}
+
+}  // namespace
+
+ThreadSettings thread_settings(const std::function<const char*(const char*)>& get) {
+  ThreadSettings settings;
+  for (const char* name : {"OMP_NUM_THREADS", "KOKKOS_NUM_THREADS"}) {
+    const char* value = get(name);
+    if (value == nullptr || trimmed(value).empty()) continue;
+    const bool is_list = std::string_view(name) == "OMP_NUM_THREADS";
+    const auto threads = is_list ? first_of_list(value) : positive(value);
+    if (!threads) {
+      settings.problem =
+          fmt::format("{} is '{}': a whole number of threads from 1 is expected{}", name,
+                      value, is_list ? ", or a list of them ('4,2')" : "");
+      return settings;
+    }
+    if (*threads > kMostThreads) {
+      settings.problem = fmt::format(
+          "{} is '{}': a rank can have {} threads at most. Start more ranks (mpiexec -n)",
+          name, value, kMostThreads);
+      return settings;
+    }
+    settings.threads = *threads;
+    settings.source = name;
+  }
+  return settings;
+}
+
+ThreadCheck::ThreadCheck()
+    : settings_(thread_settings([](const char* name) { return std::getenv(name); })) {}
+
+std::string ThreadCheck::problem(const comm::Environment& environment) const {
+  std::string mine = settings_.problem;
+  if (mine.empty() && settings_.threads > 1) {
+    const int started = 1 + threads_that_start(settings_.threads - 1);
+    if (started < settings_.threads) {
+      mine = fmt::format(
+          "{} is {}, but the system lets this process have {} threads: set it lower, or "
+          "raise the limit (ulimit -u, ulimit -v, the job's or container's pids and "
+          "memory)",
+          settings_.source, settings_.threads, started);
+    }
+  }
+  const std::vector<std::string> all = environment.world()->gather(mine);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    return comm::all_same(all) ? all[rank] : fmt::format("rank {}: {}", rank, all[rank]);
+  }
+  return {};
+}
+
+std::string ThreadCheck::warning() const {
+  const auto cores = static_cast<int>(allowed_cores().size());
+  if (cores == 0 || settings_.threads <= cores) return {};
+  return fmt::format(
+      "{} is {}, and this process may run on {} core{}: its threads take "
+      "turns, which is slow",
+      settings_.source, settings_.threads, cores, cores == 1 ? "" : "s");
+}
+
+}  // namespace trireme::apps

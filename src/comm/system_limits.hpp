@@ -1,0 +1,40 @@
+// comm/system_limits.hpp — limits of the process and of the node that MPI cannot begin
+// under, in words, before the library fails by them in its own.
+#ifndef TRIREME_COMM_SYSTEM_LIMITS_HPP_
+#define TRIREME_COMM_SYSTEM_LIMITS_HPP_
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace trireme::comm {
+
+struct SystemLimits {
+  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+
+  // Soft limits in bytes, as getrlimit(2) has them.
+  std::uint64_t address_space = kNone;  // ulimit -v
+  std::uint64_t file_size = kNone;      // ulimit -f
+  std::uint64_t open_files = kNone;     // ulimit -n
+  std::uint64_t shared_size = kNone;    // of /dev/shm
+  std::uint64_t shared_free = kNone;
+  // UCX, below this MPI library, keeps what it shares with other ranks in files of
+  // /dev/shm, even of a rank alone; UCX_TLS may say otherwise.
+  bool shares_files = false;
+  int threads = 1;     // of this process
+  int node_ranks = 1;  // as far as the launcher says
+};
+
+SystemLimits find_system_limits();
+
+// The first limit that is too low: its name, its value, what is needed and what to do;
+// empty: none is.
+std::string limit_problem(const SystemLimits& limits);
+
+// Whether this process is the one of its node's that should speak of that node, as far as
+// the launcher says; there is no communicator yet.
+bool is_first_of_node();
+
+}  // namespace trireme::comm
+
+#endif  // TRIREME_COMM_SYSTEM_LIMITS_HPP_
