@@ -41,8 +41,12 @@ void run_dry(const TrainArguments& arguments, int ranks) {
   const engine::TrainOptions& options = arguments.options;
   require_output(arguments.json, {options.deck});
   try {
-    const engine::DryRun result =
-        engine::dry_run(options.deck, options.overrides, options.run_dir, ranks);
+    const engine::DryRun result = engine::dry_run({.deck = options.deck,
+                                                   .overrides = options.overrides,
+                                                   .run_dir = options.run_dir,
+                                                   .ranks = ranks,
+                                                   .resume = options.resume,
+                                                   .init_from = options.init_from});
     std::fputs(result.text().c_str(), stdout);
     if (!arguments.json.empty()) io::write_file(arguments.json, result.json());
   } catch (const config::DeckErrors& errors) {

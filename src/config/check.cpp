@@ -434,7 +434,7 @@ class Checker {
           fmt::format("is above optimizer.lr ({})", number_text(o.lr)),
           "0 to optimizer.lr", fmt::format("optimizer.min_lr: {:.15g}", 0.1 * o.lr));
     }
-    if (!good({"optimizer.warmup", "optimizer.decay", "optimizer.cooldown", "run.steps",
+    if (!good({"optimizer.warmup", "optimizer.decay", "optimizer.cooldown",
                "batch.global", "model.sequence", "batch.ramp_up"})) {
       return;
     }

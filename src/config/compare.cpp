@@ -27,24 +27,26 @@ Rule rule_of(const std::string& key) {
   return Rule::fixed;
 }
 
-// A default that follows another key: it changes with that one, which has a rule of its
-// own.
-const char* followed_key(const std::string& key) {
-  if (key == "optimizer.min_lr") return "optimizer.lr";
-  if (key == "optimizer.decay") return "run.steps";
-  if (key == "optimizer.cooldown") return "optimizer.decay";
-  return nullptr;
+// Whether the checkpoint's value of a key that may not change is what that is by default
+// there: then a default of another value only follows the change of another key.
+bool is_default_in(const Deck& checkpoint, const std::string& key) {
+  const ModelConfig& m = checkpoint.model;
+  if (key == "model.ffn_hidden") return m.ffn_hidden == 4 * m.hidden;
+  if (key == "model.kv_heads") return m.kv_heads == m.heads;
+  return key == "data.seed" && checkpoint.data.seed == checkpoint.run.seed;
 }
 
 }  // namespace
 
-Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck) {
+Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
+                              const std::set<std::string>& bad) {
   Comparison result;
   for (const Key& key : key_table()) {
     const std::string& path = key.info.path;
     const std::string before = key.write(checkpoint);
     const std::string now = key.write(deck);
-    if (before == now) continue;
+    if (before == now || bad.count(path) > 0) continue;
+    if (!deck.given(path) && is_default_in(checkpoint, path)) continue;
     if (path == "model.vocab" && deck.model.vocab == 0) continue;  // the corpus decides
     const Rule rule = rule_of(path);
     const auto origin = deck.origins.find(path);

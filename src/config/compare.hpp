@@ -6,6 +6,7 @@
 #ifndef TRIREME_CONFIG_COMPARE_HPP_
 #define TRIREME_CONFIG_COMPARE_HPP_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,10 @@ struct Comparison {
 };
 
 // Call set_vocabulary on the deck first: a vocabulary that is left to the corpus is not
-// compared.
-Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck);
+// compared. Nor are keys in `bad`, whose values are not known, and what differs only as
+// it follows another key by default.
+Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
+                              const std::set<std::string>& bad = {});
 
 }  // namespace trireme::config
 

@@ -1,18 +1,45 @@
 // config/deck_error.cpp — see deck_error.hpp.
 #include "config/deck_error.hpp"
 
+#include <algorithm>
+
 namespace trireme::config {
 
+namespace {
+
+bool is_of_option(const DeckError& error) {
+  return error.key.starts_with("--");
+}
+
+// "the deck has 2 errors", "the deck and the options have 3 errors".
+std::string headline(const std::vector<DeckError>& errors) {
+  const auto of_options = std::count_if(errors.begin(), errors.end(), is_of_option);
+  const bool both = of_options > 0 && of_options < std::ssize(errors);
+  const char* who = "the deck has";
+  if (of_options > 0) who = both ? "the deck and the options have" : "the options have";
+  return fmt::format("{} {} error{}", who, errors.size(), errors.size() == 1 ? "" : "s");
+}
+
+// Lines behind the first stand below it.
+std::string indented(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "    ";
+  }
+  return result;
+}
+
+}  // namespace
+
 std::string format_errors(const std::vector<DeckError>& errors) {
-  std::string text = errors.size() == 1
-                         ? std::string("the deck has 1 error")
-                         : fmt::format("the deck has {} errors", errors.size());
+  std::string text = headline(errors);
   for (const DeckError& error : errors) {
     text += "\n\n  ";
     text += error.key.empty() ? std::string("deck") : error.key;
     if (!error.value.empty()) text += ": " + error.value;
     if (!error.place.empty()) text += "   (" + error.place + ")";
-    text += "\n    " + error.what;
+    text += "\n    " + indented(error.what);
     if (!error.allowed.empty()) text += "\n    allowed: " + error.allowed;
     if (!error.fix.empty()) text += "\n    nearest: " + error.fix;
   }

@@ -10,8 +10,10 @@
 namespace trireme::config {
 
 struct DeckError {
-  std::string key;      // "model.heads"; empty where the file itself is wrong
-  std::string place;    // "inputs/gpt2.yaml:12", "--set", "default"
+  // "model.heads", or the option that is wrong ("--resume"); empty where the file itself
+  // is.
+  std::string key;
+  std::string place;    // "inputs/gpt2.yaml:12", "--set", "default"; empty: an option
   std::string value;    // as given; empty where there is none
   std::string what;     // what is wrong
   std::string allowed;  // what would be right

@@ -855,6 +855,19 @@ bool is_section(const std::string& path) {
   return false;
 }
 
+const char* followed_key(std::string_view path) {
+  static const std::map<std::string_view, const char*> followed = {
+      {"model.ffn_hidden", "model.hidden"},
+      {"model.kv_heads", "model.heads"},
+      {"data.seed", "run.seed"},
+      {"optimizer.min_lr", "optimizer.lr"},
+      {"optimizer.decay", "run.steps"},
+      {"optimizer.cooldown", "optimizer.decay"},
+      {"checkpoint.dir", "run.dir"}};
+  const auto found = followed.find(path);
+  return found == followed.end() ? nullptr : found->second;
+}
+
 std::string nearest_key(const std::string& path) {
   const auto last_part = [](const std::string& p) { return p.substr(p.rfind('.') + 1); };
   const std::string section = path.substr(0, path.rfind('.') + 1);

@@ -21,6 +21,7 @@ namespace {
 struct Leaf {
   YamlValue value;
   std::string place;
+  bool in_file = false;  // so that its parts have lines of their own
 };
 
 class Loader {
@@ -77,7 +78,7 @@ class Loader {
     leaves_["run.dir"] = {value, "--run-dir"};
   }
 
-  Deck finish(const std::string& name, int ranks) {
+  Examined finish(const std::string& name, int ranks) {
     Deck deck;
     deck.name = name;
     for (const Key& key : key_table()) {
@@ -88,10 +89,12 @@ class Loader {
           add(path, file_, "", "is missing", key.info.allowed, "");
           bad_.insert(path);
         }
+        if (broken_) bad_.insert(path);
         continue;
       }
-      const auto& [value, place] = found->second;
+      const auto& [value, place, in_file] = found->second;
       deck.origins[path] = place;
+      if (in_file) note_parts(path, value, deck);
       std::optional<Problem> problem =
           value.is_null() ? Problem{"has no value", ""} : key.read(value, deck);
       if (!problem) continue;
@@ -103,15 +106,31 @@ class Loader {
           fmt::format("{}: {}", key.info.type, key.info.allowed), fix);
       bad_.insert(path);
     }
-    if (!broken_) {
-      fill_defaults(deck);
-      check_across(deck, ranks, bad_, errors_);
-    }
-    if (!errors_.empty()) throw DeckErrors(std::move(errors_));
-    return deck;
+    fill_defaults(deck);
+    // In the table's order, in which decay comes before the cooldown that follows it.
+    for (const Key& key : key_table()) mark_follower(key.info.path, deck);
+    if (!broken_) check_across(deck, ranks, bad_, errors_);
+    return {std::move(deck), std::move(errors_), std::move(bad_)};
   }
 
  private:
+  // The lines of the corpora in a list or map, for errors of one of them.
+  void note_parts(const std::string& path, const YamlValue& value, Deck& deck) const {
+    const auto note = [&](const auto& name, int line) {
+      deck.origins[fmt::format("{}.{}", path, name)] = fmt::format("{}:{}", file_, line);
+    };
+    for (std::size_t i = 0; i < value.items.size(); ++i) note(i, value.items[i].line);
+    for (const YamlValue::Entry& entry : value.entries) note(entry.key, entry.line);
+  }
+
+  // What a key is by default is not known where the key that it follows is not.
+  void mark_follower(const std::string& path, const Deck& deck) {
+    const char* followed = followed_key(path);
+    if (followed != nullptr && !deck.given(path) && bad_.count(followed) > 0) {
+      bad_.insert(path);
+    }
+  }
+
   // A resolved deck names its checkpoint directory: where that is the run directory's, it
   // moves with it.
   void let_checkpoints_follow() {
@@ -142,8 +161,9 @@ class Loader {
   void unknown(const std::string& path, const std::string& place,
                const std::string& value) {
     const std::string near = nearest_key(path);
-    bad_.insert(
-        near);  // probably meant: what it would be is not known, checks leave it out
+    // Probably meant: what it would be is not known, checks leave it out.
+    if (!near.empty()) bad_.insert(near);
+    mark_section(near);
     const std::string section = path.substr(0, path.rfind('.') + 1);
     std::string allowed;
     for (const Key& key : key_table()) {
@@ -162,6 +182,13 @@ class Loader {
     add(path, place, value, "is not a key of the deck", allowed, near);
   }
 
+  // None of its keys is known.
+  void mark_section(const std::string& section) {
+    for (const Key& key : key_table()) {
+      if (key.info.path.starts_with(section + ".")) bad_.insert(key.info.path);
+    }
+  }
+
   void walk(const YamlValue& map, const std::string& prefix) {
     for (const YamlValue::Entry& entry : map.entries) {
       const std::string path = prefix + entry.key;
@@ -174,7 +201,7 @@ class Loader {
         continue;
       }
       if (find_key(path) != nullptr) {
-        leaves_[path] = {entry.value, place};
+        leaves_[path] = {entry.value, place, true};
       } else if (!is_section(path)) {
         unknown(path, place, brief(entry.value));
       } else if (entry.value.is_map()) {
@@ -182,9 +209,7 @@ class Loader {
       } else if (!entry.value.is_null()) {
         add(path, place, brief(entry.value), "is a section; its keys are wanted below it",
             fmt::format("{}: {{key: value, ...}}", path), "");
-        for (const Key& key : key_table()) {
-          if (key.info.path.rfind(path + ".", 0) == 0) bad_.insert(key.info.path);
-        }
+        mark_section(path);
       }
     }
   }
@@ -224,7 +249,10 @@ class Loader {
 
 }  // namespace
 
-Deck parse(const std::string& text, const std::string& name, const LoadOptions& options) {
+namespace {
+
+Examined examine_text(const std::string& text, const std::string& name,
+                      const LoadOptions& options) {
   Loader loader(name);
   loader.read(text);
   for (const std::string& assignment : options.overrides)
@@ -234,7 +262,18 @@ Deck parse(const std::string& text, const std::string& name, const LoadOptions& 
   return loader.finish(stem.empty() ? "deck" : stem, options.ranks);
 }
 
-Deck load(const std::string& path, const LoadOptions& options) {
+Deck deck_or_throw(Examined examined) {
+  if (!examined.errors.empty()) throw DeckErrors(std::move(examined.errors));
+  return std::move(examined.deck);
+}
+
+}  // namespace
+
+Deck parse(const std::string& text, const std::string& name, const LoadOptions& options) {
+  return deck_or_throw(examine_text(text, name, options));
+}
+
+Examined examine(const std::string& path, const LoadOptions& options) {
   TRIREME_REQUIRE_INPUT(!std::filesystem::is_directory(path),
                         "deck '{}' is a directory; a YAML file is wanted (see inputs/)",
                         path);
@@ -244,7 +283,11 @@ Deck load(const std::string& path, const LoadOptions& options) {
                         std::strerror(error));
   std::ostringstream text;
   text << file.rdbuf();
-  return parse(text.str(), path, options);
+  return examine_text(text.str(), path, options);
+}
+
+Deck load(const std::string& path, const LoadOptions& options) {
+  return deck_or_throw(examine(path, options));
 }
 
 std::string resolved_text(const Deck& deck, bool comments) {

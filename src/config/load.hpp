@@ -7,6 +7,7 @@
 #ifndef TRIREME_CONFIG_LOAD_HPP_
 #define TRIREME_CONFIG_LOAD_HPP_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,17 @@ struct LoadOptions {
   // Ranks that will run it; 0: not known, as many as the deck's grid asks for.
   int ranks = 0;
 };
+
+// A deck with all that is wrong with it, for who has more to say of it.
+struct Examined {
+  Deck deck;
+  std::vector<DeckError> errors;
+  // Keys whose values are not known: those that could not be read, and those that follow
+  // one of them by default.
+  std::set<std::string> bad;
+};
+// InputError where there is no such file.
+Examined examine(const std::string& path, const LoadOptions& options = {});
 
 Deck load(const std::string& path, const LoadOptions& options = {});
 // name: of the file, for messages and for run.dir.

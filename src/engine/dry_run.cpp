@@ -4,23 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
 #include "comm/planned_communicator.hpp"
 #include "comm/self_communicator.hpp"
-#include "config/check.hpp"
-#include "config/load.hpp"
 #include "config/text.hpp"
-#include "data/corpus.hpp"
-#include "engine/datasets.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
 #include "io/json.hpp"
@@ -94,48 +87,6 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
                       .messages = plan_messages(state, step_shape(deck), plans)});
   }
   return stages;
-}
-
-void find_vocabulary(config::Deck& deck) {
-  if (deck.model.vocab > 0) return;
-  if (deck.data.train.empty()) {
-    throw config::DeckErrors({config::error_at(
-        deck, "model.vocab", "the size of the vocabulary is not known",
-        "a number, or data.train: a corpus that says it", "model.vocab: 50257")});
-  }
-  const data::Corpus corpus(deck.data.train.front().path);
-  auto errors =
-      config::set_vocabulary(deck, corpus.vocabulary_size(), corpus.path().string());
-  if (!errors.empty()) throw config::DeckErrors(std::move(errors));
-}
-
-// What is there must fit the deck; what is not there is returned.
-std::vector<std::string> check_corpora(config::Deck& deck) {
-  std::vector<std::string> missing;
-  std::vector<std::string> there;
-  const auto look = [&](const std::string& key, const std::string& path) {
-    std::error_code ignored;
-    const bool exists = std::filesystem::exists(path, ignored);
-    if (exists) there.push_back(path);
-    if (!exists) missing.push_back(fmt::format("{}: {}", key, path));
-  };
-  for (const config::WeightedPath& entry : deck.data.train) {
-    look("data.train", entry.path);
-  }
-  for (const config::NamedPath& entry : deck.data.validation) {
-    look("data.validation." + entry.name, entry.path);
-  }
-  Corpora corpora;
-  for (const std::string& path : there) {
-    corpora.push_back(std::make_shared<const data::Corpus>(path));
-    if (path != deck.data.train.front().path) continue;
-    auto errors = config::set_vocabulary(deck, corpora.back()->vocabulary_size(), path);
-    if (!errors.empty()) throw config::DeckErrors(std::move(errors));
-  }
-  require_documents(corpora);
-  // Lengths, splits and tokenizers need all of them.
-  if (missing.empty() && !there.empty()) make_datasets(deck, open_corpora(deck));
-  return missing;
 }
 
 // "parallel.pipeline: 4": those of which no more than this can be told.
@@ -236,15 +187,13 @@ std::map<std::string, Traffic> by_axis(const std::vector<MessageCount>& messages
 
 }  // namespace
 
-DryRun dry_run(const std::string& path, const std::vector<std::string>& overrides,
-               const std::string& run_dir, int ranks) {
+DryRun dry_run(const DeckCheckOptions& options) {
+  CheckedDeck checked = check_deck(options);
   DryRun result;
-  result.deck =
-      config::load(path, {.overrides = overrides, .run_dir = run_dir, .ranks = ranks});
-  config::Deck& deck = result.deck;
-  find_vocabulary(deck);
-  result.not_checked = check_corpora(deck);
-  result.not_trained = config::not_trained(deck);
+  result.deck = std::move(checked.deck);
+  result.not_trained = std::move(checked.not_trained);
+  result.not_checked = std::move(checked.not_checked);
+  const config::Deck& deck = result.deck;
   if (!result.knows_size()) return result;
   const model::GptConfig model = gpt_config(deck);
   result.parameters = model::parameter_count(model);

@@ -9,6 +9,7 @@
 
 #include "config/capability.hpp"
 #include "config/deck.hpp"
+#include "engine/deck_check.hpp"
 #include "engine/memory_plan.hpp"
 #include "engine/message_plan.hpp"
 
@@ -59,12 +60,9 @@ struct DryRun {
   std::string messages_text() const;
 };
 
-// Reads the deck as training would. `ranks` 0: as many as its grid asks for. Throws
-// config::DeckErrors with everything that is wrong, InputError for a corpus that is there
-// and does not fit. The vocabulary comes from model.vocab, or from the corpus where only
-// that says it.
-DryRun dry_run(const std::string& path, const std::vector<std::string>& overrides,
-               const std::string& run_dir, int ranks);
+// Reads and checks the deck as training would (check_deck). The vocabulary comes from
+// model.vocab, or from the corpus where only that says it.
+DryRun dry_run(const DeckCheckOptions& options);
 
 }  // namespace trireme::engine
 

@@ -10,7 +10,6 @@
 #include <system_error>
 
 #include "base/error.hpp"
-#include "config/capability.hpp"
 #include "config/text.hpp"
 #include "engine/batch_options.hpp"
 #include "engine/dry_run.hpp"
@@ -258,10 +257,12 @@ std::string job_script(const JobScriptOptions& options) {
   const std::vector<BatchOption> of_machine =
       batch_options(machine, machine_file.string());
   const std::int64_t ranks = ranks_of(of_machine, options.nodes, machine_file);
-  const DryRun checked =
-      dry_run(options.deck, options.overrides, options.run_dir, static_cast<int>(ranks));
-  auto errors = config::errors_of_training(checked.deck);
-  if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+  const DryRun checked = dry_run({.deck = options.deck,
+                                  .overrides = options.overrides,
+                                  .run_dir = options.run_dir,
+                                  .ranks = static_cast<int>(ranks),
+                                  .resume = "auto",  // as the script has it
+                                  .purpose = Purpose::job});
   const std::string warning =
       device_warning(options.uses_gpus, of_machine, machine_file.stem().string());
   if (options.warn && !warning.empty()) options.warn(warning);

@@ -36,7 +36,8 @@ struct JobScriptOptions {
 
 // The script: whatever bytes the options have, they reach sbatch and `trireme train` as
 // they are, and none is a command. Throws config::DeckErrors for a deck that does not fit
-// the ranks or that this version cannot train, InputError for all else that the user can
+// the ranks, its corpora or the run that is there already, or that this version cannot
+// train, InputError for all else that the user can
 // mend, control characters included, which a line for sbatch cannot hold.
 std::string job_script(const JobScriptOptions& options);
 

@@ -6,11 +6,10 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <system_error>
+#include <utility>
 
-#include "base/checked.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
@@ -19,10 +18,10 @@
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
 #include "comm/rank_list.hpp"
-#include "config/capability.hpp"
-#include "config/check.hpp"
 #include "config/compare.hpp"
 #include "config/load.hpp"
+#include "engine/checkpoint_check.hpp"
+#include "engine/deck_check.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
 #include "engine/peak_meter.hpp"
@@ -116,53 +115,39 @@ class OnBoard {
   std::shared_ptr<comm::OperationBoard> board_;
 };
 
-// Rank 0 reads the deck and the corpus' vocabulary; the others get the resolved text.
-config::Deck load_deck(const TrainOptions& options, comm::Communicator& world) {
+struct LoadedDeck {
+  config::Deck deck;
+  Corpora corpora;  // of data.train; of rank 0, which has checked them
+};
+
+// Rank 0 reads and checks the deck; the others get the resolved text.
+LoadedDeck load_deck(const TrainOptions& options, comm::Communicator& world) {
+  CheckedDeck checked;  // of rank 0
+  const std::string text = comm::on_first_rank(world, [&] {
+    checked = check_deck({.deck = options.deck,
+                          .overrides = options.overrides,
+                          .run_dir = options.run_dir,
+                          .ranks = world.size(),
+                          .resume = options.resume,
+                          .init_from = options.init_from,
+                          .purpose = Purpose::train});
+    return config::resolved_text(checked.deck);
+  });
+  LoadedDeck loaded{config::parse_resolved(text, world.size()),
+                    std::move(checked.corpora)};
   // Where each key was given (deck or --set) decides what may change at a restart; only
   // rank 0 asks.
-  std::map<std::string, std::string> origins;
-  const std::string text = comm::on_first_rank(world, [&] {
-    config::Deck deck = config::load(options.deck, {.overrides = options.overrides,
-                                                    .run_dir = options.run_dir,
-                                                    .ranks = world.size()});
-    std::vector<config::DeckError> errors = config::errors_of_training(deck);
-    if (!errors.empty()) throw config::DeckErrors(std::move(errors));
-    const auto corpora = open_corpora(deck);
-    errors = config::set_vocabulary(deck, corpora.front()->vocabulary_size(),
-                                    corpora.front()->path().string());
-    if (!errors.empty()) throw config::DeckErrors(std::move(errors));
-    origins = deck.origins;
-    return config::resolved_text(deck);
-  });
-  config::Deck deck = config::parse_resolved(text, world.size());
-  if (world.rank() == 0) deck.origins = std::move(origins);
-  return deck;
+  loaded.deck.origins = std::move(checked.deck.origins);
+  return loaded;
 }
 
-// What it counts is what its steps have taken: by its own deck, which knows the batches.
-void check_progress(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck) {
-  const ckpt::TrainingState& state = checkpoint.state();
-  config::Length samples = state.samples;
-  samples.unit = config::LengthUnit::samples;
-  TRIREME_REQUIRE_INPUT(
-      config::steps_of(samples, deck.batch, deck.model.sequence) == state.step,
-      "'{}' is of step {} after {} samples, which its own deck (batch.global, "
-      "batch.ramp_up) cannot have: it was changed. Take another checkpoint",
-      checkpoint.path().string(), state.step, state.samples);
-  TRIREME_REQUIRE_INPUT(
-      checked_multiply(state.samples, deck.model.sequence) == state.tokens,
-      "'{}' counts {} tokens in {} samples of {}: it was changed. Take another "
-      "checkpoint",
-      checkpoint.path().string(), state.tokens, state.samples, deck.model.sequence);
-}
-
-// What the checkpoint's deck and this one may not differ in.
-void check_deck(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck,
-                comm::Communicator& world, Log& log) {
+// What the checkpoint's deck and this one may not differ in. `corpora`: rank 0's, none of
+// a finished run, which trains on none.
+void check_checkpoint(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck,
+                      const Corpora& corpora, comm::Communicator& world, Log& log) {
   const std::string changes = comm::on_first_rank(world, [&] {
-    const config::Deck theirs = config::parse_resolved(checkpoint.state().deck);
-    check_progress(checkpoint, theirs);
-    const config::Comparison comparison = config::compare_for_resume(theirs, deck);
+    const config::Comparison comparison =
+        compare_with_run(checkpoint, {.deck = deck, .corpora = corpora});
     if (!comparison.errors.empty()) throw config::DeckErrors(comparison.errors);
     std::string text;
     for (const std::string& change : comparison.changes) text += "  " + change + "\n";
@@ -303,7 +288,8 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   }
 
   // 1. What to do.
-  const config::Deck deck = load_deck(options, world);
+  LoadedDeck loaded = load_deck(options, world);
+  const config::Deck& deck = loaded.deck;
   world.set_timeout(deck.run.hang_timeout.value_or(0.0));
   stops.signals = deck.checkpoint.on_signal;
   stops.time_limit_seconds = deck.run.time_limit.value_or(0.0);
@@ -326,7 +312,9 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
                     Restore::Candidates{std::move(candidates), directory.take_manifest()},
                     log);
     // A finished run, too: "nothing to train" would be wrong for another model.
-    check_deck(restore->reader(), deck, world, log);
+    const bool is_finished = start.kind == StartKind::finished;
+    check_checkpoint(restore->reader(), deck, is_finished ? Corpora() : loaded.corpora,
+                     world, log);
   } else if (!options.init_from.empty()) {
     restore.emplace(world, Restore::candidates_of(world, options.init_from, log), log);
   }
@@ -342,9 +330,9 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
 
   // 2. Corpora, process grid; then the run directory. What is wrong with the checkpoint
   // is known before anything stays there: a mistake leaves nothing behind.
-  const Datasets datasets = make_datasets(deck, open_corpora(deck));
+  const Datasets datasets =
+      make_datasets(deck, world.rank() == 0 ? loaded.corpora : open_corpora(deck));
   require_same_corpora(world, environment.host_name(), datasets.identity_of_all());
-  comm::on_first_rank(world, [&] { require_documents(datasets.all_corpora()); });
   const comm::RankGrid grid(environment.world(), grid_shape(deck));
   ModelState<float> shapes(grid.groups(), gpt_config(deck),
                            sharing(deck));  // allocates no slab

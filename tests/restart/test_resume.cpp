@@ -196,7 +196,7 @@ TEST_F(ResumeChanges, OfWhatDefinesTheRunAreRefused) {
   expect_refused({"--set", "model.layers=3"},
                  {"model.layers: 3", "--set", "the checkpoint has 2, the deck has 3"});
   expect_refused({"--set", "run.seed=8", "--set", "batch.global=8"},
-                 {"the deck has 3 errors", "run.seed: 8", "the checkpoint has 7",
+                 {"the deck has 2 errors", "run.seed: 8", "the checkpoint has 7",
                   "batch.global: 8", "the checkpoint has 6, the deck has 8"});
   expect_refused({"--set", "model.dropout=0"}, {"model.dropout: 0"});
   expect_refused({"--set", "data.mask_eod_loss=false"}, {"data.mask_eod_loss: false"});

@@ -356,6 +356,14 @@ TEST(BadDecksTogether, ReadsWell) {
   }
 }
 
+TEST(BadDecksTogether, OptionsAndLongTexts) {
+  EXPECT_EQ(format_errors({{"--resume", "", "x", "is damaged:\n  a file", "", ""}}),
+            "the options have 1 error\n\n  --resume: x\n    is damaged:\n      a file");
+  EXPECT_THAT(format_errors({{"--resume", "", "x", "", "", ""},
+                             {"run.dir", "d.yaml:1", "y", "", "", ""}}),
+              ::testing::StartsWith("the deck and the options have 2 errors\n"));
+}
+
 TEST(BadDecksText, RequiredAndDuplicateKeys) {
   auto errors = errors_of("data: {train: c.h5}\n");
   ASSERT_EQ(errors.size(), 4u);

@@ -47,15 +47,34 @@ TEST(CompareStarts, FixedKeysShowBothValues) {
              "optimizer.betas=[0.9, 0.99]", "precision.compute=bf16"});
   std::vector<std::string> keys;
   for (const DeckError& error : result.errors) keys.push_back(error.key);
-  // ffn_hidden and data.seed follow what was changed.
-  EXPECT_THAT(keys,
-              ::testing::UnorderedElementsAre(
-                  "model.hidden", "model.ffn_hidden", "batch.global", "run.seed",
-                  "data.train", "data.seed", "optimizer.betas", "precision.compute"));
+  // ffn_hidden and data.seed only follow what was changed.
+  EXPECT_THAT(keys, ::testing::UnorderedElementsAre(
+                        "model.hidden", "batch.global", "run.seed", "data.train",
+                        "optimizer.betas", "precision.compute"));
   const DeckError& hidden = result.errors[0];
   EXPECT_EQ(hidden.key, "model.hidden");
   EXPECT_THAT(hidden.what, HasSubstr("the checkpoint has 64, the deck has 128"));
   EXPECT_EQ(hidden.place, "--set");
+}
+
+// A default that would be another than the checkpoint's own value is an error of its own.
+TEST(CompareStarts, DefaultsInPlaceOfGivenValues) {
+  const auto result = compare_for_resume(
+      small_with({"model.ffn_hidden=128", "model.kv_heads=2", "data.seed=9"}),
+      small_with({"model.hidden=128", "run.seed=5"}));
+  std::vector<std::string> keys;
+  for (const DeckError& error : result.errors) keys.push_back(error.key);
+  EXPECT_THAT(keys,
+              ::testing::UnorderedElementsAre("model.hidden", "model.ffn_hidden",
+                                              "model.kv_heads", "run.seed", "data.seed"));
+}
+
+TEST(CompareStarts, LeavesOutWhatIsNotKnown) {
+  const auto result = compare_for_resume(
+      small_with({}), small_with({"model.hidden=128", "batch.global=64"}),
+      {"model.hidden", "model.ffn_hidden"});
+  ASSERT_EQ(result.errors.size(), 1u);
+  EXPECT_EQ(result.errors[0].key, "batch.global");
 }
 
 TEST(CompareStarts, LearningRateOnlyWithSet) {

@@ -175,6 +175,36 @@ TEST(LoadOverrides, ReplaceAndSayWhereFrom) {
   EXPECT_EQ(moved.origins.at("run.dir"), "--run-dir");
 }
 
+// Corpora have lines of their own where they stand in lines of their own.
+TEST(LoadOverrides, PartsSayWhereFrom) {
+  const std::string text = std::string(kSmall).substr(0, std::string(kSmall).find('\n')) +
+                           "\ndata:\n  train:\n    - a.h5\n    - {path: b.h5}\n"
+                           "  validation:\n    books: c.h5\n    my web: d.h5\n";
+  const Deck deck = parse(text, "test.yaml");
+  EXPECT_EQ(deck.origins.at("data.train"), "test.yaml:3");
+  EXPECT_EQ(deck.origins.at("data.train.0"), "test.yaml:4");
+  EXPECT_EQ(deck.origins.at("data.train.1"), "test.yaml:5");
+  EXPECT_EQ(deck.origins.at("data.validation.my web"), "test.yaml:8");
+  EXPECT_FALSE(small_with({"data.train=[x.h5, y.h5]"}).given("data.train.0"));
+}
+
+// For who goes on to judge a wrong deck: what is known of it, and what is not.
+TEST(LoadWrongDecks, AreExaminedAsFarAsTheyGo) {
+  const std::string path = ::testing::TempDir() + "/trireme_wrong.yaml";
+  std::ofstream(path) << kSmall << "run: {sed: 3, steps: many}\noptimizer: {lr: 1}\n";
+  const Examined examined = examine(path, {.overrides = {"model.hidden=x"}});
+  EXPECT_EQ(examined.errors.size(), 3u) << format_errors(examined.errors);
+  EXPECT_EQ(examined.deck.data.train.at(0).path, "corpus.h5");
+  EXPECT_EQ(examined.bad, (std::set<std::string>{"run.seed", "data.seed", "run.steps",
+                                                 "optimizer.decay", "optimizer.cooldown",
+                                                 "model.hidden", "model.ffn_hidden"}));
+  std::ofstream(path) << "model: {layers: [\n";
+  const Examined broken = examine(path, {.overrides = {"data.train=a.h5"}});
+  EXPECT_EQ(broken.errors.size(), 1u);
+  EXPECT_EQ(broken.bad.count("data.train"), 0u);
+  EXPECT_EQ(broken.bad.count("run.dir"), 1u);
+}
+
 // A resolved deck given back for a run elsewhere must not write into the first one's
 // checkpoints; those that were put apart on purpose stay there.
 TEST(LoadOverrides, CheckpointsMoveWithTheRun) {

@@ -257,7 +257,7 @@ TEST_F(JobScript, QuotesOptions) {
 
 TEST_F(JobScript, SaysWhatThePlanTakes) {
   const std::string script = job_script(options_);
-  const DryRun plan = dry_run(options_.deck, {}, "", 6);
+  const DryRun plan = dry_run({.deck = options_.deck, .ranks = 6});
   ASSERT_EQ(plan.stages.size(), 1u);
   const auto memory = static_cast<double>(plan.stages[0].memory.total());
   EXPECT_THAT(script, HasSubstr("\n# - memory: " + format_bytes(memory) +

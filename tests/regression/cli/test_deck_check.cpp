@@ -1,0 +1,194 @@
+// Everything that is wrong with a start comes in one list: in the deck, for what this
+// version trains, in the corpora, and in the checkpoint that is to be gone on from; what
+// only follows from another error does not.
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+using Keys = std::set<std::string>;
+
+class DeckCheck : public Workplace {
+ protected:
+  // A deck of many lines, with two corpora for training.
+  fs::path long_deck(const std::string& more) const {
+    const fs::path path = scratch_ / "long.yaml";
+    spill(path,
+          "model: {layers: 2, hidden: 32, heads: 4, sequence: 16}\n"
+          "run: {steps: 4, dir: " +
+              run_dir().string() + "}\n" + more);
+    return path;
+  }
+  // Of a dry run of the small deck: key, place and the rest of all errors.
+  nlohmann::json errors_of(const std::vector<std::string>& overrides,
+                           std::vector<std::string> options = {}) const {
+    const fs::path file = scratch_ / "errors.json";
+    options.insert(options.end(), {"--dry-run", "--json", file});
+    const RunResult result = train(overrides, options);
+    EXPECT_EQ(result.status, 2) << result.out;
+    return nlohmann::json::parse(slurp(file))["errors"];
+  }
+  static Keys keys_of(const nlohmann::json& errors) {
+    Keys keys;
+    for (const auto& error : errors) {
+      EXPECT_TRUE(keys.insert(error["key"]).second) << error["key"] << " comes twice";
+    }
+    return keys;
+  }
+  Keys keys(const std::vector<std::string>& overrides,
+            const std::vector<std::string>& options = {}) const {
+    return keys_of(errors_of(overrides, options));
+  }
+};
+
+// A schedule that cannot be, a value that is not trained yet, corpora that are missing,
+// none, or of another tokenizer, and a checkpoint that is not there.
+TEST_F(DeckCheck, OneRound) {
+  const fs::path other = make_corpus(scratch_.path(), "other.h5", 270, 600);
+  spill(scratch_ / "text.h5", "text");
+  const fs::path deck = long_deck(
+      "optimizer: {warmup: 4}\n"      // line 3
+      "precision: {compute: bf16}\n"  // line 4
+      "data:\n"                       // line 5
+      "  train:\n"                    // line 6
+      "    - " +
+      corpus().string() +
+      "\n"  // line 7
+      "    - {path: none.h5, weight: 2}\n"
+      "  validation:\n"
+      "    other: " +
+      other.string() +
+      "\n"  // line 10
+      "    text: " +
+      (scratch_ / "text.h5").string() + "\n");
+  const std::vector<std::string> arguments = {"train", deck, "--init-from", "nowhere"};
+  RunResult result = trireme(arguments);
+  expect_refusal(
+      result,
+      {"the deck and the options have 6 errors",
+       "optimizer.warmup: 4   (" + deck.string() + ":3)",
+       "precision.compute: bf16   (" + deck.string() + ":4)",
+       "data.train: none.h5   (" + deck.string() + ":8)",
+       "does not exist (paths are relative to the working directory, '",
+       "data.validation.other: " + other.string() + "   (" + deck.string() + ":10)",
+       "was not made with the tokenizer of '" + corpus().string(), "270", "300",
+       "data.validation.text: ", deck.string() + ":11)", "is not an HDF5 file",
+       "--init-from: nowhere\n    there is no checkpoint 'nowhere'"});
+  EXPECT_FALSE(fs::exists(run_dir()));
+  // The same list on two ranks, once.
+  const RunResult together = trireme_on_ranks(2, arguments);
+  expect_refusal(together, {"6 errors"});
+  EXPECT_EQ(together.err, result.err);
+}
+
+// An unknown key that resembles none hid what this version cannot train.
+TEST_F(DeckCheck, AnUnknownKeyHidesNothing) {
+  expect_refusal(train({"run.foo=3", "precision.compute=bf16", "data.train=none.h5"}),
+                 {"3 errors", "run.foo", "precision.compute", "data.train: none.h5"});
+}
+
+// What is known of a deck whose text cannot be read: what the options name.
+TEST_F(DeckCheck, OfATextThatIsNoDeck) {
+  spill(scratch_ / "tab.yaml", "model:\n\tlayers: 4\n");
+  expect_refusal(trireme({"train", scratch_ / "tab.yaml", "--resume", "nowhere", "--set",
+                          "data.train=none.h5"}),
+                 {"the deck and the options have 3 errors", "tab.yaml:2",
+                  "data.train: none.h5   (--set)", "--resume: nowhere"});
+}
+
+TEST_F(DeckCheck, WhatFollowsIsNotSaid) {
+  // Without hidden there is no width of the feed-forward block, and no tensors.
+  EXPECT_EQ(keys({"model.hidden=wide", "parallel.tensor=3", "model.heads=3"}, {}),
+            (Keys{"model.hidden"}));
+  // No steps: no end of the schedule; the batch is wrong by itself.
+  EXPECT_EQ(keys({"run.steps=some", "batch.micro=3"}),
+            (Keys{"run.steps", "batch.global"}));
+  // The parts of a corpus that is too short are too short.
+  EXPECT_EQ(keys({"model.sequence=100000"}), (Keys{"data.train"}));
+  // What is trained on nothing has no vocabulary of it.
+  expect_refusal(train({"data.train=none"}), {"1 error", "names no corpus"});
+  // A misspelt section.
+  spill(scratch_ / "section.yaml", "modle: {layers: 2, hidden: 32}\n");
+  expect_refusal(trireme({"train", scratch_ / "section.yaml"}),
+                 {"2 errors", "modle", "data.train"});
+}
+
+// The vocabulary of the corpus is judged like one that is given.
+TEST_F(DeckCheck, OfTheVocabularyOfTheCorpus) {
+  const auto errors = errors_of({"parallel.tensor=512", "model.heads=512",
+                                 "model.hidden=512", "parallel.data=1", "batch.micro=3"},
+                                {"--ranks", "512"});
+  EXPECT_EQ(keys_of(errors), (Keys{"batch.global", "model.vocab"}));
+  EXPECT_EQ(errors[1]["value"], "300");
+  EXPECT_THAT(errors[1]["what"].get<std::string>(), HasSubstr("parallel.tensor (512)"));
+}
+
+// A dry run goes without corpora and existing runs; what is there and wrong, it says.
+TEST_F(DeckCheck, OfADryRun) {
+  ASSERT_EQ(train().status, 0);
+  const std::vector<std::string> far = {"data.train=none.h5", "model.vocab=300"};
+  EXPECT_EQ(train(far, {"--dry-run"}).status, 0);
+  EXPECT_EQ(train({}, {"--dry-run", "--resume", "auto"}).status, 0);
+  EXPECT_EQ(train({}, {"--dry-run", "--init-from", run_dir()}).status, 0);
+  EXPECT_EQ(keys({}, {"--resume", "nowhere"}), (Keys{"--resume"}));
+  EXPECT_EQ(keys({}, {"--init-from", "nowhere"}), (Keys{"--init-from"}));
+  EXPECT_EQ(keys({"data.train=none.h5"}), (Keys{"data.train"}));
+}
+
+// Keys that define the run, of the deck that goes on with it; a default that follows one
+// of them is not told apart from it.
+TEST_F(DeckCheck, OfTheRunThatIsGoneOnWith) {
+  ASSERT_EQ(train().status, 0);
+  const std::vector<std::string> resume = {"--resume", "auto"};
+  const std::vector<std::string> changed = {"model.hidden=64", "model.dropout=0.2",
+                                            "run.seed=3"};
+  const Keys wanted = {"model.hidden", "model.dropout", "run.seed"};
+  EXPECT_EQ(keys(changed, resume), wanted);
+  expect_refusal(train(changed, resume), {"3 errors", "model.hidden", "run.seed",
+                                          "the checkpoint has 32, the deck has 64"});
+  // Beside errors of other kinds, one of them in a key that the checkpoint has, too.
+  std::vector<std::string> more = changed;
+  more.insert(more.end(),
+              {"optimizer.lr=fast", "precision.compute=bf16", "batch.micro=3"});
+  const RunResult result = train(more, resume);
+  expect_refusal(result, {"7 errors", "optimizer.lr", "precision.compute", "batch.global",
+                          "the checkpoint has fp32, the deck has bf16"});
+  EXPECT_THAT(result.err, Not(HasSubstr("min_lr")));
+  // Job scripts go on by themselves.
+  expect_refusal(
+      trireme({"jobscript", deck(), "--machine", "cpu", "--nodes", "1", "--time", "1h",
+               "--set", "batch.global=64", "--set", "run.seed=3"}),
+      {"2 errors", "run.seed", "batch.global", "the checkpoint has 4"});
+  // An existing run is a mistake of who trains, and comes with the others.
+  expect_refusal(train({"batch.micro=3"}),
+                 {"2 errors", "batch.global", "run.dir", "holds a run already"});
+}
+
+// Tensors of another model, and tokens of another tokenizer.
+TEST_F(DeckCheck, OfTheWeightsThatAreBegunWith) {
+  ASSERT_EQ(train().status, 0);
+  const fs::path other = make_corpus(scratch_.path(), "other.h5", 270, 600);
+  const std::vector<std::string> from = {"--init-from", run_dir(), "--run-dir",
+                                         scratch_ / "branch"};
+  EXPECT_EQ(train({}, from).status, 0);
+  std::vector<std::string> dry = from;
+  dry.push_back("--dry-run");
+  EXPECT_EQ(train({"precision.compute=bf16"}, dry).status, 0);
+  const RunResult wide = train({"model.ffn_hidden=64", "batch.micro=3"}, dry);
+  expect_refusal(wide, {"2 errors", "batch.global", "--init-from",
+                        "is a checkpoint of another model than the deck's",
+                        "layers/0/mlp/fc1/weight: the deck makes it (64, 32), the "
+                        "checkpoint has (128, 32)"});
+  // The embedding has other rows because of the tokenizer alone.
+  const RunResult tokens = train({"data.train=" + other.string()}, dry);
+  expect_refusal(tokens, {"the options have 1 error", "another tokenizer"});
+}
+
+}  // namespace
+}  // namespace trireme::test
