@@ -264,7 +264,7 @@ TEST_F(ResumeTraining, OfAFinishedRunSaysSo) {
   EXPECT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.out,
               AllOf(HasSubstr("nothing to train"), HasSubstr("of step 5"),
-                    HasSubstr("run.steps is 5"), HasSubstr("raise run.steps")));
+                    HasSubstr("run.steps is 5"), HasSubstr("--set run.steps=10")));
   EXPECT_EQ(slurp(scratch_ / "run/train.jsonl"), records);
   EXPECT_EQ(slurp(scratch_ / "run/environment.json"), surroundings);
 }
