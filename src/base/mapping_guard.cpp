@@ -71,7 +71,7 @@ MappingGuard::MappingGuard(const void* data, std::size_t bytes) {
   std::call_once(listens, listen_to_bus_errors);
   for (std::size_t i = 0; i < kPlaces; ++i) {
     GuardedPlace& place = guarded_places[i];
-    if (place.is_taken.exchange(true)) continue;
+    if (place.is_taken || place.is_taken.exchange(true)) continue;
     place.is_cut = false;
     const auto begin = reinterpret_cast<std::uintptr_t>(data);
     place.begin = begin;

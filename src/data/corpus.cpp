@@ -162,7 +162,6 @@ void Corpus::open() {
       name);
 
   file_ = io::MappedFile(path_, io::MappedFile::Access::random, "corpus");
-  guard_ = MappingGuard(file_.data(), file_.size());
   const auto count = static_cast<std::uint64_t>(token_count_);
   if (type == DType::uint16) {
     narrow_ = file_.array<std::uint16_t>(*tokens_at, count, "/tokens");
@@ -179,15 +178,7 @@ void Corpus::open() {
       "{} (token_count). The file is damaged: {}",
       name, documents_[0], document_count_ - 1, documents_[document_count_], count,
       kAdvice);
-  require_uncut();
-}
-
-// Pages that are gone were read as zeros.
-void Corpus::require_uncut() const {
-  TRIREME_REQUIRE_INPUT(!guard_.is_cut(),
-                        "corpus '{}' was cut short while it was read, or its disk fails. "
-                        "Put the whole file back",
-                        path_.string());
+  file_.require_uncut();
 }
 
 void Corpus::copy(index_t begin, index_t count, std::int32_t* out, index_t stride) const {
@@ -201,7 +192,7 @@ void Corpus::copy(index_t begin, index_t count, std::int32_t* out, index_t strid
       out[i * stride] = static_cast<std::int32_t>(wide_[begin + i]);
     }
   }
-  require_uncut();
+  file_.require_uncut();
 }
 
 index_t Corpus::document_begin(index_t document) const {
@@ -230,7 +221,7 @@ double Corpus::unigram_entropy() const {
                           path_.string(), i, id, vocabulary_size_);
     ++counts[id];
   }
-  require_uncut();
+  file_.require_uncut();
   return entropy_of(counts);
 }
 
@@ -275,7 +266,7 @@ std::string Corpus::verify() const {
                          vocabulary_size_);
     }
   }
-  require_uncut();
+  file_.require_uncut();
   return documents_problem();
 }
 

@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "base/mapping_guard.hpp"
 #include "base/types.hpp"
 #include "data/tokenizer.hpp"
 #include "io/mapped_file.hpp"
@@ -57,11 +56,9 @@ class Corpus {
 
  private:
   void open();
-  void require_uncut() const;
 
   std::filesystem::path path_;
   io::MappedFile file_;
-  MappingGuard guard_;
   const std::uint16_t* narrow_ = nullptr;  // one of the two
   const std::uint32_t* wide_ = nullptr;
   const std::uint64_t* documents_ = nullptr;

@@ -293,17 +293,29 @@ DocumentSource::ReadStats DocumentSource::read(
     reading.stats.empty_documents = static_cast<std::uint64_t>(std::count_if(
         inputs_.begin(), inputs_.end(), [](const Input& i) { return i.text.empty(); }));
   }
-  for (std::size_t index = from.input; index < inputs_.size() && index <= to.input;
-       ++index) {
-    const Input& input = inputs_[index];
-    const std::size_t begin = index == from.input ? from.offset : 0;
-    const std::size_t end = index == to.input ? to.offset : input.text.size();
-    if (begin >= end) continue;
-    reading.range(input, begin, end, [&](std::size_t bytes) {
-      reading.stats.bytes += bytes;
-      if (progress) progress(reading.stats.bytes, std::max(planned, reading.stats.bytes));
-    });
+  // Also where a text has errors: they may be those of a file that was cut.
+  const auto require_uncut = [&] {
+    for (const Input& input : inputs_) input.file.require_uncut();
+  };
+  try {
+    for (std::size_t index = from.input; index < inputs_.size() && index <= to.input;
+         ++index) {
+      const Input& input = inputs_[index];
+      const std::size_t begin = index == from.input ? from.offset : 0;
+      const std::size_t end = index == to.input ? to.offset : input.text.size();
+      if (begin >= end) continue;
+      reading.range(input, begin, end, [&](std::size_t bytes) {
+        reading.stats.bytes += bytes;
+        if (progress) {
+          progress(reading.stats.bytes, std::max(planned, reading.stats.bytes));
+        }
+      });
+    }
+  } catch (const InputError&) {
+    require_uncut();
+    throw;
   }
+  require_uncut();
   return reading.stats;
 }
 

@@ -148,6 +148,8 @@ void MegatronDataset::read_document(std::uint64_t document, TokenId vocabulary_s
   for (std::uint64_t sequence = first; sequence < last; ++sequence) {
     (this->*id_type_.append)(sequence, vocabulary_size, document, ids);
   }
+  index_.require_uncut();
+  bin_.require_uncut();
 }
 
 CorpusSummary convert_megatron_dataset(const MegatronDataset& dataset,

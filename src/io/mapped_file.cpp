@@ -25,23 +25,34 @@ MappedFile::MappedFile(const Path& path, Access access, std::string_view role)
   ::close(descriptor);
   if (data == MAP_FAILED) throw InputError(system_message("cannot map", path, error));
   data_ = static_cast<const std::byte*>(data);
+  guard_ = MappingGuard(data, size_);
   ::madvise(data, size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);
 }
 
 MappedFile::~MappedFile() {
+  guard_ = MappingGuard();
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      guard_(std::move(other.guard_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(guard_, other.guard_);
   return *this;
+}
+
+void MappedFile::require_uncut() const {
+  TRIREME_REQUIRE_INPUT(!guard_.is_cut(),
+                        "'{}' was cut short while it was read, or its disk fails. Put "
+                        "the whole file back",
+                        path_.string());
 }
 
 const std::byte* MappedFile::range(std::uint64_t offset, std::uint64_t bytes,

@@ -1,6 +1,6 @@
-// io/mapped_file.hpp — a file as read-only memory. Whoever shortens a file under a
-// mapping makes its readers fail (SIGBUS): files of ours are replaced by rename, never
-// rewritten.
+// io/mapped_file.hpp — a file as read-only memory. Files of ours are replaced by rename,
+// never rewritten; where somebody shortens one under its mapping, its readers see zeros
+// (MappingGuard), and ask require_uncut() before they use what they have read.
 #ifndef TRIREME_IO_MAPPED_FILE_HPP_
 #define TRIREME_IO_MAPPED_FILE_HPP_
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/mapping_guard.hpp"
 #include "io/files.hpp"
 
 namespace trireme::io {
@@ -27,6 +28,8 @@ class MappedFile {
   std::uint64_t size() const { return size_; }
   const Path& path() const { return path_; }
 
+  // InputError where a part of what was read so far was not there any more.
+  void require_uncut() const;
   // The bytes [offset, offset + bytes); InputError when the file is shorter, with both
   // sizes. `what` names what should be there ("/tokens").
   const std::byte* range(std::uint64_t offset, std::uint64_t bytes,
@@ -45,6 +48,7 @@ class MappedFile {
   Path path_;
   const std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
+  MappingGuard guard_;
 };
 
 }  // namespace trireme::io

@@ -253,6 +253,10 @@ const SafeTensor& SafetensorsReader::at(const std::string& name) const {
                                 : fmt::format("; the nearest is '{}'", nearest->first)));
 }
 
+void SafetensorsReader::require_uncut() const {
+  for (const MappedFile& file : files_) file.require_uncut();
+}
+
 std::vector<float> SafetensorsReader::read_float(const std::string& name) const {
   const SafeTensor& tensor = at(name);
   std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
@@ -269,6 +273,7 @@ std::vector<float> SafetensorsReader::read_float(const std::string& name) const 
         fmt::format("'{}': tensor '{}' holds {}; expected F32, F64, F16 or BF16",
                     tensor.file.string(), name, tensor.format));
   }
+  require_uncut();
   return values;
 }
 
@@ -282,6 +287,7 @@ std::vector<T> SafetensorsReader::read(const std::string& name) const {
   if (!values.empty()) {
     std::memcpy(static_cast<void*>(values.data()), tensor.data, tensor.bytes);
   }
+  require_uncut();
   return values;
 }
 

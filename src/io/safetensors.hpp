@@ -55,6 +55,7 @@ class SafetensorsReader {
  private:
   void read_one(const Path& path);
   void read_index(const Path& index);
+  void require_uncut() const;
 
   std::vector<MappedFile> files_;
   std::map<std::string, SafeTensor> tensors_;

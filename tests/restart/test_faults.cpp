@@ -314,7 +314,7 @@ TEST_F(FaultsThatAreMet, CutBoardIsGivenUp) {
 TEST_F(FaultsThatAreMet, CutCorpusEndsTheRun) {
   const RunResult cut = start_alone({{6, ": >corpus.h5"}}, {"checkpoint.async=false"});
   EXPECT_EQ(cut.status, 1) << cut.err;
-  EXPECT_THAT(cut.err, HasSubstr("corpus 'corpus.h5' was cut short while it was read"));
+  EXPECT_THAT(cut.err, HasSubstr("'corpus.h5' was cut short while it was read"));
   EXPECT_EQ(latest("run"), "step_00000005");
 }
 

@@ -184,5 +184,18 @@ TEST_F(DocumentSourceText, BadFiles) {
   EXPECT_THAT(error({scratch_ / "t.gz"}), HasSubstr("is a gzip file"));
 }
 
+// Whatever its zeros would be taken for.
+TEST_F(DocumentSourceText, CutUnderItsReaders) {
+  for (const char* extension : {".txt", ".jsonl"}) {
+    const DocumentSource source = this->source({"{\"text\": \"a\"}\n"}, {}, extension);
+    for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) {
+      std::filesystem::resize_file(entry.path(), 0);
+    }
+    Collector collector;
+    EXPECT_THAT(test::message_of<InputError>([&] { source.read(0, 1, collector, {}); }),
+                HasSubstr(std::string(extension) + "' was cut short while it was read"));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::data

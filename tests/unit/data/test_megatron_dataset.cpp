@@ -181,5 +181,15 @@ TEST_F(MegatronDatasetFiles, IdsOfAnotherTokenizer) {
   EXPECT_THAT(failure(files_of({{{-1}}}, 4)), HasSubstr("is -1"));
 }
 
+TEST_F(MegatronDatasetFiles, CutUnderItsReaders) {
+  for (const char* name : {"set.idx", "set.bin"}) {
+    const MegatronDataset dataset(write(files_of({{{1, 2, 3}}}, 8)));
+    std::filesystem::resize_file(scratch_ / name, 0);
+    std::vector<TokenId> ids;
+    EXPECT_THAT(test::message_of<InputError>([&] { dataset.read_document(0, 300, ids); }),
+                HasSubstr(std::string(name) + "' was cut short while it was read"));
+  }
+}
+
 }  // namespace
 }  // namespace trireme::data

@@ -50,5 +50,19 @@ TEST(MappedFile, EmptyMissingDirectoryAndMove) {
   EXPECT_EQ(static_cast<char>(a.data()[2]), 'c');
 }
 
+TEST(MappedFile, CutUnderItsReaders) {
+  const test::Scratch scratch;
+  test::spill(scratch / "f", std::string(10000, 'x'));
+  io::MappedFile first(scratch / "f");
+  const io::MappedFile map(std::move(first));
+  EXPECT_NO_THROW(map.require_uncut());
+  std::filesystem::resize_file(scratch / "f", 100);
+  EXPECT_EQ(static_cast<char>(map.data()[0]), 'x');
+  EXPECT_NO_THROW(map.require_uncut());
+  EXPECT_EQ(static_cast<char>(map.data()[9999]), '\0');
+  EXPECT_THAT(message_of<InputError>([&] { map.require_uncut(); }),
+              HasSubstr("f' was cut short while it was read"));
+}
+
 }  // namespace
 }  // namespace trireme

@@ -204,5 +204,15 @@ TEST(Safetensors, FlippedBits) {
   EXPECT_GT(refused, 1000);
 }
 
+TEST(Safetensors, CutUnderItsReaders) {
+  const test::Scratch scratch;
+  test::spill(scratch / "model.safetensors", reference_file());
+  const io::SafetensorsReader reader(scratch.path());
+  std::filesystem::resize_file(scratch / "model.safetensors", 0);
+  const char* what = "model.safetensors' was cut short while it was read";
+  EXPECT_THAT(message_of<InputError>([&] { reader.read_float("a"); }), HasSubstr(what));
+  EXPECT_THAT(message_of<InputError>([&] { reader.read<float>("a"); }), HasSubstr(what));
+}
+
 }  // namespace
 }  // namespace trireme
