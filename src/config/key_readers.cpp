@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "config/paths.hpp"
+
 namespace trireme::config {
 namespace {
 
@@ -111,6 +113,15 @@ std::optional<Problem> read_text(const YamlValue& value, std::string& out) {
     return Problem{fmt::format("is {}; text is wanted", kind_of(value)), ""};
   if (value.text.empty()) return Problem{"is empty", ""};
   out = value.text;
+  return std::nullopt;
+}
+
+std::optional<Problem> read_path(const YamlValue& value, std::string& out) {
+  std::string text;
+  if (auto problem = read_text(value, text)) return problem;
+  auto path = expand_path(text);
+  if (!path.value) return Problem{path.what, path.fix};
+  out = *path.value;
   return std::nullopt;
 }
 

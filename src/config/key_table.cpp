@@ -11,6 +11,7 @@
 
 #include "config/capability.hpp"
 #include "config/key_readers.hpp"
+#include "config/paths.hpp"
 #include "config/text.hpp"
 
 namespace trireme::config {
@@ -90,12 +91,15 @@ Key choice_key(const About& about, Member<E> at) {
       [=](const Deck& deck) { return std::string(name_of(at(deck))); }};
 }
 
-template <class T>
-Key text_key(const About& about, Member<T> at, const char* allowed) {
+std::string path_value(const std::string& path) {
+  return yaml_text(path_text(path));
+}
+
+Key path_key(const About& about, Member<std::string> at) {
   return {
-      {about.path, "text", about.unit, about.default_value, allowed, about.description},
-      [=](const YamlValue& value, Deck& deck) { return read_text(value, at(deck)); },
-      [=](const Deck& deck) { return yaml_text(at(deck)); }};
+      {about.path, "path", about.unit, about.default_value, "a path", about.description},
+      [=](const YamlValue& value, Deck& deck) { return read_path(value, at(deck)); },
+      [=](const Deck& deck) { return path_value(at(deck)); }};
 }
 
 template <class T>
@@ -178,10 +182,10 @@ Key vocab_key() {
 }
 
 std::optional<Problem> read_corpus(const YamlValue& value, WeightedPath& out) {
-  if (!value.is_map()) return read_text(value, out.path);
+  if (!value.is_map()) return read_path(value, out.path);
   for (const auto& entry : value.entries) {
     std::optional<Problem> problem = unknown_inner_key(entry, {"path", "weight"});
-    if (!problem && entry.key == "path") problem = read_text(entry.value, out.path);
+    if (!problem && entry.key == "path") problem = read_path(entry.value, out.path);
     if (!problem && entry.key == "weight") {
       problem = read_number(entry.value, {.least = 0.0, .open_below = true}, out.weight);
       if (problem) {
@@ -217,10 +221,10 @@ std::optional<Problem> read_train(const YamlValue& value, Deck& deck) {
 std::string write_train(const Deck& deck) {
   const auto& train = deck.data.train;
   if (train.empty()) return "none";
-  if (train.size() == 1 && train[0].weight == 1.0) return yaml_text(train[0].path);
+  if (train.size() == 1 && train[0].weight == 1.0) return path_value(train[0].path);
   std::vector<std::string> items;
   for (const WeightedPath& corpus : train) {
-    items.push_back(fmt::format("{{path: {}, weight: {}}}", yaml_text(corpus.path),
+    items.push_back(fmt::format("{{path: {}, weight: {}}}", path_value(corpus.path),
                                 number_text(corpus.weight)));
   }
   return fmt::format("[{}]", fmt::join(items, ", "));
@@ -238,7 +242,7 @@ std::optional<Problem> read_validation(const YamlValue& value, Deck& deck) {
   }
   for (const auto& entry : value.entries) {
     NamedPath set{entry.key, ""};
-    if (auto problem = read_text(entry.value, set.path)) {
+    if (auto problem = read_path(entry.value, set.path)) {
       problem->what = fmt::format("{}: {}", entry.key, problem->what);
       return problem;
     }
@@ -257,7 +261,7 @@ std::string write_validation(const Deck& deck) {
   if (deck.data.validation.empty()) return "none";
   std::vector<std::string> items;
   for (const NamedPath& set : deck.data.validation) {
-    items.push_back(fmt::format("{}: {}", yaml_text(set.name), yaml_text(set.path)));
+    items.push_back(fmt::format("{}: {}", yaml_text(set.name), path_value(set.path)));
   }
   return fmt::format("{{{}}}", fmt::join(items, ", "));
 }
@@ -693,8 +697,8 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
       integer_key({"run.seed", "", "1234", "Seed of initial weights and dropout."},
                   TRIREME_AT(run.seed), 0, (index_t{1} << 62)));
   keys.push_back(
-      text_key({"run.dir", "", "runs/ and the deck's name", "The run's directory."},
-               TRIREME_AT(run.dir), "a path"));
+      path_key({"run.dir", "", "runs/ and the deck's name", "The run's directory."},
+               TRIREME_AT(run.dir)));
   keys.push_back(length_key({"run.log_every", "", "10",
                              "Between records of training; 0: only the last step's."},
                             TRIREME_AT(run.log_every), 0));
@@ -757,9 +761,9 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
   keys.push_back(integer_key({"checkpoint.max_misses", "checkpoints", "3",
                               "So many failed in a row end the run; 0: none do."},
                              TRIREME_AT(checkpoint.max_misses), 0));
-  keys.push_back(text_key(
+  keys.push_back(path_key(
       {"checkpoint.dir", "", "checkpoints in run.dir", "Directory of the checkpoints."},
-      TRIREME_AT(checkpoint.dir), "a path"));
+      TRIREME_AT(checkpoint.dir)));
   keys.push_back({{"checkpoint.on_signal", "list of words", "", "[USR1, TERM]",
                    join_words(words_of<SignalName>()) + "; [] for none",
                    "Signals that end the run with a checkpoint and status 75."},

@@ -13,6 +13,7 @@
 
 #include "config/check.hpp"
 #include "config/key_table.hpp"
+#include "config/paths.hpp"
 #include "config/text.hpp"
 
 namespace trireme::config {
@@ -73,7 +74,7 @@ class Loader {
     let_checkpoints_follow();
     YamlValue value;
     value.kind = YamlValue::Kind::scalar;
-    value.text = dir;
+    value.text = path_text(dir);  // the shell has filled in what it should
     value.quoted = true;
     leaves_["run.dir"] = {value, "--run-dir"};
   }

@@ -25,8 +25,9 @@ const char* const kIntroduction = R"(# The deck: every key
      change there: TRIREME_UPDATE_DOCS=1 ctest --test-dir build/release -R unit.config.schema -->
 
 A run is described by one YAML file. All keys are listed here with type, unit, default and what
-is allowed; `inputs/` has commented decks. The whole deck is checked before any work, and
-everything that is wrong with it is shown at once. Keys that are not listed are errors.
+is allowed; `inputs/` has commented decks. The whole deck is checked before any work, with its corpora
+and the checkpoint it goes on from, and everything that is wrong is shown at once. Keys that are not
+listed are errors.
 
 - **`--set key=value`** on the command line replaces a value: `--set model.layers=2`,
   `--set optimizer.lr=1e-4 --set run.steps="2e9 tokens"`. Lists and maps are written as in YAML:
@@ -34,10 +35,15 @@ everything that is wrong with it is shown at once. Keys that are not listed are 
 - **Lengths** are a whole number (steps) or carry a unit: `100 steps`, `51200 samples`,
   `2e9 tokens`. They are rounded up to whole steps.
 - **Times** carry a unit: `90s`, `10m`, `1h30m`, `2d`.
+- **Paths** (corpora, `run.dir`, `checkpoint.dir`) are relative to the working directory, not to the
+  deck. `~`, `~user`, `$NAME` and `${NAME}` (in quotes) are filled in when the deck is read, also those
+  of `--set`; a variable that is not set is an error. `$$` is a dollar sign. What `--run-dir` says is
+  taken as it is: the shell has filled it in.
 - **Not yet**: a deck may have such a value, and `--dry-run` tells of it what it can; this version
   cannot train it. `trireme train` and `trireme jobscript` refuse it.
 - **The resolved deck**, with every default written out, is stored in the run directory
-  (`deck.yaml`) and in each checkpoint. Given back, it makes the same run.
+  (`deck.yaml`) and in each checkpoint, with paths as they were filled in. Given back, it makes the
+  same run, in whatever environment.
 - **Between starts** of a run `parallel`, `batch.micro`, `memory`, `checkpoint`, `run.steps` and
   the rest of `run` except `run.seed` may change; the learning rate and its schedule with
   `--set`. Everything else must stay as the checkpoint has it.

@@ -190,5 +190,36 @@ TEST_F(DeckCheck, OfTheWeightsThatAreBegunWith) {
   expect_refusal(tokens, {"the options have 1 error", "another tokenizer"});
 }
 
+// A home directory and variables in the deck's paths, and no trace of them in the deck
+// that the run leaves.
+TEST_F(DeckCheck, PathsAreFilledIn) {
+  const fs::path home = scratch_ / "home $x";
+  fs::create_directories(home);
+  fs::copy_file(corpus(), home / "c.h5");
+  spill(scratch_ / "paths.yaml",
+        "model: {layers: 2, hidden: 32, heads: 4, sequence: 16}\n"
+        "data: {train: ~/c.h5}\n"
+        "batch: {micro: 2, global: 4}\n"
+        "run:\n"
+        "  steps: 2\n"
+        "  dir: ${TRIREME_TEST_RUNS}/first\n");
+  const fs::path runs = home / "runs";
+  const std::string there = scratch_.path().string();
+  const RunResult result =
+      trireme({"train", "paths.yaml"},
+              {.environment = {{"HOME", home.string()}, {"TRIREME_TEST_RUNS", runs}},
+               .directory = there});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const RunResult again = trireme({"train", runs / "first/deck.yaml", "--resume", "auto"},
+                                  {.environment = {{"HOME", "/elsewhere"}}});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("nothing to train"));
+  expect_refusal(trireme({"train", "paths.yaml"},
+                         {.environment = {{"HOME", "/elsewhere"}}, .directory = there}),
+                 {"2 errors", "run.dir: ${TRIREME_TEST_RUNS}/first   (paths.yaml:6)",
+                  "names the variable TRIREME_TEST_RUNS, which is not set",
+                  "data.train: /elsewhere/c.h5   (paths.yaml:2)", "does not exist"});
+}
+
 }  // namespace
 }  // namespace trireme::test
