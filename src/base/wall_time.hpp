@@ -2,6 +2,7 @@
 #ifndef TRIREME_BASE_WALL_TIME_HPP_
 #define TRIREME_BASE_WALL_TIME_HPP_
 
+#include <chrono>
 #include <string>
 
 namespace trireme {
@@ -10,6 +11,22 @@ namespace trireme {
 double wall_seconds();
 // "2025-03-01T12:30:05.250Z"
 std::string iso_time(double wall_seconds);
+
+// The time of day as it was at the construction, and since then by a clock that nobody
+// sets: what is noted with it can be subtracted, also where a daemon or a person moves
+// the system's clock meanwhile.
+class SteadyWallTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+  double at(Clock::time_point time) const {
+    return begin_ + std::chrono::duration<double>(time - begin_time_).count();
+  }
+  double now() const { return at(Clock::now()); }  // seconds since 1970
+
+ private:
+  Clock::time_point begin_time_ = Clock::now();
+  double begin_ = wall_seconds();
+};
 
 }  // namespace trireme
 

@@ -182,16 +182,20 @@ bool claim(const fs::path& path, std::optional<OpenFile>& file) {
   return file->is_open() || errno != EEXIST;
 }
 
+// `wall_offset` makes a time of the boards, which no change of the system's clock moves,
+// of one of OperationBoard::Clock.
 void print_hang(const fs::path& directory, const std::string& host, int rank,
-                double waited) {
+                double waited, std::int64_t wall_offset) {
   std::optional<OpenFile> copy;
   if (!claim(directory / kHangName, copy)) return;
   const BoardReading reading = read_boards(directory);
-  const double now = wall_seconds();
+  const double now = seconds_of(
+      std::chrono::nanoseconds(OperationBoard::Clock::now().time_since_epoch()).count() +
+      wall_offset);
   const std::string head = fmt::format(
       "trireme: run.hang_timeout: rank {} waited {:.1f} s for the others. What each rank "
       "does ({}):\n",
-      rank, waited, iso_time(now));
+      rank, waited, iso_time(wall_seconds()));
   std::string text = head + table_of(reading.ranks, host, now, kMostLines);
   for (const std::string& problem : reading.problems) text += "  " + problem + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -299,9 +303,9 @@ void OperationBoard::report_hang(double waited) const noexcept {
   try {
     const auto progress = std::make_shared<Progress>();
     std::thread([progress, directory = file_.parent_path(), host = host_, rank = rank_,
-                 waited] {
+                 waited, wall_offset = wall_offset_] {
       try {
-        print_hang(directory, host, rank, waited);
+        print_hang(directory, host, rank, waited, wall_offset);
       } catch (const std::exception&) {  // the error that follows says the rest
       }
       const std::lock_guard<std::mutex> lock(progress->mutex);

@@ -1,7 +1,9 @@
 // engine/job_clock.cpp — see job_clock.hpp.
 #include "engine/job_clock.hpp"
 
+#include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -15,10 +17,31 @@ namespace trireme::engine {
 namespace {
 
 constexpr double kMoved = 60.0;  // seconds by which a changed limit is worth a word
+constexpr double kFarOff = 1e8;  // seconds, beyond which an end is none of this age
 
 JobClock::Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<JobClock::Clock::duration>(
       std::chrono::duration<double>(seconds));
+}
+
+std::optional<double> seconds_since_1970(const std::string& text) {
+  char* end = nullptr;
+  const double seconds = std::strtod(text.c_str(), &end);
+  return *end == '\0' && std::isfinite(seconds) ? std::optional(seconds) : std::nullopt;
+}
+
+// "4711", "4711_3", "4711+0"; squeue would take more for a list, or for an option.
+bool is_job(std::string_view text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) != 0 &&
+         text.find_first_not_of("0123456789_+") == std::string_view::npos;
+}
+
+// Of the environment, for a message.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text;
 }
 
 std::string_view trimmed_line(std::string_view line) {
@@ -35,22 +58,47 @@ std::optional<double> parse_time_left(std::string_view text) {
   return parse_slurm_time(text);
 }
 
+std::string slurm_job(const std::function<const char*(const char*)>& variable) {
+  const char* job = variable("SLURM_JOB_ID");
+  return job != nullptr && is_job(job) ? job : "";
+}
+
 JobClock::JobClock(const Options& options) : options_(options) {
   const auto variable = [&](const char* name) {
     const char* value = options_.variable(name);
     return std::string(value == nullptr ? "" : value);
   };
   const std::string end = variable("SLURM_JOB_END_TIME");
+  std::string doubt;  // about the variable
   if (!end.empty()) {
-    const double left = std::strtod(end.c_str(), nullptr) - wall_seconds();
-    // What is no time of this age is no answer.
-    if (std::abs(left) < 1e8) end_ = Clock::now() + duration_of(left);
+    const std::optional<double> time = seconds_since_1970(end);
+    const double left = time ? *time - wall_seconds() : 0.0;
+    if (left > 0.0 && left < kFarOff) {
+      end_ = Clock::now() + duration_of(left);
+      return;
+    }
+    doubt = fmt::format("SLURM_JOB_END_TIME is '{}', {}", printable(end),
+                        !time || std::abs(left) >= kFarOff
+                            ? std::string("which is no end of this job")
+                            : fmt::format("which was {} ago: it is of a job before, or "
+                                          "the clock is wrong",
+                                          format_duration(-left)));
   }
-  if (end_ || !options_.asks) return;
+  if (!options_.asks) return;
+  const std::string id = variable("SLURM_JOB_ID");
   // A job of an array by its place there: by its number squeue would tell of all of them.
   const std::string array = variable("SLURM_ARRAY_JOB_ID");
-  job_ = array.empty() ? variable("SLURM_JOB_ID")
-                       : array + "_" + variable("SLURM_ARRAY_TASK_ID");
+  const std::string job =
+      array.empty() ? id : array + "_" + variable("SLURM_ARRAY_TASK_ID");
+  if (is_job(job)) job_ = job;
+  if (!doubt.empty()) {
+    warning_ = doubt + (job_.empty() ? ". It is ignored" : ". squeue's word counts");
+  } else if (job_.empty() && !job.empty()) {
+    warning_ = fmt::format(
+        "SLURM_JOB_ID (or SLURM_ARRAY_JOB_ID with SLURM_ARRAY_TASK_ID) is '{}', which is "
+        "no name of a job: squeue is not asked when it ends",
+        printable(job));
+  }
 }
 
 void JobClock::poll() {
@@ -124,6 +172,10 @@ std::optional<double> JobClock::seconds_left() const {
 
 std::string JobClock::take_note() {
   return std::exchange(note_, std::string());
+}
+
+std::string JobClock::take_warning() {
+  return std::exchange(warning_, std::string());
 }
 
 }  // namespace trireme::engine

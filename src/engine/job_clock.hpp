@@ -1,6 +1,8 @@
 // engine/job_clock.hpp — when the batch system will end this job.
 //
-//   SLURM_JOB_END_TIME      seconds since 1970, where SLURM sets it
+//   SLURM_JOB_END_TIME      seconds since 1970, where SLURM sets it; one that has passed
+//                           when the run begins (of a shell that was kept from another
+//                           job, say) is believed by squeue's word only
 //   squeue -h -o %L -j JOB  else: by one rank, at most once a minute, as limits can be
 //                           changed while a job runs
 // The question is put by a process beside this one and its answer picked up later:
@@ -24,6 +26,10 @@ namespace trireme::engine {
 // "INVALID" (0: the job is past its limit). None for "NOT_SET" and all else.
 std::optional<double> parse_time_left(std::string_view text);
 
+// The job's name in SLURM, as its variables have it (std::getenv's, or a test's): empty
+// without one, or where they hold what no name of a job is.
+std::string slurm_job(const std::function<const char*(const char*)>& variable);
+
 class JobClock {
  public:
   using Clock = std::chrono::steady_clock;
@@ -45,6 +51,8 @@ class JobClock {
   // What the user should know, once: the end as it was found, that it has moved, or that
   // nobody answers. Empty: nothing new.
   std::string take_note();
+  // The same of variables that are not believed, on the rank that asks.
+  std::string take_warning();
 
  private:
   void take_answer(const ChildProcess::Ended& ended);
@@ -60,7 +68,7 @@ class JobClock {
   std::unique_ptr<ChildProcess> question_;
   bool is_killed_ = false;
   std::optional<Clock::time_point> asked_;
-  std::string note_;
+  std::string note_, warning_;
 };
 
 }  // namespace trireme::engine

@@ -27,6 +27,10 @@ namespace {
 constexpr std::int64_t kRefused = -2;
 // How an "ended" line says Ending::as_asked.
 constexpr const char* kAsAsked = "stop_after";
+constexpr const char* kOfTime = "time";
+// A start of one step that its time ended was for that step where it took more than this
+// of the process' life.
+constexpr double kMuchOfIt = 0.25;
 
 // The last time that a file of the run was written, as a sign of life of a start that did
 // not say when it ended; 0 where there is none.
@@ -71,7 +75,16 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
     start.is_clean = true;
     start.status = io::json_value<int>(line, "status");
     if (line.contains("by") && line["by"] == kAsAsked) start.ending = Ending::as_asked;
+    if (line.contains("by") && line["by"] == kOfTime) start.ending = Ending::of_time;
   }
+}
+
+// `saved`: as far as it came.
+bool is_idle(const StartRecord& start, std::int64_t saved) {
+  if (start.ending == Ending::as_asked) return false;
+  const std::int64_t steps = saved - start.first_step;
+  if (steps != 1 || start.ending != Ending::of_time) return steps <= 0;
+  return start.step_seconds < kMuchOfIt * (start.ended - start.began);
 }
 
 HistoryLine line_of(std::int64_t start, const char* event, double time) {
@@ -126,11 +139,11 @@ int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step) {
   // What a later start went on from was saved, if the record of that was lost or not.
   std::int64_t reached = step;
   for (auto start = starts.rbegin(); start != starts.rend(); ++start) {
-    if (start->saved_step == kRefused || start->ending == Ending::as_asked ||
-        std::max(start->saved_step, reached) > start->first_step) {
+    if (start->saved_step == kRefused ||
+        !is_idle(*start, std::max(start->saved_step, reached))) {
       break;
     }
-    reached = std::max(reached, start->first_step);
+    reached = start->first_step;
     ++idle;
   }
   return idle;
@@ -163,8 +176,9 @@ RunHistory::~RunHistory() {
   if (file_ >= 0) ::close(file_);
 }
 
-std::string RunHistory::begin(double began, std::int64_t first_step,
+std::string RunHistory::begin(double age, std::int64_t first_step,
                               const std::string& job) {
+  const double began = clock_.now() - age;
   StartRecord start;
   start.number = starts_.empty() ? 1 : starts_.back().number + 1;
   start.began = start.ended = began;
@@ -179,13 +193,13 @@ std::string RunHistory::begin(double began, std::int64_t first_step,
 
 std::string RunHistory::note_first_step(std::int64_t step) {
   starts_.back().first_step = step;
-  HistoryLine line = line_of(starts_.back().number, "from", wall_seconds());
+  HistoryLine line = line_of(starts_.back().number, "from", clock_.now());
   line["step"] = step;
   return append(io::exact_json_text(line));
 }
 
 std::string RunHistory::note_restart(const RestartTimes& times) {
-  HistoryLine line = line_of(starts_.back().number, "restarted", wall_seconds());
+  HistoryLine line = line_of(starts_.back().number, "restarted", clock_.now());
   line["launch"] = times.launch;
   line["set_up"] = times.set_up;
   line["read"] = times.read;
@@ -201,7 +215,7 @@ std::string RunHistory::note_saved(std::int64_t step, double step_seconds,
   start.saved_step = step;
   start.step_seconds = step_seconds;
   start.longest_save = std::max(start.longest_save, save_seconds);
-  start.ended = wall_seconds();
+  start.ended = clock_.now();
   HistoryLine line = line_of(start.number, "saved", start.ended);
   line["step"] = step;
   line["step_seconds"] = step_seconds;
@@ -214,16 +228,17 @@ std::string RunHistory::end(int status, Ending ending) {
   start.is_clean = true;
   start.status = status;
   start.ending = ending;
-  start.ended = wall_seconds();
+  start.ended = clock_.now();
   HistoryLine line = line_of(start.number, "ended", start.ended);
   line["status"] = status;
   if (ending == Ending::as_asked) line["by"] = kAsAsked;
+  if (ending == Ending::of_time) line["by"] = kOfTime;
   return append(io::exact_json_text(line));
 }
 
 std::string RunHistory::note_refusal() {
   const std::int64_t number = starts_.empty() ? 0 : starts_.back().number;
-  return append(io::exact_json_text(line_of(number, "refused", wall_seconds())));
+  return append(io::exact_json_text(line_of(number, "refused", clock_.now())));
 }
 
 std::string RunHistory::append(const std::string& line) {
@@ -238,23 +253,28 @@ std::string RunHistory::append(const std::string& line) {
   return io::system_message("cannot write", path_, put < 0 ? errno : ENOSPC);
 }
 
-double process_began() {
-  const double now = wall_seconds();
+double RunHistory::seconds_down() const {
+  if (starts_.size() < 2) return -1.0;
+  const StartRecord& before = starts_[starts_.size() - 2];
+  return std::max(0.0, starts_.back().began - before.ended);
+}
+
+double process_age() {
   // proc(5): field 22 is the start in clock ticks since boot; names may have spaces.
   std::ifstream stat("/proc/self/stat"), uptime("/proc/uptime");
   std::string text;
   double up = 0.0;
-  if (!std::getline(stat, text) || !(uptime >> up)) return now;
+  if (!std::getline(stat, text) || !(uptime >> up)) return 0.0;
   const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return now;
+  if (name_end == std::string::npos) return 0.0;
   std::istringstream fields(text.substr(name_end + 1));
   std::string field;
   for (int i = 3; i <= 22 && fields >> field; ++i) {
   }
   char* end = nullptr;
   const double ticks = std::strtod(field.c_str(), &end);
-  if (end == field.c_str()) return now;
-  return std::min(now, now - up + ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)));
+  if (end == field.c_str()) return 0.0;
+  return std::max(0.0, up - ticks / static_cast<double>(::sysconf(_SC_CLK_TCK)));
 }
 
 }  // namespace trireme::engine

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/wall_time.hpp"
 #include "io/files.hpp"
 
 namespace trireme::engine {
@@ -21,6 +22,7 @@ inline constexpr const char* kStartsName = "starts.jsonl";
 enum class Ending {
   of_status,
   as_asked,  // run.stop_after: it has done its part, with status 0, and the run goes on
+  of_time,   // its time was over (run.time_limit, the job's end)
 };
 
 // What is known of one start. Times are seconds since 1970.
@@ -64,8 +66,10 @@ struct EffectiveTime {
 };
 EffectiveTime effective_time(const std::vector<StartRecord>& starts);
 // So many of the last starts have published no step beyond what was there before them;
-// `step` is that of the newest checkpoint now, 0 where there is none. A start that did
-// what run.stop_after asked for is never idle, however short.
+// `step` is that of the newest checkpoint now, 0 where there is none. A start that its
+// time ended after one step is as idle, unless that step took much of its time: a chain
+// of such jobs would crawl, where one of long steps gets on. A start that did what
+// run.stop_after asked for is never idle, however short.
 int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step);
 // Seconds that a save is to be expected to take: the longest of the last start that
 // published any; 0: not known.
@@ -84,8 +88,11 @@ class RunHistory {
 
   // Earlier starts, and this one once it has begun.
   const std::vector<StartRecord>& starts() const { return starts_; }
-  // This start: since when the process lives, and the step it goes on from.
-  std::string begin(double began, std::int64_t first_step, const std::string& job);
+  // This start: for how many seconds the process has lived, and the step it goes on from.
+  std::string begin(double age, std::int64_t first_step, const std::string& job);
+  // Between the last sign of the start before and the beginning of this one; negative
+  // where there was none.
+  double seconds_down() const;
   // It went on from another one, as that was damaged.
   std::string note_first_step(std::int64_t step);
   std::string note_restart(const RestartTimes& times);
@@ -102,11 +109,12 @@ class RunHistory {
   io::Path path_;
   int file_ = -1;         // open, once there is a line to write
   bool is_torn_ = false;  // the last line has no end
+  SteadyWallTime clock_;  // of all lines of this start
   std::vector<StartRecord> starts_;
 };
 
-// When this process began, in seconds since 1970; now where that is not known.
-double process_began();
+// For how many seconds this process has lived; 0 where that is not known.
+double process_age();
 
 }  // namespace trireme::engine
 

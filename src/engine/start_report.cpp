@@ -9,6 +9,7 @@
 #include "ckpt/build_identity.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/format.hpp"
+#include "engine/job_clock.hpp"
 
 namespace trireme::engine {
 
@@ -32,7 +33,7 @@ RunEnvironment describe_environment(const comm::Environment& environment,
                      result.hosts.end());
   result.started = iso_time(wall_seconds());
   result.command_line = command_line;
-  if (const char* job = std::getenv("SLURM_JOB_ID")) result.job = job;
+  result.job = slurm_job([](const char* name) { return std::getenv(name); });
   return result;
 }
 

@@ -287,6 +287,10 @@ std::string StopRequest::take_note() {
   return options_.job == nullptr ? std::string() : options_.job->take_note();
 }
 
+std::string StopRequest::take_warning() {
+  return options_.job == nullptr ? std::string() : options_.job->take_warning();
+}
+
 std::string StopRequest::describe_limit() const {
   const double limit = options_.time_limit_seconds;
   const auto of_job =

@@ -93,6 +93,7 @@ class StopRequest {
   std::optional<double> seconds_to_limit() const;
   // What the job's clock has to say, once; empty: nothing.
   std::string take_note();
+  std::string take_warning();
 
   // The automatic margin of a run that has this long, until a save was measured: a tenth
   // of it, at most five minutes.

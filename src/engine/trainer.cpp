@@ -2,6 +2,7 @@
 #include "engine/trainer.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
@@ -13,7 +14,6 @@
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
-#include "base/wall_time.hpp"
 #include "ckpt/params.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
@@ -166,9 +166,10 @@ void require_progress(comm::Communicator& world, const config::Deck& deck,
     if (most == 0 || idle < most) return;
     history.note_refusal();
     throw Error(fmt::format(
-        "the last {} starts of '{}' have saved no new step (run.max_idle_starts). Look "
-        "into their output first: too little time for a step and a checkpoint, a full "
-        "disk, a bad node? What is started after this one is not refused.",
+        "the last {} starts of '{}' have saved no new step, or one in a small part of "
+        "their time before that was over (run.max_idle_starts). Look into their output "
+        "first: too little time for steps and a checkpoint, a full disk, a bad node? "
+        "What is started after this one is not refused.",
         idle, deck.run.dir));
   });
 }
@@ -260,8 +261,8 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   // Whoever read the output may go; the run and its records do not end with them.
   std::signal(SIGPIPE, SIG_IGN);
   const auto start_time = StopRequest::Clock::now();
-  const double entered = wall_seconds();
   RestartTimes restart_times;
+  restart_times.launch = process_age();
 
   const Terminal terminal = find_terminal(stdout, std::getenv);
   FaultPlan faults(options.fault, world.rank(), world.size(), fault_phases());
@@ -364,18 +365,15 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   const RunEnvironment surroundings = describe_environment(
       environment, grid.shape(), machine, placement, options.command_line);
   directory.write_environment(surroundings);
-  const double began = process_began();
   RunHistory history(directory.path());
   if (options.resume == "auto") {
     require_progress(world, deck, history, resumes ? restore->step() : 0);
   }
   if (world.rank() == 0) {
-    restart_times.launch = entered - began;
-    restart_times.down = history.starts().empty()
-                             ? -1.0
-                             : std::max(0.0, began - history.starts().back().ended);
     stop.expect_save(expected_save(history.starts()));  // rank 0's word is enough
-    warn(log, history.begin(began, resumes ? restore->step() : 0, surroundings.job));
+    warn(log,
+         history.begin(process_age(), resumes ? restore->step() : 0, surroundings.job));
+    restart_times.down = history.seconds_down();
     run_log.emplace(
         directory.path(),
         title_of(surroundings, environment.host_name(), history.starts().back().number),
@@ -418,7 +416,8 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
       restart_times.read = restore->seconds();
       restart_times.bytes = restore->bytes();
     }
-    restart_times.set_up = wall_seconds() - entered - restart_times.read;
+    const std::chrono::duration<double> passed = StopRequest::Clock::now() - start_time;
+    restart_times.set_up = passed.count() - restart_times.read;
     run.record(history, restart_times);
   }
   restore.reset();  // its manifest may be large

@@ -563,6 +563,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal,
     if (const std::string note = stop.take_note(); display_ && !note.empty()) {
       display_->message(note);
     }
+    note(stop.take_warning());
     // Not in the time that is kept for ending.
     if (reason == StopReason::none && due(deck_.run.sample_every)) write_sample();
   }
@@ -572,8 +573,11 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal,
   const StartEnd end = ended();
   const int status = end == StartEnd::stopped_early ? kExitStoppedEarly : kExitDone;
   if (history_ != nullptr) {
-    note(history_->end(status,
-                       end == StartEnd::as_asked ? Ending::as_asked : Ending::of_status));
+    const bool is_over =
+        end == StartEnd::stopped_early && reason == StopReason::time_limit;
+    note(history_->end(status, end == StartEnd::as_asked ? Ending::as_asked
+                               : is_over                 ? Ending::of_time
+                                                         : Ending::of_status));
   }
   finish_report(end, stop, typed);
   return status;

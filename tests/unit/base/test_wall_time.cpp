@@ -15,5 +15,12 @@ TEST(WallTime, IsWrittenAsIso8601) {
   EXPECT_NEAR(wall_seconds(), static_cast<double>(std::time(nullptr)), 2.0);
 }
 
+TEST(WallTime, GoesOnBesideTheClock) {
+  const SteadyWallTime time;
+  const auto now = SteadyWallTime::Clock::now();
+  EXPECT_NEAR(time.now(), wall_seconds(), 60.0);
+  EXPECT_NEAR(time.at(now + std::chrono::hours(1)) - time.at(now), 3600.0, 1e-3);
+}
+
 }  // namespace
 }  // namespace trireme

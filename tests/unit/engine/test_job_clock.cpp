@@ -22,6 +22,7 @@ namespace trireme::engine {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(JobClock, ReadsWhatSqueuePrints) {
@@ -190,6 +191,66 @@ TEST_F(JobClockAsks, NobodyWhereTheEndIsKnownOrOthersAsk) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "asked"));
   EXPECT_EQ(other.seconds_left(), std::nullopt);
   EXPECT_EQ(none.seconds_left(), std::nullopt);
+}
+
+// A shell that was kept from a job that has ended passes its variables on.
+TEST_F(JobClockAsks, SqueueAboutAnEndThatHasPassed) {
+  const auto stale = std::to_string(static_cast<long>(wall_seconds()) - 1000);
+  {
+    const JobClock::Options options = asking("echo 1:00:00");
+    variables_["SLURM_JOB_END_TIME"] = stale;
+    JobClock clock(options);
+    EXPECT_EQ(clock.seconds_left(), std::nullopt);
+    EXPECT_THAT(clock.take_warning(),
+                AllOf(HasSubstr("SLURM_JOB_END_TIME is '" + stale + "', which was 16m4"),
+                      HasSubstr("squeue's word counts")));
+    EXPECT_EQ(next_note(clock), "SLURM ends job 4711 in 1h00m");
+    EXPECT_NEAR(clock.seconds_left().value(), 3600.0, 30.0);
+  }
+  {
+    JobClock clock(asking("echo INVALID"));  // it is past its limit
+    next_note(clock);
+    EXPECT_LE(clock.seconds_left().value(), 0.0);
+  }
+  {
+    JobClock clock(asking("echo 'error: Invalid job id specified' >&2; exit 1"));
+    EXPECT_THAT(next_note(clock), HasSubstr("squeue does not tell"));
+    EXPECT_EQ(clock.seconds_left(), std::nullopt);
+  }
+  variables_.erase("SLURM_JOB_ID");
+  JobClock::Options alone = {.variable = [&](const char* name) -> const char* {
+    const auto found = variables_.find(name);
+    return found == variables_.end() ? nullptr : found->second.c_str();
+  }};
+  JobClock clock(alone);
+  EXPECT_THAT(clock.take_warning(), HasSubstr("It is ignored"));
+  EXPECT_EQ(clock.take_warning(), "");
+  alone.asks = false;
+  EXPECT_EQ(JobClock(alone).take_warning(), "");
+}
+
+TEST_F(JobClockAsks, NobodyAboutWhatNoJobIsCalled) {
+  for (const char* garbage : {"nan", "0x1p70", "12;34", "inf", "1e9 s", "\xff"}) {
+    const JobClock::Options options = asking("echo 1:00:00");
+    variables_["SLURM_JOB_END_TIME"] = garbage;
+    JobClock clock(options);
+    EXPECT_THAT(clock.take_warning(), HasSubstr("no end of this job")) << garbage;
+    EXPECT_EQ(clock.seconds_left(), std::nullopt) << garbage;
+  }
+  variables_.erase("SLURM_JOB_END_TIME");
+  for (const char* garbage : {"\xff", "-h", "4711,4712", "a job"}) {
+    JobClock::Options options = asking("echo x >> asked; echo 1:00:00");
+    variables_["SLURM_JOB_ID"] = garbage;
+    EXPECT_EQ(slurm_job(options.variable), "");
+    JobClock clock(options);
+    EXPECT_THAT(clock.take_warning(), HasSubstr("no name of a job"));
+    for (int i = 0; i < 3; ++i) clock.poll();
+    EXPECT_EQ(clock.take_note(), "");
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "asked"));
+  variables_["SLURM_JOB_ID"] = "4711";
+  EXPECT_EQ(slurm_job([&](const char*) { return "4711"; }), "4711");
+  EXPECT_EQ(slurm_job([](const char*) -> const char* { return nullptr; }), "");
 }
 
 }  // namespace

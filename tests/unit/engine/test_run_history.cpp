@@ -52,7 +52,7 @@ TEST(RunHistory, IsReadBack) {
   {
     RunHistory history(scratch.path());
     EXPECT_TRUE(history.starts().empty());
-    EXPECT_EQ(history.begin(1000.0, 0, "17"), "");
+    EXPECT_EQ(history.begin(1.0, 0, "17"), "");
     EXPECT_EQ(history.note_restart({.launch = 0.5, .set_up = 1.0}), "");
     EXPECT_EQ(expected_save(history.starts()), 0.0);
     EXPECT_EQ(history.note_saved(5, 1.5, 0.75), "");
@@ -71,7 +71,7 @@ TEST(RunHistory, IsReadBack) {
     EXPECT_EQ(first.step_seconds, 3.5);
     EXPECT_EQ(first.longest_save, 0.75);
     EXPECT_NEAR(first.ended, wall_seconds(), 60.0);
-    history.begin(wall_seconds(), 10, "18");
+    history.begin(0.0, 10, "18");
     history.note_first_step(5);
   }
   // Damaged, killed in the middle of a line, and refused once.
@@ -98,7 +98,7 @@ TEST(RunHistory, StopsThatWereAskedForAreAKindOfTheirOwn) {
   const test::Scratch scratch;
   for (int i = 0; i < 3; ++i) {
     RunHistory history(scratch.path());
-    history.begin(wall_seconds(), 5, "");
+    history.begin(0.0, 5, "");
     history.end(0, i == 1 ? Ending::as_asked : Ending::of_status);
   }
   const RunHistory history(scratch.path());
@@ -116,10 +116,46 @@ TEST(RunHistory, WhatCannotBeWrittenIsSaid) {
   EXPECT_THAT(history.begin(1.0, 0, ""), ::testing::HasSubstr("cannot write"));
 }
 
-TEST(RunHistory, ProcessBeganBeforeNow) {
-  const double began = process_began();
-  EXPECT_LE(began, wall_seconds());
-  EXPECT_GT(began, wall_seconds() - 3600.0);
+// A chain of jobs that make a step each: it crawls where that takes little of their time.
+TEST(RunHistory, StartsOfOneShortStepAreIdle) {
+  const auto one_step = [](std::int64_t first, double step_seconds) {
+    StartRecord start = start_of(0, 100, first, first + 1, step_seconds);
+    start.ending = Ending::of_time;
+    return start;
+  };
+  EXPECT_EQ(idle_starts({one_step(0, 5), one_step(1, 5), one_step(2, 5)}, 3), 3);
+  EXPECT_EQ(idle_starts({one_step(0, 60), one_step(1, 60), one_step(2, 60)}, 3), 0);
+  EXPECT_EQ(idle_starts({one_step(0, 5), one_step(1, 60), one_step(2, 5)}, 3), 1);
+  StartRecord other = one_step(0, 5);
+  other.ending = Ending::of_status;  // by a signal: a person's, or the batch system's
+  EXPECT_EQ(idle_starts({other}, 1), 0);
+  other = one_step(0, 5);
+  other.saved_step = 2;
+  EXPECT_EQ(idle_starts({other}, 2), 0);
+}
+
+TEST(RunHistory, KnowsStartsThatTheirTimeEnded) {
+  const test::Scratch scratch;
+  {
+    RunHistory history(scratch.path());
+    history.begin(100.0, 5, "");
+    EXPECT_LT(history.seconds_down(), 0.0);
+    history.note_saved(6, 0.5, 0.1);
+    history.end(75, Ending::of_time);
+  }
+  RunHistory history(scratch.path());
+  EXPECT_EQ(history.starts().back().ending, Ending::of_time);
+  EXPECT_EQ(idle_starts(history.starts(), 6), 1);
+  history.begin(0.0, 6, "");
+  EXPECT_GE(history.seconds_down(), 0.0);
+  EXPECT_LT(history.seconds_down(), 60.0);
+}
+
+TEST(RunHistory, KnowsTheAgeOfTheProcess) {
+  const double age = process_age();
+  EXPECT_GE(age, 0.0);
+  EXPECT_LT(age, 3600.0);
+  EXPECT_GE(process_age(), age);
 }
 
 }  // namespace
