@@ -6,14 +6,16 @@
         "tensor 2: ranks=2 threads=1 parallel.tensor=2" \\
         "data 2: ranks=2 threads=1 parallel.zero=0"
 
-A layout is a name, ranks, threads of each, and keys of the deck. A round starts every layout
+A layout is a name, ranks, threads of each, and keys of the deck; words in capitals
+(TRIREME_WAIT=spin) are variables of its environment. A round starts every layout
 once, for a few steps, every other round backwards, so that a slow drift of the machine's clock
 cancels; the first step is not counted. A run is ended after its last step; with --tables the last
 round's go on to their end, with a validation and a checkpoint. Ratios are taken within a round:
 0.9 is nine tenths of the first layout's samples per second. --at-least fails where the median is
-lower.
+lower. --busy 2 keeps two processes busy beside all of it, as on a machine that is shared.
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -33,7 +35,8 @@ class Layout:
             raise ValueError(f"'{text}' is no layout; one is 'NAME: ranks=2 threads=1 "
                              "KEY=VALUE ...'")
         self.ranks, self.threads = (int(words.pop(key, "1")) for key in ("ranks", "threads"))
-        self.keys = words
+        self.variables = {key: value for key, value in words.items() if key.isupper()}
+        self.keys = {key: value for key, value in words.items() if not key.isupper()}
 
     def command(self, options, directory):
         launcher = [] if self.ranks == 1 else [options.mpiexec, "-n", str(self.ranks),
@@ -52,7 +55,8 @@ class Layout:
             log = pathlib.Path(directory, "run", "train.jsonl")
             run = subprocess.Popen(self.command(options, directory), stdout=said,
                                    stderr=subprocess.STDOUT, start_new_session=True,
-                                   env={**os.environ, "OMP_NUM_THREADS": str(self.threads)})
+                                   env={**os.environ, "OMP_NUM_THREADS": str(self.threads),
+                                        **self.variables})
             while run.poll() is None and (to_the_end or len(steps_of(log)) <= options.steps):
                 time.sleep(0.05)
             if run.poll() is None:
@@ -78,6 +82,18 @@ def steps_of(log):
     return [record for record in map(json.loads, lines) if "loss" in record]
 
 
+@contextlib.contextmanager
+def busy_processes(number):
+    """Processes that compute for nobody, for as long as this lasts."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(number)]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -92,6 +108,8 @@ def main():
     parser.add_argument("--tables", action="store_true",
                         help="shows the tables at the end of each layout's last run")
     parser.add_argument("--json", help="writes all figures there")
+    parser.add_argument("--busy", type=int, default=0, metavar="N",
+                        help="N processes compute beside the runs")
     parser.add_argument("--at-least", type=float, default=0.0)
     options = parser.parse_args()
     try:
@@ -101,12 +119,13 @@ def main():
 
     seconds = {layout.name: [] for layout in layouts}
     tables = {}
-    for number in range(options.rounds):
-        for layout in layouts if number % 2 == 0 else reversed(layouts):
-            to_the_end = options.tables and number == options.rounds - 1
-            once, tables[layout.name] = layout.step_seconds(options, to_the_end)
-            seconds[layout.name].append(once)
-            print(f"round {number + 1}: {layout.name}: {once:.3f} s", file=sys.stderr)
+    with busy_processes(options.busy):
+        for number in range(options.rounds):
+            for layout in layouts if number % 2 == 0 else reversed(layouts):
+                to_the_end = options.tables and number == options.rounds - 1
+                once, tables[layout.name] = layout.step_seconds(options, to_the_end)
+                seconds[layout.name].append(once)
+                print(f"round {number + 1}: {layout.name}: {once:.3f} s", file=sys.stderr)
 
     first = seconds[layouts[0].name]
     ratios = {name: [a / b for a, b in zip(first, times)] for name, times in seconds.items()}
