@@ -41,7 +41,7 @@ class Layout:
     def command(self, options, directory):
         launcher = [] if self.ranks == 1 else [options.mpiexec, "-n", str(self.ranks),
                                                *options.launcher_options.split()]
-        keys = {**self.keys, "run.steps": options.steps + 1, "run.log_every": 1,
+        keys = {**self.keys, "run.stop_after": options.steps + 1, "run.log_every": 1,
                 "run.validate_every": 0, "run.validate_samples": 1, "checkpoint.every": 0,
                 "checkpoint.dir": f"{directory}/checkpoints"}
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
