@@ -4,6 +4,7 @@
 #include "comm/adaptive_wait.hpp"
 
 #include <mpi.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -20,6 +21,12 @@ namespace trireme::comm {
 namespace {
 
 constexpr long kNapNanoseconds = 20000;
+
+// Linux lets a timer of a thread end 50 microseconds late, to gather wake-ups of idle
+// machines: naps would last 70 in place of 20.
+void end_naps_on_time() {
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
+}
 
 std::string mpi_text(int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -806,6 +813,7 @@ std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {
   shared->wait = options.wait
                      ? *options.wait
                      : choose_wait_policy(find_node_info(), std::getenv("TRIREME_WAIT"));
+  end_naps_on_time();
   // A failed MPI_Test asks the error handler of the world, not of the group it was for.
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
         "MPI_Comm_set_errhandler");
