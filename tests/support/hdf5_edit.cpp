@@ -84,6 +84,28 @@ void make_texts(const std::filesystem::path& path, const std::string& name,
   H5Tclose(type);
 }
 
+void make_attribute(const std::filesystem::path& path, const std::string& name,
+                    std::uint64_t value) {
+  const OpenFile file(path, "");
+  H5Adelete(file, name.c_str());  // where it is there
+  const hid_t space = checked(H5Screate(H5S_SCALAR), "make a space");
+  const hid_t attribute = checked(
+      H5Acreate2(file, name.c_str(), H5T_STD_U64LE, space, H5P_DEFAULT, H5P_DEFAULT),
+      "make an attribute");
+  H5Awrite(attribute, H5T_NATIVE_UINT64, &value);
+  H5Aclose(attribute);
+  H5Sclose(space);
+}
+
+void make_integers(const std::filesystem::path& path, const std::string& name,
+                   const std::vector<std::uint64_t>& values) {
+  const OpenFile file(path, name);
+  make_dataset(file, name, H5T_STD_U64LE, H5Pcreate(H5P_DATASET_CREATE), values.size());
+  const hid_t dataset = checked(H5Dopen2(file, name.c_str(), H5P_DEFAULT), "open it");
+  H5Dwrite(dataset, H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+  H5Dclose(dataset);
+}
+
 void remove_attribute(const std::filesystem::path& path, const std::string& name) {
   const OpenFile file(path, "");
   checked(H5Adelete(file, name.c_str()), "remove an attribute");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace trireme::test {
 
@@ -24,6 +25,11 @@ void make_hollow_dataset(const std::filesystem::path& file, const std::string& n
 // Several texts where one is expected.
 void make_texts(const std::filesystem::path& file, const std::string& name,
                 std::uint64_t count);
+// An attribute of the file, or a dataset, of unsigned 64-bit numbers.
+void make_attribute(const std::filesystem::path& file, const std::string& name,
+                    std::uint64_t value);
+void make_integers(const std::filesystem::path& file, const std::string& name,
+                   const std::vector<std::uint64_t>& values);
 void remove_attribute(const std::filesystem::path& file, const std::string& name);
 void remove_object(const std::filesystem::path& file, const std::string& name);
 

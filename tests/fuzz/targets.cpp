@@ -1,0 +1,255 @@
+// tests/fuzz/targets.cpp — see targets.hpp. Where a reader takes an input, what it made
+// of it is used as the program would, and written and read again where it can be.
+#include "fuzz/targets.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/error.hpp"
+#include "ckpt/manifest.hpp"
+#include "comm/self_communicator.hpp"
+#include "config/load.hpp"
+#include "data/corpus.hpp"
+#include "data/corpus_writer.hpp"
+#include "data/megatron_dataset.hpp"
+#include "data/tokenizer_files.hpp"
+#include "io/checksum.hpp"
+#include "io/json.hpp"
+#include "io/safetensors.hpp"
+#include "support/hdf5_edit.hpp"
+
+namespace trireme::fuzz {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path scratch(const char* name) {
+  return fs::path(scratch_directory()) / name;
+}
+
+void spill(const fs::path& path, const std::string& bytes) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << bytes;
+  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
+}
+
+// What holds of every input that is accepted.
+void expect(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+// A small corpus, made once, and its bytes.
+const std::string& corpus_bytes() {
+  static const std::string bytes = [] {
+    std::vector<std::string> tokens;
+    for (int byte = 0; byte < 256; ++byte)
+      tokens.emplace_back(1, static_cast<char>(byte));
+    tokens.emplace_back("<|endoftext|>");
+    const data::Tokenizer tokenizer = data::tokenizer_from_json(
+        "fuzz", data::tokenizer_json(tokens, {}, {{"<|endoftext|>", 256}}));
+    std::vector<fs::path> inputs;
+    for (const char* text : {"In the beginning", "", "God created the heaven"}) {
+      inputs.push_back(scratch(fmt::format("{}.txt", inputs.size()).c_str()));
+      spill(inputs.back(), text);
+    }
+    const data::DocumentSource source(
+        inputs, {.cut_inside_documents = tokenizer.can_cut_before_space()});
+    const auto self = comm::make_self_communicator("fuzz");
+    data::write_corpus(tokenizer, source, scratch("whole.h5"), *self, {});
+    std::ifstream file(scratch("whole.h5"), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }();
+  return bytes;
+}
+
+// Numbers out of an input, one after the other; 0 when it is used up.
+class Numbers {
+ public:
+  explicit Numbers(const std::string& input) : input_(input) {}
+  bool are_left() const { return at_ < input_.size(); }
+  std::uint64_t next(std::size_t bytes) {
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < bytes && at_ < input_.size(); ++i, ++at_) {
+      value |= std::uint64_t{static_cast<unsigned char>(input_[at_])} << (8 * i);
+    }
+    return value;
+  }
+
+ private:
+  const std::string& input_;
+  std::size_t at_ = 0;
+};
+
+// One change of a corpus that HDF5 itself takes for a whole file: bytes at random in it
+// would try HDF5's readers in place of ours.
+void edit_corpus(const fs::path& path, Numbers& numbers) {
+  static const std::vector<std::string> objects = {"tokens", "documents", "tokenizer",
+                                                   "tokenizer/tokenizer.json"};
+  static const std::vector<std::string> attributes = {
+      "format_version", "vocabulary_size", "end_of_document",
+      "token_count",    "document_count",  "checksum",
+      "input_bytes",    "unigram_entropy", "unknown"};
+  const std::uint64_t kind = numbers.next(1) % 10;
+  const std::string& object = objects[numbers.next(1) % objects.size()];
+  const std::string& attribute = attributes[numbers.next(1) % attributes.size()];
+  switch (kind) {
+    case 0:
+      test::remove_object(path, object);
+      break;
+    case 1:
+      test::remove_attribute(path, attribute);
+      break;
+    case 2:
+      test::make_soft_link(path, object, objects[numbers.next(1) % objects.size()]);
+      break;
+    case 3:
+      test::make_external_link(path, object, scratch("whole.h5").string(), object);
+      break;
+    case 4:
+      test::make_external_dataset(path, object, scratch("whole.h5").string(),
+                                  numbers.next(2));
+      break;
+    case 5:
+      test::make_hollow_dataset(path, object, numbers.next(8) >> (numbers.next(1) % 64));
+      break;
+    case 6:
+      test::make_texts(path, object, numbers.next(2));
+      break;
+    case 7:
+    case 8:
+      test::make_attribute(path, attribute, numbers.next(8) >> (numbers.next(1) % 64));
+      break;
+    default: {
+      std::vector<std::uint64_t> values(numbers.next(1) % 8);
+      for (std::uint64_t& value : values) {
+        value = numbers.next(8) >> (numbers.next(1) % 64);
+      }
+      test::make_integers(path, object, values);
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+void read_json(const std::string& input) {
+  using Json = nlohmann::ordered_json;
+  const auto json = io::parse_json<Json>(input);
+  const std::string text = io::json_text(json);
+  expect(io::json_text(io::parse_json<Json>(text)) == text,
+         "what was written is read as something else");
+  io::json_excerpt(json);
+  io::json_text(json, 2);
+}
+
+void read_deck(const std::string& input) {
+  const config::Deck deck = config::parse(input, "fuzz.yaml");
+  const std::string text = config::resolved_text(deck);
+  expect(config::resolved_text(config::parse_resolved(text)) == text,
+         "the resolved deck is read as another one");
+}
+
+void read_tokenizer(const std::string& input) {
+  const data::Tokenizer tokenizer = data::tokenizer_from_json("tokenizer.json", input);
+  static const std::string text =
+      "In the beginning <|endoftext|> 123 \xc3\xa4\xe2\x82\xac\xff\n\n  ";
+  tokenizer.decode(tokenizer.encode(text));
+  tokenizer.end_of_document();
+}
+
+void read_safetensors(const std::string& input) {
+  const fs::path path = scratch("model.safetensors");
+  spill(path, input);
+  const io::SafetensorsReader reader(path);
+  for (const auto& [name, tensor] : reader.tensors()) {
+    if (tensor.dtype == DType::float32) reader.read_float(name);
+  }
+}
+
+// The input is the index; the ids are 4096 bytes of zeros.
+void read_megatron(const std::string& input) {
+  spill(scratch("data.idx"), input);
+  spill(scratch("data.bin"), std::string(4096, '\0'));
+  const data::MegatronDataset dataset(scratch("data"));
+  std::vector<data::TokenId> ids;
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(dataset.documents(), 64); ++i) {
+    ids.clear();
+    dataset.read_document(i, 257, ids);
+  }
+}
+
+// The input says what to do to a whole corpus; its first byte, by how much to cut it.
+void read_corpus(const std::string& input) {
+  const fs::path path = scratch("edited.h5");
+  spill(path, corpus_bytes());
+  Numbers numbers(input);
+  const std::uint64_t cut = numbers.next(1);
+  for (int edits = 0; numbers.are_left() && edits < 8; ++edits) {
+    try {
+      edit_corpus(path, numbers);
+    } catch (const std::runtime_error&) {
+      // Not everything can be done twice, or to what is gone.
+    }
+  }
+  if (cut >= 128) fs::resize_file(path, fs::file_size(path) * (cut - 128) / 128);
+  const data::Corpus corpus(path);
+  if (!corpus.documents_problem().empty() || !corpus.verify().empty()) return;
+  corpus.unigram_entropy();
+  const index_t count = std::min<index_t>(corpus.token_count(), 64);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+  corpus.copy(corpus.token_count() - count, count, ids.data());
+  if (count > 0) corpus.document_of(count - 1);
+}
+
+// The input is what stands below the first line, whose checksum is made right.
+void read_manifest(const std::string& input) {
+  const std::string text = "{\"xxh3\": \"" +
+                           io::to_hex(io::checksum(input.data(), input.size())) +
+                           "\",\n" + input;
+  const auto manifest = ckpt::Manifest::from_text(text, "manifest.json");
+  manifest.check("manifest.json");
+  for (const ckpt::BlockEntry& block : manifest.blocks) manifest.bytes_of(block);
+  for (const auto& blocks : manifest.blocks_by_file()) manifest.stamp_of(blocks);
+  manifest.blocks_by_tensor();
+  manifest.parameter_count();
+  const std::string again = manifest.to_text();
+  expect(ckpt::Manifest::from_text(again, "manifest.json").to_text() == again,
+         "what was written is read as something else");
+}
+
+const std::vector<Target>& targets() {
+  static const std::vector<Target> all = {
+      {"json", read_json, {"fuzz/seeds/json"}, {"\\u0000", "\\ud800", "\"", ",", ":"}},
+      {"deck",
+       read_deck,
+       {"fuzz/seeds/deck", "../inputs/quickstart.yaml"},
+       {"&a ", "*a", "<<: *a", "!!int ", ": ", "\n", "~", "1e9 tokens", "5m", "[", "]",
+        "parallel: {tensor: 2}\n", "pipeline: 4", "precision: {compute: bf16}\n", "auto",
+        "never", "$HOME/x", "${", "\t"}},
+      {"tokenizer",
+       read_tokenizer,
+       {"fuzz/seeds/tokenizer", "parity/fixtures/tokenizer/split.json"},
+       {"\"model\"", "\"merges\"", "\"vocab\"", "\"added_tokens\"", "\"ByteLevel\"",
+        "\"Split\"", "\"Regex\"", "(?=", "[^", "\\\\p{L}+", "\\u0120"}},
+      {"safetensors",
+       read_safetensors,
+       {"fuzz/seeds/safetensors"},
+       {"\"F32\"", "\"BF16\"", "\"shape\"", "\"data_offsets\"", "\"__metadata__\"",
+        "[0,16]", "[4]"}},
+      {"megatron", read_megatron, {"fuzz/seeds/megatron"}, {"MMIDIDX"}},
+      {"corpus", read_corpus, {"fuzz/seeds/corpus"}, {}},
+      {"manifest",
+       read_manifest,
+       {"fuzz/seeds/manifest"},
+       {"\"shape\"", "\"start\"", "\"offset\"", "\"tensor\"", "\"file\"", "[]", "[0]",
+        "[1, 4611686018427387904]"}},
+  };
+  return all;
+}
+
+}  // namespace trireme::fuzz
