@@ -133,7 +133,19 @@ function(trireme_test_properties name labels timeout)
   if(Kokkos_ENABLE_CUDA)
     list(APPEND labels gpu)  # kernels of this build run nowhere else
   endif()
-  set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=2 GOMP_SPINCOUNT=20000
+  # The thread sanitizer does not know the barriers of OpenMP's library; UCX's hooks of
+  # memory and address sanitizers' do not bear each other; MPI and HDF5 leak a little.
+  set(threads 2)
+  set(sanitizers "")
+  if(TRIREME_SANITIZE MATCHES "thread")
+    set(threads 1)
+  endif()
+  if(TRIREME_SANITIZE)
+    set(sanitizers UCX_MEM_EVENTS=no ASAN_OPTIONS=detect_leaks=0
+                   UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1)
+  endif()
+  set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=${threads} GOMP_SPINCOUNT=20000
+      ${sanitizers}
       TRIREME_SOURCE_DIR=${PROJECT_SOURCE_DIR}
       TRIREME_BINARY=${PROJECT_BINARY_DIR}/bin/trireme
       TRIREME_MPIEXEC=${MPIEXEC_EXECUTABLE})

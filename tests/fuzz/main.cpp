@@ -40,6 +40,8 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 16;
 // some tens under sanitizers.
 constexpr unsigned kHangSeconds = 20;
 constexpr rlim_t kAddressSpace = rlim_t{4} << 30;
+// Readers that recurse are to be found by inputs of this size.
+constexpr rlim_t kStack = rlim_t{1} << 20;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
@@ -100,8 +102,12 @@ void read_many(const Target& target, std::vector<std::string> pool,
                const Options& options, Progress& progress) {
   using Clock = std::chrono::steady_clock;
   if (!kSanitized) {
-    const rlimit limit{kAddressSpace, kAddressSpace};
-    ::setrlimit(RLIMIT_AS, &limit);
+    const rlimit space{kAddressSpace, kAddressSpace};
+    ::setrlimit(RLIMIT_AS, &space);
+    const rlimit stack{kStack, kStack};
+    ::setrlimit(RLIMIT_STACK, &stack);
+    // Libraries take them to print a trace, and may hang in it.
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(fault, SIG_DFL);
   }
   const auto end = Clock::now() + std::chrono::duration<double>(options.seconds);
   const std::size_t seeds = pool.size();

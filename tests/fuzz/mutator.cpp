@@ -152,13 +152,26 @@ void Mutator::replace_number(std::string& input) {
   input.replace(begin, end, kValues[below(kValues.size())]);
 }
 
+// Levels around nothing much, most of the time closed again.
 void Mutator::nest(std::string& input) {
-  const std::size_t levels = below(8) == 0 ? most_bytes_ : 1 + below(200);
-  const std::size_t kind = below(4);
-  const char* open = kind == 0 ? "[" : kind == 1 ? "{\"a\":" : kind == 2 ? "- " : "{a: ";
-  std::string brackets;
-  while (brackets.size() < levels) brackets += open;
-  input.insert(below(input.size() + 1), brackets);
+  static constexpr std::array<std::pair<const char*, const char*>, 4> kKinds = {
+      {{"[", "]"}, {"{\"a\":", "}"}, {"{a: ", "}"}, {"- ", ""}}};
+  const auto& [open, close] = kKinds[below(kKinds.size())];
+  const std::size_t most = most_bytes_ / (std::strlen(open) + 1);
+  const std::size_t levels = 1 + below(below(8) == 0 ? most : 100);
+  const bool closes = below(4) != 0;
+  std::string text;
+  for (std::size_t i = 0; i < levels; ++i) text += open;
+  text += "1";
+  for (std::size_t i = 0; i < levels && closes; ++i) text += close;
+  // In the place of a number, where there is one: as a value.
+  std::size_t at = below(input.size() + 1);
+  const std::size_t number = input.find_first_of("0123456789", at);
+  if (number != std::string::npos && below(2) == 0) {
+    input.erase(number, input.find_first_not_of("0123456789", number) - number);
+    at = number;
+  }
+  input.insert(at, text);
 }
 
 }  // namespace trireme::fuzz
