@@ -111,7 +111,9 @@ class WrittenJobs : public ::testing::Test {
 
 TEST_F(WrittenJobs, BringEveryByteToTheRanks) {
   const std::string hostile = kHostile;
-  const std::string set = "checkpoint.dir=" + hostile;
+  // A deck's path has its dollar signs twice.
+  std::string set = "checkpoint.dir=" + hostile;
+  set.insert(set.find('$'), "$");
   const RunResult written = write({"--out", "job.sh", "--set", set, "--set", "run.seed=7",
                                    "--run-dir", "run/" + hostile, "--name", hostile,
                                    "--account", hostile, "--partition", hostile});
