@@ -13,6 +13,7 @@
 #include "apps/thread_settings.hpp"
 #include "base/cpu_check.hpp"
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 #include "comm/environment.hpp"
 #include "comm/system_limits.hpp"
 #include "engine/stop_request.hpp"
@@ -69,7 +70,7 @@ int main(int argc, char** argv) {
     if (*error.what() != '\0') std::fprintf(stderr, "trireme: %s\n", error.what());
     return apps::kExitInput;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "trireme: %s\n", error.what());
+    std::fprintf(stderr, "trireme: %s\n", message_of(error).c_str());
     return apps::kExitError;
   }
 

@@ -3,13 +3,11 @@
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <map>
 #include <memory>
-#include <new>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -17,8 +15,8 @@
 #include "apps/standard_streams.hpp"
 #include "apps/thread_settings.hpp"
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 #include "base/signal_thread.hpp"
-#include "comm/system_limits.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -48,26 +46,12 @@ Failure describe(const std::exception& error) {
   if (dynamic_cast<const InputError*>(&error) != nullptr) {
     return {kExitInput, error.what()};
   }
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
-    const std::uint64_t limit = comm::find_system_limits().address_space;
-    const std::string limited =
-        limit == comm::SystemLimits::kNone
-            ? ""
-            : fmt::format(
-                  ". The address space of this process is limited to {} KiB "
-                  "(ulimit -v)",
-                  limit / 1024);
-    return {kExitError,
-            fmt::format("out of memory ({}): `trireme train --dry-run` tells what a run "
-                        "takes{}",
-                        error.what(), limited)};
-  }
   if (dynamic_cast<const std::system_error*>(&error) != nullptr && std::ferror(stdout)) {
     return {kExitError,
             fmt::format("cannot write the output to stdout: {}",  // fmt::print
                         error.what())};
   }
-  return {kExitError, error.what()};
+  return {kExitError, message_of(error)};
 }
 
 void print_error(const std::string& text) {

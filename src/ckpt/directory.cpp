@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 #include "base/temporary_name.hpp"
 #include "io/atomic_file.hpp"
 
@@ -183,7 +184,7 @@ Purged purge(const Path& directory, const Retention& retention, const FaultHook&
   try {
     doomed = unwanted(directory, retention);
   } catch (const std::exception& error) {
-    purged.problems.emplace_back(error.what());
+    purged.problems.push_back(message_of(error));
   }
   for (const Path& path : doomed) {
     const Path gone = temporary_name(path);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 #include "comm/on_ranks.hpp"
 
 namespace trireme::ckpt {
@@ -86,7 +87,7 @@ void Saver::start(Phase phase, Work&& work) {
     try {
       work();
     } catch (const std::exception& error) {
-      failure_ = error.what();
+      failure_ = message_of(error);
     }
     phase_seconds_ = seconds_since(begin);
     is_done_ = true;
@@ -108,7 +109,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
     if (options_.in_background) snapshot_.take(exec, parts);
     parts_ = options_.in_background ? snapshot_.parts() : parts;
   } catch (const std::exception& error) {
-    failure = error.what();
+    failure = message_of(error);
   }
   shard_ = outline_of(parts_);
   outlines_ = {shard_};

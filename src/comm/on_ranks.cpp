@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 
 namespace trireme::comm {
 
@@ -21,7 +22,7 @@ std::string outcome_of(const Work& work) {
   } catch (const InputError& error) {
     return std::string(1, kInputError).append(error.what());
   } catch (const std::exception& error) {
-    return std::string(1, kError).append(error.what());
+    return std::string(1, kError).append(message_of(error));
   }
 }
 

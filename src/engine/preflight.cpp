@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 #include "base/exec.hpp"
 #include "engine/format.hpp"
 #include "engine/machine.hpp"
@@ -62,7 +63,7 @@ Outcome outcome_of(const Check& check, const PreflightOptions& options,
     if (options.hook) options.hook(check.name);
     work();
   } catch (const std::exception& error) {
-    outcome.problem = error.what();
+    outcome.problem = message_of(error);
   }
   outcome.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/on_ranks.hpp"
 
@@ -93,7 +94,7 @@ void Restore::read(const Use& load, const Use& check) {
     } catch (const InputError& error) {
       mine = error.what();
     } catch (const std::exception& error) {
-      failure = error.what();
+      failure = message_of(error);
     }
     if (world_.any(!failure.empty())) {
       const std::string failures = joined(world_.gather(failure));

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 #include "comm/rank_grid.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
@@ -83,7 +84,7 @@ CheckResult run_check(comm::Communicator& world, const std::string& name,
   try {
     result.figures = check();
   } catch (const std::exception& error) {
-    failure = error.what();
+    failure = message_of(error);
     if (failure.empty()) failure = "failed";
   }
   result.seconds = seconds_since(start);

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/error_message.hpp"
 #include "base/host_name.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
@@ -244,7 +245,7 @@ std::string title_of(const RunEnvironment& environment, const std::string& host,
 }
 
 void record_error(Log& log, const std::exception& error) {
-  log.record(fmt::format("error: {}", error.what()));
+  log.record(fmt::format("error: {}", message_of(error)));
 }
 
 // All phases of a run, for --fault.

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "base/error_message.hpp"
 
 namespace trireme::io {
 
@@ -33,7 +34,7 @@ std::string outcome_of(const Path& path, const std::function<std::string()>& wor
            fmt::format("'{}' is damaged: reading it asks for more memory than there is",
                        path.string());
   } catch (const std::exception& error) {
-    return kError + std::string(error.what());
+    return kError + message_of(error);
   }
 }
 

@@ -111,6 +111,16 @@ TEST_F(Surroundings, LimitsThatMpiCannotBeginUnderAreNamed) {
   }
 }
 
+// More than a start needs, and less than the run.
+TEST_F(Surroundings, MemoryThatIsMissingIsSaid) {
+  const RunResult result =
+      shell("ulimit -v 1600000; OMP_NUM_THREADS=1 exec \"$0\" train '" + deck().string() +
+            "' --set model.hidden=2048 --set model.layers=8");
+  expect_error(result, 1,
+               {"out of memory (", "`trireme train --dry-run` tells what a run takes",
+                "limited to 1600000 KiB (ulimit -v)"});
+}
+
 // A rank that finds its limit too low takes the others down with it.
 TEST_F(Surroundings, LimitsOfOneRankEndAll) {
   const char* mpiexec = std::getenv("TRIREME_MPIEXEC");
