@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -24,6 +25,30 @@
 
 namespace trireme::apps {
 namespace {
+
+// Help in lines that fit the screen; the library's go on behind its edge.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    std::istringstream lines(CLI::Formatter::make_help(app, std::move(name), mode));
+    std::string text;
+    for (std::string line; std::getline(lines, line);) text += fitted(line) + "\n";
+    return text;
+  }
+
+ private:
+  std::string fitted(const std::string& line) const {
+    if (engine::display_width(line) <= engine::kScreenColumns) return line;
+    // What an option does stands in a column of its own.
+    const std::size_t column = get_column_width();
+    const bool has_column = line[column - 1] == ' ' && line[column] != ' ';
+    const std::size_t begin = has_column ? column : line.find_first_not_of(' ');
+    return line.substr(0, begin) + engine::wrap_words(line.substr(begin),
+                                                      engine::kScreenColumns,
+                                                      static_cast<int>(begin));
+  }
+};
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -49,7 +74,7 @@ std::string version_text() {
   for (const auto& [name, value] : ckpt::build_identity()) {
     if (name == "trireme" || name == "git") continue;
     text += fmt::format("\n  {:<16}", name);
-    text += engine::wrap_words(value, 80, 18);
+    text += engine::wrap_words(value, engine::kScreenColumns, 18);
   }
   const std::string type = comm::srun_mpi_type();
   if (!type.empty()) text += fmt::format("\n  {:<16}srun --mpi={}", "launcher", type);
@@ -204,13 +229,13 @@ CommandLine::CommandLine()
     : app_(std::make_unique<CLI::App>(
           "Trireme: training of Transformer language models on supercomputers",
           "trireme")) {
+  app_->formatter(std::make_shared<HelpFormatter>());
   app_->set_version_flag("--version", version_text);
   app_->require_subcommand(1);
   app_->footer(
       "Started alone, by mpiexec or by srun. `trireme COMMAND --help` tells more.\n"
-      "Exit status: 0 done; 2 wrong arguments, deck or input files; 75 stopped early "
-      "with "
-      "a\ncheckpoint (run again to go on); 1 anything else.");
+      "Exit status: 0 done; 2 wrong arguments, deck or input files; 75 stopped early\n"
+      "with a checkpoint (run again to go on); 1 anything else.");
 }
 
 CommandLine::~CommandLine() = default;

@@ -11,6 +11,7 @@
 #include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/plural.hpp"
 #include "ckpt/convert.hpp"
 #include "ckpt/hugging_face.hpp"
 #include "comm/on_ranks.hpp"
@@ -29,8 +30,9 @@ struct ConvertOptions {
 
 void report_model(const ckpt::Converted& made, const char* direction,
                   const ConvertOptions& options, Log& log) {
-  log.info("{}: {} parameters in {} tensors, {}", made.to.string(), made.parameters,
-           made.tensors,
+  log.info("{}: {} in {}, {}", made.to.string(),
+           format_plural(made.parameters, "parameter"),
+           format_plural(made.tensors, "tensor"),
            made.has_tokenizer ? "with the tokenizer" : "without a tokenizer");
   if (made.drops_optimizer && !options.weights_only) {
     log.info(
@@ -66,10 +68,11 @@ void convert_megatron(const ConvertOptions& options, comm::Communicator& world) 
   const data::CorpusSummary made =
       data::convert_megatron_dataset(*dataset, tokenizer, options.out, world, {});
   if (world.rank() != 0) return;
-  log.info("{}: {} documents, {} tokens of a vocabulary of {}", options.out,
-           made.documents, made.tokens, tokenizer.vocabulary_size());
+  log.info("{}: {}, {} of a vocabulary of {}", options.out,
+           format_plural(made.documents, "document"), format_plural(made.tokens, "token"),
+           tokenizer.vocabulary_size());
   if (made.empty_documents > 0) {
-    log.warning("{} empty documents left out", made.empty_documents);
+    log.warning("{} left out", format_plural(made.empty_documents, "empty document"));
   }
   if (options.json.empty()) return;
   nlohmann::ordered_json json;

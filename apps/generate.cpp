@@ -15,6 +15,7 @@
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/plural.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/self_communicator.hpp"
@@ -286,18 +287,17 @@ void report(const engine::GenerationSpeed& speed, const Json& results, Log& log)
   }
   if (at_limit > 0) {
     log.warning(
-        "{} of {} texts ended because the model's context was full (--slide goes "
-        "on with the newer half of it)",
-        at_limit, results.size());
+        "{} of {} ended because the model's context was full (--slide goes on with the "
+        "newer half of it)",
+        at_limit, format_plural(results.size(), "text"));
   }
   const double rate =
       static_cast<double>(speed.new_tokens) / std::max(speed.seconds, 1e-9);
   std::fprintf(
       stderr, "%s\n",
-      fmt::format("{} tokens in {:.2f} s: {:.1f} tokens/s (prompts: {} tokens in "
-                  "{:.2f} s)",
-                  speed.new_tokens, speed.seconds, rate, speed.prompt_tokens,
-                  speed.prompt_seconds)
+      fmt::format("{} in {:.2f} s: {:.1f} tokens/s (prompts: {} in {:.2f} s)",
+                  format_plural(speed.new_tokens, "token"), speed.seconds, rate,
+                  format_plural(speed.prompt_tokens, "token"), speed.prompt_seconds)
           .c_str());
 }
 
@@ -342,6 +342,13 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   if (options.greedy) options.config.sampling.temperature = 0.0;
   if (options.slide) options.config.at_limit = engine::AtContextLimit::slide;
   options.config.sampling.validate();
+  const bool draws =
+      options.config.sampling.temperature > 0.0 && options.config.sampling.top_k != 1;
+  TRIREME_REQUIRE_INPUT(draws || options.samples == 1,
+                        "--num-samples {}: always taking the most probable token "
+                        "(--greedy, --temperature 0, --top-k 1) gives one text of each "
+                        "prompt, and not several; leave out one of the two",
+                        options.samples);
   const auto model = engine::load_model<float>(exec, groups, options.checkpoint, log);
   options.config.end_of_document = model->end_of_document;
   options.config.usable_vocabulary = model->usable_vocabulary();
@@ -356,9 +363,9 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const index_t length = std::ssize(prompts[i].ids);
     if (length <= generator.context()) continue;
-    log.warning(
-        "prompt {} has {} tokens, and the model's context {}: the first {} are not read",
-        i + 1, length, generator.context(), length - generator.context());
+    log.warning("prompt {} has {}, and the model's context {}: the first {} are not read",
+                i + 1, format_plural(length, "token"), generator.context(),
+                length - generator.context());
   }
 
   // 2. The texts.
@@ -419,7 +426,7 @@ void add_generate(CommandLine& line) {
       .show_default();
   command
       .add("--temperature", sampling.temperature,
-           "below 1 bolder towards the probable, above 1 more varied; 0 greedy")
+           "below 1 more probable texts, above 1 more varied ones; 0 is greedy")
       .show_default();
   command.add("--top-k", sampling.top_k, "draw from the K most probable tokens; 0: all")
       .show_default();

@@ -30,7 +30,11 @@ std::string line(const char* key, const std::vector<std::string>& parts) {
 }
 
 std::string grouped(const Json& value) {
-  return engine::format_grouped(value.get<std::int64_t>());
+  return format_grouped(value.get<std::int64_t>());
+}
+
+std::string plural(const Json& value, const char* unit) {
+  return format_plural(value.get<std::int64_t>(), unit);
 }
 
 std::string size(const Json& bytes) {
@@ -90,9 +94,9 @@ std::string model_text(const Json& json) {
   }
   if (!json.contains("model")) return "";
   const Json& m = json["model"];
-  std::vector<std::string> parts = {
-      fmt::format("{}: {} layers x {} hidden x {} heads", m["kind"].get<std::string>(),
-                  grouped(m["layers"]), grouped(m["hidden"]), grouped(m["heads"]))};
+  std::vector<std::string> parts = {fmt::format(
+      "{}: {} x {} hidden x {}", m["kind"].get<std::string>(),
+      plural(m["layers"], "layer"), grouped(m["hidden"]), plural(m["heads"], "head"))};
   if (m["kv_heads"] != m["heads"]) {
     parts.push_back(grouped(m["kv_heads"]) + " of keys and values");
   }
@@ -114,9 +118,9 @@ std::string training_text(const Json& training) {
     text += line("step", grouped(training["step"]));
   }
   if (training.contains("samples")) {
-    text += line("trained on",
-                 fmt::format("{} samples, {} tokens", grouped(training["samples"]),
-                             grouped(training["tokens"])));
+    text +=
+        line("trained on", fmt::format("{}, {}", plural(training["samples"], "sample"),
+                                       plural(training["tokens"], "token")));
   }
   if (training.contains("loss")) {
     text +=
@@ -221,8 +225,8 @@ std::string tensors_text(const Json& tensors) {
   }
   std::string text = "\n" + table(rows, 3);
   if (others > 0) {
-    text += fmt::format("  and {} tensors of optimizer state, {}\n", others,
-                        io::human_bytes(other_bytes));
+    text += fmt::format("  and {} of optimizer state, {}\n",
+                        format_plural(others, "tensor"), io::human_bytes(other_bytes));
   }
   return text;
 }
@@ -243,9 +247,11 @@ std::string contents_text(const Json& json, bool has_model) {
     text += line("run", json["run"].get<std::string>());
     text += line("save", json["save"].get<std::string>());
   }
-  text +=
-      line("size", fmt::format("{} in {} files", size(json["bytes"]),
-                               json.contains("files") ? json["files"].size() + 1 : 0));
+  text += line(
+      "size",
+      fmt::format(
+          "{} in {}", size(json["bytes"]),
+          format_plural(json.contains("files") ? json["files"].size() + 1 : 0, "file")));
   if (!json.contains("state")) return text;
   const Json& state = json["state"];
   text +=

@@ -67,7 +67,8 @@ void check_stdout() {
 }
 
 std::string name_of(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "));
+  return fmt::format("{} {}", ranks.size() > 1 ? "ranks" : "rank",
+                     fmt::join(ranks, ", "));
 }
 
 // All ranks are here, each with its failure: rank 0 prints each message once.

@@ -7,8 +7,10 @@
 #include "apps/command_line.hpp"
 #include "apps/run_guarded.hpp"
 #include "apps/subcommands.hpp"
+#include "base/plural.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
+#include "engine/format.hpp"
 #include "engine/machine.hpp"
 #include "engine/selftest.hpp"
 #include "io/files.hpp"
@@ -26,11 +28,11 @@ void print_machine(const engine::Machine& machine, const comm::Environment& envi
   print_line(
       fmt::format("host        {}, {} ({})", machine.host, machine.cpu, machine.isa));
   print_line(
-      fmt::format("            {} cores, {} of memory", machine.cores,
+      fmt::format("            {}, {} of memory", format_plural(machine.cores, "core"),
                   io::human_bytes(static_cast<std::uint64_t>(machine.memory_bytes))));
-  print_line(fmt::format("Kokkos      {}{}{}, {} threads per rank", machine.backend,
+  print_line(fmt::format("Kokkos      {}{}{}, {} per rank", machine.backend,
                          machine.device.empty() ? "" : " on ", machine.device,
-                         machine.threads));
+                         format_plural(machine.threads, "thread")));
   print_line(fmt::format("MPI         {}", environment.library()));
   print_line(fmt::format("ranks       {}, {} on this node\n", environment.world_size(),
                          environment.node().ranks));
@@ -52,13 +54,16 @@ int run_selftest(const std::string& json, const comm::Environment& environment) 
                     {"figures", check.figures},
                     {"seconds", check.seconds}});
     if (speaks) {
-      print_line(fmt::format("{:<7} {:<20} {:6.2f} s  {}", check.passed ? "ok" : "FAILED",
-                             check.name, check.seconds, check.figures));
+      const std::string head =
+          fmt::format("{:<7} {:<20} {:6.2f} s  ", check.passed ? "ok" : "FAILED",
+                      check.name, check.seconds);
+      print_line(head + engine::wrap_words(check.figures, engine::kScreenColumns,
+                                           engine::display_width(head)));
     }
   });
   if (speaks) {
-    print_line(fmt::format("\n{} of {} checks passed in {:.1f} s", list.size() - failed,
-                           list.size(), seconds));
+    print_line(fmt::format("\n{} of {} passed in {:.1f} s", list.size() - failed,
+                           format_plural(list.size(), "check"), seconds));
     if (!json.empty()) {
       const nlohmann::ordered_json result = {{"host", machine.host},
                                              {"cpu", machine.cpu},

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/host_cores.hpp"
+#include "base/plural.hpp"
 #include "comm/rank_list.hpp"
 
 namespace trireme::apps {
@@ -95,8 +96,8 @@ ThreadSettings thread_settings(const std::function<const char*(const char*)>& ge
     }
     if (*threads > kMostThreads) {
       settings.problem = fmt::format(
-          "{} is '{}': a rank can have {} threads at most. Start more ranks (mpiexec -n)",
-          name, value, kMostThreads);
+          "{} is '{}': a rank can have {} at most. Start more ranks (mpiexec -n)", name,
+          value, format_plural(kMostThreads, "thread"));
       return settings;
     }
     settings.threads = *threads;
@@ -114,10 +115,10 @@ std::string ThreadCheck::problem(const comm::Environment& environment) const {
     const int started = 1 + threads_that_start(settings_.threads - 1);
     if (started < settings_.threads) {
       mine = fmt::format(
-          "{} is {}, but the system lets this process have {} threads: set it lower, or "
+          "{} is {}, but the system lets this process have {}: set it lower, or "
           "raise the limit (ulimit -u, ulimit -v, the job's or container's pids and "
           "memory)",
-          settings_.source, settings_.threads, started);
+          settings_.source, settings_.threads, format_plural(started, "thread"));
     }
   }
   const std::vector<std::string> all = environment.world()->gather(mine);
@@ -132,9 +133,9 @@ std::string ThreadCheck::warning() const {
   const auto cores = static_cast<int>(allowed_cores().size());
   if (cores == 0 || settings_.threads <= cores) return {};
   return fmt::format(
-      "{} is {}, and this process may run on {} core{}: its threads take "
+      "{} is {}, and this process may run on {}: its threads take "
       "turns, which is slow",
-      settings_.source, settings_.threads, cores, cores == 1 ? "" : "s");
+      settings_.source, settings_.threads, format_plural(cores, "core"));
 }
 
 }  // namespace trireme::apps

@@ -13,6 +13,7 @@
 #include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/plural.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/corpus_writer.hpp"
@@ -79,29 +80,27 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   const double bytes = static_cast<double>(summary.input_bytes);
   const double per_token = bytes / static_cast<double>(summary.tokens);
   const double rate = bytes / 1e6 / std::max(summary.tokenize_seconds, 1e-9);
-  log.info("{}: {} document{}, {} tokens of a vocabulary of {}", options.out,
-           summary.documents, summary.documents == 1 ? "" : "s", summary.tokens,
-           tokenizer.vocabulary_size());
+  log.info("{}: {}, {} of a vocabulary of {}", options.out,
+           format_plural(summary.documents, "document"),
+           format_plural(summary.tokens, "token"), tokenizer.vocabulary_size());
   log.info("  {:.3f} bytes per token; unigram entropy {:.3f} nats per token", per_token,
            summary.unigram_entropy);
-  log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {} rank{}",
-           io::human_bytes(summary.input_bytes), summary.tokenize_seconds, rate, ranks,
-           ranks == 1 ? "" : "s");
+  log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {}",
+           io::human_bytes(summary.input_bytes), summary.tokenize_seconds, rate,
+           format_plural(ranks, "rank"));
   if (summary.added_tokens_found > 0) {
     log.info(
-        "  {} added tokens such as <|endoftext|> found in the text (--plain-text reads "
-        "them as text)",
-        summary.added_tokens_found);
+        "  {} such as <|endoftext|> found in the text (--plain-text reads them as text)",
+        format_plural(summary.added_tokens_found, "added token"));
   }
   if (summary.empty_documents > 0) {
-    log.warning("{} empty document{} left out", summary.empty_documents,
-                summary.empty_documents == 1 ? "" : "s");
+    log.warning("{} left out", format_plural(summary.empty_documents, "empty document"));
   }
   if (summary.replaced_sequences > 0) {
     log.warning(
-        "{} byte sequences that are not UTF-8 replaced by U+FFFD: is the text in "
-        "another encoding?",
-        summary.replaced_sequences);
+        "{} replaced by U+FFFD: is the text in another encoding?",
+        format_plural(summary.replaced_sequences, "byte sequence that is not UTF-8",
+                      "byte sequences that are not UTF-8"));
   }
 }
 
@@ -147,14 +146,14 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
     data::TrainedTokenizer trained =
         data::train_tokenizer(source, static_cast<data::TokenId>(options.train_bpe),
                               world, Progress("counting words", speaks));
-    log.info("trained a BPE of {} tokens on {} different words in {:.2f} s",
-             trained.tokenizer.vocabulary_size(), trained.words,
+    log.info("trained a BPE of {} on {} in {:.2f} s",
+             format_plural(trained.tokenizer.vocabulary_size(), "token"),
+             format_plural(trained.words, "different word"),
              std::chrono::duration<double>(Clock::now() - start).count());
     if (trained.ran_out_of_pairs) {
       log.warning(
-          "the text has no more pairs to merge: the vocabulary is of {} tokens, not "
-          "of {}",
-          trained.tokenizer.vocabulary_size(), options.train_bpe);
+          "the text has no more pairs to merge: the vocabulary is of {}, not of {}",
+          format_plural(trained.tokenizer.vocabulary_size(), "token"), options.train_bpe);
     }
     result["ran_out_of_pairs"] = trained.ran_out_of_pairs;
     return trained.tokenizer;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::ckpt {
 
@@ -47,8 +48,8 @@ void ChunkSums::update(const std::byte* data, std::size_t bytes) {
 
 std::vector<std::uint64_t> ChunkSums::finish() {
   if (left_ < chunk_bytes_) sums_.push_back(sum_.value());
-  TRIREME_REQUIRE(sums_.size() == expected_, "{} chunks of a block that has {}",
-                  sums_.size(), expected_);
+  TRIREME_REQUIRE(sums_.size() == expected_, "{} of a block that has {}",
+                  format_plural(sums_.size(), "chunk"), expected_);
   return std::move(sums_);
 }
 

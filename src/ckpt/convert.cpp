@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/hugging_face.hpp"
 #include "ckpt/reader.hpp"
@@ -137,8 +138,9 @@ void check_weights(const CheckpointReader& reader,
       all.begin(), all.end(),
       [](const TensorEntry& tensor) { return tensor.name.starts_with(kModelGroup); });
   if (static_cast<std::size_t>(weights) != found) {
-    problems += fmt::format("\n  {} tensors that are not part of the model",
-                            static_cast<std::size_t>(weights) - found);
+    problems +=
+        fmt::format("\n  {} that are not part of the model",
+                    format_plural(static_cast<std::size_t>(weights) - found, "tensor"));
   }
   TRIREME_REQUIRE_INPUT(problems.empty(),
                         "'{}': the weights are not those its deck asks for:{}",
@@ -191,8 +193,8 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
       out, config,
       [&](const Gpt2Tensor& tensor, std::span<float> values) {
         const std::vector<float> stored = reader.read_whole(kModelGroup + tensor.name);
-        TRIREME_REQUIRE(stored.size() == values.size(),
-                        "'{}' has {} elements, expected {}", tensor.name, stored.size(),
+        TRIREME_REQUIRE(stored.size() == values.size(), "'{}' has {}, expected {}",
+                        tensor.name, format_plural(stored.size(), "element"),
                         values.size());
         std::copy(stored.begin(), stored.end(), values.begin());
       },

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/numbers.hpp"
 #include "io/atomic_file.hpp"
 #include "io/files.hpp"
@@ -66,8 +67,9 @@ void append(std::string& message, const char* title,
 }
 
 std::string describe(const Gpt2Config& c) {
-  return fmt::format("{} layers, hidden {}, {} heads, MLP {}, sequence {}, vocabulary {}",
-                     c.layers, c.hidden, c.heads, c.ffn_hidden, c.sequence, c.vocab);
+  return fmt::format("{}, hidden {}, {}, MLP {}, sequence {}, vocabulary {}",
+                     format_plural(c.layers, "layer"), c.hidden,
+                     format_plural(c.heads, "head"), c.ffn_hidden, c.sequence, c.vocab);
 }
 
 // tokenizer.json says all; vocab.json and merges.txt are the older form of the same. One
@@ -84,9 +86,8 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Lo
     const index_t size = data::Tokenizer::from_files(files).vocabulary_size();
     if (size > vocab) {
       log.warning(
-          "'{}': the tokenizer has {} tokens, the model {}: text with the others "
-          "cannot be used",
-          directory.string(), size, vocab);
+          "'{}': the tokenizer has {}, the model {}: text with the others cannot be used",
+          directory.string(), format_plural(size, "token"), vocab);
     }
   } catch (const InputError& error) {
     log.warning("'{}': the tokenizer is left out: {}", directory.string(), error.what());
@@ -160,10 +161,10 @@ std::vector<Gpt2Tensor> tensors_of(const Gpt2Config& config,
                                    const io::SafetensorsReader& reader,
                                    const io::Path& directory) {
   TRIREME_REQUIRE_INPUT(std::cmp_less_equal(config.layers, reader.tensors().size()),
-                        "'{}': config.json says {} layers, and the weights have {} "
-                        "tensors in all: they are "
-                        "of another model",
-                        directory.string(), config.layers, reader.tensors().size());
+                        "'{}': config.json says {}, and the weights have {} in all: they "
+                        "are of another model",
+                        directory.string(), format_plural(config.layers, "layer"),
+                        format_plural(reader.tensors().size(), "tensor"));
   return gpt2_tensors(config);
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/hugging_face.hpp"
 #include "io/json.hpp"
 
@@ -149,7 +150,8 @@ Gpt2Config parse_gpt2_config(const std::string& text, const std::string& where,
   config.init_std = fields.number("initializer_range", 0.02);
   const double embedding_dropout = fields.probability("embd_pdrop", 0.1);
   if (config.heads > 0 && config.hidden % config.heads != 0) {
-    fields.fail("n_head: {} heads do not divide n_embd, {}", config.heads, config.hidden);
+    fields.fail("n_head: {} do not divide n_embd, {}",
+                format_plural(config.heads, "head"), config.hidden);
   }
   check_architecture(json, fields);
   if (!fields.problems().empty()) {

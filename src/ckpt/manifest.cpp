@@ -81,7 +81,7 @@ BlockEntry block_from(const Json& json, const Manifest& manifest) {
   const auto place = rectangle_of(start, extent, tensor.shape);
   TRIREME_REQUIRE_INPUT(
       place.has_value(),
-      "a block of '{}', {} elements from {}, is no part of its shape {}", tensor.name,
+      "a block of '{}', elements {} from {}, is no part of its shape {}", tensor.name,
       to_string(extent), to_string(start), to_string(tensor.shape));
   block.place = *place;
   return block;

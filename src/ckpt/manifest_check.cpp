@@ -9,6 +9,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {
@@ -115,8 +116,9 @@ void check_blocks(const Manifest& manifest) {
         "a block of '{}' lies beyond the end of '{}'", tensor.name, file.name);
     const std::size_t chunks = chunk_count(place, tensor.dtype);
     TRIREME_REQUIRE_INPUT(block.checksums.size() == chunks,
-                          "a block of '{}' has {} checksums for {} chunks", tensor.name,
-                          block.checksums.size(), chunks);
+                          "a block of '{}' has {} for {}", tensor.name,
+                          format_plural(block.checksums.size(), "checksum"),
+                          format_plural(chunks, "chunk"));
   }
 }
 
@@ -151,8 +153,9 @@ void check_tiling(const Manifest& manifest) {
     index_t covered = 0;  // apart, they are no more than the tensor has
     for (const Rectangle& place : places) covered += place.elements();
     TRIREME_REQUIRE_INPUT(covered == element_count(tensor.shape),
-                          "the blocks of '{}' {} hold {} of its {} elements", tensor.name,
-                          to_string(tensor.shape), covered, element_count(tensor.shape));
+                          "the blocks of '{}' {} hold {} of its {}", tensor.name,
+                          to_string(tensor.shape), covered,
+                          format_plural(element_count(tensor.shape), "element"));
   }
 }
 

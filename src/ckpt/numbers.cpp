@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::ckpt {
 
@@ -89,8 +90,9 @@ std::string BadNumbers::text() const {
     at[i] = rest % tensor_.shape[i];
     rest /= tensor_.shape[i];
   }
-  return fmt::format("{} number{} of '{}' {} not finite{}; the first is {} at {}", count_,
-                     count_ == 1 ? "" : "s", tensor_.name, count_ == 1 ? "is" : "are",
+  return fmt::format("{} of '{}' {} not finite{}; the first is {} at {}",
+                     format_plural(count_, "number"), tensor_.name,
+                     count_ == 1 ? "is" : "are",
                      has_sign_ ? "" : ", or below zero, which no second moment is",
                      value_, to_string(at));
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/numbers.hpp"
 #include "ckpt/verify.hpp"
 #include "comm/on_ranks.hpp"
@@ -231,10 +232,11 @@ void CheckpointReader::open(std::optional<Manifest> manifest) {
   manifest_ = manifest ? std::move(*manifest) : read_manifest(path_);
   for (const FileEntry& file : manifest_.files) {
     const std::uint64_t bytes = io::file_size(path_ / file.name);
-    TRIREME_REQUIRE_INPUT(bytes == file.bytes,
-                          "'{}' is damaged: expected {} bytes, found {}; take an older "
-                          "checkpoint",
-                          (path_ / file.name).string(), file.bytes, bytes);
+    TRIREME_REQUIRE_INPUT(
+        bytes == file.bytes,
+        "'{}' is damaged: expected {}, found {}; take an older checkpoint",
+        (path_ / file.name).string(), format_plural(file.bytes, "byte"),
+        format_grouped(bytes));
     if (file.name != kIndexName) continue;
     const std::uint64_t found = io::checksum_file(path_ / kIndexName).checksum;
     TRIREME_REQUIRE_INPUT(
@@ -259,11 +261,10 @@ const TensorEntry& CheckpointReader::tensor(const std::string& name) const {
 
 std::size_t CheckpointReader::number_of(const std::string& tensor) const {
   const auto it = numbers_.find(tensor);
-  TRIREME_REQUIRE_INPUT(it != numbers_.end(),
-                        "'{}' has no tensor '{}': it is of another model ({} tensors, {} "
-                        "parameters)",
-                        path_.string(), tensor, manifest_.tensors.size(),
-                        manifest_.parameter_count());
+  TRIREME_REQUIRE_INPUT(
+      it != numbers_.end(), "'{}' has no tensor '{}': it is of another model ({}, {})",
+      path_.string(), tensor, format_plural(manifest_.tensors.size(), "tensor"),
+      format_plural(manifest_.parameter_count(), "parameter"));
   return it->second;
 }
 
@@ -312,8 +313,9 @@ void CheckpointReader::read(const Exec& exec, const TensorTarget& target,
       "another program wrote it so: take an older one (`trireme inspect --verify` names "
       "all such numbers)",
       path_.string(), numbers.text());
-  TRIREME_REQUIRE(scatter.filled() == wanted, "'{}': found {} of {} elements of '{}'",
-                  path_.string(), scatter.filled(), wanted, target.name);
+  TRIREME_REQUIRE(scatter.filled() == wanted, "'{}': found {} of {} of '{}'",
+                  path_.string(), scatter.filled(), format_plural(wanted, "element"),
+                  target.name);
 }
 
 std::vector<float> CheckpointReader::read_whole(const std::string& name) const {

@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::ckpt {
 
@@ -34,7 +35,8 @@ Shape extent_of(const Rectangle& rectangle, const Shape& shape) {
   extent[0] = rectangle.rows;
   if (shape.size() == 2) extent[1] = rectangle.columns;
   TRIREME_REQUIRE(shape.size() <= 2 || rectangle.columns == whole(shape).columns,
-                  "tensors of {} dimensions are cut along the first only", shape.size());
+                  "tensors of {} are cut along the first only",
+                  format_plural(shape.size(), "dimension"));
   return extent;
 }
 

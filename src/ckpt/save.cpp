@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "base/temporary_name.hpp"
 #include "ckpt/saver.hpp"
 #include "comm/on_ranks.hpp"
@@ -59,9 +60,9 @@ void require_files(const Path& staging, const Manifest& manifest) {
   for (const FileEntry& file : manifest.files) {
     const std::uint64_t bytes = io::file_size(staging / file.name);
     TRIREME_REQUIRE(bytes == file.bytes,
-                    "'{}' was written with {} bytes and now has {}: the file system lost "
-                    "some",
-                    (staging / file.name).string(), file.bytes, bytes);
+                    "'{}' was written with {} and now has {}: the file system lost some",
+                    (staging / file.name).string(), format_plural(file.bytes, "byte"),
+                    format_grouped(bytes));
   }
 }
 

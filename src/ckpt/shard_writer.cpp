@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 
@@ -317,8 +318,8 @@ void write_blocks(const Exec& exec, const Path& directory,
       unsynced += at - block.offset;
     }
   }
-  TRIREME_REQUIRE(next == shard.blocks.size(), "{} blocks written of {}", next,
-                  shard.blocks.size());
+  TRIREME_REQUIRE(next == shard.blocks.size(), "{} written of {}",
+                  format_plural(next, "block"), shard.blocks.size());
   enter_phase(hook, "ckpt.flush", path);
   file.sync();
   file.close();

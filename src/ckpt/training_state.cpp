@@ -8,6 +8,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "base/version.hpp"
 #include "ckpt/build_identity.hpp"
 #include "io/hdf5.hpp"
@@ -163,13 +164,13 @@ void check_identity(const io::H5File& file, const TrainingState& state,
                         "back, or take another checkpoint",
                         file.file(), found.text(), kManifestName,
                         manifest.identity().text());
-  TRIREME_REQUIRE_INPUT(
-      manifest.is_old() ||
-          (state.samples == manifest.samples && state.tokens == manifest.tokens),
-      "'{}' counts {} samples and {} tokens, {} {} and {}: one of them was changed. Take "
-      "another checkpoint",
-      file.file(), state.samples, state.tokens, kManifestName, manifest.samples,
-      manifest.tokens);
+  TRIREME_REQUIRE_INPUT(manifest.is_old() || (state.samples == manifest.samples &&
+                                              state.tokens == manifest.tokens),
+                        "'{}' counts {} and {}, {} {} and {}: one of them was changed. "
+                        "Take another checkpoint",
+                        file.file(), format_plural(state.samples, "sample"),
+                        format_plural(state.tokens, "token"), kManifestName,
+                        manifest.samples, manifest.tokens);
 }
 
 // As the manifest has them, in an order of their own.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/numbers.hpp"
 #include "io/hdf5.hpp"
 
@@ -152,10 +153,13 @@ std::string damaged_chunk(const Path& file, const Manifest& manifest,
   const auto row_bytes =
       static_cast<std::uint64_t>(place.columns) * size_of(tensor.dtype);
   return fmt::format(
-      "'{}' is damaged: {} bytes at offset {}, elements {} from {} of '{}': expected "
+      "'{}' is damaged: {} at offset {}, elements {} from {} of '{}': expected "
       "XXH3 "
       "{}, found {}",
-      file.string(), static_cast<std::uint64_t>(place.rows) * row_bytes,
+      file.string(),
+      format_plural(
+          static_cast<std::int64_t>(static_cast<std::uint64_t>(place.rows) * row_bytes),
+          "byte"),
       block.offset + static_cast<std::uint64_t>(skipped) * row_bytes,
       to_string(extent_of(place, tensor.shape)), to_string(start_of(place, tensor.shape)),
       tensor.name, io::to_hex(block.checksums[chunk]), io::to_hex(found));
@@ -199,9 +203,9 @@ std::vector<std::string> problems_of_file(const Path& directory, const Manifest&
     const io::FileReader reader(directory / entry.name);
     if (reader.size() != entry.bytes) {
       problems.push_back(
-          fmt::format("'{}' is {}: expected {} bytes, found {}", reader.path().string(),
-                      reader.size() < entry.bytes ? "truncated" : "too long", entry.bytes,
-                      reader.size()));
+          fmt::format("'{}' is {}: expected {}, found {}", reader.path().string(),
+                      reader.size() < entry.bytes ? "truncated" : "too long",
+                      format_plural(entry.bytes, "byte"), format_grouped(reader.size())));
       return problems;
     }
     problems = content_problems(reader, manifest, file, blocks, reads_all);

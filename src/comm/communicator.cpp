@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/plural.hpp"
 #include "comm/operation_board.hpp"
 #include "comm/rank_list.hpp"
 
@@ -61,10 +62,11 @@ void require_same_type(const char* call, ConstSpan in, ConstSpan out) {
 }
 
 void require_memory(const char* call, const Exec& exec, ConstSpan span) {
-  TRIREME_REQUIRE(span.count >= 0, "{}: a count of {} elements", call, span.count);
+  TRIREME_REQUIRE(span.count >= 0, "{}: a count of {}", call,
+                  format_plural(span.count, "element"));
   TRIREME_REQUIRE(exec.is_shape_only() || span.count == 0 || span.data != nullptr,
-                  "{}: {} elements without memory (a View of a shape-only pass?)", call,
-                  span.count);
+                  "{}: {} without memory (a View of a shape-only pass?)", call,
+                  format_plural(span.count, "element"));
 }
 
 // Charges its lifetime to the communication of a run that is timed.
@@ -180,7 +182,8 @@ void Communicator::gather_on_host(const void* in, void* out, std::size_t bytes) 
   constexpr const char* kName = "gather of host values";
   sequence_ += 1;
   const Account account(*this, kName, bytes);
-  if (checks_calls()) require_same_call(kName, "", fmt::format("of {} bytes", bytes));
+  if (checks_calls())
+    require_same_call(kName, "", fmt::format("of {}", format_plural(bytes, "byte")));
   host_all_gather(in, out, bytes, kName, "");
 }
 
@@ -188,7 +191,8 @@ void Communicator::gather_to_first_on_host(const void* in, void* out, std::size_
   constexpr const char* kName = "gather of host values to rank 0";
   sequence_ += 1;
   const Account account(*this, kName, bytes);
-  if (checks_calls()) require_same_call(kName, "", fmt::format("of {} bytes", bytes));
+  if (checks_calls())
+    require_same_call(kName, "", fmt::format("of {}", format_plural(bytes, "byte")));
   host_gather(in, out, bytes, kName);
 }
 
@@ -197,7 +201,8 @@ void Communicator::broadcast_on_host(void* data, std::size_t bytes, int root) {
   sequence_ += 1;
   const Account account(*this, kName, bytes);
   if (checks_calls()) {
-    require_same_call(kName, "", fmt::format("of {} bytes from rank {}", bytes, root));
+    require_same_call(
+        kName, "", fmt::format("of {} from rank {}", format_plural(bytes, "byte"), root));
   }
   host_broadcast(data, bytes, root);
 }
@@ -349,17 +354,18 @@ void Communicator::require_blocks(const char* call, ConstSpan whole, ConstSpan b
                                   Cuts cuts) const {
   if (cuts == nullptr) {
     TRIREME_REQUIRE(whole.count == block.count * size_,
-                    "{} in group '{}': {} ranks times a block of {} elements are {}; the "
-                    "whole has {}",
-                    call, name_, size_, block.count, block.count * size_, whole.count);
+                    "{} in group '{}': {} times a block of {} are {}; the whole has {}",
+                    call, name_, format_plural(size_, "rank"),
+                    format_plural(block.count, "element"), block.count * size_,
+                    whole.count);
     return;
   }
   const index_t own = cuts[rank_ + 1] - cuts[rank_];
   TRIREME_REQUIRE(cuts[0] == 0 && cuts[size_] == whole.count && own == block.count,
-                  "{} in group '{}': the cuts go from {} to {} with {} elements for rank "
-                  "{}; the whole has {}, its block {}",
-                  call, name_, cuts[0], cuts[size_], own, rank_, whole.count,
-                  block.count);
+                  "{} in group '{}': the cuts go from {} to {} with {} for rank {}; the "
+                  "whole has {}, its block {}",
+                  call, name_, cuts[0], cuts[size_], format_plural(own, "element"), rank_,
+                  whole.count, block.count);
 }
 
 Request Communicator::start_reduce_scatter(const Exec& exec, ConstSpan in, Span out,
@@ -396,11 +402,11 @@ void Communicator::all_to_all(const Exec& exec, ConstSpan in, Span out, Site sit
   require_memory("all_to_all", exec, in);
   require_memory("all_to_all", exec, out);
   require_same_type("all_to_all", in, out);
-  TRIREME_REQUIRE(
-      in.count == out.count && in.count % size_ == 0,
-      "all_to_all in group '{}': input {} and output {} elements; they must be "
-      "equal and divide over {} ranks",
-      name_, in.count, out.count, size_);
+  TRIREME_REQUIRE(in.count == out.count && in.count % size_ == 0,
+                  "all_to_all in group '{}': input {} and output {}; they must be equal "
+                  "and divide over {}",
+                  name_, in.count, format_plural(out.count, "element"),
+                  format_plural(size_, "rank"));
   TRIREME_REQUIRE(!overlap(in, out), "all_to_all in group '{}': input and output overlap",
                   name_);
   start(exec, {Kind::all_to_all, in, out, Op::sum, 0, nullptr, site}).wait();
@@ -460,12 +466,12 @@ std::vector<std::shared_ptr<Communicator>> Communicator::cartesian(
     TRIREME_REQUIRE(extent >= 1, "a process grid with an extent of {}", extent);
     total *= extent;
   }
-  TRIREME_REQUIRE(total == size_, "a process grid of {} ranks over group '{}' of {}",
-                  total, name_, size_);
+  TRIREME_REQUIRE(total == size_, "a process grid of {} over group '{}' of {}",
+                  format_plural(total, "rank"), name_, size_);
   for (const SubGrid& grid : grids) {
     TRIREME_REQUIRE(grid.keep.size() == extents.size(),
-                    "sub-grid '{}' names {} dimensions of a grid that has {}", grid.name,
-                    grid.keep.size(), extents.size());
+                    "sub-grid '{}' names {} of a grid that has {}", grid.name,
+                    format_plural(grid.keep.size(), "dimension"), extents.size());
   }
   sequence_ += 1;
   const Account account(*this, "cartesian", 0);

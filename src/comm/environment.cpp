@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/plural.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::comm {
@@ -169,13 +170,12 @@ void Environment::start() {
       owns_mpi_ ? launcher_ranks([](const char* name) { return std::getenv(name); }) : 0;
   TRIREME_REQUIRE_INPUT(
       size > 1 || launched <= 1,
-      "the launcher started {} tasks, but each believes to be alone: it does not speak "
-      "to this "
+      "the launcher started {}, but each believes to be alone: it does not speak to this "
       "MPI library ({}). Use the library's own mpiexec, or tell srun its dialect (srun "
       "--mpi=pmi2 for MPICH, --mpi=pmix for Open MPI; srun --mpi=list shows them). To "
-      "run one "
-      "rank on purpose inside such a job: env -u SLURM_STEP_NUM_TASKS trireme ...",
-      launched, library_);
+      "run one rank on purpose inside such a job: env -u SLURM_STEP_NUM_TASKS trireme "
+      "...",
+      format_plural(launched, "task"), library_);
   char host[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   MPI_Get_processor_name(host, &length);

@@ -1,6 +1,7 @@
 // comm/mpi_communicator.cpp — collectives as non-blocking MPI calls that are polled by
 // our own waiting policy; messages of more elements than MPI counts can say are cut.
 #include "comm/mpi_communicator.hpp"
+#include "base/plural.hpp"
 #include "comm/adaptive_wait.hpp"
 
 #include <mpi.h>
@@ -562,9 +563,9 @@ class MpiCommunicator final : public Communicator {
     MPI_Count bytes = 0;
     MPI_Get_elements_x(&operation.status, MPI_BYTE, &bytes);
     TRIREME_REQUIRE(bytes == static_cast<MPI_Count>(operation.expected),
-                    "recv in group '{}'{}: rank {} sent {} bytes, rank {} expects {}",
-                    name(), of_site(operation.site), operation.status.MPI_SOURCE, bytes,
-                    rank(), operation.expected);
+                    "recv in group '{}'{}: rank {} sent {}, rank {} expects {}", name(),
+                    of_site(operation.site), operation.status.MPI_SOURCE,
+                    format_plural(bytes, "byte"), rank(), operation.expected);
   }
 
   // ---- host memory ----

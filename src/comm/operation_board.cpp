@@ -11,6 +11,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "base/plural.hpp"
 #include "base/temporary_name.hpp"
 #include "comm/board_format.hpp"
 
@@ -226,8 +227,8 @@ OpenedBoard open_board(Communicator& world, const fs::path& directory,
   }
   if (without > 0) {
     opened.note = fmt::format(
-        "what {} of {} ranks do will not be known where the run hangs or they die: {}",
-        without, world.size(), opened.note);
+        "what is done on {} of {} will not be known where the run hangs or they die: {}",
+        without, format_plural(world.size(), "rank"), opened.note);
   }
   return opened;
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/plural.hpp"
 #include "base/wall_time.hpp"
 #include "comm/board_format.hpp"
 #include "comm/operation_board.hpp"
@@ -108,7 +109,8 @@ std::string operation_of(const RankState& state) {
   text += " of group " + state.group;
   if (state.peer >= 0) text += fmt::format(" with its rank {}", state.peer);
   text += fmt::format(" (call {}", state.sequence);
-  if (state.elements > 0) text += fmt::format(", {} elements", state.elements);
+  if (state.elements > 0)
+    text += fmt::format(", {}", format_plural(state.elements, "element"));
   return text + ")";
 }
 
@@ -280,8 +282,8 @@ std::vector<std::string> unclean_ends(const fs::path& directory) {
                    });
   const std::size_t unclean = states.size();
   lines.push_back(fmt::format(
-      "the start before did not end cleanly: {} of {} rank{} did not{}", unclean, all,
-      all == 1 ? "" : "s",
+      "the start before did not end cleanly: {} of {} did not{}", unclean,
+      format_plural(all, "rank"),
       unclean > 1 ? "; who fell silent first comes first (0.1 s apart says little)"
                   : ""));
   for (std::size_t i = 0; i < std::min(unclean, kMostUncleanEnds); ++i) {

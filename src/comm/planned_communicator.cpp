@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "base/plural.hpp"
+
 namespace trireme::comm {
 namespace {
 
@@ -16,8 +18,8 @@ class PlannedCommunicator final : public Communicator {
 
  private:
   [[noreturn]] void refuse() const {
-    throw Error(fmt::format(
-        "group '{}' of {} ranks is only planned: it sends no messages", name(), size()));
+    throw Error(fmt::format("group '{}' of {} is only planned: it sends no messages",
+                            name(), format_plural(size(), "rank")));
   }
   int do_start(const Exec&, const Transfer&) override { refuse(); }
   void do_wait(int) override { refuse(); }
@@ -41,8 +43,8 @@ class PlannedCommunicator final : public Communicator {
 
 std::shared_ptr<Communicator> make_planned_communicator(int rank, int size,
                                                         const std::string& name) {
-  TRIREME_REQUIRE(size >= 1 && rank >= 0 && rank < size,
-                  "group '{}': rank {} of {} ranks", name, rank, size);
+  TRIREME_REQUIRE(size >= 1 && rank >= 0 && rank < size, "group '{}': rank {} of {}",
+                  name, rank, format_plural(size, "rank"));
   return std::make_shared<PlannedCommunicator>(rank, size, name);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/plural.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::comm {
@@ -39,8 +40,8 @@ void check_shape(const GridShape& shape, int ranks) {
                     "process grid: the order of axes must name {} once",
                     config::name_of(axis));
   }
-  TRIREME_REQUIRE(shape.size() == ranks, "process grid {} has {} ranks; there are {}",
-                  to_string(shape), shape.size(), ranks);
+  TRIREME_REQUIRE(shape.size() == ranks, "process grid {} has {}; there are {}",
+                  to_string(shape), format_plural(shape.size(), "rank"), ranks);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ std::string rank_list(const std::vector<int>& ranks) {
                                  : fmt::format("{}-{}", first, last));
     i = end;
   }
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s",
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
                      joined(runs, kMostRuns, ", "));
 }
 

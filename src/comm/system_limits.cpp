@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "base/host_cores.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -85,9 +86,9 @@ std::string limit_problem(const SystemLimits& limits) {
   }
   if (limits.open_files < kOpenFiles) {
     return fmt::format(
-        "this process may have {} files open (ulimit -n), and a start needs {} at least: "
+        "this process may have {} open (ulimit -n), and a start needs {} at least: "
         "raise the limit (ulimit -n 1024)",
-        limits.open_files, kOpenFiles);
+        format_plural(static_cast<std::int64_t>(limits.open_files), "file"), kOpenFiles);
   }
   if (!limits.shares_files) return {};
   if (limits.file_size < kSharedFile) {
@@ -109,7 +110,7 @@ std::string limit_problem(const SystemLimits& limits) {
         "with UCX_TLS=self",
         megabytes(limits.shared_size), megabytes(limits.shared_free), megabytes(shared),
         limits.node_ranks == 1 ? std::string("a rank")
-                               : fmt::format("{} ranks", limits.node_ranks));
+                               : format_plural(limits.node_ranks, "rank"));
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <numeric>
 
+#include "base/plural.hpp"
 #include "config/key_table.hpp"
 #include "config/text.hpp"
 
@@ -187,20 +188,20 @@ class Checker {
       }
       const index_t copies = std::max<index_t>(1, ranks_ / model);
       add("parallel.data",
-          fmt::format(
-              "cannot be chosen: {} ranks do not divide into copies of the model of {} "
-              "(tensor {} × pipeline {} × context {})",
-              ranks_, model, p.tensor, p.pipeline, p.context),
-          fmt::format("a multiple of {} ranks", model),
+          fmt::format("cannot be chosen: {} cannot divide into copies of the model of {} "
+                      "(tensor {} × pipeline {} × context {})",
+                      format_plural(ranks_, "rank"), model, p.tensor, p.pipeline,
+                      p.context),
+          fmt::format("a multiple of {}", format_plural(model, "rank")),
           ranks_or_grids(copies * model, copies));
       return;
     }
     if (model * p.data != ranks_) {
       add("parallel.data",
-          fmt::format("makes a grid of {} ranks (tensor {} × pipeline {} × context {} × "
-                      "data {}); "
-                      "there are {}",
-                      model * p.data, p.tensor, p.pipeline, p.context, p.data, ranks_),
+          fmt::format("makes a grid of {} (tensor {} × pipeline {} × context {} × data "
+                      "{}); there are {}",
+                      format_plural(model * p.data, "rank"), p.tensor, p.pipeline,
+                      p.context, p.data, ranks_),
           "tensor × pipeline × context × data = ranks",
           ranks_ % model == 0 && suits(ranks_, p.tensor, ranks_ / model, p.pipeline)
               ? "parallel.data: auto, or " + grids()
@@ -212,7 +213,7 @@ class Checker {
   std::string ranks_or_grids(index_t ranks, index_t data) const {
     const ParallelConfig& p = deck_.parallel;
     if (!suits(ranks, p.tensor, data, p.pipeline)) return grids();
-    return fmt::format("start {} ranks, or {}", ranks, grids());
+    return fmt::format("start {}, or {}", format_plural(ranks, "rank"), grids());
   }
 
   // Whether the deck would do with so many ranks, these along its axes.
@@ -269,8 +270,8 @@ class Checker {
     }
     const std::size_t more = grids.size() - std::min(grids.size(), kMost);
     grids.resize(grids.size() - more);
-    return fmt::format("take one of the grids of {} rank{}: {}{}", ranks_,
-                       ranks_ == 1 ? "" : "s", fmt::join(grids, "; "),
+    return fmt::format("take one of the grids of {}: {}{}", format_plural(ranks_, "rank"),
+                       fmt::join(grids, "; "),
                        more > 0 ? fmt::format("; and {} more", more) : "");
   }
 
@@ -289,17 +290,18 @@ class Checker {
       return;
     }
     const index_t chunks = index_t{p.pipeline} * p.virtual_pipeline;
-    const std::string of = fmt::format("pipeline {} × virtual_pipeline {} = {} chunks",
-                                       p.pipeline, p.virtual_pipeline, chunks);
+    const std::string of =
+        fmt::format("pipeline {} × virtual_pipeline {} = {}", p.pipeline,
+                    p.virtual_pipeline, format_plural(chunks, "chunk"));
     if (p.stages.empty()) {
       if (chunks <= layers + 2) return;
       const index_t most = layers + 2;
       add("parallel.pipeline",
-          fmt::format("makes {}; with {} layers some would have nothing at all in them",
-                      of, layers),
-          fmt::format("at most {} chunks: the first may have the embedding alone, the "
-                      "last the head",
-                      most),
+          fmt::format("makes {}; with {} some would have nothing at all in them", of,
+                      format_plural(layers, "layer")),
+          fmt::format(
+              "at most {}: the first may have the embedding alone, the last the head",
+              format_plural(most, "chunk")),
           p.pipeline <= most
               ? fmt::format("parallel.virtual_pipeline: {}", most / p.pipeline)
               : fmt::format(
@@ -315,11 +317,12 @@ class Checker {
                                               fmt::join(spread(layers, chunks), ", "))
                                 : std::string("parallel.stages: auto");
     if (given != chunks) {
-      add("parallel.stages", fmt::format("has {} numbers; there are {}", given, of),
-          fmt::format("{} numbers", chunks), fix);
+      add("parallel.stages",
+          fmt::format("has {}; there are {}", format_plural(given, "number"), of),
+          format_plural(chunks, "number"), fix);
     } else if (sum != layers) {
       add("parallel.stages",
-          fmt::format("places {} layers; the model has {}", sum, layers),
+          fmt::format("places {}; the model has {}", format_plural(sum, "layer"), layers),
           fmt::format("numbers with sum {}", layers), fix);
     } else if (chunks > 2 && std::find(p.stages.begin() + 1, p.stages.end() - 1, 0) !=
                                  p.stages.end() - 1) {
@@ -442,18 +445,21 @@ class Checker {
     if (o.warmup.steps >= o.decay.steps) {
       const bool by_default = !deck_.given("optimizer.decay");
       add("optimizer.warmup",
-          fmt::format("takes {} steps; the schedule ends at {} (optimizer.decay{})",
-                      o.warmup.steps, o.decay.steps,
+          fmt::format("takes {}; the schedule ends at {} (optimizer.decay{})",
+                      format_plural(o.warmup.steps, "step"),
+                      format_grouped(o.decay.steps),
                       by_default ? ", by default run.steps" : ""),
-          fmt::format("below {} steps", o.decay.steps),
+          fmt::format("below {}", format_plural(o.decay.steps, "step")),
           fmt::format("optimizer.warmup: {}", o.decay.steps / 10));
     } else if (o.schedule == Schedule::wsd &&
                o.warmup.steps + o.cooldown.steps > o.decay.steps) {
       add("optimizer.cooldown",
           fmt::format(
-              "takes {} steps and the warm-up {}; the schedule has {} (optimizer.decay)",
-              o.cooldown.steps, o.warmup.steps, o.decay.steps),
-          fmt::format("at most {} steps", o.decay.steps - o.warmup.steps),
+              "takes {} and the warm-up {}; the schedule has {} (optimizer.decay)",
+              format_plural(o.cooldown.steps, "step"), format_grouped(o.warmup.steps),
+              format_grouped(o.decay.steps)),
+          fmt::format("at most {}",
+                      format_plural(o.decay.steps - o.warmup.steps, "step")),
           fmt::format("optimizer.cooldown: {}", o.decay.steps - o.warmup.steps));
     }
   }
@@ -489,8 +495,8 @@ std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,
   if (deck.model.vocab == 0) deck.model.vocab = corpus_vocabulary;
   if (deck.model.vocab >= corpus_vocabulary) return {};
   return {error_at(deck, "model.vocab",
-                   fmt::format("is smaller than the vocabulary of {} ({} tokens)",
-                               corpus_path, corpus_vocabulary),
+                   fmt::format("is smaller than the vocabulary of {} ({})", corpus_path,
+                               format_plural(corpus_vocabulary, "token")),
                    fmt::format("at least {}, or corpus", corpus_vocabulary),
                    "model.vocab: corpus")};
 }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/plural.hpp"
+
 namespace trireme::config {
 
 namespace {
@@ -17,7 +19,7 @@ std::string headline(const std::vector<DeckError>& errors) {
   const bool both = of_options > 0 && of_options < std::ssize(errors);
   const char* who = "the deck has";
   if (of_options > 0) who = both ? "the deck and the options have" : "the options have";
-  return fmt::format("{} {} error{}", who, errors.size(), errors.size() == 1 ? "" : "s");
+  return fmt::format("{} {}", who, format_plural(std::ssize(errors), "error"));
 }
 
 // Lines behind the first stand below it.

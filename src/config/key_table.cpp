@@ -9,6 +9,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/plural.hpp"
 #include "config/capability.hpp"
 #include "config/key_readers.hpp"
 #include "config/paths.hpp"
@@ -272,8 +273,9 @@ std::optional<Problem> read_numbers(const YamlValue& value, const NumberRange& r
                                     std::array<double, N>& out) {
   if (!value.is_list() || value.items.size() != N) {
     return Problem{
-        fmt::format("is {}{}; a list of {} numbers is wanted", kind_of(value),
-                    value.is_list() ? fmt::format(" of {}", value.items.size()) : "", N),
+        fmt::format("is {}{}; a list of {} is wanted", kind_of(value),
+                    value.is_list() ? fmt::format(" of {}", value.items.size()) : "",
+                    format_plural(N, "number")),
         ""};
   }
   std::array<double, N> numbers{};

@@ -2,6 +2,7 @@
 #include "data/batch.hpp"
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::data {
 
@@ -17,8 +18,8 @@ void Batch::fill(const Dataset& dataset, index_t first_sample, index_t columns,
                  bool mask_end_of_document) {
   TRIREME_REQUIRE(
       columns >= 1 && columns <= max_columns_ && dataset.sequence() == sequence_,
-      "a batch of {} x {} tokens in room for {} x {}", dataset.sequence(), columns,
-      sequence_, max_columns_);
+      "a batch of {} x {} in room for {} x {}", dataset.sequence(),
+      format_plural(columns, "token"), sequence_, max_columns_);
   columns_ = columns;
   first_sample_ = first_sample;
   const auto vocabulary = static_cast<std::int32_t>(dataset.vocabulary_size());

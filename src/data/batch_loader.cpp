@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::data {
 
@@ -18,8 +19,8 @@ struct BatchLoader::Ring {
   Ring(const Dataset& dataset_, std::function<ColumnRange(index_t)> plan_,
        Options options_)
       : dataset(dataset_), plan(std::move(plan_)), options(options_) {
-    TRIREME_REQUIRE(options.depth >= 2, "a ring of {} batches, expected 2 or more",
-                    options.depth);
+    TRIREME_REQUIRE(options.depth >= 2, "a ring of {}, expected 2 or more",
+                    format_plural(options.depth, "batch", "batches"));
     for (int i = 0; i < options.depth; ++i) {
       buffers.emplace_back(dataset.sequence(), options.max_columns);
     }

@@ -11,6 +11,7 @@
 #include <queue>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "data/byte_alphabet.hpp"
 #include "data/tokenizer_files.hpp"
 #include "data/utf8.hpp"
@@ -71,11 +72,10 @@ class Training {
 };
 
 Training::Training(const WordCounter::Counts& counts, TokenId size) : size_(size) {
-  TRIREME_REQUIRE_INPUT(
-      size >= kSmallestTrainedVocabulary,
-      "a trained vocabulary of {} tokens is too small: 256 bytes and the "
-      "end of a document make {} at least",
-      size, kSmallestTrainedVocabulary);
+  TRIREME_REQUIRE_INPUT(size >= kSmallestTrainedVocabulary,
+                        "a trained vocabulary of {} is too small: 256 bytes and the end "
+                        "of a document make {} at least",
+                        format_plural(size, "token"), kSmallestTrainedVocabulary);
   trained_.tokens.reserve(size);
   add_token(kEndOfDocument);
   std::array<TokenId, 256> id_of_byte{};

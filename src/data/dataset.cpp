@@ -2,6 +2,7 @@
 #include "data/dataset.hpp"
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::data {
 namespace {
@@ -22,10 +23,11 @@ Dataset::Dataset(std::vector<Part> parts, index_t sequence, std::uint64_t seed,
     const Corpus& corpus = *part.corpus;
     TRIREME_REQUIRE_INPUT(
         same_tokenizer(corpus, first),
-        "corpora of '{}' were made with different tokenizers: '{}' has {} tokens (end of "
+        "corpora of '{}' were made with different tokenizers: '{}' has {} (end of "
         "document {}), '{}' has {} (end of document {}). Tokenize both with one",
-        name, first.path().string(), first.vocabulary_size(), first.end_of_document(),
-        corpus.path().string(), corpus.vocabulary_size(), corpus.end_of_document());
+        name, first.path().string(), format_plural(first.vocabulary_size(), "token"),
+        first.end_of_document(), corpus.path().string(), corpus.vocabulary_size(),
+        corpus.end_of_document());
     index_.emplace_back(part.range, sequence, seed, order,
                         fmt::format("'{}' of corpus '{}'", name, corpus.path().string()),
                         static_cast<int>(index_.size()), tail);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "data/utf8.hpp"
 #include "io/json.hpp"
 
@@ -102,10 +103,11 @@ DocumentSource::DocumentSource(const std::vector<std::filesystem::path>& inputs,
     bytes_ += input.text.size();
     inputs_.push_back(std::move(input));
   }
-  TRIREME_REQUIRE_INPUT(bytes_ > 0, "nothing to tokenize: {} empty",
-                        inputs.size() == 1
-                            ? fmt::format("input '{}' is", inputs[0].string())
-                            : fmt::format("all {} inputs are", inputs.size()));
+  TRIREME_REQUIRE_INPUT(
+      bytes_ > 0, "nothing to tokenize: {} empty",
+      inputs.size() == 1
+          ? fmt::format("input '{}' is", inputs[0].string())
+          : fmt::format("all {} are", format_plural(inputs.size(), "input")));
 }
 
 // The first place at or after `from` where this input may be cut.

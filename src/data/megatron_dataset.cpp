@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::data {
 namespace {
@@ -79,9 +80,9 @@ MegatronDataset::MegatronDataset(const fs::path& path)
   const std::uint64_t room = index_.size() - kHeader;
   TRIREME_REQUIRE_INPUT(
       bounds > 0 && sequences_ <= room / 12 && bounds <= (room - sequences_ * 12) / 8,
-      "'{}' is damaged or cut short: {} bytes cannot hold {} sequences and {} document "
-      "bounds",
-      name, index_.size(), sequences_, bounds);
+      "'{}' is damaged or cut short: {} cannot hold {} and {} document bounds", name,
+      format_plural(index_.size(), "byte"), format_plural(sequences_, "sequence"),
+      bounds);
   documents_ = bounds - 1;
   lengths_ = index_.data() + kHeader;
   places_ = lengths_ + sequences_ * sizeof(std::int32_t);
@@ -104,8 +105,8 @@ std::int64_t MegatronDataset::document_bound(std::uint64_t i) const {
 void MegatronDataset::check_places() const {
   const auto count = static_cast<std::int64_t>(sequences_);
   TRIREME_REQUIRE_INPUT(document_bound(0) == 0 && document_bound(documents_) == count,
-                        "'{}' is damaged: its documents do not cover its {} sequences",
-                        index_.path().string(), sequences_);
+                        "'{}' is damaged: its documents do not cover its {}",
+                        index_.path().string(), format_plural(sequences_, "sequence"));
   for (std::uint64_t i = 0; i < documents_; ++i) {
     TRIREME_REQUIRE_INPUT(document_bound(i) <= document_bound(i + 1),
                           "'{}' is damaged: document {} ends before it begins",
@@ -117,9 +118,10 @@ void MegatronDataset::check_places() const {
     const std::int64_t place = sequence_place(i), length = sequence_length(i);
     TRIREME_REQUIRE_INPUT(
         place >= 0 && length >= 0 && place <= size && length * width <= size - place,
-        "'{}' has {} bytes, and '{}' puts {} ids of sequence {} at byte {}: one of the "
-        "files is cut short or belongs to another dataset",
-        bin_.path().string(), size, index_.path().string(), length, i, place);
+        "'{}' has {}, and '{}' puts {} of sequence {} at byte {}: one of the files is "
+        "cut short or belongs to another dataset",
+        bin_.path().string(), format_plural(size, "byte"), index_.path().string(),
+        format_plural(length, "id"), i, place);
   }
 }
 
@@ -131,11 +133,11 @@ void MegatronDataset::append_sequence(std::uint64_t sequence, TokenId vocabulary
   const std::int64_t length = sequence_length(sequence);
   for (std::int64_t i = 0; i < length; ++i, place += sizeof(Id)) {
     const auto id = static_cast<std::int64_t>(value_at<Id>(place));
-    TRIREME_REQUIRE_INPUT(
-        id >= 0 && id < static_cast<std::int64_t>(vocabulary_size),
-        "'{}': token {} of document {} is {}, and the tokenizer has {} tokens: was the "
-        "dataset made with another one?",
-        bin_.path().string(), ids.size(), document, id, vocabulary_size);
+    TRIREME_REQUIRE_INPUT(id >= 0 && id < static_cast<std::int64_t>(vocabulary_size),
+                          "'{}': token {} of document {} is {}, and the tokenizer has "
+                          "{}: was the dataset made with another one?",
+                          bin_.path().string(), ids.size(), document, id,
+                          format_plural(vocabulary_size, "token"));
     ids.push_back(static_cast<TokenId>(id));
   }
 }

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "base/random.hpp"
 
 namespace trireme::data {
@@ -18,7 +19,7 @@ constexpr int kRounds = 10;
 Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t key)
     : n_(n), seed_(seed), key_(key) {
   TRIREME_REQUIRE(n >= 1 && n <= (std::uint64_t{1} << 62),
-                  "a permutation of {} elements, expected 1 to 2^62", n);
+                  "a permutation of {}, expected 1 to 2^62", format_plural(n, "element"));
   const int bits = n == 1 ? 1 : std::bit_width(n - 1);
   half_bits_ = (bits + 1) / 2;
 }

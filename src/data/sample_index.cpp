@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "data/permutation.hpp"
 
 namespace trireme::data {
@@ -48,15 +49,14 @@ SampleIndex::SampleIndex(TokenRange range, index_t sequence, std::uint64_t seed,
       stream_(stream) {
   TRIREME_REQUIRE(stream >= 0 && stream < 65536, "corpus {} of a blend of at most 65536",
                   stream);
-  TRIREME_REQUIRE_INPUT(
-      tail == Tail::left_out || range.size() > 1,
-      "{} has {} tokens: there is none to predict from the one before it", name,
-      range.size());
+  TRIREME_REQUIRE_INPUT(tail == Tail::left_out || range.size() > 1,
+                        "{} has {}: there is none to predict from the one before it",
+                        name, format_plural(range.size(), "token"));
   TRIREME_REQUIRE_INPUT(
       tail == Tail::counted || range.size() > sequence,
-      "{} has {} tokens, one sample takes {} (model.sequence + 1): take a larger corpus, "
-      "a larger share of it (data.split), or a shorter sequence",
-      name, range.size(), sequence + 1);
+      "{} has {}, one sample takes {} (model.sequence + 1): take a larger corpus, a "
+      "larger share of it (data.split), or a shorter sequence",
+      name, format_plural(range.size(), "token"), sequence + 1);
 }
 
 index_t SampleIndex::window(index_t position) const {

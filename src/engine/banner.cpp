@@ -34,13 +34,13 @@ class Line {
   std::vector<std::string> parts_;
 };
 
-std::string count_text(std::int64_t count) {
-  return format_count(static_cast<double>(count));
+std::string count_text(std::int64_t count, std::string_view unit) {
+  return format_count(static_cast<double>(count), unit);
 }
 
 Line model_line(const BannerInfo& info) {
   Line line;
-  line.add(info.parameters > 0, "{} parameters", count_text(info.parameters));
+  line.add(info.parameters > 0, "{}", count_text(info.parameters, "parameter"));
   line.add(info.layers > 0, "{}", format_plural(info.layers, "layer"));
   line.add(info.hidden > 0, "hidden {}", info.hidden);
   line.add(info.heads > 0, "{}", format_plural(info.heads, "head"));
@@ -121,10 +121,16 @@ Line precision_line(const BannerInfo& info) {
 Line corpus_line(const BannerInfo& info) {
   Line line;
   for (const std::string& path : info.corpora) line.add(true, "{}", path);
-  line.add(info.corpus_tokens > 0, "{} tokens to train on",
-           count_text(info.corpus_tokens));
-  line.add(info.validation_tokens > 0, "{} to validate",
-           count_text(info.validation_tokens));
+  line.add(info.corpus_tokens > 0, "{} to train on",
+           count_text(info.corpus_tokens, "token"));
+  return line;
+}
+
+Line validation_line(const BannerInfo& info) {
+  Line line;
+  for (const BannerInfo::Set& set : info.validation) {
+    line.add(true, "{}: {}", set.name, count_text(set.tokens, "token"));
+  }
   return line;
 }
 
@@ -142,7 +148,7 @@ Line steps_line(const BannerInfo& info) {
                         static_cast<double>(info.global_batch * info.sequence);
   Line line;
   line.add(info.steps > 0, "{}", format_grouped(info.steps));
-  line.add(tokens > 0.0, "{} tokens", format_count(tokens));
+  line.add(tokens > 0.0, "{}", format_count(tokens, "token"));
   line.add(tokens > 0.0 && info.corpus_tokens > 0, "{:.3g} epochs",
            tokens / static_cast<double>(info.corpus_tokens));
   line.add(info.first_step > 0, "{} done before", format_grouped(info.first_step));
@@ -174,6 +180,7 @@ std::string banner(const BannerInfo& info) {
   build_line(info).put(out, "build");
   precision_line(info).put(out, "precision");
   corpus_line(info).put(out, "corpus");
+  validation_line(info).put(out, "validation");
   batch_line(info).put(out, "batch");
   steps_line(info).put(out, "steps");
   Line run;

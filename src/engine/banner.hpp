@@ -33,7 +33,11 @@ struct BannerInfo {
 
   std::vector<std::string> corpora;  // paths
   std::int64_t corpus_tokens = 0;    // for training
-  std::int64_t validation_tokens = 0;
+  struct Set {
+    std::string name;
+    std::int64_t tokens = 0;
+  };
+  std::vector<Set> validation;  // what a validation looks at
 
   std::int64_t micro_batch = 0, global_batch = 0;  // samples
   std::int64_t steps = 0, first_step = 0;          // first_step: done before this start

@@ -7,6 +7,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/params.hpp"
 #include "comm/self_communicator.hpp"
@@ -58,14 +59,14 @@ void check_progress(const ckpt::CheckpointReader& checkpoint, const config::Deck
   samples.unit = config::LengthUnit::samples;
   TRIREME_REQUIRE_INPUT(
       config::steps_of(samples, deck.batch, deck.model.sequence) == state.step,
-      "'{}' is of step {} after {} samples, which its own deck (batch.global, "
-      "batch.ramp_up) cannot have: it was changed. Take another checkpoint",
-      checkpoint.path().string(), state.step, state.samples);
+      "'{}' is of step {} after {}, which its own deck (batch.global, batch.ramp_up) "
+      "cannot have: it was changed. Take another checkpoint",
+      checkpoint.path().string(), state.step, format_plural(state.samples, "sample"));
   TRIREME_REQUIRE_INPUT(
       checked_multiply(state.samples, deck.model.sequence) == state.tokens,
-      "'{}' counts {} tokens in {} samples of {}: it was changed. Take another "
-      "checkpoint",
-      checkpoint.path().string(), state.tokens, state.samples, deck.model.sequence);
+      "'{}' counts {} in {} of {}: it was changed. Take another checkpoint",
+      checkpoint.path().string(), format_plural(state.tokens, "token"),
+      format_plural(state.samples, "sample"), deck.model.sequence);
 }
 
 comm::ProcessGroups groups_of_one() {

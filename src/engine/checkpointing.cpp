@@ -115,10 +115,9 @@ void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>
   wait();
   for (int tries = 0; saved_step_ != state.step; ++tries) {
     if (tries == kLastTries) {
-      throw Error(
-          fmt::format("the last checkpoint, of step {}, could not be written, nor at {} "
-                      "tries more:\n{}",
-                      state.step, kLastTries - 1, last_error_));
+      throw Error(fmt::format(
+          "the last checkpoint, of step {}, could not be written, nor at {} more:\n{}",
+          state.step, format_plural(kLastTries - 1, "trie"), last_error_));
     }
     start(exec, parts, state, step_seconds);
     wait();

@@ -345,11 +345,12 @@ std::string DryRun::step_text() const {
   std::string out = "\nstep\n";
   out += line("ranks", fmt::format("{} ({})", deck.parallel.ranks(),
                                    comm::to_string(grid_shape(deck))));
-  out += line("samples",
-              fmt::format("{} = {} of {} on {}", deck.batch.global,
-                          format_plural(deck.microbatches(), "micro-batch", "es"),
-                          deck.batch.micro,
-                          format_plural(deck.parallel.data, "data-parallel rank")));
+  out +=
+      line("samples",
+           fmt::format("{} = {} of {} on {}", deck.batch.global,
+                       format_plural(deck.microbatches(), "micro-batch", "micro-batches"),
+                       deck.batch.micro,
+                       format_plural(deck.parallel.data, "data-parallel rank")));
   out += line("tokens", format_grouped(deck.batch.global * deck.model.sequence));
   if (knows_size()) {
     out += line("model FLOPs",
@@ -357,12 +358,12 @@ std::string DryRun::step_text() const {
                             format_count(model_flops), format_count(model_flops_causal)));
     out += line("hardware FLOPs", format_count(hardware_flops));
   }
-  out += line(
-      "steps",
-      fmt::format("{}: {}{} tokens in all", deck.run.steps.steps,
-                  deck.batch.ramp_up ? "at most " : "",
-                  format_count(static_cast<double>(
-                      deck.run.steps.steps * deck.batch.global * deck.model.sequence))));
+  out += line("steps", fmt::format("{}: {}{} in all", deck.run.steps.steps,
+                                   deck.batch.ramp_up ? "at most " : "",
+                                   format_count(static_cast<double>(deck.run.steps.steps *
+                                                                    deck.batch.global *
+                                                                    deck.model.sequence),
+                                                "token")));
   if (!deck.run.stop_after) return out;
   return out +
          line("run.stop_after", fmt::format("{}: each start ends then, with a checkpoint",

@@ -58,19 +58,9 @@ std::string format_count(double count) {
   return three_digits(count) + units[static_cast<std::size_t>(unit)];
 }
 
-std::string format_grouped(std::int64_t count) {
-  std::string text = std::to_string(count);
-  const std::size_t first = count < 0 ? 1 : 0;
-  for (std::size_t i = text.size(); i > first + 3;) {
-    i -= 3;
-    text.insert(i, ",");
-  }
-  return text;
-}
-
-std::string format_plural(std::int64_t count, std::string_view unit,
-                          std::string_view ending) {
-  return fmt::format("{} {}{}", format_grouped(count), unit, count == 1 ? "" : ending);
+std::string format_count(double count, std::string_view unit) {
+  const std::string units = fmt::format("{}s", unit);
+  return fmt::format("{} {}", format_count(count), count == 1.0 ? unit : units);
 }
 
 std::string format_bytes(double bytes) {
@@ -231,6 +221,24 @@ std::string wrap_words(std::string_view text, int columns, int indent) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return wrap(words, columns, indent);
+}
+
+std::string wrap_lines(std::string_view text, int columns, int indent) {
+  std::string out;
+  while (true) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (display_width(line) <= columns) {
+      out += line;
+    } else {
+      const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
+      out += line.substr(0, first);
+      out += wrap_words(line.substr(first), columns, static_cast<int>(first) + indent);
+    }
+    if (end == text.size()) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
 }
 
 }  // namespace trireme::engine

@@ -1,6 +1,7 @@
 // engine/format.hpp — numbers as people read them: durations, counts, rates, shares; and
 // as programs read them: the shortest text that gives the same double back.
 //
+// Whole numbers of things are those of base/plural.hpp.
 // A value that is not finite is shown as "?": it stands for "not known (yet)".
 #ifndef TRIREME_ENGINE_FORMAT_HPP_
 #define TRIREME_ENGINE_FORMAT_HPP_
@@ -9,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/plural.hpp"
 
 namespace trireme::engine {
 
@@ -19,11 +22,8 @@ inline constexpr int kScreenColumns = 80;
 std::string format_duration(double seconds);
 // Three digits at least: "999", "12.3k", "12.3M", "1.24B", "2.00T".
 std::string format_count(double count);
-// "9,830,400"
-std::string format_grouped(std::int64_t count);
-// "1 rank", "9,830 ranks", "2 batches".
-std::string format_plural(std::int64_t count, std::string_view unit,
-                          std::string_view ending = "s");
+// The same and what is counted: "12.3k tokens", "1 token".
+std::string format_count(double count, std::string_view unit);
 // Powers of 1024, as io::human_bytes: "1.2 GiB".
 std::string format_bytes(double bytes);
 // format_count and a unit per second: "12.3k tokens/s"; below 100 with two digits after
@@ -56,6 +56,10 @@ int display_width(std::string_view text);
 std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent);
 // The same of a text, between its words: "one two\n  three".
 std::string wrap_words(std::string_view text, int columns, int indent);
+// Each line of a text that is longer than `columns`, between its words; what follows
+// stands `indent` columns further in than the line began.
+std::string wrap_lines(std::string_view text, int columns = kScreenColumns,
+                       int indent = 2);
 
 }  // namespace trireme::engine
 

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::engine {
 
@@ -58,7 +59,7 @@ struct Generator<T>::Job {
 template <class T>
 Generator<T>::Generator(const Exec& exec, ModelState<T>& state, index_t max_batch)
     : exec_(exec), state_(state), max_batch_(max_batch) {
-  TRIREME_REQUIRE(max_batch >= 1, "a generator of {} texts", max_batch);
+  TRIREME_REQUIRE(max_batch >= 1, "a generator of {}", format_plural(max_batch, "text"));
   cache_ = DeviceArray<T>("generation cache", extent(cache_elements(state, max_batch)));
   layers_.layers.resize(static_cast<std::size_t>(state.whole().layer_count()));
 
@@ -142,7 +143,8 @@ std::size_t Generator<T>::planned_bytes(const ModelState<T>& state, index_t max_
 template <class T>
 void Generator<T>::start(index_t batch) {
   TRIREME_REQUIRE(batch >= 1 && batch <= max_batch_,
-                  "{} texts for a generator that has room for {}", batch, max_batch_);
+                  "{} for a generator that has room for {}", format_plural(batch, "text"),
+                  max_batch_);
   batch_ = batch;
   length_ = 0;
   const auto rows = static_cast<std::size_t>(context() * batch);
@@ -160,11 +162,12 @@ template <class T>
 std::span<const double> Generator<T>::feed(std::span<const data::TokenId> tokens) {
   const auto count = static_cast<index_t>(tokens.size());
   TRIREME_REQUIRE(batch_ > 0 && count > 0 && count % batch_ == 0,
-                  "{} tokens do not give {} texts the same number of new ones", count,
-                  batch_);
+                  "{} do not give {} the same number of new ones",
+                  format_plural(count, "token"), format_plural(batch_, "text"));
   TRIREME_REQUIRE(length_ + count / batch_ <= context(),
-                  "{} positions are filled, {} tokens more exceed the model's {}",
-                  length_, count / batch_, context());
+                  "{} are filled, {} more exceed the model's {}",
+                  format_plural(length_, "position"),
+                  format_plural(count / batch_, "token"), context());
   const auto columns = static_cast<std::size_t>(state_.whole().vocabulary_tp());
   const index_t piece = std::max<index_t>(kPieceRows / batch_, 1) * batch_;
   for (index_t at = 0; at < count; at += piece) {
@@ -232,18 +235,18 @@ template <class T>
 void Generator<T>::check_prompt(const GenerationRequest& request,
                                 const GenerationConfig& config) const {
   const auto length = static_cast<index_t>(request.prompt.size());
-  TRIREME_REQUIRE_INPUT(
-      length <= context() || config.at_limit == AtContextLimit::slide,
-      "prompt {} has {} tokens, but this model's context has {}: shorten the prompt by "
-      "{}, or let it be cut (--slide reads its last {})",
-      request.number + 1, length, context(), length - context(), context());
+  TRIREME_REQUIRE_INPUT(length <= context() || config.at_limit == AtContextLimit::slide,
+                        "prompt {} has {}, but this model's context has {}: shorten the "
+                        "prompt by {}, or let it be cut (--slide reads its last {})",
+                        request.number + 1, format_plural(length, "token"), context(),
+                        length - context(), context());
   const auto vocabulary = static_cast<data::TokenId>(state_.config.vocabulary);
   for (const data::TokenId id : request.prompt) {
-    TRIREME_REQUIRE_INPUT(
-        id < vocabulary,
-        "prompt {} has the token {}, but this model's vocabulary has {} "
-        "tokens (0 to {}): is this the model's own tokenizer?",
-        request.number + 1, id, vocabulary, vocabulary - 1);
+    TRIREME_REQUIRE_INPUT(id < vocabulary,
+                          "prompt {} has the token {}, but this model's vocabulary has "
+                          "{} (0 to {}): is this the model's own tokenizer?",
+                          request.number + 1, id, format_plural(vocabulary, "token"),
+                          vocabulary - 1);
   }
   TRIREME_REQUIRE_INPUT(length > 0 || config.end_of_document,
                         "prompt {} is empty, and without an end-of-document token there "

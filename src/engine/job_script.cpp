@@ -160,9 +160,8 @@ void require_name(const std::string& name) {
   TRIREME_REQUIRE_INPUT(
       name.find('/') == std::string::npos && name.size() <= kLongestName,
       "'{}' cannot be the name of a job: its log is called NAME-JOB.out, so a name has "
-      "no "
-      "'/' and at most {} bytes. Give another: --name NAME",
-      name, kLongestName);
+      "no '/' and at most {}. Give another: --name NAME",
+      name, format_plural(kLongestName, "byte"));
 }
 
 // What the user says, over what script and machine do.

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "engine/pipeline.hpp"
 
 namespace trireme::engine {
@@ -26,8 +27,9 @@ struct ModelState {
              const Sharing& sharing_in = {})
       : config(config_in), groups(groups_in), sharing(sharing_in) {
     TRIREME_REQUIRE(sharing.pipeline.stages == groups.pipeline->size(),
-                    "a model in {} stages on a pipeline of {} ranks",
-                    sharing.pipeline.stages, groups.pipeline->size());
+                    "a model in {} on a pipeline of {}",
+                    format_plural(sharing.pipeline.stages, "stage"),
+                    format_plural(groups.pipeline->size(), "rank"));
     const nn::Builder<T> builder{registry, params, groups};
     const int stage = groups.pipeline->rank();
     for (const auto& range : chunk_ranges(sharing.pipeline, config.layers, stage)) {

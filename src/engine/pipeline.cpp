@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "model/formulae.hpp"
 #include "schedule/places.hpp"
 
@@ -20,8 +21,9 @@ schedule::Split checked_split(const PipelineLayout& layout, index_t layers) {
   const auto dealt = std::accumulate(split.begin(), split.end(), index_t{0});
   TRIREME_REQUIRE(
       split.size() == static_cast<std::size_t>(shape.pieces()) && dealt == layers,
-      "{} layers are dealt to {} pieces that take {}; the pipeline has {}", layers,
-      split.size(), dealt, shape.pieces());
+      "{} are dealt to {} that take {}; the pipeline has {}",
+      format_plural(layers, "layer"), format_plural(split.size(), "piece"), dealt,
+      shape.pieces());
   return split;
 }
 

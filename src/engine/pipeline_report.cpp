@@ -34,11 +34,11 @@ std::string PipelineReport::text() const {
     bubbles = fmt::format("simulated {}, ", format_percent(simulated_bubble()));
   }
   return fmt::format(
-      "Pipeline: {} stages of {}, {}, {} a step\n"
-      "  passes of a step: {}measured {}\n"
-      "  bubble: {}measured {} of the work\n",
-      shape.stages, format_plural(shape.chunks, "chunk"), config::name_of(schedule),
-      format_plural(shape.microbatches, "micro-batch", "es"), times,
+      "Pipeline: {} of {}, {}, {} a step\n  passes of a step: {}measured {}\n  bubble: "
+      "{}measured {} of the work\n",
+      format_plural(shape.stages, "stage"), format_plural(shape.chunks, "chunk"),
+      config::name_of(schedule),
+      format_plural(shape.microbatches, "micro-batch", "micro-batches"), times,
       format_duration(measured), bubbles, format_percent(measured_bubble()));
 }
 

@@ -180,9 +180,8 @@ std::string Placement::tensor_warning(const comm::GridShape& grid) const {
     advice = "Put tensor first in parallel.order";
   } else {
     advice = fmt::format(
-        "Start a multiple of {} ranks on each node (srun --ntasks-per-node, mpiexec "
-        "-ppn)",
-        grid.tensor);
+        "Start a multiple of {} on each node (srun --ntasks-per-node, mpiexec -ppn)",
+        format_plural(grid.tensor, "rank"));
   }
   return fmt::format(
       "{} of {} tensor groups {} on more than one node ({}: on {}), so that messages of "
@@ -208,10 +207,11 @@ std::string Placement::cores_warning() const {
         "on {} {} of {} share {} ({}): they take turns. {}", first.host,
         format_plural(threads, "thread"), format_plural(ranks.size(), "rank"),
         format_plural(cores.size(), "core"), core_list({cores.begin(), cores.end()}),
-        has_room ? fmt::format("The node has {} cores: give each rank its own (srun "
+        has_room ? fmt::format("The node has {}: give each rank its own (srun "
                                "--cpus-per-task={} --cpu-bind=cores, mpiexec -bind-to "
                                "core:{}; is OMP_PROC_BIND set without that?).",
-                               first.node_cores, first.threads, first.threads)
+                               format_plural(first.node_cores, "core"), first.threads,
+                               first.threads)
                  : "Start fewer ranks, or set OMP_NUM_THREADS lower.");
   }
   return {};

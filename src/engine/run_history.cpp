@@ -106,8 +106,8 @@ std::string RestartTimes::text() const {
 
 std::string EffectiveTime::text() const {
   std::string text =
-      fmt::format("effective training time: {:.1f}% of {} in {} start{}", 100.0 * share(),
-                  format_duration(running), starts, starts == 1 ? "" : "s");
+      fmt::format("effective training time: {:.1f}% of {} in {}", 100.0 * share(),
+                  format_duration(running), format_plural(starts, "start"));
   if (starts > 1) text += fmt::format(", {} between them", format_duration(waiting));
   return text;
 }

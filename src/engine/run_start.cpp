@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/operation_board.hpp"
 #include "engine/run_history.hpp"
@@ -42,7 +43,8 @@ std::string traces_of_run(const RunOptions& options) {
   const auto checkpoints = checkpoints_of(options.checkpoints);
   if (!checkpoints.empty()) {
     const std::size_t count = checkpoints.size();
-    add(fmt::format("{} checkpoint{} in '{}'", count, count == 1 ? "" : "s",
+    add(fmt::format("{} in '{}'",
+                    format_plural(static_cast<std::int64_t>(count), "checkpoint"),
                     options.checkpoints.string()));
   }
   return traces;

@@ -122,11 +122,11 @@ double SectionTable::peak_share() const {
 }
 
 std::string SectionTable::text() const {
-  std::string out = fmt::format(
-      "Loop time {} s on {} rank{} x {} thread{}: {} steps, {} tokens\n",
-      seconds_text(loop_seconds_), ranks_, ranks_ == 1 ? "" : "s", times_.threads,
-      times_.threads == 1 ? "" : "s", format_grouped(times_.steps),
-      format_count(static_cast<double>(times_.tokens)));
+  std::string out =
+      fmt::format("Loop time {} s on {} x {}: {}, {}\n", seconds_text(loop_seconds_),
+                  format_plural(ranks_, "rank"), format_plural(times_.threads, "thread"),
+                  format_plural(times_.steps, "step"),
+                  format_count(static_cast<double>(times_.tokens), "token"));
   return out + speed_text() + sections_text() + traffic_text() + memory_text();
 }
 

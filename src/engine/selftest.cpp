@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/error_message.hpp"
+#include "base/plural.hpp"
 #include "comm/rank_grid.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
@@ -184,7 +185,8 @@ std::string collectives(const Exec& exec, comm::Communicator& world) {
   for (int i = 0; i < kTimes; ++i) world.all_reduce(exec, comm::span_of(large));
   exec.fence("selftest");
   const double seconds = world.all_reduce(seconds_since(start), comm::Op::max) / kTimes;
-  return fmt::format("{} ranks; all-reduce of 4 MiB in {:.2f} ms", size, seconds * 1e3);
+  return fmt::format("{}; all-reduce of 4 MiB in {:.2f} ms", format_plural(size, "rank"),
+                     seconds * 1e3);
 }
 
 std::string process_grids(const std::shared_ptr<comm::Communicator>& world) {
@@ -206,10 +208,9 @@ std::string process_grids(const std::shared_ptr<comm::Communicator>& world) {
                                                              : *grid.groups().pipeline;
       TRIREME_REQUIRE(group.size() == shape.extent(axis) &&
                           group.rank() == grid.coordinates().along(axis),
-                      "grid {}: group '{}' has {} ranks, this is number {}; expected {} "
-                      "and {}",
-                      to_string(shape), group.name(), group.size(), group.rank(),
-                      shape.extent(axis), grid.coordinates().along(axis));
+                      "grid {}: group '{}' has {}, this is number {}; expected {} and {}",
+                      to_string(shape), group.name(), format_plural(group.size(), "rank"),
+                      group.rank(), shape.extent(axis), grid.coordinates().along(axis));
       const std::int64_t sum = group.all_reduce(std::int64_t{group.rank()});
       const std::int64_t extent = shape.extent(axis);
       TRIREME_REQUIRE(sum == extent * (extent - 1) / 2,
@@ -218,7 +219,8 @@ std::string process_grids(const std::shared_ptr<comm::Communicator>& world) {
     }
     ++made;
   }
-  return fmt::format("{} shapes over {} rank{}", made, size, size == 1 ? "" : "s");
+  return fmt::format("{} over {}", format_plural(made, "shape"),
+                     format_plural(size, "rank"));
 }
 
 std::string hdf5_files() {

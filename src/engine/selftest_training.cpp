@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "comm/self_communicator.hpp"
 #include "engine/selftest.hpp"
 #include "engine/train_step.hpp"
@@ -126,12 +127,13 @@ std::string gradients(const Exec& exec) {
     norm += central * central;
   }
   const double error = std::sqrt(difference / norm);
-  TRIREME_REQUIRE(
-      error <= 1e-6,
-      "gradients of {} weights differ from differences of the loss by {:.1e}, "
-      "relative; expected at most 1e-6",
-      where.size(), error);
-  return fmt::format("error {:.1e} over {} weights, float64", error, where.size());
+  TRIREME_REQUIRE(error <= 1e-6,
+                  "gradients of {} differ from differences of the loss by {:.1e}, "
+                  "relative; expected at most 1e-6",
+                  format_plural(static_cast<std::int64_t>(where.size()), "weight"),
+                  error);
+  return fmt::format("error {:.1e} over {}, float64", error,
+                     format_plural(static_cast<std::int64_t>(where.size()), "weight"));
 }
 
 std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>& world) {
@@ -182,14 +184,14 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
   TRIREME_REQUIRE(std::abs(first - uniform) < 0.2,
                   "the first loss is {:.3f}; log(vocabulary) = {:.3f} was expected",
                   first, uniform);
-  TRIREME_REQUIRE(last < 0.8 * first,
-                  "after {} steps the loss is {:.3f}; it began at "
-                  "{:.3f} and should have fallen by a fifth",
-                  k, last, first);
+  TRIREME_REQUIRE(
+      last < 0.8 * first,
+      "after {} the loss is {:.3f}; it began at {:.3f} and should have fallen by a fifth",
+      format_plural(k, "step"), last, first);
   const double tokens =
       static_cast<double>(k) * static_cast<double>(samples * config.sequence) / seconds;
-  return fmt::format("loss {:.2f} -> {:.2f} in {} steps, {:.0f} tokens/s", first, last, k,
-                     tokens);
+  return fmt::format("loss {:.2f} -> {:.2f} in {}, {:.0f} tokens/s", first, last,
+                     format_plural(k, "step"), tokens);
 }
 
 }  // namespace trireme::engine::checks

@@ -61,7 +61,8 @@ BannerInfo describe_run(const config::Deck& deck, const Datasets& datasets,
     info.corpora.push_back(corpus->path().string());
   info.corpus_tokens = datasets.train->windows() * datasets.train->sequence();
   for (const ValidationSet& set : datasets.validation) {
-    info.validation_tokens += validated_samples(deck, set) * set.samples->sequence();
+    info.validation.push_back(
+        {set.name, validated_samples(deck, set) * set.samples->sequence()});
   }
   info.micro_batch = deck.batch.micro;
   info.global_batch = deck.batch.global;

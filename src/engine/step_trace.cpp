@@ -269,11 +269,12 @@ void StepTrace::write(const ClockReading& after, double zero) {
       std::filesystem::remove(part_of(options_.path, rank));
     }
   });
-  log_.info(
-      "trace of {} of {} in '{}' (clocks agree within {:.1f} us); open it with "
-      "ui.perfetto.dev, or draw it with tools/plot_trace",
-      format_plural(recorded_, "step"), format_plural(world.size(), "rank"),
-      options_.path.string(), 1e6 * error);
+  log_.info("{}",
+            wrap_lines(fmt::format(
+                "trace of {} of {} in '{}' (clocks agree within {:.1f} us); open it with "
+                "ui.perfetto.dev, or draw it with tools/plot_trace",
+                format_plural(recorded_, "step"), format_plural(world.size(), "rank"),
+                options_.path.string(), 1e6 * error)));
   if (lost > 0) {
     log_.warning(
         "the trace is not whole: {} more events than there is room for; take "

@@ -2,6 +2,7 @@
 #include "engine/train_step.hpp"
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "engine/shape_pass.hpp"
 #include "kernels/initialize.hpp"
 #include "schedule/plan.hpp"
@@ -107,11 +108,12 @@ typename TrainStep<T>::Work TrainStep<T>::evaluation_work(int microbatches) cons
   schedule::StagePlan mine =
       plans_.evaluation(state_.groups.pipeline->rank(), microbatches);
   BatchPlaces batches = batch_places(mine.actions, microbatches);
-  TRIREME_REQUIRE(
-      mine.buffers <= needs_.buffers && batches.count <= needs_.batches,
-      "an evaluation of {} micro-batches takes {} buffers and {} batches at a "
-      "time, the step has {} and {}",
-      microbatches, mine.buffers, batches.count, needs_.buffers, needs_.batches);
+  TRIREME_REQUIRE(mine.buffers <= needs_.buffers && batches.count <= needs_.batches,
+                  "an evaluation of {} takes {} and {} at a time, the step has {} and {}",
+                  format_plural(microbatches, "micro-batch", "micro-batches"),
+                  format_plural(mine.buffers, "buffer"),
+                  format_plural(batches.count, "batch", "batches"), needs_.buffers,
+                  needs_.batches);
   return {std::move(mine.actions), std::move(batches)};
 }
 

@@ -83,7 +83,7 @@ class OnBoard {
           Log& log)
       : world_(world), log_(log) {
     comm::OpenedBoard opened = comm::open_board(world, directory, host);
-    if (!opened.note.empty()) log.info("{}", opened.note);
+    if (!opened.note.empty()) log.info("{}", wrap_lines(opened.note));
     board_ = std::move(opened.board);
     world_.attach(board_);
   }
@@ -154,7 +154,8 @@ void check_checkpoint(const ckpt::CheckpointReader& checkpoint, const config::De
     for (const std::string& change : comparison.changes) text += "  " + change + "\n";
     return text;
   });
-  if (!changes.empty()) log.info("changed since the checkpoint:\n{}", changes);
+  if (!changes.empty())
+    log.info("changed since the checkpoint:\n{}", wrap_lines(changes));
 }
 
 // A run that starts again and again, and each time ends before it has saved anything new,
@@ -167,11 +168,12 @@ void require_progress(comm::Communicator& world, const config::Deck& deck,
     if (most == 0 || idle < most) return;
     history.note_refusal();
     throw Error(fmt::format(
-        "the last {} starts of '{}' have saved no new step, or one in a small part of "
-        "their time before that was over (run.max_idle_starts). Look into their output "
-        "first: too little time for steps and a checkpoint, a full disk, a bad node? "
-        "What is started after this one is not refused.",
-        idle, deck.run.dir));
+        "'{}' has no new step saved in the last {}, or one in a small part of their time "
+        "before that was over (run.max_idle_starts). Look into their output first: too "
+        "little time for steps and a checkpoint, a full disk, a bad node? What is "
+        "started "
+        "after this one is not refused.",
+        deck.run.dir, format_plural(idle, "start")));
   });
 }
 
@@ -304,7 +306,7 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   const TrainCommand typed = typed_command(options, environment, deck.run.dir);
   RunDirectory directory(world, run_options);
   const RunStart& start = directory.start();
-  for (const std::string& note : start.notes) log.info("{}", note);
+  for (const std::string& note : start.notes) log.info("{}", wrap_lines(note));
   const bool resumes = start.kind != StartKind::afresh;
   std::optional<Restore> restore;  // of the first weights
   if (resumes) {
@@ -323,9 +325,12 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   if (start.kind == StartKind::finished) {
     restore->verify();
     if (restore->step() >= deck.run.steps.steps) {
-      log.info("nothing to train: '{}' is of step {}, and run.steps is {}.\n{}",
-               restore->reader().path().string(), restore->step(), deck.run.steps.steps,
-               advice_to_train_on(typed, restore->step()));
+      log.info(
+          "{}\n{}",
+          wrap_lines(fmt::format(
+              "nothing to train: '{}' is of step {}, and run.steps is {}.",
+              restore->reader().path().string(), restore->step(), deck.run.steps.steps)),
+          advice_to_train_on(typed, restore->step()));
       return kExitDone;
     }
   }
@@ -353,12 +358,13 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   const Placement placement = Placement::gather(environment, machine);
   if (deck.run.preflight) {
     const MemoryPlan plan = plan_memory(shapes, deck);
-    log.info("{}", preflight(world, {.host = environment.host_name(),
-                                     .node = node_name(),
-                                     .directories = {deck.run.dir, deck.checkpoint.dir},
-                                     .memory_bytes =
-                                         plan.total() +
-                                         (kHostExecution ? plan.checkpoint_copy : 0)}));
+    log.info("{}",
+             wrap_lines(preflight(
+                 world, {.host = environment.host_name(),
+                         .node = node_name(),
+                         .directories = {deck.run.dir, deck.checkpoint.dir},
+                         .memory_bytes = plan.total() +
+                                         (kHostExecution ? plan.checkpoint_copy : 0)})));
   }
   directory.begin();
   OnBoard on_board(world, directory.path(), environment.host_name(), log);
@@ -385,8 +391,11 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();
   // While nothing is lost by it, and reading takes long.
   if (stop.is_published() && stop.poll_signals(world) != StopReason::none) {
-    log.info("stopped before the first step: {}. Step {} is saved as it was.\n{}",
-             stop.description(), restore->step(), advice_to_go_on(typed));
+    log.info("{}\n{}",
+             wrap_lines(fmt::format(
+                 "stopped before the first step: {}. Step {} is saved as it was.",
+                 stop.description(), restore->step())),
+             advice_to_go_on(typed));
     if (world.rank() == 0) warn(log, history.end(kExitStoppedEarly));
     return kExitStoppedEarly;
   }
@@ -435,8 +444,11 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
       const std::string which = datasets.corpora.size() == 1
                                     ? "the corpus"
                                     : fmt::format("'{}'", corpus->path().string());
-      log.info("unigram entropy of {}: {:.3f} nats per token, what a model must beat",
-               which, corpus->unigram_entropy());
+      log.info("{}",
+               wrap_lines(fmt::format(
+                   "unigram entropy of {}: {:.3f} nats per token{}", which,
+                   corpus->unigram_entropy(),
+                   datasets.corpora.size() == 1 ? ", what a model must beat" : "")));
     }
   }
 

@@ -110,9 +110,8 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
   const index_t expected = model::parameter_count(state_.config);
   const index_t there =
       grid.groups().pipeline->all_reduce(state_.registry.global_element_count());
-  TRIREME_REQUIRE(there == expected,
-                  "the layers have {} parameters, the closed formula says {}", there,
-                  expected);
+  TRIREME_REQUIRE(there == expected, "the layers have {}, the closed formula says {}",
+                  format_plural(there, "parameter"), expected);
   progress_.deck = config::resolved_text(deck);
   const comm::GridShape& shape = grid.shape();
   progress_.grid = {{"tensor", shape.tensor},
@@ -360,9 +359,8 @@ void TrainingRun<T>::validate(StopRequest& stop) {
                                   .time = iso_time(wall_seconds())};
     write_record(record);
     if (display_) {
-      display_->message(fmt::format("step {}: {} loss {:.4f}, perplexity {:.2f}",
-                                    record.step, record.name, record.loss,
-                                    record.perplexity));
+      say(fmt::format("step {}: {} loss {:.4f}, perplexity {:.2f}", record.step,
+                      record.name, record.loss, record.perplexity));
     }
     if (&set == &datasets_.validation.front()) {
       validated_step_ = progress_.step;
@@ -384,17 +382,16 @@ void TrainingRun<T>::write_sample() {
       {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
   if (!display_) return;
   const auto tokenizer = data::Tokenizer::from_files(corpus.tokenizer_files());
-  display_->message(
-      fmt::format("step {}: sample: {}", progress_.step,
+  say(fmt::format("step {}: sample: {}", progress_.step,
                   plain_text(tokenizer.decode(generations.front().tokens))));
 }
 
 template <class T>
 void TrainingRun<T>::say(const std::string& text) {
   if (display_) {
-    display_->message(text);
+    display_->message(wrap_lines(text));
   } else {
-    log_.info("{}", text);
+    log_.info("{}", wrap_lines(text));
   }
 }
 
@@ -492,7 +489,7 @@ std::string TrainingRun<T>::ending_text(StartEnd end, const StopRequest& stop) c
   if (end == StartEnd::finished) return {};
   const std::int64_t steps = progress_.step - first_step_;
   const std::string where =
-      first_step_ == 0 ? fmt::format("after {} of {} steps", steps, all)
+      first_step_ == 0 ? fmt::format("after {} of {}", steps, format_plural(all, "step"))
                        : fmt::format("at step {} of {}, {} further on", progress_.step,
                                      all, format_plural(steps, "step"));
   return fmt::format("stopped {}, as asked (run.stop_after: {}).\n", where,
@@ -505,7 +502,8 @@ int TrainingRun<T>::stopped_at_once(const StopRequest& stop, const TrainCommand&
   if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
   finish_save();
   if (history_ != nullptr) note(history_->end(kExitStoppedEarly));
-  log_.info("{}{}", ending_text(StartEnd::stopped_early, stop), advice_to_go_on(typed));
+  log_.info("{}{}", wrap_lines(ending_text(StartEnd::stopped_early, stop)),
+            advice_to_go_on(typed));
   return kExitStoppedEarly;
 }
 
@@ -561,7 +559,7 @@ int TrainingRun<T>::run(StopRequest& stop, const Terminal& terminal,
       stop.note_checkpoint(checkpoints_.longest_seconds());
     }
     if (const std::string note = stop.take_note(); display_ && !note.empty()) {
-      display_->message(note);
+      say(note);
     }
     note(stop.take_warning());
     // Not in the time that is kept for ending.
@@ -599,7 +597,8 @@ void TrainingRun<T>::finish_report(StartEnd end, const StopRequest& stop,
   report.training = metrics_->training();
   report.validations = metrics_->validations();
   write_report(report, table);
-  log_.info("\n{}{}{}\nTo generate text:\n{}", ending_text(end, stop), report.text(),
+  log_.info("\n{}{}{}\nTo generate text:\n{}", wrap_lines(ending_text(end, stop)),
+            report.text(),
             end == StartEnd::finished ? advice_to_train_on(typed, report.steps)
                                       : advice_to_go_on(typed),
             generate_command(typed, deck_.run.dir, !progress_.tokenizer.empty()));
@@ -609,7 +608,7 @@ void TrainingRun<T>::finish_report(StartEnd end, const StopRequest& stop,
 template <class T>
 void TrainingRun<T>::say_block(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
-  log_.info("\n{}", text);
+  log_.info("\n{}", wrap_lines(text));
 }
 
 // The run has all that it needs without it.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/files.hpp"
 
 namespace trireme::io {
@@ -27,7 +28,7 @@ Checksum& Checksum::operator=(Checksum&&) noexcept = default;
 void Checksum::update(const void* data, std::size_t bytes) {
   if (bytes == 0) return;
   TRIREME_REQUIRE(XXH3_64bits_update(state_->xxh, data, bytes) == XXH_OK,
-                  "XXH3: update of {} bytes failed", bytes);
+                  "XXH3: update of {} failed", format_plural(bytes, "byte"));
 }
 
 std::uint64_t Checksum::value() const {

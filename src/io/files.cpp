@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/atomic_file.hpp"
 #include "io/faulty_write.hpp"
 
@@ -116,7 +117,8 @@ Path existing_ancestor(Path path) {
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array<const char*, 6> units = {"bytes", "KiB", "MiB",
                                                 "GiB",   "TiB", "PiB"};
-  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  // Four digits are not grouped: it stands in columns.
+  if (bytes < 1024) return fmt::format("{} {}", bytes, bytes == 1 ? "byte" : units[0]);
   auto value = static_cast<double>(bytes);
   std::size_t unit = 0;
   for (; value >= 1024.0 && unit + 1 < units.size(); ++unit) value /= 1024.0;
@@ -242,10 +244,9 @@ void FileReader::read_at(std::uint64_t offset, void* data, std::size_t bytes) co
       continue;
     }
     TRIREME_REQUIRE_INPUT(
-        got > 0,
-        "'{}' is truncated: expected {} bytes at offset {}, the file ends "
-        "at {}",
-        path_.string(), bytes, offset, offset + done);
+        got > 0, "'{}' is truncated: expected {} at offset {}, the file ends at {}",
+        path_.string(), format_plural(bytes, "byte"), format_grouped(offset),
+        format_grouped(offset + done));
     done += static_cast<std::size_t>(got);
   }
 }

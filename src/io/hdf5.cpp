@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/hdf5_file_driver.hpp"
 #include "io/hdf5_handle.hpp"
 
@@ -300,8 +301,8 @@ H5Dataset H5Group::make_virtual_dataset(const std::string& path, DType dtype,
   for (const VirtualPiece& piece : pieces) {
     TRIREME_REQUIRE(piece.start.size() == shape.size() &&
                         piece.extent.size() == shape.size() && !shape.empty(),
-                    "{}: a piece has {} dimensions, the tensor {}", attempt,
-                    piece.start.size(), shape.size());
+                    "{}: a piece has {}, the tensor {}", attempt,
+                    format_plural(piece.start.size(), "dimension"), shape.size());
     const std::vector<hsize_t> start = extents(piece.start);
     const std::vector<hsize_t> extent = extents(piece.extent);
     h5_check(H5Sselect_hyperslab(space, H5S_SELECT_SET, start.data(), nullptr,

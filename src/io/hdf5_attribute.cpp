@@ -8,6 +8,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/hdf5_handle.hpp"
 
 namespace trireme::io {
@@ -51,10 +52,9 @@ H5Scoped make_space(std::size_t count, bool is_array) {
 
 void put(hid_t object, const std::string& name, hid_t type, hid_t space, const void* data,
          std::size_t bytes, const std::string& where) {
-  TRIREME_REQUIRE(
-      bytes <= kMaxAttributeBytes,
-      "{}: {} bytes are too long for an attribute (at most {}); use a dataset", where,
-      bytes, kMaxAttributeBytes);
+  TRIREME_REQUIRE(bytes <= kMaxAttributeBytes,
+                  "{}: {} are too long for an attribute (at most {}); use a dataset",
+                  where, format_plural(bytes, "byte"), kMaxAttributeBytes);
   if (H5Aexists(object, name.c_str()) > 0) {
     h5_check(H5Adelete(object, name.c_str()), "replace " + where);
   }
@@ -215,8 +215,8 @@ T H5Object::attribute(const std::string& name) const {
   if constexpr (ElementOf<T>::is_array) {
     return values;
   } else {
-    TRIREME_REQUIRE_INPUT(values.size() == 1, "{} has {} values; expected one", where,
-                          values.size());
+    TRIREME_REQUIRE_INPUT(values.size() == 1, "{} has {}; expected one", where,
+                          format_plural(values.size(), "value"));
     return values.front();
   }
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/hdf5.hpp"
 
 namespace trireme::io {
@@ -28,26 +29,25 @@ H5FileCheck check_hdf5(const Path& path, std::string_view role) {
   check.is_hdf5 = std::equal(kSignature.begin(), kSignature.end(), head.begin());
   if (!check.is_hdf5) {
     check.problem = fmt::format(
-        "'{}' is not an HDF5 file (its {} bytes do not begin with the "
-        "HDF5 signature)",
-        path.string(), check.bytes);
+        "'{}' is not an HDF5 file (its {} do not begin with the HDF5 signature)",
+        path.string(), format_plural(check.bytes, "byte"));
     return check;
   }
   const unsigned version = head[8];
   const unsigned address_bytes = version < 2 ? head[13] : head[9];
   if (version >= kEndOffset.size() || address_bytes != 8 || check.bytes < 48) {
     check.problem = fmt::format(
-        "'{}' has a damaged HDF5 superblock (version {}, {}-byte "
-        "addresses, {} bytes in all)",
-        path.string(), version, address_bytes, check.bytes);
+        "'{}' has a damaged HDF5 superblock (version {}, {}-byte addresses, {} in all)",
+        path.string(), version, address_bytes, format_plural(check.bytes, "byte"));
     return check;
   }
   std::memcpy(&check.expected_bytes, head.data() + kEndOffset[version], 8);
   if (check.bytes < check.expected_bytes) {
     check.problem = fmt::format(
-        "'{}' is truncated: its HDF5 superblock says {} bytes, the file has {}; fetch or "
-        "make it anew",
-        path.string(), check.expected_bytes, check.bytes);
+        "'{}' is truncated: its HDF5 superblock says {}, the file has {}; fetch or make "
+        "it anew",
+        path.string(), format_plural(check.expected_bytes, "byte"),
+        format_grouped(check.bytes));
   }
   return check;
 }

@@ -3,6 +3,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/element_types.hpp"
 #include "io/hdf5_handle.hpp"
 
@@ -32,8 +33,8 @@ H5Dataset::H5Dataset(std::shared_ptr<Handle> handle, std::string name)
   const int rank = H5Sget_simple_extent_ndims(space);
   h5_check(rank, "get the extent of " + where);
   TRIREME_REQUIRE_INPUT(static_cast<std::size_t>(rank) <= kMaxRank,
-                        "{} has {} dimensions; at most {} are supported", where, rank,
-                        kMaxRank);
+                        "{} has {}; at most {} are supported", where,
+                        format_plural(rank, "dimension"), kMaxRank);
   hsize_t extent[kMaxRank] = {};
   h5_check(H5Sget_simple_extent_dims(space, extent, nullptr),
            "get the extent of " + where);
@@ -167,8 +168,9 @@ RowSpaces select_rows(std::int64_t dataset, const Shape& shape, DType dtype,
     if (i > 0) expected *= static_cast<std::size_t>(shape[i]);
   }
   start[0] = static_cast<hsize_t>(first);
-  TRIREME_REQUIRE(bytes == expected, "{} rows of {} take {} bytes; the buffer has {}",
-                  rows, where, expected, bytes);
+  TRIREME_REQUIRE(bytes == expected, "{} of {} take {}; the buffer has {}",
+                  format_plural(rows, "row"), where, format_plural(expected, "byte"),
+                  bytes);
   H5Scoped file(H5Dget_space(dataset), H5Sclose, "get the extent of " + where);
   if (shape.empty()) return {std::move(file), {H5Screate(H5S_SCALAR), H5Sclose, where}};
   h5_check(H5Sselect_hyperslab(file, H5S_SELECT_SET, start, nullptr, count, nullptr),
@@ -212,13 +214,14 @@ std::vector<T> H5Dataset::read() const {
     const std::uint64_t size = file_size(file());
     const auto at = offset();
     TRIREME_REQUIRE_INPUT(at || bytes() <= size,
-                          "{} claims {} bytes, and the file has {}: it is damaged, or "
+                          "{} claims {}, and the file has {}: it is damaged, or "
                           "compressed, which none of ours is",
-                          place(*this), bytes(), size);
+                          place(*this), format_plural(bytes(), "byte"),
+                          format_grouped(size));
     TRIREME_REQUIRE_INPUT(!at || is_range_within(*at, bytes(), size),
-                          "'{}' is truncated: {} takes {} bytes from byte {}, the file "
-                          "has {}",
-                          file(), name_, bytes(), at.value_or(0), size);
+                          "'{}' is truncated: {} takes {} from byte {}, the file has {}",
+                          file(), name_, format_plural(bytes(), "byte"),
+                          format_grouped(at.value_or(0)), format_grouped(size));
   }
   std::vector<T> values(static_cast<std::size_t>(element_count(shape_)));
   read_rows(0, shape_.empty() ? 1 : shape_[0], values.data(), values.size() * sizeof(T));

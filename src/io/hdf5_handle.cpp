@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/hdf5_file_driver.hpp"
 
 namespace trireme::io {
@@ -163,10 +164,9 @@ DType h5_dtype(std::int64_t type, bool marked_bf16, const std::string& where) {
     if (bytes == 8) return has_sign ? DType::int64 : DType::uint64;
   }
   throw InputError(
-      fmt::format("{}: elements of {} bytes and HDF5 class {} are not supported; "
-                  "expected integers or "
-                  "floating-point numbers of 1 to 8 bytes",
-                  where, bytes, static_cast<int>(kind)));
+      fmt::format("{}: elements of {} and HDF5 class {} are not supported; expected "
+                  "integers or floating-point numbers of 1 to 8 bytes",
+                  where, format_plural(bytes, "byte"), static_cast<int>(kind)));
 }
 
 }  // namespace trireme::io

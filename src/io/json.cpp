@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/plural.hpp"
+
 namespace trireme::io {
 namespace {
 
@@ -59,7 +61,8 @@ void check_levels(std::string_view text) {
     } else if (c == '[' || c == '{') {
       if (++levels > kMostJsonLevels) {
         throw error_at(text, at,
-                       fmt::format("nested more than {} levels deep", kMostJsonLevels));
+                       fmt::format("nested more than {} deep",
+                                   format_plural(kMostJsonLevels, "level")));
       }
     } else if (c == ']' || c == '}') {
       --levels;

@@ -10,6 +10,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::io {
 
@@ -58,9 +59,9 @@ void MappedFile::require_uncut() const {
 const std::byte* MappedFile::range(std::uint64_t offset, std::uint64_t bytes,
                                    std::string_view what) const {
   TRIREME_REQUIRE_INPUT(is_range_within(offset, bytes, size_),
-                        "'{}' is truncated: {} takes {} bytes from byte {}, the file has "
-                        "{}",
-                        path_.string(), what, bytes, offset, size_);
+                        "'{}' is truncated: {} takes {} from byte {}, the file has {}",
+                        path_.string(), what, format_plural(bytes, "byte"),
+                        format_grouped(offset), format_grouped(size_));
   return data_ + offset;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "io/atomic_file.hpp"
 #include "io/element_types.hpp"
 #include "io/json.hpp"
@@ -115,19 +116,18 @@ SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedF
                         json_excerpt(entry["data_offsets"]));
   tensor.bytes = offsets[1] - offsets[0];
   const std::uint64_t available = file.size() - data_begin;
-  TRIREME_REQUIRE_INPUT(
-      offsets[1] <= available,
-      "{} ends at byte {} of the data, but the file holds {} bytes of data: "
-      "it is truncated; download or copy it again",
-      where, offsets[1], available);
+  TRIREME_REQUIRE_INPUT(offsets[1] <= available,
+                        "{} ends at byte {} of the data, but the file holds {} of data: "
+                        "it is truncated; download or copy it again",
+                        where, offsets[1], format_plural(available, "byte"));
   if (const Format* format = find_format(tensor.format)) {
     tensor.dtype = format->dtype;
     const std::uint64_t expected =
         static_cast<std::uint64_t>(*elements) * format->bits / 8;
     TRIREME_REQUIRE_INPUT(tensor.bytes == expected,
-                          "{}: {} elements of {} take {} bytes, its data_offsets span {}",
-                          where, to_string(tensor.shape), tensor.format, expected,
-                          tensor.bytes);
+                          "{}: elements {} of {} take {}, its data_offsets span {}",
+                          where, to_string(tensor.shape), tensor.format,
+                          format_plural(expected, "byte"), format_grouped(tensor.bytes));
   }
   tensor.data = file.data() + data_begin + offsets[0];
   return tensor;
@@ -188,9 +188,9 @@ void SafetensorsReader::read_one(const Path& path) {
   const auto header_bytes = load<std::uint64_t>(length);
   TRIREME_REQUIRE_INPUT(
       header_bytes <= kMaxHeaderBytes && header_bytes <= file.size() - 8,
-      "'{}' is not a safetensors file, or damaged: its header is said to "
-      "have {} bytes, the file has {}",
-      path.string(), header_bytes, file.size());
+      "'{}' is not a safetensors file, or damaged: its header is said to have {}, the "
+      "file has {}",
+      path.string(), format_plural(header_bytes, "byte"), format_grouped(file.size()));
   const auto* text =
       reinterpret_cast<const char*>(file.range(8, header_bytes, "the header"));
   const Json header = parse_header({text, header_bytes}, path);
@@ -247,8 +247,9 @@ const SafeTensor& SafetensorsReader::at(const std::string& name) const {
         return distance(name, a.first) < distance(name, b.first);
       });
   throw InputError(fmt::format(
-      "'{}' has no tensor '{}' ({} tensors{})",
-      files_.empty() ? "" : files_.front().path().string(), name, tensors_.size(),
+      "'{}' has no tensor '{}' ({}{})",
+      files_.empty() ? "" : files_.front().path().string(), name,
+      format_plural(tensors_.size(), "tensor"),
       nearest == tensors_.end() ? ""
                                 : fmt::format("; the nearest is '{}'", nearest->first)));
 }

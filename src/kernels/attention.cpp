@@ -10,6 +10,7 @@
 #include "kernels/attention.hpp"
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "kernels/impl/attention_mask.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
@@ -461,13 +462,15 @@ void check(const AttentionDesc& desc) {
       desc.mask == MaskKind::none || desc.mask == MaskKind::causal,
       "attention: padding and document masks come with the models that need them");
   TRIREME_REQUIRE(desc.mask == MaskKind::none || desc.kv_length >= desc.q_length,
-                  "causal attention of {} queries over {} keys: some would see none",
-                  desc.q_length, desc.kv_length);
+                  "causal attention of {} over {}: some would see none",
+                  format_plural(desc.q_length, "query", "queries"),
+                  format_plural(desc.kv_length, "key"));
   TRIREME_REQUIRE(desc.dropout >= 0.0 && desc.dropout < 1.0,
                   "attention dropout is {}, must be in [0, 1)", desc.dropout);
   TRIREME_REQUIRE(desc.dropout == 0.0 || desc.kv_length <= desc.mask_length,
-                  "attention dropout: rows of {} elements, {} keys", desc.mask_length,
-                  desc.kv_length);
+                  "attention dropout: rows of {}, {}",
+                  format_plural(desc.mask_length, "element"),
+                  format_plural(desc.kv_length, "key"));
 }
 
 constexpr int kDeviceThreads = 128;

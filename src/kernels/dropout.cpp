@@ -5,6 +5,7 @@
 // docs/math/dropout.md
 #include "kernels/dropout.hpp"
 
+#include "base/plural.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
 
@@ -34,8 +35,8 @@ struct Mask {
                     "kernels::{}: dropout probability {} is not in [0, 1)", kernel,
                     desc.probability);
     TRIREME_REQUIRE(desc.batch > 0 && rows % desc.batch == 0,
-                    "kernels::{}: {} rows are no multiple of the batch {}", kernel, rows,
-                    desc.batch);
+                    "kernels::{}: {} are no multiple of the batch {}", kernel,
+                    format_plural(rows, "row"), desc.batch);
   }
 
   KOKKOS_FORCEINLINE_FUNCTION random::Generator generator(const StepState& step,

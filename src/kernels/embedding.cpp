@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "base/plural.hpp"
 #include "kernels/impl/embedding_chains.hpp"
 #include "kernels/impl/rows.hpp"
 
@@ -59,8 +60,8 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
   const auto h = static_cast<index_t>(d_table.extent(1));
   require_extents("embedding_backward", "d_y", d_y, rows, h);
   TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= 2 * rows,
-                  "kernels::embedding_backward: scratch has {} elements, needs {}",
-                  scratch.extent(0), 2 * rows);
+                  "kernels::embedding_backward: scratch has {}, needs {}",
+                  format_plural(scratch.extent(0), "element"), 2 * rows);
 
   const std::int32_t* const id_data = ids.data();
   std::int32_t* const next = scratch.data();  // next row with the same id, or rows

@@ -4,6 +4,7 @@
 // a shard draws exactly its part of the numbers the whole matrix would get.
 #include "kernels/initialize.hpp"
 
+#include "base/plural.hpp"
 #include "kernels/impl/normal.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
@@ -95,8 +96,9 @@ void fill_normal(const Exec& exec, const random::Generator& generator, double st
                   window.local_column, window.columns, window.local_columns);
   TRIREME_REQUIRE((window.local_row + window.rows) * window.local_columns <=
                       static_cast<index_t>(local.extent(0)),
-                  "kernels::fill_normal: {} rows of {} do not fit in {} elements",
-                  window.local_row + window.rows, window.local_columns, local.extent(0));
+                  "kernels::fill_normal: {} of {} do not fit in {}",
+                  format_plural(window.local_row + window.rows, "row"),
+                  window.local_columns, format_plural(local.extent(0), "element"));
   T* const data = local.data();
   const index_t first_column = window.global_column / 4 * 4;
   const index_t skip = window.global_column - first_column;

@@ -5,6 +5,7 @@
 // Derivation: docs/math/layer_norm.md
 #include "kernels/layer_norm.hpp"
 
+#include "base/plural.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
@@ -141,8 +142,8 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
   require_extent("layer_norm_backward_weight", "d_beta", d_beta, h);
   TRIREME_REQUIRE(
       static_cast<index_t>(scratch.extent(0)) >= layer_norm_scratch_elements(h),
-      "kernels::layer_norm_backward_weight: scratch has {} elements, needs {}",
-      scratch.extent(0), layer_norm_scratch_elements(h));
+      "kernels::layer_norm_backward_weight: scratch has {}, needs {}",
+      format_plural(scratch.extent(0), "element"), layer_norm_scratch_elements(h));
 
   const T* const d_y_data = d_y.data();
   const T* const x_data = x.data();

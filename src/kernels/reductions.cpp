@@ -4,6 +4,7 @@
 // launch adds the blocks in order.
 #include "kernels/reductions.hpp"
 
+#include "base/plural.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
@@ -28,8 +29,8 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
   require_extent("sum_rows", "sums", sums, columns);
   TRIREME_REQUIRE(
       static_cast<index_t>(scratch.extent(0)) >= sum_rows_scratch_elements(columns),
-      "kernels::sum_rows: scratch has {} elements, needs {}", scratch.extent(0),
-      sum_rows_scratch_elements(columns));
+      "kernels::sum_rows: scratch has {}, needs {}",
+      format_plural(scratch.extent(0), "element"), sum_rows_scratch_elements(columns));
 
   const T* const x_data = x.data();
   A* const partial = scratch.data();  // (blocks, columns)

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "config/capability.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/reductions.hpp"
@@ -26,15 +27,15 @@ nn::TransformerConfig transformer_config(const GptConfig& config) {
 }
 
 void require_fit(const nn::Context& context, const Batch& batch, index_t sequence) {
-  TRIREME_REQUIRE(context.sequence <= sequence,
-                  "samples of {} positions, the model has {}", context.sequence,
-                  sequence);
+  TRIREME_REQUIRE(context.sequence <= sequence, "samples of {}, the model has {}",
+                  format_plural(context.sequence, "position"), sequence);
   const auto rows = static_cast<std::size_t>(context.rows());
   TRIREME_REQUIRE(batch.tokens.extent(0) == rows && batch.positions.extent(0) == rows &&
                       batch.labels.extent(0) == rows && batch.mask.extent(0) == rows,
-                  "a micro-batch of {} positions of {} samples has {} of each of tokens, "
-                  "positions, labels and mask; here {}, {}, {} and {}",
-                  context.sequence, context.batch, rows, batch.tokens.extent(0),
+                  "a micro-batch of {} of {} has {} of each of tokens, positions, labels "
+                  "and mask; here {}, {}, {} and {}",
+                  format_plural(context.sequence, "position"),
+                  format_plural(context.batch, "sample"), rows, batch.tokens.extent(0),
                   batch.positions.extent(0), batch.labels.extent(0),
                   batch.mask.extent(0));
 }
@@ -144,8 +145,9 @@ void GptChunk<T>::require_boundaries(const nn::Context& context, const Boundary<
         is_end ? tensors.count == 0
                : tensors.count == 1 && given.extent(0) == wanted.extent(0) &&
                      given.extent(1) == wanted.extent(1),
-        "layers {} to {} of GPT: {} tensors of {} x {} at the {}; {} wanted",
-        range_.begin, range_.end, tensors.count, given.extent(0), given.extent(1), what,
+        "layers {} to {} of GPT: {} of {} x {} at the {}; {} wanted", range_.begin,
+        range_.end, format_plural(tensors.count, "tensor"), given.extent(0),
+        given.extent(1), what,
         is_end ? std::string("none is")
                : fmt::format("one of {} x {} is", wanted.extent(0), wanted.extent(1)));
   };

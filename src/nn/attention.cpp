@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "kernels/dropout.hpp"
 
 namespace trireme::nn {
@@ -43,8 +44,9 @@ Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
                   config.hidden, config.output_init_std) {
   const int size = builder.tensor_size();
   TRIREME_REQUIRE(config.heads % size == 0 && config.kv_heads % size == 0,
-                  "{}: {} heads and {} key heads over {} ranks", name, config.heads,
-                  config.kv_heads, size);
+                  "{}: {} and {} key heads over {}", name,
+                  format_plural(config.heads, "head"), config.kv_heads,
+                  format_plural(size, "rank"));
 }
 
 template <class T>
@@ -147,11 +149,13 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
   const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
   const auto lse =
       context.scratch.vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
-  TRIREME_REQUIRE((cache.length + context.sequence) * context.batch <=
-                      static_cast<index_t>(cache.k.extent(0)),
-                  "the key cache has room for {} positions, {} are in it, {} more come",
-                  cache.k.extent(0) / static_cast<std::size_t>(context.batch),
-                  cache.length, context.sequence);
+  TRIREME_REQUIRE(
+      (cache.length + context.sequence) * context.batch <=
+          static_cast<index_t>(cache.k.extent(0)),
+      "the key cache has room for {}, {} are in it, {} more come",
+      format_plural(cache.k.extent(0) / static_cast<std::size_t>(context.batch),
+                    "position"),
+      cache.length, context.sequence);
   project_qkv(context, x, qkv);
   append_keys_and_values(context.exec, as_const(qkv), heads_tp_ * d,
                          cache.length * context.batch, cache.k, cache.v);

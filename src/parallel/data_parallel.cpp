@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "comm/rank_list.hpp"
 #include "kernels/initialize.hpp"
 
@@ -82,9 +83,9 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
   TRIREME_REQUIRE(
       stage() == 0 ||
           (sharding.parts == groups.data->size() && sharding.part == groups.data->rank()),
-      "parameters are cut in {} parts, of which this is {}; the data group has {} ranks, "
-      "this is {}",
-      sharding.parts, sharding.part, groups.data->size(), groups.data->rank());
+      "parameters are cut in {}, of which this is {}; the data group has {}, this is {}",
+      format_plural(sharding.parts, "part"), sharding.part,
+      format_plural(groups.data->size(), "rank"), groups.data->rank());
   if (const auto tied = params.registry().tied(); tied && !exec.is_shape_only()) {
     comm::Communicator& embedding = *groups.embedding;
     const IndexRange mine = params.updated(*tied);
@@ -314,9 +315,9 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
   Slot& slot = slots_[extent(number)];
   if (slot.gradients_of) {
     TRIREME_REQUIRE(state_[*slot.gradients_of].is_reducing,
-                    "ZeRO stage {} has memory for the gradients of {} units at a time: "
-                    "a pass must be done with a unit before it begins the next but one",
-                    stage(), kRotating);
+                    "ZeRO stage {} has memory for the gradients of {} at a time: a pass "
+                    "must be done with a unit before it begins the next but one",
+                    stage(), format_plural(kRotating, "unit"));
     finish_reduction(*slot.gradients_of);
   }
   slot.gradients_of = bucket;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::schedule {
 
@@ -210,10 +211,10 @@ Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
 Split balance(const PipelineShape& shape, PipelineSchedule kind, int layers,
               const ModelCost& model) {
   TRIREME_REQUIRE(shape.pieces() <= layers + 2,
-                  "a pipeline of {} pieces and {} layers: some would have nothing at all "
-                  "in them; {} pieces at most (the first may have the embedding alone, "
-                  "the last the head)",
-                  shape.pieces(), layers, layers + 2);
+                  "a pipeline of {} and {}: some would have nothing at all in them; {} "
+                  "at most (the first may have the embedding alone, the last the head)",
+                  format_plural(shape.pieces(), "piece"), format_plural(layers, "layer"),
+                  format_plural(layers + 2, "piece"));
   return Balancer(shape, kind, model).best(layers);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::schedule {
 
@@ -16,8 +17,9 @@ namespace {
 void require_legal(const PipelineShape& shape, int stage) {
   TRIREME_REQUIRE(shape.stages >= 1 && shape.chunks >= 1 && shape.microbatches >= 0 &&
                       stage >= 0 && stage < shape.stages,
-                  "schedule: stage {} of {} with {} chunks each and {} micro-batches",
-                  stage, shape.stages, shape.chunks, shape.microbatches);
+                  "schedule: stage {} of {} with {} each and {}", stage, shape.stages,
+                  format_plural(shape.chunks, "chunk"),
+                  format_plural(shape.microbatches, "micro-batch", "micro-batches"));
 }
 
 // `warmup` forward passes, then one forward and one backward pass in turn, then what is
@@ -112,10 +114,12 @@ int most_groups(const PipelineShape& shape) {
 
 Order interleaved(const PipelineShape& shape, int stage, int groups) {
   require_legal(shape, stage);
-  TRIREME_REQUIRE(groups >= 1 && groups <= most_groups(shape),
-                  "interleaved: {} groups of {} micro-batches; 1 to {} have at least one "
-                  "micro-batch for each of {} stages",
-                  groups, shape.microbatches, most_groups(shape), shape.stages);
+  TRIREME_REQUIRE(
+      groups >= 1 && groups <= most_groups(shape),
+      "interleaved: {} of {}; 1 to {} have at least one micro-batch for each of {}",
+      format_plural(groups, "group"),
+      format_plural(shape.microbatches, "micro-batch", "micro-batches"),
+      most_groups(shape), format_plural(shape.stages, "stage"));
   return one_and_one(in_groups(shape, groups, true), in_groups(shape, groups, false),
                      static_cast<std::size_t>(warmup_of(shape, stage, groups)));
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "schedule/places.hpp"
 #include "schedule/round.hpp"
 
@@ -247,10 +248,11 @@ class Streams {
     for (const auto& [key, stream] : streams_) {
       const auto& [from, to, forward] = key;
       TRIREME_REQUIRE(stream.sent == stream.received,
-                      "schedule: what stage {} sends {} to stage {} ({} messages) is not "
-                      "what that receives ({} messages), in this order",
-                      from, forward ? "forward" : "backward", to, stream.sent.size(),
-                      stream.received.size());
+                      "schedule: what stage {} sends {} to stage {} ({}) is not what "
+                      "that receives ({}), in this order",
+                      from, forward ? "forward" : "backward", to,
+                      format_plural(stream.sent.size(), "message"),
+                      format_plural(stream.received.size(), "message"));
     }
   }
 
@@ -348,8 +350,8 @@ StagePlan with_messages(const PipelineShape& shape, const OrderOf& order_of, int
 
 void check(const PipelineShape& shape, const std::vector<StagePlan>& plans) {
   TRIREME_REQUIRE(plans.size() == static_cast<std::size_t>(shape.stages),
-                  "schedule: plans of {} stages, the pipeline has {}", plans.size(),
-                  shape.stages);
+                  "schedule: plans of {}, the pipeline has {}",
+                  format_plural(plans.size(), "stage"), shape.stages);
   Streams streams(shape, plans);
   streams.require_match();
   streams.require_end();

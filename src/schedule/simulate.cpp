@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "schedule/round.hpp"
 
 namespace trireme::schedule {
@@ -115,8 +116,8 @@ class Arrivals {
 
 void require_costs(const PipelineShape& shape, const Costs& costs) {
   TRIREME_REQUIRE(costs.pieces.size() == as_index(shape.pieces()),
-                  "simulate: costs of {} pieces, the pipeline has {}",
-                  costs.pieces.size(), shape.pieces());
+                  "simulate: costs of {}, the pipeline has {}",
+                  format_plural(costs.pieces.size(), "piece"), shape.pieces());
 }
 
 std::string who_waits(const std::vector<Order>& orders,
@@ -279,8 +280,8 @@ Timeline simulate(const PipelineShape& shape, const std::vector<Order>& orders,
                   const Costs& costs) {
   require_costs(shape, costs);
   TRIREME_REQUIRE(orders.size() == as_index(shape.stages),
-                  "simulate: orders of {} stages, the pipeline has {}", orders.size(),
-                  shape.stages);
+                  "simulate: orders of {}, the pipeline has {}",
+                  format_plural(orders.size(), "stage"), shape.stages);
   Arrivals arrivals(shape, costs);
   Timeline timeline;
   timeline.stages.resize(orders.size());

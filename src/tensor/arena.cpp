@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme {
 
@@ -25,9 +26,9 @@ std::byte* Arena::take_bytes(Category category, std::size_t bytes) {
   const std::size_t begin = used_;
   const std::size_t size = round_up(bytes);
   TRIREME_REQUIRE(data_ == nullptr || begin + size <= capacity_,
-                  "workspace of {} bytes is full: {} in use, {} more asked for ({}); the "
+                  "workspace of {} is full: {} in use, {} more asked for ({}); the "
                   "shape-only pass planned for less than the step takes",
-                  capacity_, begin, size, name_of(category));
+                  format_plural(capacity_, "byte"), begin, size, name_of(category));
   used_ += size;
   peak_ = std::max(peak_, used_);
   blocks_.push_back({begin, category});

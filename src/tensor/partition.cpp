@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme {
 
@@ -18,7 +19,7 @@ index_t aligned(index_t count) {
 
 Partition::Partition(const ParamRegistry& registry, int parts, index_t bucket_elements)
     : parts_(parts) {
-  TRIREME_REQUIRE(parts >= 1, "parameters cut in {} parts", parts);
+  TRIREME_REQUIRE(parts >= 1, "parameters cut in {}", format_plural(parts, "part"));
   lay_out(registry);
   const std::vector<ParamUnit>& units = registry.units();
   std::vector<bool> alone(units.size(), false);

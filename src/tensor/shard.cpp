@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme {
 
@@ -18,8 +19,8 @@ ShardSpec replicated(Shape global_shape) {
 ShardSpec split(Shape global_shape, int dimension, int parts, int rank, bool pad) {
   const index_t extent = global_shape.at(static_cast<std::size_t>(dimension));
   TRIREME_REQUIRE(pad || extent % parts == 0,
-                  "dimension {} of {} is split in {} parts, which do not divide {}",
-                  dimension, to_string(global_shape), parts, extent);
+                  "dimension {} of {} is split in {}, which do not divide {}", dimension,
+                  to_string(global_shape), format_plural(parts, "part"), extent);
   const index_t local = (extent + parts - 1) / parts;
   const index_t begin = std::min(extent, local * rank);
   const index_t end = std::min(extent, begin + local);
@@ -36,9 +37,8 @@ ShardSpec split_blocks(Shape global_shape, const std::vector<index_t>& block_ext
                        int parts, int rank) {
   const index_t total =
       std::accumulate(block_extents.begin(), block_extents.end(), index_t{0});
-  TRIREME_REQUIRE(total == global_shape.at(0),
-                  "blocks of {} rows in all cut a tensor of {}", total,
-                  to_string(global_shape));
+  TRIREME_REQUIRE(total == global_shape.at(0), "blocks of {} in all cut a tensor of {}",
+                  format_plural(total, "row"), to_string(global_shape));
   ShardSpec spec;
   spec.local_shape = global_shape;
   spec.local_shape[0] = total / parts;
@@ -47,8 +47,8 @@ ShardSpec split_blocks(Shape global_shape, const std::vector<index_t>& block_ext
   index_t global_begin = 0;
   index_t local_begin = 0;
   for (const index_t extent : block_extents) {
-    TRIREME_REQUIRE(extent % parts == 0, "a block of {} rows is split in {} parts",
-                    extent, parts);
+    TRIREME_REQUIRE(extent % parts == 0, "a block of {} is split in {}",
+                    format_plural(extent, "row"), format_plural(parts, "part"));
     const index_t local = extent / parts;
     spec.segments.push_back({global_begin + local * rank, local_begin, local});
     global_begin += extent;

@@ -90,7 +90,7 @@ TEST_F(Clock, StartsOfOneStepAreIdle) {
   }
   const RunResult refused = train("run", short_of_time);
   EXPECT_EQ(refused.status, 1) << refused.out << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("the last 2 starts of 'run' have saved no new step, "
+  EXPECT_THAT(refused.err, HasSubstr("'run' has no new step saved in the last 2 starts, "
                                      "or one in a small part of their time"));
   EXPECT_EQ(train("run", {"--resume", "auto"}).status, 0);
 }

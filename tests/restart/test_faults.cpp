@@ -526,8 +526,7 @@ TEST_F(FaultsOfDisks, IdleStartsAreRefusedOnce) {
   for (int i = 0; i < 3; ++i) EXPECT_NE(start("run", plan).status, 0);
   const RunResult refused = start("run");
   EXPECT_EQ(refused.status, 1);
-  EXPECT_THAT(refused.err,
-              HasSubstr("the last 3 starts of 'run' have saved no new step"));
+  EXPECT_THAT(refused.err, HasSubstr("'run' has no new step saved in the last 3 starts"));
   const RunResult next = start("run");
   EXPECT_EQ(next.status, 0) << next.err;
   EXPECT_THAT(next.out, HasSubstr("effective training time:"));

@@ -315,7 +315,7 @@ TEST_F(ScriptsSweep, LeavesTheScheduleOfADeckAlone) {
           HasSubstr("strong scaling: a batch of 6 on every number of ranks"),
           ContainsRegex(" 1 +[0-9.]+ +[0-9.]+ +1.00 +100.0%  scaling-77/long-1\n"),
           ContainsRegex(" 2 +[0-9.]+ +[0-9.]+ +[0-9.%]+ +[0-9.%]+  [^ ]+/long-2")));
-  EXPECT_THAT(result.out, HasSubstr("stopped after 20 of 1000 steps, as asked"));
+  EXPECT_THAT(result.out, HasSubstr("stopped after 20 of 1,000 steps, as asked"));
   const auto steps = metrics("scaling-77/long-2").steps;
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_EQ(steps.back().step, 20);

@@ -55,7 +55,7 @@ class StyleChecks(unittest.TestCase):
 
     def test_clean_tree_has_no_findings(self):
         for check in ("layers", "vendor_headers", "kernel_labels", "text_rules",
-                      "direct_includes", "formatting", "documentation"):
+                      "direct_includes", "formatting", "documentation", "plurals"):
             self.assertEqual(self.found(check), [], check)
 
     # layers
@@ -169,6 +169,17 @@ class StyleChecks(unittest.TestCase):
             self.expect("text_rules", {"docs/a.md": f"see {text}\n"}, "docs/a.md:1")
 
     # includes
+    def test_number_with_a_plural(self):
+        for text in ('"{} ranks"', '"of {:,} micro-batches"', '"{0} "\n    "steps"'):
+            self.expect("plurals", self.source(f"void f() {{ say({text}, n); }}"),
+                        "more.cpp:2", "format_plural")
+        self.expect("plurals", self.source('void f() { say("rank{}", n == 1 ? "" : "s"); }'),
+                    "format_plural")
+
+    def test_plurals_that_are_well(self):
+        self.assertEqual([], self.found("plurals", files=self.source(
+            '// "{} ranks"\nvoid f() { say("{} is {:.1f} tokens, {{}} steps", a, "} ranks"); }')))
+
     def test_header_that_leans_on_others(self):
         for body, header in (("std::optional<int> f();", "optional"),
                              ("KOKKOS_FUNCTION void f();", "Kokkos_Core.hpp"),

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/exec.hpp"
+#include "base/plural.hpp"
 
 // Before a loop whose iterations are independent although the compiler cannot see it (an
 // output may alias an input of the same index).
@@ -280,8 +281,8 @@ template <class View>
 void require_extent(const char* kernel, const char* name, const View& view,
                     index_t count) {
   TRIREME_REQUIRE(static_cast<index_t>(view.extent(0)) == count,
-                  "kernels::{}: {} has {} elements, expected {}", kernel, name,
-                  view.extent(0), count);
+                  "kernels::{}: {} has {}, expected {}", kernel, name,
+                  format_plural(view.extent(0), "element"), count);
 }
 
 }  // namespace trireme::kernels

@@ -221,7 +221,7 @@ TEST_F(Convert, NumbersThatAreNone) {
 // More layers than there are names for: no memory is asked for them.
 TEST_F(Convert, ImpossiblyManyLayers) {
   set_config("n_layer", 2147483647);
-  expect_refused({"hf", "says 2147483647 layers", "tensors in all"});
+  expect_refused({"hf", "says 2,147,483,647 layers", "tensors in all"});
 }
 
 TEST_F(Convert, ConfigThatIsNotGpt2s) {

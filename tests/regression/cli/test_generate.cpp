@@ -109,6 +109,17 @@ TEST_F(GenerateCli, GreedyIsTemperatureZero) {
   EXPECT_EQ(greedy.status, 0) << greedy.err;
   EXPECT_EQ(greedy.out, generate({"--prompt", "the", "--temperature", "0"}).out);
   EXPECT_EQ(greedy.out, generate({"--prompt", "the", "--top-k", "1"}).out);
+  // It would be one text, printed several times.
+  for (const std::vector<std::string>& how : std::vector<std::vector<std::string>>{
+           {"--greedy"}, {"--temperature", "0"}, {"--top-k", "1"}}) {
+    std::vector<std::string> several = {"--prompt", "the", "--num-samples", "2"};
+    several.insert(several.end(), how.begin(), how.end());
+    const auto refused = generate(several);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_EQ(refused.out, "");
+    EXPECT_THAT(refused.err, HasSubstr("--num-samples 2"));
+    EXPECT_THAT(refused.err, HasSubstr("gives one text of each prompt"));
+  }
 }
 
 TEST_F(GenerateCli, PromptFilesIdsAndNone) {

@@ -69,7 +69,7 @@ TEST_F(TrainDeck, RanksThatNoGridFits) {
   RunResult result = on_three({"parallel.tensor=2", "model.hidden=24", "model.heads=6",
                                "model.ffn_hidden=96", "batch.global=12"});
   expect_refused(result, {"the deck has 1 error", "parallel.data",
-                          "3 ranks do not divide into copies of the model of 2",
+                          "3 ranks cannot divide into copies of the model of 2",
                           "start 2 ranks, or take one of the grids of 3 ranks: tensor 1 "
                           "data 3; tensor 3 data 1\n"});
   EXPECT_EQ(result.err.find("parallel.data"), result.err.rfind("parallel.data"));

@@ -155,7 +155,7 @@ TEST(Manifest, SaysWhichEntryIsWrong) {
   EXPECT_THAT(error_of(R"("shape":[5])", R"("shape":5)"),
               HasSubstr("'m' is damaged: tensors[1]: 'shape' is 5; expected a list"));
   EXPECT_THAT(error_of(R"("start":[0],"shape":[5])", R"("start":[],"shape":[])"),
-              HasSubstr("'m' is damaged: blocks[2]: a block of 'model/b', () elements"));
+              HasSubstr("'m' is damaged: blocks[2]: a block of 'model/b', elements ()"));
   EXPECT_THAT(error_of(R"("xxh3":["0000000000000008"])", R"("xxh3":[8])"),
               HasSubstr("'m' is damaged: blocks[1]: 'xxh3' is [8]; expected a list"));
   EXPECT_THAT(error_of("\"step\": 12", "\"step\": 12,,"),

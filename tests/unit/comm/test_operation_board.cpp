@@ -67,7 +67,7 @@ TEST_F(OperationBoardFile, HoldsTheOperationAndTheLastOne) {
   EXPECT_EQ(state.activity, RankActivity::waiting);
   EXPECT_THAT(describe_now(state, state.since + 0.5),
               HasSubstr("in all_reduce 'row-parallel output' of group tensor (call 17, "
-                        "4096 elements), since 0.5 s"));
+                        "4,096 elements), since 0.5 s"));
   EXPECT_THAT(describe_now(state, state.since + 12.4),
               HasSubstr("since 12.4 s, no sign of life for 12.4 s"));
   board.give_sign(Clock::now() + std::chrono::seconds(12));
@@ -222,7 +222,7 @@ TEST_F(OperationBoardFile, IsMadeAnew) {
 
   const OpenedBoard none = open_board(*self, scratch_.path() / "nowhere", "here");
   EXPECT_EQ(none.board, nullptr);
-  EXPECT_THAT(none.note, AllOf(HasSubstr("1 of 1 ranks"), HasSubstr("nowhere")));
+  EXPECT_THAT(none.note, AllOf(HasSubstr("1 of 1 rank will"), HasSubstr("nowhere")));
 }
 
 TEST_F(OperationBoardFile, HangIsToldOnce) {

@@ -257,7 +257,7 @@ TEST(LoadVocabulary, FromTheCorpus) {
   const auto errors = set_vocabulary(small, 8192, "c.h5");
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_EQ(errors[0].place, "test.yaml:1");
-  EXPECT_THAT(errors[0].what, ::testing::HasSubstr("c.h5 (8192 tokens)"));
+  EXPECT_THAT(errors[0].what, ::testing::HasSubstr("c.h5 (8,192 tokens)"));
 }
 
 }  // namespace

@@ -153,7 +153,7 @@ TEST(SampleIndexTail, IsALastShorterWindow) {
   EXPECT_THAT(test::message_of<InputError>([] {
                 SampleIndex({3, 4}, 5, 1, Order::sequential, "'one'", 0, Tail::counted);
               }),
-              HasSubstr("'one' has 1 tokens: there is none to predict"));
+              HasSubstr("'one' has 1 token: there is none to predict"));
 }
 
 TEST(SampleIndexSplit, IsContiguousAndWhole) {

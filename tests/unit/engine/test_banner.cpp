@@ -41,7 +41,7 @@ BannerInfo example() {
   info.memory_gbs = 29.2;
   info.corpora = {"data/kjv.h5"};
   info.corpus_tokens = 1180000;
-  info.validation_tokens = 24100;
+  info.validation = {{"held out", 24100}, {"news", 1}};
   info.micro_batch = 8;
   info.global_batch = 32;
   info.steps = 1000;
@@ -63,7 +63,8 @@ TEST(Banner, AsAUserSeesIt) {
       "  build       GNU 12.2.0, Kokkos 4.7.0 (OpenMP, Serial), MPICH 4.0.2,\n"
       "              HDF5 1.10.8, oneDNN 2.7.3, OpenBLAS 0.3.21\n"
       "  precision   fp32, GEMM peak 271 GFLOP/s (measured), memory 29 GB/s\n"
-      "  corpus      data/kjv.h5, 1.18M tokens to train on, 24.1k to validate\n"
+      "  corpus      data/kjv.h5, 1.18M tokens to train on\n"
+      "  validation  held out: 24.1k tokens, news: 1 token\n"
       "  batch       32 samples, 8,192 tokens, micro-batches of 8\n"
       "  steps       1,000, 8.19M tokens, 6.94 epochs\n"
       "  run         runs/quickstart\n"

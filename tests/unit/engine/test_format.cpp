@@ -55,16 +55,9 @@ TEST(Format, Counts) {
   EXPECT_EQ(format_count(5e22), "50000E");
   EXPECT_EQ(format_count(-1500), "-1.50k");
   EXPECT_EQ(format_count(kNan), "?");
-  EXPECT_EQ(format_grouped(0), "0");
-  EXPECT_EQ(format_grouped(999), "999");
-  EXPECT_EQ(format_grouped(-1000), "-1,000");
-  EXPECT_EQ(format_grouped(-100), "-100");
-  EXPECT_EQ(format_grouped(9830400), "9,830,400");
-  EXPECT_EQ(format_grouped(std::numeric_limits<std::int64_t>::min()),
-            "-9,223,372,036,854,775,808");
-  EXPECT_EQ(format_plural(1, "rank"), "1 rank");
-  EXPECT_EQ(format_plural(0, "rank"), "0 ranks");
-  EXPECT_EQ(format_plural(1200, "batch", "es"), "1,200 batches");
+  EXPECT_EQ(format_count(1, "token"), "1 token");
+  EXPECT_EQ(format_count(0, "token"), "0 tokens");
+  EXPECT_EQ(format_count(1234, "token"), "1.23k tokens");
 }
 
 TEST(Format, BytesRatesAndShares) {
@@ -147,6 +140,14 @@ TEST(Format, ListsAreBrokenBetweenTheirParts) {
   EXPECT_EQ(wrap_list({"one", "two 2", "three"}, 14, 4), "one,\n    two 2,\n    three");
   EXPECT_EQ(wrap_list({"much too long for it", "x"}, 5, 2), "much too long for it,\n  x");
   EXPECT_EQ(wrap_list({}, 5, 2), "");
+}
+
+TEST(Format, LinesAreBrokenBetweenTheirWords) {
+  EXPECT_EQ(wrap_lines(""), "");
+  EXPECT_EQ(wrap_lines("one  two\n\nthree\n", 8, 2), "one  two\n\nthree\n");
+  EXPECT_EQ(wrap_lines("one two three\n  four five", 8, 2),
+            "one\n  two\n  three\n  four\n    five");
+  EXPECT_EQ(wrap_lines("much-too-long x", 5, 1), "much-too-long\n x");
 }
 
 }  // namespace

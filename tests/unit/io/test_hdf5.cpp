@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/plural.hpp"
 #include "io/hdf5.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -264,8 +265,9 @@ TEST(Hdf5, OpeningSaysWhatIsWrong) {
   EXPECT_EQ(io::check_hdf5(scratch / "f.h5").expected_bytes, size);
   std::filesystem::resize_file(scratch / "f.h5", size - 1);
   EXPECT_THAT(open(scratch / "f.h5"),
-              AllOf(HasSubstr("is truncated"), HasSubstr(std::to_string(size)),
-                    HasSubstr(std::to_string(size - 1))));
+              AllOf(HasSubstr("is truncated"),
+                    HasSubstr(format_grouped(static_cast<std::int64_t>(size))),
+                    HasSubstr(format_grouped(static_cast<std::int64_t>(size) - 1))));
 }
 
 TEST(Hdf5, ErrorsCarryTheLibrarysCause) {

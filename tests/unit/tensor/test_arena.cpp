@@ -129,7 +129,7 @@ TEST(ArenaOverflow, SaysWhatWasAskedFor) {
   Arena arena(memory.data(), 1024);
   arena.vector<std::uint8_t>(Category::mlp, 512);
   EXPECT_THAT([&] { arena.vector<std::uint8_t>(Category::attention, 600); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("workspace of 1024 bytes is full"),
+              ThrowsMessage<Error>(AllOf(HasSubstr("workspace of 1,024 bytes is full"),
                                          HasSubstr("512 in use"),
                                          HasSubstr("768 more asked for (attention)"))));
   // The refusal took nothing, and what fits still goes in.
