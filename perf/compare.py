@@ -258,12 +258,18 @@ def make_contenders(arguments, scratch):
         contenders.append(Trireme(command, run_directory, threads))
     case = CASES[arguments.case]
     if arguments.python:
-        for variant in arguments.peers.split(","):
+        for variant in filter(None, arguments.peers.split(",")):
             command = [arguments.python, HERE / "peers" / "gpt2_step.py", "--serve",
                        "--micro", case["micro"], "--sequence", case["sequence"],
                        "--dropout", arguments.dropout, "--threads", arguments.threads,
                        "--warmup", 2] + (["--compile"] if variant == "compiled" else [])
             contenders.append(Peer(f"pytorch {variant}", command))
+    if arguments.nanogpt:
+        contenders.append(Peer("nanogpt compiled", [
+            arguments.python, HERE / "peers" / "gpt2_step.py", "--serve", "--compile",
+            "--nanogpt", arguments.nanogpt, "--micro", case["micro"], "--sequence",
+            case["sequence"], "--dropout", arguments.dropout, "--threads", arguments.threads,
+            "--warmup", 2]))
     if arguments.llmc:
         directory = pathlib.Path(arguments.llmc).resolve()
         binary = directory / f"train_gpt2_{case['micro']}x{case['sequence']}"
@@ -341,6 +347,7 @@ def parse_arguments():
     parser.add_argument("--python", help="a Python that has torch")
     parser.add_argument("--llmc", help="directory with train_gpt2_4x256 and train_gpt2_1x1024 "
                         "and what they read (perf/README.md)")
+    parser.add_argument("--nanogpt", help="directory of a copy of nanoGPT (needs --python)")
     parser.add_argument("--peers", default="compiled,eager", help="PyTorch variants")
     parser.add_argument("--case", choices=sorted(CASES), default="gpt2_124m_4x256")
     parser.add_argument("--dropout", type=float, default=0.0)
@@ -357,6 +364,8 @@ def parse_arguments():
     arguments = parser.parse_args()
     if not (arguments.trireme or arguments.python or arguments.llmc):
         parser.error("nothing to run: give --trireme, --python or --llmc")
+    if arguments.nanogpt and not arguments.python:
+        parser.error("--nanogpt needs a Python that has torch: --python")
     return arguments
 
 

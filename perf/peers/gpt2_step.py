@@ -11,6 +11,7 @@ step, one "summary".
     python gpt2_step.py --serve ...   # reads a number of steps per line, for perf/compare.py
 """
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -31,6 +32,8 @@ def parse_arguments():
     parser.add_argument("--dropout", type=float, default=0.0,
                         help="probability, at GPT-2's four sites (attention's too)")
     parser.add_argument("--optimizer", choices=["fused", "foreach"], default="fused")
+    parser.add_argument("--nanogpt", metavar="DIR",
+                        help="take the model and the optimizer of this copy of nanoGPT instead")
     parser.add_argument("--compile", action="store_true", help="torch.compile (inductor)")
     parser.add_argument("--mode", default="default", help="mode of torch.compile")
     parser.add_argument("--autocast", action="store_true", help="bf16 autocast (not the fp32 case)")
@@ -99,6 +102,35 @@ def build_model(torch, arguments):
     return Gpt()
 
 
+def build_nanogpt(torch, arguments):
+    """nanoGPT's model and its own choice of optimizer, with GPT-2's biases."""
+    sys.path.insert(0, arguments.nanogpt)
+    with contextlib.redirect_stdout(sys.stderr):  # it talks
+        from model import GPT, GPTConfig
+        gpt = GPT(GPTConfig(block_size=arguments.sequence, vocab_size=arguments.vocab,
+                            n_layer=arguments.layers, n_head=arguments.heads,
+                            n_embd=arguments.hidden, dropout=arguments.dropout, bias=True))
+        optimizer = gpt.configure_optimizers(0.1, 3e-4, (0.9, 0.95), "cpu")
+
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gpt = gpt
+
+        def forward(self, tokens):
+            return self.gpt(tokens[:, :-1], tokens[:, 1:].contiguous())[1]
+
+    return Loss(), optimizer
+
+
+def build_optimizer(torch, model, arguments):
+    parameters = list(model.parameters())
+    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
+              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8,
+                             **{arguments.optimizer: True})
+
+
 def main():
     arguments = parse_arguments()
     # Before torch is loaded: its OpenMP reads these once.
@@ -107,12 +139,12 @@ def main():
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
 
-    model = build_model(torch, arguments).train()
-    parameters = list(model.parameters())
-    groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
-              {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), eps=1e-8,
-                                  **{arguments.optimizer: True})
+    if arguments.nanogpt:
+        model, optimizer = build_nanogpt(torch, arguments)
+    else:
+        model = build_model(torch, arguments)
+        optimizer = build_optimizer(torch, model, arguments)
+    parameters = list(model.train().parameters())
     loss_of = torch.compile(model, mode=arguments.mode) if arguments.compile else model
     batches = torch.randint(0, arguments.vocab,
                             (8, arguments.micro, arguments.sequence + 1))
