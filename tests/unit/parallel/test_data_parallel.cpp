@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/arrays.hpp"
@@ -538,8 +539,9 @@ TYPED_TEST(DataParallelOf, PartsAreThoseOfTheDataGroup) {
   EXPECT_THAT(
       [&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, false); },
       ThrowsMessage<Error>(AllOf(HasSubstr("cut in 7 parts, of which this is 2"),
-                                 HasSubstr(fmt::format("the data group has {} ranks",
-                                                       grid.groups().data->size())))));
+                                 HasSubstr("the data group has " +
+                                           format_plural(grid.groups().data->size(),
+                                                         "rank")))));
 }
 
 // Messages of one site and operation of a group.

@@ -39,29 +39,21 @@ inline std::vector<PipelineShape> pipelines() {
 }
 
 inline std::vector<Order> gpipe_orders(const PipelineShape& shape) {
-  std::vector<Order> orders;
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    orders.push_back(all_forward_all_backward(shape, stage));
-  }
-  return orders;
+  return orders_of_all(shape,
+                       [&](int stage) { return all_forward_all_backward(shape, stage); });
 }
 
 // 1F1B where there is one chunk.
 inline std::vector<Order> interleaved_orders(const PipelineShape& shape, int groups) {
-  std::vector<Order> orders;
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    orders.push_back(shape.chunks == 1 ? one_forward_one_backward(shape, stage)
-                                       : interleaved(shape, stage, groups));
-  }
-  return orders;
+  return orders_of_all(shape, [&](int stage) {
+    return shape.chunks == 1 ? one_forward_one_backward(shape, stage)
+                             : interleaved(shape, stage, groups);
+  });
 }
 
 inline std::vector<Order> zero_bubble_rule_orders(const PipelineShape& shape) {
-  std::vector<Order> orders;
-  for (int stage = 0; stage < shape.stages; ++stage) {
-    orders.push_back(zero_bubble_by_rule(shape, stage));
-  }
-  return orders;
+  return orders_of_all(shape,
+                       [&](int stage) { return zero_bubble_by_rule(shape, stage); });
 }
 
 // Pieces that differ as embedding, layers and head do.
