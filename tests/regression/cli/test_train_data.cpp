@@ -1,4 +1,5 @@
 // `trireme train` with corpora that are none, damaged, or do not fit the model.
+#include "base/plural.hpp"
 #include "io/hdf5.hpp"
 #include "regression/cli/workplace.hpp"
 
@@ -54,7 +55,8 @@ TEST_F(TrainData, TruncatedAnywhere) {
     expect_refused(result, {"damaged.h5"});
     if (size > 100) {
       EXPECT_THAT(result.err, testing::HasSubstr("truncated"));
-      EXPECT_THAT(result.err, testing::HasSubstr(std::to_string(size)));
+      EXPECT_THAT(result.err,
+                  testing::HasSubstr(format_grouped(static_cast<std::int64_t>(size))));
     }
   }
 }

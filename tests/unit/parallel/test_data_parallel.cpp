@@ -536,12 +536,11 @@ TYPED_TEST(DataParallelOf, PartsAreThoseOfTheDataGroup) {
   ParamBuffer<TypeParam> params;
   params.allocate(registry, ParamBuffer<TypeParam>::Use::training,
                   {.stage = 1, .parts = 7, .part = 2});
-  EXPECT_THAT(
-      [&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, false); },
-      ThrowsMessage<Error>(AllOf(HasSubstr("cut in 7 parts, of which this is 2"),
-                                 HasSubstr("the data group has " +
-                                           format_plural(grid.groups().data->size(),
-                                                         "rank")))));
+  EXPECT_THAT([&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, false); },
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("cut in 7 parts, of which this is 2"),
+                        HasSubstr("the data group has " +
+                                  format_plural(grid.groups().data->size(), "rank")))));
 }
 
 // Messages of one site and operation of a group.
