@@ -141,7 +141,9 @@ function(trireme_test_properties name labels timeout)
     set(threads 1)
   endif()
   if(TRIREME_SANITIZE)
-    set(sanitizers UCX_MEM_EVENTS=no ASAN_OPTIONS=detect_leaks=0
+    set(suppressions ${PROJECT_SOURCE_DIR}/tests/support/asan.supp)
+    set(sanitizers UCX_MEM_EVENTS=no
+                   ASAN_OPTIONS=detect_leaks=0:suppressions=${suppressions}
                    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1)
   endif()
   set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=${threads} GOMP_SPINCOUNT=20000

@@ -3,6 +3,8 @@
 // refused.
 #include <gmock/gmock.h>
 
+#include <numeric>
+
 #include "base/error.hpp"
 #include "unit/io/scratch.hpp"
 #include "unit/nn/layer_bench.hpp"
@@ -35,7 +37,7 @@ class KeyCache : public ::testing::Test {
  protected:
   KeyCache()
       : layer_(CacheCase<Block>::make(bench_.builder())),
-        x_(uniform(kAllRows * kHidden, 1)),
+        x_(uniform((kAllRows + kSamples) * kHidden, 1)),  // for one position too many
         keys_(kAllRows * layer_.kv_columns(), NAN),
         values_(kAllRows * layer_.kv_columns(), NAN) {
     bench_.allocate([&](const nn::Context& shapes) {
@@ -67,7 +69,8 @@ class KeyCache : public ::testing::Test {
     return y.values();
   }
   Values in_pieces(const std::vector<index_t>& pieces) {
-    const Array<double> y(kAllRows * kHidden);
+    const index_t positions = std::accumulate(pieces.begin(), pieces.end(), index_t{0});
+    const Array<double> y(positions * kSamples * kHidden);
     nn::KvCache<double> cache = empty();
     index_t done = 0;
     for (const index_t piece : pieces) {
