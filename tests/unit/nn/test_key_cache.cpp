@@ -64,7 +64,8 @@ class KeyCache : public ::testing::Test {
 
   Values full() {
     const Array<double> y(kAllRows * kHidden);
-    layer_.forward(context(kLongest, nn::Mode::evaluation), x_.cmatrix(kAllRows, kHidden),
+    const View2<const double> in(x_.vector().data(), kAllRows, kHidden);
+    layer_.forward(context(kLongest, nn::Mode::evaluation), in,
                    y.matrix(kAllRows, kHidden), saved_);
     return y.values();
   }
