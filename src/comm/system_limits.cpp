@@ -46,6 +46,12 @@ std::string megabytes(std::uint64_t bytes) {
 
 }  // namespace
 
+void SystemLimits::set_shared(std::uint64_t blocks, std::uint64_t free_blocks,
+                              std::uint64_t block_size) {
+  shared_size = blocks == 0 ? kNone : blocks * block_size;
+  shared_free = blocks == 0 ? kNone : free_blocks * block_size;
+}
+
 SystemLimits find_system_limits() {
   SystemLimits limits;
   limits.address_space = soft_limit(RLIMIT_AS);
@@ -55,8 +61,7 @@ SystemLimits find_system_limits() {
                         std::getenv("UCX_TLS") == nullptr;
   struct statvfs shared = {};
   if (::statvfs("/dev/shm", &shared) == 0) {
-    limits.shared_size = static_cast<std::uint64_t>(shared.f_blocks) * shared.f_frsize;
-    limits.shared_free = static_cast<std::uint64_t>(shared.f_bavail) * shared.f_frsize;
+    limits.set_shared(shared.f_blocks, shared.f_bavail, shared.f_frsize);
   }
   limits.node_ranks =
       number_of("MPI_LOCALNRANKS", number_of("OMPI_COMM_WORLD_LOCAL_SIZE", 1));

@@ -42,6 +42,15 @@ TEST(SystemLimits, CountWhatIsFreeForOneRankAlone) {
   EXPECT_THAT(limit_problem(limits), HasSubstr("4.0 MiB of them free"));
 }
 
+TEST(SystemLimits, SharedMemoryWithoutALimitHasNoBlocks) {
+  SystemLimits limits{.shares_files = true};
+  limits.set_shared(0, 0, 4096);
+  EXPECT_EQ(limit_problem(limits), "");
+  limits.set_shared(4096, 256, 4096);
+  EXPECT_THAT(limit_problem(limits),
+              HasSubstr("/dev/shm has 16.0 MiB, 1.0 MiB of them free"));
+}
+
 TEST(SystemLimits, OfFilesMatterWhereMessagesGoThroughThem) {
   SystemLimits limits{.file_size = 100 * 1024, .shared_size = 0, .shared_free = 0};
   EXPECT_EQ(limit_problem(limits), "");
