@@ -36,10 +36,22 @@ bool is_default_in(const Deck& checkpoint, const std::string& key) {
   return key == "data.seed" && checkpoint.data.seed == checkpoint.run.seed;
 }
 
+// Whether the decks' corpora of this key may be the same files, at other paths.
+bool differs_in_paths_alone(const Deck& checkpoint, const Deck& deck,
+                            const std::string& key) {
+  if (key == "data.train") {
+    return std::ranges::equal(checkpoint.data.train, deck.data.train, {},
+                              &WeightedPath::weight, &WeightedPath::weight);
+  }
+  return key == "data.validation" &&
+         std::ranges::equal(checkpoint.data.validation, deck.data.validation, {},
+                            &NamedPath::name, &NamedPath::name);
+}
+
 }  // namespace
 
 Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
-                              const std::set<std::string>& bad) {
+                              const std::set<std::string>& bad, Corpora corpora) {
   Comparison result;
   for (const Key& key : key_table()) {
     const std::string& path = key.info.path;
@@ -48,7 +60,9 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
     if (before == now || bad.count(path) > 0) continue;
     if (!deck.given(path) && is_default_in(checkpoint, path)) continue;
     if (path == "model.vocab" && deck.model.vocab == 0) continue;  // the corpus decides
-    const Rule rule = rule_of(path);
+    const bool has_moved = corpora == Corpora::may_have_moved &&
+                           differs_in_paths_alone(checkpoint, deck, path);
+    const Rule rule = has_moved ? Rule::free : rule_of(path);
     const auto origin = deck.origins.find(path);
     const bool by_set = origin != deck.origins.end() && origin->second == "--set";
     const bool follows = !deck.given(path) && followed_key(path) != nullptr;

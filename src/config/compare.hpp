@@ -2,7 +2,8 @@
 //
 // parallel, batch.micro, memory, checkpoint and run (but run.seed) may. The learning rate
 // and its schedule may with --set, so that nobody changes them by editing a file that a
-// running job is resumed with. Everything else must be what the checkpoint has.
+// running job is resumed with. Corpora may be at other paths where the caller knows them
+// by their content. Everything else must be what the checkpoint has.
 #ifndef TRIREME_CONFIG_COMPARE_HPP_
 #define TRIREME_CONFIG_COMPARE_HPP_
 
@@ -22,11 +23,16 @@ struct Comparison {
   std::vector<std::string> changes;
 };
 
+// A job may have its corpora staged in a directory of its own: then only the weights of
+// data.train and the names of data.validation must agree.
+enum class Corpora { at_their_paths, may_have_moved };
+
 // Call set_vocabulary on the deck first: a vocabulary that is left to the corpus is not
 // compared. Nor are keys in `bad`, whose values are not known, and what differs only as
 // it follows another key by default.
 Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
-                              const std::set<std::string>& bad = {});
+                              const std::set<std::string>& bad = {},
+                              Corpora corpora = Corpora::at_their_paths);
 
 }  // namespace trireme::config
 

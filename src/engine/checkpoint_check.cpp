@@ -13,6 +13,7 @@
 #include "comm/self_communicator.hpp"
 #include "config/check.hpp"
 #include "config/load.hpp"
+#include "engine/datasets.hpp"
 #include "engine/deck_model.hpp"
 #include "engine/run_start.hpp"
 
@@ -222,13 +223,17 @@ config::Comparison compare_with_run(const ckpt::CheckpointReader& checkpoint,
   const config::Deck& deck = question.deck;
   const config::Deck theirs = config::parse_resolved(checkpoint.state().deck);
   check_progress(checkpoint, theirs);
-  config::Comparison result = config::compare_for_resume(theirs, deck, question.bad);
-  if (!question.corpora.empty() && !has_key(result.errors, "data.train")) {
-    const std::string problem =
-        problem_of([&] { require_corpora_of(checkpoint, question.corpora); });
-    if (!problem.empty()) {
-      result.errors.push_back(config::error_at(deck, "data.train", problem, "", ""));
-    }
+  const std::string other_corpora = question.corpora.empty() ? "" : problem_of([&] {
+    require_corpora_of(checkpoint, question.corpora);
+  });
+  // Those that are not known here are checked by the start that trains on them.
+  const bool may_have_moved =
+      other_corpora.empty() && checkpoint.state().texts.contains(kCorporaText);
+  config::Comparison result = config::compare_for_resume(
+      theirs, deck, question.bad,
+      may_have_moved ? config::Corpora::may_have_moved : config::Corpora::at_their_paths);
+  if (!other_corpora.empty() && !has_key(result.errors, "data.train")) {
+    result.errors.push_back(config::error_at(deck, "data.train", other_corpora, "", ""));
   }
   const bool is_vocabulary_own =
       deck.given("model.vocab") || !has_key(result.errors, "data.train");

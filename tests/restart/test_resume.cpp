@@ -212,6 +212,46 @@ TEST_F(ResumeChanges, OfWhatDefinesTheRunAreRefused) {
       "changed.yaml");
 }
 
+// As a job has them that stages them in a directory of its own.
+TEST_F(ResumeChanges, OfTheCorporasPathsAreTaken) {
+  namespace fs = std::filesystem;
+  std::string deck = slurp(scratch_ / "deck.yaml");
+  deck.replace(deck.find("train: corpus.h5"), 16, "train: $STAGED/corpus.h5");
+  spill(scratch_ / "staged.yaml", deck);
+  for (const char* job : {"one", "two"}) {
+    fs::create_directory(scratch_ / job);
+    fs::copy_file(scratch_ / "corpus.h5", scratch_ / job / "corpus.h5");
+  }
+  fs::remove(scratch_ / "corpus.h5");
+  const auto start = [&](const std::string& job, const std::string& steps) {
+    RunOptions of_job = options(1);
+    of_job.environment["STAGED"] = job;
+    return trireme({"train", "staged.yaml", "--run-dir", "run", "--resume", "auto",
+                    "--set", "run.steps=" + steps},
+                   of_job);
+  };
+  const RunResult one = start("one", "6");
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_THAT(one.out, HasSubstr("data.train: corpus.h5 -> one/corpus.h5"));
+  const RunResult two = start("two", "7");
+  EXPECT_EQ(two.status, 0) << two.err;
+  EXPECT_THAT(two.out, HasSubstr("data.train: one/corpus.h5 -> two/corpus.h5"));
+  EXPECT_EQ(newest("run").filename(), "step_00000007");
+  const RunResult finished = start("one", "7");
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("nothing to train"));
+}
+
+TEST_F(ResumeChanges, OfCorporaAtOtherPathsAreRefused) {
+  const std::string text = io::read_file(fixture("sample.txt")).substr(1150, 1150);
+  make_corpus(scratch_, "other.h5", {text}, trained_tokenizer());
+  expect_refused(
+      {"--set", "data.train=other.h5"},
+      {"data.train: other.h5", "the checkpoint has corpus.h5, the deck has other.h5"});
+  expect_refused({"--set", "data.train=[{path: corpus.h5, weight: 2}]"},
+                 {"data.train: ", "the checkpoint has corpus.h5"});
+}
+
 // The same name and vocabulary, another text.
 TEST_F(ResumeChanges, OfTheCorpusBehindTheNameAreRefused) {
   const std::string text = io::read_file(fixture("sample.txt")).substr(1150, 1150);
