@@ -46,7 +46,8 @@ listed are errors.
   same run, in whatever environment.
 - **Between starts** of a run `parallel`, `batch.micro`, `memory`, `checkpoint`, `run.steps` and
   the rest of `run` except `run.seed` may change; the learning rate and its schedule with
-  `--set`. Everything else must stay as the checkpoint has it.
+  `--set`; paths of corpora, where those of training have the same content. Everything else must
+  stay as the checkpoint has it.
 - **`parallel`**: [Many ranks](parallelism.md) says what each axis does and costs, and which to choose.
 )";
 

@@ -143,15 +143,14 @@ std::string plan_comment(const DryRun& plan, const JobSize& job,
     const double seconds = steps * plan.hardware_flops / all;
     text += fmt::format(
         "# - time, not measured: {} of {} FLOPs, at the {} that {} can do at most, take\n"
-        "#   {}; runs reach a part of that peak. To measure: --set run.stop_after=20, "
-        "then\n"
-        "#   write this script again\n",
+        "#   {}; runs reach a part of that peak. To measure: --set run.stop_after=20\n"
+        "#   --set run.log_every=5, then write this script again\n",
         count, format_count(plan.hardware_flops), format_flops(all * 1e-12),
         format_plural(job.ranks, "rank"), format_duration(seconds));
   } else {
     text += fmt::format(
-        "# - time: not known: {} of {} FLOPs. To measure: --set run.stop_after=20, then\n"
-        "#   write this script again\n",
+        "# - time: not known: {} of {} FLOPs. To measure: --set run.stop_after=20\n"
+        "#   --set run.log_every=5, then write this script again\n",
         count, format_count(plan.hardware_flops));
   }
   return text;
