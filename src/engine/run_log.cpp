@@ -26,9 +26,15 @@ RunLog::~RunLog() {
 }
 
 void RunLog::open() {
-  // A pipe of this name, without a reader, would be waited for.
-  file_ =
-      ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  // A pipe of this name, without a reader, would be waited for; a link would be followed
+  // to a file that is none of the run's.
+  constexpr int kFlags =
+      O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  file_ = ::open(path_.c_str(), kFlags, 0666);
+  if (file_ < 0 && errno == ELOOP) {
+    complain(fmt::format("'{}' is a link, which is not followed", path_.string()));
+    return;
+  }
   struct stat status = {};
   if (file_ < 0 || ::fstat(file_, &status) != 0) {
     complain(io::system_message("cannot write", path_, errno));

@@ -90,6 +90,17 @@ TEST_F(RunLogs, OtherThingsOfThisName) {
   EXPECT_THAT(problems_[1], HasSubstr("is no regular file"));
 }
 
+TEST_F(RunLogs, LinksAreNotFollowed) {
+  spill(scratch_ / "mine", "kept\n");
+  std::filesystem::create_symlink("mine", scratch_ / "log.txt");
+  RunLog log(scratch_.path(), "start 1", warn());
+  log.write("one");
+  EXPECT_EQ(slurp(scratch_ / "mine"), "kept\n");
+  ASSERT_EQ(problems_.size(), 1u);
+  EXPECT_THAT(problems_[0],
+              AllOf(HasSubstr("log.txt' is a link"), HasSubstr("training goes on")));
+}
+
 // The warning itself is recorded, too.
 TEST_F(RunLogs, TheWarningMayWrite) {
   std::filesystem::create_directory(scratch_ / "log.txt");
