@@ -74,15 +74,22 @@ void add_losses(Json& training, std::string_view records, std::int64_t last) {
     if (!record.is_object()) continue;
     const bool is_validation = record.contains("validation");
     const Json& values = is_validation ? record["validation"] : record;
-    if (!values.is_object() || !values.contains("step") || !values.contains("loss")) {
-      continue;
+    if (!values.is_object() || !values.contains("loss")) continue;
+    std::int64_t at = 0;
+    std::string name;
+    try {
+      at = io::json_value<std::int64_t>(values, "step");
+      if (is_validation) name = io::json_value<std::string>(values, "name");
+      // A loss that is not finite is written as null.
+      if (!values["loss"].is_null()) io::json_value<double>(values, "loss");
+    } catch (const io::JsonError&) {
+      continue;  // no record of a run
     }
-    const auto at = values.value("step", std::int64_t{-1});
     if (at > last) continue;
     if (is_validation) {
       if (validated >= 0 && at != validated) break;  // a step record came before it
       validated = at;
-      sets.push_back({{"name", values["name"]}, {"step", at}, {"loss", values["loss"]}});
+      sets.push_back({{"name", name}, {"step", at}, {"loss", values["loss"]}});
     } else if (!training.contains("loss")) {
       training["loss"] = {{"step", at}, {"value", values["loss"]}};
     } else if (validated >= 0) {

@@ -147,6 +147,24 @@ TEST_F(Inspect, ModelStateAndLossesComeFirst) {
   EXPECT_THAT(out_, HasSubstr("no checkpoint yet"));
 }
 
+// Lines of train.jsonl that are JSON and no records are passed over.
+TEST_F(Inspect, LinesThatAreNoRecords) {
+  ASSERT_EQ(train({"run.validate_every=2"}).status, 0);
+  const json whole_records = whole(run_dir())["training"];
+  const std::string records = slurp(run_dir() / "train.jsonl");
+  for (const char* line :
+       {R"({"step": "x", "loss": 1})", R"({"step": 1e300, "loss": 1})",
+        R"({"step": 3, "loss": "low"})", R"({"step": null, "loss": 1})", R"({"loss": 1})",
+        R"({"validation": {"step": 4, "loss": 1}})", R"({"validation": []})",
+        R"({"validation": {"name": 7, "step": 4, "loss": 1}})", "[]", "7", "null"}) {
+    spill(run_dir() / "train.jsonl", records + line + "\n");
+    const RunResult result = inspect(run_dir(), {"--json", scratch_ / "odd.json"});
+    ASSERT_EQ(result.status, 0) << line << "\n" << result.err;
+    EXPECT_EQ(json::parse(slurp(scratch_ / "odd.json"))["training"], whole_records)
+        << line;
+  }
+}
+
 // Tensors by layer, whatever the order in which ranks have written them.
 TEST_F(Inspect, TensorsByLayer) {
   ASSERT_EQ(trireme_on_ranks(2, train_arguments({"parallel.pipeline=2", "model.layers=11",
