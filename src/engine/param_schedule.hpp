@@ -1,6 +1,6 @@
 // engine/param_schedule.hpp — tells who lends the memory of parameters which passes come:
-// ZeRO fetches weights for the next pass during this one, and sends gradients at the
-// chunk's last.
+// ZeRO fetches weights for the next pass during this one, and sums gradients in every
+// micro-batch, or at each chunk's last one where they are kept whole (docs/pipeline.md).
 #ifndef TRIREME_ENGINE_PARAM_SCHEDULE_HPP_
 #define TRIREME_ENGINE_PARAM_SCHEDULE_HPP_
 

@@ -51,6 +51,13 @@ std::vector<int> group_counts(const PipelineShape& shape) {
   return counts;
 }
 
+// Whether orders differ that a kind may take; of the others a rule gives the only one.
+bool has_choice(const PipelineShape& shape, PipelineSchedule kind) {
+  if (kind == PipelineSchedule::zero_bubble) return true;
+  return kind == PipelineSchedule::one_f_one_b && shape.chunks > 1 &&
+         group_counts(shape).size() > 1;
+}
+
 class Balancer {
  public:
   Balancer(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model)
@@ -111,7 +118,8 @@ class Balancer {
   }
 
   double simulated(const Split& split) const {
-    return choose_orders(simulated_, kind_, costs_of(split, model_)).seconds.value();
+    const Costs costs = costs_of(split, model_);
+    return seconds_of(simulated_, choose_orders(simulated_, kind_, costs), costs);
   }
 
   // Moves one layer from one piece to another where that is faster: the best such move.
@@ -166,7 +174,7 @@ Costs costs_of(const Split& split, const ModelCost& model) {
 }
 
 bool is_simulated(const PipelineShape& shape, PipelineSchedule kind) {
-  constexpr double kMostPasses = 2e7;  // that are gone through, in all tries together
+  constexpr double kMostPasses = 1e6;  // that are gone through, in all tries together
   double tries = 1.0;
   // Nine searches, each simulated once more, of three passes in place of two.
   if (kind == PipelineSchedule::zero_bubble) tries = 9 * 2 * 1.5;
@@ -178,7 +186,7 @@ bool is_simulated(const PipelineShape& shape, PipelineSchedule kind) {
 
 Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
                      const Costs& costs) {
-  if (!is_simulated(shape, kind)) {
+  if (!has_choice(shape, kind) || !is_simulated(shape, kind)) {
     const int groups = most_groups(shape);
     return {.order_of = orders_of(shape, kind, groups),
             .timeline = nullptr,
@@ -197,8 +205,7 @@ Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
             .seconds = seconds};
   }
   Choice best;
-  const bool has_groups = kind == PipelineSchedule::one_f_one_b && shape.chunks > 1;
-  for (const int groups : has_groups ? group_counts(shape) : std::vector<int>{1}) {
+  for (const int groups : group_counts(shape)) {
     const OrderOf order_of = orders_of(shape, kind, groups);
     const double seconds = simulate(shape, orders_of_all(shape, order_of), costs).seconds;
     if (best.seconds && seconds >= *best.seconds * (1.0 - kSame)) continue;
@@ -206,6 +213,11 @@ Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
         .order_of = order_of, .timeline = nullptr, .groups = groups, .seconds = seconds};
   }
   return best;
+}
+
+double seconds_of(const PipelineShape& shape, const Choice& choice, const Costs& costs) {
+  if (choice.seconds) return *choice.seconds;
+  return simulate(shape, orders_of_all(shape, choice.order_of), costs).seconds;
 }
 
 Split balance(const PipelineShape& shape, PipelineSchedule kind, int layers,

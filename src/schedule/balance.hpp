@@ -33,16 +33,21 @@ struct Choice {
   // Of orders that were searched for, which with_messages() wants to know.
   std::shared_ptr<const Timeline> timeline;
   int groups = 1;  // of interleaved()
-  // Of a step, by simulation. Nothing where there were too many passes for one: the
-  // orders are then those of a rule (Megatron's groups, ZB-H1).
+  // Of a step, where orders were simulated to choose among them. Nothing where a rule
+  // gave them: there is but one, or there are too many passes (Megatron's groups, ZB-H1).
   std::optional<double> seconds;
 };
-// The fastest orders of a kind, by simulation; of those that are equally fast the one
-// with fewest micro-batches in flight. Every rank calls this at its start, so that what
-// is simulated is bounded: some tenths of a second, some ten megabytes.
+// The fastest orders of a kind, by simulation where there are several; of those that are
+// equally fast the one with fewest micro-batches in flight. Every rank calls this at its
+// start, so that what is simulated is bounded: some tenths of a second, some ten
+// megabytes.
 Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
                      const Costs& costs);
-// Whether choose_orders() simulates, and whoever wants to see all stages' times may.
+// Of a step with the orders chosen, for these costs: simulates all stages where that has
+// not been done.
+double seconds_of(const PipelineShape& shape, const Choice& choice, const Costs& costs);
+// Whether a pipeline has few enough passes for choose_orders() to simulate it, and for
+// whoever wants to see all stages' times.
 bool is_simulated(const PipelineShape& shape, PipelineSchedule kind);
 
 // The layers dealt to the pieces so that a step takes least time by simulation. First and

@@ -31,7 +31,7 @@ double efficiency(const PipelineShape& shape, PipelineSchedule schedule,
   double work = 0.0;
   for (const PieceCost& piece : costs.pieces) work += piece.total();
   return work * shape.microbatches / shape.stages /
-         choose_orders(shape, schedule, costs).seconds.value();
+         seconds_of(shape, choose_orders(shape, schedule, costs), costs);
 }
 
 TEST(Balance, DealsEveryLayer) {
@@ -128,6 +128,29 @@ TEST(Balance, LargePipelinesGoByRule) {
             all_forward_all_backward(deep, 4095));
   EXPECT_TRUE(is_simulated({64, 2, 256}, PipelineSchedule::one_f_one_b));
   EXPECT_TRUE(is_simulated({16, 1, 128}, PipelineSchedule::zero_bubble));
+}
+
+// Where there is one order only nothing is simulated to find it: the orders of all stages
+// would take each rank a gigabyte here.
+TEST(Balance, ASingleOrderIsNotSimulated) {
+  for (const PipelineShape& shape :
+       {PipelineShape{4096, 1, 2048}, PipelineShape{1024, 1, 8192},
+        PipelineShape{4, 1, 8}}) {
+    const Costs costs = equal_costs(shape);
+    for (const auto kind : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe}) {
+      EXPECT_FALSE(choose_orders(shape, kind, costs).seconds.has_value())
+          << text_of(shape);
+    }
+  }
+  // Of chunks there is one where all micro-batches are a single group; and many passes
+  // are not gone through for several.
+  const auto by_groups = [](const PipelineShape& shape) {
+    return choose_orders(shape, PipelineSchedule::one_f_one_b, equal_costs(shape))
+        .seconds.has_value();
+  };
+  EXPECT_FALSE(by_groups({512, 2, 512}));
+  EXPECT_FALSE(by_groups({512, 2, 2048}));
+  EXPECT_TRUE(by_groups({4, 2, 16}));
 }
 
 TEST(Balance, RefusesPiecesOfNothing) {
