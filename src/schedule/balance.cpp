@@ -174,7 +174,7 @@ Costs costs_of(const Split& split, const ModelCost& model) {
 }
 
 bool is_simulated(const PipelineShape& shape, PipelineSchedule kind) {
-  constexpr double kMostPasses = 1e6;  // that are gone through, in all tries together
+  constexpr double kMostPasses = 4e6;  // that are gone through, in all tries together
   double tries = 1.0;
   // Nine searches, each simulated once more, of three passes in place of two.
   if (kind == PipelineSchedule::zero_bubble) tries = 9 * 2 * 1.5;
