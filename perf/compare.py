@@ -375,6 +375,8 @@ def main():
     if before["load_average"][0] > 0.5:
         print(f"warning: the machine is busy (load {before['load_average'][0]:.1f}); "
               "ratios will be noisy", file=sys.stderr)
+    # Processes that stand still would stay for ever if this one just died.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="trireme-compare-"))
     contenders = []
     try:

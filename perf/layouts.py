@@ -48,6 +48,17 @@ class Layout:
         return [*launcher, options.trireme, "train", options.deck, "--run-dir",
                 f"{directory}/run", *sets]
 
+    def end(self, run):
+        """Ends a run that has not ended by itself, with all of its ranks."""
+        if run.poll() is not None:
+            return
+        run.send_signal(signal.SIGTERM if self.ranks > 1 else signal.SIGKILL)
+        try:
+            run.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            run.wait()
+
     def step_seconds(self, options, to_the_end):
         """Median seconds of a step after the first, and what the run printed."""
         with tempfile.TemporaryDirectory(dir=options.scratch) as directory, \
@@ -57,15 +68,11 @@ class Layout:
                                    stderr=subprocess.STDOUT, start_new_session=True,
                                    env={**os.environ, "OMP_NUM_THREADS": str(self.threads),
                                         **self.variables})
-            while run.poll() is None and (to_the_end or len(steps_of(log)) <= options.steps):
-                time.sleep(0.05)
-            if run.poll() is None:
-                run.send_signal(signal.SIGTERM if self.ranks > 1 else signal.SIGKILL)
-                try:
-                    run.wait(10)
-                except subprocess.TimeoutExpired:
-                    os.killpg(run.pid, signal.SIGKILL)
-                    run.wait()
+            try:
+                while run.poll() is None and (to_the_end or len(steps_of(log)) <= options.steps):
+                    time.sleep(0.05)
+            finally:
+                self.end(run)
             said.seek(0)
             text = said.read()
             steps = steps_of(log)
@@ -117,6 +124,8 @@ def main():
     except ValueError as error:
         parser.error(str(error))
 
+    # What was started is ended when this process is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     seconds = {layout.name: [] for layout in layouts}
     tables = {}
     with busy_processes(options.busy):
