@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# slurm/chain.sh — several jobs, one after the other, each going on where the one before it
-# stopped: for sites where a job cannot requeue itself, and to stand in the queue early.
+# slurm/chain.sh — several jobs, one after the other, each going on where the
+# one before it stopped: for sites where a job cannot requeue itself, and to
+# stand in the queue early.
 #
 #   slurm/chain.sh N [options of sbatch] SCRIPT [arguments]
 #   slurm/chain.sh 5 --nodes=8 --time=4:00:00 slurm/train.sbatch my.yaml
 #   slurm/chain.sh 5 my_job.sbatch                # as `trireme jobscript` writes it
 #
-# The jobs have one name, and run one at a time (--dependency=singleton). The one that is done,
-# or fails, takes the others out of the queue. Prints their numbers.
+# The jobs have one name, and run one at a time (--dependency=singleton). The one
+# that is done, has done what run.stop_after asks, or fails, takes the others out
+# of the queue. Prints their numbers.
 set -euo pipefail
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "engine/format.hpp"
+#include "io/files.hpp"
 #include "io/json.hpp"
 
 namespace trireme::engine {
@@ -80,6 +82,12 @@ std::string_view name_of(StartEnd end) {
       return "stopped_early";
   }
   return "";
+}
+
+void tell_job_script(StartEnd end) {
+  const char* file = std::getenv("TRIREME_END_FILE");
+  if (file == nullptr || *file == '\0') return;
+  io::write_file(file, fmt::format("{}\n", name_of(end)));
 }
 
 std::string RunReport::text() const {

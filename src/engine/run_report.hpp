@@ -25,6 +25,11 @@ enum class StartEnd {
 };
 std::string_view name_of(StartEnd end);
 
+// For a job script, which has only the exit status otherwise, and that is 0 for two of
+// them: the end's name goes into the file that TRIREME_END_FILE names; to nobody where it
+// names none. Error where it cannot be written.
+void tell_job_script(StartEnd end);
+
 // Of rank 0. Losses and the effective time are those of all starts, the tables of this
 // one.
 struct RunReport {

@@ -620,6 +620,11 @@ void TrainingRun<T>::write_report(const RunReport& report, const SectionTable& t
   } catch (const Error& error) {
     log_.warning("the report of this start was not written: {}", error.what());
   }
+  try {
+    tell_job_script(report.end);
+  } catch (const Error& error) {
+    log_.warning("the job script is not told how this start ended: {}", error.what());
+  }
 }
 
 template <class T>

@@ -267,6 +267,62 @@ TEST(Scripts, FindWhatComesWithTheProgram) {
   EXPECT_THAT(result.out, HasSubstr("ran train my.yaml --resume auto"));
 }
 
+// train.sbatch with the program itself as its one rank.
+class ScriptsTrain : public TrainingRuns {
+ protected:
+  ScriptsTrain() {
+    spill(scratch_ / "machine.sh", "launcher=(env)\nexport OMP_NUM_THREADS=1\n");
+    for (const std::string name : {"scontrol", "scancel"}) {
+      spill_program(scratch_ / name, "echo \"" + name + " $*\"\n");
+    }
+  }
+  RunResult job(const Arguments& more, const std::string& chain = "") {
+    Arguments command = {"bash", script("train.sbatch"), "deck.yaml", "--run-dir", "run"};
+    command.insert(command.end(), more.begin(), more.end());
+    const std::string here = scratch_.path().string();
+    return test::run(command,
+                     {.environment = {{"PATH", here + ":" + std::getenv("PATH")},
+                                      {"SLURM_JOB_ID", "77"},
+                                      {"SLURM_JOB_NAME", "job"},
+                                      {"SLURM_JOB_NODELIST", "node7"},
+                                      {"TMPDIR", here},
+                                      {"TRIREME", std::getenv("TRIREME_BINARY")},
+                                      {"TRIREME_CHAIN", chain},
+                                      {"TRIREME_HOME", script("..")},
+                                      {"TRIREME_MACHINE", scratch_ / "machine.sh"}},
+                      .directory = here});
+  }
+};
+
+// Status 0 of a start that run.stop_after ended is no "done": the rest is not trained by
+// a chain that ends in silence.
+TEST_F(ScriptsTrain, SaysThatItStoppedAsAsked) {
+  const Arguments part = {"--set", "run.stop_after=3"};
+  const RunResult first = job(part, "chain");
+  EXPECT_EQ(first.status, 0) << first.out << first.err;
+  EXPECT_THAT(first.out, HasSubstr("stopped as asked (run.stop_after): the run is not at "
+                                   "its last step"));
+  EXPECT_THAT(first.out, HasSubstr("--set run.stop_after=never"));
+  EXPECT_THAT(first.out, HasSubstr("the jobs of the chain that wait are taken out"));
+  EXPECT_THAT(first.out, HasSubstr("scancel --state=PENDING"));
+  EXPECT_THAT(first.out, ::testing::Not(HasSubstr(": done\n")));
+  const RunResult second = job(part);
+  EXPECT_THAT(second.out, HasSubstr("stopped as asked (run.stop_after)"));
+  EXPECT_THAT(second.out, ::testing::Not(HasSubstr("of the chain")));
+  // As it says: for all that is left.
+  for (int i = 0; i < 2; ++i) {  // the second finds it finished
+    const RunResult last = job({part[0], part[1], "--set", "run.stop_after=never"});
+    EXPECT_EQ(last.status, 0) << last.out << last.err;
+    EXPECT_THAT(last.out, HasSubstr(": done\n"));
+    EXPECT_THAT(last.out, ::testing::Not(HasSubstr("stopped as asked")));
+  }
+  EXPECT_EQ(ckpt::CheckpointReader(newest("run")).state().step, 13);
+  for (const auto& entry : std::filesystem::directory_iterator(scratch_.path())) {
+    EXPECT_FALSE(entry.path().filename().string().starts_with("tmp."))
+        << entry << " was left";
+  }
+}
+
 // slurm/scaling.sbatch with mpiexec in the place of srun.
 class ScriptsSweep : public TrainingRuns {
  protected:
