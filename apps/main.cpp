@@ -44,7 +44,9 @@ int main(int argc, char** argv) {
 
   // Threads that wait for each other sleep soon: what runs them reads that before main().
   const apps::ThreadCheck threads;
-  if (argc > 1 && computes(argv[1]) && threads.is_sound()) apps::spin_briefly(argv);
+  const bool has_teams = argc > 1 && computes(argv[1]);
+  const int team = has_teams ? threads.threads() : 1;  // 0: its share of the node's cores
+  if (has_teams && threads.is_sound()) apps::spin_briefly(argv);
 
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -58,7 +60,7 @@ int main(int argc, char** argv) {
   }
 
   // 2. MPI, for the life of the program, where the system has room for it.
-  if (const std::string problem = comm::limit_problem(comm::find_system_limits());
+  if (const std::string problem = comm::limit_problem(comm::find_system_limits(team));
       !problem.empty()) {
     if (comm::is_first_of_node()) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
     comm::Environment::abort_before_start(argc, argv, apps::kExitError);
@@ -81,7 +83,7 @@ int main(int argc, char** argv) {
     if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
     return apps::kExitInput;
   }
-  if (const std::string problem = threads.problem(*environment); !problem.empty()) {
+  if (const std::string problem = threads.problem(*environment, team); !problem.empty()) {
     if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
     return apps::kExitInput;
   }
@@ -102,12 +104,12 @@ int main(int argc, char** argv) {
     return apps::kExitError;
   }
   // What trains tells of all ranks' cores, with the placement.
-  const bool is_alone = argc > 1 && computes(argv[1]) && argv[1] != std::string("train");
+  const bool is_alone = has_teams && argv[1] != std::string("train");
   if (const std::string warning = threads.warning();
       is_alone && speaks && !warning.empty()) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
 
   // 4. Kokkos, and what the user asked for.
-  return apps::run_guarded(*environment, line.action());
+  return apps::run_guarded(*environment, line.action(), team);
 }

@@ -4,7 +4,6 @@
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <map>
 #include <memory>
@@ -25,15 +24,14 @@ namespace {
 constexpr double kAgreementSeconds = 5.0;
 
 // Ranks that share a node share its cores, unless the user said otherwise.
-Kokkos::InitializationSettings kokkos_settings(const comm::Environment& environment) {
+Kokkos::InitializationSettings kokkos_settings(const comm::Environment& environment,
+                                               int threads) {
   Kokkos::InitializationSettings settings;
   // Kokkos would warn on every rank that threads are not bound; a launcher does that.
   settings.set_disable_warnings(true);
-  const int chosen =
-      thread_settings([](const char* name) { return std::getenv(name); }).threads;
   const comm::NodeInfo& node = environment.node();
   settings.set_num_threads(
-      chosen > 0 ? chosen : std::clamp(node.cores / node.ranks, 1, kMostThreads));
+      threads > 0 ? threads : std::clamp(node.cores / node.ranks, 1, kMostThreads));
   return settings;
 }
 
@@ -115,7 +113,7 @@ int report(const comm::Environment& environment, comm::Communicator& errors,
 
 }  // namespace
 
-int run_guarded(comm::Environment& environment, const Action& action) {
+int run_guarded(comm::Environment& environment, const Action& action, int threads) {
   Failure failure;
   std::shared_ptr<comm::Communicator> errors;
   try {
@@ -128,7 +126,7 @@ int run_guarded(comm::Environment& environment, const Action& action) {
     int status = kExitError;
     {
       const SignalThread signals;  // before Kokkos makes threads
-      const Kokkos::ScopeGuard kokkos(kokkos_settings(environment));
+      const Kokkos::ScopeGuard kokkos(kokkos_settings(environment, threads));
       status = action(environment);
     }
     if (status == 0) check_stdout();  // other statuses say more

@@ -17,7 +17,8 @@ namespace trireme::apps {
 inline constexpr int kExitError = 1;
 inline constexpr int kExitInput = 2;
 
-int run_guarded(comm::Environment& environment, const Action& action);
+// `threads` are those of a team; 0: this rank's share of its node's cores.
+int run_guarded(comm::Environment& environment, const Action& action, int threads);
 
 }  // namespace trireme::apps
 

@@ -109,16 +109,16 @@ ThreadSettings thread_settings(const std::function<const char*(const char*)>& ge
 ThreadCheck::ThreadCheck()
     : settings_(thread_settings([](const char* name) { return std::getenv(name); })) {}
 
-std::string ThreadCheck::problem(const comm::Environment& environment) const {
+std::string ThreadCheck::problem(const comm::Environment& environment, int team) const {
   std::string mine = settings_.problem;
-  if (mine.empty() && settings_.threads > 1) {
-    const int started = 1 + threads_that_start(settings_.threads - 1);
-    if (started < settings_.threads) {
+  if (mine.empty() && team > 1) {
+    const int started = 1 + threads_that_start(team - 1);
+    if (started < team) {
       mine = fmt::format(
           "{} is {}, but the system lets this process have {}: set it lower, or "
           "raise the limit (ulimit -u, ulimit -v, the job's or container's pids and "
           "memory)",
-          settings_.source, settings_.threads, format_plural(started, "thread"));
+          settings_.source, team, format_plural(started, "thread"));
     }
   }
   const std::vector<std::string> all = environment.world()->gather(mine);

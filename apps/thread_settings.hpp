@@ -32,9 +32,11 @@ class ThreadCheck {
   ThreadCheck();
   // Says something that threads could be started by.
   bool is_sound() const { return settings_.problem.empty(); }
-  // Collective: what is wrong with a rank's settings, also that so many threads cannot be
-  // started; empty on all ranks where they are good.
-  std::string problem(const comm::Environment& environment) const;
+  // Of this rank; 0: the environment does not say.
+  int threads() const { return settings_.threads; }
+  // Collective: what is wrong with a rank's settings, also that a team of so many threads
+  // cannot be started; empty on all ranks where they are good.
+  std::string problem(const comm::Environment& environment, int team) const;
   // That threads will share cores; empty: they need not.
   std::string warning() const;
 

@@ -52,7 +52,7 @@ void SystemLimits::set_shared(std::uint64_t blocks, std::uint64_t free_blocks,
   shared_free = blocks == 0 ? kNone : free_blocks * block_size;
 }
 
-SystemLimits find_system_limits() {
+SystemLimits find_system_limits(int threads) {
   SystemLimits limits;
   limits.address_space = soft_limit(RLIMIT_AS);
   limits.file_size = soft_limit(RLIMIT_FSIZE);
@@ -66,8 +66,7 @@ SystemLimits find_system_limits() {
   limits.node_ranks =
       number_of("MPI_LOCALNRANKS", number_of("OMPI_COMM_WORLD_LOCAL_SIZE", 1));
   const int cores = static_cast<int>(allowed_cores().size());
-  limits.threads =
-      number_of("OMP_NUM_THREADS", std::max(1, cores / std::max(1, limits.node_ranks)));
+  limits.threads = threads > 0 ? threads : std::max(1, cores / limits.node_ranks);
   return limits;
 }
 
@@ -84,10 +83,15 @@ std::string limit_problem(const SystemLimits& limits) {
   const std::uint64_t address_space =
       kAddressSpace + kAddressSpaceOfThread * static_cast<std::uint64_t>(limits.threads);
   if (limits.address_space < address_space) {
+    const bool fewer_would_do =
+        limits.address_space >= kAddressSpace + kAddressSpaceOfThread;
     return fmt::format(
         "the address space of this process is limited to {} KiB (ulimit -v), and a start "
-        "needs {} at least, the model apart: raise the limit (ulimit -v unlimited)",
-        limits.address_space / kKiB, address_space / kKiB);
+        "with {} needs {} at least, the model apart: raise the limit (ulimit -v "
+        "unlimited){}",
+        limits.address_space / kKiB, format_plural(limits.threads, "thread"),
+        address_space / kKiB,
+        fewer_would_do ? ", or start fewer threads (OMP_NUM_THREADS)" : "");
   }
   if (limits.open_files < kOpenFiles) {
     return fmt::format(

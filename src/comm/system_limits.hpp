@@ -30,7 +30,8 @@ struct SystemLimits {
                   std::uint64_t block_size);
 };
 
-SystemLimits find_system_limits();
+// `threads` are those that this process starts; 0: its share of the node's cores.
+SystemLimits find_system_limits(int threads);
 
 // The first limit that is too low: its name, its value, what is needed and what to do;
 // empty: none is.

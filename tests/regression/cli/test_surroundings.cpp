@@ -101,7 +101,8 @@ TEST_F(Surroundings, ThreadsThatShareCoresAreWarnedOf) {
 
 TEST_F(Surroundings, LimitsThatMpiCannotBeginUnderAreNamed) {
   const std::vector<std::pair<std::string, std::string>> limits = {
-      {"ulimit -v 300000", "limited to 300000 KiB (ulimit -v), and a start needs 589824"},
+      {"ulimit -v 300000",
+       "limited to 300000 KiB (ulimit -v), and a start with 1 thread needs 589824"},
       {"ulimit -n 16", "may have 16 files open (ulimit -n), and a start needs 20"},
       {"ulimit -f 100", "KiB (ulimit -f), and MPI needs one of 4352 KiB"}};
   for (const auto& [limit, text] : limits) {
@@ -109,6 +110,16 @@ TEST_F(Surroundings, LimitsThatMpiCannotBeginUnderAreNamed) {
                        {.environment = {{"OMP_NUM_THREADS", "1"}}}),
                  1, {text, "raise the limit"});
   }
+}
+
+// A login node has many cores, and limits.
+TEST_F(Surroundings, LimitsCountThreadsOnlyWhereTheyCompute) {
+  const std::string limit = "ulimit -v 1600000; KOKKOS_NUM_THREADS=24 exec \"$0\" ";
+  EXPECT_EQ(shell(limit + "jobscript --help").status, 0);
+  const RunResult inspected = shell(limit + "inspect '" + corpus().string() + "'");
+  EXPECT_EQ(inspected.status, 0) << inspected.err;
+  expect_error(shell(limit + "selftest"), 1,
+               {"with 24 threads needs 2097152", "OMP_NUM_THREADS"});
 }
 
 // More than a start needs, and less than the run.

@@ -13,16 +13,23 @@ using ::testing::HasSubstr;
 constexpr std::uint64_t kMiB = 1024 * 1024;
 
 TEST(SystemLimits, OfThisProcessAreNoProblem) {
-  EXPECT_EQ(limit_problem(find_system_limits()), "");
+  EXPECT_EQ(limit_problem(find_system_limits(1)), "");
   EXPECT_EQ(limit_problem({}), "");
+}
+
+TEST(SystemLimits, CountTheThreadsThatAreAskedFor) {
+  EXPECT_EQ(find_system_limits(7).threads, 7);
+  EXPECT_GE(find_system_limits(0).threads, 1);
 }
 
 TEST(SystemLimits, GrowWithThreadsAndRanks) {
   SystemLimits limits{.address_space = 800 * kMiB, .threads = 4};
   EXPECT_EQ(limit_problem(limits), "");
   limits.threads = 16;
-  EXPECT_THAT(limit_problem(limits), AllOf(HasSubstr("limited to 819200 KiB (ulimit -v)"),
-                                           HasSubstr("1572864 at least")));
+  EXPECT_THAT(
+      limit_problem(limits),
+      AllOf(HasSubstr("limited to 819200 KiB (ulimit -v)"), HasSubstr("with 16 threads"),
+            HasSubstr("1572864 at least"), HasSubstr("OMP_NUM_THREADS")));
   limits = {.shared_size = 16 * kMiB, .shared_free = 16 * kMiB, .shares_files = true};
   EXPECT_EQ(limit_problem(limits), "");
   limits.node_ranks = 4;
