@@ -95,12 +95,17 @@ void set_start_timer(time_t seconds) {
 
 // In a handler: nothing here may allocate, lock or flush.
 void end_by_term() {
-  constexpr std::string_view text =
-      "trireme: ended by TERM: the run had not begun, and did not within 10 s\n";
+  const bool is_published = status_at_once == kStatusRequeue;
+  const std::string_view text =
+      is_published
+          ? "trireme: ended by TERM: the run had not gone on, and did not within 10 s; "
+            "status 75. Its checkpoints are as they were; --resume auto goes on\n"
+          : "trireme: ended by TERM: the run had not begun, and did not within 10 s\n";
   static_assert(kStartPatience == 10);
   if (speaks_at_once) {
     [[maybe_unused]] const ssize_t written = ::write(2, text.data(), text.size());
   }
+  if (is_published) ::_exit(kStatusRequeue);
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   ::sigaction(SIGTERM, &action, nullptr);
@@ -308,18 +313,31 @@ StopReason StopRequest::poll(comm::Communicator& world) {
   const double now = elapsed();
   if (last_poll_) longest_interval_ = std::max(longest_interval_, now - *last_poll_);
   last_poll_ = now;
+  end_of_start();
   return agree(world, limit_has_come());
 }
 
 StopReason StopRequest::poll_signals(comm::Communicator& world) {
   if (reason_ != StopReason::none) return reason_;
   if (options_.job != nullptr) options_.job->poll();  // the answer takes a while
+  end_of_start();
   return agree(world, false);
 }
 
-StopReason StopRequest::agree(comm::Communicator& world, bool limit_has_come) {
+StopReason StopRequest::poll_start(comm::Communicator& world) {
+  if (reason_ != StopReason::none) return reason_;
+  if (options_.job != nullptr) options_.job->poll();
+  const StopReason reason = agree(world, false);
+  if (reason != StopReason::none) end_of_start();
+  return reason;
+}
+
+void StopRequest::end_of_start() {
   polls = true;
   set_start_timer(0);
+}
+
+StopReason StopRequest::agree(comm::Communicator& world, bool limit_has_come) {
   const int received = received_signal;
   const std::int64_t code =
       received != 0 ? kTimeLimit + received : (limit_has_come ? kTimeLimit : 0);

@@ -10,7 +10,9 @@
 // KILL.
 //
 // Until the loop asks for the first time, a start that got TERM has ten seconds to come
-// to that (anew when the deck is read): then it ends by it, as other programs do.
+// to that (anew when the deck is read), however much it has to read: then it ends by it,
+// as other programs do, or with status 75 where the run directory has a checkpoint to go
+// on from. Nothing is written until then, and no rank waits for another to end so.
 //
 // Only a person's second ^C (INT), a second or more after the first, ends the process in
 // the handler: also a rank that hangs. (Launchers and terminals send one ^C both, within
@@ -74,6 +76,9 @@ class StopRequest {
   // The same of signals alone: before the first step, so that every start makes one
   // whatever the limit.
   StopReason poll_signals(comm::Communicator& world);
+  // The same before what may take long, or hang, on the way to that: where there is no
+  // signal yet, a TERM that comes meanwhile ends the start after ten seconds.
+  StopReason poll_start(comm::Communicator& world);
   // What took the time since the last poll (the start, a save) does not come again before
   // the next: no interval.
   void begin_interval() { last_poll_ = elapsed(); }
@@ -108,6 +113,7 @@ class StopRequest {
   std::optional<double> seconds_to_end() const;
   bool limit_has_come() const;
   std::string describe_limit() const;
+  static void end_of_start();
   StopReason agree(comm::Communicator& world, bool limit_has_come);
 
   Options options_;

@@ -390,7 +390,7 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   }
   if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();
   // While nothing is lost by it, and reading takes long.
-  if (stop.is_published() && stop.poll_signals(world) != StopReason::none) {
+  if (stop.is_published() && stop.poll_start(world) != StopReason::none) {
     log.info("{}\n{}",
              wrap_lines(fmt::format(
                  "stopped before the first step: {}. Step {} is saved as it was.",

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <utility>
@@ -218,6 +219,66 @@ TEST_F(StopRequestSecondSignal, OfOneRankAloneIsSaidByIt) {
   const Ended ended = end_of(SIGINT, SIGINT, false, [](StopRequest&) {});
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.said, ::testing::HasSubstr("a second ^C"));
+}
+
+// A start that got TERM and does not come to its first step. Its timer is played by one
+// that does not take ten seconds.
+class StopRequestAtStart : public StopRequestTest {
+ protected:
+  // As waitpid(2) has it; exit status 3 of a start that goes on.
+  template <class Prepare>
+  int end_of(const Prepare& prepare) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      StopRequest request({.signals = {SignalName::term}, .speaks = false});
+      prepare(request);
+      sigevent event = {};
+      event.sigev_notify = SIGEV_SIGNAL;
+      event.sigev_signo = SIGTERM;
+      timer_t timer{};
+      if (::timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) ::_exit(4);
+      itimerspec soon = {};
+      soon.it_value.tv_nsec = 1000000;
+      if (::timer_settime(timer, 0, &soon, nullptr) != 0) ::_exit(4);
+      nap(0.2);
+      ::_exit(3);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return status;
+  }
+};
+
+TEST_F(StopRequestAtStart, EndsByTerm) {
+  const int status = end_of([](StopRequest&) {});
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST_F(StopRequestAtStart, IsToBeRequeuedWhereItReadsItsCheckpoint) {
+  const int status = end_of([&](StopRequest& request) {
+    request.note_published();
+    if (request.poll_start(*world_) != StopReason::none) ::_exit(4);
+  });
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 75);
+}
+
+TEST_F(StopRequestAtStart, GoesOnWhereItHasComeToItsFirstStep) {
+  const int at_first_step = end_of([&](StopRequest& request) {
+    request.note_published();
+    if (request.poll_signals(*world_) != StopReason::none) ::_exit(4);
+  });
+  ASSERT_TRUE(WIFEXITED(at_first_step)) << at_first_step;
+  EXPECT_EQ(WEXITSTATUS(at_first_step), 3);
+  // The signal was heard before: what is left is to end in order.
+  const int heard = end_of([&](StopRequest& request) {
+    request.note_published();
+    std::raise(SIGTERM);
+    if (request.poll_start(*world_) != StopReason::signal) ::_exit(4);
+  });
+  ASSERT_TRUE(WIFEXITED(heard)) << heard;
+  EXPECT_EQ(WEXITSTATUS(heard), 3);
 }
 
 // Signals count before the deck is read; then the deck says which.
