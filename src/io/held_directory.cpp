@@ -94,11 +94,7 @@ HeldDirectory::Attempt HeldDirectory::try_to_hold(const Words& words) {
   is_locked_ = lock(words);
   // Who held it before may have removed what was opened here.
   if (is_locked_ && !loss().empty()) return Attempt::gone;
-  const std::string owner = owner_text();
-  if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, owner.data(), owner.size(), 0) !=
-                                        static_cast<ssize_t>(owner.size())) {
-    throw Error(system_message("cannot write", path_ / kLockName, errno));
-  }
+  write_owner();
   return Attempt::held;
 }
 
@@ -172,6 +168,16 @@ bool HeldDirectory::lock(const Words& words) {
                         "another process {} '{}' ({}). Wait for it to end, or {}.",
                         words.does, path_.string(), owner_of(lock_), words.advice);
   return false;
+}
+
+// For who is refused. A disk that is full takes no text and the lock all the same.
+void HeldDirectory::write_owner() const {
+  const std::string owner = owner_text();
+  // Half a text, or that of who held it before, would name the wrong process.
+  if (::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, owner.data(), owner.size(), 0) !=
+                                        static_cast<ssize_t>(owner.size())) {
+    [[maybe_unused]] const int ignored = ::ftruncate(lock_, 0);
+  }
 }
 
 std::string HeldDirectory::loss() const {

@@ -51,6 +51,7 @@ class HeldDirectory {
   void make(const Words& words);
   void open_lock(const Words& words);
   bool lock(const Words& words);
+  void write_owner() const;
   void withdraw() noexcept;
   void let_go() noexcept;
 

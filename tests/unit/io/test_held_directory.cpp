@@ -62,6 +62,20 @@ TEST_F(HeldDirectoryTest, OneAtATime) {
   EXPECT_EQ(first.loss(), "") << "who was refused has taken nothing away";
 }
 
+// A full disk takes no text of who holds it: that is for messages only.
+TEST_F(HeldDirectoryTest, AFullDiskCanBeHeld) {
+  const fs::path path = scratch_ / "run";
+  {
+    HeldDirectory before(path, kWords);
+    before.keep();
+  }
+  const test::FileSizeLimit limit(0);
+  HeldDirectory held(path, kWords);
+  EXPECT_EQ(held.loss(), "");
+  EXPECT_THAT(refusal(path), AllOf(HasSubstr("another process trains in"),
+                                   HasSubstr("(an unknown one)")));
+}
+
 // Links that somebody has planted are not written through.
 TEST_F(HeldDirectoryTest, ALockIsARegularFile) {
   const fs::path path = scratch_ / "run", victim = scratch_ / "victim";
