@@ -19,6 +19,9 @@
 namespace trireme::config {
 namespace {
 
+// What is done with the paths of a deck.
+enum class Paths { fill_in, fill_in_before_job, as_written };
+
 struct Leaf {
   YamlValue value;
   std::string place;
@@ -27,7 +30,7 @@ struct Leaf {
 
 class Loader {
  public:
-  explicit Loader(std::string file) : file_(std::move(file)) {}
+  Loader(std::string file, Paths paths) : file_(std::move(file)), paths_(paths) {}
 
   void read(const std::string& text) {
     const YamlValue root = read_yaml(text, file_, errors_);
@@ -96,8 +99,10 @@ class Loader {
       const auto& [value, place, in_file] = found->second;
       deck.origins[path] = place;
       if (in_file) note_parts(path, value, deck);
-      std::optional<Problem> problem =
-          value.is_null() ? Problem{"has no value", ""} : key.read(value, deck);
+      std::optional<Problem> problem = Problem{"has no value", ""};
+      if (!value.is_null()) {
+        problem = key.read(has_paths(path) ? fitted(value) : value, deck);
+      }
       if (!problem) continue;
       std::string fix = problem->fix.empty() ? "" : path + ": " + problem->fix;
       if (value.is_null())
@@ -111,7 +116,7 @@ class Loader {
     // In the table's order, in which decay comes before the cooldown that follows it.
     for (const Key& key : key_table()) mark_follower(key.info.path, deck);
     if (!broken_) check_across(deck, ranks, bad_, errors_);
-    return {std::move(deck), std::move(errors_), std::move(bad_)};
+    return {std::move(deck), std::move(errors_), std::move(bad_), std::move(job_paths_)};
   }
 
  private:
@@ -122,6 +127,28 @@ class Loader {
     };
     for (std::size_t i = 0; i < value.items.size(); ++i) note(i, value.items[i].line);
     for (const YamlValue::Entry& entry : value.entries) note(entry.key, entry.line);
+  }
+
+  static bool has_paths(const std::string& key) {
+    return key == "data.train" || key == "data.validation" || key == "run.dir" ||
+           key == "checkpoint.dir";
+  }
+  // A value with paths as its key's reader is to have it, which fills in what is there.
+  YamlValue fitted(YamlValue value) {
+    for (YamlValue& item : value.items) item = fitted(std::move(item));
+    for (YamlValue::Entry& entry : value.entries) {
+      entry.value = fitted(std::move(entry.value));
+    }
+    if (!value.is_scalar()) return value;
+    if (paths_ == Paths::as_written) {
+      value.text = path_text(written_path(value.text));
+    } else if (paths_ == Paths::fill_in_before_job) {
+      auto [text, variable] = leave_job_variables(value.text);
+      const auto path = expand_path(text);
+      if (!variable.empty() && path.value) job_paths_[*path.value] = variable;
+      value.text = std::move(text);
+    }
+    return value;
   }
 
   // What a key is by default is not known where the key that it follows is not.
@@ -215,7 +242,7 @@ class Loader {
     }
   }
 
-  static void fill_defaults(Deck& deck) {
+  void fill_defaults(Deck& deck) {
     const auto given = [&](const char* key) { return deck.given(key); };
     if (!given("model.ffn_hidden")) deck.model.ffn_hidden = 4 * deck.model.hidden;
     if (!given("model.kv_heads")) deck.model.kv_heads = deck.model.heads;
@@ -231,7 +258,11 @@ class Loader {
       deck.optimizer.cooldown.amount = deck.optimizer.decay.amount / 10;
     }
     if (!given("run.dir")) deck.run.dir = "runs/" + deck.name;
-    if (!given("checkpoint.dir")) deck.checkpoint.dir = deck.run.dir + "/checkpoints";
+    if (!given("checkpoint.dir")) {
+      deck.checkpoint.dir = deck.run.dir + "/checkpoints";
+      const auto run = job_paths_.find(deck.run.dir);
+      if (run != job_paths_.end()) job_paths_[deck.checkpoint.dir] = run->second;
+    }
     for (Length* length :
          {&deck.optimizer.warmup, &deck.optimizer.decay, &deck.optimizer.cooldown,
           &deck.run.steps, &deck.run.log_every, &deck.run.validate_every,
@@ -241,6 +272,8 @@ class Loader {
   }
 
   std::string file_;
+  Paths paths_;
+  std::map<std::string, std::string> job_paths_;
   std::map<std::string, Leaf> leaves_;
   std::map<std::string, int> lines_;
   std::set<std::string> bad_;
@@ -253,14 +286,18 @@ class Loader {
 namespace {
 
 Examined examine_text(const std::string& text, const std::string& name,
-                      const LoadOptions& options) {
-  Loader loader(name);
+                      const LoadOptions& options, Paths paths) {
+  Loader loader(name, paths);
   loader.read(text);
   for (const std::string& assignment : options.overrides)
     loader.override_with(assignment);
   if (!options.run_dir.empty()) loader.set_run_dir(options.run_dir);
   std::string stem = std::filesystem::path(name).stem().string();
   return loader.finish(stem.empty() ? "deck" : stem, options.ranks);
+}
+
+Paths paths_of(const LoadOptions& options) {
+  return options.before_job ? Paths::fill_in_before_job : Paths::fill_in;
 }
 
 Deck deck_or_throw(Examined examined) {
@@ -271,7 +308,7 @@ Deck deck_or_throw(Examined examined) {
 }  // namespace
 
 Deck parse(const std::string& text, const std::string& name, const LoadOptions& options) {
-  return deck_or_throw(examine_text(text, name, options));
+  return deck_or_throw(examine_text(text, name, options, paths_of(options)));
 }
 
 Examined examine(const std::string& path, const LoadOptions& options) {
@@ -284,7 +321,7 @@ Examined examine(const std::string& path, const LoadOptions& options) {
                         std::strerror(error));
   std::ostringstream text;
   text << file.rdbuf();
-  return examine_text(text.str(), path, options);
+  return examine_text(text.str(), path, options, paths_of(options));
 }
 
 Deck load(const std::string& path, const LoadOptions& options) {
@@ -318,7 +355,7 @@ std::string resolved_text(const Deck& deck, bool comments) {
 Deck parse_resolved(const std::string& text, int ranks) {
   LoadOptions options;
   options.ranks = ranks;
-  return parse(text, "resolved deck", options);
+  return deck_or_throw(examine_text(text, "resolved deck", options, Paths::as_written));
 }
 
 }  // namespace trireme::config

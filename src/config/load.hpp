@@ -7,6 +7,7 @@
 #ifndef TRIREME_CONFIG_LOAD_HPP_
 #define TRIREME_CONFIG_LOAD_HPP_
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct LoadOptions {
   std::string run_dir = {};
   // Ranks that will run it; 0: not known, as many as the deck's grid asks for.
   int ranks = 0;
+  // A job will read it again: variables that only jobs have may be missing in paths, and
+  // stay there as they are written.
+  bool before_job = false;
 };
 
 // A deck with all that is wrong with it, for who has more to say of it.
@@ -32,6 +36,9 @@ struct Examined {
   // Keys whose values are not known: those that could not be read, and those that follow
   // one of them by default.
   std::set<std::string> bad;
+  // Paths of the deck that are not known before a job: for each the variable that it
+  // waits for.
+  std::map<std::string, std::string> job_paths;
 };
 // InputError where there is no such file.
 Examined examine(const std::string& path, const LoadOptions& options = {});
@@ -45,6 +52,7 @@ Deck parse(const std::string& text, const std::string& name,
 // it gives the same deck and the same text again. comments: what each key means behind
 // it.
 std::string resolved_text(const Deck& deck, bool comments = false);
+// Paths are those that are written there, whatever the environment.
 Deck parse_resolved(const std::string& text, int ranks = 0);
 
 }  // namespace trireme::config

@@ -104,4 +104,32 @@ std::string path_text(const std::string& path) {
   return text;
 }
 
+std::string written_path(const std::string& text) {
+  std::string path;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    path += text[at];
+    if (text.compare(at, 2, "$$") == 0) ++at;
+  }
+  return path;
+}
+
+TextBeforeJob leave_job_variables(const std::string& text) {
+  TextBeforeJob result;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    result.text += text[at];
+    if (text[at] != '$' || at + 1 == text.size()) continue;
+    if (text[at + 1] == '$') {
+      result.text += text[++at];
+      continue;
+    }
+    const auto variable = name_at(text, at + 1);
+    if (!variable || !variable->name.starts_with("SLURM_") || value_of(variable->name)) {
+      continue;
+    }
+    result.text += '$';
+    if (result.first.empty()) result.first = variable->name;
+  }
+  return result;
+}
+
 }  // namespace trireme::config

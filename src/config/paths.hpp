@@ -19,6 +19,18 @@ Parsed<std::string> expand_path(const std::string& text);
 // file.
 std::string path_text(const std::string& path);
 
+// The path that a resolved deck's text stands for. There is nothing to fill in: versions
+// before variables were known wrote a dollar sign as itself.
+std::string written_path(const std::string& text);
+
+// The text with its variables that only jobs have (SLURM_TMPDIR, SLURM_JOB_ID), and this
+// process has not, as literal words: outside of a job nobody can say which file is meant.
+// `first`: the name of the first of them, empty where there is none.
+struct TextBeforeJob {
+  std::string text, first;
+};
+TextBeforeJob leave_job_variables(const std::string& text);
+
 }  // namespace trireme::config
 
 #endif  // TRIREME_CONFIG_PATHS_HPP_

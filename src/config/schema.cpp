@@ -38,7 +38,9 @@ listed are errors.
 - **Paths** (corpora, `run.dir`, `checkpoint.dir`) are relative to the working directory, not to the
   deck. `~`, `~user`, `$NAME` and `${NAME}` (in quotes) are filled in when the deck is read, also those
   of `--set`; a variable that is not set is an error. `$$` is a dollar sign. What `--run-dir` says is
-  taken as it is: the shell has filled it in.
+  taken as it is: the shell has filled it in. Variables of a job (`$SLURM_TMPDIR`, `$SLURM_JOB_ID`, all
+  that begin with `SLURM_`) may be missing outside of one: `--dry-run` and `trireme jobscript` do not
+  check such a path, and say so.
 - **Not yet**: a deck may have such a value, and `--dry-run` tells of it what it can; this version
   cannot train it. `trireme train` and `trireme jobscript` refuse it.
 - **The resolved deck**, with every default written out, is stored in the run directory

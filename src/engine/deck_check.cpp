@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -27,7 +28,7 @@ struct NamedCorpus {
   std::string name;  // of its samples: train, or the validation set's
   std::string path;
   std::shared_ptr<const data::Corpus> corpus = {};  // none where it cannot be opened
-  bool is_missing = false;
+  std::string missing = {};  // in what way; empty where it is there
 
   bool is_for_training() const { return key == "data.train"; }
   // For people: data.train, data.validation.books.
@@ -45,9 +46,11 @@ class DeckCheck {
  public:
   explicit DeckCheck(const DeckCheckOptions& options)
       : options_(options),
-        examined_(config::examine(options.deck, {.overrides = options.overrides,
-                                                 .run_dir = options.run_dir,
-                                                 .ranks = options.ranks})) {}
+        examined_(config::examine(options.deck,
+                                  {.overrides = options.overrides,
+                                   .run_dir = options.run_dir,
+                                   .ranks = options.ranks,
+                                   .before_job = options.purpose != Purpose::train})) {}
 
   CheckedDeck run() {
     check_training();
@@ -55,7 +58,10 @@ class DeckCheck {
     check_tokenizers();
     find_vocabulary();
     check_lengths();
-    if (options_.purpose != Purpose::train || !errors().empty()) check_start();
+    if (options_.purpose != Purpose::train || options_.looks_at_start ||
+        !errors().empty()) {
+      check_start();
+    }
     if (!errors().empty()) throw config::DeckErrors(std::move(examined_.errors));
     result_.deck = std::move(examined_.deck);
     return std::move(result_);
@@ -122,16 +128,31 @@ class DeckCheck {
     for (const NamedCorpus& named : train_) result_.corpora.push_back(named.corpus);
   }
 
+  // Why a path cannot be looked at before the job that it is for; empty where it can.
+  std::string job_reason(const std::string& path) const {
+    const auto found = examined_.job_paths.find(path);
+    if (found == examined_.job_paths.end()) return {};
+    return fmt::format("${} is set only inside a job", found->second);
+  }
+
   void open(NamedCorpus& named) {
+    const std::string at_job = job_reason(named.path);
+    if (!at_job.empty()) {
+      named.missing = "is not known here (" + at_job + ")";
+      result_.not_checked.push_back(
+          {fmt::format("{}: {}", named.shown(), named.path), at_job});
+      return;
+    }
     std::error_code error;
     if (!fs::exists(named.path, error)) {
-      named.is_missing = !error;
+      if (!error) named.missing = missing_text(named.path);
       if (error) {
         add(named, fmt::format("cannot be looked at: {}", error.message()), kCorpus);
       } else if (options_.purpose == Purpose::train) {
-        add(named, missing_text(named.path), kCorpus);
+        add(named, named.missing, kCorpus);
       } else {
-        result_.not_checked.push_back(fmt::format("{}: {}", named.shown(), named.path));
+        result_.not_checked.push_back(
+            {fmt::format("{}: {}", named.shown(), named.path), "it is not there"});
       }
       return;
     }
@@ -192,9 +213,9 @@ class DeckCheck {
     if (deck().model.vocab == 0) {
       // Needed even where corpora may be missing.
       for (const NamedCorpus& named : train_) {
-        if (!named.is_missing || options_.purpose == Purpose::train) continue;
-        add(named, missing_text(named.path) + ", and only it says the vocabulary",
-            kCorpus, "the path of a corpus, or model.vocab: 50257");
+        if (named.missing.empty() || options_.purpose == Purpose::train) continue;
+        add(named, named.missing + ", and only it says the vocabulary", kCorpus,
+            "the path of a corpus, or model.vocab: 50257");
       }
       return;
     }
@@ -236,8 +257,18 @@ class DeckCheck {
   }
 
   void check_start() {
+    std::set<std::string> bad = examined_.bad;
+    for (const auto& [key, path] : {std::pair("run.dir", deck().run.dir),
+                                    std::pair("checkpoint.dir", deck().checkpoint.dir)}) {
+      const std::string at_job = job_reason(path);
+      if (at_job.empty()) continue;
+      bad.insert(key);
+      if (deck().given(key)) {
+        result_.not_checked.push_back({fmt::format("{}: {}", key, path), at_job});
+      }
+    }
     const DeckInQuestion question{.deck = deck(),
-                                  .bad = examined_.bad,
+                                  .bad = std::move(bad),
                                   .has_tensors = tells_tensors(),
                                   .has_vocabulary = is_right("model.vocab"),
                                   .corpora = result_.corpora};
@@ -272,6 +303,10 @@ class DeckCheck {
 };
 
 }  // namespace
+
+std::string NotChecked::text() const {
+  return fmt::format("not checked, as {}: {}", reason, what);
+}
 
 CheckedDeck check_deck(const DeckCheckOptions& options) {
   return DeckCheck(options).run();

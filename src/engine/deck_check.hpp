@@ -29,6 +29,14 @@ struct DeckCheckOptions {
   std::string resume = "never";             // never, auto, or a checkpoint
   std::string init_from = {};               // empty: no checkpoint
   Purpose purpose = Purpose::plan;
+  // Training that has no other error looks at its checkpoint, too.
+  bool looks_at_start = false;
+};
+
+// A path of the deck ("data.train: c4.h5") that is not looked at, and why.
+struct NotChecked {
+  std::string what, reason;
+  std::string text() const;  // one line for people
 };
 
 struct CheckedDeck {
@@ -36,14 +44,14 @@ struct CheckedDeck {
   // What this version cannot train of it; none for who trains.
   std::vector<config::NotTrained> not_trained;
   Corpora corpora;  // of data.train; none where one of them is missing
-  // Those that are missing: "data.train: c4.h5".
-  std::vector<std::string> not_checked;
+  // Corpora that are missing, and paths that only a job knows.
+  std::vector<NotChecked> not_checked;
 };
 
 // Throws config::DeckErrors with everything that is wrong, InputError where there is no
 // such deck. Opens corpora, and writes nothing: for one rank. For training that has no
 // other error the checkpoint is left to the start itself, which opens it in a directory
-// that is locked.
+// that is locked, unless the options ask for it.
 CheckedDeck check_deck(const DeckCheckOptions& options);
 
 }  // namespace trireme::engine

@@ -107,6 +107,12 @@ nlohmann::ordered_json not_trained_json(const std::vector<config::NotTrained>& l
   return list;
 }
 
+nlohmann::ordered_json not_checked_json(const std::vector<NotChecked>& paths) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const NotChecked& path : paths) list.push_back(path.what);
+  return list;
+}
+
 std::string line(const std::string& name, const std::string& value) {
   return fmt::format("  {:<24}{}\n", name, value);
 }
@@ -372,9 +378,7 @@ std::string DryRun::step_text() const {
 
 std::string DryRun::text() const {
   std::string out = headline();
-  for (const std::string& corpus : not_checked) {
-    out += fmt::format("not checked, as it is not there: {}\n", corpus);
-  }
+  for (const NotChecked& path : not_checked) out += wrap_lines(path.text()) + "\n";
   return out + model_text() + step_text() + memory_text() + messages_text();
 }
 
@@ -411,7 +415,7 @@ std::string DryRun::json() const {
        {{"parameters", size_not_known()},
         {"flops", size_not_known()},
         {"memory", memory_not_known()}}},
-      {"not_checked", not_checked},
+      {"not_checked", not_checked_json(not_checked)},
       {"errors", Json::array()}};
   return io::json_text(result, 2) + "\n";
 }

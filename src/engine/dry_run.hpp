@@ -37,9 +37,9 @@ struct DryRun {
   double model_flops = 0.0;         // full attention count, as the Megatron papers
   double model_flops_causal = 0.0;  // only the scores that causal attention needs
   double hardware_flops = 0.0;      // full count, with what is recomputed
-  // Corpora of the deck that are not there ("data.train: c4.h5"): a deck can be planned
+  // Paths of the deck that are not looked at, its corpora first: a deck can be planned
   // before its corpus is made, or where it cannot be seen.
-  std::vector<std::string> not_checked;
+  std::vector<NotChecked> not_checked;
 
   std::string text() const;  // for people, at most 80 columns
   std::string json() const;

@@ -264,7 +264,10 @@ std::string job_script(const JobScriptOptions& options) {
                                   .purpose = Purpose::job});
   const std::string warning =
       device_warning(options.uses_gpus, of_machine, machine_file.stem().string());
-  if (options.warn && !warning.empty()) options.warn(warning);
+  if (options.warn) {
+    if (!warning.empty()) options.warn(warning);
+    for (const NotChecked& path : checked.not_checked) options.warn(path.text());
+  }
   for (const BatchOption& option : of_machine) set_batch_option(batch, option);
   set_own_options(batch, options, checked.deck);
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
 #include "comm/rank_list.hpp"
+#include "config/check.hpp"
 #include "config/compare.hpp"
 #include "config/load.hpp"
 #include "engine/checkpoint_check.hpp"
@@ -121,17 +123,21 @@ struct LoadedDeck {
   Corpora corpora;  // of data.train; of rank 0, which has checked them
 };
 
+DeckCheckOptions check_options(const TrainOptions& options, int ranks) {
+  return {.deck = options.deck,
+          .overrides = options.overrides,
+          .run_dir = options.run_dir,
+          .ranks = ranks,
+          .resume = options.resume,
+          .init_from = options.init_from,
+          .purpose = Purpose::train};
+}
+
 // Rank 0 reads and checks the deck; the others get the resolved text.
 LoadedDeck load_deck(const TrainOptions& options, comm::Communicator& world) {
   CheckedDeck checked;  // of rank 0
   const std::string text = comm::on_first_rank(world, [&] {
-    checked = check_deck({.deck = options.deck,
-                          .overrides = options.overrides,
-                          .run_dir = options.run_dir,
-                          .ranks = world.size(),
-                          .resume = options.resume,
-                          .init_from = options.init_from,
-                          .purpose = Purpose::train});
+    checked = check_deck(check_options(options, world.size()));
     return config::resolved_text(checked.deck);
   });
   LoadedDeck loaded{config::parse_resolved(text, world.size()),
@@ -140,6 +146,38 @@ LoadedDeck load_deck(const TrainOptions& options, comm::Communicator& world) {
   // rank 0 asks.
   loaded.deck.origins = std::move(checked.deck.origins);
   return loaded;
+}
+
+// Holds the run directory. Where that is refused, the checkpoint that the start names may
+// be wrong as well, and would be refused only by the next try.
+std::unique_ptr<RunDirectory> hold_directory(const TrainOptions& options,
+                                             const config::Deck& deck,
+                                             comm::Communicator& world) {
+  try {
+    return std::make_unique<RunDirectory>(world,
+                                          RunOptions{.path = deck.run.dir,
+                                                     .checkpoints = deck.checkpoint.dir,
+                                                     .resume = options.resume,
+                                                     .steps = deck.run.steps.steps});
+  } catch (const InputError& refusal) {
+    comm::on_first_rank(world, [&] {
+      DeckCheckOptions check = check_options(options, world.size());
+      check.looks_at_start = true;
+      std::vector<config::DeckError> all;
+      try {
+        check_deck(check);
+      } catch (const config::DeckErrors& errors) {
+        all = errors.errors();
+      }
+      const bool is_said = std::ranges::any_of(all, [](const config::DeckError& error) {
+        return error.key == "run.dir" || error.key == "--resume";
+      });
+      if (!is_said)
+        all.push_back(config::error_at(deck, "run.dir", refusal.what(), "", ""));
+      if (all.size() > 1) throw config::DeckErrors(std::move(all));
+    });
+    throw;
+  }
 }
 
 // What the checkpoint's deck and this one may not differ in. `corpora`: rank 0's, none of
@@ -299,12 +337,9 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
   stops.time_limit_seconds = deck.run.time_limit.value_or(0.0);
   stops.margin_seconds = deck.checkpoint.wall_time_margin;
   stop.change(stops);
-  const RunOptions run_options{.path = deck.run.dir,
-                               .checkpoints = deck.checkpoint.dir,
-                               .resume = options.resume,
-                               .steps = deck.run.steps.steps};
   const TrainCommand typed = typed_command(options, environment, deck.run.dir);
-  RunDirectory directory(world, run_options);
+  const auto held = hold_directory(options, deck, world);
+  RunDirectory& directory = *held;
   const RunStart& start = directory.start();
   for (const std::string& note : start.notes) log.info("{}", wrap_lines(note));
   const bool resumes = start.kind != StartKind::afresh;

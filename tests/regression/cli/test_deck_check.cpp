@@ -16,6 +16,9 @@ using Keys = std::set<std::string>;
 
 class DeckCheck : public Workplace {
  protected:
+  DeckCheck() {  // these tests may themselves run in a job
+    for (const char* name : {"SLURM_TMPDIR", "SLURM_JOB_ID"}) ::unsetenv(name);
+  }
   // A deck of many lines, with two corpora for training.
   fs::path long_deck(const std::string& more) const {
     const fs::path path = scratch_ / "long.yaml";
@@ -168,6 +171,59 @@ TEST_F(DeckCheck, OfTheRunThatIsGoneOnWith) {
   // An existing run is a mistake of who trains, and comes with the others.
   expect_refusal(train({"batch.micro=3"}),
                  {"2 errors", "batch.global", "run.dir", "holds a run already"});
+}
+
+// Both by the files that are there, with no error in the deck itself.
+TEST_F(DeckCheck, ARunThatIsThereAndACheckpointThatIsNot) {
+  ASSERT_EQ(train().status, 0);
+  const std::vector<std::string> nowhere = {"--init-from", "nowhere"};
+  const std::vector<std::string> both = {
+      "the deck and the options have 2 errors", "run.dir: ", "holds a run already",
+      "--init-from: nowhere\n    there is no checkpoint 'nowhere'"};
+  expect_refusal(train({}, nowhere), both);
+  std::vector<std::string> arguments = train_arguments({"parallel.data=2"}, nowhere);
+  expect_refusal(trireme_on_ranks(2, arguments), both);
+  // Another model's weights, and a run of another deck that is not gone on with.
+  ASSERT_EQ(train({"model.ffn_hidden=64"}, {"--run-dir", scratch_ / "other"}).status, 0);
+  expect_refusal(train({}, {"--init-from", scratch_ / "other"}),
+                 {"2 errors", "holds a run already", "checkpoint of another model"});
+  expect_refusal(
+      train({"run.seed=3"}, {"--resume", scratch_ / "other"}),
+      {"3 errors", "is not one of its checkpoints", "run.seed", "model.ffn_hidden"});
+  // Alone it is said as ever.
+  const RunResult alone = train();
+  expect_refusal(alone, {"holds a run already"});
+  EXPECT_THAT(alone.err, Not(HasSubstr("1 error")));
+}
+
+// What a job will have is not looked at on the machine that writes its script.
+TEST_F(DeckCheck, PathsOfAJob) {
+  const std::vector<std::string> sets = {"data.train=$SLURM_TMPDIR/c.h5",
+                                         "run.dir=runs/$SLURM_JOB_ID", "model.vocab=300",
+                                         "batch.global=64"};
+  const fs::path file = scratch_ / "dry.json";
+  const RunResult dry = train(sets, {"--dry-run", "--json", file});
+  EXPECT_EQ(dry.status, 0) << dry.err;
+  EXPECT_THAT(dry.out, HasSubstr("not checked, as $SLURM_TMPDIR is set only inside a "
+                                 "job: data.train:\n  $SLURM_TMPDIR/c.h5\n"));
+  EXPECT_THAT(dry.out, HasSubstr("not checked, as $SLURM_JOB_ID is set only inside a "
+                                 "job: run.dir:\n  runs/$SLURM_JOB_ID\n"));
+  EXPECT_EQ(nlohmann::json::parse(slurp(file))["not_checked"],
+            nlohmann::json::array(
+                {"data.train: $SLURM_TMPDIR/c.h5", "run.dir: runs/$SLURM_JOB_ID"}));
+  std::vector<std::string> job = {"jobscript", deck(), "--machine", "cpu",
+                                  "--nodes",   "1",    "--time",    "1h"};
+  for (const std::string& set : sets) job.insert(job.end(), {"--set", set});
+  const RunResult script = trireme(job);
+  EXPECT_EQ(script.status, 0) << script.err;
+  EXPECT_THAT(script.out, HasSubstr("--set 'data.train=$SLURM_TMPDIR/c.h5'"));
+  EXPECT_THAT(script.err, HasSubstr("$SLURM_TMPDIR is set only inside a job"));
+  // Where only that corpus says the vocabulary; and where there should be a job.
+  expect_refusal(train({sets[0]}, {"--dry-run"}),
+                 {"data.train: $SLURM_TMPDIR/c.h5", "is not known here",
+                  "and only it says the vocabulary", "model.vocab: 50257"});
+  expect_refusal(train(sets), {"2 errors", "the variable SLURM_TMPDIR, which is not set",
+                               "the variable SLURM_JOB_ID, which is not set"});
 }
 
 // Tensors of another model, and tokens of another tokenizer.

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <map>
 
 #include "deck_testing.hpp"
+#include "unit/io/scratch.hpp"
 
 namespace trireme::config {
 namespace {
@@ -105,6 +107,55 @@ TEST_F(PathsInDecks, OfEveryKey) {
                 .at(0)
                 .place,
             "test.yaml:4");
+}
+
+// Versions before variables were known wrote paths as they were.
+TEST_F(PathsInDecks, OfAResolvedDeckAreNeverFilledIn) {
+  const Deck deck = parse_resolved(std::string(kSmall) +
+                                   "run: {dir: $HOME/run}\n"
+                                   "checkpoint: {dir: \"${TRIREME_TEST_NONE}/a$\"}\n");
+  EXPECT_EQ(deck.run.dir, "$HOME/run");
+  EXPECT_EQ(deck.checkpoint.dir, "${TRIREME_TEST_NONE}/a$");
+  const Deck tilde = parse_resolved(
+      "model: {layers: 4, hidden: 64, heads: 4, sequence: 32, vocab: 211}\n"
+      "data: {train: [{path: ~/c.h5, weight: 2}, {path: b$$1$$$$.h5, weight: 1}],"
+      " validation: {books: $TRIREME_TEST_DATA}}\n");
+  EXPECT_EQ(tilde.data.train.at(0).path, "./~/c.h5");
+  EXPECT_EQ(tilde.data.train.at(1).path, "b$1$$.h5");
+  EXPECT_EQ(tilde.data.validation.at(0).path, "$TRIREME_TEST_DATA");
+  const Deck again = parse_resolved(resolved_text(deck));
+  EXPECT_EQ(again.run.dir, deck.run.dir);
+  EXPECT_EQ(again.checkpoint.dir, deck.checkpoint.dir);
+}
+
+// Those that SLURM sets in a job may be missing before it, and no others.
+TEST_F(PathsInDecks, OfAJobWaitForIt) {
+  ::setenv("SLURM_TEST_SET", "7", 1);
+  ::unsetenv("SLURM_TEST_DIR");
+  const std::string text =
+      "model: {layers: 4, hidden: 64, heads: 4, sequence: 32, vocab: 211}\n"
+      "data: {train: [here.h5, {path: $SLURM_TEST_DIR/a.h5, weight: 2}]}\n"
+      "run: {dir: \"$TRIREME_TEST_DATA/$SLURM_TEST_SET/$$x/${SLURM_TEST_DIR}\"}\n";
+  const test::Scratch scratch;
+  const std::string file = (scratch / "deck.yaml").string();
+  test::spill(file, text);
+  const Examined before = examine(file, {.before_job = true});
+  EXPECT_TRUE(before.errors.empty()) << format_errors(before.errors);
+  const std::string run = "/data/a $b/7/$x/${SLURM_TEST_DIR}";
+  EXPECT_EQ(before.deck.run.dir, run);
+  const std::map<std::string, std::string> waiting = {
+      {"$SLURM_TEST_DIR/a.h5", "SLURM_TEST_DIR"},
+      {run, "SLURM_TEST_DIR"},
+      {run + "/checkpoints", "SLURM_TEST_DIR"}};
+  EXPECT_EQ(before.job_paths, waiting);
+  const Examined in_job = examine(file);
+  ASSERT_EQ(in_job.errors.size(), 2u);
+  EXPECT_THAT(in_job.errors[0].what, HasSubstr("the variable SLURM_TEST_DIR, which is"));
+  EXPECT_TRUE(in_job.job_paths.empty());
+  test::spill(file, text + "checkpoint: {dir: $SLURM_TEST_DIR/$TRIREME_TEST_NONE}\n");
+  const Examined other = examine(file, {.before_job = true});
+  ASSERT_EQ(other.errors.size(), 1u);
+  EXPECT_THAT(other.errors[0].what, HasSubstr("the variable TRIREME_TEST_NONE, which"));
 }
 
 // The shell has filled it in.
