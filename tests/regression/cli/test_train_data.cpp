@@ -2,6 +2,7 @@
 #include "base/plural.hpp"
 #include "io/hdf5.hpp"
 #include "regression/cli/workplace.hpp"
+#include "support/hdf5_edit.hpp"
 
 namespace trireme::test {
 namespace {
@@ -114,6 +115,34 @@ TEST_F(TrainData, DocumentsThatDoNotAscend) {
   }
   // Its tokenizer is whole.
   EXPECT_EQ(tokenize(path, scratch_ / "again.h5").status, 0);
+}
+
+// Bytes of another file than the one that is named, by a link or by the dataset's layout.
+TEST_F(TrainData, TokensThatLieInAnotherFile) {
+  const fs::path path = scratch_ / "linked.h5";
+  const auto expect_refused_by_all = [&](const std::string& words) {
+    const std::vector<std::string> parts = {"linked.h5", words};
+    expect_refused(train_on(path), parts);
+    expect_refused(train({"data.validation={other: " + path.string() + "}"}), parts);
+    expect_refused(train({"data.train=" + path.string()}, {"--dry-run"}), parts);
+    for (const std::vector<std::string>& inspect :
+         {std::vector<std::string>{"inspect", path}, {"inspect", path, "--verify"}}) {
+      const RunResult shown = trireme(inspect);
+      EXPECT_EQ(shown.status, 2) << shown.out;
+      for (const std::string& part : parts) {
+        EXPECT_THAT(shown.err, testing::HasSubstr(part));
+      }
+    }
+  };
+  fs::copy_file(corpus(), path);
+  make_external_link(path, "tokens", corpus().string(), "tokens");
+  expect_refused_by_all("tokens is an external link");
+  make_external_link(path, "tokens", (scratch_ / "none.h5").string(), "tokens");
+  expect_refused_by_all("tokens is an external link");
+  make_soft_link(path, "tokens", "documents");
+  expect_refused_by_all("tokens is a soft link");
+  make_external_dataset(path, "tokens", corpus().string(), 1000);
+  expect_refused_by_all("keeps its data in other files");
 }
 
 TEST_F(TrainData, VocabularyThatDoesNotFit) {

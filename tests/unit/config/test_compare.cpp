@@ -69,6 +69,48 @@ TEST(CompareStarts, DefaultsInPlaceOfGivenValues) {
                                               "model.kv_heads", "run.seed", "data.seed"));
 }
 
+// Jobs stage corpora where they like; what is trained on is known by its content.
+TEST(CompareStarts, CorporaThatHaveMoved) {
+  const Deck before =
+      small_with({"data.train=[{path: a.h5, weight: 2}, {path: b.h5, weight: 1}]",
+                  "data.validation={books: c.h5, code: d.h5}"});
+  const auto changed = [&](const std::string& train, const std::string& validation,
+                           Corpora corpora) {
+    return compare_for_resume(
+        before, small_with({"data.train=" + train, "data.validation=" + validation}), {},
+        corpora);
+  };
+  const auto keys = [](const Comparison& result) {
+    std::vector<std::string> names;
+    for (const DeckError& error : result.errors) names.push_back(error.key);
+    return names;
+  };
+  const std::string train = "[{path: /1/a.h5, weight: 2}, {path: /1/b.h5, weight: 1}]";
+  const std::string validation = "{books: /1/c.h5, code: /2/d.h5}";
+  const auto moved = changed(train, validation, Corpora::may_have_moved);
+  EXPECT_THAT(keys(moved), ::testing::IsEmpty());
+  EXPECT_THAT(moved.changes,
+              ::testing::ElementsAre(
+                  "data.train: [{path: a.h5, weight: 2}, {path: b.h5, weight: 1}] -> "
+                  "[{path: /1/a.h5, weight: 2}, {path: /1/b.h5, weight: 1}]",
+                  "data.validation: {books: c.h5, code: d.h5} -> {books: /1/c.h5, code: "
+                  "/2/d.h5}"));
+  // Where their content is not known.
+  EXPECT_THAT(keys(changed(train, validation, Corpora::at_their_paths)),
+              ::testing::ElementsAre("data.train", "data.validation"));
+  // Weights, names, and how many there are define the run.
+  const auto may_have_moved = [&](const std::string& t, const std::string& v) {
+    return keys(changed(t, v, Corpora::may_have_moved));
+  };
+  EXPECT_THAT(may_have_moved("[{path: /1/a.h5, weight: 3}, {path: /1/b.h5, weight: 1}]",
+                             "{books: /1/c.h5}"),
+              ::testing::ElementsAre("data.train", "data.validation"));
+  EXPECT_THAT(may_have_moved("/1/a.h5", "{prose: /1/c.h5, code: /2/d.h5}"),
+              ::testing::ElementsAre("data.train", "data.validation"));
+  EXPECT_THAT(may_have_moved(train, "{books: /1/c.h5}"),
+              ::testing::ElementsAre("data.validation"));
+}
+
 TEST(CompareStarts, LeavesOutWhatIsNotKnown) {
   const auto result = compare_for_resume(
       small_with({}), small_with({"model.hidden=128", "batch.global=64"}),
