@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
 """Layouts of one deck against each other: how fast each is beside the first.
 
-    perf/layouts.py --trireme build/release/bin/trireme --deck my.yaml --rounds 3 \\
+    perf/layouts.py --trireme build/release/bin/trireme --deck my.yaml \\
+        --rounds 3 \\
         "1 rank: ranks=1 threads=2" \\
         "tensor 2: ranks=2 threads=1 parallel.tensor=2" \\
         "data 2: ranks=2 threads=1 parallel.zero=0"
 
-A layout is a name, ranks, threads of each, and keys of the deck; words in capitals
-(TRIREME_WAIT=spin) are variables of its environment. A round starts every layout
-once, for a few steps, every other round backwards, so that a slow drift of the machine's clock
-cancels; the first step is not counted. A run is ended after its last step; with --tables the last
-round's go on to their end, with a validation and a checkpoint. Ratios are taken within a round:
-0.9 is nine tenths of the first layout's samples per second. --at-least fails where the median is
-lower. --busy 2 keeps two processes busy beside all of it, as on a machine that is shared.
+A layout is a name, ranks, threads of each, and keys of the deck; words in
+capitals (TRIREME_WAIT=spin) are variables of its environment. A round starts
+every layout once, for a few steps, every other round backwards, so that a slow
+drift of the machine's clock cancels; the first step is not counted. A run is
+ended after its last step; with --tables the last round's go on to their end,
+with a validation and a checkpoint. Ratios are taken within a round: 0.9 is nine
+tenths of the first layout's samples per second. --at-least fails where the
+median is lower. --busy 2 keeps two processes busy beside all of it, as on a
+machine that is shared.
 """
 import argparse
 import contextlib

@@ -5,7 +5,7 @@
 #
 #   slurm/chain.sh N [options of sbatch] SCRIPT [arguments]
 #   slurm/chain.sh 5 --nodes=8 --time=4:00:00 slurm/train.sbatch my.yaml
-#   slurm/chain.sh 5 my_job.sbatch                # as `trireme jobscript` writes it
+#   slurm/chain.sh 5 my_job.sbatch             # as `trireme jobscript` writes it
 #
 # The jobs have one name, and run one at a time (--dependency=singleton). The one
 # that is done, has done what run.stop_after asks, or fails, takes the others out

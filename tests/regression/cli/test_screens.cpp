@@ -64,6 +64,34 @@ TEST_F(Screens, Help) {
   EXPECT_EQ(listed, static_cast<std::size_t>(commands));
 }
 
+// All that have one: whoever adds such a script need not name it here.
+TEST_F(Screens, HelpOfTheScripts) {
+  int scripts = 0;
+  for (const char* directory : {".", "tools", "slurm", "perf"}) {
+    for (const auto& entry : fs::directory_iterator(source_file(directory))) {
+      const auto permissions = entry.status().permissions();
+      if (!entry.is_regular_file() ||
+          (permissions & fs::perms::owner_exec) == fs::perms::none) {
+        continue;
+      }
+      const std::string text = slurp(entry.path());
+      if (!text.starts_with("#!") || (text.find("--help") == std::string::npos &&
+                                      text.find("argparse") == std::string::npos)) {
+        continue;
+      }
+      SCOPED_TRACE(entry.path());
+      // As wide as the screen: argparse asks.
+      const RunResult help =
+          run({entry.path(), "--help"}, {.environment = {{"COLUMNS", "80"}}});
+      EXPECT_EQ(help.status, 0) << help.err;
+      EXPECT_THAT(help.out, HasSubstr(entry.path().filename().string()));
+      expect_fits(help.out);
+      ++scripts;
+    }
+  }
+  EXPECT_GE(scripts, 7);
+}
+
 TEST_F(Screens, Training) {
   const RunResult first = train(settings());
   ASSERT_EQ(first.status, 0) << first.err;
