@@ -1,6 +1,7 @@
 // apps/brief_spinning.cpp — see brief_spinning.hpp.
 #include "apps/brief_spinning.hpp"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -38,6 +39,13 @@ double seconds_of_poll() {
   return least;
 }
 
+// A program that a loader was called with (`ld-linux.so trireme ...`), of which the
+// kernel knows the loader alone, as what has no interpreter. The loader's own arguments
+// are not in argv: nothing can be started anew as it was.
+bool is_run_by_a_loader() {
+  return ::getauxval(AT_BASE) == 0;
+}
+
 // "" where the system does not say.
 std::string path_of_program() {
   std::vector<char> path(4096);
@@ -54,6 +62,7 @@ void spin_briefly(char** argv) {
   }
   const char* threads = std::getenv("OMP_NUM_THREADS");
   if (threads != nullptr && std::string(threads) == "1") return;
+  if (is_run_by_a_loader()) return;
   const std::string path = path_of_program();
   if (path.empty()) return;
   const double polls = kAwakeSeconds / std::max(seconds_of_poll(), 1e-10);

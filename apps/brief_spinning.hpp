@@ -14,8 +14,9 @@ namespace trireme::apps {
 // Starts the program anew, once, with GOMP_SPINCOUNT set to what this CPU polls in some
 // 100 microseconds: libgomp reads its settings before main() begins, and knows no call
 // for this one. Returns where the environment says already how to wait (GOMP_SPINCOUNT,
-// OMP_WAIT_POLICY), where nothing waits (one thread), or where that cannot be done, which
-// costs speed on shared cores and nothing else.
+// OMP_WAIT_POLICY), where nothing waits (one thread), or where that cannot be done (a
+// loader was called with the program: `ld-linux.so trireme`), which costs speed on shared
+// cores and nothing else.
 void spin_briefly(char** argv);
 
 }  // namespace trireme::apps

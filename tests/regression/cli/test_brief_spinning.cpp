@@ -1,5 +1,6 @@
 // How long threads of a team poll before they sleep, as libgomp itself says it, for the
 // subcommands that compute; what the environment says goes first.
+#include <filesystem>
 #include <regex>
 
 #include "regression/cli/workplace.hpp"
@@ -42,6 +43,17 @@ TEST(BriefSpinning, LeavesTheUsersWordAlone) {
   EXPECT_EQ(spin_count({"OMP_WAIT_POLICY=PASSIVE"}, {"generate", "--help"}), "0");
   const std::string one = spin_count({"OMP_NUM_THREADS=1"}, {"train", "none.yaml"});
   EXPECT_EQ(one, spin_count({"OMP_NUM_THREADS=1"}, {"--version"}));
+}
+
+// The kernel knows the loader alone, and that would be started with the wrong arguments.
+TEST(BriefSpinning, LeavesAProgramToItsLoader) {
+  const char* loader = "/lib64/ld-linux-x86-64.so.2";
+  if (!std::filesystem::exists(loader)) return;  // another system has another name for it
+  const RunResult result =
+      run({"env", "-u", "GOMP_SPINCOUNT", "OMP_NUM_THREADS=2", loader,
+           std::getenv("TRIREME_BINARY"), "train", "none.yaml"});
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_THAT(result.err, testing::HasSubstr("'none.yaml'"));
 }
 
 // The new start is the same program with the same arguments.
