@@ -14,12 +14,6 @@ namespace trireme {
 
 // None where the result is no value of T.
 template <std::integral T>
-constexpr std::optional<T> checked_add(T a, T b) {
-  T sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) return {};
-  return sum;
-}
-template <std::integral T>
 constexpr std::optional<T> checked_multiply(T a, T b) {
   T product = 0;
   if (__builtin_mul_overflow(a, b, &product)) return {};

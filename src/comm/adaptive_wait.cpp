@@ -94,7 +94,6 @@ void AdaptiveWait::share(double now) {
   naps_until_ = now + hold_;
   polled_ = missing_ = 0.0;
   wall_ = 0.0;
-  times_shared_ += 1;
 }
 
 }  // namespace trireme::comm

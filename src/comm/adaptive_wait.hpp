@@ -33,8 +33,6 @@ class AdaptiveWait {
   void end();
 
   bool is_napping() const { return naps_until_ > 0.0; }
-  // Times that it was found that somebody else uses the core.
-  std::int64_t times_shared() const { return times_shared_; }
 
  private:
   void look();
@@ -48,7 +46,6 @@ class AdaptiveWait {
   double polled_ = 0.0, missing_ = 0.0;
   double naps_until_ = 0.0;  // 0: polls
   double hold_ = 0.0;        // how long naps go on before polling is tried again
-  std::int64_t times_shared_ = 0;
 };
 
 }  // namespace trireme::comm

@@ -1,4 +1,4 @@
-// Integers of files: no sum, product or conversion wraps around.
+// Integers of files: no product or conversion wraps around.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -11,10 +11,7 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
 
-TEST(Checked, SumsAndProducts) {
-  EXPECT_EQ(checked_add<std::int64_t>(kMost - 5, 5), kMost);
-  EXPECT_FALSE(checked_add<std::int64_t>(kMost - 5, 6));
-  EXPECT_FALSE(checked_add<std::int64_t>(kLeast, -1));
+TEST(Checked, Products) {
   EXPECT_EQ(checked_multiply<std::int64_t>(1 << 30, 3), 3221225472);
   EXPECT_FALSE(checked_multiply<std::int64_t>(std::int64_t{1} << 62, 4));
   EXPECT_FALSE(checked_multiply<std::int64_t>(kLeast, -1));
