@@ -1,5 +1,7 @@
 // What a shell may start the program with: closed streams, numbers of threads that are
 // none, limits and shared memory that are too small.
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "regression/cli/workplace.hpp"
@@ -20,12 +22,16 @@ class Surroundings : public Workplace {
   static RunResult with_threads(const std::string& variable, const std::string& value) {
     return trireme({"inspect", corpus()}, {.environment = {{variable, value}}});
   }
-  // Whether this user may mount a file system that nobody else sees.
+  // In a place where this user may mount what nobody else sees: who is not root, as the
+  // root of a place where that is nobody.
+  static std::string unshare() {
+    return ::geteuid() == 0 ? "unshare -m " : "unshare -rm ";
+  }
   static bool may_mount() {
-    return shell("unshare -m mount -t tmpfs -o size=64k tmpfs /dev/shm").status == 0;
+    return shell(unshare() + "mount -t tmpfs -o size=64k tmpfs /dev/shm").status == 0;
   }
   static RunResult with_shared_memory(const std::string& size, const std::string& line) {
-    return shell("exec unshare -m /bin/sh -c 'mount -t tmpfs -o size=" + size +
+    return shell("exec " + unshare() + "/bin/sh -c 'mount -t tmpfs -o size=" + size +
                  " tmpfs /dev/shm && " + line + "' \"$0\"");
   }
 };
