@@ -18,7 +18,7 @@ namespace {
 
 struct TrainArguments {
   engine::TrainOptions options;
-  bool dry_run = false;
+  bool dry_run = false, all_stages = false;
   std::int64_t ranks = 0;
   std::string json;
 };
@@ -41,12 +41,15 @@ void run_dry(const TrainArguments& arguments, int ranks) {
   const engine::TrainOptions& options = arguments.options;
   require_output(arguments.json, {options.deck});
   try {
-    const engine::DryRun result = engine::dry_run({.deck = options.deck,
-                                                   .overrides = options.overrides,
-                                                   .run_dir = options.run_dir,
-                                                   .ranks = ranks,
-                                                   .resume = options.resume,
-                                                   .init_from = options.init_from});
+    const engine::DryRun result =
+        engine::dry_run({.deck = options.deck,
+                         .overrides = options.overrides,
+                         .run_dir = options.run_dir,
+                         .ranks = ranks,
+                         .resume = options.resume,
+                         .init_from = options.init_from},
+                        arguments.all_stages ? engine::StagesShown::all
+                                             : engine::StagesShown::that_differ);
     std::fputs(result.text().c_str(), stdout);
     if (!arguments.json.empty()) io::write_file(arguments.json, result.json());
   } catch (const config::DeckErrors& errors) {
@@ -94,6 +97,10 @@ void add_train(CommandLine& line, int argc, char** argv) {
   command.add("--ranks", arguments->ranks, "Ranks to check the deck for")
       .needs(dry_run)
       .between(1, 1 << 24);
+  command
+      .add_flag("--all-stages", arguments->all_stages,
+                "Show every stage of a pipeline of more than 64, too")
+      .needs(dry_run);
   command.add("--json", arguments->json, "Write the dry run's result to a file, too")
       .placeholder("FILE")
       .needs(dry_run);

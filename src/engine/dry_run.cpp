@@ -44,10 +44,16 @@ comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
 // All stages of a pipeline that a page can show. Of a deeper one the first and the last
 // of the stages that have the same layers: what those between them need lies between
 // theirs, as a stage keeps fewer micro-batches the later it comes.
-std::vector<int> stages_to_plan(const PipelineLayout& layout, index_t layers) {
-  constexpr int kMostStages = 64;
+std::vector<int> stages_to_plan(const PipelineLayout& layout, index_t layers,
+                                StagesShown shown) {
+  constexpr int kMostOfAPage = 64, kMost = 1024;
+  TRIREME_REQUIRE_INPUT(
+      shown == StagesShown::that_differ || layout.stages <= kMost,
+      "--all-stages: parallel.pipeline is {}, and each of at most {} stages is planned. "
+      "Without it those are shown that differ",
+      layout.stages, kMost);
   std::vector<int> stages;
-  if (layout.stages <= kMostStages) {
+  if (shown == StagesShown::all || layout.stages <= kMostOfAPage) {
     for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(stage);
     return stages;
   }
@@ -72,11 +78,12 @@ std::vector<int> stages_to_plan(const PipelineLayout& layout, index_t layers) {
 // Of a rank of each of these stages, with activations of type T.
 template <class T>
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
-                                          const model::GptConfig& model) {
+                                          const model::GptConfig& model,
+                                          StagesShown shown) {
   const Sharing shared = sharing(deck);
   const PipelinePlans plans(shared.pipeline, model, step_shape(deck));
   std::vector<DryRun::Stage> stages;
-  for (const int stage : stages_to_plan(shared.pipeline, model.layers)) {
+  for (const int stage : stages_to_plan(shared.pipeline, model.layers, shown)) {
     const ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
     const StageNeeds its = plans.needs(stage);
     stages.push_back({.number = stage,
@@ -193,7 +200,7 @@ std::map<std::string, Traffic> by_axis(const std::vector<MessageCount>& messages
 
 }  // namespace
 
-DryRun dry_run(const DeckCheckOptions& options) {
+DryRun dry_run(const DeckCheckOptions& options, StagesShown shown) {
   CheckedDeck checked = check_deck(options);
   DryRun result;
   result.deck = std::move(checked.deck);
@@ -211,8 +218,8 @@ DryRun dry_run(const DeckCheckOptions& options) {
   if (!result.memory_not_known().empty()) return result;
   // Both narrow types take two bytes.
   result.stages = deck.precision.compute == config::Precision::fp32
-                      ? planned_stages<float>(deck, model)
-                      : planned_stages<bf16>(deck, model);
+                      ? planned_stages<float>(deck, model, shown)
+                      : planned_stages<bf16>(deck, model, shown);
   return result;
 }
 
@@ -221,7 +228,8 @@ std::string DryRun::stages_text() const {
   std::string out = "\nstages of the pipeline, memory of each rank\n";
   if (std::ssize(stages) < deck.parallel.pipeline) {
     out += fmt::format(
-        "  {} of {}: of those that have the same layers the first and the last\n",
+        "  {} of {}: of those that have the same layers the first and the last\n"
+        "  (--all-stages: all)\n",
         stages.size(), deck.parallel.pipeline);
   }
   out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n", "stage",

@@ -21,7 +21,8 @@ struct DryRun {
   std::vector<config::NotTrained> not_trained;
   std::int64_t parameters = 0;  // of the whole model; with knows_size()
   // One rank of each pipeline stage, all of a stage being alike; in deep pipelines of the
-  // first and the last of the stages that have the same layers. None where the deck asks
+  // first and the last of the stages that have the same layers, if not all are asked for.
+  // None where the deck asks
   // for what there is no plan of yet: a number that is printed is meant.
   struct Stage {
     int number = 0;
@@ -60,9 +61,14 @@ struct DryRun {
   std::string messages_text() const;
 };
 
+// Which stages of a pipeline are planned, where a page cannot show all.
+enum class StagesShown { that_differ, all };
+
 // Reads and checks the deck as training would (check_deck). The vocabulary comes from
-// model.vocab, or from the corpus where only that says it.
-DryRun dry_run(const DeckCheckOptions& options);
+// model.vocab, or from the corpus where only that says it. InputError where all stages
+// are asked for of a pipeline that is too deep to plan each.
+DryRun dry_run(const DeckCheckOptions& options,
+               StagesShown shown = StagesShown::that_differ);
 
 }  // namespace trireme::engine
 

@@ -75,6 +75,45 @@ TEST_F(DryRun, OfADeepPipelineShowsTheStagesThatDiffer) {
   EXPECT_LT(usage.ru_maxrss, 500 * 1024) << "KiB, of the largest dry run";
 }
 
+// Each where asked: those that are shown otherwise are the same, and all together are the
+// model.
+TEST_F(DryRun, OfADeepPipelineShowsAllStagesWhereAsked) {
+  const auto pipeline = [&](int stages, const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {source_file("inputs/gpt/gpt2-124m.yaml"),
+                                          "--ranks", std::to_string(stages)};
+    for (const std::string& set :
+         {fmt::format("model.layers={}", stages),
+          fmt::format("parallel.pipeline={}", stages), std::string("model.hidden=12"),
+          std::string("model.sequence=8"), std::string("model.vocab=300"),
+          std::string("batch.micro=1"), std::string("batch.global=512")}) {
+      arguments.insert(arguments.end(), {"--set", set});
+    }
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return arguments;
+  };
+  const json some = dry_run(pipeline(80, {}))["memory"]["stages"];
+  EXPECT_LE(some.size(), 8u);
+  EXPECT_THAT(out_, HasSubstr("--all-stages: all"));
+  const json result = dry_run(pipeline(80, {"--all-stages"}));
+  const json& all = result["memory"]["stages"];
+  ASSERT_EQ(all.size(), 80u);
+  EXPECT_THAT(out_, Not(HasSubstr("of 80:")));
+  EXPECT_THAT(out_, HasSubstr("\n     40 "));
+  std::int64_t parameters = 0;
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    EXPECT_EQ(all[s]["stage"], s);
+    parameters += all[s]["parameters"].get<std::int64_t>();
+  }
+  EXPECT_EQ(parameters, result["parameters"]);
+  for (const json& stage : some) {
+    EXPECT_EQ(all[stage["stage"].get<std::size_t>()], stage);
+  }
+  std::vector<std::string> deeper = pipeline(1025, {"--all-stages", "--dry-run"});
+  deeper.insert(deeper.begin(), "train");
+  expect_refusal(trireme(deeper, {.directory = scratch_.path()}),
+                 {"--all-stages", "1025", "at most 1024 stages"});
+}
+
 TEST_F(DryRun, TellsWhatARunTakes) {
   const json result = dry_run({deck()});
   // V h + s h + L (12 h^2 + 13 h) + 2 h, with the vocabulary of the corpus.
