@@ -49,9 +49,9 @@ std::vector<int> stages_to_plan(const PipelineLayout& layout, index_t layers,
   constexpr int kMostOfAPage = 64, kMost = 1024;
   TRIREME_REQUIRE_INPUT(
       shown == StagesShown::that_differ || layout.stages <= kMost,
-      "--all-stages: parallel.pipeline is {}, and each of at most {} stages is planned. "
+      "--all-stages: parallel.pipeline is {}, and each of at most {} is planned. "
       "Without it those are shown that differ",
-      layout.stages, kMost);
+      layout.stages, format_plural(kMost, "stage"));
   std::vector<int> stages;
   if (shown == StagesShown::all || layout.stages <= kMostOfAPage) {
     for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(stage);

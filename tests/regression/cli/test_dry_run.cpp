@@ -111,7 +111,7 @@ TEST_F(DryRun, OfADeepPipelineShowsAllStagesWhereAsked) {
   std::vector<std::string> deeper = pipeline(1025, {"--all-stages", "--dry-run"});
   deeper.insert(deeper.begin(), "train");
   expect_refusal(trireme(deeper, {.directory = scratch_.path()}),
-                 {"--all-stages", "1025", "at most 1024 stages"});
+                 {"--all-stages", "1025", "at most 1,024 stages"});
 }
 
 TEST_F(DryRun, TellsWhatARunTakes) {
