@@ -110,6 +110,7 @@ void check_outputs(const TokenizeOptions& options, Log& log) {
   std::vector<std::string> read = options.inputs;
   read.insert(read.end(), options.tokenizer.begin(), options.tokenizer.end());
   require_no_input(options.out, read);
+  remove_leftovers(options.out, log);
   io::require_writable(options.out);
   std::error_code ignored;  // then writing it says more
   TRIREME_REQUIRE_INPUT(
@@ -120,7 +121,6 @@ void check_outputs(const TokenizeOptions& options, Log& log) {
       options.out);
   read.push_back(options.out);
   require_output(options.json, read);
-  remove_leftovers(options.out, log);
 }
 
 int run_tokenize(TokenizeOptions options, comm::Environment& environment) {

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <mpi.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +19,20 @@
 
 namespace trireme::comm {
 namespace {
+
+// Launchers may kill the ranks before they have passed on what was printed.
+constexpr std::chrono::milliseconds kTimeToPrint(300);
+
+constexpr rlim_t kDescriptorsOfMpi = 32;
+
+// Raised as far as the system lets this user.
+rlim_t raised_descriptor_limit() {
+  struct rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kDescriptorsOfMpi;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
@@ -204,8 +219,14 @@ void Environment::abort_before_start(int argc, char** argv, int status) noexcept
   std::fflush(nullptr);
   if (launcher_ranks([](const char* name) { return std::getenv(name); }) > 1) {
     leave_crashes_alone();
-    // Shared memory may be what is missing.
+    // Shared memory may be what is missing, or descriptors.
     ::setenv("UCX_TLS", "self,tcp", 0);
+    // MPI_Init() hangs without descriptors; of a rank that was killed every launcher
+    // hears.
+    if (raised_descriptor_limit() < kDescriptorsOfMpi) {
+      std::this_thread::sleep_for(kTimeToPrint);
+      std::raise(SIGKILL);
+    }
     MPI_Init(&argc, &argv);
   }
   abort(status);
@@ -218,10 +239,9 @@ void Environment::abort(int status) noexcept {
   MPI_Initialized(&up);
   MPI_Finalized(&finalized);
   if (up != 0 && finalized == 0) {
-    // Launchers may kill the ranks before they have passed on what was printed.
     int ranks = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks > 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (ranks > 1) std::this_thread::sleep_for(kTimeToPrint);
     MPI_Abort(MPI_COMM_WORLD, status);
   }
   std::_Exit(status);  // without MPI, or where MPI_Abort comes back

@@ -19,7 +19,9 @@ constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
 
 // Measured with MPICH 4.0.2 on UCX 1.13, as the least that a start comes through with.
 constexpr std::uint64_t kSharedFile = 4352 * kKiB;  // 4212 KiB are written by each rank
-constexpr std::uint64_t kOpenFiles = 20;
+// MPI begins with 20, a run of one rank and one corpus takes 30, each corpus and each
+// peer on another node one more: few enough that no system sets less by itself.
+constexpr std::uint64_t kOpenFiles = 64;
 // Libraries alone take 250 MiB, a thread its stack and an arena of malloc(). Below this
 // OpenBLAS waits for memory for ever; above it what is missing is reported.
 constexpr std::uint64_t kAddressSpace = 512 * kMiB;

@@ -728,7 +728,8 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
                TRIREME_AT(run.hang_timeout), "none"));
   keys.push_back(integer_key(
       {"run.max_idle_starts", "starts", "3",
-       "--resume auto gives up after so many that saved no new step; 0: never."},
+       "--resume auto gives up after so many that saved no new step, or one in a small "
+       "part of their time; 0: never."},
       TRIREME_AT(run.max_idle_starts), 0));
   keys.push_back(boolean_key(
       {"run.probe", "", "false", "Measure the memory of a step before the first one."},

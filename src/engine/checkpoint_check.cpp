@@ -90,25 +90,6 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
   return problem_of([&] { ckpt::require_params(checkpoint, shapes.registry, content); });
 }
 
-// Whether the deck may begin with the weights of the checkpoint.
-Errors errors_of_weights(const ckpt::CheckpointReader& checkpoint,
-                         const DeckInQuestion& question, const std::string& option) {
-  Errors errors;
-  const auto note = [&](const std::string& problem) {
-    if (problem.empty()) return;
-    errors.push_back(error_of_option(kInitFrom, option, problem));
-  };
-  if (!question.corpora.empty()) {
-    Log nobody(false);
-    note(problem_of(
-        [&] { require_tokenizer_of(checkpoint, *question.corpora.front(), nobody); }));
-  }
-  const bool is_vocabulary_own = errors.empty() || question.deck.given("model.vocab");
-  note(problem_of_tensors(checkpoint, question, ckpt::Content::weights,
-                          is_vocabulary_own));
-  return errors;
-}
-
 class StartCheck {
  public:
   StartCheck(const WantedStart& wanted, const DeckInQuestion& question)
@@ -251,6 +232,25 @@ config::Comparison compare_with_run(const ckpt::CheckpointReader& checkpoint,
         error_of_option(kResume, checkpoint.path().string(), problem));
   }
   return result;
+}
+
+std::vector<config::DeckError> errors_of_weights(const ckpt::CheckpointReader& checkpoint,
+                                                 const DeckInQuestion& question,
+                                                 const std::string& option) {
+  Errors errors;
+  const auto note = [&](const std::string& problem) {
+    if (problem.empty()) return;
+    errors.push_back(error_of_option(kInitFrom, option, problem));
+  };
+  if (!question.corpora.empty()) {
+    Log nobody(false);
+    note(problem_of(
+        [&] { require_tokenizer_of(checkpoint, *question.corpora.front(), nobody); }));
+  }
+  const bool is_vocabulary_own = errors.empty() || question.deck.given("model.vocab");
+  note(problem_of_tensors(checkpoint, question, ckpt::Content::weights,
+                          is_vocabulary_own));
+  return errors;
 }
 
 std::vector<config::DeckError> errors_of_start(const WantedStart& wanted,

@@ -29,6 +29,12 @@ struct DeckInQuestion {
 config::Comparison compare_with_run(const ckpt::CheckpointReader& checkpoint,
                                     const DeckInQuestion& question);
 
+// What keeps the deck from beginning with the weights of the checkpoint that --init-from
+// names by `option`.
+std::vector<config::DeckError> errors_of_weights(const ckpt::CheckpointReader& checkpoint,
+                                                 const DeckInQuestion& question,
+                                                 const std::string& option);
+
 // What --resume and --init-from ask for.
 struct WantedStart {
   std::string resume = "never";  // never, auto, or a checkpoint

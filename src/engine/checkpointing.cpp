@@ -117,7 +117,7 @@ void Checkpointing::finish(const Exec& exec, const std::vector<ckpt::TensorPart>
     if (tries == kLastTries) {
       throw Error(fmt::format(
           "the last checkpoint, of step {}, could not be written, nor at {} more:\n{}",
-          state.step, format_plural(kLastTries - 1, "trie"), last_error_));
+          state.step, format_plural(kLastTries - 1, "try", "tries"), last_error_));
     }
     start(exec, parts, state, step_seconds);
     wait();

@@ -356,6 +356,12 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
                      world, log);
   } else if (!options.init_from.empty()) {
     restore.emplace(world, Restore::candidates_of(world, options.init_from, log), log);
+    comm::on_first_rank(world, [&] {
+      std::vector<config::DeckError> errors =
+          errors_of_weights(restore->reader(), {.deck = deck, .corpora = loaded.corpora},
+                            options.init_from);
+      if (!errors.empty()) throw config::DeckErrors(std::move(errors));
+    });
   }
   if (start.kind == StartKind::finished) {
     restore->verify();

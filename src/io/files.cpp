@@ -146,6 +146,10 @@ std::string system_cause(const Path& path, int error) {
   } else if (error == EFBIG) {
     text +=
         "; a limit on the size of files (ulimit -f) or the file system allows no more";
+  } else if (error == EMFILE) {
+    text += "; this process may have no more of them open: raise the limit (ulimit -n)";
+  } else if (error == ENFILE) {
+    text += "; this machine may have no more of them open (/proc/sys/fs/file-max)";
   } else if (error == EACCES || error == EPERM) {
     text += "; check its permissions and owner";
   } else if (error == EROFS) {

@@ -380,10 +380,14 @@ TEST_F(ScriptsSweep, LeavesTheScheduleOfADeckAlone) {
 
 // What fails is left out; where all does, there is no table of nothing.
 TEST_F(ScriptsSweep, SaysWhichRunsFailed) {
-  RunResult result = sweep({"none.yaml", "long.yaml"}, "2");
+  const std::filesystem::path second = scratch_ / "more/long.yaml";
+  std::filesystem::create_directories(second.parent_path());
+  std::filesystem::copy_file(scratch_ / "long.yaml", second);
+  RunResult result = sweep({"none.yaml", "long.yaml", second.string()}, "2");
   EXPECT_EQ(result.status, 1) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("none.yaml on 2 ranks: status 2, left out of the "));
   EXPECT_THAT(result.out, ContainsRegex(" 2 .* scaling-77/long-2\n"));
+  EXPECT_THAT(result.out, ContainsRegex(" 2 .* scaling-77/long_2-2\n"));
   result = sweep({"none.yaml"}, "1 2");
   EXPECT_EQ(result.status, 1);
   EXPECT_THAT(result.err, HasSubstr("no run was measured: there is no table\n"));

@@ -244,6 +244,13 @@ TEST_F(DeckCheck, OfTheWeightsThatAreBegunWith) {
   // The embedding has other rows because of the tokenizer alone.
   const RunResult tokens = train({"data.train=" + other.string()}, dry);
   expect_refusal(tokens, {"the options have 1 error", "another tokenizer"});
+  // A start that has no error before it reads the checkpoint.
+  const RunResult both =
+      train({"data.train=" + other.string(), "model.ffn_hidden=64"},
+            {"--init-from", run_dir(), "--run-dir", scratch_ / "other"});
+  expect_refusal(both, {"the options have 2 errors", "another tokenizer",
+                        "layers/0/mlp/fc1/weight: the deck makes it (64, 32)"});
+  EXPECT_FALSE(fs::exists(scratch_ / "other"));
 }
 
 // A home directory and variables in the deck's paths, and no trace of them in the deck

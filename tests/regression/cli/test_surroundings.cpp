@@ -109,7 +109,7 @@ TEST_F(Surroundings, LimitsThatMpiCannotBeginUnderAreNamed) {
   const std::vector<std::pair<std::string, std::string>> limits = {
       {"ulimit -v 300000",
        "limited to 300000 KiB (ulimit -v), and a start with 1 thread needs 589824"},
-      {"ulimit -n 16", "may have 16 files open (ulimit -n), and a start needs 20"},
+      {"ulimit -n 24", "may have 24 files open (ulimit -n), and a start needs 64"},
       {"ulimit -f 100", "KiB (ulimit -f), and MPI needs one of 4352 KiB"}};
   for (const auto& [limit, text] : limits) {
     expect_error(shell(limit + "; exec \"$0\" inspect '" + corpus().string() + "'",
@@ -138,17 +138,23 @@ TEST_F(Surroundings, MemoryThatIsMissingIsSaid) {
                 "limited to 1600000 KiB (ulimit -v)"});
 }
 
-// A rank that finds its limit too low takes the others down with it.
+// A rank that finds its limit too low takes the others down with it, also where MPI could
+// not even begin.
 TEST_F(Surroundings, LimitsOfOneRankEndAll) {
   const char* mpiexec = std::getenv("TRIREME_MPIEXEC");
   ASSERT_NE(mpiexec, nullptr);
-  const RunResult result =
-      shell("'" + std::string(mpiexec) +
-                "' -n 1 /bin/sh -c 'ulimit -f 100; exec \"$0\" selftest' \"$0\" "
-                ": -n 1 \"$0\" selftest",
-            {.timeout = 60.0});
-  EXPECT_GT(result.status, 0) << result.err;  // of the library, which fails by it, too
-  EXPECT_THAT(result.err, HasSubstr("(ulimit -f), and MPI needs one of 4352 KiB"));
+  const std::vector<std::pair<std::string, std::string>> limits = {
+      {"ulimit -f 100", "(ulimit -f), and MPI needs one of 4352 KiB"},
+      {"ulimit -S -n 24", "may have 24 files open (ulimit -n)"},
+      {"ulimit -n 24", "may have 24 files open (ulimit -n)"}};
+  for (const auto& [limit, text] : limits) {
+    const RunResult result =
+        shell("'" + std::string(mpiexec) + "' -n 1 /bin/sh -c '" + limit +
+                  "; exec \"$0\" selftest' \"$0\" : -n 1 \"$0\" selftest",
+              {.timeout = 60.0});
+    EXPECT_GT(result.status, 0) << result.err;  // of the library, which fails by it, too
+    EXPECT_THAT(result.err, HasSubstr(text)) << limit;
+  }
 }
 
 TEST_F(Surroundings, SharedMemoryThatIsTooSmallIsNamed) {
