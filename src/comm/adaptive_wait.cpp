@@ -36,16 +36,15 @@ constexpr double kWindowSeconds = 0.02;
 constexpr double kShortestHold = 0.05;
 constexpr double kLongestHold = 1.0;
 
+double steady_seconds() {
+  using Seconds = std::chrono::duration<double>;
+  return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 AdaptiveWait::Clocks AdaptiveWait::system_clocks() {
-  return {
-      .wall =
-          [] {
-            using Seconds = std::chrono::duration<double>;
-            return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-          },
-      .on_core = [] { return thread_cpu_seconds(); }};
+  return {.wall = steady_seconds, .on_core = thread_cpu_seconds};
 }
 
 AdaptiveWait::Next AdaptiveWait::next() {
