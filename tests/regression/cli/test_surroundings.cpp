@@ -1,7 +1,5 @@
 // What a shell may start the program with: closed streams, numbers of threads that are
-// none, limits and shared memory that are too small.
-#include <unistd.h>
-
+// none, limits that are too small.
 #include <cstdlib>
 
 #include "regression/cli/workplace.hpp"
@@ -21,18 +19,6 @@ class Surroundings : public Workplace {
   }
   static RunResult with_threads(const std::string& variable, const std::string& value) {
     return trireme({"inspect", corpus()}, {.environment = {{variable, value}}});
-  }
-  // In a place where this user may mount what nobody else sees: who is not root, as the
-  // root of a place where that is nobody.
-  static std::string unshare() {
-    return ::geteuid() == 0 ? "unshare -m " : "unshare -rm ";
-  }
-  static bool may_mount() {
-    return shell(unshare() + "mount -t tmpfs -o size=64k tmpfs /dev/shm").status == 0;
-  }
-  static RunResult with_shared_memory(const std::string& size, const std::string& line) {
-    return shell("exec " + unshare() + "/bin/sh -c 'mount -t tmpfs -o size=" + size +
-                 " tmpfs /dev/shm && " + line + "' \"$0\"");
   }
 };
 
@@ -155,19 +141,6 @@ TEST_F(Surroundings, LimitsOfOneRankEndAll) {
     EXPECT_GT(result.status, 0) << result.err;  // of the library, which fails by it, too
     EXPECT_THAT(result.err, HasSubstr(text)) << limit;
   }
-}
-
-TEST_F(Surroundings, SharedMemoryThatIsTooSmallIsNamed) {
-  if (!may_mount()) GTEST_SKIP() << "this user may not mount a file system";
-  const std::string inspect = "exec \"$0\" inspect \"" + corpus().string() + "\"";
-  expect_error(with_shared_memory("64k", inspect), 1,
-               {"/dev/shm has 0.1 MiB", "4.2 MiB for a rank", "--shm-size"});
-  EXPECT_EQ(with_shared_memory("6m", inspect).status, 0);
-  const std::string ranks = "exec \"" + std::string(std::getenv("TRIREME_MPIEXEC")) +
-                            "\" -n 2 \"$0\" inspect \"" + corpus().string() + "\"";
-  const RunResult result = with_shared_memory("6m", ranks);
-  EXPECT_EQ(result.status, 1) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("8.5 MiB for 2 ranks"));
 }
 
 }  // namespace
