@@ -22,10 +22,8 @@ constexpr std::uint64_t kSharedFile = 4352 * kKiB;  // 4212 KiB are written by e
 // MPI begins with 20, a run of one rank and one corpus takes 30, each corpus and each
 // peer on another node one more: few enough that no system sets less by itself.
 constexpr std::uint64_t kOpenFiles = 64;
-// Libraries alone take 250 MiB, a thread its stack and an arena of malloc(). Below this
-// OpenBLAS waits for memory for ever; above it what is missing is reported.
-constexpr std::uint64_t kAddressSpace = 512 * kMiB;
-constexpr std::uint64_t kAddressSpaceOfThread = 64 * kMiB;
+constexpr std::uint64_t kAddressSpaceOfThread = 64 * kMiB;  // its stack, malloc()'s arena
+constexpr std::uint64_t kAddressSpace = kLeastAddressSpace - kAddressSpaceOfThread;
 
 std::uint64_t soft_limit(int resource) {
   struct rlimit limit = {};
@@ -85,8 +83,7 @@ std::string limit_problem(const SystemLimits& limits) {
   const std::uint64_t address_space =
       kAddressSpace + kAddressSpaceOfThread * static_cast<std::uint64_t>(limits.threads);
   if (limits.address_space < address_space) {
-    const bool fewer_would_do =
-        limits.address_space >= kAddressSpace + kAddressSpaceOfThread;
+    const bool fewer_would_do = limits.address_space >= kLeastAddressSpace;
     return fmt::format(
         "the address space of this process is limited to {} KiB (ulimit -v), and a start "
         "with {} needs {} at least, the model apart: raise the limit (ulimit -v "

@@ -9,6 +9,11 @@
 
 namespace trireme::comm {
 
+// Bytes that a start with one thread takes. Libraries alone take 250 to 350 MiB; with
+// less than this OpenBLAS may wait for memory for ever, with more what is missing is
+// reported.
+inline constexpr std::uint64_t kLeastAddressSpace = std::uint64_t{576} << 20;
+
 struct SystemLimits {
   static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 

@@ -22,6 +22,7 @@ FORBIDDEN_TEXT = [
 FORBIDDEN_CALLS = re.compile(r"(?<![\w.>:])(?:std\s*::\s*|::\s*)?"
                              r"(assert|exit|_exit|_Exit|quick_exit)\s*\(|\bstd::(abort)\s*\(")
 MAY_EXIT = {
+    "apps/early_limits.cpp",     # before main()
     "src/comm/environment.cpp",  # the way down for all ranks, where MPI_Abort returns
     "src/engine/stop_request.cpp",  # a handler, of a rank that may hang
     "src/io/guarded_call.cpp",   # a forked child, which has nothing to unwind

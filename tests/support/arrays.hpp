@@ -131,17 +131,24 @@ struct OneThread {
 
 #ifdef KOKKOS_ENABLE_OPENMP
   OneThread() {
+    make<ExecSpace>();
+  }
+
+  // Templates, so that nothing of this is asked of a GPU's space.
+  template <class Space>
+  void make() {
     if constexpr (kHostExecution) {
-      exec = Exec(ExecSpace(1));
-      exists = threads_of(exec) == 1 && threads_of(Exec()) > 1;
+      exec = Exec(Space(1));
+      exists = threads_of<Space>(exec.space()) == 1 && threads_of<Space>(Space()) > 1;
     }
   }
 
   // Counted where it runs: concurrency() says what the machine has.
-  static int threads_of(const Exec& exec) {
+  template <class Space>
+  static int threads_of(const Space& space) {
     int threads = 0;
     Kokkos::parallel_reduce(
-        "trireme::test::threads_of", Kokkos::RangePolicy<ExecSpace>(exec.space(), 0, 64),
+        "trireme::test::threads_of", Kokkos::RangePolicy<Space>(space, 0, 64),
         [](int, int& most) { most = std::max(most, omp_get_num_threads()); },
         Kokkos::Max<int>(threads));
     return threads;

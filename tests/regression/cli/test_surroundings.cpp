@@ -93,6 +93,10 @@ TEST_F(Surroundings, ThreadsThatShareCoresAreWarnedOf) {
 
 TEST_F(Surroundings, LimitsThatMpiCannotBeginUnderAreNamed) {
   const std::vector<std::pair<std::string, std::string>> limits = {
+      {"ulimit -v 270000",
+       "limited to 270000 KiB (ulimit -v), and a start with 1 thread needs 589824"},
+      {"ulimit -v 400000",
+       "limited to 400000 KiB (ulimit -v), and a start with 1 thread needs 589824"},
       {"ulimit -v 300000",
        "limited to 300000 KiB (ulimit -v), and a start with 1 thread needs 589824"},
       {"ulimit -n 24", "may have 24 files open (ulimit -n), and a start needs 64"},
