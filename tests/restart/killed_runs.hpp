@@ -87,13 +87,14 @@ class KilledRuns : public TrainingRuns {
       SCOPED_TRACE(plan);
       const RunResult result =
           start("run", plan + ";slow:phase=step,times=0,seconds=0.01");
-      if (result.status == 0) {  // it was done before: begin again
+      // By what it said: some launchers' status of killed ranks is 0 (MPICH 4.2.1).
+      if (result.err.find("fault: 'kill") == std::string::npos) {  // done before: anew
+        ASSERT_EQ(result.status, 0) << result.err;
         expect_same_checkpoint(newest("whole"), newest("run"));
         std::filesystem::remove_all(scratch_ / "run");
         step = -1;
         continue;
       }
-      ASSERT_THAT(result.err, ::testing::HasSubstr("fault: ")) << result.status;
       ++killed;
       const std::int64_t now = latest_step("run");
       EXPECT_GE(now, step);
