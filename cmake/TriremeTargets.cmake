@@ -144,8 +144,11 @@ function(trireme_test_properties name labels timeout)
     # What damaged files ask for is refused as elsewhere; tests measure memory.
     set(options detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16)
     set(options ${options}:suppressions=${PROJECT_SOURCE_DIR}/tests/support/asan.supp)
+    set(thread_options allocator_may_return_null=1:die_after_fork=0)
+    set(thread_options
+        ${thread_options}:suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp)
     set(sanitizers UCX_MEM_EVENTS=no ASAN_OPTIONS=${options}
-                   TSAN_OPTIONS=allocator_may_return_null=1:die_after_fork=0
+                   TSAN_OPTIONS=${thread_options}
                    UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1)
   endif()
   set(environment OMP_PROC_BIND=false OMP_NUM_THREADS=${threads} GOMP_SPINCOUNT=20000
