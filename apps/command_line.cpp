@@ -16,11 +16,11 @@
 
 #include "apps/run_guarded.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/version.hpp"
 #include "ckpt/build_identity.hpp"
 #include "comm/rank_list.hpp"
 #include "config/text.hpp"
-#include "engine/format.hpp"
 #include "io/atomic_file.hpp"
 
 namespace trireme::apps {
@@ -39,14 +39,13 @@ class HelpFormatter : public CLI::Formatter {
 
  private:
   std::string fitted(const std::string& line) const {
-    if (engine::display_width(line) <= engine::kScreenColumns) return line;
+    if (display_width(line) <= kScreenColumns) return line;
     // What an option does stands in a column of its own.
     const std::size_t column = get_column_width();
     const bool has_column = line[column - 1] == ' ' && line[column] != ' ';
     const std::size_t begin = has_column ? column : line.find_first_not_of(' ');
-    return line.substr(0, begin) + engine::wrap_words(line.substr(begin),
-                                                      engine::kScreenColumns,
-                                                      static_cast<int>(begin));
+    return line.substr(0, begin) +
+           wrap_words(line.substr(begin), kScreenColumns, static_cast<int>(begin));
   }
 };
 
@@ -74,7 +73,7 @@ std::string version_text() {
   for (const auto& [name, value] : ckpt::build_identity()) {
     if (name == "trireme" || name == "git") continue;
     text += fmt::format("\n  {:<16}", name);
-    text += engine::wrap_words(value, engine::kScreenColumns, 18);
+    text += wrap_words(value, kScreenColumns, 18);
   }
   const std::string type = comm::srun_mpi_type();
   if (!type.empty()) text += fmt::format("\n  {:<16}srun --mpi={}", "launcher", type);
@@ -87,7 +86,7 @@ std::string shell_text(int argc, char** argv) {
   std::string text;
   for (int i = 0; i < argc; ++i) {
     if (i > 0) text += ' ';
-    text += engine::shell_word(argv[i]);
+    text += shell_word(argv[i]);
   }
   return text;
 }

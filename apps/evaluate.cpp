@@ -7,18 +7,18 @@
 #include "apps/command_line.hpp"
 #include "apps/progress_line.hpp"
 #include "apps/subcommands.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
-#include "engine/evaluation.hpp"
-#include "engine/format.hpp"
+#include "inference/evaluation.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
 namespace {
 
 struct EvaluateArguments {
-  engine::EvaluateOptions options;
+  inference::EvaluateOptions options;
   std::string split, json;
 };
 
@@ -26,8 +26,8 @@ int run_evaluate(EvaluateArguments arguments, comm::Environment& environment) {
   comm::Communicator& world = *environment.world();
   const bool speaks = world.rank() == 0;
   Log log(speaks);
-  engine::EvaluateOptions& options = arguments.options;
-  if (!arguments.split.empty()) options.split = engine::split_from(arguments.split);
+  inference::EvaluateOptions& options = arguments.options;
+  if (!arguments.split.empty()) options.split = data::split_from(arguments.split);
   comm::on_first_rank(world, [&] {
     std::vector<std::string> read = options.data;
     require_output(options.progress_file, read);
@@ -36,13 +36,14 @@ int run_evaluate(EvaluateArguments arguments, comm::Environment& environment) {
   });
 
   ProgressLine line(speaks);
-  const auto show = [&](const engine::EvaluationStatus& status) {
+  const auto show = [&](const inference::EvaluationStatus& status) {
     if (!line.is_due()) return;
     line.show(fmt::format("{}: {:3.0f} %  {}  {} left", status.set, 100.0 * status.share,
-                          engine::format_rate(status.tokens_per_second, "tokens"),
-                          engine::format_duration(status.seconds_left)));
+                          format_rate(status.tokens_per_second, "tokens"),
+                          format_duration(status.seconds_left)));
   };
-  const engine::Evaluation evaluation = engine::evaluate(options, environment, log, show);
+  const inference::Evaluation evaluation =
+      inference::evaluate(options, environment, log, show);
   if (!speaks) return 0;
   std::fputs(evaluation.text().c_str(), stdout);
   if (!arguments.json.empty()) io::write_file(arguments.json, evaluation.json());
@@ -53,7 +54,7 @@ int run_evaluate(EvaluateArguments arguments, comm::Environment& environment) {
 
 void add_evaluate(CommandLine& line) {
   const auto arguments = std::make_shared<EvaluateArguments>();
-  engine::EvaluateOptions& options = arguments->options;
+  inference::EvaluateOptions& options = arguments->options;
   Command command = line.add_command(
       "evaluate",
       "Loss, perplexity and bits per byte of a trained model on a corpus. Under mpiexec "

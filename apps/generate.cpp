@@ -16,12 +16,12 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/plural.hpp"
+#include "base/utf8.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/self_communicator.hpp"
-#include "data/utf8.hpp"
-#include "engine/generation.hpp"
-#include "engine/model_loader.hpp"
+#include "inference/generation.hpp"
+#include "inference/model_loader.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -29,8 +29,8 @@ namespace trireme::apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Model = engine::LoadedModel<float>;
-using Generator = engine::Generator<float>;
+using Model = inference::LoadedModel<float>;
+using Generator = inference::Generator<float>;
 
 struct GenerateOptions {
   std::string checkpoint;
@@ -41,7 +41,7 @@ struct GenerateOptions {
   std::string out, json;
   std::int64_t samples = 1;
   bool greedy = false, slide = false;
-  engine::GenerationConfig config;
+  inference::GenerationConfig config;
 };
 
 // What is to be continued: text, or token ids where there is no tokenizer.
@@ -135,15 +135,15 @@ std::vector<Prompt> read_prompts(const GenerateOptions& options, const Model& mo
       std::vector<data::TokenId> known = prompt.ids;
       std::erase_if(known,
                     [&](auto id) { return id >= model.tokenizer->vocabulary_size(); });
-      data::append_repaired(model.tokenizer->decode(known), prompt.text);
+      append_repaired(model.tokenizer->decode(known), prompt.text);
     }
   }
   return prompts;
 }
 
-std::vector<engine::GenerationRequest> make_requests(const std::vector<Prompt>& prompts,
-                                                     std::int64_t samples) {
-  std::vector<engine::GenerationRequest> requests;
+std::vector<inference::GenerationRequest> make_requests(
+    const std::vector<Prompt>& prompts, std::int64_t samples) {
+  std::vector<inference::GenerationRequest> requests;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     for (std::int64_t sample = 0; sample < samples; ++sample) {
       requests.push_back({prompts[i].ids, i, static_cast<std::uint64_t>(sample)});
@@ -178,20 +178,20 @@ std::string spell(const Model& model, const std::vector<data::TokenId>& ids) {
 
 std::string repaired(const std::string& text) {
   std::string valid;
-  data::append_repaired(text, valid);
+  append_repaired(text, valid);
   return valid;
 }
 
 Json result_of(const Model& model, const Prompt& prompt,
-               const engine::GenerationRequest& request,
-               const engine::Generation& generation) {
+               const inference::GenerationRequest& request,
+               const inference::Generation& generation) {
   return {{"prompt_number", request.number},
           {"sample", request.sample},
           {"prompt", repaired(prompt.text)},
           {"prompt_ids", request.prompt},
           {"text", spell(model, generation.tokens)},
           {"ids", generation.tokens},
-          {"finish", engine::name_of(generation.finish)},
+          {"finish", inference::name_of(generation.finish)},
           {"slides", generation.slides},
           {"prompt_tokens_unread", generation.unread}};
 }
@@ -201,7 +201,7 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-std::string heading(const engine::GenerationRequest& request, std::size_t prompts,
+std::string heading(const inference::GenerationRequest& request, std::size_t prompts,
                     std::int64_t samples) {
   if (prompts == 1 && samples == 1) return "";
   std::string text = fmt::format("--- prompt {}", request.number + 1);
@@ -218,10 +218,10 @@ std::string shown_prompt(const Model& model, const Prompt& prompt) {
 // One text after the other, as it comes.
 Json generate_streaming(const Model& model, Generator& generator,
                         const std::vector<Prompt>& prompts,
-                        const std::vector<engine::GenerationRequest>& requests,
+                        const std::vector<inference::GenerationRequest>& requests,
                         const GenerateOptions& options) {
   Json results = Json::array();
-  for (const engine::GenerationRequest& request : requests) {
+  for (const inference::GenerationRequest& request : requests) {
     const Prompt& prompt = prompts[request.number];
     if (!results.empty()) print("\n");
     print(heading(request, prompts.size(), options.samples) +
@@ -239,10 +239,10 @@ Json generate_streaming(const Model& model, Generator& generator,
 // All texts of this rank side by side, and then those of all ranks, in order.
 Json generate_together(const Model& model, Generator& generator,
                        const std::vector<Prompt>& prompts,
-                       const std::vector<engine::GenerationRequest>& requests,
+                       const std::vector<inference::GenerationRequest>& requests,
                        const GenerateOptions& options, comm::Communicator& world) {
   const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<engine::GenerationRequest> mine;
+  std::vector<inference::GenerationRequest> mine;
   for (std::size_t i = static_cast<std::size_t>(world.rank()); i < requests.size();
        i += ranks) {
     mine.push_back(requests[i]);
@@ -266,7 +266,7 @@ Json generate_together(const Model& model, Generator& generator,
 
 std::string as_text(const Model& model, const Json& results,
                     const std::vector<Prompt>& prompts,
-                    const std::vector<engine::GenerationRequest>& requests,
+                    const std::vector<inference::GenerationRequest>& requests,
                     const GenerateOptions& options) {
   std::string text;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -278,10 +278,10 @@ std::string as_text(const Model& model, const Json& results,
   return text;
 }
 
-void report(const engine::GenerationSpeed& speed, const Json& results, Log& log) {
+void report(const inference::GenerationSpeed& speed, const Json& results, Log& log) {
   std::size_t at_limit = 0;
   for (const Json& result : results) {
-    if (result["finish"] == engine::name_of(engine::FinishReason::context_limit)) {
+    if (result["finish"] == inference::name_of(inference::FinishReason::context_limit)) {
       ++at_limit;
     }
   }
@@ -302,16 +302,16 @@ void report(const engine::GenerationSpeed& speed, const Json& results, Log& log)
 }
 
 // Of all ranks: tokens added up, the time of the slowest.
-engine::GenerationSpeed total(const engine::GenerationSpeed& own,
-                              comm::Communicator& world) {
+inference::GenerationSpeed total(const inference::GenerationSpeed& own,
+                                 comm::Communicator& world) {
   return {world.all_reduce(own.prompt_tokens), world.all_reduce(own.new_tokens),
           world.all_reduce(own.prompt_seconds, comm::Op::max),
           world.all_reduce(own.seconds, comm::Op::max)};
 }
 
 Json summary_of(const Model& model, const GenerateOptions& options,
-                const engine::GenerationSpeed& speed, const Json& results) {
-  const engine::SamplingConfig& sampling = options.config.sampling;
+                const inference::GenerationSpeed& speed, const Json& results) {
+  const inference::SamplingConfig& sampling = options.config.sampling;
   return {{"checkpoint", model.path.string()},
           {"step", model.training.step},
           {"temperature", sampling.temperature},
@@ -340,7 +340,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   const comm::ProcessGroups groups{self, self, self, self, self, self, self};
   const Exec exec;
   if (options.greedy) options.config.sampling.temperature = 0.0;
-  if (options.slide) options.config.at_limit = engine::AtContextLimit::slide;
+  if (options.slide) options.config.at_limit = inference::AtContextLimit::slide;
   options.config.sampling.validate();
   const bool draws =
       options.config.sampling.temperature > 0.0 && options.config.sampling.top_k != 1;
@@ -349,7 +349,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
                         "(--greedy, --temperature 0, --top-k 1) gives one text of each "
                         "prompt, and not several; leave out one of the two",
                         options.samples);
-  const auto model = engine::load_model<float>(exec, groups, options.checkpoint, log);
+  const auto model = inference::load_model<float>(exec, groups, options.checkpoint, log);
   options.config.end_of_document = model->end_of_document;
   options.config.usable_vocabulary = model->usable_vocabulary();
   const std::vector<Prompt> prompts = read_prompts(options, *model);
@@ -372,7 +372,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   const Json results =
       streams ? generate_streaming(*model, generator, prompts, requests, options)
               : generate_together(*model, generator, prompts, requests, options, world);
-  const engine::GenerationSpeed speed = total(generator.speed(), world);
+  const inference::GenerationSpeed speed = total(generator.speed(), world);
 
   // 3. Where they go.
   if (!speaks) return 0;
@@ -401,8 +401,8 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
 
 void add_generate(CommandLine& line) {
   const auto options = std::make_shared<GenerateOptions>();
-  engine::GenerationConfig& config = options->config;
-  engine::SamplingConfig& sampling = config.sampling;
+  inference::GenerationConfig& config = options->config;
+  inference::SamplingConfig& sampling = config.sampling;
   Command command = line.add_command("generate",
                                      "Continue prompts with a trained model. Under "
                                      "mpiexec the prompts are divided among "

@@ -1,5 +1,5 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
-// whether it is whole. engine/inspection.hpp finds out, inspect_text.hpp words it.
+// whether it is whole. run/inspection.hpp finds out, inspect_text.hpp words it.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -14,9 +14,9 @@
 #include "base/error.hpp"
 #include "ckpt/verify.hpp"
 #include "comm/on_ranks.hpp"
-#include "engine/inspection.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "run/inspection.hpp"
 
 namespace trireme::apps {
 
@@ -42,7 +42,7 @@ int report(const Json& problems) {
 
 int inspect(const InspectOptions& options) {
   const auto depth = options.verify ? ckpt::Depth::checksums : ckpt::Depth::sizes;
-  const std::string text = engine::inspect(options.path, depth);
+  const std::string text = run::inspect(options.path, depth);
   const Json json = io::parse_json<Json>(text);
   if (!options.json.empty()) io::write_file(options.json, text);
   const Json& problems = json["problems"];

@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/format.hpp"
+#include "base/format.hpp"
 #include "io/files.hpp"
 
 namespace trireme::apps {
@@ -26,7 +26,7 @@ std::string line(const char* key, const std::string& value) {
 }
 // Broken between its parts where it would be too long.
 std::string line(const char* key, const std::vector<std::string>& parts) {
-  return line(key, engine::wrap_list(parts, engine::kScreenColumns, kKeyColumns));
+  return line(key, wrap_list(parts, kScreenColumns, kKeyColumns));
 }
 
 std::string grouped(const Json& value) {
@@ -38,7 +38,7 @@ std::string plural(const Json& value, const char* unit) {
 }
 
 std::string size(const Json& bytes) {
-  return io::human_bytes(bytes.get<std::uint64_t>());
+  return human_bytes(bytes.get<std::uint64_t>());
 }
 
 // {"merges.txt": 12345}: names and sizes.
@@ -199,7 +199,7 @@ std::string tensors_text(const Json& tensors) {
     while (end < layers.size() && layers[end].is_like(layers[first])) ++end;
     const Layer& layer = layers[first];
     if (!layer.number.empty()) {
-      const std::string bytes = io::human_bytes(layer.bytes);
+      const std::string bytes = human_bytes(layer.bytes);
       rows.push_back({end - first == 1
                           ? fmt::format("layers/{}: {}", layer.number, bytes)
                           : fmt::format("layers/{} to layers/{}, each: {}", layer.number,
@@ -226,7 +226,7 @@ std::string tensors_text(const Json& tensors) {
   std::string text = "\n" + table(rows, 3);
   if (others > 0) {
     text += fmt::format("  and {} of optimizer state, {}\n",
-                        format_plural(others, "tensor"), io::human_bytes(other_bytes));
+                        format_plural(others, "tensor"), human_bytes(other_bytes));
   }
   return text;
 }

@@ -1,5 +1,5 @@
 // apps/inspect_text.hpp — what `trireme inspect` prints of the JSON that
-// engine::inspect() gives: the model, its training and its losses first, tensors by layer
+// run::inspect() gives: the model, its training and its losses first, tensors by layer
 // last. Lines fit 80 columns where paths and names let them.
 #ifndef TRIREME_APPS_INSPECT_TEXT_HPP_
 #define TRIREME_APPS_INSPECT_TEXT_HPP_

@@ -10,26 +10,26 @@
 #include "apps/subcommands.hpp"
 #include "base/log.hpp"
 #include "comm/on_ranks.hpp"
-#include "engine/job_script.hpp"
+#include "job/job_script.hpp"
 
 namespace trireme::apps {
 
 namespace {
 
 struct JobScriptArguments {
-  engine::JobScriptOptions options;
+  job::JobScriptOptions options;
   std::string out;
 };
 
 void write_script(const JobScriptArguments& arguments) {
   require_output(arguments.out, {arguments.options.deck});
-  engine::JobScriptOptions options = arguments.options;
+  job::JobScriptOptions options = arguments.options;
   options.program = program_path();
   options.slurm = shared_files() / "slurm";
   options.directory = std::filesystem::current_path();
   options.warn = [](const std::string& text) { Log().warning("{}", text); };
   if (const char* modules = std::getenv("LOADEDMODULES")) options.modules = modules;
-  const std::string script = engine::job_script(options);
+  const std::string script = job::job_script(options);
   if (arguments.out.empty()) {
     std::fputs(script.c_str(), stdout);
   } else {
@@ -43,7 +43,7 @@ void add_jobscript(CommandLine& line) {
   Command command =
       line.add_command("jobscript", "Write the sbatch script that trains a deck");
   const auto arguments = std::make_shared<JobScriptArguments>();
-  engine::JobScriptOptions& options = arguments->options;
+  job::JobScriptOptions& options = arguments->options;
   command.add("DECK", options.deck, "Deck: checked for the ranks of the job").required();
   command
       .add("--machine", options.machine,

@@ -16,7 +16,7 @@
 #include "base/error_message.hpp"
 #include "comm/environment.hpp"
 #include "comm/system_limits.hpp"
-#include "engine/stop_request.hpp"
+#include "job/stop_request.hpp"
 
 namespace {
 
@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   const auto is_dry = [](std::string_view word) { return word.starts_with("--dry-run"); };
   if (argc > 1 && std::string_view(argv[1]) == "train" &&
       std::none_of(argv + 2, argv + argc, is_dry)) {
-    engine::StopRequest::listen_early();
+    job::StopRequest::listen_early();
   }
 
   // 2. MPI, for the life of the program, where the system has room for it.

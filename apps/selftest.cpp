@@ -7,12 +7,12 @@
 #include "apps/command_line.hpp"
 #include "apps/run_guarded.hpp"
 #include "apps/subcommands.hpp"
+#include "base/format.hpp"
+#include "base/machine.hpp"
 #include "base/plural.hpp"
+#include "check/selftest.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
-#include "engine/format.hpp"
-#include "engine/machine.hpp"
-#include "engine/selftest.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -24,12 +24,12 @@ void print_line(const std::string& line) {
   std::fflush(stdout);
 }
 
-void print_machine(const engine::Machine& machine, const comm::Environment& environment) {
+void print_machine(const Machine& machine, const comm::Environment& environment) {
   print_line(
       fmt::format("host        {}, {} ({})", machine.host, machine.cpu, machine.isa));
-  print_line(
-      fmt::format("            {}, {} of memory", format_plural(machine.cores, "core"),
-                  io::human_bytes(static_cast<std::uint64_t>(machine.memory_bytes))));
+  print_line(fmt::format("            {}, {} of memory",
+                         format_plural(machine.cores, "core"),
+                         human_bytes(static_cast<std::uint64_t>(machine.memory_bytes))));
   print_line(fmt::format("Kokkos      {}{}{}, {} per rank", machine.backend,
                          machine.device.empty() ? "" : " on ", machine.device,
                          format_plural(machine.threads, "thread")));
@@ -40,13 +40,13 @@ void print_machine(const engine::Machine& machine, const comm::Environment& envi
 
 int run_selftest(const std::string& json, const comm::Environment& environment) {
   const bool speaks = environment.world_rank() == 0;
-  const engine::Machine machine = engine::find_machine();
+  const Machine machine = find_machine();
   if (speaks) print_machine(machine, environment);
 
   double seconds = 0;
   int failed = 0;
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  engine::selftest(environment, [&](const engine::CheckResult& check) {
+  check::selftest(environment, [&](const check::CheckResult& check) {
     seconds += check.seconds;
     if (!check.passed) ++failed;
     list.push_back({{"name", check.name},
@@ -57,8 +57,7 @@ int run_selftest(const std::string& json, const comm::Environment& environment) 
       const std::string head =
           fmt::format("{:<7} {:<20} {:6.2f} s  ", check.passed ? "ok" : "FAILED",
                       check.name, check.seconds);
-      print_line(head + engine::wrap_words(check.figures, engine::kScreenColumns,
-                                           engine::display_width(head)));
+      print_line(head + wrap_words(check.figures, kScreenColumns, display_width(head)));
     }
   });
   if (speaks) {

@@ -12,6 +12,7 @@
 #include "apps/subcommands.hpp"
 #include "apps/tokenizer_option.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/plural.hpp"
 #include "comm/environment.hpp"
@@ -86,7 +87,7 @@ void report(const TokenizeOptions& options, const data::Tokenizer& tokenizer,
   log.info("  {:.3f} bytes per token; unigram entropy {:.3f} nats per token", per_token,
            summary.unigram_entropy);
   log.info("  {} tokenized in {:.2f} s, {:.1f} MB/s on {}",
-           io::human_bytes(summary.input_bytes), summary.tokenize_seconds, rate,
+           human_bytes(summary.input_bytes), summary.tokenize_seconds, rate,
            format_plural(ranks, "rank"));
   if (summary.added_tokens_found > 0) {
     log.info(

@@ -7,17 +7,17 @@
 #include "apps/subcommands.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/deck_error.hpp"
-#include "engine/dry_run.hpp"
-#include "engine/trainer.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
+#include "plan/dry_run.hpp"
+#include "run/trainer.hpp"
 
 namespace trireme::apps {
 
 namespace {
 
 struct TrainArguments {
-  engine::TrainOptions options;
+  run::TrainOptions options;
   bool dry_run = false, all_stages = false;
   std::int64_t ranks = 0;
   std::string json;
@@ -38,18 +38,17 @@ std::string errors_json(const std::vector<config::DeckError>& errors) {
 
 // `ranks` 0: as many as the deck's grid asks for.
 void run_dry(const TrainArguments& arguments, int ranks) {
-  const engine::TrainOptions& options = arguments.options;
+  const run::TrainOptions& options = arguments.options;
   require_output(arguments.json, {options.deck});
   try {
-    const engine::DryRun result =
-        engine::dry_run({.deck = options.deck,
-                         .overrides = options.overrides,
-                         .run_dir = options.run_dir,
-                         .ranks = ranks,
-                         .resume = options.resume,
-                         .init_from = options.init_from},
-                        arguments.all_stages ? engine::StagesShown::all
-                                             : engine::StagesShown::that_differ);
+    const plan::DryRun result = plan::dry_run(
+        {.deck = options.deck,
+         .overrides = options.overrides,
+         .run_dir = options.run_dir,
+         .ranks = ranks,
+         .resume = options.resume,
+         .init_from = options.init_from},
+        arguments.all_stages ? plan::StagesShown::all : plan::StagesShown::that_differ);
     std::fputs(result.text().c_str(), stdout);
     if (!arguments.json.empty()) io::write_file(arguments.json, result.json());
   } catch (const config::DeckErrors& errors) {
@@ -65,7 +64,7 @@ void run_dry(const TrainArguments& arguments, int ranks) {
 void add_train(CommandLine& line, int argc, char** argv) {
   Command command = line.add_command("train", "Train the model that a deck describes");
   const auto arguments = std::make_shared<TrainArguments>();
-  engine::TrainOptions& options = arguments->options;
+  run::TrainOptions& options = arguments->options;
   command.add("DECK", options.deck, "Deck: docs/deck.md has every key").required();
   command.add_deck_changes(options.overrides, options.run_dir);
   command
@@ -107,7 +106,7 @@ void add_train(CommandLine& line, int argc, char** argv) {
   if (argc > 0) options.program = argv[0];
   options.command_line = shell_text(argc, argv);
   command.does([arguments](comm::Environment& environment) {
-    if (!arguments->dry_run) return engine::train(arguments->options, environment);
+    if (!arguments->dry_run) return run::train(arguments->options, environment);
     int ranks = static_cast<int>(arguments->ranks);
     if (ranks == 0 && environment.world_size() > 1) ranks = environment.world_size();
     comm::on_first_rank(*environment.world(), [&] { run_dry(*arguments, ranks); });

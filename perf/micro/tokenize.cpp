@@ -16,11 +16,11 @@
 #include <fstream>
 #include <random>
 
+#include "base/utf8.hpp"
 #include "bounds.hpp"
 #include "comm/self_communicator.hpp"
 #include "data/batch_loader.hpp"
 #include "data/corpus_writer.hpp"
-#include "data/utf8.hpp"
 
 namespace trireme::perf {
 namespace {
@@ -80,11 +80,11 @@ std::string mixed_text() {
         text += fmt::format("{} ", draw() % 1000000);
         break;
       case 1:
-        for (int i = 0; i < 4; ++i) data::append_utf8(0x370 + draw() % 0x2000, text);
+        for (int i = 0; i < 4; ++i) append_utf8(0x370 + draw() % 0x2000, text);
         break;
       case 2:
-        data::append_utf8(0x4E00 + draw() % 0x5000, text);
-        data::append_utf8(0x1F300 + draw() % 0x300, text);
+        append_utf8(0x4E00 + draw() % 0x5000, text);
+        append_utf8(0x1F300 + draw() % 0x300, text);
         break;
       case 3:
         for (int i = 0; i < 3; ++i) text += static_cast<char>('!' + draw() % 15);

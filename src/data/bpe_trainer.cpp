@@ -12,9 +12,9 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/utf8.hpp"
 #include "data/byte_alphabet.hpp"
 #include "data/tokenizer_files.hpp"
-#include "data/utf8.hpp"
 
 namespace trireme::data {
 namespace {

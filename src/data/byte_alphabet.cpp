@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "data/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace trireme::data {
 

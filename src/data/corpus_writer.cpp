@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/format.hpp"
 #include "base/temporary_name.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/bpe_trainer.hpp"
@@ -304,7 +305,7 @@ CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& sou
   TRIREME_REQUIRE_INPUT(summary.documents > 0,
                         "nothing to tokenize: the {} of input have no document with text "
                         "({} empty ones)",
-                        io::human_bytes(source.bytes()), summary.empty_documents);
+                        human_bytes(source.bytes()), summary.empty_documents);
   publish(tokenizer, out, summary, *spooled.part, comm);
   return summary;
 }
@@ -353,7 +354,7 @@ TrainedTokenizer train_tokenizer(
   comm.broadcast(words);
   TRIREME_REQUIRE_INPUT(words > 0,
                         "nothing to tokenize: the {} of input have no document with text",
-                        io::human_bytes(source.bytes()));
+                        human_bytes(source.bytes()));
   comm::on_every_rank(comm, [&] {
     if (comm.rank() != 0) return;
     const TrainedBpe trained = train_bpe(sink.counter.counts(), size);

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "data/utf8.hpp"
+#include "base/utf8.hpp"
 #include "io/json.hpp"
 
 namespace trireme::data {

@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "data/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace trireme::data {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "data/utf8.hpp"
+#include "base/utf8.hpp"
 #include "io/checksum.hpp"
 
 namespace trireme::data {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/plural.hpp"
 #include "io/atomic_file.hpp"
 #include "io/faulty_write.hpp"
@@ -113,17 +114,6 @@ Path existing_ancestor(Path path) {
 }
 
 }  // namespace
-
-std::string human_bytes(std::uint64_t bytes) {
-  constexpr std::array<const char*, 6> units = {"bytes", "KiB", "MiB",
-                                                "GiB",   "TiB", "PiB"};
-  // Four digits are not grouped: it stands in columns.
-  if (bytes < 1024) return fmt::format("{} {}", bytes, bytes == 1 ? "byte" : units[0]);
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024.0 && unit + 1 < units.size(); ++unit) value /= 1024.0;
-  return fmt::format("{:.1f} {}", value, units[unit]);
-}
 
 std::uint64_t free_bytes(const Path& path) {
   std::error_code error;

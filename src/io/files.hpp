@@ -50,8 +50,6 @@ std::uint64_t free_bytes(const Path& path);
 std::string system_message(std::string_view action, const Path& path, int error);
 // What follows the colon there.
 std::string system_cause(const Path& path, int error);
-// "12.0 MiB"
-std::string human_bytes(std::uint64_t bytes);
 
 // Reads at given places; may be shared by threads.
 class FileReader {

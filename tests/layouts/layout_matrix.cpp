@@ -165,8 +165,8 @@ void check_messages(const MatrixRun& run) {
 // Within 5 %: each category as it came to be, and all that Kokkos allocated (with what
 // the optimizer notes for itself; messages need no more host memory than planned).
 void check_memory(const MatrixRun& run, const AllocatedBytes& allocated) {
-  const engine::MemoryPlan& plan = run.step().plan();
-  const engine::MemoryPlan measured = run.step().measured_memory();
+  const step::MemoryPlan& plan = run.step().plan();
+  const step::MemoryPlan measured = run.step().measured_memory();
   const auto check = [](const char* category, std::size_t got, std::size_t want) {
     EXPECT_NEAR(static_cast<double>(got), static_cast<double>(want),
                 0.05 * static_cast<double>(want))
@@ -294,7 +294,7 @@ std::vector<Layout> covering(const std::vector<Layout>& all) {
   return chosen;
 }
 
-std::vector<engine::MessageCount> MatrixRun::planned_messages() const {
+std::vector<plan::MessageCount> MatrixRun::planned_messages() const {
   const auto self = comm::make_self_communicator("self");
   const auto like = [&](const std::shared_ptr<comm::Communicator>& group) {
     return group->size() == 1 ? self
@@ -302,15 +302,15 @@ std::vector<engine::MessageCount> MatrixRun::planned_messages() const {
                                     group->rank(), group->size(), group->name());
   };
   const comm::ProcessGroups& groups = grid_.groups();
-  const engine::ModelState<float> state({.world = self,
-                                         .tensor = like(groups.tensor),
-                                         .context = self,
-                                         .data = like(groups.data),
-                                         .pipeline = like(groups.pipeline),
-                                         .model = like(groups.model),
-                                         .embedding = like(groups.embedding)},
-                                        state_.config, state_.sharing);
-  return engine::plan_messages(state, step_.shape());
+  const step::ModelState<float> state({.world = self,
+                                       .tensor = like(groups.tensor),
+                                       .context = self,
+                                       .data = like(groups.data),
+                                       .pipeline = like(groups.pipeline),
+                                       .model = like(groups.model),
+                                       .embedding = like(groups.embedding)},
+                                      state_.config, state_.sharing);
+  return plan::plan_messages(state, step_.shape());
 }
 
 MatrixReference matrix_reference(const MatrixSize& size) {

@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/message_plan.hpp"
-#include "engine/train_step.hpp"
+#include "plan/message_plan.hpp"
+#include "step/train_step.hpp"
 
 namespace trireme::test {
 
@@ -78,18 +78,18 @@ struct Layout {
     return tensor == that.tensor && data == that.data && pipeline == that.pipeline &&
            data_first == that.data_first;
   }
-  engine::StepShape step_shape() const {
+  step::StepShape step_shape() const {
     return {.micro = micro(),
             .sequence = kSequence,
             .microbatches = microbatches,
             .seed = 7,
             .recompute = {.layers = std::max(recompute, 0), .selective = recompute < 0}};
   }
-  engine::PipelineLayout pipeline_layout() const {
-    engine::PipelineLayout layout{
+  step::PipelineLayout pipeline_layout() const {
+    step::PipelineLayout layout{
         .stages = pipeline, .chunks = chunks, .split = {}, .schedule = schedule};
     if (uneven == 0) {
-      layout.split = engine::balanced_split(layout, matrix_model(size), step_shape());
+      layout.split = step::balanced_split(layout, matrix_model(size), step_shape());
       return layout;
     }
     layout.split.assign(static_cast<std::size_t>(pipeline * chunks), 1);
@@ -98,7 +98,7 @@ struct Layout {
     most += static_cast<int>(size.layers) - (pipeline * chunks - 1);
     return layout;
   }
-  engine::Sharing sharing() const {
+  step::Sharing sharing() const {
     return {.sequence_parallel = sequence != 0,
             .zero = zero,
             .bucket_elements = small_buckets != 0 ? 1 : index_t{1} << 22,
@@ -216,7 +216,7 @@ class MatrixSamples {
     labels_ = positions_ = tokens_;
     mask_.resize(rows);
   }
-  engine::HostBatch batch(index_t first) {
+  step::HostBatch batch(index_t first) {
     for (index_t row = 0; row < micro_ * kSequence; ++row) {
       const auto at = static_cast<std::size_t>(row);
       const index_t sample = first + row % micro_, position = row / micro_;
@@ -299,7 +299,7 @@ class MatrixRun {
   double evaluated_loss(index_t first) {
     const index_t samples = 2 * layout_.size.samples, share = samples / layout_.data;
     const index_t mine = first + grid_.coordinates().data * share;
-    const engine::LossTotals totals =
+    const step::LossTotals totals =
         step_.evaluate([&](int m) { return samples_.batch(mine + m * layout_.micro()); },
                        2 * layout_.microbatches);
     std::vector<double> sums = {totals.loss_sum, totals.tokens};
@@ -317,15 +317,15 @@ class MatrixRun {
   }
 
   // What this rank should send in a step, and what it has sent since reset_traffic().
-  std::vector<engine::MessageCount> planned_messages() const;
-  std::vector<engine::MessageCount> sent_messages() const {
-    return engine::counted_messages(grid_.groups());
+  std::vector<plan::MessageCount> planned_messages() const;
+  std::vector<plan::MessageCount> sent_messages() const {
+    return plan::counted_messages(grid_.groups());
   }
   void reset_traffic() {
     for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
   }
 
-  const engine::TrainStep<float>& step() const { return step_; }
+  const step::TrainStep<float>& step() const { return step_; }
   const ParamBuffer<float>& params() const { return state_.params; }
   const ParamRegistry& registry() const { return state_.registry; }
   const comm::RankGrid& grid() const { return grid_; }
@@ -335,8 +335,8 @@ class MatrixRun {
   Exec exec_;
   Timers timers_;
   comm::RankGrid grid_;
-  engine::ModelState<float> state_;
-  engine::TrainStep<float> step_;
+  step::ModelState<float> state_;
+  step::TrainStep<float> step_;
   optim::Optimizer<float> optimizer_;
   MatrixSamples samples_;
 };

@@ -25,7 +25,7 @@ using Weights = std::map<std::string, std::vector<float>>;  // by parameter
 
 Weights weights_of_one_rank(const MatrixSize& size) {
   const comm::RankGrid grid(comm::make_self_communicator("world"), {});
-  engine::ModelState<float> state(grid.groups(), matrix_model(size));
+  step::ModelState<float> state(grid.groups(), matrix_model(size));
   state.allocate(ParamBuffer<float>::Use::training);
   state.params.initialize(Exec(), kSeed);
   Weights weights;
@@ -37,8 +37,8 @@ Weights weights_of_one_rank(const MatrixSize& size) {
 
 void expect_same(const comm::RankGrid& grid, const Layout& layout, const Weights& whole) {
   SCOPED_TRACE(layout.name());
-  engine::ModelState<float> state(grid.groups(), matrix_model(layout.size),
-                                  layout.sharing());
+  step::ModelState<float> state(grid.groups(), matrix_model(layout.size),
+                                layout.sharing());
   state.allocate(ParamBuffer<float>::Use::training);
   state.params.initialize(Exec(), kSeed);
   // Elements that ranks have, each over the number of ranks that have it as well.

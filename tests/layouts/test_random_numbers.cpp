@@ -147,7 +147,7 @@ TEST(RandomNumbersDocumented, Weights) {
   constexpr std::uint64_t kSeed = (std::uint64_t{1} << 62) + 9;
   model::GptConfig config = matrix_model(kWide);
   const comm::RankGrid grid(comm::make_self_communicator("world"), {});
-  engine::ModelState<float> state(grid.groups(), config);
+  step::ModelState<float> state(grid.groups(), config);
   state.allocate(ParamBuffer<float>::Use::inference);
   state.params.initialize(Exec(), kSeed);
   Kokkos::fence("test");

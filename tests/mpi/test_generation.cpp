@@ -5,20 +5,20 @@
 #include "comm/mpi_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
-#include "engine/generation.hpp"
+#include "inference/generation.hpp"
 
-namespace trireme::engine {
+namespace trireme::inference {
 namespace {
 
 std::vector<data::TokenId> generate(const comm::ProcessGroups& groups) {
-  ModelState<double> state(groups, {.layers = 2,
-                                    .hidden = 48,
-                                    .heads = 12,
-                                    .kv_heads = 6,
-                                    .ffn_hidden = 60,
-                                    .sequence = 31,
-                                    .vocabulary = 53,
-                                    .init_std = 0.3});
+  step::ModelState<double> state(groups, {.layers = 2,
+                                          .hidden = 48,
+                                          .heads = 12,
+                                          .kv_heads = 6,
+                                          .ffn_hidden = 60,
+                                          .sequence = 31,
+                                          .vocabulary = 53,
+                                          .init_std = 0.3});
   state.params.allocate(state.registry, ParamBuffer<double>::Use::inference);
   state.params.initialize(Exec(), 17);
   Generator<double> generator(Exec(), state, 2);
@@ -45,4 +45,4 @@ TEST(GenerationRanks, TensorGroupGivesTheTokensOfOneRank) {
 }
 
 }  // namespace
-}  // namespace trireme::engine
+}  // namespace trireme::inference

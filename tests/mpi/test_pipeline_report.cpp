@@ -5,9 +5,9 @@
 #include <chrono>
 
 #include "comm/mpi_communicator.hpp"
-#include "engine/pipeline_report.hpp"
+#include "step/pipeline_report.hpp"
 
-namespace trireme::engine {
+namespace trireme::step {
 namespace {
 
 using Pass = PassTimes::Pass;
@@ -108,4 +108,4 @@ TEST(PipelineReportTogether, HasTheCostsThatWereMeasured) {
 }
 
 }  // namespace
-}  // namespace trireme::engine
+}  // namespace trireme::step

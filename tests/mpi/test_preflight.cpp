@@ -1,7 +1,7 @@
 // A node that fails a check, or is much slower than the others, is named on all ranks,
 // and listed as sbatch takes it. Ranks of one machine play nodes; what is wrong with one
 // of them is put in by the hook.
-#include "engine/preflight.hpp"
+#include "check/preflight.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 #include "comm/mpi_communicator.hpp"
 #include "unit/io/scratch.hpp"
 
-namespace trireme::engine {
+namespace trireme::check {
 namespace {
 
 using ::testing::AllOf;
@@ -135,4 +135,4 @@ TEST_F(Preflight, SeveralRanksOnANode) {
 }
 
 }  // namespace
-}  // namespace trireme::engine
+}  // namespace trireme::check

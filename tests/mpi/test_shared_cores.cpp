@@ -1,5 +1,5 @@
 // What a run says of cores that it shares: the rank that waited most, on every rank.
-#include "engine/shared_cores.hpp"
+#include "report/shared_cores.hpp"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "comm/mpi_communicator.hpp"
 
-namespace trireme::engine {
+namespace trireme::report {
 namespace {
 
 using ::testing::HasSubstr;
@@ -41,4 +41,4 @@ TEST(SharedCores, SaysNothingOfOnesOwn) {
 }
 
 }  // namespace
-}  // namespace trireme::engine
+}  // namespace trireme::report

@@ -1,6 +1,6 @@
 // Validation looks at the samples that it should, each once, whatever the micro-batches
 // and the number of data-parallel ranks: sums are those of one rank, sample by sample.
-#include "engine/validation.hpp"
+#include "inference/validation.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/load.hpp"
-#include "engine/deck_model.hpp"
+#include "step/deck_model.hpp"
 #include "unit/data/fixtures.hpp"
 
-namespace trireme::engine {
+namespace trireme::inference {
 namespace {
 
 constexpr index_t kSequence = 8;
@@ -27,20 +27,19 @@ class ValidationRanks : public ::testing::Test {
     test::make_corpus(scratch_, "c.h5", texts, test::trained_tokenizer());
     corpus_ = std::make_shared<const data::Corpus>(scratch_ / "c.h5");
   }
-  ValidationSet set(index_t samples) const {
+  data::ValidationSet set(index_t samples) const {
     return {"test", std::make_unique<data::Dataset>(
                         std::vector<data::Dataset::Part>{
                             {corpus_, {0, samples * kSequence + 1}, 1.0}},
                         kSequence, 1, data::Order::sequential, "test")};
   }
-  LossTotals loss(const std::shared_ptr<comm::Communicator>& world, index_t micro,
-                  index_t wanted, const ValidationSet& set) const {
+  step::LossTotals loss(const std::shared_ptr<comm::Communicator>& world, index_t micro,
+                        index_t wanted, const data::ValidationSet& set) const {
     return loss_unless(world, micro, wanted, set, {}).value();
   }
-  std::optional<LossTotals> loss_unless(const std::shared_ptr<comm::Communicator>& world,
-                                        index_t micro, index_t wanted,
-                                        const ValidationSet& set,
-                                        const std::function<bool()>& stop) const {
+  std::optional<step::LossTotals> loss_unless(
+      const std::shared_ptr<comm::Communicator>& world, index_t micro, index_t wanted,
+      const data::ValidationSet& set, const std::function<bool()>& stop) const {
     const int ranks = world->size();
     const config::Deck deck = config::parse(
         fmt::format("model: {{layers: 1, hidden: 8, heads: 2, sequence: {}, vocab: 700, "
@@ -51,13 +50,13 @@ class ValidationRanks : public ::testing::Test {
                     "run: {{validate_samples: {}}}\n",
                     kSequence, ranks, micro, micro * ranks, wanted),
         "test", {.overrides = {}, .run_dir = "", .ranks = ranks});
-    const comm::RankGrid grid(world, grid_shape(deck));
-    ModelState<double> state(grid.groups(), gpt_config(deck));
+    const comm::RankGrid grid(world, step::grid_shape(deck));
+    step::ModelState<double> state(grid.groups(), step::gpt_config(deck));
     const Exec exec;
     state.params.allocate(state.registry, ParamBuffer<double>::Use::training);
     state.params.initialize(exec, 3);
     Timers timers;
-    TrainStep<double> step(exec, state, step_shape(deck), timers);
+    step::TrainStep<double> step(exec, state, step::step_shape(deck), timers);
     return Validation<double>(deck, grid, step).loss_of(set, stop);
   }
 
@@ -69,18 +68,18 @@ TEST_F(ValidationRanks, LooksAtEachSampleOnce) {
   const auto self = comm::make_self_communicator("self");
   const auto world = comm::make_mpi_world();
   const index_t samples = 11;
-  const ValidationSet all = set(samples);
+  const data::ValidationSet all = set(samples);
   for (const index_t wanted :
        {index_t{0}, index_t{1}, index_t{7}, index_t{11}, index_t{4096}}) {
     const index_t looked_at = wanted == 0 ? samples : std::min(wanted, samples);
     // One rank, one sample at a time, of a set that has no more.
-    const LossTotals expected = loss(self, 1, 0, set(looked_at));
+    const step::LossTotals expected = loss(self, 1, 0, set(looked_at));
     EXPECT_GT(expected.tokens, 0.8 * static_cast<double>(looked_at * kSequence));
     if (looked_at > 5) {
       EXPECT_LT(expected.tokens, static_cast<double>(looked_at * kSequence));
     }
     for (const index_t micro : {1, 2, 3, 16}) {
-      const LossTotals found = loss(world, micro, wanted, all);
+      const step::LossTotals found = loss(world, micro, wanted, all);
       EXPECT_EQ(found.tokens, expected.tokens) << micro << ", " << wanted;
       EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-10 * expected.loss_sum)
           << micro << ", " << wanted;
@@ -92,7 +91,7 @@ TEST_F(ValidationRanks, LooksAtEachSampleOnce) {
 TEST_F(ValidationRanks, IsLeftEarlyWhereThatIsWanted) {
   const auto world = comm::make_mpi_world();
   const index_t samples = 40;
-  const ValidationSet all = set(samples);
+  const data::ValidationSet all = set(samples);
   const index_t rounds = (samples + world->size() - 1) / world->size();
   int asked = 0;
   const auto go_on = [&] { return ++asked < 0; };
@@ -107,4 +106,4 @@ TEST_F(ValidationRanks, IsLeftEarlyWhereThatIsWanted) {
 }
 
 }  // namespace
-}  // namespace trireme::engine
+}  // namespace trireme::inference

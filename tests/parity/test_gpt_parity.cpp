@@ -7,9 +7,9 @@
 
 #include "ckpt/hugging_face.hpp"
 #include "comm/self_communicator.hpp"
-#include "engine/train_step.hpp"
 #include "io/safetensors.hpp"
 #include "optim/lr_schedule.hpp"
+#include "step/train_step.hpp"
 
 namespace trireme {
 namespace {
@@ -47,7 +47,7 @@ class Case {
     const Shape shape = oracle_.at("tokens").shape;  // (batches, b, s + 1)
     shape_ = {.micro = shape[1], .sequence = shape[2] - 1, .microbatches = 1};
     batches_ = shape[0];
-    step_ = std::make_unique<engine::TrainStep<T>>(exec_, state_, shape_, timers_);
+    step_ = std::make_unique<step::TrainStep<T>>(exec_, state_, shape_, timers_);
   }
 
   static void ASSERT_SAME(std::size_t a, std::size_t b) {
@@ -66,7 +66,7 @@ class Case {
   }
 
   // Batch n of the oracle, (b, s + 1) rows of tokens, as (s, b) inputs and labels.
-  engine::HostBatch batch(index_t n) {
+  step::HostBatch batch(index_t n) {
     const index_t b = shape_.micro;
     const index_t s = shape_.sequence;
     inputs_.resize(static_cast<std::size_t>(b * s));
@@ -95,10 +95,10 @@ class Case {
   Timers timers_;
   ckpt::HuggingFaceModel huggingface_;
   io::SafetensorsReader oracle_;
-  engine::ModelState<T> state_;
-  engine::StepShape shape_;
+  step::ModelState<T> state_;
+  step::StepShape shape_;
   index_t batches_ = 0;
-  std::unique_ptr<engine::TrainStep<T>> step_;
+  std::unique_ptr<step::TrainStep<T>> step_;
   std::vector<std::int32_t> tokens_, inputs_, labels_, positions_;
   std::vector<float> mask_;
 };

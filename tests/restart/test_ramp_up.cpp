@@ -31,7 +31,7 @@ class RampUp : public TrainingRuns {
 
   // Every step there, with as many samples as the ramp says.
   void expect_ramp(const std::string& name) const {
-    const std::vector<engine::StepRecord> steps = metrics(name).steps;
+    const std::vector<report::StepRecord> steps = metrics(name).steps;
     ASSERT_EQ(steps.size(), kSizes.size());
     std::int64_t samples = 0;
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -42,7 +42,7 @@ class RampUp : public TrainingRuns {
     }
   }
   void expect_same_losses(const std::string& a, const std::string& b) const {
-    const engine::MetricsLog one = metrics(a), other = metrics(b);
+    const report::MetricsLog one = metrics(a), other = metrics(b);
     ASSERT_EQ(one.steps.size(), other.steps.size());
     for (std::size_t i = 0; i < one.steps.size(); ++i) {
       EXPECT_NEAR(other.steps[i].loss, one.steps[i].loss, 5e-6 * one.steps[i].loss)

@@ -144,11 +144,11 @@ TEST_F(ResumeTraining, MeanLossesDoNotDependOnStops) {
 
 TEST_F(ResumeTraining, FromAnOlderCheckpointCutsWhatCameAfter) {
   ASSERT_EQ(train("run").status, 0);
-  const engine::MetricsLog before = metrics("run");
+  const report::MetricsLog before = metrics("run");
   const RunResult again = train("run", {"--resume", "run/checkpoints/step_00000005"});
   ASSERT_EQ(again.status, 0) << again.err;
   EXPECT_THAT(again.out, HasSubstr("step_00000010 is beyond step 5: moved to"));
-  const engine::MetricsLog after = metrics("run");
+  const report::MetricsLog after = metrics("run");
   ASSERT_EQ(after.steps.size(), before.steps.size());
   for (std::size_t i = 0; i < after.steps.size(); ++i) {
     EXPECT_EQ(after.steps[i].step, before.steps[i].step);

@@ -14,7 +14,7 @@
 
 #include "ckpt/directory.hpp"
 #include "ckpt/reader.hpp"
-#include "engine/metrics.hpp"
+#include "report/metrics.hpp"
 #include "support/run_binary.hpp"
 #include "unit/data/fixtures.hpp"
 
@@ -66,8 +66,8 @@ class TrainingRuns : public ::testing::Test {
   static std::size_t shards_of(const io::Path& checkpoint) {
     return ckpt::read_manifest(checkpoint).files.size() - 1;  // and the index
   }
-  engine::MetricsLog metrics(const std::string& run) const {
-    return engine::read_metrics(scratch_ / run / "train.jsonl");
+  report::MetricsLog metrics(const std::string& run) const {
+    return report::read_metrics(scratch_ / run / "train.jsonl");
   }
 
   // Weights, optimizer state, progress: bit by bit. A start validates at its own last
@@ -102,7 +102,7 @@ class TrainingRuns : public ::testing::Test {
 
   // Steps 1 to `steps`, each once, with the same numbers (but times) in both.
   void expect_same_metrics(const std::string& a, const std::string& b, int steps) const {
-    const engine::MetricsLog one = metrics(a), other = metrics(b);
+    const report::MetricsLog one = metrics(a), other = metrics(b);
     EXPECT_EQ(one.unreadable_lines + other.unreadable_lines, 0);
     ASSERT_EQ(one.steps.size(), static_cast<std::size_t>(steps));
     ASSERT_EQ(other.steps.size(), one.steps.size());
@@ -111,8 +111,8 @@ class TrainingRuns : public ::testing::Test {
       EXPECT_EQ(numbers(other.steps[i]), numbers(one.steps[i])) << "step " << i + 1;
     }
     // One more validation ends a start that was told to do fewer steps.
-    for (const engine::ValidationRecord& record : one.validations) {
-      const auto same = [&](const engine::ValidationRecord& that) {
+    for (const report::ValidationRecord& record : one.validations) {
+      const auto same = [&](const report::ValidationRecord& that) {
         return that.step == record.step && that.loss == record.loss;
       };
       EXPECT_EQ(std::count_if(other.validations.begin(), other.validations.end(), same),
@@ -124,7 +124,7 @@ class TrainingRuns : public ::testing::Test {
   Scratch scratch_;
 
  private:
-  static std::vector<double> numbers(const engine::StepRecord& record) {
+  static std::vector<double> numbers(const report::StepRecord& record) {
     return {static_cast<double>(record.step),
             record.loss,
             record.loss_mean,

@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-CMAKE = "set(TRIREME_MODULES base comm\n    kernels io engine)\n"
+CMAKE = "set(TRIREME_MODULES base comm\n    kernels io step)\n"
 BASE = {
     "CMakeLists.txt": CMAKE,
     ".clang-format": "BasedOnStyle: Google\nColumnLimit: 90\n",
@@ -86,7 +86,7 @@ class StyleChecks(unittest.TestCase):
 
     def test_include_in_a_comment_is_none(self):
         self.assertEqual([], self.found("layers", files=self.source(
-            '/*\n#include "engine/x.hpp"\n*/', "src/comm/a.cpp")))
+            '/*\n#include "step/x.hpp"\n*/', "src/comm/a.cpp")))
 
     # vendor headers
     def test_vendor_headers(self):
@@ -94,8 +94,8 @@ class StyleChecks(unittest.TestCase):
                               ("yaml-cpp/yaml.h", "config"), ("dnnl.hpp", "kernels"),
                               ("cublasLt.h", "kernels"), ("cuda_runtime.h", "base"),
                               ("nccl.h", "comm"), ("CLI/CLI.hpp", "apps")):
-            self.expect("vendor_headers", self.source(f"#include <{header}>", "src/engine/a.cpp"),
-                        "src/engine/a.cpp:2", header, owner)
+            self.expect("vendor_headers", self.source(f"#include <{header}>", "src/step/a.cpp"),
+                        "src/step/a.cpp:2", header, owner)
             owned = f"src/{owner}/a.cpp" if owner != "apps" else "apps/a.cpp"
             self.assertEqual([], self.found(
                 "vendor_headers", files=self.source(f"#include <{header}>", owned)))

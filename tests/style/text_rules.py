@@ -24,7 +24,7 @@ FORBIDDEN_CALLS = re.compile(r"(?<![\w.>:])(?:std\s*::\s*|::\s*)?"
 MAY_EXIT = {
     "apps/early_limits.cpp",     # before main()
     "src/comm/environment.cpp",  # the way down for all ranks, where MPI_Abort returns
-    "src/engine/stop_request.cpp",  # a handler, of a rank that may hang
+    "src/job/stop_request.cpp",  # a handler, of a rank that may hang
     "src/io/guarded_call.cpp",   # a forked child, which has nothing to unwind
 }
 

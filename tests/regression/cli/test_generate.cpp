@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "data/utf8.hpp"
+#include "base/utf8.hpp"
 #include "regression/cli/small_checkpoint.hpp"
 #include "support/run_binary.hpp"
 #include "unit/io/scratch.hpp"
@@ -48,7 +48,7 @@ TEST_F(GenerateCli, TextIsPromptAndContinuation) {
       generate({"--prompt", "in the beginning", "--max-tokens", "9"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, StartsWith("in the beginning"));
-  EXPECT_EQ(data::valid_utf8_prefix(result.out), result.out.size());
+  EXPECT_EQ(valid_utf8_prefix(result.out), result.out.size());
   EXPECT_THAT(result.err, HasSubstr("tokens/s"));
   // Streamed, side by side and on several ranks: the same text.
   const RunResult again = generate({"--prompt", "in the beginning", "--max-tokens", "9",
@@ -72,7 +72,7 @@ TEST_F(GenerateCli, JsonlHasEverything) {
     EXPECT_EQ(texts[i]["prompt_ids"],
               tokenizer.encode(texts[i]["prompt"].get<std::string>()));
     std::string text;
-    data::append_repaired(tokenizer.decode(texts[i]["ids"]), text);
+    append_repaired(tokenizer.decode(texts[i]["ids"]), text);
     EXPECT_EQ(texts[i]["text"], text);
     EXPECT_TRUE(texts[i]["finish"] == "max_tokens" ||
                 texts[i]["finish"] == "end_of_document");

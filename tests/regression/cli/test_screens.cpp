@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "engine/format.hpp"
+#include "base/format.hpp"
 #include "regression/cli/workplace.hpp"
 
 namespace trireme::test {
@@ -24,7 +24,7 @@ void expect_fits(const std::string& text) {
       testing::ContainsRegex(R"(^ *(--[a-z-]+ '.*'|[^ ]+)( \\)?$)");
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    if (engine::display_width(line) <= 80) continue;
+    if (display_width(line) <= 80) continue;
     EXPECT_THAT(line, one_piece);
   }
 }

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <utility>
 
-#include "data/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace trireme::test {
 
@@ -44,7 +44,7 @@ class MixedText {
     return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
   }
   void append(std::string& text, std::uint64_t code_point) {
-    data::append_utf8(static_cast<char32_t>(code_point), text);
+    append_utf8(static_cast<char32_t>(code_point), text);
   }
   // Up to `most` of what one() appends.
   template <class One>

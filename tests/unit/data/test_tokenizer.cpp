@@ -7,8 +7,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/utf8.hpp"
 #include "data/tokenizer_files.hpp"
-#include "data/utf8.hpp"
 #include "unit/data/fixtures.hpp"
 
 namespace trireme::data {

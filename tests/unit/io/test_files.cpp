@@ -138,12 +138,5 @@ TEST(Files, FullDisk) {
   });
 }
 
-TEST(Files, HumanBytes) {
-  EXPECT_EQ(io::human_bytes(0), "0 bytes");
-  EXPECT_EQ(io::human_bytes(1023), "1023 bytes");
-  EXPECT_EQ(io::human_bytes(1536), "1.5 KiB");
-  EXPECT_EQ(io::human_bytes(std::uint64_t{3} << 40), "3.0 TiB");
-}
-
 }  // namespace
 }  // namespace trireme

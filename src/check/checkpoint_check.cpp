@@ -1,0 +1,261 @@
+// check/checkpoint_check.cpp — see checkpoint_check.hpp.
+#include "check/checkpoint_check.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "base/checked.hpp"
+#include "base/error.hpp"
+#include "base/plural.hpp"
+#include "check/run_start.hpp"
+#include "ckpt/directory.hpp"
+#include "ckpt/params.hpp"
+#include "comm/self_communicator.hpp"
+#include "config/check.hpp"
+#include "config/load.hpp"
+#include "data/datasets.hpp"
+#include "step/deck_model.hpp"
+
+namespace trireme::check {
+
+namespace {
+
+constexpr const char* kResume = "--resume";
+constexpr const char* kInitFrom = "--init-from";
+constexpr const char* kWordEmbedding = "model/embedding/word/weight";
+
+using Errors = std::vector<config::DeckError>;
+
+bool has_key(const Errors& errors, const std::string& key) {
+  return std::any_of(errors.begin(), errors.end(),
+                     [&](const config::DeckError& error) { return error.key == key; });
+}
+
+bool has_model_key(const Errors& errors) {
+  return std::any_of(errors.begin(), errors.end(), [](const config::DeckError& error) {
+    return error.key.starts_with("model.");
+  });
+}
+
+// What the check throws; empty where it does not.
+std::string problem_of(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+config::DeckError error_of_option(const char* option, const std::string& value,
+                                  std::string what) {
+  return {option, "", value, std::move(what), "", ""};
+}
+
+// What it counts is what its steps have taken: by its own deck, which knows the batches.
+void check_progress(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck) {
+  const ckpt::TrainingState& state = checkpoint.state();
+  config::Length samples = state.samples;
+  samples.unit = config::LengthUnit::samples;
+  TRIREME_REQUIRE_INPUT(
+      config::steps_of(samples, deck.batch, deck.model.sequence) == state.step,
+      "'{}' is of step {} after {}, which its own deck (batch.global, batch.ramp_up) "
+      "cannot have: it was changed. Take another checkpoint",
+      checkpoint.path().string(), state.step, format_plural(state.samples, "sample"));
+  TRIREME_REQUIRE_INPUT(
+      checked_multiply(state.samples, deck.model.sequence) == state.tokens,
+      "'{}' counts {} in {} of {}: it was changed. Take another checkpoint",
+      checkpoint.path().string(), format_plural(state.tokens, "token"),
+      format_plural(state.samples, "sample"), deck.model.sequence);
+}
+
+comm::ProcessGroups groups_of_one() {
+  const auto self = comm::make_self_communicator("check");
+  return {self, self, self, self, self, self, self};
+}
+
+// Of the tensors of the whole model. Where the deck's vocabulary is wrong, or that of a
+// corpus that is not known or is another one, it is the checkpoint's.
+std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
+                               const DeckInQuestion& question, ckpt::Content content,
+                               bool is_vocabulary_own) {
+  if (!question.has_tensors) return "";
+  model::GptConfig model = step::gpt_config(question.deck);
+  if (!is_vocabulary_own || !question.has_vocabulary || model.vocabulary == 0) {
+    if (!checkpoint.has(kWordEmbedding)) return "";
+    model.vocabulary = checkpoint.tensor(kWordEmbedding).shape.at(0);
+  }
+  const step::ModelState<float> shapes(groups_of_one(), model);  // allocates no slab
+  return problem_of([&] { ckpt::require_params(checkpoint, shapes.registry, content); });
+}
+
+class StartCheck {
+ public:
+  StartCheck(const WantedStart& wanted, const DeckInQuestion& question)
+      : wanted_(wanted), question_(question) {}
+
+  Errors run() {
+    if (wanted_.resume != "never" || wanted_.begins) decide();
+    if (!candidates_.empty()) {
+      judge(kResume, resumed_, [&](const ckpt::CheckpointReader& checkpoint) {
+        add(compare_with_run(checkpoint, question_).errors);
+      });
+    } else if (!wanted_.init_from.empty() && begins_afresh()) {
+      if (!collect(kInitFrom, wanted_.init_from)) return std::move(errors_);
+      judge(kInitFrom, wanted_.init_from, [&](const ckpt::CheckpointReader& checkpoint) {
+        add(errors_of_weights(checkpoint, question_, wanted_.init_from));
+      });
+    }
+    return std::move(errors_);
+  }
+
+ private:
+  bool names_checkpoint() const {
+    return wanted_.resume != "never" && wanted_.resume != "auto";
+  }
+  // As far as is known: a run that is there is not begun.
+  bool begins_afresh() const {
+    return wanted_.resume == "never" || (start_ && start_->kind == StartKind::afresh);
+  }
+  // But what is said already, of weights without the state of an optimizer.
+  void add(const Errors& more) {
+    for (const config::DeckError& error : more) {
+      const bool is_said =
+          std::any_of(errors_.begin(), errors_.end(),
+                      [&](const config::DeckError& e) { return e.what == error.what; });
+      if (!is_said) errors_.push_back(error);
+    }
+  }
+
+  // What there is to go on from.
+  void decide() {
+    const config::Deck& deck = question_.deck;
+    const std::set<std::string>& bad = question_.bad;
+    if (bad.count("run.dir") + bad.count("checkpoint.dir") + bad.count("run.steps") > 0) {
+      if (names_checkpoint()) collect(kResume, wanted_.resume);
+      return;
+    }
+    const std::string problem = problem_of([&] {
+      start_ = decide_start({.path = deck.run.dir,
+                             .checkpoints = deck.checkpoint.dir,
+                             .resume = wanted_.resume,
+                             .steps = deck.run.steps.steps});
+    });
+    if (problem.empty()) {
+      if (start_->kind == StartKind::afresh) return;
+      resumed_ = start_->checkpoint.string();
+      candidates_ = start_->older;
+      candidates_.insert(candidates_.begin(), start_->checkpoint);
+      // Nothing is trained on them.
+      if (start_->kind == StartKind::finished) question_.corpora.clear();
+      return;
+    }
+    if (!names_checkpoint()) {
+      errors_.push_back(config::error_at(deck, "run.dir", problem, "", ""));
+      return;
+    }
+    errors_.push_back(error_of_option(kResume, wanted_.resume, problem));
+    // The directory may be the mistake, and the checkpoint be there.
+    if (!collect(kResume, wanted_.resume)) errors_.pop_back();
+  }
+
+  // The checkpoints that a path stands for.
+  bool collect(const char* option, const std::string& path) {
+    resumed_ = path;
+    const std::string problem = problem_of([&] {
+      const ckpt::Search search = ckpt::find_whole(path, ckpt::Depth::sizes);
+      candidates_ = search.older;
+      candidates_.insert(candidates_.begin(), *search.found);
+    });
+    if (!problem.empty()) errors_.push_back(error_of_option(option, path, problem));
+    return problem.empty();
+  }
+
+  // The first of the candidates that can be opened, as a start would take it.
+  void judge(const char* option, const std::string& value,
+             const std::function<void(const ckpt::CheckpointReader&)>& compare) {
+    std::string problems;
+    for (const io::Path& candidate : candidates_) {
+      std::optional<ckpt::CheckpointReader> checkpoint;
+      const std::string problem = problem_of([&] { checkpoint.emplace(candidate); });
+      if (problem.empty()) {
+        const std::string wrong = problem_of([&] { compare(*checkpoint); });
+        if (!wrong.empty()) errors_.push_back(error_of_option(option, value, wrong));
+        return;
+      }
+      problems += (problems.empty() ? "" : "\n") + problem;
+    }
+    errors_.push_back(error_of_option(option, value, problems));
+  }
+
+  const WantedStart& wanted_;
+  DeckInQuestion question_;
+  std::optional<RunStart> start_;  // none where it is not known
+  std::string resumed_;
+  std::vector<io::Path> candidates_;  // newest first
+  Errors errors_;
+};
+
+}  // namespace
+
+config::Comparison compare_with_run(const ckpt::CheckpointReader& checkpoint,
+                                    const DeckInQuestion& question) {
+  const config::Deck& deck = question.deck;
+  const config::Deck theirs = config::parse_resolved(checkpoint.state().deck);
+  check_progress(checkpoint, theirs);
+  const std::string other_corpora = question.corpora.empty() ? "" : problem_of([&] {
+    require_corpora_of(checkpoint, question.corpora);
+  });
+  // Those that are not known here are checked by the start that trains on them.
+  const bool may_have_moved =
+      other_corpora.empty() && checkpoint.state().texts.contains(kCorporaText);
+  config::Comparison result = config::compare_for_resume(
+      theirs, deck, question.bad,
+      may_have_moved ? config::Corpora::may_have_moved : config::Corpora::at_their_paths);
+  if (!other_corpora.empty() && !has_key(result.errors, "data.train")) {
+    result.errors.push_back(config::error_at(deck, "data.train", other_corpora, "", ""));
+  }
+  const bool is_vocabulary_own =
+      deck.given("model.vocab") || !has_key(result.errors, "data.train");
+  if (!is_vocabulary_own) {
+    std::erase_if(result.errors, [](const config::DeckError& error) {
+      return error.key == "model.vocab";  // it is that of the other corpora
+    });
+  }
+  // The tensors of another model are others.
+  if (has_model_key(result.errors)) return result;
+  const std::string problem = problem_of_tensors(
+      checkpoint, question, ckpt::Content::training, is_vocabulary_own);
+  if (!problem.empty()) {
+    result.errors.push_back(
+        error_of_option(kResume, checkpoint.path().string(), problem));
+  }
+  return result;
+}
+
+std::vector<config::DeckError> errors_of_weights(const ckpt::CheckpointReader& checkpoint,
+                                                 const DeckInQuestion& question,
+                                                 const std::string& option) {
+  Errors errors;
+  const auto note = [&](const std::string& problem) {
+    if (problem.empty()) return;
+    errors.push_back(error_of_option(kInitFrom, option, problem));
+  };
+  if (!question.corpora.empty()) {
+    Log nobody(false);
+    note(problem_of(
+        [&] { require_tokenizer_of(checkpoint, *question.corpora.front(), nobody); }));
+  }
+  const bool is_vocabulary_own = errors.empty() || question.deck.given("model.vocab");
+  note(problem_of_tensors(checkpoint, question, ckpt::Content::weights,
+                          is_vocabulary_own));
+  return errors;
+}
+
+std::vector<config::DeckError> errors_of_start(const WantedStart& wanted,
+                                               const DeckInQuestion& question) {
+  return StartCheck(wanted, question).run();
+}
+
+}  // namespace trireme::check

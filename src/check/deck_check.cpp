@@ -1,0 +1,315 @@
+// check/deck_check.cpp — see deck_check.hpp.
+#include "check/deck_check.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+#include "check/checkpoint_check.hpp"
+#include "config/check.hpp"
+#include "config/load.hpp"
+#include "data/sample_index.hpp"
+#include "io/files.hpp"
+
+namespace trireme::check {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A corpus where the deck names it.
+struct NamedCorpus {
+  std::string key;   // data.train or data.validation
+  std::string part;  // of the key, with a line of its own: data.train.0
+  std::string name;  // of its samples: train, or the validation set's
+  std::string path;
+  std::shared_ptr<const data::Corpus> corpus = {};  // none where it cannot be opened
+  std::string missing = {};  // in what way; empty where it is there
+
+  bool is_for_training() const { return key == "data.train"; }
+  // For people: data.train, data.validation.books.
+  const std::string& shown() const { return is_for_training() ? key : part; }
+};
+
+std::string missing_text(const io::Path& path) {
+  if (path.is_absolute()) return "does not exist";
+  std::error_code ignored;
+  return fmt::format("does not exist (paths are relative to the working directory, '{}')",
+                     fs::current_path(ignored).string());
+}
+
+class DeckCheck {
+ public:
+  explicit DeckCheck(const DeckCheckOptions& options)
+      : options_(options),
+        examined_(config::examine(options.deck,
+                                  {.overrides = options.overrides,
+                                   .run_dir = options.run_dir,
+                                   .ranks = options.ranks,
+                                   .before_job = options.purpose != Purpose::train})) {}
+
+  CheckedDeck run() {
+    check_training();
+    find_corpora();
+    check_tokenizers();
+    find_vocabulary();
+    check_lengths();
+    if (options_.purpose != Purpose::train || options_.looks_at_start ||
+        !errors().empty()) {
+      check_start();
+    }
+    if (!errors().empty()) throw config::DeckErrors(std::move(examined_.errors));
+    result_.deck = std::move(examined_.deck);
+    return std::move(result_);
+  }
+
+ private:
+  config::Deck& deck() { return examined_.deck; }
+  std::vector<config::DeckError>& errors() { return examined_.errors; }
+  bool is_known(const std::string& key) const { return examined_.bad.count(key) == 0; }
+  bool has_error(const std::string& prefix) const {
+    const auto& all = examined_.errors;
+    return std::any_of(all.begin(), all.end(), [&](const config::DeckError& error) {
+      return error.key.starts_with(prefix);
+    });
+  }
+  void add(const NamedCorpus& of, std::string what, std::string allowed,
+           std::string fix = "") {
+    const auto& origins = deck().origins;
+    std::string place = "default";
+    for (const std::string& key : {of.key, of.part}) {
+      if (origins.count(key) > 0) place = origins.at(key);
+    }
+    errors().push_back({of.shown(), place, of.path, std::move(what), std::move(allowed),
+                        std::move(fix)});
+  }
+
+  void check_training() {
+    result_.not_trained = config::not_trained(deck(), examined_.bad);
+    if (options_.purpose == Purpose::plan) return;
+    if (is_known("data.train") && is_known("model.vocab") && deck().data.train.empty()) {
+      // That no corpus says it follows from there being none.
+      std::erase_if(errors(), [&](const config::DeckError& error) {
+        return error.key == "model.vocab" && deck().model.vocab == 0;
+      });
+    }
+    for (config::DeckError& error : config::errors_of_training(deck(), examined_.bad)) {
+      errors().push_back(std::move(error));
+    }
+  }
+
+  void find_corpora() {
+    const config::DataConfig& data = deck().data;
+    if (is_known("data.train")) {
+      for (std::size_t i = 0; i < data.train.size(); ++i) {
+        train_.push_back({.key = "data.train",
+                          .part = fmt::format("data.train.{}", i),
+                          .name = "train",
+                          .path = data.train[i].path});
+      }
+    }
+    if (is_known("data.validation")) {
+      for (const config::NamedPath& entry : data.validation) {
+        validation_.push_back({.key = "data.validation",
+                               .part = "data.validation." + entry.name,
+                               .name = entry.name,
+                               .path = entry.path});
+      }
+    }
+    for (NamedCorpus* named : all()) open(*named);
+    const bool is_whole =
+        std::all_of(train_.begin(), train_.end(),
+                    [](const NamedCorpus& named) { return named.corpus != nullptr; });
+    if (!is_whole) return;
+    for (const NamedCorpus& named : train_) result_.corpora.push_back(named.corpus);
+  }
+
+  // Why a path cannot be looked at before the job that it is for; empty where it can.
+  std::string job_reason(const std::string& path) const {
+    const auto found = examined_.job_paths.find(path);
+    if (found == examined_.job_paths.end()) return {};
+    return fmt::format("${} is set only inside a job", found->second);
+  }
+
+  void open(NamedCorpus& named) {
+    const std::string at_job = job_reason(named.path);
+    if (!at_job.empty()) {
+      named.missing = "is not known here (" + at_job + ")";
+      result_.not_checked.push_back(
+          {fmt::format("{}: {}", named.shown(), named.path), at_job});
+      return;
+    }
+    std::error_code error;
+    if (!fs::exists(named.path, error)) {
+      if (!error) named.missing = missing_text(named.path);
+      if (error) {
+        add(named, fmt::format("cannot be looked at: {}", error.message()), kCorpus);
+      } else if (options_.purpose == Purpose::train) {
+        add(named, named.missing, kCorpus);
+      } else {
+        result_.not_checked.push_back(
+            {fmt::format("{}: {}", named.shown(), named.path), "it is not there"});
+      }
+      return;
+    }
+    for (const NamedCorpus* other : all()) {
+      if (other->path == named.path) named.corpus = other->corpus;
+    }
+    if (named.corpus) return;
+    try {
+      named.corpus = std::make_shared<const data::Corpus>(named.path);
+      require_documents({named.corpus});
+    } catch (const InputError& problem) {
+      add(named, problem.what(), kCorpus);
+    }
+  }
+
+  // The corpora in the order of the deck, those of training first.
+  std::vector<NamedCorpus*> all() {
+    std::vector<NamedCorpus*> list;
+    for (NamedCorpus& named : train_) list.push_back(&named);
+    for (NamedCorpus& named : validation_) list.push_back(&named);
+    return list;
+  }
+  const NamedCorpus* first_opened() {
+    for (const NamedCorpus* named : all()) {
+      if (named->corpus) return named;
+    }
+    return nullptr;
+  }
+
+  void check_tokenizers() {
+    const NamedCorpus* first = first_opened();
+    for (const NamedCorpus* named : all()) {
+      if (!named->corpus || data::same_tokenizer(*named->corpus, *first->corpus)) {
+        continue;
+      }
+      const data::Corpus &its = *named->corpus, &other = *first->corpus;
+      add(*named,
+          fmt::format("was not made with the tokenizer of '{}': it has a vocabulary of "
+                      "{} (end of document {}), that one of {} (end of document {})",
+                      first->path, its.vocabulary_size(), its.end_of_document(),
+                      other.vocabulary_size(), other.end_of_document()),
+          "corpora of one tokenizer",
+          "tokenize both with one (--tokenizer takes a corpus, too)");
+    }
+  }
+
+  void find_vocabulary() {
+    if (!is_known("model.vocab")) return;
+    const NamedCorpus* first = first_opened();
+    const bool is_given = deck().model.vocab > 0;
+    if (first != nullptr && (is_given || first->is_for_training())) {
+      for (config::DeckError& error : config::set_vocabulary(
+               deck(), first->corpus->vocabulary_size(), first->path)) {
+        errors().push_back(std::move(error));
+      }
+    }
+    if (is_given) return;
+    if (deck().model.vocab == 0) {
+      // Needed even where corpora may be missing.
+      for (const NamedCorpus& named : train_) {
+        if (named.missing.empty() || options_.purpose == Purpose::train) continue;
+        add(named, named.missing + ", and only it says the vocabulary", kCorpus,
+            "the path of a corpus, or model.vocab: 50257");
+      }
+      return;
+    }
+    // What the number of the vocabulary makes wrong.
+    std::vector<config::DeckError> again;
+    config::check_across(deck(), options_.ranks, examined_.bad, again);
+    for (config::DeckError& error : again) {
+      if (!has_error(error.key)) errors().push_back(std::move(error));
+    }
+  }
+
+  void check_lengths() {
+    if (!is_known("model.sequence")) return;
+    const bool is_cut = is_known("data.validation") && deck().data.validation.empty() &&
+                        is_known("data.split") && !has_error("data.split");
+    for (const NamedCorpus* named : all()) {
+      if (!named->corpus) continue;
+      const index_t tokens = named->corpus->token_count();
+      if (!is_cut || tokens <= deck().model.sequence) {
+        check_length(*named, {0, tokens}, named->name);
+        continue;
+      }
+      const auto& shares = deck().data.split;
+      const auto parts = data::split_tokens(tokens, {shares.begin(), shares.end()});
+      check_length(*named, parts.at(0), "train");
+      if (shares[1] > 0.0) check_length(*named, parts.at(1), "validation");
+    }
+  }
+
+  void check_length(const NamedCorpus& named, data::TokenRange range,
+                    const std::string& part) {
+    try {
+      data::SampleIndex(range, deck().model.sequence, deck().data.seed,
+                        data::Order::sequential,
+                        fmt::format("'{}' of corpus '{}'", part, named.path));
+    } catch (const InputError& error) {
+      add(named, error.what(), "room for one sample in each part");
+    }
+  }
+
+  void check_start() {
+    std::set<std::string> bad = examined_.bad;
+    for (const auto& [key, path] : {std::pair("run.dir", deck().run.dir),
+                                    std::pair("checkpoint.dir", deck().checkpoint.dir)}) {
+      const std::string at_job = job_reason(path);
+      if (at_job.empty()) continue;
+      bad.insert(key);
+      if (deck().given(key)) {
+        result_.not_checked.push_back({fmt::format("{}: {}", key, path), at_job});
+      }
+    }
+    const DeckInQuestion question{.deck = deck(),
+                                  .bad = std::move(bad),
+                                  .has_tensors = tells_tensors(),
+                                  .has_vocabulary = is_right("model.vocab"),
+                                  .corpora = result_.corpora};
+    for (config::DeckError& error : errors_of_start({.resume = options_.resume,
+                                    .init_from = options_.init_from,
+                                    .begins = options_.purpose != Purpose::plan},
+                                                    question)) {
+      errors().push_back(std::move(error));
+    }
+  }
+
+  bool is_right(const std::string& key) const { return is_known(key) && !has_error(key); }
+  // Those of the model, but for the number of their rows that the vocabulary says.
+  bool tells_tensors() const {
+    for (const char* key :
+         {"model.kind", "model.layers", "model.hidden", "model.heads", "model.ffn_hidden",
+          "model.sequence", "model.kv_heads", "model.norm", "model.activation",
+          "model.position", "model.bias", "model.tie_embeddings"}) {
+      if (!is_right(key)) return false;
+    }
+    return std::all_of(
+        result_.not_trained.begin(), result_.not_trained.end(),
+        [](const config::NotTrained& lack) { return lack.told == config::Told::memory; });
+  }
+
+  static constexpr const char* kCorpus = "a file made by trireme tokenize";
+
+  const DeckCheckOptions& options_;
+  config::Examined examined_;
+  CheckedDeck result_;
+  std::vector<NamedCorpus> train_, validation_;
+};
+
+}  // namespace
+
+std::string NotChecked::text() const {
+  return fmt::format("not checked, as {}: {}", reason, what);
+}
+
+CheckedDeck check_deck(const DeckCheckOptions& options) {
+  return DeckCheck(options).run();
+}
+
+}  // namespace trireme::check

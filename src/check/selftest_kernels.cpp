@@ -1,0 +1,285 @@
+// check/selftest_kernels.cpp — the checks of kernels: on sizes that fill no tile,
+// against plain loops in double.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "check/selftest.hpp"
+#include "kernels/attention_reference.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "kernels/gelu.hpp"
+#include "kernels/gemm_reference.hpp"
+#include "kernels/initialize.hpp"
+#include "kernels/layer_norm.hpp"
+
+namespace trireme::check::checks {
+
+namespace {
+
+using kernels::Accumulate;
+using kernels::Transpose;
+
+// N(0, 1), different for every name.
+template <class T>
+class Numbers {
+ public:
+  Numbers(const Exec& exec, std::string_view name, index_t rows, index_t columns)
+      : rows_(rows), columns_(columns), data_("selftest", extent(rows * columns)) {
+    const random::Generator generator{.owner = random::owner_of(name),
+                                      .stream = random::Stream::evaluation};
+    kernels::fill_normal<T>(exec, generator, 1.0,
+                            {0, 0, columns, 0, 0, columns, rows, columns},
+                            View1<T>(data_));
+  }
+
+  View2<T> matrix() const { return {data_.data(), extent(rows_), extent(columns_)}; }
+  View2<const T> in() const { return matrix(); }
+  View1<T> vector() const { return {data_.data(), data_.extent(0)}; }
+  View1<const T> vector_in() const { return vector(); }
+  kernels::HeadsView<T> heads(index_t batch) const {
+    return {data_.data(), batch * columns_, columns_};
+  }
+  kernels::HeadsView<const T> heads_in(index_t batch) const {
+    return {data_.data(), batch * columns_, columns_};
+  }
+  std::vector<double> values(const Exec& exec) const {
+    const auto host = Kokkos::create_mirror_view(data_);
+    Kokkos::deep_copy(exec.space(), host, data_);
+    exec.fence("selftest");
+    return {host.data(), host.data() + host.extent(0)};
+  }
+
+ private:
+  index_t rows_, columns_;
+  DeviceArray<T> data_;
+};
+
+// ||a - b|| / ||b||.
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+// Keeps the worst and refuses what is above the bound (or not a number).
+class Worst {
+ public:
+  explicit Worst(double bound) : bound_(bound) {}
+  void add(const std::string& what, double error) {
+    TRIREME_REQUIRE(
+        error <= bound_,
+        "{}: relative error {:.2e}, expected at most {:.0e}: does this CPU (or "
+        "GPU) suit the build (TRIREME_ARCH)?",
+        what, error, bound_);
+    worst_ = std::max(worst_, error);
+  }
+  std::string text() const { return fmt::format("error {:.1e}", worst_); }
+
+ private:
+  double bound_;
+  double worst_ = 0.0;
+};
+
+template <class T>
+double gemm_error(const Exec& exec, Transpose ta, Transpose tb, Accumulate accumulate) {
+  constexpr index_t m = 67, n = 131, k = 257;
+  const bool at = ta == Transpose::yes;
+  const bool bt = tb == Transpose::yes;
+  const Numbers<T> a(exec, "a", at ? k : m, at ? m : k);
+  const Numbers<T> b(exec, "b", bt ? n : k, bt ? k : n);
+  const Numbers<T> c(exec, "c", m, n), reference(exec, "c", m, n);
+  kernels::gemm<T, T>(exec, ta, tb, accumulate, a.in(), b.in(), c.matrix());
+  kernels::gemm_reference<T, T>(exec, ta, tb, accumulate, a.in(), b.in(),
+                                reference.matrix());
+  return distance(c.values(exec), reference.values(exec));
+}
+
+}  // namespace
+
+std::string random_numbers(const Exec& exec) {
+  // Known answers of Philox-4x32-10 (Salmon et al.; Random123's kat_vectors): counter and
+  // key all zeros, and all ones.
+  constexpr std::uint64_t kOnes48 = 0xffffffffffffull;
+  const random::Generator zeros{.stream = random::Stream::initialisation};
+  const random::Generator ones{.seed = ~std::uint64_t{0},
+                               .owner = kOnes48,
+                               .layer = 0xffff,
+                               .site = static_cast<random::Site>(0xff),
+                               .stream = static_cast<random::Stream>(0xff)};
+  const DeviceArray<std::uint32_t> words("selftest", 8);
+  launch(
+      exec, "trireme::check::selftest_philox", 1, KOKKOS_LAMBDA(const index_t) {
+        const random::Words a = zeros.block(0);
+        const random::Words b = ones.block(kOnes48);
+        for (int w = 0; w < 4; ++w) {
+          words(static_cast<std::size_t>(w)) = a.word[w];
+          words(static_cast<std::size_t>(w + 4)) = b.word[w];
+        }
+      });
+  const auto host = Kokkos::create_mirror_view(words);
+  Kokkos::deep_copy(exec.space(), host, words);
+  exec.fence("selftest");
+  constexpr std::uint32_t known[8] = {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u,
+                                      0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu};
+  for (std::size_t i = 0; i < 8; ++i) {
+    TRIREME_REQUIRE(host(i) == known[i], "Philox word {} is {:08x}, published is {:08x}",
+                    i, host(i), known[i]);
+  }
+  return "Philox-4x32-10, published values";
+}
+
+std::string matrix_products(const Exec& exec) {
+  Worst single(1e-6), twice(1e-14);
+  for (const auto& [ta, tb] : {std::pair{Transpose::no, Transpose::yes},
+                               {Transpose::no, Transpose::no},
+                               {Transpose::yes, Transpose::no}}) {
+    for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+      single.add("float32 product", gemm_error<float>(exec, ta, tb, accumulate));
+      twice.add("float64 product", gemm_error<double>(exec, ta, tb, accumulate));
+    }
+  }
+  return fmt::format("float32 {}, float64 {}", single.text(), twice.text());
+}
+
+std::string attention(const Exec& exec) {
+  constexpr index_t s = 75, b = 2, heads = 4, kv_heads = 2, d = 24;
+  const kernels::AttentionDesc desc{.batch = b,
+                                    .q_length = s,
+                                    .kv_length = s,
+                                    .heads = heads,
+                                    .kv_heads = kv_heads,
+                                    .head_dim = d,
+                                    .scale = 1.0 / std::sqrt(static_cast<double>(d)),
+                                    .dropout = 0.1,
+                                    .mask_length = s};
+  const DeviceArray<kernels::StepState> state("selftest", 1);
+  const kernels::StepStateView step(state.data());
+  const Numbers<float> q(exec, "q", s * b, heads * d), k(exec, "k", s * b, kv_heads * d),
+      v(exec, "v", s * b, kv_heads * d), d_o(exec, "d_o", s * b, heads * d);
+  struct Results {
+    Numbers<float> o, lse, d_q, d_k, d_v;
+    explicit Results(const Exec& e)
+        : o(e, "", s * b, heads * d),
+          lse(e, "", b * heads, s),
+          d_q(e, "", s * b, heads * d),
+          d_k(e, "", s * b, kv_heads * d),
+          d_v(e, "", s * b, kv_heads * d) {}
+  };
+  const Results tiled(exec), plain(exec);
+  const Numbers<float> scratch(exec, "", 1,
+                               kernels::attention_backward_scratch_elements(desc));
+  kernels::attention_forward<float>(exec, desc, step, q.heads_in(b), k.heads_in(b),
+                                    v.heads_in(b), tiled.o.heads(b), tiled.lse.vector());
+  kernels::attention_forward_reference<float>(exec, desc, step, q.heads_in(b),
+                                              k.heads_in(b), v.heads_in(b),
+                                              plain.o.heads(b), plain.lse.vector());
+  kernels::attention_backward<float>(
+      exec, desc, step, q.heads_in(b), k.heads_in(b), v.heads_in(b), tiled.o.heads_in(b),
+      tiled.lse.vector_in(), d_o.heads_in(b), scratch.vector(), tiled.d_q.heads(b),
+      tiled.d_k.heads(b), tiled.d_v.heads(b));
+  kernels::attention_backward_reference<float>(
+      exec, desc, step, q.heads_in(b), k.heads_in(b), v.heads_in(b), plain.o.heads_in(b),
+      plain.lse.vector_in(), d_o.heads_in(b), plain.d_q.heads(b), plain.d_k.heads(b),
+      plain.d_v.heads(b));
+  Worst worst(3e-6);
+  const auto compare = [&](const char* what, const Numbers<float>& a,
+                           const Numbers<float>& reference) {
+    worst.add(what, distance(a.values(exec), reference.values(exec)));
+  };
+  compare("output", tiled.o, plain.o);
+  compare("log-sum-exp", tiled.lse, plain.lse);
+  compare("gradient of q", tiled.d_q, plain.d_q);
+  compare("gradient of k", tiled.d_k, plain.d_k);
+  compare("gradient of v", tiled.d_v, plain.d_v);
+  return worst.text() + ", causal, grouped heads, dropout, forward and backward";
+}
+
+std::string layer_norm(const Exec& exec) {
+  constexpr index_t rows = 33, h = 257;
+  constexpr double epsilon = 1e-5;
+  const Numbers<float> x(exec, "x", rows, h), gamma(exec, "gamma", 1, h),
+      beta(exec, "beta", 1, h), y(exec, "", rows, h), mean(exec, "", 1, rows),
+      rstd(exec, "", 1, rows);
+  kernels::layer_norm_forward<float>(exec, x.in(), gamma.vector_in(), beta.vector_in(),
+                                     epsilon, y.matrix(), mean.vector(), rstd.vector());
+  const auto xs = x.values(exec), gs = gamma.values(exec), bs = beta.values(exec);
+  std::vector<double> expected(xs.size());
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double* row = xs.data() + r * h;
+    double average = 0, variance = 0;
+    for (std::size_t j = 0; j < h; ++j) average += row[j] / h;
+    for (std::size_t j = 0; j < h; ++j) {
+      variance += (row[j] - average) * (row[j] - average) / h;
+    }
+    for (std::size_t j = 0; j < h; ++j) {
+      expected[r * h + j] =
+          (row[j] - average) / std::sqrt(variance + epsilon) * gs[j] + bs[j];
+    }
+  }
+  Worst worst(1e-6);
+  worst.add("layer norm", distance(y.values(exec), expected));
+  return worst.text();
+}
+
+std::string gelu(const Exec& exec) {
+  constexpr index_t rows = 31, f = 129;
+  const Numbers<float> x(exec, "x", rows, f), bias(exec, "bias", 1, f),
+      y(exec, "", rows, f);
+  kernels::bias_gelu_forward<float>(exec, x.in(), bias.vector_in(), y.matrix());
+  const auto xs = x.values(exec), bs = bias.values(exec);
+  std::vector<double> expected(xs.size());
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const double z = xs[i] + bs[i % f];
+    const double inner = std::sqrt(2.0 / M_PI) * (z + 0.044715 * z * z * z);
+    expected[i] = 0.5 * z * (1.0 + std::tanh(inner));
+  }
+  Worst worst(1e-6);
+  worst.add("GeLU", distance(y.values(exec), expected));
+  return worst.text();
+}
+
+std::string cross_entropy(const Exec& exec) {
+  constexpr index_t rows = 29, v = 1003, padded = 1024;
+  const Numbers<float> logits(exec, "logits", rows, padded), row_max(exec, "", 1, rows),
+      sums(exec, "", rows, 2), loss(exec, "", 1, rows);
+  const DeviceArray<std::int32_t> labels("selftest", rows);
+  const DeviceArray<float> mask("selftest", rows);
+  const DeviceArray<double> totals("selftest", 2);
+  launch(
+      exec, "trireme::check::selftest_labels", rows, KOKKOS_LAMBDA(const index_t i) {
+        labels(i) = static_cast<std::int32_t>(i * 35);
+        mask(i) = i % 5 == 0 ? 0.0f : 1.0f;
+      });
+  const kernels::VocabRange range{0, v};
+  const View1<const std::int32_t> label_view(labels);
+  kernels::cross_entropy_row_max_and_sums<float>(exec, range, logits.in(), label_view,
+                                                 row_max.vector(), sums.matrix());
+  kernels::cross_entropy_loss<float>(exec, row_max.vector_in(), sums.in(),
+                                     View1<const float>(mask), loss.vector(),
+                                     View1<double>(totals));
+  const auto ls = logits.values(exec);
+  double sum = 0, count = 0;
+  std::vector<double> expected;
+  for (std::size_t r = 0; r < rows; ++r) {
+    double total = 0;
+    for (std::size_t j = 0; j < v; ++j) total += std::exp(ls[r * padded + j]);
+    expected.push_back(std::log(total) - ls[r * padded + r * 35]);
+    if (r % 5 == 0) continue;
+    sum += expected.back();
+    count += 1;
+  }
+  const auto host = Kokkos::create_mirror_view(totals);
+  Kokkos::deep_copy(exec.space(), host, totals);
+  exec.fence("selftest");
+  Worst worst(1e-6);
+  worst.add("loss of each row", distance(loss.values(exec), expected));
+  worst.add("sum of the losses", distance({host(0), host(1)}, {sum, count}));
+  return worst.text();
+}
+
+}  // namespace trireme::check::checks

@@ -1,0 +1,146 @@
+// data/datasets.cpp — see datasets.hpp.
+#include "data/datasets.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "io/checksum.hpp"
+
+namespace trireme::data {
+
+namespace {
+
+constexpr std::array<std::string_view, 3> kSplitNames = {"train", "validation", "test"};
+
+using Parts = std::vector<Dataset::Part>;
+
+Parts parts_of(const config::Deck& deck, const Corpora& corpora, Split split) {
+  Parts parts;
+  for (std::size_t i = 0; i < corpora.size(); ++i) {
+    parts.push_back(
+        {corpora[i], split_range(deck, *corpora[i], split), deck.data.train[i].weight});
+  }
+  return parts;
+}
+
+ValidationSet in_order(const config::Deck& deck, const Parts& parts,
+                       const std::string& name, Tail tail) {
+  return {name, std::make_unique<Dataset>(parts, deck.model.sequence, deck.data.seed,
+                                          Order::sequential, name, tail)};
+}
+
+}  // namespace
+
+std::string_view name_of(Split split) {
+  return kSplitNames.at(static_cast<std::size_t>(split));
+}
+
+Split split_from(std::string_view name) {
+  const auto found = std::find(kSplitNames.begin(), kSplitNames.end(), name);
+  TRIREME_REQUIRE_INPUT(found != kSplitNames.end(),
+                        "there is no split '{}': expected train, validation or test",
+                        name);
+  return static_cast<Split>(found - kSplitNames.begin());
+}
+
+TokenRange split_range(const config::Deck& deck, const Corpus& corpus, Split split) {
+  const auto& shares = deck.data.split;
+  if (!deck.data.validation.empty()) {
+    TRIREME_REQUIRE_INPUT(split == Split::train,
+                          "the run names its validation corpora (data.validation), so "
+                          "that its data.split holds nothing out as '{}': give --data",
+                          name_of(split));
+    return {0, corpus.token_count()};
+  }
+  TRIREME_REQUIRE_INPUT(shares[static_cast<std::size_t>(split)] > 0.0,
+                        "the run's data.split is [{}]: nothing is left for '{}'",
+                        fmt::join(shares, ", "), name_of(split));
+  return split_tokens(corpus.token_count(), {shares.begin(), shares.end()})
+      .at(static_cast<std::size_t>(split));
+}
+
+std::string identity_of(const Corpora& corpora) {
+  std::string sums;
+  for (const auto& corpus : corpora) {
+    if (!sums.empty()) sums += ' ';
+    sums += io::to_hex(corpus->checksum());
+  }
+  return sums;
+}
+
+Corpora Datasets::all_corpora() const {
+  Corpora all = corpora;
+  all.insert(all.end(), held_out.begin(), held_out.end());
+  return all;
+}
+
+std::string Datasets::identity() const {
+  return identity_of(corpora);
+}
+
+std::string Datasets::identity_of_all() const {
+  return identity_of(all_corpora());
+}
+
+Corpora open_corpora(const config::Deck& deck) {
+  TRIREME_REQUIRE_INPUT(
+      !deck.data.train.empty(),
+      "the deck names no corpus to train on: give data.train: corpus.h5 "
+      "(made by `trireme tokenize`)");
+  Corpora corpora;
+  for (const config::WeightedPath& entry : deck.data.train) {
+    corpora.push_back(std::make_shared<const Corpus>(entry.path));
+  }
+  return corpora;
+}
+
+index_t validated_samples(const config::Deck& deck, const ValidationSet& set) {
+  const index_t all = set.samples->positions_without_repeats();
+  const index_t wanted = deck.run.validate_samples;
+  return wanted > 0 ? std::min(all, wanted) : all;
+}
+
+std::vector<ValidationSet> make_sets(const config::Deck& deck, const Corpora& corpora,
+                                     Split split, Tail tail) {
+  std::vector<ValidationSet> sets;
+  if (split != Split::validation || deck.data.validation.empty()) {
+    sets.push_back(in_order(deck, parts_of(deck, corpora, split),
+                            std::string(name_of(split)), tail));
+    return sets;
+  }
+  for (const config::NamedPath& entry : deck.data.validation) {
+    const auto corpus = std::make_shared<const Corpus>(entry.path);
+    const Corpus& first = *corpora.front();
+    TRIREME_REQUIRE_INPUT(
+        same_tokenizer(*corpus, first),
+        "validation corpus '{}' ({}, vocabulary of {}) was not made with the tokenizer "
+        "of the training corpus '{}' (vocabulary of {}): tokenize both with one "
+        "(--tokenizer takes a corpus, too)",
+        entry.name, entry.path, corpus->vocabulary_size(), first.path().string(),
+        first.vocabulary_size());
+    sets.push_back(
+        in_order(deck, {{corpus, {0, corpus->token_count()}, 1.0}}, entry.name, tail));
+  }
+  return sets;
+}
+
+Datasets make_datasets(const config::Deck& deck, Corpora corpora) {
+  Datasets sets;
+  sets.corpora = std::move(corpora);
+  sets.train = std::make_unique<Dataset>(parts_of(deck, sets.corpora, Split::train),
+                                         deck.model.sequence, deck.data.seed,
+                                         Order::shuffled, "train");
+  const bool is_cut = deck.data.validation.empty();
+  if (is_cut && deck.data.split[1] == 0.0) return sets;
+  sets.validation = make_sets(deck, sets.corpora, Split::validation, Tail::left_out);
+  if (is_cut) return sets;
+  for (const ValidationSet& set : sets.validation) {
+    sets.held_out.push_back(set.samples->parts().front().corpus);
+  }
+  return sets;
+}
+
+}  // namespace trireme::data

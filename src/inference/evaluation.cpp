@@ -1,0 +1,331 @@
+// inference/evaluation.cpp — see evaluation.hpp.
+#include "inference/evaluation.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/fault_plan.hpp"
+#include "base/format.hpp"
+#include "check/corpus_checks.hpp"
+#include "ckpt/params.hpp"
+#include "ckpt/restore.hpp"
+#include "comm/on_ranks.hpp"
+#include "inference/evaluation_deck.hpp"
+#include "inference/evaluation_progress.hpp"
+#include "inference/model_loader.hpp"
+#include "inference/validation.hpp"
+#include "io/checksum.hpp"
+#include "step/deck_model.hpp"
+#include "step/train_step.hpp"
+
+namespace trireme::inference {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+constexpr double kSaveSeconds = 10.0;
+
+double seconds_from(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// One set, and what is to be known of it besides its samples.
+struct Plan {
+  data::ValidationSet set;
+  data::Corpora corpora;
+  std::vector<std::uint32_t> lengths;  // bytes of each token; empty: not known
+  index_t samples = 0;                 // to be evaluated
+};
+
+// Bytes of the text that each token stands for. The end of a document is none of it.
+std::vector<std::uint32_t> token_lengths(const data::Corpus& corpus) {
+  if (corpus.tokenizer_files().empty()) return {};
+  const auto tokenizer = data::Tokenizer::from_files(corpus.tokenizer_files());
+  std::vector<std::uint32_t> lengths(corpus.vocabulary_size(), 0);
+  for (data::TokenId id = 0; id < corpus.vocabulary_size(); ++id) {
+    if (id >= tokenizer.vocabulary_size() || id == corpus.end_of_document()) continue;
+    lengths[id] = static_cast<std::uint32_t>(tokenizer.bytes_of(id).size());
+  }
+  return lengths;
+}
+
+// The corpora that are named, each a set.
+std::vector<Plan> plans_of_files(const EvaluateOptions& options,
+                                 const config::Deck& deck) {
+  std::vector<Plan> plans;
+  for (const std::string& path : options.data) {
+    Plan plan;
+    plan.corpora = {std::make_shared<const data::Corpus>(path)};
+    const data::Corpus& corpus = *plan.corpora.front();
+    data::TokenRange range{0, corpus.token_count()};
+    if (options.split) range = data::split_range(deck, corpus, *options.split);
+    const bool tail = options.tail || !options.split;
+    plan.set.name = path;
+    plan.set.samples = std::make_unique<data::Dataset>(
+        std::vector<data::Dataset::Part>{{plan.corpora.front(), range, 1.0}},
+        deck.model.sequence, deck.data.seed, data::Order::sequential, path,
+        tail ? data::Tail::counted : data::Tail::left_out);
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+// Those of the run, cut as it cuts them.
+std::vector<Plan> plans_of_run(const EvaluateOptions& options, const config::Deck& deck,
+                               const ckpt::CheckpointReader& checkpoint) {
+  const data::Split split = options.split.value_or(data::Split::validation);
+  const auto corpora = data::open_corpora(deck);
+  check::require_corpora_of(checkpoint, corpora);
+  std::vector<Plan> plans;
+  for (data::ValidationSet& set :
+       data::make_sets(deck, corpora, split,
+                       options.tail ? data::Tail::counted : data::Tail::left_out)) {
+    Plan plan;
+    for (const auto& part : set.samples->parts()) plan.corpora.push_back(part.corpus);
+    plan.set = std::move(set);
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+std::vector<Plan> make_plans(const EvaluateOptions& options, const config::Deck& deck,
+                             const ckpt::CheckpointReader& checkpoint, Log& log) {
+  std::vector<Plan> plans = options.data.empty() ? plans_of_run(options, deck, checkpoint)
+                                                 : plans_of_files(options, deck);
+  for (Plan& plan : plans) {
+    const data::Corpus& corpus = *plan.corpora.front();
+    check::require_tokenizer_of(checkpoint, corpus, log);
+    TRIREME_REQUIRE_INPUT(
+        corpus.vocabulary_size() <= static_cast<data::TokenId>(deck.model.vocab),
+        "corpus '{}' has a vocabulary of {}, and the model one of {}: it was made with "
+        "another tokenizer",
+        corpus.path().string(), corpus.vocabulary_size(), deck.model.vocab);
+    plan.lengths = token_lengths(corpus);
+    plan.samples = plan.set.samples->positions_without_repeats();
+    if (options.samples > 0) plan.samples = std::min(plan.samples, options.samples);
+  }
+  return plans;
+}
+
+// Hashes of the corpora, which every rank must have the same.
+std::string all_checksums(const std::vector<Plan>& plans) {
+  std::string text;
+  for (const Plan& plan : plans) text += data::identity_of(plan.corpora) + " ";
+  return text;
+}
+
+// What the progress file is of: the same text where the same would be computed.
+std::string work_of(const EvaluateOptions& options, const config::Deck& deck,
+                    const std::string& manifest, const std::vector<Plan>& plans) {
+  Json json = {{"manifest", manifest},
+               {"sequence", deck.model.sequence},
+               {"mask_eod_loss", deck.data.mask_eod_loss},
+               {"split", options.split ? std::string(name_of(*options.split)) : "all"},
+               {"shares", deck.data.split},
+               {"tail", options.tail},
+               {"sets", Json::array()}};
+  for (const Plan& plan : plans) {
+    json["sets"].push_back({{"corpora", data::identity_of(plan.corpora)},
+                            {"windows", plan.set.samples->windows()}});
+  }
+  return json.dump();
+}
+
+// The model on this grid, and what it says of samples.
+class Evaluator {
+ public:
+  Evaluator(const config::Deck& deck, const comm::RankGrid& grid, ckpt::Restore& restore)
+      : deck_(deck),
+        grid_(grid),
+        state_(grid.groups(), step::gpt_config(deck), step::sharing(deck)) {
+    const ckpt::Restore::Use check = [&](const ckpt::CheckpointReader& reader) {
+      ckpt::require_params(reader, state_.registry, ckpt::Content::weights);
+    };
+    check(restore.reader());
+    state_.allocate(ParamBuffer<float>::Use::inference);
+    restore.read(
+        [&](const ckpt::CheckpointReader& reader) {
+          ckpt::load_params(reader, exec_, state_.params, ckpt::Content::weights,
+                            ckpt::Conversion::floating);
+        },
+        check);
+    step_.emplace(exec_, state_, step::step_shape(deck), timers_);
+    validation_.emplace(deck, grid, *step_);
+  }
+
+  // Adds the next samples of the plan to the sums, as many as go through the model
+  // between two messages. Collective.
+  void go_on(const Plan& plan, const std::string& checkpoint, EvaluationSums& sums) {
+    const auto begin = Clock::now();
+    const index_t end =
+        std::min(plan.samples, sums.samples + validation_->samples_at_once());
+    double bytes = 0.0;
+    const step::LossTotals mine = validation_->part(
+        *plan.set.samples, sums.samples, end,
+        [&](const data::Batch& batch) { bytes += bytes_of(batch, plan.lengths); });
+    std::vector<double> all = {mine.loss_sum, mine.tokens, bytes};
+    grid_.groups().data->all_reduce(all);
+    if (!std::isfinite(all[0])) stop_on_non_finite(plan, checkpoint, sums.samples, end);
+    sums.loss += all[0];
+    sums.tokens += all[1];
+    sums.bytes += all[2];
+    sums.samples = end;
+    sums.seconds += seconds_from(begin);
+  }
+
+ private:
+  static double bytes_of(const data::Batch& batch,
+                         const std::vector<std::uint32_t>& lengths) {
+    if (lengths.empty()) return 0.0;
+    const auto labels = batch.labels();
+    const auto mask = batch.loss_mask();
+    std::uint64_t bytes = 0;
+    for (std::size_t s = 0; s < labels.extent(0); ++s) {
+      for (std::size_t b = 0; b < labels.extent(1); ++b) {
+        if (mask(s, b) != 0.0f) bytes += lengths[static_cast<std::size_t>(labels(s, b))];
+      }
+    }
+    return static_cast<double>(bytes);
+  }
+
+  [[noreturn]] void stop_on_non_finite(const Plan& plan, const std::string& checkpoint,
+                                       index_t first, index_t end) {
+    const std::string mine = step_->locate_non_finite([&](int m) {
+      return validation_->micro_batch(*plan.set.samples, first, end, m);
+    });
+    std::string place = "in the loss itself";
+    for (const std::string& found : grid_.groups().world->gather(mine)) {
+      if (found.empty()) continue;
+      place = found;
+      break;
+    }
+    throw InputError(
+        fmt::format("'{}': the loss of samples {} to {} of '{}' is not a finite number. "
+                    "First number that is not finite: {}. These are not the weights of a "
+                    "healthy model: did its training diverge? An earlier checkpoint may "
+                    "be whole",
+                    checkpoint, first, end - 1, plan.set.name, place));
+  }
+
+  const config::Deck& deck_;
+  const comm::RankGrid& grid_;
+  Exec exec_;
+  Timers timers_;
+  step::ModelState<float> state_;
+  std::optional<step::TrainStep<float>> step_;
+  std::optional<Validation<float>> validation_;
+};
+
+EvaluationStatus status_of(const Plan& plan, const EvaluationSums& before,
+                           const EvaluationSums& now) {
+  const double seconds = now.seconds - before.seconds;
+  const auto samples = static_cast<double>(now.samples - before.samples);
+  return {.set = plan.set.name,
+          .share = static_cast<double>(now.samples) / static_cast<double>(plan.samples),
+          .tokens_per_second = (now.tokens - before.tokens) / seconds,
+          .seconds_left =
+              static_cast<double>(plan.samples - now.samples) * seconds / samples};
+}
+
+EvaluatedSet result_of(const Plan& plan, const EvaluationSums& sums) {
+  EvaluatedSet result;
+  result.name = plan.set.name;
+  for (const auto& corpus : plan.corpora) {
+    result.corpora.push_back(corpus->path().string());
+    result.checksums.push_back(data::identity_of({corpus}));
+  }
+  result.windows = plan.set.samples->positions_without_repeats();
+  result.left_out = plan.set.samples->left_out();
+  result.sums = sums;
+  result.has_bytes = !plan.lengths.empty();
+  return result;
+}
+
+}  // namespace
+
+Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environment,
+                    Log& log, const EvaluationProgress& progress) {
+  comm::Communicator& world = *environment.world();
+  FaultPlan faults(options.fault, world.rank(), world.size(), {{"piece"}});
+
+  // 1. The checkpoint, the grid, and the corpora: all that can be wrong is found first.
+  ckpt::Restore restore(
+      world, ckpt::Restore::candidates_of(world, options.checkpoint, log), log);
+  const config::Deck deck = evaluation_deck(world, restore.reader(), options.overrides);
+  world.set_timeout(deck.run.hang_timeout.value_or(0.0));
+  std::vector<Plan> plans;
+  comm::on_every_rank(world,
+                      [&] { plans = make_plans(options, deck, restore.reader(), log); });
+  check::require_same_corpora(world, environment.host_name(), all_checksums(plans));
+  comm::on_first_rank(world, [&] {
+    data::Corpora corpora;
+    for (const Plan& plan : plans) {
+      corpora.insert(corpora.end(), plan.corpora.begin(), plan.corpora.end());
+    }
+    check::require_documents(corpora);
+  });
+
+  // 2. The model.
+  const comm::RankGrid grid(environment.world(), step::grid_shape(deck));
+  Evaluator evaluator(deck, grid, restore);
+  const io::Path path = restore.reader().path();
+  const std::string manifest = comm::on_first_rank(world, [&] {
+    return io::to_hex(io::checksum_file(path / ckpt::kManifestName).checksum);
+  });
+  ProgressFile file(world, options.progress_file, work_of(options, deck, manifest, plans),
+                    plans.size());
+
+  // 3. Set by set, piece by piece.
+  Evaluation evaluation{.checkpoint = path,
+                        .step = restore.step(),
+                        .sequence = deck.model.sequence,
+                        .grid = {{"tensor", grid.shape().tensor},
+                                 {"data", grid.shape().data},
+                                 {"pipeline", grid.shape().pipeline}},
+                        .mask_end_of_document = deck.data.mask_eod_loss,
+                        .sets = {}};
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const Plan& plan = plans[i];
+    EvaluationSums sums = file.sums(i);
+    TRIREME_REQUIRE_INPUT(
+        sums.samples <= plan.samples,
+        "'{}' holds {} of '{}', and {} are asked for: name another file",
+        options.progress_file, format_plural(sums.samples, "sample"), plan.set.name,
+        plan.samples);
+    const EvaluationSums before = sums;
+    auto saved = Clock::now() - std::chrono::hours(1);
+    while (sums.samples < plan.samples) {
+      faults.at("piece");
+      evaluator.go_on(plan, path.string(), sums);
+      if (world.rank() != 0) continue;
+      if (progress) progress(status_of(plan, before, sums));
+      if (sums.samples == plan.samples || seconds_from(saved) >= kSaveSeconds) {
+        file.save(i, sums, log);
+        saved = Clock::now();
+      }
+    }
+    TRIREME_REQUIRE_INPUT(sums.tokens > 0.0,
+                          "'{}' has no token that counts (data.mask_eod_loss)",
+                          plan.set.name);
+    evaluation.sets.push_back(result_of(plan, sums));
+  }
+  return evaluation;
+}
+
+double EvaluatedSet::perplexity() const {
+  return std::exp(loss());
+}
+double EvaluatedSet::bits_per_token() const {
+  return loss() / std::log(2.0);
+}
+double EvaluatedSet::bits_per_byte() const {
+  return sums.loss / std::log(2.0) / sums.bytes;
+}
+
+}  // namespace trireme::inference

@@ -1,0 +1,79 @@
+// inference/evaluation_deck.cpp — see evaluation_deck.hpp.
+#include "inference/evaluation_deck.hpp"
+
+#include <charconv>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "comm/on_ranks.hpp"
+#include "config/load.hpp"
+#include "inference/model_loader.hpp"
+
+namespace trireme::inference {
+
+namespace {
+
+constexpr std::string_view kMicro = "batch.micro";
+
+// Micro-batches of each rank of a pipeline, in what counts as a step: enough for every
+// schedule, and of no consequence besides.
+constexpr index_t kMicrobatches = 8;
+
+void require_keys(const std::vector<std::string>& overrides) {
+  for (const std::string& text : overrides) {
+    const std::string key = text.substr(0, text.find('='));
+    TRIREME_REQUIRE_INPUT(
+        key.starts_with("parallel.") || key == kMicro,
+        "--set {}: an evaluation takes the keys of `parallel` and batch.micro; the model "
+        "and its data are the checkpoint's",
+        text);
+  }
+}
+
+// As --set says, where that is a number; what is wrong with it is for the deck to say.
+index_t micro_of(const std::vector<std::string>& overrides, index_t micro) {
+  for (const std::string& text : overrides) {
+    if (!text.starts_with(std::string(kMicro) + "=")) continue;
+    index_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data() + kMicro.size() + 1, end, value);
+    constexpr index_t kMost = index_t{1} << 32;
+    if (result.ec == std::errc{} && value >= 1 && value < kMost) micro = value;
+  }
+  return micro;
+}
+
+}  // namespace
+
+config::Deck evaluation_deck(comm::Communicator& world,
+                             const ckpt::CheckpointReader& checkpoint,
+                             const std::vector<std::string>& overrides) {
+  const config::Deck trained = deck_of(checkpoint);
+  const std::string text = comm::on_first_rank(world, [&] {
+    require_keys(overrides);
+    config::Deck plain;
+    plain.model = trained.model;
+    plain.model.dropout = plain.model.attention_dropout = 0.0;
+    plain.batch.micro = trained.batch.micro;
+    plain.batch.global =
+        micro_of(overrides, trained.batch.micro) * world.size() * kMicrobatches;
+    plain.parallel.zero = 0;
+    plain.memory.recompute = config::Recompute::full;
+    // Of no consequence, and needed for a whole deck.
+    plain.optimizer.decay = plain.run.steps;
+    plain.run.dir = plain.checkpoint.dir = "evaluation";
+    const config::Deck deck =
+        config::parse(config::resolved_text(plain), "evaluation",
+                      {.overrides = overrides, .ranks = world.size()});
+    TRIREME_REQUIRE_INPUT(deck.parallel.context == 1,
+                          "--set parallel.context={}: is not supported yet; expected 1",
+                          deck.parallel.context);
+    return config::resolved_text(deck);
+  });
+  config::Deck deck = config::parse_resolved(text, world.size());
+  deck.data = trained.data;
+  deck.run.hang_timeout = trained.run.hang_timeout;
+  return deck;
+}
+
+}  // namespace trireme::inference

@@ -1,0 +1,53 @@
+// inference/model_loader.hpp — a trained model from a checkpoint, ready to be used: its
+// dimensions, weights, layers and tokenizer.
+#ifndef TRIREME_INFERENCE_MODEL_LOADER_HPP_
+#define TRIREME_INFERENCE_MODEL_LOADER_HPP_
+
+#include <memory>
+#include <optional>
+
+#include "base/log.hpp"
+#include "ckpt/reader.hpp"
+#include "ckpt/training_state.hpp"
+#include "config/deck.hpp"
+#include "data/tokenizer.hpp"
+#include "io/files.hpp"
+#include "step/model_state.hpp"
+
+namespace trireme::inference {
+
+// Of the run that wrote it, the vocabulary as a number. InputError where it cannot be
+// used.
+config::Deck deck_of(const ckpt::CheckpointReader& reader);
+
+template <class T>
+struct LoadedModel {
+  LoadedModel(const comm::ProcessGroups& groups, const model::GptConfig& config)
+      : state(groups, config) {}
+
+  io::Path path;                 // of the step directory
+  ckpt::TrainingState training;  // step, seeds ...
+  config::Deck deck;             // of the run that wrote it
+  step::ModelState<T> state;     // weights only
+  // None where the checkpoint has none (a converted model without its tokenizer's files).
+  std::optional<data::Tokenizer> tokenizer;
+  // The tokenizer's, or what the checkpoint says without one.
+  std::optional<data::TokenId> end_of_document;
+
+  // Tokens that the model can produce and the tokenizer can spell: a vocabulary padded to
+  // a round number has more rows than tokens.
+  index_t usable_vocabulary() const;
+};
+
+// `path`: a run directory, its `checkpoints`, one step_* directory or `latest`; of
+// several the newest that is complete (a warning names newer ones that are not). Weights
+// of any floating-point type are converted. InputError: no such checkpoint, damage,
+// weights of another shape than the deck in it says.
+template <class T>
+std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
+                                           const comm::ProcessGroups& groups,
+                                           const io::Path& path, Log& log);
+
+}  // namespace trireme::inference
+
+#endif  // TRIREME_INFERENCE_MODEL_LOADER_HPP_

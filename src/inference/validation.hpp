@@ -1,0 +1,53 @@
+// inference/validation.hpp — the mean loss of a set of samples, without dropout.
+#ifndef TRIREME_INFERENCE_VALIDATION_HPP_
+#define TRIREME_INFERENCE_VALIDATION_HPP_
+
+#include <functional>
+#include <optional>
+
+#include "config/deck.hpp"
+#include "data/batch.hpp"
+#include "data/datasets.hpp"
+#include "step/train_step.hpp"
+
+namespace trireme::inference {
+
+// The batch as a step takes it; valid until the batch is filled again.
+step::HostBatch host_batch(const data::Batch& batch);
+
+template <class T>
+class Validation {
+ public:
+  // Uses the forward pass and the memory of `step`.
+  Validation(const config::Deck& deck, const comm::RankGrid& grid,
+             step::TrainStep<T>& step);
+
+  // Collective. Sums over the first run.validate_samples samples of the set, or all of
+  // them; the same whatever the grid, up to rounding. Asks every few micro-batches
+  // whether to stop, on all ranks, which must get the same answer: none then.
+  std::optional<step::LossTotals> loss_of(const data::ValidationSet& set,
+                                          const std::function<bool()>& stop = {});
+
+  // In pieces: how many samples go through the model of all data ranks at a time.
+  index_t samples_at_once() const;
+  // What sees the micro-batches of this rank before the model does.
+  using Look = std::function<void(const data::Batch&)>;
+  // This data rank's sums over its share of the samples [first, end), so many at most; on
+  // each rank of its pipeline and tensor group. Collective over these.
+  step::LossTotals part(const data::Dataset& samples, index_t first, index_t end,
+                        const Look& look = {});
+  // Micro-batch m of that share; past its end one without a sample that counts. Valid
+  // until the next one.
+  step::HostBatch micro_batch(const data::Dataset& samples, index_t first, index_t end,
+                              int m, const Look& look = {});
+
+ private:
+  const config::Deck& deck_;
+  const comm::RankGrid& grid_;
+  step::TrainStep<T>& step_;
+  data::Batch batch_;
+};
+
+}  // namespace trireme::inference
+
+#endif  // TRIREME_INFERENCE_VALIDATION_HPP_

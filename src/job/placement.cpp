@@ -1,0 +1,239 @@
+// job/placement.cpp — see placement.hpp.
+#include "job/placement.hpp"
+
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/format.hpp"
+#include "base/host_cores.hpp"
+#include "comm/rank_list.hpp"
+#include "io/json.hpp"
+
+namespace trireme::job {
+
+namespace {
+
+// The cores of all threads that kernels run on: OMP_PROC_BIND gives each its own.
+std::vector<int> cores_of_threads() {
+  const int threads = Kokkos::DefaultHostExecutionSpace().concurrency();
+  std::vector<std::vector<int>> allowed(static_cast<std::size_t>(threads));
+  std::vector<int>* const of_thread = allowed.data();
+  Kokkos::parallel_for("trireme::job::cores_of_threads",
+                       Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(
+                           0, threads, Kokkos::ChunkSize(1)),
+                       [of_thread](const int i) { of_thread[i] = allowed_cores(); });
+  Kokkos::DefaultHostExecutionSpace().fence("trireme::job::cores_of_threads");
+  std::set<int> cores;
+  for (const std::vector<int>& some : allowed) cores.insert(some.begin(), some.end());
+  return {cores.begin(), cores.end()};
+}
+
+std::string to_text(const Place& place) {
+  return io::json_text(nlohmann::json{place.node, place.host, place.processor,
+                                      place.cores, place.threads, place.node_cores,
+                                      place.umask});
+}
+
+Place from_text(const std::string& text) {
+  const auto json = io::parse_json<nlohmann::json>(text);
+  return {.node = json[0],
+          .host = json[1],
+          .processor = json[2],
+          .cores = json[3],
+          .threads = json[4],
+          .node_cores = json[5],
+          .umask = json[6]};
+}
+
+}  // namespace
+
+std::string core_list(const std::vector<int>& cores) {
+  std::string text;
+  for (std::size_t i = 0; i < cores.size();) {
+    std::size_t end = i + 1;
+    while (end < cores.size() && cores[end] == cores[end - 1] + 1) ++end;
+    if (!text.empty()) text += "+";
+    text += end == i + 1 ? fmt::format("{}", cores[i])
+                         : fmt::format("{}-{}", cores[i], cores[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+Placement::Placement(std::vector<Place> places) : places_(std::move(places)) {
+  std::map<int, std::vector<int>> nodes;
+  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+    nodes[places_[rank].node].push_back(static_cast<int>(rank));
+  }
+  for (auto& [node, ranks] : nodes) members_.push_back(std::move(ranks));
+}
+
+Placement Placement::gather(comm::Environment& environment, const Machine& machine) {
+  const Place mine{
+      .node = environment.node().first,
+      .host = environment.host_name(),
+      .processor = machine.device.empty() ? machine.cpu : machine.device,
+      .cores = cores_of_threads(),
+      .threads = machine.threads,
+      .node_cores = static_cast<int>(std::max(1l, ::sysconf(_SC_NPROCESSORS_ONLN))),
+      .umask = current_umask()};
+  std::vector<Place> places;
+  for (const std::string& text : environment.world()->gather(to_text(mine))) {
+    places.push_back(from_text(text));
+  }
+  return Placement(std::move(places));
+}
+
+std::string Placement::binding_of(const std::vector<int>& ranks) const {
+  const auto place_of = [&](int rank) -> const Place& {
+    return places_[static_cast<std::size_t>(rank)];
+  };
+  const Place& first = place_of(ranks.front());
+  const auto all = [&](const auto& same) {
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [&](int rank) { return same(place_of(rank)); });
+  };
+  const bool same_threads =
+      all([&](const Place& place) { return place.threads == first.threads; });
+  const bool same_cores =
+      all([&](const Place& place) { return place.cores == first.cores; });
+  std::string text = format_plural(ranks.size(), "rank");
+  if (same_threads) text += " of " + format_plural(first.threads, "thread");
+  text += same_cores && same_threads && ranks.size() > 1 ? ": all on cores " : ": cores ";
+  std::vector<std::string> cores;
+  for (const int rank : ranks) {
+    const Place& place = place_of(rank);
+    cores.push_back(core_list(place.cores));
+    if (!same_threads)
+      cores.back() += fmt::format(" ({})", format_plural(place.threads, "thread"));
+    if (same_cores && same_threads) break;
+  }
+  return text + fmt::format("{}", fmt::join(cores, ", "));
+}
+
+std::vector<std::string> Placement::bindings() const {
+  std::map<std::string, std::size_t> nodes_of;  // that bind their ranks so
+  std::vector<std::string> patterns;            // in the order of their first nodes
+  for (const std::vector<int>& ranks : members_) {
+    patterns.push_back(binding_of(ranks));
+    if (nodes_of[patterns.back()]++ > 0) patterns.pop_back();
+  }
+  if (members_.size() == 1) return patterns;
+  for (std::string& pattern : patterns) {
+    pattern = fmt::format("{} of {}", format_plural(nodes_of[pattern], "node"), pattern);
+  }
+  return patterns;
+}
+
+std::vector<std::string> Placement::warnings(const comm::GridShape& grid) const {
+  std::vector<std::string> all = {tensor_warning(grid), cores_warning(),
+                                  difference_warning()};
+  std::erase(all, std::string());
+  return all;
+}
+
+// Tensor groups exchange activations four times per layer, data groups gradients once
+// per step: the first belong where memory is shared.
+std::string Placement::tensor_warning(const comm::GridShape& grid) const {
+  int crossing = 0;
+  std::vector<int> example;
+  for (int rank = 0; rank < grid.size(); ++rank) {
+    if (comm::coordinates_of(grid, rank).tensor != 0) continue;
+    const std::vector<int> group = comm::members_of(grid, {comm::Axis::tensor}, rank);
+    const bool crosses = std::any_of(group.begin(), group.end(), [&](int member) {
+      return places_[static_cast<std::size_t>(member)].node !=
+             places_[static_cast<std::size_t>(group.front())].node;
+    });
+    if (!crosses) continue;
+    if (crossing++ == 0) example = group;
+  }
+  if (crossing == 0) return {};
+  std::vector<std::string> hosts;
+  for (const int rank : example) {
+    const std::string& host = places_[static_cast<std::size_t>(rank)].host;
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  std::size_t smallest = members_.front().size();
+  bool in_blocks = true;  // each node has consecutive ranks
+  for (const std::vector<int>& ranks : members_) {
+    smallest = std::min(smallest, ranks.size());
+    in_blocks =
+        in_blocks && ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  }
+  std::string advice;
+  if (static_cast<std::size_t>(grid.tensor) > smallest) {
+    advice = fmt::format(
+        "Set parallel.tensor to {} or less (a node has {}), or start more ranks on each "
+        "node",
+        smallest, format_plural(smallest, "rank"));
+  } else if (!in_blocks) {
+    advice =
+        "Start neighbouring ranks on the same node (srun --distribution=block, mpiexec "
+        "-ppn N)";
+  } else if (grid.order.front() != comm::Axis::tensor) {
+    advice = "Put tensor first in parallel.order";
+  } else {
+    advice = fmt::format(
+        "Start a multiple of {} on each node (srun --ntasks-per-node, mpiexec -ppn)",
+        format_plural(grid.tensor, "rank"));
+  }
+  return fmt::format(
+      "{} of {} tensor groups {} on more than one node ({}: on {}), so that messages of "
+      "every layer go over the network. {}.",
+      crossing, grid.size() / grid.tensor, crossing == 1 ? "is" : "are",
+      comm::rank_list(example), fmt::join(hosts, ", "), advice);
+}
+
+// Threads that share a core take turns, and all ranks wait for the slowest.
+std::string Placement::cores_warning() const {
+  for (const std::vector<int>& ranks : members_) {
+    std::set<int> cores;
+    std::size_t threads = 0;
+    for (const int rank : ranks) {
+      const Place& place = places_[static_cast<std::size_t>(rank)];
+      cores.insert(place.cores.begin(), place.cores.end());
+      threads += static_cast<std::size_t>(place.threads);
+    }
+    if (threads <= cores.size()) continue;
+    const Place& first = places_[static_cast<std::size_t>(ranks.front())];
+    const bool has_room = static_cast<std::size_t>(first.node_cores) >= threads;
+    return fmt::format(
+        "on {} {} of {} share {} ({}): they take turns. {}", first.host,
+        format_plural(threads, "thread"), format_plural(ranks.size(), "rank"),
+        format_plural(cores.size(), "core"), core_list({cores.begin(), cores.end()}),
+        has_room ? fmt::format("The node has {}: give each rank its own (srun "
+                               "--cpus-per-task={} --cpu-bind=cores, mpiexec -bind-to "
+                               "core:{}; is OMP_PROC_BIND set without that?).",
+                               format_plural(first.node_cores, "core"), first.threads,
+                               first.threads)
+                 : "Start fewer ranks, or set OMP_NUM_THREADS lower.");
+  }
+  return {};
+}
+
+std::string Placement::difference_warning() const {
+  std::vector<std::string> hosts, what;
+  const auto report = [&](const char* name, const auto& text_of) {
+    std::vector<std::string> texts;
+    for (const Place& place : places_) texts.push_back(text_of(place));
+    if (comm::all_same(texts)) return;
+    what.push_back(fmt::format("{}: {}", name, comm::grouped_by_text(texts, hosts)));
+  };
+  for (const Place& place : places_) hosts.push_back(place.host);
+  report("processors (the slowest sets the pace)",
+         [](const Place& place) { return place.processor; });
+  report("threads (the rank with fewest sets the pace)",
+         [](const Place& place) { return format_plural(place.threads, "thread"); });
+  report("permissions of files they make (umask)",
+         [](const Place& place) { return fmt::format("{:03o}", place.umask); });
+  if (what.empty()) return {};
+  return fmt::format("ranks differ in {}", fmt::join(what, "; in "));
+}
+
+}  // namespace trireme::job

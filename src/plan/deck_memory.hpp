@@ -1,0 +1,20 @@
+// plan/deck_memory.hpp — what a deck's whole training takes on a rank: the memory of its
+// steps (step/memory_plan.hpp), and of what the deck asks for beside them.
+#ifndef TRIREME_PLAN_DECK_MEMORY_HPP_
+#define TRIREME_PLAN_DECK_MEMORY_HPP_
+
+#include "config/deck.hpp"
+#include "step/memory_plan.hpp"
+
+namespace trireme::plan {
+
+// What the deck's training takes on this rank, its samples of text included.
+step::MemoryPlan plan_memory(const step::ModelState<float>& state,
+                             const config::Deck& deck);
+template <class T>
+step::MemoryPlan plan_memory(const step::ModelState<T>& state, const config::Deck& deck,
+                             const step::StageNeeds& needs);
+
+}  // namespace trireme::plan
+
+#endif  // TRIREME_PLAN_DECK_MEMORY_HPP_

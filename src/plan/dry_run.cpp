@@ -1,0 +1,433 @@
+// plan/dry_run.cpp — see dry_run.hpp.
+#include "plan/dry_run.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+#include "comm/planned_communicator.hpp"
+#include "comm/self_communicator.hpp"
+#include "config/text.hpp"
+#include "io/json.hpp"
+#include "model/formulae.hpp"
+#include "plan/deck_memory.hpp"
+#include "step/deck_model.hpp"
+
+namespace trireme::plan {
+
+namespace {
+
+// Those of the first rank of a pipeline stage; they send nothing.
+comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
+  const auto self = comm::make_self_communicator("dry run");
+  const auto group = [&](int size, const char* name, int rank = 0) {
+    return size == 1 ? self : comm::make_planned_communicator(rank, size, name);
+  };
+  const bool is_last = stage + 1 == p.pipeline;
+  const bool shares_embedding = p.pipeline > 1 && (stage == 0 || is_last);
+  const auto tensor = group(p.tensor, "tensor");
+  return {.world = group(p.ranks(), "world"),
+          .tensor = tensor,
+          .context = self,
+          .data = group(p.data, "data"),
+          .pipeline = group(p.pipeline, "pipeline", stage),
+          .model = group(p.tensor * p.pipeline, "model", p.tensor * stage),
+          .embedding = group(shares_embedding ? 2 : 1, "embedding", is_last ? 1 : 0)};
+}
+
+// All stages of a pipeline that a page can show. Of a deeper one the first and the last
+// of the stages that have the same layers: what those between them need lies between
+// theirs, as a stage keeps fewer micro-batches the later it comes.
+std::vector<int> stages_to_plan(const step::PipelineLayout& layout, index_t layers,
+                                StagesShown shown) {
+  constexpr int kMostOfAPage = 64, kMost = 1024;
+  TRIREME_REQUIRE_INPUT(
+      shown == StagesShown::that_differ || layout.stages <= kMost,
+      "--all-stages: parallel.pipeline is {}, and each of at most {} is planned. "
+      "Without it those are shown that differ",
+      layout.stages, format_plural(kMost, "stage"));
+  std::vector<int> stages;
+  if (shown == StagesShown::all || layout.stages <= kMostOfAPage) {
+    for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(stage);
+    return stages;
+  }
+  using Kind = std::tuple<bool, bool, std::vector<index_t>>;
+  std::map<Kind, std::pair<int, int>> kinds;  // first and last stage
+  for (int stage = 0; stage < layout.stages; ++stage) {
+    Kind kind{stage == 0, stage + 1 == layout.stages, {}};
+    for (const model::ChunkRange& range : step::chunk_ranges(layout, layers, stage)) {
+      std::get<2>(kind).push_back(range.layers());
+    }
+    const auto [it, is_new] = kinds.try_emplace(std::move(kind), stage, stage);
+    it->second.second = stage;
+  }
+  for (const auto& [kind, range] : kinds) {
+    stages.push_back(range.first);
+    if (range.second != range.first) stages.push_back(range.second);
+  }
+  std::sort(stages.begin(), stages.end());
+  return stages;
+}
+
+// Of a rank of each of these stages, with activations of type T.
+template <class T>
+std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
+                                          const model::GptConfig& model,
+                                          StagesShown shown) {
+  const step::Sharing shared = step::sharing(deck);
+  const step::PipelinePlans plans(shared.pipeline, model, step::step_shape(deck));
+  std::vector<DryRun::Stage> stages;
+  for (const int stage : stages_to_plan(shared.pipeline, model.layers, shown)) {
+    const step::ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
+    const step::StageNeeds its = plans.needs(stage);
+    stages.push_back({.number = stage,
+                      .layers = step::chunk_ranges(shared.pipeline, model.layers, stage),
+                      .slots = its.slots,
+                      .parameters = state.registry.global_element_count(),
+                      .memory = plan_memory(state, deck, its),
+                      .messages = plan_messages(state, step::step_shape(deck), plans)});
+  }
+  return stages;
+}
+
+// "parallel.pipeline: 4": those of which no more than this can be told.
+std::vector<std::string> settings_of(const std::vector<config::NotTrained>& lacks,
+                                     config::Told most) {
+  std::vector<std::string> settings;
+  for (const config::NotTrained& lack : lacks) {
+    if (lack.told <= most) settings.push_back(lack.key + ": " + lack.value);
+  }
+  return settings;
+}
+
+nlohmann::ordered_json not_trained_json(const std::vector<config::NotTrained>& lacks) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const config::NotTrained& lack : lacks) {
+    list.push_back({{"key", lack.key}, {"value", lack.value}, {"reason", lack.reason}});
+  }
+  return list;
+}
+
+nlohmann::ordered_json not_checked_json(const std::vector<check::NotChecked>& paths) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const check::NotChecked& path : paths) list.push_back(path.what);
+  return list;
+}
+
+std::string line(const std::string& name, const std::string& value) {
+  return fmt::format("  {:<24}{}\n", name, value);
+}
+
+std::string bytes(std::size_t count) {
+  return format_bytes(static_cast<double>(count));
+}
+
+std::string not_known(const std::vector<std::string>& settings, int indent) {
+  const std::string words = "not known yet with ";
+  return words + wrap_list(settings, 80, indent + static_cast<int>(words.size()));
+}
+
+nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
+  const step::MemoryPlan& memory = stage.memory;
+  nlohmann::ordered_json saved;
+  for (int c = 0; c < kCategoryCount; ++c) {
+    saved[std::string(name_of(static_cast<Category>(c)))] =
+        memory.saved_by_category[static_cast<std::size_t>(c)];
+  }
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  for (const model::ChunkRange& range : stage.layers) {
+    layers.push_back(range.layers());
+  }
+  return {{"stage", stage.number},
+          {"layers", layers},
+          {"in_flight", stage.slots},
+          {"parameters", stage.parameters},
+          {"weights", memory.weights},
+          {"gradients", memory.gradients},
+          {"optimizer", memory.optimizer},
+          {"activations", memory.saved()},
+          {"activations_by_category", saved},
+          {"scratch", memory.workspace.scratch + memory.workspace.held_bytes()},
+          {"batch", memory.batch},
+          {"buffers", memory.buffers},
+          {"generation", memory.generation},
+          {"total", memory.total()},
+          {"checkpoint_copy", memory.checkpoint_copy}};
+}
+
+nlohmann::ordered_json memory_json(const std::vector<DryRun::Stage>& stages) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const DryRun::Stage& stage : stages) list.push_back(stage_json(stage));
+  return {{"stages", list}};
+}
+
+nlohmann::ordered_json messages_json(const std::vector<DryRun::Stage>& stages) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const DryRun::Stage& stage : stages) {
+    for (const MessageCount& message : stage.messages) {
+      list.push_back({{"stage", stage.number},
+                      {"axis", message.axis},
+                      {"site", message.site},
+                      {"operation", message.operation},
+                      {"calls", message.calls},
+                      {"elements", message.elements},
+                      {"bytes", message.bytes}});
+    }
+  }
+  return list;
+}
+
+struct Traffic {
+  std::int64_t calls = 0;
+  double bytes = 0.0;
+};
+
+std::map<std::string, Traffic> by_axis(const std::vector<MessageCount>& messages) {
+  std::map<std::string, Traffic> axes;
+  for (const MessageCount& message : messages) {
+    Traffic& traffic = axes[message.axis];
+    traffic.calls += message.calls;
+    traffic.bytes += static_cast<double>(message.bytes);
+  }
+  return axes;
+}
+
+}  // namespace
+
+DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
+  check::CheckedDeck checked = check::check_deck(options);
+  DryRun result;
+  result.deck = std::move(checked.deck);
+  result.not_trained = std::move(checked.not_trained);
+  result.not_checked = std::move(checked.not_checked);
+  const config::Deck& deck = result.deck;
+  if (!result.knows_size()) return result;
+  const model::GptConfig model = step::gpt_config(deck);
+  result.parameters = model::parameter_count(model);
+  const index_t samples = deck.batch.global;
+  result.model_flops = model::model_flops(model, samples, deck.model.sequence);
+  result.model_flops_causal = model::model_flops(model, samples, deck.model.sequence,
+                                                 model::AttentionCount::causal);
+  result.hardware_flops =
+      step::hardware_flops_per_sample(deck) * static_cast<double>(samples);
+  if (!result.memory_not_known().empty()) return result;
+  // Both narrow types take two bytes.
+  result.stages = deck.precision.compute == config::Precision::fp32
+                      ? planned_stages<float>(deck, model, shown)
+                      : planned_stages<bf16>(deck, model, shown);
+  return result;
+}
+
+// A row for each stage of a pipeline.
+std::string DryRun::stages_text() const {
+  std::string out = "\nstages of the pipeline, memory of each rank\n";
+  if (std::ssize(stages) < deck.parallel.pipeline) {
+    out += fmt::format(
+        "  {} of {}: of those that have the same layers the first and the last\n"
+        "  (--all-stages: all)\n",
+        stages.size(), deck.parallel.pipeline);
+  }
+  out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n", "stage",
+                     "layers", "in flight", "parameters", "weights", "state",
+                     "activations", "total");
+  for (const Stage& stage : stages) {
+    const step::MemoryPlan& memory = stage.memory;
+    std::vector<index_t> layers;
+    for (const model::ChunkRange& range : stage.layers) {
+      layers.push_back(range.layers());
+    }
+    out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n",
+                       stage.number, fmt::format("{}", fmt::join(layers, "+")),
+                       fmt::format("{}", fmt::join(stage.slots, "+")),
+                       format_count(static_cast<double>(stage.parameters)),
+                       bytes(memory.weights), bytes(memory.gradients + memory.optimizer),
+                       bytes(memory.saved()), bytes(memory.total()));
+  }
+  const auto most = std::max_element(
+      stages.begin(), stages.end(),
+      [](const Stage& a, const Stage& b) { return a.memory.total() < b.memory.total(); });
+  out +=
+      fmt::format("\nmemory of each rank of stage {}, which takes most\n", most->number);
+  return out + memory_text(most->memory);
+}
+
+std::string DryRun::memory_text() const {
+  const std::string head = "\nmemory of each rank\n";
+  if (stages.empty()) {
+    return fmt::format("{}  {}\n", head, not_known(memory_not_known(), 2));
+  }
+  return stages.size() == 1 ? head + memory_text(stages.front().memory) : stages_text();
+}
+
+std::string DryRun::memory_text(const step::MemoryPlan& memory) const {
+  std::string out;
+  // What ZeRO leaves on each rank, from which stage on.
+  const auto state = [&](const char* name, std::size_t amount, int stage) {
+    const int zero = deck.parallel.zero;
+    const int parts = zero >= stage ? deck.parallel.data : 1;
+    out += line(
+        name,
+        bytes(amount) +
+            (parts == 1 ? "" : fmt::format(" (ZeRO {}: a part in {})", zero, parts)));
+  };
+  state("weights", memory.weights, 3);
+  state("gradients", memory.gradients, 2);
+  state("optimizer state", memory.optimizer, 1);
+  for (int c = 0; c < kCategoryCount; ++c) {
+    const std::size_t amount = memory.saved_by_category[static_cast<std::size_t>(c)];
+    if (amount == 0) continue;
+    out +=
+        line(fmt::format("saved: {}", name_of(static_cast<Category>(c))), bytes(amount));
+  }
+  out += line("scratch", bytes(memory.workspace.scratch + memory.workspace.held_bytes()));
+  out += line("batch", bytes(memory.batch));
+  if (memory.buffers > 0) out += line("buffers", bytes(memory.buffers));
+  if (memory.generation > 0) {
+    out += line("samples of text", bytes(memory.generation));
+  }
+  out += line("total",
+              bytes(memory.total()) +
+                  (deck.parallel.ranks() == 1 ? "" : ", without the MPI library's own"));
+  if (memory.checkpoint_copy > 0) {
+    out += line("on the host", bytes(memory.checkpoint_copy) +
+                                   ", the copy that a checkpoint is written from");
+  }
+  return out;
+}
+
+// By axis; which sites they come from is in the JSON.
+std::string DryRun::messages_text() const {
+  if (stages.empty() || stages.front().messages.empty()) return {};
+  std::string out = "\nmessages of each rank in a step\n";
+  if (stages.size() == 1) {
+    for (const auto& [axis, traffic] : by_axis(stages.front().messages)) {
+      out += line(axis, fmt::format("{} of {} in all", format_grouped(traffic.calls),
+                                    format_bytes(traffic.bytes)));
+    }
+    return out;
+  }
+  std::set<std::string> axes;
+  for (const Stage& stage : stages) {
+    for (const MessageCount& message : stage.messages) axes.insert(message.axis);
+  }
+  out += "  stage";
+  for (const std::string& axis : axes) out += fmt::format(" {:>13}", axis);
+  out += "\n";
+  for (const Stage& stage : stages) {
+    std::map<std::string, Traffic> traffic = by_axis(stage.messages);
+    out += fmt::format("  {:>5}", stage.number);
+    for (const std::string& axis : axes) {
+      out += fmt::format(
+          " {:>13}", traffic.contains(axis) ? format_bytes(traffic[axis].bytes) : "-");
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+std::string DryRun::headline() const {
+  if (not_trained.empty()) return fmt::format("deck '{}' is valid\n", deck.name);
+  std::string out =
+      fmt::format("deck '{}' is valid, but this version cannot train it:\n", deck.name);
+  for (const config::NotTrained& lack : not_trained) {
+    out += fmt::format("  {}: {} ({})\n", lack.key, lack.value, lack.reason);
+  }
+  return out;
+}
+
+std::string DryRun::model_text() const {
+  const config::ModelConfig& model = deck.model;
+  std::string out = "\nmodel\n";
+  if (knows_size()) {
+    out += line("parameters", fmt::format("{} ({})", format_grouped(parameters),
+                                          format_count(static_cast<double>(parameters))));
+  } else {
+    out += line("parameters", not_known(size_not_known(), 26));
+  }
+  out += line("layers x hidden x heads",
+              fmt::format("{} x {} x {}", model.layers, model.hidden, model.heads));
+  return out + line("sequence, vocabulary",
+                    fmt::format("{}, {}", model.sequence, format_grouped(model.vocab)));
+}
+
+std::string DryRun::step_text() const {
+  std::string out = "\nstep\n";
+  out += line("ranks", fmt::format("{} ({})", deck.parallel.ranks(),
+                                   comm::to_string(step::grid_shape(deck))));
+  out +=
+      line("samples",
+           fmt::format("{} = {} of {} on {}", deck.batch.global,
+                       format_plural(deck.microbatches(), "micro-batch", "micro-batches"),
+                       deck.batch.micro,
+                       format_plural(deck.parallel.data, "data-parallel rank")));
+  out += line("tokens", format_grouped(deck.batch.global * deck.model.sequence));
+  if (knows_size()) {
+    out += line("model FLOPs",
+                fmt::format("{} (attention counted in full; causal: {})",
+                            format_count(model_flops), format_count(model_flops_causal)));
+    out += line("hardware FLOPs", format_count(hardware_flops));
+  }
+  out += line("steps", fmt::format("{}: {}{} in all", deck.run.steps.steps,
+                                   deck.batch.ramp_up ? "at most " : "",
+                                   format_count(static_cast<double>(deck.run.steps.steps *
+                                                                    deck.batch.global *
+                                                                    deck.model.sequence),
+                                                "token")));
+  if (!deck.run.stop_after) return out;
+  return out +
+         line("run.stop_after", fmt::format("{}: each start ends then, with a checkpoint",
+                                            config::to_text(*deck.run.stop_after)));
+}
+
+std::string DryRun::text() const {
+  std::string out = headline();
+  for (const check::NotChecked& path : not_checked) out += wrap_lines(path.text()) + "\n";
+  return out + model_text() + step_text() + memory_text() + messages_text();
+}
+
+std::vector<std::string> DryRun::size_not_known() const {
+  return settings_of(not_trained, config::Told::nothing);
+}
+
+std::vector<std::string> DryRun::memory_not_known() const {
+  return settings_of(not_trained, config::Told::size);
+}
+
+std::string DryRun::json() const {
+  using Json = nlohmann::ordered_json;
+  const config::ParallelConfig& p = deck.parallel;
+  const Json result = {
+      {"deck", deck.name},
+      {"trainable", not_trained.empty()},
+      {"not_trainable", not_trained_json(not_trained)},
+      {"parameters", knows_size() ? Json(parameters) : Json(nullptr)},
+      {"ranks", p.ranks()},
+      {"grid",
+       {{"tensor", p.tensor},
+        {"context", p.context},
+        {"data", p.data},
+        {"pipeline", p.pipeline}}},
+      {"memory", stages.empty() ? Json(nullptr) : memory_json(stages)},
+      {"flops", knows_size() ? Json({{"model", model_flops},
+                                     {"model_causal", model_flops_causal},
+                                     {"hardware", hardware_flops}})
+                             : Json(nullptr)},
+      {"messages", messages_json(stages)},
+      // Why a number is null: the deck's settings with which it is not known yet.
+      {"not_known",
+       {{"parameters", size_not_known()},
+        {"flops", size_not_known()},
+        {"memory", memory_not_known()}}},
+      {"not_checked", not_checked_json(not_checked)},
+      {"errors", Json::array()}};
+  return io::json_text(result, 2) + "\n";
+}
+
+}  // namespace trireme::plan

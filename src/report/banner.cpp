@@ -1,0 +1,193 @@
+// report/banner.cpp — see banner.hpp.
+#include "report/banner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "base/format.hpp"
+
+namespace trireme::report {
+
+namespace {
+
+constexpr int kLabelColumns = 14;
+
+// The parts of one line; unwanted ones are left out.
+class Line {
+ public:
+  template <class... Args>
+  void add(bool wanted, fmt::format_string<Args...> format, Args&&... args) {
+    if (wanted) parts_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+  void put(std::string& out, const char* label) const {
+    if (parts_.empty()) return;
+    out += fmt::format("  {:<{}}", label, kLabelColumns - 2);
+    out += wrap_list(parts_, kScreenColumns, kLabelColumns) + '\n';
+  }
+
+ private:
+  std::vector<std::string> parts_;
+};
+
+std::string count_text(std::int64_t count, std::string_view unit) {
+  return format_count(static_cast<double>(count), unit);
+}
+
+Line model_line(const BannerInfo& info) {
+  Line line;
+  line.add(info.parameters > 0, "{}", count_text(info.parameters, "parameter"));
+  line.add(info.layers > 0, "{}", format_plural(info.layers, "layer"));
+  line.add(info.hidden > 0, "hidden {}", info.hidden);
+  line.add(info.heads > 0, "{}", format_plural(info.heads, "head"));
+  line.add(info.sequence > 0, "sequence {}", info.sequence);
+  line.add(info.vocabulary > 0, "vocabulary {}", info.vocabulary);
+  return line;
+}
+
+Line grid_line(const BannerInfo& info) {
+  const int ranks = info.grid.size();
+  Line line;
+  line.add(true, "{}", format_plural(ranks, "rank"));
+  line.add(info.hosts > 1, "{}", format_plural(info.hosts, "host"));
+  line.add(ranks > 1, "{}", comm::to_string(info.grid));
+  line.add(true, "{} per rank", format_plural(info.machine.threads, "thread"));
+  line.add(!info.wait_policy.empty(), "{} while waiting", info.wait_policy);
+  return line;
+}
+
+// Of many ways in which nodes differ, a few tell enough.
+void put_bindings(const BannerInfo& info, std::string& out) {
+  constexpr std::size_t kShown = 4;
+  const std::size_t count = info.bindings.size();
+  const char* label = "binding";
+  const auto put = [&](std::string_view text) {
+    Line line;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find(", ", at), text.size());
+      line.add(true, "{}", text.substr(at, end - at));
+      at = end + 2;
+    }
+    line.put(out, label);
+    label = "";
+  };
+  for (std::size_t i = 0; i < std::min(count, kShown); ++i) put(info.bindings[i]);
+  if (count > kShown) put(fmt::format("{} more (environment.json)", count - kShown));
+}
+
+Line machine_line(const BannerInfo& info) {
+  const Machine& machine = info.machine;
+  Line line;
+  line.add(!machine.host.empty(), "{}", machine.host);
+  line.add(!machine.device.empty(), "{}", machine.device);
+  line.add(!machine.cpu.empty(), "{}", machine.cpu);
+  line.add(!machine.isa.empty() && machine.device.empty(), "{}", machine.isa);
+  line.add(true, "{}", format_plural(machine.cores, "core"));
+  line.add(machine.memory_bytes > 0, "{}",
+           format_bytes(static_cast<double>(machine.memory_bytes)));
+  line.add(!machine.backend.empty(), "Kokkos {}", machine.backend);
+  return line;
+}
+
+// What two runs of one version may differ in; all of it is in environment.json.
+Line build_line(const BannerInfo& info) {
+  const std::map<std::string_view, const char*> named = {
+      {"compiler", ""},  {"kokkos", "Kokkos "}, {"mpi", ""}, {"hdf5", "HDF5 "},
+      {"cuda", "CUDA "}, {"onednn", "oneDNN "}, {"blas", ""}};
+  Line line;
+  for (const auto& [name, value] : info.build) {
+    if (const auto known = named.find(name); known != named.end()) {
+      line.add(!value.empty(), "{}{}", known->second, value);
+    } else if (name == "build_type") {
+      line.add(value != "Release", "{}", value);
+    }
+  }
+  return line;
+}
+
+Line precision_line(const BannerInfo& info) {
+  Line line;
+  line.add(!info.precision.empty(), "{}", info.precision);
+  line.add(info.gemm_tflops > 0.0, "GEMM peak {} (measured)",
+           format_flops(info.gemm_tflops));
+  line.add(info.memory_gbs > 0.0, "memory {:.0f} GB/s", info.memory_gbs);
+  return line;
+}
+
+Line corpus_line(const BannerInfo& info) {
+  Line line;
+  for (const std::string& path : info.corpora) line.add(true, "{}", path);
+  line.add(info.corpus_tokens > 0, "{} to train on",
+           count_text(info.corpus_tokens, "token"));
+  return line;
+}
+
+Line validation_line(const BannerInfo& info) {
+  Line line;
+  for (const BannerInfo::Set& set : info.validation) {
+    line.add(true, "{}: {}", set.name, count_text(set.tokens, "token"));
+  }
+  return line;
+}
+
+Line batch_line(const BannerInfo& info) {
+  const std::int64_t tokens = info.global_batch * info.sequence;
+  Line line;
+  line.add(info.global_batch > 0, "{}", format_plural(info.global_batch, "sample"));
+  line.add(tokens > 0, "{}", format_plural(tokens, "token"));
+  line.add(info.micro_batch > 0, "micro-batches of {}", info.micro_batch);
+  return line;
+}
+
+Line steps_line(const BannerInfo& info) {
+  const double tokens = static_cast<double>(info.steps) *
+                        static_cast<double>(info.global_batch * info.sequence);
+  Line line;
+  line.add(info.steps > 0, "{}", format_grouped(info.steps));
+  line.add(tokens > 0.0, "{}", format_count(tokens, "token"));
+  line.add(tokens > 0.0 && info.corpus_tokens > 0, "{:.3g} epochs",
+           tokens / static_cast<double>(info.corpus_tokens));
+  line.add(info.first_step > 0, "{} done before", format_grouped(info.first_step));
+  line.add(!info.time_limit.empty(), "time limit {}", info.time_limit);
+  return line;
+}
+
+Line checkpoints_line(const BannerInfo& info) {
+  Line line;
+  line.add(!info.checkpoint_directory.empty(), "{}", info.checkpoint_directory);
+  line.add(info.checkpoint_every > 0, "every {}",
+           format_plural(info.checkpoint_every, "step"));
+  return line;
+}
+
+}  // namespace
+
+std::string banner(const BannerInfo& info) {
+  std::string kind = info.kind;
+  for (char& c : kind) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  std::string out = "Trireme";
+  if (!info.version.empty()) out += " " + info.version;
+  if (!kind.empty()) out += ": training a " + kind;
+  out += '\n';
+  model_line(info).put(out, "model");
+  grid_line(info).put(out, "grid");
+  put_bindings(info, out);
+  machine_line(info).put(out, "machine");
+  build_line(info).put(out, "build");
+  precision_line(info).put(out, "precision");
+  corpus_line(info).put(out, "corpus");
+  validation_line(info).put(out, "validation");
+  batch_line(info).put(out, "batch");
+  steps_line(info).put(out, "steps");
+  Line run;
+  run.add(!info.run_directory.empty(), "{}", info.run_directory);
+  run.put(out, "run");
+  checkpoints_line(info).put(out, "checkpoints");
+  return out;
+}
+
+}  // namespace trireme::report

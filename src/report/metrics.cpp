@@ -1,0 +1,323 @@
+// report/metrics.cpp — see metrics.hpp.
+#include "report/metrics.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+#include "io/json.hpp"
+
+namespace trireme::report {
+
+namespace {
+
+using ParsedJson = nlohmann::json;
+
+// The fields of a record, in the order of the files. One list serves writing to both
+// files and reading back.
+template <class Record, class Visit>
+void visit_step(Record& record, Visit&& visit) {
+  visit("step", record.step);
+  visit("loss", record.loss);
+  visit("grad_norm", record.grad_norm);
+  visit("lr", record.lr);
+  visit("samples", record.samples);
+  visit("tokens", record.tokens);
+  visit("seconds", record.seconds);
+  visit("tokens_per_second", record.tokens_per_second);
+  visit("model_tflops", record.model_tflops);
+  visit("hardware_tflops", record.hardware_tflops);
+  visit("loss_scale", record.loss_scale);
+  visit("skipped", record.skipped);
+}
+
+// What was added since; the time is written last, behind a validation, too.
+template <class Record, class Visit>
+void visit_step_additions(Record& record, Visit&& visit) {
+  visit("seconds_median", record.seconds_median);
+  visit("other_seconds", record.other_seconds);
+  visit("loss_mean", record.loss_mean);
+}
+
+template <class Record, class Visit>
+void visit_validation(Record& record, Visit&& visit) {
+  visit("step", record.step);
+  visit("name", record.name);
+  visit("loss", record.loss);
+  visit("perplexity", record.perplexity);
+  visit("tokens", record.tokens);
+  visit("seconds", record.seconds);
+}
+
+constexpr std::string_view kCsvHeader =
+    "step,loss,grad_norm,lr,samples,tokens,seconds,tokens_per_second,model_tflops,"
+    "hardware_tflops,loss_scale,skipped,validation,validation_loss,"
+    "validation_perplexity,validation_tokens,validation_seconds,seconds_median,"
+    "other_seconds,loss_mean,time";
+constexpr int kStepColumns = 12;
+constexpr int kValidationColumns = 5;
+constexpr int kStepAdditions = 3;
+
+std::string json_text(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string json_text(double value) {
+  return std::isfinite(value) ? format_exact(value) : "null";
+}
+std::string json_text(const std::string& value) {
+  return io::json_text(ParsedJson(value));
+}
+
+std::string csv_text(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string csv_text(double value) {
+  return std::isfinite(value) ? format_exact(value) : "nan";
+}
+std::string csv_text(const std::string& value) {  // RFC 4180
+  if (value.find_first_of(",\"\r\n") == std::string::npos) return value;
+  std::string quoted = "\"";
+  for (const char c : value) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+struct JsonLine {
+  std::string text = "{";
+  template <class T>
+  void operator()(const char* key, const T& value) {
+    if (text.size() > 1) text += ", ";
+    text += fmt::format("\"{}\": {}", key, json_text(value));
+  }
+};
+
+// Empty in place of what an older record does not have.
+std::string csv_addition(double value) {
+  return std::isnan(value) ? std::string() : csv_text(value);
+}
+
+struct JsonFields {
+  const ParsedJson& object;
+  void operator()(const char* key, std::int64_t& value) const {
+    value = io::json_value<std::int64_t>(object, key);
+  }
+  void operator()(const char* key, std::string& value) const {
+    value = io::json_value<std::string>(object, key);
+  }
+  void operator()(const char* key, double& value) const {
+    const auto field = object.find(key);
+    const bool is_null = field != object.end() && field->is_null();
+    value = is_null ? std::numeric_limits<double>::quiet_NaN()
+                    : io::json_value<double>(object, key);
+  }
+};
+
+// The same, but fields that an older record lacks keep their values.
+struct JsonAdditions {
+  const ParsedJson& object;
+  template <class T>
+  void operator()(const char* key, T& value) const {
+    if (object.contains(key)) JsonFields{object}(key, value);
+  }
+};
+
+// Calls step(record, line) or validation(record, line) for each line; returns how many
+// were neither.
+template <class OnStep, class OnValidation>
+std::int64_t read_lines(std::string_view text, OnStep&& on_step,
+                        OnValidation&& on_validation) {
+  std::int64_t unreadable = 0;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    const bool torn = end == std::string_view::npos;
+    text.remove_prefix(torn ? text.size() : end + 1);
+    try {
+      const ParsedJson object = io::parse_json<ParsedJson>(line);
+      TRIREME_REQUIRE(!torn, "the line has no end");
+      if (object.contains("validation")) {
+        ValidationRecord record;
+        visit_validation(record, JsonFields{object["validation"]});
+        JsonAdditions{object}("time", record.time);
+        on_validation(record, line);
+      } else {
+        StepRecord record;
+        visit_step(record, JsonFields{object});
+        visit_step_additions(record, JsonAdditions{object});
+        JsonAdditions{object}("time", record.time);
+        on_step(record, line);
+      }
+    } catch (const Error&) {
+      ++unreadable;
+    }
+  }
+  return unreadable;
+}
+
+}  // namespace
+
+std::string_view csv_header() {
+  return kCsvHeader;
+}
+
+std::string to_json(const StepRecord& record) {
+  JsonLine line;
+  visit_step(record, line);
+  visit_step_additions(record, line);
+  line("time", record.time);
+  return line.text + '}';
+}
+
+std::string to_json(const ValidationRecord& record) {
+  JsonLine line;
+  visit_validation(record, line);
+  return fmt::format("{{\"validation\": {}}}, \"time\": {}}}", line.text,
+                     json_text(record.time));
+}
+
+std::string to_csv(const StepRecord& record) {
+  std::string line;
+  visit_step(record, [&](const char*, const auto& value) {
+    if (!line.empty()) line += ',';
+    line += csv_text(value);
+  });
+  line += std::string(kValidationColumns, ',');
+  visit_step_additions(
+      record, [&](const char*, double value) { line += ',' + csv_addition(value); });
+  return line + ',' + csv_text(record.time);
+}
+
+std::string to_csv(const ValidationRecord& record) {
+  std::string line;
+  visit_validation(record, [&](const char*, const auto& value) {
+    if (line.empty()) {  // the step; then the columns of a step's record, empty
+      line = csv_text(value) + std::string(kStepColumns - 1, ',');
+    } else {
+      line += ',' + csv_text(value);
+    }
+  });
+  return line + std::string(kStepAdditions, ',') + ',' + csv_text(record.time);
+}
+
+MetricsLog read_metrics(const io::Path& path) {
+  MetricsLog log;
+  log.unreadable_lines = read_lines(
+      io::read_file(path, "training log"),
+      [&](const StepRecord& record, std::string_view) { log.steps.push_back(record); },
+      [&](const ValidationRecord& record, std::string_view) {
+        log.validations.push_back(record);
+      });
+  return log;
+}
+
+void MetricsWriter::LogFile::open() {
+  writer = std::make_unique<io::FileWriter>(path, io::FileWriter::Mode::existing);
+  size = io::file_size(path);
+}
+
+void MetricsWriter::LogFile::append(const std::string& line) {
+  TRIREME_REQUIRE(writer != nullptr, "'{}' has been closed", path.string());
+  try {
+    writer->write_at(size, line.data(), line.size());
+  } catch (const Error&) {
+    writer->cut(size);  // else whoever reads the file later copes with a torn line
+    throw;
+  }
+  size += line.size();
+}
+
+MetricsWriter::MetricsWriter(const io::Path& directory,
+                             std::optional<std::int64_t> restored_step) {
+  json_.path = directory / "train.jsonl";
+  csv_.path = directory / "train.csv";
+  std::string json, csv;
+  csv.append(kCsvHeader) += '\n';
+  std::error_code ignored;  // what cannot be seen cannot be written either: said below
+  if (std::filesystem::exists(json_.path, ignored)) {
+    std::int64_t last_step = -1;
+    const auto keep = [&](const auto& record, std::string_view line,
+                          bool stands_already) {
+      if (!restored_step || record.step > *restored_step || stands_already) {
+        ++cut_.cut;
+        return;
+      }
+      ++cut_.kept;
+      note(record);
+      json.append(line) += '\n';
+      csv += to_csv(record) + '\n';
+    };
+    cut_.unreadable = read_lines(
+        io::read_file(json_.path, "training log"),
+        [&](const StepRecord& record, std::string_view line) {
+          keep(record, line, record.step <= last_step);
+          last_step = std::max(last_step, record.step);
+        },
+        [&](const ValidationRecord& record, std::string_view line) {
+          keep(record, line, false);
+        });
+  }
+  io::write_file(json_.path, json);
+  io::write_file(csv_.path, csv);
+  json_.open();
+  csv_.open();
+}
+
+void LossSummary::add(Loss found) {
+  last = found;
+  if (found.loss < best.loss || std::isnan(best.loss)) best = found;
+}
+
+void MetricsWriter::note(const StepRecord& record) {
+  const bool is_known = !std::isnan(record.loss_mean);
+  const LossSummary::Loss found{record.step, is_known ? record.loss_mean : record.loss};
+  if (training_) {
+    training_->add(found);
+  } else {
+    training_.emplace(found);
+  }
+}
+
+void MetricsWriter::note(const ValidationRecord& record) {
+  const auto is_it = [&](const auto& set) { return set.name == record.name; };
+  const auto set = std::find_if(validations_.begin(), validations_.end(), is_it);
+  const LossSummary::Loss found{record.step, record.loss};
+  if (set == validations_.end()) {
+    validations_.emplace_back(found, record.name);
+  } else {
+    set->add(found);
+  }
+}
+
+void MetricsWriter::write(const StepRecord& record) {
+  json_.append(to_json(record) + '\n');
+  csv_.append(to_csv(record) + '\n');
+  note(record);
+}
+
+void MetricsWriter::write(const ValidationRecord& record) {
+  json_.append(to_json(record) + '\n');
+  csv_.append(to_csv(record) + '\n');
+  note(record);
+}
+
+void MetricsWriter::sync() {
+  for (LogFile* file : {&json_, &csv_}) {
+    if (file->writer) file->writer->sync();
+  }
+}
+
+void MetricsWriter::close() {
+  for (LogFile* file : {&json_, &csv_}) {
+    if (const auto writer = std::exchange(file->writer, nullptr)) writer->close();
+  }
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,52 @@
+// report/peak_meter.cpp — see peak_meter.hpp.
+#include "report/peak_meter.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "kernels/machine_peaks.hpp"
+
+namespace trireme::report {
+
+namespace {
+
+constexpr int kFirstProbes = 4;
+constexpr double kProbeSeconds = 0.05;
+constexpr double kLeastInterval = 120.0;
+constexpr double kShareOfTime = 0.0005;
+
+}  // namespace
+
+void MeasuredPeak::add(double tera) {
+  best = std::max(best, tera);
+  least = probes == 0 ? tera : std::min(least, tera);
+  ++probes;
+}
+
+PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const kernels::GemmProbe probe(exec);
+  double seconds = 0.0;  // of one with its preparations, as later ones are
+  for (int i = 0; i < kFirstProbes; ++i) {
+    peak_.add(probe.best_within(exec, kProbeSeconds) / 1e12);
+    if (i == 0) seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  seconds = world.all_reduce(seconds, comm::Op::max);
+  interval_ = std::max(kLeastInterval, seconds / kShareOfTime);
+  next_ = interval_;
+}
+
+void PeakMeter::probe(const Exec& exec, double seconds) {
+  next_ = seconds + interval_;
+  std::optional<kernels::GemmProbe> probe;
+  try {
+    probe.emplace(exec);
+  } catch (const std::exception&) {  // training has taken all of the memory
+    return;
+  }
+  peak_.add(probe->best_within(exec, kProbeSeconds) / 1e12);
+}
+
+}  // namespace trireme::report

@@ -1,0 +1,121 @@
+// report/run_history.hpp — starts.jsonl: all starts of a run, from when to when, what
+// each saved, and so how much of the time served the run.
+//
+// One line per event: {"start": 2, "event": "began", "time": ..., ...}. Rank 0 writes
+// each at once, so that a killed start leaves what it did. A line torn by a kill is
+// passed over.
+#ifndef TRIREME_REPORT_RUN_HISTORY_HPP_
+#define TRIREME_REPORT_RUN_HISTORY_HPP_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/wall_time.hpp"
+#include "io/files.hpp"
+
+namespace trireme::report {
+
+inline constexpr const char* kStartsName = "starts.jsonl";
+
+// What the status of a start's end does not say.
+enum class Ending {
+  of_status,
+  as_asked,  // run.stop_after: it has done its part, with status 0, and the run goes on
+  of_time,   // its time was over (run.time_limit, the job's end)
+};
+
+// What is known of one start. Times are seconds since 1970.
+struct StartRecord {
+  std::int64_t number = 0;  // from 1
+  std::string job;          // of the batch system; empty: none
+  double began = 0.0;       // the process
+  double ended = 0.0;       // or the last sign of life
+  bool is_clean = false;    // it said how it ended
+  int status = -1;
+  Ending ending = Ending::of_status;
+  std::int64_t first_step = 0;   // that it went on from
+  std::int64_t saved_step = -1;  // the last that it published; -1: none
+  double step_seconds = 0.0;     // in steps up to that one
+  double longest_save = 0.0;     // seconds; 0: none was published
+};
+
+// How long it took from the process' beginning to the end of the first step.
+struct RestartTimes {
+  double launch = 0.0;  // until the program had its ranks together
+  double set_up = 0.0;  // deck, corpora, grid, memory
+  double read = 0.0;    // of the checkpoint, with verification
+  double first_step = 0.0;
+  std::uint64_t bytes = 0;  // read
+  double down = -1.0;       // since the last sign of the start before; -1: there is none
+
+  // "restarted in 4.1 s: launch 0.3 s, set-up 1.2 s, 2.1 GiB read and verified in 2.0 s
+  // (1.1 GiB/s), first step 0.6 s; down for 31 s before"
+  std::string text() const;
+};
+
+// Of all starts: time in steps whose result a later start, or the end, went on from, over
+// the time that processes ran.
+struct EffectiveTime {
+  int starts = 0;
+  double counted = 0.0;  // seconds in such steps
+  double running = 0.0;  // seconds of processes
+  double waiting = 0.0;  // between starts
+  double share() const { return running > 0.0 ? counted / running : 0.0; }
+  std::string text() const;
+};
+EffectiveTime effective_time(const std::vector<StartRecord>& starts);
+// So many of the last starts have published no step beyond what was there before them;
+// `step` is that of the newest checkpoint now, 0 where there is none. A start that its
+// time ended after one step is as idle, unless that step took much of its time: a chain
+// of such jobs would crawl, where one of long steps gets on. A start that did what
+// run.stop_after asked for is never idle, however short.
+int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step);
+// Seconds that a save is to be expected to take: the longest of the last start that
+// published any; 0: not known.
+double expected_save(const std::vector<StartRecord>& starts);
+
+// Rank 0 only. Errors while writing are no reason to end a run: they come back as text.
+// The file that the first line is written to gets all of them, whatever becomes of its
+// name.
+class RunHistory {
+ public:
+  // `directory` is the run's.
+  explicit RunHistory(const io::Path& directory);
+  ~RunHistory();
+  RunHistory(const RunHistory&) = delete;
+  RunHistory& operator=(const RunHistory&) = delete;
+
+  // Earlier starts, and this one once it has begun.
+  const std::vector<StartRecord>& starts() const { return starts_; }
+  // This start: for how many seconds the process has lived, and the step it goes on from.
+  std::string begin(double age, std::int64_t first_step, const std::string& job);
+  // Between the last sign of the start before and the beginning of this one; negative
+  // where there was none.
+  double seconds_down() const;
+  // It went on from another one, as that was damaged.
+  std::string note_first_step(std::int64_t step);
+  std::string note_restart(const RestartTimes& times);
+  // A checkpoint was published; seconds in steps up to it, of this start, and of the
+  // save.
+  std::string note_saved(std::int64_t step, double step_seconds, double save_seconds);
+  std::string end(int status, Ending ending = Ending::of_status);
+  // A start that was refused because so many before it were idle; counting begins anew.
+  std::string note_refusal();
+
+ private:
+  std::string append(const std::string& line);
+
+  io::Path path_;
+  int file_ = -1;         // open, once there is a line to write
+  bool is_torn_ = false;  // the last line has no end
+  SteadyWallTime clock_;  // of all lines of this start
+  std::vector<StartRecord> starts_;
+};
+
+// For how many seconds this process has lived; 0 where that is not known.
+double process_age();
+
+}  // namespace trireme::report
+
+#endif  // TRIREME_REPORT_RUN_HISTORY_HPP_

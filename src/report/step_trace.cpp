@@ -1,0 +1,286 @@
+// report/step_trace.cpp — see step_trace.hpp.
+#include "report/step_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+#include "comm/on_ranks.hpp"
+#include "io/atomic_file.hpp"
+#include "io/json.hpp"
+
+namespace trireme::report {
+
+namespace {
+
+// Of a rank: enough for some steps of hundreds of passes and messages, 100 bytes each.
+constexpr std::size_t kMostEvents = 400'000;
+
+double seconds_of(comm::Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// Rows of a rank's timeline in which events do not overlap: row 0 is what the rank does,
+// messages of a group lie in as many as are under way at once.
+class Rows {
+ public:
+  int row_of(const TraceEvent& event) {
+    if (*event.group == '\0') return 0;
+    for (Row& row : rows_) {
+      if (row.group != event.group || row.end > event.begin) continue;
+      row.end = event.end;
+      return row.number;
+    }
+    const int number = static_cast<int>(rows_.size()) + 1;
+    rows_.push_back({event.group, number, event.end});
+    return number;
+  }
+  // (number, group), in the order in which rows appeared.
+  std::vector<std::pair<int, std::string>> names() const {
+    std::vector<std::pair<int, std::string>> names;
+    for (const Row& row : rows_) names.emplace_back(row.number, row.group);
+    return names;
+  }
+
+ private:
+  struct Row {
+    std::string group;
+    int number = 0;
+    TraceEvent::Clock::time_point end;
+  };
+  std::vector<Row> rows_;
+};
+
+nlohmann::ordered_json metadata(const char* what, int rank, int row,
+                                nlohmann::ordered_json arguments) {
+  return {{"name", what},
+          {"ph", "M"},
+          {"pid", rank},
+          {"tid", row},
+          {"args", std::move(arguments)}};
+}
+
+io::Path part_of(const io::Path& path, int rank) {
+  return path.string() + fmt::format(".rank{}", rank);
+}
+
+}  // namespace
+
+TraceOptions parse_trace_steps(const std::string& steps, io::Path path) {
+  const std::size_t dash = steps.find('-');
+  const auto first = number_in(steps.substr(0, dash));
+  const auto last = dash == std::string::npos ? first : number_in(steps.substr(dash + 1));
+  TRIREME_REQUIRE_INPUT(first && last && *first >= 1 && *first <= *last,
+                        "--trace-steps {}: expected two numbers from 1, the first and "
+                        "the last step to record, counted from where this start begins: "
+                        "--trace-steps 2-4",
+                        steps);
+  return {.path = std::move(path), .first = *first, .last = *last};
+}
+
+ClockReading read_clock(comm::Communicator& world) {
+  constexpr int kRounds = 16;
+  const Exec exec;
+  const DeviceArray<float> token("clock reading", 1);
+  const comm::Span span = comm::span_of(View1<float>(token));
+  const int ranks = world.size();
+  // Of each rank's best round: what rank 0's clock showed in the middle of it, its number
+  // and its length.
+  std::vector<double> middle(static_cast<std::size_t>(ranks), 0.0), round = middle,
+                                                                    length = middle;
+  std::vector<double> own(kRounds, seconds_of(comm::Clock::now()));
+  world.barrier();
+  for (int rank = 1; rank < ranks; ++rank) {
+    if (world.rank() != 0 && world.rank() != rank) continue;
+    const auto r = static_cast<std::size_t>(rank);
+    double shortest = std::numeric_limits<double>::infinity();
+    for (int k = 0; k < kRounds; ++k) {
+      if (world.rank() == rank) {
+        world.recv(exec, span, 0, "clock reading");
+        own[static_cast<std::size_t>(k)] = seconds_of(comm::Clock::now());
+        world.send(exec, span, 0, "clock reading");
+        continue;
+      }
+      const double begin = seconds_of(comm::Clock::now());
+      world.send(exec, span, rank, "clock reading");
+      world.recv(exec, span, rank, "clock reading");
+      const double end = seconds_of(comm::Clock::now());
+      if (end - begin >= shortest) continue;
+      shortest = end - begin;
+      middle[r] = 0.5 * (begin + end);
+      length[r] = shortest;
+      round[r] = k;
+    }
+  }
+  if (world.rank() == 0) middle[0] = own[0];
+  world.all_reduce(middle);
+  world.all_reduce(length);
+  world.all_reduce(round);
+  const auto me = static_cast<std::size_t>(world.rank());
+  return {.own = own[static_cast<std::size_t>(round[me])],
+          .reference = middle[me],
+          .error = 0.5 * length[me]};
+}
+
+double reference_time(double own, const ClockReading& before, const ClockReading& after) {
+  const double between = after.own - before.own;
+  const double share =
+      between > 0.0 ? std::clamp((own - before.own) / between, 0.0, 1.0) : 0.0;
+  const double offset_before = before.reference - before.own;
+  const double offset_after = after.reference - after.own;
+  return own + offset_before + share * (offset_after - offset_before);
+}
+
+StepTrace::StepTrace(TraceOptions options, const comm::RankGrid& grid, Timers& timers,
+                     Log& log)
+    : options_(std::move(options)), grid_(grid), timers_(timers), log_(log) {}
+
+void StepTrace::begin_step(std::int64_t step) {
+  if (step != options_.first) return;
+  trace_.emplace(kMostEvents);
+  before_ = read_clock(*grid_.groups().world);
+  timers_.trace_to(&*trace_);
+}
+
+void StepTrace::end_step(std::int64_t step) {
+  if (!trace_) return;
+  ++recorded_;
+  if (step == options_.last) end_recording();
+}
+
+void StepTrace::finish() {
+  if (trace_) end_recording();
+  if (recorded_ == 0) {
+    log_.warning(
+        "--trace: the run ended before step {}, the first to be recorded; '{}' was not "
+        "written",
+        options_.first, options_.path.string());
+  }
+  if (!failure_.empty()) {
+    throw Error(fmt::format("the run is complete, its trace is not there: {}", failure_));
+  }
+}
+
+void StepTrace::end_recording() {
+  comm::Communicator& world = *grid_.groups().world;
+  timers_.trace_to(nullptr);
+  const ClockReading after = read_clock(world);
+  double zero = std::numeric_limits<double>::infinity();
+  for (const TraceEvent& event : trace_->events()) {
+    zero = std::min(zero, reference_time(seconds_of(event.begin), before_, after));
+  }
+  zero = world.all_reduce(zero, comm::Op::min);
+  try {
+    write(after, zero);
+  } catch (const Error& error) {  // the same on all ranks
+    failure_ = error.what();
+    log_.warning("the trace could not be written, training goes on: {}", failure_);
+    std::error_code ignored;
+    std::filesystem::remove(part_of(options_.path, world.rank()), ignored);
+  }
+  trace_.reset();
+}
+
+std::string StepTrace::text_of_rank(const ClockReading& after, double zero) const {
+  const int rank = grid_.rank();
+  const comm::Coordinates& at = grid_.coordinates();
+  const auto time_of = [&](TraceEvent::Clock::time_point time) {
+    return 1e6 * (reference_time(seconds_of(time), before_, after) - zero);
+  };
+  std::vector<TraceEvent> events = trace_->events();
+  std::stable_sort(events.begin(), events.end(),
+                   [](const TraceEvent& a, const TraceEvent& b) {
+                     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+                   });
+  Rows rows;
+  std::string text;
+  for (const TraceEvent& event : events) {
+    nlohmann::ordered_json arguments = nlohmann::ordered_json::object();
+    if (*event.detail != '\0') arguments["site"] = event.detail;
+    if (event.microbatch >= 0) arguments["microbatch"] = event.microbatch;
+    if (event.chunk >= 0) arguments["chunk"] = event.chunk;
+    if (event.elements >= 0) arguments["elements"] = event.elements;
+    std::string name = event.name;
+    if (event.microbatch >= 0) name += fmt::format(" {}", event.microbatch);
+    const double begin = time_of(event.begin);
+    const nlohmann::ordered_json line = {{"name", name},
+                                         {"ph", "X"},
+                                         {"pid", rank},
+                                         {"tid", rows.row_of(event)},
+                                         {"ts", begin},
+                                         {"dur", time_of(event.end) - begin},
+                                         {"args", std::move(arguments)}};
+    text += io::json_text(line) + ",\n";
+  }
+  const std::string name = fmt::format("rank {}: stage {}, data {}, tensor {}", rank,
+                                       at.pipeline, at.data, at.tensor);
+  text += io::json_text(metadata("process_name", rank, 0, {{"name", name}})) + ",\n";
+  text += io::json_text(metadata("process_sort_index", rank, 0, {{"sort_index", rank}})) +
+          ",\n";
+  text += io::json_text(metadata("thread_name", rank, 0, {{"name", "passes"}})) + ",\n";
+  for (const auto& [row, group] : rows.names()) {
+    text += io::json_text(metadata(
+                "thread_name", rank, row,
+                {{"name", group == "checkpoint" ? group : group + " messages"}})) +
+            ",\n";
+  }
+  return text;
+}
+
+// Ranks write parts, which rank 0 puts together: no rank needs memory for all.
+void StepTrace::write(const ClockReading& after, double zero) {
+  comm::Communicator& world = *grid_.groups().world;
+  comm::on_every_rank(world, [&] {
+    io::write_file(part_of(options_.path, world.rank()), text_of_rank(after, zero));
+  });
+  const auto lost = world.all_reduce(static_cast<std::int64_t>(trace_->lost()));
+  const double error =
+      world.all_reduce(std::max(before_.error, after.error), comm::Op::max);
+  comm::on_first_rank(world, [&] {
+    io::AtomicFile file(options_.path);
+    file.write("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+    for (int rank = 0; rank < world.size(); ++rank) {
+      std::string part = io::read_file(part_of(options_.path, rank), "part of the trace");
+      if (rank + 1 == world.size()) part.resize(part.size() - 2);  // the last comma
+      file.write(part);
+    }
+    file.write(
+        fmt::format("\n], \"otherData\": {}}}\n",
+                    io::json_text(nlohmann::ordered_json{{"ranks", world.size()},
+                                                         {"steps", recorded_},
+                                                         {"clock_error_us", 1e6 * error},
+                                                         {"lost_events", lost}})));
+    file.commit();
+    for (int rank = 0; rank < world.size(); ++rank) {
+      std::filesystem::remove(part_of(options_.path, rank));
+    }
+  });
+  log_.info("{}",
+            wrap_lines(fmt::format(
+                "trace of {} of {} in '{}' (clocks agree within {:.1f} us); open it with "
+                "ui.perfetto.dev, or draw it with tools/plot_trace",
+                format_plural(recorded_, "step"), format_plural(world.size(), "rank"),
+                options_.path.string(), 1e6 * error)));
+  if (lost > 0) {
+    log_.warning(
+        "the trace is not whole: {} more events than there is room for; take "
+        "fewer steps with --trace-steps",
+        lost);
+  }
+}
+
+}  // namespace trireme::report

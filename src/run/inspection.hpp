@@ -1,0 +1,25 @@
+// run/inspection.hpp — what `inspect` shows: ckpt/describe.hpp finds out what files
+// hold; of a checkpoint or a run, the deck in it and the records beside it say the rest.
+#ifndef TRIREME_RUN_INSPECTION_HPP_
+#define TRIREME_RUN_INSPECTION_HPP_
+
+#include <string>
+
+#include "ckpt/verify.hpp"
+#include "io/files.hpp"
+
+namespace trireme::run {
+
+// JSON: the keys of ckpt::describe(), and of a checkpoint or a run
+//   model     kind, layers, hidden, heads, kv_heads, ffn_hidden, sequence, vocabulary,
+//             parameters
+//   training  step, steps, finished, samples, tokens; where they are known loss {step,
+//             value}, validation [{name, step, loss}], best_validation {step, loss}
+//   deck      as text; of a run, that of its last start
+// `deck_problem` says why the deck could not be read, and there is no model then. Errors
+// are those of ckpt::describe().
+std::string inspect(const io::Path& path, ckpt::Depth depth);
+
+}  // namespace trireme::run
+
+#endif  // TRIREME_RUN_INSPECTION_HPP_

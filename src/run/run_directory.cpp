@@ -1,0 +1,186 @@
+// run/run_directory.cpp — holding and describing; the decision is in run_start.cpp.
+#include "run/run_directory.hpp"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "base/temporary_name.hpp"
+#include "ckpt/directory.hpp"
+#include "comm/on_ranks.hpp"
+#include "io/atomic_file.hpp"
+#include "io/json.hpp"
+#include "run/shared_directory.hpp"
+
+namespace trireme::run {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+namespace {
+
+void set_aside(const std::vector<io::Path>& checkpoints, const io::Path& restored) {
+  if (checkpoints.empty()) return;
+  const io::Path directory = checkpoints.front().parent_path();
+  // First the link: it must name a checkpoint at every instant.
+  io::swap_symlink(restored.filename(), directory / ckpt::kLatestName);
+  const io::Path aside = directory / "set_aside";
+  io::create_directories(aside);
+  for (const io::Path& checkpoint : checkpoints) {
+    const std::string name = checkpoint.filename().string();
+    io::Path target = aside / name;
+    for (int n = 2; fs::exists(target); ++n)
+      target = aside / fmt::format("{}-{}", name, n);
+    io::rename_synced(checkpoint, target);
+  }
+}
+
+// What starts left that were killed as they wrote it: temporary files, and the probes of
+// require_seen_by_all(). The directory is locked, so that nobody is at it.
+void remove_leftovers(const io::Path& directory) {
+  std::error_code ignored;
+  std::vector<io::Path> leftovers;
+  for (fs::directory_iterator it(directory, ignored), end; !ignored && it != end;
+       it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    if (!is_temporary(name) && !name.starts_with(".seen-") &&
+        !name.starts_with(".preflight-")) {
+      continue;
+    }
+    std::error_code unknown;
+    if (it->is_regular_file(unknown)) leftovers.push_back(it->path());
+  }
+  for (const io::Path& path : leftovers) fs::remove(path, ignored);
+}
+
+OrderedJson to_json(const RunEnvironment& environment) {
+  OrderedJson json;
+  const auto put = [&](const char* key, const auto& value) {
+    if (!value.empty()) json[key] = value;
+  };
+  put("started", environment.started);
+  put("command_line", environment.command_line);
+  put("job", environment.job);
+  for (const auto& [name, value] : environment.build) json["build"][name] = value;
+  put("grid", environment.grid);
+  json["ranks"] = environment.ranks;
+  json["threads_per_rank"] = environment.threads;
+  put("hosts", environment.hosts);
+  put("devices", environment.devices);
+  put("places", environment.places);
+  return json;
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(comm::Communicator& world, const check::RunOptions& options)
+    : world_(world), options_(options), path_(options.path) {
+  check::RunStart mine;  // of rank 0
+  start_ = check::start_of(comm::on_first_rank(world, [&] {
+    mine = hold_and_decide();
+    return check::texts_of(mine);
+  }));
+  start_.manifest = std::move(mine.manifest);
+}
+
+check::RunStart RunDirectory::hold_and_decide() {
+  std::string unwritable;
+  try {
+    held_.emplace(path_, io::HeldDirectory::Words{
+                             .what = "run directory",
+                             .does = "trains in",
+                             .advice = "train elsewhere: --run-dir DIR or run.dir"});
+    std::error_code error;
+    if (!fs::equivalent(path_, options_.checkpoints, error)) {
+      held_checkpoints_.emplace(
+          options_.checkpoints,
+          io::HeldDirectory::Words{.what = "checkpoint directory",
+                                   .does = "writes checkpoints to",
+                                   .advice = "name another directory: checkpoint.dir"});
+    }
+  } catch (const io::UnwritableDirectory& error) {
+    unwritable = error.what();
+  }
+  check::RunStart start = check::decide_start(options_);
+  // A finished run may be kept where nobody can write.
+  TRIREME_REQUIRE_INPUT(unwritable.empty() || start.kind == check::StartKind::finished,
+                        "{}", unwritable);
+  return start;
+}
+
+void RunDirectory::begin() {
+  comm::on_first_rank(world_, [&] {
+    TRIREME_REQUIRE_INPUT(held_, "'{}' cannot be written to", path_.string());
+    held_->keep();
+    if (held_checkpoints_) {
+      held_checkpoints_->keep();
+      link_checkpoints();
+    }
+    remove_leftovers(path_);
+    remove_leftovers(options_.checkpoints);
+    set_aside(start_.superseded, start_.checkpoint);
+  });
+  require_seen_by_all(world_, path_, "run directory");
+  require_seen_by_all(world_, options_.checkpoints, "checkpoint directory");
+}
+
+void RunDirectory::require_held() const {
+  for (const auto* held : {&held_, &held_checkpoints_}) {
+    const std::string loss = *held ? (*held)->loss() : std::string();
+    TRIREME_REQUIRE(
+        loss.empty(),
+        "{}, while this run trained in '{}'. It ends: what it goes on to write "
+        "would be lost, or mixed with what another start writes. Move or "
+        "remove a run when it has ended.",
+        loss, path_.string());
+  }
+}
+
+// Who is given the run directory finds its checkpoints, wherever they are.
+void RunDirectory::link_checkpoints() const {
+  const io::Path& checkpoints = options_.checkpoints;
+  const io::Path link = file("checkpoints");
+  std::error_code error;
+  const bool is_link = fs::is_symlink(fs::symlink_status(link, error));
+  if (fs::exists(link) && fs::equivalent(link, checkpoints, error)) return;
+  if (fs::exists(link) && !is_link) {
+    // Of a start that saved nothing there: only its lock.
+    fs::remove(link / ".lock", error);
+    if (!fs::remove(link, error)) return;
+  }
+  io::swap_symlink(fs::canonical(checkpoints), link);
+}
+
+void RunDirectory::write_deck(std::string_view resolved_deck) {
+  comm::on_first_rank(world_, [&] {
+    const io::Path path = file("deck.yaml");
+    if (fs::exists(path)) {
+      if (io::read_file(path) == resolved_deck) return;
+      int n = 1;
+      while (fs::exists(file(fmt::format("deck.{}.yaml", n)))) ++n;
+      io::rename_synced(path, file(fmt::format("deck.{}.yaml", n)));
+    }
+    io::write_file(path, resolved_deck);
+  });
+}
+
+void RunDirectory::write_environment(const RunEnvironment& environment) {
+  comm::on_first_rank(world_, [&] {
+    const io::Path path = file("environment.json");
+    OrderedJson json = to_json(environment);
+    if (fs::exists(path)) {
+      OrderedJson earlier = io::parse_json_or_null<OrderedJson>(io::read_file(path));
+      if (earlier.is_object()) {  // else damaged: nothing to keep
+        OrderedJson starts = OrderedJson::array();
+        if (earlier.contains("earlier_starts")) starts = earlier["earlier_starts"];
+        earlier.erase("earlier_starts");
+        if (starts.is_array()) starts.push_back(std::move(earlier));
+        json["earlier_starts"] = std::move(starts);
+      }
+    }
+    io::write_file(path, io::json_text(json, 2) + "\n");
+  });
+}
+
+}  // namespace trireme::run

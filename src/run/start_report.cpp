@@ -1,0 +1,78 @@
+// run/start_report.cpp — see start_report.hpp.
+#include "run/start_report.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/format.hpp"
+#include "base/version.hpp"
+#include "base/wall_time.hpp"
+#include "ckpt/build_identity.hpp"
+#include "job/job_clock.hpp"
+#include "step/deck_model.hpp"
+
+namespace trireme::run {
+
+RunEnvironment describe_environment(const comm::Environment& environment,
+                                    const comm::GridShape& grid, const Machine& machine,
+                                    const job::Placement& placement,
+                                    const std::string& command_line) {
+  RunEnvironment result;
+  result.build = ckpt::build_identity();
+  result.grid = comm::to_string(grid);
+  result.ranks = environment.world_size();
+  result.threads = machine.threads;
+  for (const job::Place& place : placement.places()) {
+    result.hosts.push_back(place.host);
+    if (!machine.device.empty()) result.devices.push_back(place.processor);
+    result.places.push_back(
+        fmt::format("{}: cores {}", place.host, job::core_list(place.cores)));
+  }
+  std::sort(result.hosts.begin(), result.hosts.end());
+  result.hosts.erase(std::unique(result.hosts.begin(), result.hosts.end()),
+                     result.hosts.end());
+  result.started = iso_time(wall_seconds());
+  result.command_line = command_line;
+  result.job = job::slurm_job([](const char* name) { return std::getenv(name); });
+  return result;
+}
+
+report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& datasets,
+                                const Machine& machine, const job::Placement& placement,
+                                std::int64_t parameters, std::int64_t first_step,
+                                double gemm_tflops) {
+  report::BannerInfo info;
+  info.version = program_version();
+  info.build = ckpt::build_identity();
+  info.kind = config::name_of(deck.model.kind);
+  info.parameters = parameters;
+  info.layers = deck.model.layers;
+  info.hidden = deck.model.hidden;
+  info.heads = deck.model.heads;
+  info.sequence = deck.model.sequence;
+  info.vocabulary = deck.model.vocab;
+  info.grid = step::grid_shape(deck);
+  info.hosts = placement.nodes();
+  if (info.grid.size() > 1) info.bindings = placement.bindings();
+  info.machine = machine;
+  info.precision = config::name_of(deck.precision.compute);
+  info.gemm_tflops = gemm_tflops;
+  for (const auto& corpus : datasets.corpora)
+    info.corpora.push_back(corpus->path().string());
+  info.corpus_tokens = datasets.train->windows() * datasets.train->sequence();
+  for (const data::ValidationSet& set : datasets.validation) {
+    info.validation.push_back(
+        {set.name, data::validated_samples(deck, set) * set.samples->sequence()});
+  }
+  info.micro_batch = deck.batch.micro;
+  info.global_batch = deck.batch.global;
+  info.steps = deck.run.steps.steps;
+  info.first_step = first_step;
+  info.run_directory = deck.run.dir;
+  info.checkpoint_directory = deck.checkpoint.dir;
+  info.checkpoint_every = deck.checkpoint.every.steps;
+  if (deck.run.time_limit) info.time_limit = format_duration(*deck.run.time_limit);
+  return info;
+}
+
+}  // namespace trireme::run

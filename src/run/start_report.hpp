@@ -1,0 +1,26 @@
+// run/start_report.hpp — what a training run says and writes about itself at its
+// start: the banner's facts, and those of environment.json.
+#ifndef TRIREME_RUN_START_REPORT_HPP_
+#define TRIREME_RUN_START_REPORT_HPP_
+
+#include "comm/environment.hpp"
+#include "data/datasets.hpp"
+#include "job/placement.hpp"
+#include "report/banner.hpp"
+#include "run/run_directory.hpp"
+
+namespace trireme::run {
+
+RunEnvironment describe_environment(const comm::Environment& environment,
+                                    const comm::GridShape& grid, const Machine& machine,
+                                    const job::Placement& placement,
+                                    const std::string& command_line);
+
+report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& datasets,
+                                const Machine& machine, const job::Placement& placement,
+                                std::int64_t parameters, std::int64_t first_step,
+                                double gemm_tflops);
+
+}  // namespace trireme::run
+
+#endif  // TRIREME_RUN_START_REPORT_HPP_

@@ -1,0 +1,690 @@
+// run/training_run.cpp — see training_run.hpp.
+#include "run/training_run.hpp"
+
+#include <cmath>
+#include <filesystem>
+#include <tuple>
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+#include "base/host_name.hpp"
+#include "base/machine.hpp"
+#include "base/wall_time.hpp"
+#include "ckpt/save.hpp"
+#include "comm/on_ranks.hpp"
+#include "config/load.hpp"
+#include "config/text.hpp"
+#include "model/formulae.hpp"
+#include "report/shared_cores.hpp"
+#include "run/run_log.hpp"
+#include "step/deck_model.hpp"
+
+namespace trireme::run {
+
+namespace {
+
+constexpr index_t kSampleTokens = 64;
+// Of TrainingState::numbers: TrainingRun's Interval.
+constexpr const char* kLossSum = "loss_sum_since_record";
+constexpr const char* kLossTokens = "tokens_since_record";
+// Where a run was shorter, probing for a peak at its end would be felt.
+constexpr double kLongEnoughToProbe = 10.0;
+
+// What the table at the end says; the same categories on every rank.
+std::vector<report::MemoryUse> memory_uses(const step::MemoryPlan& plan,
+                                           const step::MemoryPlan& measured) {
+  std::vector<report::MemoryUse> uses;
+  const auto add = [&](const char* name, std::size_t planned, std::size_t bytes) {
+    uses.push_back({name, static_cast<double>(planned), static_cast<double>(bytes)});
+  };
+  const auto scratch = [](const step::MemoryPlan& memory) {
+    return memory.workspace.scratch + memory.workspace.held_bytes();
+  };
+  add("weights", plan.weights, measured.weights);
+  add("gradients", plan.gradients, measured.gradients);
+  add("optimizer", plan.optimizer, measured.optimizer);
+  add("activations", plan.saved(), measured.saved());
+  add("scratch", scratch(plan), scratch(measured));
+  add("batch", plan.batch, measured.batch);
+  add("buffers", plan.buffers, measured.buffers);
+  return uses;
+}
+
+ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck& deck,
+                                  const data::Datasets& datasets) {
+  const data::Corpus& corpus = datasets.first();
+  ckpt::TrainingState state;
+  state.run = comm::on_first_rank(world, ckpt::random_id);
+  state.texts[check::kCorporaText] = datasets.identity();
+  state.seed = deck.run.seed;
+  state.data_seed = deck.data.seed;
+  state.tokenizer = corpus.tokenizer_files();
+  state.tokenizer_attributes["end_of_document"] =
+      std::to_string(corpus.end_of_document());
+  return state;
+}
+
+}  // namespace
+
+template <class T>
+TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
+                            const data::Datasets& datasets, RunDirectory& directory,
+                            report::PeakMeter& peak, Log& log, FaultPlan& faults)
+    : deck_(deck),
+      grid_(grid),
+      datasets_(datasets),
+      directory_(directory),
+      log_(log),
+      faults_(faults),
+      state_(grid.groups(), step::gpt_config(deck), step::sharing(deck)),
+      step_((state_.allocate(ParamBuffer<T>::Use::training), exec_), state_,
+            step::step_shape(deck), timers_),
+      optimizer_(exec_, state_.params, grid.groups(), step::adamw_desc(deck),
+                 deck.optimizer.clip_norm),
+      schedule_(step::lr_schedule(deck)),
+      progress_(initial_state(*grid.groups().world, deck, datasets)),
+      validation_(deck, grid, step_),
+      checkpoints_(
+          deck, *grid.groups().world, host_name(), parts(),
+          {.say = [this](const std::string& text) { say(text); },
+           .warn = [this](const std::string& text) { log_.warning("{}", text); },
+           .prepare = [this] { prepare_save(); },
+           .saved =
+               [this](std::int64_t step, double step_seconds, double save_seconds) {
+                 if (history_ != nullptr) {
+                   note(history_->note_saved(step, step_seconds, save_seconds));
+                 }
+               },
+           .ended = [this](std::int64_t step,
+                           bool is_published) { note_save(step, is_published); },
+           .before_publish =
+               [this] {
+                 directory_.require_held();
+                 if (metrics_) metrics_->sync();
+               },
+           .hook =
+               [this](std::string_view phase) {
+                 return faults_.at(phase, checkpoints_.step_under_way());
+               }}),
+      hardware_flops_(step::hardware_flops_per_sample(deck)),
+      peak_(peak) {
+  const index_t expected = model::parameter_count(state_.config);
+  const index_t there =
+      grid.groups().pipeline->all_reduce(state_.registry.global_element_count());
+  TRIREME_REQUIRE(there == expected, "the layers have {}, the closed formula says {}",
+                  format_plural(there, "parameter"), expected);
+  progress_.deck = config::resolved_text(deck);
+  const comm::GridShape& shape = grid.shape();
+  progress_.grid = {{"tensor", shape.tensor},
+                    {"context", shape.context},
+                    {"data", shape.data},
+                    {"pipeline", shape.pipeline}};
+  state_.params.initialize(exec_, deck.run.seed);
+}
+
+template <class T>
+void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
+  reader.require_optimizer_state();
+  ckpt::load_params(reader, exec_, state_.params, ckpt::Content::training);
+  // The deck and the grid are this start's; everything that moves on is the checkpoint's.
+  const std::string deck = std::move(progress_.deck);
+  const std::string run = std::move(progress_.run);
+  const auto grid = std::move(progress_.grid);
+  progress_ = reader.state();
+  if (progress_.run.empty()) progress_.run = run;  // of a format that had none
+  progress_.deck = deck;
+  progress_.grid = grid;
+  const auto number = [&](const char* name) {
+    const auto found = progress_.numbers.find(name);
+    return found == progress_.numbers.end() ? 0.0 : found->second;
+  };
+  interval_.loss_sum = number(kLossSum);
+  interval_.loss_tokens = number(kLossTokens);
+  checkpoints_.set_saved_step(progress_.step);
+  // A branch, or one of another checkpoint.dir: the best is not here to be kept.
+  const io::Path best =
+      io::Path(deck_.checkpoint.dir) / ckpt::step_name(progress_.best_step);
+  if (progress_.best_step >= 0 && !std::filesystem::exists(best)) {
+    progress_.best_step = -1;
+    progress_.best_loss = 0.0;
+  }
+}
+
+template <class T>
+void TrainingRun<T>::init_from(const ckpt::CheckpointReader& reader) {
+  ckpt::load_params(reader, exec_, state_.params, ckpt::Content::weights,
+                    ckpt::Conversion::floating);
+}
+
+template <class T>
+void TrainingRun<T>::start_loader() {
+  first_step_ = progress_.step;
+  first_sample_ = progress_.samples;
+  if (deck_.run.stop_after) {
+    stop_step_ = first_step_ + config::steps_of(*deck_.run.stop_after, deck_.batch,
+                                                deck_.model.sequence, first_sample_);
+  }
+  batches_.emplace(deck_, progress_.step, progress_.samples, grid_.coordinates().data);
+  loader_ = std::make_unique<data::BatchLoader>(
+      *datasets_.train, [this](index_t n) { return batches_->columns(n); },
+      data::BatchLoader::Options{.max_columns = deck_.batch.micro,
+                                 .mask_end_of_document = deck_.data.mask_eod_loss});
+}
+
+template <class T>
+optim::StepReport TrainingRun<T>::one_step() {
+  const std::int64_t update = progress_.step + 1;
+  faults_.set_step(update);
+  faults_.at("step");
+  const index_t samples = batches_->samples_of_step(progress_.samples);
+  step_.set_microbatches(batches_->microbatches(progress_.samples));
+  step_.accumulate_gradients([&](int) { return inference::host_batch(loader_->next()); },
+                             samples);
+  const Region region(timers_, Section::optimizer);
+  const auto k = static_cast<double>(update);
+  step_.begin_step(static_cast<std::uint64_t>(update), schedule_.at(update),
+                   1.0 - std::pow(deck_.optimizer.betas[0], k),
+                   1.0 - std::pow(deck_.optimizer.betas[1], k));
+  optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
+                     static_cast<double>(samples * deck_.model.sequence));
+  const optim::StepReport report = optimizer_.read_report(exec_);
+  if (!std::isfinite(report.loss_sum) || !std::isfinite(report.grad_norm)) {
+    stop_on_non_finite(report);
+  }
+  step_.update(optimizer_);
+  progress_.step = update;
+  progress_.samples += samples;
+  progress_.tokens += samples * deck_.model.sequence;
+  return report;
+}
+
+template <class T>
+void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
+  // Weights are those before the step: keep them for study, and find out where it began.
+  const std::int64_t update = progress_.step + 1;
+  data::Batch batch(deck_.model.sequence, deck_.batch.micro);
+  const step::BatchPlan plan(deck_, progress_.step, progress_.samples,
+                             grid_.coordinates().data);
+  const std::string mine = step_.locate_non_finite([&](int m) {
+    const data::ColumnRange columns = plan.columns(m);
+    batch.fill(*datasets_.train, columns.first_sample, columns.columns,
+               deck_.data.mask_eod_loss);
+    return inference::host_batch(batch);
+  });
+  // Data ranks see different samples: the first that found something says where.
+  std::string place = "in the gradients";
+  const std::vector<std::string> places = grid_.groups().world->gather(mine);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].empty()) continue;
+    place = places.size() == 1 ? places[rank]
+                               : fmt::format("rank {}, {}", rank, places[rank]);
+    break;
+  }
+  std::string state;
+  try {
+    checkpoints_.wait();
+    step_.settle();
+    comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
+    const ckpt::Saved saved = ckpt::save_checkpoint(
+        exec_, *grid_.groups().world, directory_.path() / "failed", progress_, parts());
+    state = fmt::format("The state before the step is in '{}'", saved.path.string());
+  } catch (const Error& error) {
+    state =
+        fmt::format("The state before the step could not be saved ({})", error.what());
+  }
+  throw Error(fmt::format(
+      "step {}: the loss is {}, the gradient norm {}. First number that is not finite: "
+      "{}. {}. Often the learning rate is too high (it is {:.3g}) or the warm-up too "
+      "short; samples {} to {} made this step.",
+      update, report.loss_sum / report.tokens, report.grad_norm, place, state,
+      schedule_.at(update), progress_.samples,
+      progress_.samples + plan.samples_of_step(progress_.samples) - 1));
+}
+
+template <class T>
+bool TrainingRun<T>::due(const config::Length& every) const {
+  return every.steps > 0 && progress_.step % every.steps == 0;
+}
+
+// Validation, saving and samples of text are no part of a step's time: a rate with them
+// in it says how often they happen, and not how fast the training is.
+template <class T>
+optim::StepReport TrainingRun<T>::timed_step() {
+  const std::int64_t samples = progress_.samples;
+  const double begin = timers_.total_seconds();
+  const optim::StepReport report = one_step();
+  const double seconds = timers_.total_seconds() - begin;
+  step_times_.add(seconds);
+  interval_.times.add(seconds);
+  interval_.samples += progress_.samples - samples;
+  interval_.loss_sum += report.loss_sum;
+  interval_.loss_tokens += report.tokens;
+  return report;
+}
+
+template <class T>
+void TrainingRun<T>::begin_interval() {
+  interval_.times.clear();
+  interval_.began = timers_.total_seconds();
+  interval_.samples = 0;
+}
+
+template <class T>
+report::StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
+  const report::StepTimes& times = interval_.times;
+  const double seconds = times.median();
+  const double samples =
+      static_cast<double>(interval_.samples) / static_cast<double>(times.count());
+  const double tokens = samples * static_cast<double>(deck_.model.sequence);
+  // Floating-point operations of a sample to 10^12 of them per second and device.
+  const double tera = samples / seconds / 1e12 / deck_.parallel.ranks();
+  return {
+      .step = progress_.step,
+      .loss = report.loss_sum / report.tokens,
+      .grad_norm = report.grad_norm,
+      .lr = schedule_.at(progress_.step),
+      .samples = progress_.samples,
+      .tokens = progress_.tokens,
+      .seconds = times.mean(),
+      .tokens_per_second = tokens / seconds,
+      .model_tflops = tera * model::model_flops(state_.config, 1, deck_.model.sequence),
+      .hardware_tflops = tera * hardware_flops_,
+      .seconds_median = seconds,
+      .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
+      .loss_mean = interval_.loss_sum / interval_.loss_tokens,
+      .time = {}};
+}
+
+template <class T>
+template <class Record>
+void TrainingRun<T>::write_record(const Record& record) {
+  if (!metrics_) return;
+  directory_.require_held();
+  metrics_->write(record);
+}
+
+template <class T>
+std::int64_t TrainingRun<T>::next_checkpoint() const {
+  const index_t every = deck_.checkpoint.every.steps;
+  const std::int64_t last = last_step();
+  return every > 0 ? std::min<std::int64_t>((progress_.step / every + 1) * every, last)
+                   : last;
+}
+
+template <class T>
+void TrainingRun<T>::log_step(const optim::StepReport& report,
+                              const job::StopRequest& stop) {
+  const bool is_record = due(deck_.run.log_every) || is_last();
+  if (display_) {
+    report::StepRecord record = record_of(report);
+    display_->update({.step = record.step,
+                      .loss = record.loss,
+                      .tokens_per_second = record.tokens_per_second,
+                      .peak_share = record.model_tflops / peak_.peak().best,
+                      .other_share = record.other_seconds /
+                                     (timers_.total_seconds() - interval_.began),
+                      .next_checkpoint = next_checkpoint(),
+                      .time_limit = stop.seconds_to_limit()});
+    if (is_record) {
+      record.time = iso_time(wall_seconds());
+      write_record(record);
+    }
+  }
+  if (!is_record) return;
+  begin_interval();
+  interval_.loss_sum = interval_.loss_tokens = 0.0;
+  const double now = timers_.total_seconds();
+  if (peak_.is_due(now)) peak_.probe(exec_, now);
+}
+
+template <class T>
+void TrainingRun<T>::validate(job::StopRequest& stop) {
+  faults_.at("validation");
+  if (display_) display_->note("validating");
+  const auto stops = [&] {
+    return stop.poll(*grid_.groups().world) != job::StopReason::none;
+  };
+  for (const data::ValidationSet& set : datasets_.validation) {
+    const double start = timers_.total_seconds();
+    const auto found = validation_.loss_of(set, stops);
+    if (!found) {
+      if (log_.speaks()) {  // ranks may describe the reason each in its way
+        log_.warning("step {}: the validation was left early: {}", progress_.step,
+                     stop.description());
+      }
+      return;
+    }
+    const step::LossTotals totals = *found;
+    const report::ValidationRecord record{
+        .step = progress_.step,
+        .name = set.name,
+        .loss = totals.mean(),
+        .perplexity = std::exp(totals.mean()),
+        .tokens = static_cast<std::int64_t>(totals.tokens),
+        .seconds = timers_.total_seconds() - start,
+        .time = iso_time(wall_seconds())};
+    write_record(record);
+    if (display_) {
+      say(fmt::format("step {}: {} loss {:.4f}, perplexity {:.2f}", record.step,
+                      record.name, record.loss, record.perplexity));
+    }
+    if (&set == &datasets_.validation.front()) {
+      validated_step_ = progress_.step;
+      validation_loss_ = record.loss;
+    }
+  }
+}
+
+template <class T>
+void TrainingRun<T>::write_sample() {
+  const data::Corpus& corpus = datasets_.first();
+  const inference::GenerationConfig config{
+      .sampling = {.temperature = 0.8, .top_k = 50, .seed = deck_.run.seed},
+      .max_tokens = kSampleTokens,
+      .usable_vocabulary =
+          std::min<index_t>(state_.config.vocabulary, corpus.vocabulary_size()),
+      .end_of_document = corpus.end_of_document()};
+  const auto generations = generator_->run(
+      {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
+  if (!display_) return;
+  const auto tokenizer = data::Tokenizer::from_files(corpus.tokenizer_files());
+  say(fmt::format("step {}: sample: {}", progress_.step,
+                  plain_text(tokenizer.decode(generations.front().tokens))));
+}
+
+template <class T>
+void TrainingRun<T>::say(const std::string& text) {
+  if (display_) {
+    display_->message(wrap_lines(text));
+  } else {
+    log_.info("{}", wrap_lines(text));
+  }
+}
+
+template <class T>
+std::vector<ckpt::TensorPart> TrainingRun<T>::parts() const {
+  return ckpt::parts_of(state_.params, ckpt::Content::training,
+                        ckpt::replicas_of(grid_.groups()));
+}
+
+// Of this start, so far: not validation, saving, and whatever else is no step.
+template <class T>
+double TrainingRun<T>::step_seconds() {
+  const auto seconds = timers_.seconds();
+  double sum = 0.0;
+  for (const Section section : {Section::data, Section::forward, Section::backward,
+                                Section::optimizer, Section::communication}) {
+    sum += seconds[static_cast<std::size_t>(section)];
+  }
+  return sum;
+}
+
+template <class T>
+void TrainingRun<T>::note_first_step(double seconds) {
+  if (history_ == nullptr) return;
+  restart_times_.first_step = seconds;
+  note(history_->note_restart(restart_times_));
+  if (first_step_ > 0) say(restart_times_.text());
+}
+
+template <class T>
+void TrainingRun<T>::prepare_save() {
+  comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
+  step_.settle();
+  progress_.numbers[kLossSum] = interval_.loss_sum;
+  progress_.numbers[kLossTokens] = interval_.loss_tokens;
+  // Only what is saved can be kept: the best of the checkpoints that were validated.
+  if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
+      (progress_.best_step < 0 || validation_loss_ < progress_.best_loss)) {
+    best_before_ = {progress_.best_step, progress_.best_loss};
+    progress_.best_loss = validation_loss_;
+    progress_.best_step = progress_.step;
+  }
+  if (timers_.trace() != nullptr) save_begin_ = TraceEvent::Clock::now();
+}
+
+template <class T>
+void TrainingRun<T>::note_save(std::int64_t step, bool is_published) {
+  if (!is_published && progress_.best_step == step) {  // it is not there to be kept
+    std::tie(progress_.best_step, progress_.best_loss) = best_before_;
+  }
+  if (Trace* trace = timers_.trace(); trace != nullptr && save_begin_) {
+    trace->add({.name = "write",
+                .detail = "",
+                .group = "checkpoint",
+                .begin = *save_begin_,
+                .end = TraceEvent::Clock::now()});
+    save_begin_.reset();
+  }
+}
+
+template <class T>
+void TrainingRun<T>::note(const std::string& problem) {
+  if (!problem.empty()) log_.warning("{}", problem);
+}
+
+template <class T>
+void TrainingRun<T>::begin_save() {
+  const Region region(timers_, Section::checkpoint);
+  if (display_) display_->note("writing a checkpoint");
+  checkpoints_.begin(exec_, parts(), progress_, step_seconds());
+}
+
+template <class T>
+void TrainingRun<T>::finish_save() {
+  const Region region(timers_, Section::checkpoint);
+  if (display_) display_->note("writing the last checkpoint");
+  checkpoints_.finish(exec_, parts(), progress_, step_seconds());
+}
+
+// All that was to be done is done, whatever else was asked for meanwhile.
+template <class T>
+report::StartEnd TrainingRun<T>::ended() const {
+  if (is_last()) return report::StartEnd::finished;
+  return is_stop() ? report::StartEnd::as_asked : report::StartEnd::stopped_early;
+}
+
+// Why the run is not at its end; nothing where it is.
+template <class T>
+std::string TrainingRun<T>::ending_text(report::StartEnd end,
+                                        const job::StopRequest& stop) const {
+  const std::int64_t all = deck_.run.steps.steps;
+  if (end == report::StartEnd::stopped_early) {
+    return fmt::format("stopped early: {}. Step {} of {} is saved.\n", stop.description(),
+                       progress_.step, all);
+  }
+  if (end == report::StartEnd::finished) return {};
+  const std::int64_t steps = progress_.step - first_step_;
+  const std::string where =
+      first_step_ == 0 ? fmt::format("after {} of {}", steps, format_plural(all, "step"))
+                       : fmt::format("at step {} of {}, {} further on", progress_.step,
+                                     all, format_plural(steps, "step"));
+  return fmt::format("stopped {}, as asked (run.stop_after: {}).\n", where,
+                     config::to_text(*deck_.run.stop_after));
+}
+
+// While all was made ready.
+template <class T>
+int TrainingRun<T>::stopped_at_once(const job::StopRequest& stop,
+                                    const TrainCommand& typed) {
+  if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
+  finish_save();
+  if (history_ != nullptr) note(history_->end(kExitStoppedEarly));
+  log_.info("{}{}", wrap_lines(ending_text(report::StartEnd::stopped_early, stop)),
+            advice_to_go_on(typed));
+  return kExitStoppedEarly;
+}
+
+template <class T>
+int TrainingRun<T>::run(job::StopRequest& stop, const report::Terminal& terminal,
+                        const TrainCommand& typed) {
+  if (stop.poll_signals(*grid_.groups().world) != job::StopReason::none) {
+    return stopped_at_once(stop, typed);
+  }
+  const bool is_first_rank = grid_.rank() == 0;
+  if (is_first_rank) {
+    const auto restored =
+        progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
+    metrics_.emplace(directory_.path(), restored);
+    display_.emplace(
+        stdout, report::Progress::Options{
+                    .steps = deck_.run.steps.steps,
+                    .log_every = deck_.run.log_every.steps,
+                    .terminal = terminal,
+                    .record = [this](const std::string& text) { log_.record(text); }});
+  }
+  if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
+  start_loader();
+  for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
+  timers_.reset();
+  core_time_ = read_core_time();
+  begin_interval();
+
+  stop.begin_interval();
+  job::StopReason reason = job::StopReason::none;
+  while (!is_last() && !is_stop() && reason == job::StopReason::none) {
+    const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
+    if (trace_) trace_->begin_step(number);
+    const optim::StepReport report = timed_step();
+    log_step(report, stop);
+    if (number == 1) note_first_step(timers_.total_seconds());
+    if (due(deck_.run.validate_every) || is_last()) validate(stop);
+    if (trace_) trace_->end_step(number);
+    look_();
+    stop.set_saving(checkpoints_.step_under_way() >= 0);
+    reason = stop.poll(*grid_.groups().world);
+    const int published = checkpoints_.published();
+    if (checkpoints_.step_under_way() >= 0) {
+      const Region region(timers_, Section::checkpoint);
+      checkpoints_.advance();
+    }
+    if (is_last() || is_stop() || reason != job::StopReason::none) {
+      finish_save();
+    } else if (due(deck_.checkpoint.every)) {
+      begin_save();
+    }
+    if (checkpoints_.published() > published) {
+      stop.note_checkpoint(checkpoints_.longest_seconds());
+    }
+    if (const std::string note = stop.take_note(); display_ && !note.empty()) {
+      say(note);
+    }
+    note(stop.take_warning());
+    // Not in the time that is kept for ending.
+    if (reason == job::StopReason::none && due(deck_.run.sample_every)) write_sample();
+  }
+  if (display_) display_->finish();
+  if (trace_) trace_->finish();
+  if (metrics_) metrics_->close();
+  const report::StartEnd end = ended();
+  const int status =
+      end == report::StartEnd::stopped_early ? kExitStoppedEarly : kExitDone;
+  if (history_ != nullptr) {
+    const bool is_over =
+        end == report::StartEnd::stopped_early && reason == job::StopReason::time_limit;
+    note(history_->end(status, end == report::StartEnd::as_asked
+                                   ? report::Ending::as_asked
+                               : is_over ? report::Ending::of_time
+                                         : report::Ending::of_status));
+  }
+  finish_report(end, stop, typed);
+  return status;
+}
+
+template <class T>
+void TrainingRun<T>::finish_report(report::StartEnd end, const job::StopRequest& stop,
+                                   const TrainCommand& typed) {
+  report::RunReport report{
+      .end = end,
+      .reason = end == report::StartEnd::stopped_early ? stop.description() : "",
+      .start = history_ != nullptr ? history_->starts().back().number : 0,
+      .time = iso_time(wall_seconds()),
+      .step = progress_.step,
+      .steps = deck_.run.steps.steps,
+      .run_directory = deck_.run.dir};
+  const report::SectionTable table = report_times(report);
+  warn_for_others(*grid_.groups().world, log_);
+  if (!metrics_) return;  // of rank 0
+  report.training = metrics_->training();
+  report.validations = metrics_->validations();
+  write_report(report, table);
+  log_.info("\n{}{}{}\nTo generate text:\n{}", wrap_lines(ending_text(end, stop)),
+            report.text(),
+            end == report::StartEnd::finished ? advice_to_train_on(typed, report.steps)
+                                              : advice_to_go_on(typed),
+            generate_command(typed, deck_.run.dir, !progress_.tokenizer.empty()));
+}
+
+// Apart from what was said before.
+template <class T>
+void TrainingRun<T>::say_block(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  log_.info("\n{}", wrap_lines(text));
+}
+
+// The run has all that it needs without it.
+template <class T>
+void TrainingRun<T>::write_report(const report::RunReport& report,
+                                  const report::SectionTable& table) {
+  try {
+    directory_.require_held();
+    io::write_file(directory_.file(report::kReportName), report.json(table));
+  } catch (const Error& error) {
+    log_.warning("the report of this start was not written: {}", error.what());
+  }
+  try {
+    report::tell_job_script(report.end);
+  } catch (const Error& error) {
+    log_.warning("the job script is not told how this start ended: {}", error.what());
+  }
+}
+
+template <class T>
+report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
+  const std::int64_t steps = progress_.step - first_step_;
+  const index_t samples = progress_.samples - first_sample_;
+  const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
+                       static_cast<double>(samples);
+  report::RunTimes times;
+  times.seconds = timers_.seconds();
+  times.loop_seconds = timers_.total_seconds();
+  times.step_seconds = step_times_.sum();
+  times.step_median = steps > 0 ? step_times_.median() : 0.0;
+  times.steps = steps;
+  times.samples = samples;
+  times.tokens = samples * deck_.model.sequence;
+  times.threads = static_cast<int>(exec_.space().concurrency());
+  times.model_flops = flops;
+  times.hardware_flops = hardware_flops_ * static_cast<double>(samples);
+  times.memory = memory_uses(step_.plan(), step_.measured_memory());
+  if (generator_) {
+    const auto bytes =
+        static_cast<double>(inference::Generator<T>::planned_bytes(state_));
+    times.memory.push_back({"generation", bytes, bytes});
+  }
+  // The device is idle again, and may be less busy with others' work than it was before.
+  if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);
+  times.peak = peak_.peak();
+  times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
+  for (const comm::Communicator* group : grid_.groups().of_axes()) {
+    times.traffic.push_back({group->name(), group->traffic()});
+  }
+  const report::SectionTable table(*grid_.groups().world, times);
+  say_block(table.text());
+  if (history_ != nullptr) {
+    report.effective = report::effective_time(history_->starts());
+    say_block(report.effective.text());
+  }
+  report.pipeline = step_.pipeline_report();
+  if (report.pipeline) say_block(report.pipeline->text());
+  const std::string shared =
+      report::shared_cores_note(*grid_.groups().world, read_core_time() - core_time_);
+  if (!shared.empty()) say_block(shared);
+  return table;
+}
+
+#define TRIREME_INSTANTIATE(T) template class TrainingRun<T>;
+TRIREME_INSTANTIATE(float)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::run

@@ -1,0 +1,170 @@
+// run/training_run.hpp — the training loop in one element type: steps, validation,
+// samples, checkpoints, and the end.
+#ifndef TRIREME_RUN_TRAINING_RUN_HPP_
+#define TRIREME_RUN_TRAINING_RUN_HPP_
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/core_time.hpp"
+#include "base/fault_plan.hpp"
+#include "base/log.hpp"
+#include "base/timers.hpp"
+#include "ckpt/params.hpp"
+#include "ckpt/reader.hpp"
+#include "ckpt/training_state.hpp"
+#include "data/batch_loader.hpp"
+#include "data/datasets.hpp"
+#include "inference/generation.hpp"
+#include "inference/validation.hpp"
+#include "job/stop_request.hpp"
+#include "optim/lr_schedule.hpp"
+#include "report/metrics.hpp"
+#include "report/peak_meter.hpp"
+#include "report/progress.hpp"
+#include "report/run_history.hpp"
+#include "report/run_report.hpp"
+#include "report/section_table.hpp"
+#include "report/step_times.hpp"
+#include "report/step_trace.hpp"
+#include "run/checkpointing.hpp"
+#include "run/run_commands.hpp"
+#include "run/run_directory.hpp"
+#include "step/batch_plan.hpp"
+#include "step/train_step.hpp"
+
+namespace trireme::run {
+
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitStoppedEarly = 75;  // requeue me
+
+template <class T>
+class TrainingRun {
+ public:
+  // Builds the model of the deck, initialises it, and allocates everything the loop
+  // needs.
+  TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
+              const data::Datasets& datasets, RunDirectory& directory,
+              report::PeakMeter& peak, Log& log, FaultPlan& faults);
+
+  // Weights, optimizer state, progress: a bitwise continuation.
+  void resume(const ckpt::CheckpointReader& checkpoint);
+  // Weights only, from another run.
+  void init_from(const ckpt::CheckpointReader& checkpoint);
+
+  // Some of the steps as a timeline.
+  void record(const report::TraceOptions& options) {
+    trace_.emplace(options, grid_, timers_, log_);
+  }
+
+  // Rank 0: where starts are recorded; what is known of this one so far.
+  void record(report::RunHistory& history, const report::RestartTimes& times) {
+    history_ = &history;
+    restart_times_ = times;
+  }
+
+  // What is looked at between steps, by each rank for itself.
+  void after_each_step(std::function<void()> look) { look_ = std::move(look); }
+
+  // A save does not end: nor would this object's end, if the process went on.
+  bool has_given_up() const { return checkpoints_.has_given_up(); }
+
+  // Steps until the deck's last one or a request to stop. Exit status. `typed` is what
+  // the advice at the end is made of.
+  int run(job::StopRequest& stop, const report::Terminal& terminal,
+          const TrainCommand& typed);
+
+ private:
+  void start_loader();
+  optim::StepReport one_step();
+  optim::StepReport timed_step();
+  report::StepRecord record_of(const optim::StepReport& report) const;
+  void begin_interval();
+  std::int64_t next_checkpoint() const;
+  void log_step(const optim::StepReport& report, const job::StopRequest& stop);
+  template <class Record>
+  void write_record(const Record& record);
+  void validate(job::StopRequest& stop);
+  void write_sample();
+  std::vector<ckpt::TensorPart> parts() const;
+  void say(const std::string& text);
+  void note_first_step(double seconds);
+  double step_seconds();
+  void prepare_save();
+  void note_save(std::int64_t step, bool is_published);
+  void note(const std::string& problem);
+  void begin_save();
+  void finish_save();
+  bool due(const config::Length& every) const;
+  bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
+  // run.stop_after: this start has done what it was asked for, and the run goes on.
+  bool is_stop() const { return progress_.step >= stop_step_ && !is_last(); }
+  // Of the run, or of this start where that comes first.
+  std::int64_t last_step() const {
+    return std::min<std::int64_t>(deck_.run.steps.steps, stop_step_);
+  }
+  [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
+  report::StartEnd ended() const;
+  report::SectionTable report_times(report::RunReport& report);
+  void say_block(std::string_view text);
+  void write_report(const report::RunReport& report, const report::SectionTable& table);
+  std::string ending_text(report::StartEnd end, const job::StopRequest& stop) const;
+  int stopped_at_once(const job::StopRequest& stop, const TrainCommand& typed);
+  void finish_report(report::StartEnd end, const job::StopRequest& stop,
+                     const TrainCommand& typed);
+
+  const config::Deck& deck_;
+  const comm::RankGrid& grid_;
+  const data::Datasets& datasets_;
+  RunDirectory& directory_;
+  Log& log_;
+  FaultPlan& faults_;
+  std::function<void()> look_ = [] {};
+  report::RunHistory* history_ = nullptr;  // of rank 0
+  report::RestartTimes restart_times_;
+  Exec exec_;
+  Timers timers_;
+  CoreTime core_time_;  // when the loop began
+  step::ModelState<T> state_;
+  step::TrainStep<T> step_;
+  optim::Optimizer<T> optimizer_;
+  optim::LrSchedule schedule_;
+  ckpt::TrainingState progress_;
+  std::int64_t first_step_ = 0;  // of this start
+  std::int64_t first_sample_ = 0;
+  // That run.stop_after ends this start after.
+  std::int64_t stop_step_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t validated_step_ = -1;
+  double validation_loss_ = 0.0;  // of the first set, at that step
+  std::pair<std::int64_t, double> best_before_{-1, 0.0};
+  std::optional<step::BatchPlan> batches_;
+  std::unique_ptr<data::BatchLoader> loader_;
+  inference::Validation<T> validation_;
+  std::optional<inference::Generator<T>> generator_;  // with run.sample_every
+  std::optional<report::MetricsWriter> metrics_;
+  std::optional<report::Progress> display_;
+  Checkpointing checkpoints_;  // its threads use what stands above
+  std::optional<report::StepTrace> trace_;
+  // Of the save that is under way, where the trace shows it.
+  std::optional<TraceEvent::Clock::time_point> save_begin_;
+  double hardware_flops_;  // of a sample
+  report::PeakMeter& peak_;
+  report::StepTimes step_times_;  // of this start
+  // Since the record before.
+  struct Interval {
+    report::StepTimes times;
+    double began = 0.0;  // Timers::total_seconds()
+    std::int64_t samples = 0;
+    // Over all tokens that counted; part of a checkpoint, so that a record is the same
+    // wherever a run was interrupted.
+    double loss_sum = 0.0, loss_tokens = 0.0;
+  };
+  Interval interval_;
+};
+
+}  // namespace trireme::run
+
+#endif  // TRIREME_RUN_TRAINING_RUN_HPP_

@@ -1,0 +1,153 @@
+// step/deck_model.cpp — see deck_model.hpp.
+#include "step/deck_model.hpp"
+
+#include "base/error.hpp"
+#include "model/formulae.hpp"
+
+namespace trireme::step {
+
+model::GptConfig gpt_config(const config::Deck& deck) {
+  const config::ModelConfig& m = deck.model;
+  return {.layers = m.layers,
+          .hidden = m.hidden,
+          .heads = m.heads,
+          .kv_heads = m.kv_heads,
+          .ffn_hidden = m.ffn_hidden,
+          .sequence = m.sequence,
+          .vocabulary = m.vocab,
+          .dropout = m.dropout,
+          .attention_dropout = m.attention_dropout,
+          .init_std = m.init_std,
+          .norm = m.norm,
+          .activation = m.activation,
+          .position = m.position,
+          .bias = m.bias,
+          .tie_embeddings = m.tie_embeddings};
+}
+
+comm::GridShape grid_shape(const config::Deck& deck) {
+  const config::ParallelConfig& p = deck.parallel;
+  return {.tensor = p.tensor,
+          .context = p.context,
+          .data = p.data,
+          .pipeline = p.pipeline,
+          .order = p.order};
+}
+
+Sharing sharing(const config::Deck& deck) {
+  return {.sequence_parallel = deck.parallel.sequence,
+          .zero = deck.parallel.zero,
+          .pipeline = pipeline_layout(deck)};
+}
+
+PipelineLayout pipeline_layout(const config::Deck& deck) {
+  const config::ParallelConfig& p = deck.parallel;
+  PipelineLayout layout{.stages = p.pipeline,
+                        .chunks = p.virtual_pipeline,
+                        .split = {p.stages.begin(), p.stages.end()},
+                        .schedule = p.schedule};
+  if (layout.split.empty()) {
+    layout.split = balanced_split(layout, gpt_config(deck), step_shape(deck));
+  }
+  return layout;
+}
+
+kernels::AdamWDesc adamw_desc(const config::Deck& deck) {
+  const config::OptimizerConfig& o = deck.optimizer;
+  return {.beta1 = o.betas[0],
+          .beta2 = o.betas[1],
+          .epsilon = o.eps,
+          .weight_decay = o.weight_decay};
+}
+
+namespace {
+
+optim::LrSchedule::Kind schedule_kind(config::Schedule schedule) {
+  using Kind = optim::LrSchedule::Kind;
+  switch (schedule) {
+    case config::Schedule::cosine:
+      return Kind::cosine;
+    case config::Schedule::linear:
+      return Kind::linear;
+    case config::Schedule::constant:
+      return Kind::constant;
+    case config::Schedule::inverse_sqrt:
+      return Kind::inverse_sqrt;
+    case config::Schedule::wsd:
+      return Kind::wsd;
+  }
+  throw Error("not a schedule");
+}
+
+}  // namespace
+
+optim::LrSchedule lr_schedule(const config::Deck& deck) {
+  const config::OptimizerConfig& o = deck.optimizer;
+  return {.kind = schedule_kind(o.schedule),
+          .lr = o.lr,
+          .min_lr = o.min_lr,
+          .warmup = o.warmup.steps,
+          .decay = o.decay.steps,
+          .cooldown = o.cooldown.steps};
+}
+
+namespace {
+
+nn::Recompute recompute(const config::Deck& deck) {
+  const config::MemoryConfig& memory = deck.memory;
+  nn::Recompute result;
+  result.selective = memory.recompute == config::Recompute::selective;
+  if (memory.recompute == config::Recompute::full) {
+    result.layers =
+        memory.recompute_layers == 0 ? deck.model.layers : memory.recompute_layers;
+  }
+  return result;
+}
+
+// Layers of the whole model that are made again.
+index_t recomputed_layers(const config::Deck& deck) {
+  const index_t of_chunk = recompute(deck).layers;
+  if (of_chunk == 0 || of_chunk >= deck.model.layers) return of_chunk;
+  const PipelineLayout layout = pipeline_layout(deck);
+  index_t layers = 0;
+  for (int stage = 0; stage < layout.stages; ++stage) {
+    for (const auto& range : chunk_ranges(layout, deck.model.layers, stage)) {
+      layers += std::min(of_chunk, range.layers());
+    }
+  }
+  return layers;
+}
+
+// Numbers of micro-batches of steps in the ramp, each once.
+std::vector<int> ramp_microbatches(const config::Deck& deck) {
+  std::vector<int> counts;
+  if (!deck.batch.ramp_up) return counts;
+  const index_t at_once = deck.batch.micro * deck.parallel.data;
+  const config::RampUp& ramp = *deck.batch.ramp_up;
+  for (index_t size = ramp.start; size < deck.batch.global; size += ramp.increment) {
+    counts.push_back(static_cast<int>(size / at_once));
+  }
+  return counts;
+}
+
+}  // namespace
+
+double hardware_flops_per_sample(const config::Deck& deck) {
+  const model::GptConfig model = gpt_config(deck);
+  const index_t sequence = deck.model.sequence;
+  return model::model_flops(model, 1, sequence) +
+         model::layers_forward_flops(model, 1, sequence) *
+             static_cast<double>(recomputed_layers(deck)) /
+             static_cast<double>(model.layers);
+}
+
+StepShape step_shape(const config::Deck& deck) {
+  return {.micro = deck.batch.micro,
+          .sequence = deck.model.sequence,
+          .microbatches = static_cast<int>(deck.microbatches()),
+          .seed = deck.run.seed,
+          .recompute = recompute(deck),
+          .other_microbatches = ramp_microbatches(deck)};
+}
+
+}  // namespace trireme::step

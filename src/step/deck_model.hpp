@@ -1,0 +1,30 @@
+// step/deck_model.hpp — from the deck's sections to what the lower modules take.
+#ifndef TRIREME_STEP_DECK_MODEL_HPP_
+#define TRIREME_STEP_DECK_MODEL_HPP_
+
+#include "comm/rank_grid.hpp"
+#include "config/deck.hpp"
+#include "kernels/adamw.hpp"
+#include "model/config.hpp"
+#include "optim/lr_schedule.hpp"
+#include "step/model_state.hpp"
+
+namespace trireme::step {
+
+model::GptConfig gpt_config(const config::Deck& deck);
+comm::GridShape grid_shape(const config::Deck& deck);
+Sharing sharing(const config::Deck& deck);
+// How the layers are dealt to the pieces of the pipeline, as the deck says or by
+// simulation.
+PipelineLayout pipeline_layout(const config::Deck& deck);
+kernels::AdamWDesc adamw_desc(const config::Deck& deck);
+optim::LrSchedule lr_schedule(const config::Deck& deck);
+// What computing a sample takes, with the passes of layers that are made again (what
+// selective recomputation makes again has no products: none).
+double hardware_flops_per_sample(const config::Deck& deck);
+// Of one rank.
+StepShape step_shape(const config::Deck& deck);
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_DECK_MODEL_HPP_

@@ -1,0 +1,42 @@
+// step/memory_plan.hpp — how much memory a run takes, known before any is allocated:
+// the code of a training step is run once on shapes alone (Exec::shape_only).
+#ifndef TRIREME_STEP_MEMORY_PLAN_HPP_
+#define TRIREME_STEP_MEMORY_PLAN_HPP_
+
+#include <array>
+
+#include "step/model_state.hpp"
+
+namespace trireme::step {
+
+struct MemoryPlan {
+  Workspace::Plan workspace;
+  std::size_t weights = 0;  // master weights, and the compute copy where there is one
+  std::size_t gradients = 0;
+  std::size_t optimizer = 0;  // both moments
+  std::size_t batch = 0;      // tokens, positions, labels, mask
+  // Gathered weights, gradients on their way, what goes from stage to stage, copies of
+  // messages on the host; not what the MPI library keeps for itself.
+  std::size_t buffers = 0;
+  // Samples of text in the loop (run.sample_every): set by who takes them.
+  std::size_t generation = 0;
+  // A copy of what this rank saves, on the host (checkpoint.async): not in total(), which
+  // is of the device. Set by who saves.
+  std::size_t checkpoint_copy = 0;
+  // What saved activations are for; they add up to the saved part of the workspace.
+  std::array<std::size_t, kCategoryCount> saved_by_category{};
+
+  std::size_t saved() const;
+  std::size_t total() const;
+};
+
+// Of the state's own pipeline stage, which needs this.
+template <class T>
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape,
+                       const StageNeeds& needs);
+template <class T>
+MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape);
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_MEMORY_PLAN_HPP_

@@ -1,0 +1,81 @@
+// step/model_state.hpp — this rank's part of a model: what its parameters are, where
+// they lie, and the layers that use them.
+#ifndef TRIREME_STEP_MODEL_STATE_HPP_
+#define TRIREME_STEP_MODEL_STATE_HPP_
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/plural.hpp"
+#include "step/pipeline.hpp"
+
+namespace trireme::step {
+
+// How ranks share a model, besides the extents of the grid.
+struct Sharing {
+  bool sequence_parallel = false;
+  int zero = 0;  // stage, where there are several data ranks
+  // Elements of what gradients are reduced by, stages 0 and 1; later ones: by units.
+  index_t bucket_elements = index_t{4} << 20;
+  PipelineLayout pipeline;
+};
+
+// Registers every parameter; allocates nothing until allocate().
+template <class T>
+struct ModelState {
+  ModelState(const comm::ProcessGroups& groups_in, const model::GptConfig& config_in,
+             const Sharing& sharing_in = {})
+      : config(config_in), groups(groups_in), sharing(sharing_in) {
+    TRIREME_REQUIRE(sharing.pipeline.stages == groups.pipeline->size(),
+                    "a model in {} on a pipeline of {}",
+                    format_plural(sharing.pipeline.stages, "stage"),
+                    format_plural(groups.pipeline->size(), "rank"));
+    const nn::Builder<T> builder{registry, params, groups};
+    const int stage = groups.pipeline->rank();
+    for (const auto& range : chunk_ranges(sharing.pipeline, config.layers, stage)) {
+      chunks.push_back(std::make_unique<model::GptChunk<T>>(builder, config, range));
+    }
+  }
+  // The same, of which nothing is allocated: for passes on shapes alone.
+  ModelState without_memory() const { return ModelState(groups, config, sharing); }
+  // Layers point into this object.
+  ModelState(const ModelState&) = delete;
+  ModelState& operator=(const ModelState&) = delete;
+
+  typename ParamBuffer<T>::Sharding sharding() const {
+    const int ranks = groups.data->size();
+    const int stage = ranks > 1 ? sharing.zero : 0;
+    return {.stage = stage,
+            .parts = ranks,
+            .part = groups.data->rank(),
+            .bucket_elements = stage >= 2 ? 1 : sharing.bucket_elements};
+  }
+  bool sequence_parallel() const {
+    return sharing.sequence_parallel && groups.tensor->size() > 1;
+  }
+  void allocate(typename ParamBuffer<T>::Use use) {
+    params.allocate(registry, use, sharding());
+  }
+  model::GptChunk<T>& chunk(int number) const {
+    return *chunks.at(static_cast<std::size_t>(number));
+  }
+  // For who needs the model in one piece: generation, parity.
+  model::GptChunk<T>& whole() const {
+    TRIREME_REQUIRE(
+        chunks.size() == 1 && chunks[0]->range().is_first && chunks[0]->range().is_last,
+        "this rank has a part of the model only, where all is needed");
+    return *chunks[0];
+  }
+
+  model::GptConfig config;
+  comm::ProcessGroups groups;
+  Sharing sharing;
+  ParamUse* use = nullptr;  // who is told of the parameters in use: the training step
+  ParamRegistry registry;
+  ParamBuffer<T> params;
+  std::vector<std::unique_ptr<model::GptChunk<T>>> chunks;
+};
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_MODEL_STATE_HPP_

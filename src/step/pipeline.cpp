@@ -1,0 +1,183 @@
+// step/pipeline.cpp — see pipeline.hpp.
+#include "step/pipeline.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "base/plural.hpp"
+#include "model/formulae.hpp"
+#include "schedule/places.hpp"
+
+namespace trireme::step {
+
+namespace {
+
+// Layers of each piece, which are the model's in all.
+schedule::Split checked_split(const PipelineLayout& layout, index_t layers) {
+  const schedule::PipelineShape shape = layout.shape(1);
+  schedule::Split split = layout.split;
+  if (split.empty() && shape.pieces() == 1) split = {static_cast<int>(layers)};
+  const auto dealt = std::accumulate(split.begin(), split.end(), index_t{0});
+  TRIREME_REQUIRE(
+      split.size() == static_cast<std::size_t>(shape.pieces()) && dealt == layers,
+      "{} are dealt to {} that take {}; the pipeline has {}",
+      format_plural(layers, "layer"), format_plural(split.size(), "piece"), dealt,
+      shape.pieces());
+  return split;
+}
+
+}  // namespace
+
+std::vector<model::ChunkRange> chunk_ranges(const PipelineLayout& layout, index_t layers,
+                                            int stage) {
+  const schedule::PipelineShape shape = layout.shape(1);
+  const schedule::Split split = checked_split(layout, layers);
+  std::vector<model::ChunkRange> ranges;
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const int piece = shape.piece(stage, chunk);
+    const auto begin = std::accumulate(split.begin(), split.begin() + piece, index_t{0});
+    ranges.push_back({.begin = begin,
+                      .end = begin + split[static_cast<std::size_t>(piece)],
+                      .is_first = piece == 0,
+                      .is_last = piece + 1 == shape.pieces()});
+  }
+  return ranges;
+}
+
+schedule::ModelCost modelled_cost(const model::GptConfig& config,
+                                  const StepShape& shape) {
+  using model::AttentionCount;
+  const double layers = model::layers_forward_flops(config, shape.micro, shape.sequence,
+                                                    AttentionCount::causal);
+  const double all =
+      model::model_flops(config, shape.micro, shape.sequence, AttentionCount::causal) /
+      3.0;
+  const double layer = layers / static_cast<double>(config.layers);
+  const double head = (all - layers) / layer;
+  // A backward pass has two products for each of the forward pass. The embedding's is
+  // memory traffic: of the order of a hundredth of a layer.
+  constexpr double kEmbedding = 0.01;
+  return {
+      .layer = {1.0, 1.0, 1.0},
+      .embedding = {kEmbedding, 0.0, kEmbedding},
+      .head = {head, head, head},
+      .recomputed = static_cast<int>(std::min(shape.recompute.layers, config.layers))};
+}
+
+schedule::Costs modelled_costs(const PipelineLayout& layout,
+                               const model::GptConfig& config, const StepShape& shape) {
+  return schedule::costs_of(checked_split(layout, config.layers),
+                            modelled_cost(config, shape));
+}
+
+schedule::Split balanced_split(const PipelineLayout& layout,
+                               const model::GptConfig& config, const StepShape& shape) {
+  return schedule::balance(layout.shape(shape.microbatches), layout.schedule,
+                           static_cast<int>(config.layers), modelled_cost(config, shape));
+}
+
+const schedule::Choice& PipelinePlans::choice(int microbatches) const {
+  schedule::Choice& choice = choices_[microbatches];
+  if (choice.order_of) return choice;
+  if (layout_.stages == 1) {
+    choice.order_of = [=](int) { return schedule::no_pipelining(microbatches); };
+    return choice;
+  }
+  const schedule::PipelineShape shape = layout_.shape(microbatches);
+  choice = schedule::choose_orders(shape, layout_.schedule,
+                                   modelled_costs(layout_, config_, shape_));
+  if (choice.timeline) {
+    // The orders of rules are proven by tests; what a search finds depends on the costs.
+    std::vector<schedule::StagePlan> plans;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      plans.push_back(
+          schedule::with_messages(shape, choice.order_of, stage, choice.timeline.get()));
+    }
+    schedule::check(shape, plans);
+  }
+  return choice;
+}
+
+schedule::StagePlan PipelinePlans::training(int stage, int microbatches) const {
+  const schedule::Choice& chosen = choice(microbatches);
+  schedule::StagePlan plan = schedule::with_messages(
+      layout_.shape(microbatches), chosen.order_of, stage, chosen.timeline.get());
+  schedule::check(plan.actions, microbatches, layout_.chunks);
+  return plan;
+}
+
+schedule::StagePlan PipelinePlans::evaluation(int stage, int microbatches) const {
+  const schedule::PipelineShape shape = layout_.shape(microbatches);
+  const schedule::OrderOf same = [&](int) { return schedule::forward_only(shape); };
+  return schedule::with_messages(shape, same, stage);
+}
+
+StageNeeds PipelinePlans::needs(int stage) const {
+  const auto chunks = static_cast<std::size_t>(layout_.chunks);
+  StageNeeds needs{.slots = std::vector<int>(chunks, 1),
+                   .places = std::vector<int>(chunks, 0)};
+  const auto take = [&](const schedule::StagePlan& plan, int microbatches) {
+    const schedule::Order& actions = plan.actions;
+    needs.buffers = std::max(needs.buffers, plan.buffers);
+    needs.batches = std::max(needs.batches, batch_places(actions, microbatches).count);
+    for (std::size_t c = 0; c < chunks; ++c) {
+      const int chunk = static_cast<int>(c);
+      needs.slots[c] = std::max(needs.slots[c], schedule::slot_count(actions, chunk));
+      needs.places[c] = std::max(needs.places[c], schedule::held_count(actions, chunk));
+      needs.has_weight_passes = needs.has_weight_passes || needs.places[c] > 0;
+    }
+  };
+  take(training(stage, shape_.microbatches), shape_.microbatches);
+  for (const int count : shape_.other_microbatches) take(training(stage, count), count);
+  // Evaluations of any length: a round of all stages repeats.
+  constexpr int kRounds = 4;
+  const int evaluated = kRounds * layout_.stages;
+  take(evaluation(stage, evaluated), evaluated);
+  return needs;
+}
+
+BatchPlaces batch_places(const schedule::Order& actions, int microbatches) {
+  std::vector<std::size_t> last(static_cast<std::size_t>(microbatches), 0);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (schedule::is_message(actions[i])) continue;
+    last[static_cast<std::size_t>(actions[i].microbatch)] = i;
+  }
+  schedule::Places places;
+  BatchPlaces result;
+  result.of_microbatch.assign(last.size(), schedule::Action::kNone);
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (schedule::is_message(actions[i])) continue;
+    const auto m = static_cast<std::size_t>(actions[i].microbatch);
+    int& place = result.of_microbatch[m];
+    if (place == schedule::Action::kNone) place = places.take();
+    if (last[m] == i) places.give_back(place);
+  }
+  result.count = places.most();
+  return result;
+}
+
+template <class T>
+void begin_message(parallel::StageMessages<T>& messages,
+                   const schedule::PipelineShape& shape, int stage,
+                   const schedule::Action& action) {
+  using Kind = schedule::Action::Kind;
+  const int other = schedule::route_of(shape, stage, action).stage;
+  const bool is_forward =
+      action.kind == Kind::recv_forward || action.kind == Kind::send_forward;
+  const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
+  if (action.in == schedule::Action::kNone) {
+    messages.begin_recv(action.out, other, way);
+  } else {
+    messages.begin_send(action.in, other, way);
+  }
+}
+
+#define TRIREME_INSTANTIATE(T)                                        \
+  template void begin_message<T>(parallel::StageMessages<T>&,         \
+                                 const schedule::PipelineShape&, int, \
+                                 const schedule::Action&);
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::step

@@ -1,0 +1,91 @@
+// step/pipeline.hpp — how a model is cut into the pieces of a pipeline, and what its
+// stages do in which order: pure functions of the deck, the same on every rank.
+#ifndef TRIREME_STEP_PIPELINE_HPP_
+#define TRIREME_STEP_PIPELINE_HPP_
+
+#include <map>
+#include <vector>
+
+#include "model/gpt_chunk.hpp"
+#include "parallel/stage_messages.hpp"
+#include "schedule/balance.hpp"
+#include "schedule/plan.hpp"
+#include "step/step_shape.hpp"
+
+namespace trireme::step {
+
+// Which layers are where: piece g is chunk g / stages of stage g % stages.
+struct PipelineLayout {
+  int stages = 1;
+  int chunks = 1;         // of each stage
+  schedule::Split split;  // layers of each piece; empty: one piece with all
+  schedule::PipelineSchedule schedule = schedule::PipelineSchedule::one_f_one_b;
+
+  schedule::PipelineShape shape(int microbatches) const {
+    return {.stages = stages, .chunks = chunks, .microbatches = microbatches};
+  }
+};
+
+// The chunks of a stage.
+std::vector<model::ChunkRange> chunk_ranges(const PipelineLayout& layout, index_t layers,
+                                            int stage);
+
+// What a layer, the embedding and the head cost, modelled by their matrix products: a
+// micro-batch's forward pass of a layer is 1.
+schedule::ModelCost modelled_cost(const model::GptConfig& config, const StepShape& shape);
+// Costs of the pieces.
+schedule::Costs modelled_costs(const PipelineLayout& layout,
+                               const model::GptConfig& config, const StepShape& shape);
+// The layers dealt so that a step takes least time by simulation.
+schedule::Split balanced_split(const PipelineLayout& layout,
+                               const model::GptConfig& config, const StepShape& shape);
+
+// What a stage needs for its training steps, of every number of micro-batches they may
+// have, and for evaluation.
+struct StageNeeds {
+  std::vector<int> slots;          // of each chunk: micro-batches in flight
+  std::vector<int> places;         // of each chunk: with weight passes still to come
+  int buffers = 0;                 // of messages between stages
+  int batches = 0;                 // micro-batches whose tokens are kept
+  bool has_weight_passes = false;  // of their own
+};
+
+// What the stages of a pipeline do. A stage's plan takes time and memory in proportion to
+// the stage's own passes; what is found by simulating all of them, which is bounded
+// (schedule::choose_orders), is found once for each number of micro-batches.
+class PipelinePlans {
+ public:
+  PipelinePlans(const PipelineLayout& layout, const model::GptConfig& config,
+                const StepShape& shape)
+      : layout_(layout), config_(config), shape_(shape) {}
+
+  // In a training step, and in an evaluation, of so many micro-batches.
+  schedule::StagePlan training(int stage, int microbatches) const;
+  schedule::StagePlan evaluation(int stage, int microbatches) const;
+  StageNeeds needs(int stage) const;
+
+ private:
+  const schedule::Choice& choice(int microbatches) const;
+
+  PipelineLayout layout_;
+  model::GptConfig config_;
+  StepShape shape_;
+  mutable std::map<int, schedule::Choice> choices_;  // by micro-batches
+};
+
+// Where a stage keeps the tokens of each micro-batch, from its first pass to its last.
+struct BatchPlaces {
+  std::vector<int> of_microbatch;
+  int count = 0;
+};
+BatchPlaces batch_places(const schedule::Order& actions, int microbatches);
+
+// Begins what an action sends or receives on a stage.
+template <class T>
+void begin_message(parallel::StageMessages<T>& messages,
+                   const schedule::PipelineShape& shape, int stage,
+                   const schedule::Action& action);
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_PIPELINE_HPP_

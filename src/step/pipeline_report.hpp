@@ -1,0 +1,81 @@
+// step/pipeline_report.hpp — what a pipeline's steps took beside what its schedule says
+// they take, with the passes as they were measured.
+#ifndef TRIREME_STEP_PIPELINE_REPORT_HPP_
+#define TRIREME_STEP_PIPELINE_REPORT_HPP_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "step/pipeline.hpp"
+
+namespace trireme::step {
+
+// Of one rank: host seconds of the passes of its chunks, of beginning messages, and of
+// all passes of a step together, waits included.
+class PassTimes {
+ public:
+  using Clock = std::chrono::steady_clock;
+  enum class Pass { forward, backward, weight };
+
+  explicit PassTimes(std::size_t chunks = 1) : passes_(chunks) {}
+
+  void add(int chunk, Pass pass, Clock::duration duration) {
+    passes_.at(static_cast<std::size_t>(chunk))[static_cast<std::size_t>(pass)].add(
+        duration);
+  }
+  void add_message(Clock::duration duration) { messages_.add(duration); }
+  void add_step(Clock::duration duration) { steps_.add(duration); }
+
+  double mean(int chunk, Pass pass) const {
+    return passes_.at(static_cast<std::size_t>(chunk))[static_cast<std::size_t>(pass)]
+        .mean();
+  }
+  double mean_message() const { return messages_.mean(); }
+  double mean_step() const { return steps_.mean(); }
+  std::int64_t steps() const { return steps_.count; }
+
+ private:
+  struct Sum {
+    double seconds = 0.0;
+    std::int64_t count = 0;
+    void add(Clock::duration duration) {
+      seconds += std::chrono::duration<double>(duration).count();
+      count += 1;
+    }
+    double mean() const {
+      return count == 0 ? 0.0 : seconds / static_cast<double>(count);
+    }
+  };
+  std::vector<std::array<Sum, 3>> passes_;
+  Sum messages_, steps_;
+};
+
+// Seconds of the passes of one step.
+struct PipelineReport {
+  schedule::PipelineShape shape;
+  schedule::PipelineSchedule schedule = schedule::PipelineSchedule::one_f_one_b;
+  double measured = 0.0;
+  double work = 0.0;  // of the stage with most
+  // Nothing where the pipeline has too many passes (schedule::is_simulated).
+  std::optional<double> simulated;
+
+  double simulated_bubble() const { return simulated.value() / work - 1.0; }
+  double measured_bubble() const { return measured / work - 1.0; }
+  std::string text() const;  // ends with a newline
+};
+
+// Collective over the pipeline; nothing for one stage, before there was a step, or where
+// kernels run beside the host.
+std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
+                                              const model::GptConfig& config,
+                                              const StepShape& shape,
+                                              comm::Communicator& pipeline,
+                                              const PassTimes& times);
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_PIPELINE_REPORT_HPP_

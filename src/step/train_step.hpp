@@ -1,0 +1,153 @@
+// step/train_step.hpp — one optimizer step: the schedule's actions on this rank's
+// chunks, gradient synchronisation, and the optimizer.
+#ifndef TRIREME_STEP_TRAIN_STEP_HPP_
+#define TRIREME_STEP_TRAIN_STEP_HPP_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/timers.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/data_parallel.hpp"
+#include "parallel/stage_messages.hpp"
+#include "step/memory_plan.hpp"
+#include "step/param_schedule.hpp"
+#include "step/pipeline_report.hpp"
+
+namespace trireme::step {
+
+// A micro-batch on the host: (s, b) each, and the global position of its first sample.
+struct HostBatch {
+  const std::int32_t* tokens = nullptr;
+  const std::int32_t* positions = nullptr;
+  const std::int32_t* labels = nullptr;
+  const float* mask = nullptr;
+  std::uint64_t first_sample = 0;
+};
+
+// Gives micro-batch m of the step; what it points to stays valid until the next call.
+using FetchBatch = std::function<HostBatch(int microbatch)>;
+
+// The mean loss of a set of micro-batches, as two sums that ranks can add.
+struct LossTotals {
+  double loss_sum = 0.0;
+  double tokens = 0.0;
+  double mean() const { return loss_sum / tokens; }
+};
+
+template <class T>
+class TrainStep {
+ public:
+  // Plans and allocates the workspace; params must be allocated. From now on to the end
+  // of its life the step is who state.use tells.
+  TrainStep(const Exec& exec, ModelState<T>& state, const StepShape& shape,
+            Timers& timers);
+  ~TrainStep();
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
+
+  // How many micro-batches the next steps have; shape().microbatches from the start.
+  void set_microbatches(int count);
+  // Gradients of the mean loss over the global batch, accumulated over the micro-batches
+  // from zero and summed over the data group (with ZeRO of this rank's part).
+  // `global_samples`: of all ranks, for the nominal normaliser.
+  void accumulate_gradients(const FetchBatch& fetch, index_t global_samples);
+
+  // New weights, bucket by bucket; with ZeRO each goes to the other ranks while the next
+  // is updated.
+  void update(optim::Optimizer<T>& optimizer);
+  // Waits until whole weights are everywhere (ZeRO 1 and 2): before they are read by
+  // others than the passes of the model.
+  void settle() { data_parallel_.settle(); }
+
+  // Loss of `microbatches` micro-batches without dropout: the sums of this rank's
+  // pipeline, on each of its stages.
+  LossTotals evaluate(const FetchBatch& fetch, int microbatches);
+
+  // Runs forward on each micro-batch again and returns the first place where a number is
+  // not finite in this rank's pipeline, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty
+  // when there is none, or another rank has found one in an earlier micro-batch.
+  // Collective over the world.
+  std::string locate_non_finite(const FetchBatch& fetch);
+
+  // The state kernels read; the trainer sets learning rate and step.
+  View0<kernels::StepState> state_view() const {
+    return View0<kernels::StepState>(step_state_.data());
+  }
+  void begin_step(std::uint64_t step, double learning_rate, double bias_correction1,
+                  double bias_correction2);
+  // (loss sum, tokens) of the last accumulate_gradients, on the device; on the last stage
+  // of a pipeline, zero on the others.
+  View1<double> totals() const { return totals_; }
+
+  // What passes took, of all steps but the first. Collective over the pipeline.
+  std::optional<PipelineReport> pipeline_report() const {
+    return report_pipeline(state_.sharing.pipeline, state_.config, shape_,
+                           *state_.groups.pipeline, times_);
+  }
+  const MemoryPlan& plan() const { return plan_; }
+  // The same as far as it has come to be: what is allocated, and peaks of the workspace.
+  MemoryPlan measured_memory() const;
+  const StepShape& shape() const { return shape_; }
+  // The logits of the last forward, (rows, v_tp); on the last stage of a pipeline.
+  View2<T> last_logits() const { return state_.chunks.back()->saved_logits(0); }
+
+ private:
+  struct SlotBatch {
+    DeviceArray<std::int32_t> tokens, positions, labels;
+    DeviceArray<float> mask;
+    std::uint64_t first_sample = 0;
+    model::Batch view() const { return {tokens, positions, labels, mask}; }
+  };
+  struct Handler;  // what schedule::execute calls
+
+  // What a step of a number of micro-batches does on this stage.
+  struct Work {
+    schedule::Order actions;
+    BatchPlaces batches;
+  };
+  Work training_work(int microbatches) const;
+  Work evaluation_work(int microbatches) const;
+  // Where the first number that is not finite comes up in a micro-batch: the piece of the
+  // model, and its part.
+  struct BadPlace {
+    int piece = -1;
+    std::string part;
+  };
+  void run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
+           BadPlace* bad = nullptr);
+  BadPlace first_of_pipeline(const BadPlace& mine) const;
+  void load(SlotBatch& to, const HostBatch& batch);
+  void select_sample(const SlotBatch& batch);
+
+  // Messages move on between kernels.
+  struct Progress final : IdleWork {
+    comm::Communicator& world;
+    explicit Progress(comm::Communicator& world_in) : world(world_in) {}
+    void run() override { world.progress(); }
+  };
+
+  Exec exec_;
+  ModelState<T>& state_;
+  Progress progress_;
+  parallel::DataParallel<T> data_parallel_;
+  StepShape shape_;
+  Timers& timers_;
+  PipelinePlans plans_;
+  StageNeeds needs_;
+  Work work_;
+  ParamSchedule<T> params_;
+  PassTimes times_;
+  bool is_first_step_ = true;  // memory is touched, libraries find their ways
+  MemoryPlan plan_;
+  Workspace workspace_;
+  parallel::StageMessages<T> messages_;
+  std::vector<SlotBatch> batches_;
+  DeviceArray<kernels::StepState> step_state_;  // one
+  DeviceArray<double> totals_;                  // loss sum, tokens
+};
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_TRAIN_STEP_HPP_

@@ -1,0 +1,343 @@
+// Generation: cached decoding against the full forward pass, Hugging Face's greedy
+// continuations, and what ends a text.
+#include "inference/generation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.hpp"
+#include "ckpt/hugging_face.hpp"
+#include "step/train_step.hpp"
+#include "unit/step/random_model.hpp"
+
+namespace trireme::inference {
+namespace {
+
+using data::TokenId;
+using testing::HasSubstr;
+using Tokens = std::vector<TokenId>;
+
+// Dropout is on: generation must not see it.
+const model::GptConfig kConfig = {.layers = 2,
+                                  .hidden = 36,
+                                  .heads = 6,
+                                  .kv_heads = 3,
+                                  .ffn_hidden = 55,
+                                  .sequence = 37,
+                                  .vocabulary = 53,
+                                  .dropout = 0.3,
+                                  .attention_dropout = 0.3};
+
+template <class T>
+struct Model : step::ModelState<T> {
+  explicit Model(const model::GptConfig& config = kConfig)
+      : step::ModelState<T>(test::self_groups(), config) {
+    test::randomize(*this);
+  }
+};
+
+// (s, b), as activations are.
+Tokens random_tokens(index_t count, unsigned seed = 1, TokenId vocabulary = 53) {
+  std::mt19937 random(seed);
+  Tokens tokens(static_cast<std::size_t>(count));
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % vocabulary);
+  return tokens;
+}
+
+// Logits of every position by the full forward pass of evaluation, (s * b, V).
+template <class T>
+std::vector<double> full_logits(step::ModelState<T>& model, const Tokens& tokens,
+                                index_t batch) {
+  Timers timers;
+  const step::StepShape shape{.micro = batch, .sequence = std::ssize(tokens) / batch};
+  step::TrainStep<T> step(Exec(), model, shape, timers);
+  std::vector<std::int32_t> ids(tokens.begin(), tokens.end()), positions;
+  for (index_t row = 0; row < shape.rows(); ++row) {
+    positions.push_back(static_cast<std::int32_t>(row / batch));
+  }
+  const std::vector<float> mask(tokens.size(), 1.0f);
+  step.evaluate(
+      [&](int) {
+        return step::HostBatch{ids.data(), positions.data(), ids.data(), mask.data(), 0};
+      },
+      1);
+  const auto logits = step.last_logits();
+  return {logits.data(), logits.data() + logits.size()};
+}
+
+// Feeds pieces of the given lengths and compares the logits after each.
+template <class T>
+double worst_difference(const std::vector<index_t>& pieces, index_t batch) {
+  Model<T> model;
+  index_t length = 0;
+  for (const index_t piece : pieces) length += piece;
+  const Tokens tokens = random_tokens(length * batch);
+  const std::vector<double> full = full_logits<T>(model, tokens, batch);
+  Generator<T> generator(Exec(), model, batch);
+  generator.start(batch);
+  const auto width = static_cast<std::size_t>(batch * kConfig.vocabulary);
+  double worst = 0;
+  index_t at = 0;
+  for (const index_t piece : pieces) {
+    const auto logits = generator.feed(std::span(tokens).subspan(
+        static_cast<std::size_t>(at * batch), static_cast<std::size_t>(piece * batch)));
+    at += piece;
+    EXPECT_EQ(generator.length(), at);
+    EXPECT_EQ(logits.size(), width);
+    const double* expected = full.data() + static_cast<std::size_t>(at - 1) * width;
+    for (std::size_t i = 0; i < width; ++i) {
+      worst = std::max(worst, std::abs(logits[i] - expected[i]));
+    }
+  }
+  return worst;
+}
+
+TEST(GenerationCache, LogitsAreThoseOfTheFullForwardPass) {
+  const std::vector<index_t> ones(37, 1);
+  for (const index_t batch : {1, 3}) {
+    EXPECT_LE(worst_difference<float>({37}, batch), 1e-5);
+    EXPECT_LE(worst_difference<float>(ones, batch), 1e-5);
+    EXPECT_LE(worst_difference<float>({1, 17, 2, 16, 1}, batch), 1e-5);
+    EXPECT_LE(worst_difference<double>(ones, batch), 1e-13);
+    EXPECT_LE(worst_difference<double>({33, 1, 3}, batch), 1e-13);
+  }
+}
+
+TEST(GenerationCache, LongPromptsAreReadInPieces) {
+  model::GptConfig config = kConfig;
+  config.sequence = 700;  // rows of three texts are four pieces, of unequal size
+  Model<double> model(config);
+  const Tokens tokens = random_tokens(700 * 3, 5);
+  const auto full = full_logits<double>(model, tokens, 3);
+  Generator<double> generator(Exec(), model, 3);
+  generator.start(3);
+  const auto logits = generator.feed(tokens);
+  const std::size_t width = 3 * 53;
+  for (std::size_t i = 0; i < width; ++i) {
+    EXPECT_NEAR(logits[i], full[full.size() - width + i], 1e-12);
+  }
+}
+
+TEST(GenerationCache, ReuseLeavesNoTrace) {
+  Model<double> model;
+  Generator<double> generator(Exec(), model, 3);
+  const Tokens tokens = random_tokens(20);
+  generator.start(1);
+  const auto first = generator.feed(tokens);
+  const std::vector<double> expected(first.begin(), first.end());
+  generator.start(3);
+  generator.feed(random_tokens(30 * 3, 9));
+  generator.start(1);
+  const auto again = generator.feed(tokens);
+  EXPECT_TRUE(std::equal(again.begin(), again.end(), expected.begin(), expected.end()));
+}
+
+TEST(GenerationGreedy, IsHuggingFaces) {
+  int compared = 0;
+  for (const std::string name : {"gpt2_tiny", "gpt2_odd"}) {
+    Log log(false);
+    const std::string directory =
+        std::string(std::getenv("TRIREME_SOURCE_DIR")) + "/tests/parity/fixtures/" + name;
+    const ckpt::HuggingFaceModel source(directory, log);
+    const io::SafetensorsReader oracle(directory + "/oracle.safetensors");
+    const auto& c = source.config();
+    step::ModelState<float> model(test::self_groups(), {.layers = c.layers,
+                                                        .hidden = c.hidden,
+                                                        .heads = c.heads,
+                                                        .kv_heads = c.heads,
+                                                        .ffn_hidden = c.ffn_hidden,
+                                                        .sequence = c.sequence,
+                                                        .vocabulary = c.vocab});
+    model.params.allocate(model.registry, ParamBuffer<float>::Use::inference);
+    for (const auto& tensor : source.tensors()) {
+      const auto values = source.read(tensor);
+      const auto slice =
+          model.params.slice(Slab::weight, model.registry.find(tensor.name));
+      ASSERT_EQ(values.size(), slice.extent(0)) << tensor.name;
+      std::copy(values.begin(), values.end(), slice.data());
+    }
+    Generator<float> generator(Exec(), model, 2);
+    for (int i = 0; oracle.has(fmt::format("prompt/{}", i)); ++i) {
+      const auto prompt = oracle.read<std::int32_t>(fmt::format("prompt/{}", i));
+      const auto expected = oracle.read<std::int32_t>(fmt::format("continuation/{}", i));
+      GenerationConfig config;
+      config.sampling.temperature = 0;
+      config.max_tokens = std::ssize(expected);
+      const auto result =
+          generator.run({{.prompt = Tokens(prompt.begin(), prompt.end())}}, config);
+      EXPECT_EQ(result[0].tokens, Tokens(expected.begin(), expected.end()))
+          << name << " prompt " << i;
+      ++compared;
+    }
+  }
+  EXPECT_EQ(compared, 4);
+}
+
+TEST(GenerationBatches, GroupingDoesNotChangeTheTexts) {
+  Model<double> model;
+  const GenerationConfig config{.sampling = {.top_k = 20, .top_p = 0.9, .seed = 5},
+                                .max_tokens = 12,
+                                .end_of_document = 7};
+  std::vector<GenerationRequest> requests;
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    const Tokens prompt = random_tokens(n % 2 == 0 ? 4 : 9, static_cast<unsigned>(n));
+    for (std::uint64_t sample = 0; sample < 2; ++sample) {
+      requests.push_back({prompt, n, sample});
+    }
+  }
+  const auto texts = [&](index_t max_batch) {
+    Generator<double> generator(Exec(), model, max_batch);
+    std::vector<Tokens> tokens;
+    for (const Generation& g : generator.run(requests, config))
+      tokens.push_back(g.tokens);
+    return tokens;
+  };
+  const auto one_by_one = texts(1);
+  EXPECT_EQ(texts(3), one_by_one);
+  EXPECT_EQ(texts(16), one_by_one);
+  EXPECT_NE(one_by_one[0], one_by_one[1]) << "two samples of one prompt are the same";
+  // A prompt alone, under its number, gives the same text.
+  Generator<double> generator(Exec(), model);
+  for (const std::size_t i : {3u, 8u}) {
+    EXPECT_EQ(generator.run({requests[i]}, config)[0].tokens, one_by_one[i]);
+  }
+}
+
+TEST(GenerationEnd, AtEndOfDocumentMaxTokensAndContext) {
+  Model<double> model;
+  Generator<double> generator(Exec(), model, 4);
+  const std::vector<GenerationRequest> request = {{.prompt = random_tokens(5)}};
+  GenerationConfig config{.sampling = {.seed = 3}, .max_tokens = 30};
+  const Generation free = generator.run(request, config)[0];
+  EXPECT_EQ(free.finish, FinishReason::max_tokens);
+  ASSERT_EQ(free.tokens.size(), 30u);
+
+  // Take a token that came as the end of a document: the text stops before it.
+  const TokenId end = free.tokens[11];
+  const auto first = std::find(free.tokens.begin(), free.tokens.end(), end);
+  config.end_of_document = end;
+  std::vector<TokenId> streamed;
+  const Generation ended = generator.run(
+      request, config, [&](std::size_t, TokenId token) { streamed.push_back(token); })[0];
+  EXPECT_EQ(ended.finish, FinishReason::end_of_document);
+  EXPECT_EQ(ended.tokens, Tokens(free.tokens.begin(), first));
+  EXPECT_EQ(streamed, ended.tokens);
+
+  config.end_of_document.reset();
+  config.max_tokens = 100;
+  const Generation full = generator.run(request, config)[0];
+  EXPECT_EQ(full.finish, FinishReason::context_limit);
+  // 37 positions are read; the token after the last is still known.
+  EXPECT_EQ(full.tokens.size(), 37u - 5u + 1u);
+  EXPECT_TRUE(std::equal(free.tokens.begin(), free.tokens.end(), full.tokens.begin()));
+
+  config.max_tokens = 0;
+  EXPECT_TRUE(generator.run(request, config)[0].tokens.empty());
+  EXPECT_TRUE(generator.run({}, config).empty());
+}
+
+TEST(GenerationEnd, SlideForgetsTheOlderHalf) {
+  Model<double> model;
+  Generator<double> generator(Exec(), model);
+  GenerationConfig config{.sampling = {.temperature = 0},
+                          .max_tokens = 80,
+                          .at_limit = AtContextLimit::slide};
+  const Tokens prompt = random_tokens(36);
+  const Generation text = generator.run({{.prompt = prompt}}, config)[0];
+  EXPECT_EQ(text.finish, FinishReason::max_tokens);
+  ASSERT_EQ(text.tokens.size(), 80u);
+  EXPECT_EQ(text.slides, 4);  // after 2 new tokens, then every 37 - 18 + 1 = 20
+  // The token after the first slide is that of a fresh text of the last 18 tokens.
+  Tokens all = prompt;
+  all.insert(all.end(), text.tokens.begin(), text.tokens.begin() + 2);
+  const Tokens kept(all.end() - 18, all.end());
+  config.max_tokens = 20;
+  const Generation fresh = generator.run({{.prompt = kept}}, config)[0];
+  EXPECT_EQ(fresh.tokens, Tokens(text.tokens.begin() + 2, text.tokens.begin() + 22));
+}
+
+// Of a prompt that is too long, the last tokens are read: one as long as the context, and
+// one longer by 63 that ends with it, side by side.
+TEST(GenerationEnd, SlideReadsTheEndOfALongPrompt) {
+  Model<double> model;
+  Generator<double> generator(Exec(), model, 2);
+  const GenerationConfig config{.sampling = {.temperature = 0},
+                                .max_tokens = 30,
+                                .at_limit = AtContextLimit::slide};
+  const Tokens longer = random_tokens(100);
+  const Tokens end(longer.end() - 37, longer.end());
+  const auto texts =
+      generator.run({{.prompt = end}, {.prompt = longer, .number = 1}}, config);
+  EXPECT_EQ(texts[0].unread, 0);
+  EXPECT_EQ(texts[1].unread, 63);
+  EXPECT_EQ(texts[1].tokens.size(), 30u);
+  EXPECT_EQ(texts[1].tokens, texts[0].tokens);
+  EXPECT_EQ(texts[1].slides, texts[0].slides);
+}
+
+template <class Call>
+void expect_input_error(Call&& call, const std::vector<std::string>& parts) {
+  try {
+    call();
+    FAIL() << "nothing was thrown";
+  } catch (const InputError& error) {
+    for (const std::string& part : parts) EXPECT_THAT(error.what(), HasSubstr(part));
+  }
+}
+
+TEST(GenerationInput, BadPromptsAreRefused) {
+  Model<float> model;
+  Generator<float> generator(Exec(), model);
+  const GenerationConfig config;
+  expect_input_error(
+      [&] {
+        generator.run({{.prompt = {1}}, {.prompt = random_tokens(40), .number = 1}},
+                      config);
+      },
+      {"prompt 2 has 40 tokens", "context has 37", "by 3", "--slide reads its last 37"});
+  expect_input_error(
+      [&] {
+        generator.run({{.prompt = {1, 53}}}, config);
+      },
+      {"prompt 1 has the token 53", "vocabulary has 53", "0 to 52"});
+  expect_input_error([&] { generator.run({{}}, config); }, {"prompt 1 is empty"});
+  EXPECT_THROW(generator.run({{.prompt = {1}}}, {.max_tokens = -1}), InputError);
+  EXPECT_EQ(generator.speed().prompt_tokens, 0) << "work was done before the checks";
+}
+
+TEST(GenerationInput, EmptyPromptBeginsADocument) {
+  Model<double> model;
+  Generator<double> generator(Exec(), model);
+  const GenerationConfig config{.max_tokens = 9, .end_of_document = 4};
+  const auto empty = generator.run({{}}, config)[0];
+  const auto explicit_end = generator.run({{.prompt = {4}}}, config)[0];
+  EXPECT_EQ(empty.tokens, explicit_end.tokens);
+  // As long as the context is still fine; one token more is known than is read.
+  const auto full = generator.run({{.prompt = random_tokens(37)}}, {})[0];
+  EXPECT_EQ(full.tokens.size(), 1u);
+}
+
+int allocations = 0;
+void count_allocation(Kokkos::Profiling::SpaceHandle, const char*, const void*,
+                      std::uint64_t) {
+  ++allocations;
+}
+
+TEST(GenerationMemory, NothingIsAllocatedAfterTheFirstToken) {
+  Model<float> model;
+  Generator<float> generator(Exec(), model, 2);
+  int after_first = -1;
+  Kokkos::Tools::Experimental::set_allocate_data_callback(count_allocation);
+  generator.run({{.prompt = random_tokens(5)}, {.prompt = random_tokens(5, 2)}},
+                {.max_tokens = 20}, [&](std::size_t, TokenId) {
+                  if (after_first < 0) after_first = allocations;
+                });
+  Kokkos::Tools::Experimental::set_allocate_data_callback(nullptr);
+  EXPECT_EQ(allocations, after_first);
+}
+
+}  // namespace
+}  // namespace trireme::inference

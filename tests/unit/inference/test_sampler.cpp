@@ -1,0 +1,160 @@
+// Sampler: the distribution it draws from, its limits, its order on ties, its seeds.
+#include "inference/sampler.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace trireme::inference {
+namespace {
+
+using data::TokenId;
+
+std::vector<double> counts_of(const SamplingConfig& config,
+                              const std::vector<double>& logits, int draws) {
+  Sampler sampler(config, static_cast<index_t>(logits.size()));
+  std::vector<double> counts(logits.size(), 0.0);
+  for (int i = 0; i < draws; ++i) {
+    counts[sampler.choose(logits, {.position = static_cast<std::uint64_t>(i)})] += 1;
+  }
+  return counts;
+}
+
+// Softmax over the tokens listed, zero elsewhere: the definition, in another order.
+std::vector<double> expected(const std::vector<double>& logits, double temperature,
+                             const std::vector<TokenId>& kept) {
+  std::vector<double> p(logits.size(), 0.0);
+  double total = 0;
+  for (const TokenId id : kept) total += std::exp(logits[id] / temperature);
+  for (const TokenId id : kept) p[id] = std::exp(logits[id] / temperature) / total;
+  return p;
+}
+
+void expect_distribution(const std::vector<double>& counts,
+                         const std::vector<double>& p) {
+  double draws = 0, chi2 = 0;
+  int categories = 0;
+  for (const double c : counts) draws += c;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0.0) {
+      EXPECT_EQ(counts[i], 0) << "token " << i << " should have been cut away";
+      continue;
+    }
+    ++categories;
+    chi2 += std::pow(counts[i] - draws * p[i], 2) / (draws * p[i]);
+  }
+  // Five standard deviations of chi-square with categories - 1 degrees of freedom.
+  const double freedom = categories - 1;
+  EXPECT_LE(chi2, freedom + 5 * std::sqrt(2 * freedom) + 10);
+}
+
+const std::vector<double> kLogits = {0.3, -1.0, 2.0, 0.3, 1.1, -7.0, 0.0, 1.9};
+
+TEST(SamplerDistribution, IsTheSoftmax) {
+  for (const double temperature : {0.5, 1.0, 3.0}) {
+    expect_distribution(counts_of({.temperature = temperature}, kLogits, 40000),
+                        expected(kLogits, temperature, {0, 1, 2, 3, 4, 5, 6, 7}));
+  }
+}
+
+TEST(SamplerDistribution, TopKKeepsTheLargestAndTheLowerIdOfEquals) {
+  // 2.0, 1.9, 1.1, and of the two 0.3 the first.
+  expect_distribution(counts_of({.top_k = 4}, kLogits, 20000),
+                      expected(kLogits, 1.0, {2, 7, 4, 0}));
+  expect_distribution(counts_of({.top_k = 1}, kLogits, 50), expected(kLogits, 1.0, {2}));
+}
+
+TEST(SamplerDistribution, TopPKeepsTheSmallestSetThatReachesIt) {
+  // Of 2.0, 1.9, 1.1, 0.3, 0.3: 0.349, 0.316, 0.142, 0.064, 0.064.
+  expect_distribution(counts_of({.top_p = 0.34}, kLogits, 200),
+                      expected(kLogits, 1.0, {2}));
+  expect_distribution(counts_of({.top_p = 0.36}, kLogits, 20000),
+                      expected(kLogits, 1.0, {2, 7}));
+  expect_distribution(counts_of({.top_p = 0.86}, kLogits, 20000),
+                      expected(kLogits, 1.0, {2, 7, 4, 0}));
+  expect_distribution(counts_of({.top_p = 1e-12}, kLogits, 50),
+                      expected(kLogits, 1.0, {2}));
+}
+
+TEST(SamplerDistribution, TopPIsAShareOfWhatTopKLeft) {
+  // Of {2.0, 1.9, 1.1} renormalised, 0.8 needs two; of all tokens it needs three.
+  expect_distribution(counts_of({.top_k = 3, .top_p = 0.8}, kLogits, 20000),
+                      expected(kLogits, 1.0, {2, 7}));
+  expect_distribution(counts_of({.top_p = 0.8}, kLogits, 20000),
+                      expected(kLogits, 1.0, {2, 7, 4}));
+}
+
+TEST(SamplerDistribution, LimitsThatCutNothingChangeNothing) {
+  const auto plain = counts_of({}, kLogits, 500);
+  EXPECT_EQ(counts_of({.top_k = 8}, kLogits, 500), plain);
+  EXPECT_EQ(counts_of({.top_k = 100}, kLogits, 500), plain);
+  EXPECT_EQ(counts_of({.top_p = 1.0 - 1e-9}, kLogits, 500), plain);
+}
+
+TEST(SamplerGreedy, TakesTheFirstOfTheLargest) {
+  Sampler sampler({.temperature = 0.0}, 4);
+  EXPECT_EQ(sampler.choose(std::vector<double>{1, 3, 3, 2}, {}), 1u);
+  EXPECT_EQ(sampler.choose(std::vector<double>{-5, -5, -5, -5}, {}), 0u);
+}
+
+TEST(SamplerStability, ExtremeLogitsAndTemperatures) {
+  const std::vector<double> huge = {1e308, -1e308, 0.0, 1e307};
+  for (const double temperature : {1e-300, 1e-6, 1.0}) {
+    Sampler sampler({.temperature = temperature}, 4);
+    EXPECT_EQ(sampler.choose(huge, {}), 0u);
+  }
+  expect_distribution(counts_of({.temperature = 1e300}, kLogits, 40000),
+                      std::vector<double>(8, 0.125));
+  // Weights that underflow to zero are never drawn.
+  const auto counts = counts_of({}, {0.0, -2000.0, -2000.0}, 1000);
+  EXPECT_EQ(counts[0], 1000);
+}
+
+TEST(SamplerStability, NotFiniteIsAnError) {
+  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    for (const double temperature : {0.0, 1.0}) {
+      Sampler sampler({.temperature = temperature}, 3);
+      try {
+        sampler.choose(std::vector<double>{0.0, bad, 0.0}, {.position = 12});
+        FAIL() << bad;
+      } catch (const Error& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("logit of token 1 at position 12"));
+      }
+    }
+  }
+}
+
+TEST(SamplerDraws, DependOnSeedPromptSampleAndPosition) {
+  std::vector<double> logits(1000, 0.0);
+  const auto draw = [&](std::uint64_t seed, const Draw& at) {
+    return Sampler({.seed = seed}, 1000).choose(logits, at);
+  };
+  const TokenId base = draw(1, {.prompt = 3, .sample = 4, .position = 5});
+  EXPECT_EQ(draw(1, {.prompt = 3, .sample = 4, .position = 5}), base);
+  EXPECT_NE(draw(2, {.prompt = 3, .sample = 4, .position = 5}), base);
+  EXPECT_NE(draw(1, {.prompt = 4, .sample = 4, .position = 5}), base);
+  EXPECT_NE(draw(1, {.prompt = 3, .sample = 5, .position = 5}), base);
+  EXPECT_NE(draw(1, {.prompt = 3, .sample = 4, .position = 6}), base);
+  // Prompt and sample do not run into each other.
+  EXPECT_NE(draw(1, {.prompt = 1, .sample = 0}), draw(1, {.prompt = 0, .sample = 1}));
+}
+
+TEST(SamplerConfig, NamesEverythingOutOfRange) {
+  try {
+    SamplingConfig{.temperature = -1, .top_k = -2, .top_p = 0}.validate();
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("temperature -1"),
+                                             testing::HasSubstr("top-k -2"),
+                                             testing::HasSubstr("top-p 0")));
+  }
+  EXPECT_THROW((SamplingConfig{.temperature = std::nan("")}.validate()), InputError);
+  EXPECT_THROW((SamplingConfig{.top_p = 1.5}.validate()), InputError);
+}
+
+}  // namespace
+}  // namespace trireme::inference

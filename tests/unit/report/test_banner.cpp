@@ -1,0 +1,110 @@
+// The banner: as a user sees it, with everything and with next to nothing.
+#include "report/banner.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "base/format.hpp"
+
+namespace trireme::report {
+namespace {
+
+using ::testing::HasSubstr;
+
+BannerInfo example_banner() {
+  BannerInfo info;
+  info.version = "0.1.0 (4e24dd6-dirty)";
+  info.build = {{"trireme", "0.1.0"},       {"git", "4e24dd6-dirty"},
+                {"compiler", "GNU 12.2.0"}, {"build_type", "Release"},
+                {"flags", "-march=native"}, {"kokkos", "4.7.0 (OpenMP, Serial)"},
+                {"mpi", "MPICH 4.0.2"},     {"hdf5", "1.10.8"},
+                {"onednn", "2.7.3"},        {"blas", "OpenBLAS 0.3.21"}};
+  info.kind = "gpt";
+  info.parameters = 13942272;
+  info.layers = 6;
+  info.hidden = 384;
+  info.heads = 6;
+  info.sequence = 256;
+  info.vocabulary = 8192;
+  info.machine = {.host = "node01",
+                  .cpu = "Intel Xeon Platinum 8481C",
+                  .isa = "AVX-512, AMX",
+                  .cores = 2,
+                  .threads = 2,
+                  .memory_bytes = std::int64_t{24} << 30,
+                  .backend = "OpenMP",
+                  .device = ""};
+  info.precision = "fp32";
+  info.gemm_tflops = 0.271;
+  info.memory_gbs = 29.2;
+  info.corpora = {"data/kjv.h5"};
+  info.corpus_tokens = 1180000;
+  info.validation = {{"held out", 24100}, {"news", 1}};
+  info.micro_batch = 8;
+  info.global_batch = 32;
+  info.steps = 1000;
+  info.run_directory = "runs/quickstart";
+  info.checkpoint_directory = "runs/quickstart/checkpoints";
+  info.checkpoint_every = 500;
+  return info;
+}
+
+TEST(Banner, AsAUserSeesIt) {
+  EXPECT_EQ(
+      banner(example_banner()),
+      "Trireme 0.1.0 (4e24dd6-dirty): training a GPT\n"
+      "  model       13.9M parameters, 6 layers, hidden 384, 6 heads, sequence 256,\n"
+      "              vocabulary 8192\n"
+      "  grid        1 rank, 2 threads per rank\n"
+      "  machine     node01, Intel Xeon Platinum 8481C, AVX-512, AMX, 2 cores,\n"
+      "              24.0 GiB, Kokkos OpenMP\n"
+      "  build       GNU 12.2.0, Kokkos 4.7.0 (OpenMP, Serial), MPICH 4.0.2,\n"
+      "              HDF5 1.10.8, oneDNN 2.7.3, OpenBLAS 0.3.21\n"
+      "  precision   fp32, GEMM peak 271 GFLOP/s (measured), memory 29 GB/s\n"
+      "  corpus      data/kjv.h5, 1.18M tokens to train on\n"
+      "  validation  held out: 24.1k tokens, news: 1 token\n"
+      "  batch       32 samples, 8,192 tokens, micro-batches of 8\n"
+      "  steps       1,000, 8.19M tokens, 6.94 epochs\n"
+      "  run         runs/quickstart\n"
+      "  checkpoints runs/quickstart/checkpoints, every 500 steps\n");
+}
+
+TEST(Banner, ManyRanksAndAResumption) {
+  BannerInfo info = example_banner();
+  info.grid.tensor = 2;
+  info.grid.pipeline = 4;
+  info.hosts = 2;
+  info.first_step = 400;
+  info.time_limit = "2h00m";
+  info.wait_policy = "yield";
+  const std::string text = banner(info);
+  EXPECT_THAT(text, HasSubstr("8 ranks, 2 hosts, tensor 2 x context 1"));
+  EXPECT_THAT(text, HasSubstr("400 done before,\n              time limit 2h00m\n"));
+}
+
+TEST(Banner, FitsEightyColumns) {
+  BannerInfo info = example_banner();
+  info.grid = {.tensor = 16, .context = 1, .data = 128, .pipeline = 16};
+  info.hosts = 4096;
+  info.wait_policy = "yield";
+  info.machine.cpu = "An Exceptionally Long Processor Name With Sixty-Four Cores 9999X";
+  info.parameters = 1008000000000;
+  info.corpus_tokens = 3000000000000;
+  info.corpora = {"one/rather/long/path.h5", "another/rather/long/path.h5", "a/third.h5"};
+  std::istringstream text(banner(info));
+  for (std::string line; std::getline(text, line);) {
+    EXPECT_LE(display_width(line), 80) << line;
+  }
+}
+
+TEST(Banner, WhatIsNotKnownIsLeftOut) {
+  EXPECT_EQ(banner({}),
+            "Trireme\n"
+            "  grid        1 rank, 1 thread per rank\n"
+            "  machine     1 core\n");
+}
+
+}  // namespace
+}  // namespace trireme::report

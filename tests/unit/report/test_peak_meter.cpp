@@ -1,0 +1,48 @@
+// The GEMM peak: what several probes come to, and how seldom they are repeated.
+#include "report/peak_meter.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "comm/self_communicator.hpp"
+
+namespace trireme::report {
+namespace {
+
+TEST(PeakMeter, BestAndLeastOfTheProbes) {
+  MeasuredPeak peak;
+  EXPECT_EQ(peak.probes, 0);
+  for (const double tera : {0.1, 0.026, 0.156, 0.05}) peak.add(tera);
+  EXPECT_EQ(peak.best, 0.156);
+  EXPECT_EQ(peak.least, 0.026);
+  EXPECT_EQ(peak.probes, 4);
+}
+
+TEST(PeakMeter, RepeatsSoSeldomThatItCostsNothing) {
+  const auto world = comm::make_self_communicator("world");
+  const Exec exec;
+  PeakMeter meter(*world, exec);
+  const MeasuredPeak first = meter.peak();
+  EXPECT_GT(first.probes, 1);
+  EXPECT_GT(first.least, 0.0);
+  EXPECT_GE(first.best, first.least);
+  // From the beginning of training on.
+  EXPECT_FALSE(meter.is_due(0.0));
+  EXPECT_FALSE(meter.is_due(119.0));
+  double due = 120.0;
+  while (!meter.is_due(due)) due *= 1.1;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  meter.probe(exec, due);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  // A busy machine may stretch one of them, hardly by so much.
+  EXPECT_LT(seconds, 0.02 * due);
+  EXPECT_EQ(meter.peak().probes, first.probes + 1);
+  EXPECT_GE(meter.peak().best, first.best);
+  EXPECT_LE(meter.peak().least, first.least);
+  EXPECT_FALSE(meter.is_due(due + 100.0));
+}
+
+}  // namespace
+}  // namespace trireme::report

@@ -1,0 +1,135 @@
+// Pipelines of a model: every layer on one stage, costs of its parts, what stages need,
+// and where tokens are kept.
+#include "step/pipeline.hpp"
+
+#include <gmock/gmock.h>
+
+#include "base/error.hpp"
+#include "base/machine.hpp"
+
+namespace trireme::step {
+namespace {
+
+using schedule::PipelineSchedule;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+model::GptConfig gpt2() {
+  return {.layers = 12,
+          .hidden = 768,
+          .heads = 12,
+          .kv_heads = 12,
+          .ffn_hidden = 3072,
+          .sequence = 1024,
+          .vocabulary = 50257};
+}
+
+constexpr StepShape kShape{.micro = 4, .sequence = 256, .microbatches = 8};
+
+std::string text_of(const std::vector<model::ChunkRange>& ranges) {
+  std::string text;
+  for (const model::ChunkRange& range : ranges) {
+    text += fmt::format("{}{}{}-{}", text.empty() ? "" : " ", range.is_first ? "E" : "",
+                        range.begin, range.end);
+    if (range.is_last) text += "H";
+  }
+  return text;
+}
+
+TEST(PipelineLayers, GoRoundTheStages) {
+  EXPECT_EQ(text_of(chunk_ranges({}, 12, 0)), "E0-12H");
+  const PipelineLayout layout{.stages = 2, .chunks = 2, .split = {2, 3, 7, 0}};
+  EXPECT_EQ(text_of(chunk_ranges(layout, 12, 0)), "E0-2 5-12");
+  EXPECT_EQ(text_of(chunk_ranges(layout, 12, 1)), "2-5 12-12H");
+  EXPECT_THAT([&] { chunk_ranges(layout, 13, 0); },
+              ThrowsMessage<Error>(HasSubstr("13 layers are dealt to 4 pieces that take "
+                                             "12")));
+  EXPECT_THROW(chunk_ranges({.stages = 3, .split = {6, 6}}, 12, 0), Error);
+}
+
+// The head of GPT-2 124M weighs 5.4 of its layers.
+TEST(PipelineCosts, AreThoseOfTheProducts) {
+  const schedule::ModelCost cost = modelled_cost(gpt2(), kShape);
+  EXPECT_EQ(cost.layer.forward, 1.0);
+  EXPECT_NEAR(cost.head.forward, 5.3, 0.2);
+  EXPECT_LT(cost.embedding.total(), 0.1);
+  const schedule::Split split =
+      balanced_split({.stages = 2, .chunks = 1, .split = {}}, gpt2(), kShape);
+  EXPECT_THAT(split, ElementsAre(9, 3));
+  const PipelineLayout layout{.stages = 2, .chunks = 1, .split = split};
+  const schedule::Costs costs = modelled_costs(layout, gpt2(), kShape);
+  EXPECT_NEAR(costs.pieces[0].forward, 9.01, 1e-9);
+  EXPECT_NEAR(costs.pieces[1].forward, 3.0 + cost.head.forward, 1e-9);
+}
+
+StageNeeds needs_of(const PipelineLayout& layout, int stage,
+                    const StepShape& shape = kShape) {
+  return PipelinePlans(layout, gpt2(), shape).needs(stage);
+}
+
+TEST(PipelineNeeds, AreThoseOfTheSchedule) {
+  PipelineLayout layout{.stages = 3, .split = {5, 5, 2}};
+  for (int stage = 0; stage < 3; ++stage) {
+    const StageNeeds its = needs_of(layout, stage);
+    EXPECT_THAT(its.slots, ElementsAre(3 - stage));  // 1F1B
+    EXPECT_THAT(its.places, ElementsAre(0));
+    EXPECT_FALSE(its.has_weight_passes);
+    EXPECT_EQ(its.batches, 3 - stage);
+    EXPECT_GT(its.buffers, 0);
+  }
+  layout.schedule = PipelineSchedule::zero_bubble;
+  EXPECT_TRUE(needs_of(layout, 1).has_weight_passes);
+  EXPECT_GE(needs_of(layout, 2).places[0], 1);
+  layout.schedule = PipelineSchedule::gpipe;
+  EXPECT_THAT(needs_of(layout, 0).slots, ElementsAre(8));
+  // A ramp may need more than its end.
+  StepShape ramp = kShape;
+  ramp.microbatches = 1;
+  ramp.other_microbatches = {8};
+  EXPECT_THAT(needs_of(layout, 0, ramp).slots, ElementsAre(8));
+  EXPECT_THAT(needs_of({}, 0).slots, ElementsAre(1));
+}
+
+TEST(PipelinePlans, OfOneStageHaveNoMessages) {
+  const PipelinePlans plans({}, gpt2(), kShape);
+  EXPECT_EQ(plans.training(0, 8).actions, schedule::no_pipelining(8));
+  EXPECT_EQ(plans.evaluation(0, 5).actions, schedule::forward_only({1, 1, 5}));
+}
+
+// A rank of a deep pipeline plans for itself: of all 270 million passes of this one an
+// eighth of a million are its own. Plans of all stages took 16 GB and were not done after
+// ten minutes.
+TEST(PipelinePlans, OfADeepPipelineAreLocal) {
+  constexpr int kStages = 4096, kMicrobatches = 65536;
+  model::GptConfig config = gpt2();
+  config.layers = kStages;
+  StepShape shape = kShape;
+  shape.microbatches = kMicrobatches;
+  const double before = static_cast<double>(peak_process_bytes());
+  for (const auto kind : {PipelineSchedule::one_f_one_b, PipelineSchedule::zero_bubble}) {
+    PipelineLayout layout{.stages = kStages, .chunks = 1, .split = {}, .schedule = kind};
+    layout.split = balanced_split(layout, config, shape);
+    const PipelinePlans plans(layout, config, shape);
+    const StageNeeds needs = plans.needs(1000);
+    EXPECT_THAT(needs.slots,
+                ElementsAre(kind == PipelineSchedule::one_f_one_b ? 3096 : 4096));
+    EXPECT_LE(needs.buffers, needs.slots[0] + 12);
+    EXPECT_EQ(plans.training(kStages - 1, kMicrobatches).actions.front().kind,
+              schedule::Action::Kind::recv_forward);
+  }
+  EXPECT_LT(static_cast<double>(peak_process_bytes()) - before, 200e6);
+}
+
+TEST(PipelineBatches, AreKeptFromFirstToLastPass) {
+  const BatchPlaces one = batch_places(schedule::no_pipelining(3), 3);
+  EXPECT_THAT(one.of_microbatch, ElementsAre(0, 0, 0));
+  EXPECT_EQ(one.count, 1);
+  const schedule::PipelineShape shape{2, 1, 4};
+  const BatchPlaces two = batch_places(schedule::one_forward_one_backward(shape, 0), 4);
+  EXPECT_THAT(two.of_microbatch, ElementsAre(0, 1, 0, 1));
+  EXPECT_EQ(two.count, 2);
+}
+
+}  // namespace
+}  // namespace trireme::step
