@@ -152,8 +152,8 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
   Timers timers;
   step::TrainStep<float> step(exec, state, {.micro = kMicro, .sequence = config.sequence},
                               timers);
-  const kernels::AdamWDesc adamw{.beta2 = 0.99};
-  optim::Optimizer<float> optimizer(exec, state.params, grid.groups(), adamw, 1.0);
+  optim::Optimizer<float> optimizer(exec, state.params, grid.groups(), {.beta2 = 0.99},
+                                    1.0);
   Rule rule(kMicro, config.sequence, config.vocabulary);
 
   const auto ranks = static_cast<std::uint64_t>(world->size());
@@ -166,9 +166,7 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
   for (std::int64_t goes_on = 1; goes_on != 0; ++k) {
     const auto sample = (static_cast<std::uint64_t>(k) * ranks + rank) * kMicro;
     step.accumulate_gradients([&](int) { return rule.batch(sample); }, samples);
-    step.begin_step(static_cast<std::uint64_t>(k + 1), 3e-3,
-                    1.0 - std::pow(adamw.beta1, k + 1),
-                    1.0 - std::pow(adamw.beta2, k + 1));
+    optimizer.begin_step(exec, step.state_view(), k + 1, 3e-3);
     optimizer.prepare(exec, step.state_view(), step.totals(),
                       static_cast<double>(samples * config.sequence));
     const optim::StepReport report = optimizer.read_report(exec);

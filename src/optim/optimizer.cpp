@@ -2,6 +2,7 @@
 #include "optim/optimizer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/error.hpp"
@@ -10,6 +11,17 @@
 namespace trireme::optim {
 
 namespace {
+
+void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t step,
+              double learning_rate, double correction1, double correction2) {
+  launch(
+      exec, "trireme::optim::set_step", 1, KOKKOS_LAMBDA(const index_t) {
+        state().step = step;
+        state().learning_rate = learning_rate;
+        state().bias_correction1 = correction1;
+        state().bias_correction2 = correction2;
+      });
+}
 
 // One thread: the factor every gradient is multiplied with, and the norm for the log.
 void finish_scale(const Exec& exec, View0<kernels::StepState> state,
@@ -84,6 +96,14 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
       host(chunks.data(), chunks.size());
   Kokkos::deep_copy(exec.space(), chunks_, host);
   exec.fence("optimizer chunks");
+}
+
+template <class T>
+void Optimizer<T>::begin_step(const Exec& exec, View0<kernels::StepState> state,
+                              std::int64_t update, double learning_rate) {
+  const auto k = static_cast<double>(update);
+  set_step(exec, state, static_cast<std::uint64_t>(update), learning_rate,
+           1.0 - std::pow(adamw_.beta1, k), 1.0 - std::pow(adamw_.beta2, k));
 }
 
 template <class T>

@@ -9,6 +9,7 @@
 #ifndef TRIREME_OPTIM_OPTIMIZER_HPP_
 #define TRIREME_OPTIM_OPTIMIZER_HPP_
 
+#include <cstdint>
 #include <vector>
 
 #include "comm/rank_grid.hpp"
@@ -42,6 +43,10 @@ class Optimizer {
   Optimizer(const Exec& exec, ParamBuffer<T>& params, const comm::ProcessGroups& groups,
             const kernels::AdamWDesc& adamw, double clip_norm);
 
+  // Before a step's first half: its number (from 1), its learning rate and Adam's bias
+  // corrections 1 - beta^update, for the kernels to read.
+  void begin_step(const Exec& exec, View0<kernels::StepState> state, std::int64_t update,
+                  double learning_rate);
   // First half of a step: sums `totals` (loss sum, token count of this rank's
   // micro-batches) over the data group, takes the global norm and sets
   // step.gradient_scale. Weights are not touched. The report is on the host after

@@ -181,10 +181,7 @@ optim::StepReport TrainingRun<T>::one_step() {
   step_.accumulate_gradients([&](int) { return inference::host_batch(loader_->next()); },
                              samples);
   const Region region(timers_, Section::optimizer);
-  const auto k = static_cast<double>(update);
-  step_.begin_step(static_cast<std::uint64_t>(update), schedule_.at(update),
-                   1.0 - std::pow(deck_.optimizer.betas[0], k),
-                   1.0 - std::pow(deck_.optimizer.betas[1], k));
+  optimizer_.begin_step(exec_, step_.state_view(), update, schedule_.at(update));
   optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
                      static_cast<double>(samples * deck_.model.sequence));
   const optim::StepReport report = optimizer_.read_report(exec_);

@@ -31,17 +31,6 @@ void set_loss_scale(const Exec& exec, View0<kernels::StepState> state, double sc
       KOKKOS_LAMBDA(const index_t) { state().loss_gradient_scale = scale; });
 }
 
-void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t step,
-              double learning_rate, double correction1, double correction2) {
-  launch(
-      exec, "trireme::step::set_step", 1, KOKKOS_LAMBDA(const index_t) {
-        state().step = step;
-        state().learning_rate = learning_rate;
-        state().bias_correction1 = correction1;
-        state().bias_correction2 = correction2;
-      });
-}
-
 void set_seed(const Exec& exec, View0<kernels::StepState> state, std::uint64_t seed) {
   launch(
       exec, "trireme::step::set_seed", 1, KOKKOS_LAMBDA(const index_t) {
@@ -375,12 +364,6 @@ std::string TrainStep<T>::locate_non_finite(const FetchBatch& fetch) {
     return place.empty() ? std::string() : fmt::format("micro-batch {}: {}", m, place);
   }
   return {};
-}
-
-template <class T>
-void TrainStep<T>::begin_step(std::uint64_t step, double learning_rate,
-                              double bias_correction1, double bias_correction2) {
-  set_step(exec_, state_view(), step, learning_rate, bias_correction1, bias_correction2);
 }
 
 #define TRIREME_INSTANTIATE(T) template class TrainStep<T>;

@@ -71,12 +71,10 @@ class TrainStep {
   // Collective over the world.
   std::string locate_non_finite(const FetchBatch& fetch);
 
-  // The state kernels read; the trainer sets learning rate and step.
+  // The state that kernels read; the optimizer sets learning rate and step.
   View0<kernels::StepState> state_view() const {
     return View0<kernels::StepState>(step_state_.data());
   }
-  void begin_step(std::uint64_t step, double learning_rate, double bias_correction1,
-                  double bias_correction2);
   // (loss sum, tokens) of the last accumulate_gradients, on the device; on the last stage
   // of a pipeline, zero on the others.
   View1<double> totals() const { return totals_; }

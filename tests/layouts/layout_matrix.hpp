@@ -10,7 +10,6 @@
 #define TRIREME_TESTS_LAYOUTS_LAYOUT_MATRIX_HPP_
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -260,8 +259,7 @@ class MatrixRun {
   }
   // Loss sum, token count and gradient norm.
   optim::StepReport finish(int step) {
-    step_.begin_step(static_cast<std::uint64_t>(step + 1), 1e-3,
-                     1.0 - std::pow(0.9, step + 1), 1.0 - std::pow(0.95, step + 1));
+    optimizer_.begin_step(exec_, step_.state_view(), step + 1, 1e-3);
     optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
                        layout_.size.samples * kSequence);
     const optim::StepReport report = optimizer_.read_report(exec_);

@@ -182,9 +182,7 @@ void expect_training(const std::string& name, double bound) {
     EXPECT_NEAR(lr, rates[n], 1e-12) << "update " << k;
     const double loss = test.gradients_of(k - 1);
     EXPECT_LE(std::abs(loss - losses[n]) / losses[n], bound) << "update " << k;
-    test.step_->begin_step(static_cast<std::uint64_t>(k), lr,
-                           1 - std::pow(adamw.beta1, static_cast<double>(k)),
-                           1 - std::pow(adamw.beta2, static_cast<double>(k)));
+    optimizer.begin_step(test.exec_, test.step_->state_view(), k, lr);
     optimizer.prepare(test.exec_, test.step_->state_view(), test.step_->totals(),
                       static_cast<double>(test.shape_.rows()));
     const optim::StepReport report = optimizer.read_report(test.exec_);

@@ -95,13 +95,7 @@ class Problem {
     test::Array<T> array(g);
     Kokkos::deep_copy(params_.slab(Slab::gradient), array.vector());
   }
-  void set_step(int k, double lr) {
-    kernels::StepState values;
-    values.learning_rate = lr;
-    values.bias_correction1 = 1 - std::pow(adamw_.beta1, k);
-    values.bias_correction2 = 1 - std::pow(adamw_.beta2, k);
-    Kokkos::deep_copy(state_, values);
-  }
+  void set_step(int k, double lr) { optimizer_.begin_step(exec_, state(), k, lr); }
   StepReport first_half(double loss_sum, double tokens, double nominal) {
     test::Array<double> totals({loss_sum, tokens});
     return first_half(totals, nominal);

@@ -386,7 +386,7 @@ class TrainStepAllocations : public ::testing::Test {
     ++update_;
     step_->accumulate_gradients(fetch, kGlobal);
     const Region region(timers_, Section::optimizer);
-    step_->begin_step(static_cast<std::uint64_t>(update_), 1e-3, 0.1, 0.1);
+    optimizer_->begin_step(exec_, step_->state_view(), update_, 1e-3);
     optimizer_->prepare(exec_, step_->state_view(), step_->totals(), kGlobal * kLength);
     const optim::StepReport report = optimizer_->read_report(exec_);
     optimizer_->apply(exec_, step_->state_view());
