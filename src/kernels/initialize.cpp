@@ -4,7 +4,6 @@
 // a shard draws exactly its part of the numbers the whole matrix would get.
 #include "kernels/initialize.hpp"
 
-#include "base/plural.hpp"
 #include "kernels/impl/normal.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
@@ -94,25 +93,31 @@ void fill_normal(const Exec& exec, const random::Generator& generator, double st
                   "kernels::fill_normal: columns [{}, +{}) of {} to [{}, +{}) of {}",
                   window.global_column, window.columns, window.global_columns,
                   window.local_column, window.columns, window.local_columns);
-  TRIREME_REQUIRE((window.local_row + window.rows) * window.local_columns <=
-                      static_cast<index_t>(local.extent(0)),
-                  "kernels::fill_normal: {} of {} do not fit in {}",
-                  format_plural(window.local_row + window.rows, "row"),
-                  window.local_columns, format_plural(local.extent(0), "element"));
+  const index_t rows_end = (window.local_row + window.rows) * window.local_columns;
+  const index_t begin = window.begin;
+  const index_t end = window.end == 0 ? rows_end : window.end;
+  TRIREME_REQUIRE(begin >= 0 && end - begin <= static_cast<index_t>(local.extent(0)),
+                  "kernels::fill_normal: elements {} to {} do not fit in {}", begin, end,
+                  local.extent(0));
   T* const data = local.data();
-  const index_t first_column = window.global_column / 4 * 4;
-  const index_t skip = window.global_column - first_column;
   launch_rows(
       exec, "trireme::kernels::fill_normal", window.rows,
       KOKKOS_LAMBDA(const RowTeam& team, index_t i) {
-        T* const out =
-            data + (window.local_row + i) * window.local_columns + window.local_column;
+        // Columns of the window that `local` has of this row.
+        const index_t row =
+            (window.local_row + i) * window.local_columns + window.local_column;
+        const index_t first = row < begin ? begin - row : 0;
+        const index_t last = end - row < window.columns ? end - row : window.columns;
+        if (first >= last) return;
+        T* const out = data + (row + first - begin);
+        const index_t column = window.global_column + first;
+        const index_t skip = column % 4;
         const std::uint64_t first_block =
             static_cast<std::uint64_t>(window.global_row + i) *
                 random::blocks_per_row(
                     static_cast<std::uint64_t>(window.global_columns)) +
-            static_cast<std::uint64_t>(first_column / 4);
-        draw_normals(team, generator, first_block, skip + window.columns,
+            static_cast<std::uint64_t>(column / 4);
+        draw_normals(team, generator, first_block, skip + last - first,
                      [=](index_t j, double normal) {
                        if (j >= skip) {
                          out[j - skip] =

@@ -21,11 +21,14 @@ struct MatrixWindow {
   index_t global_row, global_column, global_columns;
   index_t local_row, local_column, local_columns;
   index_t rows, columns;
+  // The elements of the flat local matrix that there is memory for; no range: all of
+  // them. A rank's share may begin and end inside a row.
+  index_t begin = 0, end = 0;
 };
 
 // Element (i, j) of the global matrix ~ N(0, std^2): a pure function of (generator, i,
 // j), bitwise the same on every device (Box-Muller with own polynomials; one Philox call
-// gives four elements of a row).
+// gives four elements of a row). `local` is the memory of the window's local matrix.
 template <class T>
 void fill_normal(const Exec& exec, const random::Generator& generator, double std,
                  const MatrixWindow& window, View1<T> local);

@@ -23,11 +23,11 @@ void add_to(const Exec& exec, View1<const T> from, View1<T> to) {
 // Elements that the rotating and the dedicated buffers hold.
 struct BufferSizes {
   index_t whole = 0;                   // of the largest bucket that takes turns
-  index_t part = 0;                    // of this rank
+  index_t part = 0;                    // of one rank
   std::vector<std::size_t> dedicated;  // buckets
 };
 
-BufferSizes buffer_sizes(const Partition& partition, int part) {
+BufferSizes buffer_sizes(const Partition& partition) {
   BufferSizes sizes;
   const std::vector<Bucket>& buckets = partition.buckets();
   for (std::size_t b = 0; b < buckets.size(); ++b) {
@@ -36,7 +36,7 @@ BufferSizes buffer_sizes(const Partition& partition, int part) {
       continue;
     }
     sizes.whole = std::max(sizes.whole, buckets[b].range.size());
-    sizes.part = std::max(sizes.part, buckets[b].part_size(part));
+    sizes.part = std::max(sizes.part, buckets[b].part_size);
   }
   return sizes;
 }
@@ -98,7 +98,7 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
   state_.resize(buckets().size());
   reducing_.reserve(buckets().size());
   if (stage() >= 2) {
-    const BufferSizes sizes = buffer_sizes(params.partition(), sharding.part);
+    const BufferSizes sizes = buffer_sizes(params.partition());
     const auto add_slot = [&](index_t whole, index_t part) {
       Slot slot;
       if (!params.is_allocated()) whole = part = 0;
@@ -109,7 +109,7 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
     };
     for (int i = 0; i < kRotating; ++i) add_slot(sizes.whole, sizes.part);
     for (const std::size_t b : sizes.dedicated) {
-      add_slot(buckets()[b].range.size(), buckets()[b].part_size(sharding.part));
+      add_slot(buckets()[b].range.size(), buckets()[b].part_size);
     }
   }
   if (sequence_parallel && groups.tensor->size() > 1) {
@@ -137,7 +137,7 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
   const auto& sharding = params.sharding();
   std::size_t bytes =
       sequence_parallel ? sizeof(Master) * extent(sequence_elements(params)) : 0;
-  const BufferSizes sizes = buffer_sizes(params.partition(), sharding.part);
+  const BufferSizes sizes = buffer_sizes(params.partition());
   if (sharding.stage < 2) return bytes;
   const std::size_t whole_bytes = sizeof(Master) + (sharding.stage >= 3 ? sizeof(T) : 0);
   const auto slot = [&](index_t whole, index_t part) {
@@ -146,7 +146,7 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
   bytes += kRotating * slot(sizes.whole, sizes.part);
   for (const std::size_t b : sizes.dedicated) {
     const Bucket& bucket = params.partition().buckets()[b];
-    bytes += slot(bucket.range.size(), bucket.part_size(sharding.part));
+    bytes += slot(bucket.range.size(), bucket.part_size);
   }
   return bytes;
 }
@@ -162,7 +162,7 @@ std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params)
   for (std::size_t i = 0; i < order.size(); ++i) {
     index_t& copy = copies[i % kRotating];
     const Bucket& bucket = params.partition().buckets()[order[i]];
-    copy = std::max(copy, bucket.part_size(sharding.part));
+    copy = std::max(copy, bucket.part_size);
   }
   return extent(copies[0] + copies[1]) * sizeof(Master);
 }
@@ -294,10 +294,9 @@ void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_
   state.has_weights = true;
   state.weight_slot = number;
   params_.lend_compute(bucket, slot.weights.data());
-  state.gather =
-      groups_.data->start_all_gather(exec_, comm::span_of(params_.compute_shard(bucket)),
-                                     comm::span_of(params_.compute_bucket(bucket)),
-                                     kGatherInPass, buckets()[bucket].cuts.data());
+  state.gather = groups_.data->start_all_gather(
+      exec_, comm::span_of(params_.compute_shard(bucket)),
+      comm::span_of(params_.compute_bucket(bucket)), kGatherInPass);
 }
 
 // Stages 2 and 3: zeros for a bucket whose gradients come now.
@@ -347,9 +346,9 @@ void DataParallel<T>::reduce(std::size_t bucket) {
   if (state.adds_to_shard) {
     part = View1<Master>(slots_[extent(state.gradient_slot)].part.data(), part.extent(0));
   }
-  state.reduction = groups_.data->start_reduce_scatter(
-      exec_, comm::span_of(View1<const Master>(all)), comm::span_of(part), comm::Op::sum,
-      "gradients", buckets()[bucket].cuts.data());
+  state.reduction =
+      groups_.data->start_reduce_scatter(exec_, comm::span_of(View1<const Master>(all)),
+                                         comm::span_of(part), comm::Op::sum, "gradients");
 }
 
 template <class T>
@@ -426,10 +425,9 @@ void DataParallel<T>::start_gather(std::size_t bucket) {
     return;
   }
   if (stage() == 0) return;
-  state.gather =
-      groups_.data->start_all_gather(exec_, comm::span_of(params_.compute_shard(bucket)),
-                                     comm::span_of(params_.compute_bucket(bucket)),
-                                     "weights (ZeRO)", buckets()[bucket].cuts.data());
+  state.gather = groups_.data->start_all_gather(
+      exec_, comm::span_of(params_.compute_shard(bucket)),
+      comm::span_of(params_.compute_bucket(bucket)), "weights (ZeRO)");
 }
 
 template <class T>

@@ -21,7 +21,7 @@ T* element_of(T* data, index_t offset) {
 
 template <class T>
 index_t ParamBuffer<T>::extent(bool whole) const {
-  return whole ? partition_.slab_elements() : partition_.shard_elements(sharding_.part);
+  return whole ? partition_.slab_elements() : partition_.shard_elements();
 }
 
 template <class T>
@@ -51,7 +51,11 @@ void ParamBuffer<T>::plan(const ParamRegistry& registry, const Sharding& shardin
                   sharding.stage);
   registry_ = &registry;
   sharding_ = sharding;
-  partition_ = Partition(registry, sharding.parts, sharding.bucket_elements);
+  if (sharding.stage == 0) {  // nothing is cut, and nothing is padded for it
+    sharding_.parts = 1;
+    sharding_.part = 0;
+  }
+  partition_ = Partition(registry, sharding_.parts, sharding.bucket_elements);
   lent_compute_.assign(partition_.buckets().size(), nullptr);
   lent_gradient_.assign(partition_.buckets().size(), nullptr);
 }
@@ -107,27 +111,20 @@ void ParamBuffer<T>::fill_share(const Exec& exec, std::uint64_t seed,
   const Shape& local = spec.shard.local_shape;
   TRIREME_REQUIRE(global.size() == 2, "'{}' {}: only matrices are drawn at random",
                   spec.name, to_string(global));
-  kernels::fill(exec, share.values, Master{0});  // padding rows stay zero
-  const index_t first_row = share.range.begin / local[1];
-  const index_t end_row = share.range.end / local[1];  // shares are whole rows
   std::vector<Segment> segments = spec.shard.segments;
   if (spec.shard.is_replicated()) segments = {{0, 0, global[0]}};
   const bool by_row = spec.shard.dimension != 1;
   for (const Segment& segment : segments) {
-    // Rows of the local array that this segment fills, as far as they are in the share.
-    const index_t begin = std::max(first_row, by_row ? segment.local_begin : 0);
-    const index_t end =
-        std::min(end_row, by_row ? segment.local_begin + segment.extent : local[0]);
-    if (begin >= end) continue;
-    const kernels::MatrixWindow window{
-        .global_row = by_row ? segment.global_begin + begin - segment.local_begin : begin,
-        .global_column = by_row ? 0 : segment.global_begin,
-        .global_columns = global[1],
-        .local_row = begin - first_row,
-        .local_column = by_row ? 0 : segment.local_begin,
-        .local_columns = local[1],
-        .rows = end - begin,
-        .columns = by_row ? local[1] : segment.extent};
+    const kernels::MatrixWindow window{.global_row = by_row ? segment.global_begin : 0,
+                                       .global_column = by_row ? 0 : segment.global_begin,
+                                       .global_columns = global[1],
+                                       .local_row = by_row ? segment.local_begin : 0,
+                                       .local_column = by_row ? 0 : segment.local_begin,
+                                       .local_columns = local[1],
+                                       .rows = by_row ? segment.extent : local[0],
+                                       .columns = by_row ? local[1] : segment.extent,
+                                       .begin = share.range.begin,
+                                       .end = share.range.end};
     kernels::fill_normal(exec, generator, spec.init.value, window, share.values);
   }
 }
@@ -182,10 +179,9 @@ typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t para
   }
   const IndexRange range = share(param);
   const std::size_t bucket = partition_.bucket_of_param(param);
-  const Bucket& cut = partition_.buckets()[bucket];
   // From the start of this rank's part to the start of its share of the parameter.
-  const index_t before = offset(param) + range.begin - cut.range.begin -
-                         cut.cuts[static_cast<std::size_t>(sharding_.part)];
+  const index_t before = offset(param) + range.begin -
+                         partition_.buckets()[bucket].part(sharding_.part).begin;
   const View1<Master> mine = shard(slab, bucket);
   return {range, View1<Master>(element_of(mine.data(), range.size() == 0 ? 0 : before),
                                static_cast<std::size_t>(range.size()))};
@@ -206,16 +202,22 @@ View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::updated(Slab slab,
           static_cast<std::size_t>(range.size())};
 }
 
+// Where this rank's part of a bucket lies in an array of all parts, or of its own ones.
+template <class T>
+IndexRange ParamBuffer<T>::shard_range(std::size_t bucket, bool is_whole) const {
+  const Bucket& cut = partition_.buckets().at(bucket);
+  if (is_whole) return cut.part(sharding_.part);
+  const index_t begin = partition_.shard_offset(bucket);
+  return {begin, begin + cut.part_size};
+}
+
 template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::shard(Slab slab,
                                                              std::size_t bucket) const {
   require(slab);
-  const Bucket& cut = partition_.buckets().at(bucket);
-  const auto part = static_cast<std::size_t>(sharding_.part);
-  const index_t begin = is_whole(slab) ? cut.range.begin + cut.cuts[part]
-                                       : partition_.shard_offset(bucket, sharding_.part);
-  return {element_of(slabs_[static_cast<int>(slab)].data(), begin),
-          static_cast<std::size_t>(cut.part_size(sharding_.part))};
+  const IndexRange mine = shard_range(bucket, is_whole(slab));
+  return {element_of(slabs_[static_cast<int>(slab)].data(), mine.begin),
+          static_cast<std::size_t>(mine.size())};
 }
 
 template <class T>
@@ -239,13 +241,9 @@ View1<T> ParamBuffer<T>::compute_shard(std::size_t bucket) const {
   if constexpr (std::is_same_v<T, Master>) {
     return shard(Slab::weight, bucket);
   } else {
-    const Bucket& cut = partition_.buckets().at(bucket);
-    const auto part = static_cast<std::size_t>(sharding_.part);
-    const index_t begin = is_compute_whole()
-                              ? cut.range.begin + cut.cuts[part]
-                              : partition_.shard_offset(bucket, sharding_.part);
-    return {element_of(compute_.data(), begin),
-            static_cast<std::size_t>(cut.part_size(sharding_.part))};
+    const IndexRange mine = shard_range(bucket, is_compute_whole());
+    return {element_of(compute_.data(), mine.begin),
+            static_cast<std::size_t>(mine.size())};
   }
 }
 

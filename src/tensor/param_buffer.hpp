@@ -34,6 +34,7 @@ class ParamBuffer {
   enum class Use { training, inference };
 
   // What of them is kept where `parts` ranks hold the same model; this one is `part`.
+  // Stage 0 cuts nothing: its slabs are those of one part.
   struct Sharding {
     int stage = 0;  // of ZeRO
     int parts = 1;
@@ -59,7 +60,7 @@ class ParamBuffer {
 
   const ParamRegistry& registry() const { return *registry_; }
   bool is_allocated() const { return slab_count_ > 0; }
-  // Elements of one slab, alignment padding included.
+  // Elements of one whole slab, padding included.
   index_t slab_elements() const { return partition_.slab_elements(); }
   index_t offset(std::size_t param) const { return partition_.offset(param); }
   const Partition& partition() const { return partition_; }
@@ -83,7 +84,7 @@ class ParamBuffer {
   View1<Master> gradient_slice(std::size_t param) const;
 
   // This rank's share of a parameter: which elements of its flat local array, and where a
-  // slab has them. All of it, for a part that updates whole slabs (stage 0).
+  // slab has them; all of it where the slab is whole.
   struct Share {
     IndexRange range;
     View1<Master> values;
@@ -112,6 +113,7 @@ class ParamBuffer {
 
  private:
   index_t extent(bool whole) const;
+  IndexRange shard_range(std::size_t bucket, bool is_whole) const;
   void require(Slab slab) const;
   void fill_share(const Exec& exec, std::uint64_t seed, std::size_t param) const;
 

@@ -21,6 +21,19 @@ Partition::Partition(const ParamRegistry& registry, int parts, index_t bucket_el
     : parts_(parts) {
   TRIREME_REQUIRE(parts >= 1, "parameters cut in {}", format_plural(parts, "part"));
   lay_out(registry);
+  make_buckets(registry, bucket_elements);
+  make_parts_equal(registry);
+}
+
+void Partition::lay_out(const ParamRegistry& registry) {
+  for (const ParamSpec& spec : registry.specs()) {
+    offsets_.push_back(total_);
+    counts_.push_back(element_count(spec.shard.local_shape));
+    total_ += aligned(counts_.back());
+  }
+}
+
+void Partition::make_buckets(const ParamRegistry& registry, index_t bucket_elements) {
   const std::vector<ParamUnit>& units = registry.units();
   std::vector<bool> alone(units.size(), false);
   for (std::size_t u = 0; u < units.size(); ++u) {
@@ -30,93 +43,59 @@ Partition::Partition(const ParamRegistry& registry, int parts, index_t bucket_el
     }
   }
   // From the end, in the order in which the backward pass completes them.
+  index_t end = total_;
   for (std::size_t u = units.size(); u-- > 0;) {
     const bool joins = !buckets_.empty() && !alone[u] && !buckets_.back().stands_alone &&
                        buckets_.back().range.size() < bucket_elements;
-    const index_t begin = offsets_[units[u].begin];
+    const index_t begin = units[u].begin == units[u].end ? end : offsets_[units[u].begin];
     if (joins) {
       buckets_.back().first_unit = u;
       buckets_.back().range.begin = begin;
     } else {
       buckets_.push_back({.first_unit = u,
                           .end_unit = u + 1,
-                          .range = {begin, offsets_[units[u].end]},
-                          .cuts = {},
+                          .range = {begin, end},
                           .stands_alone = alone[u]});
     }
+    end = begin;
   }
   std::reverse(buckets_.begin(), buckets_.end());
+}
+
+// Every bucket grows at its end, and what lies behind moves on.
+void Partition::make_parts_equal(const ParamRegistry& registry) {
+  const std::vector<ParamUnit>& units = registry.units();
   bucket_of_unit_.resize(units.size());
   unit_of_param_.resize(registry.size());
+  index_t shift = 0;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     Bucket& bucket = buckets_[b];
     for (std::size_t u = bucket.first_unit; u < bucket.end_unit; ++u) {
       bucket_of_unit_[u] = b;
-      for (std::size_t p = units[u].begin; p < units[u].end; ++p) unit_of_param_[p] = u;
+      for (std::size_t p = units[u].begin; p < units[u].end; ++p) {
+        unit_of_param_[p] = u;
+        offsets_[p] += shift;
+      }
     }
-    cut(registry, bucket);
+    const index_t size = bucket.range.size();
+    bucket.part_size = aligned((size + parts_ - 1) / parts_);
+    const index_t begin = bucket.range.begin + shift;
+    bucket.range = {begin, begin + bucket.part_size * parts_};
+    shift += bucket.range.size() - size;
   }
-}
-
-void Partition::lay_out(const ParamRegistry& registry) {
-  for (const ParamSpec& spec : registry.specs()) {
-    offsets_.push_back(total_);
-    counts_.push_back(element_count(spec.shard.local_shape));
-    total_ += aligned(counts_.back());
-  }
-  offsets_.push_back(total_);
-}
-
-// The end of a row of a parameter that is nearest to element `at` of the slab; what
-// aligns the next parameter belongs to the one before it.
-index_t Partition::row_boundary(const ParamRegistry& registry, const Bucket& bucket,
-                                index_t at) const {
-  const auto next = std::upper_bound(offsets_.begin(), offsets_.end(), at);
-  const auto param = static_cast<std::size_t>(next - offsets_.begin()) - 1;
-  if (at >= bucket.range.end) return bucket.range.end;
-  const Shape& shape = registry.spec(param).shard.local_shape;
-  const index_t row = shape.size() < 2 ? kAlignment : counts_[param] / shape[0];
-  const index_t rows = row == 0 ? 0 : (at - offsets_[param] + row / 2) / row;
-  const index_t end = offsets_[param] + rows * row;
-  return end >= offsets_[param] + counts_[param] ? offsets_[param + 1] : end;
-}
-
-void Partition::cut(const ParamRegistry& registry, Bucket& bucket) const {
-  bucket.cuts.push_back(0);
-  const index_t size = bucket.range.size();
-  for (int part = 1; part < parts_; ++part) {
-    // size * part would overflow for the largest models on the most ranks.
-    const index_t even = size / parts_ * part + size % parts_ * part / parts_;
-    const index_t at = row_boundary(registry, bucket, bucket.range.begin + even);
-    bucket.cuts.push_back(std::max(bucket.cuts.back(), at - bucket.range.begin));
-  }
-  bucket.cuts.push_back(size);
+  total_ += shift;
 }
 
 std::size_t Partition::bucket_of_param(std::size_t param) const {
   return bucket_of_unit_.at(unit_of_param_.at(param));
 }
 
-index_t Partition::shard_elements(int part) const {
-  index_t elements = 0;
-  for (const Bucket& bucket : buckets_) elements += aligned(bucket.part_size(part));
-  return elements;
-}
-
-index_t Partition::shard_offset(std::size_t bucket, int part) const {
-  index_t offset = 0;
-  for (std::size_t b = 0; b < bucket; ++b) offset += aligned(buckets_[b].part_size(part));
-  return offset;
-}
-
 IndexRange Partition::share(std::size_t param, int part) const {
-  const Bucket& bucket = buckets_.at(bucket_of_param(param));
-  const auto p = static_cast<std::size_t>(part);
+  const IndexRange mine = buckets_.at(bucket_of_param(param)).part(part);
   const index_t begin = offsets_[param];
-  const index_t first = bucket.range.begin + bucket.cuts.at(p) - begin;
-  const index_t last = bucket.range.begin + bucket.cuts.at(p + 1) - begin;
   const index_t count = counts_[param];
-  return {std::clamp<index_t>(first, 0, count), std::clamp<index_t>(last, 0, count)};
+  return {std::clamp<index_t>(mine.begin - begin, 0, count),
+          std::clamp<index_t>(mine.end - begin, 0, count)};
 }
 
 }  // namespace trireme

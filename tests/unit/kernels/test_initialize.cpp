@@ -125,6 +125,27 @@ TYPED_TEST(InitializeOf, ShardsDrawWhatTheWholeDraws) {
   }
 }
 
+// A share of a rank's rows may begin and end inside a row.
+TYPED_TEST(InitializeOf, SharesDrawWhatTheWholeDraws) {
+  using T = TypeParam;
+  constexpr index_t kRows = 5, kColumns = 33, kLocal = 12;  // columns 9 to 16 are here
+  const MatrixWindow window{0, 9, kColumns, 0, 2, kLocal, kRows, 8};
+  const Array<T> all(kRows * kLocal, 7.0);
+  fill_normal<T>(Exec(), generator(), 0.02, window, all.vector());
+  const auto want = all.values();
+  for (index_t begin = 0; begin < kRows * kLocal; begin += 7) {
+    for (index_t end = begin + 1; end <= kRows * kLocal; end += 5) {
+      MatrixWindow part = window;
+      part.begin = begin;
+      part.end = end;
+      const Array<T> share(end - begin, 7.0);
+      fill_normal<T>(Exec(), generator(), 0.02, part, share.vector());
+      ASSERT_EQ(share.values(),
+                std::vector<double>(want.begin() + begin, want.begin() + end));
+    }
+  }
+}
+
 TYPED_TEST(InitializeOf, FillAndConvert) {
   using T = TypeParam;
   for (const index_t n : {0, 1, 31, 16384, 40001}) {
@@ -146,7 +167,10 @@ TEST(InitializeErrors, WindowsThatDoNotFit) {
   const Array<float> local(20);
   const MatrixWindow too_wide{0, 5, 8, 0, 0, 10, 2, 4};
   const MatrixWindow too_tall{0, 0, 8, 1, 0, 10, 2, 4};
-  for (const MatrixWindow& window : {too_wide, too_tall}) {
+  MatrixWindow too_long{0, 0, 8, 0, 0, 10, 4, 4};
+  too_long.begin = 5;
+  too_long.end = 26;
+  for (const MatrixWindow& window : {too_wide, too_tall, too_long}) {
     EXPECT_THROW(fill_normal<float>(Exec(), generator(), 1.0, window, local.vector()),
                  std::exception);
   }

@@ -110,8 +110,7 @@ TYPED_TEST(ParamBufferShardingOf, BytesAreKnownBefore) {
     training.allocate(registry, Use::training, sharding);
     inference.allocate(registry, Use::inference, sharding);
     const auto whole = static_cast<std::size_t>(planned.slab_elements());
-    const auto shard =
-        static_cast<std::size_t>(planned.partition().shard_elements(sharding.part));
+    const auto shard = static_cast<std::size_t>(planned.partition().shard_elements());
     const std::size_t copy =
         kHasCopy<T> ? sizeof(T) * (sharding.stage < 3 ? whole : shard) : 0;
     EXPECT_EQ(planned.compute_bytes(), copy);
@@ -201,14 +200,19 @@ TYPED_TEST(ParamBufferShardingOf, InitialWeightsAreThoseOfTheWhole) {
       // The compute copy follows, as far as this rank can tell.
       for (std::size_t b = 0; b < params.partition().buckets().size(); ++b) {
         const Bucket& bucket = params.partition().buckets()[b];
-        const auto part = static_cast<std::size_t>(sharding.part);
-        const IndexRange mine = {bucket.cuts[part], bucket.cuts[part + 1]};
-        // The whole one is cut otherwise, and lies in the same order.
-        std::vector<Accumulator<T>> all = to_host(whole.slab(Slab::weight));
-        all = part_of(all,
-                      {bucket.range.begin + mine.begin, bucket.range.begin + mine.end});
-        std::vector<T> rounded;
-        for (const Accumulator<T> x : all) rounded.push_back(static_cast<T>(x));
+        const IndexRange mine = bucket.part(params.sharding().part);
+        // As the whole one has them, whose parameters lie elsewhere; padding is zero.
+        std::vector<T> rounded(static_cast<std::size_t>(bucket.part_size), T(0));
+        for (std::size_t p = 0; p < registry.size(); ++p) {
+          if (params.partition().bucket_of_param(p) != b) continue;
+          const IndexRange share = params.share(p);
+          const auto all = to_host(whole.slice(Slab::weight, p));
+          for (index_t i = share.begin; i < share.end; ++i) {
+            const index_t at = params.offset(p) + i - mine.begin;
+            rounded[static_cast<std::size_t>(at)] =
+                static_cast<T>(all[static_cast<std::size_t>(i)]);
+          }
+        }
         ASSERT_TRUE(same_bits(to_host(params.compute_shard(b)), rounded)) << b;
       }
     });
@@ -223,13 +227,13 @@ TYPED_TEST(ParamBufferShardingOf, ShardsLieWhereThePartitionSays) {
     params.allocate(registry, ParamBuffer<T>::Use::training, sharding);
     const Partition& partition = params.partition();
     ASSERT_EQ(partition.buckets().size(), 3u);
-    const int part = sharding.part;
+    const int part = params.sharding().part;
+    EXPECT_EQ(partition.parts(), sharding.stage == 0 ? 1 : sharding.parts);
     for (std::size_t b = 0; b < partition.buckets().size(); ++b) {
       const Bucket& bucket = partition.buckets()[b];
-      const index_t in_whole =
-          bucket.range.begin + bucket.cuts[static_cast<std::size_t>(part)];
-      const index_t in_shard = partition.shard_offset(b, part);
-      const auto size = static_cast<std::size_t>(bucket.part_size(part));
+      const index_t in_whole = bucket.part(part).begin;
+      const index_t in_shard = partition.shard_offset(b);
+      const auto size = static_cast<std::size_t>(bucket.part_size);
       for (const Slab slab : kSlabs) {
         const auto shard = params.shard(slab, b);
         EXPECT_EQ(shard.data() - params.slab(slab).data(),
@@ -246,8 +250,7 @@ TYPED_TEST(ParamBufferShardingOf, ShardsLieWhereThePartitionSays) {
       if (params.is_compute_whole()) {  // it is part of what others see
         const auto all = params.compute_bucket(b);
         EXPECT_EQ(all.extent(0), static_cast<std::size_t>(bucket.range.size()));
-        EXPECT_EQ(compute.data() - all.data(),
-                  bucket.cuts[static_cast<std::size_t>(part)]);
+        EXPECT_EQ(compute.data() - all.data(), in_whole - bucket.range.begin);
         EXPECT_EQ(all.data() - params.compute_bucket(0).data(), bucket.range.begin);
       } else {
         EXPECT_EQ(compute.data() - params.compute_shard(0).data(), in_shard);
@@ -270,10 +273,8 @@ TYPED_TEST(ParamBufferShardingOf, ShardsLieWhereThePartitionSays) {
         const std::size_t b = partition.bucket_of_param(p);
         const auto shard = params.shard(slab, b);
         const index_t at = share.values.data() - shard.data();
-        EXPECT_EQ(
-            at, std::max<index_t>(
-                    0, params.offset(p) - partition.buckets()[b].range.begin -
-                           partition.buckets()[b].cuts[static_cast<std::size_t>(part)]));
+        EXPECT_EQ(at, std::max<index_t>(
+                          0, params.offset(p) - partition.buckets()[b].part(part).begin));
         EXPECT_GE(at, end[b]);
         end[b] = at + share.range.size();
         EXPECT_LE(end[b], static_cast<index_t>(shard.extent(0)));
@@ -320,7 +321,7 @@ TYPED_TEST(ParamBufferShardingOf, WeightsAppearWhereTheyAreLent) {
   EXPECT_EQ(layer.weight.matrix().extent(1), 7u);
   EXPECT_EQ(layer.bias.vector().data(), memory.data() + 128 + 128);  // 70, aligned
   EXPECT_EQ(layer.params.compute_bucket(layer.bucket()).data(), memory.data() + 128);
-  EXPECT_EQ(layer.params.compute_bucket(layer.bucket()).extent(0), 128u + 64u);
+  EXPECT_EQ(layer.params.compute_bucket(layer.bucket()).extent(0), 2 * 128u);
   layer.params.lend_compute(layer.bucket(), nullptr);
   EXPECT_THAT([&] { layer.bias.vector(); }, absent);
   EXPECT_THAT([&] { layer.params.compute_bucket(layer.bucket()); }, absent);
@@ -392,17 +393,18 @@ TEST(ParamBufferShardingErrors, StagesThatZeroLacks) {
   }
 }
 
-// More ranks than rows: a part without an element is there all the same.
-TEST(ParamBufferShardingErrors, APartOfNothing) {
+// More ranks than elements: a part that is nothing but padding.
+TEST(ParamBufferShardingErrors, APartOfPadding) {
   ParamRegistry registry;
   registry.add({"word", replicated({3, 100}), Initializer::normal(1)});
   ParamBuffer<float> params;
-  params.allocate(registry, ParamBuffer<float>::Use::training, {3, 8, 0, 1});
-  ASSERT_EQ(params.slab_bytes(Slab::weight), 0u);
+  params.allocate(registry, ParamBuffer<float>::Use::training, {3, 8, 7, 1});
+  ASSERT_EQ(params.slab_bytes(Slab::weight), 64 * sizeof(float));
   EXPECT_TRUE(params.is_allocated());
   EXPECT_TRUE(params.has(Slab::exp_avg));
   EXPECT_NO_THROW(params.initialize(Exec(), 1));
   EXPECT_EQ(params.share(Slab::exp_avg, 0).range.size(), 0);
+  EXPECT_THAT(to_host(params.slab(Slab::weight)), ::testing::Each(0.0f));
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
-// How parameters are cut over a data group: buckets and shares tile the slab, cuts lie
-// between rows and are as even as rows allow, for models of any size on any ranks.
+// How parameters are cut over a data group: buckets and shares tile the slab, and all
+// parts of a bucket are equal and aligned, for models of any size on any ranks.
 #include "tensor/partition.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cmath>
 
 #include "base/error.hpp"
 
@@ -59,11 +58,6 @@ ParamRegistry units_of(const std::vector<Shape>& shapes) {
   return registry;
 }
 
-index_t row_of(const ParamRegistry& registry, std::size_t param) {
-  const Shape& shape = registry.spec(param).shard.local_shape;
-  return shape.size() < 2 ? 1 : element_count(shape) / shape[0];
-}
-
 // The units and elements in buckets: all of them, once, in their order.
 void expect_buckets_cover(const Partition& partition, const ParamRegistry& registry) {
   const auto& units = registry.units();
@@ -95,66 +89,42 @@ void expect_buckets_cover(const Partition& partition, const ParamRegistry& regis
         ASSERT_LE(end, bucket.range.end);
       }
     }
-    ASSERT_LT(bucket.range.end, end + kAlignment);  // nothing but padding follows
+    // Nothing but padding follows, and no more of it than equal parts need.
+    ASSERT_LT(bucket.range.end, end + kAlignment * (partition.parts() + 1));
     end = bucket.range.end;
   }
   ASSERT_EQ(unit, units.size());
   ASSERT_EQ(end, partition.slab_elements());
 }
 
-// The parameter that element `at` of the slab belongs to, its padding included.
-std::size_t param_at(const Partition& partition, std::size_t params, index_t at) {
-  std::size_t low = 0, high = params;
-  while (high - low > 1) {
-    const std::size_t middle = (low + high) / 2;
-    (partition.offset(middle) <= at ? low : high) = middle;
-  }
-  return low;
-}
-
-// From 0 to the end, never back, and near where even parts would end.
-void expect_cuts_are_even(const Partition& partition, const ParamRegistry& registry) {
+void expect_parts_are_equal(const Partition& partition) {
   for (const Bucket& bucket : partition.buckets()) {
-    const auto parts = static_cast<std::size_t>(partition.parts());
-    ASSERT_EQ(bucket.cuts.size(), parts + 1);
-    ASSERT_EQ(bucket.cuts.front(), 0);
-    ASSERT_EQ(bucket.cuts.back(), bucket.range.size());
-    for (std::size_t i = 0; i < parts; ++i) {
-      if (bucket.cuts[i] > bucket.cuts[i + 1]) FAIL() << "cut " << i + 1 << " goes back";
-      ASSERT_EQ(bucket.part_size(static_cast<int>(i)),
-                bucket.cuts[i + 1] - bucket.cuts[i]);
-      if (bucket.range.size() == 0) continue;
-      const long double even = static_cast<long double>(bucket.range.size()) *
-                               static_cast<long double>(i) /
-                               static_cast<long double>(parts);
-      const std::size_t param = param_at(partition, registry.size(),
-                                         bucket.range.begin + static_cast<index_t>(even));
-      // The nearest end of a row, or of the padding behind the last.
-      const auto slack =
-          static_cast<long double>(row_of(registry, param) / 2 + kAlignment);
-      if (std::abs(static_cast<long double>(bucket.cuts[i]) - even) > slack) {
-        FAIL() << "cut " << i << " at " << bucket.cuts[i] << ", even would be " << even;
+    ASSERT_EQ(bucket.part_size % kAlignment, 0);
+    ASSERT_EQ(bucket.part_size * partition.parts(), bucket.range.size());
+    index_t end = bucket.range.begin;
+    for (int part = 0; part < partition.parts(); ++part) {
+      if (bucket.part(part) != IndexRange{end, end + bucket.part_size}) {
+        FAIL() << "part " << part << " begins at " << bucket.part(part).begin;
       }
+      end += bucket.part_size;
     }
   }
 }
 
-// Shares of all parts are all of a parameter, in order, in whole rows.
+// Shares of all parts are all of a parameter, in order.
 void expect_shares_tile(const Partition& partition, const ParamRegistry& registry) {
   for (std::size_t p = 0; p < registry.size(); ++p) {
     const Bucket& bucket = partition.buckets()[partition.bucket_of_param(p)];
-    const index_t begin = partition.offset(p) - bucket.range.begin;
+    const index_t begin = partition.offset(p);
     const index_t count = element_count(registry.spec(p).shard.local_shape);
-    const index_t row = row_of(registry, p);
     index_t end = 0;
     for (int part = 0; part < partition.parts(); ++part) {
       const IndexRange share = partition.share(p, part);
       if (share.size() == 0) continue;
-      const auto i = static_cast<std::size_t>(part);
-      const bool is_inside = begin + share.begin >= bucket.cuts[i] &&
-                             begin + share.end <= bucket.cuts[i + 1];
-      const bool is_rows = share.begin % row == 0 && share.end % row == 0;
-      if (share.begin != end || share.size() < 0 || !is_inside || !is_rows) {
+      const IndexRange all = bucket.part(part);
+      const bool is_inside =
+          begin + share.begin >= all.begin && begin + share.end <= all.end;
+      if (share.begin != end || share.size() < 0 || !is_inside) {
         FAIL() << "part " << part << " has [" << share.begin << ", " << share.end
                << ") of parameter " << p;
       }
@@ -164,28 +134,19 @@ void expect_shares_tile(const Partition& partition, const ParamRegistry& registr
   }
 }
 
-// A part's shards lie one after the other, aligned, and nothing else is between them.
+// A part's shards lie one after the other, and nothing is between them.
 void expect_shards_are_packed(const Partition& partition) {
-  const std::size_t buckets = partition.buckets().size();
-  for (int part = 0; part < partition.parts(); ++part) {
-    index_t end = 0;
-    for (std::size_t b = 0; b < buckets; ++b) {
-      const index_t offset = partition.shard_offset(b, part);
-      if (offset % kAlignment != 0 || offset < end || offset >= end + kAlignment) {
-        FAIL() << "shard " << b << " of part " << part << " at " << offset;
-      }
-      end = offset + partition.buckets()[b].part_size(part);
-    }
-    const index_t elements = partition.shard_elements(part);
-    ASSERT_EQ(elements, partition.shard_offset(buckets, part));
-    ASSERT_GE(elements, end);
-    ASSERT_LT(elements, end + kAlignment);
+  index_t end = 0;
+  for (std::size_t b = 0; b < partition.buckets().size(); ++b) {
+    ASSERT_EQ(partition.shard_offset(b), end);
+    end += partition.buckets()[b].part_size;
   }
+  ASSERT_EQ(partition.shard_elements(), end);
 }
 
 void expect_consistent(const Partition& partition, const ParamRegistry& registry) {
   ASSERT_NO_FATAL_FAILURE(expect_buckets_cover(partition, registry));
-  ASSERT_NO_FATAL_FAILURE(expect_cuts_are_even(partition, registry));
+  ASSERT_NO_FATAL_FAILURE(expect_parts_are_equal(partition));
   ASSERT_NO_FATAL_FAILURE(expect_shares_tile(partition, registry));
   ASSERT_NO_FATAL_FAILURE(expect_shards_are_packed(partition));
 }
@@ -215,13 +176,13 @@ TEST(Partition, OnePartHasEverything) {
   const ParamRegistry registry = gpt(2, 20, 37, 11);
   const Partition partition(registry, 1, 1000);
   for (const Bucket& bucket : partition.buckets()) {
-    EXPECT_THAT(bucket.cuts, ElementsAre(0, bucket.range.size()));
+    EXPECT_EQ(bucket.part_size, bucket.range.size());
   }
   for (std::size_t p = 0; p < registry.size(); ++p) {
     EXPECT_EQ(partition.share(p, 0),
               (IndexRange{0, element_count(registry.spec(p).shard.local_shape)}));
   }
-  EXPECT_EQ(partition.shard_elements(0), partition.slab_elements());
+  EXPECT_EQ(partition.shard_elements(), partition.slab_elements());
 }
 
 std::vector<std::size_t> first_units(const Partition& partition) {
@@ -272,39 +233,46 @@ TEST(PartitionBuckets, UnitsWithoutAName) {
   add(registry, {3});
   const Partition partition(registry, 2, 1);
   ASSERT_EQ(partition.buckets().size(), 1u);
-  EXPECT_EQ(partition.buckets()[0].range, (IndexRange{0, 128}));
+  EXPECT_EQ(partition.buckets()[0].range, (IndexRange{0, 128}));  // 64 each
   expect_consistent(partition, registry);
 }
 
-TEST(PartitionCuts, LieAtTheNearestRow) {
-  // 300 elements and 20 that align; even parts would end at 40, 80, 120, ...
-  const Partition partition(units_of({{3, 100}}), 8, 1);
-  EXPECT_THAT(partition.buckets()[0].cuts,
-              ElementsAre(0, 0, 100, 100, 200, 200, 200, 320, 320));
-  EXPECT_EQ(partition.share(0, 1), (IndexRange{0, 100}));
-  EXPECT_EQ(partition.share(0, 6), (IndexRange{200, 300}));  // no padding
-  EXPECT_EQ(partition.share(0, 0).size(), 0);
+// The example of partition.hpp: 320 elements, of which three equal parts are 384.
+TEST(PartitionParts, AreEqualForThreeRanks) {
+  ParamRegistry registry;
+  add(registry, {5, 40});
+  add(registry, {40});
+  const Partition partition(registry, 3, 1);
+  EXPECT_EQ(partition.buckets()[0].part_size, 128);
+  EXPECT_EQ(partition.buckets()[0].range, (IndexRange{0, 384}));
+  EXPECT_EQ(partition.slab_elements(), 384);
+  EXPECT_EQ(partition.share(0, 0), (IndexRange{0, 128}));  // three rows and a bit
+  EXPECT_EQ(partition.share(0, 1), (IndexRange{128, 200}));
+  EXPECT_EQ(partition.share(0, 2).size(), 0);
+  EXPECT_EQ(partition.share(1, 1).size(), 0);
+  EXPECT_EQ(partition.share(1, 2), (IndexRange{0, 40}));  // no padding
+}
+
+// The next bucket begins behind the zeros that make the parts of the first equal.
+TEST(PartitionParts, MoreRanksThanTheyHaveElements) {
+  const Partition partition(units_of({{3, 100}, {7}}), 8, 1);
+  EXPECT_EQ(partition.buckets()[0].range, (IndexRange{0, 512}));
+  EXPECT_EQ(partition.buckets()[1].range, (IndexRange{512, 1024}));
+  EXPECT_EQ(partition.offset(1), 512);
+  EXPECT_EQ(partition.share(0, 4), (IndexRange{256, 300}));
   EXPECT_EQ(partition.share(0, 7).size(), 0);
-  EXPECT_EQ(partition.shard_elements(1), 128);
-  EXPECT_EQ(partition.shard_elements(7), 0);
+  EXPECT_EQ(partition.share(1, 0), (IndexRange{0, 7}));
+  EXPECT_EQ(partition.shard_offset(1), 64);
+  EXPECT_EQ(partition.shard_elements(), 128);
 }
 
-TEST(PartitionCuts, OfVectorsAreAligned) {
-  const Partition partition(units_of({{1000}}), 3, 1);  // 1024 with padding
-  EXPECT_THAT(partition.buckets()[0].cuts, ElementsAre(0, 320, 704, 1024));
-  EXPECT_EQ(partition.share(0, 2), (IndexRange{704, 1000}));
-}
-
-// Seen over all buckets, nobody has much more than others.
-TEST(PartitionCuts, PartsOfAModelAreEven) {
+TEST(PartitionParts, CostLittleMemory) {
   const ParamRegistry registry = gpt(12, 768, 50257, 1024);
+  const index_t alone = Partition(registry, 1, index_t{4} << 20).slab_elements();
   for (const int parts : {2, 3, 8, 64}) {
     const Partition partition(registry, parts, index_t{4} << 20);
-    const double even = static_cast<double>(partition.slab_elements()) / parts;
-    for (int part = 0; part < parts; ++part) {
-      EXPECT_NEAR(static_cast<double>(partition.shard_elements(part)), even,
-                  static_cast<double>(partition.buckets().size()) * (4 * 768 + 64));
-    }
+    EXPECT_LT(partition.slab_elements(),
+              alone + static_cast<index_t>(partition.buckets().size()) * parts * 64);
   }
 }
 
