@@ -81,7 +81,7 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
                                const DeckInQuestion& question, ckpt::Content content,
                                bool is_vocabulary_own) {
   if (!question.has_tensors) return "";
-  model::GptConfig model = step::gpt_config(question.deck);
+  model::Architecture model = step::architecture_of(question.deck);
   if (!is_vocabulary_own || !question.has_vocabulary || model.vocabulary == 0) {
     if (!checkpoint.has(kWordEmbedding)) return "";
     model.vocabulary = checkpoint.tensor(kWordEmbedding).shape.at(0);

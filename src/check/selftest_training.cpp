@@ -78,16 +78,16 @@ void set(const Exec& exec, View1<double> slab, std::size_t i, double value) {
 
 std::string gradients(const Exec& exec) {
   // Everything at once: dropout on, grouped heads, sizes that fill no tile.
-  const model::GptConfig config{.layers = 2,
-                                .hidden = 12,
-                                .heads = 4,
-                                .kv_heads = 2,
-                                .ffn_hidden = 20,
-                                .sequence = 7,
-                                .vocabulary = 19,
-                                .dropout = 0.1,
-                                .attention_dropout = 0.1,
-                                .init_std = 0.3};
+  const model::Architecture config{.layers = 2,
+                                   .hidden = 12,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .ffn_hidden = 20,
+                                   .sequence = 7,
+                                   .vocabulary = 19,
+                                   .dropout = 0.1,
+                                   .attention_dropout = 0.1,
+                                   .init_std = 0.3};
   const auto self = comm::make_self_communicator("selftest");
   const comm::ProcessGroups groups{self, self, self, self, self, self, self};
   step::ModelState<double> state(groups, config);
@@ -137,13 +137,13 @@ std::string gradients(const Exec& exec) {
 }
 
 std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>& world) {
-  const model::GptConfig config{.layers = 2,
-                                .hidden = 64,
-                                .heads = 4,
-                                .kv_heads = 4,
-                                .ffn_hidden = 256,
-                                .sequence = 32,
-                                .vocabulary = 61};
+  const model::Architecture config{.layers = 2,
+                                   .hidden = 64,
+                                   .heads = 4,
+                                   .kv_heads = 4,
+                                   .ffn_hidden = 256,
+                                   .sequence = 32,
+                                   .vocabulary = 61};
   constexpr index_t kMicro = 4;
   const comm::RankGrid grid(world, {.data = world->size()});
   step::ModelState<float> state(grid.groups(), config);

@@ -143,7 +143,7 @@ class Evaluator {
   Evaluator(const config::Deck& deck, const comm::RankGrid& grid, ckpt::Restore& restore)
       : deck_(deck),
         grid_(grid),
-        state_(grid.groups(), step::gpt_config(deck), step::sharing(deck)) {
+        state_(grid.groups(), step::architecture_of(deck), step::sharing(deck)) {
     const ckpt::Restore::Use check = [&](const ckpt::CheckpointReader& reader) {
       ckpt::require_params(reader, state_.registry, ckpt::Content::weights);
     };

@@ -61,7 +61,7 @@ Generator<T>::Generator(const Exec& exec, step::ModelState<T>& state, index_t ma
     : exec_(exec), state_(state), max_batch_(max_batch) {
   TRIREME_REQUIRE(max_batch >= 1, "a generator of {}", format_plural(max_batch, "text"));
   cache_ = DeviceArray<T>("generation cache", extent(cache_elements(state, max_batch)));
-  layers_.layers.resize(static_cast<std::size_t>(state.whole().layer_count()));
+  layers_.caches.resize(state.whole().cache_columns().size());
 
   const index_t rows = std::max(kPieceRows, max_batch);
   workspace_ = Workspace(plan_workspace(state, max_batch));
@@ -71,11 +71,12 @@ Generator<T>::Generator(const Exec& exec, step::ModelState<T>& state, index_t ma
   host_tokens_ = HostArray<std::int32_t>("generation tokens (host)", extent(rows));
   host_positions_ = HostArray<std::int32_t>("generation positions (host)", extent(rows));
   const index_t ranks = state.groups.tensor->size();
-  const index_t logits = max_batch * state.whole().vocabulary_tp();
+  const index_t logits = max_batch * state.whole().logit_columns();
   logits_ = DeviceArray<T>("generation logits", extent(logits));
   if (ranks > 1) gathered_ = DeviceArray<T>("generation gather", extent(ranks * logits));
   host_logits_ = HostArray<T>("generation logits (host)", extent(ranks * logits));
-  whole_logits_.resize(static_cast<std::size_t>(max_batch * state.config.vocabulary));
+  whole_logits_.resize(
+      static_cast<std::size_t>(max_batch * state.architecture().vocabulary));
   history_.reserve(static_cast<std::size_t>(max_batch * context()));
 }
 
@@ -91,8 +92,22 @@ index_t Generator<T>::batch_for(const step::ModelState<T>& state, std::size_t te
 template <class T>
 index_t Generator<T>::cache_elements(const step::ModelState<T>& state,
                                      index_t max_batch) {
-  return 2 * state.whole().layer_count() * state.config.sequence * max_batch *
-         state.whole().cache_columns();
+  index_t columns = 0;  // of keys, and the same of values
+  for (const index_t of_layer : state.whole().cache_columns()) columns += of_layer;
+  return 2 * columns * state.architecture().sequence * max_batch;
+}
+
+// New tokens of `samples` texts, as a micro-batch.
+template <class T>
+nn::MicroBatch Generator<T>::fed(const step::ModelState<T>& state, index_t sequence,
+                                 index_t samples, const std::int32_t* tokens,
+                                 const std::int32_t* positions) {
+  BatchSpec spec = state.blueprint.batch;
+  spec.streams.at(0).sequence = sequence;
+  nn::MicroBatch batch(spec, samples);
+  batch.set(spec.field("tokens"), tokens, sequence * samples);
+  batch.set(spec.field("positions"), positions, sequence * samples);
+  return batch;
 }
 
 template <class T>
@@ -106,23 +121,20 @@ Workspace::Plan Generator<T>::plan_workspace(const step::ModelState<T>& state,
   const nn::Context context{.exec = exec,
                             .groups = state.groups,
                             .step = {},
-                            .saved = saved,
+                            .saved = &saved,
                             .scratch = scratch,
                             .held = held,
-                            .sequence = 1,
-                            .batch = rows,
+                            .batch = fed(state, 1, rows, nullptr, nullptr),
                             .mode = nn::Mode::evaluation};
-  const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr),
-                                      extent(rows));
-  const View2<T> cache(static_cast<T*>(nullptr), extent(rows),
-                       extent(state.whole().cache_columns()));
   model::DecodeState<T> layers;
-  layers.layers.assign(static_cast<std::size_t>(state.whole().layer_count()),
-                       {cache, cache, 0});
+  for (const index_t columns : state.whole().cache_columns()) {
+    const View2<T> cache(static_cast<T*>(nullptr), extent(rows), extent(columns));
+    layers.caches.push_back({cache, cache, 0});
+  }
   const View2<T> logits(static_cast<T*>(nullptr), extent(max_batch),
-                        extent(state.whole().vocabulary_tp()));
+                        extent(state.whole().logit_columns()));
   step::ModelState<T> shapes = state.without_memory();
-  shapes.whole().decode(context, ids, ids, layers, logits);
+  shapes.whole().decode(context, layers, logits);
   return {.saved = {saved.peak()},
           .slots = {1},
           .scratch = scratch.peak(),
@@ -134,7 +146,7 @@ template <class T>
 std::size_t Generator<T>::planned_bytes(const step::ModelState<T>& state,
                                         index_t max_batch) {
   const index_t ranks = state.groups.tensor->size();
-  const index_t logits = max_batch * state.whole().vocabulary_tp();
+  const index_t logits = max_batch * state.whole().logit_columns();
   const index_t elements =
       cache_elements(state, max_batch) + logits * (ranks > 1 ? 1 + ranks : 1);
   const index_t ids = 2 * std::max(kPieceRows, max_batch);
@@ -150,9 +162,11 @@ void Generator<T>::start(index_t batch) {
   batch_ = batch;
   length_ = 0;
   const auto rows = static_cast<std::size_t>(context() * batch);
-  const auto columns = static_cast<std::size_t>(state_.whole().cache_columns());
+  const std::vector<index_t> all_columns = state_.whole().cache_columns();
   T* next = cache_.data();
-  for (nn::KvCache<T>& layer : layers_.layers) {
+  for (std::size_t i = 0; i < all_columns.size(); ++i) {
+    nn::KvCache<T>& layer = layers_.caches[i];
+    const std::size_t columns = extent(all_columns[i]);
     layer.k = View2<T>(next, rows, columns);
     layer.v = View2<T>(next + rows * columns, rows, columns);
     layer.length = 0;
@@ -170,7 +184,7 @@ std::span<const double> Generator<T>::feed(std::span<const data::TokenId> tokens
                   "{} are filled, {} more exceed the model's {}",
                   format_plural(length_, "position"),
                   format_plural(count / batch_, "token"), context());
-  const auto columns = static_cast<std::size_t>(state_.whole().vocabulary_tp());
+  const auto columns = static_cast<std::size_t>(state_.whole().logit_columns());
   const index_t piece = std::max<index_t>(kPieceRows / batch_, 1) * batch_;
   for (index_t at = 0; at < count; at += piece) {
     const index_t rows = std::min(piece, count - at);
@@ -191,20 +205,17 @@ void Generator<T>::decode(std::span<const data::TokenId> tokens, View2<T> logits
   }
   copy_front(exec_, tokens_, host_tokens_, rows);
   copy_front(exec_, positions_, host_positions_, rows);
-  const nn::Context context{.exec = exec_,
-                            .groups = state_.groups,
-                            .step = kernels::StepStateView(step_.data()),
-                            .saved = workspace_.saved(0, 0),
-                            .scratch = workspace_.scratch(),
-                            .held = workspace_.held(),
-                            .sequence = rows / batch_,
-                            .batch = batch_,
-                            .mode = nn::Mode::evaluation,
-                            .params = state_.use};
-  const auto used = static_cast<std::size_t>(rows);
-  state_.whole().decode(context, View1<const std::int32_t>(tokens_.data(), used),
-                        View1<const std::int32_t>(positions_.data(), used), layers_,
-                        logits);
+  const nn::Context context{
+      .exec = exec_,
+      .groups = state_.groups,
+      .step = kernels::StepStateView(step_.data()),
+      .saved = &workspace_.saved(0, 0),
+      .scratch = workspace_.scratch(),
+      .held = workspace_.held(),
+      .batch = fed(state_, rows / batch_, batch_, tokens_.data(), positions_.data()),
+      .mode = nn::Mode::evaluation,
+      .params = state_.use};
+  state_.whole().decode(context, layers_, logits);
   length_ += rows / batch_;
   // The host's copies are written again by the next call.
   exec_.fence("trireme::inference::decode");
@@ -214,7 +225,7 @@ template <class T>
 std::span<const double> Generator<T>::fetch_logits() {
   comm::Communicator& tensor = *state_.groups.tensor;
   const index_t ranks = tensor.size();
-  const index_t columns = state_.whole().vocabulary_tp();
+  const index_t columns = state_.whole().logit_columns();
   const index_t part = batch_ * columns;
   if (ranks > 1) {
     tensor.all_gather(exec_, comm::ConstSpan(logits_.data(), part, dtype_of<T>),
@@ -222,7 +233,7 @@ std::span<const double> Generator<T>::fetch_logits() {
   }
   copy_front(exec_, host_logits_, ranks > 1 ? gathered_ : logits_, ranks * part);
   exec_.fence("trireme::inference::fetch_logits");
-  const index_t vocabulary = state_.config.vocabulary;
+  const index_t vocabulary = state_.architecture().vocabulary;
   for (index_t sample = 0; sample < batch_; ++sample) {
     for (index_t id = 0; id < vocabulary; ++id) {
       const index_t from = id / columns * part + sample * columns + id % columns;
@@ -242,7 +253,7 @@ void Generator<T>::check_prompt(const GenerationRequest& request,
                         "prompt by {}, or let it be cut (--slide reads its last {})",
                         request.number + 1, format_plural(length, "token"), context(),
                         length - context(), context());
-  const auto vocabulary = static_cast<data::TokenId>(state_.config.vocabulary);
+  const auto vocabulary = static_cast<data::TokenId>(state_.architecture().vocabulary);
   for (const data::TokenId id : request.prompt) {
     TRIREME_REQUIRE_INPUT(id < vocabulary,
                           "prompt {} has the token {}, but this model's vocabulary has "
@@ -262,9 +273,9 @@ void Generator<T>::check(const std::vector<GenerationRequest>& requests,
   config.sampling.validate();
   TRIREME_REQUIRE_INPUT(config.max_tokens >= 0, "{} new tokens: expected 0 or more",
                         config.max_tokens);
-  TRIREME_REQUIRE(config.usable_vocabulary <= state_.config.vocabulary,
+  TRIREME_REQUIRE(config.usable_vocabulary <= state_.architecture().vocabulary,
                   "tokens below {} of a model with {}", config.usable_vocabulary,
-                  state_.config.vocabulary);
+                  state_.architecture().vocabulary);
   for (const GenerationRequest& request : requests) check_prompt(request, config);
 }
 
@@ -287,8 +298,9 @@ std::vector<Generation> Generator<T>::run(const std::vector<GenerationRequest>& 
     text.done = config.max_tokens == 0;
     waiting.push_back(std::move(text));
   }
-  const index_t vocabulary =
-      config.usable_vocabulary > 0 ? config.usable_vocabulary : state_.config.vocabulary;
+  const index_t vocabulary = config.usable_vocabulary > 0
+                                 ? config.usable_vocabulary
+                                 : state_.architecture().vocabulary;
   Job job{config, on_token, Sampler(config.sampling, vocabulary),
           static_cast<std::size_t>(vocabulary)};
   std::vector<Generation> results(requests.size());
@@ -353,7 +365,7 @@ std::span<const double> Generator<T>::read_again(const std::vector<Text>& texts,
 template <class T>
 bool Generator<T>::choose_tokens(std::vector<Text>& texts, std::span<const double> logits,
                                  Job& job) {
-  const auto vocabulary = static_cast<std::size_t>(state_.config.vocabulary);
+  const auto vocabulary = static_cast<std::size_t>(state_.architecture().vocabulary);
   bool goes_on = false;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     Text& text = texts[i];

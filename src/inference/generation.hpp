@@ -93,7 +93,7 @@ class Generator {
   // Positions filled since start().
   index_t length() const { return length_; }
 
-  index_t context() const { return state_.config.sequence; }
+  index_t context() const { return state_.architecture().sequence; }
   const GenerationSpeed& speed() const { return speed_; }
   // Memory of the cache, the workspace and the logits, known before any is allocated.
   static std::size_t planned_bytes(const step::ModelState<T>& state,
@@ -105,6 +105,9 @@ class Generator {
   struct Job;  // what one run() works with
 
   static index_t cache_elements(const step::ModelState<T>& state, index_t max_batch);
+  static nn::MicroBatch fed(const step::ModelState<T>& state, index_t sequence,
+                            index_t samples, const std::int32_t* tokens,
+                            const std::int32_t* positions);
   static Workspace::Plan plan_workspace(const step::ModelState<T>& state,
                                         index_t max_batch);
   void check_prompt(const GenerationRequest& request,

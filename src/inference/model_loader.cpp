@@ -50,7 +50,7 @@ std::optional<data::TokenId> find_end_of_document(
 
 template <class T>
 index_t LoadedModel<T>::usable_vocabulary() const {
-  const index_t rows = state.config.vocabulary;
+  const index_t rows = state.architecture().vocabulary;
   return tokenizer ? std::min<index_t>(rows, tokenizer->vocabulary_size()) : rows;
 }
 
@@ -60,7 +60,7 @@ std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
                                            const io::Path& path, Log& log) {
   const ckpt::CheckpointReader reader(ckpt::choose_newest(path, log));
   const config::Deck deck = deck_of(reader);
-  auto model = std::make_unique<LoadedModel<T>>(groups, step::gpt_config(deck));
+  auto model = std::make_unique<LoadedModel<T>>(groups, step::architecture_of(deck));
   model->path = reader.path();
   model->training = reader.state();
   model->deck = deck;
@@ -68,7 +68,7 @@ std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
     model->tokenizer = data::Tokenizer::from_files(model->training.tokenizer);
   }
   model->end_of_document = find_end_of_document(model->tokenizer, model->training);
-  const index_t rows = model->state.config.vocabulary;
+  const index_t rows = model->state.architecture().vocabulary;
   if (model->end_of_document && *model->end_of_document >= rows) {
     log.warning(
         "the end-of-document token {} is outside the model's vocabulary of {}: texts end "

@@ -22,7 +22,7 @@ config::Deck deck_of(const ckpt::CheckpointReader& reader);
 
 template <class T>
 struct LoadedModel {
-  LoadedModel(const comm::ProcessGroups& groups, const model::GptConfig& config)
+  LoadedModel(const comm::ProcessGroups& groups, const model::Architecture& config)
       : state(groups, config) {}
 
   io::Path path;                 // of the step directory

@@ -1,67 +1,159 @@
 // model/chunk.hpp — what a pipeline stage holds: one or more chunks, each a run of
-// consecutive parts of the model, the same for every kind of model.
+// consecutive blocks of a model, the same for every kind of model.
 //
-// A micro-batch passes a chunk forward and backward in a *slot* that keeps its saved
-// tensors. What comes in and goes out at a chunk's borders is a short list of named
-// tensors (GPT: "hidden"), in memory of the caller's.
+// A chunk hands tensors from border to border, says when parameters come into use, makes
+// layers' saved tensors again where that is asked for, and finds the first number that is
+// not finite. What crosses its two ends lies in memory of the caller's.
+//
+// A tensor lives from the border behind the block that makes it to the border before the
+// block that reads it last; borders of a chunk of n blocks are numbered 0 (its input) to
+// n (its output). Worked example, a chunk of T5's decoder, blocks d1 and d2, with the
+// encoder's output `e` passing by and the decoder's residual stream `h` made anew by
+// each:
+//
+//   border        0          1          2
+//   tensors      h0 e       h1 e       h2 e
+//   lifetimes    h0: 0-0    h1: 1-1    h2: 2-2    e: 0-2
+//
+// e comes in and goes out: forward its values are copied from the input's memory to the
+// output's; backward its gradient is copied the other way, and d2 and d1 add to it. h1
+// stays within the chunk: its values lie in the slot's saved memory, its gradient in one
+// of two areas of scratch memory, which neighbouring borders take in turns.
 #ifndef TRIREME_MODEL_CHUNK_HPP_
 #define TRIREME_MODEL_CHUNK_HPP_
 
-#include <array>
+#include <string>
+#include <vector>
 
-#include "nn/context.hpp"
+#include "model/block.hpp"
 
 namespace trireme::model {
 
-// A micro-batch on the device; all (rows), row r = position r / b of sample r % b.
-struct Batch {
-  View1<const std::int32_t> tokens;
-  View1<const std::int32_t> positions;
-  View1<const std::int32_t> labels;
-  View1<const float> mask;  // 1 where the label counts for the loss
-};
-
+// Rows of a tensor at a border, on this rank; elements of all of a border's tensors; and
+// the tensors, one behind the other in `memory` (null on shapes alone).
+inline index_t rows_of(const nn::Context& context, const BorderTensor& tensor) {
+  return context.on_stream(tensor.stream).local_rows();
+}
+inline index_t elements_of(const nn::Context& context, const Border& border) {
+  index_t elements = 0;
+  for (const BorderTensor& tensor : border) {
+    elements += rows_of(context, tensor) * tensor.columns;
+  }
+  return elements;
+}
 template <class T>
-struct NamedTensor {
-  const char* name = "";
-  View2<T> value;
-};
+Tensors<T> tensors_of(const nn::Context& context, const Border& border, T* memory) {
+  Tensors<T> tensors;
+  for (const BorderTensor& tensor : border) {
+    const index_t rows = rows_of(context, tensor);
+    tensors.push_back({memory, extent(rows), extent(tensor.columns)});
+    if (memory != nullptr) memory += rows * tensor.columns;
+  }
+  return tensors;
+}
 
+// Keys and values of a chunk's layers while text is generated: of each block that has
+// columns for them, in order.
 template <class T>
-struct Boundary {
-  static constexpr int kMaxTensors = 4;
-  int count = 0;
-  std::array<NamedTensor<T>, kMaxTensors> tensors;
+struct DecodeState {
+  std::vector<nn::KvCache<T>> caches;
 };
-
-using nn::WeightPass;
 
 template <class T>
 class Chunk {
  public:
-  virtual ~Chunk() = default;
+  // The blueprint must outlive the chunk.
+  Chunk(const nn::Builder<T>& builder, const Blueprint& blueprint,
+        const BlockRange& range, BlockMaker<T> make = &make_block<T>);
 
-  // Slots there are; called once, before the first forward.
-  virtual void set_slot_count(int slots) = 0;
-  // What crosses the borders of this kind of model: names and shapes, without memory.
-  virtual Boundary<T> boundary(const nn::Context& context) const = 0;
+  const BlockRange& range() const { return range_; }
+  // What crosses its ends.
+  const Border& border_in() const { return blueprint_.border_before(range_.begin); }
+  const Border& border_out() const { return blueprint_.blocks[range_.end - 1].border; }
 
+  // Slots there are; called once, before the first forward. One from the start.
+  void set_slot_count(int slots);
   // The units whose weights a forward or backward pass reads, without those borrowed.
-  virtual PassUnits weight_units(Pass pass) const = 0;
+  PassUnits weight_units(Pass pass) const;
 
-  // From `in` (nothing on the first chunk), which must stay until the last pass of the
-  // micro-batch, to `out` (nothing on the last chunk, which adds to totals: sum of mask *
-  // loss, sum of mask).
-  virtual void forward(const nn::Context& context, int slot, const Batch& batch,
-                       const Boundary<T>& in, const Boundary<T>& out,
-                       View1<double> totals) = 0;
-  // From d_out, the gradients of `out`, to d_in, those of `in`. With WeightPass::later,
-  // backward_weight must follow with the same context.held; it needs neither.
-  virtual void backward(const nn::Context& context, int slot, const Batch& batch,
-                        const Boundary<T>& d_out, const Boundary<T>& d_in,
-                        WeightPass weight_pass) = 0;
-  virtual void backward_weight(const nn::Context& context, int slot,
-                               const Batch& batch) = 0;
+  // From `in`, which must stay until the last pass of the micro-batch, to `out`. Blocks
+  // with an objective add to context.totals.
+  void forward(const nn::Context& context, int slot, const Tensors<T>& in,
+               const Tensors<T>& out);
+  // From d_out, the gradients of `out`, which are changed where they pass by, to d_in,
+  // those of `in`. With WeightPass::later, backward_weight must follow with the same
+  // context.held; it needs neither.
+  void backward(const nn::Context& context, int slot, const Tensors<T>& d_out,
+                const Tensors<T>& d_in, WeightPass weight_pass);
+  void backward_weight(const nn::Context& context, int slot);
+
+  // Generation (whole model in one chunk): context.sequence() new tokens after those in
+  // `state`; logits (n, v_tp) of the last n rows, as many as the View has (0: none).
+  void decode(const nn::Context& context, DecodeState<T>& state, View2<T> logits);
+  // Columns of each of a DecodeState's caches: of one position of a sample.
+  std::vector<index_t> cache_columns() const;
+  // Columns of this rank's logits, padding included. Of the last chunk, as saved_logits.
+  index_t logit_columns() const { return blocks_.back()->logit_columns(); }
+  View2<T> saved_logits(int slot) const { return blocks_.back()->saved_logits(slot); }
+
+  // The first of a slot's tensors, in the order of the forward pass, that has a number
+  // that is not finite, e.g. "layers/5/mlp/fc2"; empty when there is none. What goes out
+  // is left to the next chunk. Waits for the device.
+  std::string locate_non_finite(const nn::Context& context, int slot) const;
+
+ private:
+  // A tensor of the chunk, from border `first` to border `last`.
+  struct Lifetime {
+    BorderTensor tensor;
+    std::size_t first = 0, last = 0;
+  };
+  struct Units {
+    std::size_t begin = 0, end = 0;
+  };
+  using Values = std::vector<View2<T>>;  // by lifetime
+
+  const BlockSpec& spec(std::size_t i) const {
+    return blueprint_.blocks[range_.begin + i];
+  }
+  std::size_t size() const { return blocks_.size(); }
+  bool comes_in(const Lifetime& life) const { return life.first == 0; }
+  bool goes_out(const Lifetime& life) const { return life.last == size(); }
+  void register_copies(const nn::Builder<T>& builder, Tables<T>& tables);
+  bool shares_tables(std::size_t block) const;
+  void find_lifetimes();
+  bool is_recomputed(const nn::Context& context, std::size_t block) const;
+  Values& values_of(int slot);
+  const Values& values_of(int slot) const;
+  Tensors<T> at_border(const Values& values, std::size_t border) const;
+  View2<T> take(const nn::Context& context, Arena& arena, Category category,
+                const BorderTensor& tensor) const;
+  void take_scratch(const nn::Context& context, Category category, Values& values) const;
+  void require_fields(const nn::Context& context) const;
+  void require_ends(const nn::Context& context, const Tensors<T>& in,
+                    const Tensors<T>& out) const;
+  template <class Run>
+  void use(const nn::Context& context, std::size_t block, Pass pass,
+           const Run& run) const;
+  void run_block(const nn::Context& context, int slot, const Values& values,
+                 std::size_t block);
+  void recompute(const nn::Context& context, int slot, std::size_t block);
+  std::string output_name(const BlockSpec& block, bool is_recomputed) const;
+
+  const Blueprint& blueprint_;
+  BlockRange range_;
+  std::vector<std::size_t> fields_;  // of the batch, that its blocks read
+  std::vector<std::unique_ptr<Block<T>>> blocks_;
+  std::vector<Units> units_;                // of each block
+  std::vector<std::size_t> layers_before_;  // of each block, in this chunk
+  struct Copy {                             // of a table whose owner is not here
+    std::size_t unit = 0;
+    std::size_t first = 0, last = 0;  // blocks that use it
+  };
+  std::vector<Copy> copies_;
+  std::vector<Lifetime> lifetimes_;
+  std::vector<std::vector<std::size_t>> borders_;  // lifetimes of each border's tensors
+  std::vector<Values> slots_;
+  Values gradients_;  // of the pass under way; kept, so as not to allocate
 };
 
 }  // namespace trireme::model

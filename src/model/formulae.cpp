@@ -5,15 +5,16 @@
 
 namespace trireme::model {
 
-index_t parameter_count(const GptConfig& c) {
+index_t parameter_count(const Architecture& c) {
   TRIREME_REQUIRE(c.position != Position::relative,
                   "the parameters of relative positions are not known: the number of "
                   "their buckets is not in the configuration");
-  const index_t kv = c.kv_heads * (c.hidden / c.heads);
+  const index_t queries = c.heads * c.head_elements();
+  const index_t kv = c.kv_heads * c.head_elements();
   const index_t bias = c.bias ? 1 : 0;
   const index_t norm = c.hidden * (c.norm == Norm::layernorm ? 1 + bias : 1);
   const index_t attention =
-      (c.hidden + 2 * kv) * (c.hidden + bias) + c.hidden * (c.hidden + bias);
+      (queries + 2 * kv) * (c.hidden + bias) + c.hidden * (queries + bias);
   const index_t mlp = (c.is_gated() ? 2 : 1) * c.ffn_hidden * (c.hidden + bias) +
                       c.hidden * (c.ffn_hidden + bias);
   const index_t words = (c.tie_embeddings ? 1 : 2) * c.vocabulary * c.hidden;
@@ -22,19 +23,30 @@ index_t parameter_count(const GptConfig& c) {
   return c.layers * (attention + mlp + 2 * norm) + norm + words + positions;
 }
 
-double layers_forward_flops(const GptConfig& c, index_t samples, index_t sequence,
+double forward_flops(const BlockSpec& block, index_t samples, index_t sequence,
+                     AttentionCount count) {
+  const double tokens = static_cast<double>(samples) * static_cast<double>(sequence);
+  const double keys =
+      static_cast<double>(sequence) * (count == AttentionCount::causal ? 0.5 : 1.0);
+  return tokens * (block.flops.per_token + keys * block.flops.per_token_and_key);
+}
+
+double layers_forward_flops(const Architecture& c, index_t samples, index_t sequence,
                             AttentionCount count) {
   const double h = static_cast<double>(c.hidden);
-  const double kv = static_cast<double>(c.kv_heads) * h / static_cast<double>(c.heads);
+  const auto d = static_cast<double>(c.head_elements());
+  const double queries = static_cast<double>(c.heads) * d;
+  const double kv = static_cast<double>(c.kv_heads) * d;
   const double f = static_cast<double>(c.ffn_hidden);
   const double tokens = static_cast<double>(samples) * static_cast<double>(sequence);
   const double keys =
       static_cast<double>(sequence) * (count == AttentionCount::causal ? 0.5 : 1.0);
-  const double weights = h * (h + 2 * kv) + h * h + (c.is_gated() ? 3 : 2) * h * f;
-  return tokens * static_cast<double>(c.layers) * (2 * weights + 4 * keys * h);
+  const double weights =
+      h * (queries + 2 * kv) + queries * h + (c.is_gated() ? 3 : 2) * h * f;
+  return tokens * static_cast<double>(c.layers) * (2 * weights + 4 * keys * queries);
 }
 
-double model_flops(const GptConfig& c, index_t samples, index_t sequence,
+double model_flops(const Architecture& c, index_t samples, index_t sequence,
                    AttentionCount count) {
   const double tokens = static_cast<double>(samples) * static_cast<double>(sequence);
   const double logits =

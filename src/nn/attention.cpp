@@ -37,10 +37,10 @@ Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
       kv_heads_tp_(config.kv_heads / builder.tensor_size()),
       head_begin_(heads_tp_ * builder.tensor_rank()),
       qkv_(builder, name + "/qkv", config.hidden,
-           (config.heads + 2 * config.kv_heads) * config.head_dim(), config.init_std,
-           {config.heads * config.head_dim(), config.kv_heads * config.head_dim(),
-            config.kv_heads * config.head_dim()}),
-      projection_(builder, name + "/projection", config.heads * config.head_dim(),
+           (config.heads + 2 * config.kv_heads) * config.head_size, config.init_std,
+           {config.heads * config.head_size, config.kv_heads * config.head_size,
+            config.kv_heads * config.head_size}),
+      projection_(builder, name + "/projection", config.heads * config.head_size,
                   config.hidden, config.output_init_std) {
   const int size = builder.tensor_size();
   TRIREME_REQUIRE(config.heads % size == 0 && config.kv_heads % size == 0,
@@ -51,14 +51,14 @@ Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
 
 template <class T>
 kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
-  return {.batch = context.batch,
-          .q_length = context.sequence,
-          .kv_length = context.sequence,
+  return {.batch = context.samples(),
+          .q_length = context.sequence(),
+          .kv_length = context.sequence(),
           .heads = heads_tp_,
           .kv_heads = kv_heads_tp_,
-          .head_dim = config_.head_dim(),
+          .head_dim = config_.head_size,
           .mask = kernels::MaskKind::causal,
-          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_dim())),
+          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_size)),
           .dropout = context.mode == Mode::training ? config_.dropout : 0.0,
           .head_begin = head_begin_,
           .mask_length = config_.sequence,
@@ -72,26 +72,27 @@ kernels::HeadsView<U> Attention<T>::heads(const Context& context, View2<U> qkv,
   const auto width = static_cast<index_t>(qkv.extent(1));
   // A shape-only pass has no memory to point into.
   U* data = qkv.data() == nullptr ? nullptr : qkv.data() + column;
-  return {data, context.batch * width, width};
+  return {data, context.samples() * width, width};
 }
 
 template <class T>
 void Attention<T>::project_qkv(const Context& context, View2<const T> x,
                                View2<T> qkv) const {
   qkv_.forward(context, x, qkv);
-  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.batch},
+  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.samples()},
                                        context.step, as_const(qkv), qkv_.bias(), {}, qkv);
 }
 
 template <class T>
 void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
-  const index_t d = config_.head_dim();
+  const index_t d = config_.head_size;
   const index_t rows = context.rows();
   saved.x = x;
-  saved.qkv = context.saved.matrix<T>(Category::attention, rows, qkv_.out_tp());
-  saved.o = context.saved.matrix<T>(Category::attention, rows, heads_tp_ * d);
-  saved.lse = context.saved.vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
+  saved.qkv = context.saved->matrix<T>(Category::attention, rows, qkv_.out_tp());
+  saved.o = context.saved->matrix<T>(Category::attention, rows, heads_tp_ * d);
+  saved.lse =
+      context.saved->vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
   project_qkv(context, x, saved.qkv);
   const View2<const T> qkv = saved.qkv;
   kernels::attention_forward<T>(context.exec, describe(context), context.step,
@@ -106,7 +107,7 @@ template <class T>
 comm::Request Attention<T>::start_backward_input(const Context& context,
                                                  View2<const T> d_y, const Saved& saved,
                                                  View2<T> d_x, Held& held) const {
-  const index_t d = config_.head_dim();
+  const index_t d = config_.head_size;
   const index_t rows = context.rows();
   held.d_y = projection_.whole_output_gradient(context, d_y);
   held.d_qkv = context.held.matrix<T>(Category::gradient, rows, qkv_.out_tp());
@@ -143,23 +144,23 @@ template <class T>
 void Attention<T>::forward_cached(const Context& context, View2<const T> x, View2<T> y,
                                   KvCache<T>& cache) const {
   const ArenaScope scope(context.scratch);
-  const index_t d = config_.head_dim();
+  const index_t d = config_.head_size;
   const index_t rows = context.rows();
   const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
   const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
   const auto lse =
       context.scratch.vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
   TRIREME_REQUIRE(
-      (cache.length + context.sequence) * context.batch <=
+      (cache.length + context.sequence()) * context.samples() <=
           static_cast<index_t>(cache.k.extent(0)),
       "the key cache has room for {}, {} are in it, {} more come",
-      format_plural(cache.k.extent(0) / static_cast<std::size_t>(context.batch),
+      format_plural(cache.k.extent(0) / static_cast<std::size_t>(context.samples()),
                     "position"),
-      cache.length, context.sequence);
+      cache.length, context.sequence());
   project_qkv(context, x, qkv);
   append_keys_and_values(context.exec, as_const(qkv), heads_tp_ * d,
-                         cache.length * context.batch, cache.k, cache.v);
-  cache.length += context.sequence;
+                         cache.length * context.samples(), cache.k, cache.v);
+  cache.length += context.sequence();
 
   kernels::AttentionDesc desc = describe(context);
   desc.kv_length = cache.length;

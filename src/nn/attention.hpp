@@ -14,16 +14,15 @@
 namespace trireme::nn {
 
 struct AttentionConfig {
-  index_t hidden = 0;    // h
-  index_t heads = 0;     // a
-  index_t kv_heads = 0;  // g
-  index_t sequence = 0;  // of the model: the longest there is
+  index_t hidden = 0;     // h
+  index_t heads = 0;      // a
+  index_t kv_heads = 0;   // g
+  index_t head_size = 0;  // d
+  index_t sequence = 0;   // of the model: the longest there is
   double dropout = 0.0;
   double init_std = 0.02;
   double output_init_std = 0.02;
   std::uint16_t layer = 0;  // global number, for the dropout mask
-
-  index_t head_dim() const { return hidden / heads; }
 };
 
 // Keys and values of the positions already generated: (positions, b, g_tp d) each, for
@@ -69,7 +68,7 @@ class Attention {
 
   View1<const T> output_bias() const { return projection_.bias(); }
   // Columns of a KvCache view: g_tp * d.
-  index_t kv_columns() const { return kv_heads_tp_ * config_.head_dim(); }
+  index_t kv_columns() const { return kv_heads_tp_ * config_.head_size; }
 
  private:
   kernels::AttentionDesc describe(const Context& context) const;

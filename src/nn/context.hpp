@@ -10,6 +10,7 @@
 #include "base/exec.hpp"
 #include "comm/rank_grid.hpp"
 #include "kernels/step_state.hpp"
+#include "nn/micro_batch.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/param_buffer.hpp"
 #include "tensor/param_use.hpp"
@@ -37,35 +38,37 @@ struct Context {
   const Exec& exec;
   const comm::ProcessGroups& groups;
   kernels::StepStateView step;
-  Arena& saved;          // until the micro-batch's weight-gradient pass
-  Arena& scratch;        // until the end of the call
-  Arena& held;           // from the input-gradient to the weight-gradient pass
-  index_t sequence = 1;  // s
-  index_t batch = 1;     // b
+  Arena* saved;    // until the micro-batch's weight-gradient pass
+  Arena& scratch;  // until the end of the call
+  Arena& held;     // from the input-gradient to the weight-gradient pass
+  MicroBatch batch = {};
+  // Sums over micro-batches, two for each objective: of weighted losses, and of weights.
+  View1<double> totals = {};
   Mode mode = Mode::training;
   bool sequence_parallel = false;
   ParamUse* params = nullptr;  // who is told what is in use
   Recompute recompute = {};
+  int stream = 0;  // that rows are of
 
-  // The same, keeping all of it in another arena.
+  // The same in all else, as a copy cannot leave anything out: keeping what is saved in
+  // another arena, or with the rows of another stream.
   Context saving_in(Arena& arena) const {
-    return {.exec = exec,
-            .groups = groups,
-            .step = step,
-            .saved = arena,
-            .scratch = scratch,
-            .held = held,
-            .sequence = sequence,
-            .batch = batch,
-            .mode = mode,
-            .sequence_parallel = sequence_parallel,
-            .params = params};
+    Context other = *this;
+    other.saved = &arena;
+    return other;
   }
-  index_t rows() const { return sequence * batch; }
+  Context on_stream(int number) const {
+    Context other = *this;
+    other.stream = number;
+    return other;
+  }
+  index_t samples() const { return batch.samples; }               // b
+  index_t sequence() const { return batch.at(stream).sequence; }  // s
+  index_t rows() const { return sequence() * samples(); }
   index_t local_sequence() const {
-    return sequence_parallel ? sequence / groups.tensor->size() : sequence;
+    return sequence_parallel ? sequence() / groups.tensor->size() : sequence();
   }
-  index_t local_rows() const { return local_sequence() * batch; }
+  index_t local_rows() const { return local_sequence() * samples(); }
   // Position of the first local row.
   index_t sequence_begin() const {
     return sequence_parallel ? local_sequence() * groups.tensor->rank() : 0;

@@ -100,16 +100,16 @@ View1<const std::int32_t> Embedding<T>::local(const Context& context,
                                               View1<const std::int32_t> ids) const {
   if (!context.sequence_parallel) return ids;
   // A shape-only pass has no memory to point into.
-  const std::int32_t* first = ids.data() == nullptr
-                                  ? nullptr
-                                  : ids.data() + context.sequence_begin() * context.batch;
+  const std::int32_t* first =
+      ids.data() == nullptr ? nullptr
+                            : ids.data() + context.sequence_begin() * context.samples();
   return {first, static_cast<std::size_t>(context.local_rows())};
 }
 
 template <class T>
 kernels::DropoutDesc Embedding<T>::dropout(const Context& context) const {
   return {.probability = context.mode == Mode::training ? config_.dropout : 0.0,
-          .batch = context.batch,
+          .batch = context.samples(),
           .sequence_begin = context.sequence_begin(),
           .site = random::Site::embedding};
 }

@@ -21,8 +21,8 @@ void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
   saved.x = x;
   const auto rows = static_cast<index_t>(x.extent(0));
-  saved.mean = context.saved.vector<Accumulator<T>>(Category::norm, rows);
-  saved.rstd = context.saved.vector<Accumulator<T>>(Category::norm, rows);
+  saved.mean = context.saved->vector<Accumulator<T>>(Category::norm, rows);
+  saved.rstd = context.saved->vector<Accumulator<T>>(Category::norm, rows);
   kernels::layer_norm_forward<T>(context.exec, x, weight_.vector(), bias_.vector(),
                                  kLayerNormEpsilon, y, saved.mean, saved.rstd);
 }

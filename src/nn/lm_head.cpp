@@ -19,7 +19,7 @@ void LmHead<T>::forward(const Context& context, View2<const T> x,
                         View1<double> totals, Saved& saved) const {
   using Acc = Accumulator<T>;
   const index_t rows = context.rows();
-  Arena& memory = context.saved;
+  Arena& memory = *context.saved;
   saved.normed = memory.matrix<T>(Category::norm, context.local_rows(), hidden_);
   saved.logits = memory.matrix<T>(Category::logits, rows, vocabulary_tp());
   saved.cross_entropy.row_max = memory.vector<Acc>(Category::logits, rows);
@@ -97,7 +97,7 @@ void LmHead<T>::backward_weight(const Context& context, const Saved& saved,
 template <class T>
 void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits) const {
   const ArenaScope scope(context.scratch);
-  const ArenaScope statistics(context.saved);
+  const ArenaScope statistics(*context.saved);
   const auto rows = static_cast<index_t>(x.extent(0));
   const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
   typename LayerNorm<T>::Saved unused;

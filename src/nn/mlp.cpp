@@ -16,9 +16,9 @@ void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                      Saved& saved) const {
   saved.x = x;
   saved.pre_activation =
-      context.saved.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
+      context.saved->matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
   const ArenaScope scope(context.scratch);
-  Arena& memory = context.recompute.selective ? context.scratch : context.saved;
+  Arena& memory = context.recompute.selective ? context.scratch : *context.saved;
   const auto activation = memory.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
   saved.activation = context.recompute.selective ? View2<T>() : activation;
   fc1_.forward(context, x, saved.pre_activation);

@@ -19,6 +19,7 @@ AttentionConfig attention_config(const TransformerConfig& config, index_t layer)
   return {.hidden = config.hidden,
           .heads = config.heads,
           .kv_heads = config.kv_heads,
+          .head_size = config.head_size,
           .sequence = config.sequence,
           .dropout = config.attention_dropout,
           .init_std = config.init_std,
@@ -51,7 +52,7 @@ template <class T>
 kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,
                                                   random::Site site) const {
   return {.probability = context.mode == Mode::training ? dropout_ : 0.0,
-          .batch = context.batch,
+          .batch = context.samples(),
           .sequence_begin = context.sequence_begin(),
           .layer = layer_,
           .site = site};
@@ -63,9 +64,9 @@ void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View
   const index_t rows = context.local_rows();
   const ArenaScope scope(context.scratch);
   const bool is_selective = context.recompute.selective;
-  Arena& norms = is_selective ? context.scratch : context.saved;
+  Arena& norms = is_selective ? context.scratch : *context.saved;
   const auto normed = norms.matrix<T>(Category::norm, rows, hidden_);
-  const auto middle = context.saved.matrix<T>(Category::hidden, rows, hidden_);  // x1
+  const auto middle = context.saved->matrix<T>(Category::hidden, rows, hidden_);  // x1
   const auto middle_normed =
       is_selective ? normed : norms.matrix<T>(Category::norm, rows, hidden_);
   const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
@@ -167,7 +168,7 @@ void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> 
                                          View2<T> y, KvCache<T>& cache) const {
   const index_t rows = context.rows();
   const ArenaScope scope(context.scratch);
-  const ArenaScope statistics(context.saved);
+  const ArenaScope statistics(*context.saved);
   const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
   const auto branch = context.scratch.matrix<T>(Category::hidden, rows, hidden_);
   const auto middle = context.scratch.matrix<T>(Category::hidden, rows, hidden_);

@@ -21,6 +21,7 @@ struct TransformerConfig {
   index_t hidden = 0;      // h
   index_t heads = 0;       // a
   index_t kv_heads = 0;    // g
+  index_t head_size = 0;   // d
   index_t ffn_hidden = 0;  // f
   index_t sequence = 0;    // longest s
   double dropout = 0.0;    // of embeddings and of both outputs

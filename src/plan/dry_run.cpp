@@ -45,8 +45,8 @@ comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
 // All stages of a pipeline that a page can show. Of a deeper one the first and the last
 // of the stages that have the same layers: what those between them need lies between
 // theirs, as a stage keeps fewer micro-batches the later it comes.
-std::vector<int> stages_to_plan(const step::PipelineLayout& layout, index_t layers,
-                                StagesShown shown) {
+std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
+                                const model::Blueprint& blueprint, StagesShown shown) {
   constexpr int kMostOfAPage = 64, kMost = 1024;
   TRIREME_REQUIRE_INPUT(
       shown == StagesShown::that_differ || layout.stages <= kMost,
@@ -58,12 +58,18 @@ std::vector<int> stages_to_plan(const step::PipelineLayout& layout, index_t laye
     for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(stage);
     return stages;
   }
-  using Kind = std::tuple<bool, bool, std::vector<index_t>>;
+  // Of each chunk the layers, and the other blocks.
+  using Kind = std::vector<std::pair<index_t, std::string>>;
   std::map<Kind, std::pair<int, int>> kinds;  // first and last stage
   for (int stage = 0; stage < layout.stages; ++stage) {
-    Kind kind{stage == 0, stage + 1 == layout.stages, {}};
-    for (const model::ChunkRange& range : step::chunk_ranges(layout, layers, stage)) {
-      std::get<2>(kind).push_back(range.layers());
+    Kind kind;
+    for (const model::BlockRange& range : step::chunk_ranges(layout, blueprint, stage)) {
+      std::string others;
+      for (std::size_t i = range.begin; i < range.end; ++i) {
+        const model::BlockSpec& block = blueprint.blocks[i];
+        if (!block.is_layer) others += block.name + " ";
+      }
+      kind.push_back({blueprint.layers_in(range), std::move(others)});
     }
     const auto [it, is_new] = kinds.try_emplace(std::move(kind), stage, stage);
     it->second.second = stage;
@@ -78,17 +84,20 @@ std::vector<int> stages_to_plan(const step::PipelineLayout& layout, index_t laye
 
 // Of a rank of each of these stages, with activations of type T.
 template <class T>
-std::vector<DryRun::Stage> planned_stages(const config::Deck& deck,
-                                          const model::GptConfig& model,
-                                          StagesShown shown) {
+std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown shown) {
   const step::Sharing shared = step::sharing(deck);
+  const model::Blueprint model = model::make_blueprint(step::architecture_of(deck));
   const step::PipelinePlans plans(shared.pipeline, model, step::step_shape(deck));
   std::vector<DryRun::Stage> stages;
-  for (const int stage : stages_to_plan(shared.pipeline, model.layers, shown)) {
+  for (const int stage : stages_to_plan(shared.pipeline, model, shown)) {
     const step::ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
     const step::StageNeeds its = plans.needs(stage);
+    std::vector<index_t> layers;
+    for (const auto& range : step::chunk_ranges(shared.pipeline, model, stage)) {
+      layers.push_back(model.layers_in(range));
+    }
     stages.push_back({.number = stage,
-                      .layers = step::chunk_ranges(shared.pipeline, model.layers, stage),
+                      .layers = std::move(layers),
                       .slots = its.slots,
                       .parameters = state.registry.global_element_count(),
                       .memory = plan_memory(state, deck, its),
@@ -141,12 +150,8 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
     saved[std::string(name_of(static_cast<Category>(c)))] =
         memory.saved_by_category[static_cast<std::size_t>(c)];
   }
-  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
-  for (const model::ChunkRange& range : stage.layers) {
-    layers.push_back(range.layers());
-  }
   return {{"stage", stage.number},
-          {"layers", layers},
+          {"layers", stage.layers},
           {"in_flight", stage.slots},
           {"parameters", stage.parameters},
           {"weights", memory.weights},
@@ -209,7 +214,7 @@ DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
   result.not_checked = std::move(checked.not_checked);
   const config::Deck& deck = result.deck;
   if (!result.knows_size()) return result;
-  const model::GptConfig model = step::gpt_config(deck);
+  const model::Architecture model = step::architecture_of(deck);
   result.parameters = model::parameter_count(model);
   const index_t samples = deck.batch.global;
   result.model_flops = model::model_flops(model, samples, deck.model.sequence);
@@ -220,8 +225,8 @@ DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
   if (!result.memory_not_known().empty()) return result;
   // Both narrow types take two bytes.
   result.stages = deck.precision.compute == config::Precision::fp32
-                      ? planned_stages<float>(deck, model, shown)
-                      : planned_stages<bf16>(deck, model, shown);
+                      ? planned_stages<float>(deck, shown)
+                      : planned_stages<bf16>(deck, shown);
   return result;
 }
 
@@ -239,12 +244,8 @@ std::string DryRun::stages_text() const {
                      "activations", "total");
   for (const Stage& stage : stages) {
     const step::MemoryPlan& memory = stage.memory;
-    std::vector<index_t> layers;
-    for (const model::ChunkRange& range : stage.layers) {
-      layers.push_back(range.layers());
-    }
     out += fmt::format("  {:>5} {:>10} {:>9} {:>10} {:>9} {:>9} {:>11} {:>8}\n",
-                       stage.number, fmt::format("{}", fmt::join(layers, "+")),
+                       stage.number, fmt::format("{}", fmt::join(stage.layers, "+")),
                        fmt::format("{}", fmt::join(stage.slots, "+")),
                        format_count(static_cast<double>(stage.parameters)),
                        bytes(memory.weights), bytes(memory.gradients + memory.optimizer),

@@ -26,9 +26,9 @@ struct DryRun {
   // for what there is no plan of yet: a number that is printed is meant.
   struct Stage {
     int number = 0;
-    std::vector<model::ChunkRange> layers;  // of its chunks
-    std::vector<int> slots;                 // of its chunks: micro-batches in flight
-    std::int64_t parameters = 0;            // of all its ranks, tied copies not counted
+    std::vector<index_t> layers;  // of its chunks
+    std::vector<int> slots;       // of its chunks: micro-batches in flight
+    std::int64_t parameters = 0;  // of all its ranks, tied copies not counted
     step::MemoryPlan memory;
     // What its first rank sends in a step; empty for one rank.
     std::vector<MessageCount> messages;

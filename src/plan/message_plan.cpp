@@ -240,7 +240,7 @@ std::vector<MessageCount> plan_messages(const step::ModelState<T>& state,
 template <class T>
 std::vector<MessageCount> plan_messages(const step::ModelState<T>& state,
                                         const step::StepShape& shape) {
-  return plan_messages(state, shape, {state.sharing.pipeline, state.config, shape});
+  return plan_messages(state, shape, {state.sharing.pipeline, state.blueprint, shape});
 }
 
 #define TRIREME_INSTANTIATE(T)                                                         \

@@ -54,7 +54,7 @@ Json model_of(const config::Deck& deck) {
           {"ffn_hidden", m.ffn_hidden},
           {"sequence", m.sequence},
           {"vocabulary", m.vocab},
-          {"parameters", model::parameter_count(step::gpt_config(deck))}};
+          {"parameters", model::parameter_count(step::architecture_of(deck))}};
 }
 
 // The last losses of train.jsonl, none of a later step than `last`: read from its end, as

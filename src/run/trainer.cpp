@@ -384,7 +384,7 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
       deck, world.rank() == 0 ? loaded.corpora : data::open_corpora(deck));
   check::require_same_corpora(world, environment.host_name(), datasets.identity_of_all());
   const comm::RankGrid grid(environment.world(), step::grid_shape(deck));
-  step::ModelState<float> shapes(grid.groups(), step::gpt_config(deck),
+  step::ModelState<float> shapes(grid.groups(), step::architecture_of(deck),
                                  step::sharing(deck));  // allocates no slab
   const ckpt::Restore::Use check = [&](const ckpt::CheckpointReader& checkpoint) {
     if (resumes) {
@@ -475,9 +475,9 @@ int train_with(const TrainOptions& options, comm::Environment& environment, Log&
     run.record(history, restart_times);
   }
   restore.reset();  // its manifest may be large
-  report::BannerInfo about = describe_run(deck, datasets, machine, placement,
-                                          model::parameter_count(step::gpt_config(deck)),
-                                          first_step, peak.peak().best);
+  report::BannerInfo about = describe_run(
+      deck, datasets, machine, placement,
+      model::parameter_count(step::architecture_of(deck)), first_step, peak.peak().best);
   if (world.size() > 1) about.wait_policy = name_of(environment.wait_policy());
   log.info("{}", report::banner(about));
   for (const std::string& warning : placement.warnings(grid.shape())) {

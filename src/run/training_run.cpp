@@ -76,7 +76,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       directory_(directory),
       log_(log),
       faults_(faults),
-      state_(grid.groups(), step::gpt_config(deck), step::sharing(deck)),
+      state_(grid.groups(), step::architecture_of(deck), step::sharing(deck)),
       step_((state_.allocate(ParamBuffer<T>::Use::training), exec_), state_,
             step::step_shape(deck), timers_),
       optimizer_(exec_, state_.params, grid.groups(), step::adamw_desc(deck),
@@ -108,7 +108,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                }}),
       hardware_flops_(step::hardware_flops_per_sample(deck)),
       peak_(peak) {
-  const index_t expected = model::parameter_count(state_.config);
+  const index_t expected = model::parameter_count(state_.architecture());
   const index_t there =
       grid.groups().pipeline->all_reduce(state_.registry.global_element_count());
   TRIREME_REQUIRE(there == expected, "the layers have {}, the closed formula says {}",
@@ -275,21 +275,21 @@ report::StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) co
   const double tokens = samples * static_cast<double>(deck_.model.sequence);
   // Floating-point operations of a sample to 10^12 of them per second and device.
   const double tera = samples / seconds / 1e12 / deck_.parallel.ranks();
-  return {
-      .step = progress_.step,
-      .loss = report.loss_sum / report.tokens,
-      .grad_norm = report.grad_norm,
-      .lr = schedule_.at(progress_.step),
-      .samples = progress_.samples,
-      .tokens = progress_.tokens,
-      .seconds = times.mean(),
-      .tokens_per_second = tokens / seconds,
-      .model_tflops = tera * model::model_flops(state_.config, 1, deck_.model.sequence),
-      .hardware_tflops = tera * hardware_flops_,
-      .seconds_median = seconds,
-      .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
-      .loss_mean = interval_.loss_sum / interval_.loss_tokens,
-      .time = {}};
+  return {.step = progress_.step,
+          .loss = report.loss_sum / report.tokens,
+          .grad_norm = report.grad_norm,
+          .lr = schedule_.at(progress_.step),
+          .samples = progress_.samples,
+          .tokens = progress_.tokens,
+          .seconds = times.mean(),
+          .tokens_per_second = tokens / seconds,
+          .model_tflops =
+              tera * model::model_flops(state_.architecture(), 1, deck_.model.sequence),
+          .hardware_tflops = tera * hardware_flops_,
+          .seconds_median = seconds,
+          .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
+          .loss_mean = interval_.loss_sum / interval_.loss_tokens,
+          .time = {}};
 }
 
 template <class T>
@@ -379,7 +379,7 @@ void TrainingRun<T>::write_sample() {
       .sampling = {.temperature = 0.8, .top_k = 50, .seed = deck_.run.seed},
       .max_tokens = kSampleTokens,
       .usable_vocabulary =
-          std::min<index_t>(state_.config.vocabulary, corpus.vocabulary_size()),
+          std::min<index_t>(state_.architecture().vocabulary, corpus.vocabulary_size()),
       .end_of_document = corpus.end_of_document()};
   const auto generations = generator_->run(
       {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
@@ -640,8 +640,9 @@ template <class T>
 report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
   const std::int64_t steps = progress_.step - first_step_;
   const index_t samples = progress_.samples - first_sample_;
-  const double flops = model::model_flops(state_.config, 1, deck_.model.sequence) *
-                       static_cast<double>(samples);
+  const double flops =
+      model::model_flops(state_.architecture(), 1, deck_.model.sequence) *
+      static_cast<double>(samples);
   report::RunTimes times;
   times.seconds = timers_.seconds();
   times.loop_seconds = timers_.total_seconds();

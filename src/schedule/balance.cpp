@@ -21,10 +21,6 @@ PieceCost operator+(const PieceCost& a, const PieceCost& b) {
   return {a.forward + b.forward, a.backward_input + b.backward_input,
           a.backward_weight + b.backward_weight};
 }
-PieceCost operator*(int count, const PieceCost& cost) {
-  return {count * cost.forward, count * cost.backward_input,
-          count * cost.backward_weight};
-}
 
 OrderOf orders_of(const PipelineShape& shape, PipelineSchedule kind, int groups) {
   return [=](int stage) {
@@ -161,15 +157,43 @@ class Balancer {
 
 }  // namespace
 
+std::vector<bool> ModelCost::layers() const {
+  std::vector<bool> is_layer;
+  for (const Block& block : blocks) is_layer.push_back(block.is_layer);
+  return is_layer;
+}
+
+std::vector<std::size_t> cuts_of(const Split& split, const std::vector<bool>& is_layer) {
+  const auto first = std::ranges::find(is_layer, true) - is_layer.begin();
+  std::vector<std::size_t> cuts = {0};
+  auto at = static_cast<std::size_t>(first);  // behind what stands before all layers
+  for (const int layers : split) {
+    for (int left = layers; left > 0; --left) {
+      while (at < is_layer.size() && !is_layer[at]) ++at;
+      TRIREME_REQUIRE(at < is_layer.size(), "a split of more layers than there are");
+      ++at;
+    }
+    cuts.push_back(at);
+  }
+  cuts.back() = is_layer.size();
+  return cuts;
+}
+
 Costs costs_of(const Split& split, const ModelCost& model) {
   Costs costs{.pieces = {}, .message = model.message, .message_work = model.message_work};
-  for (const int layers : split) {
-    costs.pieces.push_back(layers * model.layer);
-    costs.pieces.back().backward_input +=
-        std::min(layers, model.recomputed) * model.layer.forward;
+  const std::vector<std::size_t> cuts = cuts_of(split, model.layers());
+  for (std::size_t g = 0; g < split.size(); ++g) {
+    PieceCost piece{0.0, 0.0, 0.0};
+    int layers = 0;
+    for (std::size_t i = cuts[g]; i < cuts[g + 1]; ++i) {
+      const ModelCost::Block& block = model.blocks[i];
+      piece = piece + block.cost;
+      if (!block.is_layer) continue;
+      if (layers < model.recomputed) piece.backward_input += block.cost.forward;
+      ++layers;
+    }
+    costs.pieces.push_back(piece);
   }
-  costs.pieces.front() = costs.pieces.front() + model.embedding;
-  costs.pieces.back() = costs.pieces.back() + model.head;
   return costs;
 }
 
@@ -220,8 +244,9 @@ double seconds_of(const PipelineShape& shape, const Choice& choice, const Costs&
   return simulate(shape, orders_of_all(shape, choice.order_of), costs).seconds;
 }
 
-Split balance(const PipelineShape& shape, PipelineSchedule kind, int layers,
-              const ModelCost& model) {
+Split balance(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model) {
+  const std::vector<bool> is_layer = model.layers();
+  const auto layers = static_cast<int>(std::ranges::count(is_layer, true));
   TRIREME_REQUIRE(shape.pieces() <= layers + 2,
                   "a pipeline of {} and {}: some would have nothing at all in them; {} "
                   "at most (the first may have the embedding alone, the last the head)",

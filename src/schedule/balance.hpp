@@ -14,17 +14,27 @@ namespace trireme::schedule {
 
 using config::PipelineSchedule;
 
-// What the parts of a model cost, for one micro-batch.
+// What the blocks of a model cost, for one micro-batch, in the order of the model.
 struct ModelCost {
-  PieceCost layer;
-  PieceCost embedding;  // of the first piece
-  PieceCost head;       // of the last: final norm, logits and loss
-  int recomputed = 0;   // layers of each piece that the backward pass makes again
+  struct Block {
+    PieceCost cost;
+    bool is_layer = false;  // that is dealt to the pieces; others stay beside layers
+  };
+  std::vector<Block> blocks;
+  int recomputed = 0;  // layers of each piece that the backward pass makes again
   double message = 0.0, message_work = 0.0;  // see Costs
+
+  std::vector<bool> layers() const;
 };
 
 // Layers of each piece, in the order of the model.
 using Split = std::vector<int>;
+
+// Where the pieces begin and end among the blocks: piece g has those from the g-th number
+// to the next. A piece ends right behind its last layer; one that comes before all layers
+// has all that stands before them. Worked example: the blocks "embedding, layer, layer,
+// head" split 0 + 2 + 0 are cut at 0, 1, 3 and 4; split 1 + 1 at 0, 2 and 4.
+std::vector<std::size_t> cuts_of(const Split& split, const std::vector<bool>& is_layer);
 
 Costs costs_of(const Split& split, const ModelCost& model);
 
@@ -53,8 +63,7 @@ bool is_simulated(const PipelineShape& shape, PipelineSchedule kind);
 // The layers dealt to the pieces so that a step takes least time by simulation. First and
 // last piece may get none (they have the embedding and the head), the others get one at
 // least: pieces() <= layers + 2.
-Split balance(const PipelineShape& shape, PipelineSchedule kind, int layers,
-              const ModelCost& model);
+Split balance(const PipelineShape& shape, PipelineSchedule kind, const ModelCost& model);
 
 }  // namespace trireme::schedule
 

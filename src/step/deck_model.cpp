@@ -6,9 +6,10 @@
 
 namespace trireme::step {
 
-model::GptConfig gpt_config(const config::Deck& deck) {
+model::Architecture architecture_of(const config::Deck& deck) {
   const config::ModelConfig& m = deck.model;
-  return {.layers = m.layers,
+  return {.kind = m.kind,
+          .layers = m.layers,
           .hidden = m.hidden,
           .heads = m.heads,
           .kv_heads = m.kv_heads,
@@ -47,7 +48,8 @@ PipelineLayout pipeline_layout(const config::Deck& deck) {
                         .split = {p.stages.begin(), p.stages.end()},
                         .schedule = p.schedule};
   if (layout.split.empty()) {
-    layout.split = balanced_split(layout, gpt_config(deck), step_shape(deck));
+    layout.split = balanced_split(layout, model::make_blueprint(architecture_of(deck)),
+                                  step_shape(deck));
   }
   return layout;
 }
@@ -109,11 +111,10 @@ index_t recomputed_layers(const config::Deck& deck) {
   const index_t of_chunk = recompute(deck).layers;
   if (of_chunk == 0 || of_chunk >= deck.model.layers) return of_chunk;
   const PipelineLayout layout = pipeline_layout(deck);
+  if (layout.split.empty()) return of_chunk;
   index_t layers = 0;
-  for (int stage = 0; stage < layout.stages; ++stage) {
-    for (const auto& range : chunk_ranges(layout, deck.model.layers, stage)) {
-      layers += std::min(of_chunk, range.layers());
-    }
+  for (const int of_piece : layout.split) {
+    layers += std::min(of_chunk, index_t{of_piece});
   }
   return layers;
 }
@@ -133,7 +134,7 @@ std::vector<int> ramp_microbatches(const config::Deck& deck) {
 }  // namespace
 
 double hardware_flops_per_sample(const config::Deck& deck) {
-  const model::GptConfig model = gpt_config(deck);
+  const model::Architecture model = architecture_of(deck);
   const index_t sequence = deck.model.sequence;
   return model::model_flops(model, 1, sequence) +
          model::layers_forward_flops(model, 1, sequence) *

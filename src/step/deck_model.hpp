@@ -5,13 +5,13 @@
 #include "comm/rank_grid.hpp"
 #include "config/deck.hpp"
 #include "kernels/adamw.hpp"
-#include "model/config.hpp"
+#include "model/architecture.hpp"
 #include "optim/lr_schedule.hpp"
 #include "step/model_state.hpp"
 
 namespace trireme::step {
 
-model::GptConfig gpt_config(const config::Deck& deck);
+model::Architecture architecture_of(const config::Deck& deck);
 comm::GridShape grid_shape(const config::Deck& deck);
 Sharing sharing(const config::Deck& deck);
 // How the layers are dealt to the pieces of the pipeline, as the deck says or by

@@ -76,7 +76,7 @@ void plan_passes(ModelState<T>& shapes, const StepShape& shape, const StageNeeds
 
 template <class T>
 MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape) {
-  const PipelinePlans plans(state.sharing.pipeline, state.config, shape);
+  const PipelinePlans plans(state.sharing.pipeline, state.blueprint, shape);
   return plan_memory(state, shape, plans.needs(state.groups.pipeline->rank()));
 }
 

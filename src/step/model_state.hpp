@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "model/chunk.hpp"
 #include "step/pipeline.hpp"
 
 namespace trireme::step {
@@ -23,21 +24,28 @@ struct Sharing {
 // Registers every parameter; allocates nothing until allocate().
 template <class T>
 struct ModelState {
-  ModelState(const comm::ProcessGroups& groups_in, const model::GptConfig& config_in,
-             const Sharing& sharing_in = {})
-      : config(config_in), groups(groups_in), sharing(sharing_in) {
+  ModelState(const comm::ProcessGroups& groups_in, const model::Blueprint& blueprint_in,
+             const Sharing& sharing_in = {},
+             model::BlockMaker<T> make_in = &model::make_block<T>)
+      : blueprint(blueprint_in), groups(groups_in), sharing(sharing_in), make(make_in) {
     TRIREME_REQUIRE(sharing.pipeline.stages == groups.pipeline->size(),
                     "a model in {} on a pipeline of {}",
                     format_plural(sharing.pipeline.stages, "stage"),
                     format_plural(groups.pipeline->size(), "rank"));
     const nn::Builder<T> builder{registry, params, groups};
     const int stage = groups.pipeline->rank();
-    for (const auto& range : chunk_ranges(sharing.pipeline, config.layers, stage)) {
-      chunks.push_back(std::make_unique<model::GptChunk<T>>(builder, config, range));
+    for (const auto& range : chunk_ranges(sharing.pipeline, blueprint, stage)) {
+      chunks.push_back(
+          std::make_unique<model::Chunk<T>>(builder, blueprint, range, make));
     }
   }
+  ModelState(const comm::ProcessGroups& groups_in,
+             const model::Architecture& architecture, const Sharing& sharing_in = {})
+      : ModelState(groups_in, model::make_blueprint(architecture), sharing_in) {}
   // The same, of which nothing is allocated: for passes on shapes alone.
-  ModelState without_memory() const { return ModelState(groups, config, sharing); }
+  ModelState without_memory() const {
+    return ModelState(groups, blueprint, sharing, make);
+  }
   // Layers point into this object.
   ModelState(const ModelState&) = delete;
   ModelState& operator=(const ModelState&) = delete;
@@ -56,24 +64,26 @@ struct ModelState {
   void allocate(typename ParamBuffer<T>::Use use) {
     params.allocate(registry, use, sharding());
   }
-  model::GptChunk<T>& chunk(int number) const {
+  const model::Architecture& architecture() const { return blueprint.architecture; }
+  model::Chunk<T>& chunk(int number) const {
     return *chunks.at(static_cast<std::size_t>(number));
   }
   // For who needs the model in one piece: generation, parity.
-  model::GptChunk<T>& whole() const {
+  model::Chunk<T>& whole() const {
     TRIREME_REQUIRE(
-        chunks.size() == 1 && chunks[0]->range().is_first && chunks[0]->range().is_last,
+        chunks.size() == 1 && chunks[0]->range().size() == blueprint.blocks.size(),
         "this rank has a part of the model only, where all is needed");
     return *chunks[0];
   }
 
-  model::GptConfig config;
+  model::Blueprint blueprint;
   comm::ProcessGroups groups;
   Sharing sharing;
+  model::BlockMaker<T> make;
   ParamUse* use = nullptr;  // who is told of the parameters in use: the training step
   ParamRegistry registry;
   ParamBuffer<T> params;
-  std::vector<std::unique_ptr<model::GptChunk<T>>> chunks;
+  std::vector<std::unique_ptr<model::Chunk<T>>> chunks;
 };
 
 }  // namespace trireme::step

@@ -14,7 +14,9 @@ namespace trireme::step {
 namespace {
 
 // Layers of each piece, which are the model's in all.
-schedule::Split checked_split(const PipelineLayout& layout, index_t layers) {
+schedule::Split checked_split(const PipelineLayout& layout,
+                              const model::Blueprint& blueprint) {
+  const index_t layers = blueprint.layer_count();
   const schedule::PipelineShape shape = layout.shape(1);
   schedule::Split split = layout.split;
   if (split.empty() && shape.pieces() == 1) split = {static_cast<int>(layers)};
@@ -29,52 +31,58 @@ schedule::Split checked_split(const PipelineLayout& layout, index_t layers) {
 
 }  // namespace
 
-std::vector<model::ChunkRange> chunk_ranges(const PipelineLayout& layout, index_t layers,
+std::vector<model::BlockRange> chunk_ranges(const PipelineLayout& layout,
+                                            const model::Blueprint& blueprint,
                                             int stage) {
   const schedule::PipelineShape shape = layout.shape(1);
-  const schedule::Split split = checked_split(layout, layers);
-  std::vector<model::ChunkRange> ranges;
+  std::vector<bool> is_layer;
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    is_layer.push_back(block.is_layer);
+  }
+  const std::vector<std::size_t> cuts =
+      schedule::cuts_of(checked_split(layout, blueprint), is_layer);
+  std::vector<model::BlockRange> ranges;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
-    const int piece = shape.piece(stage, chunk);
-    const auto begin = std::accumulate(split.begin(), split.begin() + piece, index_t{0});
-    ranges.push_back({.begin = begin,
-                      .end = begin + split[static_cast<std::size_t>(piece)],
-                      .is_first = piece == 0,
-                      .is_last = piece + 1 == shape.pieces()});
+    const auto piece = static_cast<std::size_t>(shape.piece(stage, chunk));
+    ranges.push_back({cuts[piece], cuts[piece + 1]});
   }
   return ranges;
 }
 
-schedule::ModelCost modelled_cost(const model::GptConfig& config,
+schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
                                   const StepShape& shape) {
-  using model::AttentionCount;
-  const double layers = model::layers_forward_flops(config, shape.micro, shape.sequence,
-                                                    AttentionCount::causal);
-  const double all =
-      model::model_flops(config, shape.micro, shape.sequence, AttentionCount::causal) /
-      3.0;
-  const double layer = layers / static_cast<double>(config.layers);
-  const double head = (all - layers) / layer;
-  // A backward pass has two products for each of the forward pass. The embedding's is
-  // memory traffic: of the order of a hundredth of a layer.
-  constexpr double kEmbedding = 0.01;
-  return {
-      .layer = {1.0, 1.0, 1.0},
-      .embedding = {kEmbedding, 0.0, kEmbedding},
-      .head = {head, head, head},
-      .recomputed = static_cast<int>(std::min(shape.recompute.layers, config.layers))};
+  const auto flops = [&](const model::BlockSpec& block) {
+    return model::forward_flops(block, shape.micro, shape.sequence,
+                                model::AttentionCount::causal);
+  };
+  const auto first =
+      std::ranges::find_if(blueprint.blocks, [](const auto& b) { return b.is_layer; });
+  const double layer = first == blueprint.blocks.end() ? 1.0 : flops(*first);
+  // Without products it is memory traffic: of the order of a hundredth of a layer.
+  constexpr double kTraffic = 0.01;
+  schedule::ModelCost cost;
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    // A backward pass has two products for each of the forward pass.
+    const double pass = std::max(flops(block) / layer, kTraffic);
+    cost.blocks.push_back({{pass, block.is_source() ? 0.0 : pass, pass}, block.is_layer});
+  }
+  cost.recomputed =
+      static_cast<int>(std::min(shape.recompute.layers, blueprint.layer_count()));
+  return cost;
 }
 
 schedule::Costs modelled_costs(const PipelineLayout& layout,
-                               const model::GptConfig& config, const StepShape& shape) {
-  return schedule::costs_of(checked_split(layout, config.layers),
-                            modelled_cost(config, shape));
+                               const model::Blueprint& blueprint,
+                               const StepShape& shape) {
+  return schedule::costs_of(checked_split(layout, blueprint),
+                            modelled_cost(blueprint, shape));
 }
 
 schedule::Split balanced_split(const PipelineLayout& layout,
-                               const model::GptConfig& config, const StepShape& shape) {
+                               const model::Blueprint& blueprint,
+                               const StepShape& shape) {
   return schedule::balance(layout.shape(shape.microbatches), layout.schedule,
-                           static_cast<int>(config.layers), modelled_cost(config, shape));
+                           modelled_cost(blueprint, shape));
 }
 
 const schedule::Choice& PipelinePlans::choice(int microbatches) const {
@@ -85,8 +93,7 @@ const schedule::Choice& PipelinePlans::choice(int microbatches) const {
     return choice;
   }
   const schedule::PipelineShape shape = layout_.shape(microbatches);
-  choice = schedule::choose_orders(shape, layout_.schedule,
-                                   modelled_costs(layout_, config_, shape_));
+  choice = schedule::choose_orders(shape, layout_.schedule, costs_);
   if (choice.timeline) {
     // The orders of rules are proven by tests; what a search finds depends on the costs.
     std::vector<schedule::StagePlan> plans;

@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "model/gpt_chunk.hpp"
+#include "model/blueprint.hpp"
 #include "parallel/stage_messages.hpp"
 #include "schedule/balance.hpp"
 #include "schedule/plan.hpp"
@@ -27,18 +27,19 @@ struct PipelineLayout {
 };
 
 // The chunks of a stage.
-std::vector<model::ChunkRange> chunk_ranges(const PipelineLayout& layout, index_t layers,
-                                            int stage);
+std::vector<model::BlockRange> chunk_ranges(const PipelineLayout& layout,
+                                            const model::Blueprint& blueprint, int stage);
 
-// What a layer, the embedding and the head cost, modelled by their matrix products: a
-// micro-batch's forward pass of a layer is 1.
-schedule::ModelCost modelled_cost(const model::GptConfig& config, const StepShape& shape);
+// What the blocks cost, modelled by their matrix products: a micro-batch's forward pass
+// of the first layer is 1.
+schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
+                                  const StepShape& shape);
 // Costs of the pieces.
 schedule::Costs modelled_costs(const PipelineLayout& layout,
-                               const model::GptConfig& config, const StepShape& shape);
+                               const model::Blueprint& blueprint, const StepShape& shape);
 // The layers dealt so that a step takes least time by simulation.
 schedule::Split balanced_split(const PipelineLayout& layout,
-                               const model::GptConfig& config, const StepShape& shape);
+                               const model::Blueprint& blueprint, const StepShape& shape);
 
 // What a stage needs for its training steps, of every number of micro-batches they may
 // have, and for evaluation.
@@ -55,9 +56,11 @@ struct StageNeeds {
 // (schedule::choose_orders), is found once for each number of micro-batches.
 class PipelinePlans {
  public:
-  PipelinePlans(const PipelineLayout& layout, const model::GptConfig& config,
+  PipelinePlans(const PipelineLayout& layout, const model::Blueprint& blueprint,
                 const StepShape& shape)
-      : layout_(layout), config_(config), shape_(shape) {}
+      : layout_(layout),
+        costs_(modelled_costs(layout, blueprint, shape)),
+        shape_(shape) {}
 
   // In a training step, and in an evaluation, of so many micro-batches.
   schedule::StagePlan training(int stage, int microbatches) const;
@@ -68,7 +71,7 @@ class PipelinePlans {
   const schedule::Choice& choice(int microbatches) const;
 
   PipelineLayout layout_;
-  model::GptConfig config_;
+  schedule::Costs costs_;
   StepShape shape_;
   mutable std::map<int, schedule::Choice> choices_;  // by micro-batches
 };

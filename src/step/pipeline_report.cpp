@@ -43,7 +43,7 @@ std::string PipelineReport::text() const {
 }
 
 std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
-                                              const model::GptConfig& config,
+                                              const model::Blueprint& blueprint,
                                               const StepShape& shape,
                                               comm::Communicator& pipeline,
                                               const PassTimes& times) {
@@ -52,7 +52,7 @@ std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
   PipelineReport report{.shape = layout.shape(shape.microbatches),
                         .schedule = layout.schedule,
                         .simulated = {}};
-  schedule::Costs costs = modelled_costs(layout, config, shape);
+  schedule::Costs costs = modelled_costs(layout, blueprint, shape);
   // What ranks do is planned with the modelled costs, and takes the measured ones.
   const schedule::OrderOf planned =
       schedule::choose_orders(report.shape, layout.schedule, costs).order_of;

@@ -71,7 +71,7 @@ struct PipelineReport {
 // Collective over the pipeline; nothing for one stage, before there was a step, or where
 // kernels run beside the host.
 std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
-                                              const model::GptConfig& config,
+                                              const model::Blueprint& blueprint,
                                               const StepShape& shape,
                                               comm::Communicator& pipeline,
                                               const PassTimes& times);

@@ -3,6 +3,8 @@
 #ifndef TRIREME_STEP_SHAPE_PASS_HPP_
 #define TRIREME_STEP_SHAPE_PASS_HPP_
 
+#include <algorithm>
+
 #include "step/memory_plan.hpp"
 
 namespace trireme::step {
@@ -16,40 +18,37 @@ class ShapePass {
         context_{.exec = exec_,
                  .groups = shapes.groups,
                  .step = {},
-                 .saved = saved,
+                 .saved = &saved,
                  .scratch = scratch,
                  .held = held,
-                 .sequence = shape.sequence,
-                 .batch = shape.micro,
+                 .batch = shape.micro_batch(shapes.blueprint.batch),
                  .sequence_parallel = shapes.sequence_parallel(),
                  .params = use,
-                 .recompute = shape.recompute} {
-    const auto rows = static_cast<std::size_t>(shape.rows());
-    const View1<const std::int32_t> ids(static_cast<const std::int32_t*>(nullptr), rows);
-    const View1<const float> mask(static_cast<const float*>(nullptr), rows);
-    batch_ = {ids, ids, ids, mask};
-  }
+                 .recompute = shape.recompute} {}
   ShapePass(const ShapePass&) = delete;
   ShapePass& operator=(const ShapePass&) = delete;
 
   void forward(int chunk = 0) {
     saved.reset();
-    model::GptChunk<T>& of = shapes_.chunk(chunk);
-    of.forward(context_, 0, batch_, border(of, of.range().is_first),
-               border(of, of.range().is_last), totals());
+    model::Chunk<T>& of = shapes_.chunk(chunk);
+    of.forward(context_, 0, tensors(of.border_in()), tensors(of.border_out()));
   }
   void backward(int chunk = 0, model::WeightPass weight_pass = model::WeightPass::now) {
-    model::GptChunk<T>& of = shapes_.chunk(chunk);
-    of.backward(context_, 0, batch_, border(of, of.range().is_last),
-                border(of, of.range().is_first), weight_pass);
+    model::Chunk<T>& of = shapes_.chunk(chunk);
+    of.backward(context_, 0, tensors(of.border_out()), tensors(of.border_in()),
+                weight_pass);
   }
   void backward_weight(int chunk = 0) {
-    shapes_.chunk(chunk).backward_weight(context_, 0, batch_);
+    shapes_.chunk(chunk).backward_weight(context_, 0);
   }
-  // Elements of what goes from chunk to chunk.
+  // Elements of what goes from chunk to chunk: of the largest border.
   index_t border_elements() const {
-    const auto shape = shapes_.chunk(0).boundary(context_).tensors[0].value;
-    return static_cast<index_t>(shape.extent(0) * shape.extent(1));
+    index_t most = 0;
+    for (const auto& chunk : shapes_.chunks) {
+      most = std::max({most, model::elements_of(context_, chunk->border_in()),
+                       model::elements_of(context_, chunk->border_out())});
+    }
+    return most;
   }
 
   static View1<double> totals() { return {static_cast<double*>(nullptr), 2}; }
@@ -57,14 +56,13 @@ class ShapePass {
   Arena saved, scratch, held;
 
  private:
-  model::Boundary<T> border(const model::GptChunk<T>& chunk, bool is_end) const {
-    return is_end ? model::Boundary<T>() : chunk.boundary(context_);
+  model::Tensors<T> tensors(const model::Border& border) const {
+    return model::tensors_of<T>(context_, border, nullptr);
   }
 
   ModelState<T>& shapes_;
   Exec exec_ = Exec::shape_only();
   nn::Context context_;  // refers to the members above
-  model::Batch batch_;
 };
 
 }  // namespace trireme::step

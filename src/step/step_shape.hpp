@@ -20,6 +20,11 @@ struct StepShape {
   std::vector<int> other_microbatches = {};
 
   index_t rows() const { return micro * sequence; }
+  // The fields of a micro-batch of this shape; of none the memory is known.
+  nn::MicroBatch micro_batch(BatchSpec spec) const {
+    spec.streams.at(0).sequence = sequence;
+    return {spec, micro};
+  }
 };
 
 }  // namespace trireme::step

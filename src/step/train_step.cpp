@@ -57,7 +57,7 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
       data_parallel_(exec, state.groups, state.params, state.sequence_parallel()),
       shape_(shape),
       timers_(timers),
-      plans_(state.sharing.pipeline, state.config, shape),
+      plans_(state.sharing.pipeline, state.blueprint, shape),
       needs_(plans_.needs(state.groups.pipeline->rank())),
       work_(training_work(shape.microbatches)),
       params_(state, data_parallel_),
@@ -73,10 +73,16 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
   }
   const auto rows = static_cast<std::size_t>(shape_.rows());
   for (int batch = 0; batch < needs_.batches; ++batch) {
-    batches_.push_back({DeviceArray<std::int32_t>("batch tokens", rows),
-                        DeviceArray<std::int32_t>("batch positions", rows),
-                        DeviceArray<std::int32_t>("batch labels", rows),
-                        DeviceArray<float>("batch mask", rows)});
+    SlotBatch& made = batches_.emplace_back();
+    made.tokens = DeviceArray<std::int32_t>("batch tokens", rows);
+    made.positions = DeviceArray<std::int32_t>("batch positions", rows);
+    made.labels = DeviceArray<std::int32_t>("batch labels", rows);
+    made.mask = DeviceArray<float>("batch mask", rows);
+    made.view = shape_.micro_batch(state_.blueprint.batch);
+    made.view.set(0, made.tokens.data(), shape_.rows());
+    made.view.set(1, made.positions.data(), shape_.rows());
+    made.view.set(2, made.labels.data(), shape_.rows());
+    made.view.set(3, made.mask.data(), shape_.rows());
   }
   set_seed(exec_, state_view(), shape_.seed);
   state_.use = &data_parallel_;
@@ -177,13 +183,13 @@ struct TrainStep<T>::Handler {
     }
     step.select_sample(batch);
     const nn::Context context = this->context(action);
-    context.saved.reset();
-    const model::Boundary<T> in = input(action, context);
-    const model::Boundary<T> out = output(action, context);
+    context.saved->reset();
+    model::Chunk<T>& chunk = step.state_.chunk(action.chunk);
+    const model::Tensors<T> in = input(action, context, chunk.border_in());
+    const model::Tensors<T> out = output(action, context, chunk.border_out());
     step.params_.begin_pass(action);
     const auto begin = PassTimes::Clock::now();
-    step.state_.chunk(action.chunk)
-        .forward(context, action.slot, batch.view(), in, out, step.totals_);
+    chunk.forward(context, action.slot, in, out);
     note(action, PassTimes::Pass::forward, begin);
     if (bad != nullptr && bad->part.empty()) look(action, context);
   }
@@ -198,8 +204,7 @@ struct TrainStep<T>::Handler {
     step.select_sample(batch);
     step.params_.begin_pass(action);
     const auto begin = PassTimes::Clock::now();
-    step.state_.chunk(action.chunk)
-        .backward_weight(context(action), action.slot, batch.view());
+    step.state_.chunk(action.chunk).backward_weight(context(action), action.slot);
     note(action, PassTimes::Pass::weight, begin);
   }
   void begin_message(const Action& action) {
@@ -240,30 +245,25 @@ struct TrainStep<T>::Handler {
     return {.exec = step.exec_,
             .groups = step.state_.groups,
             .step = kernels::StepStateView(step.step_state_.data()),
-            .saved = workspace.saved(action.chunk, action.slot),
+            .saved = &workspace.saved(action.chunk, action.slot),
             .scratch = workspace.scratch(),
             .held = held,
-            .sequence = step.shape_.sequence,
-            .batch = step.shape_.micro,
+            .batch = batch_of(action).view,
+            .totals = step.totals_,
             .mode = mode,
             .sequence_parallel = step.state_.sequence_parallel(),
             .params = &step.data_parallel_,
             .recompute = step.shape_.recompute};
   }
-  model::Boundary<T> border(const Action& action, const nn::Context& context,
-                            const View1<T>& memory) const {
-    model::Boundary<T> border = step.state_.chunk(action.chunk).boundary(context);
-    View2<T>& value = border.tensors[0].value;
-    value = View2<T>(memory.data(), value.extent(0), value.extent(1));
-    return border;
-  }
-  model::Boundary<T> input(const Action& action, const nn::Context& context) const {
+  model::Tensors<T> input(const Action& action, const nn::Context& context,
+                          const model::Border& border) const {
     if (action.in == Action::kNone) return {};
-    return border(action, context, step.messages_.received(action.in));
+    return model::tensors_of(context, border, step.messages_.received(action.in).data());
   }
-  model::Boundary<T> output(const Action& action, const nn::Context& context) const {
+  model::Tensors<T> output(const Action& action, const nn::Context& context,
+                           const model::Border& border) const {
     if (action.out == Action::kNone) return {};
-    return border(action, context, step.messages_.to_fill(action.out));
+    return model::tensors_of(context, border, step.messages_.to_fill(action.out).data());
   }
   void backward(const Action& action, model::WeightPass weight_pass) {
     const Region region(
@@ -273,12 +273,12 @@ struct TrainStep<T>::Handler {
     const SlotBatch& batch = batch_of(action);
     step.select_sample(batch);
     const nn::Context context = this->context(action);
-    const model::Boundary<T> d_out = input(action, context);
-    const model::Boundary<T> d_in = output(action, context);
+    model::Chunk<T>& chunk = step.state_.chunk(action.chunk);
+    const model::Tensors<T> d_out = input(action, context, chunk.border_out());
+    const model::Tensors<T> d_in = output(action, context, chunk.border_in());
     step.params_.begin_pass(action);
     const auto begin = PassTimes::Clock::now();
-    step.state_.chunk(action.chunk)
-        .backward(context, action.slot, batch.view(), d_out, d_in, weight_pass);
+    chunk.backward(context, action.slot, d_out, d_in, weight_pass);
     note(action, PassTimes::Pass::backward, begin);
   }
 };

@@ -81,7 +81,7 @@ class TrainStep {
 
   // What passes took, of all steps but the first. Collective over the pipeline.
   std::optional<PipelineReport> pipeline_report() const {
-    return report_pipeline(state_.sharing.pipeline, state_.config, shape_,
+    return report_pipeline(state_.sharing.pipeline, state_.blueprint, shape_,
                            *state_.groups.pipeline, times_);
   }
   const MemoryPlan& plan() const { return plan_; }
@@ -96,7 +96,7 @@ class TrainStep {
     DeviceArray<std::int32_t> tokens, positions, labels;
     DeviceArray<float> mask;
     std::uint64_t first_sample = 0;
-    model::Batch view() const { return {tokens, positions, labels, mask}; }
+    nn::MicroBatch view;
   };
   struct Handler;  // what schedule::execute calls
 

@@ -98,11 +98,10 @@ class MaskRun {
     return {.exec = exec,
             .groups = groups_,
             .step = kernels::StepStateView(step_.data()),
-            .saved = saved_,
+            .saved = &saved_,
             .scratch = scratch_,
             .held = held_,
-            .sequence = kSequence,
-            .batch = micro,
+            .batch = nn::MicroBatch(micro, kSequence),
             .sequence_parallel = sequence_parallel_};
   }
 
@@ -146,7 +145,7 @@ class MaskRun {
   }
 
   void fill(const nn::Context& context, index_t first, const Arrays& a) {
-    const index_t b = context.batch;
+    const index_t b = context.samples();
     const auto tokens = Kokkos::create_mirror(Kokkos::HostSpace{}, a.tokens);
     const auto positions = Kokkos::create_mirror(Kokkos::HostSpace{}, a.positions);
     for (index_t row = 0; row < context.rows(); ++row) {
@@ -180,7 +179,7 @@ class MaskRun {
     }
   }
   void read(const nn::Context& context, index_t first, const Arrays& a, Masks& masks) {
-    const index_t b = context.batch, begin = context.sequence_begin();
+    const index_t b = context.samples(), begin = context.sequence_begin();
     const auto number = [](float value, index_t, index_t) {
       const float rounded = std::round(value);
       return value == rounded ? static_cast<int>(value) : MaskTable::kNotAMask;

@@ -309,7 +309,7 @@ std::vector<plan::MessageCount> MatrixRun::planned_messages() const {
                                        .pipeline = like(groups.pipeline),
                                        .model = like(groups.model),
                                        .embedding = like(groups.embedding)},
-                                      state_.config, state_.sharing);
+                                      state_.blueprint, state_.sharing);
   return plan::plan_messages(state, step_.shape());
 }
 

@@ -33,7 +33,7 @@ inline constexpr MatrixSize kWide{.layers = 3, .heads = 24, .samples = 48};
 inline constexpr MatrixSize kDeep{.layers = 10, .heads = 8, .samples = 24};
 inline constexpr index_t kGlobal = kWide.samples;
 
-inline model::GptConfig matrix_model(const MatrixSize& size = kWide) {
+inline model::Architecture matrix_model(const MatrixSize& size = kWide) {
   return {.layers = size.layers,
           .hidden = 48,
           .heads = size.heads,

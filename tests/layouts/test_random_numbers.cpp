@@ -145,7 +145,7 @@ TEST(RandomNumbersDocumented, Masks) {
 
 TEST(RandomNumbersDocumented, Weights) {
   constexpr std::uint64_t kSeed = (std::uint64_t{1} << 62) + 9;
-  model::GptConfig config = matrix_model(kWide);
+  model::Architecture config = matrix_model(kWide);
   const comm::RankGrid grid(comm::make_self_communicator("world"), {});
   step::ModelState<float> state(grid.groups(), config);
   state.allocate(ParamBuffer<float>::Use::inference);

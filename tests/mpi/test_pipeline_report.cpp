@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 constexpr int kMicrobatches = 8;  // any number of stages divides it
 constexpr StepShape kShape{.micro = 1, .sequence = 8, .microbatches = kMicrobatches};
 
-model::GptConfig of_layers(index_t layers) {
+model::Architecture of_layers(index_t layers) {
   return {.layers = layers,
           .hidden = 8,
           .heads = 1,

@@ -51,7 +51,7 @@ class ValidationRanks : public ::testing::Test {
                     kSequence, ranks, micro, micro * ranks, wanted),
         "test", {.overrides = {}, .run_dir = "", .ranks = ranks});
     const comm::RankGrid grid(world, step::grid_shape(deck));
-    step::ModelState<double> state(grid.groups(), step::gpt_config(deck));
+    step::ModelState<double> state(grid.groups(), step::architecture_of(deck));
     const Exec exec;
     state.params.allocate(state.registry, ParamBuffer<double>::Use::training);
     state.params.initialize(exec, 3);

@@ -54,7 +54,7 @@ class Case {
     if (a != b) throw Error("fixture and model disagree about a shape");
   }
 
-  model::GptConfig config() const {
+  model::Architecture config() const {
     const auto& c = huggingface_.config();
     return {.layers = c.layers,
             .hidden = c.hidden,

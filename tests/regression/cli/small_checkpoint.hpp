@@ -46,7 +46,7 @@ inline void make_checkpoint(const std::filesystem::path& run,
       "model: {layers: 2, hidden: 32, heads: 4, sequence: 24, vocab: " + options.vocab +
           "}\ndata: {train: corpus.h5}\n",
       "small");
-  step::ModelState<float> state(self_groups(), step::gpt_config(deck));
+  step::ModelState<float> state(self_groups(), step::architecture_of(deck));
   randomize(state, 0.15, options.seed);
   if (options.poisoned) {
     state.params.slice(Slab::weight, state.registry.find("layers/1/mlp/fc1/weight"))(3) =

@@ -21,19 +21,19 @@ using testing::HasSubstr;
 using Tokens = std::vector<TokenId>;
 
 // Dropout is on: generation must not see it.
-const model::GptConfig kConfig = {.layers = 2,
-                                  .hidden = 36,
-                                  .heads = 6,
-                                  .kv_heads = 3,
-                                  .ffn_hidden = 55,
-                                  .sequence = 37,
-                                  .vocabulary = 53,
-                                  .dropout = 0.3,
-                                  .attention_dropout = 0.3};
+const model::Architecture kConfig = {.layers = 2,
+                                     .hidden = 36,
+                                     .heads = 6,
+                                     .kv_heads = 3,
+                                     .ffn_hidden = 55,
+                                     .sequence = 37,
+                                     .vocabulary = 53,
+                                     .dropout = 0.3,
+                                     .attention_dropout = 0.3};
 
 template <class T>
 struct Model : step::ModelState<T> {
-  explicit Model(const model::GptConfig& config = kConfig)
+  explicit Model(const model::Architecture& config = kConfig)
       : step::ModelState<T>(test::self_groups(), config) {
     test::randomize(*this);
   }
@@ -107,7 +107,7 @@ TEST(GenerationCache, LogitsAreThoseOfTheFullForwardPass) {
 }
 
 TEST(GenerationCache, LongPromptsAreReadInPieces) {
-  model::GptConfig config = kConfig;
+  model::Architecture config = kConfig;
   config.sequence = 700;  // rows of three texts are four pieces, of unequal size
   Model<double> model(config);
   const Tokens tokens = random_tokens(700 * 3, 5);

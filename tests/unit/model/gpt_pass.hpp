@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "comm/self_communicator.hpp"
-#include "model/gpt_chunk.hpp"
+#include "model/chunk.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::test {
 
 using Values = std::vector<double>;
 
-inline model::GptConfig small_gpt(double dropout = 0.1) {
+inline model::Architecture small_gpt(double dropout = 0.1) {
   return {.layers = 2,
           .hidden = 24,
           .heads = 4,
@@ -38,21 +38,23 @@ inline comm::ProcessGroups alone() {
 
 template <class T>
 struct Gpt {
-  model::GptConfig config;
+  model::Architecture config;
+  model::Blueprint blueprint;
   comm::ProcessGroups groups;
   ParamRegistry registry;
   ParamBuffer<T> params;
-  model::GptChunk<T> chunk;
+  model::Chunk<T> chunk;
 
-  explicit Gpt(const model::GptConfig& config_in,
+  explicit Gpt(const model::Architecture& config_in,
                const comm::ProcessGroups& groups_in = alone())
-      : Gpt(config_in, {.begin = 0, .end = config_in.layers}, groups_in) {}
-  // A part of the model.
-  Gpt(const model::GptConfig& config_in, const model::ChunkRange& range,
+      : Gpt(config_in, model::make_blueprint(config_in).whole(), groups_in) {}
+  // A part of the model: some of its blocks.
+  Gpt(const model::Architecture& config_in, const model::BlockRange& range,
       const comm::ProcessGroups& groups_in = alone())
       : config(config_in),
+        blueprint(model::make_blueprint(config)),
         groups(groups_in),
-        chunk(nn::Builder<T>{registry, params, groups}, config, range) {
+        chunk(nn::Builder<T>{registry, params, groups}, blueprint, range) {
     params.allocate(registry, ParamBuffer<T>::Use::training);
     params.initialize(Exec(), 4321);
   }
@@ -125,11 +127,11 @@ class Pass {
     return {.exec = exec,
             .groups = gpt_.groups,
             .step = kernels::StepStateView(step_.data()),
-            .saved = saved_,
+            .saved = &saved_,
             .scratch = scratch_,
             .held = held_,
-            .sequence = shape_.sequence,
-            .batch = shape_.batch,
+            .batch = batch(),
+            .totals = totals_.vector(),
             .mode = shape_.mode,
             .recompute = shape_.recompute};
   }
@@ -154,27 +156,31 @@ class Pass {
   }
 
  private:
-  model::Batch batch() const {
-    return {tokens_.cvector(), positions_.cvector(), labels_.cvector(), mask_.cvector()};
+  nn::MicroBatch batch() const {
+    BatchSpec spec = gpt_.blueprint.batch;
+    spec.streams[0].sequence = shape_.sequence;
+    nn::MicroBatch batch(spec, shape_.batch);
+    const index_t rows = shape_.sequence * shape_.batch;
+    batch.set(spec.field("tokens"), tokens_.vector().data(), rows);
+    batch.set(spec.field("positions"), positions_.vector().data(), rows);
+    batch.set(spec.field("labels"), labels_.vector().data(), rows);
+    batch.set(spec.field("loss_mask"), mask_.vector().data(), rows);
+    return batch;
   }
-  model::Boundary<T> border(bool is_end, const Array<T>& values) {
-    if (is_end) return {};
-    model::Boundary<T> border = gpt_.chunk.boundary(context(exec_));
-    View2<T>& view = border.tensors[0].value;
-    view = View2<T>(values.vector().data(), view.extent(0), view.extent(1));
-    return border;
+  model::Tensors<T> at(const model::Border& border, const Array<T>& values) {
+    return model::tensors_of(context(exec_), border, values.vector().data());
   }
   void run_forward(const Exec& exec) {
-    const model::ChunkRange& range = gpt_.chunk.range();
-    gpt_.chunk.forward(context(exec), slot_, batch(), border(range.is_first, input_),
-                       border(range.is_last, output_), totals_.vector());
+    model::Chunk<T>& chunk = gpt_.chunk;
+    chunk.forward(context(exec), slot_, at(chunk.border_in(), input_),
+                  at(chunk.border_out(), output_));
   }
   void run_backward(const Exec& exec) {
-    const model::ChunkRange& range = gpt_.chunk.range();
-    gpt_.chunk.backward(context(exec), slot_, batch(), border(range.is_last, d_output_),
-                        border(range.is_first, d_input_), shape_.weight_pass);
+    model::Chunk<T>& chunk = gpt_.chunk;
+    chunk.backward(context(exec), slot_, at(chunk.border_out(), d_output_),
+                   at(chunk.border_in(), d_input_), shape_.weight_pass);
     if (shape_.weight_pass == model::WeightPass::later) {
-      gpt_.chunk.backward_weight(context(exec), slot_, batch());
+      chunk.backward_weight(context(exec), slot_);
     }
   }
   // Arenas of exactly the size that a shape-only pass takes.

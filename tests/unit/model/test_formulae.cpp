@@ -11,8 +11,8 @@
 namespace trireme::model {
 namespace {
 
-GptConfig gpt(index_t layers, index_t hidden, index_t heads, index_t sequence,
-              index_t vocabulary) {
+Architecture gpt(index_t layers, index_t hidden, index_t heads, index_t sequence,
+                 index_t vocabulary) {
   return {.layers = layers,
           .hidden = hidden,
           .heads = heads,
@@ -22,17 +22,17 @@ GptConfig gpt(index_t layers, index_t hidden, index_t heads, index_t sequence,
           .vocabulary = vocabulary};
 }
 
-GptConfig with(GptConfig config, auto change) {
+Architecture with(Architecture config, auto change) {
   change(config);
   return config;
 }
 
 // Odd in every dimension; grouped heads, f other than 4 h.
-std::vector<GptConfig> various() {
-  std::vector<GptConfig> all = {gpt(12, 768, 12, 1024, 50257), gpt(1, 8, 1, 1, 1),
-                                gpt(3, 48, 4, 32, 211)};
+std::vector<Architecture> various() {
+  std::vector<Architecture> all = {gpt(12, 768, 12, 1024, 50257), gpt(1, 8, 1, 1, 1),
+                                   gpt(3, 48, 4, 32, 211)};
   for (const index_t kv_heads : {1, 2, 6}) {
-    GptConfig config = gpt(5, 66, 6, 77, 1009);
+    Architecture config = gpt(5, 66, 6, 77, 1009);
     config.kv_heads = kv_heads;
     config.ffn_hidden = 173;
     all.push_back(config);
@@ -58,7 +58,7 @@ TEST(FormulaeParameters, OfTheMegatronPaper) {
         Row{40, 6144, 48, 18.4}, Row{48, 8192, 64, 39.1}, Row{60, 10240, 80, 76.1},
         Row{80, 12288, 96, 145.6}, Row{96, 16384, 128, 310.1},
         Row{105, 20480, 128, 529.6}, Row{128, 25600, 160, 1008.0}}) {
-    const GptConfig c = gpt(row.layers, row.hidden, row.heads, 2048, 51200);
+    const Architecture c = gpt(row.layers, row.hidden, row.heads, 2048, 51200);
     EXPECT_NEAR(static_cast<double>(parameter_count(c)) / 1e9, row.billions, 0.05);
     const double l = row.layers, h = row.hidden;
     const double paper =
@@ -68,7 +68,7 @@ TEST(FormulaeParameters, OfTheMegatronPaper) {
 }
 
 TEST(FormulaeParameters, AreTheSumOverTensors) {
-  for (const GptConfig& c : various()) {
+  for (const Architecture& c : various()) {
     const index_t d = c.hidden / c.heads;
     const index_t qkv = c.heads * d + 2 * c.kv_heads * d;
     index_t layer = 0;
@@ -85,39 +85,41 @@ TEST(FormulaeParameters, AreTheSumOverTensors) {
 
 // GPT-2 124M, each variant counted by hand.
 TEST(FormulaeParameters, OfVariants) {
-  const GptConfig gpt2 = gpt(12, 768, 12, 1024, 50257);
+  const Architecture gpt2 = gpt(12, 768, 12, 1024, 50257);
   const auto count = [&](auto change) { return parameter_count(with(gpt2, change)); };
   // A head of its own: 50257 x 768.
-  EXPECT_EQ(count([](GptConfig& c) { c.tie_embeddings = false; }), 124439808 + 38597376);
+  EXPECT_EQ(count([](Architecture& c) { c.tie_embeddings = false; }),
+            124439808 + 38597376);
   // No table of 1024 x 768.
-  EXPECT_EQ(count([](GptConfig& c) { c.position = Position::rope; }), 124439808 - 786432);
+  EXPECT_EQ(count([](Architecture& c) { c.position = Position::rope; }),
+            124439808 - 786432);
   // Per layer 2304 (q, k, v) + 768 (projection) + 3072 + 768 (feed-forward) and 768 of
   // each of its norms; 768 of the last norm.
-  EXPECT_EQ(count([](GptConfig& c) { c.bias = false; }), 124439808 - 12 * 8448 - 768);
+  EXPECT_EQ(count([](Architecture& c) { c.bias = false; }), 124439808 - 12 * 8448 - 768);
   // 25 norms without a bias of 768.
-  EXPECT_EQ(count([](GptConfig& c) { c.norm = Norm::rmsnorm; }), 124439808 - 25 * 768);
-  EXPECT_EQ(count([](GptConfig& c) {
+  EXPECT_EQ(count([](Architecture& c) { c.norm = Norm::rmsnorm; }), 124439808 - 25 * 768);
+  EXPECT_EQ(count([](Architecture& c) {
               c.norm = Norm::rmsnorm;
               c.bias = false;
             }),
             124439808 - 12 * 8448 - 768);
   // Per layer one matrix of 3072 x 768 more, and its bias.
   for (const Activation gated : {Activation::swiglu, Activation::geglu}) {
-    EXPECT_EQ(count([&](GptConfig& c) { c.activation = gated; }),
+    EXPECT_EQ(count([&](Architecture& c) { c.activation = gated; }),
               124439808 + 12 * (2359296 + 3072));
   }
   for (const Activation plain : {Activation::gelu, Activation::relu}) {
-    EXPECT_EQ(count([&](GptConfig& c) { c.activation = plain; }), 124439808);
+    EXPECT_EQ(count([&](Architecture& c) { c.activation = plain; }), 124439808);
   }
   // Keys and values of 4 heads of 64 in place of 12: 2 x 512 rows of 768, and biases.
-  EXPECT_EQ(count([](GptConfig& c) { c.kv_heads = 4; }), 124439808 - 12 * 1024 * 769);
-  EXPECT_THROW(count([](GptConfig& c) { c.position = Position::relative; }), Error);
+  EXPECT_EQ(count([](Architecture& c) { c.kv_heads = 4; }), 124439808 - 12 * 1024 * 769);
+  EXPECT_THROW(count([](Architecture& c) { c.position = Position::relative; }), Error);
 }
 
 // Published sizes: Llama 2 of 7B and 70B, Llama 3 of 8B (Touvron et al. 2023, Dubey et
 // al. 2024).
 TEST(FormulaeParameters, OfLlama) {
-  const auto llama = [](GptConfig config, index_t kv_heads, index_t ffn_hidden) {
+  const auto llama = [](Architecture config, index_t kv_heads, index_t ffn_hidden) {
     config.kv_heads = kv_heads;
     config.ffn_hidden = ffn_hidden;
     config.norm = Norm::rmsnorm;
@@ -136,7 +138,7 @@ TEST(FormulaeParameters, OfLlama) {
 
 // 72 B s L h^2 (1 + s / (6 h) + V / (12 L h)).
 TEST(FormulaeFlops, AreThoseOfTheMegatronPaper) {
-  for (const GptConfig& c :
+  for (const Architecture& c :
        {gpt(12, 768, 12, 1024, 50257), gpt(96, 12288, 96, 2048, 51200)}) {
     for (const index_t samples : {1, 17, 1536}) {
       for (const index_t sequence : {1, 256, 2048}) {
@@ -160,7 +162,7 @@ TEST(FormulaeFlops, AreThoseOfTheMegatronPaper) {
 // Every product of the forward pass written out, each with two more of its size backward;
 // with the causal count a query sees half of the keys.
 TEST(FormulaeFlops, AreTheSumOverProducts) {
-  for (const GptConfig& c : various()) {
+  for (const Architecture& c : various()) {
     for (const bool causal : {false, true}) {
       const index_t samples = 3, sequence = 52;
       const index_t d = c.hidden / c.heads, rows = samples * sequence;
@@ -187,7 +189,7 @@ TEST(FormulaeFlops, AreTheSumOverProducts) {
 
 // 96 B s L h^2 (1 + s / (6 h) + V / (16 L h)): the layers' forward pass once more.
 TEST(FormulaeFlops, OfFullRecomputation) {
-  const GptConfig c = gpt(24, 2304, 24, 2048, 51200);
+  const Architecture c = gpt(24, 2304, 24, 2048, 51200);
   const double l = 24, h = 2304, b = 8, s = 2048, v = 51200;
   const double paper = 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
   EXPECT_NEAR((model_flops(c, 8, 2048) + layers_forward_flops(c, 8, 2048)) / paper, 1,
@@ -199,19 +201,19 @@ TEST(FormulaeFlops, OfFullRecomputation) {
 }
 
 TEST(FormulaeFlops, OfVariants) {
-  const GptConfig base = gpt(3, 48, 4, 32, 211);
+  const Architecture base = gpt(3, 48, 4, 32, 211);
   const double flops = model_flops(base, 2, 32);
   const auto more = [&](auto change) {
     return model_flops(with(base, change), 2, 32) - flops;
   };
   // 3 passes, 2 operations, 64 tokens, 3 layers, 192 x 48: the gate's product.
-  EXPECT_DOUBLE_EQ(more([](GptConfig& c) { c.activation = Activation::swiglu; }),
+  EXPECT_DOUBLE_EQ(more([](Architecture& c) { c.activation = Activation::swiglu; }),
                    3.0 * 2 * 64 * 3 * 192 * 48);
   // Keys and values of one head of 12 in place of four.
-  EXPECT_DOUBLE_EQ(more([](GptConfig& c) { c.kv_heads = 1; }),
+  EXPECT_DOUBLE_EQ(more([](Architecture& c) { c.kv_heads = 1; }),
                    -3.0 * 2 * 64 * 3 * 2 * 36 * 48);
   // Only matrix products count: these have the same.
-  EXPECT_EQ(more([](GptConfig& c) {
+  EXPECT_EQ(more([](Architecture& c) {
               c.tie_embeddings = c.bias = false;
               c.norm = Norm::rmsnorm;
               c.position = Position::rope;

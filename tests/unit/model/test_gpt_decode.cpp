@@ -26,42 +26,45 @@ class Decoder {
       : gpt_(gpt),
         batch_(batch),
         cache_(static_cast<std::size_t>(2 * gpt.config.layers * capacity * batch *
-                                        gpt.chunk.cache_columns()),
+                                        gpt.chunk.cache_columns().at(0)),
                NAN) {
-    const index_t columns = gpt.chunk.cache_columns(), rows = capacity * batch;
+    const index_t columns = gpt.chunk.cache_columns().at(0), rows = capacity * batch;
     for (index_t layer = 0; layer < gpt.config.layers; ++layer) {
       T* k = cache_.vector().data() + 2 * layer * rows * columns;
-      state_.layers.push_back({.k = View2<T>(k, rows, columns),
+      state_.caches.push_back({.k = View2<T>(k, rows, columns),
                                .v = View2<T>(k + rows * columns, rows, columns)});
     }
   }
 
   // Feeds `news` positions of every sample; the logits of the last `wanted` rows.
   Values feed(index_t news, index_t wanted) {
-    const index_t at = state_.layers.front().length, rows = news * batch_;
+    const index_t at = state_.caches.front().length, rows = news * batch_;
     Values tokens(rows), positions(rows);
     for (index_t r = 0; r < rows; ++r) {
       positions[r] = static_cast<double>(at + r / batch_);
       tokens[r] = token(r % batch_, at + r / batch_, gpt_.config.vocabulary);
     }
     const Array<std::int32_t> ids(tokens), places(positions);
-    const Array<T> logits(static_cast<std::size_t>(wanted * gpt_.chunk.vocabulary_tp()));
+    const Array<T> logits(static_cast<std::size_t>(wanted * gpt_.chunk.logit_columns()));
     const Exec exec;
     const std::size_t bytes = 1 << 18;
     const Kokkos::View<std::byte*, DeviceMemory> memory("memory", 2 * bytes);
     Arena saved(memory.data(), bytes), scratch(memory.data() + bytes, bytes), held;
     const Kokkos::View<kernels::StepState, DeviceMemory> step("state");
+    BatchSpec spec = gpt_.blueprint.batch;
+    spec.streams[0].sequence = news;
+    nn::MicroBatch batch(spec, batch_);
+    batch.set(spec.field("tokens"), ids.vector().data(), rows);
+    batch.set(spec.field("positions"), places.vector().data(), rows);
     const nn::Context context{.exec = exec,
                               .groups = gpt_.groups,
                               .step = kernels::StepStateView(step.data()),
-                              .saved = saved,
+                              .saved = &saved,
                               .scratch = scratch,
                               .held = held,
-                              .sequence = news,
-                              .batch = batch_,
+                              .batch = batch,
                               .mode = nn::Mode::evaluation};
-    gpt_.chunk.decode(context, ids.cvector(), places.cvector(), state_,
-                      logits.matrix(wanted, gpt_.chunk.vocabulary_tp()));
+    gpt_.chunk.decode(context, state_, logits.matrix(wanted, gpt_.chunk.logit_columns()));
     exec.fence("test");
     EXPECT_EQ(scratch.used(), 0u);
     EXPECT_EQ(saved.used(), 0u);  // all given back
@@ -84,9 +87,9 @@ Values whole_logits(Gpt<double>& gpt, index_t batch) {
 }
 
 TEST(GptDecodeCache, GivesTheLogitsOfTheWhole) {
-  model::GptConfig grouped = test::small_gpt();
+  model::Architecture grouped = test::small_gpt();
   grouped.kv_heads = 2;
-  for (const model::GptConfig& config : {test::small_gpt(), grouped}) {
+  for (const model::Architecture& config : {test::small_gpt(), grouped}) {
     Gpt<double> gpt(config);
     for (const index_t batch : {1, 3}) {
       const Values want = whole_logits(gpt, batch);

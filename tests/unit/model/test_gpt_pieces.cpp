@@ -18,8 +18,8 @@ using ::testing::ThrowsMessage;
 
 constexpr const char* kWord = "embedding/word/weight";
 
-GptConfig three_layers() {
-  GptConfig config = test::small_gpt();
+Architecture three_layers() {
+  Architecture config = test::small_gpt();
   config.layers = 3;
   return config;
 }
@@ -29,14 +29,13 @@ template <class T>
 class Pieces {
  public:
   explicit Pieces(const std::vector<index_t>& split) {
-    index_t begin = 0;
+    std::size_t begin = 0;  // blocks: the embedding, three layers, the head
     for (std::size_t g = 0; g < split.size(); ++g) {
-      gpts_.push_back(std::make_unique<Gpt<T>>(
-          three_layers(), ChunkRange{.begin = begin,
-                                     .end = begin + split[g],
-                                     .is_first = g == 0,
-                                     .is_last = g + 1 == split.size()}));
-      begin += split[g];
+      std::size_t end = begin + static_cast<std::size_t>(split[g]);
+      if (g == 0) ++end;
+      if (g + 1 == split.size()) ++end;
+      gpts_.push_back(std::make_unique<Gpt<T>>(three_layers(), BlockRange{begin, end}));
+      begin = end;
     }
   }
 
@@ -146,26 +145,21 @@ TEST(GptPieces, SayWhatIsWrong) {
   const auto message = [](const char* text) {
     return ThrowsMessage<Error>(HasSubstr(text));
   };
-  const auto piece = [](const ChunkRange& range) { Gpt<float>(three_layers(), range); };
-  EXPECT_THAT([&] { piece({.begin = 1, .end = 1, .is_first = false, .is_last = false}); },
-              message("with nothing in it"));
-  EXPECT_THAT([&] { piece({.begin = 2, .end = 4}); }, message("layers 2 to 4 of 3"));
-  Gpt<float> last(three_layers(), {.begin = 1, .end = 3, .is_first = false});
+  const auto piece = [](const BlockRange& range) { Gpt<float>(three_layers(), range); };
+  EXPECT_THAT([&] { piece({2, 2}); }, message("with nothing in it"));
+  EXPECT_THAT([&] { piece({3, 6}); }, message("blocks 3 to 6 of 5"));
+  Gpt<float> last(three_layers(), {2, 5});
   Pass<float> pass(last, {});
-  const View1<double> totals;
-  const Batch batch{
-      View1<const std::int32_t>(nullptr, 13), View1<const std::int32_t>(nullptr, 13),
-      View1<const std::int32_t>(nullptr, 13), View1<const float>(nullptr, 13)};
-  EXPECT_THAT(
-      [&] { last.chunk.forward(pass.context(pass.exec()), 0, batch, {}, {}, totals); },
-      message("layers 1 to 3 of GPT: 0 tensors of 0 x 0 at the input; one of 13 x 24"));
+  const nn::Context context = pass.context(pass.exec());
+  EXPECT_THAT([&] { last.chunk.forward(context, 0, {}, {}); },
+              message("blocks layers/1 to head, input: 0 tensors, 1 wanted"));
+  Tensors<float> narrow;
+  narrow.push_back(View2<float>(static_cast<float*>(nullptr), 13, 23));
+  EXPECT_THAT([&] { last.chunk.forward(context, 0, narrow, {}); },
+              message("input: 'hidden' of 13 x 23, 13 x 24 wanted"));
   DecodeState<float> state;
-  EXPECT_THAT(
-      [&] {
-        last.chunk.decode(pass.context(pass.exec()), batch.tokens, batch.positions, state,
-                          {});
-      },
-      message("whole models, not by chunks"));
+  EXPECT_THAT([&] { last.chunk.decode(context, state, {}); },
+              message("whole models, not by chunks"));
 }
 
 }  // namespace

@@ -6,27 +6,28 @@
 #include "base/error.hpp"
 #include "comm/planned_communicator.hpp"
 #include "comm/self_communicator.hpp"
+#include "model/chunk.hpp"
 #include "model/formulae.hpp"
-#include "model/gpt_chunk.hpp"
 
 namespace trireme::model {
 namespace {
 
-ParamRegistry registered(const GptConfig& config, int size = 1, int rank = 0) {
+ParamRegistry registered(const Architecture& config, int size = 1, int rank = 0) {
   comm::ProcessGroups groups =
       comm::RankGrid(comm::make_self_communicator("world"), comm::GridShape{}).groups();
   groups.tensor = comm::make_planned_communicator(rank, size, "tensor");
   ParamRegistry registry;
   const ParamBuffer<float> params;
-  const GptChunk<float> chunk(nn::Builder<float>{registry, params, groups}, config,
-                              {.begin = 0, .end = config.layers});
+  const Blueprint blueprint = make_blueprint(config);
+  const Chunk<float> chunk(nn::Builder<float>{registry, params, groups}, blueprint,
+                           blueprint.whole());
   EXPECT_EQ(registry.tied(), std::nullopt);
-  EXPECT_EQ(chunk.layer_count(), config.layers);
+  EXPECT_EQ(std::ssize(chunk.cache_columns()), config.layers);
   return registry;
 }
 
-GptConfig gpt(index_t layers, index_t hidden, index_t heads, index_t kv_heads,
-              index_t ffn_hidden, index_t sequence, index_t vocabulary) {
+Architecture gpt(index_t layers, index_t hidden, index_t heads, index_t kv_heads,
+                 index_t ffn_hidden, index_t sequence, index_t vocabulary) {
   return {.layers = layers,
           .hidden = hidden,
           .heads = heads,
@@ -84,7 +85,7 @@ TEST(GptRegistryInitialisation, IsGpt2s) {
 }
 
 TEST(GptRegistryCount, IsTheClosedFormula) {
-  for (const GptConfig& config :
+  for (const Architecture& config :
        {gpt(12, 768, 12, 12, 3072, 1024, 50257), gpt(48, 1600, 25, 25, 6400, 1024, 50257),
         gpt(1, 8, 1, 1, 8, 1, 1), gpt(3, 48, 4, 4, 192, 32, 211),
         gpt(5, 66, 6, 1, 173, 77, 1009), gpt(5, 66, 6, 3, 173, 77, 1009)}) {
@@ -94,7 +95,7 @@ TEST(GptRegistryCount, IsTheClosedFormula) {
 
 // Every rank knows the same global tensors; their parts together are the whole.
 TEST(GptRegistryCount, IsTheSameOnEveryRank) {
-  const GptConfig config = gpt(3, 48, 8, 8, 192, 32, 211);
+  const Architecture config = gpt(3, 48, 8, 8, 192, 32, 211);
   const ParamRegistry whole = registered(config);
   for (const int size : {1, 2, 4, 8}) {
     std::vector<index_t> held(whole.size());
@@ -148,16 +149,16 @@ TEST(GptRegistryErrors, WhatCannotBeSplitOrCut) {
               ThrowsMessage<Error>(HasSubstr("a block of 190 rows is split in 4")));
   // A variant must not become a GPT-2 in silence.
   const auto refuses = [](auto change) {
-    GptConfig config = gpt(2, 8, 2, 2, 32, 16, 50);
+    Architecture config = gpt(2, 8, 2, 2, 32, 16, 50);
     change(config);
     EXPECT_THAT([&] { registered(config); },
                 ThrowsMessage<Error>(HasSubstr("needs layers that this version lacks")));
   };
-  refuses([](GptConfig& c) { c.norm = Norm::rmsnorm; });
-  refuses([](GptConfig& c) { c.activation = Activation::gelu; });
-  refuses([](GptConfig& c) { c.position = Position::rope; });
-  refuses([](GptConfig& c) { c.bias = false; });
-  refuses([](GptConfig& c) { c.tie_embeddings = false; });
+  refuses([](Architecture& c) { c.norm = Norm::rmsnorm; });
+  refuses([](Architecture& c) { c.activation = Activation::gelu; });
+  refuses([](Architecture& c) { c.position = Position::rope; });
+  refuses([](Architecture& c) { c.bias = false; });
+  refuses([](Architecture& c) { c.tie_embeddings = false; });
 }
 
 }  // namespace

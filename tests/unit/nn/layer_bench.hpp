@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "comm/self_communicator.hpp"
-#include "model/gpt_chunk.hpp"
+#include "model/chunk.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::test {
@@ -23,7 +23,7 @@ inline constexpr index_t kHidden = 12, kHeads = 4, kKvHeads = 2, kFfnHidden = 10
                          kLongest = 7, kSequence = 5, kSamples = 2, kRows = 10,
                          kVocabulary = 13, kLayers = 2;
 
-inline model::GptConfig small_gpt(double dropout) {
+inline model::Architecture small_gpt(double dropout) {
   return {.layers = kLayers,
           .hidden = kHidden,
           .heads = kHeads,
@@ -61,8 +61,14 @@ struct TokenBatch {
         positions(shifted_positions()),
         labels(integers(seed + 100, kVocabulary)),
         mask({1, 0.5, 1, 1, 0, 1, 0.25, 1, 1, 1}) {}
-  model::Batch view() const {
-    return {tokens.vector(), positions.vector(), labels.vector(), mask.vector()};
+  // The fields of a GPT's micro-batch, in their order.
+  nn::MicroBatch fields() const {
+    nn::MicroBatch batch(kSamples, kSequence);
+    batch.set(0, tokens.vector().data(), kRows);
+    batch.set(1, positions.vector().data(), kRows);
+    batch.set(2, labels.vector().data(), kRows);
+    batch.set(3, mask.vector().data(), kRows);
+    return batch;
   }
 
   Array<std::int32_t> tokens, positions, labels;
@@ -167,6 +173,7 @@ class LayerBench {
   Workspace::Plan planned;
   NanArena saved, scratch, held;
   kernels::StepState step;
+  TokenBatch tokens;
   Array<double> totals;  // of losses
 
  private:
@@ -186,11 +193,11 @@ class LayerBench {
     return {.exec = on,
             .groups = groups,
             .step = kernels::StepStateView(step_state_.data()),
-            .saved = saved_,
+            .saved = &saved_,
             .scratch = scratch_,
             .held = held_,
-            .sequence = kSequence,
-            .batch = kSamples,
+            .batch = tokens.fields(),
+            .totals = totals.vector(),
             .mode = mode};
   }
 

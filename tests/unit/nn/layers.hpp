@@ -6,6 +6,8 @@
 #define TRIREME_TESTS_UNIT_NN_LAYERS_HPP_
 
 #include "kernels/dropout.hpp"
+#include "nn/lm_head.hpp"
+#include "nn/transformer_layer.hpp"
 #include "unit/nn/layer_bench.hpp"
 
 namespace trireme::test {
@@ -39,7 +41,7 @@ namespace detail {
 
 template <class T>
 void add_bias(const nn::Context& context, View1<const T> bias, View2<T> y) {
-  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.batch},
+  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.samples()},
                                        context.step, nn::as_const(y), bias, {}, y);
 }
 
@@ -157,6 +159,7 @@ inline nn::AttentionConfig attention_config(double dropout) {
   return {.hidden = kHidden,
           .heads = kHeads,
           .kv_heads = kKvHeads,
+          .head_size = kHidden / kHeads,
           .sequence = kLongest,
           .dropout = dropout,
           .layer = 3};
@@ -176,6 +179,7 @@ inline nn::TransformerConfig transformer_config(double dropout) {
           .hidden = kHidden,
           .heads = kHeads,
           .kv_heads = kKvHeads,
+          .head_size = kHidden / kHeads,
           .ffn_hidden = kFfnHidden,
           .sequence = kLongest,
           .dropout = dropout,
@@ -193,7 +197,6 @@ template <class T>
 Layer<T> embedding(LayerBench<T>& bench, double dropout) {
   struct Parts {
     nn::Embedding<T> layer;
-    TokenBatch batch;
     View2<const T> d_y;
   };
   const auto parts = std::make_shared<Parts>(
@@ -201,21 +204,19 @@ Layer<T> embedding(LayerBench<T>& bench, double dropout) {
                                                .hidden = kHidden,
                                                .sequence = kLongest,
                                                .dropout = dropout}),
-            TokenBatch(),
             {}});
   return {.out = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T>, View2<T> y) {
-                const model::Batch batch = parts->batch.view();
-                parts->layer.forward(context, batch.tokens, batch.positions, y);
+                parts->layer.forward(context, context.batch.ids(0), context.batch.ids(1),
+                                     y);
               },
           .backward_input = [parts](const nn::Context&, View2<const T> d_y,
                                     View2<T>) { parts->d_y = d_y; },
           .backward_weight =
               [parts](const nn::Context& context) {
-                const model::Batch batch = parts->batch.view();
-                parts->layer.backward_weight(context, batch.tokens, batch.positions,
-                                             parts->d_y);
+                parts->layer.backward_weight(context, context.batch.ids(0),
+                                             context.batch.ids(1), parts->d_y);
               }};
 }
 
@@ -225,12 +226,9 @@ Layer<T> lm_head(LayerBench<T>& bench, double) {
   struct Parts {
     Parts(LayerBench<T>& bench)
         : word(bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02),
-          layer(bench.builder(), kHidden, word),
-          totals(bench.totals.vector()) {}
+          layer(bench.builder(), kHidden, word) {}
     nn::VocabParallelEmbedding<T> word;
     nn::LmHead<T> layer;
-    View1<double> totals;
-    TokenBatch batch;
     typename nn::LmHead<T>::Saved saved;
     typename nn::LmHead<T>::Held held;
   };
@@ -238,15 +236,15 @@ Layer<T> lm_head(LayerBench<T>& bench, double) {
   return {.in = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T> x, View2<T>) {
-                const model::Batch batch = parts->batch.view();
-                parts->layer.forward(context, x, batch.labels, batch.mask, parts->totals,
+                parts->layer.forward(context, x, context.batch.ids(2),
+                                     context.batch.weights(3), context.totals,
                                      parts->saved);
               },
           .backward_input =
               [parts](const nn::Context& context, View2<const T>, View2<T> d_x) {
-                const model::Batch batch = parts->batch.view();
-                parts->layer.backward_input(context, batch.labels, batch.mask,
-                                            parts->saved, d_x, parts->held);
+                parts->layer.backward_input(context, context.batch.ids(2),
+                                            context.batch.weights(3), parts->saved, d_x,
+                                            parts->held);
               },
           .backward_weight =
               [parts](const nn::Context& context) {
@@ -259,27 +257,21 @@ template <class T>
 Layer<T> gpt(LayerBench<T>& bench, double dropout) {
   struct Parts {
     Parts(LayerBench<T>& bench, double dropout)
-        : chunk(bench.builder(), small_gpt(dropout), {.begin = 0, .end = kLayers}),
-          totals(bench.totals.vector()) {}
-    model::GptChunk<T> chunk;
-    View1<double> totals;
-    TokenBatch batch;
-    model::Boundary<T> none;
+        : blueprint(model::make_blueprint(small_gpt(dropout))),
+          chunk(bench.builder(), blueprint, blueprint.whole()) {}
+    model::Blueprint blueprint;
+    model::Chunk<T> chunk;
   };
   const auto parts = std::make_shared<Parts>(bench, dropout);
-  return {.forward =
-              [parts](const nn::Context& context, View2<const T>, View2<T>) {
-                parts->chunk.forward(context, 0, parts->batch.view(), parts->none,
-                                     parts->none, parts->totals);
-              },
+  return {.forward = [parts](const nn::Context& context, View2<const T>,
+                             View2<T>) { parts->chunk.forward(context, 0, {}, {}); },
           .backward_input =
               [parts](const nn::Context& context, View2<const T>, View2<T>) {
-                parts->chunk.backward(context, 0, parts->batch.view(), parts->none,
-                                      parts->none, model::WeightPass::later);
+                parts->chunk.backward(context, 0, {}, {}, model::WeightPass::later);
               },
           .backward_weight =
               [parts](const nn::Context& context) {
-                parts->chunk.backward_weight(context, 0, parts->batch.view());
+                parts->chunk.backward_weight(context, 0);
               }};
 }
 

@@ -43,9 +43,9 @@ class KeyCache : public ::testing::Test {
     bench_.allocate([&](const nn::Context& shapes) {
       const View2<double> none(static_cast<double*>(nullptr), kAllRows, kHidden);
       nn::Context context = shapes;
-      context.sequence = kLongest;
+      context.batch.streams[0].sequence = kLongest;
       layer_.forward(context, none, none, saved_);
-      context.saved.reset();
+      context.saved->reset();
       nn::KvCache<double> cache = empty();
       layer_.forward_cached(context, none, none, cache);
     });
@@ -58,7 +58,7 @@ class KeyCache : public ::testing::Test {
   nn::Context context(index_t positions, nn::Mode mode) {
     bench_.spoil_memory();
     nn::Context context = bench_.context(mode);
-    context.sequence = positions;
+    context.batch.streams[0].sequence = positions;
     return context;
   }
 

@@ -18,13 +18,12 @@ struct PlaceCase {
 // A chunk after a forward pass without a fault.
 struct PlaceBench {
   explicit PlaceBench(double dropout)
-      : chunk(bench.builder(), small_gpt(dropout), {.begin = 0, .end = kLayers}) {
+      : blueprint(model::make_blueprint(small_gpt(dropout))),
+        chunk(bench.builder(), blueprint, blueprint.whole()) {
     bench.allocate([&](const nn::Context& context) { forward(context); });
     forward(bench.context());
   }
-  void forward(const nn::Context& context) {
-    chunk.forward(context, 0, batch.view(), none, none, bench.totals.vector());
-  }
+  void forward(const nn::Context& context) { chunk.forward(context, 0, {}, {}); }
   std::string place() { return chunk.locate_non_finite(bench.context(), 0); }
   // Where a forward pass with this value at `element` of the weight goes wrong.
   std::string place_with(std::size_t weight, std::size_t element, double value) {
@@ -39,9 +38,8 @@ struct PlaceBench {
   }
 
   LayerBench<float> bench;
-  model::GptChunk<float> chunk;
-  const TokenBatch batch;
-  model::Boundary<float> none;
+  const model::Blueprint blueprint;
+  model::Chunk<float> chunk;
 };
 
 class NonFinitePlace : public ::testing::TestWithParam<PlaceCase> {};
@@ -84,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
 // The tied embedding is used at both ends: by the first place it reaches.
 TEST(NonFinitePlaceOfTiedWeight, IsTheFirstThatUsesIt) {
   PlaceBench run(0.0);
-  const std::vector<double> used = run.batch.tokens.values();
+  const std::vector<double> used = run.bench.tokens.tokens.values();
   std::vector<double> rest;
   for (int token = 0; token < kVocabulary; ++token) {
     if (std::count(used.begin(), used.end(), token) == 0) rest.push_back(token);

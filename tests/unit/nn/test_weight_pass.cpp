@@ -45,12 +45,12 @@ class WeightPassOfChunks : public ::testing::Test {
   static constexpr int kMicrobatches = 3;
 
   struct Run {
-    Run() : chunk(bench.builder(), small_gpt(0.3), {.begin = 0, .end = kLayers}) {
+    Run() : chunk(bench.builder(), blueprint, blueprint.whole()) {
       bench.allocate([&](const nn::Context& shapes) {
         forward(shapes, 0);
         backward(shapes, 0, model::WeightPass::now);
         backward(shapes, 0, model::WeightPass::later);
-        chunk.backward_weight(shapes, 0, batches[0].view());
+        chunk.backward_weight(shapes, 0);
       });
       chunk.set_slot_count(kMicrobatches);
       for (int m = 0; m < kMicrobatches; ++m) {
@@ -58,23 +58,23 @@ class WeightPassOfChunks : public ::testing::Test {
         held[m].allocate(bench.planned.held[0]);
       }
     }
-    void forward(const nn::Context& context, int m) {
-      chunk.forward(context, m, batches[m].view(), none, none, bench.totals.vector());
-    }
+    void forward(const nn::Context& context, int m) { chunk.forward(context, m, {}, {}); }
     void backward(const nn::Context& context, int m, model::WeightPass weight_pass) {
-      chunk.backward(context, m, batches[m].view(), none, none, weight_pass);
+      chunk.backward(context, m, {}, {}, weight_pass);
     }
     // The context of micro-batch m, which has samples 2 m and 2 m + 1.
     nn::Context context(int m) {
       kernels::StepState step = bench.step;
       step.sample_base = static_cast<std::uint64_t>(2 * m);
       bench.set_step(step);
-      return bench.context(saved[m], held[m]);
+      nn::Context context = bench.context(saved[m], held[m]);
+      context.batch = batches[m].fields();
+      return context;
     }
 
     LayerBench<float> bench;
-    model::GptChunk<float> chunk;
-    model::Boundary<float> none;
+    const model::Blueprint blueprint = model::make_blueprint(small_gpt(0.3));
+    model::Chunk<float> chunk;
     NanArena saved[kMicrobatches], held[kMicrobatches];
     TokenBatch batches[kMicrobatches] = {TokenBatch(1), TokenBatch(2), TokenBatch(3)};
   };
@@ -100,7 +100,7 @@ TEST_F(WeightPassOfChunks, LaterOfSeveralInFlight) {
     later.bench.scratch.spoil();
   }
   for (int m = 0; m < kMicrobatches; ++m) {
-    later.chunk.backward_weight(later.context(m), m, later.batches[m].view());
+    later.chunk.backward_weight(later.context(m), m);
     EXPECT_EQ(later.held[m].arena.used(), 0u);
   }
   EXPECT_EQ(later.bench.get(Slab::gradient), gradient);

@@ -30,53 +30,48 @@ TEST(WrongShapesOfLayers, InputOfOtherRowsOrColumns) {
 
 class WrongShapesOfChunks : public ::testing::Test {
  protected:
-  WrongShapesOfChunks()
-      : chunk(bench.builder(), small_gpt(0.0), {.begin = 0, .end = kLayers}) {
-    bench.allocate([&](const nn::Context& shapes) { forward(shapes, batch.view()); });
+  WrongShapesOfChunks() : chunk(bench.builder(), blueprint, blueprint.whole()) {
+    bench.allocate([&](const nn::Context& shapes) { forward(shapes); });
   }
-  void forward(const nn::Context& context, const model::Batch& with, int slot = 0) {
-    chunk.forward(context, slot, with, none, none, bench.totals.vector());
+  void forward(const nn::Context& context, int slot = 0) {
+    chunk.forward(context, slot, {}, {});
   }
-  std::string message(const nn::Context& context, const model::Batch& with,
-                      int slot = 0) {
-    return message_of<Error>([&] { forward(context, with, slot); });
+  std::string message(const nn::Context& context, int slot = 0) {
+    return message_of<Error>([&] { forward(context, slot); });
   }
 
   LayerBench<float> bench;
-  model::GptChunk<float> chunk;
-  model::Boundary<float> none;
-  TokenBatch batch;
+  const model::Blueprint blueprint = model::make_blueprint(small_gpt(0.0));
+  model::Chunk<float> chunk;
 };
 
 TEST_F(WrongShapesOfChunks, FieldsOfOtherLengths) {
   const Array<std::int32_t> nine(9);
   const Array<float> eleven(11, 1.0);
-  model::Batch wrong = batch.view();
-  wrong.positions = nine.vector();
-  EXPECT_THAT(message(bench.context(), wrong),
-              HasSubstr("a micro-batch of 5 positions of 2 samples has 10 of each of "
-                        "tokens, positions, labels and mask; here 10, 9, 10 and 10"));
-  wrong = batch.view();
-  wrong.mask = eleven.vector();
-  EXPECT_THAT(message(bench.context(), wrong), HasSubstr("here 10, 10, 10 and 11"));
+  nn::Context positions = bench.context(), mask = bench.context();
+  positions.batch.set(1, nine.vector().data(), 9);
+  EXPECT_THAT(message(positions),
+              HasSubstr("field 'positions' of a micro-batch of 5 positions of 2 samples "
+                        "has 9 elements, 10 wanted"));
+  mask.batch.set(3, eleven.vector().data(), 11);
+  EXPECT_THAT(message(mask), HasSubstr("'loss_mask' of a micro-batch of 5 positions of 2 "
+                                       "samples has 11 elements, 10 wanted"));
 }
 
 TEST_F(WrongShapesOfChunks, LongerThanTheModel) {
   nn::Context context = bench.context();
-  context.sequence = kRows;
-  context.batch = 1;
-  EXPECT_THAT(message(context, batch.view()),
-              HasSubstr("samples of 10 positions, the model has 7"));
+  context.batch.samples = 1;
+  context.batch.streams[0].sequence = kRows;
+  EXPECT_THAT(message(context), HasSubstr("samples of 10 positions, the model has 7"));
 }
 
 TEST_F(WrongShapesOfChunks, NoSuchSlot) {
-  EXPECT_THAT(message(bench.context(), batch.view(), 1),
-              HasSubstr("slot 1 of 1: set_slot_count"));
+  EXPECT_THAT(message(bench.context(), 1), HasSubstr("slot 1 of 1: set_slot_count"));
 }
 
 TEST_F(WrongShapesOfChunks, MoreThanWasPlanned) {
   bench.saved.allocate(bench.planned.saved[0] - 256);
-  EXPECT_THAT(message(bench.context(), batch.view()),
+  EXPECT_THAT(message(bench.context()),
               AllOf(HasSubstr("workspace of"), HasSubstr("planned for less")));
 }
 

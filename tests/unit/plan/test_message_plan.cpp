@@ -45,7 +45,7 @@ struct Layout {
 };
 
 // Twelve heads, which one to four tensor ranks share.
-model::GptConfig model_of(const Layout& layout) {
+model::Architecture model_of(const Layout& layout) {
   return {.layers = layout.L,
           .hidden = layout.h,
           .heads = 12,

@@ -15,52 +15,59 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-model::GptConfig gpt2() {
-  return {.layers = 12,
-          .hidden = 768,
-          .heads = 12,
-          .kv_heads = 12,
-          .ffn_hidden = 3072,
-          .sequence = 1024,
-          .vocabulary = 50257};
+model::Blueprint of_layers(index_t layers) {
+  return model::make_blueprint({.layers = layers,
+                                .hidden = 768,
+                                .heads = 12,
+                                .kv_heads = 12,
+                                .ffn_hidden = 3072,
+                                .sequence = 1024,
+                                .vocabulary = 50257});
+}
+model::Blueprint gpt2() {
+  return of_layers(12);
 }
 
 constexpr StepShape kShape{.micro = 4, .sequence = 256, .microbatches = 8};
 
-std::string text_of(const std::vector<model::ChunkRange>& ranges) {
+// Blocks of a model of 12 layers: 0 is the embedding, 13 the head.
+std::string text_of(const std::vector<model::BlockRange>& ranges) {
   std::string text;
-  for (const model::ChunkRange& range : ranges) {
-    text += fmt::format("{}{}{}-{}", text.empty() ? "" : " ", range.is_first ? "E" : "",
-                        range.begin, range.end);
-    if (range.is_last) text += "H";
+  for (const model::BlockRange& range : ranges) {
+    text += fmt::format("{}{}-{}", text.empty() ? "" : " ", range.begin, range.end);
   }
   return text;
 }
 
 TEST(PipelineLayers, GoRoundTheStages) {
-  EXPECT_EQ(text_of(chunk_ranges({}, 12, 0)), "E0-12H");
+  EXPECT_EQ(text_of(chunk_ranges({}, gpt2(), 0)), "0-14");
   const PipelineLayout layout{.stages = 2, .chunks = 2, .split = {2, 3, 7, 0}};
-  EXPECT_EQ(text_of(chunk_ranges(layout, 12, 0)), "E0-2 5-12");
-  EXPECT_EQ(text_of(chunk_ranges(layout, 12, 1)), "2-5 12-12H");
-  EXPECT_THAT([&] { chunk_ranges(layout, 13, 0); },
+  EXPECT_EQ(text_of(chunk_ranges(layout, gpt2(), 0)), "0-3 6-13");
+  EXPECT_EQ(text_of(chunk_ranges(layout, gpt2(), 1)), "3-6 13-14");
+  EXPECT_THAT([&] { chunk_ranges(layout, of_layers(13), 0); },
               ThrowsMessage<Error>(HasSubstr("13 layers are dealt to 4 pieces that take "
                                              "12")));
-  EXPECT_THROW(chunk_ranges({.stages = 3, .split = {6, 6}}, 12, 0), Error);
+  EXPECT_THROW(chunk_ranges({.stages = 3, .split = {6, 6}}, gpt2(), 0), Error);
 }
 
 // The head of GPT-2 124M weighs 5.4 of its layers.
 TEST(PipelineCosts, AreThoseOfTheProducts) {
   const schedule::ModelCost cost = modelled_cost(gpt2(), kShape);
-  EXPECT_EQ(cost.layer.forward, 1.0);
-  EXPECT_NEAR(cost.head.forward, 5.3, 0.2);
-  EXPECT_LT(cost.embedding.total(), 0.1);
+  ASSERT_EQ(cost.blocks.size(), 14u);
+  for (std::size_t layer = 1; layer <= 12; ++layer) {
+    EXPECT_TRUE(cost.blocks[layer].is_layer);
+    EXPECT_EQ(cost.blocks[layer].cost.forward, 1.0);
+  }
+  const double head = cost.blocks.back().cost.forward;
+  EXPECT_NEAR(head, 5.3, 0.2);
+  EXPECT_LT(cost.blocks.front().cost.total(), 0.1);
   const schedule::Split split =
       balanced_split({.stages = 2, .chunks = 1, .split = {}}, gpt2(), kShape);
   EXPECT_THAT(split, ElementsAre(9, 3));
   const PipelineLayout layout{.stages = 2, .chunks = 1, .split = split};
   const schedule::Costs costs = modelled_costs(layout, gpt2(), kShape);
   EXPECT_NEAR(costs.pieces[0].forward, 9.01, 1e-9);
-  EXPECT_NEAR(costs.pieces[1].forward, 3.0 + cost.head.forward, 1e-9);
+  EXPECT_NEAR(costs.pieces[1].forward, 3.0 + head, 1e-9);
 }
 
 StageNeeds needs_of(const PipelineLayout& layout, int stage,
@@ -102,8 +109,7 @@ TEST(PipelinePlans, OfOneStageHaveNoMessages) {
 // ten minutes.
 TEST(PipelinePlans, OfADeepPipelineAreLocal) {
   constexpr int kStages = 4096, kMicrobatches = 65536;
-  model::GptConfig config = gpt2();
-  config.layers = kStages;
+  const model::Blueprint config = of_layers(kStages);
   StepShape shape = kShape;
   shape.microbatches = kMicrobatches;
   const double before = static_cast<double>(peak_process_bytes());

@@ -24,7 +24,7 @@ using Values = std::vector<double>;
 constexpr index_t kSequence = 11, kVocabulary = 37;
 constexpr int kSamples = 4;
 
-model::GptConfig small_gpt(double dropout) {
+model::Architecture small_gpt(double dropout) {
   return {.layers = 2,
           .hidden = 20,
           .heads = 4,
@@ -319,28 +319,31 @@ TEST(TrainStepMemory, IsUsedToTheLastByte) {
   const MemoryPlan plan = plan_memory(state, shape);
   Workspace workspace(plan.workspace);
   const DeviceArray<kernels::StepState> step("step state", 1);
-  const nn::Context context{.exec = exec,
-                            .groups = state.groups,
-                            .step = kernels::StepStateView(step.data()),
-                            .saved = workspace.saved(0, 0),
-                            .scratch = workspace.scratch(),
-                            .held = workspace.held(),
-                            .sequence = kSequence,
-                            .batch = 2};
   const test::Array<std::int32_t> ids(2 * kSequence);
   const test::Array<float> mask(2 * kSequence, 1.0);
   const test::Array<double> totals(2);
-  const model::Batch batch{ids.vector(), ids.vector(), ids.vector(), mask.vector()};
-  model::Boundary<float> none;
+  nn::MicroBatch batch = shape.micro_batch(state.blueprint.batch);
+  for (const std::size_t field : {0, 1, 2}) {
+    batch.set(field, ids.vector().data(), 2 * kSequence);
+  }
+  batch.set(3, mask.vector().data(), 2 * kSequence);
+  const nn::Context context{.exec = exec,
+                            .groups = state.groups,
+                            .step = kernels::StepStateView(step.data()),
+                            .saved = &workspace.saved(0, 0),
+                            .scratch = workspace.scratch(),
+                            .held = workspace.held(),
+                            .batch = batch,
+                            .totals = totals.vector()};
   for (int pass = 0; pass < 2; ++pass) {
-    context.saved.reset();
-    state.whole().forward(context, 0, batch, none, none, totals.vector());
-    EXPECT_EQ(context.saved.used(), plan.workspace.saved[0]);
-    state.whole().backward(context, 0, batch, none, none, model::WeightPass::now);
-    EXPECT_EQ(context.saved.peak(), plan.workspace.saved[0]);
+    context.saved->reset();
+    state.whole().forward(context, 0, {}, {});
+    EXPECT_EQ(context.saved->used(), plan.workspace.saved[0]);
+    state.whole().backward(context, 0, {}, {}, model::WeightPass::now);
+    EXPECT_EQ(context.saved->peak(), plan.workspace.saved[0]);
     EXPECT_EQ(context.scratch.peak(), plan.workspace.scratch);
     EXPECT_EQ(context.held.peak(), plan.workspace.held_bytes());
-    EXPECT_EQ(context.saved.peak_by_category(), plan.saved_by_category);
+    EXPECT_EQ(context.saved->peak_by_category(), plan.saved_by_category);
   }
 }
 
@@ -360,7 +363,7 @@ class TrainStepAllocations : public ::testing::Test {
     dataset_ = std::make_unique<data::Dataset>(
         std::vector<data::Dataset::Part>{{corpus, {0, corpus->token_count()}, 1.0}},
         kLength, 11, data::Order::shuffled, "train");
-    model::GptConfig config = small_gpt(0.1);
+    model::Architecture config = small_gpt(0.1);
     config.sequence = kLength;
     config.vocabulary = corpus->vocabulary_size();
     state_ = std::make_unique<ModelState<float>>(test::self_groups(), config);

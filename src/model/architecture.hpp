@@ -1,7 +1,7 @@
-// model/config.hpp — the dimensions and variants of a GPT, as the deck's `model` section
-// gives them.
-#ifndef TRIREME_MODEL_CONFIG_HPP_
-#define TRIREME_MODEL_CONFIG_HPP_
+// model/architecture.hpp — the dimensions and variants of a model, as the deck's `model`
+// section gives them.
+#ifndef TRIREME_MODEL_ARCHITECTURE_HPP_
+#define TRIREME_MODEL_ARCHITECTURE_HPP_
 
 #include "base/types.hpp"
 #include "config/enums.hpp"
@@ -9,14 +9,17 @@
 namespace trireme::model {
 
 using config::Activation;
+using config::ModelKind;
 using config::Norm;
 using config::Position;
 
-struct GptConfig {
+struct Architecture {
+  ModelKind kind = ModelKind::gpt;
   index_t layers = 0;      // L
   index_t hidden = 0;      // h
   index_t heads = 0;       // a
   index_t kv_heads = 0;    // g
+  index_t head_size = 0;   // d; 0: h / a
   index_t ffn_hidden = 0;  // f
   index_t sequence = 0;    // s, also the number of learned positions
   index_t vocabulary = 0;  // V, unpadded
@@ -29,6 +32,8 @@ struct GptConfig {
   bool bias = true;  // of linear layers and norms; the head has none
   bool tie_embeddings = true;
 
+  // Elements of one head: those of a query, a key or a value.
+  index_t head_elements() const { return head_size > 0 ? head_size : hidden / heads; }
   // Whether a third matrix of the feed-forward block gates what its first makes.
   bool is_gated() const {
     return activation == Activation::swiglu || activation == Activation::geglu;
@@ -37,4 +42,4 @@ struct GptConfig {
 
 }  // namespace trireme::model
 
-#endif  // TRIREME_MODEL_CONFIG_HPP_
+#endif  // TRIREME_MODEL_ARCHITECTURE_HPP_

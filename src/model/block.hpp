@@ -1,0 +1,123 @@
+// model/block.hpp — one piece of a model: a layer, or what stands before and behind the
+// layers. The one interface that chunks know.
+//
+// A micro-batch passes a block forward and backward in a *slot*, where the block keeps
+// what its backward pass needs, in whatever form it likes: Views into context.saved, from
+// the forward pass on, and into context.held, from backward_input to backward_weight.
+#ifndef TRIREME_MODEL_BLOCK_HPP_
+#define TRIREME_MODEL_BLOCK_HPP_
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "model/blueprint.hpp"
+#include "nn/attention.hpp"
+#include "nn/context.hpp"
+#include "nn/embedding.hpp"
+
+namespace trireme::model {
+
+using nn::WeightPass;
+
+// The tensors of a border, or their gradients, in the order of its list.
+template <class T>
+class Tensors {
+ public:
+  static constexpr std::size_t kMost = 4;
+
+  std::size_t size() const { return count_; }
+  void push_back(const View2<T>& tensor) { tensors_.at(count_++) = tensor; }
+  const View2<T>& operator[](std::size_t i) const { return tensors_.at(i); }
+
+ private:
+  std::size_t count_ = 0;
+  std::array<View2<T>, kMost> tensors_;
+};
+
+// Whether numbers in device memory are finite; each question waits for the device.
+template <class T>
+class FiniteCheck {
+ public:
+  explicit FiniteCheck(const Exec& exec) : exec_(exec), count_("non-finite values", 1) {}
+  bool is_bad(const View2<const T>& view) const;
+
+ private:
+  const Exec& exec_;
+  DeviceArray<std::int64_t> count_;
+};
+
+template <class T>
+class Block {
+ public:
+  virtual ~Block() = default;
+
+  // Slots there are; called once, before the first forward.
+  virtual void set_slot_count(int slots) = 0;
+
+  // From the tensors of the border before (which stay until backward_weight) to those of
+  // the border behind: it writes those that it makes; what passes by is not its affair.
+  virtual void forward(const nn::Context& context, int slot, const Tensors<T>& in,
+                       const Tensors<T>& out) = 0;
+  // From the gradients of what it makes to those of what it reads. It writes d_in where a
+  // tensor ends here, and adds to it where the tensor passes by. With WeightPass::now the
+  // weight gradients, too; else backward_weight follows with the same context.held, and
+  // needs neither.
+  virtual void backward_input(const nn::Context& context, int slot,
+                              const Tensors<T>& d_out, const Tensors<T>& d_in,
+                              WeightPass weight_pass) = 0;
+  virtual void backward_weight(const nn::Context& context, int slot) = 0;
+
+  // Generation, without a slot: new rows behind those in `cache` (null where it has no
+  // columns). The last block's `out` is the logits, (n, v_tp), of the last n rows.
+  virtual void decode(const nn::Context& context, nn::KvCache<T>* cache,
+                      const Tensors<T>& in, const Tensors<T>& out) const = 0;
+  // Columns of its cache of keys (and of values); of the logits that it makes.
+  virtual index_t cache_columns() const { return 0; }
+  virtual index_t logit_columns() const { return 0; }
+  // The logits of the last forward in a slot, for parity tests: (rows, v_tp).
+  virtual View2<T> saved_logits(int) const { return {}; }
+
+  // The first of a slot's saved tensors, in the order of the forward pass, that has a
+  // number that is not finite, e.g. "layers/5/mlp/fc1"; empty when there is none. The
+  // borders are looked at by the chunk.
+  virtual std::string locate_non_finite(const nn::Context& context,
+                                        const FiniteCheck<T>& check, int slot) const = 0;
+};
+
+// Shared tables that a chunk has registered so far, by name.
+template <class T>
+struct Tables {
+  struct Table {
+    nn::VocabParallelEmbedding<T> words;
+    std::size_t unit = 0;  // of the registry, that it is in
+  };
+  std::map<std::string, Table> by_name;
+};
+
+// What a block is made from, besides its place in the blueprint.
+template <class T>
+struct Making {
+  const nn::Builder<T>& builder;
+  const Blueprint& blueprint;
+  std::size_t block;
+  // Whether users of its tables are in other chunks, so that they are units of their own.
+  bool shares_tables;
+  Tables<T>& tables;
+
+  const BlockSpec& spec() const { return blueprint.blocks[block]; }
+};
+
+// Makes a block: registers its parameters, the units of which it begins itself, and adds
+// to `tables` what it owns. model::make_block knows the program's kinds of block; tests
+// bring their own.
+template <class T>
+using BlockMaker = std::unique_ptr<Block<T>> (*)(const Making<T>& making);
+
+template <class T>
+std::unique_ptr<Block<T>> make_block(const Making<T>& making);
+
+}  // namespace trireme::model
+
+#endif  // TRIREME_MODEL_BLOCK_HPP_

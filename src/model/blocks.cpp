@@ -1,0 +1,251 @@
+// model/blocks.cpp — the blocks that models are made of: embedding, Transformer layer and
+// language-model head, each a layer of nn with a slot for every micro-batch in flight.
+//
+// A block adapts: it takes its fields out of the micro-batch, its tensors out of the
+// borders' lists, and knows what nn's layer has saved. What is computed stands in nn.
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "model/block.hpp"
+#include "nn/lm_head.hpp"
+#include "nn/transformer_layer.hpp"
+
+namespace trireme::model {
+
+namespace {
+
+nn::TransformerConfig transformer_config(const Architecture& a) {
+  return {.layers = a.layers,
+          .hidden = a.hidden,
+          .heads = a.heads,
+          .kv_heads = a.kv_heads,
+          .head_size = a.head_elements(),
+          .ffn_hidden = a.ffn_hidden,
+          .sequence = a.sequence,
+          .dropout = a.dropout,
+          .attention_dropout = a.attention_dropout,
+          .init_std = a.init_std};
+}
+
+template <class T>
+class EmbeddingBlock final : public Block<T> {
+ public:
+  explicit EmbeddingBlock(const Making<T>& making)
+      : tokens_(making.blueprint.batch.field("tokens")),
+        positions_(making.blueprint.batch.field("positions")),
+        embedding_(begin_unit(making), config_of(making)) {
+    making.tables.by_name.insert(
+        {making.blueprint.tables.at(0).name, {embedding_.word(), unit_}});
+  }
+
+  void set_slot_count(int slots) override { d_out_.resize(extent(slots)); }
+
+  void forward(const nn::Context& context, int, const Tensors<T>&,
+               const Tensors<T>& out) override {
+    embed(context, out[0]);
+  }
+  void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
+                      const Tensors<T>&, WeightPass weight_pass) override {
+    View2<T>& kept = d_out_.at(extent(slot));
+    kept = d_out[0];
+    if (weight_pass == WeightPass::now) {
+      backward_weight(context, slot);
+      return;
+    }
+    kept = context.held.matrix<T>(Category::gradient, context.local_rows(),
+                                  static_cast<index_t>(kept.extent(1)));
+    copy(context.exec, kept, d_out[0]);
+  }
+  void backward_weight(const nn::Context& context, int slot) override {
+    embedding_.backward_weight(context, context.batch.ids(tokens_),
+                               context.batch.ids(positions_),
+                               nn::as_const(d_out_.at(extent(slot))));
+  }
+  void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>&,
+              const Tensors<T>& out) const override {
+    embed(context, out[0]);
+  }
+  std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>&,
+                                int) const override {
+    return {};  // it saves nothing
+  }
+
+ private:
+  const nn::Builder<T>& begin_unit(const Making<T>& making) {
+    unit_ = making.builder.registry.begin_unit(making.spec().name);
+    return making.builder;
+  }
+  static nn::EmbeddingConfig config_of(const Making<T>& making) {
+    const Architecture& a = making.blueprint.architecture;
+    return {.vocabulary = a.vocabulary,
+            .hidden = a.hidden,
+            .sequence = a.sequence,
+            .dropout = a.dropout,
+            .init_std = a.init_std,
+            .shares_word = making.shares_tables};
+  }
+  void embed(const nn::Context& context, const View2<T>& out) const {
+    embedding_.forward(context, context.batch.ids(tokens_), context.batch.ids(positions_),
+                       out);
+  }
+
+  std::size_t tokens_, positions_;  // fields
+  std::size_t unit_ = 0;
+  nn::Embedding<T> embedding_;
+  std::vector<View2<T>> d_out_;  // of each slot, for the weight pass
+};
+
+template <class T>
+class LayerBlock final : public Block<T> {
+ public:
+  explicit LayerBlock(const Making<T>& making)
+      : name_(making.spec().name),
+        layer_(begin_unit(making), transformer_config(making.blueprint.architecture),
+               making.spec().number) {}
+
+  void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
+
+  void forward(const nn::Context& context, int slot, const Tensors<T>& in,
+               const Tensors<T>& out) override {
+    layer_.forward(context, in[0], out[0], slots_.at(extent(slot)).saved);
+  }
+  void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
+                      const Tensors<T>& d_in, WeightPass weight_pass) override {
+    Slot& of = slots_.at(extent(slot));
+    layer_.backward_input(context, d_out[0], of.saved, d_in[0], of.held, weight_pass);
+  }
+  void backward_weight(const nn::Context& context, int slot) override {
+    const Slot& of = slots_.at(extent(slot));
+    layer_.backward_weight(context, of.saved, of.held);
+  }
+  void decode(const nn::Context& context, nn::KvCache<T>* cache, const Tensors<T>& in,
+              const Tensors<T>& out) const override {
+    layer_.forward_cached(context, in[0], out[0], *cache);
+  }
+  index_t cache_columns() const override { return layer_.kv_columns(); }
+
+  std::string locate_non_finite(const nn::Context& context, const FiniteCheck<T>& check,
+                                int slot) const override {
+    const auto& saved = slots_.at(extent(slot)).saved;
+    // Norms that were not kept are named with what comes after them.
+    const bool has_norms = !context.recompute.selective;
+    if (has_norms && check.is_bad(saved.attention.x)) return name_ + "/input_norm";
+    if (check.is_bad(saved.attention.qkv)) {
+      return name_ + (has_norms ? "/attention/qkv" : "/input_norm or attention/qkv");
+    }
+    if (check.is_bad(saved.attention.o)) return name_ + "/attention";
+    if (check.is_bad(saved.mlp_norm.x)) return name_ + "/attention/projection";
+    if (has_norms && check.is_bad(saved.mlp.x)) return name_ + "/mlp_norm";
+    // The bias comes with the activation.
+    if (check.is_bad(saved.mlp.pre_activation) ||
+        (has_norms && check.is_bad(saved.mlp.activation))) {
+      return name_ + (has_norms ? "/mlp/fc1" : "/mlp_norm or mlp/fc1");
+    }
+    return {};
+  }
+
+ private:
+  struct Slot {
+    typename nn::TransformerLayer<T>::Saved saved;
+    typename nn::TransformerLayer<T>::Held held;
+  };
+  static const nn::Builder<T>& begin_unit(const Making<T>& making) {
+    making.builder.registry.begin_unit(making.spec().name);
+    return making.builder;
+  }
+
+  std::string name_;
+  nn::TransformerLayer<T> layer_;
+  std::vector<Slot> slots_;
+};
+
+template <class T>
+class HeadBlock final : public Block<T> {
+ public:
+  explicit HeadBlock(const Making<T>& making)
+      : labels_(making.blueprint.batch.field("labels")),
+        mask_(making.blueprint.batch.field("loss_mask")),
+        objective_(making.spec().objective),
+        head_(begin_unit(making), making.blueprint.architecture.hidden,
+              table_of(making).words) {}
+
+  void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
+
+  void forward(const nn::Context& context, int slot, const Tensors<T>& in,
+               const Tensors<T>&) override {
+    double* const totals = context.totals.data();
+    const View1<double> mine(totals == nullptr ? nullptr : totals + 2 * objective_, 2);
+    head_.forward(context, in[0], context.batch.ids(labels_),
+                  context.batch.weights(mask_), mine, slots_.at(extent(slot)).saved);
+  }
+  void backward_input(const nn::Context& context, int slot, const Tensors<T>&,
+                      const Tensors<T>& d_in, WeightPass weight_pass) override {
+    Slot& of = slots_.at(extent(slot));
+    head_.backward_input(context, context.batch.ids(labels_),
+                         context.batch.weights(mask_), of.saved, d_in[0], of.held,
+                         weight_pass);
+  }
+  void backward_weight(const nn::Context& context, int slot) override {
+    const Slot& of = slots_.at(extent(slot));
+    head_.backward_weight(context, of.saved, of.held);
+  }
+  void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>& in,
+              const Tensors<T>& out) const override {
+    const auto rows = static_cast<index_t>(in[0].extent(0));
+    const auto wanted = static_cast<index_t>(out[0].extent(0));
+    const auto columns = static_cast<index_t>(in[0].extent(1));
+    // No View of memory that is not there: a shape-only pass has a null input.
+    const T* const last =
+        in[0].data() == nullptr ? nullptr : in[0].data() + (rows - wanted) * columns;
+    head_.logits(context, View2<const T>(last, out[0].extent(0), in[0].extent(1)),
+                 out[0]);
+  }
+  index_t logit_columns() const override { return head_.vocabulary_tp(); }
+  View2<T> saved_logits(int slot) const override {
+    return slots_.at(extent(slot)).saved.logits;
+  }
+  std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>& check,
+                                int slot) const override {
+    const auto& saved = slots_.at(extent(slot)).saved;
+    if (check.is_bad(saved.normed)) return "final_norm";
+    return check.is_bad(saved.logits) ? "logits" : "";
+  }
+
+ private:
+  struct Slot {
+    typename nn::LmHead<T>::Saved saved;
+    typename nn::LmHead<T>::Held held;
+  };
+  static const typename Tables<T>::Table& table_of(const Making<T>& making) {
+    return making.tables.by_name.at(making.blueprint.tables.at(0).name);
+  }
+  static const nn::Builder<T>& begin_unit(const Making<T>& making) {
+    making.builder.registry.begin_unit(making.spec().name, table_of(making).unit);
+    return making.builder;
+  }
+
+  std::size_t labels_, mask_;  // fields
+  int objective_;
+  nn::LmHead<T> head_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Block<T>> make_block(const Making<T>& making) {
+  const std::string& kind = making.spec().kind;
+  if (kind == "embedding") return std::make_unique<EmbeddingBlock<T>>(making);
+  if (kind == "layer") return std::make_unique<LayerBlock<T>>(making);
+  if (kind == "head") return std::make_unique<HeadBlock<T>>(making);
+  throw Error(fmt::format("block '{}' is of kind '{}', which this version does not have",
+                          making.spec().name, kind));
+}
+
+#define TRIREME_INSTANTIATE(T) \
+  template std::unique_ptr<Block<T>> make_block<T>(const Making<T>&);
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::model

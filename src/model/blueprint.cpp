@@ -1,0 +1,109 @@
+// model/blueprint.cpp — see blueprint.hpp.
+#include "model/blueprint.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "config/capability.hpp"
+#include "model/gpt.hpp"
+
+namespace trireme::model {
+
+namespace {
+
+const BorderTensor* find(const Border& border, const std::string& name) {
+  const auto found = std::ranges::find_if(
+      border, [&](const auto& tensor) { return tensor.name == name; });
+  return found == border.end() ? nullptr : &*found;
+}
+
+// One block against the border before it.
+void check_block(const Border& before, const BlockSpec& block) {
+  for (const std::string& name : block.reads) {
+    TRIREME_REQUIRE(find(before, name) != nullptr,
+                    "block '{}' reads '{}', which does not cross the border before it",
+                    block.name, name);
+  }
+  for (const std::string& name : block.makes) {
+    TRIREME_REQUIRE(find(block.border, name) != nullptr,
+                    "block '{}' makes '{}', which does not cross the border behind it",
+                    block.name, name);
+  }
+  for (const BorderTensor& tensor : block.border) {
+    if (block.makes_tensor(tensor.name)) continue;
+    const BorderTensor* const passing = find(before, tensor.name);
+    TRIREME_REQUIRE(passing != nullptr && *passing == tensor,
+                    "'{}' crosses the border behind block '{}', which does not make it; "
+                    "before the block there is none of that shape",
+                    tensor.name, block.name);
+  }
+  for (const BorderTensor& tensor : before) {
+    const bool passes =
+        find(block.border, tensor.name) != nullptr && !block.makes_tensor(tensor.name);
+    TRIREME_REQUIRE(passes || block.reads_tensor(tensor.name),
+                    "'{}' ends at block '{}', which does not read it: it has no gradient",
+                    tensor.name, block.name);
+  }
+}
+
+}  // namespace
+
+index_t Blueprint::layer_count() const {
+  return layers_in(whole());
+}
+
+const Border& Blueprint::border_before(std::size_t block) const {
+  static const Border kNone;
+  return block == 0 ? kNone : blocks.at(block - 1).border;
+}
+
+index_t Blueprint::layers_in(const BlockRange& range) const {
+  return std::count_if(blocks.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                       blocks.begin() + static_cast<std::ptrdiff_t>(range.end),
+                       [](const BlockSpec& block) { return block.is_layer; });
+}
+
+std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
+  std::set<std::size_t> fields;
+  for (std::size_t i = range.begin; i < range.end; ++i) {
+    for (const std::string& name : blocks[i].fields) fields.insert(batch.field(name));
+  }
+  return {fields.begin(), fields.end()};
+}
+
+void Blueprint::check() const {
+  TRIREME_REQUIRE(!blocks.empty() && blocks.back().border.empty(),
+                  "a model ends with a block that hands nothing on");
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    check_block(border_before(i), blocks[i]);
+  fields_of(whole());  // are all there
+  for (const SharedTable& table : tables) {
+    TRIREME_REQUIRE(!table.users.empty() && std::ranges::is_sorted(table.users) &&
+                        table.users.back() < blocks.size(),
+                    "table '{}' is used by blocks that are not there, or not in order",
+                    table.name);
+  }
+}
+
+Blueprint make_blueprint(const Architecture& architecture) {
+  const auto word = [](bool value) { return value ? "true" : "false"; };
+  const std::pair<const char*, std::string_view> choices[] = {
+      {"model.kind", name_of(architecture.kind)},
+      {"model.norm", name_of(architecture.norm)},
+      {"model.activation", name_of(architecture.activation)},
+      {"model.position", name_of(architecture.position)},
+      {"model.bias", word(architecture.bias)},
+      {"model.tie_embeddings", word(architecture.tie_embeddings)}};
+  for (const auto& [key, value] : choices) {
+    TRIREME_REQUIRE(config::is_trained(key, value),
+                    "{}: {} needs layers that this version lacks", key, value);
+  }
+  Blueprint blueprint = gpt_blueprint(architecture);
+  blueprint.check();
+  return blueprint;
+}
+
+}  // namespace trireme::model

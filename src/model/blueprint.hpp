@@ -1,0 +1,128 @@
+// model/blueprint.hpp — a model as data: the ordered list of its blocks, what crosses the
+// borders between them, which fields of a batch they read, and which losses they make.
+//
+// Everything above this module works with that list and knows no kind of model: a
+// pipeline's stages hold runs of blocks, messages are the tensors of the borders where
+// stages meet, costs, FLOPs and memory are sums over blocks.
+//
+// Worked example, a GPT of two layers:
+//
+//   block        0 embedding      1 layers/0      2 layers/1      3 head
+//   reads                         hidden          hidden          hidden
+//   makes        hidden           hidden          hidden
+//   border behind    hidden           hidden          hidden          -
+//
+// A tensor of a border that the next block neither makes anew nor drops passes by: it is
+// in the next border as well, the same memory within a stage, and is sent on between
+// stages (the encoder's output through the decoder's stages of a T5).
+#ifndef TRIREME_MODEL_BLUEPRINT_HPP_
+#define TRIREME_MODEL_BLUEPRINT_HPP_
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "model/architecture.hpp"
+#include "tensor/batch_spec.hpp"
+
+namespace trireme::model {
+
+// A tensor at a border: (rows of its stream, columns).
+struct BorderTensor {
+  std::string name;
+  int stream = 0;
+  index_t columns = 0;
+
+  bool operator==(const BorderTensor&) const = default;
+};
+using Border = std::vector<BorderTensor>;
+
+// FLOPs of a block's forward pass, matrix products only, a multiply-add as two.
+struct BlockFlops {
+  double per_token = 0.0;
+  double per_token_and_key = 0.0;  // of attention: for each key that a token sees
+};
+
+struct BlockSpec {
+  std::string kind;  // by which the maker of blocks knows it
+  std::string name;  // of its parameters, and in messages: "layers/3"
+  // Whether it is one of the layers that the deck deals to the stages; other blocks stay
+  // with the layers beside them. Layers can be made again in the backward pass.
+  bool is_layer = false;
+  index_t number = 0;                    // of a layer, among its like
+  Border border = {};                    // behind it
+  std::vector<std::string> reads = {};   // of the border before it
+  std::vector<std::string> makes = {};   // of the border behind it
+  std::vector<std::string> fields = {};  // of the batch
+  std::string last_part = {};            // of it, that makes its output: "mlp/fc2"
+  int stream = 0;                        // that it works on
+  BlockFlops flops = {};
+  int objective = -1;  // that it adds to; -1: none
+
+  bool makes_tensor(const std::string& tensor) const {
+    return std::ranges::find(makes, tensor) != makes.end();
+  }
+  bool reads_tensor(const std::string& tensor) const {
+    return std::ranges::find(reads, tensor) != reads.end();
+  }
+  // Without an input it has no gradient to hand on.
+  bool is_source() const { return reads.empty(); }
+};
+
+// A loss that training minimises: weight * sum of w loss / sum of w, over the positions
+// (or samples) of the global batch, where w is the value of its `mask` field.
+struct Objective {
+  std::string name;
+  double weight = 1.0;
+  std::string mask;
+};
+
+// A table of a row for each word that several blocks use, as a parameter that exists once
+// (Press and Wolf 2017): where two pipeline stages use it, both keep and update it. The
+// first block of `users` owns it.
+struct SharedTable {
+  std::string name;  // "embedding/word"
+  std::string unit;  // that it is kept in where its owner is not there: "embedding"
+  index_t rows = 0, columns = 0;
+  double init_std = 0.02;
+  std::vector<std::size_t> users;  // ascending
+
+  std::string parameter() const { return name + "/weight"; }
+};
+
+// The blocks [begin, end).
+struct BlockRange {
+  std::size_t begin = 0, end = 0;
+
+  std::size_t size() const { return end - begin; }
+  bool contains(std::size_t block) const { return begin <= block && block < end; }
+};
+
+struct Blueprint {
+  Architecture architecture;
+  BatchSpec batch;
+  std::vector<Objective> objectives;
+  std::vector<BlockSpec> blocks = {};
+  std::vector<SharedTable> tables = {};
+
+  index_t layer_count() const;
+  // What crosses the border before block `block`: nothing before the first.
+  const Border& border_before(std::size_t block) const;
+  // Of the layers, how many are in a run of blocks.
+  index_t layers_in(const BlockRange& range) const;
+  BlockRange whole() const { return {0, blocks.size()}; }
+  // Fields that a run of blocks reads, as indices of `batch.fields`, ascending.
+  std::vector<std::size_t> fields_of(const BlockRange& range) const;
+
+  // Throws Error where the list contradicts itself: a tensor that is read and not there,
+  // one that nobody reads, layers out of order.
+  void check() const;
+};
+
+// Of the kind that the architecture names. Error for what this version has no blocks for;
+// whoever reads decks refuses that before, by the same list (config/capability.hpp).
+Blueprint make_blueprint(const Architecture& architecture);
+
+}  // namespace trireme::model
+
+#endif  // TRIREME_MODEL_BLUEPRINT_HPP_

@@ -1,0 +1,429 @@
+// model/chunk.cpp — see chunk.hpp, which has the example that the names here follow:
+// border i is before block i of the chunk, border i + 1 behind it.
+#include "model/chunk.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.hpp"
+#include "base/plural.hpp"
+#include "kernels/initialize.hpp"
+#include "kernels/reductions.hpp"
+
+namespace trireme::model {
+
+namespace {
+
+template <class T>
+void require_shapes(const nn::Context& context, const Border& border,
+                    const Tensors<T>& given, const std::string& where) {
+  TRIREME_REQUIRE(given.size() == border.size(), "{}: {}, {} wanted", where,
+                  format_plural(given.size(), "tensor"), border.size());
+  for (std::size_t k = 0; k < border.size(); ++k) {
+    const auto rows = extent(rows_of(context, border[k]));
+    const auto columns = extent(border[k].columns);
+    TRIREME_REQUIRE(given[k].extent(0) == rows && given[k].extent(1) == columns,
+                    "{}: '{}' of {} x {}, {} x {} wanted", where, border[k].name,
+                    given[k].extent(0), given[k].extent(1), rows, columns);
+  }
+}
+
+}  // namespace
+
+template <class T>
+bool FiniteCheck<T>::is_bad(const View2<const T>& view) const {
+  const View1<const T> flat(view.data(), view.size());
+  kernels::fill(exec_, View1<std::int64_t>(count_), std::int64_t{0});
+  kernels::count_non_finite<T>(exec_, flat, View0<std::int64_t>(count_.data()));
+  const auto host = Kokkos::create_mirror_view(count_);
+  Kokkos::deep_copy(exec_.space(), host, count_);
+  exec_.fence("count of non-finite numbers");
+  return host(0) > 0;
+}
+
+template <class T>
+Chunk<T>::Chunk(const nn::Builder<T>& builder, const Blueprint& blueprint,
+                const BlockRange& range, BlockMaker<T> make)
+    : blueprint_(blueprint), range_(range) {
+  TRIREME_REQUIRE(range.begin < range.end && range.end <= blueprint.blocks.size(),
+                  "a chunk of blocks {} to {} of {}: outside of the model, or with "
+                  "nothing in it",
+                  range.begin, range.end, blueprint.blocks.size());
+  fields_ = blueprint.fields_of(range);
+  Tables<T> tables;
+  register_copies(builder, tables);
+  std::size_t layers = 0;
+  for (std::size_t i = range.begin; i < range.end; ++i) {
+    const std::size_t first_unit = builder.registry.units().size();
+    blocks_.push_back(make({builder, blueprint, i, shares_tables(i), tables}));
+    units_.push_back({first_unit, builder.registry.units().size()});
+    layers_before_.push_back(layers);
+    layers += blueprint.blocks[i].is_layer ? 1 : 0;
+  }
+  find_lifetimes();
+  gradients_.resize(lifetimes_.size());
+  set_slot_count(1);
+}
+
+// Before all blocks, so that ranks that share a table register it first, as its owner.
+template <class T>
+void Chunk<T>::register_copies(const nn::Builder<T>& builder, Tables<T>& tables) {
+  for (const SharedTable& table : blueprint_.tables) {
+    const auto first = std::ranges::lower_bound(table.users, range_.begin);
+    const auto end = std::ranges::lower_bound(table.users, range_.end);
+    if (first == end || range_.contains(table.users.front())) continue;
+    const std::size_t unit = builder.registry.begin_unit(table.unit);
+    tables.by_name.insert(
+        {table.name,
+         {nn::VocabParallelEmbedding<T>(builder, table.name, table.rows, table.columns,
+                                        table.init_std, Tie::copy),
+          unit}});
+    copies_.push_back({unit, *first - range_.begin, *(end - 1) - range_.begin});
+  }
+}
+
+// Whether a table that the block owns has users in other chunks.
+template <class T>
+bool Chunk<T>::shares_tables(std::size_t block) const {
+  return std::ranges::any_of(blueprint_.tables, [&](const SharedTable& table) {
+    return table.users.front() == block && !range_.contains(table.users.back());
+  });
+}
+
+template <class T>
+void Chunk<T>::find_lifetimes() {
+  borders_.resize(size() + 1);
+  for (const BorderTensor& tensor : border_in()) {
+    borders_[0].push_back(lifetimes_.size());
+    lifetimes_.push_back({tensor, 0, 0});
+  }
+  for (std::size_t i = 0; i < size(); ++i) {
+    for (const BorderTensor& tensor : spec(i).border) {
+      if (spec(i).makes_tensor(tensor.name)) {
+        borders_[i + 1].push_back(lifetimes_.size());
+        lifetimes_.push_back({tensor, i + 1, i + 1});
+        continue;
+      }
+      const auto passing = std::ranges::find_if(borders_[i], [&](std::size_t id) {
+        return lifetimes_[id].tensor.name == tensor.name;
+      });
+      lifetimes_[*passing].last = i + 1;  // Blueprint::check has seen that it is there
+      borders_[i + 1].push_back(*passing);
+    }
+  }
+}
+
+template <class T>
+void Chunk<T>::set_slot_count(int slots) {
+  slots_.assign(extent(slots), Values(lifetimes_.size()));
+  for (const auto& block : blocks_) block->set_slot_count(slots);
+}
+
+template <class T>
+typename Chunk<T>::Values& Chunk<T>::values_of(int slot) {
+  return const_cast<Values&>(std::as_const(*this).values_of(slot));
+}
+template <class T>
+const typename Chunk<T>::Values& Chunk<T>::values_of(int slot) const {
+  TRIREME_REQUIRE(slot >= 0 && slot < std::ssize(slots_),
+                  "slot {} of {}: set_slot_count says how many there are", slot,
+                  slots_.size());
+  return slots_[extent(slot)];
+}
+
+// A source has no gradient of an input: a backward pass reads none of its weights.
+template <class T>
+PassUnits Chunk<T>::weight_units(Pass pass) const {
+  const bool skips_source = pass != Pass::forward && spec(0).is_source();
+  return {skips_source ? units_[0].end : units_[0].begin, units_.back().end, pass};
+}
+
+template <class T>
+bool Chunk<T>::is_recomputed(const nn::Context& context, std::size_t block) const {
+  return spec(block).is_layer &&
+         static_cast<index_t>(layers_before_[block]) < context.recompute.layers;
+}
+
+template <class T>
+Tensors<T> Chunk<T>::at_border(const Values& values, std::size_t border) const {
+  Tensors<T> tensors;
+  for (const std::size_t id : borders_[border]) tensors.push_back(values[id]);
+  return tensors;
+}
+
+template <class T>
+View2<T> Chunk<T>::take(const nn::Context& context, Arena& arena, Category category,
+                        const BorderTensor& tensor) const {
+  return arena.matrix<T>(category, rows_of(context, tensor), tensor.columns);
+}
+
+// Memory for what stays within the chunk: two areas, which neighbouring borders take in
+// turns, and a matrix for each tensor that passes a block by.
+template <class T>
+void Chunk<T>::take_scratch(const nn::Context& context, Category category,
+                            Values& values) const {
+  constexpr index_t kAlignment = 64;  // elements: a cache line and more
+  const auto is_short = [&](const Lifetime& life) { return life.first == life.last; };
+  const auto elements = [&](const Lifetime& life) {
+    const index_t count = rows_of(context, life.tensor) * life.tensor.columns;
+    return (count + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  std::array<index_t, 2> most = {0, 0};
+  for (std::size_t border = 1; border < size(); ++border) {
+    index_t sum = 0;
+    for (const std::size_t id : borders_[border]) {
+      if (is_short(lifetimes_[id])) sum += elements(lifetimes_[id]);
+    }
+    most[border % 2] = std::max(most[border % 2], sum);
+  }
+  std::array<T*, 2> areas = {};
+  for (std::size_t i = 0; i < areas.size(); ++i) {
+    if (most[i] > 0) areas[i] = context.scratch.vector<T>(category, most[i]).data();
+  }
+  for (std::size_t border = 1; border < size(); ++border) {
+    T* next = areas[border % 2];
+    for (const std::size_t id : borders_[border]) {
+      const Lifetime& life = lifetimes_[id];
+      if (!is_short(life)) {
+        const bool is_new = life.first == border && !goes_out(life);
+        if (is_new) values[id] = take(context, context.scratch, category, life.tensor);
+        continue;
+      }
+      values[id] = View2<T>(next, extent(rows_of(context, life.tensor)),
+                            extent(life.tensor.columns));
+      if (next != nullptr) next += elements(life);
+    }
+  }
+}
+
+template <class T>
+void Chunk<T>::require_ends(const nn::Context& context, const Tensors<T>& in,
+                            const Tensors<T>& out) const {
+  const auto where = [&](const char* end) {
+    return fmt::format("blocks {} to {}, {}", spec(0).name, spec(size() - 1).name, end);
+  };
+  require_shapes(context, border_in(), in, where("input"));
+  require_shapes(context, border_out(), out, where("output"));
+}
+
+template <class T>
+void Chunk<T>::require_fields(const nn::Context& context) const {
+  const BatchSpec& batch = blueprint_.batch;
+  for (std::size_t s = 0; s < batch.streams.size(); ++s) {
+    TRIREME_REQUIRE(context.batch.streams[s].sequence <= batch.streams[s].sequence,
+                    "samples of {}, the model has {}",
+                    format_plural(context.batch.streams[s].sequence, "position"),
+                    batch.streams[s].sequence);
+  }
+  for (const std::size_t i : fields_) {
+    const FieldSpec& field = batch.fields[i];
+    const index_t wanted = field.per == Per::sample
+                               ? context.samples()
+                               : context.on_stream(field.stream).rows();
+    TRIREME_REQUIRE(context.batch.elements(i) == wanted,
+                    "field '{}' of a micro-batch of {} of {} has {}, {} wanted",
+                    field.name, format_plural(context.sequence(), "position"),
+                    format_plural(context.samples(), "sample"),
+                    format_plural(context.batch.elements(i), "element"), wanted);
+  }
+}
+
+// Tells whoever lends the parameters' memory that a block reads them, or adds to their
+// gradients: its own units, and those that it borrows from. Where it is the last of the
+// pass that uses a copied table, with which no block of the chunk does anything else,
+// that is done with, too.
+template <class T>
+template <class Run>
+void Chunk<T>::use(const nn::Context& context, std::size_t block, Pass pass,
+                   const Run& run) const {
+  ParamUse* const params = context.params;
+  if (params == nullptr) {
+    run();
+    return;
+  }
+  const Units& units = units_[block];
+  for (std::size_t u = units.begin; u < units.end; ++u) params->begin(u, pass);
+  run();
+  for (std::size_t u = units.end; u-- > units.begin;) params->end(u, pass);
+  for (const Copy& copy : copies_) {
+    const std::size_t last = pass == Pass::forward ? copy.last : copy.first;
+    if (block == last) params->end(copy.unit, pass);
+  }
+}
+
+template <class T>
+void Chunk<T>::forward(const nn::Context& context, int slot, const Tensors<T>& in,
+                       const Tensors<T>& out) {
+  require_fields(context);
+  require_ends(context, in, out);
+  Values& values = values_of(slot);
+  for (std::size_t k = 0; k < in.size(); ++k) values[borders_[0][k]] = in[k];
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const std::size_t id = borders_[size()][k];
+    if (comes_in(lifetimes_[id])) {
+      copy(context.exec, out[k], values[id]);
+    } else {
+      values[id] = out[k];
+    }
+  }
+  for (std::size_t i = 0; i < size(); ++i) {
+    for (const std::size_t id : borders_[i + 1]) {
+      const Lifetime& life = lifetimes_[id];
+      if (life.first != i + 1 || goes_out(life)) continue;
+      values[id] = take(context, *context.saved, Category::hidden, life.tensor);
+    }
+    use(context, i, Pass::forward, [&] { run_block(context, slot, values, i); });
+  }
+}
+
+// What a layer saves that is made again goes to memory that is given back at once.
+template <class T>
+void Chunk<T>::run_block(const nn::Context& context, int slot, const Values& values,
+                         std::size_t block) {
+  const Tensors<T> in = at_border(values, block);
+  const Tensors<T> out = at_border(values, block + 1);
+  const nn::Context here = context.on_stream(spec(block).stream);
+  if (!is_recomputed(context, block)) {
+    blocks_[block]->forward(here, slot, in, out);
+    return;
+  }
+  const ArenaScope thrown_away(context.held);
+  blocks_[block]->forward(here.saving_in(context.held), slot, in, out);
+}
+
+// What a layer saves, with what is held until its weight gradients are taken. Its output
+// is there already: this one is thrown away.
+template <class T>
+void Chunk<T>::recompute(const nn::Context& context, int slot, std::size_t block) {
+  const ArenaScope scope(context.scratch);
+  Tensors<T> out;
+  for (const std::size_t id : borders_[block + 1]) {
+    out.push_back(
+        take(context, context.scratch, Category::hidden, lifetimes_[id].tensor));
+  }
+  const nn::Context here = context.on_stream(spec(block).stream);
+  blocks_[block]->forward(here.saving_in(context.held), slot,
+                          at_border(values_of(slot), block), out);
+}
+
+template <class T>
+void Chunk<T>::backward(const nn::Context& context, int slot, const Tensors<T>& d_out,
+                        const Tensors<T>& d_in, WeightPass weight_pass) {
+  require_ends(context, d_in, d_out);
+  const bool now = weight_pass == WeightPass::now;
+  for (std::size_t k = 0; k < d_in.size(); ++k) gradients_[borders_[0][k]] = d_in[k];
+  for (std::size_t k = 0; k < d_out.size(); ++k) {
+    const std::size_t id = borders_[size()][k];
+    if (comes_in(lifetimes_[id])) {
+      copy(context.exec, gradients_[id], d_out[k]);
+    } else {
+      gradients_[id] = d_out[k];
+    }
+  }
+  const ArenaScope scope(context.scratch);
+  take_scratch(context, Category::gradient, gradients_);
+  // Weight gradients together with the input gradients of the same part: what they need
+  // from each other is then held for one block at a time.
+  const std::size_t mark = context.held.used();
+  for (std::size_t i = size(); i-- > 0;) {
+    const auto run = [&] {
+      if (is_recomputed(context, i)) recompute(context, slot, i);
+      blocks_[i]->backward_input(context.on_stream(spec(i).stream), slot,
+                                 at_border(gradients_, i + 1), at_border(gradients_, i),
+                                 weight_pass);
+    };
+    if (!spec(i).is_source()) {
+      use(context, i, now ? Pass::backward : Pass::backward_input, run);
+    } else if (now) {
+      use(context, i, Pass::backward_weight, run);
+    } else {
+      run();
+    }
+    if (now) context.held.release_to(mark);
+  }
+}
+
+template <class T>
+void Chunk<T>::backward_weight(const nn::Context& context, int slot) {
+  for (std::size_t i = size(); i-- > 0;) {
+    use(context, i, Pass::backward_weight,
+        [&] { blocks_[i]->backward_weight(context.on_stream(spec(i).stream), slot); });
+  }
+  context.held.reset();
+}
+
+template <class T>
+void Chunk<T>::decode(const nn::Context& context, DecodeState<T>& state,
+                      View2<T> logits) {
+  TRIREME_REQUIRE(range_.size() == blueprint_.blocks.size(),
+                  "text is generated by whole models, not by chunks of a pipeline");
+  TRIREME_REQUIRE(!context.sequence_parallel,
+                  "generation is not split along the sequence: its calls are short");
+  const ArenaScope scope(context.scratch);
+  take_scratch(context, Category::hidden, gradients_);
+  Tensors<T> last;
+  last.push_back(logits);
+  std::size_t cache = 0;
+  for (std::size_t i = 0; i < size(); ++i) {
+    const bool is_last = i + 1 == size();
+    if (is_last && logits.extent(0) == 0) return;
+    nn::KvCache<T>* const of_block =
+        blocks_[i]->cache_columns() > 0 ? &state.caches.at(cache++) : nullptr;
+    use(context, i, Pass::forward, [&] {
+      blocks_[i]->decode(context.on_stream(spec(i).stream), of_block,
+                         at_border(gradients_, i),
+                         is_last ? last : at_border(gradients_, i + 1));
+    });
+  }
+}
+
+template <class T>
+std::vector<index_t> Chunk<T>::cache_columns() const {
+  std::vector<index_t> columns;
+  for (const auto& block : blocks_) {
+    if (block->cache_columns() > 0) columns.push_back(block->cache_columns());
+  }
+  return columns;
+}
+
+// Of a layer that is made again nothing but its ends was kept.
+template <class T>
+std::string Chunk<T>::output_name(const BlockSpec& block, bool is_recomputed) const {
+  const bool has_parts = !block.last_part.empty() && !is_recomputed;
+  return has_parts ? block.name + "/" + block.last_part : block.name;
+}
+
+template <class T>
+std::string Chunk<T>::locate_non_finite(const nn::Context& context, int slot) const {
+  const Values& values = values_of(slot);
+  const FiniteCheck<T> check(context.exec);
+  const auto is_bad = [&](std::size_t border, bool also_outgoing) {
+    return std::ranges::any_of(borders_[border], [&](std::size_t id) {
+      const Lifetime& life = lifetimes_[id];
+      return life.first == border && (also_outgoing || !goes_out(life)) &&
+             check.is_bad(values[id]);
+    });
+  };
+  // What the chunk before it did not find in its own saved tensors.
+  if (is_bad(0, true)) {
+    return output_name(blueprint_.blocks[range_.begin - 1], context.recompute.layers > 0);
+  }
+  for (std::size_t i = 0; i < size(); ++i) {
+    const bool again = is_recomputed(context, i);
+    if (!again) {
+      const std::string part = blocks_[i]->locate_non_finite(context, check, slot);
+      if (!part.empty()) return part;
+    }
+    // What goes out is looked at by the next chunk; but nobody else can name a source.
+    if (is_bad(i + 1, spec(i).is_source())) return output_name(spec(i), again);
+  }
+  return {};
+}
+
+#define TRIREME_INSTANTIATE(T)   \
+  template class FiniteCheck<T>; \
+  template class Chunk<T>;
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::model

@@ -1,0 +1,92 @@
+// nn/micro_batch.hpp — a micro-batch on the device, as layers get it: how many samples,
+// how long their streams are, and the fields that this stage has loaded.
+//
+// Rows are (s, b) flattened, b fastest: row r is position r / b of sample r % b. A field
+// is known by its index in the model's BatchSpec.
+#ifndef TRIREME_NN_MICRO_BATCH_HPP_
+#define TRIREME_NN_MICRO_BATCH_HPP_
+
+#include <array>
+#include <cstdint>
+
+#include "base/error.hpp"
+#include "base/exec.hpp"
+#include "tensor/batch_spec.hpp"
+
+namespace trireme::nn {
+
+// One stream of the micro-batch.
+struct Stream {
+  index_t sequence = 1;  // s
+  // Fields with its tokens' positions and its samples' lengths; -1: there is none.
+  int positions = -1, lengths = -1;
+};
+
+class MicroBatch {
+ public:
+  static constexpr std::size_t kMostStreams = 2, kMostFields = 12;
+
+  MicroBatch() = default;
+  // One stream of `sequence` positions, without fields.
+  MicroBatch(index_t samples_in, index_t sequence) : samples(samples_in) {
+    streams[0].sequence = sequence;
+  }
+  // Streams and shapes of a spec; the fields have no memory yet.
+  MicroBatch(const BatchSpec& spec, index_t samples_in) : samples(samples_in) {
+    TRIREME_REQUIRE(
+        spec.streams.size() <= kMostStreams && spec.fields.size() <= kMostFields,
+        "a batch of {} streams and {} fields; there is room for {} and {}",
+        spec.streams.size(), spec.fields.size(), kMostStreams, kMostFields);
+    const auto index = [&](const std::string& name) {
+      return name.empty() ? -1 : static_cast<int>(spec.field(name));
+    };
+    for (std::size_t i = 0; i < spec.streams.size(); ++i) {
+      const StreamSpec& stream = spec.streams[i];
+      streams[i] = {stream.sequence, index(stream.positions), index(stream.lengths)};
+    }
+    for (std::size_t i = 0; i < spec.fields.size(); ++i) {
+      set(i, nullptr, spec.elements(spec.fields[i], samples));
+    }
+  }
+
+  void set(std::size_t field, const void* data, index_t elements) {
+    fields_.at(field) = {data, elements};
+  }
+  index_t elements(std::size_t field) const { return fields_.at(field).elements; }
+  View1<const std::int32_t> ids(std::size_t field) const {
+    return view<std::int32_t>(field);
+  }
+  View1<const float> weights(std::size_t field) const { return view<float>(field); }
+  // Where the tokens of a stream stand, (rows); how many positions of each sample are
+  // real, (b). Null where the model has no such field: 0, 1, 2 ..., and all of them.
+  View1<const std::int32_t> positions(int stream) const {
+    return ids_or_null(at(stream).positions);
+  }
+  View1<const std::int32_t> lengths(int stream) const {
+    return ids_or_null(at(stream).lengths);
+  }
+  const Stream& at(int stream) const { return streams[static_cast<std::size_t>(stream)]; }
+
+  index_t samples = 1;  // b
+  std::array<Stream, kMostStreams> streams = {};
+
+ private:
+  struct Field {
+    const void* data = nullptr;
+    index_t elements = 0;
+  };
+  View1<const std::int32_t> ids_or_null(int field) const {
+    return field < 0 ? View1<const std::int32_t>() : ids(static_cast<std::size_t>(field));
+  }
+  template <class T>
+  View1<const T> view(std::size_t field) const {
+    const Field& of = fields_.at(field);
+    return {static_cast<const T*>(of.data), extent(of.elements)};
+  }
+
+  std::array<Field, kMostFields> fields_ = {};
+};
+
+}  // namespace trireme::nn
+
+#endif  // TRIREME_NN_MICRO_BATCH_HPP_

@@ -1,0 +1,65 @@
+// tensor/batch_spec.hpp — what a batch is made of: named fields, as a kind of model
+// declares them.
+//
+// A *stream* is a run of positions that tokens stand at. GPT and BERT have one; T5 has
+// two of different lengths, for the encoder and the decoder. A *field* is an array with
+// one element for each token of a stream, or for each sample. The corpus side fills the
+// fields by name, the step carries them to the device in one loop, and a layer asks for
+// those that it reads: nobody in between knows their names.
+//
+// Worked example, a micro-batch of b = 2 samples of s = 3 positions: a field per token
+// has 6 elements, that of position 1 of sample 0 at 1 * b + 0 = 2, as activations lie; a
+// field per sample has 2.
+#ifndef TRIREME_TENSOR_BATCH_SPEC_HPP_
+#define TRIREME_TENSOR_BATCH_SPEC_HPP_
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+
+namespace trireme {
+
+enum class Per { token, sample };
+
+struct StreamSpec {
+  std::string name;
+  index_t sequence = 1;  // s: positions of a training sample
+  // Names of the fields that say where each token stands (per token), and how many
+  // positions of each sample are real (per sample); empty: there is none.
+  std::string positions = {};
+  std::string lengths = {};
+};
+
+struct FieldSpec {
+  std::string name;
+  DType type = DType::int32;  // or float32
+  Per per = Per::token;
+  int stream = 0;
+};
+
+struct BatchSpec {
+  std::vector<StreamSpec> streams;
+  std::vector<FieldSpec> fields;
+
+  // Index of a field; throws Error where there is none of that name.
+  std::size_t field(std::string_view name) const {
+    const auto found =
+        std::ranges::find_if(fields, [&](const auto& f) { return f.name == name; });
+    TRIREME_REQUIRE(found != fields.end(), "the batch has no field '{}'", name);
+    return static_cast<std::size_t>(found - fields.begin());
+  }
+  // Elements of a field in a micro-batch of so many samples.
+  index_t elements(const FieldSpec& field, index_t samples) const {
+    return field.per == Per::sample
+               ? samples
+               : samples * streams.at(static_cast<std::size_t>(field.stream)).sequence;
+  }
+};
+
+}  // namespace trireme
+
+#endif  // TRIREME_TENSOR_BATCH_SPEC_HPP_
