@@ -14,16 +14,17 @@ namespace trireme::model {
 
 namespace {
 
-template <class T>
+// `where` gives the text for a message, which is made only where it is needed.
+template <class T, class Where>
 void require_shapes(const nn::Context& context, const Border& border,
-                    const Tensors<T>& given, const std::string& where) {
-  TRIREME_REQUIRE(given.size() == border.size(), "{}: {}, {} wanted", where,
+                    const Tensors<T>& given, const Where& where) {
+  TRIREME_REQUIRE(given.size() == border.size(), "{}: {}, {} wanted", where(),
                   format_plural(given.size(), "tensor"), border.size());
   for (std::size_t k = 0; k < border.size(); ++k) {
     const auto rows = extent(rows_of(context, border[k]));
     const auto columns = extent(border[k].columns);
     TRIREME_REQUIRE(given[k].extent(0) == rows && given[k].extent(1) == columns,
-                    "{}: '{}' of {} x {}, {} x {} wanted", where, border[k].name,
+                    "{}: '{}' of {} x {}, {} x {} wanted", where(), border[k].name,
                     given[k].extent(0), given[k].extent(1), rows, columns);
   }
 }
@@ -200,7 +201,9 @@ template <class T>
 void Chunk<T>::require_ends(const nn::Context& context, const Tensors<T>& in,
                             const Tensors<T>& out) const {
   const auto where = [&](const char* end) {
-    return fmt::format("blocks {} to {}, {}", spec(0).name, spec(size() - 1).name, end);
+    return [this, end] {
+      return fmt::format("blocks {} to {}, {}", spec(0).name, spec(size() - 1).name, end);
+    };
   };
   require_shapes(context, border_in(), in, where("input"));
   require_shapes(context, border_out(), out, where("output"));

@@ -9,7 +9,7 @@ namespace trireme::plan {
 
 step::MemoryPlan plan_memory(const step::ModelState<float>& state,
                              const config::Deck& deck) {
-  const step::PipelinePlans plans(state.sharing.pipeline, state.config,
+  const step::PipelinePlans plans(state.sharing.pipeline, state.blueprint,
                                   step::step_shape(deck));
   return plan_memory(state, deck, plans.needs(state.groups.pipeline->rank()));
 }

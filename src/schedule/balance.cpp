@@ -2,6 +2,7 @@
 #include "schedule/balance.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -20,6 +21,11 @@ constexpr std::size_t kFewPieces = 12;
 PieceCost operator+(const PieceCost& a, const PieceCost& b) {
   return {a.forward + b.forward, a.backward_input + b.backward_input,
           a.backward_weight + b.backward_weight};
+}
+
+PieceCost operator*(double factor, const PieceCost& cost) {
+  return {factor * cost.forward, factor * cost.backward_input,
+          factor * cost.backward_weight};
 }
 
 OrderOf orders_of(const PipelineShape& shape, PipelineSchedule kind, int groups) {
@@ -61,6 +67,15 @@ class Balancer {
     // The beginning and the end of a step are what splits differ in; the middle repeats.
     constexpr int kEnough = 4;
     simulated_.microbatches = std::min(shape.microbatches, kEnough * shape.stages);
+    const std::vector<bool> is_layer = model.layers();
+    const auto layers = std::ranges::count(is_layer, true);
+    bool is_before = true;
+    for (const ModelCost::Block& block : model.blocks) {
+      is_before = is_before && !block.is_layer;
+      PieceCost& sum = block.is_layer ? layer_ : is_before ? front_ : back_;
+      sum = sum + block.cost;
+    }
+    layer_ = 1.0 / static_cast<double>(std::max<std::ptrdiff_t>(layers, 1)) * layer_;
   }
 
   Split best(int layers) {
@@ -70,6 +85,7 @@ class Balancer {
     int left = layers - std::accumulate(split.begin(), split.end(), 0);
     for (; left > 0; --left) split[lightest(split)] += 1;
     if (last == 0) return split;
+    split = cut_by_work(split);
     if (!is_affordable()) return split;
     double seconds = simulated(split);
     while (improve(split, seconds)) {
@@ -81,9 +97,9 @@ class Balancer {
   // The piece that the next layer goes to: of the stage with the least work, and there of
   // the lightest; later stages first, which have fewer micro-batches in flight.
   std::size_t lightest(const Split& split) const {
-    const Costs costs = costs_of(split, model_);
     const auto work_of = [&](int stage, int chunk) {
-      return costs.pieces[static_cast<std::size_t>(shape_.piece(stage, chunk))].total();
+      const auto piece = static_cast<std::size_t>(shape_.piece(stage, chunk));
+      return mean_cost(split, piece).total();
     };
     int lightest_stage = 0;
     double least = std::numeric_limits<double>::infinity();
@@ -101,6 +117,43 @@ class Balancer {
       if (is_lighter) lightest_chunk = chunk;
     }
     return static_cast<std::size_t>(shape_.piece(lightest_stage, lightest_chunk));
+  }
+
+  // Of a piece, were all layers alike: layers are dealt by number, while not all are.
+  PieceCost mean_cost(const Split& split, std::size_t piece) const {
+    PieceCost cost = split[piece] * layer_;
+    cost.backward_input += std::min(split[piece], model_.recomputed) * layer_.forward;
+    if (piece == 0) cost = cost + front_;
+    if (piece + 1 == split.size()) cost = cost + back_;
+    return cost;
+  }
+
+  // The split whose pieces have as much work as so many mean layers each; `dealt` itself
+  // where layers are alike. Inner pieces keep one layer at least.
+  Split cut_by_work(const Split& dealt) const {
+    std::vector<double> behind = {0.0};  // work of the first layers, in mean layers
+    for (const ModelCost::Block& block : model_.blocks) {
+      if (!block.is_layer) continue;
+      behind.push_back(behind.back() + block.cost.total() / layer_.total());
+    }
+    Split split;
+    std::size_t at = 0;
+    double wanted = 0.0;
+    for (std::size_t g = 0; g < dealt.size(); ++g) {
+      wanted += dealt[g];
+      const bool is_end = g == 0 || g + 1 == dealt.size();
+      const std::size_t pieces_after = dealt.size() - g - 1;
+      const std::size_t least = at + (is_end ? 0 : 1);
+      const std::size_t most =
+          behind.size() - 1 - (pieces_after > 0 ? pieces_after - 1 : 0);
+      std::size_t end = least;
+      const auto off = [&](std::size_t cut) { return std::abs(behind[cut] - wanted); };
+      while (end < most && off(end + 1) <= off(end)) ++end;
+      if (pieces_after == 0) end = behind.size() - 1;
+      split.push_back(static_cast<int>(end - at));
+      at = end;
+    }
+    return split;
   }
 
   // Whether all moves can be tried within a second: not in pipelines of many pieces,
@@ -153,6 +206,8 @@ class Balancer {
   PipelineShape shape_, simulated_;
   PipelineSchedule kind_;
   const ModelCost& model_;
+  // Of a mean layer; of what stands before all layers, and of what does behind the first.
+  PieceCost layer_{0.0, 0.0, 0.0}, front_{0.0, 0.0, 0.0}, back_{0.0, 0.0, 0.0};
 };
 
 }  // namespace

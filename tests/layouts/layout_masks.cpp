@@ -5,6 +5,7 @@
 #include <string>
 
 #include "comm/self_communicator.hpp"
+#include "nn/transformer_layer.hpp"
 
 namespace trireme::test {
 namespace {

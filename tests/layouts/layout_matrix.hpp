@@ -88,7 +88,8 @@ struct Layout {
     step::PipelineLayout layout{
         .stages = pipeline, .chunks = chunks, .split = {}, .schedule = schedule};
     if (uneven == 0) {
-      layout.split = step::balanced_split(layout, matrix_model(size), step_shape());
+      layout.split = step::balanced_split(
+          layout, model::make_blueprint(matrix_model(size)), step_shape());
       return layout;
     }
     layout.split.assign(static_cast<std::size_t>(pipeline * chunks), 1);

@@ -17,14 +17,14 @@ using ::testing::HasSubstr;
 constexpr int kMicrobatches = 8;  // any number of stages divides it
 constexpr StepShape kShape{.micro = 1, .sequence = 8, .microbatches = kMicrobatches};
 
-model::Architecture of_layers(index_t layers) {
-  return {.layers = layers,
-          .hidden = 8,
-          .heads = 1,
-          .kv_heads = 1,
-          .ffn_hidden = 32,
-          .sequence = 8,
-          .vocabulary = 16};
+model::Blueprint of_layers(index_t layers) {
+  return model::make_blueprint({.layers = layers,
+                                .hidden = 8,
+                                .heads = 1,
+                                .kv_heads = 1,
+                                .ffn_hidden = 32,
+                                .sequence = 8,
+                                .vocabulary = 16});
 }
 
 PipelineLayout layout_of(int stages, int chunks) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/mpi_communicator.hpp"
+#include "nn/transformer_layer.hpp"
 #include "unit/nn/layer_bench.hpp"
 
 namespace trireme::test {
