@@ -3,11 +3,11 @@
 // One text at a time is shown as it comes. Several continuations, or output for programs,
 // are made side by side; under mpiexec the prompts are divided among the ranks. The texts
 // are the same either way.
-#include <charconv>
+#include <algorithm>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +16,13 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "base/plural.hpp"
-#include "base/utf8.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/self_communicator.hpp"
 #include "inference/generation.hpp"
 #include "inference/model_loader.hpp"
+#include "inference/prompts.hpp"
+#include "inference/texts.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -34,9 +35,7 @@ using Generator = inference::Generator<float>;
 
 struct GenerateOptions {
   std::string checkpoint;
-  std::vector<std::string> prompts;
-  std::string prompt_file;
-  std::vector<std::string> prompt_ids;
+  inference::PromptSources prompts;
   std::string format = "text";
   std::string out, json;
   std::int64_t samples = 1;
@@ -44,247 +43,74 @@ struct GenerateOptions {
   inference::GenerationConfig config;
 };
 
-// What is to be continued: text, or token ids where there is no tokenizer.
-struct Prompt {
-  std::string text;
-  std::vector<data::TokenId> ids;
-  bool is_text = true;
-};
-
-// "15496 11 995" or "15496,11,995"
-std::vector<data::TokenId> parse_ids(const std::string& text) {
-  std::vector<data::TokenId> ids;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (at != end) {
-    if (*at == ' ' || *at == ',') {
-      ++at;
-      continue;
-    }
-    data::TokenId id = 0;
-    const auto [next, error] = std::from_chars(at, end, id);
-    TRIREME_REQUIRE_INPUT(error == std::errc{},
-                          "--prompt-ids '{}': expected token numbers, found '{}'", text,
-                          std::string(at, end));
-    ids.push_back(id);
-    at = next;
-  }
-  return ids;
-}
-
-// One prompt a line; of a .jsonl file the string "prompt" or the list "ids" of each line.
-void read_prompt_file(const std::string& path, std::vector<Prompt>& prompts) {
-  const std::string content = io::read_file(path, "prompt file");
-  const bool is_json = path.ends_with(".jsonl");
-  std::size_t line_number = 0;
-  for (std::size_t begin = 0; begin < content.size();) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    std::string line = content.substr(begin, end - begin);
-    begin = end + 1;
-    ++line_number;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.empty()) continue;
-    if (!is_json) {
-      prompts.push_back({.text = line, .ids = {}});
-      continue;
-    }
-    Json object;
-    try {
-      object = io::parse_json<Json>(line);
-    } catch (const io::JsonError& error) {
-      throw InputError(error.in_file(path, static_cast<std::int64_t>(line_number)));
-    }
-    const auto has = [&](const char* key) {
-      return object.is_object() && object.contains(key);
-    };
-    if (has("prompt") && object["prompt"].is_string()) {
-      prompts.push_back({.text = object["prompt"], .ids = {}});
-    } else if (has("ids") && object["ids"].is_array() &&
-               std::all_of(
-                   object["ids"].begin(), object["ids"].end(), [](const Json& id) {
-                     constexpr auto kMost = std::numeric_limits<data::TokenId>::max();
-                     return id.is_number_unsigned() && id.get<std::uint64_t>() <= kMost;
-                   })) {
-      prompts.push_back({.text = {}, .ids = object["ids"], .is_text = false});
-    } else {
-      throw InputError(fmt::format(
-          "{}:{}: expected an object with a string \"prompt\" or a list of token "
-          "numbers \"ids\"",
-          path, line_number));
-    }
-  }
-  TRIREME_REQUIRE_INPUT(!prompts.empty(), "prompt file '{}' has no prompt", path);
-}
-
-std::vector<Prompt> read_prompts(const GenerateOptions& options, const Model& model) {
-  std::vector<Prompt> prompts;
-  for (const std::string& text : options.prompts) prompts.push_back({text, {}});
-  for (const std::string& ids : options.prompt_ids) {
-    prompts.push_back({.text = {}, .ids = parse_ids(ids), .is_text = false});
-  }
-  if (!options.prompt_file.empty()) read_prompt_file(options.prompt_file, prompts);
-  if (prompts.empty()) prompts.emplace_back();  // a document's beginning
-  for (Prompt& prompt : prompts) {
-    if (prompt.is_text && !prompt.text.empty()) {
-      TRIREME_REQUIRE_INPUT(model.tokenizer.has_value(),
-                            "checkpoint '{}' has no tokenizer, so text cannot be read: "
-                            "give the prompt as token numbers, --prompt-ids \"464 3290\"",
-                            model.path.string());
-      prompt.ids = model.tokenizer->encode(prompt.text);
-    } else if (!prompt.is_text && model.tokenizer) {
-      std::vector<data::TokenId> known = prompt.ids;
-      std::erase_if(known,
-                    [&](auto id) { return id >= model.tokenizer->vocabulary_size(); });
-      append_repaired(model.tokenizer->decode(known), prompt.text);
-    }
-  }
-  return prompts;
-}
-
-std::vector<inference::GenerationRequest> make_requests(
-    const std::vector<Prompt>& prompts, std::int64_t samples) {
+// What is to be generated, and how it is shown.
+struct Work {
+  const GenerateOptions& options;
+  const std::optional<data::Tokenizer>& tokenizer;
+  std::vector<inference::Prompt> prompts;
   std::vector<inference::GenerationRequest> requests;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    for (std::int64_t sample = 0; sample < samples; ++sample) {
-      requests.push_back({prompts[i].ids, i, static_cast<std::uint64_t>(sample)});
+
+  const inference::Prompt& prompt_of(const inference::GenerationRequest& request) const {
+    return prompts[request.number];
+  }
+  // What stands before a text: which one it is where there are several, and its prompt,
+  // without a blank between prompt and continuation where both are text.
+  std::string head(const inference::GenerationRequest& request) const {
+    std::string text;
+    if (requests.size() > 1) {
+      text = fmt::format("--- prompt {}", request.number + 1);
+      if (options.samples > 1) text += fmt::format(", sample {}", request.sample + 1);
+      text += " ---\n";
     }
+    const inference::Prompt& prompt = prompt_of(request);
+    if (tokenizer || prompt.ids.empty()) return text + prompt.text;
+    return text + inference::spell(tokenizer, prompt.ids) + " ";
   }
-  return requests;
-}
-
-// Tokens as text: whole characters, or numbers where there is no tokenizer.
-class Speller {
- public:
-  explicit Speller(const Model& model) {
-    if (model.tokenizer) decoder_.emplace(*model.tokenizer);
-  }
-  std::string next(data::TokenId id) {
-    if (decoder_) return decoder_->next(id);
-    return std::exchange(separator_, " ") + std::to_string(id);
-  }
-  std::string finish() { return decoder_ ? decoder_->finish() : ""; }
-
- private:
-  std::optional<data::StreamDecoder> decoder_;
-  std::string separator_;
 };
-
-std::string spell(const Model& model, const std::vector<data::TokenId>& ids) {
-  Speller speller(model);
-  std::string text;
-  for (const data::TokenId id : ids) text += speller.next(id);
-  return text + speller.finish();
-}
-
-std::string repaired(const std::string& text) {
-  std::string valid;
-  append_repaired(text, valid);
-  return valid;
-}
-
-Json result_of(const Model& model, const Prompt& prompt,
-               const inference::GenerationRequest& request,
-               const inference::Generation& generation) {
-  return {{"prompt_number", request.number},
-          {"sample", request.sample},
-          {"prompt", repaired(prompt.text)},
-          {"prompt_ids", request.prompt},
-          {"text", spell(model, generation.tokens)},
-          {"ids", generation.tokens},
-          {"finish", inference::name_of(generation.finish)},
-          {"slides", generation.slides},
-          {"prompt_tokens_unread", generation.unread}};
-}
 
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
-std::string heading(const inference::GenerationRequest& request, std::size_t prompts,
-                    std::int64_t samples) {
-  if (prompts == 1 && samples == 1) return "";
-  std::string text = fmt::format("--- prompt {}", request.number + 1);
-  if (samples > 1) text += fmt::format(", sample {}", request.sample + 1);
-  return text + " ---\n";
-}
-
-// What there is between prompt and continuation: nothing where both are text.
-std::string shown_prompt(const Model& model, const Prompt& prompt) {
-  if (model.tokenizer || prompt.ids.empty()) return prompt.text;
-  return spell(model, prompt.ids) + " ";
-}
-
 // One text after the other, as it comes.
-Json generate_streaming(const Model& model, Generator& generator,
-                        const std::vector<Prompt>& prompts,
-                        const std::vector<inference::GenerationRequest>& requests,
-                        const GenerateOptions& options) {
+Json generate_streaming(const Work& work, Generator& generator) {
   Json results = Json::array();
-  for (const inference::GenerationRequest& request : requests) {
-    const Prompt& prompt = prompts[request.number];
-    if (!results.empty()) print("\n");
-    print(heading(request, prompts.size(), options.samples) +
-          shown_prompt(model, prompt));
-    Speller speller(model);
+  for (const inference::GenerationRequest& request : work.requests) {
+    print((results.empty() ? "" : "\n") + work.head(request));
+    inference::Speller speller(work.tokenizer);
     const auto texts =
-        generator.run({request}, options.config,
+        generator.run({request}, work.options.config,
                       [&](std::size_t, data::TokenId id) { print(speller.next(id)); });
     print(speller.finish() + "\n");
-    results.push_back(result_of(model, prompt, request, texts[0]));
+    results.push_back(
+        inference::result_of(work.tokenizer, work.prompt_of(request), request, texts[0]));
   }
   return results;
 }
 
-// All texts of this rank side by side, and then those of all ranks, in order.
-Json generate_together(const Model& model, Generator& generator,
-                       const std::vector<Prompt>& prompts,
-                       const std::vector<inference::GenerationRequest>& requests,
-                       const GenerateOptions& options, comm::Communicator& world) {
-  const auto ranks = static_cast<std::size_t>(world.size());
-  std::vector<inference::GenerationRequest> mine;
-  for (std::size_t i = static_cast<std::size_t>(world.rank()); i < requests.size();
-       i += ranks) {
-    mine.push_back(requests[i]);
-  }
-  Json own = Json::array();
-  comm::on_every_rank(world, [&] {
-    const auto texts = generator.run(mine, options.config);
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      own.push_back(result_of(model, prompts[mine[i].number], mine[i], texts[i]));
-    }
-  });
-  const std::vector<std::string> parts = world.gather(io::json_text(own));
-  std::vector<Json> lists;
-  for (const std::string& part : parts) lists.push_back(io::parse_json<Json>(part));
-  Json results = Json::array();
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    results.push_back(std::move(lists[i % ranks][i / ranks]));
-  }
-  return results;
-}
-
-std::string as_text(const Model& model, const Json& results,
-                    const std::vector<Prompt>& prompts,
-                    const std::vector<inference::GenerationRequest>& requests,
-                    const GenerateOptions& options) {
+void write_texts(const Work& work, const Json& results) {
+  const GenerateOptions& options = work.options;
   std::string text;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    if (i > 0) text += "\n";
-    text += heading(requests[i], prompts.size(), options.samples) +
-            shown_prompt(model, prompts[requests[i].number]) +
-            results[i]["text"].get<std::string>() + "\n";
+  for (std::size_t i = 0; i < work.requests.size(); ++i) {
+    if (options.format == "jsonl") {
+      text += io::json_text(results[i]) + "\n";
+    } else {
+      text += (i > 0 ? "\n" : "") + work.head(work.requests[i]) +
+              results[i]["text"].get<std::string>() + "\n";
+    }
   }
-  return text;
+  if (options.out.empty()) {
+    print(text);
+  } else {
+    io::write_file(options.out, text);
+  }
 }
 
 void report(const inference::GenerationSpeed& speed, const Json& results, Log& log) {
-  std::size_t at_limit = 0;
-  for (const Json& result : results) {
-    if (result["finish"] == inference::name_of(inference::FinishReason::context_limit)) {
-      ++at_limit;
-    }
-  }
+  const auto at_limit = std::count_if(results.begin(), results.end(), [](const Json& r) {
+    return r["finish"] == inference::name_of(inference::FinishReason::context_limit);
+  });
   if (at_limit > 0) {
     log.warning(
         "{} of {} ended because the model's context was full (--slide goes on with the "
@@ -301,97 +127,77 @@ void report(const inference::GenerationSpeed& speed, const Json& results, Log& l
           .c_str());
 }
 
-// Of all ranks: tokens added up, the time of the slowest.
-inference::GenerationSpeed total(const inference::GenerationSpeed& own,
-                                 comm::Communicator& world) {
-  return {world.all_reduce(own.prompt_tokens), world.all_reduce(own.new_tokens),
-          world.all_reduce(own.prompt_seconds, comm::Op::max),
-          world.all_reduce(own.seconds, comm::Op::max)};
+// What is wrong with the options is found before a checkpoint is read.
+void check_options(GenerateOptions& options, comm::Communicator& world) {
+  for (const std::string& file : {options.out, options.json}) {
+    if (file.empty()) continue;
+    comm::on_first_rank(world, [&] { require_output(file, {options.prompts.file}); });
+  }
+  inference::SamplingConfig& sampling = options.config.sampling;
+  if (options.greedy) sampling.temperature = 0.0;
+  if (options.slide) options.config.at_limit = inference::AtContextLimit::slide;
+  sampling.validate();
+  TRIREME_REQUIRE_INPUT(
+      (sampling.temperature > 0.0 && sampling.top_k != 1) || options.samples == 1,
+      "--num-samples {}: always taking the most probable token (--greedy, --temperature "
+      "0, --top-k 1) gives one text of each prompt, and not several; leave out one of "
+      "the "
+      "two",
+      options.samples);
 }
 
-Json summary_of(const Model& model, const GenerateOptions& options,
-                const inference::GenerationSpeed& speed, const Json& results) {
-  const inference::SamplingConfig& sampling = options.config.sampling;
-  return {{"checkpoint", model.path.string()},
-          {"step", model.training.step},
-          {"temperature", sampling.temperature},
-          {"top_k", sampling.top_k},
-          {"top_p", sampling.top_p},
-          {"seed", sampling.seed},
-          {"max_tokens", options.config.max_tokens},
-          {"prompt_tokens", speed.prompt_tokens},
-          {"new_tokens", speed.new_tokens},
-          {"seconds", speed.seconds},
-          {"results", results}};
+void warn_of_long_prompts(const Work& work, index_t context, Log& log) {
+  for (std::size_t i = 0; i < work.prompts.size(); ++i) {
+    const index_t length = std::ssize(work.prompts[i].ids);
+    if (length <= context) continue;
+    log.warning("prompt {} has {}, and the model's context {}: the first {} are not read",
+                i + 1, format_plural(length, "token"), context, length - context);
+  }
 }
 
 int run_generate(GenerateOptions options, comm::Environment& environment) {
   comm::Communicator& world = *environment.world();
-  const bool speaks = world.rank() == 0;
-  Log log(speaks);
-
-  for (const std::string& file : {options.out, options.json}) {
-    if (file.empty()) continue;
-    comm::on_first_rank(world, [&] { require_output(file, {options.prompt_file}); });
-  }
+  Log log(world.rank() == 0);
+  check_options(options, world);
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
   const auto self = comm::make_self_communicator("generate");
-  const comm::ProcessGroups groups{self, self, self, self, self, self, self};
   const Exec exec;
-  if (options.greedy) options.config.sampling.temperature = 0.0;
-  if (options.slide) options.config.at_limit = inference::AtContextLimit::slide;
-  options.config.sampling.validate();
-  const bool draws =
-      options.config.sampling.temperature > 0.0 && options.config.sampling.top_k != 1;
-  TRIREME_REQUIRE_INPUT(draws || options.samples == 1,
-                        "--num-samples {}: always taking the most probable token "
-                        "(--greedy, --temperature 0, --top-k 1) gives one text of each "
-                        "prompt, and not several; leave out one of the two",
-                        options.samples);
-  const auto model = inference::load_model<float>(exec, groups, options.checkpoint, log);
+  const auto model = inference::load_model<float>(
+      exec, {self, self, self, self, self, self, self}, options.checkpoint, log);
   options.config.end_of_document = model->end_of_document;
   options.config.usable_vocabulary = model->usable_vocabulary();
-  const std::vector<Prompt> prompts = read_prompts(options, *model);
-  const auto requests = make_requests(prompts, options.samples);
-  const bool as_json = options.format == "jsonl";
-  const bool streams =
-      !as_json && options.out.empty() && world.size() == 1 && options.samples == 1;
-  Generator generator(exec, model->state,
-                      streams ? 1 : Generator::batch_for(model->state, requests.size()));
-  generator.check(requests, options.config);
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    const index_t length = std::ssize(prompts[i].ids);
-    if (length <= generator.context()) continue;
-    log.warning("prompt {} has {}, and the model's context {}: the first {} are not read",
-                i + 1, format_plural(length, "token"), generator.context(),
-                length - generator.context());
-  }
+  Work work{
+      options,
+      model->tokenizer,
+      inference::read_prompts(options.prompts, model->tokenizer, model->path.string()),
+      {}};
+  work.requests = inference::make_requests(work.prompts, options.samples);
+  const bool streams = options.format != "jsonl" && options.out.empty() &&
+                       world.size() == 1 && options.samples == 1;
+  Generator generator(
+      exec, model->state,
+      streams ? 1 : Generator::batch_for(model->state, work.requests.size()));
+  generator.check(work.requests, options.config);
+  warn_of_long_prompts(work, generator.context(), log);
 
   // 2. The texts.
   const Json results =
-      streams ? generate_streaming(*model, generator, prompts, requests, options)
-              : generate_together(*model, generator, prompts, requests, options, world);
-  const inference::GenerationSpeed speed = total(generator.speed(), world);
+      streams ? generate_streaming(work, generator)
+              : inference::generate_on_ranks(world, work.tokenizer, work.prompts,
+                                             work.requests, [&](const auto& mine) {
+                                               return generator.run(mine, options.config);
+                                             });
+  const inference::GenerationSpeed speed = inference::total(generator.speed(), world);
 
   // 3. Where they go.
-  if (!speaks) return 0;
-  if (!streams) {
-    std::string text;
-    if (as_json) {
-      for (const Json& result : results) text += io::json_text(result) + "\n";
-    } else {
-      text = as_text(*model, results, prompts, requests, options);
-    }
-    if (options.out.empty()) {
-      print(text);
-    } else {
-      io::write_file(options.out, text);
-    }
-  }
+  if (world.rank() != 0) return 0;
+  if (!streams) write_texts(work, results);
   if (!options.json.empty()) {
-    io::write_file(options.json,
-                   io::json_text(summary_of(*model, options, speed, results), 2) + "\n");
+    Json summary = {{"checkpoint", model->path.string()}, {"step", model->training.step}};
+    summary.update(inference::summary_of(options.config, speed));
+    summary["results"] = results;
+    io::write_file(options.json, io::json_text(summary, 2) + "\n");
   }
   report(speed, results, log);
   return 0;
@@ -412,14 +218,14 @@ void add_generate(CommandLine& line) {
            "a run directory, its checkpoints, one step_* directory or latest")
       .required();
   command
-      .add("--prompt", options->prompts,
+      .add("--prompt", options->prompts.texts,
            "text to continue; may be given several times. Without any prompt the "
            "text begins a document")
       .placeholder("TEXT ...");
-  command.add("--prompt-file", options->prompt_file,
+  command.add("--prompt-file", options->prompts.file,
               "one prompt a line; .jsonl: \"prompt\" (text) or \"ids\" of each");
   command
-      .add("--prompt-ids", options->prompt_ids,
+      .add("--prompt-ids", options->prompts.ids,
            "a prompt as token numbers, \"464 3290\"; may be given several times")
       .one_each();
   command.add("--max-tokens", config.max_tokens, "new tokens of a text at most")

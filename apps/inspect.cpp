@@ -1,5 +1,5 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
-// whether it is whole. run/inspection.hpp finds out, inspect_text.hpp words it.
+// whether it is whole. run/inspection.hpp finds out, inspection_text.hpp words it.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -9,7 +9,6 @@
 #include <system_error>
 
 #include "apps/command_line.hpp"
-#include "apps/inspect_text.hpp"
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
 #include "ckpt/verify.hpp"
@@ -17,6 +16,7 @@
 #include "io/files.hpp"
 #include "io/json.hpp"
 #include "run/inspection.hpp"
+#include "run/inspection_text.hpp"
 
 namespace trireme::apps {
 
@@ -53,7 +53,7 @@ int inspect(const InspectOptions& options) {
     fmt::print("{}", json["deck"].get<std::string>());
     return problems.empty() ? 0 : report(problems);
   }
-  fmt::print("{}\n", inspect_text(json));
+  fmt::print("{}\n", run::inspection_text(json));
   if (!problems.empty()) return report(problems);
   // A single HDF5 file of another kind carries no checksum to hold it against.
   if (!options.verify) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/command_line.hpp"
@@ -27,6 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
 
 struct TokenizeOptions {
   std::vector<std::string> tokenizer;
@@ -53,23 +55,17 @@ void take_tokenizer_file(TokenizeOptions& options) {
   }
 }
 
-// How far rank 0 is.
-class Progress {
- public:
-  Progress(std::string what, bool shown) : what_(std::move(what)), line_(shown) {}
-
-  void operator()(std::uint64_t done, std::uint64_t total) {
-    if (!line_.is_due()) return;
-    const double rate = static_cast<double>(done) / line_.seconds();
-    line_.show(fmt::format("{}: {:3.0f} %  {:.1f} MB/s  {:.0f} s left", what_,
-                           100.0 * static_cast<double>(done) / static_cast<double>(total),
-                           rate / 1e6, static_cast<double>(total - done) / rate));
-  }
-
- private:
-  std::string what_;
-  ProgressLine line_;
-};
+// How far rank 0 is, in bytes.
+auto bytes_done(std::string what, bool is_shown) {
+  return [what = std::move(what), line = ProgressLine(is_shown)](
+             std::uint64_t done, std::uint64_t total) mutable {
+    if (!line.is_due()) return;
+    const double rate = static_cast<double>(done) / line.seconds();
+    line.show(fmt::format("{}: {:3.0f} %  {:.1f} MB/s  {:.0f} s left", what,
+                          100.0 * static_cast<double>(done) / static_cast<double>(total),
+                          rate / 1e6, static_cast<double>(total - done) / rate));
+  };
+}
 
 data::Documents documents_of(const std::string& name) {
   if (name == "line") return data::Documents::line;
@@ -124,6 +120,26 @@ void check_outputs(const TokenizeOptions& options, Log& log) {
   require_output(options.json, read);
 }
 
+data::Tokenizer train_tokenizer(const TokenizeOptions& options,
+                                const data::DocumentSource& source,
+                                comm::Communicator& world, Log& log, Json& result) {
+  const auto start = Clock::now();
+  data::TrainedTokenizer trained =
+      data::train_tokenizer(source, static_cast<data::TokenId>(options.train_bpe), world,
+                            bytes_done("counting words", world.rank() == 0));
+  log.info("trained a BPE of {} on {} in {:.2f} s",
+           format_plural(trained.tokenizer.vocabulary_size(), "token"),
+           format_plural(trained.words, "different word"),
+           std::chrono::duration<double>(Clock::now() - start).count());
+  if (trained.ran_out_of_pairs) {
+    log.warning("the text has no more pairs to merge: the vocabulary is of {}, not of {}",
+                format_plural(trained.tokenizer.vocabulary_size(), "token"),
+                options.train_bpe);
+  }
+  result["ran_out_of_pairs"] = trained.ran_out_of_pairs;
+  return std::move(trained.tokenizer);
+}
+
 int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   comm::Communicator& world = *environment.world();
   const bool speaks = world.rank() == 0;
@@ -138,53 +154,39 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
   const std::vector<fs::path> inputs(options.inputs.begin(), options.inputs.end());
   data::SourceOptions source_options{documents_of(options.documents), options.json_key,
                                      true};
-  nlohmann::ordered_json result;
+  Json result;
   result["corpus"] = options.out;
-  const auto tokenizer = [&] {
-    if (options.train_bpe == 0) return load_tokenizer(options.tokenizer);
-    const auto start = Clock::now();
-    const data::DocumentSource source(inputs, source_options);
-    data::TrainedTokenizer trained =
-        data::train_tokenizer(source, static_cast<data::TokenId>(options.train_bpe),
-                              world, Progress("counting words", speaks));
-    log.info("trained a BPE of {} on {} in {:.2f} s",
-             format_plural(trained.tokenizer.vocabulary_size(), "token"),
-             format_plural(trained.words, "different word"),
-             std::chrono::duration<double>(Clock::now() - start).count());
-    if (trained.ran_out_of_pairs) {
-      log.warning(
-          "the text has no more pairs to merge: the vocabulary is of {}, not of {}",
-          format_plural(trained.tokenizer.vocabulary_size(), "token"), options.train_bpe);
-    }
-    result["ran_out_of_pairs"] = trained.ran_out_of_pairs;
-    return trained.tokenizer;
-  }();
+  const data::Tokenizer tokenizer =
+      options.train_bpe == 0
+          ? load_tokenizer(options.tokenizer)
+          : train_tokenizer(options, data::DocumentSource(inputs, source_options), world,
+                            log, result);
 
   // 2. The corpus.
   source_options.cut_inside_documents = tokenizer.can_cut_before_space();
   const data::DocumentSource source(inputs, source_options);
   data::CorpusOptions corpus_options;
   if (options.plain_text) corpus_options.added_tokens = data::AddedTokens::as_text;
-  corpus_options.progress = Progress("tokenizing", speaks);
+  corpus_options.progress = bytes_done("tokenizing", speaks);
   const data::CorpusSummary summary =
       data::write_corpus(tokenizer, source, options.out, world, corpus_options);
 
   // 3. What became of it.
   if (!speaks) return 0;
   report(options, tokenizer, summary, world.size(), log);
-  result["documents"] = summary.documents;
-  result["tokens"] = summary.tokens;
-  result["vocabulary"] = tokenizer.vocabulary_size();
-  result["end_of_document"] = tokenizer.end_of_document();
-  result["input_bytes"] = summary.input_bytes;
-  result["bytes_per_token"] =
-      static_cast<double>(summary.input_bytes) / static_cast<double>(summary.tokens);
-  result["unigram_entropy"] = summary.unigram_entropy;
-  result["empty_documents"] = summary.empty_documents;
-  result["replaced_sequences"] = summary.replaced_sequences;
-  result["added_tokens_found"] = summary.added_tokens_found;
-  result["seconds"] = summary.tokenize_seconds;
-  result["ranks"] = world.size();
+  result.update({{"documents", summary.documents},
+                 {"tokens", summary.tokens},
+                 {"vocabulary", tokenizer.vocabulary_size()},
+                 {"end_of_document", tokenizer.end_of_document()},
+                 {"input_bytes", summary.input_bytes},
+                 {"bytes_per_token", static_cast<double>(summary.input_bytes) /
+                                         static_cast<double>(summary.tokens)},
+                 {"unigram_entropy", summary.unigram_entropy},
+                 {"empty_documents", summary.empty_documents},
+                 {"replaced_sequences", summary.replaced_sequences},
+                 {"added_tokens_found", summary.added_tokens_found},
+                 {"seconds", summary.tokenize_seconds},
+                 {"ranks", world.size()}});
   if (!options.json.empty())
     io::write_file(options.json, io::json_text(result, 2) + "\n");
   return 0;

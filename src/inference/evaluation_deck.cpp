@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/on_ranks.hpp"
+#include "config/capability.hpp"
 #include "config/load.hpp"
 #include "inference/model_loader.hpp"
 
@@ -65,9 +66,10 @@ config::Deck evaluation_deck(comm::Communicator& world,
     const config::Deck deck =
         config::parse(config::resolved_text(plain), "evaluation",
                       {.overrides = overrides, .ranks = world.size()});
-    TRIREME_REQUIRE_INPUT(deck.parallel.context == 1,
-                          "--set parallel.context={}: is not supported yet; expected 1",
-                          deck.parallel.context);
+    for (const config::NotTrained& lack : config::not_trained(deck)) {
+      throw InputError(fmt::format("{}: {} cannot be evaluated by this version: {}",
+                                   lack.key, lack.value, lack.reason));
+    }
     return config::resolved_text(deck);
   });
   config::Deck deck = config::parse_resolved(text, world.size());

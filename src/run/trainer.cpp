@@ -297,221 +297,324 @@ std::vector<FaultPhase> fault_phases() {
   return phases;
 }
 
-int train_with(const TrainOptions& options, comm::Environment& environment, Log& log,
-               std::optional<RunLog>& run_log) {
-  comm::Communicator& world = *environment.world();
+std::optional<report::TraceOptions> trace_of(const TrainOptions& options) {
+  if (options.trace.empty()) return {};
+  return report::parse_trace_steps(options.trace_steps, options.trace);
+}
+
+// What a model must beat: the entropy of its corpora's tokens without their order.
+void say_entropy(const data::Corpora& corpora, Log& log) {
+  const bool is_one = corpora.size() == 1;
+  for (const auto& corpus : corpora) {
+    log.info("{}",
+             wrap_lines(fmt::format(
+                 "unigram entropy of {}: {:.3f} nats per token{}",
+                 is_one ? "the corpus" : fmt::format("'{}'", corpus->path().string()),
+                 corpus->unigram_entropy(), is_one ? ", what a model must beat" : "")));
+  }
+}
+
+// One start of a run, phase by phase in the order of the functions. What a phase makes
+// stays until the start ends, and then goes in the reverse order of the members: the
+// model before the board that shows what ranks do, that before the run directory is let
+// go, and the handlers of signals last. A mistake leaves nothing behind, because the
+// phases before open() only look.
+class Start {
+ public:
+  Start(const TrainOptions& options, comm::Environment& environment, Log& log,
+        std::optional<RunLog>& run_log);
+  // The deck, the run directory and the checkpoint: an exit status where there is nothing
+  // to train.
+  std::optional<int> decide();
+  // Corpora, process grid, memory, nodes: what the model will be made of.
+  void prepare();
+  // The run directory begins: an exit status where a signal has come already.
+  std::optional<int> open();
+  // The model, and the weights that it starts from.
+  void load();
+  // The loop. The exit status.
+  int train();
+
+ private:
+  bool resumes() const { return directory_->start().kind != check::StartKind::afresh; }
+  // The step that this start goes on from.
+  std::int64_t first_step() const { return resumes() ? restore_->step() : 0; }
+  bool is_first_rank() const { return world_.rank() == 0; }
+  void listen();
+  void open_checkpoint();
+  void check_checkpoint_with_corpora(const ckpt::CheckpointReader& checkpoint);
+  void try_nodes();
+  void begin_records(const RunEnvironment& surroundings);
+  void note_restored();
+  void say_what_begins();
+  [[noreturn]] void fail(const std::exception& error);
+
+  const TrainOptions& options_;
+  comm::Environment& environment_;
+  comm::Communicator& world_;
+  Log& log_;
+  std::optional<RunLog>& run_log_;
+  job::StopRequest::Clock::time_point start_time_ = job::StopRequest::Clock::now();
+  report::RestartTimes restart_times_;
+  report::Terminal terminal_ = report::find_terminal(stdout, std::getenv);
+  FaultPlan faults_;
+  std::optional<report::TraceOptions> trace_;
+  std::optional<job::JobClock> job_;
+  job::StopRequest::Options stops_;
+  std::optional<job::StopRequest> stop_;
+  LoadedDeck loaded_;
+  const config::Deck& deck_ = loaded_.deck;
+  TrainCommand typed_;
+  std::unique_ptr<RunDirectory> directory_;
+  std::optional<ckpt::Restore> restore_;  // of the first weights
+  data::Datasets datasets_;
+  std::optional<comm::RankGrid> grid_;
+  std::optional<step::ModelState<float>> shapes_;  // without memory
+  Machine machine_;
+  std::optional<job::Placement> placement_;
+  std::optional<OnBoard> on_board_;
+  std::optional<report::RunHistory> history_;
+  std::optional<report::PeakMeter> peak_;
+  std::optional<TrainingRun<float>> run_;
+};
+
+Start::Start(const TrainOptions& options, comm::Environment& environment, Log& log,
+             std::optional<RunLog>& run_log)
+    : options_(options),
+      environment_(environment),
+      world_(*environment.world()),
+      log_(log),
+      run_log_(run_log),
+      faults_(options.fault, world_.rank(), world_.size(), fault_phases()) {
+  restart_times_.launch = report::process_age();
+  if (!faults_.empty()) {
+    log_.warning("faults are made to happen in this run: {}", options_.fault);
+  }
+  faults_.at("start");
+  trace_ = trace_of(options_);
+  world_.set_timeout(comm::Environment::kStartSeconds);
+  listen();
+  require_same_files(world_, environment_.host_name(), options_.deck);
+  if (trace_) {
+    comm::on_first_rank(world_, [&] { io::require_writable(trace_->path); });
+    require_seen_by_all(world_, trace_->path.parent_path(), "directory of --trace");
+  }
+}
+
+// Signals count from here on; which of them, and the limit, the deck will say.
+void Start::listen() {
   // Whoever read the output may go; the run and its records do not end with them.
   std::signal(SIGPIPE, SIG_IGN);
-  const auto start_time = job::StopRequest::Clock::now();
-  report::RestartTimes restart_times;
-  restart_times.launch = report::process_age();
+  job_.emplace(job::JobClock::Options{.asks = is_first_rank()});
+  stops_.signals = config::CheckpointConfig().on_signal;
+  stops_.start = start_time_;
+  stops_.job = &*job_;
+  stops_.speaks = is_first_rank();
+  stop_.emplace(stops_);
+}
 
-  const report::Terminal terminal = report::find_terminal(stdout, std::getenv);
-  FaultPlan faults(options.fault, world.rank(), world.size(), fault_phases());
-  if (!faults.empty()) {
-    log.warning("faults are made to happen in this run: {}", options.fault);
+std::optional<int> Start::decide() {
+  loaded_ = load_deck(options_, world_);
+  world_.set_timeout(deck_.run.hang_timeout.value_or(0.0));
+  stops_.signals = deck_.checkpoint.on_signal;
+  stops_.time_limit_seconds = deck_.run.time_limit.value_or(0.0);
+  stops_.margin_seconds = deck_.checkpoint.wall_time_margin;
+  stop_->change(stops_);
+  typed_ = typed_command(options_, environment_, deck_.run.dir);
+  directory_ = hold_directory(options_, deck_, world_);
+  for (const std::string& note : directory_->start().notes) {
+    log_.info("{}", wrap_lines(note));
   }
-  faults.at("start");
-  std::optional<report::TraceOptions> trace;
-  if (!options.trace.empty()) {
-    trace = report::parse_trace_steps(options.trace_steps, options.trace);
-  }
-  world.set_timeout(comm::Environment::kStartSeconds);
-  // Signals count from here on; which of them, and the limit, the deck says.
-  job::JobClock job({.asks = world.rank() == 0});
-  job::StopRequest::Options stops{.signals = config::CheckpointConfig().on_signal,
-                                  .start = start_time,
-                                  .job = &job,
-                                  .speaks = world.rank() == 0};
-  job::StopRequest stop(stops);
-  require_same_files(world, environment.host_name(), options.deck);
-  if (trace) {
-    comm::on_first_rank(world, [&] { io::require_writable(trace->path); });
-    require_seen_by_all(world, trace->path.parent_path(), "directory of --trace");
-  }
+  open_checkpoint();
+  if (directory_->start().kind != check::StartKind::finished) return {};
+  restore_->verify();
+  if (restore_->step() < deck_.run.steps.steps) return {};
+  log_.info(
+      "{}\n{}",
+      wrap_lines(fmt::format("nothing to train: '{}' is of step {}, and run.steps is {}.",
+                             restore_->reader().path().string(), restore_->step(),
+                             deck_.run.steps.steps)),
+      advice_to_train_on(typed_, restore_->step()));
+  return kExitDone;
+}
 
-  // 1. What to do.
-  LoadedDeck loaded = load_deck(options, world);
-  const config::Deck& deck = loaded.deck;
-  world.set_timeout(deck.run.hang_timeout.value_or(0.0));
-  stops.signals = deck.checkpoint.on_signal;
-  stops.time_limit_seconds = deck.run.time_limit.value_or(0.0);
-  stops.margin_seconds = deck.checkpoint.wall_time_margin;
-  stop.change(stops);
-  const TrainCommand typed = typed_command(options, environment, deck.run.dir);
-  const auto held = hold_directory(options, deck, world);
-  RunDirectory& directory = *held;
-  const check::RunStart& start = directory.start();
-  for (const std::string& note : start.notes) log.info("{}", wrap_lines(note));
-  const bool resumes = start.kind != check::StartKind::afresh;
-  std::optional<ckpt::Restore> restore;  // of the first weights
-  if (resumes) {
+// The checkpoint that the run goes on from or begins with, where there is one.
+void Start::open_checkpoint() {
+  const check::RunStart& start = directory_->start();
+  if (resumes()) {
     std::vector<io::Path> candidates = start.older;
     candidates.insert(candidates.begin(), start.checkpoint);
-    restore.emplace(
-        world,
-        ckpt::Restore::Candidates{std::move(candidates), directory.take_manifest()}, log);
+    restore_.emplace(
+        world_,
+        ckpt::Restore::Candidates{std::move(candidates), directory_->take_manifest()},
+        log_);
     // A finished run, too: "nothing to train" would be wrong for another model.
     const bool is_finished = start.kind == check::StartKind::finished;
-    check_checkpoint(restore->reader(), deck,
-                     is_finished ? data::Corpora() : loaded.corpora, world, log);
-  } else if (!options.init_from.empty()) {
-    restore.emplace(world, ckpt::Restore::candidates_of(world, options.init_from, log),
-                    log);
-    comm::on_first_rank(world, [&] {
+    check_checkpoint(restore_->reader(), deck_,
+                     is_finished ? data::Corpora() : loaded_.corpora, world_, log_);
+  } else if (!options_.init_from.empty()) {
+    restore_.emplace(
+        world_, ckpt::Restore::candidates_of(world_, options_.init_from, log_), log_);
+    comm::on_first_rank(world_, [&] {
       std::vector<config::DeckError> errors = check::errors_of_weights(
-          restore->reader(), {.deck = deck, .corpora = loaded.corpora},
-          options.init_from);
+          restore_->reader(), {.deck = deck_, .corpora = loaded_.corpora},
+          options_.init_from);
       if (!errors.empty()) throw config::DeckErrors(std::move(errors));
     });
   }
-  if (start.kind == check::StartKind::finished) {
-    restore->verify();
-    if (restore->step() >= deck.run.steps.steps) {
-      log.info(
-          "{}\n{}",
-          wrap_lines(fmt::format(
-              "nothing to train: '{}' is of step {}, and run.steps is {}.",
-              restore->reader().path().string(), restore->step(), deck.run.steps.steps)),
-          advice_to_train_on(typed, restore->step()));
-      return kExitDone;
-    }
-  }
+}
 
-  // 2. Corpora, process grid; then the run directory. What is wrong with the checkpoint
-  // is known before anything stays there: a mistake leaves nothing behind.
-  const data::Datasets datasets = data::make_datasets(
-      deck, world.rank() == 0 ? loaded.corpora : data::open_corpora(deck));
-  check::require_same_corpora(world, environment.host_name(), datasets.identity_of_all());
-  const comm::RankGrid grid(environment.world(), step::grid_shape(deck));
-  step::ModelState<float> shapes(grid.groups(), step::architecture_of(deck),
-                                 step::sharing(deck));  // allocates no slab
-  const ckpt::Restore::Use check = [&](const ckpt::CheckpointReader& checkpoint) {
-    if (resumes) {
-      check::require_corpora_of(checkpoint, datasets.corpora);
-    } else {
-      check::require_tokenizer_of(checkpoint, datasets.first(), log);
-    }
-    ckpt::require_params(checkpoint, shapes.registry,
-                         resumes ? ckpt::Content::training : ckpt::Content::weights);
-  };
-  if (restore) check(restore->reader());
-  const Machine machine = find_machine();
-  require_memory(deck, shapes, machine, environment);
-  const job::Placement placement = job::Placement::gather(environment, machine);
-  if (deck.run.preflight) {
-    const step::MemoryPlan plan = plan::plan_memory(shapes, deck);
-    log.info("{}",
-             wrap_lines(check::preflight(
-                 world, {.host = environment.host_name(),
+void Start::prepare() {
+  datasets_ = data::make_datasets(
+      deck_, is_first_rank() ? loaded_.corpora : data::open_corpora(deck_));
+  check::require_same_corpora(world_, environment_.host_name(),
+                              datasets_.identity_of_all());
+  grid_.emplace(environment_.world(), step::grid_shape(deck_));
+  shapes_.emplace(grid_->groups(), step::architecture_of(deck_), step::sharing(deck_));
+  if (restore_) check_checkpoint_with_corpora(restore_->reader());
+  machine_ = find_machine();
+  require_memory(deck_, *shapes_, machine_, environment_);
+  placement_ = job::Placement::gather(environment_, machine_);
+  if (deck_.run.preflight) try_nodes();
+}
+
+void Start::check_checkpoint_with_corpora(const ckpt::CheckpointReader& checkpoint) {
+  if (resumes()) {
+    check::require_corpora_of(checkpoint, datasets_.corpora);
+  } else {
+    check::require_tokenizer_of(checkpoint, datasets_.first(), log_);
+  }
+  ckpt::require_params(checkpoint, shapes_->registry,
+                       resumes() ? ckpt::Content::training : ckpt::Content::weights);
+}
+
+void Start::try_nodes() {
+  const step::MemoryPlan plan = plan::plan_memory(*shapes_, deck_);
+  log_.info("{}",
+            wrap_lines(check::preflight(
+                world_, {.host = environment_.host_name(),
                          .node = node_name(),
-                         .directories = {deck.run.dir, deck.checkpoint.dir},
+                         .directories = {deck_.run.dir, deck_.checkpoint.dir},
                          .memory_bytes = plan.total() +
                                          (kHostExecution ? plan.checkpoint_copy : 0)})));
-  }
-  directory.begin();
-  OnBoard on_board(world, directory.path(), environment.host_name(), log);
-  directory.write_deck(config::resolved_text(deck));
-  const RunEnvironment surroundings = describe_environment(
-      environment, grid.shape(), machine, placement, options.command_line);
-  directory.write_environment(surroundings);
-  report::RunHistory history(directory.path());
-  if (options.resume == "auto") {
-    require_progress(world, deck, history, resumes ? restore->step() : 0);
-  }
-  if (world.rank() == 0) {
-    stop.expect_save(report::expected_save(history.starts()));  // rank 0's word is enough
-    warn(log, history.begin(report::process_age(), resumes ? restore->step() : 0,
-                            surroundings.job));
-    restart_times.down = history.seconds_down();
-    run_log.emplace(
-        directory.path(),
-        title_of(surroundings, environment.host_name(), history.starts().back().number),
-        [&log](const std::string& problem) { log.warning("{}", problem); });
-    run_log->write(options.command_line);
-    log.record_to([&run_log](const std::string& text) { run_log->write(text); });
-  }
-  if (resumes && world.all(is_of_run(start.checkpoint, deck))) stop.note_published();
-  // While nothing is lost by it, and reading takes long.
-  if (stop.is_published() && stop.poll_start(world) != job::StopReason::none) {
-    log.info("{}\n{}",
-             wrap_lines(fmt::format(
-                 "stopped before the first step: {}. Step {} is saved as it was.",
-                 stop.description(), restore->step())),
-             advice_to_go_on(typed));
-    if (world.rank() == 0) warn(log, history.end(kExitStoppedEarly));
-    return kExitStoppedEarly;
-  }
+}
 
-  // 3. The model, and where it starts from.
-  report::PeakMeter peak(world, Exec());
-  TrainingRun<float> run(deck, grid, datasets, directory, peak, log, faults);
-  run.after_each_step([&] { on_board.look(); });
-  if (trace) run.record(*trace);
-  faults.at("load");
-  if (restore) {
-    restore->read(
-        [&](const ckpt::CheckpointReader& checkpoint) {
-          if (resumes) {
-            run.resume(checkpoint);
+std::optional<int> Start::open() {
+  directory_->begin();
+  on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);
+  directory_->write_deck(config::resolved_text(deck_));
+  const RunEnvironment surroundings = describe_environment(
+      environment_, grid_->shape(), machine_, *placement_, options_.command_line);
+  directory_->write_environment(surroundings);
+  history_.emplace(directory_->path());
+  if (options_.resume == "auto") {
+    require_progress(world_, deck_, *history_, first_step());
+  }
+  if (is_first_rank()) begin_records(surroundings);
+  if (resumes() && world_.all(is_of_run(directory_->start().checkpoint, deck_))) {
+    stop_->note_published();
+  }
+  // A start that is to stop does so before the weights are read, which takes long, if
+  // nothing is lost by it: the checkpoint is there as it was.
+  if (!stop_->is_published() || stop_->poll_start(world_) == job::StopReason::none) {
+    return {};
+  }
+  log_.info("{}\n{}",
+            wrap_lines(fmt::format(
+                "stopped before the first step: {}. Step {} is saved as it was.",
+                stop_->description(), restore_->step())),
+            advice_to_go_on(typed_));
+  if (is_first_rank()) warn(log_, history_->end(kExitStoppedEarly));
+  return kExitStoppedEarly;
+}
+
+// Of rank 0: starts.jsonl and log.txt.
+void Start::begin_records(const RunEnvironment& surroundings) {
+  // Rank 0's word is enough for all.
+  stop_->expect_save(report::expected_save(history_->starts()));
+  warn(log_, history_->begin(report::process_age(), first_step(), surroundings.job));
+  restart_times_.down = history_->seconds_down();
+  run_log_.emplace(
+      directory_->path(),
+      title_of(surroundings, environment_.host_name(), history_->starts().back().number),
+      [&log = log_](const std::string& problem) { log.warning("{}", problem); });
+  run_log_->write(options_.command_line);
+  log_.record_to(
+      [&run_log = run_log_](const std::string& text) { run_log->write(text); });
+}
+
+void Start::load() {
+  peak_.emplace(world_, Exec());
+  run_.emplace(deck_, *grid_, datasets_, *directory_, *peak_, log_, faults_);
+  run_->after_each_step([this] { on_board_->look(); });
+  if (trace_) run_->record(*trace_);
+  faults_.at("load");
+  if (restore_) {
+    restore_->read(
+        [this](const ckpt::CheckpointReader& checkpoint) {
+          if (resumes()) {
+            run_->resume(checkpoint);
           } else {
-            run.init_from(checkpoint);
+            run_->init_from(checkpoint);
           }
         },
-        check);
+        [this](const ckpt::CheckpointReader& checkpoint) {
+          check_checkpoint_with_corpora(checkpoint);
+        });
   }
-  const std::int64_t first_step = resumes ? restore->step() : 0;
-  if (world.rank() == 0) {
-    if (resumes && first_step != history.starts().back().first_step) {
-      warn(log, history.note_first_step(first_step));
-    }
-    if (restore) {
-      restart_times.read = restore->seconds();
-      restart_times.bytes = restore->bytes();
-    }
-    const std::chrono::duration<double> passed =
-        job::StopRequest::Clock::now() - start_time;
-    restart_times.set_up = passed.count() - restart_times.read;
-    run.record(history, restart_times);
-  }
-  restore.reset();  // its manifest may be large
-  report::BannerInfo about = describe_run(
-      deck, datasets, machine, placement,
-      model::parameter_count(step::architecture_of(deck)), first_step, peak.peak().best);
-  if (world.size() > 1) about.wait_policy = name_of(environment.wait_policy());
-  log.info("{}", report::banner(about));
-  for (const std::string& warning : placement.warnings(grid.shape())) {
-    log.warning("{}", warning);
-  }
-  if (!resumes) {
-    for (const auto& corpus : datasets.corpora) {
-      const std::string which = datasets.corpora.size() == 1
-                                    ? "the corpus"
-                                    : fmt::format("'{}'", corpus->path().string());
-      log.info("{}",
-               wrap_lines(fmt::format(
-                   "unigram entropy of {}: {:.3f} nats per token{}", which,
-                   corpus->unigram_entropy(),
-                   datasets.corpora.size() == 1 ? ", what a model must beat" : "")));
-    }
-  }
+  if (is_first_rank()) note_restored();
+  say_what_begins();
+  restore_.reset();  // its manifest may be large
+}
 
-  // 4. Train. What goes wrong from here on is no mistake of the command line: a file that
-  // was damaged meanwhile, say. Status 2 would tell scripts that nothing was begun.
-  try {
-    return run.run(stop, terminal, typed);
-  } catch (const std::exception& error) {
-    if (world.rank() == 0) warn(log, history.end(1));
-    const bool is_input = dynamic_cast<const InputError*>(&error) != nullptr;
-    const Error as_error(error.what());
-    if (world.is_under_way() || run.has_given_up()) {
-      on_board.fail();
-      if (world.size() > 1) record_error(log, error);  // there is no coming back
-      environment.end_with(is_input ? as_error : error);
-    }
-    if (is_input) throw as_error;
-    throw;
+void Start::note_restored() {
+  if (resumes() && first_step() != history_->starts().back().first_step) {
+    warn(log_, history_->note_first_step(first_step()));
   }
+  if (restore_) {
+    restart_times_.read = restore_->seconds();
+    restart_times_.bytes = restore_->bytes();
+  }
+  const std::chrono::duration<double> passed =
+      job::StopRequest::Clock::now() - start_time_;
+  restart_times_.set_up = passed.count() - restart_times_.read;
+  run_->record(*history_, restart_times_);
+}
+
+void Start::say_what_begins() {
+  report::BannerInfo about =
+      describe_run(deck_, datasets_, machine_, *placement_,
+                   model::parameter_count(step::architecture_of(deck_)), first_step(),
+                   peak_->peak().best);
+  if (world_.size() > 1) about.wait_policy = name_of(environment_.wait_policy());
+  log_.info("{}", report::banner(about));
+  for (const std::string& warning : placement_->warnings(grid_->shape())) {
+    log_.warning("{}", warning);
+  }
+  if (!resumes()) say_entropy(datasets_.corpora, log_);
+}
+
+int Start::train() {
+  try {
+    return run_->run(*stop_, terminal_, typed_);
+  } catch (const std::exception& error) {
+    fail(error);
+  }
+}
+
+// What goes wrong in the loop is no mistake of the command line (a file that was damaged
+// meanwhile, say): status 2 would tell scripts that nothing was begun.
+void Start::fail(const std::exception& error) {
+  if (is_first_rank()) warn(log_, history_->end(1));
+  const bool is_input = dynamic_cast<const InputError*>(&error) != nullptr;
+  const Error as_error(error.what());
+  if (world_.is_under_way() || run_->has_given_up()) {
+    on_board_->fail();
+    if (world_.size() > 1) record_error(log_, error);  // there is no coming back
+    environment_.end_with(is_input ? as_error : error);
+  }
+  if (is_input) throw as_error;
+  throw;
 }
 
 }  // namespace
@@ -520,7 +623,12 @@ int train(const TrainOptions& options, comm::Environment& environment) {
   std::optional<RunLog> run_log;  // the log's record as long as that lives
   Log log(environment.world_rank() == 0);
   try {
-    return train_with(options, environment, log, run_log);
+    Start start(options, environment, log, run_log);
+    if (const std::optional<int> status = start.decide()) return *status;
+    start.prepare();
+    if (const std::optional<int> status = start.open()) return *status;
+    start.load();
+    return start.train();
   } catch (const std::exception& error) {
     record_error(log, error);
     throw;

@@ -10,6 +10,7 @@
 #include "base/host_name.hpp"
 #include "base/machine.hpp"
 #include "base/wall_time.hpp"
+#include "check/corpus_checks.hpp"
 #include "ckpt/save.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/load.hpp"
@@ -513,13 +514,8 @@ int TrainingRun<T>::stopped_at_once(const job::StopRequest& stop,
 }
 
 template <class T>
-int TrainingRun<T>::run(job::StopRequest& stop, const report::Terminal& terminal,
-                        const TrainCommand& typed) {
-  if (stop.poll_signals(*grid_.groups().world) != job::StopReason::none) {
-    return stopped_at_once(stop, typed);
-  }
-  const bool is_first_rank = grid_.rank() == 0;
-  if (is_first_rank) {
+void TrainingRun<T>::begin_loop(const report::Terminal& terminal) {
+  if (grid_.rank() == 0) {
     const auto restored =
         progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
     metrics_.emplace(directory_.path(), restored);
@@ -536,49 +532,73 @@ int TrainingRun<T>::run(job::StopRequest& stop, const report::Terminal& terminal
   timers_.reset();
   core_time_ = read_core_time();
   begin_interval();
+}
 
+// One step, its record, and a validation where one is due.
+template <class T>
+void TrainingRun<T>::step_and_validate(job::StopRequest& stop) {
+  const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
+  if (trace_) trace_->begin_step(number);
+  const optim::StepReport report = timed_step();
+  log_step(report, stop);
+  if (number == 1) note_first_step(timers_.total_seconds());
+  if (due(deck_.run.validate_every) || is_last()) validate(stop);
+  if (trace_) trace_->end_step(number);
+  look_();
+}
+
+// Goes on with the save that is under way, and begins or completes one where it is time.
+template <class T>
+void TrainingRun<T>::save_where_due(job::StopRequest& stop, bool ends) {
+  const int published = checkpoints_.published();
+  if (checkpoints_.step_under_way() >= 0) {
+    const Region region(timers_, Section::checkpoint);
+    checkpoints_.advance();
+  }
+  if (ends) {
+    finish_save();
+  } else if (due(deck_.checkpoint.every)) {
+    begin_save();
+  }
+  if (checkpoints_.published() > published) {
+    stop.note_checkpoint(checkpoints_.longest_seconds());
+  }
+}
+
+template <class T>
+int TrainingRun<T>::run(job::StopRequest& stop, const report::Terminal& terminal,
+                        const TrainCommand& typed) {
+  comm::Communicator& world = *grid_.groups().world;
+  if (stop.poll_signals(world) != job::StopReason::none) {
+    return stopped_at_once(stop, typed);
+  }
+  begin_loop(terminal);
   stop.begin_interval();
   job::StopReason reason = job::StopReason::none;
   while (!is_last() && !is_stop() && reason == job::StopReason::none) {
-    const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
-    if (trace_) trace_->begin_step(number);
-    const optim::StepReport report = timed_step();
-    log_step(report, stop);
-    if (number == 1) note_first_step(timers_.total_seconds());
-    if (due(deck_.run.validate_every) || is_last()) validate(stop);
-    if (trace_) trace_->end_step(number);
-    look_();
+    step_and_validate(stop);
     stop.set_saving(checkpoints_.step_under_way() >= 0);
-    reason = stop.poll(*grid_.groups().world);
-    const int published = checkpoints_.published();
-    if (checkpoints_.step_under_way() >= 0) {
-      const Region region(timers_, Section::checkpoint);
-      checkpoints_.advance();
-    }
-    if (is_last() || is_stop() || reason != job::StopReason::none) {
-      finish_save();
-    } else if (due(deck_.checkpoint.every)) {
-      begin_save();
-    }
-    if (checkpoints_.published() > published) {
-      stop.note_checkpoint(checkpoints_.longest_seconds());
-    }
-    if (const std::string note = stop.take_note(); display_ && !note.empty()) {
-      say(note);
-    }
+    reason = stop.poll(world);
+    save_where_due(stop, is_last() || is_stop() || reason != job::StopReason::none);
+    if (const std::string said = stop.take_note(); display_ && !said.empty()) say(said);
     note(stop.take_warning());
     // Not in the time that is kept for ending.
     if (reason == job::StopReason::none && due(deck_.run.sample_every)) write_sample();
   }
+  return end_loop(stop, reason, typed);
+}
+
+template <class T>
+int TrainingRun<T>::end_loop(const job::StopRequest& stop, job::StopReason reason,
+                             const TrainCommand& typed) {
   if (display_) display_->finish();
   if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
   const report::StartEnd end = ended();
-  const int status =
-      end == report::StartEnd::stopped_early ? kExitStoppedEarly : kExitDone;
+  const bool is_early = end == report::StartEnd::stopped_early;
+  const int status = is_early ? kExitStoppedEarly : kExitDone;
   if (history_ != nullptr) {
-    const bool is_over =
-        end == report::StartEnd::stopped_early && reason == job::StopReason::time_limit;
+    const bool is_over = is_early && reason == job::StopReason::time_limit;
     note(history_->end(status, end == report::StartEnd::as_asked
                                    ? report::Ending::as_asked
                                : is_over ? report::Ending::of_time

@@ -78,7 +78,12 @@ class TrainingRun {
           const TrainCommand& typed);
 
  private:
+  void begin_loop(const report::Terminal& terminal);
   void start_loader();
+  void step_and_validate(job::StopRequest& stop);
+  void save_where_due(job::StopRequest& stop, bool ends);
+  int end_loop(const job::StopRequest& stop, job::StopReason reason,
+               const TrainCommand& typed);
   optim::StepReport one_step();
   optim::StepReport timed_step();
   report::StepRecord record_of(const optim::StepReport& report) const;

@@ -1,5 +1,5 @@
-// apps/inspect_text.cpp — see inspect_text.hpp.
-#include "apps/inspect_text.hpp"
+// run/inspection_text.cpp — see inspection_text.hpp.
+#include "run/inspection_text.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "base/format.hpp"
 #include "io/files.hpp"
 
-namespace trireme::apps {
+namespace trireme::run {
 
 namespace {
 
@@ -323,11 +323,11 @@ std::string hdf5_text(const Json& json) {
 
 }  // namespace
 
-std::string inspect_text(const Json& json) {
+std::string inspection_text(const Json& json) {
   if (json["kind"] == "checkpoint") return checkpoint_text(json);
   if (json["kind"] == "run") return run_text(json);
   if (json["kind"] == "corpus") return corpus_text(json);
   return hdf5_text(json);
 }
 
-}  // namespace trireme::apps
+}  // namespace trireme::run
