@@ -1,5 +1,5 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
-// whether it is whole. run/inspection.hpp finds out, inspection_text.hpp words it.
+// whether it is whole. run/inspection.hpp finds out, inspection_text.cpp words it.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -16,7 +16,6 @@
 #include "io/files.hpp"
 #include "io/json.hpp"
 #include "run/inspection.hpp"
-#include "run/inspection_text.hpp"
 
 namespace trireme::apps {
 

@@ -38,17 +38,13 @@ std::string errors_json(const std::vector<config::DeckError>& errors) {
 
 // `ranks` 0: as many as the deck's grid asks for.
 void run_dry(const TrainArguments& arguments, int ranks) {
-  const run::TrainOptions& options = arguments.options;
+  check::DeckCheckOptions options = arguments.options;
+  options.ranks = ranks;
   require_output(arguments.json, {options.deck});
   try {
-    const plan::DryRun result = plan::dry_run(
-        {.deck = options.deck,
-         .overrides = options.overrides,
-         .run_dir = options.run_dir,
-         .ranks = ranks,
-         .resume = options.resume,
-         .init_from = options.init_from},
-        arguments.all_stages ? plan::StagesShown::all : plan::StagesShown::that_differ);
+    const plan::DryRun result =
+        plan::dry_run(options, arguments.all_stages ? plan::StagesShown::all
+                                                    : plan::StagesShown::that_differ);
     std::fputs(result.text().c_str(), stdout);
     if (!arguments.json.empty()) io::write_file(arguments.json, result.json());
   } catch (const config::DeckErrors& errors) {

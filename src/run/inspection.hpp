@@ -3,6 +3,7 @@
 #ifndef TRIREME_RUN_INSPECTION_HPP_
 #define TRIREME_RUN_INSPECTION_HPP_
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "ckpt/verify.hpp"
@@ -19,6 +20,10 @@ namespace trireme::run {
 // `deck_problem` says why the deck could not be read, and there is no model then. Errors
 // are those of ckpt::describe().
 std::string inspect(const io::Path& path, ckpt::Depth depth);
+
+// The same for people: the model, its training and its losses first, tensors by layer
+// last. Lines fit 80 columns where paths and names let them. Ends with a newline.
+std::string inspection_text(const nlohmann::ordered_json& json);
 
 }  // namespace trireme::run
 

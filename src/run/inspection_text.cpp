@@ -1,6 +1,4 @@
-// run/inspection_text.cpp — see inspection_text.hpp.
-#include "run/inspection_text.hpp"
-
+// run/inspection_text.cpp — what `trireme inspect` prints of the JSON of inspection.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +8,7 @@
 #include <vector>
 
 #include "base/format.hpp"
-#include "io/files.hpp"
+#include "run/inspection.hpp"
 
 namespace trireme::run {
 

@@ -125,13 +125,10 @@ struct LoadedDeck {
 };
 
 check::DeckCheckOptions check_options(const TrainOptions& options, int ranks) {
-  return {.deck = options.deck,
-          .overrides = options.overrides,
-          .run_dir = options.run_dir,
-          .ranks = ranks,
-          .resume = options.resume,
-          .init_from = options.init_from,
-          .purpose = check::Purpose::train};
+  check::DeckCheckOptions check = options;
+  check.ranks = ranks;
+  check.purpose = check::Purpose::train;
+  return check;
 }
 
 // Rank 0 reads and checks the deck; the others get the resolved text.

@@ -2,25 +2,20 @@
 #ifndef TRIREME_RUN_TRAINER_HPP_
 #define TRIREME_RUN_TRAINER_HPP_
 
-#include <optional>
 #include <string>
-#include <vector>
 
+#include "check/deck_check.hpp"
 #include "comm/environment.hpp"
 
 namespace trireme::run {
 
-struct TrainOptions {
-  std::string deck;                    // path
-  std::vector<std::string> overrides;  // --set key=value
-  std::string run_dir;                 // empty: the deck's
-  std::string resume = "never";        // never, auto, or a checkpoint
-  std::string init_from;               // weights of another checkpoint; empty: none
-  std::string fault;                   // what shall go wrong: base/fault_plan.hpp
-  std::string trace;                   // file for a timeline; empty: none
-  std::string trace_steps = "2-4";     // that it shows, of this start
-  std::string program = "trireme";     // as it was called
-  std::string command_line;            // for environment.json
+// Of the deck, and what becomes of its run.
+struct TrainOptions : check::DeckCheckOptions {
+  std::string fault;                // what shall go wrong: base/fault_plan.hpp
+  std::string trace;                // file for a timeline; empty: none
+  std::string trace_steps = "2-4";  // that it shows, of this start
+  std::string program = "trireme";  // as it was called
+  std::string command_line;         // for environment.json
 };
 
 // Exit status (design of the command line): 0 done, 75 stopped early with a checkpoint
