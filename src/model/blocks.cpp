@@ -3,10 +3,12 @@
 //
 // A block adapts: it takes its fields out of the micro-batch, its tensors out of the
 // borders' lists, and knows what nn's layer has saved. What is computed stands in nn.
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/capability.hpp"
 #include "model/block.hpp"
 #include "nn/lm_head.hpp"
 #include "nn/transformer_layer.hpp"
@@ -231,10 +233,27 @@ class HeadBlock final : public Block<T> {
   std::vector<Slot> slots_;
 };
 
+// Whoever reads decks refuses them before, by the same list. A blueprint may have them: a
+// dry run tells of it what needs no layers.
+void require_layers(const Architecture& architecture) {
+  const auto word = [](bool value) { return value ? "true" : "false"; };
+  const std::pair<const char*, std::string_view> choices[] = {
+      {"model.norm", name_of(architecture.norm)},
+      {"model.activation", name_of(architecture.activation)},
+      {"model.position", name_of(architecture.position)},
+      {"model.bias", word(architecture.bias)},
+      {"model.tie_embeddings", word(architecture.tie_embeddings)}};
+  for (const auto& [key, value] : choices) {
+    TRIREME_REQUIRE(config::is_trained(key, value),
+                    "{}: {} needs layers that this version lacks", key, value);
+  }
+}
+
 }  // namespace
 
 template <class T>
 std::unique_ptr<Block<T>> make_block(const Making<T>& making) {
+  require_layers(making.blueprint.architecture);
   const std::string& kind = making.spec().kind;
   if (kind == "embedding") return std::make_unique<EmbeddingBlock<T>>(making);
   if (kind == "layer") return std::make_unique<LayerBlock<T>>(making);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
-#include <utility>
 
 #include "base/error.hpp"
 #include "config/capability.hpp"
@@ -89,18 +88,9 @@ void Blueprint::check() const {
 }
 
 Blueprint make_blueprint(const Architecture& architecture) {
-  const auto word = [](bool value) { return value ? "true" : "false"; };
-  const std::pair<const char*, std::string_view> choices[] = {
-      {"model.kind", name_of(architecture.kind)},
-      {"model.norm", name_of(architecture.norm)},
-      {"model.activation", name_of(architecture.activation)},
-      {"model.position", name_of(architecture.position)},
-      {"model.bias", word(architecture.bias)},
-      {"model.tie_embeddings", word(architecture.tie_embeddings)}};
-  for (const auto& [key, value] : choices) {
-    TRIREME_REQUIRE(config::is_trained(key, value),
-                    "{}: {} needs layers that this version lacks", key, value);
-  }
+  const std::string_view kind = name_of(architecture.kind);
+  TRIREME_REQUIRE(config::is_trained("model.kind", kind),
+                  "model.kind: {} needs blocks that this version lacks", kind);
   Blueprint blueprint = gpt_blueprint(architecture);
   blueprint.check();
   return blueprint;
