@@ -18,7 +18,7 @@
 #include "base/plural.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
-#include "comm/self_communicator.hpp"
+#include "comm/process_groups.hpp"
 #include "inference/generation.hpp"
 #include "inference/model_loader.hpp"
 #include "inference/prompts.hpp"
@@ -161,10 +161,9 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   check_options(options, world);
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
-  const auto self = comm::make_self_communicator("generate");
   const Exec exec;
-  const auto model = inference::load_model<float>(
-      exec, {self, self, self, self, self, self, self}, options.checkpoint, log);
+  const auto model = inference::load_model<float>(exec, comm::make_groups_of_one(),
+                                                  options.checkpoint, log);
   options.config.end_of_document = model->end_of_document;
   options.config.usable_vocabulary = model->usable_vocabulary();
   Work work{

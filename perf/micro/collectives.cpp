@@ -1,4 +1,4 @@
-// perf/micro/collectives.cpp — what the Communicator adds to MPI: each collective through
+// perf/micro/collectives.cpp — what a Group adds to MPI: each collective through
 // it, as the raw non-blocking call polled in the same way, and as the blocking call, in
 // turns.
 //
@@ -18,13 +18,14 @@
 #include <string>
 #include <vector>
 
+#include "comm/group.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "main_on_ranks.hpp"
 
 namespace trireme::perf {
 namespace {
 
-using comm::Communicator;
+using comm::Group;
 using Seconds = std::chrono::duration<double>;
 
 enum Variant { ours, raw, blocking, kVariants };
@@ -55,11 +56,10 @@ struct Buffers {
 
 struct Case {
   const char* name;
-  void (*call)(Variant, Communicator&, const Exec&, const Buffers&);
+  void (*call)(Variant, Group&, const Exec&, const Buffers&);
 };
 
-void all_reduce(Variant variant, Communicator& world, const Exec& exec,
-                const Buffers& buffers) {
+void all_reduce(Variant variant, Group& world, const Exec& exec, const Buffers& buffers) {
   float* data = buffers.whole.data();
   MPI_Request request;
   switch (variant) {
@@ -76,7 +76,7 @@ void all_reduce(Variant variant, Communicator& world, const Exec& exec,
   }
 }
 
-void reduce_scatter(Variant variant, Communicator& world, const Exec& exec,
+void reduce_scatter(Variant variant, Group& world, const Exec& exec,
                     const Buffers& buffers) {
   const float* from = buffers.whole.data();
   float* to = buffers.block.data();
@@ -95,8 +95,7 @@ void reduce_scatter(Variant variant, Communicator& world, const Exec& exec,
   }
 }
 
-void all_gather(Variant variant, Communicator& world, const Exec& exec,
-                const Buffers& buffers) {
+void all_gather(Variant variant, Group& world, const Exec& exec, const Buffers& buffers) {
   const float* from = buffers.block.data();
   float* to = buffers.whole.data();
   MPI_Request request;
@@ -114,8 +113,7 @@ void all_gather(Variant variant, Communicator& world, const Exec& exec,
   }
 }
 
-void broadcast(Variant variant, Communicator& world, const Exec& exec,
-               const Buffers& buffers) {
+void broadcast(Variant variant, Group& world, const Exec& exec, const Buffers& buffers) {
   float* data = buffers.whole.data();
   MPI_Request request;
   switch (variant) {
@@ -130,8 +128,7 @@ void broadcast(Variant variant, Communicator& world, const Exec& exec,
   }
 }
 
-void all_to_all(Variant variant, Communicator& world, const Exec& exec,
-                const Buffers& buffers) {
+void all_to_all(Variant variant, Group& world, const Exec& exec, const Buffers& buffers) {
   const float* from = buffers.whole.data();
   float* to = buffers.other.data();
   const int count = buffers.part_size();
@@ -150,8 +147,7 @@ void all_to_all(Variant variant, Communicator& world, const Exec& exec,
 }
 
 // To the next rank of a ring, from the one before, as between pipeline stages.
-void send_recv(Variant variant, Communicator& world, const Exec& exec,
-               const Buffers& buffers) {
+void send_recv(Variant variant, Group& world, const Exec& exec, const Buffers& buffers) {
   const int ranks = world.size();
   const int next = (world.rank() + 1) % ranks;
   const int before = (world.rank() + ranks - 1) % ranks;
@@ -159,11 +155,14 @@ void send_recv(Variant variant, Communicator& world, const Exec& exec,
   float* to = buffers.other.data();
   switch (variant) {
     case ours: {
-      comm::Request received =
-          world.start_recv(exec, comm::span_of(View1<float>(buffers.other)), before);
-      comm::Request sent = world.start_send(exec, buffers.all(), next);
-      received.wait();
-      sent.wait();
+      comm::Request received, sent;
+      world.together([&] {
+        received =
+            world.start_recv(exec, comm::span_of(View1<float>(buffers.other)), before);
+        sent = world.start_send(exec, buffers.all(), next);
+      });
+      received.wait(exec);
+      sent.wait(exec);
       return;
     }
     case raw: {
@@ -196,7 +195,7 @@ Quartiles quartiles(std::vector<double> values) {
 }
 
 nlohmann::ordered_json measure(const Case& test, std::size_t bytes, int rounds,
-                               Communicator& world) {
+                               Group& world) {
   const Exec exec;
   const int ranks = world.size();
   const auto count =
@@ -247,7 +246,8 @@ int run(int argc, char** argv) {
   int rounds = 40;
   if (argc > 1) rounds = std::atoi(argv[1]);
   if (rounds < 1) throw Error("the number of rounds is a whole number from 1");
-  const auto world = comm::make_mpi_world({.wait = comm::WaitPolicy::spin});
+  const auto world =
+      std::make_shared<Group>(comm::make_mpi_world({.wait = comm::WaitPolicy::spin}));
   if (world->rank() == 0) {
     std::printf("%d ranks, %d rounds\n%-15s %9s %9s %9s %9s   %-21s   %s\n",
                 world->size(), rounds, "collective", "bytes", "us", "raw us", "block. us",

@@ -11,7 +11,7 @@
 #include "check/run_start.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/params.hpp"
-#include "comm/self_communicator.hpp"
+#include "comm/process_groups.hpp"
 #include "config/check.hpp"
 #include "config/load.hpp"
 #include "data/datasets.hpp"
@@ -70,11 +70,6 @@ void check_progress(const ckpt::CheckpointReader& checkpoint, const config::Deck
       format_plural(state.samples, "sample"), deck.model.sequence);
 }
 
-comm::ProcessGroups groups_of_one() {
-  const auto self = comm::make_self_communicator("check");
-  return {self, self, self, self, self, self, self};
-}
-
 // Of the tensors of the whole model. Where the deck's vocabulary is wrong, or that of a
 // corpus that is not known or is another one, it is the checkpoint's.
 std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
@@ -86,7 +81,8 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
     if (!checkpoint.has(kWordEmbedding)) return "";
     model.vocabulary = checkpoint.tensor(kWordEmbedding).shape.at(0);
   }
-  const step::ModelState<float> shapes(groups_of_one(), model);  // allocates no slab
+  const step::ModelState<float> shapes(comm::make_groups_of_one(),
+                                       model);  // allocates no slab
   return problem_of([&] { ckpt::require_params(checkpoint, shapes.registry, content); });
 }
 

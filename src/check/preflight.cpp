@@ -21,6 +21,7 @@
 #include "base/exec.hpp"
 #include "base/format.hpp"
 #include "base/machine.hpp"
+#include "comm/group.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/machine_peaks.hpp"
 
@@ -110,17 +111,17 @@ void try_memory(double rank_bytes, double node_bytes) {
 }
 
 // What neighbours sum must be the sum, and every rank of them times it.
-void try_exchange(comm::Communicator& group, int leader, Outcome& outcome) {
+void try_exchange(comm::Group& group, int leader, Outcome& outcome) {
   const Exec exec;
   const DeviceArray<float> values("trireme::check::preflight", kExchanged);
   const float mine = static_cast<float>(leader % 1024 + 1);
-  const double expected = group.all_reduce(static_cast<double>(mine));
+  const double expected = group.control().all_reduce(static_cast<double>(mine));
   double best = std::numeric_limits<double>::infinity();
   bool is_right = true;
   for (int i = 0; i < kExchanges; ++i) {
     kernels::fill(exec, View1<float>(values), mine);
     exec.fence("preflight");
-    group.barrier();
+    group.control().barrier();
     const auto start = std::chrono::steady_clock::now();
     group.all_reduce(exec, comm::span_of(View1<float>(values)), comm::Op::sum,
                      "preflight");
@@ -174,7 +175,8 @@ Outcome exchange(comm::Communicator& world, const Nodes& nodes,
     const int place = (leaders->rank() + shift) % size;
     const auto pair = leaders->split(place / 2, place, "preflight");
     Outcome outcome = outcome_of(kChecks.back(), options, [] {});
-    try_exchange(*pair, leaders->rank(), outcome);
+    comm::Group group(pair);
+    try_exchange(group, leaders->rank(), outcome);
     // Alone, where their number is odd: no exchange.
     if (pair->size() == 1 && size > 1) continue;
     best.seconds = std::min(best.seconds, outcome.seconds);

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/error_message.hpp"
 #include "base/plural.hpp"
+#include "comm/group.hpp"
 #include "comm/rank_grid.hpp"
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
@@ -138,7 +139,8 @@ std::vector<CheckResult> selftest(
 
 namespace checks {
 
-std::string collectives(const Exec& exec, comm::Communicator& world) {
+std::string collectives(const Exec& exec, comm::Communicator& control) {
+  comm::Group world(control);
   const int size = world.size();
   const int rank = world.rank();
   const auto ranks = static_cast<double>(size);
@@ -169,9 +171,13 @@ std::string collectives(const Exec& exec, comm::Communicator& world) {
     own = ramp(exec, kCount, static_cast<float>(rank), 1.0f);
     const DeviceArray<float> received("selftest", static_cast<std::size_t>(kCount));
     const int left = (rank + size - 1) % size;
-    comm::Request receive = world.start_recv(exec, comm::span_of(received), left);
-    world.send(exec, comm::span_of(own), (rank + 1) % size);
-    receive.wait();
+    comm::Request receive, send;
+    world.together([&] {
+      receive = world.start_recv(exec, comm::span_of(received), left);
+      send = world.start_send(exec, comm::span_of(own), (rank + 1) % size);
+    });
+    receive.wait(exec);
+    send.wait(exec);
     expect_values("send and receive", to_host(exec, received),
                   [&](index_t i) { return left + static_cast<double>(i); });
   }
@@ -184,7 +190,8 @@ std::string collectives(const Exec& exec, comm::Communicator& world) {
   constexpr int kTimes = 5;
   for (int i = 0; i < kTimes; ++i) world.all_reduce(exec, comm::span_of(large));
   exec.fence("selftest");
-  const double seconds = world.all_reduce(seconds_since(start), comm::Op::max) / kTimes;
+  const double seconds =
+      world.control().all_reduce(seconds_since(start), comm::Op::max) / kTimes;
   return fmt::format("{}; all-reduce of 4 MiB in {:.2f} ms", format_plural(size, "rank"),
                      seconds * 1e3);
 }
@@ -203,15 +210,15 @@ std::string process_grids(const std::shared_ptr<comm::Communicator>& world) {
                     to_string(shape));
     for (const comm::Axis axis :
          {comm::Axis::tensor, comm::Axis::data, comm::Axis::pipeline}) {
-      comm::Communicator& group = axis == comm::Axis::tensor ? *grid.groups().tensor
-                                  : axis == comm::Axis::data ? *grid.groups().data
-                                                             : *grid.groups().pipeline;
+      comm::Group& group = axis == comm::Axis::tensor ? *grid.groups().tensor
+                           : axis == comm::Axis::data ? *grid.groups().gradient
+                                                      : *grid.groups().pipeline;
       TRIREME_REQUIRE(group.size() == shape.extent(axis) &&
                           group.rank() == grid.coordinates().along(axis),
                       "grid {}: group '{}' has {}, this is number {}; expected {} and {}",
                       to_string(shape), group.name(), format_plural(group.size(), "rank"),
                       group.rank(), shape.extent(axis), grid.coordinates().along(axis));
-      const std::int64_t sum = group.all_reduce(std::int64_t{group.rank()});
+      const std::int64_t sum = group.control().all_reduce(std::int64_t{group.rank()});
       const std::int64_t extent = shape.extent(axis);
       TRIREME_REQUIRE(sum == extent * (extent - 1) / 2,
                       "grid {}: ranks of '{}' add to {}", to_string(shape), group.name(),

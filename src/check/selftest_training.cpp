@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "check/selftest.hpp"
-#include "comm/self_communicator.hpp"
+#include "comm/rank_grid.hpp"
 #include "kernels/initialize.hpp"
 #include "step/train_step.hpp"
 
@@ -88,9 +88,7 @@ std::string gradients(const Exec& exec) {
                                    .dropout = 0.1,
                                    .attention_dropout = 0.1,
                                    .init_std = 0.3};
-  const auto self = comm::make_self_communicator("selftest");
-  const comm::ProcessGroups groups{self, self, self, self, self, self, self};
-  step::ModelState<double> state(groups, config);
+  step::ModelState<double> state(comm::make_groups_of_one(), config);
   state.params.allocate(state.registry, ParamBuffer<double>::Use::training);
   state.params.initialize(exec, 42);
   Timers timers;

@@ -49,8 +49,8 @@ struct LocalPart {
 Replicas replicas_of(const comm::ProcessGroups& groups) {
   return {.tensor_rank = groups.tensor->rank(),
           .tensor_size = groups.tensor->size(),
-          .data_rank = groups.data->rank(),
-          .data_size = groups.data->size()};
+          .data_rank = groups.gradient->rank(),
+          .data_size = groups.gradient->size()};
 }
 
 std::vector<Region> owned_regions(const ShardSpec& shard, std::size_t param,

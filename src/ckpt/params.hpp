@@ -6,7 +6,7 @@
 
 #include "ckpt/reader.hpp"
 #include "ckpt/shard_writer.hpp"
-#include "comm/rank_grid.hpp"
+#include "comm/process_groups.hpp"
 #include "tensor/param_buffer.hpp"
 
 namespace trireme::ckpt {

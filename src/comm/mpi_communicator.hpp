@@ -51,6 +51,10 @@ struct MpiOptions {
   index_t max_count = index_t{1} << 30;
   // Send from and receive into host copies: needed where device memory is not the host's.
   bool stage_through_host = !kHostExecution;
+  // Whether the host may read what a device pointer points to. Where it may not,
+  // reductions of types that MPI does not know go through host copies even if MPI takes
+  // such pointers.
+  bool host_reads_device = kHostExecution;
   // Before each call that all ranks of a group must make they compare what they call, and
   // throw on every rank, naming all, where it differs. Starting an operation then waits
   // for the others to start it. Else choose_call_checks.
@@ -61,8 +65,8 @@ struct MpiOptions {
 // overrides. Throws InputError for another value.
 bool choose_call_checks(const char* override_value);
 
-// A communicator over a duplicate of MPI_COMM_WORLD (even for one rank); MPI is up. From
-// here on failed MPI calls return and are thrown as Error. Collective.
+// The control side of a group over a duplicate of MPI_COMM_WORLD (even for one rank); MPI
+// is up. From here on failed MPI calls return and are thrown as Error. Collective.
 std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options = {});
 // Collective over the world.
 NodeInfo find_node_info();

@@ -4,39 +4,76 @@
 #include <utility>
 
 #include "base/plural.hpp"
+#include "comm/self_communicator.hpp"
 
 namespace trireme::comm {
 namespace {
+
+[[noreturn]] void refuse(const Communicator& group) {
+  throw Error(fmt::format("group '{}' of {} is only planned: it sends no messages",
+                          group.name(), format_plural(group.size(), "rank")));
+}
+
+class PlannedTransport final : public Transport {
+ public:
+  explicit PlannedTransport(const Communicator& group) : group_(group) {}
+  int start(const Exec&, const Transfer&) override { refuse(group_); }
+  void wait(const Exec&, int) override { refuse(group_); }
+  void begin_group() override {}
+  void end_group() override {}
+  bool is_planned() const override { return true; }
+
+ private:
+  const Communicator& group_;
+};
 
 class PlannedCommunicator final : public Communicator {
  public:
   PlannedCommunicator(int rank, int size, std::string name)
       : Communicator(rank, size, std::move(name)) {}
 
+  std::unique_ptr<Transport> make_transport() override {
+    return std::make_unique<PlannedTransport>(*this);
+  }
   void set_timeout(double) override {}
   const void* native_handle() const override { return nullptr; }
 
  private:
-  [[noreturn]] void refuse() const {
-    throw Error(fmt::format("group '{}' of {} is only planned: it sends no messages",
-                            name(), format_plural(size(), "rank")));
-  }
-  int do_start(const Exec&, const Transfer&) override { refuse(); }
-  void do_wait(int) override { refuse(); }
-  bool counts_shapes() const override { return true; }
-  void do_barrier() override { refuse(); }
+  void do_barrier() override { refuse(*this); }
   std::shared_ptr<Communicator> do_split(int, int, const std::string&) override {
-    refuse();
+    refuse(*this);
+  }
+  std::shared_ptr<Communicator> do_subset(int place, int size,
+                                          const std::string& name) override {
+    return place < 0 ? nullptr : group_of(place, size, name);
   }
   std::vector<std::shared_ptr<Communicator>> do_cartesian(
-      const std::vector<int>&, const std::vector<SubGrid>&) override {
-    refuse();
+      const std::vector<int>& extents, const std::vector<SubGrid>& grids) override {
+    std::vector<std::shared_ptr<Communicator>> groups;
+    for (const SubGrid& grid : grids) {
+      int place = 0, size = 1, rest = rank();
+      for (std::size_t d = extents.size(); d-- > 0; rest /= extents[d]) {
+        if (!grid.keep[d]) continue;
+        place += rest % extents[d] * size;
+        size *= extents[d];
+      }
+      groups.push_back(group_of(place, size, grid.name));
+    }
+    return groups;
+  }
+  // As everywhere, a group of one is the self communicator.
+  static std::shared_ptr<Communicator> group_of(int place, int size,
+                                                const std::string& name) {
+    return size == 1 ? make_self_communicator(name)
+                     : make_planned_communicator(place, size, name);
   }
   void host_all_gather(const void*, void*, std::size_t, const char*, Site) override {
-    refuse();
+    refuse(*this);
   }
-  void host_gather(const void*, void*, std::size_t, const char*) override { refuse(); }
-  void host_broadcast(void*, std::size_t, int) override { refuse(); }
+  void host_gather(const void*, void*, std::size_t, const char*) override {
+    refuse(*this);
+  }
+  void host_broadcast(void*, std::size_t, int) override { refuse(*this); }
 };
 
 }  // namespace

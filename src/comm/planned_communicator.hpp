@@ -1,9 +1,9 @@
 // comm/planned_communicator.hpp — a group that is only planned: it says how large it is
 // and which of its ranks this is, and refuses every message.
 //
-// For passes on shapes alone (Exec::shape_only), where no operation gets as far as the
-// implementation: what one of many ranks would hold is known without the others. Such a
-// pass is counted in traffic(): what a step would send.
+// Groups that are made from it are planned too, so that the process groups of one of many
+// ranks (process_groups.hpp) are known without the others. What passes on shapes alone
+// (Exec::shape_only) would send over them is counted in Group::traffic().
 #ifndef TRIREME_COMM_PLANNED_COMMUNICATOR_HPP_
 #define TRIREME_COMM_PLANNED_COMMUNICATOR_HPP_
 

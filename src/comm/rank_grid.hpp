@@ -8,50 +8,18 @@
 #define TRIREME_COMM_RANK_GRID_HPP_
 
 #include <memory>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "comm/communicator.hpp"
-#include "config/axis.hpp"
+#include "comm/process_groups.hpp"
 
 namespace trireme::comm {
-
-using config::Axis;
-using config::AxisOrder;
-
-struct GridShape {
-  int tensor = 1, context = 1, data = 1, pipeline = 1;
-  AxisOrder order = config::kDefaultAxisOrder;
-
-  int extent(Axis axis) const;
-  int size() const { return tensor * context * data * pipeline; }
-};
-// "tensor 2 x context 1 x data 4 x pipeline 2"
-std::string to_string(const GridShape& shape);
 
 struct Coordinates {
   int tensor = 0, context = 0, data = 0, pipeline = 0;
 
   int along(Axis axis) const;
   bool operator==(const Coordinates&) const = default;
-};
-
-// The groups a rank is in. A group of one is a self communicator. In an axis' group a
-// rank's number is its coordinate on that axis.
-struct ProcessGroups {
-  std::shared_ptr<Communicator> world;
-  std::shared_ptr<Communicator> tensor, context, data, pipeline;
-  // All ranks that together hold one copy of the model: tensor x pipeline.
-  std::shared_ptr<Communicator> model;
-  // First and last stage of a pipeline, which share the tied embedding; on a stage
-  // between them, and where first and last are one, a group of one.
-  std::shared_ptr<Communicator> embedding;
-
-  // All but the world: those that the passes of a step send along.
-  std::vector<Communicator*> of_axes() const {
-    return {tensor.get(),   context.get(), data.get(),
-            pipeline.get(), model.get(),   embedding.get()};
-  }
 };
 
 // Where a rank of the grid is, and which rank is at a place.
@@ -65,7 +33,10 @@ std::vector<int> members_of(const GridShape& shape, const std::vector<Axis>& axe
 class RankGrid {
  public:
   // Collective over world, whose size must be the shape's.
-  RankGrid(std::shared_ptr<Communicator> world, const GridShape& shape);
+  RankGrid(std::shared_ptr<Communicator> world, const GridShape& shape)
+      : shape_(shape), groups_(make_process_groups(std::move(world), shape)) {
+    coordinates_ = comm::coordinates_of(shape, groups_.world->rank());
+  }
 
   const GridShape& shape() const { return shape_; }
   const Coordinates& coordinates() const { return coordinates_; }
@@ -83,8 +54,8 @@ class RankGrid {
 
  private:
   GridShape shape_;
-  Coordinates coordinates_;
   ProcessGroups groups_;
+  Coordinates coordinates_;
 };
 
 }  // namespace trireme::comm

@@ -14,6 +14,7 @@
 #include "ckpt/params.hpp"
 #include "ckpt/restore.hpp"
 #include "comm/on_ranks.hpp"
+#include "comm/rank_grid.hpp"
 #include "inference/evaluation_deck.hpp"
 #include "inference/evaluation_progress.hpp"
 #include "inference/model_loader.hpp"
@@ -170,7 +171,7 @@ class Evaluator {
         *plan.set.samples, sums.samples, end,
         [&](const data::Batch& batch) { bytes += bytes_of(batch, plan.lengths); });
     std::vector<double> all = {mine.loss_sum, mine.tokens, bytes};
-    grid_.groups().data->all_reduce(all);
+    grid_.groups().gradient->control().all_reduce(all);
     if (!std::isfinite(all[0])) stop_on_non_finite(plan, checkpoint, sums.samples, end);
     sums.loss += all[0];
     sums.tokens += all[1];

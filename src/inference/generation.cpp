@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "comm/group.hpp"
 
 namespace trireme::inference {
 
@@ -223,7 +224,7 @@ void Generator<T>::decode(std::span<const data::TokenId> tokens, View2<T> logits
 
 template <class T>
 std::span<const double> Generator<T>::fetch_logits() {
-  comm::Communicator& tensor = *state_.groups.tensor;
+  comm::Group& tensor = *state_.groups.tensor;
   const index_t ranks = tensor.size();
   const index_t columns = state_.whole().logit_columns();
   const index_t part = batch_ * columns;

@@ -8,6 +8,7 @@
 #include "ckpt/directory.hpp"
 #include "ckpt/params.hpp"
 #include "ckpt/reader.hpp"
+#include "comm/process_groups.hpp"
 #include "config/load.hpp"
 #include "step/deck_model.hpp"
 

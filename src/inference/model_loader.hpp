@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/training_state.hpp"
+#include "comm/process_groups.hpp"
 #include "config/deck.hpp"
 #include "data/tokenizer.hpp"
 #include "io/files.hpp"

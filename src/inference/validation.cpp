@@ -74,7 +74,7 @@ std::optional<step::LossTotals> Validation<T>::loss_of(
     sums[0] += mine.loss_sum;
     sums[1] += mine.tokens;
   }
-  grid_.groups().data->all_reduce(sums);
+  grid_.groups().gradient->control().all_reduce(sums);
   return step::LossTotals{sums[0], sums[1]};
 }
 

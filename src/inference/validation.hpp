@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "comm/rank_grid.hpp"
 #include "config/deck.hpp"
 #include "data/batch.hpp"
 #include "data/datasets.hpp"

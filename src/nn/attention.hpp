@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "comm/group.hpp"
 #include "kernels/attention.hpp"
 #include "nn/linear.hpp"
 
@@ -56,7 +57,7 @@ class Attention {
                                      const Saved& saved, View2<T> d_x, Held& held) const;
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<T> d_x, Held& held) const {
-    start_backward_input(context, d_y, saved, d_x, held).wait();
+    start_backward_input(context, d_y, saved, d_x, held).wait(context.exec);
   }
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;

@@ -8,7 +8,7 @@
 #define TRIREME_NN_CONTEXT_HPP_
 
 #include "base/exec.hpp"
-#include "comm/rank_grid.hpp"
+#include "comm/process_groups.hpp"
 #include "kernels/step_state.hpp"
 #include "nn/micro_batch.hpp"
 #include "tensor/arena.hpp"

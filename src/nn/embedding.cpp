@@ -1,6 +1,7 @@
 // nn/embedding.cpp — see embedding.hpp.
 #include "nn/embedding.hpp"
 
+#include "comm/group.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
 #include "nn/gather_rows.hpp"
@@ -49,7 +50,7 @@ template <class T>
 void VocabParallelEmbedding<T>::forward(const Context& context,
                                         View1<const std::int32_t> ids, View2<T> y) const {
   constexpr comm::Site kSite = "word embedding";
-  comm::Communicator& tensor = *context.groups.tensor;
+  comm::Group& tensor = *context.groups.tensor;
   if (!context.sequence_parallel) {
     kernels::embedding_forward<T>(context.exec, ids, weight_.matrix(), begin(),
                                   kernels::Write::overwrite, y);

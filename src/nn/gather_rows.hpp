@@ -3,6 +3,7 @@
 #ifndef TRIREME_NN_GATHER_ROWS_HPP_
 #define TRIREME_NN_GATHER_ROWS_HPP_
 
+#include "comm/group.hpp"
 #include "nn/context.hpp"
 #include "parallel/mappings.hpp"
 
@@ -29,7 +30,7 @@ template <class T>
 View2<const T> gather_rows(const Context& context, View2<const T> x, Arena& arena,
                            comm::Site site) {
   GatheredRows<T> gathered = start_gather_rows(context, x, arena, site);
-  gathered.arrival.wait();
+  gathered.arrival.wait(context.exec);
   return gathered.rows;
 }
 

@@ -1,6 +1,7 @@
 // nn/linear.cpp — see linear.hpp.
 #include "nn/linear.hpp"
 
+#include "comm/group.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
 
@@ -62,7 +63,7 @@ comm::Request ColumnParallelLinear<T>::start_backward_input(const Context& conte
                                                             View2<const T> d_y,
                                                             View2<T> d_x) const {
   constexpr comm::Site kSite = "column-parallel input gradient";
-  comm::Communicator& tensor = *context.groups.tensor;
+  comm::Group& tensor = *context.groups.tensor;
   if (!context.sequence_parallel) {
     kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), d_x);
     return parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor, d_x,
@@ -85,7 +86,7 @@ GatheredRows<T> ColumnParallelLinear<T>::start_weight_input(const Context& conte
 template <class T>
 void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                               GatheredRows<T> x) const {
-  x.arrival.wait();
+  x.arrival.wait(context.exec);
   weight_gradients(context, weight_, bias_, d_y, x.rows);
 }
 
@@ -102,7 +103,7 @@ template <class T>
 void RowParallelLinear<T>::forward(const Context& context, View2<const T> x,
                                    View2<T> y) const {
   constexpr comm::Site kSite = "row-parallel output";
-  comm::Communicator& tensor = *context.groups.tensor;
+  comm::Group& tensor = *context.groups.tensor;
   if (!context.sequence_parallel) {
     kernels::linear_forward<T>(context.exec, x, weight_.matrix(), y);
     parallel::reduce_from_tensor_parallel_region(context.exec, tensor, y, kSite);

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/group.hpp"
 #include "nn/gather_rows.hpp"
 
 namespace trireme::nn {
@@ -33,7 +34,7 @@ class ColumnParallelLinear {
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      View2<T> d_x) const;
   void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const {
-    start_backward_input(context, d_y, d_x).wait();
+    start_backward_input(context, d_y, d_x).wait(context.exec);
   }
   // All rows of x, as the weight pass wants them, on their way into context.scratch.
   GatheredRows<T> start_weight_input(const Context& context, View2<const T> x) const;

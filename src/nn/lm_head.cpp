@@ -1,6 +1,7 @@
 // nn/lm_head.cpp — see lm_head.hpp.
 #include "nn/lm_head.hpp"
 
+#include "comm/group.hpp"
 #include "kernels/gemm.hpp"
 
 namespace trireme::nn {
@@ -43,7 +44,7 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
                                View1<const float> mask, const Saved& saved, View2<T> d_x,
                                Held& held, WeightPass weight_pass) const {
   constexpr comm::Site kSite = "head input gradient";
-  comm::Communicator& tensor = *context.groups.tensor;
+  comm::Group& tensor = *context.groups.tensor;
   held.d_normed =
       context.held.matrix<T>(Category::gradient, context.local_rows(), hidden_);
   kernels::cross_entropy_backward<T>(context.exec, range_, context.step, labels, mask,
@@ -66,7 +67,7 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
           : parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor,
                                                                d_normed, kSite);
   if (now) word_gradient(context, saved, std::move(normed));
-  request.wait();
+  request.wait(context.exec);
   norm_.backward_input(context, as_const(held.d_normed), saved.norm, {}, d_x);
   if (now) norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
 }
@@ -81,7 +82,7 @@ GatheredRows<T> LmHead<T>::start_normed(const Context& context,
 template <class T>
 void LmHead<T>::word_gradient(const Context& context, const Saved& saved,
                               GatheredRows<T> normed) const {
-  normed.arrival.wait();
+  normed.arrival.wait(context.exec);
   kernels::linear_backward_weight<T>(context.exec, as_const(saved.logits), normed.rows,
                                      word_weight_.matrix_gradient());
 }

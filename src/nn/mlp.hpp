@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "comm/group.hpp"
 #include "nn/linear.hpp"
 
 namespace trireme::nn {
@@ -44,7 +45,8 @@ class Mlp {
                                      WeightPass weight_pass) const;
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<T> d_x, Held& held) const {
-    start_backward_input(context, d_y, saved, d_x, held, WeightPass::later).wait();
+    start_backward_input(context, d_y, saved, d_x, held, WeightPass::later)
+        .wait(context.exec);
   }
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;

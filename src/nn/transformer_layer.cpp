@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "comm/group.hpp"
+
 namespace trireme::nn {
 
 double TransformerConfig::output_init_std() const {
@@ -106,7 +108,7 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
   comm::Request request = mlp_.start_backward_input(
       context, as_const(d_mlp), saved.mlp, held.d_mlp_norm, held.mlp, weight_pass);
   if (now) mlp_weight(context, saved, held);
-  request.wait();
+  request.wait(context.exec);
   mlp_norm_.backward_input(context, as_const(held.d_mlp_norm), saved.mlp_norm, d_y,
                            d_middle);
   if (now) mlp_norm_.backward_weight(context, as_const(held.d_mlp_norm), saved.mlp_norm);
@@ -117,7 +119,7 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
   request = attention_.start_backward_input(
       context, as_const(d_attention), saved.attention, held.d_input_norm, held.attention);
   if (now) attention_weight(context, saved, held);
-  request.wait();
+  request.wait(context.exec);
   input_norm_.backward_input(context, as_const(held.d_input_norm), saved.input_norm,
                              as_const(d_middle), d_x);
   if (now) {

@@ -123,14 +123,14 @@ void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
   constexpr comm::Site kSite = "loss totals";
   // Of the last stage; zero on the others.
   groups.pipeline->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
-  groups.data->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
+  groups.gradient->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
 }
 
 void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero_stage,
                  View1<double> square_sum) {
   constexpr comm::Site kSite = "gradient norm";
   if (zero_stage >= 1) {
-    groups.data->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
+    groups.gradient->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
   }
   groups.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
 }

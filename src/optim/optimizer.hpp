@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "comm/rank_grid.hpp"
+#include "comm/process_groups.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/step_state.hpp"
 #include "tensor/param_buffer.hpp"
@@ -48,7 +48,7 @@ class Optimizer {
   void begin_step(const Exec& exec, View0<kernels::StepState> state, std::int64_t update,
                   double learning_rate);
   // First half of a step: sums `totals` (loss sum, token count of this rank's
-  // micro-batches) over the data group, takes the global norm and sets
+  // micro-batches) over the gradient group, takes the global norm and sets
   // step.gradient_scale. Weights are not touched. The report is on the host after
   // read_report().
   void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals,

@@ -5,7 +5,7 @@ namespace trireme::parallel {
 
 template <class T>
 void vocab_parallel_cross_entropy_forward(
-    const Exec& exec, comm::Communicator& tensor, kernels::VocabRange range,
+    const Exec& exec, comm::Group& tensor, kernels::VocabRange range,
     View2<const T> logits, View1<const std::int32_t> labels, View1<const float> mask,
     const CrossEntropySaved<T>& saved, View1<Accumulator<T>> loss, View1<double> totals) {
   using Acc = Accumulator<T>;
@@ -25,7 +25,7 @@ void vocab_parallel_cross_entropy_forward(
 
 #define TRIREME_INSTANTIATE(T)                                                    \
   template void vocab_parallel_cross_entropy_forward<T>(                          \
-      const Exec&, comm::Communicator&, kernels::VocabRange, View2<const T>,      \
+      const Exec&, comm::Group&, kernels::VocabRange, View2<const T>,             \
       View1<const std::int32_t>, View1<const float>, const CrossEntropySaved<T>&, \
       View1<Accumulator<T>>, View1<double>);
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)

@@ -4,7 +4,7 @@
 #ifndef TRIREME_PARALLEL_CROSS_ENTROPY_HPP_
 #define TRIREME_PARALLEL_CROSS_ENTROPY_HPP_
 
-#include "comm/communicator.hpp"
+#include "comm/group.hpp"
 #include "kernels/cross_entropy.hpp"
 
 namespace trireme::parallel {
@@ -20,7 +20,7 @@ struct CrossEntropySaved {
 // Fills `saved`. Every rank of the group gets the same numbers.
 template <class T>
 void vocab_parallel_cross_entropy_forward(
-    const Exec& exec, comm::Communicator& tensor, kernels::VocabRange range,
+    const Exec& exec, comm::Group& tensor, kernels::VocabRange range,
     View2<const T> logits,  // (rows, v_tp)
     View1<const std::int32_t> labels, View1<const float> mask,
     const CrossEntropySaved<T>& saved, View1<Accumulator<T>> loss, View1<double> totals);

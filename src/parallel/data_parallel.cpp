@@ -80,18 +80,20 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
                               ParamBuffer<T>& params, bool sequence_parallel)
     : exec_(exec), groups_(groups), params_(params) {
   const auto& sharding = params.sharding();
-  TRIREME_REQUIRE(
-      stage() == 0 ||
-          (sharding.parts == groups.data->size() && sharding.part == groups.data->rank()),
-      "parameters are cut in {}, of which this is {}; the data group has {}, this is {}",
-      format_plural(sharding.parts, "part"), sharding.part,
-      format_plural(groups.data->size(), "rank"), groups.data->rank());
+  TRIREME_REQUIRE(stage() == 0 || (sharding.parts == groups.gradient->size() &&
+                                   sharding.part == groups.gradient->rank()),
+                  "parameters are cut in {}, of which this is {}; the gradient group has "
+                  "{}, this is {}",
+                  format_plural(sharding.parts, "part"), sharding.part,
+                  format_plural(groups.gradient->size(), "rank"),
+                  groups.gradient->rank());
   if (const auto tied = params.registry().tied(); tied && !exec.is_shape_only()) {
-    comm::Communicator& embedding = *groups.embedding;
+    comm::Communicator& sharers =
+        groups.tied(params.registry().spec(*tied).name).control();
     const IndexRange mine = params.updated(*tied);
     TRIREME_REQUIRE(
-        comm::all_same(embedding.gather(mine.begin)) &&
-            comm::all_same(embedding.gather(mine.end)),
+        comm::all_same(sharers.gather(mine.begin)) &&
+            comm::all_same(sharers.gather(mine.end)),
         "'{}' is cut differently on the stages that share it: elements {} to {} here",
         params.registry().spec(*tied).name, mine.begin, mine.end);
   }
@@ -269,7 +271,7 @@ bool DataParallel<T>::fetch_first(const PassUnits& units,
 template <class T>
 void DataParallel<T>::need_weights(std::size_t bucket, std::optional<std::size_t> keep) {
   start_weights(bucket, keep);
-  state_[bucket].gather.wait();
+  state_[bucket].gather.wait(exec_);
 }
 
 // Stage 3: into a buffer that `keep` is not in.
@@ -286,7 +288,7 @@ void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_
   Slot& slot = slots_[extent(number)];
   if (slot.weights_of && *slot.weights_of != bucket) {
     BucketState& former = state_[*slot.weights_of];
-    former.gather.wait();  // that nobody came for
+    former.gather.wait(exec_);  // that nobody came for
     former.has_weights = false;
     params_.lend_compute(*slot.weights_of, nullptr);
   }
@@ -294,7 +296,7 @@ void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_
   state.has_weights = true;
   state.weight_slot = number;
   params_.lend_compute(bucket, slot.weights.data());
-  state.gather = groups_.data->start_all_gather(
+  state.gather = groups_.gradient->start_all_gather(
       exec_, comm::span_of(params_.compute_shard(bucket)),
       comm::span_of(params_.compute_bucket(bucket)), kGatherInPass);
 }
@@ -337,8 +339,8 @@ void DataParallel<T>::reduce(std::size_t bucket) {
   reducing_.push_back(bucket);
   const View1<Master> all = params_.gradient_bucket(bucket);
   if (stage() == 0) {
-    state.reduction = groups_.data->start_all_reduce(exec_, comm::span_of(all),
-                                                     comm::Op::sum, "gradients");
+    state.reduction = groups_.gradient->start_all_reduce(exec_, comm::span_of(all),
+                                                         comm::Op::sum, "gradients");
     return;
   }
   View1<Master> part = params_.shard(Slab::gradient, bucket);
@@ -346,15 +348,15 @@ void DataParallel<T>::reduce(std::size_t bucket) {
   if (state.adds_to_shard) {
     part = View1<Master>(slots_[extent(state.gradient_slot)].part.data(), part.extent(0));
   }
-  state.reduction =
-      groups_.data->start_reduce_scatter(exec_, comm::span_of(View1<const Master>(all)),
-                                         comm::span_of(part), comm::Op::sum, "gradients");
+  state.reduction = groups_.gradient->start_reduce_scatter(
+      exec_, comm::span_of(View1<const Master>(all)), comm::span_of(part), comm::Op::sum,
+      "gradients");
 }
 
 template <class T>
 void DataParallel<T>::finish_reduction(std::size_t bucket) {
   BucketState& state = state_[bucket];
-  state.reduction.wait();
+  state.reduction.wait(exec_);
   state.is_reducing = false;
   std::erase(reducing_, bucket);
   if (stage() < 2 || state.gradient_slot < 0) return;
@@ -381,9 +383,9 @@ template <class T>
 void DataParallel<T>::sum_tied() {
   const std::optional<std::size_t> tied = params_.registry().tied();
   if (!tied) return;
-  groups_.embedding->all_reduce(exec_,
-                                comm::span_of(params_.updated(Slab::gradient, *tied)),
-                                comm::Op::sum, "tied embedding gradient");
+  groups_.tied(params_.registry().spec(*tied).name)
+      .all_reduce(exec_, comm::span_of(params_.updated(Slab::gradient, *tied)),
+                  comm::Op::sum, "tied gradient");
 }
 
 template <class T>
@@ -414,7 +416,7 @@ template <class T>
 void DataParallel<T>::start_gather(std::size_t bucket) {
   BucketState& state = state_[bucket];
   if (stage() >= 3) {  // what was gathered is no longer true
-    state.gather.wait();
+    state.gather.wait(exec_);
     state.has_weights = false;
     if (state.weight_slot >= 0) {
       Slot& slot = slots_[extent(state.weight_slot)];
@@ -425,7 +427,7 @@ void DataParallel<T>::start_gather(std::size_t bucket) {
     return;
   }
   if (stage() == 0) return;
-  state.gather = groups_.data->start_all_gather(
+  state.gather = groups_.gradient->start_all_gather(
       exec_, comm::span_of(params_.compute_shard(bucket)),
       comm::span_of(params_.compute_bucket(bucket)), "weights (ZeRO)");
 }
@@ -434,7 +436,7 @@ template <class T>
 void DataParallel<T>::settle() {
   for (std::size_t b = state_.size(); b-- > 0;) {
     finish_reduction(b);
-    state_[b].gather.wait();
+    state_[b].gather.wait(exec_);
   }
 }
 

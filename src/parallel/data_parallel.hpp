@@ -23,7 +23,7 @@
 #include <optional>
 #include <vector>
 
-#include "comm/rank_grid.hpp"
+#include "comm/process_groups.hpp"
 #include "tensor/param_buffer.hpp"
 #include "tensor/param_use.hpp"
 
@@ -37,8 +37,7 @@ class DataParallel final : public ParamUse {
   static constexpr comm::Site kGatherInPass = "weights (ZeRO 3)";
 
   // params must be allocated, or planned where `exec` is shape-only; all of it outlives
-  // this object. Collective over the embedding group, which must cut the tied parameter
-  // alike.
+  // this object. Collective over the groups of tied parameters, who must cut these alike.
   DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
                ParamBuffer<T>& params, bool sequence_parallel);
 

@@ -5,14 +5,14 @@ namespace trireme::parallel {
 
 template <class T>
 comm::Request start_reduce_from_tensor_parallel_region(const Exec& exec,
-                                                       comm::Communicator& tensor,
-                                                       View2<T> x, comm::Site site) {
+                                                       comm::Group& tensor, View2<T> x,
+                                                       comm::Site site) {
   return tensor.start_all_reduce(exec, comm::span_of(x), comm::Op::sum, site);
 }
 
 template <class T>
 comm::Request start_gather_from_sequence_parallel_region(const Exec& exec,
-                                                         comm::Communicator& tensor,
+                                                         comm::Group& tensor,
                                                          View2<const T> part, View2<T> x,
                                                          comm::Site site) {
   return tensor.start_all_gather(exec, comm::span_of(part), comm::span_of(x), site);
@@ -20,7 +20,7 @@ comm::Request start_gather_from_sequence_parallel_region(const Exec& exec,
 
 template <class T>
 comm::Request start_reduce_scatter_to_sequence_parallel_region(const Exec& exec,
-                                                               comm::Communicator& tensor,
+                                                               comm::Group& tensor,
                                                                View2<const T> partial,
                                                                View2<T> part,
                                                                comm::Site site) {
@@ -28,13 +28,13 @@ comm::Request start_reduce_scatter_to_sequence_parallel_region(const Exec& exec,
                                      comm::Op::sum, site);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                 \
-  template comm::Request start_reduce_from_tensor_parallel_region<T>(          \
-      const Exec&, comm::Communicator&, View2<T>, comm::Site);                 \
-  template comm::Request start_gather_from_sequence_parallel_region<T>(        \
-      const Exec&, comm::Communicator&, View2<const T>, View2<T>, comm::Site); \
-  template comm::Request start_reduce_scatter_to_sequence_parallel_region<T>(  \
-      const Exec&, comm::Communicator&, View2<const T>, View2<T>, comm::Site);
+#define TRIREME_INSTANTIATE(T)                                                \
+  template comm::Request start_reduce_from_tensor_parallel_region<T>(         \
+      const Exec&, comm::Group&, View2<T>, comm::Site);                       \
+  template comm::Request start_gather_from_sequence_parallel_region<T>(       \
+      const Exec&, comm::Group&, View2<const T>, View2<T>, comm::Site);       \
+  template comm::Request start_reduce_scatter_to_sequence_parallel_region<T>( \
+      const Exec&, comm::Group&, View2<const T>, View2<T>, comm::Site);
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

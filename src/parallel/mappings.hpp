@@ -11,49 +11,48 @@
 #define TRIREME_PARALLEL_MAPPINGS_HPP_
 
 #include "base/exec.hpp"
-#include "comm/communicator.hpp"
+#include "comm/group.hpp"
 
 namespace trireme::parallel {
 
 // g forward, f backward: x (rows, h) = sum of the ranks' partial results, in place.
 template <class T>
 comm::Request start_reduce_from_tensor_parallel_region(const Exec& exec,
-                                                       comm::Communicator& tensor,
-                                                       View2<T> x, comm::Site site);
+                                                       comm::Group& tensor, View2<T> x,
+                                                       comm::Site site);
 template <class T>
-void reduce_from_tensor_parallel_region(const Exec& exec, comm::Communicator& tensor,
-                                        View2<T> x, comm::Site site) {
-  start_reduce_from_tensor_parallel_region<T>(exec, tensor, x, site).wait();
+void reduce_from_tensor_parallel_region(const Exec& exec, comm::Group& tensor, View2<T> x,
+                                        comm::Site site) {
+  start_reduce_from_tensor_parallel_region<T>(exec, tensor, x, site).wait(exec);
 }
 
 // x (rows, h) = the parts (rows / t, h) of all ranks.
 template <class T>
 comm::Request start_gather_from_sequence_parallel_region(const Exec& exec,
-                                                         comm::Communicator& tensor,
+                                                         comm::Group& tensor,
                                                          View2<const T> part, View2<T> x,
                                                          comm::Site site);
 template <class T>
-void gather_from_sequence_parallel_region(const Exec& exec, comm::Communicator& tensor,
+void gather_from_sequence_parallel_region(const Exec& exec, comm::Group& tensor,
                                           View2<const T> part, View2<T> x,
                                           comm::Site site) {
-  start_gather_from_sequence_parallel_region<T>(exec, tensor, part, x, site).wait();
+  start_gather_from_sequence_parallel_region<T>(exec, tensor, part, x, site).wait(exec);
 }
 
 // part (rows / t, h) = this rank's rows of the sum of the ranks' partial (rows, h), which
 // must stay until the Request's wait().
 template <class T>
 comm::Request start_reduce_scatter_to_sequence_parallel_region(const Exec& exec,
-                                                               comm::Communicator& tensor,
+                                                               comm::Group& tensor,
                                                                View2<const T> partial,
                                                                View2<T> part,
                                                                comm::Site site);
 template <class T>
-void reduce_scatter_to_sequence_parallel_region(const Exec& exec,
-                                                comm::Communicator& tensor,
+void reduce_scatter_to_sequence_parallel_region(const Exec& exec, comm::Group& tensor,
                                                 View2<const T> partial, View2<T> part,
                                                 comm::Site site) {
   start_reduce_scatter_to_sequence_parallel_region<T>(exec, tensor, partial, part, site)
-      .wait();
+      .wait(exec);
 }
 
 }  // namespace trireme::parallel

@@ -4,14 +4,15 @@
 // They lie in buffers of one size, which the schedule numbers (schedule/plan.hpp). Where
 // every rank of a tensor group has the same values, each sends its slice to the rank of
 // its number on the other stage, where the slices are put together (scatter/gather
-// optimisation, Narayanan et al. 2021, 4.1). With sequence parallelism ranks have slices
-// anyway.
+// optimisation, Narayanan et al. 2021, 4.1). Slices are equal: a buffer that the ranks do
+// not divide has a few unused elements behind it. With sequence parallelism ranks have
+// slices anyway.
 #ifndef TRIREME_PARALLEL_STAGE_MESSAGES_HPP_
 #define TRIREME_PARALLEL_STAGE_MESSAGES_HPP_
 
 #include <vector>
 
-#include "comm/rank_grid.hpp"
+#include "comm/process_groups.hpp"
 
 namespace trireme::parallel {
 
@@ -46,13 +47,14 @@ class StageMessages {
     comm::Request request;
     bool is_in_slices = false;  // received, and not put together yet
   };
-  View1<T> view(int buffer) const;
-  View1<T> slice(int buffer) const;
+  View1<T> part(int buffer, index_t begin, index_t count) const;
+  View1<T> slice(int buffer) const;  // that this rank sends
+  bool is_sliced() const { return slice_ != padded_; }
 
   Exec exec_;
   comm::ProcessGroups groups_;
   index_t elements_;
-  std::vector<index_t> cuts_;  // slices of a buffer; empty: whole buffers are sent
+  index_t slice_ = 0, padded_ = 0;  // a slice, and all slices of a buffer
   std::vector<Buffer> buffers_;
   DeviceArray<T> memory_;
 };

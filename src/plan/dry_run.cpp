@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "comm/planned_communicator.hpp"
-#include "comm/self_communicator.hpp"
+#include "comm/rank_grid.hpp"
 #include "config/text.hpp"
 #include "io/json.hpp"
 #include "model/formulae.hpp"
@@ -26,20 +26,10 @@ namespace {
 
 // Those of the first rank of a pipeline stage; they send nothing.
 comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
-  const auto self = comm::make_self_communicator("dry run");
-  const auto group = [&](int size, const char* name, int rank = 0) {
-    return size == 1 ? self : comm::make_planned_communicator(rank, size, name);
-  };
-  const bool is_last = stage + 1 == p.pipeline;
-  const bool shares_embedding = p.pipeline > 1 && (stage == 0 || is_last);
-  const auto tensor = group(p.tensor, "tensor");
-  return {.world = group(p.ranks(), "world"),
-          .tensor = tensor,
-          .context = self,
-          .data = group(p.data, "data"),
-          .pipeline = group(p.pipeline, "pipeline", stage),
-          .model = group(p.tensor * p.pipeline, "model", p.tensor * stage),
-          .embedding = group(shares_embedding ? 2 : 1, "embedding", is_last ? 1 : 0)};
+  const comm::GridShape shape{p.tensor, p.context, p.data, p.pipeline, p.order};
+  const int rank = comm::rank_of(shape, {.pipeline = stage});
+  return comm::make_process_groups(
+      comm::make_planned_communicator(rank, shape.size(), "world"), shape);
 }
 
 // All stages of a pipeline that a page can show. Of a deeper one the first and the last

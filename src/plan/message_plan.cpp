@@ -5,6 +5,8 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "comm/group.hpp"
+#include "comm/process_groups.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/stage_messages.hpp"
@@ -156,7 +158,7 @@ template <class T, class Run>
 std::vector<MessageCount> count(const step::ModelState<T>& state, step::StepShape shape,
                                 const step::PipelinePlans& plans, int microbatches,
                                 const Run& run) {
-  for (comm::Communicator* group : state.groups.of_axes()) group->reset_traffic();
+  for (comm::Group* group : state.groups.all()) group->reset_traffic();
   step::ModelState<T> shapes = state.without_memory();
   shapes.params.plan(shapes.registry, shapes.sharding());
   shape.microbatches = microbatches;
@@ -198,7 +200,7 @@ void count_gathers(const step::ModelState<T>& state, const step::StepShape& shap
 
 std::vector<MessageCount> counted_messages(const comm::ProcessGroups& groups) {
   std::vector<MessageCount> messages;
-  for (const comm::Communicator* group : groups.of_axes()) {
+  for (const comm::Group* group : groups.all()) {
     for (const comm::SiteTraffic& site : group->traffic_by_site()) {
       if (site.traffic.calls == 0) continue;
       messages.push_back({group->name(), site.site, site.operation, site.traffic.calls,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/process_groups.hpp"
 #include "step/memory_plan.hpp"
 
 namespace trireme::plan {
@@ -23,10 +24,10 @@ struct MessageCount {
   bool operator==(const MessageCount&) const = default;
 };
 
-// What a rank has sent since Communicator::reset_traffic(), by group and site.
+// What a rank has sent since Group::reset_traffic(), by group and site.
 std::vector<MessageCount> counted_messages(const comm::ProcessGroups& groups);
 
-// state.groups: planned, each a communicator of its own (make_planned_communicator).
+// state.groups: planned (make_planned_communicator).
 // `plans`: of the state's pipeline; who asks for several stages has them searched once.
 template <class T>
 std::vector<MessageCount> plan_messages(const step::ModelState<T>& state,

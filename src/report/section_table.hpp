@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/timers.hpp"
-#include "comm/communicator.hpp"
+#include "comm/group.hpp"
 #include "report/peak_meter.hpp"
 
 namespace trireme::report {

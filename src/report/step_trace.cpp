@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "comm/group.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
 #include "io/json.hpp"
@@ -93,6 +94,7 @@ TraceOptions parse_trace_steps(const std::string& steps, io::Path path) {
 }
 
 ClockReading read_clock(comm::Communicator& world) {
+  comm::Group group(world);
   constexpr int kRounds = 16;
   const Exec exec;
   const DeviceArray<float> token("clock reading", 1);
@@ -110,14 +112,14 @@ ClockReading read_clock(comm::Communicator& world) {
     double shortest = std::numeric_limits<double>::infinity();
     for (int k = 0; k < kRounds; ++k) {
       if (world.rank() == rank) {
-        world.recv(exec, span, 0, "clock reading");
+        group.recv(exec, span, 0, "clock reading");
         own[static_cast<std::size_t>(k)] = seconds_of(comm::Clock::now());
-        world.send(exec, span, 0, "clock reading");
+        group.send(exec, span, 0, "clock reading");
         continue;
       }
       const double begin = seconds_of(comm::Clock::now());
-      world.send(exec, span, rank, "clock reading");
-      world.recv(exec, span, rank, "clock reading");
+      group.send(exec, span, rank, "clock reading");
+      group.recv(exec, span, rank, "clock reading");
       const double end = seconds_of(comm::Clock::now());
       if (end - begin >= shortest) continue;
       shortest = end - begin;

@@ -4,6 +4,7 @@
 #define TRIREME_RUN_START_REPORT_HPP_
 
 #include "comm/environment.hpp"
+#include "comm/process_groups.hpp"
 #include "data/datasets.hpp"
 #include "job/placement.hpp"
 #include "report/banner.hpp"

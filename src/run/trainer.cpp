@@ -24,6 +24,7 @@
 #include "ckpt/restore.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
+#include "comm/rank_grid.hpp"
 #include "comm/rank_list.hpp"
 #include "config/check.hpp"
 #include "config/compare.hpp"

@@ -110,8 +110,8 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
       hardware_flops_(step::hardware_flops_per_sample(deck)),
       peak_(peak) {
   const index_t expected = model::parameter_count(state_.architecture());
-  const index_t there =
-      grid.groups().pipeline->all_reduce(state_.registry.global_element_count());
+  const index_t there = grid.groups().pipeline->control().all_reduce(
+      state_.registry.global_element_count());
   TRIREME_REQUIRE(there == expected, "the layers have {}, the closed formula says {}",
                   format_plural(there, "parameter"), expected);
   progress_.deck = config::resolved_text(deck);
@@ -528,7 +528,7 @@ void TrainingRun<T>::begin_loop(const report::Terminal& terminal) {
   }
   if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
   start_loader();
-  for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
+  for (comm::Group* group : state_.groups.all()) group->reset_traffic();
   timers_.reset();
   core_time_ = read_core_time();
   begin_interval();
@@ -684,7 +684,7 @@ report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
   if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);
   times.peak = peak_.peak();
   times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
-  for (const comm::Communicator* group : grid_.groups().of_axes()) {
+  for (const comm::Group* group : state_.groups.all()) {
     times.traffic.push_back({group->name(), group->traffic()});
   }
   const report::SectionTable table(*grid_.groups().world, times);

@@ -16,6 +16,7 @@
 #include "ckpt/params.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/training_state.hpp"
+#include "comm/rank_grid.hpp"
 #include "data/batch_loader.hpp"
 #include "data/datasets.hpp"
 #include "inference/generation.hpp"

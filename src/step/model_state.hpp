@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "comm/process_groups.hpp"
 #include "model/chunk.hpp"
 #include "step/pipeline.hpp"
 
@@ -32,6 +33,7 @@ struct ModelState {
                     "a model in {} on a pipeline of {}",
                     format_plural(sharing.pipeline.stages, "stage"),
                     format_plural(groups.pipeline->size(), "rank"));
+    groups.share(tied_parameters(sharing.pipeline, blueprint));
     const nn::Builder<T> builder{registry, params, groups};
     const int stage = groups.pipeline->rank();
     for (const auto& range : chunk_ranges(sharing.pipeline, blueprint, stage)) {
@@ -51,11 +53,11 @@ struct ModelState {
   ModelState& operator=(const ModelState&) = delete;
 
   typename ParamBuffer<T>::Sharding sharding() const {
-    const int ranks = groups.data->size();
+    const int ranks = groups.gradient->size();
     const int stage = ranks > 1 ? sharing.zero : 0;
     return {.stage = stage,
             .parts = ranks,
-            .part = groups.data->rank(),
+            .part = groups.gradient->rank(),
             .bucket_elements = stage >= 2 ? 1 : sharing.bucket_elements};
   }
   bool sequence_parallel() const {

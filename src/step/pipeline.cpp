@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -29,18 +30,40 @@ schedule::Split checked_split(const PipelineLayout& layout,
   return split;
 }
 
+// Where the pieces of a pipeline begin and end in the list of blocks.
+std::vector<std::size_t> cuts_of_pieces(const PipelineLayout& layout,
+                                        const model::Blueprint& blueprint) {
+  std::vector<bool> is_layer;
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    is_layer.push_back(block.is_layer);
+  }
+  return schedule::cuts_of(checked_split(layout, blueprint), is_layer);
+}
+
 }  // namespace
+
+std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
+                                                 const model::Blueprint& blueprint) {
+  const std::vector<std::size_t> cuts = cuts_of_pieces(layout, blueprint);
+  std::vector<comm::TiedParameter> tied;
+  for (const model::SharedTable& table : blueprint.tables) {
+    std::set<int> stages;
+    for (const std::size_t user : table.users) {
+      const auto piece = std::ranges::upper_bound(cuts, user) - cuts.begin() - 1;
+      stages.insert(layout.shape(1).stage_of(static_cast<int>(piece)));
+    }
+    if (stages.size() > 1) {
+      tied.push_back({table.parameter(), {stages.begin(), stages.end()}});
+    }
+  }
+  return tied;
+}
 
 std::vector<model::BlockRange> chunk_ranges(const PipelineLayout& layout,
                                             const model::Blueprint& blueprint,
                                             int stage) {
   const schedule::PipelineShape shape = layout.shape(1);
-  std::vector<bool> is_layer;
-  for (const model::BlockSpec& block : blueprint.blocks) {
-    is_layer.push_back(block.is_layer);
-  }
-  const std::vector<std::size_t> cuts =
-      schedule::cuts_of(checked_split(layout, blueprint), is_layer);
+  const std::vector<std::size_t> cuts = cuts_of_pieces(layout, blueprint);
   std::vector<model::BlockRange> ranges;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const auto piece = static_cast<std::size_t>(shape.piece(stage, chunk));

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "comm/process_groups.hpp"
 #include "model/blueprint.hpp"
 #include "parallel/stage_messages.hpp"
 #include "schedule/balance.hpp"
@@ -29,6 +30,9 @@ struct PipelineLayout {
 // The chunks of a stage.
 std::vector<model::BlockRange> chunk_ranges(const PipelineLayout& layout,
                                             const model::Blueprint& blueprint, int stage);
+// The tables that blocks of several stages use.
+std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
+                                                 const model::Blueprint& blueprint);
 
 // What the blocks cost, modelled by their matrix products: a micro-batch's forward pass
 // of the first layer is 1.

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "comm/group.hpp"
 #include "kernels/initialize.hpp"
 #include "schedule/plan.hpp"
 #include "step/shape_pass.hpp"
@@ -140,7 +141,7 @@ MemoryPlan TrainStep<T>::measured_memory() const {
   memory.saved_by_category = workspace_.saved_peaks();
   memory.buffers = data_parallel_.bytes() + messages_.bytes();
   if constexpr (kHostExecution) {  // else copies for messages are no memory of the device
-    for (const comm::Communicator* group : state_.groups.of_axes()) {
+    for (const comm::Group* group : state_.groups.all()) {
       memory.buffers += group->staging_bytes();
     }
   }
@@ -339,7 +340,7 @@ LossTotals TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
 template <class T>
 typename TrainStep<T>::BadPlace TrainStep<T>::first_of_pipeline(
     const BadPlace& mine) const {
-  comm::Communicator& pipeline = *state_.groups.pipeline;
+  comm::Communicator& pipeline = state_.groups.pipeline->control();
   const std::vector<std::int64_t> pieces = pipeline.gather(std::int64_t{mine.piece});
   const std::vector<std::string> parts = pipeline.gather(mine.part);
   BadPlace first;

@@ -82,7 +82,7 @@ class TrainStep {
   // What passes took, of all steps but the first. Collective over the pipeline.
   std::optional<PipelineReport> pipeline_report() const {
     return report_pipeline(state_.sharing.pipeline, state_.blueprint, shape_,
-                           *state_.groups.pipeline, times_);
+                           state_.groups.pipeline->control(), times_);
   }
   const MemoryPlan& plan() const { return plan_; }
   // The same as far as it has come to be: what is allocated, and peaks of the workspace.

@@ -1,8 +1,8 @@
-// tensor/partition.hpp — how the parameters of a rank are cut over its data group.
+// tensor/partition.hpp — how the parameters of a rank are cut over its gradient group.
 //
 // All parameters lie one after the other in a slab. Consecutive units make a *bucket*,
-// and every bucket is cut in as many parts as the data group has ranks: rank r keeps part
-// r of each (ZeRO; Rajbhandari et al. 2020), its *shard*. A bucket is what one
+// and every bucket is cut in as many parts as the gradient group has ranks: rank r keeps
+// part r of each (ZeRO; Rajbhandari et al. 2020), its *shard*. A bucket is what one
 // reduce-scatter or all-gather moves. Libraries move blocks of equal size that start at
 // aligned addresses (NCCL knows no others), so zeros behind a bucket's last parameter
 // make its parts equal. A cut may lie inside a row of a matrix.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "nn/transformer_layer.hpp"
 

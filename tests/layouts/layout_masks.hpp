@@ -13,6 +13,7 @@
 
 #include <vector>
 
+#include "comm/process_groups.hpp"
 #include "layouts/layout_matrix.hpp"
 
 namespace trireme::test {

@@ -17,6 +17,7 @@
 #include "ckpt/region.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "comm/planned_communicator.hpp"
+#include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/allocation_counter.hpp"
@@ -102,8 +103,9 @@ void check_gradients(comm::Communicator& world, const MatrixRun& run,
 // Ranks that have the same parameters went on with the same bits: tensor ranks those that
 // are not split, data ranks all, first and last stage the tied embedding.
 void check_replicas(MatrixRun& run) {
-  const comm::ProcessGroups groups = run.grid().groups();
-  std::string of_tensor, of_data, of_embedding;
+  const comm::ProcessGroups& groups = run.groups();
+  std::string of_tensor, of_data;
+  std::map<std::string, std::string> of_tied;
   for (std::size_t p = 0; p < run.registry().size(); ++p) {
     const ParamSpec& spec = run.registry().spec(p);
     const std::vector<float> values = run.weights(p);
@@ -111,17 +113,17 @@ void check_replicas(MatrixRun& run) {
                             values.size() * sizeof(float));
     if (spec.shard.is_replicated()) of_tensor += bytes;
     if (run.has_whole_weights()) of_data += bytes;
-    if (spec.tie != Tie::none) of_embedding += bytes;
+    if (spec.tie != Tie::none) of_tied[spec.name] = bytes;
   }
-  const auto expect_same = [](comm::Communicator& group, const std::string& bytes) {
+  const auto expect_same = [](const comm::Group& group, const std::string& bytes) {
     const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(bytes));
-    for (const std::int64_t other : group.gather(hash)) {
+    for (const std::int64_t other : group.control().gather(hash)) {
       EXPECT_EQ(other, hash) << "weights of group " << group.name();
     }
   };
   expect_same(*groups.tensor, of_tensor);
-  expect_same(*groups.data, of_data);
-  expect_same(*groups.embedding, of_embedding);
+  expect_same(*groups.gradient, of_data);
+  for (const auto& [name, bytes] : of_tied) expect_same(groups.tied(name), bytes);
 }
 
 void check_logits(MatrixRun& run, const Layout& layout,
@@ -295,21 +297,11 @@ std::vector<Layout> covering(const std::vector<Layout>& all) {
 }
 
 std::vector<plan::MessageCount> MatrixRun::planned_messages() const {
-  const auto self = comm::make_self_communicator("self");
-  const auto like = [&](const std::shared_ptr<comm::Communicator>& group) {
-    return group->size() == 1 ? self
-                              : comm::make_planned_communicator(
-                                    group->rank(), group->size(), group->name());
-  };
-  const comm::ProcessGroups& groups = grid_.groups();
-  const step::ModelState<float> state({.world = self,
-                                       .tensor = like(groups.tensor),
-                                       .context = self,
-                                       .data = like(groups.data),
-                                       .pipeline = like(groups.pipeline),
-                                       .model = like(groups.model),
-                                       .embedding = like(groups.embedding)},
-                                      state_.blueprint, state_.sharing);
+  const step::ModelState<float> state(
+      comm::make_process_groups(
+          comm::make_planned_communicator(grid_.rank(), grid_.shape().size(), "world"),
+          grid_.shape()),
+      state_.blueprint, state_.sharing);
   return plan::plan_messages(state, step_.shape());
 }
 

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/rank_grid.hpp"
 #include "plan/message_plan.hpp"
 #include "step/train_step.hpp"
 
@@ -302,7 +303,7 @@ class MatrixRun {
         step_.evaluate([&](int m) { return samples_.batch(mine + m * layout_.micro()); },
                        2 * layout_.microbatches);
     std::vector<double> sums = {totals.loss_sum, totals.tokens};
-    grid_.groups().data->all_reduce(sums);
+    groups().gradient->control().all_reduce(sums);
     return sums[0] / sums[1];
   }
   bool has_whole_weights() const { return state_.params.is_whole(Slab::weight); }
@@ -318,16 +319,17 @@ class MatrixRun {
   // What this rank should send in a step, and what it has sent since reset_traffic().
   std::vector<plan::MessageCount> planned_messages() const;
   std::vector<plan::MessageCount> sent_messages() const {
-    return plan::counted_messages(grid_.groups());
+    return plan::counted_messages(groups());
   }
   void reset_traffic() {
-    for (comm::Communicator* group : grid_.groups().of_axes()) group->reset_traffic();
+    for (comm::Group* group : groups().all()) group->reset_traffic();
   }
 
   const step::TrainStep<float>& step() const { return step_; }
   const ParamBuffer<float>& params() const { return state_.params; }
   const ParamRegistry& registry() const { return state_.registry; }
   const comm::RankGrid& grid() const { return grid_; }
+  const comm::ProcessGroups& groups() const { return state_.groups; }
 
  private:
   Layout layout_;

@@ -2,6 +2,7 @@
 // attention probabilities, and of both outputs of a layer, forward and backward.
 #include <gtest/gtest.h>
 
+#include "comm/rank_grid.hpp"
 #include "layouts/layout_masks.hpp"
 
 namespace trireme::test {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ckpt/region.hpp"
+#include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "layouts/layout_matrix.hpp"
 

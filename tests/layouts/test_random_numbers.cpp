@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/deck.hpp"
 #include "data/sample_index.hpp"

@@ -1,13 +1,13 @@
 // Every collective against a plain local computation: all element types, odd sizes,
 // messages cut into pieces, staged through the host, both waiting policies, whole world
 // and parts.
-#include "comm/communicator.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
 
+#include "comm/group.hpp"
 #include "comm/mpi_communicator.hpp"
 
 namespace trireme::comm {
@@ -43,7 +43,7 @@ float as_float(T x) {
 }
 
 template <class T>
-T reduced(const Communicator& comm, Op op, index_t i) {
+T reduced(const Group& comm, Op op, index_t i) {
   float result = as_float(value<T>(0, i));
   for (int r = 1; r < comm.size(); ++r) {
     const float other = as_float(value<T>(r, i));
@@ -67,7 +67,7 @@ std::vector<T> filled(int rank, index_t count) {
 }
 
 template <class T>
-void check_reductions(Communicator& comm, index_t n) {
+void check_reductions(Group& comm, index_t n) {
   const Exec exec;
   const int p = comm.size();
   for (const Op op : {Op::sum, Op::max, Op::min}) {
@@ -95,7 +95,7 @@ void check_reductions(Communicator& comm, index_t n) {
 }
 
 template <class T>
-void check_movements(Communicator& comm, index_t n) {
+void check_movements(Group& comm, index_t n) {
   const Exec exec;
   const int p = comm.size();
   const auto own = filled<T>(comm.rank(), n);
@@ -133,32 +133,35 @@ void check_movements(Communicator& comm, index_t n) {
   std::vector<T> more(own.size());
   for (index_t i = 0; i < n; ++i) more[i] = value<T>(comm.rank(), i, 1);
   const ConstSpan one{own.data(), n, dtype_of<T>}, other{more.data(), n, dtype_of<T>};
-  const auto expect_ring = [&](int tag) {
+  const auto expect_ring = [&](int round) {
     for (index_t i = 0; i < n; ++i) {
-      ASSERT_EQ(as_float(first[i]), as_float(value<T>(previous, i))) << tag;
-      ASSERT_EQ(as_float(second[i]), as_float(value<T>(previous, i, 1))) << tag;
+      ASSERT_EQ(as_float(first[i]), as_float(value<T>(previous, i))) << round;
+      ASSERT_EQ(as_float(second[i]), as_float(value<T>(previous, i, 1))) << round;
     }
   };
   {  // In the order they are sent; waited for in another.
-    Request a = comm.start_recv(exec, span(first), previous);
-    Request b = comm.start_send(exec, one, next);
-    Request c = comm.start_send(exec, other, next);
-    Request d = comm.start_recv(exec, span(second), previous);
-    d.wait();
-    a.wait();
-    c.wait();
-    b.wait();
+    Request a, b, c, d;
+    comm.together([&] {
+      a = comm.start_recv(exec, span(first), previous);
+      b = comm.start_send(exec, one, next);
+      c = comm.start_send(exec, other, next);
+      d = comm.start_recv(exec, span(second), previous);
+    });
+    for (Request* request : {&d, &a, &c, &b}) request->wait(exec);
     expect_ring(0);
   }
-  {  // Tags keep what is received in another order apart.
+  {  // Channels keep what is received in another order apart.
     std::fill(first.begin(), first.end(), T(0.0f));
     std::fill(second.begin(), second.end(), T(0.0f));
-    Request a = comm.start_recv(exec, span(second), previous, "ring", 2);
-    Request b = comm.start_recv(exec, span(first), previous, "ring", 1);
-    Request c = comm.start_send(exec, one, next, "ring", 1);
-    Request d = comm.start_send(exec, other, next, "ring", 2);
-    while (comm.is_under_way()) comm.progress();
-    for (Request* request : {&a, &b, &c, &d}) request->wait();
+    Request a, b, c, d;
+    comm.together([&] {
+      a = comm.start_recv(exec, span(second), previous, "ring", Channel::backward);
+      b = comm.start_recv(exec, span(first), previous, "ring", Channel::forward);
+      c = comm.start_send(exec, one, next, "ring", Channel::forward);
+      d = comm.start_send(exec, other, next, "ring", Channel::backward);
+    });
+    while (comm.control().is_under_way()) comm.control().progress();
+    for (Request* request : {&a, &b, &c, &d}) request->wait(exec);
     expect_ring(1);
   }
   // One after the other.
@@ -173,13 +176,13 @@ void check_movements(Communicator& comm, index_t n) {
 }
 
 template <class T>
-void check_type(Communicator& comm, index_t n) {
+void check_type(Group& comm, index_t n) {
   SCOPED_TRACE(std::string(name_of(dtype_of<T>)) + " x " + std::to_string(n));
   check_reductions<T>(comm, n);
   check_movements<T>(comm, n);
 }
 
-void check_all_types(Communicator& comm) {
+void check_all_types(Group& comm) {
   for (const index_t n : kSizes) {
     check_type<float>(comm, n);
     check_type<double>(comm, n);
@@ -197,12 +200,12 @@ void check_all_types(Communicator& comm) {
 TEST(CommunicatorCollectives, World) {
   for (const Variant& variant : variants()) {
     SCOPED_TRACE(variant.name);
-    const auto world = make_mpi_world(variant.options);
+    Group world(make_mpi_world(variant.options));
     if (variant.name == "pieces") {
-      check_all_types(*world);
+      check_all_types(world);
     } else {
-      check_type<float>(*world, 33);
-      check_type<bf16>(*world, 257);
+      check_type<float>(world, 33);
+      check_type<bf16>(world, 257);
     }
   }
 }
@@ -214,8 +217,9 @@ TEST(CommunicatorCollectives, PartsAtTheSameTime) {
   ASSERT_EQ(part->size(), (world->size() + 1 - world->rank() % 2) / 2);
   ASSERT_EQ(part->rank(), part->size() - 1 - world->rank() / 2);
   EXPECT_EQ(part->name(), "parity");
-  check_type<float>(*part, 257);
-  check_type<std::int64_t>(*part, 31);
+  Group group(part);
+  check_type<float>(group, 257);
+  check_type<std::int64_t>(group, 31);
 }
 
 TEST(CommunicatorCollectives, SplitWithoutMembership) {
@@ -229,22 +233,22 @@ TEST(CommunicatorCollectives, SplitWithoutMembership) {
 
 // Unequal magnitudes, so that every order of adding gives other bits.
 TEST(CommunicatorCollectives, BitwiseRepeatableAndEqualOnAllRanks) {
-  const auto world = make_mpi_world(variants()[0].options);
+  Group world(make_mpi_world(variants()[0].options));
   for (const index_t n : {3, 1000, 40000}) {
     std::vector<float> start(static_cast<std::size_t>(n));
     for (index_t i = 0; i < n; ++i) {
-      start[i] = std::sin(1.0f + static_cast<float>(i * world->size() + world->rank())) *
-                 std::pow(10.0f, static_cast<float>((i + world->rank()) % 7));
+      start[i] = std::sin(1.0f + static_cast<float>(i * world.size() + world.rank())) *
+                 std::pow(10.0f, static_cast<float>((i + world.rank()) % 7));
     }
     auto once = start;
-    world->all_reduce(Exec(), span(once));
+    world.all_reduce(Exec(), span(once));
     for (int repeat = 0; repeat < 3; ++repeat) {
       auto again = start;
-      world->all_reduce(Exec(), span(again));
+      world.all_reduce(Exec(), span(again));
       ASSERT_EQ(std::memcmp(once.data(), again.data(), once.size() * sizeof(float)), 0);
     }
     auto of_root = once;
-    world->broadcast(Exec(), span(of_root), 0);
+    world.broadcast(Exec(), span(of_root), 0);
     ASSERT_EQ(std::memcmp(once.data(), of_root.data(), once.size() * sizeof(float)), 0);
   }
 }
@@ -308,7 +312,8 @@ TEST(CommunicatorHostValues, GatherScanBroadcast) {
 }
 
 TEST(CommunicatorTraffic, CountsCallsAndBytesBySite) {
-  const auto world = make_mpi_world(variants()[0].options);
+  Group on_device(make_mpi_world(variants()[0].options));
+  Group* const world = &on_device;
   const int p = world->size();
   std::vector<float> data(100), all(static_cast<std::size_t>(100 * p));
   world->all_reduce(Exec(), span(data), Op::sum, "gradients");
@@ -333,50 +338,48 @@ TEST(CommunicatorTraffic, CountsCallsAndBytesBySite) {
   EXPECT_EQ(world->traffic_by_site()[0].traffic.calls, 0);
 }
 
-// Several under way at once, of two groups; unequal blocks, one of them empty; results in
+// Several under way at once, of two groups; results in
 // the order of the waits, whatever that is.
 TEST(CommunicatorRequests, ManyUnderWay) {
   for (const Variant& variant : variants()) {
     SCOPED_TRACE(variant.name);
-    const auto world = make_mpi_world(variant.options);
-    const int p = world->size(), rank = world->rank();
-    const auto other = world->split(0, rank, "other");
-    std::vector<index_t> cuts = {0};
-    for (int r = 0; r < p; ++r) cuts.push_back(cuts.back() + (r == 1 ? 0 : 17 * r + 5));
-    const index_t n = cuts.back(), own = cuts[rank + 1] - cuts[rank];
+    const auto control = make_mpi_world(variant.options);
+    const int p = control->size(), rank = control->rank();
+    Group all(control), again(control->split(0, rank, "other"));
+    Group *const world = &all, *const other = &again;
+    const index_t own = 17, n = own * p;
     const Exec exec;
     auto sums = filled<float>(rank, 33);
     auto summands = filled<float>(rank, n);
     std::vector<float> part(static_cast<std::size_t>(own)), whole(summands.size());
     auto in_place = summands;
     const auto block_of = [&](std::vector<float>& v) {
-      return Span{v.data() + cuts[rank], own, DType::float32};
+      return Span{v.data() + own * rank, own, DType::float32};
     };
     Request a = world->start_all_reduce(exec, span(sums));
-    Request b = other->start_reduce_scatter(exec, span(summands), span(part), Op::sum,
-                                            "parts", cuts.data());
+    Request b =
+        other->start_reduce_scatter(exec, span(summands), span(part), Op::sum, "parts");
     Request c = world->start_reduce_scatter(exec, span(in_place), block_of(in_place),
-                                            Op::sum, "in place", cuts.data());
+                                            Op::sum, "in place");
     EXPECT_EQ(a.under_way(), p > 1);
-    world->progress();
-    c.wait();
-    b.wait();
-    a.wait();
+    control->progress();
+    c.wait(exec);
+    b.wait(exec);
+    a.wait(exec);
     EXPECT_FALSE(a.under_way());
-    a.wait();  // again: nothing to wait for
+    a.wait(exec);  // again: nothing to wait for
     for (index_t i = 0; i < 33; ++i)
       ASSERT_EQ(sums[i], reduced<float>(*world, Op::sum, i));
     for (index_t i = 0; i < own; ++i) {
-      const float want = reduced<float>(*world, Op::sum, cuts[rank] + i);
+      const float want = reduced<float>(*world, Op::sum, own * rank + i);
       ASSERT_EQ(part[i], want);
-      ASSERT_EQ(in_place[cuts[rank] + i], want);
+      ASSERT_EQ(in_place[own * rank + i], want);
     }
-    Request d =
-        world->start_all_gather(exec, span(part), span(whole), "gather", cuts.data());
+    Request d = world->start_all_gather(exec, span(part), span(whole), "gather");
     Request e = other->start_all_gather(exec, block_of(in_place), span(in_place),
-                                        "gather in place", cuts.data());
-    e.wait();
-    d.wait();
+                                        "gather in place");
+    e.wait(exec);
+    d.wait(exec);
     for (index_t i = 0; i < n; ++i) {
       ASSERT_EQ(whole[i], reduced<float>(*world, Op::sum, i)) << i;
       ASSERT_EQ(in_place[i], whole[i]) << i;
@@ -387,16 +390,17 @@ TEST(CommunicatorRequests, ManyUnderWay) {
 // Messages under way together are so for as long as one of them is, not for the sum of
 // their times; a rank that does nothing beside them is busy with them all that time.
 TEST(CommunicatorTime, UnderWayIsCountedOnce) {
-  const auto world = make_mpi_world(variants()[0].options);
+  Group on_device(make_mpi_world(variants()[0].options));
+  Group* const world = &on_device;
   constexpr int kMessages = 8;
   std::vector<std::vector<float>> data(kMessages, std::vector<float>(1 << 18, 1.0f));
-  world->barrier();
+  world->control().barrier();
   world->reset_traffic();
   const auto start = Clock::now();
   std::vector<Request> requests;
   for (auto& one : data) requests.push_back(world->start_all_reduce(Exec(), span(one)));
-  world->progress();
-  for (Request& request : requests) request.wait();
+  world->control().progress();
+  for (Request& request : requests) request.wait(Exec());
   const double spent = std::chrono::duration<double>(Clock::now() - start).count();
   const Traffic& traffic = world->traffic();
   if (world->size() == 1) {
@@ -412,7 +416,8 @@ TEST(CommunicatorTime, UnderWayIsCountedOnce) {
 
 // A pass that only finds out sizes sends nothing: ranks need not even agree.
 TEST(CommunicatorShapeOnly, SendsNothing) {
-  const auto world = make_mpi_world(variants()[0].options);
+  Group on_device(make_mpi_world(variants()[0].options));
+  Group* const world = &on_device;
   if (world->rank() == 0) {
     world->all_reduce(Exec::shape_only(), Span{nullptr, 1000, DType::float32});
   }

@@ -36,8 +36,7 @@ std::vector<data::TokenId> generate(const comm::ProcessGroups& groups) {
 }
 
 TEST(GenerationRanks, TensorGroupGivesTheTokensOfOneRank) {
-  const auto self = comm::make_self_communicator("test");
-  const auto expected = generate({self, self, self, self, self, self, self});
+  const auto expected = generate(comm::make_groups_of_one());
   ASSERT_EQ(expected.size(), 120u);
   const auto world = comm::make_mpi_world();
   const comm::RankGrid grid(world, {.tensor = world->size()});

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "comm/group.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -95,13 +96,13 @@ TEST_F(OperationBoardOfRanks, IsSharedByAllGroups) {
                         HasSubstr("in all_reduce 'a site' of group " + std::string(name) +
                                   " (call 1, 100 elements), since")));
     }
-    group->all_reduce(Exec(), span, Op::sum, "a site");
+    Group(group).all_reduce(Exec(), span, Op::sum, "a site");
   }
   if (world_->rank() == ranks - 1) {
     EXPECT_TRUE(comes_true([&] { return waiting("recv", "part") == 1; }));
-    part->send(Exec(), span, 0);
+    Group(part).send(Exec(), span, 0);
   } else if (world_->rank() == 0) {
-    part->recv(Exec(), span, ranks - 1);
+    Group(part).recv(Exec(), span, ranks - 1);
   }
   world_->barrier();
 }

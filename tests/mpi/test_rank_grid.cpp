@@ -33,8 +33,8 @@ std::vector<GridShape> factorisations(int ranks) {
 }
 
 // World ranks of a group's members, in the group's order.
-std::vector<std::int64_t> members(Communicator& group, int world_rank) {
-  return group.gather(std::int64_t{world_rank});
+std::vector<std::int64_t> members(Group& group, int world_rank) {
+  return group.control().gather(std::int64_t{world_rank});
 }
 
 void check_default_order(const std::shared_ptr<Communicator>& world,
@@ -54,10 +54,12 @@ void check_default_order(const std::shared_ptr<Communicator>& world,
     for (int i = 0; i < count; ++i) ranks.push_back(rank + (i - place) * stride);
     return ranks;
   };
-  const ProcessGroups& groups = grid.groups();
+  ProcessGroups groups = grid.groups();
   EXPECT_EQ(members(*groups.tensor, rank), line(t, 1, expected.tensor));
   EXPECT_EQ(members(*groups.context, rank), line(c, t, expected.context));
-  EXPECT_EQ(members(*groups.data, rank), line(d, t * c, expected.data));
+  // Neighbours on the grid, as context lies between tensor and data.
+  EXPECT_EQ(members(*groups.gradient, rank),
+            line(c * d, t, expected.data * c + expected.context));
   EXPECT_EQ(members(*groups.pipeline, rank), line(p, t * c * d, expected.pipeline));
   EXPECT_EQ(groups.tensor->rank(), expected.tensor);
   EXPECT_EQ(groups.pipeline->rank(), expected.pipeline);
@@ -71,13 +73,17 @@ void check_default_order(const std::shared_ptr<Communicator>& world,
   }
   EXPECT_EQ(members(*groups.model, rank), model);
 
-  const bool at_an_end = grid.is_first_stage() || grid.is_last_stage();
-  std::vector<std::int64_t> ends = {rank};
-  if (p > 1 && at_an_end) {
+  if (p > 1) {
+    groups.share({{"word", {0, p - 1}}});
+    groups.share({{"word", {0, p - 1}}});  // which is there already
     const int first = rank - expected.pipeline * t * c * d;
-    ends = {first, first + (p - 1) * t * c * d};
+    if (grid.is_first_stage() || grid.is_last_stage()) {
+      EXPECT_EQ(members(groups.tied("word"), rank),
+                (std::vector<std::int64_t>{first, first + (p - 1) * t * c * d}));
+    } else {
+      EXPECT_THROW(groups.tied("word"), Error);
+    }
   }
-  EXPECT_EQ(members(*groups.embedding, rank), ends);
   EXPECT_EQ(groups.world->size(), shape.size());
 }
 
@@ -107,7 +113,8 @@ TEST(RankGridGroups, OrderFromTheDeck) {
   EXPECT_EQ(members(*grid.groups().tensor, rank),
             (std::vector<std::int64_t>{rank % 4, rank % 4 + 4}));
   // A group's sum involves its members only.
-  const double sum = grid.groups().data->all_reduce(static_cast<double>(rank));
+  const double sum =
+      grid.groups().gradient->control().all_reduce(static_cast<double>(rank));
   EXPECT_EQ(sum, 2.0 * (rank - rank / 2 % 2 * 2) + 2.0);
 }
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <functional>
 
-#include "comm/communicator.hpp"
+#include "comm/group.hpp"
 #include "comm/mpi_communicator.hpp"
 
 namespace trireme::comm {
@@ -32,7 +32,9 @@ std::shared_ptr<Communicator> world() {
 }
 
 TEST(WrongCallsArguments, AreNamed) {
-  const auto comm = world();
+  const auto control = world();
+  Group on_device(control);
+  Group* const comm = &on_device;
   const int p = comm->size();
   std::vector<float> data(static_cast<std::size_t>(10 * p));
   std::vector<double> wide(static_cast<std::size_t>(10 * p));
@@ -67,7 +69,7 @@ TEST(WrongCallsArguments, AreNamed) {
               }),
               HasSubstr("without memory"));
   EXPECT_THAT(message_of([&] {
-                comm->cartesian({p, 2}, {});
+                control->cartesian({p, 2}, {});
               }),
               HasSubstr("process grid"));
 }
@@ -75,7 +77,9 @@ TEST(WrongCallsArguments, AreNamed) {
 // An error that MPI finds (a message longer than its buffer) and one that we find
 // (shorter).
 TEST(WrongCallsMessages, OfTheWrongLength) {
-  const auto comm = world();
+  const auto control = world();
+  Group on_device(control);
+  Group* const comm = &on_device;
   ASSERT_GE(comm->size(), 2);
   const Exec exec;
   std::vector<float> data(20);
@@ -90,7 +94,7 @@ TEST(WrongCallsMessages, OfTheWrongLength) {
       EXPECT_THAT(message, HasSubstr(expected == 5 ? "truncat"
                                                    : "sent 12 bytes, rank 1 expects 80"));
     }
-    comm->barrier();
+    control->barrier();
   }
 }
 
@@ -100,11 +104,12 @@ TEST(WrongCallsTimeout, SaysWhoWaitsForWhat) {
   ASSERT_GE(comm->size(), 2);
   const auto pair = comm->split(comm->rank() < 2 ? 0 : -1, 0, "pair");
   if (!pair) return comm->barrier();
+  Group on_device(pair);
   if (pair->rank() == 0) {
     pair->set_timeout(0.3);
     const auto start = std::chrono::steady_clock::now();
     const std::string message = message_of([&] {
-      pair->recv(Exec(), {data.data(), 4, DType::float32}, 1);
+      on_device.recv(Exec(), {data.data(), 4, DType::float32}, 1);
     });
     const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
     EXPECT_THAT(message, AllOf(HasSubstr("recv in group 'pair'"),
@@ -115,7 +120,7 @@ TEST(WrongCallsTimeout, SaysWhoWaitsForWhat) {
   }
   comm->barrier();
   // The message that was given up is taken after all, before its memory goes.
-  if (pair->rank() == 1) pair->send(Exec(), {data.data(), 4, DType::float32}, 0);
+  if (pair->rank() == 1) on_device.send(Exec(), {data.data(), 4, DType::float32}, 0);
   pair->barrier();
 }
 
@@ -123,7 +128,7 @@ TEST(WrongCallsTimeout, SaysWhoWaitsForWhat) {
 // and the group can go on.
 class WrongCallsCompared : public testing::Test {
  protected:
-  using Call = std::function<void(Communicator&)>;
+  using Call = std::function<void(Group&)>;
 
   static Span span(index_t count, DType type = DType::float32) {
     static std::vector<double> memory(1000);
@@ -132,7 +137,7 @@ class WrongCallsCompared : public testing::Test {
   void expect_named(const std::string& call, const Call& others, const std::string& odd,
                     const Call& of_rank_one) {
     const std::string message =
-        message_of([&] { (comm_->rank() == 1 ? of_rank_one : others)(*comm_); });
+        message_of([&] { (comm_->rank() == 1 ? of_rank_one : others)(group_); });
     const std::string rest = comm_->size() == 2   ? "rank 0"
                              : comm_->size() == 3 ? "ranks 0, 2"
                                                   : "ranks 0, 2-3";
@@ -144,70 +149,37 @@ class WrongCallsCompared : public testing::Test {
 
   std::shared_ptr<Communicator> comm_ = make_mpi_world(
       {.wait = WaitPolicy::yield, .max_count = index_t{1} << 30, .check_calls = true});
+  Group group_{comm_};
 };
 
 TEST_F(WrongCallsCompared, NameWhoCalledWhat) {
   const Exec exec;
-  const Call sum = [&](Communicator& comm) {
-    comm.all_reduce(exec, span(40), Op::sum, "here");
-  };
+  const Call sum = [&](Group& comm) { comm.all_reduce(exec, span(40), Op::sum, "here"); };
   const std::string sum_text = "all_reduce of 40 float32, sum (here)";
   comm_->barrier();
-  sum(*comm_);
-  expect_named(
-      sum_text, sum, "all_reduce of 41 float32, sum (here)",
-      [&](Communicator& comm) { comm.all_reduce(exec, span(41), Op::sum, "here"); });
-  expect_named(
-      sum_text, sum, "all_reduce of 0 float32, sum (here)",
-      [&](Communicator& comm) { comm.all_reduce(exec, span(0), Op::sum, "here"); });
-  expect_named(sum_text, sum, "all_reduce of 40 float64, sum (here)",
-               [&](Communicator& comm) {
-                 comm.all_reduce(exec, span(40, DType::float64), Op::sum, "here");
-               });
-  expect_named(
-      sum_text, sum, "all_reduce of 40 float32, maximum (here)",
-      [&](Communicator& comm) { comm.all_reduce(exec, span(40), Op::max, "here"); });
-  expect_named(sum_text, sum, "all_reduce of 40 float32, sum (there)",
-               [&](Communicator& comm) {
-                 comm.start_all_reduce(exec, span(40), Op::sum, "there");
-               });
-  expect_named(sum_text, sum, "barrier", [](Communicator& comm) { comm.barrier(); });
+  sum(group_);
+  expect_named(sum_text, sum, "all_reduce of 41 float32, sum (here)",
+               [&](Group& comm) { comm.all_reduce(exec, span(41), Op::sum, "here"); });
+  expect_named(sum_text, sum, "all_reduce of 0 float32, sum (here)",
+               [&](Group& comm) { comm.all_reduce(exec, span(0), Op::sum, "here"); });
+  expect_named(sum_text, sum, "all_reduce of 40 float64, sum (here)", [&](Group& comm) {
+    comm.all_reduce(exec, span(40, DType::float64), Op::sum, "here");
+  });
+  expect_named(sum_text, sum, "all_reduce of 40 float32, maximum (here)",
+               [&](Group& comm) { comm.all_reduce(exec, span(40), Op::max, "here"); });
+  expect_named(sum_text, sum, "all_reduce of 40 float32, sum (there)", [&](Group& comm) {
+    comm.start_all_reduce(exec, span(40), Op::sum, "there");
+  });
+  expect_named(sum_text, sum, "barrier", [](Group& comm) { comm.control().barrier(); });
   expect_named(sum_text, sum, "gather of host values of 8 bytes",
-               [](Communicator& comm) { comm.gather(1.0); });
+               [](Group& comm) { comm.control().gather(1.0); });
   expect_named(sum_text, sum, "split into groups 'parts'",
-               [](Communicator& comm) { comm.split(0, 0, "parts"); });
+               [](Group& comm) { comm.control().split(0, 0, "parts"); });
   expect_named(
       "broadcast of 40 float32 from rank 0 (here)",
-      [&](Communicator& comm) { comm.broadcast(exec, span(40), 0, "here"); },
+      [&](Group& comm) { comm.broadcast(exec, span(40), 0, "here"); },
       "broadcast of 40 float32 from rank 1",
-      [&](Communicator& comm) { comm.broadcast(exec, span(40), 1); });
-}
-
-TEST_F(WrongCallsCompared, NameCuts) {
-  const Exec exec;
-  const index_t ranks = comm_->size();
-  std::vector<index_t> even, uneven;
-  for (index_t r = 0; r <= ranks; ++r) even.push_back(10 * r);
-  uneven = even;
-  uneven[1] = 9;
-  const auto gather = [&](const std::vector<index_t>& cuts) {
-    return [&](Communicator& comm) {
-      const auto rank = static_cast<std::size_t>(comm.rank());
-      std::vector<float> own(20);
-      comm.all_gather(exec, {own.data(), cuts[rank + 1] - cuts[rank], DType::float32},
-                      span(10 * ranks), "", cuts.data());
-    };
-  };
-  gather(even)(*comm_);
-  gather(uneven)(*comm_);
-  const std::string text =
-      fmt::format("all_gather of {} float32, cut at 0, ", 10 * ranks);
-  // Rank 1 has a block of 11 then.
-  std::vector<float> own(11);
-  expect_named(text + "10", gather(even), text + "9", [&](Communicator& comm) {
-    comm.all_gather(exec, {own.data(), 11, DType::float32}, span(10 * ranks), "",
-                    uneven.data());
-  });
+      [&](Group& comm) { comm.broadcast(exec, span(40), 1); });
 }
 
 TEST(WrongCallsOptions, ComparisonIsChosen) {

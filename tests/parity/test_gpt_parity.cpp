@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "ckpt/hugging_face.hpp"
+#include "comm/process_groups.hpp"
 #include "comm/self_communicator.hpp"
 #include "io/safetensors.hpp"
 #include "optim/lr_schedule.hpp"
@@ -19,11 +20,6 @@ std::string fixture(const std::string& name) {
          name;
 }
 
-comm::ProcessGroups self_groups() {
-  const auto self = comm::make_self_communicator("test");
-  return {self, self, self, self, self, self, self};
-}
-
 // A fixture's model in precision T, and its oracle.
 template <class T>
 class Case {
@@ -33,7 +29,7 @@ class Case {
   explicit Case(const std::string& name)
       : huggingface_(fixture(name), log_),
         oracle_(fixture(name) + "/oracle.safetensors"),
-        state_(self_groups(), config()) {
+        state_(comm::make_groups_of_one(), config()) {
     state_.params.allocate(state_.registry, ParamBuffer<T>::Use::training);
     for (const ckpt::Gpt2Tensor& tensor : huggingface_.tensors()) {
       const std::vector<float> values = huggingface_.read(tensor);

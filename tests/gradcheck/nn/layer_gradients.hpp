@@ -81,7 +81,7 @@ class LayerGradients {
     std::string bytes(mine.size() * sizeof(double), '\0');
     std::memcpy(bytes.data(), mine.data(), bytes.size());
     Point all;
-    for (const std::string& theirs : run_.bench.groups.tensor->gather(bytes)) {
+    for (const std::string& theirs : run_.bench.groups.tensor->control().gather(bytes)) {
       if (!is_split) {
         EXPECT_TRUE(theirs == bytes) << "ranks disagree about a tensor they share";
         continue;

@@ -9,6 +9,7 @@
 
 #include "ckpt/params.hpp"
 #include "ckpt/save.hpp"
+#include "comm/process_groups.hpp"
 #include "config/load.hpp"
 #include "data/bpe_trainer.hpp"
 #include "data/tokenizer.hpp"
@@ -46,7 +47,7 @@ inline void make_checkpoint(const std::filesystem::path& run,
       "model: {layers: 2, hidden: 32, heads: 4, sequence: 24, vocab: " + options.vocab +
           "}\ndata: {train: corpus.h5}\n",
       "small");
-  step::ModelState<float> state(self_groups(), step::architecture_of(deck));
+  step::ModelState<float> state(comm::make_groups_of_one(), step::architecture_of(deck));
   randomize(state, 0.15, options.seed);
   if (options.poisoned) {
     state.params.slice(Slab::weight, state.registry.find("layers/1/mlp/fc1/weight"))(3) =
@@ -61,8 +62,8 @@ inline void make_checkpoint(const std::filesystem::path& run,
     training.tokenizer_attributes["end_of_document"] =
         std::to_string(tokenizer.end_of_document());
   }
-  ckpt::save_checkpoint(Exec(), *self_groups().world, run / "checkpoints", training,
-                        ckpt::parts_of(state.params, ckpt::Content::weights));
+  ckpt::save_checkpoint(Exec(), *comm::make_groups_of_one().world, run / "checkpoints",
+                        training, ckpt::parts_of(state.params, ckpt::Content::weights));
 }
 
 }  // namespace trireme::test

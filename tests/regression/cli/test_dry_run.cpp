@@ -432,7 +432,7 @@ TEST_F(DryRun, DataRanksShareWhatAStageHas) {
         const std::int64_t units = 4 + (s == 1 ? 0 : 2);
         std::int64_t reductions = 0, gathers = 0;
         for (const json& message : shared["messages"]) {
-          if (message["stage"] != s || message["axis"] != "data") continue;
+          if (message["stage"] != s || message["axis"] != "gradient") continue;
           const auto calls = message["calls"].get<std::int64_t>();
           if (message["site"] == "gradients") reductions += calls;
           if (message["site"] == "weights (ZeRO)") gathers += calls;

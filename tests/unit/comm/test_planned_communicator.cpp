@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "comm/rank_grid.hpp"
+
 namespace trireme::comm {
 namespace {
 
@@ -18,7 +20,9 @@ TEST(PlannedCommunicatorGroup, SaysItsSize) {
 }
 
 TEST(PlannedCommunicatorGroup, ChecksShapesCountsAndSendsNothing) {
-  const auto group = make_planned_communicator(0, 4, "tensor");
+  const auto control = make_planned_communicator(0, 4, "tensor");
+  Group on_device(control);
+  Group* const group = &on_device;
   const Exec shapes = Exec::shape_only();
   group->all_reduce(shapes, Span{nullptr, 31, DType::float32});
   group->all_gather(shapes, ConstSpan(nullptr, 31, DType::float32),
@@ -33,10 +37,42 @@ TEST(PlannedCommunicatorGroup, ChecksShapesCountsAndSendsNothing) {
         group->all_reduce(Exec(), Span{&value, 1, DType::float32});
       },
       ThrowsMessage<Error>(HasSubstr("'tensor' of 4 ranks is only planned")));
-  EXPECT_THAT([&] { group->barrier(); },
+  EXPECT_THAT([&] { control->barrier(); },
               ThrowsMessage<Error>(HasSubstr("is only planned")));
-  EXPECT_THAT([&] { group->all_reduce(1.0); },
+  EXPECT_THAT([&] { control->all_reduce(1.0); },
               ThrowsMessage<Error>(HasSubstr("is only planned")));
+}
+
+// The process groups of each of 24 ranks, without the others: as large as the axes, and
+// the ranks of a group have its numbers.
+TEST(PlannedCommunicatorGroup, GivesTheGroupsOfAnyRank) {
+  const GridShape shape{
+      2, 1, 3, 4, {Axis::data, Axis::tensor, Axis::pipeline, Axis::context}};
+  for (int rank = 0; rank < shape.size(); ++rank) {
+    const Coordinates at = coordinates_of(shape, rank);
+    ProcessGroups groups =
+        make_process_groups(make_planned_communicator(rank, 24, "world"), shape);
+    EXPECT_EQ(groups.tensor->size(), 2);
+    EXPECT_EQ(groups.tensor->rank(), at.tensor);
+    EXPECT_EQ(groups.context->size(), 1);
+    EXPECT_EQ(groups.gradient->size(), 3);
+    EXPECT_EQ(groups.gradient->rank(), at.data);
+    EXPECT_EQ(groups.pipeline->size(), 4);
+    EXPECT_EQ(groups.pipeline->rank(), at.pipeline);
+    const std::vector<int> model =
+        members_of(shape, {Axis::tensor, Axis::pipeline}, rank);
+    EXPECT_EQ(groups.model->size(), 8);
+    EXPECT_EQ(model.at(static_cast<std::size_t>(groups.model->rank())), rank);
+    groups.share({{"word", {0, 2, 3}}});
+    if (at.pipeline == 1) {
+      EXPECT_THAT([&] { groups.tied("word"); },
+                  ThrowsMessage<Error>(HasSubstr("shares 'word' with stage 1")));
+    } else {
+      EXPECT_EQ(groups.tied("word").size(), 3);
+      EXPECT_EQ(groups.tied("word").rank(), std::max(0, at.pipeline - 1));
+    }
+    EXPECT_EQ(groups.all().size(), at.pipeline == 1 ? 5u : 6u);
+  }
 }
 
 TEST(PlannedCommunicatorGroup, RefusesARankThatIsNotInIt) {

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/hugging_face.hpp"
+#include "comm/process_groups.hpp"
 #include "step/train_step.hpp"
 #include "unit/step/random_model.hpp"
 
@@ -34,7 +35,7 @@ const model::Architecture kConfig = {.layers = 2,
 template <class T>
 struct Model : step::ModelState<T> {
   explicit Model(const model::Architecture& config = kConfig)
-      : step::ModelState<T>(test::self_groups(), config) {
+      : step::ModelState<T>(comm::make_groups_of_one(), config) {
     test::randomize(*this);
   }
 };
@@ -144,13 +145,13 @@ TEST(GenerationGreedy, IsHuggingFaces) {
     const ckpt::HuggingFaceModel source(directory, log);
     const io::SafetensorsReader oracle(directory + "/oracle.safetensors");
     const auto& c = source.config();
-    step::ModelState<float> model(test::self_groups(), {.layers = c.layers,
-                                                        .hidden = c.hidden,
-                                                        .heads = c.heads,
-                                                        .kv_heads = c.heads,
-                                                        .ffn_hidden = c.ffn_hidden,
-                                                        .sequence = c.sequence,
-                                                        .vocabulary = c.vocab});
+    step::ModelState<float> model(comm::make_groups_of_one(), {.layers = c.layers,
+                                                               .hidden = c.hidden,
+                                                               .heads = c.heads,
+                                                               .kv_heads = c.heads,
+                                                               .ffn_hidden = c.ffn_hidden,
+                                                               .sequence = c.sequence,
+                                                               .vocabulary = c.vocab});
     model.params.allocate(model.registry, ParamBuffer<float>::Use::inference);
     for (const auto& tensor : source.tensors()) {
       const auto values = source.read(tensor);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "comm/process_groups.hpp"
+
 namespace trireme::job {
 namespace {
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/process_groups.hpp"
 #include "comm/self_communicator.hpp"
 #include "model/chunk.hpp"
 #include "support/arrays.hpp"
@@ -31,11 +32,6 @@ inline model::Architecture small_gpt(double dropout = 0.1) {
           .init_std = 0.2};
 }
 
-inline comm::ProcessGroups alone() {
-  return comm::RankGrid(comm::make_self_communicator("world"), comm::GridShape{})
-      .groups();
-}
-
 template <class T>
 struct Gpt {
   model::Architecture config;
@@ -46,11 +42,11 @@ struct Gpt {
   model::Chunk<T> chunk;
 
   explicit Gpt(const model::Architecture& config_in,
-               const comm::ProcessGroups& groups_in = alone())
+               const comm::ProcessGroups& groups_in = comm::make_groups_of_one())
       : Gpt(config_in, model::make_blueprint(config_in).whole(), groups_in) {}
   // A part of the model: some of its blocks.
   Gpt(const model::Architecture& config_in, const model::BlockRange& range,
-      const comm::ProcessGroups& groups_in = alone())
+      const comm::ProcessGroups& groups_in = comm::make_groups_of_one())
       : config(config_in),
         blueprint(model::make_blueprint(config)),
         groups(groups_in),

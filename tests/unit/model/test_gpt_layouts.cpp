@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "comm/mpi_communicator.hpp"
+#include "comm/rank_grid.hpp"
 #include "unit/model/gpt_pass.hpp"
 
 namespace trireme::model {
@@ -37,14 +38,15 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, int tensor,
   Values got = test::accumulate(part, grid.coordinates().data * share, share,
                                 std::min<index_t>(share, 2));
   // Every rank of a tensor group has the loss of the group's samples.
-  EXPECT_EQ(grid.groups().tensor->all_reduce(got[0], comm::Op::max),
-            grid.groups().tensor->all_reduce(got[0], comm::Op::min));
-  grid.groups().data->all_reduce(got);
+  EXPECT_EQ(grid.groups().tensor->control().all_reduce(got[0], comm::Op::max),
+            grid.groups().tensor->control().all_reduce(got[0], comm::Op::min));
+  grid.groups().gradient->control().all_reduce(got);
   EXPECT_NEAR(got[0], want[0], 1e-12 * want[0]);
   EXPECT_EQ(got[1], want[1]);
 
   const Exec exec;
-  grid.groups().data->all_reduce(exec, comm::span_of(part.params.slab(Slab::gradient)));
+  grid.groups().gradient->all_reduce(exec,
+                                     comm::span_of(part.params.slab(Slab::gradient)));
   exec.fence("test");
   for (std::size_t p = 0; p < whole.registry.size(); ++p) {
     test::expect_close_in_norm(

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "comm/planned_communicator.hpp"
+#include "comm/process_groups.hpp"
 #include "comm/self_communicator.hpp"
 #include "model/chunk.hpp"
 #include "model/formulae.hpp"
@@ -13,9 +14,8 @@ namespace trireme::model {
 namespace {
 
 ParamRegistry registered(const Architecture& config, int size = 1, int rank = 0) {
-  comm::ProcessGroups groups =
-      comm::RankGrid(comm::make_self_communicator("world"), comm::GridShape{}).groups();
-  groups.tensor = comm::make_planned_communicator(rank, size, "tensor");
+  const comm::ProcessGroups groups = comm::make_process_groups(
+      comm::make_planned_communicator(rank, size, "world"), {.tensor = size});
   ParamRegistry registry;
   const ParamBuffer<float> params;
   const Blueprint blueprint = make_blueprint(config);

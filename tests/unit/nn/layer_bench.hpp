@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/process_groups.hpp"
 #include "comm/self_communicator.hpp"
 #include "model/chunk.hpp"
 #include "support/arrays.hpp"
@@ -97,7 +98,9 @@ class LayerBench {
 
   explicit LayerBench(
       std::shared_ptr<comm::Communicator> tensor = comm::make_self_communicator("tensor"))
-      : groups(groups_with(std::move(tensor))), totals(2), step_state_("step state", 1) {
+      : groups(comm::make_process_groups(tensor, {.tensor = tensor->size()})),
+        totals(2),
+        step_state_("step state", 1) {
     set_step({.seed = 99, .sample_base = 1000003, .loss_gradient_scale = 0.37});
   }
   LayerBench(const LayerBench&) = delete;
@@ -177,17 +180,6 @@ class LayerBench {
   Array<double> totals;  // of losses
 
  private:
-  static comm::ProcessGroups groups_with(std::shared_ptr<comm::Communicator> tensor) {
-    const auto self = comm::make_self_communicator("self");
-    return {.world = tensor,
-            .tensor = tensor,
-            .context = self,
-            .data = self,
-            .pipeline = self,
-            .model = tensor,
-            .embedding = self};
-  }
-
   nn::Context context_of(const Exec& on, Arena& saved_, Arena& scratch_, Arena& held_,
                          nn::Mode mode) {
     return {.exec = on,

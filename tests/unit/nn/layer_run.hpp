@@ -37,7 +37,7 @@ class LayerRun {
     const Values weight = d_y.values();
     double sum = 0;
     for (std::size_t i = 0; i < out.size(); ++i) sum += weight[i] * out[i];
-    if (layer.splits_y) sum = bench.groups.tensor->all_reduce(sum);
+    if (layer.splits_y) sum = bench.groups.tensor->control().all_reduce(sum);
     return sum + bench.step.loss_gradient_scale * bench.totals.values()[0];
   }
   void forward(nn::Mode mode = nn::Mode::training) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/arrays.hpp"

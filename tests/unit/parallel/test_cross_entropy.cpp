@@ -2,6 +2,7 @@
 // there, no message sent.
 #include "parallel/cross_entropy.hpp"
 
+#include "comm/group.hpp"
 #include "comm/self_communicator.hpp"
 #include "support/arrays.hpp"
 
@@ -18,7 +19,7 @@ TYPED_TEST_SUITE(CrossEntropyAlone, test::RealTypes);
 TYPED_TEST(CrossEntropyAlone, IsThePlainLoss) {
   using T = TypeParam;
   using A = Accumulator<T>;
-  const auto group = comm::make_self_communicator("tensor");
+  comm::Group group(comm::make_self_communicator("tensor"));
   for (const index_t rows : {1, 33}) {
     for (const index_t vocabulary : {1, 31, 257}) {
       const index_t columns = vocabulary + 3;  // padded
@@ -34,7 +35,7 @@ TYPED_TEST(CrossEntropyAlone, IsThePlainLoss) {
       const Array<A> row_max(rows), sums(2 * rows), loss(rows);
       const Array<double> totals({100.0, 200.0});
       const CrossEntropySaved<T> saved{row_max.vector(), sums.matrix(rows, 2)};
-      vocab_parallel_cross_entropy_forward<T>(Exec(), *group, {0, vocabulary},
+      vocab_parallel_cross_entropy_forward<T>(Exec(), group, {0, vocabulary},
                                               logits.cmatrix(rows, columns),
                                               label_array.cvector(), mask_array.cvector(),
                                               saved, loss.vector(), totals.vector());
@@ -61,7 +62,7 @@ TYPED_TEST(CrossEntropyAlone, IsThePlainLoss) {
       EXPECT_EQ(totals.values()[1], count);
     }
   }
-  EXPECT_EQ(group->traffic().calls, 0);
+  EXPECT_EQ(group.traffic().calls, 0);
 }
 
 }  // namespace

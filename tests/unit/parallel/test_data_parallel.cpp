@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "comm/rank_grid.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/arrays.hpp"
 
@@ -105,7 +106,11 @@ class Run {
   Run(const std::shared_ptr<comm::Communicator>& world, const Case& of)
       : case_(of),
         grid_(world, of.grid),
+        groups_(grid_.groups()),
         registry_(units(of.units, of.borrows, tie_of(grid_))) {
+    if (of.grid.pipeline > 1) {
+      groups_.share({{registry_.spec(kTied).name, {0, of.grid.pipeline - 1}}});
+    }
     params_.allocate(registry_, ParamBuffer<T>::Use::training, sharding());
     data_parallel_ =
         std::make_unique<DataParallel<T>>(exec_, groups(), params_, of.sequence_parallel);
@@ -114,11 +119,11 @@ class Run {
 
   typename ParamBuffer<T>::Sharding sharding() const {
     return {.stage = case_.stage,
-            .parts = groups().data->size(),
-            .part = groups().data->rank(),
+            .parts = groups().gradient->size(),
+            .part = groups().gradient->rank(),
             .bucket_elements = case_.bucket_elements};
   }
-  const comm::ProcessGroups& groups() const { return grid_.groups(); }
+  const comm::ProcessGroups& groups() const { return groups_; }
   const ParamRegistry& registry() const { return registry_; }
   ParamBuffer<T>& params() { return params_; }
   DataParallel<T>& data_parallel() { return *data_parallel_; }
@@ -255,6 +260,7 @@ class Run {
   Case case_;
   Exec exec_;
   comm::RankGrid grid_;
+  comm::ProcessGroups groups_;
   ParamRegistry registry_;
   ParamBuffer<T> params_;
   std::unique_ptr<DataParallel<T>> data_parallel_;
@@ -537,15 +543,14 @@ TYPED_TEST(DataParallelOf, PartsAreThoseOfTheDataGroup) {
   params.allocate(registry, ParamBuffer<TypeParam>::Use::training,
                   {.stage = 1, .parts = 7, .part = 2});
   EXPECT_THAT([&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, false); },
-              ThrowsMessage<Error>(
-                  AllOf(HasSubstr("cut in 7 parts, of which this is 2"),
-                        HasSubstr("the data group has " +
-                                  format_plural(grid.groups().data->size(), "rank")))));
+              ThrowsMessage<Error>(AllOf(
+                  HasSubstr("cut in 7 parts, of which this is 2"),
+                  HasSubstr("the gradient group has " +
+                            format_plural(grid.groups().gradient->size(), "rank")))));
 }
 
 // Messages of one site and operation of a group.
-std::int64_t calls(const comm::Communicator& group, const char* site,
-                   const char* operation) {
+std::int64_t calls(const comm::Group& group, const char* site, const char* operation) {
   for (const comm::SiteTraffic& of : group.traffic_by_site()) {
     if (std::strcmp(of.site, site) == 0 && std::strcmp(of.operation, operation) == 0) {
       return of.traffic.calls;
@@ -568,7 +573,7 @@ TYPED_TEST(DataParallelOf, EachUnitIsGatheredOnceAPass) {
         const int each = rotating == 1 ? 1 : microbatches * 2 * (rotating - 2) + 2;
         const int gathers = sends * (each + (borrows ? 1 : 0));
         const int reductions = sends * microbatches * units;
-        const comm::Communicator& data = *run.groups().data;
+        const comm::Group& data = *run.groups().gradient;
         for (int step = 1; step <= 2; ++step) {
           run.accumulate(microbatches);
           EXPECT_EQ(calls(data, "weights (ZeRO 3)", "all_gather"), step * gathers);
@@ -588,7 +593,7 @@ TYPED_TEST(DataParallelOf, MessagesOfTheOtherStages) {
   for (const int stage : {0, 1, 2}) {
     Run<TypeParam> run(this->world_, {{.data = ranks}, stage, 1, false, units});
     run.data_parallel().settle();
-    const comm::Communicator& data = *run.groups().data;
+    const comm::Group& data = *run.groups().gradient;
     const std::int64_t before = data.traffic().calls;  // of the first weights
     EXPECT_EQ(before, stage == 0 ? 0 : each);
     run.accumulate(microbatches);
@@ -610,7 +615,7 @@ TYPED_TEST(DataParallelOf, TheSequenceRegionIsOneMessage) {
     Run<TypeParam> run(this->world_, {grid, stage, 1, true});
     run.accumulate(2);
     const int expected = ranks > 1 ? 1 : 0;
-    const comm::Communicator& tensor = *run.groups().tensor;
+    const comm::Group& tensor = *run.groups().tensor;
     EXPECT_EQ(calls(tensor, "gradients of the sequence region", "all_reduce"), expected);
     EXPECT_EQ(tensor.traffic().calls, expected);
     run.data_parallel().settle();
@@ -631,8 +636,8 @@ TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
           const ParamRegistry registry = units(5, borrows);
           const typename ParamBuffer<T>::Sharding sharding{
               .stage = stage,
-              .parts = groups.data->size(),
-              .part = groups.data->rank(),
+              .parts = groups.gradient->size(),
+              .part = groups.gradient->rank(),
               .bucket_elements = bucket_elements};
           ParamBuffer<T> params;
           params.allocate(registry, ParamBuffer<T>::Use::training, sharding);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/mpi_communicator.hpp"
+#include "comm/rank_grid.hpp"
+#include "comm/self_communicator.hpp"
 #include "parallel/cross_entropy.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/mappings.hpp"
@@ -25,7 +27,7 @@ struct Loss {
 
 // This rank's columns [begin, begin + valid) of the logits, in `held` columns.
 template <class T>
-Loss<T> loss_of(comm::Communicator& group, const Values& logits, index_t rows,
+Loss<T> loss_of(comm::Group& group, const Values& logits, index_t rows,
                 index_t vocabulary, index_t begin, index_t valid, index_t held,
                 const Values& labels, const Values& mask) {
   using A = Accumulator<T>;
@@ -62,9 +64,9 @@ TYPED_TEST_SUITE(ParallelTogetherOf, test::RealTypes);
 
 TYPED_TEST(ParallelTogetherOf, LossOfAShardedVocabulary) {
   using T = TypeParam;
-  const auto group = world();
-  const auto alone = group->split(group->rank(), 0, "alone");
-  const index_t rows = 33, size = group->size(), rank = group->rank();
+  const auto ranks = world();
+  comm::Group group(ranks), alone(comm::make_self_communicator("alone"));
+  const index_t rows = 33, size = group.size(), rank = group.rank();
   // With 5 columns over 4 ranks (parts of 2) the last one holds padding only.
   // Logits around a thousand: only the maximum over all ranks keeps exponentials in
   // range.
@@ -83,8 +85,8 @@ TYPED_TEST(ParallelTogetherOf, LossOfAShardedVocabulary) {
     const index_t begin = std::min(vocabulary, rank * held);
     const index_t valid = std::min(held, vocabulary - begin);
     const auto got =
-        loss_of<T>(*group, logits, rows, vocabulary, begin, valid, held, labels, mask);
-    const auto want = loss_of<T>(*alone, logits, rows, vocabulary, 0, vocabulary,
+        loss_of<T>(group, logits, rows, vocabulary, begin, valid, held, labels, mask);
+    const auto want = loss_of<T>(alone, logits, rows, vocabulary, 0, vocabulary,
                                  vocabulary, labels, mask);
     const double u = test::rounding<T>(),
                  ua = test::rounding<Accumulator<T>>() * (1 + std::abs(level));
@@ -101,34 +103,35 @@ TYPED_TEST(ParallelTogetherOf, LossOfAShardedVocabulary) {
     }
     // The same bits on every rank.
     for (const double x : got.loss) {
-      ASSERT_EQ(group->all_reduce(x, comm::Op::min), group->all_reduce(x, comm::Op::max));
+      ASSERT_EQ(group.control().all_reduce(x, comm::Op::min),
+                group.control().all_reduce(x, comm::Op::max));
     }
   }
 }
 
 TYPED_TEST(ParallelTogetherOf, SumsAtTheBordersOfRegions) {
   using T = TypeParam;
-  const auto group = world();
-  const index_t size = group->size(), rows = 5, h = 7;
+  comm::Group group(world());
+  const index_t size = group.size(), rows = 5, h = 7;
   Values mine(rows * h), want(rows * h);
   for (index_t i = 0; i < rows * h; ++i) {
-    mine[i] = static_cast<double>((i + 3 * group->rank()) % 8);
+    mine[i] = static_cast<double>((i + 3 * group.rank()) % 8);
     for (index_t rank = 0; rank < size; ++rank) {
       want[i] += static_cast<double>((i + 3 * rank) % 8);
     }
   }
   const Array<T> sums(mine);
   const Exec exec;
-  reduce_from_tensor_parallel_region<T>(exec, *group, sums.matrix(rows, h), "test");
+  reduce_from_tensor_parallel_region<T>(exec, group, sums.matrix(rows, h), "test");
   EXPECT_EQ(sums.values(), want);
-  EXPECT_EQ(group->traffic().calls, size > 1 ? 1 : 0);
+  EXPECT_EQ(group.traffic().calls, size > 1 ? 1 : 0);
 }
 
 // Every rank has two rows of the whole; what goes in comes out.
 TYPED_TEST(ParallelTogetherOf, PartsOfTheSequence) {
   using T = TypeParam;
-  const auto group = world();
-  const index_t size = group->size(), rank = group->rank(), rows = 2, h = 7;
+  comm::Group group(world());
+  const index_t size = group.size(), rank = group.rank(), rows = 2, h = 7;
   Values all(rows * size * h), partial(rows * size * h);
   for (index_t i = 0; i < rows * size * h; ++i) {
     all[i] = static_cast<double>(i % 61);
@@ -139,7 +142,7 @@ TYPED_TEST(ParallelTogetherOf, PartsOfTheSequence) {
   };
   const Exec exec;
   const Array<T> part(own(all)), whole(rows * size * h);
-  gather_from_sequence_parallel_region<T>(exec, *group, part.cmatrix(rows, h),
+  gather_from_sequence_parallel_region<T>(exec, group, part.cmatrix(rows, h),
                                           whole.matrix(rows * size, h), "test");
   EXPECT_EQ(whole.values(), all);
 
@@ -149,7 +152,7 @@ TYPED_TEST(ParallelTogetherOf, PartsOfTheSequence) {
   }
   const Array<T> summands(partial), reduced(rows * h);
   reduce_scatter_to_sequence_parallel_region<T>(
-      exec, *group, summands.cmatrix(rows * size, h), reduced.matrix(rows, h), "test");
+      exec, group, summands.cmatrix(rows * size, h), reduced.matrix(rows, h), "test");
   EXPECT_EQ(reduced.values(), own(sums));
 }
 
@@ -162,6 +165,8 @@ void check_sums(const std::shared_ptr<comm::Communicator>& world,
                 const comm::GridShape& shape) {
   SCOPED_TRACE(to_string(shape));
   const comm::RankGrid grid(world, shape);
+  comm::ProcessGroups groups = grid.groups();
+  if (shape.pipeline > 1) groups.share({{"word", {0, shape.pipeline - 1}}});
   ParamRegistry registry;
   registry.add({.name = "bias", .shard = replicated({3}), .init = {}});
   const int stage = grid.coordinates().pipeline;
@@ -182,7 +187,7 @@ void check_sums(const std::shared_ptr<comm::Communicator>& world,
   }
   Kokkos::deep_copy(params.slab(Slab::gradient), fill);
   const Exec exec;
-  DataParallel<float> data_parallel(exec, grid.groups(), params, false);
+  DataParallel<float> data_parallel(exec, groups, params, false);
   data_parallel.begin_microbatch(true, true);
   data_parallel.begin(0, Pass::backward);
   data_parallel.end(0, Pass::backward);

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "comm/planned_communicator.hpp"
+#include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::plan {
@@ -57,21 +58,11 @@ model::Architecture model_of(const Layout& layout) {
 
 // On the last tensor rank, which has the padding of the vocabulary.
 comm::ProcessGroups groups_of(const Layout& layout, int data_rank) {
-  const auto self = comm::make_self_communicator("self");
-  const auto group = [&](int rank, int size, const char* name) {
-    return size == 1 ? self : comm::make_planned_communicator(rank, size, name);
-  };
-  return {.world = self,
-          .tensor = group(layout.t - 1, layout.t, "tensor"),
-          .context = self,
-          .data = group(data_rank, layout.d, "data"),
-          .pipeline = group(layout.stage, layout.p, "pipeline"),
-          .model =
-              group(layout.stage * layout.t + layout.t - 1, layout.t * layout.p, "model"),
-          .embedding =
-              layout.is_first() || layout.is_last()
-                  ? group(layout.is_first() ? 0 : 1, layout.p > 1 ? 2 : 1, "embedding")
-                  : self};
+  const comm::GridShape shape{.tensor = layout.t, .data = layout.d, .pipeline = layout.p};
+  const int rank = comm::rank_of(
+      shape, {.tensor = layout.t - 1, .data = data_rank, .pipeline = layout.stage});
+  return comm::make_process_groups(
+      comm::make_planned_communicator(rank, shape.size(), "world"), shape);
 }
 
 // (axis, site, operation) -> calls and elements of all of them.
@@ -227,7 +218,7 @@ class Formulas {
     const index_t arriving = is_sliced ? from_above + from_below : 0;
     add("tensor", "slices of stage messages", "all_gather", arriving, arriving * Rh);
     if (layout_.is_first() || layout_.is_last()) {
-      add("embedding", "tied embedding gradient", "all_reduce", 1, tied);
+      add("tied", "tied gradient", "all_reduce", 1, tied);
     }
   }
 
@@ -287,16 +278,16 @@ class Formulas {
     const Units units(layout_);
     const index_t m = layout_.m, n_b = buckets(units), P = in_buckets(units);
     const int zero = layout_.zero;
-    if (zero == 0) add("data", "gradients", "all_reduce", n_b, P);
-    if (zero == 1) add("data", "gradients", "reduce_scatter", n_b, P);
-    if (zero >= 2) add("data", "gradients", "reduce_scatter", m * n_b, m * P);
-    if (zero == 1 || zero == 2) add("data", "weights (ZeRO)", "all_gather", n_b, P);
+    if (zero == 0) add("gradient", "gradients", "all_reduce", n_b, P);
+    if (zero == 1) add("gradient", "gradients", "reduce_scatter", n_b, P);
+    if (zero >= 2) add("gradient", "gradients", "reduce_scatter", m * n_b, m * P);
+    if (zero == 1 || zero == 2) add("gradient", "weights (ZeRO)", "all_gather", n_b, P);
     if (zero == 3) {
       const auto [calls, W] = layout_.p > 1 ? stage_gathers(units) : gathers(units);
-      add("data", "weights (ZeRO 3)", "all_gather", calls, W);
+      add("gradient", "weights (ZeRO 3)", "all_gather", calls, W);
     }
-    add("data", "loss totals", "all_reduce", 1, 2);
-    if (zero >= 1) add("data", "gradient norm", "all_reduce", 1, 1);
+    add("gradient", "loss totals", "all_reduce", 1, 2);
+    if (zero >= 1) add("gradient", "gradient norm", "all_reduce", 1, 1);
   }
 
   const Layout& layout_;
@@ -496,8 +487,9 @@ TEST(MessagePlan, OfTheExampleOfThatPage) {
   for (const int rank : {0, 1}) {
     Messages messages = planned(layout, rank).messages;
     using Counts = std::pair<std::int64_t, std::int64_t>;
-    EXPECT_EQ((messages[{"data", "gradients", "reduce_scatter"}]), Counts(15, 39552));
-    EXPECT_EQ((messages[{"data", "weights (ZeRO 3)", "all_gather"}]), Counts(15, 46208));
+    EXPECT_EQ((messages[{"gradient", "gradients", "reduce_scatter"}]), Counts(15, 39552));
+    EXPECT_EQ((messages[{"gradient", "weights (ZeRO 3)", "all_gather"}]),
+              Counts(15, 46208));
     EXPECT_EQ((messages[{"tensor", "row-parallel output", "reduce_scatter"}]),
               Counts(18, 6912));
     EXPECT_EQ((messages[{"tensor", "gradients of the sequence region", "all_reduce"}]),

@@ -5,15 +5,10 @@
 
 #include <random>
 
-#include "comm/self_communicator.hpp"
+#include "comm/process_groups.hpp"
 #include "step/model_state.hpp"
 
 namespace trireme::test {
-
-inline comm::ProcessGroups self_groups() {
-  const auto self = comm::make_self_communicator("test");
-  return {self, self, self, self, self, self, self};
-}
 
 template <class T>
 void randomize(step::ModelState<T>& state, double scale = 0.2, unsigned seed = 7) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 
+#include "comm/process_groups.hpp"
 #include "data/batch_loader.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/arrays.hpp"
@@ -95,7 +96,7 @@ class Samples {
 template <class T>
 struct StepRun {
   explicit StepRun(index_t micro, double dropout = 0.0, double clip_norm = 1e30)
-      : state(test::self_groups(), small_gpt(dropout)) {
+      : state(comm::make_groups_of_one(), small_gpt(dropout)) {
     test::randomize(state, 0.2);
     step = std::make_unique<TrainStep<T>>(
         exec, state,
@@ -289,7 +290,7 @@ class AllocatedBytes {
 TEST(TrainStepMemory, IsWhatThePlanSays) {
   const Exec exec;
   Timers timers;
-  ModelState<float> state(test::self_groups(), small_gpt(0.1));
+  ModelState<float> state(comm::make_groups_of_one(), small_gpt(0.1));
   const StepShape shape{.micro = 2, .sequence = kSequence, .microbatches = 2};
   const MemoryPlan plan = plan_memory(state, shape);  // before there is any
   AllocatedBytes allocated;
@@ -313,7 +314,7 @@ TEST(TrainStepMemory, IsWhatThePlanSays) {
 
 TEST(TrainStepMemory, IsUsedToTheLastByte) {
   const Exec exec;
-  ModelState<float> state(test::self_groups(), small_gpt(0.1));
+  ModelState<float> state(comm::make_groups_of_one(), small_gpt(0.1));
   test::randomize(state);
   const StepShape shape{.micro = 2, .sequence = kSequence, .microbatches = 1};
   const MemoryPlan plan = plan_memory(state, shape);
@@ -366,7 +367,7 @@ class TrainStepAllocations : public ::testing::Test {
     model::Architecture config = small_gpt(0.1);
     config.sequence = kLength;
     config.vocabulary = corpus->vocabulary_size();
-    state_ = std::make_unique<ModelState<float>>(test::self_groups(), config);
+    state_ = std::make_unique<ModelState<float>>(comm::make_groups_of_one(), config);
     state_->params.allocate(state_->registry, ParamBuffer<float>::Use::training);
     state_->params.initialize(exec_, 1);
     step_ = std::make_unique<TrainStep<float>>(

@@ -1,0 +1,310 @@
+// comm/group.cpp — the one front of all transports: it checks arguments, keeps accounts
+// by site, and notes on the board and the trace what this rank does.
+//
+// Every call goes start() -> Transport::start(), and later Request::wait() -> finish() ->
+// Transport::wait(). All that users and reports see of a message is said here, so that a
+// transport has nothing to do but to carry.
+#include "comm/group.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "base/plural.hpp"
+#include "base/timers.hpp"
+#include "comm/operation_board.hpp"
+
+namespace trireme::comm {
+namespace {
+
+using Kind = Transfer::Kind;
+
+const std::byte* at(ConstSpan span, index_t element) {
+  return static_cast<const std::byte*>(span.data) +
+         static_cast<std::size_t>(element) * size_of(span.dtype);
+}
+
+// Spans of a shape-only pass have no memory that could overlap.
+bool overlap(ConstSpan a, ConstSpan b) {
+  if (a.data == nullptr || b.data == nullptr) return false;
+  return at(a, 0) < at(b, b.count) && at(b, 0) < at(a, a.count);
+}
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+const char* name_of_op(Op op) {
+  return op == Op::sum ? "sum" : op == Op::max ? "maximum" : "minimum";
+}
+
+void require_same_type(const char* call, ConstSpan in, ConstSpan out) {
+  TRIREME_REQUIRE(in.dtype == out.dtype,
+                  "{}: input is {}, output is {}; they must be the same", call,
+                  trireme::name_of(in.dtype), trireme::name_of(out.dtype));
+}
+
+void require_memory(const char* call, const Exec& exec, ConstSpan span) {
+  TRIREME_REQUIRE(span.count >= 0, "{}: a count of {}", call,
+                  format_plural(span.count, "element"));
+  TRIREME_REQUIRE(exec.is_shape_only() || span.count == 0 || span.data != nullptr,
+                  "{}: {} without memory (a View of a shape-only pass?)", call,
+                  format_plural(span.count, "element"));
+}
+
+// Charges its lifetime to the communication of a run that is timed.
+class Timed {
+ public:
+  explicit Timed(Timers* timers) {
+    // The group itself says to a trace what it was.
+    if (timers != nullptr) {
+      region_.emplace(*timers, Section::communication, RegionLabel{.name = ""});
+    }
+  }
+
+ private:
+  std::optional<Region> region_;
+};
+
+}  // namespace
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::all_to_all:
+      return "all_to_all";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::send:
+      return "send";
+    case Kind::recv:
+      return "recv";
+  }
+  throw Error("name_of: not a Kind");
+}
+
+Traffic& Traffic::operator+=(const Traffic& other) {
+  calls += other.calls;
+  elements += other.elements;
+  bytes += other.bytes;
+  has_seconds = has_seconds || other.has_seconds;
+  seconds += other.seconds;
+  wait_seconds += other.wait_seconds;
+  under_way_seconds += other.under_way_seconds;
+  progress_seconds += other.progress_seconds;
+  return *this;
+}
+
+void Request::wait(const Exec& exec) {
+  if (owner_ != nullptr) std::exchange(owner_, nullptr)->finish(exec, *this);
+}
+
+Group::Group(std::shared_ptr<Communicator> control)
+    : control_(std::move(control)), transport_(control_->make_transport()) {}
+
+Group::Group(Communicator& control)
+    : Group(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &control)) {}
+
+Traffic Group::traffic() const {
+  Traffic traffic = traffic_;
+  if (const auto now = transport_->seconds()) {
+    traffic.has_seconds = true;
+    traffic.under_way_seconds = now->under_way - before_.under_way;
+    traffic.progress_seconds = now->progress - before_.progress;
+  }
+  return traffic;
+}
+
+void Group::reset_traffic() {
+  traffic_ = {};
+  before_ = transport_->seconds().value_or(TransportSeconds{});
+  for (SiteTraffic& site : sites_) site.traffic = {};
+}
+
+std::size_t Group::account_of(Site site, const char* operation) {
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    const SiteTraffic& known = sites_[i];
+    const bool same = known.site == site || std::strcmp(known.site, site) == 0;
+    if (same && known.operation == operation) return i;
+  }
+  sites_.push_back({site, operation, {}});
+  return sites_.size() - 1;
+}
+
+// Of a message between two ranks the sender counts the payload.
+std::size_t Group::charge(const Transfer& transfer, double seconds) {
+  const std::size_t account = account_of(transfer.site, name_of(transfer.kind));
+  const bool counts = transfer.kind != Kind::recv;
+  const ConstSpan whole = transfer.whole();
+  Traffic one{.calls = 1};
+  if (counts) one.elements = whole.count;
+  if (counts) one.bytes = static_cast<std::int64_t>(whole.bytes());
+  if (transport_->seconds()) one.seconds = seconds;
+  for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) *traffic += one;
+  return account;
+}
+
+Request Group::start(const Exec& exec, const Transfer& transfer) {
+  Request request;
+  const ConstSpan whole = transfer.whole();
+  if (exec.is_shape_only()) {
+    if (transport_->is_planned() && size() > 1 && whole.count > 0) charge(transfer, 0.0);
+    return request;
+  }
+  if (size() == 1) {  // nothing is sent
+    if (whole.count == 0) return request;
+    const int alone = transport_->start(exec, transfer);
+    if (alone != Transport::kComplete) transport_->wait(exec, alone);
+    return request;
+  }
+  const Timed timed(control_->timers());
+  const auto begin = Clock::now();
+  const char* operation = name_of(transfer.kind);
+  request.peer_ = transfer.is_between_two() ? transfer.peer : -1;
+  request.elements_ = whole.count;
+  request.sequence_ =
+      transfer.is_between_two() ? control_->calls() : control_->count_call();
+  OperationBoard* const board = control_->board();
+  if (board != nullptr) {
+    board->enter({operation, transfer.site, name().c_str(), request.sequence_,
+                  whole.count, request.peer_},
+                 begin);
+  }
+  if (control_->checks_calls() && !transfer.is_between_two()) {
+    control_->require_same_call(operation, transfer.site, details_of(transfer));
+  }
+  const int started =
+      whole.count > 0 ? transport_->start(exec, transfer) : Transport::kComplete;
+  const auto end = Clock::now();
+  if (board != nullptr) board->leave(end);
+  control_->trace_call("begin", transfer.site, begin, end);
+  if (whole.count == 0) return request;
+  request.account_ = charge(transfer, seconds_between(begin, end));
+  request.operation_ = started;
+  if (started != Transport::kComplete) request.owner_ = this;
+  return request;
+}
+
+// Everything that must be the same on all ranks.
+std::string Group::details_of(const Transfer& transfer) const {
+  const std::string_view type = trireme::name_of(transfer.in.dtype);
+  std::string text = fmt::format("of {} {}", transfer.whole().count, type);
+  if (transfer.kind == Kind::all_reduce || transfer.kind == Kind::reduce_scatter) {
+    text += fmt::format(", {}", name_of_op(transfer.op));
+  }
+  if (transfer.kind == Kind::broadcast) {
+    text += fmt::format(" from rank {}", transfer.peer);
+  }
+  return text;
+}
+
+void Group::finish(const Exec& exec, const Request& request) {
+  const Timed timed(control_->timers());
+  const auto begin = Clock::now();
+  OperationBoard* const board = control_->board();
+  if (board != nullptr) {
+    const SiteTraffic& site = sites_[request.account_];
+    board->enter({site.operation, site.site, name().c_str(), request.sequence_,
+                  request.elements_, request.peer_},
+                 begin);
+  }
+  transport_->wait(exec, request.operation_);
+  const auto end = Clock::now();
+  if (board != nullptr) board->leave(end);
+  control_->trace_call("wait", sites_[request.account_].site, begin, end);
+  if (!transport_->seconds()) return;
+  const double seconds = seconds_between(begin, end);
+  const Traffic one{.seconds = seconds, .wait_seconds = seconds};
+  for (Traffic* traffic : {&traffic_, &sites_[request.account_].traffic}) *traffic += one;
+}
+
+Request Group::start_all_reduce(const Exec& exec, Span data, Op op, Site site) {
+  require_memory("all_reduce", exec, data);
+  return start(exec, {Kind::all_reduce, data, data, op, 0, site});
+}
+
+void Group::require_blocks(const char* call, ConstSpan whole, ConstSpan block) const {
+  TRIREME_REQUIRE(whole.count == block.count * size(),
+                  "{} in group '{}': {} times a block of {} are {}; the whole has {}",
+                  call, name(), format_plural(size(), "rank"),
+                  format_plural(block.count, "element"), block.count * size(),
+                  whole.count);
+}
+
+Request Group::start_reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op,
+                                    Site site) {
+  require_memory("reduce_scatter", exec, in);
+  require_memory("reduce_scatter", exec, out);
+  require_same_type("reduce_scatter", in, out);
+  require_blocks("reduce_scatter", in, out);
+  const index_t place = out.count * rank();
+  TRIREME_REQUIRE(
+      exec.is_shape_only() || out.data == at(in, place) || !overlap(in, out),
+      "reduce_scatter in group '{}': the output overlaps the input and is not its "
+      "block {}",
+      name(), rank());
+  return start(exec, {Kind::reduce_scatter, in, out, op, 0, site});
+}
+
+Request Group::start_all_gather(const Exec& exec, ConstSpan in, Span out, Site site) {
+  require_memory("all_gather", exec, in);
+  require_memory("all_gather", exec, out);
+  require_same_type("all_gather", in, out);
+  require_blocks("all_gather", out, in);
+  const index_t place = in.count * rank();
+  TRIREME_REQUIRE(
+      exec.is_shape_only() || in.data == at(out, place) || !overlap(in, out),
+      "all_gather in group '{}': the input overlaps the output and is not its "
+      "block {}",
+      name(), rank());
+  return start(exec, {Kind::all_gather, in, out, Op::sum, 0, site});
+}
+
+void Group::all_to_all(const Exec& exec, ConstSpan in, Span out, Site site) {
+  require_memory("all_to_all", exec, in);
+  require_memory("all_to_all", exec, out);
+  require_same_type("all_to_all", in, out);
+  TRIREME_REQUIRE(in.count == out.count && in.count % size() == 0,
+                  "all_to_all in group '{}': input {} and output {}; they must be equal "
+                  "and divide over {}",
+                  name(), in.count, format_plural(out.count, "element"),
+                  format_plural(size(), "rank"));
+  TRIREME_REQUIRE(!overlap(in, out), "all_to_all in group '{}': input and output overlap",
+                  name());
+  start(exec, {Kind::all_to_all, in, out, Op::sum, 0, site}).wait(exec);
+}
+
+void Group::broadcast(const Exec& exec, Span data, int root, Site site) {
+  require_memory("broadcast", exec, data);
+  control_->require_rank(root, "broadcast: root");
+  start(exec, {Kind::broadcast, data, data, Op::sum, root, site}).wait(exec);
+}
+
+Request Group::start_send(const Exec& exec, ConstSpan data, int to, Site site,
+                          Channel channel) {
+  require_memory("send", exec, data);
+  control_->require_rank(to, "send: receiver");
+  TRIREME_REQUIRE(to != rank(), "send in group '{}': rank {} sends to itself", name(),
+                  rank());
+  return start(
+      exec,
+      {.kind = Kind::send, .in = data, .peer = to, .site = site, .channel = channel});
+}
+
+Request Group::start_recv(const Exec& exec, Span data, int from, Site site,
+                          Channel channel) {
+  require_memory("recv", exec, data);
+  control_->require_rank(from, "recv: sender");
+  TRIREME_REQUIRE(from != rank(), "recv in group '{}': rank {} receives from itself",
+                  name(), rank());
+  return start(
+      exec,
+      {.kind = Kind::recv, .out = data, .peer = from, .site = site, .channel = channel});
+}
+
+}  // namespace trireme::comm

@@ -1,0 +1,113 @@
+// comm/process_groups.cpp — see process_groups.hpp.
+#include "comm/process_groups.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "base/plural.hpp"
+#include "comm/self_communicator.hpp"
+
+namespace trireme::comm {
+namespace {
+
+constexpr Axis kAxes[] = {Axis::tensor, Axis::context, Axis::data, Axis::pipeline};
+
+// MPI's dimensions have the last one fastest; the order has the first one fastest.
+std::size_t dimension_of(const AxisOrder& order, Axis axis) {
+  const auto place = std::find(order.begin(), order.end(), axis) - order.begin();
+  return order.size() - 1 - static_cast<std::size_t>(place);
+}
+
+void check_shape(const GridShape& shape, int ranks) {
+  for (const Axis axis : kAxes) {
+    TRIREME_REQUIRE(shape.extent(axis) >= 1, "process grid: the {} axis has extent {}",
+                    config::name_of(axis), shape.extent(axis));
+    TRIREME_REQUIRE(std::count(shape.order.begin(), shape.order.end(), axis) == 1,
+                    "process grid: the order of axes must name {} once",
+                    config::name_of(axis));
+  }
+  TRIREME_REQUIRE(shape.size() == ranks, "process grid {} has {}; there are {}",
+                  to_string(shape), format_plural(shape.size(), "rank"), ranks);
+}
+
+}  // namespace
+
+int GridShape::extent(Axis axis) const {
+  switch (axis) {
+    case Axis::tensor:
+      return tensor;
+    case Axis::context:
+      return context;
+    case Axis::data:
+      return data;
+    case Axis::pipeline:
+      return pipeline;
+  }
+  throw Error("extent: not an Axis");
+}
+
+std::string to_string(const GridShape& shape) {
+  return fmt::format("tensor {} x context {} x data {} x pipeline {}", shape.tensor,
+                     shape.context, shape.data, shape.pipeline);
+}
+
+Group& ProcessGroups::tied(const std::string& parameter) const {
+  const auto found = tied_.find(parameter);
+  TRIREME_REQUIRE(found != tied_.end() && found->second != nullptr,
+                  "no group of stages shares '{}' with stage {}: it must be among the "
+                  "tied parameters that the groups are told of",
+                  parameter, pipeline->rank());
+  return *found->second;
+}
+
+void ProcessGroups::share(const std::vector<TiedParameter>& parameters) {
+  for (const TiedParameter& parameter : parameters) {
+    if (tied_.count(parameter.name) > 0) continue;
+    auto control = pipeline->control().subset(parameter.stages, "tied");
+    tied_[parameter.name] =
+        control == nullptr ? nullptr : std::make_shared<Group>(std::move(control));
+  }
+}
+
+std::vector<Group*> ProcessGroups::all() const {
+  std::vector<Group*> groups = {tensor.get(), context.get(), gradient.get(),
+                                pipeline.get(), model.get()};
+  for (const auto& [name, group] : tied_) {
+    if (group != nullptr) groups.push_back(group.get());
+  }
+  return groups;
+}
+
+ProcessGroups make_process_groups(std::shared_ptr<Communicator> world,
+                                  const GridShape& shape) {
+  check_shape(shape, world->size());
+  std::vector<int> extents(shape.order.size());
+  for (const Axis axis : kAxes) {
+    extents[dimension_of(shape.order, axis)] = shape.extent(axis);
+  }
+  const auto sub_grid = [&](const std::string& name, std::initializer_list<Axis> axes) {
+    Communicator::SubGrid grid{name, std::vector<bool>(extents.size(), false)};
+    for (const Axis axis : axes) grid.keep[dimension_of(shape.order, axis)] = true;
+    return grid;
+  };
+  auto made = world->cartesian(
+      extents, {sub_grid("tensor", {Axis::tensor}), sub_grid("context", {Axis::context}),
+                sub_grid("gradient", {Axis::data, Axis::context}),
+                sub_grid("pipeline", {Axis::pipeline}),
+                sub_grid("model", {Axis::tensor, Axis::pipeline})});
+  ProcessGroups groups;
+  groups.tensor = std::make_shared<Group>(made[0]);
+  groups.context = std::make_shared<Group>(made[1]);
+  groups.gradient = std::make_shared<Group>(made[2]);
+  groups.pipeline = std::make_shared<Group>(made[3]);
+  groups.model = std::make_shared<Group>(made[4]);
+  groups.world = std::move(world);
+  return groups;
+}
+
+ProcessGroups make_groups_of_one() {
+  return make_process_groups(make_self_communicator("world"), {});
+}
+
+}  // namespace trireme::comm
