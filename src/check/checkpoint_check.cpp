@@ -1,4 +1,10 @@
 // check/checkpoint_check.cpp — see checkpoint_check.hpp.
+//
+// The class at the top finds out which checkpoint a start would take, in the same way as
+// the start itself (decide_start), and the functions below it compare that checkpoint
+// with the deck. A difference that only follows from another is left out: the tensors of
+// a model are not compared where a key of `model` differs already, and a vocabulary that
+// comes from other corpora is not an error of its own.
 #include "check/checkpoint_check.hpp"
 
 #include <algorithm>

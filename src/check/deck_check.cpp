@@ -1,4 +1,8 @@
 // check/deck_check.cpp — see deck_check.hpp.
+//
+// DeckCheck::run() is the order of the checks: values, corpora, their tokenizers, the
+// vocabulary, lengths, and the checkpoint last. A later check looks only at keys that no
+// earlier one has found wrong, so that one mistake is one line of the list.
 #include "check/deck_check.hpp"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // check/preflight.cpp — see preflight.hpp.
+//
+// All ranks do each check together, and every rank judges all nodes by the same gathered
+// times and errors. Nodes exchange messages in pairs, each with both of its neighbours
+// in a ring: of 4 nodes first (0 1) and (2 3), then (3 0) and (1 2). If node 2 is slow,
+// so are both pairs that it is in; nodes 1 and 3 have one fast pair each, and the better
+// of a node's two times is the one that counts.
 #include "check/preflight.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
-// check/run_start.cpp — begin, go on or do nothing: the table of run_start.hpp.
+// check/run_start.cpp — see run_start.hpp.
+//
+// A run is never given up in silence: beginning anew in its directory would overwrite
+// it. Each way in which checkpoints may not be where they are looked for (another
+// checkpoint.dir, removed by somebody, all damaged) is therefore looked for and has an
+// error of its own.
 #include "check/run_start.hpp"
 
 #include <fmt/ranges.h>

@@ -1,4 +1,10 @@
 // inference/evaluation.cpp — see evaluation.hpp.
+//
+// What is to be evaluated (Plan) is known before there is a model, so that mistakes are
+// found before anything long. Samples go through the model in pieces, as many as all
+// data ranks take between two messages, and sums are added piece by piece in the same
+// order whether the evaluation was killed in between or not: that is why the result is
+// the same to the bit on the same grid.
 #include "inference/evaluation.hpp"
 
 #include <algorithm>

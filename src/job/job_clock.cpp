@@ -1,4 +1,9 @@
 // job/job_clock.cpp — see job_clock.hpp.
+//
+// SLURM tells the end of a job in a variable, and squeue knows when that is changed.
+// squeue may hang with its server, so it is asked by a child process that is only looked
+// at between steps, and killed where it takes too long: training never waits for an
+// answer.
 #include "job/job_clock.hpp"
 
 #include <cctype>

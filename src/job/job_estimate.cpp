@@ -1,4 +1,9 @@
 // job/job_estimate.cpp — see job_estimate.hpp.
+//
+// A measured time is better than a computed one, so the records of the deck's own run
+// come first, if it ran on this grid: the median of its last 50, without the first
+// record of the start, which is slow. Only where there are none, FLOPs over the
+// machine's peak give a bound, which is called that.
 #include "job/job_estimate.hpp"
 
 #include <fmt/format.h>

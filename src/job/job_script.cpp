@@ -1,4 +1,9 @@
 // job/job_script.cpp — see job_script.hpp.
+//
+// The script is composed and not generated: the head of slurm/train.sbatch with its
+// options replaced by those of the machine's file, and those by what the user says; then
+// the settings; then everything of train.sbatch behind the line '# --- the job', which
+// is the same everywhere. What a job does can so be read and mended in one place.
 #include "job/job_script.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // job/placement.cpp — see placement.hpp.
+//
+// Every rank describes its own place, and all ranks get all descriptions: what follows
+// is then computed from the same list everywhere and needs no message. A warning names
+// one example, what it costs, and the option of a launcher or the key of the deck that
+// mends it.
 #include "job/placement.hpp"
 
 #include <fmt/ranges.h>

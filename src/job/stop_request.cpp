@@ -1,4 +1,12 @@
 // job/stop_request.cpp — see stop_request.hpp.
+//
+// Two parts meet here: handlers, which may interrupt anything and so touch nothing but
+// lock-free atomics and calls that are safe in a handler, and the object that the
+// training loop asks. The atomics between them belong to the process, as signals do,
+// which is why there may be one StopRequest at a time. Ranks agree by one all-reduce of
+// a maximum: TERM (15) on rank 3 is the number (1 + 15) * 2^32 + 3, the limit on rank 5
+// is 1 * 2^32 + 5, so that a signal comes before the limit, and the lower part
+// says which rank it was.
 #include "job/stop_request.hpp"
 
 #include <fmt/format.h>

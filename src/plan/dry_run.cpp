@@ -1,4 +1,10 @@
 // plan/dry_run.cpp — see dry_run.hpp.
+//
+// The plan is made first, and its two forms, text and JSON, are made from it. Stages
+// with the same layers need the less memory the later they come, so that of many alike
+// the first and the last tell the range: of a pipeline of 96 stages with one layer each
+// the stages 0, 1, 94 and 95 are planned, because the first and the last one also have
+// the embedding and the head.
 #include "plan/dry_run.hpp"
 
 #include <fmt/ranges.h>

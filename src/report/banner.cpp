@@ -1,4 +1,8 @@
 // report/banner.cpp — see banner.hpp.
+//
+// Each line of the banner is a function from the facts to the parts of that line, and a
+// part is added only where its fact is known: what is not known is left out, and so is a
+// line without parts.
 #include "report/banner.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,9 @@
 // report/metrics.cpp — see metrics.hpp.
+//
+// The fields of a record stand in one list, visit_step() and the like, which one visitor
+// walks to write JSON, another to write CSV and a third to read JSON back: a new field
+// is a line of that list and a column of kCsvHeader. Steps and validations share the
+// rows of train.csv, so that a validation is a row whose columns of steps are empty.
 #include "report/metrics.hpp"
 
 #include <algorithm>

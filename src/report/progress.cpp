@@ -1,4 +1,9 @@
 // report/progress.cpp — see progress.hpp.
+//
+// A line is made of fields that each have a rank: where it is wider than the terminal,
+// the field of the highest rank goes first, until the line fits. Whether a bar is drawn
+// is remembered, so that a message can erase it, take its line, and have it drawn again
+// below. The clock is the caller's, because tests wind it by hand.
 #include "report/progress.hpp"
 
 #include <fmt/format.h>

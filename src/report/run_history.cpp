@@ -1,4 +1,10 @@
 // report/run_history.cpp — see run_history.hpp.
+//
+// The file is a list of events and no table of starts, because a start that is killed
+// can have added to it and changed nothing. Reading plays the events one after the other
+// onto the list of starts. Only what a later start went on from counts as effective: if
+// start 1 saved step 80 after 400 s of steps, and start 2 was told to go on from step
+// 40, then 200 s of start 1 count.
 #include "report/run_history.hpp"
 
 #include <fcntl.h>

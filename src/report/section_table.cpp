@@ -1,4 +1,9 @@
 // report/section_table.cpp — see section_table.hpp.
+//
+// Every figure of a table is gathered from all ranks (row_of), one message a figure. All
+// ranks must therefore ask for the same figures in the same order: the constructor makes
+// each row on every rank, and only afterwards leaves out those that say nothing, which
+// all ranks know by then.
 #include "report/section_table.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // run/inspection.cpp — see inspection.hpp.
+//
+// ckpt knows files and no decks. What a deck or the records of a run add is put on top
+// of its JSON here, as far as it can be read: a checkpoint that was copied away from its
+// run is shown without them.
 #include "run/inspection.hpp"
 
 #include <algorithm>

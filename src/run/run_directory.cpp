@@ -1,4 +1,9 @@
-// run/run_directory.cpp — holding and describing; the decision is in run_start.cpp.
+// run/run_directory.cpp — see run_directory.hpp.
+//
+// The directory is held by a lock before anything is decided (check/run_start.hpp),
+// because a decision is true only as long as nobody else writes there. Rank 0 does all
+// of it and tells the others. Until begin() nothing stays behind: a directory that was
+// made for the lock goes again with it.
 #include "run/run_directory.hpp"
 
 #include <filesystem>

@@ -1,4 +1,9 @@
 // run/trainer.cpp — see trainer.hpp.
+//
+// The class Start is the start of a run in its five phases: decide, prepare, open, load,
+// train. Above it stand the checks that these make. All of them are collective: what
+// only one rank can see (a deck, a lock, memory) becomes the same answer, or the same
+// error, on all ranks, because a rank that ended alone would leave the others waiting.
 #include "run/trainer.hpp"
 
 #include <algorithm>

@@ -1,4 +1,12 @@
 // run/training_run.cpp — see training_run.hpp.
+//
+// run() is the loop: a step, then what is due after it. What is due follows from the
+// number of the step, which all ranks know, so that they come to the same collective
+// calls in the same order. What rank 0 alone has (records, the display, the list of
+// starts) is absent on other ranks, and the functions that all ranks call look whether
+// it is there. A record covers the steps since the record before: with run.log_every of
+// 10 that of step 20 has the mean loss of steps 11 to 20, wherever the run was
+// interrupted in between, because the sums are part of a checkpoint.
 #include "run/training_run.hpp"
 
 #include <cmath>
