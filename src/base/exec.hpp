@@ -4,7 +4,8 @@
 // Launches are asynchronous with respect to the host and ordered within one Exec; nothing
 // fences implicitly. An Exec may be *shape-only*: launches are then skipped, so that the
 // code of a training step, run on Views without memory, tells how much workspace it
-// needs.
+// needs; and counted, where it has a Tally, so that it tells what it would compute and
+// send.
 #ifndef TRIREME_BASE_EXEC_HPP_
 #define TRIREME_BASE_EXEC_HPP_
 
@@ -17,7 +18,12 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <typeindex>
+#include <typeinfo>
+#include <utility>
+#include <vector>
 
+#include "base/tally.hpp"
 #include "base/types.hpp"
 
 namespace trireme {
@@ -46,6 +52,20 @@ using DeviceArray = Kokkos::View<T*, Kokkos::LayoutRight, DeviceMemory>;
 template <class T>
 using HostArray = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace>;
 
+// Bytes of all elements of these Views: by their extents, as size() is 0 for a View
+// without memory.
+template <class... Views>
+index_t bytes_of(const Views&... views) {
+  const auto bytes = [](const auto& view) {
+    auto product = static_cast<index_t>(sizeof(*view.data()));
+    for (std::size_t r = 0; r < view.rank(); ++r) {
+      product *= static_cast<index_t>(view.extent(r));
+    }
+    return product;
+  };
+  return (bytes(views) + ...);
+}
+
 // What a vendor library keeps per queue (a cuBLASLt handle, plans, its workspace).
 class LibraryState {
  public:
@@ -65,21 +85,42 @@ class Exec {
   Exec() = default;
   explicit Exec(ExecSpace space) : space_(space) {}
 
-  // An Exec on which launches do nothing.
+  // An Exec on which launches do nothing, but are counted where there is a tally, which
+  // must live as long as the Exec and its copies.
   static Exec shape_only() {
     Exec exec;
     exec.shape_only_ = true;
     return exec;
   }
+  static Exec shape_only(Tally& tally) {
+    Exec exec = shape_only();
+    exec.tally_ = &tally;
+    return exec;
+  }
 
   const ExecSpace& space() const { return space_; }
   bool is_shape_only() const { return shape_only_; }
-  // The state of the one library that runs matrix products on this queue, made by `make`
-  // on first use and shared by copies of this Exec.
+  // Where messages are counted that are not sent; null: nowhere.
+  Tally* tally() const { return tally_; }
+  // True where this kernel is not to run, but counts as one call of it.
+  bool only_counts(const Kernel& kernel) const {
+    if (!shape_only_) return false;
+    if (tally_ != nullptr) tally_->add(kernel);
+    return true;
+  }
+  // What a library keeps for this queue: one for each type of State, made by `make` on
+  // first use and shared by copies of this Exec.
   template <class State, class Make>
   State& library(Make&& make) const {
-    if (queue_->library == nullptr) queue_->library = make();
-    return static_cast<State&>(*queue_->library);
+    static_assert(std::is_base_of_v<LibraryState, State>);
+    const std::type_index type = typeid(State);
+    for (const auto& [known, state] : queue_->libraries) {
+      if (known == type) return static_cast<State&>(*state);
+    }
+    std::unique_ptr<State> made = make();
+    State& state = *made;
+    queue_->libraries.emplace_back(type, std::move(made));
+    return state;
   }
   // For all copies of this Exec; null: none.
   void set_idle_work(IdleWork* work) const { queue_->idle_work = work; }
@@ -98,9 +139,10 @@ class Exec {
  private:
   ExecSpace space_{};
   bool shape_only_ = false;
+  Tally* tally_ = nullptr;
   // What copies of an Exec share.
   struct Queue {
-    std::unique_ptr<LibraryState> library;
+    std::vector<std::pair<std::type_index, std::unique_ptr<LibraryState>>> libraries;
     IdleWork* idle_work = nullptr;
   };
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
@@ -137,14 +179,15 @@ inline Kokkos::ChunkSize chunk_size(index_t count) {
 }
 }  // namespace detail
 
-// functor(i) for i in [0, count). The label is a literal, unique in the code.
+// functor(i) for i in [0, count). `kernel` is a label, or {label, cost}.
 template <class Functor>
-void launch(const Exec& exec, const char* label, index_t count, const Functor& functor) {
+void launch(const Exec& exec, const Kernel& kernel, index_t count,
+            const Functor& functor) {
   static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
-  if (exec.is_shape_only() || count == 0) return;
+  if (count == 0 || exec.only_counts(kernel)) return;
   using Policy = Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<index_t>>;
   // Without a chunk size Kokkos asks how many threads there are, and allocates for it.
-  Kokkos::parallel_for(detail::label_of<Functor>(label),
+  Kokkos::parallel_for(detail::label_of<Functor>(kernel.label),
                        Policy(exec.space(), 0, count, detail::chunk_size(count)),
                        functor);
   exec.idle();
@@ -156,23 +199,26 @@ inline constexpr int kScratchLevel = kHostExecution ? 1 : 0;
 // functor(member) for each of `teams` teams. On the host a team is one thread; on a GPU
 // `device_threads` threads.
 template <class Functor>
-void launch_teams(const Exec& exec, const char* label, index_t teams, int device_threads,
-                  const Functor& functor, std::size_t scratch_bytes = 0) {
+void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
+                  int device_threads, const Functor& functor,
+                  std::size_t scratch_bytes = 0) {
   static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
-  if (exec.is_shape_only() || teams == 0) return;
+  if (teams == 0 || exec.only_counts(kernel)) return;
   TeamPolicy policy(exec.space(), teams, kHostExecution ? 1 : device_threads, 1);
   if (scratch_bytes > 0) {  // kept by Kokkos from launch to launch, grown when needed
     policy.set_scratch_size(kScratchLevel,
                             Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
   }
-  Kokkos::parallel_for(detail::label_of<Functor>(label), policy, functor);
+  Kokkos::parallel_for(detail::label_of<Functor>(kernel.label), policy, functor);
   exec.idle();
 }
 
 // destination = source, on the Exec's queue.
 template <class To, class From>
 void copy(const Exec& exec, const To& destination, const From& source) {
-  if (exec.is_shape_only()) return;
+  if (exec.only_counts({"trireme::copy", {.bytes = bytes_of(destination, source)}})) {
+    return;
+  }
   if constexpr (kHostExecution && std::is_same_v<typename To::non_const_value_type,
                                                  typename From::non_const_value_type>) {
     // From 80 KiB on Kokkos makes an execution space for each copy, and so allocates.

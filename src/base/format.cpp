@@ -50,7 +50,7 @@ std::string format_duration(double seconds) {
 
 std::string format_count(double count) {
   if (!std::isfinite(count)) return "?";
-  if (count < 0.0) return "-" + format_count(-count);
+  if (count < 0.0) return fmt::format("-{}", format_count(-count));
   constexpr std::array<const char*, 7> units = {"", "k", "M", "B", "T", "P", "E"};
   const int unit = scale_by_thousands(count, static_cast<int>(units.size()));
   if (unit == 0) return fmt::format("{:.0f}", count);

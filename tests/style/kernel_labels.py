@@ -1,6 +1,7 @@
 # tests/style/kernel_labels.py — every kernel can be told from every other in a profile: a
 # launch, or a launch_* of a module's own, is given as second argument a literal
-# "trireme::<module>::<function>" or "...[variant]" that stands once in src/.
+# "trireme::<module>::<function>" or "...[variant]" that stands once in src/, alone or in
+# braces before its cost.
 import re
 
 import source_tree
@@ -8,6 +9,7 @@ import source_tree
 LAUNCH = re.compile(r"(?<!void )\blaunch(?:_[a-z]+)?\s*\(")
 DIRECT = re.compile(r"\bKokkos\s*::\s*parallel_(?:for|reduce|scan)\s*\(")
 LABEL = re.compile(r'\s*("(?:[^"\\]|\\.)*"\s*)+')
+WITH_COST = re.compile(r'\s*\{(?P<label>\s*("(?:[^"\\]|\\.)*"\s*)+)(,.*)?\}\s*', re.DOTALL)
 FORM = re.compile(r"trireme::(\w+)::[a-z0-9_]+(\[[a-z0-9_, ]+\])?")
 # Where the launches themselves are written.
 DEFINITIONS = {"src/base/exec.hpp"}
@@ -51,13 +53,16 @@ def check(root):
             given = arguments(text, match.end())
             if position == 0 and NESTED.search(given[0]):
                 continue
-            if position == 1 and len(given) > 1 and given[1].strip() == "label":
+            if position == 1 and len(given) > 1 and given[1].strip() == "kernel":
                 continue  # a launch_* of the module's own, which is given the literal
-            if len(given) <= position or not LABEL.fullmatch(given[position]):
+            argument = given[position] if len(given) > position else ""
+            if position == 1 and (braced := WITH_COST.fullmatch(argument)):
+                argument = braced["label"]
+            if not LABEL.fullmatch(argument):
                 found.append(f"{where}: this launch has no literal label as argument "
                              f"{position + 1}")
                 continue
-            label = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', given[position]))
+            label = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', argument))
             form = FORM.fullmatch(label)
             if not form:
                 found.append(f'{where}: label "{label}" is not of the form '

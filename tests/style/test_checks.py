@@ -122,6 +122,15 @@ class StyleChecks(unittest.TestCase):
         self.expect("kernel_labels", self.source("void f() { launch(e, name(1, 2), 1, g); }"),
                     "no literal label")
 
+    def test_label_twice_beside_its_cost(self):
+        self.expect("kernel_labels", self.source(
+            'void f() { launch(e, {"trireme::kernels::add", {.bytes = b(x, y)}}, 1, g); }'),
+                    "also at src/kernels/add.cpp:4")
+
+    def test_cost_without_a_label(self):
+        self.expect("kernel_labels", self.source("void f() { launch(e, {name, cost}, 1, g); }"),
+                    "no literal label")
+
     def test_direct_kokkos_launch(self):
         self.expect("kernel_labels", self.source("void f() { Kokkos::parallel_for(10, g); }"),
                     "no literal label as argument 1")

@@ -83,13 +83,13 @@ KOKKOS_FORCEINLINE_FUNCTION A reduce_on_host(index_t count, A identity, const Jo
 
 }  // namespace detail
 
-// body(team, row) for row in [0, rows). The label is a literal, unique in the code.
+// body(team, row) for row in [0, rows). `kernel` is a label, or {label, cost}.
 template <class Body>
-void launch_rows(const Exec& exec, const char* label, index_t rows, const Body& body) {
+void launch_rows(const Exec& exec, const Kernel& kernel, index_t rows, const Body& body) {
   if constexpr (kHostExecution) {
-    launch(exec, label, rows, detail::HostRows<Body>{body});
+    launch(exec, kernel, rows, detail::HostRows<Body>{body});
   } else {
-    launch_teams(exec, label, rows, kRowThreads, detail::DeviceRows<Body>{body});
+    launch_teams(exec, kernel, rows, kRowThreads, detail::DeviceRows<Body>{body});
   }
 }
 

@@ -1,0 +1,80 @@
+// What an Exec keeps for libraries, and what it counts where nothing runs.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "base/exec.hpp"
+
+namespace trireme {
+namespace {
+
+struct Products : LibraryState {
+  int plans = 0;
+};
+struct Convolutions : LibraryState {
+  double workspace = 0.5;
+};
+
+TEST(Exec, KeepsOneStateOfEachLibrary) {
+  const Exec exec;
+  int made = 0;
+  const auto products = [&] {
+    made += 1;
+    return std::make_unique<Products>();
+  };
+  const auto convolutions = [&] {
+    made += 1;
+    return std::make_unique<Convolutions>();
+  };
+  exec.library<Products>(products).plans = 7;
+  exec.library<Convolutions>(convolutions).workspace = 2.5;
+  const Exec copy = exec;
+  EXPECT_EQ(copy.library<Products>(products).plans, 7);
+  EXPECT_EQ(copy.library<Convolutions>(convolutions).workspace, 2.5);
+  EXPECT_EQ(made, 2);
+  EXPECT_EQ(Exec().library<Products>(products).plans, 0) << "another queue";
+}
+
+TEST(Exec, MakingOneStateMayAskForAnother) {
+  const Exec exec;
+  const auto convolutions = [] { return std::make_unique<Convolutions>(); };
+  exec.library<Products>([&] {
+    exec.library<Convolutions>(convolutions).workspace = 1.5;
+    return std::make_unique<Products>();
+  });
+  EXPECT_EQ(exec.library<Convolutions>(convolutions).workspace, 1.5);
+}
+
+TEST(Exec, CountsWhatItDoesNotRun) {
+  Tally tally;
+  const Exec exec = Exec::shape_only(tally);
+  const Exec copy_of_it = exec;
+  bool ran = false;
+  const auto body = [&](index_t) { ran = true; };
+  const Kernel kernel{"test::kernel", {.flops = 6, .bytes = 20}};
+  launch(exec, kernel, 3, body);
+  launch(copy_of_it, kernel, 5, body);
+  launch(exec, kernel, 0, body);  // nothing to do: no call
+  launch(exec, "test::free", 1, body);
+  const View2<float> matrix(nullptr, 3, 5);
+  copy(exec, matrix, matrix);
+  launch(Exec::shape_only(), kernel, 3, body);
+
+  EXPECT_FALSE(ran);
+  ASSERT_EQ(tally.kernels().size(), 3u);
+  EXPECT_EQ(tally.kernel("test::kernel").calls, 2);
+  EXPECT_EQ(tally.kernel("test::kernel").cost.flops, 12);
+  EXPECT_EQ(tally.kernel("test::kernel").cost.bytes, 40);
+  EXPECT_EQ(tally.kernel("test::free").calls, 1);
+  EXPECT_EQ(tally.kernel("trireme::copy").cost.bytes, 2 * 3 * 5 * 4);
+  EXPECT_EQ(Exec().tally(), nullptr);
+}
+
+TEST(Exec, BytesAreThoseOfTheExtents) {
+  EXPECT_EQ(bytes_of(View1<double>(nullptr, 7), View2<const bf16>(nullptr, 3, 5),
+                     View0<float>(nullptr)),
+            7 * 8 + 3 * 5 * 2 + 4);
+}
+
+}  // namespace
+}  // namespace trireme
