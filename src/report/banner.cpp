@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "comm/rank_grid.hpp"
+#include "step/deck_model.hpp"
 
 namespace trireme::report {
 
@@ -44,21 +46,23 @@ std::string count_text(std::int64_t count, std::string_view unit) {
 
 Line model_line(const BannerInfo& info) {
   Line line;
-  line.add(info.parameters > 0, "{}", count_text(info.parameters, "parameter"));
-  line.add(info.layers > 0, "{}", format_plural(info.layers, "layer"));
-  line.add(info.hidden > 0, "hidden {}", info.hidden);
-  line.add(info.heads > 0, "{}", format_plural(info.heads, "head"));
-  line.add(info.sequence > 0, "sequence {}", info.sequence);
-  line.add(info.vocabulary > 0, "vocabulary {}", info.vocabulary);
+  const config::ModelConfig& model = info.deck.model;
+  line.add(true, "{}", count_text(info.parameters, "parameter"));
+  line.add(true, "{}", format_plural(model.layers, "layer"));
+  line.add(true, "hidden {}", model.hidden);
+  line.add(true, "{}", format_plural(model.heads, "head"));
+  line.add(true, "sequence {}", model.sequence);
+  line.add(true, "vocabulary {}", model.vocab);
   return line;
 }
 
 Line grid_line(const BannerInfo& info) {
-  const int ranks = info.grid.size();
+  const comm::GridShape grid = step::grid_shape(info.deck);
+  const int ranks = grid.size();
   Line line;
   line.add(true, "{}", format_plural(ranks, "rank"));
   line.add(info.hosts > 1, "{}", format_plural(info.hosts, "host"));
-  line.add(ranks > 1, "{}", comm::to_string(info.grid));
+  line.add(ranks > 1, "{}", comm::to_string(grid));
   line.add(true, "{} per rank", format_plural(info.machine.threads, "thread"));
   line.add(!info.wait_policy.empty(), "{} while waiting", info.wait_policy);
   return line;
@@ -115,18 +119,16 @@ Line build_line(const BannerInfo& info) {
 
 Line precision_line(const BannerInfo& info) {
   Line line;
-  line.add(!info.precision.empty(), "{}", info.precision);
+  line.add(true, "{}", config::name_of(info.deck.precision.compute));
   line.add(info.gemm_tflops > 0.0, "GEMM peak {} (measured)",
            format_flops(info.gemm_tflops));
-  line.add(info.memory_gbs > 0.0, "memory {:.0f} GB/s", info.memory_gbs);
   return line;
 }
 
 Line corpus_line(const BannerInfo& info) {
   Line line;
   for (const std::string& path : info.corpora) line.add(true, "{}", path);
-  line.add(info.corpus_tokens > 0, "{} to train on",
-           count_text(info.corpus_tokens, "token"));
+  line.add(true, "{} to train on", count_text(info.corpus_tokens, "token"));
   return line;
 }
 
@@ -139,44 +141,44 @@ Line validation_line(const BannerInfo& info) {
 }
 
 Line batch_line(const BannerInfo& info) {
-  const std::int64_t tokens = info.global_batch * info.sequence;
+  const config::BatchConfig& batch = info.deck.batch;
   Line line;
-  line.add(info.global_batch > 0, "{}", format_plural(info.global_batch, "sample"));
-  line.add(tokens > 0, "{}", format_plural(tokens, "token"));
-  line.add(info.micro_batch > 0, "micro-batches of {}", info.micro_batch);
+  line.add(true, "{}", format_plural(batch.global, "sample"));
+  line.add(true, "{}", format_plural(batch.global * info.deck.model.sequence, "token"));
+  line.add(true, "micro-batches of {}", batch.micro);
   return line;
 }
 
 Line steps_line(const BannerInfo& info) {
-  const double tokens = static_cast<double>(info.steps) *
-                        static_cast<double>(info.global_batch * info.sequence);
+  const config::Deck& deck = info.deck;
+  const std::int64_t steps = deck.run.steps.steps;
+  const double tokens = static_cast<double>(steps) *
+                        static_cast<double>(deck.batch.global * deck.model.sequence);
   Line line;
-  line.add(info.steps > 0, "{}", format_grouped(info.steps));
-  line.add(tokens > 0.0, "{}", format_count(tokens, "token"));
-  line.add(tokens > 0.0 && info.corpus_tokens > 0, "{:.3g} epochs",
-           tokens / static_cast<double>(info.corpus_tokens));
+  line.add(true, "{}", format_grouped(steps));
+  line.add(true, "{}", format_count(tokens, "token"));
+  line.add(true, "{:.3g} epochs", tokens / static_cast<double>(info.corpus_tokens));
   line.add(info.first_step > 0, "{} done before", format_grouped(info.first_step));
-  line.add(!info.time_limit.empty(), "time limit {}", info.time_limit);
+  const auto& limit = deck.run.time_limit;
+  line.add(limit.has_value(), "time limit {}", format_duration(limit.value_or(0.0)));
   return line;
 }
 
 Line checkpoints_line(const BannerInfo& info) {
   Line line;
-  line.add(!info.checkpoint_directory.empty(), "{}", info.checkpoint_directory);
-  line.add(info.checkpoint_every > 0, "every {}",
-           format_plural(info.checkpoint_every, "step"));
+  const config::CheckpointConfig& checkpoint = info.deck.checkpoint;
+  line.add(true, "{}", checkpoint.dir);
+  line.add(checkpoint.every.steps > 0, "every {}",
+           format_plural(checkpoint.every.steps, "step"));
   return line;
 }
 
 }  // namespace
 
 std::string banner(const BannerInfo& info) {
-  std::string kind = info.kind;
+  std::string kind(config::name_of(info.deck.model.kind));
   for (char& c : kind) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  std::string out = "Trireme";
-  if (!info.version.empty()) out += " " + info.version;
-  if (!kind.empty()) out += ": training a " + kind;
-  out += '\n';
+  std::string out = fmt::format("Trireme {}: training a {}\n", info.version, kind);
   model_line(info).put(out, "model");
   grid_line(info).put(out, "grid");
   put_bindings(info, out);
@@ -188,7 +190,7 @@ std::string banner(const BannerInfo& info) {
   batch_line(info).put(out, "batch");
   steps_line(info).put(out, "steps");
   Line run;
-  run.add(!info.run_directory.empty(), "{}", info.run_directory);
+  run.add(true, "{}", info.deck.run.dir);
   run.put(out, "run");
   checkpoints_line(info).put(out, "checkpoints");
   return out;

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/format.hpp"
 #include "base/version.hpp"
 #include "base/wall_time.hpp"
 #include "ckpt/build_identity.hpp"
 #include "job/job_clock.hpp"
-#include "step/deck_model.hpp"
 
 namespace trireme::run {
 
@@ -42,20 +40,13 @@ report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& 
                                 std::int64_t parameters, std::int64_t first_step,
                                 double gemm_tflops) {
   report::BannerInfo info;
+  info.deck = deck;
   info.version = program_version();
   info.build = ckpt::build_identity();
-  info.kind = config::name_of(deck.model.kind);
   info.parameters = parameters;
-  info.layers = deck.model.layers;
-  info.hidden = deck.model.hidden;
-  info.heads = deck.model.heads;
-  info.sequence = deck.model.sequence;
-  info.vocabulary = deck.model.vocab;
-  info.grid = step::grid_shape(deck);
   info.hosts = placement.nodes();
-  if (info.grid.size() > 1) info.bindings = placement.bindings();
+  if (deck.parallel.ranks() > 1) info.bindings = placement.bindings();
   info.machine = machine;
-  info.precision = config::name_of(deck.precision.compute);
   info.gemm_tflops = gemm_tflops;
   for (const auto& corpus : datasets.corpora)
     info.corpora.push_back(corpus->path().string());
@@ -64,14 +55,7 @@ report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& 
     info.validation.push_back(
         {set.name, data::validated_samples(deck, set) * set.samples->sequence()});
   }
-  info.micro_batch = deck.batch.micro;
-  info.global_batch = deck.batch.global;
-  info.steps = deck.run.steps.steps;
   info.first_step = first_step;
-  info.run_directory = deck.run.dir;
-  info.checkpoint_directory = deck.checkpoint.dir;
-  info.checkpoint_every = deck.checkpoint.every.steps;
-  if (deck.run.time_limit) info.time_limit = format_duration(*deck.run.time_limit);
   return info;
 }
 
