@@ -92,7 +92,7 @@ Traffic& Traffic::operator+=(const Traffic& other) {
   calls += other.calls;
   elements += other.elements;
   bytes += other.bytes;
-  has_seconds = has_seconds || other.has_seconds;
+  has_seconds = has_seconds && other.has_seconds;
   seconds += other.seconds;
   wait_seconds += other.wait_seconds;
   under_way_seconds += other.under_way_seconds;
@@ -112,8 +112,8 @@ Group::Group(Communicator& control)
 
 Traffic Group::traffic() const {
   Traffic traffic = traffic_;
+  traffic.has_seconds = transport_->seconds().has_value();
   if (const auto now = transport_->seconds()) {
-    traffic.has_seconds = true;
     traffic.under_way_seconds = now->under_way - before_.under_way;
     traffic.progress_seconds = now->progress - before_.progress;
   }

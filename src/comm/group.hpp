@@ -31,7 +31,7 @@ struct Traffic {
   std::int64_t calls = 0;
   std::int64_t elements = 0;
   std::int64_t bytes = 0;
-  bool has_seconds = false;   // else the transport does not know them, and they are 0
+  bool has_seconds = true;    // else the transport does not know them, and they are 0
   double seconds = 0.0;       // beginning and waiting
   double wait_seconds = 0.0;  // of these, waiting: what was not hidden behind other work
   // Of a group, not of its sites: how long at least one operation was under way, and how

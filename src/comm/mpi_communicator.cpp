@@ -12,6 +12,7 @@
 #include "base/host_cores.hpp"
 #include "comm/mpi_group.hpp"
 #include "comm/self_communicator.hpp"
+#include "comm/strict_transport.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -22,16 +23,21 @@ void end_naps_on_time() {
   ::prctl(PR_SET_TIMERSLACK, 1UL);
 }
 
-// A comparison that only some make would itself be a different call: one that wants it
-// is enough for all. Collective over MPI_COMM_WORLD.
-bool agree_on_checks(std::optional<bool> given) {
-  int checks = given.value_or(false) ? 1 : 0;
-  if (!given) {
-    checks = choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES")) ? 1 : 0;
-  }
-  mpi_check(MPI_Allreduce(MPI_IN_PLACE, &checks, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD),
+// What only some ranks did (compare calls, tell each other of messages) would itself be a
+// different call: one that wants it is enough for all. Collective over MPI_COMM_WORLD.
+void agree(MpiWorld& world) {
+  const MpiOptions& given = world.options;
+  const bool checks = given.check_calls
+                          ? *given.check_calls
+                          : choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES"));
+  const TransportKind transport =
+      given.transport ? *given.transport
+                      : choose_transport(std::getenv("TRIREME_TRANSPORT"));
+  int wanted[2] = {checks ? 1 : 0, transport == TransportKind::strict ? 1 : 0};
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, wanted, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD),
             "MPI_Allreduce");
-  return checks != 0;
+  world.checks_calls = wanted[0] != 0;
+  world.is_strict = wanted[1] != 0;
 }
 
 class MpiCommunicator final : public Communicator {
@@ -41,7 +47,9 @@ class MpiCommunicator final : public Communicator {
         group_(std::move(group)) {}
 
   std::unique_ptr<Transport> make_transport() override {
-    return make_mpi_transport(group_, *this);
+    auto transport = make_mpi_transport(group_, *this);
+    return world().is_strict ? make_strict_transport(std::move(transport), *this)
+                             : std::move(transport);
   }
   void set_timeout(double seconds) override { world().timeout = seconds; }
   const void* native_handle() const override { return &group_->comm; }
@@ -221,6 +229,15 @@ bool choose_call_checks(const char* override_value) {
 #endif
 }
 
+TransportKind choose_transport(const char* value) {
+  const std::string_view given = value != nullptr ? value : "";
+  TRIREME_REQUIRE_INPUT(given.empty() || given == "mpi" || given == "strict",
+                        "TRIREME_TRANSPORT is '{}'; it may be mpi, or for tests strict "
+                        "(messages fail that would fail over NCCL)",
+                        given);
+  return given == "strict" ? TransportKind::strict : TransportKind::mpi;
+}
+
 std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {
   TRIREME_REQUIRE(options.max_count >= 1 && options.max_count <= 0x7fffffff,
                   "MpiOptions::max_count is {}; MPI counts are positive 32-bit integers",
@@ -235,7 +252,7 @@ std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {
             "MPI_Comm_set_errhandler");
   mpi_check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN),
             "MPI_Comm_set_errhandler");
-  shared->checks_calls = agree_on_checks(options.check_calls);
+  agree(*shared);
   MPI_Comm world = MPI_COMM_NULL;
   mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &world), "MPI_Comm_dup");
   return std::make_shared<MpiCommunicator>(

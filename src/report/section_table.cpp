@@ -83,6 +83,7 @@ SectionTable::SectionTable(comm::Communicator& world, const RunTimes& times)
         .axis = axis.axis,
         .calls = over_ranks(static_cast<double>(traffic.calls)).max,
         .bytes = over_ranks(static_cast<double>(traffic.bytes)).max,
+        .has_seconds = traffic.has_seconds,
         .in_flight = over_ranks(traffic.under_way_seconds).avg,
         .exposed = over_ranks(traffic.seconds + traffic.progress_seconds).avg};
     if (row.calls > 0.0) traffic_.push_back(row);
@@ -175,10 +176,14 @@ std::string SectionTable::traffic_text() const {
   std::string out =
       table_head("Messages", {"calls", "payload", "flight(s)", "expos.(s)", "hidden"});
   for (const TrafficRow& row : traffic_) {
-    out += table_line(
-        capitalised(row.axis),
-        {format_count(row.calls), format_bytes(row.bytes), seconds_text(row.in_flight),
-         seconds_text(row.exposed), format_percent(row.hidden())});
+    std::vector<std::string> cells = {format_count(row.calls), format_bytes(row.bytes),
+                                      "-", "-", "-"};
+    if (row.has_seconds) {
+      cells[2] = seconds_text(row.in_flight);
+      cells[3] = seconds_text(row.exposed);
+      cells[4] = format_percent(row.hidden());
+    }
+    out += table_line(capitalised(row.axis), cells);
   }
   return out;
 }
@@ -206,11 +211,11 @@ nlohmann::ordered_json SectionTable::json() const {
                           {"share", row.share}};
   }
   for (const TrafficRow& row : traffic_) {
-    messages[row.axis] = {{"calls", row.calls},
-                          {"bytes", row.bytes},
-                          {"seconds_in_flight", row.in_flight},
-                          {"seconds_exposed", row.exposed},
-                          {"hidden_share", row.hidden()}};
+    Json& message = messages[row.axis] = {{"calls", row.calls}, {"bytes", row.bytes}};
+    if (!row.has_seconds) continue;
+    message.update({{"seconds_in_flight", row.in_flight},
+                    {"seconds_exposed", row.exposed},
+                    {"hidden_share", row.hidden()}});
   }
   for (const auto& [planned, row] : memory_) {
     memory[row.name] = {{"bytes_planned", planned},

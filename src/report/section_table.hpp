@@ -59,8 +59,9 @@ class SectionTable {
   struct TrafficRow {
     std::string axis;
     double calls = 0.0, bytes = 0.0;
-    double in_flight = 0.0;  // while at least one message was
-    double exposed = 0.0;    // while the rank began one, moved it on, or waited for it
+    bool has_seconds = true;  // else the transport does not tell
+    double in_flight = 0.0;   // while at least one message was
+    double exposed = 0.0;     // while the rank began one, moved it on, or waited for it
     // Of the time in flight, the share in which the rank did something else.
     double hidden() const;
   };

@@ -371,4 +371,44 @@ void run_layouts(const std::vector<Layout>& layouts) {
   });
 }
 
+std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
+  const auto world = comm::make_mpi_world(
+      {.wait = comm::WaitPolicy::yield, .transport = comm::TransportKind::strict});
+  const MatrixReference reference = matrix_reference(layouts.front().size);
+  std::set<std::string> sites;
+  for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
+    MatrixRun run(ranks, layout);
+    for (int step = 0; step < 3; ++step) {
+      run.reset_traffic();
+      run.accumulate(step);
+      if (step == 0) check_gradients(*ranks, run, layout, reference);
+      const optim::StepReport report = run.finish(step);
+      if (step == 1) check_messages(run);
+      const double want = reference.losses[static_cast<std::size_t>(step)];
+      EXPECT_NEAR(report.loss_sum / report.tokens, want, 5e-6 * want)
+          << "step " << step + 1;
+      for (const plan::MessageCount& sent : run.sent_messages()) sites.insert(sent.site);
+    }
+    run.evaluated_loss(kFirstOfLogits);
+    check_replicas(run);
+  });
+  return sites;
+}
+
+std::vector<Layout> of_each_kind(const std::vector<Layout>& layouts) {
+  std::set<std::string> seen;
+  std::vector<Layout> chosen;
+  for (const Layout& of : layouts) {
+    const bool has_more_chunks = of.chunks > 1;
+    const bool is_new = seen.insert(fmt::format("{} {} {} {}", of.tensor > 1, of.sequence,
+                                                of.zero, of.pipeline > 1))
+                            .second ||
+                        seen.insert(fmt::format("{} {} {}", static_cast<int>(of.schedule),
+                                                has_more_chunks, of.pipeline == 2))
+                            .second;
+    if (is_new) chosen.push_back(of);
+  }
+  return chosen;
+}
+
 }  // namespace trireme::test

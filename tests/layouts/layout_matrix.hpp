@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -354,6 +355,11 @@ struct MatrixReference {
 MatrixReference matrix_reference(const MatrixSize& size);
 // Runs every layout against it; failures are the test's.
 void run_layouts(const std::vector<Layout>& layouts);
+// A few steps of each over a transport that has NCCL's rules; the sites that this rank
+// has sent from.
+std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts);
+// Rows that differ in what they send, and in when: one of each kind.
+std::vector<Layout> of_each_kind(const std::vector<Layout>& layouts);
 
 std::shared_ptr<comm::Communicator> layout_world();
 // Calls check with every layout and its ranks, as many at a time as there are ranks for.

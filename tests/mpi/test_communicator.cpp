@@ -19,14 +19,17 @@ struct Variant {
 };
 
 std::vector<Variant> variants() {
-  MpiOptions plain, pieces, staged, naps;
+  MpiOptions plain, pieces, staged, naps, aware, strict;
   plain.wait = WaitPolicy::yield;  // tests run with more ranks than cores
-  pieces = staged = naps = plain;
+  pieces = staged = naps = aware = strict = plain;
   pieces.max_count = 10;
   staged.stage_through_host = true;
   staged.max_count = 50;
-  naps.wait.reset();  // what the machine asks for
-  return {{"plain", plain}, {"pieces", pieces}, {"staged", staged}, {"chosen", naps}};
+  naps.wait.reset();                // what the machine asks for
+  aware.host_reads_device = false;  // as where MPI takes pointers to a GPU's memory
+  strict.transport = TransportKind::strict;
+  return {{"plain", plain}, {"pieces", pieces}, {"staged", staged},
+          {"chosen", naps}, {"aware", aware},   {"strict", strict}};
 }
 
 constexpr index_t kSizes[] = {1, 31, 33, 257};
@@ -384,6 +387,24 @@ TEST(CommunicatorRequests, ManyUnderWay) {
       ASSERT_EQ(whole[i], reduced<float>(*world, Op::sum, i)) << i;
       ASSERT_EQ(in_place[i], whole[i]) << i;
     }
+  }
+}
+
+// MPI combines numbers that it does not know by functions on the host: where that may not
+// read the device's memory they get copies, and others do not.
+TEST(CommunicatorStaging, NarrowSumsOfADeviceGoThroughTheHost) {
+  for (const bool reads : {true, false}) {
+    MpiOptions options = variants()[0].options;
+    options.host_reads_device = reads;
+    Group world(make_mpi_world(options));
+    if (world.size() == 1) return;
+    std::vector<float> wide(100, 1.0f);
+    std::vector<bf16> narrow(100, bf16(1.0f));
+    world.all_reduce(Exec(), span(wide));
+    EXPECT_EQ(world.staging_bytes(), 0u);
+    world.all_reduce(Exec(), span(narrow));
+    EXPECT_EQ(world.staging_bytes(), reads ? 0u : 200u);
+    EXPECT_EQ(as_float(narrow[99]), static_cast<float>(world.size()));
   }
 }
 

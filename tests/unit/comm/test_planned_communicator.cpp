@@ -31,6 +31,7 @@ TEST(PlannedCommunicatorGroup, ChecksShapesCountsAndSendsNothing) {
   EXPECT_EQ(group->traffic().calls, 2);
   EXPECT_EQ(group->traffic().elements, 31 + 124);
   EXPECT_EQ(group->traffic().bytes, 4 * (31 + 124));
+  EXPECT_FALSE(group->traffic().has_seconds);  // there was nothing to take the time of
   float value = 1;
   EXPECT_THAT(
       [&] {

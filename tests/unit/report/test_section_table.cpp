@@ -73,6 +73,19 @@ TEST(SectionTable, Text) {
             "Process       |         - |   1.3 GiB |   1.3 GiB |   1.3 GiB\n");
 }
 
+// Zeros would say that messages cost nothing.
+TEST(SectionTable, SecondsThatATransportDoesNotKnowAreNotShown) {
+  const auto world = comm::make_self_communicator("world");
+  RunTimes times = example_times();
+  times.traffic = {{"tensor", {.calls = 57600, .bytes = 4096, .has_seconds = false}}};
+  const SectionTable table(*world, times);
+  EXPECT_THAT(table.text(),
+              testing::HasSubstr(
+                  "Tensor        |     57.6k |   4.0 KiB |         - |         - |"));
+  EXPECT_EQ(table.json().at("messages").at("tensor").dump(),
+            R"({"calls":57600.0,"bytes":4096.0})");
+}
+
 TEST(SectionTable, FitsEightyColumnsWhateverTheFigures) {
   const auto world = comm::make_self_communicator("world");
   RunTimes times = example_times();
