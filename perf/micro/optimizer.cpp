@@ -32,8 +32,8 @@ void adamw(benchmark::State& state) {
   // Four arrays read, three written.
   run_memory_bound(state, 7.0 * sizeof(float) * kCount, [&](const Exec& exec) {
     kernels::adamw<float>(exec, {.weight_decay = 0.1},
-                          kernels::StepStateView(step.data()), vector(chunks), vector(g),
-                          vector(w), vector(m), vector(v));
+                          kernels::StepStateView(step.data()), vector(chunks), kCount,
+                          vector(g), vector(w), vector(m), vector(v));
   });
 }
 BENCHMARK(adamw)->UseRealTime();
@@ -43,8 +43,8 @@ void square_sum(benchmark::State& state) {
   const auto chunks = all_chunks();
   const DeviceArray<double> partial("p", chunks.extent(0)), total("t", 1);
   run_memory_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
-    kernels::square_sum_of_chunks<float>(exec, vector(chunks), vector(g), vector(partial),
-                                         View0<double>(total.data()));
+    kernels::square_sum_of_chunks<float>(exec, vector(chunks), kCount, vector(g),
+                                         vector(partial), View0<double>(total.data()));
   });
 }
 BENCHMARK(square_sum)->UseRealTime();

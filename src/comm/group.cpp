@@ -52,6 +52,15 @@ void require_memory(const char* call, const Exec& exec, ConstSpan span) {
                   format_plural(span.count, "element"));
 }
 
+// Of a message between two ranks the sender counts the payload.
+Traffic payload_of(const Transfer& transfer) {
+  const ConstSpan whole = transfer.whole();
+  if (transfer.kind == Kind::recv) return {.calls = 1};
+  return {.calls = 1,
+          .elements = whole.count,
+          .bytes = static_cast<std::int64_t>(whole.bytes())};
+}
+
 // Charges its lifetime to the communication of a run that is timed.
 class Timed {
  public:
@@ -136,14 +145,9 @@ std::size_t Group::account_of(Site site, const char* operation) {
   return sites_.size() - 1;
 }
 
-// Of a message between two ranks the sender counts the payload.
 std::size_t Group::charge(const Transfer& transfer, double seconds) {
   const std::size_t account = account_of(transfer.site, name_of(transfer.kind));
-  const bool counts = transfer.kind != Kind::recv;
-  const ConstSpan whole = transfer.whole();
-  Traffic one{.calls = 1};
-  if (counts) one.elements = whole.count;
-  if (counts) one.bytes = static_cast<std::int64_t>(whole.bytes());
+  Traffic one = payload_of(transfer);
   if (transport_->seconds()) one.seconds = seconds;
   for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) *traffic += one;
   return account;
@@ -153,7 +157,14 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   Request request;
   const ConstSpan whole = transfer.whole();
   if (exec.is_shape_only()) {
-    if (transport_->is_planned() && size() > 1 && whole.count > 0) charge(transfer, 0.0);
+    if (size() == 1 || whole.count == 0) return request;  // nothing is sent
+    if (exec.tally() != nullptr) {
+      const Traffic one = payload_of(transfer);
+      exec.tally()->add(MessageTally{name(), transfer.site, name_of(transfer.kind),
+                                     one.calls, one.elements, one.bytes});
+    } else if (transport_->is_planned()) {
+      charge(transfer, 0.0);
+    }
     return request;
   }
   if (size() == 1) {  // nothing is sent

@@ -8,8 +8,8 @@ namespace trireme::kernels {
 
 template <class T>
 void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
-                          View1<const T> gradient, View1<double> partial,
-                          View0<double> total) {
+                          index_t elements, View1<const T> gradient,
+                          View1<double> partial, View0<double> total) {
   const auto count = static_cast<index_t>(chunks.extent(0));
   TRIREME_REQUIRE(static_cast<index_t>(partial.extent(0)) >= count,
                   "kernels::square_sum_of_chunks: room for {} partial sums of {}",
@@ -19,9 +19,12 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
   const AdamWChunk* const chunk_data = chunks.data();
   double* const partial_data = partial.data();
   double* const total_data = total.data();
+  const View1<const T> squared(gradient_data, extent(elements));
   launch_rows(
-      exec, "trireme::kernels::square_sum_of_chunks[chunks]", count,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
+      exec,
+      {"trireme::kernels::square_sum_of_chunks[chunks]",
+       {.bytes = bytes_of(chunks, squared) + 8 * count}},
+      count, KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
         const AdamWChunk chunk = chunk_data[index];
         const T* const run = gradient_data + chunk.gradient;
         partial_data[index] = sum_columns<double>(
@@ -31,8 +34,10 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
             });
       });
   launch_rows(
-      exec, "trireme::kernels::square_sum_of_chunks[combine]", 1,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t) {
+      exec,
+      {"trireme::kernels::square_sum_of_chunks[combine]",
+       {.bytes = 8 * count + bytes_of(total, total)}},
+      1, KOKKOS_LAMBDA(const RowTeam& team, index_t) {
         const double sum =
             sum_columns<double>(team, count, [=](index_t j) { return partial_data[j]; });
         for_each_column(team, 1, [=](index_t j) { total_data[j] += sum; });
@@ -41,8 +46,8 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
 
 template <class T>
 void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
-           View1<const AdamWChunk> chunks, View1<const T> gradient, View1<T> weight,
-           View1<T> exp_avg, View1<T> exp_avg_sq) {
+           View1<const AdamWChunk> chunks, index_t elements, View1<const T> gradient,
+           View1<T> weight, View1<T> exp_avg, View1<T> exp_avg_sq) {
   const T* const gradient_data = gradient.data();
   T* const weight_data = weight.data();
   T* const m_data = exp_avg.data();
@@ -55,8 +60,10 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
   const T rest2 = static_cast<T>(1.0 - desc.beta2);
   const T epsilon = static_cast<T>(desc.epsilon);
   const double weight_decay = desc.weight_decay;
+  const View1<const T> run(gradient_data, extent(elements));
   launch_rows(
-      exec, "trireme::kernels::adamw", static_cast<index_t>(chunks.extent(0)),
+      exec, {"trireme::kernels::adamw", {.bytes = bytes_of(chunks) + 7 * bytes_of(run)}},
+      static_cast<index_t>(chunks.extent(0)),
       KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
         const AdamWChunk chunk = chunk_data[index];
         const T scale = static_cast<T>(state->gradient_scale);
@@ -86,11 +93,11 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
 }
 
 #define TRIREME_INSTANTIATE(T)                                                         \
-  template void square_sum_of_chunks<T>(const Exec&, View1<const AdamWChunk>,          \
+  template void square_sum_of_chunks<T>(const Exec&, View1<const AdamWChunk>, index_t, \
                                         View1<const T>, View1<double>, View0<double>); \
   template void adamw<T>(const Exec&, const AdamWDesc&, StepStateView,                 \
-                         View1<const AdamWChunk>, View1<const T>, View1<T>, View1<T>,  \
-                         View1<T>);
+                         View1<const AdamWChunk>, index_t, View1<const T>, View1<T>,   \
+                         View1<T>, View1<T>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 #undef TRIREME_INSTANTIATE

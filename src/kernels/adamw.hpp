@@ -32,17 +32,18 @@ struct AdamWChunk {
 inline constexpr index_t kAdamWChunk = 16384;
 
 // total += sum of squares of the gradients of those chunks that are in the norm; in
-// double, in a fixed order. partial: one number for each chunk.
+// double, in a fixed order. partial: one number for each chunk. elements: what the chunks
+// read here have together, for a Tally; the chunks themselves lie on the device.
 template <class T>
 void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
-                          View1<const T> gradient, View1<double> partial,
-                          View0<double> total);
+                          index_t elements, View1<const T> gradient,
+                          View1<double> partial, View0<double> total);
 
-// T: float or double.
+// T: float or double. elements: of all chunks together.
 template <class T>
 void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
-           View1<const AdamWChunk> chunks, View1<const T> gradient, View1<T> weight,
-           View1<T> exp_avg, View1<T> exp_avg_sq);
+           View1<const AdamWChunk> chunks, index_t elements, View1<const T> gradient,
+           View1<T> weight, View1<T> exp_avg, View1<T> exp_avg_sq);
 
 }  // namespace trireme::kernels
 

@@ -429,12 +429,32 @@ struct BackwardQueries {
   }
 };
 
+// `products` matrix products of q_length rows, kv_length columns and head_dim terms in
+// every head, and memory: `queries` tensors like q, `keys` like k, `rows` like lse.
+// Scores that the backward pass computes once more are not counted: it is twice the
+// forward pass, as in model/formulae.hpp. Of a causal mask all below the diagonal and
+// half of it counts.
+template <class T>
+Cost cost_of(const AttentionDesc& desc, int products, int queries, int keys, int rows) {
+  const index_t row_count = desc.batch * desc.heads * desc.q_length;
+  const double per_key = 2.0 * products * static_cast<double>(row_count * desc.head_dim);
+  const double hidden =
+      desc.mask == MaskKind::causal ? 0.5 * static_cast<double>(desc.q_length) : 0.0;
+  const index_t key_rows = desc.batch * desc.kv_heads * desc.kv_length;
+  const auto element = static_cast<index_t>(sizeof(T));
+  const auto sum = static_cast<index_t>(sizeof(Accumulator<T>));
+  return {.flops = per_key * static_cast<double>(desc.kv_length),
+          .masked_flops = per_key * hidden,
+          .bytes = (queries * row_count + keys * key_rows) * desc.head_dim * element +
+                   rows * row_count * sum};
+}
+
 // delta = sum over d of d_o * o.
 template <class T>
 void compute_delta(const Exec& exec, const AttentionDesc& desc, HeadsView<const T> o,
                    HeadsView<const T> d_o, View1<Accumulator<T>> delta) {
   launch(
-      exec, "trireme::kernels::attention_backward[delta]",
+      exec, {"trireme::kernels::attention_backward[delta]", cost_of<T>(desc, 0, 2, 0, 1)},
       desc.batch * desc.heads * desc.q_length, KOKKOS_LAMBDA(const index_t index) {
         const index_t q = index % desc.q_length;
         const index_t head = index / desc.q_length % desc.heads;
@@ -487,7 +507,8 @@ void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateVie
                            v,    o,    lse, random::drop_threshold(desc.dropout)};
   const auto bytes =
       static_cast<std::size_t>(Forward<T>::scratch_elements(desc.head_dim)) * sizeof(Acc);
-  launch_teams(exec, "trireme::kernels::attention_forward",
+  launch_teams(exec,
+               {"trireme::kernels::attention_forward", cost_of<T>(desc, 2, 2, 2, 1)},
                desc.batch * desc.heads * tiles_of(desc.q_length), kDeviceThreads, functor,
                bytes + 64);
 }
@@ -516,19 +537,22 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   if constexpr (kHostExecution) {
     const View1<Acc> d_q_sum(scratch.data() + rows,
                              static_cast<std::size_t>(rows * desc.head_dim));
-    launch_teams(exec, "trireme::kernels::attention_backward", desc.batch * desc.kv_heads,
-                 kDeviceThreads, BackwardKeys<T>{tiles, d_k, d_v, d_q, d_q_sum},
-                 key_bytes + 64);
+    launch_teams(exec,
+                 {"trireme::kernels::attention_backward", cost_of<T>(desc, 4, 3, 4, 2)},
+                 desc.batch * desc.kv_heads, kDeviceThreads,
+                 BackwardKeys<T>{tiles, d_k, d_v, d_q, d_q_sum}, key_bytes + 64);
   } else {
-    launch_teams(exec, "trireme::kernels::attention_backward[kv]",
-                 desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
-                 BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes + 64);
+    launch_teams(
+        exec, {"trireme::kernels::attention_backward[kv]", cost_of<T>(desc, 3, 2, 4, 2)},
+        desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
+        BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes + 64);
     const auto query_bytes =
         static_cast<std::size_t>(BackwardQueries<T>::scratch_elements(desc.head_dim)) *
         sizeof(Acc);
-    launch_teams(exec, "trireme::kernels::attention_backward[q]",
-                 desc.batch * desc.heads * tiles_of(desc.q_length), kDeviceThreads,
-                 BackwardQueries<T>{tiles, d_q}, query_bytes + 64);
+    launch_teams(
+        exec, {"trireme::kernels::attention_backward[q]", cost_of<T>(desc, 1, 3, 2, 2)},
+        desc.batch * desc.heads * tiles_of(desc.q_length), kDeviceThreads,
+        BackwardQueries<T>{tiles, d_q}, query_bytes + 64);
   }
 }
 

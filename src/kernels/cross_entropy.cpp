@@ -48,8 +48,9 @@ void cross_entropy_row_max(const Exec& exec, VocabRange range, View2<const T> lo
   const T* const logits_data = logits.data();
   A* const max_data = row_max.data();
   launch_rows(
-      exec, "trireme::kernels::cross_entropy_row_max", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::cross_entropy_row_max", {.bytes = bytes_of(logits, row_max)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = logits_data + row * columns;
         max_data[row] = max_columns<A>(team, range.valid_columns,
                                        [=](index_t j) { return static_cast<A>(in[j]); });
@@ -74,8 +75,10 @@ void cross_entropy_row_sums(const Exec& exec, VocabRange range, View2<const T> l
   const A* const max_data = row_max.data();
   A* const sums_data = sums.data();
   launch_rows(
-      exec, "trireme::kernels::cross_entropy_row_sums", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::cross_entropy_row_sums",
+       {.bytes = bytes_of(logits, labels, row_max, sums)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = logits_data + row * columns;
         const A largest = max_data[row];
         const A sum = sum_columns<A>(team, range.valid_columns, [=](index_t j) {
@@ -105,8 +108,10 @@ void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range,
   A* const max_data = row_max.data();
   A* const sums_data = sums.data();
   launch_rows(
-      exec, "trireme::kernels::cross_entropy_row_max_and_sums", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::cross_entropy_row_max_and_sums",
+       {.bytes = bytes_of(logits, labels, row_max, sums)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = logits_data + row * columns;
         A largest = -Kokkos::Experimental::infinity_v<A>;
         A sum{0};
@@ -148,8 +153,10 @@ void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
   double* const totals_data = totals.data();
   // One team for all rows: a few thousand logarithms, and one order of summation.
   launch_rows(
-      exec, "trireme::kernels::cross_entropy_loss", rows > 0 ? 1 : 0,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t) {
+      exec,
+      {"trireme::kernels::cross_entropy_loss",
+       {.bytes = bytes_of(row_max, sums, mask, loss, totals, totals)}},
+      rows > 0 ? 1 : 0, KOKKOS_LAMBDA(const RowTeam& team, index_t) {
         const double loss_sum = sum_columns<double>(team, rows, [=](index_t r) {
           // The difference of two logits is exact or nearly so, and log S is of the size
           // of the loss: max + log S would round to the last place of the maximum.
@@ -190,8 +197,10 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
   const A* const sums_data = sums.data();
   const StepState* const state = step.data();
   launch_rows(
-      exec, "trireme::kernels::cross_entropy_backward", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::cross_entropy_backward",
+       {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         T* const in = logits_data + row * columns;
         const A weight = static_cast<A>(state->loss_gradient_scale *
                                         static_cast<double>(mask_data[row]));

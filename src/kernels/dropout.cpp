@@ -108,8 +108,10 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
   T* const y_data = y.data();
   const StepState* const state = step.data();
   launch_rows(
-      exec, "trireme::kernels::bias_dropout_add_forward", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::bias_dropout_add_forward",
+       {.bytes = bytes_of(x, bias, residual, y)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = x_data + row * h;
         const T* const by_pass =
             residual_data == nullptr ? nullptr : residual_data + row * h;
@@ -150,7 +152,7 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
   if (mask.threshold == 0 && d_y_data == d_x_data) return;
   const StepState* const state = step.data();
   launch_rows(
-      exec, "trireme::kernels::dropout_backward", rows,
+      exec, {"trireme::kernels::dropout_backward", {.bytes = bytes_of(d_y, d_x)}}, rows,
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const d_out = d_y_data + row * h;
         T* const d_in = d_x_data + row * h;

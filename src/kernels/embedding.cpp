@@ -13,6 +13,17 @@
 
 namespace trireme::kernels {
 
+namespace {
+
+// As many rows of the table as can be asked for: which ones are is not known beforehand.
+template <class T>
+View2<T> rows_used(View2<T> table, index_t rows) {
+  const index_t all = static_cast<index_t>(table.extent(0));
+  return View2<T>(table.data(), extent(std::min(rows, all)), table.extent(1));
+}
+
+}  // namespace
+
 template <class T>
 void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
                        View2<const T> table, index_t row_begin, Write write, View2<T> y) {
@@ -26,9 +37,12 @@ void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
   const T* const table_data = table.data();
   T* const y_data = y.data();
   const bool adds = write == Write::add;
+  const View2<const T> used = rows_used(table, rows);
   launch_rows(
-      exec, "trireme::kernels::embedding_forward", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::embedding_forward",
+       {.bytes = bytes_of(ids, used, y) + (adds ? bytes_of(y) : 0)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
         const bool is_here = entry >= 0 && entry < table_rows;
         const T* const in = table_data + (is_here ? entry : 0) * h;
@@ -64,12 +78,15 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
                   format_plural(scratch.extent(0), "element"), 2 * rows);
 
   const std::int32_t* const id_data = ids.data();
-  std::int32_t* const next = scratch.data();  // next row with the same id, or rows
-  std::int32_t* const is_first = scratch.data() + rows;
+  const View2<A> used = rows_used(d_table, rows);
+  const View2<std::int32_t> links(scratch.data(), 2, extent(rows));
+  std::int32_t* const next = links.data();  // next row with the same id, or rows
+  std::int32_t* const is_first = links.data() + rows;
   // Neighbouring threads read the same ids: the quadratic search costs less than a sort.
   launch(
-      exec, "trireme::kernels::embedding_backward[chains]", rows,
-      KOKKOS_LAMBDA(index_t row) {
+      exec,
+      {"trireme::kernels::embedding_backward[chains]", {.bytes = bytes_of(ids, links)}},
+      rows, KOKKOS_LAMBDA(index_t row) {
         const std::int32_t id = id_data[row];
         index_t after = row + 1;
         while (after < rows && id_data[after] != id) ++after;
@@ -81,8 +98,10 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
   const T* const d_y_data = d_y.data();
   A* const table_data = d_table.data();
   launch_rows(
-      exec, "trireme::kernels::embedding_backward[sum]", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::embedding_backward[sum]",
+       {.bytes = bytes_of(ids, links, d_y, used, used)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
         if (is_first[row] == 0 || entry < 0 || entry >= table_rows) return;
         A* const sums = table_data + entry * h;
@@ -113,14 +132,17 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
   const std::int32_t* const id_data = ids.data();
   const T* const d_y_data = d_y.data();
   A* const table_data = d_table.data();
+  const View2<A> used = rows_used(d_table, rows);
   // As many parts as threads, of whole cache lines; how columns are shared out changes no
   // sum.
   static const index_t threads = ExecSpace().concurrency();  // Kokkos allocates to tell
   const index_t width =
       std::max<index_t>(16, ((h + threads - 1) / threads + 15) / 16 * 16);
   launch_rows(
-      exec, "trireme::kernels::embedding_backward[columns]", (h + width - 1) / width,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t part) {
+      exec,
+      {"trireme::kernels::embedding_backward[columns]",
+       {.bytes = bytes_of(ids, d_y, used, used)}},
+      (h + width - 1) / width, KOKKOS_LAMBDA(const RowTeam& team, index_t part) {
         const index_t column = part * width;
         const index_t count = h - column < width ? h - column : width;
         for (index_t row = 0; row < rows; ++row) {

@@ -53,8 +53,8 @@ void bias_gelu_forward(const Exec& exec, View2<const T> x, View1<const T> bias,
   const T* const bias_data = bias.data();
   T* const y_data = y.data();
   launch_rows(
-      exec, "trireme::kernels::bias_gelu_forward", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec, {"trireme::kernels::bias_gelu_forward", {.bytes = bytes_of(x, bias, y)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = x_data + row * f;
         T* const out = y_data + row * f;
         for_each_column(team, f, [=](index_t j) {
@@ -79,8 +79,9 @@ void bias_gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
   const T* const bias_data = bias.data();
   T* const d_x_data = d_x.data();
   launch_rows(
-      exec, "trireme::kernels::bias_gelu_backward", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::bias_gelu_backward", {.bytes = bytes_of(d_y, x, bias, d_x)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = x_data + row * f;
         const T* const d_out = d_y_data + row * f;
         T* const d_in = d_x_data + row * f;

@@ -147,7 +147,7 @@ template <class T, class To>
 void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
           Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c) {
   const GemmShape shape = gemm_shape(transpose_a, transpose_b, a, b, c);
-  if (exec.is_shape_only() || shape.m == 0 || shape.n == 0) return;
+  if (skips_gemm(exec, shape, accumulate, a, b, c)) return;
   if (shape.k == 0) {  // no layout has zero rows
     gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
     return;

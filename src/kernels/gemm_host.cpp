@@ -73,7 +73,7 @@ template <class T, class To>
 void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
           Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c) {
   const GemmShape shape = gemm_shape(transpose_a, transpose_b, a, b, c);
-  if (exec.is_shape_only() || shape.m == 0 || shape.n == 0) return;
+  if (skips_gemm(exec, shape, accumulate, a, b, c)) return;
   // oneDNN refuses a sum of no products; Kokkos Kernels (4.4) takes a single column for a
   // contiguous vector, whatever lies between its rows.
   const bool is_column = std::is_same_v<T, double> && shape.n == 1 &&

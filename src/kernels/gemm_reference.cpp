@@ -34,8 +34,9 @@ void gemm_reference(const Exec& exec, Transpose transpose_a, Transpose transpose
   const bool a_transposed = transpose_a == Transpose::yes;
   const bool b_transposed = transpose_b == Transpose::yes;
   const bool add = accumulate == Accumulate::yes;
+  const Cost cost = gemm_cost(shape, accumulate, a, b, c);
   launch(
-      exec, "trireme::kernels::gemm_reference", shape.m * shape.n,
+      exec, {"trireme::kernels::gemm_reference", cost}, shape.m * shape.n,
       KOKKOS_LAMBDA(const index_t index) {
         const index_t i = index / shape.n;
         const index_t j = index % shape.n;

@@ -22,6 +22,23 @@ GemmShape gemm_shape(Transpose transpose_a, Transpose transpose_b,
                      const View2<const T>& a, const View2<const T>& b,
                      const View2<To>& c);
 
+// What one product costs, whoever computes it: C is read too where it is added to.
+template <class T, class To>
+Cost gemm_cost(const GemmShape& shape, Accumulate accumulate, const View2<const T>& a,
+               const View2<const T>& b, const View2<To>& c) {
+  return {.flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
+                   static_cast<double>(shape.k),
+          .bytes = bytes_of(a, b, c) + (accumulate == Accumulate::yes ? bytes_of(c) : 0)};
+}
+// True where gemm() has nothing to compute: no elements, or an Exec that only counts.
+template <class T, class To>
+bool skips_gemm(const Exec& exec, const GemmShape& shape, Accumulate accumulate,
+                const View2<const T>& a, const View2<const T>& b, const View2<To>& c) {
+  return shape.m == 0 || shape.n == 0 ||
+         exec.only_counts(
+             {"trireme::kernels::gemm", gemm_cost(shape, accumulate, a, b, c)});
+}
+
 }  // namespace trireme::kernels
 
 #endif  // TRIREME_KERNELS_GEMM_REFERENCE_HPP_

@@ -54,7 +54,8 @@ void fill(const Exec& exec, View1<T> values, T value) {
   T* const data = values.data();
   const auto n = static_cast<index_t>(values.extent(0));
   launch_rows(
-      exec, "trireme::kernels::fill", (n + kFlatBlock - 1) / kFlatBlock,
+      exec, {"trireme::kernels::fill", {.bytes = bytes_of(values)}},
+      (n + kFlatBlock - 1) / kFlatBlock,
       KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         T* const out = data + block * kFlatBlock;
         const index_t left = n - block * kFlatBlock;
@@ -70,7 +71,8 @@ void convert(const Exec& exec, View1<const From> from, View1<To> to) {
   const From* const from_data = from.data();
   To* const to_data = to.data();
   launch_rows(
-      exec, "trireme::kernels::convert", (n + kFlatBlock - 1) / kFlatBlock,
+      exec, {"trireme::kernels::convert", {.bytes = bytes_of(from, to)}},
+      (n + kFlatBlock - 1) / kFlatBlock,
       KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         const From* const in = from_data + block * kFlatBlock;
         To* const out = to_data + block * kFlatBlock;

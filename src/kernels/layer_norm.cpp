@@ -32,8 +32,10 @@ void layer_norm_forward(const Exec& exec, View2<const T> x, View1<const T> gamma
   const A eps = static_cast<A>(epsilon);
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
   launch_rows(
-      exec, "trireme::kernels::layer_norm_forward", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::layer_norm_forward",
+       {.bytes = bytes_of(x, gamma, beta, y, mean, rstd)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = x_data + row * h;
         T* const out = y_data + row * h;
         const A rough =
@@ -87,8 +89,10 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
   const A* const rstd_data = rstd.data();
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
   launch_rows(
-      exec, "trireme::kernels::layer_norm_backward_input", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      exec,
+      {"trireme::kernels::layer_norm_backward_input",
+       {.bytes = bytes_of(d_y, x, gamma, mean, rstd, d_residual, d_x)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = x_data + row * h;
         const T* const d_out = d_y_data + row * h;
         T* const d_in = d_x_data + row * h;
@@ -149,17 +153,20 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
   const T* const x_data = x.data();
   const A* const mean_data = mean.data();
   const A* const rstd_data = rstd.data();
-  A* const partial = scratch.data();  // (blocks, 2, h)
   const RowBlocks blocks(rows);
+  const View3<A> sums(scratch.data(), extent(blocks.count), 2, extent(h));
+  A* const partial = sums.data();
   const index_t tiles = tiles_of(h, kColumnTile);
   launch_rows(
-      exec, "trireme::kernels::layer_norm_backward_weight[blocks]", blocks.count * tiles,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+      exec,
+      {"trireme::kernels::layer_norm_backward_weight[blocks]",
+       {.bytes = bytes_of(d_y, x, mean, rstd, sums)}},
+      blocks.count * tiles, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
         const index_t width = tile_width(h, column, kColumnTile);
-        A* const sums = partial + block * 2 * h + column;
-        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width, sums,
+        A* const to = partial + block * 2 * h + column;
+        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width, to,
                   [=](index_t row) {
                     const A center = mean_data[row];
                     const A scale = rstd_data[row];
@@ -171,7 +178,7 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
                     };
                   });
         sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
-                  sums + h, [=](index_t row) {
+                  to + h, [=](index_t row) {
                     const T* const d_out = d_y_data + row * h;
                     return [=](index_t j) { return static_cast<A>(d_out[j]); };
                   });
@@ -180,7 +187,9 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
   A* const d_gamma_data = d_gamma.data();
   A* const d_beta_data = d_beta.data();
   launch_rows(
-      exec, "trireme::kernels::layer_norm_backward_weight[combine]",
+      exec,
+      {"trireme::kernels::layer_norm_backward_weight[combine]",
+       {.bytes = bytes_of(sums, d_gamma, d_gamma, d_beta, d_beta)}},
       tiles_of(h, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t column = tile * kCombineTile;
         const index_t width = tile_width(h, column, kCombineTile);

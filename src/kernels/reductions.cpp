@@ -33,13 +33,14 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
       format_plural(scratch.extent(0), "element"), sum_rows_scratch_elements(columns));
 
   const T* const x_data = x.data();
-  A* const partial = scratch.data();  // (blocks, columns)
-  A* const sums_data = sums.data();
   const RowBlocks blocks(rows);
+  const View2<A> of_blocks(scratch.data(), extent(blocks.count), extent(columns));
+  A* const partial = of_blocks.data();
+  A* const sums_data = sums.data();
   const index_t tiles = tiles_of(columns, kColumnTile);
   launch_rows(
-      exec, "trireme::kernels::sum_rows[blocks]", blocks.count * tiles,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+      exec, {"trireme::kernels::sum_rows[blocks]", {.bytes = bytes_of(x, of_blocks)}},
+      blocks.count * tiles, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
         const index_t width =
@@ -51,8 +52,9 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
                   });
       });
   launch_rows(
-      exec, "trireme::kernels::sum_rows[combine]", tiles_of(columns, kCombineTile),
-      KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+      exec,
+      {"trireme::kernels::sum_rows[combine]", {.bytes = bytes_of(of_blocks, sums, sums)}},
+      tiles_of(columns, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t column = tile * kCombineTile;
         add_rows(team, 0, blocks.count, column, tile_width(columns, column, kCombineTile),
                  sums_data + column, [=](index_t block) {
@@ -69,8 +71,8 @@ void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> co
   const T* const x_data = x.data();
   std::int64_t* const count_data = count.data();
   launch_rows(
-      exec, "trireme::kernels::count_non_finite", flat_blocks(n),
-      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+      exec, {"trireme::kernels::count_non_finite", {.bytes = bytes_of(x, count, count)}},
+      flat_blocks(n), KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         const T* const in = x_data + block * kFlatBlock;
         const index_t left = n - block * kFlatBlock;
         const auto found = sum_columns<std::int32_t>(

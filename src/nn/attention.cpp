@@ -17,8 +17,9 @@ void append_keys_and_values(const Exec& exec, View2<const T> qkv, index_t k_colu
                             index_t first, View2<T> k, View2<T> v) {
   const auto rows = static_cast<index_t>(qkv.extent(0));
   const auto columns = static_cast<index_t>(k.extent(1));
+  const index_t bytes = 2 * rows * columns * static_cast<index_t>(sizeof(T));  // k and v
   launch(
-      exec, "trireme::nn::append_keys_and_values", rows * columns,
+      exec, {"trireme::nn::append_keys_and_values", {.bytes = 2 * bytes}}, rows * columns,
       KOKKOS_LAMBDA(const index_t i) {
         const index_t row = i / columns;
         const index_t column = i % columns;

@@ -66,6 +66,7 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
   std::vector<kernels::AdamWChunk> chunks;
   for (const Bucket& bucket : params_.partition().buckets()) {
     first_chunk_.push_back(chunks.size());
+    elements_.push_back(0);
     const std::size_t begin = registry.units()[bucket.first_unit].begin;
     const std::size_t end = registry.units()[bucket.end_unit - 1].end;
     for (std::size_t i = begin; i < end; ++i) {
@@ -86,6 +87,8 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
                                       (spec.shard.is_replicated() && !is_first_of_tensor)
                                   ? 0
                                   : 1)});
+        elements_.back() += count;
+        if (chunks.back().in_norm != 0) elements_in_norm_ += count;
       }
     }
   }
@@ -112,8 +115,9 @@ void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
   sum_totals(exec, groups_, totals);
   const View1<double> square_sum = square_sum_;
   kernels::fill(exec, square_sum, 0.0);
-  kernels::square_sum_of_chunks<Master>(exec, chunks_, params_.slab(Slab::gradient),
-                                        partial_sums_, View0<double>(square_sum.data()));
+  kernels::square_sum_of_chunks<Master>(exec, chunks_, elements_in_norm_,
+                                        params_.slab(Slab::gradient), partial_sums_,
+                                        View0<double>(square_sum.data()));
   sum_squares(exec, groups_, params_.sharding().stage, square_sum);
   finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, report_);
 }
@@ -154,8 +158,9 @@ void Optimizer<T>::apply_bucket(const Exec& exec, View0<kernels::StepState> stat
   const View1<const kernels::AdamWChunk> chunks(chunks_.data() + begin,
                                                 first_chunk_.at(bucket + 1) - begin);
   kernels::adamw<Master>(exec, adamw_, kernels::StepStateView(state.data()), chunks,
-                         params_.slab(Slab::gradient), params_.slab(Slab::weight),
-                         params_.slab(Slab::exp_avg), params_.slab(Slab::exp_avg_sq));
+                         elements_[bucket], params_.slab(Slab::gradient),
+                         params_.slab(Slab::weight), params_.slab(Slab::exp_avg),
+                         params_.slab(Slab::exp_avg_sq));
   params_.refresh_compute(exec, bucket);
 }
 

@@ -70,8 +70,10 @@ class Optimizer {
   double clip_norm_;
   DeviceArray<kernels::AdamWChunk> chunks_;  // bucket by bucket
   std::vector<std::size_t> first_chunk_;     // of each bucket, and the end
-  DeviceArray<double> square_sum_;           // one number
-  DeviceArray<StepReport> report_;           // one
+  std::vector<index_t> elements_;            // of each bucket's chunks
+  index_t elements_in_norm_ = 0;
+  DeviceArray<double> square_sum_;  // one number
+  DeviceArray<StepReport> report_;  // one
   Kokkos::View<StepReport*, Kokkos::SharedHostPinnedSpace> host_report_;
   DeviceArray<double> partial_sums_;
 };

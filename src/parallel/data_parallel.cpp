@@ -16,7 +16,8 @@ namespace {
 template <class T>
 void add_to(const Exec& exec, View1<const T> from, View1<T> to) {
   launch(
-      exec, "trireme::parallel::add_to_shard", static_cast<index_t>(to.extent(0)),
+      exec, {"trireme::parallel::add_to_shard", {.bytes = bytes_of(from, to, to)}},
+      static_cast<index_t>(to.extent(0)),
       KOKKOS_LAMBDA(const index_t i) { to(i) += from(i); });
 }
 

@@ -56,7 +56,7 @@ TYPED_TEST(AdamwOf, FiftyStepsMatchTheFormula) {
     Kokkos::deep_copy(state, step);
     const Array<T> g_now(test::uniform(n + 3, 100 + k));
     const auto g = g_now.values();
-    adamw<T>(Exec(), desc, StepStateView(state.data()), chunk_view, g_now.cvector(),
+    adamw<T>(Exec(), desc, StepStateView(state.data()), chunk_view, n, g_now.cvector(),
              weight.vector(), m.vector(), v.vector());
     Kokkos::fence("test");
     for (index_t i = 0; i < n; ++i) {
@@ -92,7 +92,7 @@ TEST(AdamwDecay, IsAccurate) {
   Kokkos::deep_copy(state, step);
   const Array<double> gradient(4), weight({1.0, -2.0, 1.0, -2.0}), m(4), v(4);
   adamw<double>(Exec(), desc, StepStateView(state.data()),
-                View1<const AdamWChunk>(chunks.data(), 2), gradient.cvector(),
+                View1<const AdamWChunk>(chunks.data(), 2), 4, gradient.cvector(),
                 weight.vector(), m.vector(), v.vector());
   EXPECT_EQ(weight.values(),
             (std::vector<double>{1.0 - 3e-5, -2.0 * (1 - 3e-5), 1.0, -2.0}));
@@ -115,15 +115,15 @@ TYPED_TEST(AdamwOf, SquareSumOfChunks) {
   const auto device_chunks = on_device(chunks);
   const View1<const AdamWChunk> chunk_view(device_chunks.data(), chunks.size());
   const Array<double> partial(chunks.size(), 1e300), total(1, 2.5);
-  square_sum_of_chunks<T>(Exec(), chunk_view, g.cvector(), partial.vector(),
+  square_sum_of_chunks<T>(Exec(), chunk_view, 0, g.cvector(), partial.vector(),
                           total.scalar());
   EXPECT_NEAR(total.values()[0], static_cast<double>(want),
               1e-14 * static_cast<double>(want));
-  square_sum_of_chunks<T>(Exec(), View1<const AdamWChunk>(nullptr, 0), g.cvector(),
+  square_sum_of_chunks<T>(Exec(), View1<const AdamWChunk>(nullptr, 0), 0, g.cvector(),
                           partial.vector(), total.scalar());
   EXPECT_NEAR(total.values()[0], static_cast<double>(want), 1e-14 * want);
   const Array<double> small(2);
-  EXPECT_THROW(square_sum_of_chunks<T>(Exec(), chunk_view, g.cvector(), small.vector(),
+  EXPECT_THROW(square_sum_of_chunks<T>(Exec(), chunk_view, 0, g.cvector(), small.vector(),
                                        total.scalar()),
                Error);
 }
@@ -133,7 +133,7 @@ TEST(AdamwSquareSum, RangeOfFloat) {
   const Array<float> g({3e38, 1e-30});
   const auto chunks = on_device({{0, 0, 0, 2, 0}});
   const Array<double> partial(1), total(1);
-  square_sum_of_chunks<float>(Exec(), View1<const AdamWChunk>(chunks.data(), 1),
+  square_sum_of_chunks<float>(Exec(), View1<const AdamWChunk>(chunks.data(), 1), 0,
                               g.cvector(), partial.vector(), total.scalar());
   EXPECT_NEAR(total.values()[0] / 9e76, 1.0, 1e-6);
 }
@@ -153,7 +153,7 @@ TEST(AdamwSquareSum, BitsDoNotDependOnThreads) {
   for (const Exec& exec : {one.exec, Exec()}) {
     const Array<double> total(1);
     square_sum_of_chunks<float>(exec, View1<const AdamWChunk>(chunks.data(), runs.size()),
-                                g.cvector(), partial.vector(), total.scalar());
+                                0, g.cvector(), partial.vector(), total.scalar());
     exec.fence("test");
     sums.push_back(total.values()[0]);
   }
