@@ -1,5 +1,9 @@
 // comm/mpi_communicator.cpp — host values, groups and ways of waiting over MPI:
-// collectives as non-blocking MPI calls that are polled by our own waiting policy.
+// collectives as non-blocking calls that are polled by our own waiting policy.
+//
+// This is the control side: what it sends is small and lies on the host. Its groups share
+// the MPI communicator with their transport (mpi_group.hpp), which make_transport() makes
+// of the kind that the world was started with.
 #include "comm/mpi_communicator.hpp"
 
 #include <mpi.h>

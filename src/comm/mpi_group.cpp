@@ -1,4 +1,10 @@
-// comm/mpi_group.cpp — see mpi_group.hpp.
+// comm/mpi_group.cpp — waiting for MPI calls, and what MPI lacks: types of two bytes,
+// counts beyond 32 bits.
+//
+// Control and transport of a group wait in one loop, MpiGroup::wait(): it polls, naps by
+// the world's policy, shows signs of life and gives up at the limit. MpiWorld::progress()
+// polls whatever is under way in any group, since MPI moves messages only while it is
+// called.
 #include "comm/mpi_group.hpp"
 
 #include <time.h>
