@@ -17,7 +17,7 @@ OWNERS = [
     (r"hdf5\.h|hdf5_hl\.h|H5\w*\.h", ["io"]),
     (r"xxhash\.h", ["io"]),
     (r"yaml-cpp/.*", ["config"]),
-    (r"pcre2\w*\.h|utf8proc\.h|sentencepiece\w*\.h", ["data"]),
+    (r"pcre2\w*\.h|sentencepiece\w*\.h", ["data"]),
     (r"Random123/.*", ["base"]),
     (r"CLI/.*|CLI11\.hpp", ["apps"]),
 ]
