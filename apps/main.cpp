@@ -20,6 +20,8 @@
 
 namespace {
 
+using namespace trireme;
+
 // Whether a subcommand has teams of threads at work for long.
 bool computes(std::string_view subcommand) {
   for (const char* name : {"train", "generate", "evaluate", "selftest"}) {
@@ -28,26 +30,15 @@ bool computes(std::string_view subcommand) {
   return false;
 }
 
-}  // namespace
+// Says what keeps the program from going on; the status to end with.
+int complain(std::string_view problem, int status) {
+  std::fprintf(stderr, "trireme: %.*s\n", static_cast<int>(problem.size()),
+               problem.data());
+  return status;
+}
 
-int main(int argc, char** argv) {
-  using namespace trireme;
-  apps::hold_standard_streams();
-
-  // 1. Can this CPU run the program at all? Compiled without TRIREME_ARCH, so that this
-  //    much runs everywhere.
-  char problem[1024];
-  if (!cpu_runs_this_build(problem, sizeof(problem))) {
-    std::fprintf(stderr, "trireme: %s\n", problem);
-    comm::Environment::abort_before_start(argc, argv, apps::kExitError);
-  }
-
-  // Threads that wait for each other sleep soon: what runs them reads that before main().
-  const apps::ThreadCheck threads;
-  const bool has_teams = argc > 1 && computes(argv[1]);
-  const int team = has_teams ? threads.threads() : 1;  // 0: its share of the node's cores
-  if (has_teams && threads.is_sound()) apps::spin_briefly(argv);
-
+// What has to be set before MPI and any thread: signals.
+void set_signals(int argc, char** argv) {
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
 
@@ -58,36 +49,10 @@ int main(int argc, char** argv) {
       std::none_of(argv + 2, argv + argc, is_dry)) {
     job::StopRequest::listen_early();
   }
+}
 
-  // 2. MPI, for the life of the program, where the system has room for it.
-  if (const std::string problem = comm::limit_problem(comm::find_system_limits(team));
-      !problem.empty()) {
-    if (comm::is_first_of_node()) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
-    comm::Environment::abort_before_start(argc, argv, apps::kExitError);
-  }
-  std::optional<comm::Environment> environment;
-  try {
-    environment.emplace(argc, argv);
-  } catch (const InputError& error) {
-    if (*error.what() != '\0') std::fprintf(stderr, "trireme: %s\n", error.what());
-    return apps::kExitInput;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "trireme: %s\n", message_of(error).c_str());
-    return apps::kExitError;
-  }
-
-  // 3. The command line: every rank reads the same one, rank 0 speaks.
-  const bool speaks = environment->world_rank() == 0;
-  if (const std::string problem = apps::different_arguments(*environment, argc, argv);
-      !problem.empty()) {
-    if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
-    return apps::kExitInput;
-  }
-  if (const std::string problem = threads.problem(*environment, team); !problem.empty()) {
-    if (speaks) std::fprintf(stderr, "trireme: %s\n", problem.c_str());
-    return apps::kExitInput;
-  }
-  apps::CommandLine line;
+// Reads the command line; a status where it is wrong, or asks for help alone.
+std::optional<int> parse(apps::CommandLine& line, int argc, char** argv, bool speaks) {
   apps::add_train(line, argc, argv);
   apps::add_tokenize(line);
   apps::add_inspect(line);
@@ -96,13 +61,60 @@ int main(int argc, char** argv) {
   apps::add_evaluate(line);
   apps::add_jobscript(line);
   apps::add_selftest(line);
-  if (const auto status = line.parse(argc, argv, speaks)) {
-    if (*status != 0) return *status;                  // wrong arguments
-    const std::string problem = apps::flush_output();  // of --help or --version
-    if (problem.empty()) return 0;
-    std::fprintf(stderr, "trireme: %s\n", problem.c_str());
-    return apps::kExitError;
+  const auto status = line.parse(argc, argv, speaks);
+  if (!status || *status != 0) return status;        // wrong arguments
+  const std::string problem = apps::flush_output();  // of --help or --version
+  return problem.empty() ? 0 : complain(problem, apps::kExitError);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  apps::hold_standard_streams();
+
+  // 1. Can this CPU run the program at all? Compiled without TRIREME_ARCH, so that this
+  //    much runs everywhere.
+  char problem[1024];
+  if (!cpu_runs_this_build(problem, sizeof(problem))) {
+    complain(problem, apps::kExitError);
+    comm::Environment::abort_before_start(argc, argv, apps::kExitError);
   }
+
+  // Threads that wait for each other sleep soon: what runs them reads that before main().
+  const apps::ThreadCheck threads;
+  const bool has_teams = argc > 1 && computes(argv[1]);
+  const int team = has_teams ? threads.threads() : 1;  // 0: its share of the node's cores
+  if (has_teams && threads.is_sound()) apps::spin_briefly(argv);
+
+  set_signals(argc, argv);
+
+  // 2. MPI, for the life of the program, where the system has room for it.
+  if (const std::string problem = comm::limit_problem(comm::find_system_limits(team));
+      !problem.empty()) {
+    if (comm::is_first_of_node()) complain(problem, apps::kExitError);
+    comm::Environment::abort_before_start(argc, argv, apps::kExitError);
+  }
+  std::optional<comm::Environment> environment;
+  try {
+    environment.emplace(argc, argv);
+  } catch (const InputError& error) {
+    return *error.what() != '\0' ? complain(error.what(), apps::kExitInput)
+                                 : apps::kExitInput;
+  } catch (const std::exception& error) {
+    return complain(message_of(error), apps::kExitError);
+  }
+
+  // 3. The command line: every rank reads the same one, rank 0 speaks.
+  const bool speaks = environment->world_rank() == 0;
+  if (const std::string problem = apps::different_arguments(*environment, argc, argv);
+      !problem.empty()) {
+    return speaks ? complain(problem, apps::kExitInput) : apps::kExitInput;
+  }
+  if (const std::string problem = threads.problem(*environment, team); !problem.empty()) {
+    return speaks ? complain(problem, apps::kExitInput) : apps::kExitInput;
+  }
+  apps::CommandLine line;
+  if (const auto status = parse(line, argc, argv, speaks)) return *status;
   // What trains tells of all ranks' cores, with the placement.
   const bool is_alone = has_teams && argv[1] != std::string("train");
   if (const std::string warning = threads.warning();

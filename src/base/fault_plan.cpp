@@ -111,7 +111,49 @@ bool names_phase(const std::string& pattern, std::string_view phase) {
   return phase.starts_with(std::string_view(pattern).substr(0, pattern.size() - 1));
 }
 
+using Keys = std::vector<std::pair<std::string, std::string>>;
+
+// "KEY=VALUE,KEY=VALUE" of the rule `rule`, each key once.
+Keys split_keys(const std::string& rule, const std::string& list) {
+  Keys keys;
+  for (const std::string& part : split(list, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string::npos) {
+      throw wrong(rule, fmt::format("'{}' is not KEY=VALUE", part));
+    }
+    const std::string key = part.substr(0, equals);
+    if (std::any_of(keys.begin(), keys.end(),
+                    [&](const auto& known) { return known.first == key; })) {
+      throw wrong(rule, fmt::format("'{}' stands twice", key));
+    }
+    keys.emplace_back(key, part.substr(equals + 1));
+  }
+  return keys;
+}
+
 }  // namespace
+
+void FaultPlan::set_phases(Rule& rule, std::string_view kind, const std::string& pattern,
+                           const std::vector<FaultPhase>& phases) {
+  const bool is_timed = rule.at >= 0.0;
+  if (is_timed == !pattern.empty()) {
+    throw wrong(rule.text, "a fault has either a phase or a time (at=SECONDS)");
+  }
+  if (is_timed && rule.kind != Kind::kill && rule.kind != Kind::stop) {
+    throw wrong(rule.text,
+                "at a time, whatever the run does, only kill and stop can happen");
+  }
+  std::vector<std::string> possible;
+  for (const FaultPhase& phase : phases) {
+    if (!can_strike(rule.kind, phase)) continue;
+    possible.push_back(phase.name);
+    if (names_phase(pattern, phase.name)) rule.phases.push_back(phase.name);
+  }
+  if (!is_timed && rule.phases.empty()) {
+    throw wrong(rule.text, fmt::format("there is no phase '{}' for {}; there are {}",
+                                       pattern, kind, fmt::join(possible, ", ")));
+  }
+}
 
 FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t number,
                                       int rank, int ranks,
@@ -126,25 +168,12 @@ FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t num
     throw wrong(text, fmt::format("there is no kind '{}'", text.substr(0, colon)));
   }
   rule.kind = kind->second;
-  std::vector<std::pair<std::string, std::string>> keys;
+  const Keys keys =
+      colon < text.size() ? split_keys(text, text.substr(colon + 1)) : Keys{};
   std::uint64_t seed = 0;
   Values values{text, 0};
-  if (colon < text.size()) {
-    for (const std::string& part : split(text.substr(colon + 1), ',')) {
-      const std::size_t equals = part.find('=');
-      if (equals == std::string::npos) {
-        throw wrong(text, fmt::format("'{}' is not KEY=VALUE", part));
-      }
-      const std::string key = part.substr(0, equals);
-      if (std::any_of(keys.begin(), keys.end(),
-                      [&](const auto& known) { return known.first == key; })) {
-        throw wrong(text, fmt::format("'{}' stands twice", key));
-      }
-      keys.emplace_back(key, part.substr(equals + 1));
-      if (keys.back().first == "seed") {
-        seed = static_cast<std::uint64_t>(values.whole("seed", keys.back().second));
-      }
-    }
+  for (const auto& [key, value] : keys) {
+    if (key == "seed") seed = static_cast<std::uint64_t>(values.whole(key, value));
   }
   values.state = mix(seed + mix(number));
   std::int64_t its_rank = -1;
@@ -173,23 +202,7 @@ FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t num
     }
   }
   rule.is_mine = its_rank < 0 || its_rank == rank;
-  const bool is_timed = rule.at >= 0.0;
-  if (is_timed == !pattern.empty()) {
-    throw wrong(text, "a fault has either a phase or a time (at=SECONDS)");
-  }
-  if (is_timed && rule.kind != Kind::kill && rule.kind != Kind::stop) {
-    throw wrong(text, "at a time, whatever the run does, only kill and stop can happen");
-  }
-  std::vector<std::string> possible;
-  for (const FaultPhase& phase : phases) {
-    if (!can_strike(rule.kind, phase)) continue;
-    possible.push_back(phase.name);
-    if (names_phase(pattern, phase.name)) rule.phases.push_back(phase.name);
-  }
-  if (!is_timed && rule.phases.empty()) {
-    throw wrong(text, fmt::format("there is no phase '{}' for {}; there are {}", pattern,
-                                  kind->first, fmt::join(possible, ", ")));
-  }
+  set_phases(rule, kind->first, pattern, phases);
   return rule;
 }
 

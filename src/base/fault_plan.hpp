@@ -75,6 +75,8 @@ class FaultPlan {
   };
   static Rule parse_rule(const std::string& text, std::uint64_t number, int rank,
                          int ranks, const std::vector<FaultPhase>& phases);
+  static void set_phases(Rule& rule, std::string_view kind, const std::string& pattern,
+                         const std::vector<FaultPhase>& phases);
   void say(const Rule& rule, std::string_view where, std::int64_t step) const;
   static WriteFault strike(const Rule& rule);
 

@@ -538,7 +538,7 @@ void add_data(std::vector<Key>& keys) {
                   TRIREME_AT(data.mask_eod_loss)));
 }
 
-void add_batch_and_parallel(std::vector<Key>& keys) {
+void add_batch(std::vector<Key>& keys) {
   keys.push_back(integer_key({"batch.micro", "samples", "1",
                               "Samples that one rank takes through the model at a time."},
                              TRIREME_AT(batch.micro), 1, 1 << 24));
@@ -552,6 +552,9 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
         "Batch size grows from start to global by increments over that many samples."},
        read_ramp_up,
        write_ramp_up});
+}
+
+void add_parallel(std::vector<Key>& keys) {
   keys.push_back(
       integer_key({"parallel.tensor", "ranks", "1",
                    "Ranks that share every matrix; divides heads, kv_heads and "
@@ -594,6 +597,9 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
         "tensor group."},
        read_order,
        write_order});
+}
+
+void add_pipeline(std::vector<Key>& keys) {
   keys.push_back(choice_key<PipelineSchedule>(
       {"parallel.schedule", "", "1f1b",
        "Order of a pipeline's passes. 1f1b: one forward, one backward in turn "
@@ -617,7 +623,7 @@ void add_batch_and_parallel(std::vector<Key>& keys) {
        }});
 }
 
-void add_precision_and_optimizer(std::vector<Key>& keys) {
+void add_precision_and_memory(std::vector<Key>& keys) {
   keys.push_back(
       choice_key<Precision>({"precision.compute", "", "fp32",
                              "Type of activations and of the weights used with them; "
@@ -647,6 +653,9 @@ void add_precision_and_optimizer(std::vector<Key>& keys) {
                               "With full: layers that are made again, the first of each "
                               "chunk of a stage; 0: all."},
                              TRIREME_AT(memory.recompute_layers), 0));
+}
+
+void add_optimizer(std::vector<Key>& keys) {
   keys.push_back(choice_key<OptimizerKind>(
       {"optimizer.kind", "", "adamw", "Optimizer; weight decay on matrices only."},
       TRIREME_AT(optimizer.kind)));
@@ -687,7 +696,7 @@ void add_precision_and_optimizer(std::vector<Key>& keys) {
                             TRIREME_AT(optimizer.clip_norm), kNotNegative, "at least 0"));
 }
 
-void add_run_and_checkpoint(std::vector<Key>& keys) {
+void add_run(std::vector<Key>& keys) {
   keys.push_back(length_key({"run.steps", "", "1000", "Length of the run."},
                             TRIREME_AT(run.steps), 1));
   keys.push_back(optional_length_key(
@@ -739,6 +748,9 @@ void add_run_and_checkpoint(std::vector<Key>& keys) {
                               "messages; name those that fail or "
                               "are much slower."},
                              TRIREME_AT(run.preflight)));
+}
+
+void add_checkpoint(std::vector<Key>& keys) {
   keys.push_back(length_key(
       {"checkpoint.every", "", "500", "Between checkpoints; 0: only at the end."},
       TRIREME_AT(checkpoint.every), 0));
@@ -833,11 +845,11 @@ const std::map<std::string, std::string>& other_names() {
 const std::vector<Key>& key_table() {
   static const std::vector<Key> keys = [] {
     std::vector<Key> all;
-    add_model(all);
-    add_data(all);
-    add_batch_and_parallel(all);
-    add_precision_and_optimizer(all);
-    add_run_and_checkpoint(all);
+    for (const auto add :
+         {add_model, add_data, add_batch, add_parallel, add_pipeline,
+          add_precision_and_memory, add_optimizer, add_run, add_checkpoint}) {
+      add(all);
+    }
     for (Key& key : all) key.info.allowed = mark_not_yet(key.info);
     return all;
   }();

@@ -93,6 +93,14 @@ void Corpus::open() {
       "corpus '{}' has format version {}, this program reads version {}: "
       "{}",
       name, version, kCorpusFormatVersion, kAdvice);
+  read_attributes(file);
+  read_tokenizer(file);
+  map_arrays(file);
+  file_.require_uncut();
+}
+
+void Corpus::read_attributes(const io::H5File& file) {
+  const std::string name = path_.string();
   const auto count_of = [&](const char* attribute) {
     const auto count = file.attribute<std::uint64_t>(attribute);
     TRIREME_REQUIRE_INPUT(std::cmp_less_equal(count, kMaxCount),
@@ -123,6 +131,9 @@ void Corpus::open() {
   if (file.has_attribute("unigram_entropy")) {
     unigram_entropy_ = file.attribute<double>("unigram_entropy");
   }
+}
+
+void Corpus::read_tokenizer(const io::H5File& file) {
   if (file.has("tokenizer")) {
     const io::H5Group group = file.group("tokenizer");
     for (const std::string& entry : group.children()) {
@@ -136,9 +147,12 @@ void Corpus::open() {
         found == stored,
         "corpus '{}': its tokenizer has checksum {}, stored is {}: the file is damaged; "
         "{}",
-        name, found, stored, kAdvice);
+        path_.string(), found, stored, kAdvice);
   }
+}
 
+void Corpus::map_arrays(const io::H5File& file) {
+  const std::string name = path_.string();
   const io::H5Dataset tokens = file.dataset("tokens");
   const io::H5Dataset documents = file.dataset("documents");
   const DType type = tokens.dtype();
@@ -178,7 +192,6 @@ void Corpus::open() {
       "{} (token_count). The file is damaged: {}",
       name, documents_[0], document_count_ - 1, documents_[document_count_], count,
       kAdvice);
-  file_.require_uncut();
 }
 
 void Corpus::copy(index_t begin, index_t count, std::int32_t* out, index_t stride) const {

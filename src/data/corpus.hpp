@@ -18,6 +18,10 @@
 #include "data/tokenizer.hpp"
 #include "io/mapped_file.hpp"
 
+namespace trireme::io {
+class H5File;
+}
+
 namespace trireme::data {
 
 class Corpus {
@@ -56,6 +60,9 @@ class Corpus {
 
  private:
   void open();
+  void read_attributes(const io::H5File& file);
+  void read_tokenizer(const io::H5File& file);
+  void map_arrays(const io::H5File& file);
 
   std::filesystem::path path_;
   io::MappedFile file_;

@@ -114,9 +114,9 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
           return scale * (g - mean_g - x_hat * mean_gx);
         };
         if (residual_data != nullptr) {
-          const T* const by_pass = residual_data + row * h;
           for_each_column(team, h, [=](index_t j) {
-            d_in[j] = static_cast<T>(through_norm(j) + static_cast<A>(by_pass[j]));
+            d_in[j] = static_cast<T>(through_norm(j) +
+                                     static_cast<A>(residual_data[row * h + j]));
           });
         } else {
           for_each_column(team, h,
@@ -128,6 +128,39 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
 index_t layer_norm_scratch_elements(index_t h) {
   return 2 * RowBlocks::kMaxBlocks * h;
 }
+
+namespace {
+
+// d_gamma += and d_beta += the sums of all blocks of rows, (blocks, 2, h), in their
+// order.
+template <class A>
+void combine_blocks(const Exec& exec, View3<A> sums, View1<A> d_gamma, View1<A> d_beta) {
+  const auto blocks = static_cast<index_t>(sums.extent(0));
+  const auto h = static_cast<index_t>(sums.extent(2));
+  const A* const partial = sums.data();
+  A* const d_gamma_data = d_gamma.data();
+  A* const d_beta_data = d_beta.data();
+  launch_rows(
+      exec,
+      {"trireme::kernels::layer_norm_backward_weight[combine]",
+       {.bytes = bytes_of(sums, d_gamma, d_gamma, d_beta, d_beta)}},
+      tiles_of(h, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+        const index_t column = tile * kCombineTile;
+        const index_t width = tile_width(h, column, kCombineTile);
+        add_rows(team, 0, blocks, column, width, d_gamma_data + column,
+                 [=](index_t block) {
+                   const A* const row = partial + block * 2 * h;
+                   return [=](index_t j) { return row[j]; };
+                 });
+        add_rows(team, 0, blocks, column, width, d_beta_data + column,
+                 [=](index_t block) {
+                   const A* const row = partial + block * 2 * h + h;
+                   return [=](index_t j) { return row[j]; };
+                 });
+      });
+}
+
+}  // namespace
 
 template <class T>
 void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
@@ -184,26 +217,7 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
                   });
       });
 
-  A* const d_gamma_data = d_gamma.data();
-  A* const d_beta_data = d_beta.data();
-  launch_rows(
-      exec,
-      {"trireme::kernels::layer_norm_backward_weight[combine]",
-       {.bytes = bytes_of(sums, d_gamma, d_gamma, d_beta, d_beta)}},
-      tiles_of(h, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
-        const index_t column = tile * kCombineTile;
-        const index_t width = tile_width(h, column, kCombineTile);
-        add_rows(team, 0, blocks.count, column, width, d_gamma_data + column,
-                 [=](index_t block) {
-                   const A* const row = partial + block * 2 * h;
-                   return [=](index_t j) { return row[j]; };
-                 });
-        add_rows(team, 0, blocks.count, column, width, d_beta_data + column,
-                 [=](index_t block) {
-                   const A* const row = partial + block * 2 * h + h;
-                   return [=](index_t j) { return row[j]; };
-                 });
-      });
+  combine_blocks<A>(exec, sums, d_gamma, d_beta);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                       \

@@ -55,7 +55,8 @@ class StyleChecks(unittest.TestCase):
 
     def test_clean_tree_has_no_findings(self):
         for check in ("layers", "vendor_headers", "kernel_labels", "text_rules",
-                      "direct_includes", "formatting", "documentation", "plurals"):
+                      "direct_includes", "formatting", "documentation", "plurals",
+                      "function_length"):
             self.assertEqual(self.found(check), [], check)
 
     # layers
@@ -188,6 +189,53 @@ class StyleChecks(unittest.TestCase):
     def test_plurals_that_are_well(self):
         self.assertEqual([], self.found("plurals", files=self.source(
             '// "{} ranks"\nvoid f() { say("{} is {:.1f} tokens, {{}} steps", a, "} ranks"); }')))
+
+    # length of functions
+    LONG = "\n" * 70
+
+    def test_long_function(self):
+        for head in ("void f(int a) {", "template <class T, class U = std::pair<int, int>>\n"
+                     "requires(sizeof(T) > 2)\nauto A<T>::f() const noexcept -> int {",
+                     "A::A(int a) : a_{a}, b_(f({1, 2})), c_{} {", "A::~A() {",
+                     "bool A::operator()(int a) const {", "bool operator<(A a, A b) {",
+                     "A& operator=(A&&) {", "A::operator bool() const {",
+                     "struct B : A { int x = 3; std::vector<int> y{1}; B() : A{} {",
+                     "namespace n { namespace { class C final : public D<int> { void f() {",
+                     "extern \"C\" { int f(int (*g)(int), int x = {}) {",
+                     "KOKKOS_INLINE_FUNCTION void f(const T (&a)[3]) {",
+                     "TEST(A, b) {", "auto t = R\"({ \" )\"; [[nodiscard]] int f() try {",
+                     "int a = 1'000'000; char c = '{'; void f(A a = A{}, int b = g(1)) {",
+                     "enum class E { a, b = f(1) }; struct F f(struct F a) {",
+                     "#define M(x) \\\n  void x() {\nvoid f() {",
+                     "std::vector<int> v = {f(1), f(2)}; A b{f(1)}; void f() { if (x) {}"):
+            lines = self.found("function_length", files=self.source(
+                head + self.LONG + "}" * (head.count("{") - head.count("}"))))
+            self.assertEqual(len(lines), 1, (head, lines))
+            self.assertIn("60 at most", lines[0])
+
+    def test_lambdas_belong_to_their_function(self):
+        self.expect("function_length", self.source(
+            "void f() {\n  launch(e, n, KOKKOS_LAMBDA(const int i) {" + "\n" * 40 +
+            "  });\n  auto g = [&](int a) -> int {" + "\n" * 40 + "};\n}\nvoid g() {\n}"),
+            "f() has 84 lines")
+
+    def test_what_is_long_and_no_function(self):
+        for text in ("const std::vector<int> table = {f(1),", "class A {", "namespace {",
+                     "const Table kTable{g(1),", "enum class E {", "struct A : B<int> {",
+                     "using F = void(int);\nconst A a = [] { return 1; }() + B{"):
+            closing = "};" if "namespace" not in text else "}"
+            self.assertEqual([], self.found("function_length", files=self.source(
+                text + self.LONG + closing)), text)
+
+    def test_list_of_long_functions_shrinks(self):
+        check = importlib.import_module("function_length")
+        check.KNOWN["src/kernels/more.cpp"] = {"f"}
+        try:
+            self.expect("function_length", self.source("void f() {\n}"), "take it off")
+            self.assertEqual([], self.found("function_length", files=self.source(
+                "void f() {" + self.LONG + "}")))
+        finally:
+            del check.KNOWN["src/kernels/more.cpp"]
 
     def test_header_that_leans_on_others(self):
         for body, header in (("std::optional<int> f();", "optional"),
