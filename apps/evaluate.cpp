@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
+#include "data/datasets.hpp"
 #include "inference/evaluation.hpp"
 #include "io/files.hpp"
 

@@ -19,6 +19,7 @@
 #include "comm/environment.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/process_groups.hpp"
+#include "data/tokenizer.hpp"
 #include "inference/generation.hpp"
 #include "inference/model_loader.hpp"
 #include "inference/prompts.hpp"

@@ -10,6 +10,7 @@
 #include "apps/subcommands.hpp"
 #include "base/log.hpp"
 #include "comm/on_ranks.hpp"
+#include "io/files.hpp"
 #include "job/job_script.hpp"
 
 namespace trireme::apps {

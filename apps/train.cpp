@@ -5,6 +5,7 @@
 
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
+#include "check/deck_check.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/deck_error.hpp"
 #include "io/files.hpp"

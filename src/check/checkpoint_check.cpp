@@ -21,6 +21,8 @@
 #include "config/check.hpp"
 #include "config/load.hpp"
 #include "data/datasets.hpp"
+#include "io/files.hpp"
+#include "model/architecture.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::check {

@@ -12,6 +12,7 @@
 #include "config/compare.hpp"
 #include "config/deck.hpp"
 #include "config/deck_error.hpp"
+#include "data/datasets.hpp"
 
 namespace trireme::check {
 

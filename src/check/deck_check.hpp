@@ -11,6 +11,7 @@
 #include "check/corpus_checks.hpp"
 #include "config/capability.hpp"
 #include "config/deck.hpp"
+#include "data/datasets.hpp"
 
 namespace trireme::check {
 

@@ -17,6 +17,7 @@
 #include "base/plural.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/operation_board.hpp"
+#include "io/files.hpp"
 #include "report/run_history.hpp"
 
 namespace trireme::check {

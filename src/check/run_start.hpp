@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ckpt/manifest.hpp"
+#include "io/files.hpp"
 
 namespace trireme::check {
 

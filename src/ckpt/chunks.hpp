@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/types.hpp"
 #include "ckpt/region.hpp"
 #include "io/checksum.hpp"
 #include "io/files.hpp"

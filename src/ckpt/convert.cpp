@@ -12,6 +12,7 @@
 #include "ckpt/save.hpp"
 #include "comm/self_communicator.hpp"
 #include "config/load.hpp"
+#include "data/tokenizer.hpp"
 #include "io/atomic_file.hpp"
 
 namespace trireme::ckpt {

@@ -21,6 +21,7 @@
 #include "base/shape.hpp"
 #include "ckpt/chunks.hpp"
 #include "ckpt/identity.hpp"
+#include "io/files.hpp"
 
 namespace trireme::ckpt {
 

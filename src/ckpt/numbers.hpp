@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <string>
 
+#include "base/types.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/exec.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/shard_writer.hpp"
 #include "comm/process_groups.hpp"

@@ -10,6 +10,7 @@
 #include "ckpt/numbers.hpp"
 #include "ckpt/verify.hpp"
 #include "comm/on_ranks.hpp"
+#include "io/files.hpp"
 
 namespace trireme::ckpt {
 

@@ -17,6 +17,7 @@
 #include "base/exec.hpp"
 #include "ckpt/training_state.hpp"
 #include "comm/communicator.hpp"
+#include "io/files.hpp"
 
 namespace trireme::ckpt {
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/types.hpp"
 #include "tensor/shard.hpp"
 
 namespace trireme::ckpt {

@@ -8,6 +8,7 @@
 #include "base/error_message.hpp"
 #include "ckpt/directory.hpp"
 #include "comm/on_ranks.hpp"
+#include "io/files.hpp"
 
 namespace trireme::ckpt {
 

@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "ckpt/reader.hpp"
 #include "comm/communicator.hpp"
+#include "io/files.hpp"
 
 namespace trireme::ckpt {
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/shard_writer.hpp"
 #include "ckpt/training_state.hpp"

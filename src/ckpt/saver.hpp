@@ -15,7 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/types.hpp"
 #include "ckpt/save.hpp"
+#include "comm/communicator.hpp"
 #include "config/deck.hpp"
 
 namespace trireme::ckpt {

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 
+#include "base/write_fault.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ckpt/training_state.hpp"
+#include "io/files.hpp"
 
 namespace trireme::ckpt {
 

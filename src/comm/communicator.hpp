@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/timers.hpp"
 #include "comm/transport.hpp"
 
 namespace trireme {

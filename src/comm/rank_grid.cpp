@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/axis.hpp"
+
 namespace trireme::comm {
 namespace {
 

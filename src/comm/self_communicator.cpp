@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "base/exec.hpp"
+
 namespace trireme::comm {
 namespace {
 

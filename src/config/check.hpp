@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
 #include "config/deck.hpp"
 #include "config/deck_error.hpp"
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/types.hpp"
 #include "config/paths.hpp"
 
 namespace trireme::config {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/types.hpp"
 #include "config/key_table.hpp"
 #include "config/text.hpp"
 

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/types.hpp"
+
 namespace trireme::config {
 namespace {
 

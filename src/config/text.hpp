@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/types.hpp"
 #include "config/deck.hpp"
 
 namespace trireme::config {

@@ -8,6 +8,8 @@
 #include <map>
 #include <sstream>
 
+#include "base/error.hpp"
+
 namespace trireme::config {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/types.hpp"
 #include "data/corpus.hpp"
 #include "data/sample_index.hpp"
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/types.hpp"
 #include "config/deck.hpp"
 #include "data/corpus.hpp"
 #include "data/dataset.hpp"

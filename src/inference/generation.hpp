@@ -16,8 +16,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/types.hpp"
+#include "data/bpe.hpp"
 #include "inference/sampler.hpp"
+#include "kernels/step_state.hpp"
+#include "model/chunk.hpp"
+#include "nn/micro_batch.hpp"
 #include "step/model_state.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::inference {
 

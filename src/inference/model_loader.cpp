@@ -11,6 +11,7 @@
 #include "comm/process_groups.hpp"
 #include "config/load.hpp"
 #include "step/deck_model.hpp"
+#include "tensor/param_buffer.hpp"
 
 namespace trireme::inference {
 

@@ -13,6 +13,7 @@
 #include "config/deck.hpp"
 #include "data/tokenizer.hpp"
 #include "io/files.hpp"
+#include "model/architecture.hpp"
 #include "step/model_state.hpp"
 
 namespace trireme::inference {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/types.hpp"
 #include "io/hdf5.hpp"
 
 namespace trireme::io {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "io/files.hpp"
 
 namespace trireme::io {

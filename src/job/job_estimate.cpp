@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "comm/process_groups.hpp"
 #include "config/text.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "config/deck.hpp"
 #include "plan/dry_run.hpp"
 
 namespace trireme::job {

@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "check/deck_check.hpp"
 #include "config/text.hpp"
 #include "job/batch_options.hpp"
 #include "job/job_estimate.hpp"

@@ -2,6 +2,7 @@
 // Z = dropout(P):  dZ = dO V^T, dP = dropout'(dZ), dS = P (dP - sum_k dP P).
 #include "kernels/attention_reference.hpp"
 
+#include "base/types.hpp"
 #include "kernels/impl/attention_mask.hpp"
 
 namespace trireme::kernels {

@@ -3,6 +3,7 @@
 #ifndef TRIREME_KERNELS_ATTENTION_REFERENCE_HPP_
 #define TRIREME_KERNELS_ATTENTION_REFERENCE_HPP_
 
+#include "base/exec.hpp"
 #include "kernels/attention.hpp"
 
 namespace trireme::kernels {

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
 #include "model/architecture.hpp"
 #include "tensor/batch_spec.hpp"
 

@@ -9,6 +9,8 @@
 #include "base/plural.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/reductions.hpp"
+#include "nn/context.hpp"
+#include "tensor/param_registry.hpp"
 
 namespace trireme::model {
 

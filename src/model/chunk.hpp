@@ -25,7 +25,10 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
 #include "model/block.hpp"
+#include "nn/context.hpp"
+#include "tensor/param_use.hpp"
 
 namespace trireme::model {
 

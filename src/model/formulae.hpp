@@ -5,6 +5,7 @@
 #ifndef TRIREME_MODEL_FORMULAE_HPP_
 #define TRIREME_MODEL_FORMULAE_HPP_
 
+#include "base/types.hpp"
 #include "model/blueprint.hpp"
 
 namespace trireme::model {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/types.hpp"
+
 namespace trireme::model {
 
 namespace {

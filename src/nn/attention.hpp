@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "base/types.hpp"
 #include "comm/group.hpp"
 #include "kernels/attention.hpp"
 #include "nn/linear.hpp"

@@ -3,9 +3,11 @@
 #ifndef TRIREME_NN_GATHER_ROWS_HPP_
 #define TRIREME_NN_GATHER_ROWS_HPP_
 
+#include "base/exec.hpp"
 #include "comm/group.hpp"
 #include "nn/context.hpp"
 #include "parallel/mappings.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 

@@ -1,7 +1,9 @@
 // nn/layer_norm.cpp — see layer_norm.hpp.
 #include "nn/layer_norm.hpp"
 
+#include "base/types.hpp"
 #include "kernels/layer_norm.hpp"
+#include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
 

@@ -5,7 +5,9 @@
 
 #include <string>
 
+#include "base/exec.hpp"
 #include "nn/context.hpp"
+#include "tensor/param_buffer.hpp"
 
 namespace trireme::nn {
 

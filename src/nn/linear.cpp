@@ -1,9 +1,12 @@
 // nn/linear.cpp — see linear.hpp.
 #include "nn/linear.hpp"
 
+#include "base/exec.hpp"
 #include "comm/group.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
+#include "parallel/mappings.hpp"
+#include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
 

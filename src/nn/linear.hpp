@@ -15,8 +15,10 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
 #include "comm/group.hpp"
 #include "nn/gather_rows.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 

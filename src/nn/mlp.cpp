@@ -1,7 +1,9 @@
 // nn/mlp.cpp — see mlp.hpp.
 #include "nn/mlp.hpp"
 
+#include "base/exec.hpp"
 #include "kernels/gelu.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 

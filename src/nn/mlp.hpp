@@ -9,6 +9,7 @@
 
 #include <string>
 
+#include "base/types.hpp"
 #include "comm/group.hpp"
 #include "nn/linear.hpp"
 

@@ -3,7 +3,9 @@
 
 #include <cmath>
 
+#include "base/types.hpp"
 #include "comm/group.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 

@@ -9,6 +9,7 @@
 #ifndef TRIREME_NN_TRANSFORMER_LAYER_HPP_
 #define TRIREME_NN_TRANSFORMER_LAYER_HPP_
 
+#include "base/types.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/attention.hpp"
 #include "nn/layer_norm.hpp"

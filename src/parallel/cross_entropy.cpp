@@ -1,6 +1,8 @@
 // parallel/cross_entropy.cpp — see cross_entropy.hpp.
 #include "parallel/cross_entropy.hpp"
 
+#include "base/exec.hpp"
+
 namespace trireme::parallel {
 
 template <class T>

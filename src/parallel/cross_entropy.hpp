@@ -4,6 +4,7 @@
 #ifndef TRIREME_PARALLEL_CROSS_ENTROPY_HPP_
 #define TRIREME_PARALLEL_CROSS_ENTROPY_HPP_
 
+#include "base/exec.hpp"
 #include "comm/group.hpp"
 #include "kernels/cross_entropy.hpp"
 

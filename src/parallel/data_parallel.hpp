@@ -23,6 +23,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/types.hpp"
 #include "comm/process_groups.hpp"
 #include "tensor/param_buffer.hpp"
 #include "tensor/param_use.hpp"

@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "base/exec.hpp"
 #include "comm/process_groups.hpp"
 
 namespace trireme::parallel {

@@ -4,6 +4,7 @@
 #include "ckpt/params.hpp"
 #include "inference/generation.hpp"
 #include "step/deck_model.hpp"
+#include "tensor/param_buffer.hpp"
 
 namespace trireme::plan {
 

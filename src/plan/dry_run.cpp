@@ -25,6 +25,7 @@
 #include "model/formulae.hpp"
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::plan {
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
 #include "check/deck_check.hpp"
 #include "config/capability.hpp"
 #include "config/deck.hpp"

@@ -7,11 +7,14 @@
 #include "base/error.hpp"
 #include "comm/group.hpp"
 #include "comm/process_groups.hpp"
+#include "model/block.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/stage_messages.hpp"
+#include "schedule/plan.hpp"
 #include "step/param_schedule.hpp"
 #include "step/shape_pass.hpp"
+#include "tensor/param_use.hpp"
 
 namespace trireme::plan {
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/format.hpp"
+#include "config/axis.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 

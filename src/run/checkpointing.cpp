@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "comm/communicator.hpp"
 
 namespace trireme::run {
 

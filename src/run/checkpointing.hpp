@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "ckpt/saver.hpp"
+#include "comm/communicator.hpp"
 #include "config/deck.hpp"
 
 namespace trireme::run {

@@ -7,6 +7,7 @@
 #include "base/version.hpp"
 #include "base/wall_time.hpp"
 #include "ckpt/build_identity.hpp"
+#include "config/deck.hpp"
 #include "job/job_clock.hpp"
 
 namespace trireme::run {

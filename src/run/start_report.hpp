@@ -3,8 +3,10 @@
 #ifndef TRIREME_RUN_START_REPORT_HPP_
 #define TRIREME_RUN_START_REPORT_HPP_
 
+#include "base/machine.hpp"
 #include "comm/environment.hpp"
 #include "comm/process_groups.hpp"
+#include "config/deck.hpp"
 #include "data/datasets.hpp"
 #include "job/placement.hpp"
 #include "report/banner.hpp"

@@ -17,6 +17,7 @@
 #include "ckpt/reader.hpp"
 #include "ckpt/training_state.hpp"
 #include "comm/rank_grid.hpp"
+#include "config/deck.hpp"
 #include "data/batch_loader.hpp"
 #include "data/datasets.hpp"
 #include "inference/generation.hpp"

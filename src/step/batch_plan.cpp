@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/types.hpp"
+
 namespace trireme::step {
 
 BatchPlan::BatchPlan(const config::Deck& deck, index_t steps, index_t samples,

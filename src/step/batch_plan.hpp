@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "base/types.hpp"
 #include "config/deck.hpp"
 #include "data/batch_loader.hpp"
 

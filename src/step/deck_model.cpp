@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "model/formulae.hpp"
+#include "nn/context.hpp"
 
 namespace trireme::step {
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "step/model_state.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::step {
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "parallel/data_parallel.hpp"
+#include "schedule/schedule.hpp"
 #include "step/model_state.hpp"
+#include "tensor/param_use.hpp"
 
 namespace trireme::step {
 

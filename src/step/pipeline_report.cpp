@@ -7,6 +7,10 @@
 
 #include "base/exec.hpp"
 #include "base/format.hpp"
+#include "comm/communicator.hpp"
+#include "config/axis.hpp"
+#include "model/blueprint.hpp"
+#include "schedule/pipeline.hpp"
 
 namespace trireme::step {
 

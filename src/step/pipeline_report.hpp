@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
+#include "model/blueprint.hpp"
+#include "schedule/pipeline.hpp"
 #include "step/pipeline.hpp"
 
 namespace trireme::step {

@@ -5,7 +5,11 @@
 
 #include <algorithm>
 
+#include "base/types.hpp"
+#include "model/chunk.hpp"
+#include "nn/context.hpp"
 #include "step/memory_plan.hpp"
+#include "tensor/param_use.hpp"
 
 namespace trireme::step {
 

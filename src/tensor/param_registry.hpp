@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
 #include "tensor/shard.hpp"
 
 namespace trireme {

@@ -243,6 +243,32 @@ class StyleChecks(unittest.TestCase):
                              ("inline void f() { fmt::print(\"\"); }", "fmt/format.h")):
             self.expect("direct_includes", self.header(body), header)
 
+    def test_own_module_without_its_header(self):
+        tensor = {"CMakeLists.txt": CMAKE.replace("comm\n", "tensor comm\n"),
+                  "src/tensor/CMakeLists.txt": "trireme_add_module(tensor SOURCES a.cpp)\n"}
+        arena = self.header("class Arena final {\n};", "src/tensor/arena.hpp")
+        for text in ("void f() { comm::Grid grid; }", "void f() { trireme::comm::size(a); }"):
+            self.expect("direct_includes", self.source(text), "more.cpp:2", "header of comm")
+            self.assertEqual([], self.found("direct_includes", files=self.source(
+                '#include "comm/grid.hpp"\n' + text)))
+            self.assertEqual([], self.found("direct_includes", files=self.source(
+                '#include "kernels/more.hpp"\n' + text) | self.header(
+                    '#include "comm/grid.hpp"')))
+        self.expect("direct_includes", self.source("void f(Arena& a);") | tensor | arena,
+                    "uses Arena", "tensor/arena.hpp")
+        for text in ('#include "tensor/arena.hpp"\nvoid f(Arena& a);', "// Arena",
+                     "void f(other::Arena& a);", 'auto s = "comm::Grid";', "Arena_t a;"):
+            self.assertEqual([], self.found("direct_includes", files=self.source(text) |
+                                            tensor | arena), text)
+        known = importlib.import_module("direct_includes").KNOWN
+        known.add("src/kernels/more.cpp")
+        try:
+            self.expect("direct_includes", self.source("int a;"), "take it off")
+            self.assertEqual([], self.found("direct_includes",
+                                            files=self.source("comm::Grid grid;")))
+        finally:
+            known.remove("src/kernels/more.cpp")
+
     def test_include_through_an_own_header(self):
         self.assertEqual([], self.found("direct_includes", files=self.header(
             '#include "comm/grid.hpp"\n\nstd::vector<int> f();')))

@@ -3,6 +3,7 @@
 #ifndef TRIREME_KERNELS_IMPL_ATTENTION_MASK_HPP_
 #define TRIREME_KERNELS_IMPL_ATTENTION_MASK_HPP_
 
+#include "base/types.hpp"
 #include "kernels/attention.hpp"
 
 namespace trireme::kernels::impl {
