@@ -1,4 +1,10 @@
 // ckpt/convert.cpp — see convert.hpp.
+//
+// Converting goes by the way of a checkpoint in both directions: importing writes one
+// with the ordinary writer, and exporting reads one with the ordinary reader, so that
+// neither has a format of its own to keep. All that the user may have got wrong (a name
+// that is taken, a model that is no GPT-2, tensors of other shapes) is found before
+// anything is written. Errors name the file and the key or tensor at fault.
 #include "ckpt/convert.hpp"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // ckpt/describe.cpp — see describe.hpp.
+//
+// Each kind of thing has a function that makes the JSON of it, and describe() finds out
+// which kind there is. Everything is read through the same classes as in training, and
+// what these throw becomes an entry of `problems`: a damaged checkpoint is exactly what
+// one wants to look at. A single HDF5 file has no checksum to vouch for it, and HDF5 can
+// crash on damaged headers, so that such a file is opened in a child process.
 #include "ckpt/describe.hpp"
 
 #include <algorithm>

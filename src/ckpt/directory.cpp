@@ -1,4 +1,11 @@
 // ckpt/directory.cpp — listing, choosing and purging checkpoints; see directory.hpp.
+//
+// Checkpoints are ordered by their generation, a number that each save takes from the
+// newest manifest before it: names carry the step, and a run that was taken back to an
+// earlier step writes smaller steps later. The newest is looked for from the newest on,
+// and one with problems is passed over with a warning, so that a damaged checkpoint costs
+// some steps and not the run. Purging renames first and removes then: a process that is
+// killed in between leaves a temporary name, which the next start removes.
 #include "ckpt/directory.hpp"
 
 #include <algorithm>

@@ -1,5 +1,11 @@
 // ckpt/hugging_face.cpp — the weights: names, shapes, transposition; see
 // hugging_face.hpp.
+//
+// One list, gpt2_tensors(), says for every tensor its name on both sides, its shape and
+// whether it is transposed; reading, checking and writing walk along it. Example: their
+// h.0.mlp.c_fc.weight of shape (in, out) = (768, 3072) is our layers/0/mlp/fc1/weight of
+// shape (3072, 768). All tensors are checked before the first is read, and at most a few
+// of one kind are named, since a wrong number of layers would miss hundreds.
 #include "ckpt/hugging_face.hpp"
 
 #include <algorithm>

@@ -1,5 +1,12 @@
 // ckpt/manifest.cpp — writing and reading manifest.json; see manifest.hpp. What is asked
 // of its content is in manifest_check.cpp.
+//
+// A manifest is text that people read, too, with one line for each entry; a checkpoint of
+// 10^12 parameters has some 100,000 of them. Each rank therefore makes the manifest of
+// its own shard, these travel as text, and rank 0 merges them (merge()): entries refer to
+// files and tensors by number, and merging shifts these numbers. Example: a shard has the
+// file 0 and the tensors 0 and 1. Merged behind another shard its file becomes file 1,
+// while tensors that the other one names, too, take the numbers that they have there.
 #include "ckpt/manifest.hpp"
 
 #include <algorithm>

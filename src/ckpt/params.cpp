@@ -1,4 +1,12 @@
 // ckpt/params.cpp — see params.hpp.
+//
+// The bytes of a checkpoint do not depend on the layout that wrote it, so both directions
+// go through regions of the global tensor. A rank holds a rectangle of a tensor (its
+// tensor-parallel shard) and of that a run of elements (its ZeRO part); the run is cut
+// into rectangles, of a matrix three at most, and these are what is written. Example:
+// elements 3 to 9 of a shard of 4 columns are row 0 from column 3 on, row 1 whole and the
+// first two elements of row 2. Ranks that hold the same elements divide the writing among
+// themselves.
 #include "ckpt/params.hpp"
 
 #include <algorithm>

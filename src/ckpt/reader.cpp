@@ -1,4 +1,12 @@
 // ckpt/reader.cpp — see reader.hpp.
+//
+// A reader knows from the manifest where every block of a tensor lies, and a caller says
+// which regions of which tensor it wants and where they go. For each block that touches a
+// wanted region, the chunks that touch it are read, summed and checked; rows that lie in
+// the target as they are stored are read straight into it, and all others are taken apart
+// by Placing. Device memory is filled through a copy on the host. Files are opened when
+// they are first needed and few are kept open, since a process may have a low limit of
+// descriptors and a checkpoint thousands of shards.
 #include "ckpt/reader.hpp"
 
 #include <algorithm>

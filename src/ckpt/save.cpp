@@ -1,4 +1,9 @@
 // ckpt/save.cpp — see save.hpp.
+//
+// All that can fail comes before the rename, which is the moment from which the
+// checkpoint exists. Afterwards only the link and old checkpoints are touched, and what
+// goes wrong there is a warning. The sizes of the files are asked for once more before
+// the manifest is written, as a file system may lose the end of a file and tell nobody.
 #include "ckpt/save.hpp"
 
 #include <fcntl.h>

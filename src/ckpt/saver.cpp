@@ -1,4 +1,11 @@
 // ckpt/saver.cpp — see saver.hpp.
+//
+// A save is a sequence of phases, each with work for a thread of every rank: laying files
+// out, writing, publishing. advance() looks whether this rank's thread is done, and all
+// ranks agree by one message whether everybody is; only then does the next phase start,
+// so that all ranks are always in the same phase. Threads make no MPI call, which works
+// with every MPI and every level of thread support. An error in a thread is kept as text
+// and gathered by all (failures()): all ranks give up together, and training goes on.
 #include "ckpt/saver.hpp"
 
 #include <algorithm>

@@ -1,4 +1,12 @@
 // ckpt/shard_writer.cpp — see shard_writer.hpp.
+//
+// Writing is cut into steps that each fit a thread and that can fail in one way only:
+// outline_of() lists the blocks, lay_out_shard() lets HDF5 make the file with room for
+// them, and write_blocks() fills the room with plain writes, which may come from several
+// ranks. Before these, Snapshot::take() copies the state to the host with all threads,
+// which is the only time that training waits. Regions with gaps between their rows are
+// packed into the staging buffer, as many rows as fit; a region without gaps is written
+// from where it lies.
 #include "ckpt/shard_writer.hpp"
 
 #include <algorithm>

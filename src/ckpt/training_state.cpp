@@ -1,4 +1,9 @@
 // ckpt/training_state.cpp — index.h5; see training_state.hpp.
+//
+// The state is stored as attributes and datasets, which people and scripts read with
+// h5py; from rank to rank it travels as CBOR (bytes_of). Reading trusts nothing: the file
+// must be of the same save as the manifest, every tensor must be there with its shape,
+// and its virtual dataset must point to the very blocks that the manifest lists.
 #include "ckpt/training_state.hpp"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
 // data/bpe.cpp — see bpe.hpp.
+//
+// Merging is done in two ways with equal results. Short pieces, nearly all of them, are
+// scanned for their best pair again and again, which is fast while a piece fits a few
+// cache lines. Long ones use a heap of candidates, whose stale entries are recognised
+// when they come up. Example, with the merges "l o" (rank 0) and "lo w" (rank 1): l o w
+// becomes lo w, and then low. Results are kept in a cache of fixed size, as most pieces
+// come back.
 #include "data/bpe.hpp"
 
 #include <algorithm>

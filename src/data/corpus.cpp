@@ -1,4 +1,10 @@
 // data/corpus.cpp — see corpus.hpp.
+//
+// A corpus is opened in three steps: attributes, the embedded tokenizer, and the two
+// arrays, which are then mapped and no longer read through HDF5. Document d is the tokens
+// from documents[d] to documents[d + 1] - 1. Example: documents = [0, 3, 7] with 7 tokens
+// are two documents, tokens 0 to 2 and 3 to 6. That these offsets ascend is checked apart
+// from opening (first_descent), as it takes reading all of them.
 #include "data/corpus.hpp"
 
 #include <algorithm>

@@ -1,4 +1,10 @@
 // data/corpus_writer.cpp — see corpus_writer.hpp.
+//
+// The bytes of a corpus must not depend on the number of ranks. Ranks therefore share out
+// the input where text may be cut (document_source.hpp), the counts of all ranks before
+// give each rank the place of its own tokens, and sums are made over fixed blocks of the
+// finished file, not over what a rank wrote. Example: ranks with 5, 3 and 4 tokens write
+// at tokens 0, 5 and 8, and add 0, 5 and 8 to the places where their documents begin.
 #include "data/corpus_writer.hpp"
 
 #include <chrono>

@@ -1,4 +1,11 @@
 // data/document_source.cpp — see document_source.hpp.
+//
+// Cuts are found from the bytes alone, by every rank for itself: rank r looks forward
+// from byte r/R of the range for the first place that may be cut, and rank r + 1 finds
+// the same place as its beginning. Example: 100 bytes for 4 ranks, with lines of 30 bytes
+// that are documents: the cuts are at 0, 30, 60 and 90, and each rank reads one line but
+// the last, which reads what is left. A document is handed on in blocks, so that one of
+// many gigabytes needs little memory.
 #include "data/document_source.hpp"
 
 #include <algorithm>

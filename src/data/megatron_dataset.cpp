@@ -1,4 +1,10 @@
 // data/megatron_dataset.cpp — see megatron_dataset.hpp.
+//
+// Both files are mapped, and numbers of the index are copied out of it one by one, as
+// nothing in it is aligned; whatever it claims is compared with the sizes of both files
+// before it is believed. Documents are runs of sequences: with the first sequences [0, 2,
+// 3] of the documents, document 0 is sequences 0 and 1, and document 1 is sequence 2. Ids
+// may be of any integer type.
 #include "data/megatron_dataset.hpp"
 
 #include <algorithm>

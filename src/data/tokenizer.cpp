@@ -1,5 +1,11 @@
 // data/tokenizer.cpp — see tokenizer.hpp; the readers of files are in
 // tokenizer_files.cpp.
+//
+// Encoding has three steps: added tokens are cut out of the text, what is left is cut
+// into pieces by the pre-tokenizer, and each piece is merged by BPE. The table of bytes
+// (byte_alphabet.hpp) stands between files, in which bytes are written as visible
+// characters, and this code, which only knows bytes. What a tokenizer holds never
+// changes; caches and buffers belong to an Encoder.
 #include "data/tokenizer.hpp"
 
 #include <algorithm>

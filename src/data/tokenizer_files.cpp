@@ -1,4 +1,10 @@
 // data/tokenizer_files.cpp — see tokenizer_files.hpp.
+//
+// A tokenizer.json may ask for many things (normalisers, other models, other pre-
+// tokenizers); what Trireme does not do is refused by name, since ignoring it would give
+// other ids without a word. Where both forms of a tokenizer say the same, they give equal
+// tokenizers. The vocabulary is written by hand and not as a JSON object, because filling
+// an ordered object of n keys takes time in n squared.
 #include "data/tokenizer_files.hpp"
 
 #include <algorithm>

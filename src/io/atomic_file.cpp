@@ -1,4 +1,9 @@
 // io/atomic_file.cpp — temporary names, fsync and rename; see atomic_file.hpp.
+//
+// Two things are easily forgotten here. A rename is on disk only when the directory that
+// holds the name has been synced. And a destination may be something that a rename would
+// destroy without need, a device such as /dev/null or an empty directory: these are asked
+// about before anything is written.
 #include "io/atomic_file.hpp"
 
 #include <fcntl.h>

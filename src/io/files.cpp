@@ -1,4 +1,10 @@
 // io/files.cpp — POSIX file calls with their errors; see files.hpp.
+//
+// Every call is repeated where it was interrupted, and continued where it did less than
+// it was asked for. Reads that fail for a cause that passes (a file server that is
+// changing over, a limit of the process) are tried again for about a second, with the
+// file opened anew where its descriptor has become stale. A write that fails is not tried
+// again: what is on disk is then unknown, and whoever writes begins a new file.
 #include "io/files.hpp"
 
 #include <fcntl.h>

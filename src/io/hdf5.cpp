@@ -1,4 +1,10 @@
 // io/hdf5.cpp — HDF5 files and groups; see hdf5.hpp.
+//
+// Files are made so that equal contents give equal bytes: no times are stored, and
+// datasets are allocated at once, aligned and filled. What others made is opened with
+// suspicion: links out of a file are refused, groups are not followed deeper than any of
+// ours go, and a group that holds itself has an end that way. Every public function takes
+// the lock (H5Lock) first.
 #include "io/hdf5.hpp"
 
 #include <hdf5.h>

@@ -1,4 +1,9 @@
 // io/hdf5_attribute.cpp — attributes: scalars, arrays and strings; see hdf5.hpp.
+//
+// Numbers are stored in the type that they are given in, and read back from whatever type
+// a file has, as long as no value changes: HDF5 would silently round a fraction to an
+// integer or cut a large one. Strings are written with a fixed length and read in both of
+// HDF5's forms, since h5py writes the other one.
 #include <hdf5.h>
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // io/hdf5_dataset.cpp — reading and writing rows of datasets; see hdf5.hpp.
+//
+// Rows [first, first + rows) of the first dimension are the only selection, because that
+// is how ranks share a tensor: row r of a tensor of shape (4, 3) is elements 3 r to 3 r +
+// 2, and rows 1 and 2 are bytes 12 to 35 of a float dataset. Shapes come from files that
+// may be damaged, so sizes are multiplied with checks before any memory is asked for.
 #include <hdf5.h>
 
 #include "base/checked.hpp"

@@ -1,5 +1,10 @@
 // io/hdf5_file_driver.cpp — a virtual file driver over POSIX calls ("HDF5 Virtual File
 // Layer"); see hdf5_file_driver.hpp.
+//
+// HDF5 calls the functions below through a table. While a file is being closed, a write
+// that fails is noted and told to HDF5 as done, so that the library comes to its regular
+// end; whoever closes the file asks for the note (h5_close_written) and throws it. At all
+// other times HDF5 hears of a failure at once.
 #include "io/hdf5_file_driver.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,10 @@
 // io/hdf5_handle.cpp — the HDF5 lock, error stack, handles and data types.
+//
+// A handle is shared by the objects that came out of a file, and keeps that file open.
+// Closing a file closes all that is open in it, and the numbers of its objects may then
+// be used anew by HDF5: a handle therefore knows whether its file is still open before it
+// uses its own number. Errors are read off HDF5's stack at once, as the next call clears
+// it.
 #include "io/hdf5_handle.hpp"
 
 #include <hdf5.h>

@@ -1,4 +1,10 @@
 // io/held_directory.cpp — see held_directory.hpp.
+//
+// Between two system calls another process may rename, remove or create anything, so that
+// each step asks again whether what was opened is still what the path names (by device
+// and inode). Directories on the way are made one by one and remembered, since only those
+// that this process made may be removed again. The lock is that of the open file (flock):
+// it goes with the process, whatever ends it.
 #include "io/held_directory.hpp"
 
 #include <fcntl.h>

@@ -1,4 +1,9 @@
 // io/json.cpp — see json.hpp.
+//
+// A text is looked through once before the parser sees it, for its depth alone: the
+// parser's values are freed by recursion, and a text of a million brackets would overflow
+// the stack there. The library's messages are shortened to what is wrong, and the place
+// is told apart from them.
 #include "io/json.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,12 @@
 // schedule/pipeline.cpp — see pipeline.hpp.
+//
+// Every order is a warm-up of forward passes, then one forward and one backward pass in
+// turn, then the backward passes that are left (one_and_one); the kinds differ in the
+// sequence of the forward and of the backward passes and in the length of the warm-up.
+// Example, 2 stages of 2 chunks, so that stage 0 has pieces 0 and 2 and stage 1 has 1 and
+// 3; 4 micro-batches in 2 groups. The forward passes of stage 0 are (micro-batch.chunk)
+// 0.0 1.0 0.1 1.1 2.0 3.0 2.1 3.1: a group goes through all chunks before the next one
+// begins, so that the slots of one group are enough for the next.
 #include "schedule/pipeline.hpp"
 
 #include <algorithm>

@@ -1,4 +1,13 @@
 // schedule/plan.cpp — see plan.hpp.
+//
+// A message is begun as early as it can be and waited for as late as possible. Where a
+// receive is begun depends on when the neighbour sends, which is either simulated (the
+// caller has a timeline) or counted in ticks, in which every pass takes one (Neighbours).
+// Ticks need the orders of the two neighbouring stages alone, so that a pipeline of
+// thousands of stages is planned stage by stage. Both ends of a channel begin their
+// messages in the same order, because messages between two stages have no names of their
+// own: check() proves that for all stages together, and that no buffer is written while
+// it is still read.
 #include "schedule/plan.hpp"
 
 #include <algorithm>

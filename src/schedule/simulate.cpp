@@ -1,4 +1,13 @@
 // schedule/simulate.cpp — see simulate.hpp.
+//
+// Arrivals holds, for every pass, when what it needs has come; simulating is filling that
+// table. For given orders each stage keeps a position in its list, and the stages that
+// can go on do so until all lists are at their end; where none can, the orders wait for
+// each other in a circle, which is an error that names who waits for what. zero_bubble()
+// has no given order: a stage decides anew whenever it is free, which makes the order and
+// its times in one go. Indices: the input of a forward pass of piece g comes from piece g
+// - 1, that of a backward pass from piece g + 1; with 2 stages and 4 pieces, the input of
+// chunk 1 of stage 0 (piece 2) comes from chunk 0 of stage 1 (piece 1).
 #include "schedule/simulate.hpp"
 
 #include <algorithm>

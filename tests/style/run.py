@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 CHECKS = ["layers", "vendor_headers", "kernel_labels", "text_rules", "direct_includes",
-          "formatting", "documentation", "plurals", "function_length"]
+          "formatting", "documentation", "plurals", "function_length", "top_comments"]
 
 
 def main():

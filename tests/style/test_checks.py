@@ -56,7 +56,7 @@ class StyleChecks(unittest.TestCase):
     def test_clean_tree_has_no_findings(self):
         for check in ("layers", "vendor_headers", "kernel_labels", "text_rules",
                       "direct_includes", "formatting", "documentation", "plurals",
-                      "function_length"):
+                      "function_length", "top_comments"):
             self.assertEqual(self.found(check), [], check)
 
     # layers
@@ -189,6 +189,25 @@ class StyleChecks(unittest.TestCase):
     def test_plurals_that_are_well(self):
         self.assertEqual([], self.found("plurals", files=self.source(
             '// "{} ranks"\nvoid f() { say("{} is {:.1f} tokens, {{}} steps", a, "} ranks"); }')))
+
+    # comments at the top
+    def test_long_source_without_its_why(self):
+        body = "\n" * 160
+        for top in ("— see more.hpp.", "— more. It is long.", "— more, et al. (Fig. 1, alg. 2)"):
+            self.expect("top_comments", {"src/kernels/more.cpp": f"// kernels/more.cpp {top}\n"
+                                                                 f"\n// One. Two. Three.{body}"},
+                        "162 lines", "of 3 sentences")
+        why = "// kernels/more.cpp — see more.hpp.\n//\n// One.\n// Two: a, b.\n// Three.\n"
+        self.assertEqual([], self.found("top_comments", files={"src/kernels/more.cpp":
+                                                               why + body}))
+        known = importlib.import_module("top_comments").KNOWN
+        known.add("src/kernels/more.cpp")
+        try:
+            self.expect("top_comments", {"src/kernels/more.cpp": why + body}, "take it off")
+            self.assertEqual([], self.found("top_comments",
+                                            files={"src/kernels/more.cpp": "//" + body}))
+        finally:
+            known.remove("src/kernels/more.cpp")
 
     # length of functions
     LONG = "\n" * 70

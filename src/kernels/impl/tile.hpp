@@ -1,7 +1,7 @@
 // kernels/impl/tile.hpp — small dense tiles in team scratch: the building block of
 // attention.
 //
-// One team works on tiles of at most kTileRows x kTileRows (or x head_dim) of
+// One team works on tiles of at most kRows x kRows (or x head_dim) of
 // accumulators. On the host a team is one thread and the product is a register-blocked
 // loop over vectors; on a GPU the elements of a tile are spread over the threads of the
 // team. Callers are the same for both.

@@ -1,0 +1,83 @@
+# tests/style/top_comments.py — a source of more than LONG lines says at its top why it is
+# built as it is, in SENTENCES sentences at least. "See x.hpp." is none of them: that header
+# tells users what they get, and the top of a source tells who changes it what to know first.
+import re
+from pathlib import Path
+
+import source_tree
+
+LONG = 150
+SENTENCES = 3
+# What said less when this check came. The list may only shrink.
+KNOWN = {
+    "apps/command_line.cpp",
+    "apps/convert.cpp",
+    "apps/tokenize.cpp",
+    "src/base/fault_plan.cpp",
+    "src/base/format.cpp",
+    "src/base/machine.cpp",
+    "src/check/selftest.cpp",
+    "src/check/selftest_kernels.cpp",
+    "src/check/selftest_training.cpp",
+    "src/comm/communicator.cpp",
+    "src/comm/environment.cpp",
+    "src/comm/mpi_communicator.cpp",
+    "src/comm/mpi_group.cpp",
+    "src/comm/operation_board.cpp",
+    "src/comm/operation_board_reader.cpp",
+    "src/config/check.cpp",
+    "src/config/deck.hpp",
+    "src/config/key_readers.cpp",
+    "src/config/load.cpp",
+    "src/config/text.cpp",
+    "src/config/yaml_reader.cpp",
+    "src/inference/generation.cpp",
+    "src/job/batch_options.cpp",
+    "src/kernels/attention_reference.cpp",
+    "src/model/chunk.cpp",
+    "src/nn/attention.cpp",
+    "src/nn/embedding.cpp",
+    "src/nn/transformer_layer.cpp",
+    "src/optim/optimizer.cpp",
+    "src/parallel/data_parallel.cpp",
+    "src/plan/message_plan.cpp",
+    "src/report/banner.cpp",
+    "src/run/inspection_text.cpp",
+    "src/run/training_run.hpp",
+    "src/step/deck_model.cpp",
+    "src/step/pipeline.cpp",
+    "src/step/train_step.cpp",
+    "src/step/train_step.hpp",
+    "src/tensor/param_buffer.cpp",
+}
+
+
+def top_comment(text):
+    """The comment that the file begins with, as one text without its file name."""
+    lines = []
+    for line in text.split("\n"):
+        if not line.startswith("//"):
+            break
+        lines.append(line[2:].strip())
+    words = " ".join(lines)
+    return re.sub(r"[\w/]+\.hpp\b\.?", "", words.split(" — ", 1)[-1])
+
+
+def sentences(comment):
+    return len(re.findall(r"[\w)`\]\"][.!?:](?=\s|$)", re.sub(r"\b(?:al|alg|Fig|e\.g|i\.e)\.",
+                                                             "", comment)))
+
+
+def check(root):
+    found = []
+    for name in source_tree.cpp_files(root, "src", "apps"):
+        text = source_tree.text_of(root, name)
+        says = sentences(top_comment(text))
+        if text.count("\n") <= LONG or says >= SENTENCES:
+            if name in KNOWN:
+                found.append(f"{name}:1: is short, or says enough: take it off the list KNOWN "
+                             "in tests/style/top_comments.py")
+        elif name not in KNOWN:
+            found.append(f"{name}:1: {text.count(chr(10))} lines, and {says} of {SENTENCES} "
+                         "sentences at the top on why it is built so")
+    return found
