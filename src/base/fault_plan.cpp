@@ -1,4 +1,9 @@
 // base/fault_plan.cpp — see fault_plan.hpp.
+//
+// Every rank parses the whole text with the same seed and draws the same numbers, whether
+// or not a rule is its own: a wrong rule is then an error on all ranks, and the ranks
+// agree on which of them a fault strikes. Rules are struck in the thread that passes a
+// phase (at()), except those of a time, which have a thread each (clocks_).
 #include "base/fault_plan.hpp"
 
 #include <fmt/ranges.h>

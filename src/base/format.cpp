@@ -1,4 +1,10 @@
 // base/format.cpp — see format.hpp.
+//
+// Numbers are rounded before their unit is chosen: 999 999 is 1.00M, and not 1000k. Text
+// is measured in columns and not in bytes, and what a terminal would obey (escape
+// sequences, control characters) is taken out of what others wrote before it is printed.
+// Lines are broken between parts and never inside one, so that a command that is shown
+// can be copied.
 #include "base/format.hpp"
 
 #include <fmt/format.h>

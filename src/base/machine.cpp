@@ -1,4 +1,8 @@
-// base/machine.cpp — see machine.hpp. Linux; elsewhere less is known.
+// base/machine.cpp — see machine.hpp.
+//
+// What Linux tells in /proc and /sys is read as text by functions that take that text as
+// an argument, so that tests can give them the text of other machines. A file that is not
+// there is no error: its figure is then not known, and is left out of what is shown.
 #include "base/machine.hpp"
 
 #include <fmt/format.h>

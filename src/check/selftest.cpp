@@ -1,4 +1,9 @@
 // check/selftest.cpp — the list of checks, and those of the machine, messages and files.
+//
+// All ranks make every check together, and a check that finds something throws. Checks
+// use the program's own code on small inputs and compare with something simpler, so that
+// a build or a machine that computes wrongly is found within seconds, without the test
+// suite.
 #include "check/selftest.hpp"
 
 #include <unistd.h>

@@ -1,5 +1,10 @@
-// check/selftest_kernels.cpp — the checks of kernels: on sizes that fill no tile,
-// against plain loops in double.
+// check/selftest_kernels.cpp — the checks of kernels: on sizes that fill no tile, against
+// plain loops in double.
+//
+// The plain loops are written here a second time, from the formulae and not from the
+// kernels. Sizes fill no tile and no vector, since that code goes wrong at the ends of
+// rows before anywhere else. What may differ is rounding in float, and the bounds allow
+// no more.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,4 +1,10 @@
 // config/check.cpp — see check.hpp.
+//
+// Each check looks at a few keys and adds what it finds to one list, so that all that is
+// wrong is said together. A check is left out where one of its keys has an error already,
+// as it would only repeat that. Every error comes with values that would do, which are
+// searched for: divisors that are near, or grids for the ranks that there are. Example:
+// 12 heads over 5 tensor ranks; 4 and 6 divide 12 and are as near to 5.
 #include "config/check.hpp"
 
 #include <fmt/ranges.h>

@@ -1,4 +1,9 @@
 // config/key_readers.cpp — see key_readers.hpp.
+//
+// A reader takes one value of the YAML tree and returns the problem, if there is one, as
+// what is wrong and what to write instead. It knows nothing of keys, lines or files,
+// which the caller adds (load.cpp). A scalar is text until its key's reader says what it
+// means.
 #include "config/key_readers.hpp"
 
 #include <fmt/format.h>

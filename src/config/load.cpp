@@ -1,6 +1,10 @@
 // config/load.cpp — from text to Deck: leaves of the YAML tree by key path, overrides on
 // top, each key read by its table entry, defaults that depend on others, checks across
 // keys.
+//
+// The steps go on after an error, with the keys in error left out, so that one try shows
+// everything that is wrong. A resolved deck is read by the same steps as one that a user
+// wrote; it differs in its paths alone, which are not filled in or moved a second time.
 #include "config/load.hpp"
 
 #include <algorithm>

@@ -1,4 +1,9 @@
 // config/text.cpp — see text.hpp.
+//
+// Every value is written so that reading it gives the same bits back, because decks
+// travel between ranks and starts as text. Numbers are written with the fewest digits
+// that do this: 0.1 and not 0.1000000000000000055. Reading is strict: what follows a
+// number without being its unit is an error and never ignored.
 #include "config/text.hpp"
 
 #include <fmt/format.h>

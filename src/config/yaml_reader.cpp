@@ -1,4 +1,9 @@
 // config/yaml_reader.cpp — see yaml_reader.hpp.
+//
+// The tree is built from the parser's events and not by the library's loader. That one
+// forgets where a key that stands twice was, and it does not come back from some damaged
+// files. Here limits on depth and on the number of values end such a file with an error
+// that names its line.
 #include "config/yaml_reader.hpp"
 
 #include <yaml-cpp/eventhandler.h>
