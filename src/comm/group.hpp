@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "comm/communicator.hpp"
 #include "comm/transport.hpp"
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/types.hpp"
 #include "comm/adaptive_wait.hpp"
 #include "comm/mpi_communicator.hpp"
 

@@ -23,6 +23,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/exec.hpp"
+
 namespace trireme::comm {
 namespace {
 

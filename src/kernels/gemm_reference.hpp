@@ -3,6 +3,7 @@
 #ifndef TRIREME_KERNELS_GEMM_REFERENCE_HPP_
 #define TRIREME_KERNELS_GEMM_REFERENCE_HPP_
 
+#include "base/exec.hpp"
 #include "kernels/gemm.hpp"
 
 namespace trireme::kernels {

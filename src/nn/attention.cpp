@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "kernels/dropout.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "comm/process_groups.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/step_state.hpp"
