@@ -106,17 +106,16 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
               gx = g * ((static_cast<A>(in[j]) - center) * scale);
             },
             sum_g, sum_gx);
-        const A mean_g = sum_g * per_column;
-        const A mean_gx = sum_gx * per_column;
+        const A mean_g = sum_g * per_column, mean_gx = sum_gx * per_column;
         const auto through_norm = [=](index_t j) {
           const A g = static_cast<A>(d_out[j]) * static_cast<A>(gamma_data[j]);
           const A x_hat = (static_cast<A>(in[j]) - center) * scale;
           return scale * (g - mean_g - x_hat * mean_gx);
         };
         if (residual_data != nullptr) {
+          const T* const by_pass = residual_data + row * h;
           for_each_column(team, h, [=](index_t j) {
-            d_in[j] = static_cast<T>(through_norm(j) +
-                                     static_cast<A>(residual_data[row * h + j]));
+            d_in[j] = static_cast<T>(through_norm(j) + static_cast<A>(by_pass[j]));
           });
         } else {
           for_each_column(team, h,
