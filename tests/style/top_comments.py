@@ -16,8 +16,6 @@ KNOWN = {
     "src/check/selftest_training.cpp",
     "src/comm/communicator.cpp",
     "src/comm/environment.cpp",
-    "src/comm/mpi_communicator.cpp",
-    "src/comm/mpi_group.cpp",
     "src/comm/operation_board.cpp",
     "src/comm/operation_board_reader.cpp",
     "src/config/deck.hpp",
