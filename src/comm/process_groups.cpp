@@ -79,6 +79,20 @@ std::vector<Group*> ProcessGroups::all() const {
   return groups;
 }
 
+std::vector<std::pair<std::string, Traffic>> ProcessGroups::traffic() const {
+  std::vector<std::pair<std::string, Traffic>> sent;
+  for (const Group* group :
+       {tensor.get(), context.get(), gradient.get(), pipeline.get(), model.get()}) {
+    sent.emplace_back(group->name(), group->traffic());
+  }
+  Traffic of_tied;
+  for (const auto& [name, group] : tied_) {
+    if (group != nullptr) of_tied += group->traffic();
+  }
+  if (!tied_.empty()) sent.emplace_back("tied", of_tied);
+  return sent;
+}
+
 ProcessGroups make_process_groups(std::shared_ptr<Communicator> world,
                                   const GridShape& shape) {
   check_shape(shape, world->size());

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/group.hpp"
@@ -58,6 +59,9 @@ struct ProcessGroups {
 
   // All but the world: those that the passes of a step send along.
   std::vector<Group*> all() const;
+  // What each of these has sent, by name, those of tied parameters in one: the same names
+  // on every rank, as ranks compare the figures; a stage in between has no such group.
+  std::vector<std::pair<std::string, Traffic>> traffic() const;
 
  private:
   std::map<std::string, std::shared_ptr<Group>> tied_;  // null on other stages

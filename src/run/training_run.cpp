@@ -692,8 +692,8 @@ report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
   if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);
   times.peak = peak_.peak();
   times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
-  for (const comm::Group* group : state_.groups.all()) {
-    times.traffic.push_back({group->name(), group->traffic()});
+  for (const auto& [name, traffic] : state_.groups.traffic()) {
+    times.traffic.push_back({name, traffic});
   }
   const report::SectionTable table(*grid_.groups().world, times);
   say_block(table.text());

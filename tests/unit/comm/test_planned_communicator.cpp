@@ -73,6 +73,9 @@ TEST(PlannedCommunicatorGroup, GivesTheGroupsOfAnyRank) {
       EXPECT_EQ(groups.tied("word").rank(), std::max(0, at.pipeline - 1));
     }
     EXPECT_EQ(groups.all().size(), at.pipeline == 1 ? 5u : 6u);
+    // What ranks compare with each other is the same list on all.
+    ASSERT_EQ(groups.traffic().size(), 6u);
+    EXPECT_EQ(groups.traffic().back().first, "tied");
   }
 }
 
