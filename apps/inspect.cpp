@@ -2,6 +2,7 @@
 // whether it is whole. run/inspection.hpp finds out, inspection_text.cpp words it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -31,10 +32,15 @@ struct InspectOptions {
   bool verify = false, deck = false;
 };
 
-int report(const Json& problems) {
+// What the system does not read may be whole.
+int report(const Json& json) {
   std::fflush(stdout);
-  for (const Json& problem : problems) {
-    fmt::print(stderr, "Damaged: {}\n", problem.get<std::string>());
+  const Json unreadable = json.value("unreadable", Json::array());
+  for (const Json& problem : json["problems"]) {
+    const bool is_read =
+        std::find(unreadable.begin(), unreadable.end(), problem) == unreadable.end();
+    fmt::print(stderr, "{}: {}\n", is_read ? "Damaged" : "Cannot be read",
+               problem.get<std::string>());
   }
   return kDamaged;
 }
@@ -50,10 +56,10 @@ int inspect(const InspectOptions& options) {
                           "'{}' has no deck: expected a checkpoint or a run directory",
                           options.path);
     fmt::print("{}", json["deck"].get<std::string>());
-    return problems.empty() ? 0 : report(problems);
+    return problems.empty() ? 0 : report(json);
   }
   fmt::print("{}\n", run::inspection_text(json));
-  if (!problems.empty()) return report(problems);
+  if (!problems.empty()) return report(json);
   // A single HDF5 file of another kind carries no checksum to hold it against.
   if (!options.verify) {
     fmt::print(

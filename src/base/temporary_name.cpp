@@ -10,6 +10,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <system_error>
 
 #include "base/host_name.hpp"
 
@@ -53,16 +54,31 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
                      ::getpid(), random_bits());
 }
 
-bool is_temporary(std::string_view name) {
-  return name.starts_with('.') && name.find(kMark) != std::string_view::npos;
+std::string_view name_to_be(std::string_view temporary) {
+  const std::size_t mark = temporary.rfind(kMark);
+  if (!temporary.starts_with('.') || mark == std::string_view::npos) return {};
+  return temporary.substr(1, mark - 1);
+}
+
+std::vector<std::filesystem::path> temporaries_in(
+    const std::filesystem::path& directory,
+    const std::function<bool(std::string_view)>& is_wanted) {
+  std::vector<std::filesystem::path> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const std::string_view of = name_to_be(name);
+    if (!of.empty() && is_wanted(of)) found.push_back(it->path());
+  }
+  return found;
 }
 
 std::optional<TemporaryOwner> owner_of_temporary(std::string_view name) {
-  if (!is_temporary(name)) return {};
-  const std::size_t mark = name.rfind(kMark);
   TemporaryOwner owner;
-  owner.of = name.substr(1, mark - 1);
-  std::string_view rest = name.substr(mark + kMark.size());
+  owner.of = name_to_be(name);
+  if (owner.of.empty()) return {};
+  std::string_view rest = name.substr(1 + owner.of.size() + kMark.size());
   const std::string_view whole = rest;
   std::string_view part = take_last_part(rest);
   part = part.substr(0, part.find('.'));  // "-RANDOM.tokens"

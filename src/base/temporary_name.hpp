@@ -7,17 +7,20 @@
 #define TRIREME_BASE_TEMPORARY_NAME_HPP_
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
 // For what shall be called `path`, in the same directory; another one at each call.
 std::filesystem::path temporary_name(const std::filesystem::path& path);
 
-// Made by temporary_name(), of this or an earlier version; more may follow it.
-bool is_temporary(std::string_view name);
+// The name that it shall have, where temporary_name() made this, of this or an earlier
+// version, and more may follow it; else empty.
+std::string_view name_to_be(std::string_view temporary);
 
 struct TemporaryOwner {
   std::string of;  // the name that it shall have
@@ -26,6 +29,11 @@ struct TemporaryOwner {
 };
 // None where the name does not tell.
 std::optional<TemporaryOwner> owner_of_temporary(std::string_view name);
+// What of a directory bears a temporary name for something that `is_wanted`: the one way
+// to find what was left behind. Empty where the directory cannot be listed.
+std::vector<std::filesystem::path> temporaries_in(
+    const std::filesystem::path& directory,
+    const std::function<bool(std::string_view)>& is_wanted);
 // It may be at work still: a process of another host, or one of this host that is there.
 bool may_be_alive(const TemporaryOwner& owner);
 

@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -27,6 +26,7 @@
 #include "base/exec.hpp"
 #include "base/format.hpp"
 #include "base/machine.hpp"
+#include "base/temporary_name.hpp"
 #include "comm/group.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/machine_peaks.hpp"
@@ -89,8 +89,7 @@ io::Path existing(io::Path directory) {
 
 void try_writing(const std::vector<io::Path>& directories, int rank) {
   for (const io::Path& directory : directories) {
-    const io::Path file =
-        existing(directory) / fmt::format(".preflight-{}-{}", rank, ::getpid());
+    const io::Path file = temporary_name(existing(directory) / "preflight");
     const std::string content(kWrittenBytes, static_cast<char>('a' + rank % 26));
     io::write_file(file, content);  // syncs
     const bool is_same = io::read_file(file) == content;

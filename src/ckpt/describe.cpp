@@ -139,7 +139,7 @@ Findings all_of(const Path& directory, Depth depth) {
   try {
     return examine(directory, std::max(depth, Depth::index));
   } catch (const io::ReadError& error) {
-    return {.problems = {error.what()}};
+    return {.problems = {error.what()}, .unreadable = {error.what()}};
   }
 }
 
@@ -156,18 +156,19 @@ Json describe_checkpoint(const Path& directory, Depth depth) {
   if (findings.state) add_state(json, *findings.state);
   json["checked"] = name_of_depth(depth);
   json["problems"] = findings.problems;
+  json["unreadable"] = findings.unreadable;
   return json;
 }
 
 Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
   Json json = {{"kind", "run"}, {"path", directory.string()}};
   json["checkpoints"] = Json::array();
-  json["problems"] = Json::array();
+  json["problems"] = json["unreadable"] = Json::array();
   std::error_code ignored;
   const Path latest = fs::read_symlink(checkpoints / kLatestName, ignored).filename();
   std::optional<Path> newest;
   for (const Listed& listed : list_checkpoints(checkpoints)) {
-    const std::vector<std::string> problems = all_of(listed.path, depth).problems;
+    const auto [manifest, state, problems, unreadable] = all_of(listed.path, depth);
     json["checkpoints"].push_back({{"name", listed.path.filename().string()},
                                    {"step", listed.step},
                                    {"generation", listed.generation},
@@ -175,6 +176,7 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
                                    {"latest", listed.path.filename() == latest},
                                    {"problems", problems}});
     for (const std::string& problem : problems) json["problems"].push_back(problem);
+    for (const std::string& problem : unreadable) json["unreadable"].push_back(problem);
     if (problems.empty() && !newest) newest = listed.path;
   }
   // Of a run that has not saved yet there is a deck.
@@ -280,13 +282,14 @@ Json describe_file(const Path& path, Depth depth) {
 }  // namespace
 
 std::string describe(const Path& path, Depth depth) {
-  std::error_code ignored;
+  std::error_code error;
+  const bool exists = fs::exists(path, error);
+  if (error) throw InputError(io::system_message("cannot read", path, error.value()));
   TRIREME_REQUIRE_INPUT(
-      fs::exists(path, ignored),
-      "'{}' does not exist: expected a corpus, a checkpoint or a run directory",
+      exists, "'{}' does not exist: expected a corpus, a checkpoint or a run directory",
       path.string());
   Json json;
-  if (!fs::is_directory(path, ignored)) {
+  if (!fs::is_directory(path, error)) {
     json = describe_file(path, depth);
   } else {
     const Path canonical = fs::canonical(path);

@@ -23,12 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Temporary names for checkpoints and the link.
-bool is_stale(const std::string& name) {
-  return (name.starts_with(".step_") || name.starts_with(".latest")) &&
-         is_temporary(name);
-}
-
 std::string join(const std::vector<std::string>& lines) {
   return fmt::format("{}", fmt::join(lines, "\n  "));
 }
@@ -214,14 +208,12 @@ Purged purge(const Path& directory, const Retention& retention, const FaultHook&
 }
 
 void remove_stale(const Path& directory, const Path& but) {
-  std::error_code error;
-  std::vector<Path> stale;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end;
-       it.increment(error)) {
-    if (is_stale(it->path().filename().string())) stale.push_back(it->path());
-  }
-  for (const Path& path : stale) {
-    if (path != but) fs::remove_all(path, error);
+  const auto is_ours = [](std::string_view name) {
+    return name.starts_with("step_") || name.starts_with(kLatestName);
+  };
+  std::error_code ignored;
+  for (const Path& path : temporaries_in(directory, is_ours)) {
+    if (path != but) fs::remove_all(path, ignored);
   }
 }
 

@@ -218,6 +218,8 @@ std::vector<std::string> problems_of_file(const Path& directory, const Manifest&
     cut_list(problems, reader.path());
   } catch (const io::ReadError&) {
     throw;
+  } catch (const io::UnreadableError&) {
+    throw;
   } catch (const Error& error) {  // HDF5's, too, of a file that was written so
     problems.emplace_back(error.what());
   }
@@ -226,19 +228,32 @@ std::vector<std::string> problems_of_file(const Path& directory, const Manifest&
 
 Findings examine(const Path& directory, Depth depth) {
   Findings findings;
+  const auto note_unreadable = [&](const io::UnreadableError& error) {
+    findings.problems.emplace_back(error.what());
+    findings.unreadable.emplace_back(error.what());
+  };
   try {
     findings.manifest = read_manifest(directory);
     const Manifest& manifest = *findings.manifest;
     const auto blocks = manifest.blocks_by_file();
     bool index_is_whole = true;
     for (std::size_t i = 0; i < manifest.files.size(); ++i) {
-      const auto found = problems_of_file(directory, manifest, i, blocks[i], depth);
-      if (manifest.files[i].name == kIndexName) index_is_whole = found.empty();
-      findings.problems.insert(findings.problems.end(), found.begin(), found.end());
+      const std::size_t before = findings.problems.size();
+      try {
+        const auto found = problems_of_file(directory, manifest, i, blocks[i], depth);
+        findings.problems.insert(findings.problems.end(), found.begin(), found.end());
+      } catch (const io::UnreadableError& error) {
+        note_unreadable(error);
+      }
+      if (manifest.files[i].name == kIndexName) {
+        index_is_whole = findings.problems.size() == before;
+      }
     }
     if (index_is_whole && depth != Depth::sizes) {
       findings.state = read_index(directory, manifest);
     }
+  } catch (const io::UnreadableError& error) {
+    note_unreadable(error);
   } catch (const InputError& error) {
     findings.problems.emplace_back(error.what());
   }

@@ -26,12 +26,13 @@ struct Findings {
   // One sentence each, with the file, the block, what was expected and what was found;
   // empty for a whole checkpoint.
   std::vector<std::string> problems = {};
+  std::vector<std::string> unreadable = {};  // those of them that say nothing of damage
 };
 Findings examine(const Path& directory, Depth depth);
 // Its problems alone.
 std::vector<std::string> problems_of(const Path& directory, Depth depth);
 // The same of one file of a manifest that was read; `blocks` are the numbers of its
-// blocks.
+// blocks. UnreadableError and ReadError, which are not of what it holds, are thrown.
 std::vector<std::string> problems_of_file(const Path& directory, const Manifest& manifest,
                                           std::size_t file,
                                           const std::vector<std::size_t>& blocks,

@@ -107,16 +107,12 @@ std::uint64_t bytes_in(const Path& path) {
 }  // namespace
 
 std::vector<std::string> remove_leftovers_of(const Path& path) {
-  std::vector<Path> found;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(directory_of(path), error), end;
-       !error && it != end; it.increment(error)) {
-    const auto owner = owner_of_temporary(it->path().filename().string());
-    if (owner && owner->of == path.filename()) found.push_back(it->path());
-  }
+  const std::string wanted = path.filename();
+  const auto is_wanted = [&](std::string_view name) { return name == wanted; };
   std::vector<std::string> lines;
-  for (const Path& leftover : found) {
+  for (const Path& leftover : temporaries_in(directory_of(path), is_wanted)) {
     const auto owner = owner_of_temporary(leftover.filename().string());
+    if (!owner) continue;
     const std::string what =
         fmt::format("'{}' ({}, of process {} on {})", leftover.string(),
                     human_bytes(bytes_in(leftover)), owner->process, owner->host);
@@ -127,6 +123,7 @@ std::vector<std::string> remove_leftovers_of(const Path& path) {
           what));
       continue;
     }
+    std::error_code error;
     std::filesystem::remove_all(leftover, error);
     lines.push_back(error ? system_message("cannot remove", leftover, error.value())
                           : fmt::format("removed {}, which a killed process left", what));

@@ -57,7 +57,7 @@ class Patience {
 
 [[noreturn]] void fail_to_read(std::string_view action, const Path& path, int error) {
   const std::string message = system_message(action, path, error);
-  if (!may_pass(error)) throw InputError(message);
+  if (!may_pass(error)) throw UnreadableError(message);
   throw ReadError(fmt::format(
       "{}; nor at several tries more. The system failed, which says nothing about what "
       "the file holds: try again, or on another node",

@@ -26,6 +26,12 @@ class ReadError : public Error {
  public:
   using Error::Error;
 };
+// The system does not let us read it (permissions, a loop of links): what it holds is not
+// known, and trying again does not help.
+class UnreadableError : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 // The whole file. InputError when it is missing, a directory or unreadable; `role` names
 // it in the message ("deck", "tokenizer file").

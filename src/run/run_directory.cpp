@@ -42,21 +42,13 @@ void set_aside(const std::vector<io::Path>& checkpoints, const io::Path& restore
 }
 
 // What starts left that were killed as they wrote it: temporary files, and the probes of
-// require_seen_by_all(). The directory is locked, so that nobody is at it.
+// require_seen_by_all() and of the preflight, which are called so. The directory is
+// locked, so that nobody is at it.
 void remove_leftovers(const io::Path& directory) {
   std::error_code ignored;
-  std::vector<io::Path> leftovers;
-  for (fs::directory_iterator it(directory, ignored), end; !ignored && it != end;
-       it.increment(ignored)) {
-    const std::string name = it->path().filename().string();
-    if (!is_temporary(name) && !name.starts_with(".seen-") &&
-        !name.starts_with(".preflight-")) {
-      continue;
-    }
-    std::error_code unknown;
-    if (it->is_regular_file(unknown)) leftovers.push_back(it->path());
+  for (const io::Path& path : temporaries_in(directory, [](auto) { return true; })) {
+    if (fs::is_regular_file(path, ignored)) fs::remove(path, ignored);
   }
-  for (const io::Path& path : leftovers) fs::remove(path, ignored);
 }
 
 OrderedJson to_json(const RunEnvironment& environment) {

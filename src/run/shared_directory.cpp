@@ -1,8 +1,6 @@
 // run/shared_directory.cpp — see shared_directory.hpp.
 #include "run/shared_directory.hpp"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <filesystem>
 #include <system_error>
@@ -11,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/host_name.hpp"
+#include "base/temporary_name.hpp"
 #include "comm/on_ranks.hpp"
 
 namespace trireme::run {
@@ -26,10 +25,9 @@ void require_seen_by_all(comm::Communicator& world, const io::Path& directory,
   constexpr auto kPatience = std::chrono::seconds(10);
   constexpr auto kNap = std::chrono::milliseconds(50);
   const io::Path seen = directory / comm::on_first_rank(world, [&] {
-                          const std::string name =
-                              fmt::format(".seen-{}-{}", host_name(), ::getpid());
+                          const io::Path name = temporary_name("seen").filename();
                           io::write_file(directory / name, "");
-                          return name;
+                          return name.string();
                         });
   const auto start = std::chrono::steady_clock::now();
   std::error_code ignored;

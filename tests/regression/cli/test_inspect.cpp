@@ -208,6 +208,28 @@ TEST_F(Inspect, Damage) {
   EXPECT_THAT(gone.err, HasSubstr("shard_00000.h5"));
 }
 
+// Links that lead round in a circle: what nobody can read, root neither.
+TEST_F(Inspect, WhatCannotBeReadIsNotCalledDamaged) {
+  ASSERT_EQ(train().status, 0);
+  const fs::path step = run_dir() / "checkpoints/step_00000002";
+  for (const char* name : {"shard_00000.h5", "manifest.json"}) {
+    fs::remove(step / name);
+    fs::create_symlink(name, step / name);
+    for (const fs::path& path : {step, run_dir()}) {
+      const RunResult result = inspect(path, {"--json", scratch_ / "all.json"});
+      EXPECT_EQ(result.status, 2) << result.out;
+      EXPECT_THAT(result.err, HasSubstr("Cannot be read: cannot read"));
+      EXPECT_THAT(result.err, HasSubstr(name));
+      EXPECT_THAT(result.err, HasSubstr("symbolic links"));
+      EXPECT_THAT(result.err, Not(HasSubstr("Damaged")));
+      const json shown = json::parse(slurp(scratch_ / "all.json"));
+      EXPECT_EQ(shown["unreadable"], shown["problems"]);
+    }
+  }
+  fs::create_symlink("circle", scratch_ / "circle");
+  expect_refusal(inspect(scratch_ / "circle"), {"cannot read", "circle", "links"});
+}
+
 TEST_F(Inspect, NothingThatItKnows) {
   expect_refusal(inspect(scratch_ / "none"),
                  {"none", "does not exist", "corpus, a checkpoint or a run directory"});

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/host_name.hpp"
+#include "unit/io/scratch.hpp"
 
 namespace trireme {
 namespace {
@@ -19,7 +20,7 @@ TEST(TemporaryName, SaysWhoseItIs) {
   EXPECT_EQ(path.parent_path(), "dir");
   EXPECT_EQ(temporary_name("x").parent_path(), ".");
   const std::string name = path.filename().string();
-  EXPECT_TRUE(is_temporary(name));
+  EXPECT_EQ(name_to_be(name), "x.tmp-1.h5");
   for (const char* more : {"", ".tokens"}) {
     const auto owner = owner_of_temporary(name + more);
     ASSERT_TRUE(owner.has_value()) << name << more;
@@ -41,8 +42,27 @@ TEST(TemporaryName, OfEarlierVersionsAndOfOthers) {
         ".x.tmp-node-12x", ".x.tmp-node-99999999999", ".x.tmp-node-0123456789abcdef"}) {
     EXPECT_FALSE(owner_of_temporary(name).has_value()) << name;
   }
-  EXPECT_TRUE(is_temporary(".x.tmp-node"));
-  EXPECT_FALSE(is_temporary("x.tmp-node-1"));
+  EXPECT_EQ(name_to_be(".x.tmp-node"), "x");
+  EXPECT_EQ(name_to_be("x.tmp-node-1"), "");
+  EXPECT_EQ(name_to_be(".x"), "");
+}
+
+TEST(TemporaryName, AreFoundByWhatTheyShallBeCalled) {
+  const test::Scratch scratch;
+  for (const char* name : {".step_1.tmp-a-1", ".latest.tmp-a-1", ".run.json.tmp-a-1",
+                           "step_1.tmp-a-1", ".step_1", "latest"}) {
+    test::spill(scratch / name, "");
+  }
+  const auto count = [&](std::string_view wanted) {
+    return temporaries_in(scratch.path(),
+                          [&](std::string_view name) { return name.starts_with(wanted); })
+        .size();
+  };
+  EXPECT_EQ(count(""), 3u);
+  EXPECT_EQ(count("step_"), 1u);
+  EXPECT_EQ(count("l"), 1u);
+  EXPECT_EQ(count("x"), 0u);
+  EXPECT_TRUE(temporaries_in("none", [](std::string_view) { return true; }).empty());
 }
 
 }  // namespace

@@ -376,8 +376,9 @@ TEST_F(RunDirectoryTest, TheLockGoesWithItsProcess) {
 TEST_F(RunDirectoryTest, WhatKilledStartsLeftGoes) {
   put_run({500});
   const fs::path leftovers[] = {
-      run() / ".environment.json.tmp-node-1", run() / ".seen-node-1",
-      run() / "..seen-node-1.tmp-node-1", run() / "checkpoints" / ".seen-node-2"};
+      run() / ".environment.json.tmp-node-1", run() / ".seen.tmp-node-1",
+      run() / "..seen.tmp-node-1.tmp-node-1", run() / ".preflight.tmp-node-1-3",
+      run() / "checkpoints" / ".seen.tmp-node-2-7"};
   const fs::path others[] = {run() / ".notes", run() / "x.tmp-y",
                              step(500) / ckpt::kManifestName};
   for (const fs::path& path : leftovers) spill(path, "");
