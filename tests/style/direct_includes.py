@@ -1,10 +1,9 @@
 # tests/style/direct_includes.py — the textual half of "every header stands alone".
 #
-# The other half compiles each header by itself (CMakeLists.txt). To stay affordable that is
-# done with the precompiled header, Kokkos taking a second or more to parse; so what the
-# precompiled header brings along (Kokkos, fmt, much of the standard library) must be asked
-# for by name: a header that says std::vector includes <vector>, itself or through one of our
-# own headers that it includes.
+# The other half compiles each header by itself (CMakeLists.txt). What a header that it
+# includes happens to include as well is not to be leaned on, so what is used is asked for by
+# name: a header that says std::vector includes <vector>, itself or through one of our own
+# headers that it includes.
 #
 # Of our own modules the same is asked of sources, too: a file that uses a name of another
 # module includes a header of that module, itself or in its own header, so that the first
