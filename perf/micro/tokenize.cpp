@@ -173,10 +173,16 @@ void batch_loader(benchmark::State& state) {
                            [](index_t n) {
                              return data::ColumnRange{n * kColumns, kColumns};
                            },
-                           {.max_columns = kColumns});
+                           {.spec = {.streams = {{"text", kSequence}},
+                                     .fields = {{"tokens"},
+                                                {"positions"},
+                                                {"labels"},
+                                                {"loss_mask", DType::float32}}},
+                            .fields = {0, 1, 2, 3},
+                            .max_columns = kColumns});
   const double tokens = kSequence * kColumns;
   run_memory_bound(state, 18.0 * tokens, [&](const Exec&) {
-    benchmark::DoNotOptimize(loader.next().inputs().data());
+    benchmark::DoNotOptimize(loader.next().view().fields[0]);
   });
   state.counters["tokens/s"] = benchmark::Counter(
       tokens * static_cast<double>(state.iterations()), benchmark::Counter::kIsRate);

@@ -30,7 +30,7 @@ class Rule {
   }
 
   // `first` differs from sample to sample, as do the first tokens.
-  step::HostBatch batch(std::uint64_t first) {
+  HostBatch batch(std::uint64_t first) {
     for (index_t sample = 0; sample < micro_; ++sample) {
       auto token = static_cast<index_t>((first + static_cast<std::uint64_t>(sample)) %
                                         static_cast<std::uint64_t>(vocabulary_));
@@ -42,7 +42,7 @@ class Rule {
         positions_[row] = static_cast<std::int32_t>(position);
       }
     }
-    return {tokens_.data(), positions_.data(), labels_.data(), mask_.data(), first};
+    return {{tokens_.data(), positions_.data(), labels_.data(), mask_.data()}, first};
   }
 
  private:

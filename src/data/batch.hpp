@@ -1,12 +1,17 @@
-// data/batch.hpp — the host side of a micro-batch: named fields, (s, b) as activations
-// are (s, b, h), b fastest.
+// data/batch.hpp — the host side of a micro-batch: the fields of a BatchSpec, (s, b) each
+// as activations are (s, b, h), b fastest; those per sample (b).
 #ifndef TRIREME_DATA_BATCH_HPP_
 #define TRIREME_DATA_BATCH_HPP_
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "base/exec.hpp"
 #include "data/dataset.hpp"
+#include "data/fields.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::data {
 
@@ -17,20 +22,28 @@ using HostMatrix = Kokkos::View<T**, Kokkos::LayoutRight, Kokkos::HostSpace,
 class Batch {
  public:
   Batch() = default;
-  // Room for up to `max_columns` samples of `sequence` tokens.
-  Batch(index_t sequence, index_t max_columns);
+  // Room for up to `max_columns` samples. Of the spec's fields those of these indices,
+  // ascending; a stage of a pipeline asks for what its blocks read.
+  Batch(const BatchSpec& spec, index_t max_columns,
+        const std::vector<std::size_t>& fields);
+  // With all fields.
+  Batch(const BatchSpec& spec, index_t max_columns);
 
   index_t sequence() const { return sequence_; }
   index_t columns() const { return columns_; }
   // Position in the run of column 0; column j is the sample first_sample() + j.
   index_t first_sample() const { return first_sample_; }
-
-  HostMatrix<std::int32_t> inputs() const { return matrix(inputs_); }
-  HostMatrix<std::int32_t> labels() const { return matrix(labels_); }  // the next tokens
-  HostMatrix<std::int32_t> positions() const { return matrix(positions_); }
-  HostMatrix<float> loss_mask() const { return matrix(loss_mask_); }  // 1: counts; 0: not
-  // Labels that count, for the token-weighted loss.
-  index_t loss_tokens() const { return loss_tokens_; }
+  // Error where the batch does not have the field. T: int32 or float, as the spec says.
+  template <class T>
+  HostMatrix<T> field(std::string_view name) const {
+    const Field& found = find(name);
+    return {reinterpret_cast<T*>(found.memory.data()),
+            static_cast<std::size_t>(found.rows), static_cast<std::size_t>(columns_)};
+  }
+  // Sum of a field of weights: how many labels count.
+  double sum(std::string_view name) const;
+  // Valid until the next fill().
+  HostBatch view() const;
 
   // Column j becomes the sample at first_sample + j. A pure function of its arguments. A
   // window with fewer labels is filled up with what does not count.
@@ -38,21 +51,27 @@ class Batch {
   // document.
   void fill(const Dataset& dataset, index_t first_sample, index_t columns,
             bool mask_end_of_document);
+  // Columns from `first` on are there to make up a micro-batch: fields of weights (all
+  // that are float32) are zero there, so that they count for nothing.
+  void discount_columns(index_t first);
 
  private:
-  template <class T>
-  HostMatrix<T> matrix(const HostArray<T>& array) const {
-    return {array.data(), static_cast<std::size_t>(sequence_),
-            static_cast<std::size_t>(columns_)};
-  }
+  struct Field {
+    std::size_t index = 0;  // in the spec
+    FieldSpec spec;
+    index_t rows = 1;
+    FillField fill = nullptr;
+    HostArray<std::byte> memory;
+  };
+  const Field& find(std::string_view name) const;
+  void require_in_vocabulary(const Dataset& dataset, const Dataset::Window& window) const;
 
   index_t sequence_ = 0;
   index_t max_columns_ = 0;
   index_t columns_ = 0;
   index_t first_sample_ = 0;
-  index_t loss_tokens_ = 0;
-  HostArray<std::int32_t> inputs_, labels_, positions_;
-  HostArray<float> loss_mask_;
+  std::vector<Field> fields_;
+  std::vector<std::int32_t> tokens_;  // of one window
 };
 
 }  // namespace trireme::data

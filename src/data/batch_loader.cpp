@@ -22,7 +22,7 @@ struct BatchLoader::Ring {
     TRIREME_REQUIRE(options.depth >= 2, "a ring of {}, expected 2 or more",
                     format_plural(options.depth, "batch", "batches"));
     for (int i = 0; i < options.depth; ++i) {
-      buffers.emplace_back(dataset.sequence(), options.max_columns);
+      buffers.emplace_back(options.spec, options.max_columns, options.fields);
     }
   }
 

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "data/batch.hpp"
 
@@ -23,6 +24,8 @@ struct ColumnRange {
 class BatchLoader {
  public:
   struct Options {
+    BatchSpec spec;
+    std::vector<std::size_t> fields;  // of the spec, that batches have
     index_t max_columns = 1;
     bool mask_end_of_document = false;
     int depth = 4;  // buffers, the one in use included; at least 2

@@ -163,7 +163,9 @@ class Evaluator {
         },
         check);
     step_.emplace(exec_, state_, step::step_shape(deck), timers_);
-    validation_.emplace(deck, grid, *step_);
+    // All fields: the labels say how many bytes of text were predicted.
+    validation_.emplace(deck, grid, *step_,
+                        data::Batch(state_.blueprint.batch, deck.batch.micro));
   }
 
   // Adds the next samples of the plan to the sums, as many as go through the model
@@ -190,8 +192,8 @@ class Evaluator {
   static double bytes_of(const data::Batch& batch,
                          const std::vector<std::uint32_t>& lengths) {
     if (lengths.empty()) return 0.0;
-    const auto labels = batch.labels();
-    const auto mask = batch.loss_mask();
+    const auto labels = batch.field<std::int32_t>("labels");
+    const auto mask = batch.field<float>("loss_mask");
     std::uint64_t bytes = 0;
     for (std::size_t s = 0; s < labels.extent(0); ++s) {
       for (std::size_t b = 0; b < labels.extent(1); ++b) {

@@ -2,6 +2,7 @@
 #include "inference/validation.hpp"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace trireme::inference {
@@ -10,28 +11,12 @@ namespace {
 
 constexpr index_t kRoundsPerQuestion = 8;
 
-// Columns past the last sample are there to make up a micro-batch: they do not count.
-void mask_columns_from(index_t first, data::Batch& batch) {
-  const auto mask = batch.loss_mask();
-  for (index_t column = std::max<index_t>(first, 0); column < batch.columns(); ++column) {
-    for (std::size_t s = 0; s < mask.extent(0); ++s) mask(s, column) = 0.0f;
-  }
-}
-
 }  // namespace
-
-step::HostBatch host_batch(const data::Batch& batch) {
-  return {batch.inputs().data(), batch.positions().data(), batch.labels().data(),
-          batch.loss_mask().data(), static_cast<std::uint64_t>(batch.first_sample())};
-}
 
 template <class T>
 Validation<T>::Validation(const config::Deck& deck, const comm::RankGrid& grid,
-                          step::TrainStep<T>& step)
-    : deck_(deck),
-      grid_(grid),
-      step_(step),
-      batch_(deck.model.sequence, deck.batch.micro) {}
+                          step::TrainStep<T>& step, data::Batch batch)
+    : deck_(deck), grid_(grid), step_(step), batch_(std::move(batch)) {}
 
 // A pipeline runs empty before each question, and between pieces.
 template <class T>
@@ -42,15 +27,15 @@ index_t Validation<T>::samples_at_once() const {
 
 // Ranks take micro-batches in turn.
 template <class T>
-step::HostBatch Validation<T>::micro_batch(const data::Dataset& samples, index_t first,
-                                           index_t end, int m, const Look& look) {
+HostBatch Validation<T>::micro_batch(const data::Dataset& samples, index_t first,
+                                     index_t end, int m, const Look& look) {
   const index_t micro = deck_.batch.micro;
   const index_t at =
       first + (m * index_t{deck_.parallel.data} + grid_.coordinates().data) * micro;
   batch_.fill(samples, at, micro, deck_.data.mask_eod_loss);
-  mask_columns_from(end - at, batch_);
+  batch_.discount_columns(end - at);
   if (look) look(batch_);
-  return host_batch(batch_);
+  return batch_.view();
 }
 
 template <class T>

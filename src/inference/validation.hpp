@@ -13,15 +13,13 @@
 
 namespace trireme::inference {
 
-// The batch as a step takes it; valid until the batch is filled again.
-step::HostBatch host_batch(const data::Batch& batch);
-
 template <class T>
 class Validation {
  public:
-  // Uses the forward pass and the memory of `step`.
+  // Uses the forward pass and the memory of `step`. `batch` has the fields that the step
+  // reads, and those that a Look wants to see.
   Validation(const config::Deck& deck, const comm::RankGrid& grid,
-             step::TrainStep<T>& step);
+             step::TrainStep<T>& step, data::Batch batch);
 
   // Collective. Sums over the first run.validate_samples samples of the set, or all of
   // them; the same whatever the grid, up to rounding. Asks every few micro-batches
@@ -39,8 +37,8 @@ class Validation {
                         const Look& look = {});
   // Micro-batch m of that share; past its end one without a sample that counts. Valid
   // until the next one.
-  step::HostBatch micro_batch(const data::Dataset& samples, index_t first, index_t end,
-                              int m, const Look& look = {});
+  HostBatch micro_batch(const data::Dataset& samples, index_t first, index_t end, int m,
+                        const Look& look = {});
 
  private:
   const config::Deck& deck_;

@@ -24,7 +24,7 @@ struct Stream {
 
 class MicroBatch {
  public:
-  static constexpr std::size_t kMostStreams = 2, kMostFields = 12;
+  static constexpr std::size_t kMostStreams = 2;
 
   MicroBatch() = default;
   // One stream of `sequence` positions, without fields.

@@ -92,7 +92,8 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                  deck.optimizer.clip_norm),
       schedule_(step::lr_schedule(deck)),
       progress_(initial_state(*grid.groups().world, deck, datasets)),
-      validation_(deck, grid, step_),
+      validation_(deck, grid, step_,
+                  data::Batch(state_.blueprint.batch, deck.batch.micro, state_.fields())),
       checkpoints_(
           deck, *grid.groups().world, host_name(), parts(),
           {.say = [this](const std::string& text) { say(text); },
@@ -176,7 +177,9 @@ void TrainingRun<T>::start_loader() {
   batches_.emplace(deck_, progress_.step, progress_.samples, grid_.coordinates().data);
   loader_ = std::make_unique<data::BatchLoader>(
       *datasets_.train, [this](index_t n) { return batches_->columns(n); },
-      data::BatchLoader::Options{.max_columns = deck_.batch.micro,
+      data::BatchLoader::Options{.spec = state_.blueprint.batch,
+                                 .fields = state_.fields(),
+                                 .max_columns = deck_.batch.micro,
                                  .mask_end_of_document = deck_.data.mask_eod_loss});
 }
 
@@ -187,8 +190,7 @@ optim::StepReport TrainingRun<T>::one_step() {
   faults_.at("step");
   const index_t samples = batches_->samples_of_step(progress_.samples);
   step_.set_microbatches(batches_->microbatches(progress_.samples));
-  step_.accumulate_gradients([&](int) { return inference::host_batch(loader_->next()); },
-                             samples);
+  step_.accumulate_gradients([&](int) { return loader_->next().view(); }, samples);
   const Region region(timers_, Section::optimizer);
   optimizer_.begin_step(exec_, step_.state_view(), update, schedule_.at(update));
   optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
@@ -208,14 +210,14 @@ template <class T>
 void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   // Weights are those before the step: keep them for study, and find out where it began.
   const std::int64_t update = progress_.step + 1;
-  data::Batch batch(deck_.model.sequence, deck_.batch.micro);
+  data::Batch batch(state_.blueprint.batch, deck_.batch.micro, state_.fields());
   const step::BatchPlan plan(deck_, progress_.step, progress_.samples,
                              grid_.coordinates().data);
   const std::string mine = step_.locate_non_finite([&](int m) {
     const data::ColumnRange columns = plan.columns(m);
     batch.fill(*datasets_.train, columns.first_sample, columns.columns,
                deck_.data.mask_eod_loss);
-    return inference::host_batch(batch);
+    return batch.view();
   });
   // Data ranks see different samples: the first that found something says where.
   std::string place = "in the gradients";

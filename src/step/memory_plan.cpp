@@ -86,9 +86,10 @@ MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape,
   MemoryPlan plan;
   plan_parameters(state, plan);
   ModelState<T> shapes = state.without_memory();
-  const auto rows = static_cast<std::size_t>(shape.rows());
-  plan.batch = static_cast<std::size_t>(needs.batches) * rows *
-               (3 * sizeof(std::int32_t) + sizeof(float));
+  const BatchSpec spec = shape.batch_spec(state.blueprint.batch);
+  for (const std::size_t field : state.fields()) {
+    plan.batch += extent(needs.batches) * bytes_of_field(spec, field, shape.micro);
+  }
   plan_passes(shapes, shape, needs, plan);
   const index_t border = ShapePass<T>(shapes, shape).border_elements();
   plan.buffers += static_cast<std::size_t>(border * needs.buffers) * sizeof(T);

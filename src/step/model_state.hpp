@@ -4,6 +4,8 @@
 #define TRIREME_STEP_MODEL_STATE_HPP_
 
 #include <memory>
+#include <set>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -69,6 +71,15 @@ struct ModelState {
   const model::Architecture& architecture() const { return blueprint.architecture; }
   model::Chunk<T>& chunk(int number) const {
     return *chunks.at(static_cast<std::size_t>(number));
+  }
+  // Of the batch, that this stage's blocks read.
+  std::vector<std::size_t> fields() const {
+    std::set<std::size_t> all;
+    for (const auto& chunk : chunks) {
+      const std::vector<std::size_t> of_chunk = blueprint.fields_of(chunk->range());
+      all.insert(of_chunk.begin(), of_chunk.end());
+    }
+    return {all.begin(), all.end()};
   }
   // For who needs the model in one piece: generation, parity.
   model::Chunk<T>& whole() const {

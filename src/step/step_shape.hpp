@@ -20,12 +20,25 @@ struct StepShape {
   std::vector<int> other_microbatches = {};
 
   index_t rows() const { return micro * sequence; }
-  // The fields of a micro-batch of this shape; of none the memory is known.
-  nn::MicroBatch micro_batch(BatchSpec spec) const {
-    spec.streams.at(0).sequence = sequence;
-    return {spec, micro};
+  // A model's batch with samples of this length; a micro-batch of it, of whose fields no
+  // memory is known.
+  BatchSpec batch_spec(BatchSpec of_model) const {
+    of_model.streams.at(0).sequence = sequence;
+    return of_model;
+  }
+  nn::MicroBatch micro_batch(const BatchSpec& of_model) const {
+    return {batch_spec(of_model), micro};
   }
 };
+
+// Device memory of a field of a micro-batch: a multiple of what Views are aligned to.
+inline std::size_t bytes_of_field(const BatchSpec& spec, std::size_t field,
+                                  index_t samples) {
+  constexpr std::size_t kAlignment = 64;
+  const FieldSpec& of = spec.fields.at(field);
+  const std::size_t bytes = extent(spec.elements(of, samples)) * size_of(of.type);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 }  // namespace trireme::step
 

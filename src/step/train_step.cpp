@@ -12,11 +12,12 @@ namespace trireme::step {
 
 namespace {
 
-template <class T>
-void copy_to_device(const Exec& exec, const T* from, const DeviceArray<T>& to) {
-  const Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>
-      host(from, to.extent(0));
-  copy(exec, to, host);
+void copy_to_device(const Exec& exec, const void* from, std::byte* to,
+                    std::size_t bytes) {
+  const Kokkos::View<const std::byte*, Kokkos::HostSpace,
+                     Kokkos::MemoryTraits<Kokkos::Unmanaged>>
+      host(static_cast<const std::byte*>(from), bytes);
+  copy(exec, View1<std::byte>(to, bytes), host);
 }
 
 void set_sample_base(const Exec& exec, View0<kernels::StepState> state,
@@ -72,23 +73,32 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
   for (std::size_t c = 0; c < state_.chunks.size(); ++c) {
     state_.chunks[c]->set_slot_count(needs_.slots[c]);
   }
-  const auto rows = static_cast<std::size_t>(shape_.rows());
-  for (int batch = 0; batch < needs_.batches; ++batch) {
-    SlotBatch& made = batches_.emplace_back();
-    made.tokens = DeviceArray<std::int32_t>("batch tokens", rows);
-    made.positions = DeviceArray<std::int32_t>("batch positions", rows);
-    made.labels = DeviceArray<std::int32_t>("batch labels", rows);
-    made.mask = DeviceArray<float>("batch mask", rows);
-    made.view = shape_.micro_batch(state_.blueprint.batch);
-    made.view.set(0, made.tokens.data(), shape_.rows());
-    made.view.set(1, made.positions.data(), shape_.rows());
-    made.view.set(2, made.labels.data(), shape_.rows());
-    made.view.set(3, made.mask.data(), shape_.rows());
-  }
+  make_batches();
   set_seed(exec_, state_view(), shape_.seed);
   state_.use = &data_parallel_;
   if (state_.groups.world->size() > 1) exec_.set_idle_work(&progress_);
   state_.groups.world->charge_to(&timers_);
+}
+
+template <class T>
+void TrainStep<T>::make_batches() {
+  const BatchSpec spec = shape_.batch_spec(state_.blueprint.batch);
+  std::size_t bytes = 0;
+  for (const std::size_t index : state_.fields()) {
+    const FieldSpec& field = spec.fields[index];
+    fields_.push_back(
+        {index, bytes, extent(spec.elements(field, shape_.micro)) * size_of(field.type)});
+    bytes += bytes_of_field(spec, index, shape_.micro);
+  }
+  for (int i = 0; i < needs_.batches; ++i) {
+    SlotBatch& batch = batches_.emplace_back();
+    batch.view = shape_.micro_batch(state_.blueprint.batch);
+    batch.memory = DeviceArray<std::byte>("batch", bytes);
+    for (const LoadedField& field : fields_) {
+      batch.view.set(field.index, batch.memory.data() + field.begin,
+                     batch.view.elements(field.index));
+    }
+  }
 }
 
 template <class T>
@@ -131,12 +141,7 @@ MemoryPlan TrainStep<T>::measured_memory() const {
   memory.gradients = bytes_of(Slab::gradient);
   memory.optimizer = bytes_of(Slab::exp_avg) + bytes_of(Slab::exp_avg_sq);
   memory.weights = params.bytes() - memory.gradients - memory.optimizer;
-  for (const SlotBatch& batch : batches_) {
-    memory.batch +=
-        (batch.tokens.extent(0) + batch.positions.extent(0) + batch.labels.extent(0)) *
-            sizeof(std::int32_t) +
-        batch.mask.extent(0) * sizeof(float);
-  }
+  for (const SlotBatch& batch : batches_) memory.batch += batch.memory.extent(0);
   memory.workspace = workspace_.peaks();
   memory.saved_by_category = workspace_.saved_peaks();
   memory.buffers = data_parallel_.bytes() + messages_.bytes();
@@ -150,10 +155,12 @@ MemoryPlan TrainStep<T>::measured_memory() const {
 
 template <class T>
 void TrainStep<T>::load(SlotBatch& to, const HostBatch& batch) {
-  copy_to_device(exec_, batch.tokens, to.tokens);
-  copy_to_device(exec_, batch.positions, to.positions);
-  copy_to_device(exec_, batch.labels, to.labels);
-  copy_to_device(exec_, batch.mask, to.mask);
+  for (const LoadedField& field : fields_) {
+    const void* const from = batch.fields.at(field.index);
+    TRIREME_REQUIRE(from != nullptr, "field '{}' of a micro-batch was not filled",
+                    state_.blueprint.batch.fields[field.index].name);
+    copy_to_device(exec_, from, to.memory.data() + field.begin, field.bytes);
+  }
   to.first_sample = batch.first_sample;
 }
 

@@ -17,15 +17,6 @@
 
 namespace trireme::step {
 
-// A micro-batch on the host: (s, b) each, and the global position of its first sample.
-struct HostBatch {
-  const std::int32_t* tokens = nullptr;
-  const std::int32_t* positions = nullptr;
-  const std::int32_t* labels = nullptr;
-  const float* mask = nullptr;
-  std::uint64_t first_sample = 0;
-};
-
 // Gives micro-batch m of the step; what it points to stays valid until the next call.
 using FetchBatch = std::function<HostBatch(int microbatch)>;
 
@@ -92,11 +83,11 @@ class TrainStep {
   View2<T> last_logits() const { return state_.chunks.back()->saved_logits(0); }
 
  private:
+  // A micro-batch on the device: the fields that this stage reads, in one allocation.
   struct SlotBatch {
-    DeviceArray<std::int32_t> tokens, positions, labels;
-    DeviceArray<float> mask;
-    std::uint64_t first_sample = 0;
     nn::MicroBatch view;
+    DeviceArray<std::byte> memory;
+    std::uint64_t first_sample = 0;
   };
   struct Handler;  // what schedule::execute calls
 
@@ -116,6 +107,7 @@ class TrainStep {
   void run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
            BadPlace* bad = nullptr);
   BadPlace first_of_pipeline(const BadPlace& mine) const;
+  void make_batches();
   void load(SlotBatch& to, const HostBatch& batch);
   void select_sample(const SlotBatch& batch);
 
@@ -124,6 +116,12 @@ class TrainStep {
     comm::Communicator& world;
     explicit Progress(comm::Communicator& world_in) : world(world_in) {}
     void run() override { world.progress(); }
+  };
+
+  // A field of the batch, and where a SlotBatch has it.
+  struct LoadedField {
+    std::size_t index = 0;
+    std::size_t begin = 0, bytes = 0;
   };
 
   Exec exec_;
@@ -141,6 +139,7 @@ class TrainStep {
   MemoryPlan plan_;
   Workspace workspace_;
   parallel::StageMessages<T> messages_;
+  std::vector<LoadedField> fields_;
   std::vector<SlotBatch> batches_;
   DeviceArray<kernels::StepState> step_state_;  // one
   DeviceArray<double> totals_;                  // loss sum, tokens

@@ -14,6 +14,8 @@
 #define TRIREME_TENSOR_BATCH_SPEC_HPP_
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +60,15 @@ struct BatchSpec {
                ? samples
                : samples * streams.at(static_cast<std::size_t>(field.stream)).sequence;
   }
+};
+
+inline constexpr std::size_t kMostFields = 12;
+
+// A micro-batch on the host: where each field of a spec lies, null for those that nobody
+// asked for, and the global number of its first sample. It does not own them.
+struct HostBatch {
+  std::array<const void*, kMostFields> fields = {};
+  std::uint64_t first_sample = 0;
 };
 
 }  // namespace trireme

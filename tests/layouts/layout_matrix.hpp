@@ -218,7 +218,7 @@ class MatrixSamples {
     labels_ = positions_ = tokens_;
     mask_.resize(rows);
   }
-  step::HostBatch batch(index_t first) {
+  HostBatch batch(index_t first) {
     for (index_t row = 0; row < micro_ * kSequence; ++row) {
       const auto at = static_cast<std::size_t>(row);
       const index_t sample = first + row % micro_, position = row / micro_;
@@ -227,7 +227,7 @@ class MatrixSamples {
       positions_[at] = static_cast<std::int32_t>(position);
       mask_[at] = (sample * 3 + position) % 5 == 3 ? 0.0f : 1.0f;
     }
-    return {tokens_.data(), positions_.data(), labels_.data(), mask_.data(),
+    return {{tokens_.data(), positions_.data(), labels_.data(), mask_.data()},
             static_cast<std::uint64_t>(first)};
   }
 

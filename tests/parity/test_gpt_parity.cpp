@@ -62,7 +62,7 @@ class Case {
   }
 
   // Batch n of the oracle, (b, s + 1) rows of tokens, as (s, b) inputs and labels.
-  step::HostBatch batch(index_t n) {
+  HostBatch batch(index_t n) {
     const index_t b = shape_.micro;
     const index_t s = shape_.sequence;
     inputs_.resize(static_cast<std::size_t>(b * s));
@@ -77,7 +77,7 @@ class Case {
         positions_[row] = static_cast<std::int32_t>(p);
       }
     }
-    return {inputs_.data(), positions_.data(), labels_.data(), mask_.data(), 0};
+    return {{inputs_.data(), positions_.data(), labels_.data(), mask_.data()}, 0};
   }
 
   double gradients_of(index_t n) {

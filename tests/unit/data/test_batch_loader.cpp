@@ -18,6 +18,19 @@ namespace {
 
 using ::testing::HasSubstr;
 
+// What a language model reads of windows of so many tokens.
+BatchSpec spec_of(index_t sequence) {
+  return {
+      .streams = {{"text", sequence, "positions"}},
+      .fields = {{"tokens"}, {"positions"}, {"labels"}, {"loss_mask", DType::float32}}};
+}
+BatchLoader::Options options(index_t sequence, index_t columns = 1, int depth = 4) {
+  return {.spec = spec_of(sequence),
+          .fields = {0, 1, 2, 3},
+          .max_columns = columns,
+          .depth = depth};
+}
+
 class BatchLoaderData : public ::testing::Test {
  protected:
   BatchLoaderData() {
@@ -33,6 +46,27 @@ class BatchLoaderData : public ::testing::Test {
   test::Scratch scratch_;
   std::shared_ptr<const Corpus> corpus_;
 };
+
+// What nobody asks for is not made.
+TEST_F(BatchLoaderData, HasTheFieldsThatAreAskedFor) {
+  const Dataset data = dataset(13);
+  Batch some(spec_of(13), 2, {0, 3}), none(spec_of(13), 2, {});
+  some.fill(data, 4, 2, false);
+  none.fill(data, 4, 2, false);
+  Batch all(spec_of(13), 2);
+  all.fill(data, 4, 2, false);
+  const HostBatch view = some.view();
+  EXPECT_EQ(view.first_sample, 4u);
+  EXPECT_NE(view.fields[0], nullptr);
+  EXPECT_EQ(view.fields[1], nullptr);
+  EXPECT_EQ(some.field<std::int32_t>("tokens")(12, 1),
+            all.field<std::int32_t>("tokens")(12, 1));
+  EXPECT_THROW(some.field<std::int32_t>("labels"), Error);
+  EXPECT_EQ(none.view().fields[0], nullptr);
+  some.discount_columns(1);
+  EXPECT_EQ(some.sum("loss_mask"), 13.0);
+  EXPECT_THROW(field_named("token_types"), Error);
+}
 
 // Held-out parts of two corpora, mixed three to one: in order, by weight, each window
 // once.
@@ -63,54 +97,55 @@ TEST_F(BatchLoaderData, OfTwoCorporaNothingComesTwice) {
 TEST_F(BatchLoaderData, ColumnsAreWindows) {
   const index_t s = 13, b = 3;
   const Dataset data = dataset(s);
-  Batch batch(s, 5);
+  Batch batch(spec_of(s), 5);
   batch.fill(data, 7, b, false);
   EXPECT_EQ(batch.first_sample(), 7);
   EXPECT_EQ(batch.columns(), b);
-  ASSERT_EQ(batch.inputs().extent(0), 13u);
-  ASSERT_EQ(batch.inputs().extent(1), 3u);
+  ASSERT_EQ(batch.field<std::int32_t>("tokens").extent(0), 13u);
+  ASSERT_EQ(batch.field<std::int32_t>("tokens").extent(1), 3u);
   for (index_t j = 0; j < b; ++j) {
     const Dataset::Window window = data.window(7 + j);
     for (index_t i = 0; i < s; ++i) {
-      EXPECT_EQ(batch.inputs()(i, j),
+      EXPECT_EQ(batch.field<std::int32_t>("tokens")(i, j),
                 static_cast<std::int32_t>(corpus_->token(window.begin + i)));
-      EXPECT_EQ(batch.labels()(i, j),
+      EXPECT_EQ(batch.field<std::int32_t>("labels")(i, j),
                 static_cast<std::int32_t>(corpus_->token(window.begin + i + 1)));
-      EXPECT_EQ(batch.positions()(i, j), i);
-      EXPECT_EQ(batch.loss_mask()(i, j), 1.0f);
+      EXPECT_EQ(batch.field<std::int32_t>("positions")(i, j), i);
+      EXPECT_EQ(batch.field<float>("loss_mask")(i, j), 1.0f);
     }
   }
-  EXPECT_EQ(batch.loss_tokens(), s * b);
+  EXPECT_EQ(batch.sum("loss_mask"), s * b);
   EXPECT_THROW(batch.fill(data, 0, 6, false), Error);
 }
 
 TEST_F(BatchLoaderData, MasksWhatFollowsADocument) {
   const index_t s = 50, b = 4;
   const Dataset data = dataset(s, Order::sequential);
-  Batch batch(s, b);
+  Batch batch(spec_of(s), b);
   batch.fill(data, 0, b, true);
   index_t masked = 0;
   for (index_t i = 0; i < s; ++i) {
     for (index_t j = 0; j < b; ++j) {
-      const bool end = batch.inputs()(i, j) == 0;  // end of document
-      EXPECT_EQ(batch.loss_mask()(i, j), end ? 0.0f : 1.0f);
+      const bool end = batch.field<std::int32_t>("tokens")(i, j) == 0;  // end of document
+      EXPECT_EQ(batch.field<float>("loss_mask")(i, j), end ? 0.0f : 1.0f);
       masked += end ? 1 : 0;
     }
   }
   EXPECT_GT(masked, 2);
-  EXPECT_EQ(batch.loss_tokens(), s * b - masked);
+  EXPECT_EQ(batch.sum("loss_mask"), s * b - masked);
 }
 
 TEST_F(BatchLoaderData, DoesNotDependOnGrouping) {
   const index_t s = 9;
   const Dataset data = dataset(s);
-  Batch wide(s, 6), narrow(s, 2);
+  Batch wide(spec_of(s), 6), narrow(spec_of(s), 2);
   wide.fill(data, 20, 6, false);
   for (index_t part = 0; part < 3; ++part) {
     narrow.fill(data, 20 + 2 * part, 2, false);
     for (index_t i = 0; i < s; ++i) {
       for (index_t j = 0; j < 2; ++j) {
-        EXPECT_EQ(narrow.inputs()(i, j), wide.inputs()(i, 2 * part + j));
+        EXPECT_EQ(narrow.field<std::int32_t>("tokens")(i, j),
+                  wide.field<std::int32_t>("tokens")(i, 2 * part + j));
       }
     }
   }
@@ -119,13 +154,13 @@ TEST_F(BatchLoaderData, DoesNotDependOnGrouping) {
 TEST_F(BatchLoaderData, GivesBatchesInOrder) {
   const index_t s = 8;
   const Dataset data = dataset(s);
-  Batch expected(s, 3);
+  Batch expected(spec_of(s), 3);
   for (const int depth : {2, 3, 5}) {
     // Sizes that change, as when the batch ramps up.
     const auto plan = [](index_t n) {
       return n < 300 ? ColumnRange{5 * n, 1 + n % 3} : ColumnRange{};
     };
-    BatchLoader loader(data, plan, {.max_columns = 3, .depth = depth});
+    BatchLoader loader(data, plan, options(s, 3, depth));
     const Batch* previous = nullptr;
     for (index_t n = 0; n < 300; ++n) {
       const Batch& batch = loader.next();
@@ -137,7 +172,8 @@ TEST_F(BatchLoaderData, GivesBatchesInOrder) {
       ASSERT_EQ(batch.columns(), 1 + n % 3);
       for (index_t i = 0; i < s; ++i) {
         for (index_t j = 0; j < batch.columns(); ++j) {
-          ASSERT_EQ(batch.inputs()(i, j), expected.inputs()(i, j));
+          ASSERT_EQ(batch.field<std::int32_t>("tokens")(i, j),
+                    expected.field<std::int32_t>("tokens")(i, j));
         }
       }
     }
@@ -153,7 +189,7 @@ TEST_F(BatchLoaderData, FillsTheRingAndNoMore) {
     ++planned;
     return ColumnRange{n, 1};
   };
-  BatchLoader loader(data, plan, {.depth = 4});
+  BatchLoader loader(data, plan, options(data.sequence(), 1, 4));
   loader.next();
   for (int i = 0; i < 200 && planned < 5; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -165,7 +201,12 @@ TEST_F(BatchLoaderData, FillsTheRingAndNoMore) {
 TEST_F(BatchLoaderData, StopsAtAnyMoment) {
   const Dataset data = dataset(8);
   for (int i = 0; i < 200; ++i) {
-    BatchLoader loader(data, [](index_t n) { return ColumnRange{n, 1}; }, {});
+    BatchLoader loader(
+        data,
+        [](index_t n) {
+          return ColumnRange{n, 1};
+        },
+        options(data.sequence()));
     for (int n = 0; n < i % 5; ++n) loader.next();
   }
 }
@@ -176,12 +217,12 @@ TEST_F(BatchLoaderData, ThrowsWhatTheThreadThrew) {
     TRIREME_REQUIRE_INPUT(n < 3, "no batch {}", n);
     return {n, 1};
   };
-  BatchLoader loader(data, plan, {});
+  BatchLoader loader(data, plan, options(data.sequence()));
   for (int n = 0; n < 3; ++n) EXPECT_EQ(loader.next().first_sample(), n);
   for (int again = 0; again < 2; ++again) {
     EXPECT_EQ(test::message_of<InputError>([&] { loader.next(); }), "no batch 3");
   }
-  EXPECT_THROW(BatchLoader(data, plan, {.depth = 1}), Error);
+  EXPECT_THROW(BatchLoader(data, plan, options(data.sequence(), 1, 1)), Error);
 }
 
 TEST_F(BatchLoaderData, FindsIdsOutsideTheVocabulary) {
@@ -192,7 +233,12 @@ TEST_F(BatchLoaderData, FindsIdsOutsideTheVocabulary) {
   const auto damaged = std::make_shared<const Corpus>(scratch_ / "damaged.h5");
   const Dataset data({{damaged, {0, damaged->token_count()}}}, 8, 1, Order::sequential,
                      "t");
-  BatchLoader loader(data, [](index_t n) { return ColumnRange{n, 1}; }, {});
+  BatchLoader loader(
+      data,
+      [](index_t n) {
+        return ColumnRange{n, 1};
+      },
+      options(data.sequence()));
   loader.next();
   EXPECT_THAT(test::message_of<InputError>([&] { loader.next(); }),
               HasSubstr("is outside its vocabulary of 700: the file is damaged"));

@@ -62,7 +62,7 @@ std::vector<double> full_logits(step::ModelState<T>& model, const Tokens& tokens
   const std::vector<float> mask(tokens.size(), 1.0f);
   step.evaluate(
       [&](int) {
-        return step::HostBatch{ids.data(), positions.data(), ids.data(), mask.data(), 0};
+        return HostBatch{{ids.data(), positions.data(), ids.data(), mask.data()}, 0};
       },
       1);
   const auto logits = step.last_logits();

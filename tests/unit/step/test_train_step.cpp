@@ -81,7 +81,7 @@ class Samples {
         positions_[at] = static_cast<std::int32_t>(s);
         mask_[at] = static_cast<float>(mask(sample, s));
       }
-      return HostBatch{inputs_.data(), positions_.data(), labels_.data(), mask_.data(),
+      return HostBatch{{inputs_.data(), positions_.data(), labels_.data(), mask_.data()},
                        static_cast<std::uint64_t>(1000 + m * micro)};
     };
   }
@@ -259,9 +259,10 @@ TEST(TrainStepNonFinite, NamesMicroBatchAndLayer) {
   const FetchBatch whole = run.fetch();
   const FetchBatch fetch = [&](int m) {
     HostBatch batch = whole(m);
-    positions.assign(batch.positions, batch.positions + kSequence);
+    const auto* const right = static_cast<const std::int32_t*>(batch.fields[1]);
+    positions.assign(right, right + kSequence);
     if (m < 2) positions.back() = 0;
-    batch.positions = positions.data();
+    batch.fields[1] = positions.data();
     return batch;
   };
   EXPECT_EQ(run.step->locate_non_finite(fetch), "micro-batch 2: embedding");
@@ -382,7 +383,10 @@ class TrainStepAllocations : public ::testing::Test {
         [](index_t n) {
           return data::ColumnRange{n * kMicro, kMicro};
         },
-        data::BatchLoader::Options{.max_columns = kMicro, .mask_end_of_document = true});
+        data::BatchLoader::Options{.spec = state_->blueprint.batch,
+                                   .fields = state_->fields(),
+                                   .max_columns = kMicro,
+                                   .mask_end_of_document = true});
   }
 
   template <class Fetch>
@@ -396,11 +400,7 @@ class TrainStepAllocations : public ::testing::Test {
     optimizer_->apply(exec_, step_->state_view());
     return report.loss_sum / report.tokens;
   }
-  HostBatch next() {
-    const data::Batch& batch = loader_->next();
-    return {batch.inputs().data(), batch.positions().data(), batch.labels().data(),
-            batch.loss_mask().data(), static_cast<std::uint64_t>(batch.first_sample())};
-  }
+  HostBatch next() { return loader_->next().view(); }
 
   test::Scratch scratch_;
   Exec exec_;

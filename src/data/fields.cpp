@@ -1,0 +1,63 @@
+// data/fields.cpp — see fields.hpp.
+#include "data/fields.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace trireme::data {
+
+namespace {
+
+// The tokens from `first` on, filled up with what does not count.
+void fill_tokens(const Sample& sample, index_t first, const FieldColumn& column) {
+  for (index_t i = 0; i < sample.sequence; ++i) {
+    column.at<std::int32_t>(i) = i < sample.labels()
+                                     ? sample.tokens[static_cast<std::size_t>(first + i)]
+                                     : sample.end_of_document;
+  }
+}
+
+void tokens(const Sample& sample, const FieldColumn& column) {
+  fill_tokens(sample, 0, column);
+}
+
+// The next tokens.
+void labels(const Sample& sample, const FieldColumn& column) {
+  fill_tokens(sample, 1, column);
+}
+
+void positions(const Sample& sample, const FieldColumn& column) {
+  for (index_t i = 0; i < sample.sequence; ++i) {
+    column.at<std::int32_t>(i) = static_cast<std::int32_t>(i);
+  }
+}
+
+// 1 where the label counts.
+void loss_mask(const Sample& sample, const FieldColumn& column) {
+  for (index_t i = 0; i < sample.sequence; ++i) {
+    const bool masked =
+        i >= sample.labels() ||
+        (sample.mask_end_of_document &&
+         sample.tokens[static_cast<std::size_t>(i)] == sample.end_of_document);
+    column.at<float>(i) = masked ? 0.0f : 1.0f;
+  }
+}
+
+constexpr std::pair<std::string_view, FillField> kFields[] = {{"tokens", tokens},
+                                                              {"labels", labels},
+                                                              {"positions", positions},
+                                                              {"loss_mask", loss_mask}};
+
+}  // namespace
+
+FillField field_named(std::string_view name) {
+  for (const auto& [known, fill] : kFields) {
+    if (known == name) return fill;
+  }
+  throw Error(fmt::format("no field '{}' can be made of a corpus", name));
+}
+
+}  // namespace trireme::data
