@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/exec.hpp"
+#include "base/plural.hpp"
 #include "tensor/batch_spec.hpp"
 
 namespace trireme::nn {
@@ -35,8 +36,9 @@ class MicroBatch {
   MicroBatch(const BatchSpec& spec, index_t samples_in) : samples(samples_in) {
     TRIREME_REQUIRE(
         spec.streams.size() <= kMostStreams && spec.fields.size() <= kMostFields,
-        "a batch of {} streams and {} fields; there is room for {} and {}",
-        spec.streams.size(), spec.fields.size(), kMostStreams, kMostFields);
+        "a batch of {} and {}; there is room for {} and {}",
+        format_plural(spec.streams.size(), "stream"),
+        format_plural(spec.fields.size(), "field"), kMostStreams, kMostFields);
     const auto index = [&](const std::string& name) {
       return name.empty() ? -1 : static_cast<int>(spec.field(name));
     };

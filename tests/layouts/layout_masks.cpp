@@ -18,6 +18,7 @@ nn::TransformerConfig layer_config() {
           .hidden = kMaskHidden,
           .heads = kMaskHeads,
           .kv_heads = kMaskHeads,
+          .head_size = kMaskHidden / kMaskHeads,
           .ffn_hidden = 24,
           .sequence = kSequence,
           .dropout = 0.5,

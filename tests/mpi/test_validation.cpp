@@ -57,9 +57,9 @@ class ValidationRanks : public ::testing::Test {
     state.params.initialize(exec, 3);
     Timers timers;
     step::TrainStep<double> step(exec, state, step::step_shape(deck), timers);
-    return Validation<double>(deck, grid, step,
-                              data::Batch(state.blueprint.batch, deck.batch.micro,
-                                          state.fields()))
+    return Validation<double>(
+               deck, grid, step,
+               data::Batch(state.blueprint.batch, deck.batch.micro, state.fields()))
         .loss_of(set, stop);
   }
 

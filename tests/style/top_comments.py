@@ -34,7 +34,6 @@ KNOWN = {
     "src/step/deck_model.cpp",
     "src/step/pipeline.cpp",
     "src/step/train_step.cpp",
-    "src/step/train_step.hpp",
     "src/tensor/param_buffer.cpp",
 }
 
