@@ -126,7 +126,7 @@ def deck_keys(root, names):
     for name in names:
         if name.startswith("src/config/") and name.endswith(".cpp"):
             text = source_tree.text_of(root, name)
-            keys |= set(re.findall(rf'"((?:{SECTIONS})\.[a-z_.]+)"', text))
+            keys |= set(re.findall(rf'(?:"|TRIREME_AT\()((?:{SECTIONS})\.[a-z_.]+)[")]', text))
     return keys
 
 
