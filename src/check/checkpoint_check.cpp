@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
@@ -149,8 +150,7 @@ class StartCheck {
     if (problem.empty()) {
       if (start_->kind == StartKind::afresh) return;
       resumed_ = start_->checkpoint.string();
-      candidates_ = start_->older;
-      candidates_.insert(candidates_.begin(), start_->checkpoint);
+      take(start_->checkpoint, start_->older, std::move(start_->manifest));
       // Nothing is trained on them.
       if (start_->kind == StartKind::finished) question_.corpora.clear();
       return;
@@ -168,12 +168,18 @@ class StartCheck {
   bool collect(const char* option, const std::string& path) {
     resumed_ = path;
     const std::string problem = problem_of([&] {
-      const ckpt::Search search = ckpt::find_whole(path, ckpt::Depth::sizes);
-      candidates_ = search.older;
-      candidates_.insert(candidates_.begin(), *search.found);
+      ckpt::Search search = ckpt::find_whole(path, ckpt::Depth::sizes);
+      take(*search.found, search.older, std::move(search.manifest));
     });
     if (!problem.empty()) errors_.push_back(error_of_option(option, path, problem));
     return problem.empty();
+  }
+
+  void take(const io::Path& newest, const std::vector<io::Path>& older,
+            std::optional<ckpt::Manifest> manifest) {
+    candidates_ = {newest};
+    candidates_.insert(candidates_.end(), older.begin(), older.end());
+    manifest_ = std::move(manifest);
   }
 
   // The first of the candidates that can be opened, as a start would take it.
@@ -182,7 +188,8 @@ class StartCheck {
     std::string problems;
     for (const io::Path& candidate : candidates_) {
       std::optional<ckpt::CheckpointReader> checkpoint;
-      const std::string problem = problem_of([&] { checkpoint.emplace(candidate); });
+      const std::string problem = problem_of(
+          [&] { checkpoint.emplace(candidate, std::exchange(manifest_, {})); });
       if (problem.empty()) {
         const std::string wrong = problem_of([&] { compare(*checkpoint); });
         if (!wrong.empty()) errors_.push_back(error_of_option(option, value, wrong));
@@ -197,7 +204,8 @@ class StartCheck {
   DeckInQuestion question_;
   std::optional<RunStart> start_;  // none where it is not known
   std::string resumed_;
-  std::vector<io::Path> candidates_;  // newest first
+  std::vector<io::Path> candidates_;        // newest first
+  std::optional<ckpt::Manifest> manifest_;  // of the first of them, parsed once
   Errors errors_;
 };
 

@@ -192,7 +192,7 @@ Converted export_hugging_face(const io::Path& checkpoint, const io::Path& out_na
   const io::Path out = bare(out_name);
   io::require_absent(out);
   require_makeable(out);
-  const CheckpointReader reader(choose_newest(checkpoint, log));
+  const CheckpointReader reader = open_newest(checkpoint, log);
   const Gpt2Config config = config_of(reader);
   const std::vector<Gpt2Tensor> tensors = gpt2_tensors(config);
   check_weights(reader, tensors);

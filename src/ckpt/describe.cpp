@@ -143,11 +143,10 @@ Findings all_of(const Path& directory, Depth depth) {
   }
 }
 
-Json describe_checkpoint(const Path& directory, Depth depth) {
+Json describe_checkpoint(const Path& directory, const Findings& findings, Depth depth) {
   Json json = {{"kind", "checkpoint"},
                {"path", directory.string()},
                {"bytes", total_bytes(directory)}};
-  const Findings findings = all_of(directory, depth);
   if (findings.manifest) {
     add_manifest(json, *findings.manifest);
     const std::string note = format_note(*findings.manifest, directory);
@@ -166,25 +165,28 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
   json["problems"] = json["unreadable"] = Json::array();
   std::error_code ignored;
   const Path latest = fs::read_symlink(checkpoints / kLatestName, ignored).filename();
-  std::optional<Path> newest;
+  Json newest;
   for (const Listed& listed : list_checkpoints(checkpoints)) {
-    const auto [manifest, state, problems, unreadable] = all_of(listed.path, depth);
+    const Findings findings = all_of(listed.path, depth);
     json["checkpoints"].push_back({{"name", listed.path.filename().string()},
                                    {"step", listed.step},
                                    {"generation", listed.generation},
                                    {"bytes", total_bytes(listed.path)},
                                    {"latest", listed.path.filename() == latest},
-                                   {"problems", problems}});
-    for (const std::string& problem : problems) json["problems"].push_back(problem);
-    for (const std::string& problem : unreadable) json["unreadable"].push_back(problem);
-    if (problems.empty() && !newest) newest = listed.path;
+                                   {"problems", findings.problems}});
+    for (const std::string& problem : findings.problems)
+      json["problems"].push_back(problem);
+    for (const std::string& problem : findings.unreadable)
+      json["unreadable"].push_back(problem);
+    if (findings.problems.empty() && newest.is_null())
+      newest = describe_checkpoint(listed.path, findings, Depth::sizes);
   }
   // Of a run that has not saved yet there is a deck.
   TRIREME_REQUIRE_INPUT(
       !json["checkpoints"].empty() || fs::exists(directory / "deck.yaml", ignored),
       "'{}' is no run directory and no checkpoint: it holds no step_*",
       directory.string());
-  if (newest) json["newest"] = describe_checkpoint(*newest, Depth::sizes);
+  if (!newest.is_null()) json["newest"] = std::move(newest);
   json["checked"] = name_of_depth(depth);
   return json;
 }
@@ -298,7 +300,8 @@ std::string describe(const Path& path, Depth depth) {
       // Its index is opened only when its checksum holds, yet a file written damaged may
       // bear a right one.
       json = io::parse_json<Json>(io::guarded_call(canonical, 0, [&] {
-        return io::json_text(describe_checkpoint(canonical, depth));
+        return io::json_text(
+            describe_checkpoint(canonical, all_of(canonical, depth), depth));
       }));
     } else {
       const Path checkpoints = fs::is_directory(below) ? below : canonical;

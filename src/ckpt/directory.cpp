@@ -130,18 +130,18 @@ Path require_newest(const Path& path, Depth depth) {
   return *find_whole(path, depth).found;
 }
 
-Path choose_newest(const Path& path, Log& log) {
+CheckpointReader open_newest(const Path& path, Log& log) {
   // Named by itself it is all there is: what is read of it is checked as it is read, and
   // damage elsewhere does not matter.
   std::error_code ignored;
   const bool is_one = is_checkpoint(fs::weakly_canonical(path, ignored));
-  const Search search = find_whole(path, is_one ? Depth::sizes : Depth::checksums);
+  Search search = find_whole(path, is_one ? Depth::sizes : Depth::checksums);
   for (const std::string& skipped : search.skipped) {
     log.warning("a newer checkpoint cannot be used: {}", skipped);
   }
   const std::string note = format_note(*search.manifest, *search.found);
   if (!note.empty()) log.warning("{}", note);
-  return *search.found;
+  return CheckpointReader(*search.found, std::move(search.manifest));
 }
 
 namespace {

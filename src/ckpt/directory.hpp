@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "ckpt/reader.hpp"
 #include "ckpt/shard_writer.hpp"
 #include "ckpt/verify.hpp"
 
@@ -52,9 +53,10 @@ Search find_whole(const Path& path, Depth depth = Depth::checksums);
 // Its place alone.
 Path require_newest(const Path& path, Depth depth = Depth::checksums);
 
-// For who reads weights: the log is told of newer ones that cannot be used. A checkpoint
-// named by itself is checked no further than its sizes: reading checks each block.
-Path choose_newest(const Path& path, Log& log);
+// The same, opened, for who reads weights: the log is told of newer ones that cannot be
+// used. A checkpoint named by itself is checked no further than its sizes: reading checks
+// each block.
+CheckpointReader open_newest(const Path& path, Log& log);
 
 struct Retention {
   int keep = 3;                 // the newest; 0: all

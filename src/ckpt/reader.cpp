@@ -215,8 +215,10 @@ std::uint64_t read_block(const io::FileReader& file, const Manifest& manifest,
 
 }  // namespace
 
-CheckpointReader::CheckpointReader(const Path& directory) : path_(directory) {
-  open({});
+CheckpointReader::CheckpointReader(const Path& directory,
+                                   std::optional<Manifest> manifest)
+    : path_(directory) {
+  open(std::move(manifest));
   number_tensors();
 }
 

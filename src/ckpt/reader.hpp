@@ -37,11 +37,11 @@ enum class Conversion { exact, floating };
 
 class CheckpointReader {
  public:
-  // One step_* directory, or `latest`; to choose among several see find_newest().
-  explicit CheckpointReader(const Path& directory);
+  // One step_* directory, or `latest`; to choose among several see find_newest(). Whoever
+  // has read the manifest already hands it over: a large one takes seconds to parse.
+  explicit CheckpointReader(const Path& directory, std::optional<Manifest> manifest = {});
   // Collective: rank 0 opens it and tells the others, which look at no file until they
-  // read their parts. The same error on all. Rank 0 may have read the manifest before:
-  // a large one takes seconds.
+  // read their parts. The same error on all. The manifest is rank 0's.
   CheckpointReader(comm::Communicator& comm, const Path& directory,
                    std::optional<Manifest> manifest = {});
 

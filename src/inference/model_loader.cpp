@@ -60,7 +60,7 @@ template <class T>
 std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
                                            const comm::ProcessGroups& groups,
                                            const io::Path& path, Log& log) {
-  const ckpt::CheckpointReader reader(ckpt::choose_newest(path, log));
+  const ckpt::CheckpointReader reader = ckpt::open_newest(path, log);
   const config::Deck deck = deck_of(reader);
   auto model = std::make_unique<LoadedModel<T>>(groups, step::architecture_of(deck));
   model->path = reader.path();

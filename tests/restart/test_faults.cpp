@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <stdexcept>
 
@@ -371,13 +372,16 @@ class FaultsOfReads : public FaultsOfDisks {
  protected:
   // Reads of files whose paths contain `part` fail.
   RunOptions without(const std::string& part) const {
+    return preloaded({{"TRIREME_TEST_FAIL_READS", part}});
+  }
+  RunOptions preloaded(const std::map<std::string, std::string>& variables) const {
     const char* library = std::getenv("TRIREME_FAIL_READS_LIBRARY");
     if (library == nullptr) {
       throw std::runtime_error("TRIREME_FAIL_READS_LIBRARY is not set");
     }
     RunOptions broken = options(1);
-    broken.environment.insert(
-        {{"LD_PRELOAD", library}, {"TRIREME_TEST_FAIL_READS", part}});
+    broken.environment = variables;
+    broken.environment.insert({{"LD_PRELOAD", library}, {"OMP_NUM_THREADS", "1"}});
     // The address sanitizer wants to be the first library.
     const char* wishes = std::getenv("ASAN_OPTIONS");
     broken.environment.insert(
@@ -502,6 +506,35 @@ TEST_F(FaultsOfReads, AreReportedByInspect) {
       EXPECT_THAT(seen.out, AllOf(HasSubstr(other + " whole"), HasSubstr(broken)));
     }
   }
+}
+
+// A manifest may be hundreds of megabytes: whoever needs what is in it hands it on. The
+// reads of some bytes at its beginning, which order checkpoints by age, do not count.
+TEST_F(FaultsOfReads, ManifestsAreParsedOnce) {
+  ASSERT_EQ(start("run", "", {"run.steps=10"}).status, 0);
+  const io::Path notes = scratch_ / "notes";
+  const RunOptions noting = preloaded({{"TRIREME_TEST_NOTE_READS", "10/manifest.json"},
+                                       {"TRIREME_TEST_NOTES", notes.string()}});
+  const auto expect_once = [&](const RunResult& result) {
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::ifstream lines(notes);
+    int parsed = 0;
+    for (std::size_t bytes = 0; lines >> bytes;) parsed += bytes > 100 ? 1 : 0;
+    EXPECT_EQ(parsed, 1) << result.out;
+    std::filesystem::remove(notes);
+  };
+  using Commands = std::vector<Arguments>;
+  for (const Arguments& command : Commands{
+           {"train", "deck.yaml", "--run-dir", "run", "--resume", "auto", "--dry-run"},
+           {"train", "deck.yaml", "--run-dir", "new", "--resume", "run", "--dry-run"},
+           {"train", "deck.yaml", "--run-dir", "new", "--init-from", "run", "--dry-run"},
+           {"generate", "--checkpoint", "run", "--prompt", "a", "--max-tokens", "1"},
+           {"convert", "run", "exported"},
+           {"inspect", "run"}}) {
+    SCOPED_TRACE(command[0] + " " + command[command.size() - 2]);
+    expect_once(trireme(command, noting));
+  }
+  expect_once(start_with(noting, "run", "auto", "", {"run.steps=11"}));
 }
 
 TEST_F(FaultsOfDisks, WrongPlansAreRefused) {
