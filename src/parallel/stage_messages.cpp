@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 
 namespace trireme::parallel {
 
@@ -30,12 +31,14 @@ comm::Channel channel_of(Way way, int from, int to) {
 template <class T>
 StageMessages<T>::StageMessages(const Exec& exec, const comm::ProcessGroups& groups,
                                 index_t elements, int buffers, bool sequence_parallel)
-    : exec_(exec), groups_(groups), elements_(elements), buffers_(extent(buffers)) {
-  const index_t ranks = sequence_parallel ? 1 : groups.tensor->size();
-  slice_ = (elements + ranks - 1) / ranks;
-  padded_ = slice_ * ranks;
+    : exec_(exec),
+      groups_(groups),
+      ranks_(sequence_parallel ? 1 : groups.tensor->size()),
+      elements_(elements),
+      buffers_(extent(buffers)) {
   if (exec.is_shape_only() || buffers == 0) return;
-  memory_ = DeviceArray<T>("messages between stages", extent(padded_ * buffers));
+  memory_ = DeviceArray<T>("messages between stages",
+                           extent(slice_size(elements) * ranks_ * buffers));
 }
 
 template <class T>
@@ -50,31 +53,37 @@ StageMessages<T>::~StageMessages() {
 
 template <class T>
 View1<T> StageMessages<T>::part(int buffer, index_t begin, index_t count) const {
+  const index_t stride = slice_size(elements_) * ranks_;
   T* const data =
-      memory_.data() == nullptr ? nullptr : memory_.data() + padded_ * buffer + begin;
+      memory_.data() == nullptr ? nullptr : memory_.data() + stride * buffer + begin;
   return {data, extent(count)};
 }
 
 template <class T>
-View1<T> StageMessages<T>::slice(int buffer) const {
-  return part(buffer, is_sliced() ? slice_ * groups_.tensor->rank() : 0, slice_);
+View1<T> StageMessages<T>::slice(int buffer, index_t elements) const {
+  TRIREME_REQUIRE(elements <= elements_,
+                  "a message of {} in a buffer between stages, which has room for {}",
+                  format_plural(elements, "element"), elements_);
+  const index_t size = slice_size(elements);
+  return part(buffer, ranks_ > 1 ? size * groups_.tensor->rank() : 0, size);
 }
 
 template <class T>
-void StageMessages<T>::begin_recv(int number, int stage, Way way) {
+void StageMessages<T>::begin_recv(int number, int stage, Way way, index_t elements) {
   Buffer& buffer = buffers_.at(extent(number));
   buffer.request.wait(exec_);
   buffer.request = groups_.pipeline->start_recv(
-      exec_, comm::span_of(slice(number)), stage, site_of(way),
+      exec_, comm::span_of(slice(number, elements)), stage, site_of(way),
       channel_of(way, stage, groups_.pipeline->rank()));
-  buffer.is_in_slices = is_sliced();
+  buffer.elements = elements;
+  buffer.is_in_slices = ranks_ > 1;
 }
 
 template <class T>
-void StageMessages<T>::begin_send(int number, int stage, Way way) {
+void StageMessages<T>::begin_send(int number, int stage, Way way, index_t elements) {
   Buffer& buffer = buffers_.at(extent(number));
   buffer.request = groups_.pipeline->start_send(
-      exec_, comm::span_of(View1<const T>(slice(number))), stage, site_of(way),
+      exec_, comm::span_of(View1<const T>(slice(number, elements))), stage, site_of(way),
       channel_of(way, groups_.pipeline->rank(), stage));
 }
 
@@ -84,11 +93,13 @@ View1<T> StageMessages<T>::received(int number) {
   buffer.request.wait(exec_);
   if (buffer.is_in_slices) {
     buffer.is_in_slices = false;
-    groups_.tensor->all_gather(exec_, comm::span_of(View1<const T>(slice(number))),
-                               comm::span_of(part(number, 0, padded_)),
-                               "slices of stage messages");
+    const View1<const T> mine = slice(number, buffer.elements);
+    groups_.tensor->all_gather(
+        exec_, comm::span_of(mine),
+        comm::span_of(part(number, 0, slice_size(buffer.elements) * ranks_)),
+        "slices of stage messages");
   }
-  return part(number, 0, elements_);
+  return part(number, 0, buffer.elements);
 }
 
 template <class T>

@@ -31,7 +31,8 @@ class CountedStep {
         plan_(plan),
         data_parallel_(exec_, shapes.groups, shapes.params, shapes.sequence_parallel()),
         pass_(shapes, shape, &data_parallel_),
-        messages_(exec_, shapes.groups, pass_.border_elements(), plan.buffers,
+        borders_(pass_.border_elements()),
+        messages_(exec_, shapes.groups, largest(borders_), plan.buffers,
                   shapes.sequence_parallel()),
         params_(shapes, data_parallel_) {}
 
@@ -66,7 +67,7 @@ class CountedStep {
   }
   void begin_message(const schedule::Action& action) {
     step::begin_message(messages_, shapes_.sharing.pipeline.shape(microbatches_),
-                        shapes_.groups.pipeline->rank(), action);
+                        shapes_.groups.pipeline->rank(), borders_, action);
   }
 
  private:
@@ -82,6 +83,7 @@ class CountedStep {
   const schedule::StagePlan& plan_;
   parallel::DataParallel<T> data_parallel_;
   step::ShapePass<T> pass_;
+  std::vector<step::BorderElements> borders_;
   parallel::StageMessages<T> messages_;
   step::ParamSchedule<T> params_;
 };

@@ -91,7 +91,7 @@ MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape,
     plan.batch += extent(needs.batches) * bytes_of_field(spec, field, shape.micro);
   }
   plan_passes(shapes, shape, needs, plan);
-  const index_t border = ShapePass<T>(shapes, shape).border_elements();
+  const index_t border = largest(ShapePass<T>(shapes, shape).border_elements());
   plan.buffers += static_cast<std::size_t>(border * needs.buffers) * sizeof(T);
   return plan;
 }

@@ -87,10 +87,18 @@ struct BatchPlaces {
 };
 BatchPlaces batch_places(const schedule::Order& actions, int microbatches);
 
+// Elements that cross the two borders of a chunk in a micro-batch.
+struct BorderElements {
+  index_t in = 0, out = 0;
+};
+// Of the largest of all borders.
+index_t largest(const std::vector<BorderElements>& of_chunks);
+
 // Begins what an action sends or receives on a stage.
 template <class T>
 void begin_message(parallel::StageMessages<T>& messages,
                    const schedule::PipelineShape& shape, int stage,
+                   const std::vector<BorderElements>& of_chunks,
                    const schedule::Action& action);
 
 }  // namespace trireme::step

@@ -3,7 +3,7 @@
 #ifndef TRIREME_STEP_SHAPE_PASS_HPP_
 #define TRIREME_STEP_SHAPE_PASS_HPP_
 
-#include <algorithm>
+#include <vector>
 
 #include "base/types.hpp"
 #include "model/chunk.hpp"
@@ -45,14 +45,14 @@ class ShapePass {
   void backward_weight(int chunk = 0) {
     shapes_.chunk(chunk).backward_weight(context_, 0);
   }
-  // Elements of what goes from chunk to chunk: of the largest border.
-  index_t border_elements() const {
-    index_t most = 0;
+  // Of what goes from chunk to chunk.
+  std::vector<BorderElements> border_elements() const {
+    std::vector<BorderElements> all;
     for (const auto& chunk : shapes_.chunks) {
-      most = std::max({most, model::elements_of(context_, chunk->border_in()),
-                       model::elements_of(context_, chunk->border_out())});
+      all.push_back({model::elements_of(context_, chunk->border_in()),
+                     model::elements_of(context_, chunk->border_out())});
     }
-    return most;
+    return all;
   }
 
   static View1<double> totals() { return {static_cast<double*>(nullptr), 2}; }

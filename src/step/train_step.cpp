@@ -43,7 +43,8 @@ void set_seed(const Exec& exec, View0<kernels::StepState> state, std::uint64_t s
 
 // Of what goes from stage to stage.
 template <class T>
-index_t border_elements(const ModelState<T>& state, const StepShape& shape) {
+std::vector<BorderElements> border_elements(const ModelState<T>& state,
+                                            const StepShape& shape) {
   ModelState<T> shapes = state.without_memory();
   return ShapePass<T>(shapes, shape).border_elements();
 }
@@ -66,7 +67,8 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
       times_(state.chunks.size()),
       plan_(plan_memory(state, shape, needs_)),
       workspace_(plan_.workspace),
-      messages_(exec, state.groups, border_elements(state, shape), needs_.buffers,
+      borders_(border_elements(state, shape)),
+      messages_(exec, state.groups, largest(borders_), needs_.buffers,
                 state.sequence_parallel()),
       step_state_("step state", 1),
       totals_("step totals", 2) {
@@ -219,7 +221,7 @@ struct TrainStep<T>::Handler {
     const auto begin = PassTimes::Clock::now();
     step::begin_message(step.messages_,
                         step.state_.sharing.pipeline.shape(step.shape_.microbatches),
-                        step.state_.groups.pipeline->rank(), action);
+                        step.state_.groups.pipeline->rank(), step.borders_, action);
     if (counts()) step.times_.add_message(PassTimes::Clock::now() - begin);
   }
 

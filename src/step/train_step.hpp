@@ -138,6 +138,7 @@ class TrainStep {
   bool is_first_step_ = true;  // memory is touched, libraries find their ways
   MemoryPlan plan_;
   Workspace workspace_;
+  std::vector<BorderElements> borders_;  // of each chunk
   parallel::StageMessages<T> messages_;
   std::vector<LoadedField> fields_;
   std::vector<SlotBatch> batches_;
