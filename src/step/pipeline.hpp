@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "base/types.hpp"
 #include "comm/process_groups.hpp"
 #include "model/blueprint.hpp"
 #include "parallel/stage_messages.hpp"

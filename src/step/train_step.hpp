@@ -1,5 +1,7 @@
 // step/train_step.hpp — one optimizer step: the schedule's actions on this rank's
-// chunks, gradient synchronisation, and the optimizer.
+// chunks, gradient synchronisation, and the optimizer. The step knows no kind of model:
+// fields of the batch, tensors of the borders and parameters come from the blueprint. All
+// that it needs is taken when it is made, so that a step allocates nothing.
 #ifndef TRIREME_STEP_TRAIN_STEP_HPP_
 #define TRIREME_STEP_TRAIN_STEP_HPP_
 
