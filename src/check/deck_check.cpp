@@ -67,6 +67,11 @@ class DeckCheck {
       check_start();
     }
     if (!errors().empty()) throw config::DeckErrors(std::move(examined_.errors));
+    if (options_.purpose != Purpose::train && deck().parallel.is_to_be_measured()) {
+      result_.not_checked.push_back({"parallel.balance: measured",
+                                     "only a start can measure, the layers are dealt by "
+                                     "modelled costs here"});
+    }
     result_.deck = std::move(examined_.deck);
     return std::move(result_);
   }

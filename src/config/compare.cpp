@@ -2,6 +2,7 @@
 #include "config/compare.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 #include "config/check.hpp"
 #include "config/key_table.hpp"
@@ -84,6 +85,18 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
     result.errors.push_back(std::move(error));
   }
   return result;
+}
+
+void take_measured_stages(const Deck& checkpoint, Deck& deck) {
+  const ParallelConfig &before = checkpoint.parallel, &now = deck.parallel;
+  const auto on = [](const Deck& d) {
+    return std::tuple(d.parallel.pipeline, d.parallel.virtual_pipeline, d.parallel.tensor,
+                      d.parallel.sequence, d.parallel.schedule, d.batch.micro,
+                      d.memory.recompute, d.memory.recompute_layers, d.precision.compute,
+                      d.model.layers);
+  };
+  if (!now.is_to_be_measured() || before.balance != now.balance) return;
+  if (on(checkpoint) == on(deck)) deck.parallel.stages = before.stages;
 }
 
 }  // namespace trireme::config

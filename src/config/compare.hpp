@@ -34,6 +34,10 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
                               const std::set<std::string>& bad = {},
                               Corpora corpora = Corpora::at_their_paths);
 
+// Where the deck's stages are still to be measured, takes those that were measured for
+// the checkpoint's, if all that they depend on is the same.
+void take_measured_stages(const Deck& checkpoint, Deck& deck);
+
 }  // namespace trireme::config
 
 #endif  // TRIREME_CONFIG_COMPARE_HPP_

@@ -83,9 +83,14 @@ struct ParallelConfig {
   int zero = 1;
   AxisOrder order = kDefaultAxisOrder;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  std::vector<index_t>
-      stages;  // layers of each chunk, in order of the model; empty: auto
+  // Layers of each chunk, in order of the model; empty: auto, by `balance`.
+  std::vector<index_t> stages;
+  Balance balance = Balance::modelled;
 
+  // What is measured stands in `stages` from then on, here and in checkpoints.
+  bool is_to_be_measured() const {
+    return pipeline > 1 && stages.empty() && balance == Balance::measured;
+  }
   int ranks() const { return tensor * pipeline * context * data; }
 };
 

@@ -38,6 +38,7 @@ TRIREME_CHOICES(Recompute, {E::none, "none"}, {E::selective, "selective"},
                 {E::full, "full"})
 TRIREME_CHOICES(PipelineSchedule, {E::one_f_one_b, "1f1b"},
                 {E::zero_bubble, "zero_bubble"}, {E::gpipe, "gpipe"})
+TRIREME_CHOICES(Balance, {E::modelled, "modelled"}, {E::measured, "measured"})
 TRIREME_CHOICES(OptimizerKind, {E::adamw, "adamw"})
 TRIREME_CHOICES(Schedule, {E::cosine, "cosine"}, {E::linear, "linear"},
                 {E::constant, "constant"}, {E::inverse_sqrt, "inverse_sqrt"},

@@ -20,6 +20,8 @@ enum class Recompute { none, selective, full };
 // 1F1B (interleaved where stages have several chunks); the same with weight gradients put
 // off; all forward, then all backward passes.
 enum class PipelineSchedule { one_f_one_b, zero_bubble, gpipe };
+// By which costs layers are dealt to the stages of a pipeline.
+enum class Balance { modelled, measured };
 enum class OptimizerKind { adamw };
 enum class Schedule { cosine, linear, constant, inverse_sqrt, wsd };
 enum class SignalName { usr1, usr2, term, intr, hup };
@@ -36,6 +38,7 @@ std::string_view name_of(Position value);
 std::string_view name_of(Precision value);
 std::string_view name_of(Recompute value);
 std::string_view name_of(PipelineSchedule value);
+std::string_view name_of(Balance value);
 std::string_view name_of(OptimizerKind value);
 std::string_view name_of(Schedule value);
 std::string_view name_of(SignalName value);

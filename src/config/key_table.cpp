@@ -604,6 +604,10 @@ void add_pipeline(Table& table) {
                          ? std::string("auto")
                          : fmt::format("[{}]", fmt::join(deck.parallel.stages, ", "));
             });
+  table.choice(TRIREME_AT(parallel.balance),
+               {"Costs by which stages: auto deals the layers. modelled: their matrix "
+                "products; measured: the first start times one block of each kind on its "
+                "machine; the resolved deck has the result as stages."});
 }
 
 void add_precision_and_memory(Table& table) {

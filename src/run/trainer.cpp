@@ -47,6 +47,7 @@
 #include "run/shared_directory.hpp"
 #include "run/start_report.hpp"
 #include "run/training_run.hpp"
+#include "step/block_probe.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::run {
@@ -453,6 +454,8 @@ void Start::open_checkpoint() {
         world_,
         ckpt::Restore::Candidates{std::move(candidates), directory_->take_manifest()},
         log_);
+    config::take_measured_stages(config::parse_resolved(restore_->reader().state().deck),
+                                 loaded_.deck);
     // A finished run, too: "nothing to train" would be wrong for another model.
     const bool is_finished = start.kind == check::StartKind::finished;
     check_checkpoint(restore_->reader(), deck_,
@@ -475,6 +478,10 @@ void Start::prepare() {
   check::require_same_corpora(world_, environment_.host_name(),
                               datasets_.identity_of_all());
   grid_.emplace(environment_.world(), step::grid_shape(deck_));
+  if (deck_.parallel.is_to_be_measured()) {
+    log_.info("{}",
+              wrap_lines(step::deal_by_measured_costs(grid_->groups(), loaded_.deck)));
+  }
   shapes_.emplace(grid_->groups(), step::architecture_of(deck_), step::sharing(deck_));
   if (restore_) check_checkpoint_with_corpora(restore_->reader());
   machine_ = find_machine();

@@ -1,11 +1,18 @@
 // A checkpoint of any layout, in any number of files: the same layout goes on to the bit,
 // another one with the same losses as one rank that never stopped.
+#include <fmt/format.h>
+
 #include <map>
 
+#include "config/load.hpp"
 #include "restart/training_runs.hpp"
 
 namespace trireme::test {
 namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class LayoutsRestart : public TrainingRuns {
  protected:
@@ -111,6 +118,39 @@ TEST_F(LayoutsRestart, ToTheBitOrToTheRounding) {
       EXPECT_EQ(got[i].samples, expected[i + 5].samples);
     }
   }
+}
+
+// What was measured once decides what is where for the rest of the run: to the bit the
+// run that was told so by its deck.
+TEST_F(LayoutsRestart, KeepMeasuredStages) {
+  const Arguments keys = {"--set", "model.layers=4",     "--set", "run.sample_every=0",
+                          "--set", "parallel.pipeline=2"};
+  const auto train_on_two = [&](const std::string& run, const Arguments& more) {
+    Arguments arguments = {"train", "deck.yaml", "--run-dir", run, "--resume", "auto"};
+    arguments.insert(arguments.end(), keys.begin(), keys.end());
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult result = trireme_on_ranks(2, arguments, options(1));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out;
+  };
+  const auto stages = [&](const std::string& run) {
+    const ckpt::CheckpointReader checkpoint(newest(run));
+    return config::parse_resolved(checkpoint.state().deck).parallel.stages;
+  };
+  const Arguments measured = {"--set", "parallel.balance=measured"};
+  Arguments first = measured;
+  first.insert(first.end(), {"--set", "run.stop_after=5"});
+  EXPECT_THAT(train_on_two("run", first), HasSubstr("parallel.balance: measured."));
+  const std::vector<index_t> found = stages("run");
+  ASSERT_EQ(found.size(), 2u);
+  const std::string rest = train_on_two("run", measured);
+  EXPECT_THAT(rest, Not(AnyOf(HasSubstr("parallel.balance: measured."),
+                              HasSubstr("parallel.stages:"))));
+  EXPECT_EQ(stages("run"), found);
+
+  train_on_two("told",
+               {"--set", fmt::format("parallel.stages=[{}, {}]", found[0], found[1])});
+  expect_same_checkpoint(newest("told"), newest("run"));
 }
 
 }  // namespace

@@ -34,6 +34,31 @@ TEST(CompareStarts, FreeKeys) {
   EXPECT_THAT(result.changes, ::testing::Contains("run.stop_after: never -> 7 samples"));
 }
 
+// What was measured is kept as long as it would be measured of the same passes.
+TEST(CompareStarts, MeasuredStagesAreTakenFromTheCheckpoint) {
+  const std::vector<std::string> keys = {"parallel.pipeline=2",
+                                         "parallel.balance=measured"};
+  Deck checkpoint = small_with(keys);
+  EXPECT_TRUE(checkpoint.parallel.is_to_be_measured());
+  const index_t layers = checkpoint.model.layers;
+  checkpoint.parallel.stages = {layers, 0};
+  const auto taken = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = keys;
+    all.insert(all.end(), more.begin(), more.end());
+    Deck deck = small_with(all);
+    take_measured_stages(parse_resolved(resolved_text(checkpoint)), deck);
+    return deck.parallel.stages;
+  };
+  EXPECT_EQ(taken({}), checkpoint.parallel.stages);
+  EXPECT_EQ(taken({"run.steps=2000"}), checkpoint.parallel.stages);
+  for (const char* change : {"parallel.schedule=gpipe", "memory.recompute=full",
+                             "batch.micro=4", "parallel.balance=modelled"}) {
+    EXPECT_TRUE(taken({change}).empty()) << change;
+  }
+  checkpoint.parallel.balance = Balance::modelled;  // then somebody wrote them
+  EXPECT_TRUE(taken({}).empty());
+}
+
 TEST(CompareStarts, MoreStepsMoveTheDefaultDecay) {
   const auto result = after({"run.steps=2000"});
   EXPECT_TRUE(result.errors.empty());

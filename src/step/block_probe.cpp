@@ -1,0 +1,204 @@
+// step/block_probe.cpp — see block_probe.hpp.
+//
+// A probe makes one block by itself, as a chunk of its own with parameters, a slot and
+// borders, and runs its passes a few times; blocks that are alike share one probe. Memory
+// is that of one block at a time, and is given back before the model takes its own. The
+// first round touches that memory and lets libraries choose their kernels, so that it
+// does not count; of the others the shortest does, because what disturbs a pass on a
+// shared machine only makes it longer.
+#include "step/block_probe.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include <fmt/ranges.h>
+
+#include "base/exec.hpp"
+#include "comm/communicator.hpp"
+#include "kernels/initialize.hpp"
+#include "model/chunk.hpp"
+#include "nn/context.hpp"
+#include "step/deck_model.hpp"
+#include "tensor/arena.hpp"
+
+namespace trireme::step {
+
+namespace {
+
+using schedule::PieceCost;
+
+// Whether two blocks take the same time.
+bool are_alike(const model::BlockSpec& a, const model::BlockSpec& b) {
+  return a.kind == b.kind && a.stream == b.stream && a.reads == b.reads &&
+         a.flops.per_token == b.flops.per_token &&
+         a.flops.per_token_and_key == b.flops.per_token_and_key;
+}
+
+// The first of the blocks that takes the same time.
+std::size_t first_like(const model::Blueprint& blueprint, std::size_t block) {
+  std::size_t first = 0;
+  while (!are_alike(blueprint.blocks[first], blueprint.blocks[block])) ++first;
+  return first;
+}
+
+template <class T>
+class BlockProbe {
+ public:
+  BlockProbe(const comm::ProcessGroups& groups, const model::Blueprint& blueprint,
+             std::size_t block, const config::Deck& deck)
+      : chunk_(nn::Builder<T>{registry_, params_, groups}, blueprint, {block, block + 1}),
+        weight_pass_(deck.parallel.schedule == config::PipelineSchedule::zero_bubble
+                         ? model::WeightPass::later
+                         : model::WeightPass::now),
+        context_{.exec = exec_,
+                 .groups = groups,
+                 .step = kernels::StepStateView(state_.data()),
+                 .saved = &saved_,
+                 .scratch = scratch_,
+                 .held = held_,
+                 .batch = step_shape(deck).micro_batch(blueprint.batch),
+                 .totals = totals_,
+                 .sequence_parallel = deck.parallel.sequence && groups.tensor->size() > 1,
+                 .recompute = {.selective = step_shape(deck).recompute.selective}} {
+    allocate(blueprint);
+  }
+
+  // Of this rank.
+  PieceCost shortest() {
+    run();
+    constexpr int kRounds = 5;
+    constexpr double kNever = std::numeric_limits<double>::infinity();
+    PieceCost least{kNever, kNever, kNever};
+    for (int round = 0; round < kRounds; ++round) {
+      const PieceCost cost = run();
+      least = {std::min(least.forward, cost.forward),
+               std::min(least.backward_input, cost.backward_input),
+               std::min(least.backward_weight, cost.backward_weight)};
+    }
+    return least;
+  }
+
+ private:
+  // Arenas as large as a pass on shapes alone says; zeros in all fields of the batch.
+  void allocate(const model::Blueprint& blueprint) {
+    exec_ = Exec::shape_only();
+    run();
+    exec_ = Exec();
+    memory_ =
+        DeviceArray<std::byte>("probe", saved_.peak() + scratch_.peak() + held_.peak());
+    std::byte* at = memory_.data();
+    for (Arena* arena : {&saved_, &scratch_, &held_}) {
+      const std::size_t bytes = arena->peak();
+      *arena = Arena(at, bytes);
+      at += bytes;
+    }
+    std::size_t most = 0;
+    for (const std::size_t field : blueprint.fields_of(chunk_.range())) {
+      most = std::max(most, extent(context_.batch.elements(field)) *
+                                size_of(blueprint.batch.fields[field].type));
+    }
+    batch_ = DeviceArray<std::byte>("probe's batch", most);
+    for (const std::size_t field : blueprint.fields_of(chunk_.range())) {
+      context_.batch.set(field, batch_.data(), context_.batch.elements(field));
+    }
+    in_ = DeviceArray<T>("probe's border", elements(chunk_.border_in()));
+    d_in_ = DeviceArray<T>("probe's border", elements(chunk_.border_in()));
+    out_ = DeviceArray<T>("probe's border", elements(chunk_.border_out()));
+    d_out_ = DeviceArray<T>("probe's border", elements(chunk_.border_out()));
+    params_.allocate(registry_, ParamBuffer<T>::Use::training);
+    params_.initialize(exec_, 0);
+    params_.refresh_compute(exec_);
+  }
+
+  std::size_t elements(const model::Border& border) const {
+    return extent(model::elements_of(context_, border));
+  }
+  model::Tensors<T> tensors(const model::Border& border,
+                            const DeviceArray<T>& memory) const {
+    return model::tensors_of(context_, border, memory.data());
+  }
+
+  PieceCost run() {
+    const auto in = tensors(chunk_.border_in(), in_),
+               d_in = tensors(chunk_.border_in(), d_in_);
+    const auto out = tensors(chunk_.border_out(), out_);
+    const auto d_out = tensors(chunk_.border_out(), d_out_);
+    saved_.reset();
+    PieceCost cost;
+    cost.forward = seconds([&] { chunk_.forward(context_, 0, in, out); });
+    cost.backward_input =
+        seconds([&] { chunk_.backward(context_, 0, d_out, d_in, weight_pass_); });
+    cost.backward_weight = 0.0;
+    if (weight_pass_ == model::WeightPass::later) {
+      cost.backward_weight = seconds([&] { chunk_.backward_weight(context_, 0); });
+    }
+    return cost;
+  }
+
+  template <class Pass>
+  double seconds(const Pass& pass) const {
+    const auto begin = std::chrono::steady_clock::now();
+    pass();
+    exec_.fence("trireme::step::BlockProbe");
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+        .count();
+  }
+
+  Exec exec_;
+  ParamRegistry registry_;
+  ParamBuffer<T> params_;
+  model::Chunk<T> chunk_;
+  model::WeightPass weight_pass_;
+  DeviceArray<kernels::StepState> state_{"probe's step state", 1};
+  DeviceArray<double> totals_{"probe's totals", 2};
+  Arena saved_, scratch_, held_;
+  DeviceArray<std::byte> memory_, batch_;
+  DeviceArray<T> in_, d_in_, out_, d_out_;
+  nn::Context context_;  // refers to the members above
+};
+
+}  // namespace
+
+schedule::ModelCost measured_cost(const comm::ProcessGroups& groups,
+                                  const config::Deck& deck) {
+  const model::Blueprint blueprint = model::make_blueprint(architecture_of(deck));
+  schedule::ModelCost model = modelled_cost(blueprint, step_shape(deck));
+  const auto slowest = [&](double mine) {
+    return groups.world->all_reduce(mine, comm::Op::max);
+  };
+  for (std::size_t i = 0; i < blueprint.blocks.size(); ++i) {
+    const std::size_t like = first_like(blueprint, i);
+    PieceCost& cost = model.blocks[i].cost;
+    if (like < i) {
+      cost = model.blocks[like].cost;
+      continue;
+    }
+    cost = BlockProbe<float>(groups, blueprint, i, deck).shortest();
+    cost = {slowest(cost.forward), slowest(cost.backward_input),
+            slowest(cost.backward_weight)};
+  }
+  return model;
+}
+
+std::string deal_by_measured_costs(const comm::ProcessGroups& groups,
+                                   config::Deck& deck) {
+  const model::Blueprint blueprint = model::make_blueprint(architecture_of(deck));
+  const PipelineLayout modelled = pipeline_layout(deck);
+  const schedule::ModelCost cost = measured_cost(groups, deck);
+  const schedule::Split split = schedule::balance(
+      modelled.shape(step_shape(deck).microbatches), modelled.schedule, cost);
+  deck.parallel.stages.assign(split.begin(), split.end());
+  std::string times;
+  for (std::size_t i = 0; i < blueprint.blocks.size(); ++i) {
+    if (first_like(blueprint, i) < i) continue;
+    times += fmt::format("{}{} {:.3g} ms", times.empty() ? "" : ", ",
+                         blueprint.blocks[i].name, 1e3 * cost.blocks[i].cost.total());
+  }
+  return fmt::format(
+      "parallel.balance: measured. Forward and backward pass of a micro-batch: {}. "
+      "Layers of the chunks: [{}] (by modelled costs: [{}]).",
+      times, fmt::join(split, ", "), fmt::join(modelled.split, ", "));
+}
+
+}  // namespace trireme::step
