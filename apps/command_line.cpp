@@ -1,4 +1,10 @@
 // apps/command_line.cpp — see command_line.hpp.
+//
+// CLI11 reads the arguments; what it does otherwise than users expect is put right here.
+// Its help runs over the edge of the screen and is wrapped, its messages do not know
+// which command was meant, and it takes "-1" for the largest unsigned number. What a
+// command does is only noted while the arguments are read, and is called when MPI is up:
+// a mistake in the arguments must end the program with a message from one rank.
 #include "apps/command_line.hpp"
 
 #include <fmt/format.h>

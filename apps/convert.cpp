@@ -1,5 +1,11 @@
 // apps/convert.cpp — `trireme convert`: between the formats of others and ours; what IN
 // is says which way.
+//
+// A model is converted by rank 0 alone; a Megatron dataset, which may have the tokens of
+// a large corpus, by all ranks together. OUT must not
+// exist: it is written under a temporary name, and what killed calls have left under such
+// names goes before the work begins. Everything that the user can have got wrong is
+// looked at before anything is written.
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,5 +1,11 @@
 // apps/tokenize.cpp — `trireme tokenize`: text files and JSON lines to a corpus, with a
 // given tokenizer or with one trained on the text itself.
+//
+// The command is three steps: find or train the tokenizer, write the corpus, say what
+// became of it. The inputs are opened once for each of the first two, because the
+// tokenizer decides whether documents may be cut into pieces that ranks share
+// (cut_inside_documents). Outputs are checked before the first byte of text is read, as
+// the work may take hours.
 #include <chrono>
 #include <filesystem>
 #include <memory>

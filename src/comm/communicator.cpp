@@ -1,6 +1,11 @@
 // comm/communicator.cpp — host values, built on three host primitives, and what every
 // implementation does before a call that all ranks make: count it, note it on the board,
 // and where asked compare it over the ranks.
+//
+// Reductions of host values gather all of them and combine them in the order of the
+// ranks, so that every rank gets the same bits, which MPI only recommends of its own
+// reductions. They may be gathered because they are few and small. An implementation has
+// only to gather, broadcast and split.
 #include "comm/communicator.hpp"
 
 #include <fmt/ranges.h>

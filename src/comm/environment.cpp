@@ -1,4 +1,12 @@
 // comm/environment.cpp — see environment.hpp.
+//
+// The order at the start matters. What UCX, below MPI, would do with crashes and SIGHUP
+// has to be undone before or right after MPI_Init; whether the launcher speaks to this
+// MPI library is asked before the world is made, because ranks that each believe to be
+// alone would all write to the same run directory. What is wrong on one rank only is told
+// to all by bare MPI calls, as there is no Communicator yet. The end is as careful: a
+// launcher kills all ranks as soon as one has aborted, so that messages get time to reach
+// the terminal first, and a rank that fails before MPI_Init has to start MPI to be heard.
 #include "comm/environment.hpp"
 
 #include <dlfcn.h>

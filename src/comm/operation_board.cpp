@@ -1,5 +1,12 @@
 // comm/operation_board.cpp — the file, its slots, and the writer's side; readers are in
 // operation_board_reader.cpp.
+//
+// A slot has one writer and takes no lock: its version is odd while the writer is at it,
+// and readers read again until they see the same even version before and after (a
+// seqlock). A reader thus never delays a rank, and a rank that is killed in the middle of
+// a change leaves an odd version behind, which readers take as it is. Every byte of the
+// file is written before it is mapped, so that a full disk is met by write(), which
+// returns an error, and not by a store, which would raise SIGBUS.
 #include "comm/operation_board.hpp"
 
 #include <fcntl.h>

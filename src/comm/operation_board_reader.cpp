@@ -1,5 +1,12 @@
 // comm/operation_board_reader.cpp — boards as text: where the run hangs, and at the next
 // start.
+//
+// Readers take nothing for granted: the file may be of another program, cut, or damaged,
+// and its writers may be at it, stopped or dead. Of what cannot be right only that is
+// said. The file system may be the very thing that hangs, so that a report is made by a
+// thread of its own, which the rank waits for a few seconds at most. Of all ranks that
+// give up the one reports that makes the file kHangName; where nobody can make it, each
+// does.
 #include <fcntl.h>
 #include <unistd.h>
 

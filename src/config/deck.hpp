@@ -1,6 +1,14 @@
 // config/deck.hpp — a whole deck as typed values, every default filled in.
 //
 // docs/deck.md (generated from schema.hpp) describes every key. Read one with load.hpp.
+//
+// The structs are plain data with the names of the keys, section by section, so that a
+// reader of docs/deck.md finds a key here without a table. A key may be given in a form
+// that needs other keys to be understood ("2e9 tokens" depends on the batch): the loader
+// keeps what was said beside what it means in steps, because the resolved deck has to say
+// the former. What depends on the number of ranks is filled in by the loader, too, and
+// the vocabulary by who has opened the corpus (set_vocabulary), so that defaults are
+// nobody else's affair.
 #ifndef TRIREME_CONFIG_DECK_HPP_
 #define TRIREME_CONFIG_DECK_HPP_
 

@@ -1,7 +1,8 @@
 // job/batch_options.cpp — see batch_options.hpp.
 //
 // sbatch reads its lines by rules of its own, which are not those of a shell; words_of()
-// has them as they were found by trying. Writing goes the other way through the same
+// has them as they were found by trying. A backslash takes the next character as it is, a
+// quote hides blanks, and # ends the line. Writing goes the other way through the same
 // rules, and quotes whatever is not known to be plain.
 #include "job/batch_options.hpp"
 

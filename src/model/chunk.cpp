@@ -1,5 +1,11 @@
 // model/chunk.cpp — see chunk.hpp, which has the example that the names here follow:
 // border i is before block i of the chunk, border i + 1 behind it.
+//
+// A chunk keeps a table of its tensors with their lifetimes (find_lifetimes), made once
+// from the blueprint. Each pass fills a list of Views by that table, and hands a block
+// those of the borders at its two sides, where what passes it by is the same View in
+// both. Values of the forward pass are listed by slot, because several micro-batches are
+// in flight; gradients live within one call and have one list.
 #include "model/chunk.hpp"
 
 #include <algorithm>

@@ -1,4 +1,11 @@
 // nn/attention.cpp — see attention.hpp.
+//
+// q, k and v are columns of one matrix, the output of one product: kernels get them as
+// HeadsViews, a pointer to the first column with the strides of the whole matrix, so that
+// nothing is copied apart. Their gradients are columns of one matrix in the same way.
+// Example: 4 heads and 2 key heads of size 8 on 2 tensor ranks. A rank has 2 heads and 1
+// key head, and its rows are [q 0..15 | k 16..23 | v 24..31]. Only generation copies k
+// and v out, behind those of the positions before.
 #include "nn/attention.hpp"
 
 #include <cmath>

@@ -1,4 +1,10 @@
 // nn/embedding.cpp — see embedding.hpp.
+//
+// The rows of the word table are split over the tensor ranks. Each rank looks up the
+// tokens whose rows it has and writes zeros for the others; the sum over the ranks is the
+// embedding, exactly, because one summand of each row is not zero. Example: a vocabulary
+// of 10 on 2 ranks, which begin at 0 and 5. For the tokens 3, 7 rank 0 writes (row 3, 0),
+// rank 1 (0, its row 2). Gradients go the same way back: a rank adds those of its rows.
 #include "nn/embedding.hpp"
 
 #include "comm/group.hpp"

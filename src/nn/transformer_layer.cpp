@@ -1,4 +1,12 @@
 // nn/transformer_layer.cpp — see transformer_layer.hpp.
+//
+// The weight gradients of a part are computed while the messages of its input gradient
+// are under way: start_backward_input begins them, the weight pass runs if it is to come
+// now, and only then the request is waited for. Where the weight pass comes later, all
+// that it reads lies in context.held, and backward_weight does the same for all parts at
+// once. With selective recomputation the output of a norm is thrown away after the
+// forward pass and is made again, from the norm's input and statistics, right before the
+// weight gradient that reads it; both norms then share one matrix of scratch memory.
 #include "nn/transformer_layer.hpp"
 
 #include <cmath>

@@ -1,4 +1,15 @@
 // optim/optimizer.cpp — see optimizer.hpp.
+//
+// Norm and update go over the parameters in chunks of kernels::kAdamWChunk elements,
+// listed once: one launch then works on parameters of any number and size, and its
+// threads have equal work. A chunk lies within one parameter, because weight decay and
+// the part in the norm are properties of a parameter; chunks are in the order of the
+// buckets, so that a bucket is a range of them. The squares are summed over each chunk by
+// itself and then over all chunks by one team of threads, so that the norm does not
+// depend on which chunk is done first.
+//
+// An element counts in the norm once, however many ranks have it: of a parameter that all
+// tensor ranks hold only the first one's counts, and of a tied one its owner's.
 #include "optim/optimizer.hpp"
 
 #include <algorithm>

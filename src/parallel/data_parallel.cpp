@@ -1,4 +1,19 @@
 // parallel/data_parallel.cpp — see data_parallel.hpp.
+//
+// Passes say which units they use (begin, end); here that becomes messages. A reduction
+// begins when the first unit of its bucket is done with, as backward passes go from the
+// last unit to the first, and its result is fetched as late as possible: when its memory
+// is needed, or at the end of the step. Two are under way at a time.
+//
+// Buckets of stages 2 and 3 take turns in two slots of memory, those that stand alone
+// have one each. Example of stage 3, a forward pass through the buckets 0 to 3, of which
+// 0 stands alone: slots 0 and 1 rotate, slot 2 is that of bucket 0.
+//
+//   in use       0          1          2          3
+//   slot         2          0          1          0
+//   fetched      1 to 0     2 to 1     3 to 0     the next pass' first to 1
+//
+// What is fetched ahead may never go to the slot of the bucket in use (`keep`).
 #include "parallel/data_parallel.hpp"
 
 #include <algorithm>

@@ -1,4 +1,8 @@
 // run/inspection_text.cpp — what `trireme inspect` prints of the JSON of inspection.cpp.
+//
+// The text is made from the JSON alone, so that the two cannot say different things. A
+// function makes the lines of one part of it, and gives an empty text where that part is
+// not there: what a file of this kind may lack is asked for by its key.
 #include <fmt/format.h>
 
 #include <algorithm>

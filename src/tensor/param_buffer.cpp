@@ -1,4 +1,12 @@
 // tensor/param_buffer.cpp — see param_buffer.hpp.
+//
+// Where a parameter lies in whole slabs, and which range of it is this rank's, are the
+// Partition's to say; here these ranges become Views. A slab that is whole has a
+// parameter at offset(); one that is cut has this rank's parts of all buckets one behind
+// the other. Example with 2 ranks and buckets [0, 256) and [256, 512) of a slab: rank 1's
+// cut slab has 256 elements, [128, 256) of the first bucket and behind it [384, 512) of
+// the second. A parameter at offset 320 with 128 elements ends at 448, so that rank 1 has
+// its elements [64, 128), from 128 on in its own slab.
 #include "tensor/param_buffer.hpp"
 
 #include <algorithm>

@@ -10,31 +10,13 @@ LONG = 150
 SENTENCES = 3
 # What said less when this check came. The list may only shrink.
 KNOWN = {
-    "apps/command_line.cpp",
-    "apps/convert.cpp",
-    "apps/tokenize.cpp",
-    "src/check/selftest_training.cpp",
-    "src/comm/communicator.cpp",
-    "src/comm/environment.cpp",
-    "src/comm/operation_board.cpp",
-    "src/comm/operation_board_reader.cpp",
-    "src/config/deck.hpp",
     "src/inference/generation.cpp",
-    "src/job/batch_options.cpp",
-    "src/model/chunk.cpp",
-    "src/nn/attention.cpp",
-    "src/nn/embedding.cpp",
-    "src/nn/transformer_layer.cpp",
-    "src/optim/optimizer.cpp",
-    "src/parallel/data_parallel.cpp",
     "src/plan/message_plan.cpp",
     "src/report/banner.cpp",
-    "src/run/inspection_text.cpp",
     "src/run/training_run.hpp",
     "src/step/deck_model.cpp",
     "src/step/pipeline.cpp",
     "src/step/train_step.cpp",
-    "src/tensor/param_buffer.cpp",
 }
 
 
