@@ -16,7 +16,10 @@
 #include "check/selftest.hpp"
 #include "comm/rank_grid.hpp"
 #include "kernels/initialize.hpp"
+#include "model/architecture.hpp"
+#include "optim/optimizer.hpp"
 #include "step/train_step.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::check::checks {
 

@@ -10,7 +10,9 @@
 #include <memory>
 #include <vector>
 
+#include "base/types.hpp"
 #include "data/batch.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::data {
 

@@ -28,6 +28,7 @@
 #include "io/checksum.hpp"
 #include "step/deck_model.hpp"
 #include "step/train_step.hpp"
+#include "tensor/param_buffer.hpp"
 
 namespace trireme::inference {
 

@@ -5,11 +5,13 @@
 #include <functional>
 #include <optional>
 
+#include "base/types.hpp"
 #include "comm/rank_grid.hpp"
 #include "config/deck.hpp"
 #include "data/batch.hpp"
 #include "data/datasets.hpp"
 #include "step/train_step.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::inference {
 

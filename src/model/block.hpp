@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/exec.hpp"
 #include "model/blueprint.hpp"
 #include "nn/attention.hpp"
 #include "nn/context.hpp"

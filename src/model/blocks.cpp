@@ -12,6 +12,7 @@
 #include "model/block.hpp"
 #include "nn/lm_head.hpp"
 #include "nn/transformer_layer.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::model {
 

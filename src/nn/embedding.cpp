@@ -11,6 +11,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
 #include "nn/gather_rows.hpp"
+#include "parallel/mappings.hpp"
 
 namespace trireme::nn {
 

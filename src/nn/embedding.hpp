@@ -8,8 +8,10 @@
 #ifndef TRIREME_NN_EMBEDDING_HPP_
 #define TRIREME_NN_EMBEDDING_HPP_
 
+#include "base/exec.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/context.hpp"
+#include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
 

@@ -6,10 +6,13 @@
 #ifndef TRIREME_NN_LM_HEAD_HPP_
 #define TRIREME_NN_LM_HEAD_HPP_
 
+#include "base/exec.hpp"
+#include "kernels/cross_entropy.hpp"
 #include "nn/embedding.hpp"
 #include "nn/gather_rows.hpp"
 #include "nn/layer_norm.hpp"
 #include "parallel/cross_entropy.hpp"
+#include "tensor/param_buffer.hpp"
 
 namespace trireme::nn {
 

@@ -11,7 +11,9 @@
 #include "base/plural.hpp"
 #include "comm/process_groups.hpp"
 #include "model/chunk.hpp"
+#include "nn/context.hpp"
 #include "step/pipeline.hpp"
+#include "tensor/param_buffer.hpp"
 
 namespace trireme::step {
 

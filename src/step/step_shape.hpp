@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/types.hpp"
 #include "nn/context.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::step {
 

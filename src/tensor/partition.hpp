@@ -16,6 +16,7 @@
 
 #include <vector>
 
+#include "base/types.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme {
