@@ -65,7 +65,7 @@ TrainingState state_of(const HuggingFaceModel& model, const std::string& name) {
   return state;
 }
 
-// What the deck has that GPT-2 in transformers has not.
+// Refuses a model that has something which GPT-2 in transformers has not.
 void require_gpt2(const config::ModelConfig& model, const std::string& where) {
   std::string problems;
   const auto check = [&](bool holds, const char* key, const char* only) {
@@ -122,7 +122,7 @@ Gpt2Config config_of(const CheckpointReader& reader) {
   return config;
 }
 
-// Every weight there, of its shape, and none besides.
+// Requires every weight to be there with its shape, and none besides.
 void check_weights(const CheckpointReader& reader,
                    const std::vector<Gpt2Tensor>& tensors) {
   std::string problems;

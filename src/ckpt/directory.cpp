@@ -98,7 +98,8 @@ Search find_newest(const Path& path, Depth depth) {
     try {
       findings = examine(candidate, depth);
     } catch (const io::ReadError& error) {
-      // It may be whole: nobody would miss an old one, but the newest.
+      // It may well be whole. That an old one is passed over would hurt nobody, but
+      // passing over the newest loses steps.
       const Path latest =
           fs::weakly_canonical(candidate.parent_path() / kLatestName, ignored);
       if (candidates.size() == 1 || candidate == latest) {
@@ -154,7 +155,7 @@ bool is_whole(const Path& checkpoint) {
   }
 }
 
-// What the rule does not keep.
+// The checkpoints that the rule does not keep.
 std::vector<Path> unwanted(const Path& directory, const Retention& retention) {
   std::error_code ignored;
   const std::string latest =

@@ -102,7 +102,7 @@ data::TokenizerFiles find_tokenizer(const io::Path& directory, index_t vocab, Lo
   return files;
 }
 
-// The files under the names transformers looks for.
+// The tokenizer's files under the names that transformers looks for.
 data::TokenizerFiles for_transformers(const data::TokenizerFiles& files,
                                       const Gpt2Config& config) {
   data::TokenizerFiles renamed;
@@ -280,7 +280,7 @@ void write_hugging_face(const io::Path& path, const Gpt2Config& config,
       !std::filesystem::exists(std::filesystem::symlink_status(directory)),
       "'{}' exists already; name a directory that does not, or remove it",
       directory.string());
-  // Before anything is written: these may throw.
+  // These may throw, and are therefore made before anything is written.
   const data::TokenizerFiles text_files = for_transformers(tokenizer, config);
   io::StagedDirectory staged(directory);
   for (const auto& [name, content] : text_files) {

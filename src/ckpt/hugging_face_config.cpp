@@ -14,7 +14,8 @@ namespace trireme::ckpt {
 
 namespace {
 
-// Not ordered: finding a key among very many of a strange file must not take long.
+// This type keeps no order, because finding a key among the very many of a strange file
+// must not take long.
 using ConfigJson = nlohmann::json;
 
 // LayerNorm's epsilon of every model here (kernels/layer_norm.hpp is given it by nn).

@@ -299,7 +299,7 @@ Manifest Manifest::from_text(const std::string& text, const std::string& where) 
   } catch (const InputError& error) {
     throw damaged_manifest(where, error.what());
   }
-  // No damage.
+  // A format of another version is no damage.
   TRIREME_REQUIRE_INPUT(
       format == kFormatVersion || format == kOldFormatVersion,
       "'{}' has checkpoint format {}; this program reads {} and {}. Use the version of "

@@ -16,9 +16,9 @@ namespace trireme::ckpt {
 
 namespace {
 
-// Whether any two share an element, by a line that sweeps down the rows and meets those
-// that begin in a row; what it crosses, as first column and last + 1, is in order and
-// apart.
+// Whether any two rectangles share an element. A line sweeps down the rows and meets the
+// rectangles that begin in a row; those that it crosses are kept as first column and last
+// + 1, in order and apart.
 bool overlap(std::vector<Rectangle> places) {
   std::sort(places.begin(), places.end(),
             [](const Rectangle& a, const Rectangle& b) { return a.row < b.row; });

@@ -36,7 +36,7 @@ std::vector<Kept> kept_slabs(Content content) {
   return slabs;
 }
 
-// What is here of a parameter in a slab, as regions of the global tensor.
+// What this rank has of a parameter in a slab, as regions of the global tensor.
 template <class T>
 struct LocalPart {
   std::vector<Region> regions;

@@ -129,7 +129,7 @@ class Scatter {
       convert(stored_, from + i * from_bytes, target_.dtype, row, columns);
     }
     if (direct) return;
-    // One copy to the device where the rows lie one after another there.
+    // One copy to the device is enough where the rows lie one after another there.
     const std::size_t copies = to_bytes == row_bytes ? 1 : rows;
     const std::size_t bytes = packed_.size() / copies;
     for (std::size_t i = 0; i < copies; ++i) {
@@ -146,7 +146,7 @@ class Scatter {
   std::vector<std::byte> packed_;
 };
 
-// More would run into the limit of the process.
+// More open files than this would run into the limit of the process.
 constexpr std::size_t kOpenFiles = 64;
 
 bool touches(const Rectangle& place, const std::vector<Region>& regions) {
@@ -156,7 +156,7 @@ bool touches(const Rectangle& place, const std::vector<Region>& regions) {
 }
 
 // Reads a chunk a few rows at a time (or a part of a row that is longer than a piece),
-// straight to where it belongs where that is possible. Its checksum.
+// straight to where the rows belong where that is possible. Returns its checksum.
 std::uint64_t read_chunk(const io::FileReader& file, std::uint64_t at, DType stored,
                          const Rectangle& chunk, Scatter& scatter, BadNumbers& numbers,
                          std::vector<std::byte>& buffer) {
@@ -185,7 +185,8 @@ std::uint64_t read_chunk(const io::FileReader& file, std::uint64_t at, DType sto
   return sum.value();
 }
 
-// The chunks of a block in which there is something to keep. Bytes read.
+// Reads the chunks of a block in which there is something to keep. Returns how many bytes
+// that were.
 std::uint64_t read_block(const io::FileReader& file, const Manifest& manifest,
                          const BlockEntry& block, const std::vector<Region>& regions,
                          Scatter& scatter, BadNumbers& numbers) {

@@ -47,7 +47,8 @@ std::optional<Rectangle> rectangle_of(const Shape& start, const Shape& extent,
   }
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (extent[i] < 1 || !is_range_within(start[i], extent[i], shape[i])) return {};
-    // Cut along the first two at most, and of more than two along the first alone.
+    // A matrix may be cut along both of its dimensions, any other tensor along the first
+    // alone.
     const bool may_be_cut = i == 0 || (i == 1 && shape.size() == 2);
     if (!may_be_cut && extent[i] != shape[i]) return {};
   }
@@ -70,8 +71,8 @@ std::vector<Region> regions_of(const ShardSpec& shard, index_t begin, index_t en
       shard.dimension <= 1 && (shard.dimension < 1 || shard.local_shape.size() == 2),
       "{} is split along dimension {}; checkpoints cut rows or columns",
       to_string(shard.global_shape), shard.dimension);
-  // The flat range in local rows: the rest of a first row, whole rows, the start of a
-  // last.
+  // The flat range becomes rectangles of local rows: the rest of a first row, whole rows,
+  // and the start of a last one.
   std::vector<Rectangle> pieces;
   const index_t width = local.columns;
   while (begin < end) {

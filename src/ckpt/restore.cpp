@@ -14,7 +14,7 @@ namespace trireme::ckpt {
 
 namespace {
 
-// What the ranks have to say, each thing once; empty where none has.
+// What the ranks have to say, each thing once; empty where none has anything to say.
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
@@ -50,7 +50,8 @@ Restore::Candidates Restore::candidates_of(comm::Communicator& world,
   return {{names.begin(), names.end()}, std::move(manifest)};
 }
 
-// To the first that can be opened. What is wrong with those before it is said.
+// Goes to the first checkpoint that can be opened, and says what is wrong with those
+// before it.
 void Restore::fall_back(const std::string& problems) {
   std::string said = problems;
   while (true) {

@@ -60,7 +60,8 @@ FileEntry entry_of(const Path& path) {
   return {path.filename().string(), sum.bytes, sum.checksum};
 }
 
-// A file system that lost the end of a file said so to nobody.
+// Compares the files with what was written: a file system that loses the end of a file
+// tells nobody.
 void require_files(const Path& staging, const Manifest& manifest) {
   for (const FileEntry& file : manifest.files) {
     const std::uint64_t bytes = io::file_size(staging / file.name);

@@ -29,7 +29,8 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Which file each rank writes to, numbered from 0; empty: its own.
+// The number of the file that each rank writes to, from 0 on; empty where each rank has a
+// file of its own.
 std::vector<int> files_of(comm::Communicator& world, const std::string& host,
                           index_t writers) {
   std::vector<int> files;

@@ -108,7 +108,7 @@ struct Copy {
   std::size_t stride = 0;  // from row to row, where they come from
 };
 
-// A region as copies of at most kPieceBytes or so: work for many threads.
+// Cuts a region into copies of kPieceBytes or so, which many threads can work on.
 void add_copies(const TensorPart& part, const Region& region, std::byte* to,
                 std::vector<Copy>& copies) {
   const std::size_t size = size_of(part.dtype);
@@ -248,7 +248,7 @@ void make_blocks(io::H5File& file, Manifest& shard) {
     block.dataset = fmt::format("{}/{}", tensor.name, counts[block.tensor]++);
     io::H5Dataset dataset = file.make_dataset(block.dataset, tensor.dtype,
                                               extent_of(block.place, tensor.shape));
-    // So that a shard tells by itself what it holds.
+    // With these attributes a shard tells by itself what it holds.
     dataset.set_attribute("start", start_of(block.place, tensor.shape));
     dataset.set_attribute("global_shape", tensor.shape);
     block.offset = place_in_file(dataset);
@@ -283,7 +283,8 @@ Manifest lay_out_shard(const Staging& staging, int writer,
   const io::FileReader written(path);
   entry.bytes = written.size();
   entry.checksum = checksum_outside(written, std::move(ranges));
-  // By the one who made it: others that write to it may be on other nodes.
+  // The file is reserved and synced by the rank that made it, because others that write
+  // to it may be on other nodes.
   io::FileWriter file_on_disk(path, io::FileWriter::Mode::existing);
   file_on_disk.reserve(entry.bytes);
   if (outlines.size() > 1) file_on_disk.sync();

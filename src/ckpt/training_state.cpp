@@ -22,7 +22,7 @@ namespace trireme::ckpt {
 
 namespace {
 
-// What index.h5 shows each tensor by.
+// The blocks that index.h5 shows each tensor by.
 std::vector<std::vector<io::VirtualPiece>> pieces_of(const Manifest& manifest) {
   std::vector<std::vector<io::VirtualPiece>> pieces(manifest.tensors.size());
   for (const BlockEntry& block : manifest.blocks) {
@@ -66,7 +66,7 @@ void write_index(const Path& path, const TrainingState& state, const Manifest& m
   file.set_attribute("best_loss", state.best_loss);
   file.set_attribute("best_step", state.best_step);
   file.set_attribute("version", program_version());
-  // A dataset: attributes end at 64 KiB.
+  // The deck is a dataset, because attributes end at 64 KiB.
   file.write_text("deck", state.deck);
   io::H5Group grid = file.make_group("grid");
   for (const auto& [axis, ranks] : state.grid) grid.set_attribute(axis, ranks);
@@ -90,7 +90,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TrainingState, run, step, samples, tokens, se
                                    best_loss, best_step, deck, version, grid, tokenizer,
                                    tokenizer_attributes, numbers, texts)
 
-// CBOR: a tokenizer's files need not be text, and infinities are numbers there.
+// The state travels as CBOR, because a tokenizer's files need not be text, and because
+// infinities are numbers there.
 std::string bytes_of(const TrainingState& state) {
   std::string bytes;
   nlohmann::json::to_cbor(nlohmann::json(state), bytes);
@@ -158,7 +159,7 @@ void check_state(const TrainingState& state, const std::string& where) {
         "a step up to the checkpoint's, or -1");
 }
 
-// Of one save, by all that both say of it.
+// Requires the index and the manifest to be of one save, by all that both say of it.
 void check_identity(const io::H5File& file, const TrainingState& state,
                     const Manifest& manifest) {
   Identity found{state.run, "", state.step};
@@ -178,7 +179,8 @@ void check_identity(const io::H5File& file, const TrainingState& state,
                         manifest.samples, manifest.tokens);
 }
 
-// As the manifest has them, in an order of their own.
+// Pieces in the order of their starts: the manifest and HDF5 list them in orders of their
+// own.
 std::vector<io::VirtualPiece> in_order(std::vector<io::VirtualPiece> pieces) {
   std::sort(pieces.begin(), pieces.end(),
             [](const io::VirtualPiece& a, const io::VirtualPiece& b) {
@@ -187,7 +189,8 @@ std::vector<io::VirtualPiece> in_order(std::vector<io::VirtualPiece> pieces) {
   return pieces;
 }
 
-// Every tensor of the manifest, of its shape and blocks; none besides, and no links.
+// Requires the index to show every tensor of the manifest with its shape and blocks, no
+// tensor besides, and no links.
 void check_tensors(const io::H5File& file, const Manifest& manifest) {
   std::set<std::string> found;
   for (const io::H5Entry& entry : file.tree()) {
@@ -239,7 +242,8 @@ TrainingState read_index(const Path& directory, const Manifest& manifest) {
   } catch (const io::ReadError&) {
     throw;
   } catch (const Error& error) {
-    // Its checksum holds: what HDF5 stumbles over was written so.
+    // The checksum of the file holds, so that what HDF5 stumbles over was written that
+    // way.
     throw InputError(fmt::format("'{}' is damaged: {}; take another checkpoint",
                                  path.string(), error.what()));
   }

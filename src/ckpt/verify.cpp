@@ -30,8 +30,8 @@ void cut_list(std::vector<std::string>& problems, const Path& file) {
   problems.push_back(fmt::format("'{}': {} more problems", file.string(), more));
 }
 
-// Reads a block and compares its chunks: the first that differs. Its numbers are looked
-// at on the way.
+// Reads a block and returns the problem of the first chunk whose checksum differs. Its
+// numbers are looked at on the way.
 std::string check_block(const io::FileReader& file, const Manifest& manifest,
                         const BlockEntry& block, BadNumbers& numbers) {
   const ByteRange range = manifest.bytes_of(block);
@@ -98,7 +98,7 @@ std::vector<std::string> structure_problems(const Path& path, const Manifest& ma
 
 using NumbersByTensor = std::map<std::size_t, BadNumbers>;
 
-// Reads all of a file and compares its sums.
+// Reads all of a file and returns which of its checksums differ.
 std::vector<std::string> sum_problems(const io::FileReader& file,
                                       const Manifest& manifest, std::size_t number,
                                       const std::vector<std::size_t>& blocks,
@@ -124,8 +124,8 @@ std::vector<std::string> sum_problems(const io::FileReader& file,
   return problems;
 }
 
-// Of a file whose size is right. What is found first may be the cause of what comes after
-// it, which is then not looked for.
+// The problems of a file whose size is right. What is found first may be the cause of
+// what comes after it, which is then not looked for.
 std::vector<std::string> content_problems(const io::FileReader& file,
                                           const Manifest& manifest, std::size_t number,
                                           const std::vector<std::size_t>& blocks,
@@ -179,7 +179,7 @@ std::string stamp_problem(const io::FileReader& reader, const Manifest& manifest
   std::string found(kStampBytes, '\0');
   reader.read_at(*entry.stamp, found.data(), found.size());
   if (found == expected) return "";
-  // Up to the sum over its blocks' places.
+  // The stamps are compared up to the sum over where their blocks lie.
   const std::size_t identity = expected.find(" blocks ");
   if (found.substr(0, identity) == expected.substr(0, identity)) {
     return fmt::format(

@@ -20,7 +20,8 @@ constexpr std::int64_t kNextLook = 128;
 // polled for. With 64 in its place, a small model on two tensor ranks beside two busy
 // processes took 1.4 times as long (perf/README.md).
 constexpr std::int64_t kPollsBeforeNap = 4000;
-// Polls, with naps between them, from one look whether to try again to the next.
+// How many naps there are from one look at the clock, whether polling is to be tried
+// again, to the next.
 constexpr std::int64_t kNapsBetweenLooks = 64;
 
 // The core is shared where a millisecond and a tenth of the time is missing: an interrupt

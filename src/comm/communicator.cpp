@@ -74,7 +74,7 @@ Trace* Communicator::trace() const {
 
 void Communicator::trace_call(const char* name, Site site, Clock::time_point begin,
                               Clock::time_point end) const {
-  // What takes less is not to be seen on a timeline.
+  // Calls that take less could not be seen on a timeline.
   constexpr auto kShortest = std::chrono::microseconds(5);
   Trace* const trace = this->trace();
   if (trace == nullptr || end - begin < kShortest) return;
@@ -89,8 +89,9 @@ void Communicator::charge_to(Timers* timers) {
   if (recorders_ != nullptr) recorders_->timers = timers;
 }
 
-// Ranks that call different things would exchange garbage, or wait for ever: first they
-// tell each other a checksum of the call, and where that differs, the call.
+// Ranks that call different things would exchange garbage or wait for ever. Therefore
+// they first tell each other a checksum of the call, and where these differ, the call
+// itself.
 void Communicator::require_same_call(const char* operation, Site site,
                                      const std::string& details) {
   if (size_ == 1 || !checks_calls()) return;

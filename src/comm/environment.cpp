@@ -33,7 +33,7 @@ constexpr std::chrono::milliseconds kTimeToPrint(300);
 
 constexpr rlim_t kDescriptorsOfMpi = 32;
 
-// Raised as far as the system lets this user.
+// The limit on open files, after it was raised as far as the system lets this user.
 rlim_t raised_descriptor_limit() {
   struct rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kDescriptorsOfMpi;
@@ -75,8 +75,8 @@ void leave_crashes_alone() {
   }
 }
 
-// What is wrong on some ranks (empty: nothing) is thrown on all, or they would wait for
-// those.
+// Throws on all ranks what is wrong on some of them (nothing where the text is empty
+// everywhere): the others would wait for the ranks that end.
 void throw_on_all(const std::string& problem) {
   int rank = 0, size = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -122,7 +122,7 @@ std::string srun_mpi_type(std::string_view library) {
   };
   if (has("CRAY")) return {};  // its srun has a dialect of its own, the site's default
   if (has("Open MPI")) return "pmix";
-  // How it was configured, which MPICH tells.
+  // MPICH tells how it was configured.
   if (has("--with-pmix") || has("--with-pmi=pmix")) return "pmix";
   return has("MPICH") || has("MVAPICH") || has("Intel(R) MPI") ? "pmi2" : "";
 }

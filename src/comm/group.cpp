@@ -52,7 +52,8 @@ void require_memory(const char* call, const Exec& exec, ConstSpan span) {
                   format_plural(span.count, "element"));
 }
 
-// Of a message between two ranks the sender counts the payload.
+// What a transfer counts as. The payload of a message between two ranks is counted by its
+// sender.
 Traffic payload_of(const Transfer& transfer) {
   const ConstSpan whole = transfer.whole();
   if (transfer.kind == Kind::recv) return {.calls = 1};

@@ -27,8 +27,9 @@ void end_naps_on_time() {
   ::prctl(PR_SET_TIMERSLACK, 1UL);
 }
 
-// What only some ranks did (compare calls, tell each other of messages) would itself be a
-// different call: one that wants it is enough for all. Collective over MPI_COMM_WORLD.
+// If only some ranks compared calls, or told each other of messages, that would itself be
+// a different call. One rank that wants it is therefore enough for all. Collective over
+// MPI_COMM_WORLD.
 void agree(MpiWorld& world) {
   const MpiOptions& given = world.options;
   const bool checks = given.check_calls
@@ -200,7 +201,8 @@ NodeInfo find_node_info() {
   MPI_Comm_rank(MPI_COMM_WORLD, &info.first);
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, &info.first, 1, MPI_INT, MPI_MIN, node),
             "MPI_Allreduce");
-  // A rank alone waits for nobody; unsaid, ranks share the cores.
+  // A rank that is alone on its node waits for nobody. Where nobody says how many threads
+  // there are, the ranks share the cores.
   for (const char* name : {"OMP_NUM_THREADS", "KOKKOS_NUM_THREADS"}) {
     const char* said = info.ranks > 1 ? std::getenv(name) : nullptr;
     if (said != nullptr) info.threads = std::clamp(std::atoi(said), 1, 1 << 16);

@@ -82,7 +82,8 @@ MpiMessage::MpiMessage(DType dtype, index_t count, index_t max_count)
     count_ = static_cast<int>(count);
     return;
   }
-  // One element of a type that holds them all: whole runs of max_count, then the rest.
+  // MPI counts with an int: the message becomes one element of a type that holds
+  // everything, first whole runs of max_count elements and then the rest.
   const auto runs = static_cast<int>(count / max_count);
   const auto rest = static_cast<int>(count % max_count);
   MPI_Datatype run = MPI_DATATYPE_NULL;
@@ -131,7 +132,8 @@ MPI_Op MpiWorld::mpi_op(DType type, Op op) const {
 }
 
 void MpiWorld::progress() {
-  // A rank that computes lives, too.
+  // A rank that computes for long gives a sign of life here, as no call of MPI does it
+  // for it.
   constexpr std::uint64_t kSignEvery = 16;
   OperationBoard* const board = recorders->board.get();
   if (board != nullptr && ++progress_calls % kSignEvery == 0) {

@@ -18,7 +18,8 @@ namespace {
 
 using Kind = Transfer::Kind;
 
-// Host copies of device spans, one buffer per slot, grown and kept.
+// Copies on the host of what lies on the device. Each number has a buffer, which grows
+// and is kept.
 class Staging {
  public:
   std::byte* buffer(std::size_t slot, std::size_t bytes) {
@@ -93,11 +94,11 @@ class MpiTransport final : public Transport, private MpiOwner {
   }
 
  private:
-  // From its start to its wait; kept for the next one.
+  // An operation from its start to its wait; its memory is kept for the next one.
   struct Operation {
     const char* call = "";
     Site site = "";
-    // One MPI call each for messages of more elements than MPI can count.
+    // There are several where a message has more elements than one MPI call can count.
     std::vector<MPI_Request> requests;
     std::vector<int> counts, places;  // of v-calls: MPI reads them until the end
     bool staged = false;              // MPI sees copies on the host
@@ -120,11 +121,13 @@ class MpiTransport final : public Transport, private MpiOwner {
   void copy_result(const Exec& exec, Operation& operation);
   int free_operation();
 
-  // Pieces of at most max_count elements: all of one call that MPI can count.
+  // Starts an operation in pieces of at most max_count elements, which one MPI call can
+  // count.
   template <class Start>
   void in_pieces(Operation& operation, index_t count, const Start& start_piece);
-  // What each rank's block has in [begin, begin + count), as MPI's vectors of counts and
-  // places; kept until the operation ends, a pair of vectors after the other.
+  // How many elements of each rank's block lie in [begin, begin + count) and where, as
+  // the vectors that MPI's v-calls take. They are kept until the operation ends, one pair
+  // of vectors behind the other.
   struct BlockCounts {
     const int* counts;
     const int* places;
@@ -158,7 +161,8 @@ class MpiTransport final : public Transport, private MpiOwner {
     operation.copy_up = span;
     return operation.staging.buffer(1, span.bytes());
   }
-  // The same where nothing was read: kernels may still be using the memory.
+  // The same for an operation that has read nothing: kernels that were launched before
+  // may still be using the memory, and are waited for.
   static std::byte* target_after_launches(const Exec& exec, Operation& operation,
                                           Span span) {
     if (!operation.staged) exec.fence("comm");
@@ -193,7 +197,7 @@ int MpiTransport::start(const Exec& exec, const Transfer& transfer) {
   const int number = free_operation();
   Operation& operation = *operations_[static_cast<std::size_t>(number)];
   const auto now = Clock::now();
-  // MPI combines numbers of two bytes by functions of ours, which run on the host.
+  // MPI has no types of two bytes: functions of ours combine them, which run on the host.
   const bool combines =
       transfer.kind == Kind::all_reduce || transfer.kind == Kind::reduce_scatter;
   const DType type = transfer.whole().dtype;
@@ -326,7 +330,7 @@ void MpiTransport::reserve_blocks(Operation& operation, index_t count) const {
   operation.places.resize(numbers);
 }
 
-// Elements of this rank's block that lie before `begin`.
+// How many elements of this rank's block lie before `begin`.
 index_t MpiTransport::before(const Transfer& transfer, index_t begin) const {
   const index_t block = std::min(transfer.in.count, transfer.out.count);
   return std::clamp<index_t>(begin - block * rank(), 0, block);

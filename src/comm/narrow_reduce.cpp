@@ -5,7 +5,8 @@ namespace trireme::comm {
 
 template <class T>
 void narrow_reduce(Op op, const T* in, T* inout, index_t count) {
-  // One loop per operation, so that each is vectorised. A NaN on either side stays.
+  // Each operation has a loop of its own, so that each is vectorised. A NaN on either
+  // side stays.
   switch (op) {
     case Op::sum:
       for (index_t i = 0; i < count; ++i) {

@@ -10,7 +10,7 @@ namespace trireme::comm {
 
 namespace {
 
-// How an outcome travels: one letter, then the text.
+// An outcome travels as one letter that says what it is, and the text.
 constexpr char kDone = '=';
 constexpr char kInputError = 'i';
 constexpr char kError = 'e';
@@ -45,7 +45,7 @@ std::string text_of_first_rank(Communicator& comm,
 
 std::vector<std::string> texts_of_first_rank(
     Communicator& comm, const std::function<std::vector<std::string>()>& work) {
-  // Each behind its length, as it may hold any byte.
+  // Each text stands behind its length, because it may hold any byte.
   const std::string all = text_of_first_rank(comm, [&] {
     std::string text;
     for (const std::string& one : work()) text += fmt::format("{}:{}", one.size(), one);

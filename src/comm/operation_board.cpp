@@ -185,7 +185,8 @@ fs::path board_path(const fs::path& directory, std::string host) {
   return directory / (kBoardPrefix + host);
 }
 
-// Of the start before, also on hosts that take no part in this one.
+// Removes the boards of the start before, those of hosts that take no part in this one,
+// too.
 void remove_boards(const fs::path& directory) {
   std::error_code ignored;
   for (const fs::path& path : board_files(directory)) {

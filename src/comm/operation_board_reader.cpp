@@ -34,8 +34,8 @@ constexpr std::size_t kMostUncleanEnds = 8;  // lines of the log
 constexpr std::size_t kMostLines = 64;       // of the table on stderr
 constexpr double kNoSignSeconds = 1.0;       // who waits gives one much more often
 constexpr std::chrono::seconds kReportTime{3};
-// Of a slot that is being written: the first ones at once, then the writer gets time to
-// have its turn on a busy core.
+// How often a slot is read that is being written. The first readings come at once; then
+// the writer gets time to have its turn on a busy core.
 constexpr int kReadings = 100;
 constexpr int kReadingsAtOnce = 10;
 constexpr std::chrono::milliseconds kTurn{1};
@@ -50,8 +50,8 @@ std::string text_of(const char (&field)[N]) {
   return text;
 }
 
-// The slot between two changes of it. Its owner may have been killed in the middle of
-// one: then as it is.
+// Reads a slot between two changes of it. Its owner may have been killed in the middle of
+// one: then the slot is taken as it is.
 bool read_slot(const OpenFile& file, std::size_t place, BoardSlot& slot) {
   for (int reading = 0; reading < kReadings; ++reading) {
     std::uint32_t version = 0;
@@ -158,14 +158,14 @@ std::string process_state(int process) {
   }
 }
 
-// Those first that are likely the cause: they do not wait, or have gone silent.
+// Ranks that are likely the cause stand first: they do not wait, or have gone silent.
 bool suspicious(const RankState& state, double now) {
   return state.activity != RankActivity::waiting ||
          now - state.last_sign > kNoSignSeconds;
 }
 
-// At most so many lines, the suspicious ones among them. Processes of this host can be
-// asked after.
+// A table of at most so many lines, with the suspicious ranks among them. Only processes
+// of this host can be asked after.
 std::string table_of(std::vector<RankState> states, const std::string& host, double now,
                      std::size_t most) {
   const std::size_t all = states.size();
@@ -185,7 +185,8 @@ std::string table_of(std::vector<RankState> states, const std::string& host, dou
   return text;
 }
 
-// True for one rank of the run: who makes the file.
+// True for the one rank of the run that makes the file; the others leave the report to
+// it.
 bool claim(const fs::path& path, std::optional<OpenFile>& file) {
   file.emplace(path, O_WRONLY | O_CREAT | O_EXCL);
   return file->is_open() || errno != EEXIST;
@@ -211,7 +212,8 @@ void print_hang(const fs::path& directory, const std::string& host, int rank,
   std::fflush(stderr);
   if (!copy->is_open()) return;
   const std::string all = head + table_of(reading.ranks, host, now, kMostSlots);
-  // Only a copy of what is on stderr.
+  // The file is only a copy of what is on stderr, so that an error in writing it is of no
+  // consequence.
   [[maybe_unused]] const ssize_t written = ::write(copy->get(), all.data(), all.size());
 }
 

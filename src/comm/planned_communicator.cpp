@@ -61,7 +61,7 @@ class PlannedCommunicator final : public Communicator {
     }
     return groups;
   }
-  // As everywhere, a group of one is the self communicator.
+  // A group of one is the self communicator here, too, as everywhere.
   static std::shared_ptr<Communicator> group_of(int place, int size,
                                                 const std::string& name) {
     return size == 1 ? make_self_communicator(name)

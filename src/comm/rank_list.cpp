@@ -15,7 +15,7 @@ constexpr std::size_t kMostRuns = 8;    // of ranks
 constexpr std::size_t kMostHosts = 4;   // of one group
 constexpr std::size_t kMostGroups = 8;  // that differ
 
-// At most so many of them, and how many there are more.
+// Joins at most so many texts, and says how many more there are.
 std::string joined(const std::vector<std::string>& texts, std::size_t most,
                    const char* separator) {
   const auto end =

@@ -139,7 +139,8 @@ int StrictTransport::start(const Exec& exec, const Transfer& transfer) {
   return number;
 }
 
-// The operations of one call, each to the other end of its channel.
+// Tells the other end of each operation's channel that it begins, and how many of the
+// same call follow on that channel.
 void StrictTransport::tell(const std::vector<int>& operations) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     Operation& operation = *operations_[static_cast<std::size_t>(operations[i])];
@@ -162,7 +163,7 @@ void StrictTransport::tell(const std::vector<int>& operations) {
   }
 }
 
-// Until the other end has begun the operation's other half.
+// Waits until the other end has begun the operation's other half.
 void StrictTransport::meet(const Operation& operation) {
   Lane& lane = lane_of(operation.transfer);
   const auto has_met = [&] {
@@ -176,7 +177,8 @@ void StrictTransport::meet(const Operation& operation) {
   }
 }
 
-// Whether a send and a receive of the calls at the two heads meet, and so are done.
+// Lets a send and a receive of the calls at the two heads of a lane meet, which are done
+// then. False where there is no such pair.
 bool StrictTransport::go_on(Lane& lane) {
   for (auto mine = lane.mine.begin(); mine != lane.mine.end(); ++mine) {
     if ((*mine)->notice.call != lane.mine.front()->notice.call) break;

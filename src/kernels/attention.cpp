@@ -44,8 +44,8 @@ struct Carver {
 
 template <class Acc>
 KOKKOS_INLINE_FUNCTION Carver<Acc> carver(const TeamMember& team, index_t elements) {
-  // A copy: team_scratch takes a reference, and the host's constant has no device
-  // address.
+  // This is a copy because team_scratch takes a reference, and the host's constant has no
+  // address on the device.
   const int level = kScratchLevel;
   auto memory = team.team_scratch(level);
   return {static_cast<Acc*>(
@@ -128,7 +128,7 @@ KOKKOS_INLINE_FUNCTION QueryTile query_tile(const TeamMember& team,
                                             const AttentionDesc& desc) {
   const index_t q_tiles = tiles_of(desc.q_length);
   const index_t league = team.league_rank();
-  // The last tiles see the most keys: they go first.
+  // The last tiles of queries see the most keys and take longest, so that they go first.
   const index_t q_begin = (q_tiles - 1 - league % q_tiles) * kRows;
   const index_t head = league / q_tiles % desc.heads;
   return {q_begin, head, league / (q_tiles * desc.heads),
@@ -230,7 +230,8 @@ struct Forward {
   }
 };
 
-// What the backward launches share: operands, and the two tiles everything is made of.
+// What the backward launches share: their operands, and the two tiles that everything is
+// made of.
 template <class T>
 struct BackwardTiles {
   using Acc = Accumulator<T>;
@@ -281,7 +282,8 @@ struct BackwardTiles {
     });
   }
 
-  // First query that sees a key of the tile starting at k_begin, down to a tile's start.
+  // The start of the first tile of queries that sees a key of the tile that begins at
+  // k_begin.
   KOKKOS_FUNCTION index_t first_query_tile(index_t k_begin) const {
     if (desc.mask != MaskKind::causal) return 0;
     const index_t q_first = k_begin - (desc.kv_length - desc.q_length);
@@ -289,7 +291,8 @@ struct BackwardTiles {
   }
 };
 
-// d_k and d_v of one tile of keys of a key head; with `d_q_sum`, also its part of d_q.
+// Computes d_k and d_v of one tile of keys of a key head, and with `d_q_sum` that tile's
+// part of d_q.
 template <class T>
 struct BackwardKeys {
   using Acc = Accumulator<T>;
@@ -359,7 +362,8 @@ struct BackwardKeys {
         if (d_q_sum.data() != nullptr) {
           Acc* sum_q = d_q_sum.data() +
                        ((sample * desc.heads + head) * desc.q_length + q_begin) * d;
-          // The first tile of keys is seen by every query: it overwrites.
+          // Every query sees the first tile of keys, which therefore overwrites the sum;
+          // the others add to it.
           tile::multiply(team, rows, d, k_rows, {d_s, kRows, 1}, key, d, sum_q, d,
                          k_begin > 0);
         }
@@ -382,7 +386,7 @@ struct BackwardKeys {
   }
 };
 
-// d_q of one tile of queries.
+// Computes d_q of one tile of queries.
 template <class T>
 struct BackwardQueries {
   using Acc = Accumulator<T>;

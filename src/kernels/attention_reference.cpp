@@ -31,7 +31,7 @@ struct Row {
         q(index % desc.q_length) {}
 };
 
-// d_q: a thread for each query, which looks at all keys that it sees.
+// Computes d_q with a thread for each query, which looks at all keys that it sees.
 template <class T>
 void backward_queries(const Exec& exec, const AttentionDesc& desc, StepStateView step,
                       HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
@@ -67,7 +67,8 @@ void backward_queries(const Exec& exec, const AttentionDesc& desc, StepStateView
       });
 }
 
-// d_k and d_v: a thread for each key, which looks at all queries that see it.
+// Computes d_k and d_v with a thread for each key, which looks at all queries that see
+// it.
 template <class T>
 void backward_keys(const Exec& exec, const AttentionDesc& desc, StepStateView step,
                    HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,

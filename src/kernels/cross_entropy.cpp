@@ -11,8 +11,9 @@
 namespace trireme::kernels {
 namespace {
 
-// Columns of one piece: read from memory for the maximum, from the nearest cache for the
-// sum. A GPU's team needs enough of them for all its threads.
+// The columns that are gone through at a time: they are read from memory for the maximum,
+// and from the nearest cache for the sum. A GPU's team needs enough of them for all its
+// threads.
 constexpr index_t kPiece = kHostExecution ? 1024 : 4096;
 
 // The label's logit where the label lies in this shard, else 0.
@@ -151,7 +152,8 @@ void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
   const float* const mask_data = mask.data();
   A* const loss_data = loss.data();
   double* const totals_data = totals.data();
-  // One team for all rows: a few thousand logarithms, and one order of summation.
+  // One team takes all rows: these are a few thousand logarithms only, and their sum
+  // keeps one order.
   launch_rows(
       exec,
       {"trireme::kernels::cross_entropy_loss",

@@ -12,7 +12,7 @@
 namespace trireme::kernels {
 namespace {
 
-// What every element needs to know of the mask.
+// Everything that an element needs to know of the mask to draw its own bit of it.
 template <class A>
 struct Mask {
   std::uint32_t threshold = 0;  // 0: everything is kept
@@ -119,7 +119,7 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
         const std::uint32_t threshold = mask.threshold;
         const A scale = mask.scale;
         // x (+ bias), times `factor`, (+ residual). The tests of the pointers do not
-        // depend on j: the compiler takes them out of the loop.
+        // depend on j, so that the compiler takes them out of the loop.
         const auto element = [=](index_t j, A factor) {
           A value = static_cast<A>(in[j]);
           if (bias_data != nullptr) value += static_cast<A>(bias_data[j]);

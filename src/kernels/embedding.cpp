@@ -15,7 +15,8 @@ namespace trireme::kernels {
 
 namespace {
 
-// As many rows of the table as can be asked for: which ones are is not known beforehand.
+// As many rows of the table as the ids can ask for, to count their bytes: which rows
+// these are is not known beforehand, nor how many ids are the same.
 template <class T>
 View2<T> rows_used(View2<T> table, index_t rows) {
   const index_t all = static_cast<index_t>(table.extent(0));
@@ -82,7 +83,8 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
   const View2<std::int32_t> links(scratch.data(), 2, extent(rows));
   std::int32_t* const next = links.data();  // next row with the same id, or rows
   std::int32_t* const is_first = links.data() + rows;
-  // Neighbouring threads read the same ids: the quadratic search costs less than a sort.
+  // The search is quadratic, but neighbouring threads read the same ids, so that it costs
+  // less than a sort would.
   launch(
       exec,
       {"trireme::kernels::embedding_backward[chains]", {.bytes = bytes_of(ids, links)}},
@@ -133,8 +135,8 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
   const T* const d_y_data = d_y.data();
   A* const table_data = d_table.data();
   const View2<A> used = rows_used(d_table, rows);
-  // As many parts as threads, of whole cache lines; how columns are shared out changes no
-  // sum.
+  // There are as many parts as threads, each of whole cache lines. How the columns are
+  // shared out changes no sum.
   static const index_t threads = ExecSpace().concurrency();  // Kokkos allocates to tell
   const index_t width =
       std::max<index_t>(16, ((h + threads - 1) / threads + 15) / 16 * 16);

@@ -33,8 +33,9 @@ void gemm_float(Transpose transpose_a, Transpose transpose_b, Accumulate accumul
                   shape.k, shape.n, static_cast<int>(status));
 }
 
-// Of the BLAS that the process runs with, which need not be the one it was linked with.
-// The interface has no version; what implements it tells, under a name of its own.
+// The version of the BLAS that the process runs with, which need not be the one it was
+// linked with. The interface has no call for it; each implementation tells its own under
+// another name.
 std::string blas_version() {
   using Text = const char* (*)();
   if (const auto config =

@@ -74,7 +74,8 @@ Chunk<T>::Chunk(const nn::Builder<T>& builder, const Blueprint& blueprint,
   set_slot_count(1);
 }
 
-// Before all blocks, so that ranks that share a table register it first, as its owner.
+// Copies are registered before all blocks, so that the stages that share a table all have
+// it as their first parameter, as its owner does.
 template <class T>
 void Chunk<T>::register_copies(const nn::Builder<T>& builder, Tables<T>& tables) {
   for (const SharedTable& table : blueprint_.tables) {
@@ -91,7 +92,7 @@ void Chunk<T>::register_copies(const nn::Builder<T>& builder, Tables<T>& tables)
   }
 }
 
-// Whether a table that the block owns has users in other chunks.
+// Whether users of a table that this block owns are in other chunks.
 template <class T>
 bool Chunk<T>::shares_tables(std::size_t block) const {
   return std::ranges::any_of(blueprint_.tables, [&](const SharedTable& table) {
@@ -166,8 +167,8 @@ View2<T> Chunk<T>::take(const nn::Context& context, Arena& arena, Category categ
   return arena.matrix<T>(category, rows_of(context, tensor), tensor.columns);
 }
 
-// Memory for what stays within the chunk: two areas, which neighbouring borders take in
-// turns, and a matrix for each tensor that passes a block by.
+// Takes memory for the tensors that stay within the chunk: two areas, which neighbouring
+// borders use in turns, and a matrix of its own for each tensor that passes a block by.
 template <class T>
 void Chunk<T>::take_scratch(const nn::Context& context, Category category,
                             Values& values) const {
@@ -287,7 +288,7 @@ void Chunk<T>::forward(const nn::Context& context, int slot, const Tensors<T>& i
   }
 }
 
-// What a layer saves that is made again goes to memory that is given back at once.
+// What a layer saves that is to be made again goes to memory that is given back at once.
 template <class T>
 void Chunk<T>::run_block(const nn::Context& context, int slot, const Values& values,
                          std::size_t block) {
@@ -302,8 +303,8 @@ void Chunk<T>::run_block(const nn::Context& context, int slot, const Values& val
   blocks_[block]->forward(here.saving_in(context.held), slot, in, out);
 }
 
-// What a layer saves, with what is held until its weight gradients are taken. Its output
-// is there already: this one is thrown away.
+// Makes again what a layer saves, in the memory that is held until its weight gradients
+// are taken. Its output is there already, so that this one is thrown away.
 template <class T>
 void Chunk<T>::recompute(const nn::Context& context, int slot, std::size_t block) {
   const ArenaScope scope(context.scratch);
@@ -333,8 +334,8 @@ void Chunk<T>::backward(const nn::Context& context, int slot, const Tensors<T>& 
   }
   const ArenaScope scope(context.scratch);
   take_scratch(context, Category::gradient, gradients_);
-  // Weight gradients together with the input gradients of the same part: what they need
-  // from each other is then held for one block at a time.
+  // Weight gradients are taken together with the input gradients of the same part, so
+  // that what one needs from the other is held for one block at a time.
   const std::size_t mark = context.held.used();
   for (std::size_t i = size(); i-- > 0;) {
     const auto run = [&] {
@@ -397,7 +398,8 @@ std::vector<index_t> Chunk<T>::cache_columns() const {
   return columns;
 }
 
-// Of a layer that is made again nothing but its ends was kept.
+// The name of a block's output in a message. Of a layer that is made again only its ends
+// were kept, so that no part of it can be named.
 template <class T>
 std::string Chunk<T>::output_name(const BlockSpec& block, bool is_recomputed) const {
   const bool has_parts = !block.last_part.empty() && !is_recomputed;
@@ -415,7 +417,8 @@ std::string Chunk<T>::locate_non_finite(const nn::Context& context, int slot) co
              check.is_bad(values[id]);
     });
   };
-  // What the chunk before it did not find in its own saved tensors.
+  // The input is bad although the chunk before found nothing in its own saved tensors:
+  // its output is where the number came up.
   if (is_bad(0, true)) {
     return output_name(blueprint_.blocks[range_.begin - 1], context.recompute.layers > 0);
   }
@@ -425,7 +428,7 @@ std::string Chunk<T>::locate_non_finite(const nn::Context& context, int slot) co
       const std::string part = blocks_[i]->locate_non_finite(context, check, slot);
       if (!part.empty()) return part;
     }
-    // What goes out is looked at by the next chunk; but nobody else can name a source.
+    // What goes out is looked at by the next chunk, but only this one can name a source.
     if (is_bad(i + 1, spec(i).is_source())) return output_name(spec(i), again);
   }
   return {};

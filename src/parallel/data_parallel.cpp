@@ -36,7 +36,8 @@ void add_to(const Exec& exec, View1<const T> from, View1<T> to) {
       KOKKOS_LAMBDA(const index_t i) { to(i) += from(i); });
 }
 
-// Elements that the rotating and the dedicated buffers hold.
+// How many elements the buffers must hold: those that buckets use in turns, and those
+// that one bucket has to itself.
 struct BufferSizes {
   index_t whole = 0;                   // of the largest bucket that takes turns
   index_t part = 0;                    // of one rank
@@ -57,8 +58,8 @@ BufferSizes buffer_sizes(const Partition& partition) {
   return sizes;
 }
 
-// What this rank updates, of gradients that each tensor rank has its own part of the sum
-// of.
+// How many elements this rank updates of the parameters that are used on local rows: each
+// tensor rank has a part of the sum of their gradients.
 template <class T>
 index_t sequence_elements(const ParamBuffer<T>& params) {
   index_t elements = 0;
@@ -169,8 +170,8 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
   return bytes;
 }
 
-// Stage 1 reduces into the bucket itself, by way of a copy of the part. Two reductions
-// are under way at a time and take turns in two copies.
+// With ZeRO 1 a bucket is reduced into its own memory, by way of a copy of the part. Two
+// reductions are under way at a time and take turns in two copies.
 template <class T>
 std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params) {
   const auto& sharding = params.sharding();
@@ -204,7 +205,8 @@ int DataParallel<T>::slot_of_dedicated(std::size_t bucket) const {
 
 template <class T>
 void DataParallel<T>::begin_step() {
-  // Later stages write their shard with the first micro-batch.
+  // With ZeRO 2 and 3 the first micro-batch overwrites the shard, so that nothing has to
+  // be zeroed.
   if (stage() < 2) kernels::fill(exec_, params_.slab(Slab::gradient), Master{0});
 }
 
@@ -251,7 +253,8 @@ void DataParallel<T>::end(std::size_t unit, Pass pass) {
   if (buckets()[bucket].first_unit == unit) reduce(bucket);
 }
 
-// What comes into use after a bucket: in this pass, or in the next.
+// Begins to gather the bucket that comes into use after this one, in this pass or in the
+// next.
 template <class T>
 void DataParallel<T>::fetch_ahead(std::size_t bucket, Pass pass) {
   const PassUnits all{0, params_.registry().units().size(), pass};
@@ -290,7 +293,8 @@ void DataParallel<T>::need_weights(std::size_t bucket, std::optional<std::size_t
   state_[bucket].gather.wait(exec_);
 }
 
-// Stage 3: into a buffer that `keep` is not in.
+// With ZeRO 3, begins to gather a bucket's weights into a buffer other than the one that
+// `keep` is in.
 template <class T>
 void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_t> keep) {
   BucketState& state = state_[bucket];
@@ -317,7 +321,7 @@ void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_
       comm::span_of(params_.compute_bucket(bucket)), kGatherInPass);
 }
 
-// Stages 2 and 3: zeros for a bucket whose gradients come now.
+// With ZeRO 2 and 3, gives a bucket whose gradients come now memory, filled with zeros.
 template <class T>
 void DataParallel<T>::need_gradients(std::size_t bucket) {
   if (stage() < 2) return;
@@ -343,12 +347,14 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
   kernels::fill(exec_, params_.gradient_bucket(bucket), Master{0});
 }
 
-// All gradients of a bucket are there.
+// Begins the reduction of a bucket: all gradients of this micro-batch, or of the step,
+// are there.
 template <class T>
 void DataParallel<T>::reduce(std::size_t bucket) {
   const bool every_time = stage() >= 2;
   if (!every_time && !is_last_microbatch_) return;
-  // Two at a time: each keeps a result on the host until it is complete.
+  // Two may be under way at a time, because each keeps its result on the host until it is
+  // complete.
   if (reducing_.size() == kRotating) finish_reduction(reducing_.front());
   BucketState& state = state_[bucket];
   state.is_reducing = true;
@@ -393,8 +399,9 @@ void DataParallel<T>::finish_gradients() {
   if (sequence_elements_ > 0) sum_over_tensor();
 }
 
-// Of this rank's part, over the stages that share the parameter. Only now: they come to
-// the end of their backward passes one after the other.
+// Sums this rank's part of the tied parameter's gradient over the stages that share it.
+// That is done at the end of the step, because the stages come to the end of their
+// backward passes one after the other and would wait for each other before.
 template <class T>
 void DataParallel<T>::sum_tied() {
   const std::optional<std::size_t> tied = params_.registry().tied();

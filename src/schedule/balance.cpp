@@ -47,8 +47,9 @@ OrderOf orders_of(const PipelineShape& shape, PipelineSchedule kind, int groups)
   };
 }
 
-// Numbers of groups whose sizes differ: more micro-batches in a group than a few for each
-// stage only take memory.
+// The numbers of groups that are worth trying. Several numbers give the same largest
+// group, and only one of these is kept; groups of more micro-batches than a few for each
+// stage take memory and save no time.
 std::vector<int> group_counts(const PipelineShape& shape) {
   constexpr int kMostPerStage = 4;
   std::vector<int> counts;
@@ -63,7 +64,8 @@ std::vector<int> group_counts(const PipelineShape& shape) {
   return counts;
 }
 
-// Whether orders differ that a kind may take; of the others a rule gives the only one.
+// Whether a schedule of this kind may take one of several orders. Where it may not, a
+// rule gives the only one.
 bool has_choice(const PipelineShape& shape, PipelineSchedule kind) {
   if (kind == PipelineSchedule::zero_bubble) return true;
   return kind == PipelineSchedule::one_f_one_b && shape.chunks > 1 &&
@@ -129,7 +131,9 @@ class Balancer {
     return static_cast<std::size_t>(shape_.piece(lightest_stage, lightest_chunk));
   }
 
-  // Of a piece, were all layers alike: layers are dealt by number, while not all are.
+  // What a piece would cost if all layers were alike. Layers are dealt by their number as
+  // long as not all of them are, and it is not known yet which of them the piece will
+  // get.
   PieceCost mean_cost(const Split& split, std::size_t piece) const {
     PieceCost cost = split[piece] * layer_;
     cost.backward_input += std::min(split[piece], model_.recomputed) * layer_.forward;
@@ -166,8 +170,8 @@ class Balancer {
     return split;
   }
 
-  // Whether all moves can be tried within a second: not in pipelines of many pieces,
-  // where a single layer matters less.
+  // Whether all moves can be tried within a second. In a pipeline of many pieces they
+  // cannot, and there a single layer matters less.
   bool is_affordable() const {
     constexpr double kMostPasses = 1e7;
     const double pieces = shape_.pieces();
@@ -202,7 +206,8 @@ class Balancer {
     return true;
   }
 
-  // Of few pieces, all others; of many its neighbours and the two ends.
+  // The pieces that a layer may move to. With few pieces these are all others; with many
+  // they are the neighbours and the two ends, because the ends differ most from the rest.
   static std::vector<std::size_t> partners(std::size_t from, std::size_t pieces) {
     std::vector<std::size_t> others;
     for (std::size_t to = 0; to < pieces; ++to) {
@@ -216,7 +221,8 @@ class Balancer {
   PipelineShape shape_, simulated_;
   PipelineSchedule kind_;
   const ModelCost& model_;
-  // Of a mean layer; of what stands before all layers, and of what does behind the first.
+  // The costs of a mean layer, of all blocks that stand before the first layer, and of
+  // all that stand behind it and are no layers.
   PieceCost layer_{0.0, 0.0, 0.0}, front_{0.0, 0.0, 0.0}, back_{0.0, 0.0, 0.0};
 };
 
@@ -265,7 +271,8 @@ Costs costs_of(const Split& split, const ModelCost& model) {
 bool is_simulated(const PipelineShape& shape, PipelineSchedule kind) {
   constexpr double kMostPasses = 4e6;  // that are gone through, in all tries together
   double tries = 1.0;
-  // Nine searches, each simulated once more, of three passes in place of two.
+  // zero_bubble() makes nine searches and simulates the result of each, and its orders
+  // have three passes where others have two.
   if (kind == PipelineSchedule::zero_bubble) tries = 9 * 2 * 1.5;
   if (kind == PipelineSchedule::one_f_one_b && shape.chunks > 1) {
     tries = static_cast<double>(group_counts(shape).size());

@@ -52,8 +52,8 @@ Order one_and_one(const std::vector<Pass>& forward, const std::vector<Pass>& bac
   return order;
 }
 
-// A stage is as many passes ahead as messages take to the last stage and back, and a
-// whole group for each chunk before the last.
+// A stage begins as many forward passes ahead as messages need to the last stage and
+// back, and a whole group more for each chunk before the last.
 int warmup_of(const PipelineShape& shape, int stage, int groups) {
   if (shape.chunks == 1) return shape.stages - stage - 1;
   const int largest = (shape.microbatches + groups - 1) / groups;
@@ -63,8 +63,8 @@ int warmup_of(const PipelineShape& shape, int stage, int groups) {
 
 }  // namespace
 
-// Group by group, chunk by chunk, micro-batch by micro-batch; the sizes of the groups
-// differ by one at most.
+// Passes go group by group, in a group chunk by chunk, and in a chunk micro-batch by
+// micro-batch. The sizes of the groups differ by one at most.
 std::vector<Pass> in_groups(const PipelineShape& shape, int groups, bool is_forward) {
   std::vector<Pass> passes;
   for (int group = 0; group < groups; ++group) {

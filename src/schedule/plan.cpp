@@ -37,10 +37,11 @@ bool is_send(Kind kind) {
   return kind == Kind::send_forward || kind == Kind::send_backward;
 }
 
-// Adds messages to one stage's passes.
+// Walks through the passes of one stage and adds the messages around them.
 class Planner {
  public:
-  // `receive_at`: of each pass, before which one its receive begins.
+  // `receive_at` has, for each pass, the number of the pass before which its receive
+  // begins.
   Planner(const PipelineShape& shape, int stage, const Order& passes,
           const std::vector<std::size_t>& receive_at)
       : shape_(shape), stage_(stage), passes_(passes), receive_at_(receive_at) {
@@ -66,7 +67,8 @@ class Planner {
  private:
   using Key = std::pair<int, int>;  // (chunk, micro-batch)
   static Key key_of(const Action& action) { return {action.chunk, action.microbatch}; }
-  // Whether there is a piece before (after) this one: then it is on another stage.
+  // Whether there is a piece before (after) this one. Neighbouring pieces are always on
+  // different stages, so that one means a message.
   bool has_before(const Action& action) const {
     return shape_.piece(stage_, action.chunk) > 0;
   }
@@ -144,7 +146,8 @@ class Neighbours {
     after_.read(order_of, (stage + 1) % shape.stages);
   }
 
-  // For each pass: during which one its input is sent, by ticks.
+  // The number of the pass of this stage during which the neighbour sends the input of
+  // each pass, by ticks.
   std::vector<std::size_t> passes_at_sends(const Order& passes) {
     std::vector<std::size_t> at_sends;
     at_sends.reserve(passes.size());
@@ -155,7 +158,8 @@ class Neighbours {
   }
 
  private:
-  // Where each (micro-batch, chunk) stands in a stage's order, forward and backward.
+  // A neighbour, and at which position of its order the forward and the backward pass of
+  // each (micro-batch, chunk) stand.
   struct Sender {
     explicit Sender(const PipelineShape& shape_in) : shape(shape_in) {}
 
@@ -186,8 +190,8 @@ class Neighbours {
     std::int64_t last_forward = -1, last_backward = -1;
   };
 
-  // Which of this stage's passes falls in the tick in which the input of one is sent;
-  // `none` where that is sent by nobody.
+  // The number of this stage's pass that falls in the tick in which the input of `pass`
+  // is sent; `none` where nobody sends it.
   std::size_t tick_of_send(const Action& pass, std::size_t none) {
     if (pass.kind == Kind::backward_weight) return none;
     const bool forward = is_forward(pass.kind);
@@ -212,7 +216,7 @@ class Neighbours {
   Sender before_, after_;
 };
 
-// As Neighbours::passes_at_sends(), by simulated times.
+// The same as Neighbours::passes_at_sends(), by simulated times in place of ticks.
 std::vector<std::size_t> passes_at_sends(const Timeline& timeline, int stage) {
   const auto s = static_cast<std::size_t>(stage);
   const std::vector<Interval>& intervals = timeline.stages.at(s);
@@ -229,7 +233,7 @@ std::vector<std::size_t> passes_at_sends(const Timeline& timeline, int stage) {
   return at_sends;
 }
 
-// What one stage sends another in one direction, in order.
+// The messages that one stage sends to another in one direction, in order.
 struct Stream {
   struct Message {
     int microbatch = 0;
@@ -316,7 +320,8 @@ class Streams {
     return true;
   }
 
-  // The input of a pass: the number of its message in the stream.
+  // Whether the input of a pass is there: the message that carries it has a number in the
+  // stream, and so many sends have begun.
   bool has_come(int stage, const Action& pass) {
     if (pass.in == Action::kNone) return true;
     Action message = pass;

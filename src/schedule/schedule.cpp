@@ -82,7 +82,8 @@ int held_count(const Order& order, int chunk) {
 void check(const Order& order, int microbatches, int chunks) {
   enum class State { waiting, forward_done, input_done, done };
   std::map<std::pair<int, int>, State> states;  // (chunk, micro-batch)
-  // (chunk, slot or place) -> micro-batch
+  // The micro-batch that is in each (chunk, slot), and the one whose held tensors are in
+  // each (chunk, number).
   std::map<std::pair<int, int>, int> occupants, holders;
   for (const Action& action : order) {
     if (is_message(action)) continue;

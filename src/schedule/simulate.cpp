@@ -33,7 +33,8 @@ std::size_t as_index(int number) {
   return static_cast<std::size_t>(number);
 }
 
-// When the input of every piece's forward (backward) pass of every micro-batch is there.
+// The times at which the input of every piece's forward (backward) pass of every
+// micro-batch is there.
 class Arrivals {
  public:
   Arrivals(const PipelineShape& shape, const Costs& costs)
@@ -50,7 +51,8 @@ class Arrivals {
   double backward(int piece, int microbatch) const {
     return backward_[at(piece, microbatch)];
   }
-  // When a pass could begin; weight passes: at once.
+  // When a pass could begin, as far as its input is concerned. A weight pass needs none:
+  // it follows its input pass on the same stage.
   double input_of(const Action& action, int stage) const {
     const int piece = shape_.piece(stage, action.chunk);
     switch (action.kind) {
@@ -63,7 +65,7 @@ class Arrivals {
         return 0.0;
     }
   }
-  // When the pass before it that its input comes from ended.
+  // When the pass ended that the input of this one comes from.
   double sent_at(const Action& action, int stage) const {
     const int piece = shape_.piece(stage, action.chunk);
     const bool is_forward = action.kind == Kind::forward;
@@ -71,7 +73,8 @@ class Arrivals {
     const double arrival = input_of(action, stage);
     return from < 0 || from == shape_.pieces() ? arrival : arrival - message(from, piece);
   }
-  // A pass ends: what comes of it goes to the piece after (before) it.
+  // A pass has ended: its result goes to the piece after it, or before it in a backward
+  // pass.
   void note_end(const Action& action, int stage, double time) {
     const int piece = shape_.piece(stage, action.chunk);
     if (action.kind == Kind::forward) {
@@ -145,8 +148,8 @@ std::string who_waits(const std::vector<Order>& orders,
 // A stage that decides what to do next whenever it is free and something has come.
 class ZeroBubble {
  public:
-  // Which pass goes first where both inputs have come; a weight pass is not begun where
-  // one comes within `patience` of the time it takes.
+  // Which pass goes first where the inputs of both have come. A weight pass is not begun
+  // if an input comes sooner than after `patience` times its duration.
   enum class First { forward, backward, other };  // other: than the last one
   struct Rule {
     First first = First::other;
@@ -164,7 +167,8 @@ class ZeroBubble {
         backward_(in_groups(shape, most_groups(shape), false)),
         stages_(as_index(shape.stages)) {}
 
-  // Nothing where the limit lets no stage go on.
+  // The orders found; nothing where the limit of micro-batches in flight lets no stage go
+  // on.
   std::optional<std::vector<Order>> orders() {
     for (int stage = 0; stage < shape_.stages; ++stage) wake(stage, 0.0);
     while (!events_.empty()) {

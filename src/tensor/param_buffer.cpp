@@ -19,7 +19,8 @@ namespace trireme {
 
 namespace {
 
-// Of what is only planned there is no memory to point into.
+// The address of an element; null where the slab is only planned and has no memory to
+// point into.
 template <class T>
 T* element_of(T* data, index_t offset) {
   return data == nullptr ? nullptr : data + offset;
@@ -101,7 +102,7 @@ void ParamBuffer<T>::initialize(const Exec& exec, std::uint64_t seed) {
   refresh_compute(exec);
 }
 
-// All that is here of a parameter's weights.
+// Draws the initial values of all that this rank has of a parameter's weights.
 template <class T>
 void ParamBuffer<T>::fill_share(const Exec& exec, std::uint64_t seed,
                                 std::size_t param) const {
@@ -187,7 +188,8 @@ typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t para
   }
   const IndexRange range = share(param);
   const std::size_t bucket = partition_.bucket_of_param(param);
-  // From the start of this rank's part to the start of its share of the parameter.
+  // The elements from the start of this rank's part of the bucket to the start of its
+  // share of the parameter.
   const index_t before = offset(param) + range.begin -
                          partition_.buckets()[bucket].part(sharding_.part).begin;
   const View1<Master> mine = shard(slab, bucket);
@@ -210,7 +212,8 @@ View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::updated(Slab slab,
           static_cast<std::size_t>(range.size())};
 }
 
-// Where this rank's part of a bucket lies in an array of all parts, or of its own ones.
+// Where this rank's part of a bucket lies: in an array of all parts, or in one of its own
+// parts alone.
 template <class T>
 IndexRange ParamBuffer<T>::shard_range(std::size_t bucket, bool is_whole) const {
   const Bucket& cut = partition_.buckets().at(bucket);

@@ -42,7 +42,8 @@ void Partition::make_buckets(const ParamRegistry& registry, index_t bucket_eleme
       if (registry.spec(p).tie != Tie::none) alone[u] = true;
     }
   }
-  // From the end, in the order in which the backward pass completes them.
+  // Buckets are made from the end on, which is the order in which the backward pass
+  // completes them.
   index_t end = total_;
   for (std::size_t u = units.size(); u-- > 0;) {
     const bool joins = !buckets_.empty() && !alone[u] && !buckets_.back().stands_alone &&
@@ -62,7 +63,8 @@ void Partition::make_buckets(const ParamRegistry& registry, index_t bucket_eleme
   std::reverse(buckets_.begin(), buckets_.end());
 }
 
-// Every bucket grows at its end, and what lies behind moves on.
+// Every bucket grows at its end until its parts are equal, and everything that lies
+// behind moves on.
 void Partition::make_parts_equal(const ParamRegistry& registry) {
   const std::vector<ParamUnit>& units = registry.units();
   bucket_of_unit_.resize(units.size());
