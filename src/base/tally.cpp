@@ -17,7 +17,7 @@ bool same_place(const KernelTally& a, const KernelTally& b) {
   return same(a.label, b.label);
 }
 bool same_place(const MessageTally& a, const MessageTally& b) {
-  return same(a.site, b.site) && same(a.operation, b.operation) && a.axis == b.axis;
+  return a.site == b.site && a.operation == b.operation && a.axis == b.axis;
 }
 
 void accumulate(KernelTally& to, const KernelTally& more) {

@@ -13,6 +13,7 @@
 #define TRIREME_BASE_TALLY_HPP_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
@@ -43,12 +44,15 @@ struct KernelTally {
 
 // Of one site of one group of ranks. The payload is counted as in comm::Traffic.
 struct MessageTally {
-  std::string axis;  // name of the group
-  const char* site = "";
-  const char* operation = "";
+  std::string axis;       // name of the group
+  std::string_view site;  // a literal, as the next
+  std::string_view operation;
   index_t calls = 0;
   index_t elements = 0;
   index_t bytes = 0;
+
+  // By axis, then by site.
+  auto operator<=>(const MessageTally&) const = default;
 };
 
 class Tally {

@@ -163,8 +163,6 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
       const Traffic one = payload_of(transfer);
       exec.tally()->add(MessageTally{name(), transfer.site, name_of(transfer.kind),
                                      one.calls, one.elements, one.bytes});
-    } else if (transport_->is_planned()) {
-      charge(transfer, 0.0);
     }
     return request;
   }

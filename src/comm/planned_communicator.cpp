@@ -21,7 +21,6 @@ class PlannedTransport final : public Transport {
   void wait(const Exec&, int) override { refuse(group_); }
   void begin_group() override {}
   void end_group() override {}
-  bool is_planned() const override { return true; }
 
  private:
   const Communicator& group_;

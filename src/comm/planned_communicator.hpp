@@ -3,8 +3,7 @@
 //
 // Groups that are made from it are planned too, so that the process groups of one of many
 // ranks (process_groups.hpp) are known without the others. What passes on shapes alone
-// (Exec::shape_only) would send over them is counted on their Tally, or, where they have
-// none, in Group::traffic().
+// (Exec::shape_only) would send over them is counted on their Tally.
 #ifndef TRIREME_COMM_PLANNED_COMMUNICATOR_HPP_
 #define TRIREME_COMM_PLANNED_COMMUNICATOR_HPP_
 

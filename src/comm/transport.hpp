@@ -127,9 +127,6 @@ class Transport {
   virtual std::optional<TransportSeconds> seconds() const { return {}; }
   // Host memory that operations keep for themselves: copies of what is sent and received.
   virtual std::size_t staging_bytes() const { return 0; }
-  // Of groups that are only planned: operations on a shape-only Exec are counted, and
-  // there are no others.
-  virtual bool is_planned() const { return false; }
 };
 
 }  // namespace trireme::comm

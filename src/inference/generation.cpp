@@ -61,24 +61,51 @@ template <class T>
 Generator<T>::Generator(const Exec& exec, step::ModelState<T>& state, index_t max_batch)
     : exec_(exec), state_(state), max_batch_(max_batch) {
   TRIREME_REQUIRE(max_batch >= 1, "a generator of {}", format_plural(max_batch, "text"));
-  cache_ = DeviceArray<T>("generation cache", extent(cache_elements(state, max_batch)));
-  layers_.caches.resize(state.whole().cache_columns().size());
-
+  const auto allocate = [&](auto& array, const char* label, index_t count) {
+    using Array = std::remove_reference_t<decltype(array)>;
+    bytes_ += extent(count) * sizeof(typename Array::value_type);
+    if (!exec.is_shape_only()) array = Array(label, extent(count));
+  };
   const index_t rows = std::max(kPieceRows, max_batch);
-  workspace_ = Workspace(plan_workspace(state, max_batch));
-  step_ = DeviceArray<kernels::StepState>("generation step", 1);
-  tokens_ = DeviceArray<std::int32_t>("generation tokens", extent(rows));
-  positions_ = DeviceArray<std::int32_t>("generation positions", extent(rows));
-  host_tokens_ = HostArray<std::int32_t>("generation tokens (host)", extent(rows));
-  host_positions_ = HostArray<std::int32_t>("generation positions (host)", extent(rows));
   const index_t ranks = state.groups.tensor->size();
   const index_t logits = max_batch * state.whole().logit_columns();
-  logits_ = DeviceArray<T>("generation logits", extent(logits));
-  if (ranks > 1) gathered_ = DeviceArray<T>("generation gather", extent(ranks * logits));
+  allocate(cache_, "generation cache", cache_elements(state, max_batch));
+  allocate(step_, "generation step", 1);
+  allocate(tokens_, "generation tokens", rows);
+  allocate(positions_, "generation positions", rows);
+  allocate(logits_, "generation logits", logits);
+  if (ranks > 1) allocate(gathered_, "generation gather", ranks * logits);
+  layers_.caches.resize(state.whole().cache_columns().size());
+  if (exec.is_shape_only()) {
+    find_workspace(rows);
+    return;
+  }
+  step::ModelState<T> shapes = state.without_memory();
+  const Generator planned(Exec::shape_only(), shapes, max_batch);
+  workspace_ = Workspace(planned.workspace_.peaks());
+  bytes_ += workspace_.bytes();
+  host_tokens_ = HostArray<std::int32_t>("generation tokens (host)", extent(rows));
+  host_positions_ = HostArray<std::int32_t>("generation positions (host)", extent(rows));
   host_logits_ = HostArray<T>("generation logits (host)", extent(ranks * logits));
   whole_logits_.resize(
       static_cast<std::size_t>(max_batch * state.architecture().vocabulary));
   history_.reserve(static_cast<std::size_t>(max_batch * context()));
+}
+
+// On shapes: as many rows as there ever are, and all of them with logits where that can
+// be, as what the arenas hand out grows with rows only.
+template <class T>
+void Generator<T>::find_workspace(index_t rows) {
+  workspace_ = Workspace({1}, {1});
+  const std::vector<index_t> columns = state_.whole().cache_columns();
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const View2<T> cache(static_cast<T*>(nullptr), extent(rows), extent(columns[i]));
+    layers_.caches[i] = {cache, cache, 0};
+  }
+  run_layers(1, rows,
+             View2<T>(static_cast<T*>(nullptr), extent(max_batch_),
+                      extent(state_.whole().logit_columns())));
+  bytes_ += workspace_.peaks().total();
 }
 
 template <class T>
@@ -98,61 +125,11 @@ index_t Generator<T>::cache_elements(const step::ModelState<T>& state,
   return 2 * columns * state.architecture().sequence * max_batch;
 }
 
-// New tokens of `samples` texts, as a micro-batch.
-template <class T>
-nn::MicroBatch Generator<T>::fed(const step::ModelState<T>& state, index_t sequence,
-                                 index_t samples, const std::int32_t* tokens,
-                                 const std::int32_t* positions) {
-  BatchSpec spec = state.blueprint.batch;
-  spec.streams.at(0).sequence = sequence;
-  nn::MicroBatch batch(spec, samples);
-  batch.set(spec.field("tokens"), tokens, sequence * samples);
-  batch.set(spec.field("positions"), positions, sequence * samples);
-  return batch;
-}
-
-template <class T>
-Workspace::Plan Generator<T>::plan_workspace(const step::ModelState<T>& state,
-                                             index_t max_batch) {
-  // As many rows as there ever are, and all of them with logits where that can be: what
-  // the arenas hand out grows with rows only.
-  const index_t rows = std::max(kPieceRows, max_batch);
-  Arena saved, scratch, held;
-  const Exec exec = Exec::shape_only();
-  const nn::Context context{.exec = exec,
-                            .groups = state.groups,
-                            .step = {},
-                            .saved = &saved,
-                            .scratch = scratch,
-                            .held = held,
-                            .batch = fed(state, 1, rows, nullptr, nullptr),
-                            .mode = nn::Mode::evaluation};
-  model::DecodeState<T> layers;
-  for (const index_t columns : state.whole().cache_columns()) {
-    const View2<T> cache(static_cast<T*>(nullptr), extent(rows), extent(columns));
-    layers.caches.push_back({cache, cache, 0});
-  }
-  const View2<T> logits(static_cast<T*>(nullptr), extent(max_batch),
-                        extent(state.whole().logit_columns()));
-  step::ModelState<T> shapes = state.without_memory();
-  shapes.whole().decode(context, layers, logits);
-  return {.saved = {saved.peak()},
-          .slots = {1},
-          .scratch = scratch.peak(),
-          .held = {held.peak()},
-          .places = {1}};
-}
-
 template <class T>
 std::size_t Generator<T>::planned_bytes(const step::ModelState<T>& state,
                                         index_t max_batch) {
-  const index_t ranks = state.groups.tensor->size();
-  const index_t logits = max_batch * state.whole().logit_columns();
-  const index_t elements =
-      cache_elements(state, max_batch) + logits * (ranks > 1 ? 1 + ranks : 1);
-  const index_t ids = 2 * std::max(kPieceRows, max_batch);
-  return extent(elements) * sizeof(T) + extent(ids) * sizeof(std::int32_t) +
-         plan_workspace(state, max_batch).total();
+  step::ModelState<T> shapes = state.without_memory();
+  return Generator(Exec::shape_only(), shapes, max_batch).bytes_;
 }
 
 template <class T>
@@ -206,20 +183,31 @@ void Generator<T>::decode(std::span<const data::TokenId> tokens, View2<T> logits
   }
   copy_front(exec_, tokens_, host_tokens_, rows);
   copy_front(exec_, positions_, host_positions_, rows);
-  const nn::Context context{
-      .exec = exec_,
-      .groups = state_.groups,
-      .step = kernels::StepStateView(step_.data()),
-      .saved = &workspace_.saved(0, 0),
-      .scratch = workspace_.scratch(),
-      .held = workspace_.held(),
-      .batch = fed(state_, rows / batch_, batch_, tokens_.data(), positions_.data()),
-      .mode = nn::Mode::evaluation,
-      .params = state_.use};
-  state_.whole().decode(context, layers_, logits);
+  run_layers(rows / batch_, batch_, logits);
   length_ += rows / batch_;
   // The host's copies are written again by the next call.
   exec_.fence("trireme::inference::decode");
+}
+
+// New tokens of `samples` texts, `sequence` of each: those in tokens_ and positions_.
+template <class T>
+void Generator<T>::run_layers(index_t sequence, index_t samples, View2<T> logits) {
+  BatchSpec spec = state_.blueprint.batch;
+  spec.streams.at(0).sequence = sequence;
+  nn::MicroBatch batch(spec, samples);
+  const index_t rows = sequence * samples;
+  batch.set(spec.field("tokens"), tokens_.data(), rows);
+  batch.set(spec.field("positions"), positions_.data(), rows);
+  const nn::Context context{.exec = exec_,
+                            .groups = state_.groups,
+                            .step = kernels::StepStateView(step_.data()),
+                            .saved = &workspace_.saved(0, 0),
+                            .scratch = workspace_.scratch(),
+                            .held = workspace_.held(),
+                            .batch = batch,
+                            .mode = nn::Mode::evaluation,
+                            .params = state_.use};
+  state_.whole().decode(context, layers_, logits);
 }
 
 template <class T>
@@ -394,9 +382,7 @@ bool Generator<T>::choose_tokens(std::vector<Text>& texts, std::span<const doubl
 }
 
 #define TRIREME_INSTANTIATE(T) template class Generator<T>;
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
-template std::size_t Generator<bf16>::planned_bytes(const step::ModelState<bf16>&,
-                                                    index_t);
 
 }  // namespace trireme::inference

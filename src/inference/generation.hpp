@@ -77,7 +77,8 @@ class Generator {
   static constexpr index_t kPieceRows = 512;
 
   // The weights in `state` must be allocated and outlive the generator; they may change
-  // between runs. max_batch: texts side by side.
+  // between runs. max_batch: texts side by side. On a shape-only Exec it finds what it
+  // would take, and can do no more.
   Generator(const Exec& exec, step::ModelState<T>& state, index_t max_batch = 1);
   // A good number of texts side by side where there are `texts`: 16 at most, less where
   // their keys and values would take more than 1 GiB.
@@ -111,24 +112,22 @@ class Generator {
   struct Job;  // what one run() works with
 
   static index_t cache_elements(const step::ModelState<T>& state, index_t max_batch);
-  static nn::MicroBatch fed(const step::ModelState<T>& state, index_t sequence,
-                            index_t samples, const std::int32_t* tokens,
-                            const std::int32_t* positions);
-  static Workspace::Plan plan_workspace(const step::ModelState<T>& state,
-                                        index_t max_batch);
+  void find_workspace(index_t rows);
   void check_prompt(const GenerationRequest& request,
                     const GenerationConfig& config) const;
   void run_batch(std::vector<Text>& texts, Job& job);
   bool choose_tokens(std::vector<Text>& texts, std::span<const double> logits, Job& job);
   std::span<const double> read_again(const std::vector<Text>& texts, index_t keep);
   void decode(std::span<const data::TokenId> tokens, View2<T> logits);
+  void run_layers(index_t sequence, index_t samples, View2<T> logits);
   std::span<const double> fetch_logits();
 
   Exec exec_;
   step::ModelState<T>& state_;
   index_t max_batch_;
-  index_t batch_ = 0;   // of the texts under way
-  index_t length_ = 0;  // their positions in the cache
+  std::size_t bytes_ = 0;  // of device memory, allocated or planned
+  index_t batch_ = 0;      // of the texts under way
+  index_t length_ = 0;     // their positions in the cache
   DeviceArray<T> cache_;
   model::DecodeState<T> layers_;
   Workspace workspace_;

@@ -149,7 +149,9 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
 
   const T* const d_y_data = d_y.data();
   T* const d_x_data = d_x.data();
-  if (mask.threshold == 0 && d_y_data == d_x_data) return;
+  // Views of a pass on shapes have no memory that could be the same.
+  const bool in_place = d_y_data == d_x_data && d_y_data != nullptr;
+  if (mask.threshold == 0 && in_place) return;
   const StepState* const state = step.data();
   launch_rows(
       exec, {"trireme::kernels::dropout_backward", {.bytes = bytes_of(d_y, d_x)}}, rows,

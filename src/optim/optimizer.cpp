@@ -23,6 +23,23 @@ namespace trireme::optim {
 
 namespace {
 
+// Of the last stage; zero on the others.
+void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
+                View1<double> totals) {
+  constexpr comm::Site kSite = "loss totals";
+  groups.pipeline->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
+  groups.gradient->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
+}
+
+void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero_stage,
+                 View1<double> square_sum) {
+  constexpr comm::Site kSite = "gradient norm";
+  if (zero_stage >= 1) {
+    groups.gradient->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
+  }
+  groups.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
+}
+
 void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t step,
               double learning_rate, double correction1, double correction2) {
   launch(
@@ -59,30 +76,36 @@ template <class T>
 Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
                         const comm::ProcessGroups& groups,
                         const kernels::AdamWDesc& adamw, double clip_norm)
-    : params_(params),
-      groups_(groups),
-      adamw_(adamw),
-      clip_norm_(clip_norm),
-      square_sum_("optimizer square sum", 1),
-      report_("optimizer report", 1),
-      host_report_("optimizer host report", 1) {
+    : params_(params), groups_(groups), adamw_(adamw), clip_norm_(clip_norm) {
   find_chunks(exec);
+  if (exec.is_shape_only()) return;
   partial_sums_ = DeviceArray<double>("optimizer partial sums", chunks_.extent(0));
+  square_sum_ = DeviceArray<double>("optimizer square sum", 1);
+  report_ = DeviceArray<StepReport>("optimizer report", 1);
+  host_report_ = decltype(host_report_)("optimizer host report", 1);
 }
 
+// On shapes the chunks are only counted: those of the largest models take gigabytes.
 template <class T>
 void Optimizer<T>::find_chunks(const Exec& exec) {
   const ParamRegistry& registry = params_.registry();
   const bool is_first_of_tensor = groups_.tensor->rank() == 0;
   std::vector<kernels::AdamWChunk> chunks;
+  std::size_t chunk_count = 0;
   for (const Bucket& bucket : params_.partition().buckets()) {
-    first_chunk_.push_back(chunks.size());
+    first_chunk_.push_back(chunk_count);
     elements_.push_back(0);
     const std::size_t begin = registry.units()[bucket.first_unit].begin;
     const std::size_t end = registry.units()[bucket.end_unit - 1].end;
     for (std::size_t i = begin; i < end; ++i) {
       const ParamSpec& spec = registry.spec(i);
       const index_t elements = params_.updated(i).size();
+      const bool is_elsewhere =  // where the norm counts it
+          spec.tie == Tie::copy || (spec.shard.is_replicated() && !is_first_of_tensor);
+      elements_.back() += elements;
+      if (!is_elsewhere) elements_in_norm_ += elements;
+      chunk_count += extent((elements + kernels::kAdamWChunk - 1) / kernels::kAdamWChunk);
+      if (exec.is_shape_only()) continue;
       const auto place = [&](Slab slab) {
         return params_.updated(slab, i).data() - params_.slab(slab).data();
       };
@@ -93,23 +116,25 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
                           .moment = place(Slab::exp_avg) + at,
                           .count = static_cast<std::int32_t>(count),
                           .decays = static_cast<std::int16_t>(spec.decay ? 1 : 0),
-                          .in_norm = static_cast<std::int16_t>(
-                              spec.tie == Tie::copy ||
-                                      (spec.shard.is_replicated() && !is_first_of_tensor)
-                                  ? 0
-                                  : 1)});
-        elements_.back() += count;
-        if (chunks.back().in_norm != 0) elements_in_norm_ += count;
+                          .in_norm = static_cast<std::int16_t>(is_elsewhere ? 0 : 1)});
       }
     }
   }
-  first_chunk_.push_back(chunks.size());
+  first_chunk_.push_back(chunk_count);
+  if (exec.is_shape_only()) return;
   chunks_ = DeviceArray<kernels::AdamWChunk>("optimizer chunks", chunks.size());
   const Kokkos::View<const kernels::AdamWChunk*, Kokkos::HostSpace,
                      Kokkos::MemoryTraits<Kokkos::Unmanaged>>
       host(chunks.data(), chunks.size());
   Kokkos::deep_copy(exec.space(), chunks_, host);
   exec.fence("optimizer chunks");
+}
+
+template <class T>
+View1<const kernels::AdamWChunk> Optimizer<T>::chunks(std::size_t begin,
+                                                      std::size_t end) const {
+  const kernels::AdamWChunk* const all = chunks_.data();
+  return {all == nullptr ? nullptr : all + begin, end - begin};
 }
 
 template <class T>
@@ -124,30 +149,14 @@ template <class T>
 void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
                            View1<double> totals, double nominal_tokens) {
   sum_totals(exec, groups_, totals);
-  const View1<double> square_sum = square_sum_;
+  const View1<double> square_sum(square_sum_.data(), 1);
+  const std::size_t count = first_chunk_.back();
   kernels::fill(exec, square_sum, 0.0);
-  kernels::square_sum_of_chunks<Master>(exec, chunks_, elements_in_norm_,
-                                        params_.slab(Slab::gradient), partial_sums_,
-                                        View0<double>(square_sum.data()));
+  kernels::square_sum_of_chunks<Master>(
+      exec, chunks(0, count), elements_in_norm_, params_.slab(Slab::gradient),
+      View1<double>(partial_sums_.data(), count), View0<double>(square_sum.data()));
   sum_squares(exec, groups_, params_.sharding().stage, square_sum);
   finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, report_);
-}
-
-void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
-                View1<double> totals) {
-  constexpr comm::Site kSite = "loss totals";
-  // Of the last stage; zero on the others.
-  groups.pipeline->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
-  groups.gradient->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
-}
-
-void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero_stage,
-                 View1<double> square_sum) {
-  constexpr comm::Site kSite = "gradient norm";
-  if (zero_stage >= 1) {
-    groups.gradient->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
-  }
-  groups.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
 }
 
 template <class T>
@@ -165,10 +174,8 @@ StepReport Optimizer<T>::read_report(const Exec& exec) {
 template <class T>
 void Optimizer<T>::apply_bucket(const Exec& exec, View0<kernels::StepState> state,
                                 std::size_t bucket) {
-  const std::size_t begin = first_chunk_.at(bucket);
-  const View1<const kernels::AdamWChunk> chunks(chunks_.data() + begin,
-                                                first_chunk_.at(bucket + 1) - begin);
-  kernels::adamw<Master>(exec, adamw_, kernels::StepStateView(state.data()), chunks,
+  kernels::adamw<Master>(exec, adamw_, kernels::StepStateView(state.data()),
+                         chunks(first_chunk_.at(bucket), first_chunk_.at(bucket + 1)),
                          elements_[bucket], params_.slab(Slab::gradient),
                          params_.slab(Slab::weight), params_.slab(Slab::exp_avg),
                          params_.slab(Slab::exp_avg_sq));
@@ -181,7 +188,7 @@ void Optimizer<T>::apply(const Exec& exec, View0<kernels::StepState> state) {
 }
 
 #define TRIREME_INSTANTIATE(T) template class Optimizer<T>;
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::optim

@@ -28,19 +28,13 @@ struct StepReport {
   double grad_norm = 0.0;  // of the corrected gradients, before clipping
 };
 
-// The sums over ranks that Optimizer::prepare takes: of losses and tokens, and of squares
-// of gradients.
-void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
-                View1<double> totals);
-void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero_stage,
-                 View1<double> square_sum);
-
 template <class T>
 class Optimizer {
  public:
   using Master = Accumulator<T>;
 
-  // Updates what this rank keeps of the parameters: all, or its shard (ZeRO).
+  // Updates what this rank keeps of the parameters: all, or its shard (ZeRO). They are
+  // only planned, and nothing is allocated, where `exec` is shape-only.
   Optimizer(const Exec& exec, ParamBuffer<T>& params, const comm::ProcessGroups& groups,
             const kernels::AdamWDesc& adamw, double clip_norm);
 
@@ -64,6 +58,7 @@ class Optimizer {
 
  private:
   void find_chunks(const Exec& exec);
+  View1<const kernels::AdamWChunk> chunks(std::size_t begin, std::size_t end) const;
 
   ParamBuffer<T>& params_;
   const comm::ProcessGroups& groups_;

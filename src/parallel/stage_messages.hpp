@@ -43,7 +43,10 @@ class StageMessages {
   // Waits for all that is under way.
   void finish();
 
-  std::size_t bytes() const { return memory_.span() * sizeof(T); }
+  // That it allocates, or would where `exec` is shape-only.
+  std::size_t bytes() const {
+    return buffers_.size() * extent(slice_size(elements_) * ranks_) * sizeof(T);
+  }
 
  private:
   struct Buffer {

@@ -4,21 +4,20 @@
 #include "ckpt/params.hpp"
 #include "inference/generation.hpp"
 #include "step/deck_model.hpp"
+#include "step/step_plan.hpp"
 #include "tensor/param_buffer.hpp"
 
 namespace trireme::plan {
 
 step::MemoryPlan plan_memory(const step::ModelState<float>& state,
                              const config::Deck& deck) {
-  const step::PipelinePlans plans(state.sharing.pipeline, state.blueprint,
-                                  step::step_shape(deck));
-  return plan_memory(state, deck, plans.needs(state.groups.pipeline->rank()));
+  return with_all_else(step::plan_step(state, step::step_shape(deck)).memory, state,
+                       deck);
 }
 
 template <class T>
-step::MemoryPlan plan_memory(const step::ModelState<T>& state, const config::Deck& deck,
-                             const step::StageNeeds& needs) {
-  step::MemoryPlan plan = step::plan_memory(state, step::step_shape(deck), needs);
+step::MemoryPlan with_all_else(step::MemoryPlan plan, const step::ModelState<T>& state,
+                               const config::Deck& deck) {
   if (deck.run.sample_every.steps > 0) {
     plan.generation = inference::Generator<T>::planned_bytes(state);
   }
@@ -30,9 +29,9 @@ step::MemoryPlan plan_memory(const step::ModelState<T>& state, const config::Dec
   }
   return plan;
 }
-template step::MemoryPlan plan_memory(const step::ModelState<float>&, const config::Deck&,
-                                      const step::StageNeeds&);
-template step::MemoryPlan plan_memory(const step::ModelState<bf16>&, const config::Deck&,
-                                      const step::StageNeeds&);
+template step::MemoryPlan with_all_else(step::MemoryPlan, const step::ModelState<float>&,
+                                        const config::Deck&);
+template step::MemoryPlan with_all_else(step::MemoryPlan, const step::ModelState<bf16>&,
+                                        const config::Deck&);
 
 }  // namespace trireme::plan

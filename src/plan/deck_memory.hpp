@@ -5,15 +5,17 @@
 
 #include "config/deck.hpp"
 #include "step/memory_plan.hpp"
+#include "step/model_state.hpp"
 
 namespace trireme::plan {
 
 // What the deck's training takes on this rank, its samples of text included.
 step::MemoryPlan plan_memory(const step::ModelState<float>& state,
                              const config::Deck& deck);
+// The plan of a step, and with it what the deck asks for beside steps.
 template <class T>
-step::MemoryPlan plan_memory(const step::ModelState<T>& state, const config::Deck& deck,
-                             const step::StageNeeds& needs);
+step::MemoryPlan with_all_else(step::MemoryPlan plan, const step::ModelState<T>& state,
+                               const config::Deck& deck);
 
 }  // namespace trireme::plan
 

@@ -25,6 +25,7 @@
 #include "model/formulae.hpp"
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
+#include "step/step_plan.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::plan {
@@ -88,17 +89,17 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown 
   std::vector<DryRun::Stage> stages;
   for (const int stage : stages_to_plan(shared.pipeline, model, shown)) {
     const step::ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
-    const step::StageNeeds its = plans.needs(stage);
+    step::StepPlan plan = plan_step(state, step::step_shape(deck), plans);
     std::vector<index_t> layers;
     for (const auto& range : step::chunk_ranges(shared.pipeline, model, stage)) {
       layers.push_back(model.layers_in(range));
     }
     stages.push_back({.number = stage,
                       .layers = std::move(layers),
-                      .slots = its.slots,
+                      .slots = plan.memory.workspace.slots,
                       .parameters = state.registry.global_element_count(),
-                      .memory = plan_memory(state, deck, its),
-                      .messages = plan_messages(state, step::step_shape(deck), plans)});
+                      .memory = with_all_else(std::move(plan.memory), state, deck),
+                      .tally = std::move(plan.tally)});
   }
   return stages;
 }
@@ -142,6 +143,7 @@ std::string not_known(const std::vector<std::string>& settings, int indent) {
 
 nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
   const step::MemoryPlan& memory = stage.memory;
+  const Cost cost = stage.tally.total().cost;
   nlohmann::ordered_json saved;
   for (int c = 0; c < kCategoryCount; ++c) {
     saved[std::string(name_of(static_cast<Category>(c)))] =
@@ -161,7 +163,9 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
           {"buffers", memory.buffers},
           {"generation", memory.generation},
           {"total", memory.total()},
-          {"checkpoint_copy", memory.checkpoint_copy}};
+          {"checkpoint_copy", memory.checkpoint_copy},
+          {"flops", cost.flops},
+          {"bytes_moved", cost.bytes}};
 }
 
 nlohmann::ordered_json memory_json(const std::vector<DryRun::Stage>& stages) {
@@ -170,10 +174,16 @@ nlohmann::ordered_json memory_json(const std::vector<DryRun::Stage>& stages) {
   return {{"stages", list}};
 }
 
+std::vector<MessageTally> sorted_messages(const DryRun::Stage& stage) {
+  std::vector<MessageTally> messages = stage.tally.messages();
+  std::sort(messages.begin(), messages.end());
+  return messages;
+}
+
 nlohmann::ordered_json messages_json(const std::vector<DryRun::Stage>& stages) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const DryRun::Stage& stage : stages) {
-    for (const MessageCount& message : stage.messages) {
+    for (const MessageTally& message : sorted_messages(stage)) {
       list.push_back({{"stage", stage.number},
                       {"axis", message.axis},
                       {"site", message.site},
@@ -191,9 +201,9 @@ struct Traffic {
   double bytes = 0.0;
 };
 
-std::map<std::string, Traffic> by_axis(const std::vector<MessageCount>& messages) {
+std::map<std::string, Traffic> by_axis(const DryRun::Stage& stage) {
   std::map<std::string, Traffic> axes;
-  for (const MessageCount& message : messages) {
+  for (const MessageTally& message : stage.tally.messages()) {
     Traffic& traffic = axes[message.axis];
     traffic.calls += message.calls;
     traffic.bytes += static_cast<double>(message.bytes);
@@ -302,10 +312,10 @@ std::string DryRun::memory_text(const step::MemoryPlan& memory) const {
 
 // By axis; which sites they come from is in the JSON.
 std::string DryRun::messages_text() const {
-  if (stages.empty() || stages.front().messages.empty()) return {};
+  if (stages.empty() || stages.front().tally.messages().empty()) return {};
   std::string out = "\nmessages of each rank in a step\n";
   if (stages.size() == 1) {
-    for (const auto& [axis, traffic] : by_axis(stages.front().messages)) {
+    for (const auto& [axis, traffic] : by_axis(stages.front())) {
       out += line(axis, fmt::format("{} of {} in all", format_grouped(traffic.calls),
                                     format_bytes(traffic.bytes)));
     }
@@ -313,13 +323,13 @@ std::string DryRun::messages_text() const {
   }
   std::set<std::string> axes;
   for (const Stage& stage : stages) {
-    for (const MessageCount& message : stage.messages) axes.insert(message.axis);
+    for (const auto& [axis, traffic] : by_axis(stage)) axes.insert(axis);
   }
   out += "  stage";
   for (const std::string& axis : axes) out += fmt::format(" {:>13}", axis);
   out += "\n";
   for (const Stage& stage : stages) {
-    std::map<std::string, Traffic> traffic = by_axis(stage.messages);
+    std::map<std::string, Traffic> traffic = by_axis(stage);
     out += fmt::format("  {:>5}", stage.number);
     for (const std::string& axis : axes) {
       out += fmt::format(

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "base/tally.hpp"
 #include "base/types.hpp"
 #include "check/deck_check.hpp"
 #include "config/capability.hpp"
 #include "config/deck.hpp"
-#include "plan/message_plan.hpp"
 #include "step/memory_plan.hpp"
 
 namespace trireme::plan {
@@ -31,8 +31,8 @@ struct DryRun {
     std::vector<int> slots;       // of its chunks: micro-batches in flight
     std::int64_t parameters = 0;  // of all its ranks, tied copies not counted
     step::MemoryPlan memory;
-    // What its first rank sends in a step; empty for one rank.
-    std::vector<MessageCount> messages;
+    // What its first rank computes and sends in a step.
+    Tally tally;
   };
   std::vector<Stage> stages;
   // Per optimizer step of the full batch, all ranks together.

@@ -684,7 +684,7 @@ report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
   times.threads = static_cast<int>(exec_.space().concurrency());
   times.model_flops = flops;
   times.hardware_flops = hardware_flops_ * static_cast<double>(samples);
-  times.memory = memory_uses(step_.plan(), step_.measured_memory());
+  times.memory = memory_uses(step_.plan(), step_.memory());
   if (generator_) {
     const auto bytes =
         static_cast<double>(inference::Generator<T>::planned_bytes(state_));

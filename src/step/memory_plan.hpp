@@ -1,11 +1,10 @@
-// step/memory_plan.hpp — how much memory a run takes, known before any is allocated:
-// the code of a training step is run once on shapes alone (Exec::shape_only).
+// step/memory_plan.hpp — how much memory a run takes, and what for.
 #ifndef TRIREME_STEP_MEMORY_PLAN_HPP_
 #define TRIREME_STEP_MEMORY_PLAN_HPP_
 
 #include <array>
+#include <cstddef>
 
-#include "step/model_state.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::step {
@@ -30,13 +29,6 @@ struct MemoryPlan {
   std::size_t saved() const;
   std::size_t total() const;
 };
-
-// Of the state's own pipeline stage, which needs this.
-template <class T>
-MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape,
-                       const StageNeeds& needs);
-template <class T>
-MemoryPlan plan_memory(const ModelState<T>& state, const StepShape& shape);
 
 }  // namespace trireme::step
 

@@ -187,39 +187,4 @@ BatchPlaces batch_places(const schedule::Order& actions, int microbatches) {
   return result;
 }
 
-index_t largest(const std::vector<BorderElements>& of_chunks) {
-  index_t most = 0;
-  for (const BorderElements& chunk : of_chunks) {
-    most = std::max({most, chunk.in, chunk.out});
-  }
-  return most;
-}
-
-template <class T>
-void begin_message(parallel::StageMessages<T>& messages,
-                   const schedule::PipelineShape& shape, int stage,
-                   const std::vector<BorderElements>& of_chunks,
-                   const schedule::Action& action) {
-  using Kind = schedule::Action::Kind;
-  const int other = schedule::route_of(shape, stage, action).stage;
-  const bool is_forward =
-      action.kind == Kind::recv_forward || action.kind == Kind::send_forward;
-  const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
-  const bool is_received = action.in == schedule::Action::kNone;
-  const BorderElements& chunk = of_chunks[extent(action.chunk)];
-  const index_t elements = is_received == is_forward ? chunk.in : chunk.out;
-  if (is_received) {
-    messages.begin_recv(action.out, other, way, elements);
-  } else {
-    messages.begin_send(action.in, other, way, elements);
-  }
-}
-
-#define TRIREME_INSTANTIATE(T)                                          \
-  template void begin_message<T>(                                       \
-      parallel::StageMessages<T>&, const schedule::PipelineShape&, int, \
-      const std::vector<BorderElements>&, const schedule::Action&);
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
-#undef TRIREME_INSTANTIATE
-
 }  // namespace trireme::step

@@ -9,7 +9,6 @@
 #include "base/types.hpp"
 #include "comm/process_groups.hpp"
 #include "model/blueprint.hpp"
-#include "parallel/stage_messages.hpp"
 #include "schedule/balance.hpp"
 #include "schedule/plan.hpp"
 #include "step/step_shape.hpp"
@@ -87,20 +86,6 @@ struct BatchPlaces {
   int count = 0;
 };
 BatchPlaces batch_places(const schedule::Order& actions, int microbatches);
-
-// Elements that cross the two borders of a chunk in a micro-batch.
-struct BorderElements {
-  index_t in = 0, out = 0;
-};
-// Of the largest of all borders.
-index_t largest(const std::vector<BorderElements>& of_chunks);
-
-// Begins what an action sends or receives on a stage.
-template <class T>
-void begin_message(parallel::StageMessages<T>& messages,
-                   const schedule::PipelineShape& shape, int stage,
-                   const std::vector<BorderElements>& of_chunks,
-                   const schedule::Action& action);
 
 }  // namespace trireme::step
 

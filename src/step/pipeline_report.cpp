@@ -51,7 +51,6 @@ std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
                                               const StepShape& shape,
                                               comm::Communicator& pipeline,
                                               const PassTimes& times) {
-  using Pass = PassTimes::Pass;
   if (layout.stages == 1 || !kHostExecution || times.steps() == 0) return {};
   PipelineReport report{.shape = layout.shape(shape.microbatches),
                         .schedule = layout.schedule,
@@ -64,7 +63,8 @@ std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
     const std::vector<double> forward = pipeline.gather(times.mean(chunk, Pass::forward));
     const std::vector<double> backward =
         pipeline.gather(times.mean(chunk, Pass::backward));
-    const std::vector<double> weight = pipeline.gather(times.mean(chunk, Pass::weight));
+    const std::vector<double> weight =
+        pipeline.gather(times.mean(chunk, Pass::backward_weight));
     for (int stage = 0; stage < layout.stages; ++stage) {
       const auto s = static_cast<std::size_t>(stage);
       const auto piece = static_cast<std::size_t>(report.shape.piece(stage, chunk));

@@ -22,11 +22,12 @@ namespace trireme::step {
 class PassTimes {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Pass { forward, backward, weight };
 
   explicit PassTimes(std::size_t chunks = 1) : passes_(chunks) {}
 
+  // A backward pass without its weight gradients counts as one: of a chunk all are alike.
   void add(int chunk, Pass pass, Clock::duration duration) {
+    if (pass == Pass::backward_input) pass = Pass::backward;
     passes_.at(static_cast<std::size_t>(chunk))[static_cast<std::size_t>(pass)].add(
         duration);
   }
@@ -53,7 +54,7 @@ class PassTimes {
       return count == 0 ? 0.0 : seconds / static_cast<double>(count);
     }
   };
-  std::vector<std::array<Sum, 3>> passes_;
+  std::vector<std::array<Sum, 4>> passes_;
   Sum messages_, steps_;
 };
 

@@ -1,4 +1,10 @@
 // step/train_step.cpp — see train_step.hpp.
+//
+// schedule::execute calls a Handler for each action of this stage's order, and every pass
+// goes through Handler::pass: it waits for what the pass reads, tells who lends
+// parameters what comes, runs the chunk, and notes what that took. That is also the one
+// place where a step on shapes differs: PassRecords runs each kind of pass once, in the
+// first slot and place, whose arenas then have the peaks of all slots and places.
 #include "step/train_step.hpp"
 
 #include "base/error.hpp"
@@ -6,7 +12,7 @@
 #include "comm/group.hpp"
 #include "kernels/initialize.hpp"
 #include "schedule/plan.hpp"
-#include "step/shape_pass.hpp"
+#include "step/step_plan.hpp"
 
 namespace trireme::step {
 
@@ -41,61 +47,97 @@ void set_seed(const Exec& exec, View0<kernels::StepState> state, std::uint64_t s
       });
 }
 
-// Of what goes from stage to stage.
-template <class T>
-std::vector<BorderElements> border_elements(const ModelState<T>& state,
-                                            const StepShape& shape) {
-  ModelState<T> shapes = state.without_memory();
-  return ShapePass<T>(shapes, shape).border_elements();
-}
-
 }  // namespace
 
 template <class T>
 TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape& shape,
-                        Timers& timers)
+                        Timers& timers, PipelinePlans plans)
     : exec_(exec),
       state_(state),
       progress_(*state.groups.world),
       data_parallel_(exec, state.groups, state.params, state.sequence_parallel()),
       shape_(shape),
       timers_(timers),
-      plans_(state.sharing.pipeline, state.blueprint, shape),
+      plans_(std::move(plans)),
       needs_(plans_.needs(state.groups.pipeline->rank())),
       work_(training_work(shape.microbatches)),
       params_(state, data_parallel_),
       times_(state.chunks.size()),
-      plan_(plan_memory(state, shape, needs_)),
-      workspace_(plan_.workspace),
-      borders_(border_elements(state, shape)),
-      messages_(exec, state.groups, largest(borders_), needs_.buffers,
-                state.sequence_parallel()),
-      step_state_("step state", 1),
-      totals_("step totals", 2) {
+      workspace_(make_workspace()),
+      borders_(find_borders()),
+      messages_(exec, state.groups, longest_message(), needs_.buffers,
+                state.sequence_parallel()) {
+  if (!is_on_shapes()) {
+    step_state_ = DeviceArray<kernels::StepState>("step state", 1);
+    totals_ = DeviceArray<double>("step totals", 2);
+  }
   for (std::size_t c = 0; c < state_.chunks.size(); ++c) {
     state_.chunks[c]->set_slot_count(needs_.slots[c]);
   }
   make_batches();
   set_seed(exec_, state_view(), shape_.seed);
   state_.use = &data_parallel_;
+  if (is_on_shapes()) return;
   if (state_.groups.world->size() > 1) exec_.set_idle_work(&progress_);
   state_.groups.world->charge_to(&timers_);
+}
+
+// Beside micro-batches whose weight gradients are still to come there is one more place,
+// for passes that leave nothing in it; else that is the only one, for all chunks.
+template <class T>
+Workspace TrainStep<T>::make_workspace() {
+  if (!is_on_shapes()) {
+    plan_ = plan_step(state_, shape_, plans_).memory;
+    return Workspace(plan_.workspace);
+  }
+  std::vector<int> places;
+  if (needs_.has_weight_passes) places = needs_.places;
+  places.push_back(1);
+  return Workspace(needs_.slots, places);
+}
+
+template <class T>
+auto TrainStep<T>::find_borders() const -> std::vector<BorderElements> {
+  Arena none;
+  const nn::Context context{.exec = exec_,
+                            .groups = state_.groups,
+                            .step = {},
+                            .saved = &none,
+                            .scratch = none,
+                            .held = none,
+                            .batch = shape_.micro_batch(state_.blueprint.batch),
+                            .sequence_parallel = state_.sequence_parallel()};
+  std::vector<BorderElements> all;
+  for (const auto& chunk : state_.chunks) {
+    all.push_back({model::elements_of(context, chunk->border_in()),
+                   model::elements_of(context, chunk->border_out())});
+  }
+  return all;
+}
+
+template <class T>
+index_t TrainStep<T>::longest_message() const {
+  index_t most = 0;
+  for (const BorderElements& chunk : borders_) {
+    most = std::max({most, chunk.in, chunk.out});
+  }
+  return most;
 }
 
 template <class T>
 void TrainStep<T>::make_batches() {
   const BatchSpec spec = shape_.batch_spec(state_.blueprint.batch);
-  std::size_t bytes = 0;
   for (const std::size_t index : state_.fields()) {
     const FieldSpec& field = spec.fields[index];
-    fields_.push_back(
-        {index, bytes, extent(spec.elements(field, shape_.micro)) * size_of(field.type)});
-    bytes += bytes_of_field(spec, index, shape_.micro);
+    fields_.push_back({index, batch_bytes_,
+                       extent(spec.elements(field, shape_.micro)) * size_of(field.type)});
+    batch_bytes_ += bytes_of_field(spec, index, shape_.micro);
   }
   for (int i = 0; i < needs_.batches; ++i) {
     SlotBatch& batch = batches_.emplace_back();
     batch.view = shape_.micro_batch(state_.blueprint.batch);
-    batch.memory = DeviceArray<std::byte>("batch", bytes);
+    if (is_on_shapes()) continue;
+    batch.memory = DeviceArray<std::byte>("batch", batch_bytes_);
     for (const LoadedField& field : fields_) {
       batch.view.set(field.index, batch.memory.data() + field.begin,
                      batch.view.elements(field.index));
@@ -128,29 +170,39 @@ typename TrainStep<T>::Work TrainStep<T>::evaluation_work(int microbatches) cons
 template <class T>
 TrainStep<T>::~TrainStep() {
   state_.use = nullptr;
+  if (is_on_shapes()) return;
   exec_.set_idle_work(nullptr);
   state_.groups.world->charge_to(nullptr);
 }
 
 template <class T>
-MemoryPlan TrainStep<T>::measured_memory() const {
+MemoryPlan TrainStep<T>::memory() const {
   using Master = typename ParamBuffer<T>::Master;
   const ParamBuffer<T>& params = state_.params;
   const auto bytes_of = [&](Slab slab) {
-    return params.slab(slab).extent(0) * sizeof(Master);
+    return is_on_shapes() ? params.slab_bytes(slab)
+                          : params.slab(slab).extent(0) * sizeof(Master);
   };
   MemoryPlan memory;
   memory.gradients = bytes_of(Slab::gradient);
   memory.optimizer = bytes_of(Slab::exp_avg) + bytes_of(Slab::exp_avg_sq);
-  memory.weights = params.bytes() - memory.gradients - memory.optimizer;
-  for (const SlotBatch& batch : batches_) memory.batch += batch.memory.extent(0);
+  memory.weights = is_on_shapes() ? bytes_of(Slab::weight) + params.compute_bytes()
+                                  : params.bytes() - memory.gradients - memory.optimizer;
+  memory.batch = batches_.size() * batch_bytes_;
   memory.workspace = workspace_.peaks();
   memory.saved_by_category = workspace_.saved_peaks();
-  memory.buffers = data_parallel_.bytes() + messages_.bytes();
-  if constexpr (kHostExecution) {  // else copies for messages are no memory of the device
-    for (const comm::Group* group : state_.groups.all()) {
-      memory.buffers += group->staging_bytes();
-    }
+  memory.buffers = messages_.bytes();
+  memory.buffers += is_on_shapes() ? parallel::DataParallel<T>::planned_bytes(
+                                         params, state_.sequence_parallel())
+                                   : data_parallel_.bytes();
+  if constexpr (!kHostExecution) return memory;
+  // Copies of messages; where there is a device they are no memory of it.
+  if (is_on_shapes()) {
+    memory.buffers += parallel::DataParallel<T>::planned_staging_bytes(params);
+    return memory;
+  }
+  for (const comm::Group* group : state_.groups.all()) {
+    memory.buffers += group->staging_bytes();
   }
   return memory;
 }
@@ -167,13 +219,10 @@ void TrainStep<T>::load(SlotBatch& to, const HostBatch& batch) {
 }
 
 template <class T>
-void TrainStep<T>::select_sample(const SlotBatch& batch) {
-  set_sample_base(exec_, state_view(), batch.first_sample);
-}
-
-template <class T>
 struct TrainStep<T>::Handler {
   using Action = schedule::Action;
+  using Border = model::Border;
+  using Tensors = model::Tensors<T>;
 
   TrainStep& step;
   const Work& work;
@@ -183,113 +232,161 @@ struct TrainStep<T>::Handler {
   int fetched = 0;          // micro-batches: their first pass on a stage is in order
 
   void forward(const Action& action) {
-    const Region region(
-        step.timers_, Section::forward,
-        label(action, mode == nn::Mode::training ? "forward" : "evaluation"));
-    SlotBatch& batch = batch_of(action);
-    if (action.microbatch == fetched) {
-      const Region data(step.timers_, Section::data);
-      step.load(batch, fetch(fetched++));
-    }
-    step.select_sample(batch);
-    const nn::Context context = this->context(action);
-    context.saved->reset();
-    model::Chunk<T>& chunk = step.state_.chunk(action.chunk);
-    const model::Tensors<T> in = input(action, context, chunk.border_in());
-    const model::Tensors<T> out = output(action, context, chunk.border_out());
-    step.params_.begin_pass(action);
-    const auto begin = PassTimes::Clock::now();
-    chunk.forward(context, action.slot, in, out);
-    note(action, PassTimes::Pass::forward, begin);
-    if (bad != nullptr && bad->part.empty()) look(action, context);
+    const model::Chunk<T>& chunk = chunk_of(action);
+    pass(action, Pass::forward, chunk.border_in(), chunk.border_out(),
+         [&](const nn::Context& context, const Tensors& in, const Tensors& out) {
+           context.saved->reset();
+           chunk_of(action).forward(context, slot_of(action), in, out);
+         });
   }
-  void backward(const Action& action) { backward(action, model::WeightPass::now); }
+  void backward(const Action& action) {
+    backward(action, Pass::backward, model::WeightPass::now);
+  }
   void backward_input(const Action& action) {
-    backward(action, model::WeightPass::later);
+    backward(action, Pass::backward_input, model::WeightPass::later);
   }
   void backward_weight(const Action& action) {
-    const Region region(step.timers_, Section::backward,
-                        label(action, "weight gradients"));
-    const SlotBatch& batch = batch_of(action);
-    step.select_sample(batch);
-    step.params_.begin_pass(action);
-    const auto begin = PassTimes::Clock::now();
-    step.state_.chunk(action.chunk).backward_weight(context(action), action.slot);
-    note(action, PassTimes::Pass::weight, begin);
+    pass(action, Pass::backward_weight, {}, {},
+         [&](const nn::Context& context, const Tensors&, const Tensors&) {
+           chunk_of(action).backward_weight(context, slot_of(action));
+         });
   }
   void begin_message(const Action& action) {
     const auto begin = PassTimes::Clock::now();
-    step::begin_message(step.messages_,
-                        step.state_.sharing.pipeline.shape(step.shape_.microbatches),
-                        step.state_.groups.pipeline->rank(), step.borders_, action);
+    const int other =
+        schedule::route_of(step.state_.sharing.pipeline.shape(step.shape_.microbatches),
+                           step.state_.groups.pipeline->rank(), action)
+            .stage;
+    const bool is_forward = action.kind == Action::Kind::recv_forward ||
+                            action.kind == Action::Kind::send_forward;
+    const auto way = is_forward ? parallel::Way::forward : parallel::Way::backward;
+    const bool is_received = action.in == Action::kNone;
+    const BorderElements& chunk = step.borders_[extent(action.chunk)];
+    const index_t elements = is_received == is_forward ? chunk.in : chunk.out;
+    if (is_received) {
+      step.messages_.begin_recv(action.out, other, way, elements);
+    } else {
+      step.messages_.begin_send(action.in, other, way, elements);
+    }
     if (counts()) step.times_.add_message(PassTimes::Clock::now() - begin);
   }
 
  private:
-  bool counts() const { return mode == nn::Mode::training && !step.is_first_step_; }
-  static RegionLabel label(const Action& action, const char* name) {
-    return {.name = name, .microbatch = action.microbatch, .chunk = action.chunk};
+  void backward(const Action& action, Pass pass_of, model::WeightPass weight_pass) {
+    const model::Chunk<T>& chunk = chunk_of(action);
+    pass(action, pass_of, chunk.border_out(), chunk.border_in(),
+         [&](const nn::Context& context, const Tensors& d_out, const Tensors& d_in) {
+           chunk_of(action).backward(context, slot_of(action), d_out, d_in, weight_pass);
+         });
   }
-  void note(const Action& action, PassTimes::Pass pass,
-            PassTimes::Clock::time_point begin) const {
+
+  // What every pass does around run(context, in, out).
+  template <class Run>
+  void pass(const Action& action, Pass pass, const Border& border_in,
+            const Border& border_out, const Run& run) {
+    if (step.is_on_shapes()) {
+      select_sample(action);
+      await_messages(action);
+      step.params_.begin_pass(action);
+      step.records_.pass(action.chunk, pass, step.data_parallel_,
+                         [&](const Exec& exec, ParamUse& use) {
+                           const nn::Context context = context_of(action, exec, use);
+                           run(context, input(action, context, border_in),
+                               output(action, context, border_out));
+                         });
+      return;
+    }
+    const bool is_forward = pass == Pass::forward;
+    const Region region(
+        step.timers_, is_forward ? Section::forward : Section::backward,
+        {.name = name_of(pass), .microbatch = action.microbatch, .chunk = action.chunk});
+    if (is_forward) fetch_first(action);
+    select_sample(action);
+    await_messages(action);
+    const nn::Context context = context_of(action, step.exec_, step.data_parallel_);
+    step.params_.begin_pass(action);
+    const auto begin = PassTimes::Clock::now();
+    run(context, input(action, context, border_in), output(action, context, border_out));
     // On a GPU a pass has to end with its region where that is recorded.
     if (step.timers_.trace() != nullptr) step.exec_.fence("trace");
     if (counts()) step.times_.add(action.chunk, pass, PassTimes::Clock::now() - begin);
+    if (is_forward && bad != nullptr && bad->part.empty()) look(action, context);
+  }
+  void select_sample(const Action& action) const {
+    set_sample_base(step.exec_, step.state_view(), batch_of(action).first_sample);
+  }
+  // For what the pass reads to be there, and what it writes to be free.
+  void await_messages(const Action& action) const {
+    if (action.in != Action::kNone) step.messages_.received(action.in);
+    if (action.out != Action::kNone) step.messages_.to_fill(action.out);
+  }
+  // The first pass of a micro-batch on this stage brings its fields.
+  void fetch_first(const Action& action) {
+    if (action.microbatch != fetched) return;
+    ++fetched;
+    const Region data(step.timers_, Section::data);
+    step.load(batch_of(action), fetch(action.microbatch));
+  }
+  bool counts() const { return mode == nn::Mode::training && !step.is_first_step_; }
+  const char* name_of(Pass pass) const {
+    switch (pass) {
+      case Pass::forward:
+        return mode == nn::Mode::training ? "forward" : "evaluation";
+      case Pass::backward:
+        return "backward";
+      case Pass::backward_input:
+        return "input gradients";
+      case Pass::backward_weight:
+        return "weight gradients";
+    }
+    return nullptr;
   }
   void look(const Action& action, const nn::Context& context) const {
     const auto& layout = step.state_.sharing.pipeline;
-    bad->part = step.state_.chunk(action.chunk).locate_non_finite(context, action.slot);
+    bad->part = chunk_of(action).locate_non_finite(context, action.slot);
     bad->piece = layout.shape(1).piece(step.state_.groups.pipeline->rank(), action.chunk);
+  }
+  model::Chunk<T>& chunk_of(const Action& action) const {
+    return step.state_.chunk(action.chunk);
+  }
+  int slot_of(const Action& action) const {
+    return step.is_on_shapes() ? 0 : action.slot;
   }
   SlotBatch& batch_of(const Action& action) const {
     const auto m = static_cast<std::size_t>(action.microbatch);
     return step.batches_[static_cast<std::size_t>(work.batches.of_microbatch[m])];
   }
-  nn::Context context(const Action& action) const {
-    Workspace& workspace = step.workspace_;
-    const int shared =  // by passes that leave nothing in it
-        step.needs_.has_weight_passes ? step.state_.sharing.pipeline.chunks : 0;
-    Arena& held = action.held == Action::kNone
-                      ? workspace.held(shared)
-                      : workspace.held(action.chunk, action.held);
-    return {.exec = step.exec_,
+  Arena& held_of(const Action& action) const {
+    if (action.held != Action::kNone) {
+      return step.workspace_.held(action.chunk, step.is_on_shapes() ? 0 : action.held);
+    }
+    const bool later = step.needs_.has_weight_passes;
+    return step.workspace_.held(later ? step.state_.sharing.pipeline.chunks : 0);
+  }
+  nn::Context context_of(const Action& action, const Exec& exec, ParamUse& use) const {
+    return {.exec = exec,
             .groups = step.state_.groups,
             .step = kernels::StepStateView(step.step_state_.data()),
-            .saved = &workspace.saved(action.chunk, action.slot),
-            .scratch = workspace.scratch(),
-            .held = held,
+            .saved = &step.workspace_.saved(action.chunk, slot_of(action)),
+            .scratch = step.workspace_.scratch(),
+            .held = held_of(action),
             .batch = batch_of(action).view,
-            .totals = step.totals_,
+            .totals = step.totals(),
             .mode = mode,
             .sequence_parallel = step.state_.sequence_parallel(),
-            .params = &step.data_parallel_,
+            .params = &use,
             .recompute = step.shape_.recompute};
   }
-  model::Tensors<T> input(const Action& action, const nn::Context& context,
-                          const model::Border& border) const {
+  // Of messages that were waited for.
+  Tensors input(const Action& action, const nn::Context& context,
+                const Border& border) const {
     if (action.in == Action::kNone) return {};
     return model::tensors_of(context, border, step.messages_.received(action.in).data());
   }
-  model::Tensors<T> output(const Action& action, const nn::Context& context,
-                           const model::Border& border) const {
+  Tensors output(const Action& action, const nn::Context& context,
+                 const Border& border) const {
     if (action.out == Action::kNone) return {};
     return model::tensors_of(context, border, step.messages_.to_fill(action.out).data());
-  }
-  void backward(const Action& action, model::WeightPass weight_pass) {
-    const Region region(
-        step.timers_, Section::backward,
-        label(action,
-              weight_pass == model::WeightPass::now ? "backward" : "input gradients"));
-    const SlotBatch& batch = batch_of(action);
-    step.select_sample(batch);
-    const nn::Context context = this->context(action);
-    model::Chunk<T>& chunk = step.state_.chunk(action.chunk);
-    const model::Tensors<T> d_out = input(action, context, chunk.border_out());
-    const model::Tensors<T> d_in = output(action, context, chunk.border_in());
-    step.params_.begin_pass(action);
-    const auto begin = PassTimes::Clock::now();
-    chunk.backward(context, action.slot, d_out, d_in, weight_pass);
-    note(action, PassTimes::Pass::backward, begin);
   }
 };
 
@@ -301,6 +398,7 @@ void TrainStep<T>::run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
   schedule::execute(work.actions, handler);
   params_.end();
   messages_.finish();
+  if (exec_.tally() != nullptr) records_.add_to(*exec_.tally());
 }
 
 template <class T>
@@ -314,7 +412,7 @@ void TrainStep<T>::set_microbatches(int count) {
 template <class T>
 void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, index_t global_samples) {
   data_parallel_.begin_step();
-  kernels::fill(exec_, View1<double>(totals_), 0.0);
+  kernels::fill(exec_, totals(), 0.0);
   set_loss_scale(exec_, state_view(),
                  1.0 / static_cast<double>(global_samples * shape_.sequence));
   const auto begin = PassTimes::Clock::now();
@@ -335,10 +433,10 @@ void TrainStep<T>::update(optim::Optimizer<T>& optimizer) {
 
 template <class T>
 LossTotals TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
-  kernels::fill(exec_, View1<double>(totals_), 0.0);
+  kernels::fill(exec_, totals(), 0.0);
   run(evaluation_work(microbatches), fetch, nn::Mode::evaluation);
-  state_.groups.pipeline->all_reduce(exec_, comm::span_of(View1<double>(totals_)),
-                                     comm::Op::sum, "loss of the last stage");
+  state_.groups.pipeline->all_reduce(exec_, comm::span_of(totals()), comm::Op::sum,
+                                     "loss of the last stage");
   const auto host = Kokkos::create_mirror_view(totals_);
   Kokkos::deep_copy(exec_.space(), host, totals_);
   exec_.fence("evaluate");
@@ -377,7 +475,7 @@ std::string TrainStep<T>::locate_non_finite(const FetchBatch& fetch) {
 }
 
 #define TRIREME_INSTANTIATE(T) template class TrainStep<T>;
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::step

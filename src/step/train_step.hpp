@@ -15,6 +15,7 @@
 #include "parallel/stage_messages.hpp"
 #include "step/memory_plan.hpp"
 #include "step/param_schedule.hpp"
+#include "step/pass_records.hpp"
 #include "step/pipeline_report.hpp"
 
 namespace trireme::step {
@@ -29,13 +30,21 @@ struct LossTotals {
   double mean() const { return loss_sum / tokens; }
 };
 
+// On a shape-only Exec the step does all that it does otherwise but to compute and to
+// send: it allocates nothing, fetches nothing, and adds what it would have done to the
+// Exec's Tally; memory() then says what it would take. So it plans its own memory.
 template <class T>
 class TrainStep {
  public:
-  // Plans and allocates the workspace; params must be allocated. From now on to the end
-  // of its life the step is who state.use tells.
+  // Plans and allocates the workspace; params must be allocated (planned, where `exec` is
+  // shape-only). From now on to the end of its life the step is who state.use tells.
+  // `plans`: of the state's pipeline with this shape.
   TrainStep(const Exec& exec, ModelState<T>& state, const StepShape& shape,
-            Timers& timers);
+            Timers& timers, PipelinePlans plans);
+  TrainStep(const Exec& exec, ModelState<T>& state, const StepShape& shape,
+            Timers& timers)
+      : TrainStep(exec, state, shape, timers,
+                  {state.sharing.pipeline, state.blueprint, shape}) {}
   ~TrainStep();
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
@@ -70,16 +79,18 @@ class TrainStep {
   }
   // (loss sum, tokens) of the last accumulate_gradients, on the device; on the last stage
   // of a pipeline, zero on the others.
-  View1<double> totals() const { return totals_; }
+  View1<double> totals() const { return {totals_.data(), 2}; }
 
   // What passes took, of all steps but the first. Collective over the pipeline.
   std::optional<PipelineReport> pipeline_report() const {
     return report_pipeline(state_.sharing.pipeline, state_.blueprint, shape_,
                            state_.groups.pipeline->control(), times_);
   }
+  // What it was planned to take; nothing of a step on shapes.
   const MemoryPlan& plan() const { return plan_; }
-  // The same as far as it has come to be: what is allocated, and peaks of the workspace.
-  MemoryPlan measured_memory() const;
+  // The same as it has come to be: what is allocated (would be, on shapes), and the
+  // workspace as far as it was in use so far.
+  MemoryPlan memory() const;
   const StepShape& shape() const { return shape_; }
   // The logits of the last forward, (rows, v_tp); on the last stage of a pipeline.
   View2<T> last_logits() const { return state_.chunks.back()->saved_logits(0); }
@@ -93,6 +104,7 @@ class TrainStep {
   };
   struct Handler;  // what schedule::execute calls
 
+  bool is_on_shapes() const { return exec_.is_shape_only(); }
   // What a step of a number of micro-batches does on this stage.
   struct Work {
     schedule::Order actions;
@@ -109,9 +121,15 @@ class TrainStep {
   void run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
            BadPlace* bad = nullptr);
   BadPlace first_of_pipeline(const BadPlace& mine) const;
+  Workspace make_workspace();
+  // Elements that cross the two borders of a chunk in a micro-batch.
+  struct BorderElements {
+    index_t in = 0, out = 0;
+  };
+  std::vector<BorderElements> find_borders() const;
+  index_t longest_message() const;
   void make_batches();
   void load(SlotBatch& to, const HostBatch& batch);
-  void select_sample(const SlotBatch& batch);
 
   // Messages move on between kernels.
   struct Progress final : IdleWork {
@@ -138,14 +156,17 @@ class TrainStep {
   ParamSchedule<T> params_;
   PassTimes times_;
   bool is_first_step_ = true;  // memory is touched, libraries find their ways
+  PassRecords records_;        // of passes on shapes
   MemoryPlan plan_;
   Workspace workspace_;
   std::vector<BorderElements> borders_;  // of each chunk
   parallel::StageMessages<T> messages_;
   std::vector<LoadedField> fields_;
+  std::size_t batch_bytes_ = 0;
   std::vector<SlotBatch> batches_;
-  DeviceArray<kernels::StepState> step_state_;  // one
-  DeviceArray<double> totals_;                  // loss sum, tokens
+  // On shapes without memory: one, and (loss sum, tokens).
+  DeviceArray<kernels::StepState> step_state_;
+  DeviceArray<double> totals_;
 };
 
 }  // namespace trireme::step

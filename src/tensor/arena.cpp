@@ -101,6 +101,11 @@ Workspace::Workspace(const Plan& plan)
   cut_rows(plan.held, plan.places, held_);
 }
 
+Workspace::Workspace(const std::vector<int>& slots, const std::vector<int>& places) {
+  for (const int count : slots) saved_.emplace_back(count);
+  for (const int count : places) held_.emplace_back(count);
+}
+
 Workspace::Plan Workspace::peaks() const {
   Plan plan;
   note_peaks(saved_, plan.saved, plan.slots);
@@ -112,10 +117,12 @@ Workspace::Plan Workspace::peaks() const {
 std::array<std::size_t, kCategoryCount> Workspace::saved_peaks() const {
   std::array<std::size_t, kCategoryCount> peaks{};
   for (const std::vector<Arena>& slots : saved_) {
-    for (const Arena& arena : slots) {
-      for (std::size_t c = 0; c < peaks.size(); ++c) {
-        peaks[c] += arena.peak_by_category()[c];
+    for (std::size_t c = 0; c < peaks.size(); ++c) {
+      std::size_t fullest = 0;
+      for (const Arena& arena : slots) {
+        fullest = std::max(fullest, arena.peak_by_category()[c]);
       }
+      peaks[c] += fullest * slots.size();
     }
   }
   return peaks;

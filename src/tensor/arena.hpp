@@ -106,6 +106,8 @@ class Workspace {
 
   Workspace() = default;
   explicit Workspace(const Plan& plan);
+  // Unbacked: as many arenas, which only count.
+  Workspace(const std::vector<int>& slots, const std::vector<int>& places);
 
   Arena& saved(int chunk, int slot);
   Arena& scratch() { return scratch_; }
@@ -113,7 +115,8 @@ class Workspace {
   std::size_t bytes() const { return memory_.extent(0); }
   // How much of each arena was in use at most; of a chunk's slots, in the fullest.
   Plan peaks() const;
-  // The same of all saved arenas together, by what the memory is for.
+  // The same of all saved arenas together, by what the memory is for; each as large as
+  // the fullest of its chunk.
   std::array<std::size_t, kCategoryCount> saved_peaks() const;
 
  private:

@@ -74,8 +74,11 @@ class ParamBuffer {
   // Whether all of a slab is here, or this rank's shard only.
   bool is_whole(Slab slab) const;
   bool is_compute_whole() const { return sharding_.stage < 3; }
-  // All that is here.
-  View1<Master> slab(Slab slab) const { return slabs_[static_cast<int>(slab)]; }
+  // All that is here, or would be where it is only planned.
+  View1<Master> slab(Slab slab) const {
+    const std::size_t bytes = has(slab) || !is_allocated() ? slab_bytes(slab) : 0;
+    return {slabs_[static_cast<int>(slab)].data(), bytes / sizeof(Master)};
+  }
   // One parameter's part of a whole slab, flat.
   View1<Master> slice(Slab slab, std::size_t param) const;
   // One parameter's compute copy, flat; of stage 3, while it is lent.

@@ -19,6 +19,7 @@
 #include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
+#include "step/step_plan.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/allocation_counter.hpp"
 
@@ -168,7 +169,7 @@ void check_messages(const MatrixRun& run) {
 // the optimizer notes for itself; messages need no more host memory than planned).
 void check_memory(const MatrixRun& run, const AllocatedBytes& allocated) {
   const step::MemoryPlan& plan = run.step().plan();
-  const step::MemoryPlan measured = run.step().measured_memory();
+  const step::MemoryPlan measured = run.step().memory();
   const auto check = [](const char* category, std::size_t got, std::size_t want) {
     EXPECT_NEAR(static_cast<double>(got), static_cast<double>(want),
                 0.05 * static_cast<double>(want))
@@ -296,13 +297,28 @@ std::vector<Layout> covering(const std::vector<Layout>& all) {
   return chosen;
 }
 
-std::vector<plan::MessageCount> MatrixRun::planned_messages() const {
+std::vector<MessageTally> MatrixRun::sent_messages() const {
+  std::vector<MessageTally> messages;
+  for (const comm::Group* group : groups().all()) {
+    for (const comm::SiteTraffic& site : group->traffic_by_site()) {
+      if (site.traffic.calls == 0) continue;
+      messages.push_back({group->name(), site.site, site.operation, site.traffic.calls,
+                          site.traffic.elements, site.traffic.bytes});
+    }
+  }
+  std::sort(messages.begin(), messages.end());
+  return messages;
+}
+
+std::vector<MessageTally> MatrixRun::planned_messages() const {
   const step::ModelState<float> state(
       comm::make_process_groups(
           comm::make_planned_communicator(grid_.rank(), grid_.shape().size(), "world"),
           grid_.shape()),
       state_.blueprint, state_.sharing);
-  return plan::plan_messages(state, step_.shape());
+  std::vector<MessageTally> messages = plan_step(state, step_.shape()).tally.messages();
+  std::sort(messages.begin(), messages.end());
+  return messages;
 }
 
 MatrixReference matrix_reference(const MatrixSize& size) {
@@ -387,7 +403,7 @@ std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
       const double want = reference.losses[static_cast<std::size_t>(step)];
       EXPECT_NEAR(report.loss_sum / report.tokens, want, 5e-6 * want)
           << "step " << step + 1;
-      for (const plan::MessageCount& sent : run.sent_messages()) sites.insert(sent.site);
+      for (const MessageTally& sent : run.sent_messages()) sites.emplace(sent.site);
     }
     run.evaluated_loss(kFirstOfLogits);
     check_replicas(run);

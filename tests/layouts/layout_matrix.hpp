@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "base/tally.hpp"
 #include "comm/rank_grid.hpp"
-#include "plan/message_plan.hpp"
 #include "step/train_step.hpp"
 
 namespace trireme::test {
@@ -318,10 +318,8 @@ class MatrixRun {
   }
 
   // What this rank should send in a step, and what it has sent since reset_traffic().
-  std::vector<plan::MessageCount> planned_messages() const;
-  std::vector<plan::MessageCount> sent_messages() const {
-    return plan::counted_messages(groups());
-  }
+  std::vector<MessageTally> planned_messages() const;
+  std::vector<MessageTally> sent_messages() const;
   void reset_traffic() {
     for (comm::Group* group : groups().all()) group->reset_traffic();
   }

@@ -10,7 +10,6 @@
 namespace trireme::step {
 namespace {
 
-using Pass = PassTimes::Pass;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 

@@ -67,7 +67,6 @@ def closure(root, name, seen):
 # Files that lean on others' includes of our own modules still. The list may only shrink.
 KNOWN = {
     "src/run/training_run.cpp",
-    "src/step/memory_plan.cpp",
     "src/step/train_step.cpp",
     "src/step/train_step.hpp",
 }

@@ -11,12 +11,10 @@ SENTENCES = 3
 # What said less when this check came. The list may only shrink.
 KNOWN = {
     "src/inference/generation.cpp",
-    "src/plan/message_plan.cpp",
     "src/report/banner.cpp",
     "src/run/training_run.hpp",
     "src/step/deck_model.cpp",
     "src/step/pipeline.cpp",
-    "src/step/train_step.cpp",
 }
 
 

@@ -128,7 +128,7 @@ TEST(GptTally, MessagesAreCountedBySite) {
   const index_t activations = kBatch * kSequence * config.hidden;
   for (const MessageTally& message : tally.messages()) {
     EXPECT_EQ(message.axis, "tensor");
-    EXPECT_STREQ(message.operation, "all_reduce");
+    EXPECT_EQ(message.operation, "all_reduce");
     EXPECT_EQ(message.bytes, 4 * message.elements) << message.site;
     if (message.elements == message.calls * activations) sums += message.calls;
   }

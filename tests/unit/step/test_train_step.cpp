@@ -11,6 +11,7 @@
 
 #include "comm/process_groups.hpp"
 #include "data/batch_loader.hpp"
+#include "step/step_plan.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/arrays.hpp"
 #include "unit/data/fixtures.hpp"
@@ -293,7 +294,7 @@ TEST(TrainStepMemory, IsWhatThePlanSays) {
   Timers timers;
   ModelState<float> state(comm::make_groups_of_one(), small_gpt(0.1));
   const StepShape shape{.micro = 2, .sequence = kSequence, .microbatches = 2};
-  const MemoryPlan plan = plan_memory(state, shape);  // before there is any
+  const MemoryPlan plan = plan_step(state, shape).memory;  // before there is any
   AllocatedBytes allocated;
   state.params.allocate(state.registry, ParamBuffer<float>::Use::training);
   const TrainStep<float> step(exec, state, shape, timers);
@@ -316,7 +317,7 @@ TEST(TrainStepMemory, IsUsedToTheLastByte) {
   ModelState<float> state(comm::make_groups_of_one(), small_gpt(0.1));
   test::randomize(state);
   const StepShape shape{.micro = 2, .sequence = kSequence, .microbatches = 1};
-  const MemoryPlan plan = plan_memory(state, shape);
+  const MemoryPlan plan = plan_step(state, shape).memory;
   Workspace workspace(plan.workspace);
   const DeviceArray<kernels::StepState> step("step state", 1);
   const test::Array<std::int32_t> ids(2 * kSequence);

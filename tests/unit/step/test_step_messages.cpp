@@ -1,8 +1,6 @@
 // The messages of a step, planned on shapes, against the closed formulas of
 // docs/math/communication.md: every site with its calls and elements, exactly. Letters
 // are those of that page.
-#include "plan/message_plan.hpp"
-
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,8 +8,9 @@
 #include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "comm/self_communicator.hpp"
+#include "step/step_plan.hpp"
 
-namespace trireme::plan {
+namespace trireme::step {
 namespace {
 
 struct Layout {
@@ -37,7 +36,7 @@ struct Layout {
         sequence ? " sequence" : "", d, zero, m, B, stage, p, v, n,
         config::name_of(schedule));
   }
-  step::PipelineLayout pipeline() const {
+  PipelineLayout pipeline() const {
     schedule::Split split(static_cast<std::size_t>(p * v), n);
     split[0] = n + 1;
     if (p == 1) split.clear();
@@ -78,21 +77,22 @@ struct Planned {
 };
 
 Planned planned(const Layout& layout, int data_rank) {
-  const step::ModelState<float> state(groups_of(layout, data_rank), model_of(layout),
-                                      {.sequence_parallel = layout.sequence,
-                                       .zero = layout.zero,
-                                       .bucket_elements = layout.B,
-                                       .pipeline = layout.pipeline()});
+  const ModelState<float> state(groups_of(layout, data_rank), model_of(layout),
+                                {.sequence_parallel = layout.sequence,
+                                 .zero = layout.zero,
+                                 .bucket_elements = layout.B,
+                                 .pipeline = layout.pipeline()});
   Planned result;
-  for (const MessageCount& message : plan_messages(state, {.micro = layout.b,
-                                                          .sequence = layout.S,
-                                                          .microbatches = layout.m,
-                                                          .seed = 0})) {
+  const StepPlan plan = plan_step(
+      state,
+      {.micro = layout.b, .sequence = layout.S, .microbatches = layout.m, .seed = 0});
+  for (const MessageTally& message : plan.tally.messages()) {
     const bool is_double =
         message.site == "loss totals" || message.site == "gradient norm";
     EXPECT_EQ(message.bytes, message.elements * (is_double ? 8 : 4)) << message.site;
     const bool is_new = result.messages
-                            .insert({{message.axis, message.site, message.operation},
+                            .insert({{message.axis, std::string(message.site),
+                                      std::string(message.operation)},
                                      {message.calls, message.elements}})
                             .second;
     EXPECT_TRUE(is_new) << message.site << " stands there twice";
@@ -323,7 +323,7 @@ void for_each_layout(const Function& function) {
   }
 }
 
-TEST(MessagePlan, IsThatOfTheFormulas) {
+TEST(StepMessages, IsThatOfTheFormulas) {
   for_each_layout([](Layout layout) {
     for (const index_t L : {1, 2, 5}) {
       for (const int m : {1, 2, 3}) {
@@ -335,8 +335,8 @@ TEST(MessagePlan, IsThatOfTheFormulas) {
   });
 }
 
-// Steps of many micro-batches are not walked through to their end.
-TEST(MessagePlan, OfManyMicroBatches) {
+// Passes like those before are not run again.
+TEST(StepMessages, OfManyMicroBatches) {
   for_each_layout([](Layout layout) {
     for (const int m : {4, 5, 9}) {
       layout.m = m;
@@ -346,7 +346,7 @@ TEST(MessagePlan, OfManyMicroBatches) {
 }
 
 // From one unit each to all in one; also where the edge of a bucket is that of a unit.
-TEST(MessagePlan, OfEveryBucketSize) {
+TEST(StepMessages, OfEveryBucketSize) {
   for (const int t : {1, 2, 4}) {
     for (const int d : {2, 3}) {
       for (const int zero : {0, 1}) {
@@ -368,7 +368,7 @@ TEST(MessagePlan, OfEveryBucketSize) {
 
 // Rows that no alignment suits, a vocabulary of which the last rank has padding alone,
 // and more data ranks than some parameters have rows.
-TEST(MessagePlan, OfOddSizes) {
+TEST(StepMessages, OfOddSizes) {
   for (const int zero : {0, 1, 2, 3}) {
     for (const index_t V : {5, 37, 64}) {
       check({.h = 36,
@@ -396,7 +396,7 @@ TEST(MessagePlan, OfOddSizes) {
 }
 
 // Every stage of pipelines with one data rank.
-TEST(MessagePlan, OfEveryStage) {
+TEST(StepMessages, OfEveryStage) {
   using config::PipelineSchedule;
   for (const auto& [p, v, schedule] : {std::tuple{2, 1, PipelineSchedule::one_f_one_b},
                                        {3, 1, PipelineSchedule::gpipe},
@@ -430,7 +430,7 @@ TEST(MessagePlan, OfEveryStage) {
 
 // With several data ranks: which weights ZeRO 3 has already, after any number of
 // micro-batches, is the order's doing.
-TEST(MessagePlan, OfDataRanksOfEveryStage) {
+TEST(StepMessages, OfDataRanksOfEveryStage) {
   using config::PipelineSchedule;
   for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe}) {
     for (const int p : {2, 5}) {
@@ -467,7 +467,7 @@ std::int64_t calls(const Messages& messages, const char* axis, const char* opera
   return sum;
 }
 
-TEST(MessagePlan, OfTheExampleOfThatPage) {
+TEST(StepMessages, OfTheExampleOfThatPage) {
   const Layout layout{.L = 3,
                       .h = 24,
                       .f = 96,
@@ -500,4 +500,4 @@ TEST(MessagePlan, OfTheExampleOfThatPage) {
 }
 
 }  // namespace
-}  // namespace trireme::plan
+}  // namespace trireme::step

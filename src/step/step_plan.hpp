@@ -1,0 +1,30 @@
+// step/step_plan.hpp — what a training step takes and does, known before any memory is
+// allocated: the step itself, TrainStep and Optimizer, is run once on shapes alone
+// (Exec::shape_only), of any rank of groups that may be planned only.
+#ifndef TRIREME_STEP_STEP_PLAN_HPP_
+#define TRIREME_STEP_STEP_PLAN_HPP_
+
+#include "base/tally.hpp"
+#include "step/memory_plan.hpp"
+#include "step/model_state.hpp"
+
+namespace trireme::step {
+
+// Of one rank.
+struct StepPlan {
+  MemoryPlan memory;
+  Tally tally;  // what it computes and sends in a step
+};
+
+// `plans`: of the state's pipeline; who asks for several stages has them searched once.
+template <class T>
+StepPlan plan_step(const ModelState<T>& state, const StepShape& shape,
+                   const PipelinePlans& plans);
+template <class T>
+StepPlan plan_step(const ModelState<T>& state, const StepShape& shape) {
+  return plan_step(state, shape, {state.sharing.pipeline, state.blueprint, shape});
+}
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_STEP_PLAN_HPP_
