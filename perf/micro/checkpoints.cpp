@@ -86,7 +86,12 @@ void forget_all(const fs::path& directory) {
 
 struct Series {
   std::string name;
-  std::vector<double> plain, ours;
+  std::vector<double> plain = {}, ours = {};
+
+  void add(double seconds_of_plain, double seconds_of_ours) {
+    plain.push_back(seconds_of_plain);
+    ours.push_back(seconds_of_ours);
+  }
 
   // How much of the bound's speed is reached: the median of the rounds.
   std::string text(double bytes) const {
@@ -104,83 +109,143 @@ struct Series {
   }
 };
 
+// What a rank saves and loads: its rows of kTensors tensors, each split by rows over the
+// ranks, in one allocation, and room of the same size for what comes back.
+struct RankData {
+  RankData(const comm::Communicator& world, index_t mib)
+      : rows((mib << 20) / 4 / kColumns / kTensors),
+        shape{rows * world.size(), kColumns},
+        mine{{world.rank() * rows, 0, rows, kColumns}, 0, kColumns},
+        saved(static_cast<std::size_t>(rows * kColumns * kTensors)),
+        loaded(saved.size()) {
+    for (std::size_t i = 0; i < saved.size(); ++i) {
+      saved[i] = static_cast<float>(i % 65521);
+    }
+  }
+
+  // The tensors of `values`, as a saver (TensorPart) or a reader (TensorTarget) has them.
+  template <class Part>
+  std::vector<Part> parts(std::vector<float>& values) const {
+    std::vector<Part> parts;
+    for (int i = 0; i < kTensors; ++i) {
+      float* tensor = values.data() + i * rows * kColumns;
+      parts.push_back({fmt::format("model/{}", i),
+                       DType::float32,
+                       shape,
+                       {mine},
+                       reinterpret_cast<std::byte*>(tensor),
+                       true});
+    }
+    return parts;
+  }
+  std::size_t bytes() const { return saved.size() * sizeof(float); }
+
+  index_t rows;  // of this rank, per tensor
+  Shape shape;
+  ckpt::Region mine;
+  std::vector<float> saved, loaded;
+};
+
+class Rounds {
+ public:
+  Rounds(comm::Communicator& world, const fs::path& directory, index_t mib)
+      : world_(world),
+        data_(world, mib),
+        plain_(directory / fmt::format("plain.{}", world.rank())),
+        checkpoints_(directory / "checkpoints"),
+        step_(checkpoints_ / ckpt::step_name(1)),
+        parts_(data_.parts<ckpt::TensorPart>(data_.saved)),
+        saver_(world, "node", {.directory = checkpoints_}) {
+    if (world.rank() == 0) fs::create_directories(checkpoints_);
+    state_.step = 1;
+    saver_.reserve(parts_);
+  }
+  ~Rounds() {
+    remove_all();
+    if (world_.rank() == 0) fs::remove_all(checkpoints_);
+  }
+
+  // The plain way and ours in turns, so that a slow moment of the disk hits both.
+  void next(bool counted) {
+    remove_all();
+    std::vector<float>& loaded = data_.loaded;
+    const auto copy = [&] {
+      std::memcpy(loaded.data(), data_.saved.data(), data_.bytes());
+    };
+    const auto read = [&] { read_plainly(plain_, loaded); };
+    const double copied = time_of(world_, copy);
+    const double written = time_of(world_, [&] { write_plainly(plain_, data_.saved); });
+    const double saved = time_of(world_, [&] { save(); });
+    const double read_warm = time_of(world_, read);
+    const double loaded_warm = time_of(world_, [&] { load(); });
+    forget_files();
+    const double read_cold = time_of(world_, read);
+    forget_files();
+    const double loaded_cold = time_of(world_, [&] { load(); });
+    TRIREME_REQUIRE(loaded == data_.saved, "what was loaded is not what was saved");
+    if (!counted) return;
+    stop_.add(copied, stopped_);
+    save_.add(written, saved);
+    cold_.add(read_cold, loaded_cold);
+    warm_.add(read_warm, loaded_warm);
+  }
+
+  void print() const {
+    const double bytes = static_cast<double>(data_.bytes()) * world_.size();
+    for (const Series* series : {&stop_, &save_, &cold_, &warm_}) {
+      fmt::print("{}\n", series->text(bytes));
+    }
+  }
+
+ private:
+  // As in training: first what stops the step, then all of it.
+  void save() {
+    stopped_ =
+        time_of(world_, [&] { saver_.begin(Exec(), parts_, state_, {.keep = 0}); });
+    const ckpt::SaveReport report = saver_.finish();
+    TRIREME_REQUIRE(report.error.empty(), "{}", report.error);
+  }
+  void load() {
+    const ckpt::CheckpointReader reader(world_, step_);
+    for (const auto& target : data_.parts<ckpt::TensorTarget>(data_.loaded)) {
+      reader.read(Exec(), target);
+    }
+  }
+  void forget_files() const {
+    world_.barrier();
+    forget(plain_);
+    forget_all(step_);
+  }
+  void remove_all() const {
+    world_.barrier();
+    if (world_.rank() == 0) fs::remove_all(step_);
+    fs::remove(plain_);
+    world_.barrier();
+  }
+
+  comm::Communicator& world_;
+  RankData data_;
+  fs::path plain_, checkpoints_, step_;
+  std::vector<ckpt::TensorPart> parts_;
+  ckpt::TrainingState state_;
+  ckpt::Saver saver_;
+  double stopped_ = 0.0;
+  Series stop_{"stop"}, save_{"save"}, cold_{"load"}, warm_{"load, cached"};
+};
+
 int run(int argc, char** argv) {
-  const auto communicator = comm::make_mpi_world();
-  comm::Communicator& world = *communicator;
+  const auto world = comm::make_mpi_world();
   TRIREME_REQUIRE_INPUT(argc >= 2, "usage: {} DIRECTORY [MiB per rank] [rounds]",
                         argv[0]);
-  const fs::path directory = argv[1];
   const index_t mib = argc > 2 ? std::stol(argv[2]) : 512;
-  const int rounds = argc > 3 ? std::stoi(argv[3]) : 5;
-  const index_t rows = (mib << 20) / 4 / kColumns / kTensors;  // of this rank, per tensor
-  std::vector<float> data(static_cast<std::size_t>(rows * kColumns * kTensors));
-  std::vector<float> other(data.size());
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i % 65521);
-  const double bytes = static_cast<double>(data.size() * sizeof(float)) * world.size();
-  const Shape shape = {rows * world.size(), kColumns};
-  const ckpt::Region mine{{world.rank() * rows, 0, rows, kColumns}, 0, kColumns};
-  const auto name_of = [](int i) { return fmt::format("model/{}", i); };
-  const auto at = [&](std::vector<float>& values, int i) {
-    return reinterpret_cast<std::byte*>(values.data() + i * rows * kColumns);
-  };
-  std::vector<ckpt::TensorPart> parts;
-  for (int i = 0; i < kTensors; ++i) {
-    parts.push_back({name_of(i), DType::float32, shape, {mine}, at(data, i), true});
+  const int count = argc > 3 ? std::stoi(argv[3]) : 5;
+  Rounds rounds(*world, argv[1], mib);
+  for (int round = 0; round <= count; ++round) {
+    rounds.next(/*counted=*/round > 0);
   }
-  const fs::path plain = directory / fmt::format("plain.{}", world.rank());
-  const fs::path checkpoints = directory / "checkpoints";
-  const fs::path step = checkpoints / ckpt::step_name(1);
-  const auto remove_all = [&] {
-    world.barrier();
-    if (world.rank() == 0) fs::remove_all(checkpoints);
-    fs::remove(plain);
-    world.barrier();
-  };
-  const auto load = [&] {
-    const ckpt::CheckpointReader reader(world, step);
-    for (int i = 0; i < kTensors; ++i) {
-      reader.read(Exec(),
-                  {name_of(i), DType::float32, shape, {mine}, at(other, i), true});
-    }
-  };
-
-  ckpt::TrainingState state;
-  state.step = 1;
-  ckpt::Saver saver(world, "node", {.directory = checkpoints});
-  saver.reserve(parts);
-  // As in training: what stops it, and all of it.
-  double stopped = 0.0;
-  const auto save_all = [&] {
-    stopped = time_of(world, [&] { saver.begin(Exec(), parts, state, {.keep = 0}); });
-    const ckpt::SaveReport report = saver.finish();
-    TRIREME_REQUIRE(report.error.empty(), "{}", report.error);
-  };
-  Series stop{"stop", {}, {}}, save{"save", {}, {}}, cold{"load", {}, {}},
-      warm{"load, cached", {}, {}};
-  for (int round = 0; round <= rounds; ++round) {  // the first is not counted
-    remove_all();
-    const double t[7] = {
-        time_of(world, [&] { std::memcpy(other.data(), data.data(), data.size() * 4); }),
-        time_of(world, [&] { write_plainly(plain, data); }),
-        time_of(world, save_all),
-        time_of(world, [&] { read_plainly(plain, other); }),
-        time_of(world, load),
-        (world.barrier(), forget(plain), forget_all(step),
-         time_of(world, [&] { read_plainly(plain, other); })),
-        (world.barrier(), forget(plain), forget_all(step), time_of(world, load))};
-    TRIREME_REQUIRE(other == data, "what was loaded is not what was saved");
-    if (round == 0) continue;
-    stop.plain.push_back(t[0]), stop.ours.push_back(stopped);
-    save.plain.push_back(t[1]), save.ours.push_back(t[2]);
-    warm.plain.push_back(t[3]), warm.ours.push_back(t[4]);
-    cold.plain.push_back(t[5]), cold.ours.push_back(t[6]);
-  }
-  remove_all();
-  if (world.rank() != 0) return 0;
-  fmt::print("{} ranks x {} MiB, {} rounds\n", world.size(), mib, rounds);
-  for (const Series* series : {&stop, &save, &cold, &warm}) {
-    fmt::print("{}\n", series->text(bytes));
-  }
+  if (world->rank() != 0) return 0;
+  fmt::print("{} ranks x {} MiB, {} rounds\n", world->size(), mib, count);
+  rounds.print();
   return 0;
 }
 
