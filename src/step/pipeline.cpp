@@ -129,12 +129,15 @@ const schedule::Choice& PipelinePlans::choice(int microbatches) const {
   return choice;
 }
 
-schedule::StagePlan PipelinePlans::training(int stage, int microbatches) const {
+const schedule::StagePlan& PipelinePlans::training(int stage, int microbatches) const {
+  if (last_of_ == std::pair{stage, microbatches}) return last_;
+  last_of_ = {-1, 0};  // for the case that the next lines throw
   const schedule::Choice& chosen = choice(microbatches);
-  schedule::StagePlan plan = schedule::with_messages(
-      layout_.shape(microbatches), chosen.order_of, stage, chosen.timeline.get());
-  schedule::check(plan.actions, microbatches, layout_.chunks);
-  return plan;
+  last_ = schedule::with_messages(layout_.shape(microbatches), chosen.order_of, stage,
+                                  chosen.timeline.get());
+  schedule::check(last_.actions, microbatches, layout_.chunks);
+  last_of_ = {stage, microbatches};
+  return last_;
 }
 
 schedule::StagePlan PipelinePlans::evaluation(int stage, int microbatches) const {
@@ -158,8 +161,8 @@ StageNeeds PipelinePlans::needs(int stage) const {
       needs.has_weight_passes = needs.has_weight_passes || needs.places[c] > 0;
     }
   };
-  take(training(stage, shape_.microbatches), shape_.microbatches);
   for (const int count : shape_.other_microbatches) take(training(stage, count), count);
+  take(training(stage, shape_.microbatches), shape_.microbatches);
   // Evaluations of any length: a round of all stages repeats.
   constexpr int kRounds = 4;
   const int evaluated = kRounds * layout_.stages;

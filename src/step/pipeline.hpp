@@ -4,6 +4,7 @@
 #define TRIREME_STEP_PIPELINE_HPP_
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "base/types.hpp"
@@ -66,8 +67,9 @@ class PipelinePlans {
         costs_(modelled_costs(layout, blueprint, shape)),
         shape_(shape) {}
 
-  // In a training step, and in an evaluation, of so many micro-batches.
-  schedule::StagePlan training(int stage, int microbatches) const;
+  // In a training step, and in an evaluation, of so many micro-batches. The last training
+  // plan is kept: whoever asks what a stage needs then asks for its plan.
+  const schedule::StagePlan& training(int stage, int microbatches) const;
   schedule::StagePlan evaluation(int stage, int microbatches) const;
   StageNeeds needs(int stage) const;
 
@@ -78,6 +80,8 @@ class PipelinePlans {
   schedule::Costs costs_;
   StepShape shape_;
   mutable std::map<int, schedule::Choice> choices_;  // by micro-batches
+  mutable schedule::StagePlan last_;
+  mutable std::pair<int, int> last_of_ = {-1, 0};  // stage, micro-batches
 };
 
 // Where a stage keeps the tokens of each micro-batch, from its first pass to its last.
