@@ -1,7 +1,7 @@
 # tests/style/layers.py — the layered graph of the modules (src/<module>), lowest first in
 # CMakeLists.txt's TRIREME_MODULES: an include may only go to a lower layer, and only to a
-# module that the CMake target says it uses. An order has no cycles, so no two modules can
-# use each other.
+# module that the CMake target says it uses; what it says it uses, it includes. An order has
+# no cycles, so no two modules can use each other.
 import re
 from pathlib import Path
 
@@ -16,8 +16,8 @@ def module_order(root):
     return match.group(1).split() if match else []
 
 
-def declared_uses(root, order):
-    """module -> the modules its target links, directly or through others."""
+def direct_uses(root, order):
+    """module -> the modules that its CMakeLists.txt names under USES."""
     direct = {}
     for module in order:
         path = Path(root) / "src" / module / "CMakeLists.txt"
@@ -32,6 +32,12 @@ def declared_uses(root, order):
             elif keyword == "USES":
                 uses.add(word)
         direct[module] = uses
+    return direct
+
+
+def declared_uses(root, order):
+    """module -> the modules its target links, directly or through others."""
+    direct = direct_uses(root, order)
     closure = {}
     for module in order:  # lowest first, so what it uses is complete already
         closure[module] = set(direct[module])
@@ -45,6 +51,7 @@ def check(root):
     if not order:
         return ["CMakeLists.txt: no set(TRIREME_MODULES ...) to take the layers from"]
     uses = declared_uses(root, order)
+    unused = {(module, low) for module, below in direct_uses(root, order).items() for low in below}
     found = []
     for name in source_tree.cpp_files(root, "src", "apps"):
         parts = name.split("/")
@@ -57,6 +64,7 @@ def check(root):
             where = f"{name}:{source_tree.line_of(text, match.start(2))}"
             target = match.group(2)
             first = target.split("/")[0]
+            unused.discard((module, first))
             if match.group(1) == "<":
                 if first in order and "/" in target and target.endswith(".hpp"):
                     found.append(f'{where}: own header in <>: write "{target}"')
@@ -78,4 +86,7 @@ def check(root):
             elif first not in uses[module]:
                 found.append(f"{where}: {module} includes {target}, but "
                              f"src/{module}/CMakeLists.txt has no {first} under USES")
+    for module, low in sorted(unused):
+        found.append(f"src/{module}/CMakeLists.txt:1: USES names {low}, of which src/{module} "
+                     "includes nothing")
     return found

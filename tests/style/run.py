@@ -5,7 +5,8 @@ import sys
 from pathlib import Path
 
 CHECKS = ["layers", "vendor_headers", "kernel_labels", "text_rules", "direct_includes",
-          "formatting", "documentation", "plurals", "function_length", "top_comments"]
+          "formatting", "documentation", "plurals", "function_length", "top_comments",
+          "module_map"]
 
 
 def main():

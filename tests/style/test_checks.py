@@ -23,7 +23,8 @@ BASE = {
         "inline int size(const std::vector<int>& ranks) { return int(ranks.size()); }\n\n"
         "#endif  // TRIREME_COMM_GRID_HPP_\n",
     "src/kernels/add.cpp":
-        "// kernels/add.cpp — a kernel.\n#include \"base/types.hpp\"\n\n"
+        "// kernels/add.cpp — a kernel.\n#include \"base/types.hpp\"\n"
+        "#include \"comm/grid.hpp\"\n\n"
         "void add() { launch(exec, \"trireme::kernels::add\", 1, f); }\n",
 }
 
@@ -89,6 +90,25 @@ class StyleChecks(unittest.TestCase):
         self.assertEqual([], self.found("layers", files=self.source(
             '/*\n#include "step/x.hpp"\n*/', "src/comm/a.cpp")))
 
+    def test_declared_use_without_an_include(self):
+        self.expect("layers", {"src/io/CMakeLists.txt":
+                               "trireme_add_module(io SOURCES a.cpp USES base)\n"},
+                    "src/io/CMakeLists.txt:1", "USES names base")
+
+    # the picture of the modules
+    def test_picture_is_what_cmake_says(self):
+        import module_map
+        self.expect("module_map", {}, "docs/developer/modules.svg:1")
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in BASE.items():
+                path = Path(root) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            drawn = module_map.picture(root)
+        self.assertEqual(self.found("module_map", files={module_map.PICTURE: drawn}), [])
+        self.expect("module_map", {module_map.PICTURE: drawn, "CMakeLists.txt":
+                                   CMAKE.replace("step", "step strange")}, "strange")
+
     # vendor headers
     def test_vendor_headers(self):
         for header, owner in (("mpi.h", "comm"), ("hdf5.h", "io"), ("H5Apublic.h", "io"),
@@ -109,7 +129,7 @@ class StyleChecks(unittest.TestCase):
     def test_label_twice(self):
         self.expect("kernel_labels",
                     self.source('void f() { launch(e, "trireme::kernels::add", 1, g); }'),
-                    "also at src/kernels/add.cpp:4")
+                    "also at src/kernels/add.cpp:5")
 
     def test_label_of_another_form(self):
         self.expect("kernel_labels", self.source('void f() { launch_teams(e, "add", 1, 2, g); }'),
@@ -126,7 +146,7 @@ class StyleChecks(unittest.TestCase):
     def test_label_twice_beside_its_cost(self):
         self.expect("kernel_labels", self.source(
             'void f() { launch(e, {"trireme::kernels::add", {.bytes = b(x, y)}}, 1, g); }'),
-                    "also at src/kernels/add.cpp:4")
+                    "also at src/kernels/add.cpp:5")
 
     def test_cost_without_a_label(self):
         self.expect("kernel_labels", self.source("void f() { launch(e, {name, cost}, 1, g); }"),
