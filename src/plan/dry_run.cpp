@@ -58,10 +58,11 @@ std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
   }
   // Of each chunk the layers, and the other blocks.
   using Kind = std::vector<std::pair<index_t, std::string>>;
+  const std::vector<std::size_t> cuts = step::piece_cuts(layout, blueprint);
   std::map<Kind, std::pair<int, int>> kinds;  // first and last stage
   for (int stage = 0; stage < layout.stages; ++stage) {
     Kind kind;
-    for (const model::BlockRange& range : step::chunk_ranges(layout, blueprint, stage)) {
+    for (const model::BlockRange& range : step::chunk_ranges(layout, cuts, stage)) {
       std::string others;
       for (std::size_t i = range.begin; i < range.end; ++i) {
         const model::BlockSpec& block = blueprint.blocks[i];
@@ -86,12 +87,13 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown 
   const step::Sharing shared = step::sharing(deck);
   const model::Blueprint model = model::make_blueprint(step::architecture_of(deck));
   const step::PipelinePlans plans(shared.pipeline, model, step::step_shape(deck));
+  const std::vector<std::size_t> cuts = step::piece_cuts(shared.pipeline, model);
   std::vector<DryRun::Stage> stages;
   for (const int stage : stages_to_plan(shared.pipeline, model, shown)) {
     const step::ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
     step::StepPlan plan = plan_step(state, step::step_shape(deck), plans);
     std::vector<index_t> layers;
-    for (const auto& range : step::chunk_ranges(shared.pipeline, model, stage)) {
+    for (const auto& range : step::chunk_ranges(shared.pipeline, cuts, stage)) {
       layers.push_back(model.layers_in(range));
     }
     stages.push_back({.number = stage,

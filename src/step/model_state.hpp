@@ -39,8 +39,9 @@ struct ModelState {
                     format_plural(groups.pipeline->size(), "rank"));
     groups.share(tied_parameters(sharing.pipeline, blueprint));
     const nn::Builder<T> builder{registry, params, groups};
-    const int stage = groups.pipeline->rank();
-    for (const auto& range : chunk_ranges(sharing.pipeline, blueprint, stage)) {
+    for (const auto& range :
+         chunk_ranges(sharing.pipeline, piece_cuts(sharing.pipeline, blueprint),
+                      groups.pipeline->rank())) {
       chunks.push_back(
           std::make_unique<model::Chunk<T>>(builder, blueprint, range, make));
     }

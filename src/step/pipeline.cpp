@@ -30,9 +30,10 @@ schedule::Split checked_split(const PipelineLayout& layout,
   return split;
 }
 
-// Where the pieces of a pipeline begin and end in the list of blocks.
-std::vector<std::size_t> cuts_of_pieces(const PipelineLayout& layout,
-                                        const model::Blueprint& blueprint) {
+}  // namespace
+
+std::vector<std::size_t> piece_cuts(const PipelineLayout& layout,
+                                    const model::Blueprint& blueprint) {
   std::vector<bool> is_layer;
   for (const model::BlockSpec& block : blueprint.blocks) {
     is_layer.push_back(block.is_layer);
@@ -40,11 +41,9 @@ std::vector<std::size_t> cuts_of_pieces(const PipelineLayout& layout,
   return schedule::cuts_of(checked_split(layout, blueprint), is_layer);
 }
 
-}  // namespace
-
 std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
                                                  const model::Blueprint& blueprint) {
-  const std::vector<std::size_t> cuts = cuts_of_pieces(layout, blueprint);
+  const std::vector<std::size_t> cuts = piece_cuts(layout, blueprint);
   std::vector<comm::TiedParameter> tied;
   for (const model::SharedTable& table : blueprint.tables) {
     std::set<int> stages;
@@ -60,10 +59,9 @@ std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
 }
 
 std::vector<model::BlockRange> chunk_ranges(const PipelineLayout& layout,
-                                            const model::Blueprint& blueprint,
+                                            const std::vector<std::size_t>& cuts,
                                             int stage) {
   const schedule::PipelineShape shape = layout.shape(1);
-  const std::vector<std::size_t> cuts = cuts_of_pieces(layout, blueprint);
   std::vector<model::BlockRange> ranges;
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const auto piece = static_cast<std::size_t>(shape.piece(stage, chunk));
@@ -109,7 +107,7 @@ schedule::Split balanced_split(const PipelineLayout& layout,
 }
 
 const schedule::Choice& PipelinePlans::choice(int microbatches) const {
-  schedule::Choice& choice = choices_[microbatches];
+  schedule::Choice& choice = found_->choices[microbatches];
   if (choice.order_of) return choice;
   if (layout_.stages == 1) {
     choice.order_of = [=](int) { return schedule::no_pipelining(microbatches); };
@@ -130,14 +128,14 @@ const schedule::Choice& PipelinePlans::choice(int microbatches) const {
 }
 
 const schedule::StagePlan& PipelinePlans::training(int stage, int microbatches) const {
-  if (last_of_ == std::pair{stage, microbatches}) return last_;
-  last_of_ = {-1, 0};  // for the case that the next lines throw
+  if (found_->last_of == std::pair{stage, microbatches}) return found_->last;
+  found_->last_of = {-1, 0};  // for the case that the next lines throw
   const schedule::Choice& chosen = choice(microbatches);
-  last_ = schedule::with_messages(layout_.shape(microbatches), chosen.order_of, stage,
-                                  chosen.timeline.get());
-  schedule::check(last_.actions, microbatches, layout_.chunks);
-  last_of_ = {stage, microbatches};
-  return last_;
+  found_->last = schedule::with_messages(layout_.shape(microbatches), chosen.order_of,
+                                         stage, chosen.timeline.get());
+  schedule::check(found_->last.actions, microbatches, layout_.chunks);
+  found_->last_of = {stage, microbatches};
+  return found_->last;
 }
 
 schedule::StagePlan PipelinePlans::evaluation(int stage, int microbatches) const {

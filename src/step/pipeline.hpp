@@ -3,7 +3,9 @@
 #ifndef TRIREME_STEP_PIPELINE_HPP_
 #define TRIREME_STEP_PIPELINE_HPP_
 
+#include <cstddef>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -28,9 +30,14 @@ struct PipelineLayout {
   }
 };
 
+// Where the pieces begin and end in the list of blocks: piece g is [cuts[g], cuts[g +
+// 1]).
+std::vector<std::size_t> piece_cuts(const PipelineLayout& layout,
+                                    const model::Blueprint& blueprint);
 // The chunks of a stage.
 std::vector<model::BlockRange> chunk_ranges(const PipelineLayout& layout,
-                                            const model::Blueprint& blueprint, int stage);
+                                            const std::vector<std::size_t>& cuts,
+                                            int stage);
 // The tables that blocks of several stages use.
 std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
                                                  const model::Blueprint& blueprint);
@@ -58,7 +65,8 @@ struct StageNeeds {
 
 // What the stages of a pipeline do. A stage's plan takes time and memory in proportion to
 // the stage's own passes; what is found by simulating all of them, which is bounded
-// (schedule::choose_orders), is found once for each number of micro-batches.
+// (schedule::choose_orders), is found once for each number of micro-batches. Copies share
+// what was found.
 class PipelinePlans {
  public:
   PipelinePlans(const PipelineLayout& layout, const model::Blueprint& blueprint,
@@ -68,20 +76,25 @@ class PipelinePlans {
         shape_(shape) {}
 
   // In a training step, and in an evaluation, of so many micro-batches. The last training
-  // plan is kept: whoever asks what a stage needs then asks for its plan.
+  // plan is kept, and referred to until the next is asked for: whoever asks what a stage
+  // needs then asks for its plan.
   const schedule::StagePlan& training(int stage, int microbatches) const;
   schedule::StagePlan evaluation(int stage, int microbatches) const;
   StageNeeds needs(int stage) const;
 
  private:
+  struct Found {
+    std::map<int, schedule::Choice> choices;  // by micro-batches
+    schedule::StagePlan last;
+    std::pair<int, int> last_of = {-1, 0};  // stage, micro-batches
+  };
+
   const schedule::Choice& choice(int microbatches) const;
 
   PipelineLayout layout_;
   schedule::Costs costs_;
   StepShape shape_;
-  mutable std::map<int, schedule::Choice> choices_;  // by micro-batches
-  mutable schedule::StagePlan last_;
-  mutable std::pair<int, int> last_of_ = {-1, 0};  // stage, micro-batches
+  std::shared_ptr<Found> found_ = std::make_shared<Found>();
 };
 
 // Where a stage keeps the tokens of each micro-batch, from its first pass to its last.

@@ -39,15 +39,20 @@ std::string text_of(const std::vector<model::BlockRange>& ranges) {
   return text;
 }
 
+std::vector<model::BlockRange> ranges_of(const PipelineLayout& layout,
+                                         const model::Blueprint& blueprint, int stage) {
+  return chunk_ranges(layout, piece_cuts(layout, blueprint), stage);
+}
+
 TEST(PipelineLayers, GoRoundTheStages) {
-  EXPECT_EQ(text_of(chunk_ranges({}, gpt2(), 0)), "0-14");
+  EXPECT_EQ(text_of(ranges_of({}, gpt2(), 0)), "0-14");
   const PipelineLayout layout{.stages = 2, .chunks = 2, .split = {2, 3, 7, 0}};
-  EXPECT_EQ(text_of(chunk_ranges(layout, gpt2(), 0)), "0-3 6-13");
-  EXPECT_EQ(text_of(chunk_ranges(layout, gpt2(), 1)), "3-6 13-14");
-  EXPECT_THAT([&] { chunk_ranges(layout, of_layers(13), 0); },
+  EXPECT_EQ(text_of(ranges_of(layout, gpt2(), 0)), "0-3 6-13");
+  EXPECT_EQ(text_of(ranges_of(layout, gpt2(), 1)), "3-6 13-14");
+  EXPECT_THAT([&] { ranges_of(layout, of_layers(13), 0); },
               ThrowsMessage<Error>(HasSubstr("13 layers are dealt to 4 pieces that take "
                                              "12")));
-  EXPECT_THROW(chunk_ranges({.stages = 3, .split = {6, 6}}, gpt2(), 0), Error);
+  EXPECT_THROW(ranges_of({.stages = 3, .split = {6, 6}}, gpt2(), 0), Error);
 }
 
 // The head of GPT-2 124M weighs 5.4 of its layers.
