@@ -48,18 +48,26 @@ void assign_slots(Order& order) {
     int slot = Action::kNone;
     int held = Action::kNone;
   };
-  std::map<int, Places> slots, helds;  // by chunk
-  std::map<std::pair<int, int>, InFlight> in_flight;
+  struct Chunk {
+    Places slots, helds;
+    std::vector<InFlight> of_microbatch;
+  };
+  std::map<int, Chunk> chunks;
   for (Action& action : order) {
     if (is_message(action)) continue;
-    InFlight& place = in_flight[{action.chunk, action.microbatch}];
-    if (action.kind == Kind::forward) place.slot = slots[action.chunk].take();
-    if (action.kind == Kind::backward_input) place.held = helds[action.chunk].take();
+    Chunk& chunk = chunks[action.chunk];
+    const auto microbatch = static_cast<std::size_t>(action.microbatch);
+    if (microbatch >= chunk.of_microbatch.size()) {
+      chunk.of_microbatch.resize(microbatch + 1);
+    }
+    InFlight& place = chunk.of_microbatch[microbatch];
+    if (action.kind == Kind::forward) place.slot = chunk.slots.take();
+    if (action.kind == Kind::backward_input) place.held = chunk.helds.take();
     action.slot = place.slot;
     action.held = place.held;
     if (!ends_microbatch(action)) continue;
-    slots[action.chunk].give_back(place.slot);
-    if (place.held != Action::kNone) helds[action.chunk].give_back(place.held);
+    chunk.slots.give_back(place.slot);
+    if (place.held != Action::kNone) chunk.helds.give_back(place.held);
   }
 }
 
