@@ -127,30 +127,31 @@ const schedule::Choice& PipelinePlans::choice(int microbatches) const {
   return choice;
 }
 
-const schedule::StagePlan& PipelinePlans::training(int stage, int microbatches) const {
+PipelinePlans::StagePlan PipelinePlans::training(int stage, int microbatches) const {
   if (found_->last_of == std::pair{stage, microbatches}) return found_->last;
-  found_->last_of = {-1, 0};  // for the case that the next lines throw
   const schedule::Choice& chosen = choice(microbatches);
-  found_->last = schedule::with_messages(layout_.shape(microbatches), chosen.order_of,
-                                         stage, chosen.timeline.get());
-  schedule::check(found_->last.actions, microbatches, layout_.chunks);
+  const auto plan = std::make_shared<schedule::StagePlan>(schedule::with_messages(
+      layout_.shape(microbatches), chosen.order_of, stage, chosen.timeline.get()));
+  schedule::check(plan->actions, microbatches, layout_.chunks);
+  found_->last = plan;
   found_->last_of = {stage, microbatches};
-  return found_->last;
+  return plan;
 }
 
-schedule::StagePlan PipelinePlans::evaluation(int stage, int microbatches) const {
+PipelinePlans::StagePlan PipelinePlans::evaluation(int stage, int microbatches) const {
   const schedule::PipelineShape shape = layout_.shape(microbatches);
   const schedule::OrderOf same = [&](int) { return schedule::forward_only(shape); };
-  return schedule::with_messages(shape, same, stage);
+  return std::make_shared<schedule::StagePlan>(
+      schedule::with_messages(shape, same, stage));
 }
 
 StageNeeds PipelinePlans::needs(int stage) const {
   const auto chunks = static_cast<std::size_t>(layout_.chunks);
   StageNeeds needs{.slots = std::vector<int>(chunks, 1),
                    .places = std::vector<int>(chunks, 0)};
-  const auto take = [&](const schedule::StagePlan& plan, int microbatches) {
-    const schedule::Order& actions = plan.actions;
-    needs.buffers = std::max(needs.buffers, plan.buffers);
+  const auto take = [&](const StagePlan& plan, int microbatches) {
+    const schedule::Order& actions = plan->actions;
+    needs.buffers = std::max(needs.buffers, plan->buffers);
     needs.batches = std::max(needs.batches, batch_places(actions, microbatches).count);
     for (std::size_t c = 0; c < chunks; ++c) {
       const int chunk = static_cast<int>(c);

@@ -76,16 +76,16 @@ class PipelinePlans {
         shape_(shape) {}
 
   // In a training step, and in an evaluation, of so many micro-batches. The last training
-  // plan is kept, and referred to until the next is asked for: whoever asks what a stage
-  // needs then asks for its plan.
-  const schedule::StagePlan& training(int stage, int microbatches) const;
-  schedule::StagePlan evaluation(int stage, int microbatches) const;
+  // plan is kept: whoever asks what a stage needs then asks for its plan.
+  using StagePlan = std::shared_ptr<const schedule::StagePlan>;
+  StagePlan training(int stage, int microbatches) const;
+  StagePlan evaluation(int stage, int microbatches) const;
   StageNeeds needs(int stage) const;
 
  private:
   struct Found {
     std::map<int, schedule::Choice> choices;  // by micro-batches
-    schedule::StagePlan last;
+    StagePlan last;
     std::pair<int, int> last_of = {-1, 0};  // stage, micro-batches
   };
 

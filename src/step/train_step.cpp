@@ -147,24 +147,22 @@ void TrainStep<T>::make_batches() {
 
 template <class T>
 typename TrainStep<T>::Work TrainStep<T>::training_work(int microbatches) const {
-  schedule::StagePlan mine =
-      plans_.training(state_.groups.pipeline->rank(), microbatches);
-  BatchPlaces batches = batch_places(mine.actions, microbatches);
-  return {std::move(mine.actions), std::move(batches)};
+  auto plan = plans_.training(state_.groups.pipeline->rank(), microbatches);
+  BatchPlaces batches = batch_places(plan->actions, microbatches);
+  return {std::move(plan), std::move(batches)};
 }
 
 template <class T>
 typename TrainStep<T>::Work TrainStep<T>::evaluation_work(int microbatches) const {
-  schedule::StagePlan mine =
-      plans_.evaluation(state_.groups.pipeline->rank(), microbatches);
-  BatchPlaces batches = batch_places(mine.actions, microbatches);
-  TRIREME_REQUIRE(mine.buffers <= needs_.buffers && batches.count <= needs_.batches,
+  auto plan = plans_.evaluation(state_.groups.pipeline->rank(), microbatches);
+  BatchPlaces batches = batch_places(plan->actions, microbatches);
+  TRIREME_REQUIRE(plan->buffers <= needs_.buffers && batches.count <= needs_.batches,
                   "an evaluation of {} takes {} and {} at a time, the step has {} and {}",
                   format_plural(microbatches, "micro-batch", "micro-batches"),
-                  format_plural(mine.buffers, "buffer"),
+                  format_plural(plan->buffers, "buffer"),
                   format_plural(batches.count, "batch", "batches"), needs_.buffers,
                   needs_.batches);
-  return {std::move(mine.actions), std::move(batches)};
+  return {std::move(plan), std::move(batches)};
 }
 
 template <class T>
@@ -393,9 +391,9 @@ struct TrainStep<T>::Handler {
 template <class T>
 void TrainStep<T>::run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
                        BadPlace* bad) {
-  params_.begin(work.actions, shape_.microbatches);
+  params_.begin(work.plan->actions, shape_.microbatches);
   Handler handler{*this, work, fetch, mode, bad};
-  schedule::execute(work.actions, handler);
+  schedule::execute(work.plan->actions, handler);
   params_.end();
   messages_.finish();
   if (exec_.tally() != nullptr) records_.add_to(*exec_.tally());

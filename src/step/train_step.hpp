@@ -107,7 +107,7 @@ class TrainStep {
   bool is_on_shapes() const { return exec_.is_shape_only(); }
   // What a step of a number of micro-batches does on this stage.
   struct Work {
-    schedule::Order actions;
+    PipelinePlans::StagePlan plan;
     BatchPlaces batches;
   };
   Work training_work(int microbatches) const;

@@ -105,8 +105,8 @@ TEST(PipelineNeeds, AreThoseOfTheSchedule) {
 
 TEST(PipelinePlans, OfOneStageHaveNoMessages) {
   const PipelinePlans plans({}, gpt2(), kShape);
-  EXPECT_EQ(plans.training(0, 8).actions, schedule::no_pipelining(8));
-  EXPECT_EQ(plans.evaluation(0, 5).actions, schedule::forward_only({1, 1, 5}));
+  EXPECT_EQ(plans.training(0, 8)->actions, schedule::no_pipelining(8));
+  EXPECT_EQ(plans.evaluation(0, 5)->actions, schedule::forward_only({1, 1, 5}));
 }
 
 // A rank of a deep pipeline plans for itself: of all 270 million passes of this one an
@@ -126,7 +126,7 @@ TEST(PipelinePlans, OfADeepPipelineAreLocal) {
     EXPECT_THAT(needs.slots,
                 ElementsAre(kind == PipelineSchedule::one_f_one_b ? 3096 : 4096));
     EXPECT_LE(needs.buffers, needs.slots[0] + 12);
-    EXPECT_EQ(plans.training(kStages - 1, kMicrobatches).actions.front().kind,
+    EXPECT_EQ(plans.training(kStages - 1, kMicrobatches)->actions.front().kind,
               schedule::Action::Kind::recv_forward);
   }
   EXPECT_LT(static_cast<double>(peak_process_bytes()) - before, 200e6);
