@@ -58,7 +58,7 @@ template <class... Views>
 index_t bytes_of(const Views&... views) {
   const auto bytes = [](const auto& view) {
     auto product = static_cast<index_t>(sizeof(*view.data()));
-    for (std::size_t r = 0; r < view.rank(); ++r) {
+    for (int r = 0, rank = static_cast<int>(view.rank()); r < rank; ++r) {
       product *= static_cast<index_t>(view.extent(r));
     }
     return product;
