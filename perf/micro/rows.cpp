@@ -162,7 +162,7 @@ void cross_entropy_backward(benchmark::State& state) {
   const Kokkos::View<kernels::StepState, DeviceMemory> step("step");
   run_memory_bound(state, 2 * kFloat * kRows * kVocabulary, [&](const Exec& exec) {
     kernels::cross_entropy_backward<float>(
-        exec, {0, kVocabulary}, kernels::StepStateView(step.data()), vector(labels),
+        exec, {0, kVocabulary}, kernels::StepStateView(step.data()), {}, vector(labels),
         vector(mask), View1<float>(rows.data(), kRows),
         View2<const float>(rows.data() + kRows, kRows, 2),
         matrix(logits, kRows, kVocabulary));

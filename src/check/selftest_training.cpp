@@ -38,6 +38,10 @@ class Rule {
     mask_.assign(rows, 1.0f);
   }
 
+  // All labels count.
+  step::SumField sum() const {
+    return [rows = static_cast<double>(mask_.size())](const auto&) { return rows; };
+  }
   // `first` differs from sample to sample, as do the first tokens.
   HostBatch batch(std::uint64_t first) {
     for (index_t sample = 0; sample < micro_; ++sample) {
@@ -104,7 +108,7 @@ std::string gradients(const Exec& exec) {
   step::TrainStep<double> step(exec, state, {.micro = 3, .sequence = 7}, timers);
   Rule rule(3, 7, 19);
   const auto loss = [&] {
-    step.accumulate_gradients([&](int) { return rule.batch(1); }, 3);
+    step.accumulate_gradients([&](int) { return rule.batch(1); }, rule.sum());
     return loss_of(exec, step);
   };
 
@@ -172,13 +176,12 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
   // As long as it takes: the clock of rank 0 decides for all.
   for (std::int64_t goes_on = 1; goes_on != 0; ++k) {
     const auto sample = (static_cast<std::uint64_t>(k) * ranks + rank) * kMicro;
-    step.accumulate_gradients([&](int) { return rule.batch(sample); }, samples);
+    step.accumulate_gradients([&](int) { return rule.batch(sample); }, rule.sum());
     optimizer.begin_step(exec, step.state_view(), k + 1, 3e-3);
-    optimizer.prepare(exec, step.state_view(), step.totals(),
-                      static_cast<double>(samples * config.sequence));
+    optimizer.prepare(exec, step.state_view(), step.totals());
     const optim::StepReport report = optimizer.read_report(exec);
     step.update(optimizer);
-    last = report.loss_sum / report.tokens;
+    last = report.losses[0].mean();
     if (k == 0) first = last;
     seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

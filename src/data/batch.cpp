@@ -44,13 +44,12 @@ const Batch::Field& Batch::find(std::string_view name) const {
   return *found;
 }
 
-double Batch::sum(std::string_view name) const {
-  const auto weights = field<float>(name);
-  double sum = 0.0;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    sum += static_cast<double>(weights.data()[i]);
+void Batch::sum_weights() {
+  for (Field& field : fields_) {
+    if (field.spec.type != DType::float32) continue;
+    const auto weights = this->field<float>(field.spec.name);
+    field.sum = std::accumulate(weights.data(), weights.data() + weights.size(), 0.0);
   }
-  return sum;
 }
 
 HostBatch Batch::view() const {
@@ -102,6 +101,7 @@ void Batch::fill(const Dataset& dataset, index_t first_sample, index_t columns,
       field.fill(sample, {first, columns});
     }
   }
+  sum_weights();
 }
 
 void Batch::discount_columns(index_t first) {
@@ -112,6 +112,7 @@ void Batch::discount_columns(index_t first) {
       for (std::size_t s = 0; s < weights.extent(0); ++s) weights(s, j) = 0.0f;
     }
   }
+  sum_weights();
 }
 
 }  // namespace trireme::data

@@ -41,7 +41,7 @@ class Batch {
             static_cast<std::size_t>(found.rows), static_cast<std::size_t>(columns_)};
   }
   // Sum of a field of weights: how many labels count.
-  double sum(std::string_view name) const;
+  double sum(std::string_view name) const { return find(name).sum; }
   // Valid until the next fill().
   HostBatch view() const;
 
@@ -62,7 +62,9 @@ class Batch {
     index_t rows = 1;
     FillField fill = nullptr;
     HostArray<std::byte> memory;
+    double sum = 0.0;  // of weights
   };
+  void sum_weights();
   const Field& find(std::string_view name) const;
   void require_in_vocabulary(const Dataset& dataset, const Dataset::Window& window) const;
 

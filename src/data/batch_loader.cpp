@@ -35,6 +35,21 @@ struct BatchLoader::Ring {
     return made - taken + in_use < options.depth;
   }
 
+  // Until so many batches are made that are not taken yet, or never will be.
+  void await(std::unique_lock<std::mutex>& lock, index_t batches) {
+    const auto are_there = [&] { return made >= taken + batches; };
+    if (!are_there() && !ended) {
+      const auto start = std::chrono::steady_clock::now();
+      changed.wait(lock, [&] { return are_there() || ended; });
+      wait_seconds +=
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    }
+    if (are_there()) return;
+    if (failure) std::rethrow_exception(failure);
+    throw Error(
+        fmt::format("batch {} was asked for, the plan ends there", taken + batches - 1));
+  }
+
   // The thread: a failure ends it, and waits for the consumer.
   void work() {
     try {
@@ -95,19 +110,21 @@ BatchLoader::~BatchLoader() {
 const Batch& BatchLoader::next() {
   Ring& ring = *ring_;
   std::unique_lock lock(ring.mutex);
-  if (ring.made <= ring.taken && !ring.ended) {
-    const auto start = std::chrono::steady_clock::now();
-    ring.changed.wait(lock, [&] { return ring.made > ring.taken || ring.ended; });
-    ring.wait_seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-  if (ring.made <= ring.taken) {
-    if (ring.failure) std::rethrow_exception(ring.failure);
-    throw Error(fmt::format("batch {} was asked for, the plan ends there", ring.taken));
-  }
+  ring.await(lock, 1);
   ++ring.taken;
   ring.changed.notify_all();
   return ring.buffer(ring.taken - 1);
+}
+
+double BatchLoader::sum_ahead(index_t batches, std::string_view field) {
+  Ring& ring = *ring_;
+  TRIREME_REQUIRE(batches < ring.options.depth, "{} ahead in a ring of {}", batches,
+                  format_plural(ring.options.depth, "batch", "batches"));
+  std::unique_lock lock(ring.mutex);
+  ring.await(lock, batches);
+  double sum = 0.0;
+  for (index_t n = 0; n < batches; ++n) sum += ring.buffer(ring.taken + n).sum(field);
+  return sum;
 }
 
 double BatchLoader::wait_seconds() const {

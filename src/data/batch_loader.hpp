@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
@@ -44,7 +45,10 @@ class BatchLoader {
 
   // The next batch, valid until the next call. Error after the last.
   const Batch& next();
-  // Seconds that next() waited for batches that were not ready.
+  // The sum of a field of weights over the next batches, so many (fewer than `depth`),
+  // which next() has yet to give: what counts in a step is known before it begins.
+  double sum_ahead(index_t batches, std::string_view field);
+  // Seconds that both waited for batches that were not ready.
   double wait_seconds() const;
 
  private:

@@ -176,10 +176,10 @@ class Evaluator {
     const index_t end =
         std::min(plan.samples, sums.samples + validation_->samples_at_once());
     double bytes = 0.0;
-    const step::LossTotals mine = validation_->part(
+    const step::LossSums mine = validation_->part(
         *plan.set.samples, sums.samples, end,
         [&](const data::Batch& batch) { bytes += bytes_of(batch, plan.lengths); });
-    std::vector<double> all = {mine.loss_sum, mine.tokens, bytes};
+    std::vector<double> all = {mine[0].sum, mine[0].count, bytes};
     grid_.groups().gradient->control().all_reduce(all);
     if (!std::isfinite(all[0])) stop_on_non_finite(plan, checkpoint, sums.samples, end);
     sums.loss += all[0];

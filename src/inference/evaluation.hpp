@@ -37,7 +37,8 @@ struct EvaluateOptions {
   std::string fault = {};                   // what shall go wrong: base/fault_plan.hpp
 };
 
-// Sums over the tokens that count. They add up, so that pieces can be evaluated alone.
+// Sums over the tokens that count for the model's first objective. They add up, so that
+// pieces can be evaluated alone.
 struct EvaluationSums {
   index_t samples = 0;  // windows
   double loss = 0.0;    // nats

@@ -39,8 +39,8 @@ HostBatch Validation<T>::micro_batch(const data::Dataset& samples, index_t first
 }
 
 template <class T>
-step::LossTotals Validation<T>::part(const data::Dataset& samples, index_t first,
-                                     index_t end, const Look& look) {
+step::LossSums Validation<T>::part(const data::Dataset& samples, index_t first,
+                                   index_t end, const Look& look) {
   const index_t round = deck_.batch.micro * deck_.parallel.data;
   const auto rounds = static_cast<int>((end - first + round - 1) / round);
   return step_.evaluate([&](int m) { return micro_batch(samples, first, end, m, look); },
@@ -48,19 +48,24 @@ step::LossTotals Validation<T>::part(const data::Dataset& samples, index_t first
 }
 
 template <class T>
-std::optional<step::LossTotals> Validation<T>::loss_of(
-    const data::ValidationSet& set, const std::function<bool()>& stop) {
+std::optional<step::LossSums> Validation<T>::loss_of(const data::ValidationSet& set,
+                                                     const std::function<bool()>& stop) {
   const index_t samples = data::validated_samples(deck_, set);
-  std::vector<double> sums = {0.0, 0.0};
+  std::vector<double> sums;  // two for each objective
   for (index_t first = 0; first < samples; first += samples_at_once()) {
     if (first > 0 && stop && stop()) return std::nullopt;
-    const step::LossTotals mine =
+    const step::LossSums mine =
         part(*set.samples, first, std::min(samples, first + samples_at_once()));
-    sums[0] += mine.loss_sum;
-    sums[1] += mine.tokens;
+    sums.resize(2 * mine.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      sums[2 * i] += mine[i].sum;
+      sums[2 * i + 1] += mine[i].count;
+    }
   }
   grid_.groups().gradient->control().all_reduce(sums);
-  return step::LossTotals{sums[0], sums[1]};
+  step::LossSums all;
+  for (std::size_t i = 0; i < sums.size(); i += 2) all.push_back({sums[i], sums[i + 1]});
+  return all;
 }
 
 #define TRIREME_INSTANTIATE(T) template class Validation<T>;

@@ -26,8 +26,8 @@ class Validation {
   // Collective. Sums over the first run.validate_samples samples of the set, or all of
   // them; the same whatever the grid, up to rounding. Asks every few micro-batches
   // whether to stop, on all ranks, which must get the same answer: none then.
-  std::optional<step::LossTotals> loss_of(const data::ValidationSet& set,
-                                          const std::function<bool()>& stop = {});
+  std::optional<step::LossSums> loss_of(const data::ValidationSet& set,
+                                        const std::function<bool()>& stop = {});
 
   // In pieces: how many samples go through the model of all data ranks at a time.
   index_t samples_at_once() const;
@@ -35,8 +35,8 @@ class Validation {
   using Look = std::function<void(const data::Batch&)>;
   // This data rank's sums over its share of the samples [first, end), so many at most; on
   // each rank of its pipeline and tensor group. Collective over these.
-  step::LossTotals part(const data::Dataset& samples, index_t first, index_t end,
-                        const Look& look = {});
+  step::LossSums part(const data::Dataset& samples, index_t first, index_t end,
+                      const Look& look = {});
   // Micro-batch m of that share; past its end one without a sample that counts. Valid
   // until the next one.
   HostBatch micro_batch(const data::Dataset& samples, index_t first, index_t end, int m,

@@ -180,8 +180,8 @@ void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
 
 template <class T>
 void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView step,
-                            View1<const std::int32_t> labels, View1<const float> mask,
-                            View1<const Accumulator<T>> row_max,
+                            ObjectiveScale objective, View1<const std::int32_t> labels,
+                            View1<const float> mask, View1<const Accumulator<T>> row_max,
                             View2<const Accumulator<T>> sums, View2<T> logits) {
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(logits.extent(0));
@@ -204,8 +204,8 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
        {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
       rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         T* const in = logits_data + row * columns;
-        const A weight = static_cast<A>(state->loss_gradient_scale *
-                                        static_cast<double>(mask_data[row]));
+        const A weight =
+            static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
         if (mask_data[row] == 0.0f) {
           for_each_column(team, columns,
                           [=](index_t j) { in[j] = static_cast<T>(A{0}); });
@@ -243,10 +243,10 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
   template void cross_entropy_row_max_and_sums<T>(                                       \
       const Exec&, VocabRange, View2<const T>, View1<const std::int32_t>,                \
       View1<Accumulator<T>>, View2<Accumulator<T>>);                                     \
-  template void cross_entropy_backward<T>(const Exec&, VocabRange, StepStateView,        \
-                                          View1<const std::int32_t>, View1<const float>, \
-                                          View1<const Accumulator<T>>,                   \
-                                          View2<const Accumulator<T>>, View2<T>);        \
+  template void cross_entropy_backward<T>(                                               \
+      const Exec&, VocabRange, StepStateView, ObjectiveScale, View1<const std::int32_t>, \
+      View1<const float>, View1<const Accumulator<T>>, View2<const Accumulator<T>>,      \
+      View2<T>);                                                                         \
   template void cross_entropy_loss<T>(const Exec&, View1<const Accumulator<T>>,          \
                                       View2<const Accumulator<T>>, View1<const float>,   \
                                       View1<Accumulator<T>>, View1<double>);

@@ -50,11 +50,11 @@ void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
                         View1<Accumulator<T>> loss, View1<double> totals);
 
 // In place: logits become d_logits = scale * mask * (softmax - one_hot(label)), with
-// scale = step.loss_gradient_scale.
+// scale = objective.in(step).
 template <class T>
 void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView step,
-                            View1<const std::int32_t> labels, View1<const float> mask,
-                            View1<const Accumulator<T>> row_max,
+                            ObjectiveScale objective, View1<const std::int32_t> labels,
+                            View1<const float> mask, View1<const Accumulator<T>> row_max,
                             View2<const Accumulator<T>> sums, View2<T> logits);
 
 }  // namespace trireme::kernels

@@ -12,6 +12,8 @@
 
 namespace trireme::kernels {
 
+inline constexpr int kMostObjectives = 4;
+
 struct StepState {
   std::uint64_t seed = 0;         // of dropout
   std::uint64_t sample_base = 0;  // global position of the micro-batch's first sample
@@ -19,14 +21,34 @@ struct StepState {
   double learning_rate = 0.0;
   double bias_correction1 = 1.0;  // 1 - beta1^k of the update under way, k from 1
   double bias_correction2 = 1.0;
-  // What multiplies every gradient before it is used: loss-scale, token-count and
-  // clipping corrections in one factor.
+  // What multiplies every gradient before it is used: loss-scale and clipping corrections
+  // in one factor.
   double gradient_scale = 1.0;
-  // What the loss gradient is multiplied with: loss scale / (global batch * sequence).
-  double loss_gradient_scale = 1.0;
+  // Of each objective that is made here: the sum of its mask over the global batch.
+  double objective_count[kMostObjectives] = {1.0, 1.0, 1.0, 1.0};
 };
 
 using StepStateView = View0<const StepState>;
+
+// One of a model's objectives, for the kernel that begins its backward pass.
+struct ObjectiveScale {
+  int index = 0;
+  double weight = 1.0;  // in the loss
+
+  // What the sum of mask * loss counts for in the loss. Where nothing counts in the whole
+  // global batch, the objective has no gradient.
+  KOKKOS_INLINE_FUNCTION double in(const StepState& step) const {
+    const double count = step.objective_count[index];
+    return count > 0.0 ? weight / count : 0.0;
+  }
+};
+
+// What a step or an evaluation leaves of an objective.
+struct LossSum {
+  double sum = 0.0;    // of mask * loss
+  double count = 0.0;  // of mask
+  double mean() const { return sum / count; }
+};
 
 }  // namespace trireme::kernels
 

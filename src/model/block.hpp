@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/exec.hpp"
+#include "kernels/step_state.hpp"
 #include "model/blueprint.hpp"
 #include "nn/attention.hpp"
 #include "nn/context.hpp"
@@ -108,6 +109,11 @@ struct Making {
   Tables<T>& tables;
 
   const BlockSpec& spec() const { return blueprint.blocks[block]; }
+  // That the block makes.
+  kernels::ObjectiveScale objective() const {
+    const int index = spec().objective;
+    return {index, blueprint.objectives.at(extent(index)).weight};
+  }
 };
 
 // Makes a block: registers its parameters, the units of which it begins itself, and adds

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "config/capability.hpp"
+#include "kernels/step_state.hpp"
 #include "model/block.hpp"
 #include "nn/lm_head.hpp"
 #include "nn/transformer_layer.hpp"
@@ -168,19 +169,19 @@ class HeadBlock final : public Block<T> {
  public:
   explicit HeadBlock(const Making<T>& making)
       : labels_(making.blueprint.batch.field("labels")),
-        mask_(making.blueprint.batch.field("loss_mask")),
-        objective_(making.spec().objective),
+        objective_(making.objective()),
+        mask_(making.blueprint.batch.field(
+            making.blueprint.objectives[extent(objective_.index)].mask)),
         head_(begin_unit(making), making.blueprint.architecture.hidden,
-              table_of(making).words) {}
+              table_of(making).words, objective_) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 
   void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                const Tensors<T>&) override {
-    double* const totals = context.totals.data();
-    const View1<double> mine(totals == nullptr ? nullptr : totals + 2 * objective_, 2);
     head_.forward(context, in[0], context.batch.ids(labels_),
-                  context.batch.weights(mask_), mine, slots_.at(extent(slot)).saved);
+                  context.batch.weights(mask_), context.totals_of(objective_.index),
+                  slots_.at(extent(slot)).saved);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>&,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
@@ -228,8 +229,9 @@ class HeadBlock final : public Block<T> {
     return making.builder;
   }
 
-  std::size_t labels_, mask_;  // fields
-  int objective_;
+  std::size_t labels_;  // a field
+  kernels::ObjectiveScale objective_;
+  std::size_t mask_;  // a field
   nn::LmHead<T> head_;
   std::vector<Slot> slots_;
 };

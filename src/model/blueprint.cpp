@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "config/capability.hpp"
+#include "kernels/step_state.hpp"
 #include "model/gpt.hpp"
 
 namespace trireme::model {
@@ -73,12 +75,32 @@ std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
   return {fields.begin(), fields.end()};
 }
 
+// Each is made by one block, which reads its mask: what several blocks added to it would
+// be counted as often.
+void Blueprint::check_objectives() const {
+  TRIREME_REQUIRE(objectives.size() <= kernels::kMostObjectives,
+                  "a model of {}; there is room for {}",
+                  format_plural(objectives.size(), "objective"),
+                  kernels::kMostObjectives);
+  for (int i = 0; i < std::ssize(objectives); ++i) {
+    const auto& [name, weight, mask] = objectives[extent(i)];
+    const auto makers = std::ranges::count_if(blocks, [&](const BlockSpec& block) {
+      return block.objective == i && std::ranges::count(block.fields, mask) == 1;
+    });
+    TRIREME_REQUIRE(
+        makers == 1 && batch.fields[batch.field(mask)].type == DType::float32,
+        "objective '{}' is made by {} with its mask '{}', a field of weights; 1 wanted",
+        name, format_plural(makers, "block"), mask);
+  }
+}
+
 void Blueprint::check() const {
   TRIREME_REQUIRE(!blocks.empty() && blocks.back().border.empty(),
                   "a model ends with a block that hands nothing on");
   for (std::size_t i = 0; i < blocks.size(); ++i)
     check_block(border_before(i), blocks[i]);
   fields_of(whole());  // are all there
+  check_objectives();
   for (const SharedTable& table : tables) {
     TRIREME_REQUIRE(!table.users.empty() && std::ranges::is_sorted(table.users) &&
                         table.users.back() < blocks.size(),

@@ -116,8 +116,11 @@ struct Blueprint {
   std::vector<std::size_t> fields_of(const BlockRange& range) const;
 
   // Throws Error where the list contradicts itself: a tensor that is read and not there,
-  // one that nobody reads, layers out of order.
+  // one that nobody reads, an objective that no block makes.
   void check() const;
+
+ private:
+  void check_objectives() const;
 };
 
 // Of the kind that the architecture names. Error for what this version has no blocks for;

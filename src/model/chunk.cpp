@@ -292,6 +292,9 @@ void Chunk<T>::forward(const nn::Context& context, int slot, const Tensors<T>& i
 template <class T>
 void Chunk<T>::run_block(const nn::Context& context, int slot, const Values& values,
                          std::size_t block) {
+  if (spec(block).objective >= 0 && context.objective_counts != nullptr) {
+    context.objective_counts->wait(context.exec);
+  }
   const Tensors<T> in = at_border(values, block);
   const Tensors<T> out = at_border(values, block + 1);
   const nn::Context here = context.on_stream(spec(block).stream);

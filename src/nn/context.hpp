@@ -8,6 +8,7 @@
 #define TRIREME_NN_CONTEXT_HPP_
 
 #include "base/exec.hpp"
+#include "comm/group.hpp"
 #include "comm/process_groups.hpp"
 #include "kernels/step_state.hpp"
 #include "nn/micro_batch.hpp"
@@ -44,6 +45,9 @@ struct Context {
   MicroBatch batch = {};
   // Sums over micro-batches, two for each objective: of weighted losses, and of weights.
   View1<double> totals = {};
+  // Sums over ranks of what counts for each objective, on their way to the step state; a
+  // block that makes an objective runs after their arrival.
+  comm::Request* objective_counts = nullptr;
   Mode mode = Mode::training;
   bool sequence_parallel = false;
   ParamUse* params = nullptr;  // who is told what is in use
@@ -61,6 +65,10 @@ struct Context {
     Context other = *this;
     other.stream = number;
     return other;
+  }
+  // (sum of mask * loss, sum of mask) of an objective; no memory on shapes alone.
+  View1<double> totals_of(int objective) const {
+    return {totals.data() == nullptr ? nullptr : totals.data() + 2 * objective, 2};
   }
   index_t samples() const { return batch.samples; }               // b
   index_t sequence() const { return batch.at(stream).sequence; }  // s

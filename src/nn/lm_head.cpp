@@ -8,11 +8,13 @@ namespace trireme::nn {
 
 template <class T>
 LmHead<T>::LmHead(const Builder<T>& builder, index_t hidden,
-                  const VocabParallelEmbedding<T>& word)
+                  const VocabParallelEmbedding<T>& word,
+                  kernels::ObjectiveScale objective)
     : hidden_(hidden),
       norm_(builder, "final_norm", hidden),
       word_weight_(word.weight()),
-      range_{word.begin(), word.valid_rows()} {}
+      range_{word.begin(), word.valid_rows()},
+      objective_(objective) {}
 
 template <class T>
 void LmHead<T>::forward(const Context& context, View2<const T> x,
@@ -47,8 +49,8 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
   comm::Group& tensor = *context.groups.tensor;
   held.d_normed =
       context.held.matrix<T>(Category::gradient, context.local_rows(), hidden_);
-  kernels::cross_entropy_backward<T>(context.exec, range_, context.step, labels, mask,
-                                     as_const(saved.cross_entropy.row_max),
+  kernels::cross_entropy_backward<T>(context.exec, range_, context.step, objective_,
+                                     labels, mask, as_const(saved.cross_entropy.row_max),
                                      as_const(saved.cross_entropy.sums), saved.logits);
   const bool now = weight_pass == WeightPass::now;
   const ArenaScope scope(context.scratch);

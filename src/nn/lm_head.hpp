@@ -31,14 +31,14 @@ class LmHead {
   };
 
   // `word`: the embedding that is tied to this head.
-  LmHead(const Builder<T>& builder, index_t hidden,
-         const VocabParallelEmbedding<T>& word);
+  LmHead(const Builder<T>& builder, index_t hidden, const VocabParallelEmbedding<T>& word,
+         kernels::ObjectiveScale objective = {});
 
   // totals[0] += sum of mask * loss, totals[1] += sum of mask.
   void forward(const Context& context, View2<const T> x, View1<const std::int32_t> labels,
                View1<const float> mask, View1<double> totals, Saved& saved) const;
-  // Gradient of sum(mask * loss) * step.loss_gradient_scale; with WeightPass::now the
-  // weight gradients, too.
+  // Gradient of sum(mask * loss) * objective.in(step); with WeightPass::now the weight
+  // gradients, too.
   void backward_input(const Context& context, View1<const std::int32_t> labels,
                       View1<const float> mask, const Saved& saved, View2<T> d_x,
                       Held& held, WeightPass weight_pass = WeightPass::later) const;
@@ -58,6 +58,7 @@ class LmHead {
   LayerNorm<T> norm_;
   ParamRef<T> word_weight_;  // (v_tp, h)
   kernels::VocabRange range_;
+  kernels::ObjectiveScale objective_;
 };
 
 }  // namespace trireme::nn

@@ -54,19 +54,20 @@ void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t s
 // One thread: the factor every gradient is multiplied with, and the norm for the log.
 void finish_scale(const Exec& exec, View0<kernels::StepState> state,
                   View1<const double> totals, View1<const double> square_sum,
-                  double nominal_tokens, double clip_norm, View1<StepReport> report) {
+                  double clip_norm, View1<StepReport> report) {
   launch(
       exec, "trireme::optim::finish_scale", 1, KOKKOS_LAMBDA(const index_t) {
-        const double tokens = totals(1);
-        const double correction = tokens > 0.0 ? nominal_tokens / tokens : 0.0;
-        const double norm = correction * Kokkos::sqrt(square_sum(0));
+        const double norm = Kokkos::sqrt(square_sum(0));
         double clip = 1.0;
         if (clip_norm > 0.0) {
           const double ratio = clip_norm / (norm + 1e-6);
           clip = ratio < 1.0 ? ratio : 1.0;
         }
-        state().gradient_scale = correction * clip;
-        report(0) = {totals(0), tokens, norm};
+        state().gradient_scale = clip;
+        report(0).grad_norm = norm;
+        for (std::size_t i = 0; 2 * i < totals.extent(0); ++i) {
+          report(0).losses[i] = {totals(2 * i), totals(2 * i + 1)};
+        }
       });
 }
 
@@ -147,7 +148,7 @@ void Optimizer<T>::begin_step(const Exec& exec, View0<kernels::StepState> state,
 
 template <class T>
 void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
-                           View1<double> totals, double nominal_tokens) {
+                           View1<double> totals) {
   sum_totals(exec, groups_, totals);
   const View1<double> square_sum(square_sum_.data(), 1);
   const std::size_t count = first_chunk_.back();
@@ -156,7 +157,7 @@ void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
       exec, chunks(0, count), elements_in_norm_, params_.slab(Slab::gradient),
       View1<double>(partial_sums_.data(), count), View0<double>(square_sum.data()));
   sum_squares(exec, groups_, params_.sharding().stage, square_sum);
-  finish_scale(exec, state, totals, square_sum, nominal_tokens, clip_norm_, report_);
+  finish_scale(exec, state, totals, square_sum, clip_norm_, report_);
 }
 
 template <class T>

@@ -1,11 +1,8 @@
 // optim/optimizer.hpp — from accumulated gradients to new weights: global norm, clipping,
 // AdamW. The host looks at one report between the two halves of a step.
 //
-// The backward pass used the nominal normaliser 1 / (global batch * sequence). With N the
-// true number of tokens that counted, all-reduced, gradients are corrected by
-// c = (global batch * sequence) / N; the norm is that of the corrected gradients.
-// Clipping multiplies by min(1, clip / (norm + 1e-6)) (as
-// torch.nn.utils.clip_grad_norm_).
+// Gradients are those of the loss, which the backward pass has normalised. Clipping
+// multiplies by min(1, clip / (norm + 1e-6)) (as torch.nn.utils.clip_grad_norm_).
 #ifndef TRIREME_OPTIM_OPTIMIZER_HPP_
 #define TRIREME_OPTIM_OPTIMIZER_HPP_
 
@@ -23,9 +20,9 @@ namespace trireme::optim {
 // What a step leaves on the device for the log, and for the check that comes before the
 // weights are touched.
 struct StepReport {
-  double loss_sum = 0.0;   // over ranks and micro-batches, of mask * loss
-  double tokens = 0.0;     // that counted
-  double grad_norm = 0.0;  // of the corrected gradients, before clipping
+  // Of each objective, over ranks and micro-batches.
+  kernels::LossSum losses[kernels::kMostObjectives];
+  double grad_norm = 0.0;  // before clipping
 };
 
 template <class T>
@@ -42,12 +39,11 @@ class Optimizer {
   // corrections 1 - beta^update, for the kernels to read.
   void begin_step(const Exec& exec, View0<kernels::StepState> state, std::int64_t update,
                   double learning_rate);
-  // First half of a step: sums `totals` (loss sum, token count of this rank's
-  // micro-batches) over the gradient group, takes the global norm and sets
+  // First half of a step: sums `totals` (of this rank's micro-batches, two for each
+  // objective: of mask * loss, and of mask) over ranks, takes the global norm and sets
   // step.gradient_scale. Weights are not touched. The report is on the host after
   // read_report().
-  void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals,
-               double nominal_tokens);
+  void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals);
   // Copies the report to the host: the one place of a step where the host waits.
   StepReport read_report(const Exec& exec);
   // Second half: new weights and moments of one bucket of the parameters, or of all, and

@@ -98,9 +98,16 @@ std::string csv_text(const std::string& value) {  // RFC 4180
 struct JsonLine {
   std::string text = "{";
   template <class T>
-  void operator()(const char* key, const T& value) {
+  void operator()(std::string_view key, const T& value) {
     if (text.size() > 1) text += ", ";
-    text += fmt::format("\"{}\": {}", key, json_text(value));
+    text += fmt::format("{}: {}", json_text(std::string(key)), json_text(value));
+  }
+  // Of each objective, where there are several.
+  void operator()(const model::NamedLosses& losses) {
+    if (losses.empty()) return;
+    JsonLine inner;
+    for (const auto& [name, mean] : losses) inner(name, mean);
+    text += fmt::format(", \"losses\": {}}}", inner.text);
   }
 };
 
@@ -177,6 +184,7 @@ std::string to_json(const StepRecord& record) {
   JsonLine line;
   visit_step(record, line);
   visit_step_additions(record, line);
+  line(record.losses);
   line("time", record.time);
   return line.text + '}';
 }
@@ -184,6 +192,7 @@ std::string to_json(const StepRecord& record) {
 std::string to_json(const ValidationRecord& record) {
   JsonLine line;
   visit_validation(record, line);
+  line(record.losses);
   return fmt::format("{{\"validation\": {}}}, \"time\": {}}}", line.text,
                      json_text(record.time));
 }

@@ -10,7 +10,8 @@
 //
 // Fields that came after version 0.1.0 stand behind the others in both files. Records
 // without them, of runs that an older program began, are kept as they are; in train.csv
-// their columns are empty.
+// their columns are empty. Losses of single objectives are in train.jsonl alone: which
+// there are is the model's affair, and columns are the same for every run.
 #ifndef TRIREME_REPORT_METRICS_HPP_
 #define TRIREME_REPORT_METRICS_HPP_
 
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "io/files.hpp"
+#include "model/losses.hpp"
 
 namespace trireme::report {
 
@@ -49,6 +51,7 @@ struct StepRecord {
   double other_seconds = kNotKnown;  // in all
   double loss_mean = kNotKnown;      // nats per token, over all tokens of these steps
   std::string time;                  // iso_time() when it was written
+  model::NamedLosses losses = {};    // mean of each objective, where there are several
 };
 
 struct ValidationRecord {
@@ -59,6 +62,7 @@ struct ValidationRecord {
   std::int64_t tokens = 0;
   double seconds = 0.0;
   std::string time;
+  model::NamedLosses losses = {};
 };
 
 // One line each, without its newline.

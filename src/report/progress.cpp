@@ -237,7 +237,7 @@ std::string Progress::plain_line(int columns) const {
   const int digits = static_cast<int>(std::to_string(options_.steps).size());
   std::vector<Field> fields;
   fields.push_back({fmt::format("{:>{}}/{}", state_.step, digits, options_.steps), 0});
-  fields.push_back({loss_text(state_.loss), 1});
+  fields.push_back({loss_text(state_.loss) + model::text_of(state_.losses), 1});
   fields.push_back({fmt::format("{} tok/s", format_count(state_.tokens_per_second)), 3});
   if (std::isfinite(state_.peak_share)) {
     fields.push_back({format_percent(state_.peak_share) + " peak", 4});

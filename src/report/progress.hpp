@@ -16,6 +16,8 @@
 #include <string>
 #include <string_view>
 
+#include "model/losses.hpp"
+
 namespace trireme::report {
 
 // What the stream can do.
@@ -53,6 +55,7 @@ class StepClock {
 struct ProgressState {
   std::int64_t step = 0;
   double loss = 0.0;
+  model::NamedLosses losses = {};    // of objectives, where there are several
   double tokens_per_second = 0.0;    // of steps alone, as peak_share
   double peak_share = 0.0;           // of the measured GEMM peak; not finite: unknown
   double other_share = 0.0;          // of the time, that went into no step

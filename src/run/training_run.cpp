@@ -33,9 +33,8 @@ namespace trireme::run {
 namespace {
 
 constexpr index_t kSampleTokens = 64;
-// Of TrainingState::numbers: TrainingRun's Interval.
-constexpr const char* kLossSum = "loss_sum_since_record";
-constexpr const char* kLossTokens = "tokens_since_record";
+// Batches in the loader's ring beside those of a step.
+constexpr int kBatchesAhead = 4;
 // Where a run was shorter, probing for a peak at its end would be felt.
 constexpr double kLongEnoughToProbe = 10.0;
 
@@ -130,6 +129,7 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                     {"data", shape.data},
                     {"pipeline", shape.pipeline}};
   state_.params.initialize(exec_, deck.run.seed);
+  interval_.losses.resize(objectives().size());
 }
 
 template <class T>
@@ -144,12 +144,10 @@ void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
   if (progress_.run.empty()) progress_.run = run;  // of a format that had none
   progress_.deck = deck;
   progress_.grid = grid;
-  const auto number = [&](const char* name) {
+  visit_interval([&](const std::string& name, double& number) {
     const auto found = progress_.numbers.find(name);
-    return found == progress_.numbers.end() ? 0.0 : found->second;
-  };
-  interval_.loss_sum = number(kLossSum);
-  interval_.loss_tokens = number(kLossTokens);
+    number = found == progress_.numbers.end() ? 0.0 : found->second;
+  });
   checkpoints_.set_saved_step(progress_.step);
   // A branch, or one of another checkpoint.dir: the best is not here to be kept.
   const io::Path best =
@@ -180,7 +178,18 @@ void TrainingRun<T>::start_loader() {
       data::BatchLoader::Options{.spec = state_.blueprint.batch,
                                  .fields = state_.fields(),
                                  .max_columns = deck_.batch.micro,
-                                 .mask_end_of_document = deck_.data.mask_eod_loss});
+                                 .mask_end_of_document = deck_.data.mask_eod_loss,
+                                 .depth = batches_->most_microbatches() + kBatchesAhead});
+}
+
+template <class T>
+template <class Visit>
+void TrainingRun<T>::visit_interval(const Visit& visit) {
+  for (std::size_t i = 0; i < objectives().size(); ++i) {
+    const std::string of = i == 0 ? "" : "/" + objectives()[i].name;
+    visit("loss_sum_since_record" + of, interval_.losses[i].sum);
+    visit("tokens_since_record" + of, interval_.losses[i].count);
+  }
 }
 
 template <class T>
@@ -189,16 +198,18 @@ optim::StepReport TrainingRun<T>::one_step() {
   faults_.set_step(update);
   faults_.at("step");
   const index_t samples = batches_->samples_of_step(progress_.samples);
-  step_.set_microbatches(batches_->microbatches(progress_.samples));
-  step_.accumulate_gradients([&](int) { return loader_->next().view(); }, samples);
+  const int microbatches = batches_->microbatches(progress_.samples);
+  step_.set_microbatches(microbatches);
+  step_.accumulate_gradients(
+      [&](int) { return loader_->next().view(); },
+      [&](const std::string& field) { return loader_->sum_ahead(microbatches, field); });
   const Region region(timers_, Section::optimizer);
   optimizer_.begin_step(exec_, step_.state_view(), update, schedule_.at(update));
-  optimizer_.prepare(exec_, step_.state_view(), step_.totals(),
-                     static_cast<double>(samples * deck_.model.sequence));
+  optimizer_.prepare(exec_, step_.state_view(), step_.totals());
   const optim::StepReport report = optimizer_.read_report(exec_);
-  if (!std::isfinite(report.loss_sum) || !std::isfinite(report.grad_norm)) {
-    stop_on_non_finite(report);
-  }
+  const bool is_finite = std::ranges::all_of(
+      report.losses, [](const auto& loss) { return std::isfinite(loss.sum); });
+  if (!is_finite || !std::isfinite(report.grad_norm)) stop_on_non_finite(report);
   step_.update(optimizer_);
   progress_.step = update;
   progress_.samples += samples;
@@ -244,8 +255,8 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
       "step {}: the loss is {}, the gradient norm {}. First number that is not finite: "
       "{}. {}. Often the learning rate is too high (it is {:.3g}) or the warm-up too "
       "short; samples {} to {} made this step.",
-      update, report.loss_sum / report.tokens, report.grad_norm, place, state,
-      schedule_.at(update), progress_.samples,
+      update, model::losses_of(objectives(), report.losses).total, report.grad_norm,
+      place, state, schedule_.at(update), progress_.samples,
       progress_.samples + plan.samples_of_step(progress_.samples) - 1));
 }
 
@@ -265,8 +276,10 @@ optim::StepReport TrainingRun<T>::timed_step() {
   step_times_.add(seconds);
   interval_.times.add(seconds);
   interval_.samples += progress_.samples - samples;
-  interval_.loss_sum += report.loss_sum;
-  interval_.loss_tokens += report.tokens;
+  for (std::size_t i = 0; i < interval_.losses.size(); ++i) {
+    interval_.losses[i].sum += report.losses[i].sum;
+    interval_.losses[i].count += report.losses[i].count;
+  }
   return report;
 }
 
@@ -286,8 +299,9 @@ report::StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) co
   const double tokens = samples * static_cast<double>(deck_.model.sequence);
   // Floating-point operations of a sample to 10^12 of them per second and device.
   const double tera = samples / seconds / 1e12 / deck_.parallel.ranks();
+  const model::Losses losses = model::losses_of(objectives(), report.losses);
   return {.step = progress_.step,
-          .loss = report.loss_sum / report.tokens,
+          .loss = losses.total,
           .grad_norm = report.grad_norm,
           .lr = schedule_.at(progress_.step),
           .samples = progress_.samples,
@@ -299,8 +313,9 @@ report::StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) co
           .hardware_tflops = tera * hardware_flops_,
           .seconds_median = seconds,
           .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
-          .loss_mean = interval_.loss_sum / interval_.loss_tokens,
-          .time = {}};
+          .loss_mean = model::losses_of(objectives(), interval_.losses).total,
+          .time = {},
+          .losses = losses.parts};
 }
 
 template <class T>
@@ -327,6 +342,7 @@ void TrainingRun<T>::log_step(const optim::StepReport& report,
     report::StepRecord record = record_of(report);
     display_->update({.step = record.step,
                       .loss = record.loss,
+                      .losses = record.losses,
                       .tokens_per_second = record.tokens_per_second,
                       .peak_share = record.model_tflops / peak_.peak().best,
                       .other_share = record.other_seconds /
@@ -340,7 +356,7 @@ void TrainingRun<T>::log_step(const optim::StepReport& report,
   }
   if (!is_record) return;
   begin_interval();
-  interval_.loss_sum = interval_.loss_tokens = 0.0;
+  visit_interval([](const std::string&, double& number) { number = 0.0; });
   const double now = timers_.total_seconds();
   if (peak_.is_due(now)) peak_.probe(exec_, now);
 }
@@ -362,19 +378,22 @@ void TrainingRun<T>::validate(job::StopRequest& stop) {
       }
       return;
     }
-    const step::LossTotals totals = *found;
+    const model::Losses losses = model::losses_of(objectives(), *found);
+    const kernels::LossSum& first = found->front();
     const report::ValidationRecord record{
         .step = progress_.step,
         .name = set.name,
-        .loss = totals.mean(),
-        .perplexity = std::exp(totals.mean()),
-        .tokens = static_cast<std::int64_t>(totals.tokens),
+        .loss = losses.total,
+        .perplexity = std::exp(first.mean()),
+        .tokens = static_cast<std::int64_t>(first.count),
         .seconds = timers_.total_seconds() - start,
-        .time = iso_time(wall_seconds())};
+        .time = iso_time(wall_seconds()),
+        .losses = losses.parts};
     write_record(record);
     if (display_) {
-      say(fmt::format("step {}: {} loss {:.4f}, perplexity {:.2f}", record.step,
-                      record.name, record.loss, record.perplexity));
+      say(fmt::format("step {}: {} loss {:.4f}{}, perplexity {:.2f}", record.step,
+                      record.name, record.loss, model::text_of(record.losses),
+                      record.perplexity));
     }
     if (&set == &datasets_.validation.front()) {
       validated_step_ = progress_.step;
@@ -439,8 +458,9 @@ template <class T>
 void TrainingRun<T>::prepare_save() {
   comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
   step_.settle();
-  progress_.numbers[kLossSum] = interval_.loss_sum;
-  progress_.numbers[kLossTokens] = interval_.loss_tokens;
+  visit_interval([this](const std::string& name, double number) {
+    progress_.numbers[name] = number;
+  });
   // Only what is saved can be kept: the best of the checkpoints that were validated.
   if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
       (progress_.best_step < 0 || validation_loss_ < progress_.best_loss)) {

@@ -23,6 +23,7 @@
 #include "inference/generation.hpp"
 #include "inference/validation.hpp"
 #include "job/stop_request.hpp"
+#include "model/losses.hpp"
 #include "optim/lr_schedule.hpp"
 #include "report/metrics.hpp"
 #include "report/peak_meter.hpp"
@@ -88,9 +89,15 @@ class TrainingRun {
                const TrainCommand& typed);
   optim::StepReport one_step();
   optim::StepReport timed_step();
+  // Where a checkpoint has the sums since the record before: calls visit(name, number).
+  template <class Visit>
+  void visit_interval(const Visit& visit);
   report::StepRecord record_of(const optim::StepReport& report) const;
   void begin_interval();
   std::int64_t next_checkpoint() const;
+  const std::vector<model::Objective>& objectives() const {
+    return state_.blueprint.objectives;
+  }
   void log_step(const optim::StepReport& report, const job::StopRequest& stop);
   template <class Record>
   void write_record(const Record& record);
@@ -165,9 +172,9 @@ class TrainingRun {
     report::StepTimes times;
     double began = 0.0;  // Timers::total_seconds()
     std::int64_t samples = 0;
-    // Over all tokens that counted; part of a checkpoint, so that a record is the same
-    // wherever a run was interrupted.
-    double loss_sum = 0.0, loss_tokens = 0.0;
+    // Of each objective; part of a checkpoint, so that a record is the same wherever a
+    // run was interrupted.
+    step::LossSums losses;
   };
   Interval interval_;
 };

@@ -26,6 +26,9 @@ class BatchPlan {
   int microbatches(index_t samples) const {
     return static_cast<int>(samples_of_step(samples) / (batch_.micro * data_ranks_));
   }
+  int most_microbatches() const {
+    return static_cast<int>(batch_.global / (batch_.micro * data_ranks_));
+  }
   // This rank's n-th micro-batch from here, n = 0, 1, 2 ...; no columns after the last
   // step.
   data::ColumnRange columns(index_t n) const;

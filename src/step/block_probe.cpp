@@ -151,7 +151,7 @@ class BlockProbe {
   model::Chunk<T> chunk_;
   model::WeightPass weight_pass_;
   DeviceArray<kernels::StepState> state_{"probe's step state", 1};
-  DeviceArray<double> totals_{"probe's totals", 2};
+  DeviceArray<double> totals_{"probe's totals", 2 * kernels::kMostObjectives};
   Arena saved_, scratch_, held_;
   DeviceArray<std::byte> memory_, batch_;
   DeviceArray<T> in_, d_in_, out_, d_out_;

@@ -3,6 +3,7 @@
 #ifndef TRIREME_STEP_MODEL_STATE_HPP_
 #define TRIREME_STEP_MODEL_STATE_HPP_
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <vector>
@@ -83,6 +84,14 @@ struct ModelState {
       all.insert(of_chunk.begin(), of_chunk.end());
     }
     return {all.begin(), all.end()};
+  }
+  // Whether a block of this stage makes the objective.
+  bool makes_objective(int objective) const {
+    const auto maker =
+        std::ranges::find(blueprint.blocks, objective, &model::BlockSpec::objective);
+    const auto index = static_cast<std::size_t>(maker - blueprint.blocks.begin());
+    return std::ranges::any_of(
+        chunks, [&](const auto& chunk) { return chunk->range().contains(index); });
   }
   // For who needs the model in one piece: generation, parity.
   model::Chunk<T>& whole() const {

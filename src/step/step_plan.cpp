@@ -19,8 +19,8 @@ StepPlan plan_step(const ModelState<T>& state, const StepShape& shape,
   optim::Optimizer<T> optimizer(exec, shapes.params, shapes.groups, {}, 1.0);
   plan.tally = {};  // what making them does is no part of a step
   optimizer.begin_step(exec, step.state_view(), 1, 0.0);
-  step.accumulate_gradients({}, 1);
-  optimizer.prepare(exec, step.state_view(), step.totals(), 1.0);
+  step.accumulate_gradients({}, [](const std::string&) { return 0.0; });
+  optimizer.prepare(exec, step.state_view(), step.totals());
   step.update(optimizer);
   step.settle();
   plan.memory = step.memory();

@@ -33,10 +33,11 @@ void set_sample_base(const Exec& exec, View0<kernels::StepState> state,
       KOKKOS_LAMBDA(const index_t) { state().sample_base = base; });
 }
 
-void set_loss_scale(const Exec& exec, View0<kernels::StepState> state, double scale) {
+void set_objective_count(const Exec& exec, View0<kernels::StepState> state, int objective,
+                         double count) {
   launch(
-      exec, "trireme::step::set_loss_scale", 1,
-      KOKKOS_LAMBDA(const index_t) { state().loss_gradient_scale = scale; });
+      exec, "trireme::step::set_objective_count", 1,
+      KOKKOS_LAMBDA(const index_t) { state().objective_count[objective] = count; });
 }
 
 void set_seed(const Exec& exec, View0<kernels::StepState> state, std::uint64_t seed) {
@@ -69,7 +70,7 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
                 state.sequence_parallel()) {
   if (!is_on_shapes()) {
     step_state_ = DeviceArray<kernels::StepState>("step state", 1);
-    totals_ = DeviceArray<double>("step totals", 2);
+    totals_ = DeviceArray<double>("step totals", totals().extent(0));
   }
   for (std::size_t c = 0; c < state_.chunks.size(); ++c) {
     state_.chunks[c]->set_slot_count(needs_.slots[c]);
@@ -370,6 +371,7 @@ struct TrainStep<T>::Handler {
             .held = held_of(action),
             .batch = batch_of(action).view,
             .totals = step.totals(),
+            .objective_counts = &step.counts_,
             .mode = mode,
             .sequence_parallel = step.state_.sequence_parallel(),
             .params = &use,
@@ -407,12 +409,32 @@ void TrainStep<T>::set_microbatches(int count) {
   times_ = PassTimes(state_.chunks.size());  // those of steps like these
 }
 
+// Replicas of a stage make the same objectives: no other stage takes part. The sum is
+// waited for by the first block that makes one.
 template <class T>
-void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, index_t global_samples) {
+void TrainStep<T>::start_counts(const SumField& sum) {
+  const auto& objectives = state_.blueprint.objectives;
+  const int count = static_cast<int>(objectives.size());
+  bool makes_any = false;
+  for (int i = 0; i < count; ++i) {
+    if (!state_.makes_objective(i)) continue;
+    const Region data(timers_, Section::data);
+    set_objective_count(exec_, state_view(), i, sum(objectives[extent(i)].mask));
+    makes_any = true;
+  }
+  if (!makes_any) return;
+  kernels::StepState* const state = step_state_.data();
+  const View1<double> counts(state == nullptr ? nullptr : state->objective_count,
+                             extent(count));
+  counts_ = state_.groups.gradient->start_all_reduce(exec_, comm::span_of(counts),
+                                                     comm::Op::sum, "objective counts");
+}
+
+template <class T>
+void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, const SumField& sum) {
   data_parallel_.begin_step();
   kernels::fill(exec_, totals(), 0.0);
-  set_loss_scale(exec_, state_view(),
-                 1.0 / static_cast<double>(global_samples * shape_.sequence));
+  start_counts(sum);
   const auto begin = PassTimes::Clock::now();
   run(work_, fetch, nn::Mode::training);
   if (!is_first_step_) times_.add_step(PassTimes::Clock::now() - begin);
@@ -430,7 +452,7 @@ void TrainStep<T>::update(optim::Optimizer<T>& optimizer) {
 }
 
 template <class T>
-LossTotals TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
+LossSums TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
   kernels::fill(exec_, totals(), 0.0);
   run(evaluation_work(microbatches), fetch, nn::Mode::evaluation);
   state_.groups.pipeline->all_reduce(exec_, comm::span_of(totals()), comm::Op::sum,
@@ -438,7 +460,11 @@ LossTotals TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
   const auto host = Kokkos::create_mirror_view(totals_);
   Kokkos::deep_copy(exec_.space(), host, totals_);
   exec_.fence("evaluate");
-  return {host(0), host(1)};
+  LossSums sums;
+  for (std::size_t i = 0; i < host.extent(0); i += 2) {
+    sums.push_back({host(i), host(i + 1)});
+  }
+  return sums;
 }
 
 // What a piece hands on is not finite from then on: the first one tells.

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/timers.hpp"
+#include "comm/group.hpp"
+#include "kernels/step_state.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/stage_messages.hpp"
@@ -23,12 +25,11 @@ namespace trireme::step {
 // Gives micro-batch m of the step; what it points to stays valid until the next call.
 using FetchBatch = std::function<HostBatch(int microbatch)>;
 
-// The mean loss of a set of micro-batches, as two sums that ranks can add.
-struct LossTotals {
-  double loss_sum = 0.0;
-  double tokens = 0.0;
-  double mean() const { return loss_sum / tokens; }
-};
+// Sum of a field of weights over all micro-batches that this rank has in the step.
+using SumField = std::function<double(const std::string& field)>;
+
+// Of each of the model's objectives: sums that ranks can add.
+using LossSums = std::vector<kernels::LossSum>;
 
 // On a shape-only Exec the step does all that it does otherwise but to compute and to
 // send: it allocates nothing, fetches nothing, and adds what it would have done to the
@@ -52,9 +53,9 @@ class TrainStep {
   // How many micro-batches the next steps have; shape().microbatches from the start.
   void set_microbatches(int count);
   // Gradients of the mean loss over the global batch, accumulated over the micro-batches
-  // from zero and summed over the data group (with ZeRO of this rank's part).
-  // `global_samples`: of all ranks, for the nominal normaliser.
-  void accumulate_gradients(const FetchBatch& fetch, index_t global_samples);
+  // from zero and summed over the data group (with ZeRO of this rank's part). `sum` is
+  // asked for the masks of the objectives that this stage makes, before the first fetch.
+  void accumulate_gradients(const FetchBatch& fetch, const SumField& sum);
 
   // New weights, bucket by bucket; with ZeRO each goes to the other ranks while the next
   // is updated.
@@ -65,7 +66,7 @@ class TrainStep {
 
   // Loss of `microbatches` micro-batches without dropout: the sums of this rank's
   // pipeline, on each of its stages.
-  LossTotals evaluate(const FetchBatch& fetch, int microbatches);
+  LossSums evaluate(const FetchBatch& fetch, int microbatches);
 
   // Runs forward on each micro-batch again and returns the first place where a number is
   // not finite in this rank's pipeline, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty
@@ -77,9 +78,11 @@ class TrainStep {
   View0<kernels::StepState> state_view() const {
     return View0<kernels::StepState>(step_state_.data());
   }
-  // (loss sum, tokens) of the last accumulate_gradients, on the device; on the last stage
-  // of a pipeline, zero on the others.
-  View1<double> totals() const { return {totals_.data(), 2}; }
+  // Of the last accumulate_gradients, on the device, two for each objective: the sums of
+  // mask * loss and of mask. Zero on stages that do not make the objective.
+  View1<double> totals() const {
+    return {totals_.data(), 2 * state_.blueprint.objectives.size()};
+  }
 
   // What passes took, of all steps but the first. Collective over the pipeline.
   std::optional<PipelineReport> pipeline_report() const {
@@ -129,6 +132,7 @@ class TrainStep {
   std::vector<BorderElements> find_borders() const;
   index_t longest_message() const;
   void make_batches();
+  void start_counts(const SumField& sum);
   void load(SlotBatch& to, const HostBatch& batch);
 
   // Messages move on between kernels.
@@ -164,9 +168,10 @@ class TrainStep {
   std::vector<LoadedField> fields_;
   std::size_t batch_bytes_ = 0;
   std::vector<SlotBatch> batches_;
-  // On shapes without memory: one, and (loss sum, tokens).
+  // On shapes without memory: one, and two for each objective.
   DeviceArray<kernels::StepState> step_state_;
   DeviceArray<double> totals_;
+  comm::Request counts_;  // of objectives, on their way
 };
 
 }  // namespace trireme::step

@@ -210,7 +210,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
       EXPECT_EQ(counter->total(), 0) << counter->report();
     }
     reports.push_back(report);
-    const double loss = reports.back().loss_sum / reports.back().tokens;
+    const double loss = reports.back().losses[0].mean();
     const double want = reference.losses[static_cast<std::size_t>(step)];
     EXPECT_NEAR(loss, want, 5e-6 * want) << "step " << step + 1;
     const double norm = reference.gradient_norms[static_cast<std::size_t>(step)];
@@ -233,7 +233,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     const optim::StepReport report = again.finish(step);
     if (step == 1) check_messages(again);
     const optim::StepReport& before = reports[static_cast<std::size_t>(step)];
-    EXPECT_EQ(report.loss_sum, before.loss_sum) << "again, step " << step + 1;
+    EXPECT_EQ(report.losses[0].sum, before.losses[0].sum) << "again, step " << step + 1;
     EXPECT_EQ(report.grad_norm, before.grad_norm) << "again, step " << step + 1;
   }
   check_memory(again, allocated);
@@ -333,7 +333,7 @@ MatrixReference matrix_reference(const MatrixSize& size) {
       reference.gradients[run.registry().spec(p).name] = run.gradient(p, range);
     }
     const optim::StepReport report = run.finish(step);
-    reference.losses.push_back(report.loss_sum / report.tokens);
+    reference.losses.push_back(report.losses[0].mean());
     reference.gradient_norms.push_back(report.grad_norm);
   }
   for (const auto& [name, gradient] : reference.gradients) {
@@ -401,8 +401,7 @@ std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
       const optim::StepReport report = run.finish(step);
       if (step == 1) check_messages(run);
       const double want = reference.losses[static_cast<std::size_t>(step)];
-      EXPECT_NEAR(report.loss_sum / report.tokens, want, 5e-6 * want)
-          << "step " << step + 1;
+      EXPECT_NEAR(report.losses[0].mean(), want, 5e-6 * want) << "step " << step + 1;
       for (const MessageTally& sent : run.sent_messages()) sites.emplace(sent.site);
     }
     run.evaluated_loss(kFirstOfLogits);

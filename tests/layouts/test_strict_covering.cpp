@@ -25,6 +25,7 @@ TEST(StrictCoveringOfLayouts, NcclWouldCarryThem) {
                            "loss: maximum",
                            "loss: sums",
                            "loss totals",
+                           "objective counts",
                            "gradients",
                            "gradients of the sequence region",
                            "gradient norm",

@@ -33,11 +33,11 @@ class ValidationRanks : public ::testing::Test {
                             {corpus_, {0, samples * kSequence + 1}, 1.0}},
                         kSequence, 1, data::Order::sequential, "test")};
   }
-  step::LossTotals loss(const std::shared_ptr<comm::Communicator>& world, index_t micro,
+  kernels::LossSum loss(const std::shared_ptr<comm::Communicator>& world, index_t micro,
                         index_t wanted, const data::ValidationSet& set) const {
-    return loss_unless(world, micro, wanted, set, {}).value();
+    return loss_unless(world, micro, wanted, set, {}).value().front();
   }
-  std::optional<step::LossTotals> loss_unless(
+  std::optional<step::LossSums> loss_unless(
       const std::shared_ptr<comm::Communicator>& world, index_t micro, index_t wanted,
       const data::ValidationSet& set, const std::function<bool()>& stop) const {
     const int ranks = world->size();
@@ -76,15 +76,15 @@ TEST_F(ValidationRanks, LooksAtEachSampleOnce) {
        {index_t{0}, index_t{1}, index_t{7}, index_t{11}, index_t{4096}}) {
     const index_t looked_at = wanted == 0 ? samples : std::min(wanted, samples);
     // One rank, one sample at a time, of a set that has no more.
-    const step::LossTotals expected = loss(self, 1, 0, set(looked_at));
-    EXPECT_GT(expected.tokens, 0.8 * static_cast<double>(looked_at * kSequence));
+    const kernels::LossSum expected = loss(self, 1, 0, set(looked_at));
+    EXPECT_GT(expected.count, 0.8 * static_cast<double>(looked_at * kSequence));
     if (looked_at > 5) {
-      EXPECT_LT(expected.tokens, static_cast<double>(looked_at * kSequence));
+      EXPECT_LT(expected.count, static_cast<double>(looked_at * kSequence));
     }
     for (const index_t micro : {1, 2, 3, 16}) {
-      const step::LossTotals found = loss(world, micro, wanted, all);
-      EXPECT_EQ(found.tokens, expected.tokens) << micro << ", " << wanted;
-      EXPECT_NEAR(found.loss_sum, expected.loss_sum, 1e-10 * expected.loss_sum)
+      const kernels::LossSum found = loss(world, micro, wanted, all);
+      EXPECT_EQ(found.count, expected.count) << micro << ", " << wanted;
+      EXPECT_NEAR(found.sum, expected.sum, 1e-10 * expected.sum)
           << micro << ", " << wanted;
     }
   }
@@ -101,7 +101,7 @@ TEST_F(ValidationRanks, IsLeftEarlyWhereThatIsWanted) {
   const auto found = loss_unless(world, 1, 0, all, go_on);
   ASSERT_TRUE(found);
   EXPECT_EQ(asked, (rounds - 1) / 8);
-  EXPECT_EQ(found->tokens, loss(world, 16, 0, all).tokens);
+  EXPECT_EQ(found->front().count, loss(world, 16, 0, all).count);
   asked = 0;
   EXPECT_FALSE(loss_unless(world, 1, 0, all, [&] { return ++asked == 1; }));
   EXPECT_EQ(asked, 1);

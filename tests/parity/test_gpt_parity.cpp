@@ -81,7 +81,9 @@ class Case {
   }
 
   double gradients_of(index_t n) {
-    step_->accumulate_gradients([&](int) { return batch(n); }, shape_.micro);
+    step_->accumulate_gradients(
+        [&](int) { return batch(n); },
+        [this](const auto&) { return static_cast<double>(shape_.rows()); });
     exec_.fence("test");
     return step_->totals()(0) / step_->totals()(1);
   }
@@ -179,8 +181,7 @@ void expect_training(const std::string& name, double bound) {
     const double loss = test.gradients_of(k - 1);
     EXPECT_LE(std::abs(loss - losses[n]) / losses[n], bound) << "update " << k;
     optimizer.begin_step(test.exec_, test.step_->state_view(), k, lr);
-    optimizer.prepare(test.exec_, test.step_->state_view(), test.step_->totals(),
-                      static_cast<double>(test.shape_.rows()));
+    optimizer.prepare(test.exec_, test.step_->state_view(), test.step_->totals());
     const optim::StepReport report = optimizer.read_report(test.exec_);
     EXPECT_LE(std::abs(report.grad_norm - norms[n]) / norms[n], bound) << "update " << k;
     optimizer.apply(test.exec_, test.step_->state_view());

@@ -30,13 +30,12 @@ TEST(CrossEntropyGradient, OfTheLogits) {
   };
   loss(at);  // fills row_max and sums
   const Kokkos::View<StepState, DeviceMemory> step("step");
-  StepState state;
-  state.loss_gradient_scale = kScale;
-  Kokkos::deep_copy(step, state);
+  Kokkos::deep_copy(step, StepState{});
   const Array<double> d_logits(at);
-  cross_entropy_backward<double>(
-      Exec(), range, StepStateView(step.data()), labels.cvector(), mask.cvector(),
-      row_max.cvector(), sums.cmatrix(kRows, 2), d_logits.matrix(kRows, kColumns));
+  cross_entropy_backward<double>(Exec(), range, StepStateView(step.data()), {0, kScale},
+                                 labels.cvector(), mask.cvector(), row_max.cvector(),
+                                 sums.cmatrix(kRows, 2),
+                                 d_logits.matrix(kRows, kColumns));
   const Point gradient = d_logits.values();
   EXPECT_TRUE(test::check_gradient(loss, at, gradient));
 }

@@ -182,6 +182,31 @@ TEST_F(BatchLoaderData, GivesBatchesInOrder) {
   }
 }
 
+// Before a step begins it is known how many labels count in it, and what is known ahead
+// is what comes.
+TEST_F(BatchLoaderData, SumsFieldsAhead) {
+  const Dataset data = dataset(8);
+  BatchLoader::Options of = options(8, 3, 6);
+  of.mask_end_of_document = true;
+  const auto plan = [](index_t n) {
+    return n < 20 ? ColumnRange{3 * n, 3} : ColumnRange{};
+  };
+  BatchLoader loader(data, plan, of);
+  double all = 0;
+  for (int step = 0; step < 4; ++step) {
+    const double ahead = loader.sum_ahead(5, "loss_mask");
+    double sum = 0;
+    for (int m = 0; m < 5; ++m) sum += loader.next().sum("loss_mask");
+    EXPECT_EQ(sum, ahead) << step;
+    all += sum;
+  }
+  EXPECT_LT(all, 20 * 3 * 8);
+  EXPECT_GT(all, 0);
+  EXPECT_THAT(test::message_of<Error>([&] { loader.sum_ahead(1, "loss_mask"); }),
+              HasSubstr("the plan ends there"));
+  EXPECT_THROW(loader.sum_ahead(6, "loss_mask"), Error);  // would wait for ever
+}
+
 TEST_F(BatchLoaderData, FillsTheRingAndNoMore) {
   const Dataset data = dataset(8);
   std::atomic<int> planned = 0;

@@ -185,7 +185,7 @@ TEST_F(Costs, CrossEntropy) {
   cross_entropy_loss<float>(exec_, vector<const float>(5), matrix<const float>(5, 2),
                             vector<const float>(5), vector<float>(5), vector<double>(2));
   expect("cross_entropy_loss", 0, 4 * (5 + 10 + 5 + 5) + 2 * 2 * 8);
-  cross_entropy_backward<float>(exec_, range, {}, labels, vector<const float>(5),
+  cross_entropy_backward<float>(exec_, range, {}, {}, labels, vector<const float>(5),
                                 vector<const float>(5), matrix<const float>(5, 2),
                                 matrix<float>(5, 11));
   expect("cross_entropy_backward", 0, 4 * (5 + 5 + 5 + 10 + 2 * 55));

@@ -9,13 +9,15 @@ namespace {
 
 using test::Array;
 
+// Of the third of a model's objectives, for which 4 positions count.
 constexpr double kScale = 0.125;
+constexpr ObjectiveScale kObjective{2, 4 * kScale};
 
 struct LossStep {
   Kokkos::View<StepState, DeviceMemory> state{"state"};
   LossStep() {
     StepState values;
-    values.loss_gradient_scale = kScale;
+    values.objective_count[2] = 4.0;
     Kokkos::deep_copy(state, values);
   }
   StepStateView view() const { return StepStateView(state.data()); }
@@ -105,7 +107,7 @@ TYPED_TEST(CrossEntropyOf, MatchesReference) {
         EXPECT_NEAR(totals.values()[0], 10 + want.total, 8 * ua * rows * 20);
         EXPECT_DOUBLE_EQ(totals.values()[1], 20 + want.count);
 
-        cross_entropy_backward<T>(exec, range, step.view(), labels.cvector(),
+        cross_entropy_backward<T>(exec, range, step.view(), kObjective, labels.cvector(),
                                   mask.cvector(), row_max.cvector(),
                                   sums.cmatrix(rows, 2), logits.matrix(rows, columns));
         // fp16 has no smaller number than 2^-24: absolute there.
@@ -166,9 +168,9 @@ TYPED_TEST(CrossEntropyOf, ThreeShardsEqualTheWhole) {
   test::expect_close(loss.values(), want.loss, 8 * test::rounding<A>(), 8, "loss");
   std::vector<double> d_whole(rows * vocabulary);
   for (index_t part = 0; part < 3; ++part) {
-    cross_entropy_backward<T>(Exec(), range[part], step.view(), labels.cvector(),
-                              mask.cvector(), row_max.cvector(), sums.cmatrix(rows, 2),
-                              shard[part].matrix(rows, held));
+    cross_entropy_backward<T>(Exec(), range[part], step.view(), kObjective,
+                              labels.cvector(), mask.cvector(), row_max.cvector(),
+                              sums.cmatrix(rows, 2), shard[part].matrix(rows, held));
     const auto d = shard[part].values();
     for (index_t i = 0; i < rows; ++i) {
       for (index_t j = 0; j < held; ++j) {
@@ -254,7 +256,7 @@ TEST(CrossEntropyExtremes, MaskedRowsMayHoldAnything) {
   cross_entropy_loss<float>(Exec(), row_max.cvector(), sums.cmatrix(2, 2), mask.cvector(),
                             loss.vector(), totals.vector());
   EXPECT_NEAR(totals.values()[0], 1 + std::log1p(std::exp(-1.0)), 1e-6);
-  cross_entropy_backward<float>(Exec(), {0, 2}, step.view(), labels.cvector(),
+  cross_entropy_backward<float>(Exec(), {0, 2}, step.view(), kObjective, labels.cvector(),
                                 mask.cvector(), row_max.cvector(), sums.cmatrix(2, 2),
                                 logits.matrix(2, 2));
   EXPECT_EQ(logits.values()[2], 0.0);

@@ -104,7 +104,7 @@ class Pass {
     kernels::StepState step;
     step.seed = 99;
     step.sample_base = static_cast<std::uint64_t>(shape.first_sample);
-    step.loss_gradient_scale = 1.0 / 64;
+    step.objective_count[0] = 64.0;
     Kokkos::deep_copy(step_, step);
     plan();
   }

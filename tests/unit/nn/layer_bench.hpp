@@ -101,7 +101,7 @@ class LayerBench {
       : groups(comm::make_process_groups(tensor, {.tensor = tensor->size()})),
         totals(2),
         step_state_("step state", 1) {
-    set_step({.seed = 99, .sample_base = 1000003, .loss_gradient_scale = 0.37});
+    set_step({.seed = 99, .sample_base = 1000003, .objective_count = {2.7}});
   }
   LayerBench(const LayerBench&) = delete;
   LayerBench& operator=(const LayerBench&) = delete;

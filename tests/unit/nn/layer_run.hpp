@@ -38,7 +38,7 @@ class LayerRun {
     double sum = 0;
     for (std::size_t i = 0; i < out.size(); ++i) sum += weight[i] * out[i];
     if (layer.splits_y) sum = bench.groups.tensor->control().all_reduce(sum);
-    return sum + bench.step.loss_gradient_scale * bench.totals.values()[0];
+    return sum + bench.totals.values()[0] / bench.step.objective_count[0];
   }
   void forward(nn::Mode mode = nn::Mode::training) {
     bench.saved.arena.reset();

@@ -43,18 +43,16 @@ Loss<T> loss_of(comm::Group& group, const Values& logits, index_t rows,
   const Array<A> row_max(rows), sums(2 * rows), loss(rows);
   const Array<double> totals({1.0, 2.0});
   Kokkos::View<kernels::StepState, DeviceMemory> state("state");
-  kernels::StepState step;
-  step.loss_gradient_scale = 0.25;
-  Kokkos::deep_copy(state, step);
+  Kokkos::deep_copy(state, kernels::StepState{});
   const kernels::VocabRange range{begin, valid};
   vocab_parallel_cross_entropy_forward<T>(Exec(), group, range, shard.cmatrix(rows, held),
                                           label_array.cvector(), mask_array.cvector(),
                                           {row_max.vector(), sums.matrix(rows, 2)},
                                           loss.vector(), totals.vector());
   kernels::cross_entropy_backward<T>(Exec(), range, kernels::StepStateView(state.data()),
-                                     label_array.cvector(), mask_array.cvector(),
-                                     row_max.cvector(), sums.cmatrix(rows, 2),
-                                     shard.matrix(rows, held));
+                                     {0, 0.25}, label_array.cvector(),
+                                     mask_array.cvector(), row_max.cvector(),
+                                     sums.cmatrix(rows, 2), shard.matrix(rows, held));
   return {loss.values(), shard.values(), totals.values()};
 }
 

@@ -73,6 +73,18 @@ TEST(Metrics, LinesAreExact) {
             "2025-03-01T12:30:06.000Z");
 }
 
+// Where a model has several objectives, each by its name.
+TEST(Metrics, NameObjectives) {
+  StepRecord step = record_of(2);
+  ValidationRecord validation = validation_of(2);
+  step.losses = validation.losses = {{"masked words", 2.5}, {"sentence \"order\"", NAN}};
+  const std::string losses =
+      R"("losses": {"masked words": 2.5, "sentence \"order\"": null})";
+  EXPECT_THAT(to_json(step), HasSubstr("\"loss_mean\": 3.5, " + losses + ", \"time\""));
+  EXPECT_THAT(to_json(validation), HasSubstr("\"seconds\": 1.5, " + losses + "}"));
+  EXPECT_EQ(to_csv(step), to_csv(record_of(2)));
+}
+
 TEST(Metrics, CsvRowsHaveTheColumnsOfTheHeader) {
   const auto commas = [](std::string_view line) {
     return std::count(line.begin(), line.end(), ',');

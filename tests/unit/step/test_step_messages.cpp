@@ -87,8 +87,9 @@ Planned planned(const Layout& layout, int data_rank) {
       state,
       {.micro = layout.b, .sequence = layout.S, .microbatches = layout.m, .seed = 0});
   for (const MessageTally& message : plan.tally.messages()) {
-    const bool is_double =
-        message.site == "loss totals" || message.site == "gradient norm";
+    const bool is_double = message.site == "loss totals" ||
+                           message.site == "gradient norm" ||
+                           message.site == "objective counts";
     EXPECT_EQ(message.bytes, message.elements * (is_double ? 8 : 4)) << message.site;
     const bool is_new = result.messages
                             .insert({{message.axis, std::string(message.site),
@@ -287,6 +288,7 @@ class Formulas {
       add("gradient", "weights (ZeRO 3)", "all_gather", calls, W);
     }
     add("gradient", "loss totals", "all_reduce", 1, 2);
+    add("gradient", "objective counts", "all_reduce", of_last(1), of_last(1));
     if (zero >= 1) add("gradient", "gradient norm", "all_reduce", 1, 1);
   }
 

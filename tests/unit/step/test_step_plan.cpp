@@ -129,9 +129,10 @@ TEST(StepPlan, KernelsAreThoseThatAStepLaunches) {
         [&](int) {
           return HostBatch{.fields = {ids.data(), ids.data(), ids.data(), mask.data()}};
         },
-        kSamplesAtOnce * shape.microbatches);
-    optimizer.prepare(exec, step.state_view(), step.totals(),
-                      static_cast<double>(kSamplesAtOnce * kLength * shape.microbatches));
+        [&](const auto&) {
+          return static_cast<double>(kSamplesAtOnce * kLength * shape.microbatches);
+        });
+    optimizer.prepare(exec, step.state_view(), step.totals());
     step.update(optimizer);
     std::map<std::string, index_t> planned;
     const Tally tally = plan_step(state, shape).tally;

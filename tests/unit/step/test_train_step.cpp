@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <numeric>
 
 #include "comm/process_groups.hpp"
 #include "data/batch_loader.hpp"
@@ -68,6 +69,14 @@ class Samples {
     return masks_[static_cast<std::size_t>(sample)][static_cast<std::size_t>(position)];
   }
 
+  // Sum of all masks.
+  double counted() const {
+    double sum = 0.0;
+    for (const Values& mask : masks_)
+      sum = std::accumulate(mask.begin(), mask.end(), sum);
+    return sum;
+  }
+
   FetchBatch fetch(index_t micro) {
     return [this, micro](int m) {
       const auto rows = static_cast<std::size_t>(micro * kSequence);
@@ -111,9 +120,12 @@ struct StepRun {
   }
 
   FetchBatch fetch() { return samples.fetch(step->shape().micro); }
-  void accumulate() { step->accumulate_gradients(fetch(), kSamples); }
+  void accumulate() {
+    step->accumulate_gradients(fetch(),
+                               [this](const auto&) { return samples.counted(); });
+  }
   optim::StepReport report() {
-    optimizer->prepare(exec, step->state_view(), step->totals(), kSamples * kSequence);
+    optimizer->prepare(exec, step->state_view(), step->totals());
     return optimizer->read_report(exec);
   }
   double gradient_scale() const {
@@ -127,7 +139,7 @@ struct StepRun {
   }
   Values gradient() const { return to_host(state.params.slab(Slab::gradient)); }
   double mean_loss() {
-    return step->evaluate(fetch(), step->shape().microbatches).mean();
+    return step->evaluate(fetch(), step->shape().microbatches)[0].mean();
   }
 
   Exec exec;
@@ -182,14 +194,11 @@ TEST(TrainStepGradients, StartFromZeroAndRepeatBitwise) {
 }
 
 TEST(TrainStepGradients, OfTheMeanOverTheTokensThatCount) {
-  // The corrected gradient against differences of the mean loss.
+  // The gradient against differences of the mean loss.
   StepRun<double> run(2);
   run.accumulate();
   const optim::StepReport report = run.report();
-  const double scale = run.gradient_scale();
-  EXPECT_NEAR(scale, kSamples * kSequence / report.tokens, 1e-12);
-  Values gradient = run.gradient();
-  for (double& component : gradient) component *= scale;
+  const Values gradient = run.gradient();
   EXPECT_NEAR(report.grad_norm, norm_of(gradient), 1e-12 * report.grad_norm);
 
   const View1<double> weights = run.state.params.slab(Slab::weight);
@@ -228,18 +237,18 @@ TEST(TrainStepLoss, IsWeightedByTokens) {
       tokens += run.samples.mask(sample, s);
     }
   }
-  EXPECT_EQ(report.tokens, tokens);
-  EXPECT_NEAR(report.loss_sum, sum, 1e-12 * sum);
+  EXPECT_EQ(report.losses[0].count, tokens);
+  EXPECT_NEAR(report.losses[0].sum, sum, 1e-12 * sum);
 }
 
 TEST(TrainStepLoss, OfEvaluationIsThatOfTrainingWithoutDropout) {
   StepRun<float> without(2), with(2, 0.3);
   without.accumulate();
   const Values trained = to_host(without.step->totals());
-  const LossTotals evaluated = without.step->evaluate(without.fetch(), 2);
-  EXPECT_EQ(evaluated.loss_sum, trained[0]);
-  EXPECT_EQ(evaluated.tokens, trained[1]);
-  EXPECT_EQ(with.step->evaluate(with.fetch(), 2).loss_sum, trained[0]);
+  const LossSums evaluated = without.step->evaluate(without.fetch(), 2);
+  EXPECT_EQ(evaluated[0].sum, trained[0]);
+  EXPECT_EQ(evaluated[0].count, trained[1]);
+  EXPECT_EQ(with.step->evaluate(with.fetch(), 2)[0].sum, trained[0]);
   with.accumulate();
   EXPECT_NE(to_host(with.step->totals())[0], trained[0]);
   // Between the two, weights and gradients are left alone.
@@ -391,13 +400,15 @@ class TrainStepAllocations : public ::testing::Test {
   template <class Fetch>
   double one_step(const Fetch& fetch) {
     ++update_;
-    step_->accumulate_gradients(fetch, kGlobal);
+    step_->accumulate_gradients(fetch, [this](const std::string& field) {
+      return loader_->sum_ahead(kMicrobatches, field);
+    });
     const Region region(timers_, Section::optimizer);
     optimizer_->begin_step(exec_, step_->state_view(), update_, 1e-3);
-    optimizer_->prepare(exec_, step_->state_view(), step_->totals(), kGlobal * kLength);
+    optimizer_->prepare(exec_, step_->state_view(), step_->totals());
     const optim::StepReport report = optimizer_->read_report(exec_);
     optimizer_->apply(exec_, step_->state_view());
-    return report.loss_sum / report.tokens;
+    return report.losses[0].mean();
   }
   HostBatch next() { return loader_->next().view(); }
 
