@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/exec.hpp"
 #include "kernels/step_state.hpp"
@@ -18,6 +19,7 @@
 #include "nn/attention.hpp"
 #include "nn/context.hpp"
 #include "nn/embedding.hpp"
+#include "tensor/param_registry.hpp"
 
 namespace trireme::model {
 
@@ -88,14 +90,19 @@ class Block {
                                         const FiniteCheck<T>& check, int slot) const = 0;
 };
 
-// Shared tables that a chunk has registered so far, by name.
+// Shared tables that the chunks of a stage have registered so far, by name.
 template <class T>
 struct Tables {
   struct Table {
     nn::VocabParallelEmbedding<T> words;
     std::size_t unit = 0;  // of the registry, that it is in
   };
-  std::map<std::string, Table> by_name;
+  // Registers one in a unit of its own, which is returned.
+  std::size_t add(const nn::Builder<T>& builder, const SharedTable& table,
+                  const std::vector<std::size_t>& users, Tie tie);
+
+  std::vector<BlockRange> chunks;  // of the stage
+  std::map<std::string, Table> by_name = {};
 };
 
 // What a block is made from, besides its place in the blueprint.
@@ -104,9 +111,7 @@ struct Making {
   const nn::Builder<T>& builder;
   const Blueprint& blueprint;
   std::size_t block;
-  // Whether users of its tables are in other chunks, so that they are units of their own.
-  bool shares_tables;
-  Tables<T>& tables;
+  const Tables<T>& tables;
 
   const BlockSpec& spec() const { return blueprint.blocks[block]; }
   // That the block makes.
@@ -114,11 +119,14 @@ struct Making {
     const int index = spec().objective;
     return {index, blueprint.objectives.at(extent(index)).weight};
   }
+  const typename Tables<T>::Table& table() const {
+    return tables.by_name.at(spec().table);
+  }
 };
 
-// Makes a block: registers its parameters, the units of which it begins itself, and adds
-// to `tables` what it owns. model::make_block knows the program's kinds of block; tests
-// bring their own.
+// Makes a block: registers its parameters, the units of which it begins itself. Its table
+// is there; that of an owner is the registry's last unit. model::make_block knows the
+// program's kinds of block; tests bring their own.
 template <class T>
 using BlockMaker = std::unique_ptr<Block<T>> (*)(const Making<T>& making);
 

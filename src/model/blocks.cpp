@@ -38,10 +38,7 @@ class EmbeddingBlock final : public Block<T> {
   explicit EmbeddingBlock(const Making<T>& making)
       : tokens_(making.blueprint.batch.field("tokens")),
         positions_(making.blueprint.batch.field("positions")),
-        embedding_(begin_unit(making), config_of(making)) {
-    making.tables.by_name.insert(
-        {making.blueprint.tables.at(0).name, {embedding_.word(), unit_}});
-  }
+        embedding_(begin_unit(making), config_of(making), making.table().words) {}
 
   void set_slot_count(int slots) override { d_out_.resize(extent(slots)); }
 
@@ -76,18 +73,19 @@ class EmbeddingBlock final : public Block<T> {
   }
 
  private:
-  const nn::Builder<T>& begin_unit(const Making<T>& making) {
-    unit_ = making.builder.registry.begin_unit(making.spec().name);
+  // The positions are in the table's unit, but where other stages use that as well: it is
+  // cut alike everywhere, so alone in its unit.
+  static const nn::Builder<T>& begin_unit(const Making<T>& making) {
+    const bool is_shared = making.table().words.weight().spec().tie != Tie::none;
+    if (is_shared) making.builder.registry.begin_unit("position");
     return making.builder;
   }
   static nn::EmbeddingConfig config_of(const Making<T>& making) {
     const Architecture& a = making.blueprint.architecture;
-    return {.vocabulary = a.vocabulary,
-            .hidden = a.hidden,
+    return {.hidden = a.hidden,
             .sequence = a.sequence,
             .dropout = a.dropout,
-            .init_std = a.init_std,
-            .shares_word = making.shares_tables};
+            .init_std = a.init_std};
   }
   void embed(const nn::Context& context, const View2<T>& out) const {
     embedding_.forward(context, context.batch.ids(tokens_), context.batch.ids(positions_),
@@ -95,7 +93,6 @@ class EmbeddingBlock final : public Block<T> {
   }
 
   std::size_t tokens_, positions_;  // fields
-  std::size_t unit_ = 0;
   nn::Embedding<T> embedding_;
   std::vector<View2<T>> d_out_;  // of each slot, for the weight pass
 };
@@ -173,7 +170,7 @@ class HeadBlock final : public Block<T> {
         mask_(making.blueprint.batch.field(
             making.blueprint.objectives[extent(objective_.index)].mask)),
         head_(begin_unit(making), making.blueprint.architecture.hidden,
-              table_of(making).words, objective_) {}
+              making.table().words, objective_) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 
@@ -221,11 +218,8 @@ class HeadBlock final : public Block<T> {
     typename nn::LmHead<T>::Saved saved;
     typename nn::LmHead<T>::Held held;
   };
-  static const typename Tables<T>::Table& table_of(const Making<T>& making) {
-    return making.tables.by_name.at(making.blueprint.tables.at(0).name);
-  }
   static const nn::Builder<T>& begin_unit(const Making<T>& making) {
-    making.builder.registry.begin_unit(making.spec().name, table_of(making).unit);
+    making.builder.registry.begin_unit(making.spec().name, making.table().unit);
     return making.builder;
   }
 

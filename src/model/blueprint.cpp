@@ -16,8 +16,7 @@ namespace trireme::model {
 namespace {
 
 const BorderTensor* find(const Border& border, const std::string& name) {
-  const auto found = std::ranges::find_if(
-      border, [&](const auto& tensor) { return tensor.name == name; });
+  const auto found = std::ranges::find(border, name, &BorderTensor::name);
   return found == border.end() ? nullptr : &*found;
 }
 
@@ -42,9 +41,7 @@ void check_block(const Border& before, const BlockSpec& block) {
                     tensor.name, block.name);
   }
   for (const BorderTensor& tensor : before) {
-    const bool passes =
-        find(block.border, tensor.name) != nullptr && !block.makes_tensor(tensor.name);
-    TRIREME_REQUIRE(passes || block.reads_tensor(tensor.name),
+    TRIREME_REQUIRE(block.passes(tensor.name) || block.reads_tensor(tensor.name),
                     "'{}' ends at block '{}', which does not read it: it has no gradient",
                     tensor.name, block.name);
   }
@@ -65,6 +62,20 @@ index_t Blueprint::layers_in(const BlockRange& range) const {
   return std::count_if(blocks.begin() + static_cast<std::ptrdiff_t>(range.begin),
                        blocks.begin() + static_cast<std::ptrdiff_t>(range.end),
                        [](const BlockSpec& block) { return block.is_layer; });
+}
+
+const SharedTable& Blueprint::table(const std::string& name) const {
+  const auto found = std::ranges::find(tables, name, &SharedTable::name);
+  TRIREME_REQUIRE(found != tables.end(), "there is no table '{}'", name);
+  return *found;
+}
+
+std::vector<std::size_t> Blueprint::users(const SharedTable& table) const {
+  std::vector<std::size_t> users;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].table == table.name) users.push_back(i);
+  }
+  return users;
 }
 
 std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
@@ -101,11 +112,11 @@ void Blueprint::check() const {
     check_block(border_before(i), blocks[i]);
   fields_of(whole());  // are all there
   check_objectives();
+  for (const BlockSpec& block : blocks) {
+    if (!block.table.empty()) table(block.table);  // is there
+  }
   for (const SharedTable& table : tables) {
-    TRIREME_REQUIRE(!table.users.empty() && std::ranges::is_sorted(table.users) &&
-                        table.users.back() < blocks.size(),
-                    "table '{}' is used by blocks that are not there, or not in order",
-                    table.name);
+    TRIREME_REQUIRE(!users(table).empty(), "no block uses table '{}'", table.name);
   }
 }
 

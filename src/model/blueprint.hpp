@@ -55,6 +55,7 @@ struct BlockSpec {
   std::vector<std::string> reads = {};   // of the border before it
   std::vector<std::string> makes = {};   // of the border behind it
   std::vector<std::string> fields = {};  // of the batch
+  std::string table = {};                // that it shares with other blocks
   std::string last_part = {};            // of it, that makes its output: "mlp/fc2"
   int stream = 0;                        // that it works on
   BlockFlops flops = {};
@@ -65,6 +66,11 @@ struct BlockSpec {
   }
   bool reads_tensor(const std::string& tensor) const {
     return std::ranges::find(reads, tensor) != reads.end();
+  }
+  // A tensor that stays as it is: a backward pass adds to its gradient.
+  bool passes(const std::string& tensor) const {
+    return std::ranges::find(border, tensor, &BorderTensor::name) != border.end() &&
+           !makes_tensor(tensor);
   }
   // Without an input it has no gradient to hand on.
   bool is_source() const { return reads.empty(); }
@@ -79,14 +85,13 @@ struct Objective {
 };
 
 // A table of a row for each word that several blocks use, as a parameter that exists once
-// (Press and Wolf 2017): where two pipeline stages use it, both keep and update it. The
-// first block of `users` owns it.
+// (Press and Wolf 2017): where several pipeline stages use it, each keeps and updates it.
+// The first block that names it owns it.
 struct SharedTable {
   std::string name;  // "embedding/word"
   std::string unit;  // that it is kept in where its owner is not there: "embedding"
   index_t rows = 0, columns = 0;
   double init_std = 0.02;
-  std::vector<std::size_t> users;  // ascending
 
   std::string parameter() const { return name + "/weight"; }
 };
@@ -111,6 +116,9 @@ struct Blueprint {
   const Border& border_before(std::size_t block) const;
   // Of the layers, how many are in a run of blocks.
   index_t layers_in(const BlockRange& range) const;
+  const SharedTable& table(const std::string& name) const;
+  // The blocks that use a table, ascending.
+  std::vector<std::size_t> users(const SharedTable& table) const;
   BlockRange whole() const { return {0, blocks.size()}; }
   // Fields that a run of blocks reads, as indices of `batch.fields`, ascending.
   std::vector<std::size_t> fields_of(const BlockRange& range) const;

@@ -51,20 +51,37 @@ bool FiniteCheck<T>::is_bad(const View2<const T>& view) const {
 }
 
 template <class T>
+std::size_t Tables<T>::add(const nn::Builder<T>& builder, const SharedTable& table,
+                           const std::vector<std::size_t>& users, Tie tie) {
+  const std::size_t unit = builder.registry.begin_unit(table.unit);
+  by_name.insert({table.name,
+                  {nn::VocabParallelEmbedding<T>(builder, table.name, table.rows,
+                                                 table.columns, table.init_std, tie),
+                   unit}});
+  const auto uses = [&](const BlockRange& chunk) {
+    return std::ranges::any_of(users, [&](std::size_t u) { return chunk.contains(u); });
+  };
+  if (std::ranges::count_if(chunks, uses) > 1) builder.registry.set_used_by_chunks(unit);
+  return unit;
+}
+
+template <class T>
 Chunk<T>::Chunk(const nn::Builder<T>& builder, const Blueprint& blueprint,
-                const BlockRange& range, BlockMaker<T> make)
+                const BlockRange& range, BlockMaker<T> make, Tables<T>* tables)
     : blueprint_(blueprint), range_(range) {
   TRIREME_REQUIRE(range.begin < range.end && range.end <= blueprint.blocks.size(),
                   "a chunk of blocks {} to {} of {}: outside of the model, or with "
                   "nothing in it",
                   range.begin, range.end, blueprint.blocks.size());
   fields_ = blueprint.fields_of(range);
-  Tables<T> tables;
-  register_copies(builder, tables);
+  Tables<T> of_chunk{{range}};
+  Tables<T>& of_stage = tables == nullptr ? of_chunk : *tables;
+  register_copies(builder, of_stage);
   std::size_t layers = 0;
   for (std::size_t i = range.begin; i < range.end; ++i) {
     const std::size_t first_unit = builder.registry.units().size();
-    blocks_.push_back(make({builder, blueprint, i, shares_tables(i), tables}));
+    register_owned(builder, of_stage, i);
+    blocks_.push_back(make({builder, blueprint, i, of_stage}));
     units_.push_back({first_unit, builder.registry.units().size()});
     layers_before_.push_back(layers);
     layers += blueprint.blocks[i].is_layer ? 1 : 0;
@@ -74,30 +91,34 @@ Chunk<T>::Chunk(const nn::Builder<T>& builder, const Blueprint& blueprint,
   set_slot_count(1);
 }
 
-// Copies are registered before all blocks, so that the stages that share a table all have
-// it as their first parameter, as its owner does.
+// Tables whose owner is on another stage are registered before all blocks, by the first
+// chunk that uses them, for all chunks of the stage.
 template <class T>
 void Chunk<T>::register_copies(const nn::Builder<T>& builder, Tables<T>& tables) {
   for (const SharedTable& table : blueprint_.tables) {
-    const auto first = std::ranges::lower_bound(table.users, range_.begin);
-    const auto end = std::ranges::lower_bound(table.users, range_.end);
-    if (first == end || range_.contains(table.users.front())) continue;
-    const std::size_t unit = builder.registry.begin_unit(table.unit);
-    tables.by_name.insert(
-        {table.name,
-         {nn::VocabParallelEmbedding<T>(builder, table.name, table.rows, table.columns,
-                                        table.init_std, Tie::copy),
-          unit}});
+    const std::vector<std::size_t> users = blueprint_.users(table);
+    const auto first = std::ranges::lower_bound(users, range_.begin);
+    const auto end = std::ranges::lower_bound(users, range_.end);
+    const bool is_known = tables.by_name.contains(table.name);
+    if (first == end || is_known || range_.contains(users.front())) continue;
+    const std::size_t unit = tables.add(builder, table, users, Tie::copy);
     copies_.push_back({unit, *first - range_.begin, *(end - 1) - range_.begin});
   }
 }
 
-// Whether users of a table that this block owns are in other chunks.
 template <class T>
-bool Chunk<T>::shares_tables(std::size_t block) const {
-  return std::ranges::any_of(blueprint_.tables, [&](const SharedTable& table) {
-    return table.users.front() == block && !range_.contains(table.users.back());
+void Chunk<T>::register_owned(const nn::Builder<T>& builder, Tables<T>& tables,
+                              std::size_t block) const {
+  const std::string& name = blueprint_.blocks[block].table;
+  if (name.empty()) return;
+  const SharedTable& table = blueprint_.table(name);
+  const std::vector<std::size_t> users = blueprint_.users(table);
+  if (users.front() != block) return;
+  const bool is_tied = std::ranges::any_of(users, [&](std::size_t user) {
+    return std::ranges::none_of(
+        tables.chunks, [&](const BlockRange& chunk) { return chunk.contains(user); });
   });
+  tables.add(builder, table, users, is_tied ? Tie::owner : Tie::none);
 }
 
 template <class T>
@@ -270,21 +291,20 @@ void Chunk<T>::forward(const nn::Context& context, int slot, const Tensors<T>& i
   require_ends(context, in, out);
   Values& values = values_of(slot);
   for (std::size_t k = 0; k < in.size(); ++k) values[borders_[0][k]] = in[k];
-  for (std::size_t k = 0; k < out.size(); ++k) {
-    const std::size_t id = borders_[size()][k];
-    if (comes_in(lifetimes_[id])) {
-      copy(context.exec, out[k], values[id]);
-    } else {
-      values[id] = out[k];
-    }
-  }
   for (std::size_t i = 0; i < size(); ++i) {
-    for (const std::size_t id : borders_[i + 1]) {
+    for (std::size_t k = 0; k < borders_[i + 1].size(); ++k) {
+      const std::size_t id = borders_[i + 1][k];
       const Lifetime& life = lifetimes_[id];
-      if (life.first != i + 1 || goes_out(life)) continue;
-      values[id] = take(context, *context.saved, Category::hidden, life.tensor);
+      if (life.first != i + 1) continue;
+      values[id] = i + 1 == size()
+                       ? out[k]
+                       : take(context, *context.saved, Category::hidden, life.tensor);
     }
     use(context, i, Pass::forward, [&] { run_block(context, slot, values, i); });
+  }
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    const std::size_t id = borders_[size()][k];
+    if (lifetimes_[id].first < size()) copy(context.exec, out[k], values[id]);
   }
 }
 
@@ -307,14 +327,17 @@ void Chunk<T>::run_block(const nn::Context& context, int slot, const Values& val
 }
 
 // Makes again what a layer saves, in the memory that is held until its weight gradients
-// are taken. Its output is there already, so that this one is thrown away.
+// are taken. Its output is there already, so that this one is thrown away; what passes by
+// is not made again.
 template <class T>
 void Chunk<T>::recompute(const nn::Context& context, int slot, std::size_t block) {
   const ArenaScope scope(context.scratch);
   Tensors<T> out;
   for (const std::size_t id : borders_[block + 1]) {
-    out.push_back(
-        take(context, context.scratch, Category::hidden, lifetimes_[id].tensor));
+    const Lifetime& life = lifetimes_[id];
+    const bool is_made = life.first == block + 1;
+    out.push_back(is_made ? take(context, context.scratch, Category::hidden, life.tensor)
+                          : values_of(slot)[id]);
   }
   const nn::Context here = context.on_stream(spec(block).stream);
   blocks_[block]->forward(here.saving_in(context.held), slot,
@@ -401,44 +424,31 @@ std::vector<index_t> Chunk<T>::cache_columns() const {
   return columns;
 }
 
-// The name of a block's output in a message. Of a layer that is made again only its ends
-// were kept, so that no part of it can be named.
-template <class T>
-std::string Chunk<T>::output_name(const BlockSpec& block, bool is_recomputed) const {
-  const bool has_parts = !block.last_part.empty() && !is_recomputed;
-  return has_parts ? block.name + "/" + block.last_part : block.name;
-}
-
+// Of a layer that is made again only its ends were kept, so that no part of it can be
+// named. What came in is not looked at: the chunk that made it names it better.
 template <class T>
 std::string Chunk<T>::locate_non_finite(const nn::Context& context, int slot) const {
   const Values& values = values_of(slot);
   const FiniteCheck<T> check(context.exec);
-  const auto is_bad = [&](std::size_t border, bool also_outgoing) {
-    return std::ranges::any_of(borders_[border], [&](std::size_t id) {
-      const Lifetime& life = lifetimes_[id];
-      return life.first == border && (also_outgoing || !goes_out(life)) &&
-             check.is_bad(values[id]);
-    });
-  };
-  // The input is bad although the chunk before found nothing in its own saved tensors:
-  // its output is where the number came up.
-  if (is_bad(0, true)) {
-    return output_name(blueprint_.blocks[range_.begin - 1], context.recompute.layers > 0);
-  }
   for (std::size_t i = 0; i < size(); ++i) {
     const bool again = is_recomputed(context, i);
     if (!again) {
       const std::string part = blocks_[i]->locate_non_finite(context, check, slot);
       if (!part.empty()) return part;
     }
-    // What goes out is looked at by the next chunk, but only this one can name a source.
-    if (is_bad(i + 1, spec(i).is_source())) return output_name(spec(i), again);
+    const bool is_bad = std::ranges::any_of(borders_[i + 1], [&](std::size_t id) {
+      return lifetimes_[id].first == i + 1 && check.is_bad(values[id]);
+    });
+    if (!is_bad) continue;
+    const bool has_parts = !spec(i).last_part.empty() && !again;
+    return has_parts ? spec(i).name + "/" + spec(i).last_part : spec(i).name;
   }
   return {};
 }
 
 #define TRIREME_INSTANTIATE(T)   \
   template class FiniteCheck<T>; \
+  template struct Tables<T>;     \
   template class Chunk<T>;
 TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

@@ -18,7 +18,9 @@
 // e comes in and goes out: forward its values are copied from the input's memory to the
 // output's; backward its gradient is copied the other way, and d2 and d1 add to it. h1
 // stays within the chunk: its values lie in the slot's saved memory, its gradient in one
-// of two areas of scratch memory, which neighbouring borders take in turns.
+// of two areas of scratch memory, which neighbouring borders take in turns. What a block
+// before the last makes is copied from saved memory where it goes out, because later
+// blocks may want it again in the backward pass, when the output's memory is used anew.
 #ifndef TRIREME_MODEL_CHUNK_HPP_
 #define TRIREME_MODEL_CHUNK_HPP_
 
@@ -65,9 +67,11 @@ struct DecodeState {
 template <class T>
 class Chunk {
  public:
-  // The blueprint must outlive the chunk.
+  // The blueprint must outlive the chunk. `tables`: of its stage, whose chunks are made
+  // in order; null where it is the only one.
   Chunk(const nn::Builder<T>& builder, const Blueprint& blueprint,
-        const BlockRange& range, BlockMaker<T> make = &make_block<T>);
+        const BlockRange& range, BlockMaker<T> make = &make_block<T>,
+        Tables<T>* tables = nullptr);
 
   const BlockRange& range() const { return range_; }
   // What crosses its ends.
@@ -100,8 +104,9 @@ class Chunk {
   View2<T> saved_logits(int slot) const { return blocks_.back()->saved_logits(slot); }
 
   // The first of a slot's tensors, in the order of the forward pass, that has a number
-  // that is not finite, e.g. "layers/5/mlp/fc2"; empty when there is none. What goes out
-  // is left to the next chunk. Waits for the device.
+  // that is not finite, e.g. "layers/5/mlp/fc2"; empty when there is none, or it came in:
+  // the chunk that made it finds it. To be asked before what goes out has gone. Waits for
+  // the device.
   std::string locate_non_finite(const nn::Context& context, int slot) const;
 
  private:
@@ -122,7 +127,8 @@ class Chunk {
   bool comes_in(const Lifetime& life) const { return life.first == 0; }
   bool goes_out(const Lifetime& life) const { return life.last == size(); }
   void register_copies(const nn::Builder<T>& builder, Tables<T>& tables);
-  bool shares_tables(std::size_t block) const;
+  void register_owned(const nn::Builder<T>& builder, Tables<T>& tables,
+                      std::size_t block) const;
   void find_lifetimes();
   bool is_recomputed(const nn::Context& context, std::size_t block) const;
   Values& values_of(int slot);
@@ -140,7 +146,6 @@ class Chunk {
   void run_block(const nn::Context& context, int slot, const Values& values,
                  std::size_t block);
   void recompute(const nn::Context& context, int slot, std::size_t block);
-  std::string output_name(const BlockSpec& block, bool is_recomputed) const;
 
   const Blueprint& blueprint_;
   BlockRange range_;

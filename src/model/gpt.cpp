@@ -35,7 +35,8 @@ Blueprint gpt_blueprint(const Architecture& a) {
                               .name = "embedding",
                               .border = hidden,
                               .makes = {"hidden"},
-                              .fields = {"tokens", "positions"}});
+                              .fields = {"tokens", "positions"},
+                              .table = "embedding/word"});
   for (index_t layer = 0; layer < a.layers; ++layer) {
     blueprint.blocks.push_back({.kind = "layer",
                                 .name = fmt::format("layers/{}", layer),
@@ -54,6 +55,7 @@ Blueprint gpt_blueprint(const Architecture& a) {
                               .reads = {"hidden"},
                               .makes = {},
                               .fields = {"labels", "loss_mask"},
+                              .table = "embedding/word",
                               .flops = {.per_token = 2.0 * static_cast<double>(a.hidden) *
                                                      static_cast<double>(a.vocabulary)},
                               .objective = 0});
@@ -61,8 +63,7 @@ Blueprint gpt_blueprint(const Architecture& a) {
                               .unit = "embedding",
                               .rows = a.vocabulary,
                               .columns = a.hidden,
-                              .init_std = a.init_std,
-                              .users = {0, blueprint.blocks.size() - 1}});
+                              .init_std = a.init_std});
   return blueprint;
 }
 

@@ -84,24 +84,15 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
 }
 
 template <class T>
-Embedding<T>::Embedding(const Builder<T>& builder, const EmbeddingConfig& config)
+Embedding<T>::Embedding(const Builder<T>& builder, const EmbeddingConfig& config,
+                        const VocabParallelEmbedding<T>& word)
     : config_(config),
-      word_(make_word(builder, config)),
+      word_(word),
       position_(builder.add({.name = "embedding/position/weight",
                              .shard = replicated({config.sequence, config.hidden}),
                              .init = Initializer::normal(config.init_std),
                              .decay = true,
                              .in_sequence_region = true})) {}
-
-template <class T>
-VocabParallelEmbedding<T> Embedding<T>::make_word(const Builder<T>& builder,
-                                                  const EmbeddingConfig& config) {
-  VocabParallelEmbedding<T> word(builder, "embedding/word", config.vocabulary,
-                                 config.hidden, config.init_std,
-                                 config.shares_word ? Tie::owner : Tie::none);
-  if (config.shares_word) builder.registry.begin_unit("position");
-  return word;
-}
 
 template <class T>
 View1<const std::int32_t> Embedding<T>::local(const Context& context,

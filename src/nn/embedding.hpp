@@ -39,21 +39,18 @@ class VocabParallelEmbedding {
 };
 
 struct EmbeddingConfig {
-  index_t vocabulary = 0;
   index_t hidden = 0;
   index_t sequence = 0;  // positions there are
   double dropout = 0.0;
   double init_std = 0.02;
-  // Another pipeline stage uses the word embedding as well: it is a unit of its own then,
-  // which both cut alike, and the positions are the next one.
-  bool shares_word = false;
 };
 
 template <class T>
 class Embedding {
  public:
-  // Its parameters go to the registry's last unit.
-  Embedding(const Builder<T>& builder, const EmbeddingConfig& config);
+  // Its positions go to the registry's last unit; `word` is registered already.
+  Embedding(const Builder<T>& builder, const EmbeddingConfig& config,
+            const VocabParallelEmbedding<T>& word);
 
   // tokens, positions: (rows). x: (local rows, h).
   void forward(const Context& context, View1<const std::int32_t> tokens,
@@ -67,8 +64,6 @@ class Embedding {
   View1<const std::int32_t> local(const Context& context,
                                   View1<const std::int32_t> ids) const;
   kernels::DropoutDesc dropout(const Context& context) const;
-  static VocabParallelEmbedding<T> make_word(const Builder<T>& builder,
-                                             const EmbeddingConfig& config);
 
   EmbeddingConfig config_;
   VocabParallelEmbedding<T> word_;

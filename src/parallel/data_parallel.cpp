@@ -18,6 +18,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -71,23 +73,27 @@ index_t sequence_elements(const ParamBuffer<T>& params) {
 }
 
 // Buckets in the order in which their gradients are complete: backwards through the
-// units, but for the copy of a tied parameter, which is used together with the head.
+// units; the copy of a tied parameter behind the first unit that borrows it; at the end
+// what several chunks use.
 std::vector<std::size_t> reduction_order(const ParamRegistry& registry,
                                          const Partition& partition) {
-  const auto tied = registry.tied();
-  std::optional<std::size_t> copy;  // its bucket, in which it is alone
-  if (tied && registry.spec(*tied).tie == Tie::copy) {
-    copy = partition.bucket_of_param(*tied);
+  const std::vector<ParamUnit>& units = registry.units();
+  std::vector<std::pair<std::ptrdiff_t, std::size_t>> order;  // behind a unit: a bucket
+  for (std::size_t b = 0; b < partition.buckets().size(); ++b) {
+    const std::size_t first = partition.buckets()[b].first_unit;
+    const ParamUnit& unit = units[first];
+    const bool is_copy =
+        unit.begin < unit.end && registry.spec(unit.begin).tie == Tie::copy;
+    const auto borrower =
+        std::ranges::find(units, std::optional(first), &ParamUnit::borrows);
+    auto behind = static_cast<std::ptrdiff_t>(first);
+    if (is_copy) behind = borrower - units.begin();
+    order.push_back({unit.is_used_by_chunks ? -1 : behind, b});
   }
-  std::vector<std::size_t> order;
-  const std::size_t units = registry.units().size();
-  for (std::size_t unit = units; unit-- > 0;) {
-    const std::size_t bucket = partition.bucket_of_unit(unit);
-    const bool is_whole = partition.buckets()[bucket].first_unit == unit;
-    if (is_whole && bucket != copy) order.push_back(bucket);
-    if (copy && unit + 1 == units) order.push_back(*copy);
-  }
-  return order;
+  std::ranges::sort(order, std::greater());
+  std::vector<std::size_t> buckets;
+  for (const auto& [behind, bucket] : order) buckets.push_back(bucket);
+  return buckets;
 }
 
 }  // namespace
@@ -95,7 +101,7 @@ std::vector<std::size_t> reduction_order(const ParamRegistry& registry,
 template <class T>
 DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& groups,
                               ParamBuffer<T>& params, bool sequence_parallel)
-    : exec_(exec), groups_(groups), params_(params) {
+    : exec_(exec), groups_(groups), params_(params), tied_(params.registry().tied()) {
   const auto& sharding = params.sharding();
   TRIREME_REQUIRE(stage() == 0 || (sharding.parts == groups.gradient->size() &&
                                    sharding.part == groups.gradient->rank()),
@@ -104,15 +110,16 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
                   format_plural(sharding.parts, "part"), sharding.part,
                   format_plural(groups.gradient->size(), "rank"),
                   groups.gradient->rank());
-  if (const auto tied = params.registry().tied(); tied && !exec.is_shape_only()) {
-    comm::Communicator& sharers =
-        groups.tied(params.registry().spec(*tied).name).control();
-    const IndexRange mine = params.updated(*tied);
+  for (const std::size_t tied : tied_) {
+    if (exec.is_shape_only()) break;
+    const std::string& name = params.registry().spec(tied).name;
+    comm::Communicator& sharers = groups.tied(name).control();
+    const IndexRange mine = params.updated(tied);
     TRIREME_REQUIRE(
         comm::all_same(sharers.gather(mine.begin)) &&
             comm::all_same(sharers.gather(mine.end)),
         "'{}' is cut differently on the stages that share it: elements {} to {} here",
-        params.registry().spec(*tied).name, mine.begin, mine.end);
+        name, mine.begin, mine.end);
   }
   state_.resize(buckets().size());
   reducing_.reserve(buckets().size());
@@ -250,7 +257,10 @@ void DataParallel<T>::end(std::size_t unit, Pass pass) {
   groups_.world->progress();
   if (!adds_to_gradients(pass)) return;
   const std::size_t bucket = params_.partition().bucket_of_unit(unit);
-  if (buckets()[bucket].first_unit == unit) reduce(bucket);
+  const bool is_complete = buckets()[bucket].first_unit == unit &&
+                           !is_used_by_chunks(bucket) &&
+                           (stage() >= 2 || is_last_microbatch_);
+  if (is_complete) reduce(bucket, stage() >= 2 && !is_first_microbatch_);
 }
 
 // Begins to gather the bucket that comes into use after this one, in this pass or in the
@@ -347,12 +357,10 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
   kernels::fill(exec_, params_.gradient_bucket(bucket), Master{0});
 }
 
-// Begins the reduction of a bucket: all gradients of this micro-batch, or of the step,
-// are there.
+// Begins the reduction of a bucket: all gradients are there, of the step, or of a
+// micro-batch whose sums are added to those of the micro-batches before it.
 template <class T>
-void DataParallel<T>::reduce(std::size_t bucket) {
-  const bool every_time = stage() >= 2;
-  if (!every_time && !is_last_microbatch_) return;
+void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
   // Two may be under way at a time, because each keeps its result on the host until it is
   // complete.
   if (reducing_.size() == kRotating) finish_reduction(reducing_.front());
@@ -366,8 +374,8 @@ void DataParallel<T>::reduce(std::size_t bucket) {
     return;
   }
   View1<Master> part = params_.shard(Slab::gradient, bucket);
-  state.adds_to_shard = every_time && !is_first_microbatch_;
-  if (state.adds_to_shard) {
+  state.adds_to_shard = adds_to_shard;
+  if (adds_to_shard) {
     part = View1<Master>(slots_[extent(state.gradient_slot)].part.data(), part.extent(0));
   }
   state.reduction = groups_.gradient->start_reduce_scatter(
@@ -394,21 +402,24 @@ void DataParallel<T>::finish_reduction(std::size_t bucket) {
 
 template <class T>
 void DataParallel<T>::finish_gradients() {
+  for (std::size_t b = state_.size(); b-- > 0;) {
+    if (is_used_by_chunks(b)) reduce(b, false);
+  }
   for (std::size_t b = state_.size(); b-- > 0;) finish_reduction(b);
   sum_tied();
   if (sequence_elements_ > 0) sum_over_tensor();
 }
 
-// Sums this rank's part of the tied parameter's gradient over the stages that share it.
+// Sums this rank's part of each tied parameter's gradient over the stages that share it.
 // That is done at the end of the step, because the stages come to the end of their
 // backward passes one after the other and would wait for each other before.
 template <class T>
 void DataParallel<T>::sum_tied() {
-  const std::optional<std::size_t> tied = params_.registry().tied();
-  if (!tied) return;
-  groups_.tied(params_.registry().spec(*tied).name)
-      .all_reduce(exec_, comm::span_of(params_.updated(Slab::gradient, *tied)),
-                  comm::Op::sum, "tied gradient");
+  for (const std::size_t tied : tied_) {
+    groups_.tied(params_.registry().spec(tied).name)
+        .all_reduce(exec_, comm::span_of(params_.updated(Slab::gradient, tied)),
+                    comm::Op::sum, "tied gradient");
+  }
 }
 
 template <class T>

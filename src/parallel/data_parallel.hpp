@@ -13,6 +13,7 @@
 //            while this one is in use; whole weights exist for two buckets at a time
 // A bucket that others borrow from, or that has a tied parameter (the word embedding),
 // has memory of its own for as long as it is in use, in stage 3 until the weights change.
+// One that several chunks of this stage use is reduced once, at the end of the step.
 //
 // With sequence parallelism what is used on local rows (ParamSpec::in_sequence_region) is
 // summed over the tensor group as well: one message, after all others.
@@ -67,8 +68,8 @@ class DataParallel final : public ParamUse {
   void end_passes();
   void begin(std::size_t unit, Pass pass) override;
   void end(std::size_t unit, Pass pass) override;
-  // Gradients (or this rank's part of them) are summed over all data ranks; the tied
-  // parameter's over the stages that share it, too.
+  // Gradients (or this rank's part of them) are summed over all data ranks; those
+  // of tied parameters over the stages that share them, too.
   void finish_gradients();
   // A bucket's weights were changed: the other ranks' parts are fetched.
   void start_gather(std::size_t bucket);
@@ -105,7 +106,10 @@ class DataParallel final : public ParamUse {
   bool fetch_first(const PassUnits& units, std::optional<std::size_t> after,
                    std::size_t keep);
   void need_gradients(std::size_t bucket);
-  void reduce(std::size_t bucket);
+  bool is_used_by_chunks(std::size_t bucket) const {
+    return params_.registry().units()[buckets()[bucket].first_unit].is_used_by_chunks;
+  }
+  void reduce(std::size_t bucket, bool adds_to_shard);
   void finish_reduction(std::size_t bucket);
   void sum_over_tensor();
   void sum_tied();
@@ -113,6 +117,7 @@ class DataParallel final : public ParamUse {
   Exec exec_;
   comm::ProcessGroups groups_;
   ParamBuffer<T>& params_;
+  std::vector<std::size_t> tied_;  // parameters
   bool is_first_microbatch_ = true, is_last_microbatch_ = true;
   std::optional<PassUnits> pass_units_, next_pass_units_;
   std::vector<BucketState> state_;

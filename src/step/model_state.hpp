@@ -40,11 +40,12 @@ struct ModelState {
                     format_plural(groups.pipeline->size(), "rank"));
     groups.share(tied_parameters(sharing.pipeline, blueprint));
     const nn::Builder<T> builder{registry, params, groups};
-    for (const auto& range :
-         chunk_ranges(sharing.pipeline, piece_cuts(sharing.pipeline, blueprint),
-                      groups.pipeline->rank())) {
+    model::Tables<T> tables{chunk_ranges(sharing.pipeline,
+                                         piece_cuts(sharing.pipeline, blueprint),
+                                         groups.pipeline->rank())};
+    for (const model::BlockRange& range : tables.chunks) {
       chunks.push_back(
-          std::make_unique<model::Chunk<T>>(builder, blueprint, range, make));
+          std::make_unique<model::Chunk<T>>(builder, blueprint, range, make, &tables));
     }
   }
   ModelState(const comm::ProcessGroups& groups_in,

@@ -9,6 +9,7 @@
 #include "base/plural.hpp"
 #include "model/formulae.hpp"
 #include "schedule/places.hpp"
+#include "tensor/batch_spec.hpp"
 
 namespace trireme::step {
 
@@ -47,7 +48,7 @@ std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
   std::vector<comm::TiedParameter> tied;
   for (const model::SharedTable& table : blueprint.tables) {
     std::set<int> stages;
-    for (const std::size_t user : table.users) {
+    for (const std::size_t user : blueprint.users(table)) {
       const auto piece = std::ranges::upper_bound(cuts, user) - cuts.begin() - 1;
       stages.insert(layout.shape(1).stage_of(static_cast<int>(piece)));
     }
@@ -72,13 +73,16 @@ std::vector<model::BlockRange> chunk_ranges(const PipelineLayout& layout,
 
 schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
                                   const StepShape& shape) {
+  const BatchSpec batch = shape.batch_spec(blueprint.batch);
   const auto flops = [&](const model::BlockSpec& block) {
-    return model::forward_flops(block, shape.micro, shape.sequence,
+    const index_t sequence = batch.streams.at(extent(block.stream)).sequence;
+    return model::forward_flops(block, shape.micro, sequence,
                                 model::AttentionCount::causal);
   };
-  const auto first =
-      std::ranges::find_if(blueprint.blocks, [](const auto& b) { return b.is_layer; });
-  const double layer = first == blueprint.blocks.end() ? 1.0 : flops(*first);
+  double layer = 1.0;  // the costliest
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    if (block.is_layer) layer = std::max(layer, flops(block));
+  }
   // Without products it is memory traffic: of the order of a hundredth of a layer.
   constexpr double kTraffic = 0.01;
   schedule::ModelCost cost;

@@ -1,15 +1,16 @@
 // tensor/param_registry.cpp — see param_registry.hpp.
 #include "tensor/param_registry.hpp"
 
-#include <algorithm>
-
 #include "base/error.hpp"
 
 namespace trireme {
 
 std::size_t ParamRegistry::begin_unit(std::string name,
                                       std::optional<std::size_t> borrows) {
-  units_.push_back({std::move(name), specs_.size(), specs_.size(), borrows});
+  units_.push_back({.name = std::move(name),
+                    .begin = specs_.size(),
+                    .end = specs_.size(),
+                    .borrows = borrows});
   return units_.size() - 1;
 }
 
@@ -28,11 +29,12 @@ std::size_t ParamRegistry::find(const std::string& name) const {
   return it->second;
 }
 
-std::optional<std::size_t> ParamRegistry::tied() const {
-  const auto found = std::find_if(specs_.begin(), specs_.end(),
-                                  [](const auto& spec) { return spec.tie != Tie::none; });
-  if (found == specs_.end()) return {};
-  return static_cast<std::size_t>(found - specs_.begin());
+std::vector<std::size_t> ParamRegistry::tied() const {
+  std::vector<std::size_t> params;
+  for (const auto& [name, param] : by_name_) {
+    if (specs_[param].tie != Tie::none) params.push_back(param);
+  }
+  return params;
 }
 
 index_t ParamRegistry::global_element_count() const {

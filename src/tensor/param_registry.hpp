@@ -30,8 +30,8 @@ struct Initializer {
   static Initializer constant(double value) { return {Kind::constant, value}; }
 };
 
-// A weight that two pipeline stages use (the word embedding, by the first stage and by
-// the head on the last): both keep and update it, with the sum of both gradients. It
+// A weight that several pipeline stages use (the word embedding, by the first stage and
+// by the head on the last): each keeps and updates it, with the sum of all gradients. It
 // counts once, and is stored by its owner.
 enum class Tie { none, owner, copy };
 
@@ -53,6 +53,9 @@ struct ParamUnit {
   std::size_t begin = 0, end = 0;  // its parameters
   // Another unit whose parameters it uses as well: the head's is the embedding.
   std::optional<std::size_t> borrows = {};
+  // Used by several chunks of this stage, whose passes take turns: its gradients are
+  // complete at the end of a step, and not of a micro-batch's pass.
+  bool is_used_by_chunks = false;
 };
 
 class ParamRegistry {
@@ -60,6 +63,7 @@ class ParamRegistry {
   // What is added from now on belongs to a new unit, whose number this is. Parameters
   // that are added before any unit was begun make one without a name.
   std::size_t begin_unit(std::string name, std::optional<std::size_t> borrows = {});
+  void set_used_by_chunks(std::size_t unit) { units_.at(unit).is_used_by_chunks = true; }
   // Index of the new parameter. Registering a name twice is an error.
   std::size_t add(ParamSpec spec);
 
@@ -69,8 +73,9 @@ class ParamRegistry {
   std::size_t size() const { return specs_.size(); }
   // Index of a name; throws Error when there is none.
   std::size_t find(const std::string& name) const;
-  // The parameter that another stage uses as well, if there is one.
-  std::optional<std::size_t> tied() const;
+  // The parameters that other stages use as well, by name: in the same order on all of
+  // them, so that messages about one after the other meet.
+  std::vector<std::size_t> tied() const;
 
   // Elements of the global tensors, unpadded, tied copies not counted.
   index_t global_element_count() const;

@@ -43,10 +43,12 @@ void Partition::make_buckets(const ParamRegistry& registry, index_t bucket_eleme
     }
   }
   // Buckets are made from the end on, which is the order in which the backward pass
-  // completes them.
+  // completes them. Where each unit is to be one, that holds for a unit without
+  // parameters too: it would join units of another chunk's pass.
   index_t end = total_;
   for (std::size_t u = units.size(); u-- > 0;) {
     const bool joins = !buckets_.empty() && !alone[u] && !buckets_.back().stands_alone &&
+                       bucket_elements > 1 &&
                        buckets_.back().range.size() < bucket_elements;
     const index_t begin = units[u].begin == units[u].end ? end : offsets_[units[u].begin];
     if (joins) {

@@ -36,10 +36,9 @@ class MaskRun {
   MaskRun(const comm::ProcessGroups& groups, bool sequence_parallel)
       : groups_(groups),
         sequence_parallel_(sequence_parallel),
-        embedding_(builder(), {.vocabulary = kLongVocabulary,
-                               .hidden = kMaskHidden,
-                               .sequence = kSequence,
-                               .dropout = 0.5}),
+        embedding_(builder(),
+                   {.hidden = kMaskHidden, .sequence = kSequence, .dropout = 0.5},
+                   {builder(), "embedding/word", kLongVocabulary, kMaskHidden, 0.02}),
         layer_(builder(), layer_config(), kMaskLayer) {
     params_.allocate(registry_, ParamBuffer<float>::Use::training);
     set_weights();

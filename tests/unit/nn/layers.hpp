@@ -199,12 +199,11 @@ Layer<T> embedding(LayerBench<T>& bench, double dropout) {
     nn::Embedding<T> layer;
     View2<const T> d_y;
   };
-  const auto parts = std::make_shared<Parts>(
-      Parts{nn::Embedding<T>(bench.builder(), {.vocabulary = kVocabulary,
-                                               .hidden = kHidden,
-                                               .sequence = kLongest,
-                                               .dropout = dropout}),
-            {}});
+  const auto parts = std::make_shared<Parts>(Parts{
+      nn::Embedding<T>(bench.builder(),
+                       {.hidden = kHidden, .sequence = kLongest, .dropout = dropout},
+                       {bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02}),
+      {}});
   return {.out = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T>, View2<T> y) {

@@ -103,7 +103,6 @@ model::Blueprint two_objectives() {
                                  .reads = {"hidden"},
                                  .fields = {"size_mask"},
                                  .objective = 1});
-  blueprint.tables[0].users = {0, blueprint.blocks.size() - 1};
   blueprint.check();
   return blueprint;
 }

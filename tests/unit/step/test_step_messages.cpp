@@ -105,7 +105,9 @@ Planned planned(const Layout& layout, int data_rank) {
       result.sequence_region += params.updated(p).size();
     }
   }
-  if (const auto tied = state.registry.tied()) result.tied = params.updated(*tied).size();
+  for (const std::size_t tied : state.registry.tied()) {
+    result.tied += params.updated(tied).size();
+  }
   return result;
 }
 

@@ -227,6 +227,13 @@ TEST(PartitionBuckets, WhatIsBorrowedHasItsOwn) {
   expect_consistent(partition, registry);
 }
 
+TEST(PartitionBuckets, AreUnitsEvenWithoutParameters) {
+  ParamRegistry registry = units_of({{24}});
+  for (int i = 0; i < 2; ++i) registry.begin_unit("borrower", 0);
+  add(registry, {8});
+  EXPECT_EQ(Partition(registry, 2, 1).buckets().size(), 3);
+}
+
 TEST(PartitionBuckets, UnitsWithoutAName) {
   ParamRegistry registry;
   add(registry, {5, 7});
