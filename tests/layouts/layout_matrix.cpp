@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,10 @@
 #include <map>
 #include <optional>
 #include <queue>
+#include <string_view>
+#include <utility>
 
+#include "base/error.hpp"
 #include "ckpt/region.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "comm/planned_communicator.hpp"
@@ -33,6 +37,30 @@ constexpr index_t kVocabulary = 61;
 // of some number of ranks waits for all of them.
 constexpr double kLayoutSeconds = 120.0;
 constexpr double kAllLayoutsSeconds = 3000.0;
+
+// An element of a field: of a position of a sample, or of the sample.
+double value_of(std::string_view field, index_t sample, index_t position) {
+  const auto token = [&](index_t at) {
+    return static_cast<double>((sample * 7919 + at * at * 31 + 5) % kVocabulary);
+  };
+  if (field == "tokens") return token(position);
+  if (field == "labels") return token(position + 1);
+  if (field == "positions") return static_cast<double>(position);
+  if (field == "loss_mask") {
+    // Of twelve samples six do not count, the next in one place, the others in four of
+    // five.
+    const index_t kind = sample % 12;
+    if (kind <= 6) return kind == 6 && position == 7 ? 1.0 : 0.0;
+    return (sample * 3 + position) % 5 == 3 ? 0.0 : 1.0;
+  }
+  if (field == "source") {
+    return static_cast<double>((sample * 131 + position * 17 + 3) % kSourceVocabulary);
+  }
+  if (field == "source_lengths") {
+    return static_cast<double>(1 + (sample * 29 + 7) % kSourceSequence);
+  }
+  throw Error(fmt::format("no samples for field '{}'", field));
+}
 
 bool counts(const ShardSpec& shard, const MatrixRun& run, const Layout& layout) {
   const comm::Coordinates& at = run.grid().coordinates();
@@ -297,15 +325,47 @@ std::vector<Layout> covering(const std::vector<Layout>& all) {
   return chosen;
 }
 
+MatrixSamples::MatrixSamples(BatchSpec spec, index_t micro)
+    : spec_(std::move(spec)), micro_(micro) {
+  for (const FieldSpec& field : spec_.fields) {
+    memory_.emplace_back(extent(spec_.elements(field, micro)));
+  }
+}
+
+HostBatch MatrixSamples::batch(index_t first) {
+  HostBatch batch{.first_sample = static_cast<std::uint64_t>(first)};
+  for (std::size_t f = 0; f < memory_.size(); ++f) {
+    const FieldSpec& field = spec_.fields[f];
+    for (std::size_t i = 0; i < memory_[f].size(); ++i) {
+      const auto at = static_cast<index_t>(i);
+      const double value = value_of(field.name, first + at % micro_, at / micro_);
+      memory_[f][i] = field.type == DType::float32
+                          ? std::bit_cast<std::int32_t>(static_cast<float>(value))
+                          : static_cast<std::int32_t>(value);
+    }
+    batch.fields.at(f) = memory_[f].data();
+  }
+  return batch;
+}
+
+double MatrixSamples::counted(index_t first, index_t end) {
+  double sum = 0.0;
+  for (index_t sample = first; sample < end; ++sample) {
+    for (index_t p = 0; p < kSequence; ++p) sum += value_of("loss_mask", sample, p);
+  }
+  return sum;
+}
+
 std::vector<MessageTally> MatrixRun::sent_messages() const {
-  std::vector<MessageTally> messages;
+  Tally tally;  // of all groups of an axis
   for (const comm::Group* group : groups().all()) {
     for (const comm::SiteTraffic& site : group->traffic_by_site()) {
       if (site.traffic.calls == 0) continue;
-      messages.push_back({group->name(), site.site, site.operation, site.traffic.calls,
-                          site.traffic.elements, site.traffic.bytes});
+      tally.add(MessageTally{group->name(), site.site, site.operation, site.traffic.calls,
+                             site.traffic.elements, site.traffic.bytes});
     }
   }
+  std::vector<MessageTally> messages = tally.messages();
   std::sort(messages.begin(), messages.end());
   return messages;
 }
@@ -315,7 +375,7 @@ std::vector<MessageTally> MatrixRun::planned_messages() const {
       comm::make_process_groups(
           comm::make_planned_communicator(grid_.rank(), grid_.shape().size(), "world"),
           grid_.shape()),
-      state_.blueprint, state_.sharing);
+      state_.blueprint, state_.sharing, state_.make);
   std::vector<MessageTally> messages = plan_step(state, step_.shape()).tally.messages();
   std::sort(messages.begin(), messages.end());
   return messages;

@@ -20,6 +20,7 @@
 
 #include "base/tally.hpp"
 #include "comm/rank_grid.hpp"
+#include "layouts/encoder_decoder.hpp"
 #include "step/train_step.hpp"
 
 namespace trireme::test {
@@ -30,6 +31,7 @@ inline constexpr int kSteps = 10;
 // What all rows of a table train.
 struct MatrixSize {
   index_t layers, heads, samples;  // of a step
+  bool has_encoder = false;        // the kind of model that only tests have
 };
 // For many ranks in a tensor group; for many pieces of a pipeline.
 inline constexpr MatrixSize kWide{.layers = 3, .heads = 24, .samples = 48};
@@ -47,6 +49,15 @@ inline model::Architecture matrix_model(const MatrixSize& size = kWide) {
           .dropout = 0.1,
           .attention_dropout = 0.1,
           .init_std = 0.1};
+}
+
+inline model::Blueprint matrix_blueprint(const MatrixSize& size) {
+  const model::Architecture text = matrix_model(size);
+  return size.has_encoder ? encoder_decoder(text) : model::make_blueprint(text);
+}
+inline model::BlockMaker<float> matrix_maker(const MatrixSize& size) {
+  return size.has_encoder ? &make_encoder_decoder_block<float>
+                          : &model::make_block<float>;
 }
 
 // A row of the table: one value of each axis.
@@ -91,8 +102,7 @@ struct Layout {
     step::PipelineLayout layout{
         .stages = pipeline, .chunks = chunks, .split = {}, .schedule = schedule};
     if (uneven == 0) {
-      layout.split = step::balanced_split(
-          layout, model::make_blueprint(matrix_model(size)), step_shape());
+      layout.split = step::balanced_split(layout, matrix_blueprint(size), step_shape());
       return layout;
     }
     layout.split.assign(static_cast<std::size_t>(pipeline * chunks), 1);
@@ -210,51 +220,19 @@ inline std::vector<Layout> one_of_each_grid(const std::vector<Layout>& layouts) 
 // at least once: the row that adds most comes next.
 std::vector<Layout> covering(const std::vector<Layout>& all);
 
-// Token and label of a position are functions of the global sample.
+// A micro-batch with every field of a kind's batch, whose elements are functions of the
+// global sample.
 class MatrixSamples {
  public:
-  explicit MatrixSamples(index_t micro) : micro_(micro) {
-    const auto rows = static_cast<std::size_t>(micro * kSequence);
-    tokens_.resize(rows);
-    labels_ = positions_ = tokens_;
-    mask_.resize(rows);
-  }
-  HostBatch batch(index_t first) {
-    for (index_t row = 0; row < micro_ * kSequence; ++row) {
-      const auto at = static_cast<std::size_t>(row);
-      const index_t sample = first + row % micro_, position = row / micro_;
-      tokens_[at] = token(sample, position);
-      labels_[at] = token(sample, position + 1);
-      positions_[at] = static_cast<std::int32_t>(position);
-      mask_[at] = mask(sample, position);
-    }
-    return {{tokens_.data(), positions_.data(), labels_.data(), mask_.data()},
-            static_cast<std::uint64_t>(first)};
-  }
-
+  MatrixSamples(BatchSpec spec, index_t micro);
+  HostBatch batch(index_t first);
   // How many labels of the samples [first, end) count.
-  static double counted(index_t first, index_t end) {
-    double sum = 0.0;
-    for (index_t sample = first; sample < end; ++sample) {
-      for (index_t p = 0; p < kSequence; ++p) sum += double{mask(sample, p)};
-    }
-    return sum;
-  }
+  static double counted(index_t first, index_t end);
 
  private:
-  // Of twelve samples six do not count, the next in one place, the others in four of
-  // five.
-  static float mask(index_t sample, index_t position) {
-    const index_t kind = sample % 12;
-    if (kind <= 6) return kind == 6 && position == 7 ? 1.0f : 0.0f;
-    return (sample * 3 + position) % 5 == 3 ? 0.0f : 1.0f;
-  }
-  static std::int32_t token(index_t sample, index_t position) {
-    return static_cast<std::int32_t>((sample * 7919 + position * position * 31 + 5) % 61);
-  }
+  BatchSpec spec_;
   index_t micro_;
-  std::vector<std::int32_t> tokens_, labels_, positions_;
-  std::vector<float> mask_;
+  std::vector<std::vector<std::int32_t>> memory_;  // of a field; floats by their bits
 };
 
 // A training in one layout, on the ranks of `world`.
@@ -263,11 +241,12 @@ class MatrixRun {
   MatrixRun(const std::shared_ptr<comm::Communicator>& world, const Layout& layout)
       : layout_(layout),
         grid_(world, layout.grid()),
-        state_(grid_.groups(), matrix_model(layout.size), layout.sharing()),
+        state_(grid_.groups(), matrix_blueprint(layout.size), layout.sharing(),
+               matrix_maker(layout.size)),
         step_((state_.allocate(ParamBuffer<float>::Use::training), exec_), state_,
               layout.step_shape(), timers_),
         optimizer_(exec_, state_.params, grid_.groups(), {.weight_decay = 0.1}, 1.0),
-        samples_(layout.micro()) {
+        samples_(state_.blueprint.batch, layout.micro()) {
     state_.params.initialize(exec_, 4321);
   }
 

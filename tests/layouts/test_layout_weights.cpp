@@ -26,7 +26,8 @@ using Weights = std::map<std::string, std::vector<float>>;  // by parameter
 
 Weights weights_of_one_rank(const MatrixSize& size) {
   const comm::RankGrid grid(comm::make_self_communicator("world"), {});
-  step::ModelState<float> state(grid.groups(), matrix_model(size));
+  step::ModelState<float> state(grid.groups(), matrix_blueprint(size), {},
+                                matrix_maker(size));
   state.allocate(ParamBuffer<float>::Use::training);
   state.params.initialize(Exec(), kSeed);
   Weights weights;
@@ -38,8 +39,8 @@ Weights weights_of_one_rank(const MatrixSize& size) {
 
 void expect_same(const comm::RankGrid& grid, const Layout& layout, const Weights& whole) {
   SCOPED_TRACE(layout.name());
-  step::ModelState<float> state(grid.groups(), matrix_model(layout.size),
-                                layout.sharing());
+  step::ModelState<float> state(grid.groups(), matrix_blueprint(layout.size),
+                                layout.sharing(), matrix_maker(layout.size));
   state.allocate(ParamBuffer<float>::Use::training);
   state.params.initialize(Exec(), kSeed);
   // Elements that ranks have, each over the number of ranks that have it as well.
@@ -69,7 +70,7 @@ void expect_same(const comm::RankGrid& grid, const Layout& layout, const Weights
     EXPECT_TRUE(is_same) << spec.name;
     const int holders = (spec.shard.is_replicated() ? layout.tensor : 1) *
                         (state.params.is_whole(Slab::weight) ? layout.data : 1) *
-                        (spec.tie != Tie::none ? 2 : 1);
+                        (spec.tie != Tie::none ? state.groups.tied(spec.name).size() : 1);
     held.at(spec.name) /= holders;
   }
   std::vector<double> sums;
