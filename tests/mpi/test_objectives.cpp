@@ -1,6 +1,6 @@
 // Two objectives with masks and weights of their own: the loss is the sum of their
-// weighted means over the whole batch, whatever micro-batches there are and wherever they
-// count.
+// weighted means over the whole batch, whatever data ranks and micro-batches there are
+// and wherever they count.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "comm/mpi_communicator.hpp"
 #include "comm/process_groups.hpp"
 #include "model/block.hpp"
 #include "model/losses.hpp"
@@ -107,8 +108,8 @@ model::Blueprint two_objectives() {
   return blueprint;
 }
 
-// Of two samples that are one micro-batch the first objective has nothing, of two others
-// the second, and they count very differently.
+// Two samples have nothing for the first objective, two others nothing for the second,
+// and they count very differently: of three data ranks two lack one of the objectives.
 double loss_mask(index_t sample, index_t s) {
   return sample < 2 ? 0.0 : sample == 2 ? (s == 1 ? 1.0 : 0.0) : 1.0;
 }
@@ -119,17 +120,22 @@ double size_mask(index_t sample, index_t s) {
 struct MaskedRun {
   explicit MaskedRun(index_t micro, double masks_in = 1.0)
       : masks(masks_in),
-        state(comm::make_groups_of_one(), two_objectives(), {}, &make_block) {
+        state(comm::make_process_groups(world, {.data = world->size()}), two_objectives(),
+              {}, &make_block) {
     test::randomize(state, 0.3);
     step = std::make_unique<TrainStep<double>>(
         exec, state,
         StepShape{.micro = micro,
                   .sequence = kSequence,
-                  .microbatches = static_cast<int>(kSamples / micro)},
+                  .microbatches = static_cast<int>(share() / micro)},
         timers);
     optimizer = std::make_unique<optim::Optimizer<double>>(
         exec, state.params, state.groups, kernels::AdamWDesc{}, 0.0);
   }
+  // Samples of a data rank, and its first one.
+  index_t share() const { return kSamples / world->size(); }
+  index_t begin() const { return world->rank() * share(); }
+
   FetchBatch fetch() {
     return [this](int m) {
       const index_t micro = step->shape().micro;
@@ -138,7 +144,7 @@ struct MaskedRun {
       for (auto* weights : {&first, &second}) weights->resize(rows);
       for (index_t row = 0; row < micro * kSequence; ++row) {
         const auto at = static_cast<std::size_t>(row);
-        const index_t sample = m * micro + row % micro, s = row / micro;
+        const index_t sample = begin() + m * micro + row % micro, s = row / micro;
         tokens[at] = static_cast<std::int32_t>((7 * sample + 3 * s) % kVocabulary);
         labels[at] = static_cast<std::int32_t>((5 * sample + 2 * s + 1) % kVocabulary);
         positions[at] = static_cast<std::int32_t>(s);
@@ -150,9 +156,10 @@ struct MaskedRun {
           0};
     };
   }
+  // Of this rank.
   double counted(const std::string& field) const {
     double sum = 0;
-    for (index_t sample = 0; sample < kSamples; ++sample) {
+    for (index_t sample = begin(); sample < begin() + share(); ++sample) {
       for (index_t s = 0; s < kSequence; ++s) {
         sum += masks * (field == "size_mask" ? size_mask : loss_mask)(sample, s);
       }
@@ -173,12 +180,15 @@ struct MaskedRun {
   }
   // The loss by hand, from the sums of an evaluation.
   double loss() {
-    const LossSums sums = step->evaluate(fetch(), step->shape().microbatches);
-    return 0.75 * sums[0].sum / counted("loss_mask") +
-           3.0 * sums[1].sum / counted("size_mask");
+    const LossSums mine = step->evaluate(fetch(), step->shape().microbatches);
+    std::vector<double> sums = {mine[0].sum, counted("loss_mask"), mine[1].sum,
+                                counted("size_mask")};
+    world->all_reduce(sums);
+    return 0.75 * sums[0] / sums[1] + 3.0 * sums[2] / sums[3];
   }
 
   double masks;
+  std::shared_ptr<comm::Communicator> world = comm::make_mpi_world();
   Exec exec;
   Timers timers;
   ModelState<double> state;
@@ -189,8 +199,10 @@ struct MaskedRun {
 };
 
 TEST(Objectives, GradientIsThatOfTheSumOfWeightedMeans) {
-  for (const index_t micro : {1, 2, 6}) {
-    MaskedRun run(micro);
+  for (const index_t microbatches : {1, 2, 3, 6}) {
+    const index_t share = kSamples / comm::make_mpi_world()->size();
+    if (share % microbatches != 0) continue;
+    MaskedRun run(share / microbatches);
     const optim::StepReport report = run.accumulate();
     EXPECT_EQ(report.losses[0].count, 16.0);
     EXPECT_EQ(report.losses[1].count, 5.5);
@@ -212,13 +224,14 @@ TEST(Objectives, GradientIsThatOfTheSumOfWeightedMeans) {
     constexpr double h = 1e-3;
     const double coarse = (loss_at(h) - loss_at(-h)) / (2 * h);
     const double fine = (loss_at(h / 2) - loss_at(-h / 2)) / h;
-    EXPECT_NEAR((4 * fine - coarse) / 3, expected, 1e-7 * std::abs(expected)) << micro;
+    EXPECT_NEAR((4 * fine - coarse) / 3, expected, 1e-7 * std::abs(expected))
+        << microbatches;
   }
 }
 
 // A batch in which nothing counts has a gradient of zero, and no loss.
 TEST(Objectives, NothingThatCounts) {
-  MaskedRun run(2, 0.0);
+  MaskedRun run(1, 0.0);
   const optim::StepReport report = run.accumulate();
   EXPECT_EQ(report.losses[0].count, 0.0);
   EXPECT_EQ(report.grad_norm, 0.0);
