@@ -31,8 +31,6 @@ namespace trireme::apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Model = inference::LoadedModel<float>;
-using Generator = inference::Generator<float>;
 
 struct GenerateOptions {
   std::string checkpoint;
@@ -75,7 +73,7 @@ void print(const std::string& text) {
 }
 
 // One text after the other, as it comes.
-Json generate_streaming(const Work& work, Generator& generator) {
+Json generate_streaming(const Work& work, inference::Generator& generator) {
   Json results = Json::array();
   for (const inference::GenerationRequest& request : work.requests) {
     print((results.empty() ? "" : "\n") + work.head(request));
@@ -162,22 +160,22 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   check_options(options, world);
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
-  const Exec exec;
-  const auto model = inference::load_model<float>(exec, comm::make_groups_of_one(),
-                                                  options.checkpoint, log);
-  options.config.end_of_document = model->end_of_document;
-  options.config.usable_vocabulary = model->usable_vocabulary();
+  const inference::LoadedModel model =
+      inference::load_model(Exec(), comm::make_groups_of_one(), options.checkpoint, log);
+  options.config.end_of_document = model.end_of_document;
+  options.config.usable_vocabulary = model.usable_vocabulary();
   Work work{
       options,
-      model->tokenizer,
-      inference::read_prompts(options.prompts, model->tokenizer, model->path.string()),
+      model.tokenizer,
+      inference::read_prompts(options.prompts, model.tokenizer, model.path.string()),
       {}};
   work.requests = inference::make_requests(work.prompts, options.samples);
   const bool streams = options.format != "jsonl" && options.out.empty() &&
                        world.size() == 1 && options.samples == 1;
-  Generator generator(
-      exec, model->state,
-      streams ? 1 : Generator::batch_for(model->state, work.requests.size()));
+  inference::Generator generator(model.replica->make_decoder(
+      streams ? 1
+              : inference::texts_at_once(model.replica->plan_decoder(),
+                                         work.requests.size())));
   generator.check(work.requests, options.config);
   warn_of_long_prompts(work, generator.context(), log);
 
@@ -194,7 +192,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   if (world.rank() != 0) return 0;
   if (!streams) write_texts(work, results);
   if (!options.json.empty()) {
-    Json summary = {{"checkpoint", model->path.string()}, {"step", model->training.step}};
+    Json summary = {{"checkpoint", model.path.string()}, {"step", model.training.step}};
     summary.update(inference::summary_of(options.config, speed));
     summary["results"] = results;
     io::write_file(options.json, io::json_text(summary, 2) + "\n");

@@ -27,8 +27,7 @@
 #include "inference/validation.hpp"
 #include "io/checksum.hpp"
 #include "step/deck_model.hpp"
-#include "step/train_step.hpp"
-#include "tensor/param_buffer.hpp"
+#include "step/replica.hpp"
 
 namespace trireme::inference {
 
@@ -151,22 +150,20 @@ class Evaluator {
   Evaluator(const config::Deck& deck, const comm::RankGrid& grid, ckpt::Restore& restore)
       : deck_(deck),
         grid_(grid),
-        state_(grid.groups(), step::architecture_of(deck), step::sharing(deck)) {
+        replica_(step::make_replica(deck, grid.groups(), step::sharing(deck))),
+        validation_(deck, grid, *replica_,
+                    // All fields: the labels say how many bytes of text were predicted.
+                    data::Batch(replica_->part().blueprint.batch, deck.batch.micro)) {
     const ckpt::Restore::Use check = [&](const ckpt::CheckpointReader& reader) {
-      ckpt::require_params(reader, state_.registry, ckpt::Content::weights);
+      ckpt::require_params(reader, replica_->part().registry, ckpt::Content::weights);
     };
     check(restore.reader());
-    state_.allocate(ParamBuffer<float>::Use::inference);
+    replica_->begin_evaluation(Exec(), step::step_shape(deck));
     restore.read(
         [&](const ckpt::CheckpointReader& reader) {
-          ckpt::load_params(reader, exec_, state_.params, ckpt::Content::weights,
-                            ckpt::Conversion::floating);
+          replica_->load(reader, ckpt::Content::weights, ckpt::Conversion::floating);
         },
         check);
-    step_.emplace(exec_, state_, step::step_shape(deck), timers_);
-    // All fields: the labels say how many bytes of text were predicted.
-    validation_.emplace(deck, grid, *step_,
-                        data::Batch(state_.blueprint.batch, deck.batch.micro));
   }
 
   // Adds the next samples of the plan to the sums, as many as go through the model
@@ -174,9 +171,9 @@ class Evaluator {
   void go_on(const Plan& plan, const std::string& checkpoint, EvaluationSums& sums) {
     const auto begin = Clock::now();
     const index_t end =
-        std::min(plan.samples, sums.samples + validation_->samples_at_once());
+        std::min(plan.samples, sums.samples + validation_.samples_at_once());
     double bytes = 0.0;
-    const step::LossSums mine = validation_->part(
+    const step::LossSums mine = validation_.part(
         *plan.set.samples, sums.samples, end,
         [&](const data::Batch& batch) { bytes += bytes_of(batch, plan.lengths); });
     std::vector<double> all = {mine[0].sum, mine[0].count, bytes};
@@ -206,9 +203,8 @@ class Evaluator {
 
   [[noreturn]] void stop_on_non_finite(const Plan& plan, const std::string& checkpoint,
                                        index_t first, index_t end) {
-    const std::string mine = step_->locate_non_finite([&](int m) {
-      return validation_->micro_batch(*plan.set.samples, first, end, m);
-    });
+    const std::string mine = replica_->locate_non_finite(
+        [&](int m) { return validation_.micro_batch(*plan.set.samples, first, end, m); });
     std::string place = "in the loss itself";
     for (const std::string& found : grid_.groups().world->gather(mine)) {
       if (found.empty()) continue;
@@ -225,11 +221,8 @@ class Evaluator {
 
   const config::Deck& deck_;
   const comm::RankGrid& grid_;
-  Exec exec_;
-  Timers timers_;
-  step::ModelState<float> state_;
-  std::optional<step::TrainStep<float>> step_;
-  std::optional<Validation<float>> validation_;
+  std::unique_ptr<step::Replica> replica_;
+  Validation validation_;
 };
 
 EvaluationStatus status_of(const Plan& plan, const EvaluationSums& before,

@@ -1,9 +1,7 @@
-// inference/generation.hpp — text from a model: prompts in, tokens out, with the keys and
-// values of earlier positions kept (KV cache).
+// inference/generation.hpp — text from a model: prompts in, tokens out.
 //
-// Memory is taken once, for the model's longest sequence and a number of texts side by
-// side. Prompts of equal length are continued together; each text's random numbers depend
-// on the number of its prompt and sample only (sampler.hpp), so that grouping changes
+// Prompts of equal length are continued together; each text's random numbers depend on
+// the number of its prompt and sample only (sampler.hpp), so that grouping changes
 // nothing but the rounding of matrix products. With a tensor group every rank of it makes
 // the same calls and gets the same tokens.
 #ifndef TRIREME_INFERENCE_GENERATION_HPP_
@@ -11,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -19,11 +18,7 @@
 #include "base/types.hpp"
 #include "data/bpe.hpp"
 #include "inference/sampler.hpp"
-#include "kernels/step_state.hpp"
-#include "model/chunk.hpp"
-#include "nn/micro_batch.hpp"
-#include "step/model_state.hpp"
-#include "tensor/arena.hpp"
+#include "step/decoder.hpp"
 
 namespace trireme::inference {
 
@@ -68,21 +63,17 @@ struct GenerationSpeed {
   double seconds = 0.0;  // of new tokens
 };
 
-template <class T>
+// A good number of texts side by side where there are `texts`: 16 at most, less where
+// their keys and values would take more than 1 GiB.
+index_t texts_at_once(const step::DecoderMemory& of_one, std::size_t texts);
+
 class Generator {
  public:
   // request: index in the list that run() was given.
   using OnToken = std::function<void(std::size_t request, data::TokenId token)>;
-  // Tokens of one decode call at most: bounds the workspace whatever the prompt's length.
-  static constexpr index_t kPieceRows = 512;
 
-  // The weights in `state` must be allocated and outlive the generator; they may change
-  // between runs. max_batch: texts side by side. On a shape-only Exec it finds what it
-  // would take, and can do no more.
-  Generator(const Exec& exec, step::ModelState<T>& state, index_t max_batch = 1);
-  // A good number of texts side by side where there are `texts`: 16 at most, less where
-  // their keys and values would take more than 1 GiB.
-  static index_t batch_for(const step::ModelState<T>& state, std::size_t texts);
+  explicit Generator(std::unique_ptr<step::Decoder> decoder)
+      : decoder_(std::move(decoder)) {}
 
   // Throws InputError for a prompt that is longer than the context (unless texts slide)
   // or has a token outside the vocabulary, and for settings out of range.
@@ -93,52 +84,22 @@ class Generator {
                               const GenerationConfig& config,
                               const OnToken& on_token = {});
 
-  // Below run(): `batch` empty texts; then tokens (n, batch) are added to them, and the
-  // logits (batch, V) of the last n come back, valid until the next call.
-  void start(index_t batch);
-  std::span<const double> feed(std::span<const data::TokenId> tokens);
-  // Positions filled since start().
-  index_t length() const { return length_; }
-
-  index_t context() const { return state_.architecture().sequence; }
+  index_t context() const { return decoder_->context(); }
   const GenerationSpeed& speed() const { return speed_; }
-  // Memory of the cache, the workspace and the logits, known before any is allocated.
-  static std::size_t planned_bytes(const step::ModelState<T>& state,
-                                   index_t max_batch = 1);
 
  private:
   struct Text;  // a request under way
 
   struct Job;  // what one run() works with
 
-  static index_t cache_elements(const step::ModelState<T>& state, index_t max_batch);
-  void find_workspace(index_t rows);
   void check_prompt(const GenerationRequest& request,
                     const GenerationConfig& config) const;
   void run_batch(std::vector<Text>& texts, Job& job);
   bool choose_tokens(std::vector<Text>& texts, std::span<const double> logits, Job& job);
   std::span<const double> read_again(const std::vector<Text>& texts, index_t keep);
-  void decode(std::span<const data::TokenId> tokens, View2<T> logits);
-  void run_layers(index_t sequence, index_t samples, View2<T> logits);
-  std::span<const double> fetch_logits();
 
-  Exec exec_;
-  step::ModelState<T>& state_;
-  index_t max_batch_;
-  std::size_t bytes_ = 0;  // of device memory, allocated or planned
-  index_t batch_ = 0;      // of the texts under way
-  index_t length_ = 0;     // their positions in the cache
-  DeviceArray<T> cache_;
-  model::DecodeState<T> layers_;
-  Workspace workspace_;
-  DeviceArray<kernels::StepState> step_;          // unused values; layers ask for one
-  DeviceArray<std::int32_t> tokens_, positions_;  // (kPieceRows)
-  // This rank's logits, and those of the tensor group, rank by rank.
-  DeviceArray<T> logits_, gathered_;
-  HostArray<std::int32_t> host_tokens_, host_positions_;
-  HostArray<T> host_logits_;
-  std::vector<double> whole_logits_;    // (batch, V)
-  std::vector<data::TokenId> history_;  // what feed() is given
+  std::unique_ptr<step::Decoder> decoder_;
+  std::vector<data::TokenId> history_;  // what the decoder is fed
   GenerationSpeed speed_;
 };
 

@@ -6,12 +6,10 @@
 
 #include "base/error.hpp"
 #include "ckpt/directory.hpp"
-#include "ckpt/params.hpp"
 #include "ckpt/reader.hpp"
 #include "comm/process_groups.hpp"
 #include "config/load.hpp"
 #include "step/deck_model.hpp"
-#include "tensor/param_buffer.hpp"
 
 namespace trireme::inference {
 
@@ -50,47 +48,36 @@ std::optional<data::TokenId> find_end_of_document(
 
 }  // namespace
 
-template <class T>
-index_t LoadedModel<T>::usable_vocabulary() const {
-  const index_t rows = state.architecture().vocabulary;
+index_t LoadedModel::usable_vocabulary() const {
+  const index_t rows = deck.model.vocab;
   return tokenizer ? std::min<index_t>(rows, tokenizer->vocabulary_size()) : rows;
 }
 
-template <class T>
-std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
-                                           const comm::ProcessGroups& groups,
-                                           const io::Path& path, Log& log) {
+LoadedModel load_model(const Exec& exec, const comm::ProcessGroups& groups,
+                       const io::Path& path, Log& log) {
   const ckpt::CheckpointReader reader = ckpt::open_newest(path, log);
-  const config::Deck deck = deck_of(reader);
-  auto model = std::make_unique<LoadedModel<T>>(groups, step::architecture_of(deck));
-  model->path = reader.path();
-  model->training = reader.state();
-  model->deck = deck;
-  if (!model->training.tokenizer.empty()) {
-    model->tokenizer = data::Tokenizer::from_files(model->training.tokenizer);
+  LoadedModel model{.path = reader.path(),
+                    .training = reader.state(),
+                    .deck = deck_of(reader),
+                    .replica = {},
+                    .tokenizer = {},
+                    .end_of_document = {}};
+  if (!model.training.tokenizer.empty()) {
+    model.tokenizer = data::Tokenizer::from_files(model.training.tokenizer);
   }
-  model->end_of_document = find_end_of_document(model->tokenizer, model->training);
-  const index_t rows = model->state.architecture().vocabulary;
-  if (model->end_of_document && *model->end_of_document >= rows) {
+  model.end_of_document = find_end_of_document(model.tokenizer, model.training);
+  const index_t rows = model.deck.model.vocab;
+  if (model.end_of_document && *model.end_of_document >= rows) {
     log.warning(
         "the end-of-document token {} is outside the model's vocabulary of {}: texts end "
         "at their length only",
-        *model->end_of_document, rows);
-    model->end_of_document.reset();
+        *model.end_of_document, rows);
+    model.end_of_document.reset();
   }
-  step::ModelState<T>& state = model->state;
-  state.params.allocate(state.registry, ParamBuffer<T>::Use::inference);
-  ckpt::load_params(reader, exec, state.params, ckpt::Content::weights,
-                    ckpt::Conversion::floating);
-  exec.fence("trireme::inference::load_model");
+  model.replica = step::make_replica(model.deck, groups);
+  model.replica->begin_generation(exec);
+  model.replica->load(reader, ckpt::Content::weights, ckpt::Conversion::floating);
   return model;
 }
-
-#define TRIREME_INSTANTIATE(T)                            \
-  template struct LoadedModel<T>;                         \
-  template std::unique_ptr<LoadedModel<T>> load_model<T>( \
-      const Exec&, const comm::ProcessGroups&, const io::Path&, Log&);
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
-#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::inference

@@ -13,8 +13,7 @@
 #include "config/deck.hpp"
 #include "data/tokenizer.hpp"
 #include "io/files.hpp"
-#include "model/architecture.hpp"
-#include "step/model_state.hpp"
+#include "step/replica.hpp"
 
 namespace trireme::inference {
 
@@ -22,15 +21,11 @@ namespace trireme::inference {
 // used.
 config::Deck deck_of(const ckpt::CheckpointReader& reader);
 
-template <class T>
 struct LoadedModel {
-  LoadedModel(const comm::ProcessGroups& groups, const model::Architecture& config)
-      : state(groups, config) {}
-
   io::Path path;                 // of the step directory
   ckpt::TrainingState training;  // step, seeds ...
   config::Deck deck;             // of the run that wrote it
-  step::ModelState<T> state;     // weights only
+  std::unique_ptr<step::Replica> replica;
   // None where the checkpoint has none (a converted model without its tokenizer's files).
   std::optional<data::Tokenizer> tokenizer;
   // The tokenizer's, or what the checkpoint says without one.
@@ -45,10 +40,8 @@ struct LoadedModel {
 // several the newest that is complete (a warning names newer ones that are not). Weights
 // of any floating-point type are converted. InputError: no such checkpoint, damage,
 // weights of another shape than the deck in it says.
-template <class T>
-std::unique_ptr<LoadedModel<T>> load_model(const Exec& exec,
-                                           const comm::ProcessGroups& groups,
-                                           const io::Path& path, Log& log);
+LoadedModel load_model(const Exec& exec, const comm::ProcessGroups& groups,
+                       const io::Path& path, Log& log);
 
 }  // namespace trireme::inference
 

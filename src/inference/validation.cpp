@@ -13,22 +13,19 @@ constexpr index_t kRoundsPerQuestion = 8;
 
 }  // namespace
 
-template <class T>
-Validation<T>::Validation(const config::Deck& deck, const comm::RankGrid& grid,
-                          step::TrainStep<T>& step, data::Batch batch)
-    : deck_(deck), grid_(grid), step_(step), batch_(std::move(batch)) {}
+Validation::Validation(const config::Deck& deck, const comm::RankGrid& grid,
+                       step::Replica& model, data::Batch batch)
+    : deck_(deck), grid_(grid), model_(model), batch_(std::move(batch)) {}
 
 // A pipeline runs empty before each question, and between pieces.
-template <class T>
-index_t Validation<T>::samples_at_once() const {
+index_t Validation::samples_at_once() const {
   return kRoundsPerQuestion * deck_.parallel.pipeline * deck_.batch.micro *
          deck_.parallel.data;
 }
 
 // Ranks take micro-batches in turn.
-template <class T>
-HostBatch Validation<T>::micro_batch(const data::Dataset& samples, index_t first,
-                                     index_t end, int m, const Look& look) {
+HostBatch Validation::micro_batch(const data::Dataset& samples, index_t first,
+                                  index_t end, int m, const Look& look) {
   const index_t micro = deck_.batch.micro;
   const index_t at =
       first + (m * index_t{deck_.parallel.data} + grid_.coordinates().data) * micro;
@@ -38,18 +35,16 @@ HostBatch Validation<T>::micro_batch(const data::Dataset& samples, index_t first
   return batch_.view();
 }
 
-template <class T>
-step::LossSums Validation<T>::part(const data::Dataset& samples, index_t first,
-                                   index_t end, const Look& look) {
+step::LossSums Validation::part(const data::Dataset& samples, index_t first, index_t end,
+                                const Look& look) {
   const index_t round = deck_.batch.micro * deck_.parallel.data;
   const auto rounds = static_cast<int>((end - first + round - 1) / round);
-  return step_.evaluate([&](int m) { return micro_batch(samples, first, end, m, look); },
-                        rounds);
+  return model_.evaluate([&](int m) { return micro_batch(samples, first, end, m, look); },
+                         rounds);
 }
 
-template <class T>
-std::optional<step::LossSums> Validation<T>::loss_of(const data::ValidationSet& set,
-                                                     const std::function<bool()>& stop) {
+std::optional<step::LossSums> Validation::loss_of(const data::ValidationSet& set,
+                                                  const std::function<bool()>& stop) {
   const index_t samples = data::validated_samples(deck_, set);
   std::vector<double> sums;  // two for each objective
   for (index_t first = 0; first < samples; first += samples_at_once()) {
@@ -67,9 +62,5 @@ std::optional<step::LossSums> Validation<T>::loss_of(const data::ValidationSet& 
   for (std::size_t i = 0; i < sums.size(); i += 2) all.push_back({sums[i], sums[i + 1]});
   return all;
 }
-
-#define TRIREME_INSTANTIATE(T) template class Validation<T>;
-TRIREME_FOR_EACH_COMPUTE_TYPE(TRIREME_INSTANTIATE)
-#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::inference

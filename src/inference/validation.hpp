@@ -10,18 +10,17 @@
 #include "config/deck.hpp"
 #include "data/batch.hpp"
 #include "data/datasets.hpp"
-#include "step/train_step.hpp"
+#include "step/replica.hpp"
 #include "tensor/batch_spec.hpp"
 
 namespace trireme::inference {
 
-template <class T>
 class Validation {
  public:
-  // Uses the forward pass and the memory of `step`. `batch` has the fields that the step
+  // Uses the forward pass and the memory of `model`. `batch` has the fields that it
   // reads, and those that a Look wants to see.
-  Validation(const config::Deck& deck, const comm::RankGrid& grid,
-             step::TrainStep<T>& step, data::Batch batch);
+  Validation(const config::Deck& deck, const comm::RankGrid& grid, step::Replica& model,
+             data::Batch batch);
 
   // Collective. Sums over the first run.validate_samples samples of the set, or all of
   // them; the same whatever the grid, up to rounding. Asks every few micro-batches
@@ -45,7 +44,7 @@ class Validation {
  private:
   const config::Deck& deck_;
   const comm::RankGrid& grid_;
-  step::TrainStep<T>& step_;
+  step::Replica& model_;
   data::Batch batch_;
 };
 

@@ -6,6 +6,8 @@
 #ifndef TRIREME_OPTIM_OPTIMIZER_HPP_
 #define TRIREME_OPTIM_OPTIMIZER_HPP_
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +25,12 @@ struct StepReport {
   // Of each objective, over ranks and micro-batches.
   kernels::LossSum losses[kernels::kMostObjectives];
   double grad_norm = 0.0;  // before clipping
+
+  bool is_finite() const {
+    return std::isfinite(grad_norm) && std::ranges::all_of(losses, [](const auto& loss) {
+             return std::isfinite(loss.sum);
+           });
+  }
 };
 
 template <class T>

@@ -5,16 +5,14 @@
 
 #include "config/deck.hpp"
 #include "step/memory_plan.hpp"
-#include "step/model_state.hpp"
+#include "step/replica.hpp"
 
 namespace trireme::plan {
 
 // What the deck's training takes on this rank, its samples of text included.
-step::MemoryPlan plan_memory(const step::ModelState<float>& state,
-                             const config::Deck& deck);
+step::MemoryPlan plan_memory(step::Replica& replica, const config::Deck& deck);
 // The plan of a step, and with it what the deck asks for beside steps.
-template <class T>
-step::MemoryPlan with_all_else(step::MemoryPlan plan, const step::ModelState<T>& state,
+step::MemoryPlan with_all_else(step::MemoryPlan plan, step::Replica& replica,
                                const config::Deck& deck);
 
 }  // namespace trireme::plan

@@ -25,7 +25,6 @@
 #include "model/formulae.hpp"
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
-#include "step/step_plan.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::plan {
@@ -81,26 +80,25 @@ std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
   return stages;
 }
 
-// Of a rank of each of these stages, with activations of type T.
-template <class T>
+// Of a rank of each of these stages.
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown shown) {
   const step::Sharing shared = step::sharing(deck);
   const model::Blueprint model = model::make_blueprint(step::architecture_of(deck));
   const step::PipelinePlans plans(shared.pipeline, model, step::step_shape(deck));
-  const std::vector<std::size_t> cuts = step::piece_cuts(shared.pipeline, model);
   std::vector<DryRun::Stage> stages;
   for (const int stage : stages_to_plan(shared.pipeline, model, shown)) {
-    const step::ModelState<T> state(planned_groups(deck.parallel, stage), model, shared);
-    step::StepPlan plan = plan_step(state, step::step_shape(deck), plans);
+    const auto replica =
+        step::make_replica(deck, planned_groups(deck.parallel, stage), shared);
+    step::StepPlan plan = replica->plan_step(step::step_shape(deck), plans);
     std::vector<index_t> layers;
-    for (const auto& range : step::chunk_ranges(shared.pipeline, cuts, stage)) {
+    for (const model::BlockRange& range : replica->part().ranges) {
       layers.push_back(model.layers_in(range));
     }
     stages.push_back({.number = stage,
                       .layers = std::move(layers),
                       .slots = plan.memory.workspace.slots,
-                      .parameters = state.registry.global_element_count(),
-                      .memory = with_all_else(std::move(plan.memory), state, deck),
+                      .parameters = replica->part().registry.global_element_count(),
+                      .memory = with_all_else(std::move(plan.memory), *replica, deck),
                       .tally = std::move(plan.tally)});
   }
   return stages;
@@ -232,10 +230,7 @@ DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
   result.hardware_flops =
       step::hardware_flops_per_sample(deck) * static_cast<double>(samples);
   if (!result.memory_not_known().empty()) return result;
-  // Both narrow types take two bytes.
-  result.stages = deck.precision.compute == config::Precision::fp32
-                      ? planned_stages<float>(deck, shown)
-                      : planned_stages<bf16>(deck, shown);
+  result.stages = planned_stages(deck, shown);
   return result;
 }
 

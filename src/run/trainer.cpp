@@ -235,11 +235,11 @@ bool is_of_run(const io::Path& checkpoint, const config::Deck& deck) {
 
 // Of a run that could never fit, before anything is made for it. Collective: ranks of a
 // node may be of different stages.
-void require_memory(const config::Deck& deck, const step::ModelState<float>& shapes,
+void require_memory(const config::Deck& deck, step::Replica& replica,
                     const Machine& machine, const comm::Environment& environment) {
   if constexpr (!kHostExecution) return;  // the device's memory says so itself
   comm::Communicator& world = *environment.world();
-  const step::MemoryPlan plan = plan::plan_memory(shapes, deck);
+  const step::MemoryPlan plan = plan::plan_memory(replica, deck);
   const std::vector<std::string> hosts = world.gather(environment.host_name());
   const std::vector<std::int64_t> totals =
       world.gather(static_cast<std::int64_t>(plan.total() + plan.checkpoint_copy));
@@ -375,13 +375,13 @@ class Start {
   std::optional<ckpt::Restore> restore_;  // of the first weights
   data::Datasets datasets_;
   std::optional<comm::RankGrid> grid_;
-  std::optional<step::ModelState<float>> shapes_;  // without memory
   Machine machine_;
   std::optional<job::Placement> placement_;
   std::optional<OnBoard> on_board_;
   std::optional<report::RunHistory> history_;
   std::optional<report::PeakMeter> peak_;
-  std::optional<TrainingRun<float>> run_;
+  std::unique_ptr<step::Replica> replica_;  // made early, to be planned
+  std::optional<TrainingRun> run_;
 };
 
 Start::Start(const TrainOptions& options, comm::Environment& environment, Log& log,
@@ -482,10 +482,10 @@ void Start::prepare() {
     log_.info("{}",
               wrap_lines(step::deal_by_measured_costs(grid_->groups(), loaded_.deck)));
   }
-  shapes_.emplace(grid_->groups(), step::architecture_of(deck_), step::sharing(deck_));
+  replica_ = step::make_replica(deck_, grid_->groups(), step::sharing(deck_));
   if (restore_) check_checkpoint_with_corpora(restore_->reader());
   machine_ = find_machine();
-  require_memory(deck_, *shapes_, machine_, environment_);
+  require_memory(deck_, *replica_, machine_, environment_);
   placement_ = job::Placement::gather(environment_, machine_);
   if (deck_.run.preflight) try_nodes();
 }
@@ -496,12 +496,12 @@ void Start::check_checkpoint_with_corpora(const ckpt::CheckpointReader& checkpoi
   } else {
     check::require_tokenizer_of(checkpoint, datasets_.first(), log_);
   }
-  ckpt::require_params(checkpoint, shapes_->registry,
+  ckpt::require_params(checkpoint, replica_->part().registry,
                        resumes() ? ckpt::Content::training : ckpt::Content::weights);
 }
 
 void Start::try_nodes() {
-  const step::MemoryPlan plan = plan::plan_memory(*shapes_, deck_);
+  const step::MemoryPlan plan = plan::plan_memory(*replica_, deck_);
   log_.info("{}",
             wrap_lines(check::preflight(
                 world_, {.host = environment_.host_name(),
@@ -557,7 +557,7 @@ void Start::begin_records(const RunEnvironment& surroundings) {
 
 void Start::load() {
   peak_.emplace(world_, Exec());
-  run_.emplace(deck_, *grid_, datasets_, *directory_, *peak_, log_, faults_);
+  run_.emplace(deck_, *grid_, *replica_, datasets_, *directory_, *peak_, log_, faults_);
   run_->after_each_step([this] { on_board_->look(); });
   if (trace_) run_->record(*trace_);
   faults_.at("load");

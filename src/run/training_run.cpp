@@ -39,8 +39,8 @@ constexpr int kBatchesAhead = 4;
 constexpr double kLongEnoughToProbe = 10.0;
 
 // What the table at the end says; the same categories on every rank.
-std::vector<report::MemoryUse> memory_uses(const step::MemoryPlan& plan,
-                                           const step::MemoryPlan& measured) {
+std::vector<report::MemoryUse> memory_uses(const step::MemoryUse& use) {
+  const auto& [plan, measured] = use;
   std::vector<report::MemoryUse> uses;
   const auto add = [&](const char* name, std::size_t planned, std::size_t bytes) {
     uses.push_back({name, static_cast<double>(planned), static_cast<double>(bytes)});
@@ -74,27 +74,23 @@ ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck&
 
 }  // namespace
 
-template <class T>
-TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
-                            const data::Datasets& datasets, RunDirectory& directory,
-                            report::PeakMeter& peak, Log& log, FaultPlan& faults)
+TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
+                         step::Replica& replica, const data::Datasets& datasets,
+                         RunDirectory& directory, report::PeakMeter& peak, Log& log,
+                         FaultPlan& faults)
     : deck_(deck),
       grid_(grid),
+      replica_(replica),
       datasets_(datasets),
       directory_(directory),
       log_(log),
       faults_(faults),
-      state_(grid.groups(), step::architecture_of(deck), step::sharing(deck)),
-      step_((state_.allocate(ParamBuffer<T>::Use::training), exec_), state_,
-            step::step_shape(deck), timers_),
-      optimizer_(exec_, state_.params, grid.groups(), step::adamw_desc(deck),
-                 deck.optimizer.clip_norm),
+      timers_(replica.timers()),
       schedule_(step::lr_schedule(deck)),
       progress_(initial_state(*grid.groups().world, deck, datasets)),
-      validation_(deck, grid, step_,
-                  data::Batch(state_.blueprint.batch, deck.batch.micro, state_.fields())),
+      validation_(deck, grid, replica, model_batch()),
       checkpoints_(
-          deck, *grid.groups().world, host_name(), parts(),
+          deck, *grid.groups().world, host_name(), replica.parts(),
           {.say = [this](const std::string& text) { say(text); },
            .warn = [this](const std::string& text) { log_.warning("{}", text); },
            .prepare = [this] { prepare_save(); },
@@ -117,9 +113,9 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                }}),
       hardware_flops_(step::hardware_flops_per_sample(deck)),
       peak_(peak) {
-  const index_t expected = model::parameter_count(state_.architecture());
+  const index_t expected = model::parameter_count(replica.part().architecture());
   const index_t there = grid.groups().pipeline->control().all_reduce(
-      state_.registry.global_element_count());
+      replica.part().registry.global_element_count());
   TRIREME_REQUIRE(there == expected, "the layers have {}, the closed formula says {}",
                   format_plural(there, "parameter"), expected);
   progress_.deck = config::resolved_text(deck);
@@ -128,14 +124,15 @@ TrainingRun<T>::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid
                     {"context", shape.context},
                     {"data", shape.data},
                     {"pipeline", shape.pipeline}};
-  state_.params.initialize(exec_, deck.run.seed);
+  replica.begin_training(
+      exec_, step::step_shape(deck),
+      {.adamw = step::adamw_desc(deck), .clip_norm = deck.optimizer.clip_norm});
+  replica.initialize(deck.run.seed);
   interval_.losses.resize(objectives().size());
 }
 
-template <class T>
-void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
-  reader.require_optimizer_state();
-  ckpt::load_params(reader, exec_, state_.params, ckpt::Content::training);
+void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
+  replica_.load(reader, ckpt::Content::training);
   // The deck and the grid are this start's; everything that moves on is the checkpoint's.
   const std::string deck = std::move(progress_.deck);
   const std::string run = std::move(progress_.run);
@@ -158,14 +155,11 @@ void TrainingRun<T>::resume(const ckpt::CheckpointReader& reader) {
   }
 }
 
-template <class T>
-void TrainingRun<T>::init_from(const ckpt::CheckpointReader& reader) {
-  ckpt::load_params(reader, exec_, state_.params, ckpt::Content::weights,
-                    ckpt::Conversion::floating);
+void TrainingRun::init_from(const ckpt::CheckpointReader& reader) {
+  replica_.load(reader, ckpt::Content::weights, ckpt::Conversion::floating);
 }
 
-template <class T>
-void TrainingRun<T>::start_loader() {
+void TrainingRun::start_loader() {
   first_step_ = progress_.step;
   first_sample_ = progress_.samples;
   if (deck_.run.stop_after) {
@@ -175,16 +169,15 @@ void TrainingRun<T>::start_loader() {
   batches_.emplace(deck_, progress_.step, progress_.samples, grid_.coordinates().data);
   loader_ = std::make_unique<data::BatchLoader>(
       *datasets_.train, [this](index_t n) { return batches_->columns(n); },
-      data::BatchLoader::Options{.spec = state_.blueprint.batch,
-                                 .fields = state_.fields(),
+      data::BatchLoader::Options{.spec = replica_.part().blueprint.batch,
+                                 .fields = replica_.part().fields(),
                                  .max_columns = deck_.batch.micro,
                                  .mask_end_of_document = deck_.data.mask_eod_loss,
                                  .depth = batches_->most_microbatches() + kBatchesAhead});
 }
 
-template <class T>
 template <class Visit>
-void TrainingRun<T>::visit_interval(const Visit& visit) {
+void TrainingRun::visit_interval(const Visit& visit) {
   for (std::size_t i = 0; i < objectives().size(); ++i) {
     const std::string of = i == 0 ? "" : "/" + objectives()[i].name;
     visit("loss_sum_since_record" + of, interval_.losses[i].sum);
@@ -192,39 +185,35 @@ void TrainingRun<T>::visit_interval(const Visit& visit) {
   }
 }
 
-template <class T>
-optim::StepReport TrainingRun<T>::one_step() {
+optim::StepReport TrainingRun::one_step() {
   const std::int64_t update = progress_.step + 1;
   faults_.set_step(update);
   faults_.at("step");
   const index_t samples = batches_->samples_of_step(progress_.samples);
   const int microbatches = batches_->microbatches(progress_.samples);
-  step_.set_microbatches(microbatches);
-  step_.accumulate_gradients(
-      [&](int) { return loader_->next().view(); },
-      [&](const std::string& field) { return loader_->sum_ahead(microbatches, field); });
-  const Region region(timers_, Section::optimizer);
-  optimizer_.begin_step(exec_, step_.state_view(), update, schedule_.at(update));
-  optimizer_.prepare(exec_, step_.state_view(), step_.totals());
-  const optim::StepReport report = optimizer_.read_report(exec_);
-  const bool is_finite = std::ranges::all_of(
-      report.losses, [](const auto& loss) { return std::isfinite(loss.sum); });
-  if (!is_finite || !std::isfinite(report.grad_norm)) stop_on_non_finite(report);
-  step_.update(optimizer_);
+  const optim::StepReport report =
+      replica_.step({.number = update,
+                     .learning_rate = schedule_.at(update),
+                     .microbatches = microbatches,
+                     .fetch = [&](int) { return loader_->next().view(); },
+                     .sum =
+                         [&](const std::string& field) {
+                           return loader_->sum_ahead(microbatches, field);
+                         }});
+  if (!report.is_finite()) stop_on_non_finite(report);
   progress_.step = update;
   progress_.samples += samples;
   progress_.tokens += samples * deck_.model.sequence;
   return report;
 }
 
-template <class T>
-void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
+void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
   // Weights are those before the step: keep them for study, and find out where it began.
   const std::int64_t update = progress_.step + 1;
-  data::Batch batch(state_.blueprint.batch, deck_.batch.micro, state_.fields());
+  data::Batch batch = model_batch();
   const step::BatchPlan plan(deck_, progress_.step, progress_.samples,
                              grid_.coordinates().data);
-  const std::string mine = step_.locate_non_finite([&](int m) {
+  const std::string mine = replica_.locate_non_finite([&](int m) {
     const data::ColumnRange columns = plan.columns(m);
     batch.fill(*datasets_.train, columns.first_sample, columns.columns,
                deck_.data.mask_eod_loss);
@@ -242,10 +231,10 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
   std::string state;
   try {
     checkpoints_.wait();
-    step_.settle();
     comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
-    const ckpt::Saved saved = ckpt::save_checkpoint(
-        exec_, *grid_.groups().world, directory_.path() / "failed", progress_, parts());
+    const ckpt::Saved saved =
+        ckpt::save_checkpoint(exec_, *grid_.groups().world, directory_.path() / "failed",
+                              progress_, replica_.parts());
     state = fmt::format("The state before the step is in '{}'", saved.path.string());
   } catch (const Error& error) {
     state =
@@ -260,15 +249,13 @@ void TrainingRun<T>::stop_on_non_finite(const optim::StepReport& report) {
       progress_.samples + plan.samples_of_step(progress_.samples) - 1));
 }
 
-template <class T>
-bool TrainingRun<T>::due(const config::Length& every) const {
+bool TrainingRun::due(const config::Length& every) const {
   return every.steps > 0 && progress_.step % every.steps == 0;
 }
 
 // Validation, saving and samples of text are no part of a step's time: a rate with them
 // in it says how often they happen, and not how fast the training is.
-template <class T>
-optim::StepReport TrainingRun<T>::timed_step() {
+optim::StepReport TrainingRun::timed_step() {
   const std::int64_t samples = progress_.samples;
   const double begin = timers_.total_seconds();
   const optim::StepReport report = one_step();
@@ -283,15 +270,13 @@ optim::StepReport TrainingRun<T>::timed_step() {
   return report;
 }
 
-template <class T>
-void TrainingRun<T>::begin_interval() {
+void TrainingRun::begin_interval() {
   interval_.times.clear();
   interval_.began = timers_.total_seconds();
   interval_.samples = 0;
 }
 
-template <class T>
-report::StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) const {
+report::StepRecord TrainingRun::record_of(const optim::StepReport& report) const {
   const report::StepTimes& times = interval_.times;
   const double seconds = times.median();
   const double samples =
@@ -308,8 +293,8 @@ report::StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) co
           .tokens = progress_.tokens,
           .seconds = times.mean(),
           .tokens_per_second = tokens / seconds,
-          .model_tflops =
-              tera * model::model_flops(state_.architecture(), 1, deck_.model.sequence),
+          .model_tflops = tera * model::model_flops(replica_.part().architecture(), 1,
+                                                    deck_.model.sequence),
           .hardware_tflops = tera * hardware_flops_,
           .seconds_median = seconds,
           .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
@@ -318,25 +303,22 @@ report::StepRecord TrainingRun<T>::record_of(const optim::StepReport& report) co
           .losses = losses.parts};
 }
 
-template <class T>
 template <class Record>
-void TrainingRun<T>::write_record(const Record& record) {
+void TrainingRun::write_record(const Record& record) {
   if (!metrics_) return;
   directory_.require_held();
   metrics_->write(record);
 }
 
-template <class T>
-std::int64_t TrainingRun<T>::next_checkpoint() const {
+std::int64_t TrainingRun::next_checkpoint() const {
   const index_t every = deck_.checkpoint.every.steps;
   const std::int64_t last = last_step();
   return every > 0 ? std::min<std::int64_t>((progress_.step / every + 1) * every, last)
                    : last;
 }
 
-template <class T>
-void TrainingRun<T>::log_step(const optim::StepReport& report,
-                              const job::StopRequest& stop) {
+void TrainingRun::log_step(const optim::StepReport& report,
+                           const job::StopRequest& stop) {
   const bool is_record = due(deck_.run.log_every) || is_last();
   if (display_) {
     report::StepRecord record = record_of(report);
@@ -361,8 +343,7 @@ void TrainingRun<T>::log_step(const optim::StepReport& report,
   if (peak_.is_due(now)) peak_.probe(exec_, now);
 }
 
-template <class T>
-void TrainingRun<T>::validate(job::StopRequest& stop) {
+void TrainingRun::validate(job::StopRequest& stop) {
   faults_.at("validation");
   if (display_) display_->note("validating");
   const auto stops = [&] {
@@ -402,14 +383,13 @@ void TrainingRun<T>::validate(job::StopRequest& stop) {
   }
 }
 
-template <class T>
-void TrainingRun<T>::write_sample() {
+void TrainingRun::write_sample() {
   const data::Corpus& corpus = datasets_.first();
   const inference::GenerationConfig config{
       .sampling = {.temperature = 0.8, .top_k = 50, .seed = deck_.run.seed},
       .max_tokens = kSampleTokens,
-      .usable_vocabulary =
-          std::min<index_t>(state_.architecture().vocabulary, corpus.vocabulary_size()),
+      .usable_vocabulary = std::min<index_t>(replica_.part().architecture().vocabulary,
+                                             corpus.vocabulary_size()),
       .end_of_document = corpus.end_of_document()};
   const auto generations = generator_->run(
       {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
@@ -419,8 +399,7 @@ void TrainingRun<T>::write_sample() {
                   plain_text(tokenizer.decode(generations.front().tokens))));
 }
 
-template <class T>
-void TrainingRun<T>::say(const std::string& text) {
+void TrainingRun::say(const std::string& text) {
   if (display_) {
     display_->message(wrap_lines(text));
   } else {
@@ -428,15 +407,14 @@ void TrainingRun<T>::say(const std::string& text) {
   }
 }
 
-template <class T>
-std::vector<ckpt::TensorPart> TrainingRun<T>::parts() const {
-  return ckpt::parts_of(state_.params, ckpt::Content::training,
-                        ckpt::replicas_of(grid_.groups()));
+// A micro-batch of what this rank's part of the model reads.
+data::Batch TrainingRun::model_batch() const {
+  const step::ModelPart& part = replica_.part();
+  return {part.blueprint.batch, deck_.batch.micro, part.fields()};
 }
 
 // Of this start, so far: not validation, saving, and whatever else is no step.
-template <class T>
-double TrainingRun<T>::step_seconds() {
+double TrainingRun::step_seconds() {
   const auto seconds = timers_.seconds();
   double sum = 0.0;
   for (const Section section : {Section::data, Section::forward, Section::backward,
@@ -446,18 +424,15 @@ double TrainingRun<T>::step_seconds() {
   return sum;
 }
 
-template <class T>
-void TrainingRun<T>::note_first_step(double seconds) {
+void TrainingRun::note_first_step(double seconds) {
   if (history_ == nullptr) return;
   restart_times_.first_step = seconds;
   note(history_->note_restart(restart_times_));
   if (first_step_ > 0) say(restart_times_.text());
 }
 
-template <class T>
-void TrainingRun<T>::prepare_save() {
+void TrainingRun::prepare_save() {
   comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
-  step_.settle();
   visit_interval([this](const std::string& name, double number) {
     progress_.numbers[name] = number;
   });
@@ -471,8 +446,7 @@ void TrainingRun<T>::prepare_save() {
   if (timers_.trace() != nullptr) save_begin_ = TraceEvent::Clock::now();
 }
 
-template <class T>
-void TrainingRun<T>::note_save(std::int64_t step, bool is_published) {
+void TrainingRun::note_save(std::int64_t step, bool is_published) {
   if (!is_published && progress_.best_step == step) {  // it is not there to be kept
     std::tie(progress_.best_step, progress_.best_loss) = best_before_;
   }
@@ -486,36 +460,31 @@ void TrainingRun<T>::note_save(std::int64_t step, bool is_published) {
   }
 }
 
-template <class T>
-void TrainingRun<T>::note(const std::string& problem) {
+void TrainingRun::note(const std::string& problem) {
   if (!problem.empty()) log_.warning("{}", problem);
 }
 
-template <class T>
-void TrainingRun<T>::begin_save() {
+void TrainingRun::begin_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing a checkpoint");
-  checkpoints_.begin(exec_, parts(), progress_, step_seconds());
+  checkpoints_.begin(exec_, replica_.parts(), progress_, step_seconds());
 }
 
-template <class T>
-void TrainingRun<T>::finish_save() {
+void TrainingRun::finish_save() {
   const Region region(timers_, Section::checkpoint);
   if (display_) display_->note("writing the last checkpoint");
-  checkpoints_.finish(exec_, parts(), progress_, step_seconds());
+  checkpoints_.finish(exec_, replica_.parts(), progress_, step_seconds());
 }
 
 // All that was to be done is done, whatever else was asked for meanwhile.
-template <class T>
-report::StartEnd TrainingRun<T>::ended() const {
+report::StartEnd TrainingRun::ended() const {
   if (is_last()) return report::StartEnd::finished;
   return is_stop() ? report::StartEnd::as_asked : report::StartEnd::stopped_early;
 }
 
 // Why the run is not at its end; nothing where it is.
-template <class T>
-std::string TrainingRun<T>::ending_text(report::StartEnd end,
-                                        const job::StopRequest& stop) const {
+std::string TrainingRun::ending_text(report::StartEnd end,
+                                     const job::StopRequest& stop) const {
   const std::int64_t all = deck_.run.steps.steps;
   if (end == report::StartEnd::stopped_early) {
     return fmt::format("stopped early: {}. Step {} of {} is saved.\n", stop.description(),
@@ -532,9 +501,8 @@ std::string TrainingRun<T>::ending_text(report::StartEnd end,
 }
 
 // While all was made ready.
-template <class T>
-int TrainingRun<T>::stopped_at_once(const job::StopRequest& stop,
-                                    const TrainCommand& typed) {
+int TrainingRun::stopped_at_once(const job::StopRequest& stop,
+                                 const TrainCommand& typed) {
   if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
   finish_save();
   if (history_ != nullptr) note(history_->end(kExitStoppedEarly));
@@ -543,8 +511,7 @@ int TrainingRun<T>::stopped_at_once(const job::StopRequest& stop,
   return kExitStoppedEarly;
 }
 
-template <class T>
-void TrainingRun<T>::begin_loop(const report::Terminal& terminal) {
+void TrainingRun::begin_loop(const report::Terminal& terminal) {
   if (grid_.rank() == 0) {
     const auto restored =
         progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
@@ -556,17 +523,16 @@ void TrainingRun<T>::begin_loop(const report::Terminal& terminal) {
                     .terminal = terminal,
                     .record = [this](const std::string& text) { log_.record(text); }});
   }
-  if (deck_.run.sample_every.steps > 0) generator_.emplace(exec_, state_);
+  if (deck_.run.sample_every.steps > 0) generator_.emplace(replica_.make_decoder());
   start_loader();
-  for (comm::Group* group : state_.groups.all()) group->reset_traffic();
+  for (comm::Group* group : replica_.part().groups.all()) group->reset_traffic();
   timers_.reset();
   core_time_ = read_core_time();
   begin_interval();
 }
 
 // One step, its record, and a validation where one is due.
-template <class T>
-void TrainingRun<T>::step_and_validate(job::StopRequest& stop) {
+void TrainingRun::step_and_validate(job::StopRequest& stop) {
   const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
   if (trace_) trace_->begin_step(number);
   const optim::StepReport report = timed_step();
@@ -578,8 +544,7 @@ void TrainingRun<T>::step_and_validate(job::StopRequest& stop) {
 }
 
 // Goes on with the save that is under way, and begins or completes one where it is time.
-template <class T>
-void TrainingRun<T>::save_where_due(job::StopRequest& stop, bool ends) {
+void TrainingRun::save_where_due(job::StopRequest& stop, bool ends) {
   const int published = checkpoints_.published();
   if (checkpoints_.step_under_way() >= 0) {
     const Region region(timers_, Section::checkpoint);
@@ -595,9 +560,8 @@ void TrainingRun<T>::save_where_due(job::StopRequest& stop, bool ends) {
   }
 }
 
-template <class T>
-int TrainingRun<T>::run(job::StopRequest& stop, const report::Terminal& terminal,
-                        const TrainCommand& typed) {
+int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
+                     const TrainCommand& typed) {
   comm::Communicator& world = *grid_.groups().world;
   if (stop.poll_signals(world) != job::StopReason::none) {
     return stopped_at_once(stop, typed);
@@ -618,9 +582,8 @@ int TrainingRun<T>::run(job::StopRequest& stop, const report::Terminal& terminal
   return end_loop(stop, reason, typed);
 }
 
-template <class T>
-int TrainingRun<T>::end_loop(const job::StopRequest& stop, job::StopReason reason,
-                             const TrainCommand& typed) {
+int TrainingRun::end_loop(const job::StopRequest& stop, job::StopReason reason,
+                          const TrainCommand& typed) {
   if (display_) display_->finish();
   if (trace_) trace_->finish();
   if (metrics_) metrics_->close();
@@ -638,9 +601,8 @@ int TrainingRun<T>::end_loop(const job::StopRequest& stop, job::StopReason reaso
   return status;
 }
 
-template <class T>
-void TrainingRun<T>::finish_report(report::StartEnd end, const job::StopRequest& stop,
-                                   const TrainCommand& typed) {
+void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& stop,
+                                const TrainCommand& typed) {
   report::RunReport report{
       .end = end,
       .reason = end == report::StartEnd::stopped_early ? stop.description() : "",
@@ -663,16 +625,14 @@ void TrainingRun<T>::finish_report(report::StartEnd end, const job::StopRequest&
 }
 
 // Apart from what was said before.
-template <class T>
-void TrainingRun<T>::say_block(std::string_view text) {
+void TrainingRun::say_block(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   log_.info("\n{}", wrap_lines(text));
 }
 
 // The run has all that it needs without it.
-template <class T>
-void TrainingRun<T>::write_report(const report::RunReport& report,
-                                  const report::SectionTable& table) {
+void TrainingRun::write_report(const report::RunReport& report,
+                               const report::SectionTable& table) {
   try {
     directory_.require_held();
     io::write_file(directory_.file(report::kReportName), report.json(table));
@@ -686,12 +646,11 @@ void TrainingRun<T>::write_report(const report::RunReport& report,
   }
 }
 
-template <class T>
-report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
+report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   const std::int64_t steps = progress_.step - first_step_;
   const index_t samples = progress_.samples - first_sample_;
   const double flops =
-      model::model_flops(state_.architecture(), 1, deck_.model.sequence) *
+      model::model_flops(replica_.part().architecture(), 1, deck_.model.sequence) *
       static_cast<double>(samples);
   report::RunTimes times;
   times.seconds = timers_.seconds();
@@ -704,17 +663,16 @@ report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
   times.threads = static_cast<int>(exec_.space().concurrency());
   times.model_flops = flops;
   times.hardware_flops = hardware_flops_ * static_cast<double>(samples);
-  times.memory = memory_uses(step_.plan(), step_.memory());
+  times.memory = memory_uses(replica_.memory_use());
   if (generator_) {
-    const auto bytes =
-        static_cast<double>(inference::Generator<T>::planned_bytes(state_));
+    const auto bytes = static_cast<double>(replica_.plan_decoder().total);
     times.memory.push_back({"generation", bytes, bytes});
   }
   // The device is idle again, and may be less busy with others' work than it was before.
   if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);
   times.peak = peak_.peak();
   times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
-  for (const auto& [name, traffic] : state_.groups.traffic()) {
+  for (const auto& [name, traffic] : replica_.part().groups.traffic()) {
     times.traffic.push_back({name, traffic});
   }
   const report::SectionTable table(*grid_.groups().world, times);
@@ -723,16 +681,12 @@ report::SectionTable TrainingRun<T>::report_times(report::RunReport& report) {
     report.effective = report::effective_time(history_->starts());
     say_block(report.effective.text());
   }
-  report.pipeline = step_.pipeline_report();
+  report.pipeline = replica_.pipeline_report();
   if (report.pipeline) say_block(report.pipeline->text());
   const std::string shared =
       report::shared_cores_note(*grid_.groups().world, read_core_time() - core_time_);
   if (!shared.empty()) say_block(shared);
   return table;
 }
-
-#define TRIREME_INSTANTIATE(T) template class TrainingRun<T>;
-TRIREME_INSTANTIATE(float)
-#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::run

@@ -1,5 +1,5 @@
-// run/training_run.hpp — the training loop in one element type: steps, validation,
-// samples, checkpoints, and the end.
+// run/training_run.hpp — the training loop: steps, validation, samples, checkpoints, and
+// the end.
 #ifndef TRIREME_RUN_TRAINING_RUN_HPP_
 #define TRIREME_RUN_TRAINING_RUN_HPP_
 
@@ -13,7 +13,6 @@
 #include "base/fault_plan.hpp"
 #include "base/log.hpp"
 #include "base/timers.hpp"
-#include "ckpt/params.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/training_state.hpp"
 #include "comm/rank_grid.hpp"
@@ -37,21 +36,20 @@
 #include "run/run_commands.hpp"
 #include "run/run_directory.hpp"
 #include "step/batch_plan.hpp"
-#include "step/train_step.hpp"
+#include "step/replica.hpp"
 
 namespace trireme::run {
 
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitStoppedEarly = 75;  // requeue me
 
-template <class T>
 class TrainingRun {
  public:
-  // Builds the model of the deck, initialises it, and allocates everything the loop
-  // needs.
+  // Allocates everything the loop needs, and initialises the model of the deck.
   TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
-              const data::Datasets& datasets, RunDirectory& directory,
-              report::PeakMeter& peak, Log& log, FaultPlan& faults);
+              step::Replica& replica, const data::Datasets& datasets,
+              RunDirectory& directory, report::PeakMeter& peak, Log& log,
+              FaultPlan& faults);
 
   // Weights, optimizer state, progress: a bitwise continuation.
   void resume(const ckpt::CheckpointReader& checkpoint);
@@ -83,6 +81,7 @@ class TrainingRun {
  private:
   void begin_loop(const report::Terminal& terminal);
   void start_loader();
+  data::Batch model_batch() const;
   void step_and_validate(job::StopRequest& stop);
   void save_where_due(job::StopRequest& stop, bool ends);
   int end_loop(const job::StopRequest& stop, job::StopReason reason,
@@ -96,14 +95,13 @@ class TrainingRun {
   void begin_interval();
   std::int64_t next_checkpoint() const;
   const std::vector<model::Objective>& objectives() const {
-    return state_.blueprint.objectives;
+    return replica_.part().blueprint.objectives;
   }
   void log_step(const optim::StepReport& report, const job::StopRequest& stop);
   template <class Record>
   void write_record(const Record& record);
   void validate(job::StopRequest& stop);
   void write_sample();
-  std::vector<ckpt::TensorPart> parts() const;
   void say(const std::string& text);
   void note_first_step(double seconds);
   double step_seconds();
@@ -132,6 +130,7 @@ class TrainingRun {
 
   const config::Deck& deck_;
   const comm::RankGrid& grid_;
+  step::Replica& replica_;
   const data::Datasets& datasets_;
   RunDirectory& directory_;
   Log& log_;
@@ -140,11 +139,8 @@ class TrainingRun {
   report::RunHistory* history_ = nullptr;  // of rank 0
   report::RestartTimes restart_times_;
   Exec exec_;
-  Timers timers_;
+  Timers& timers_;
   CoreTime core_time_;  // when the loop began
-  step::ModelState<T> state_;
-  step::TrainStep<T> step_;
-  optim::Optimizer<T> optimizer_;
   optim::LrSchedule schedule_;
   ckpt::TrainingState progress_;
   std::int64_t first_step_ = 0;  // of this start
@@ -156,8 +152,8 @@ class TrainingRun {
   std::pair<std::int64_t, double> best_before_{-1, 0.0};
   std::optional<step::BatchPlan> batches_;
   std::unique_ptr<data::BatchLoader> loader_;
-  inference::Validation<T> validation_;
-  std::optional<inference::Generator<T>> generator_;  // with run.sample_every
+  inference::Validation validation_;
+  std::optional<inference::Generator> generator_;  // with run.sample_every
   std::optional<report::MetricsWriter> metrics_;
   std::optional<report::Progress> display_;
   Checkpointing checkpoints_;  // its threads use what stands above

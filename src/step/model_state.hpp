@@ -27,23 +27,62 @@ struct Sharing {
   PipelineLayout pipeline;
 };
 
-// Registers every parameter; allocates nothing until allocate().
-template <class T>
-struct ModelState {
-  ModelState(const comm::ProcessGroups& groups_in, const model::Blueprint& blueprint_in,
-             const Sharing& sharing_in = {},
-             model::BlockMaker<T> make_in = &model::make_block<T>)
-      : blueprint(blueprint_in), groups(groups_in), sharing(sharing_in), make(make_in) {
+// A rank's part of a model, apart from the type that it is computed in.
+struct ModelPart {
+  ModelPart(const comm::ProcessGroups& groups_in, const model::Blueprint& blueprint_in,
+            const Sharing& sharing_in)
+      : blueprint(blueprint_in), groups(groups_in), sharing(sharing_in) {
     TRIREME_REQUIRE(sharing.pipeline.stages == groups.pipeline->size(),
                     "a model in {} on a pipeline of {}",
                     format_plural(sharing.pipeline.stages, "stage"),
                     format_plural(groups.pipeline->size(), "rank"));
     groups.share(tied_parameters(sharing.pipeline, blueprint));
+    ranges = chunk_ranges(sharing.pipeline, piece_cuts(sharing.pipeline, blueprint),
+                          groups.pipeline->rank());
+  }
+  // Layers point into this object.
+  ModelPart(const ModelPart&) = delete;
+  ModelPart& operator=(const ModelPart&) = delete;
+
+  const model::Architecture& architecture() const { return blueprint.architecture; }
+  bool sequence_parallel() const {
+    return sharing.sequence_parallel && groups.tensor->size() > 1;
+  }
+  // Of the batch, that this stage's blocks read.
+  std::vector<std::size_t> fields() const {
+    std::set<std::size_t> all;
+    for (const model::BlockRange& range : ranges) {
+      const std::vector<std::size_t> of_chunk = blueprint.fields_of(range);
+      all.insert(of_chunk.begin(), of_chunk.end());
+    }
+    return {all.begin(), all.end()};
+  }
+  // Whether a block of this stage makes the objective.
+  bool makes_objective(int objective) const {
+    const auto maker =
+        std::ranges::find(blueprint.blocks, objective, &model::BlockSpec::objective);
+    const auto index = static_cast<std::size_t>(maker - blueprint.blocks.begin());
+    return std::ranges::any_of(ranges,
+                               [&](const auto& range) { return range.contains(index); });
+  }
+
+  model::Blueprint blueprint;
+  comm::ProcessGroups groups;
+  Sharing sharing;
+  std::vector<model::BlockRange> ranges;  // of each chunk
+  ParamRegistry registry;
+};
+
+// Registers every parameter; allocates nothing until allocate().
+template <class T>
+struct ModelState : ModelPart {
+  ModelState(const comm::ProcessGroups& groups_in, const model::Blueprint& blueprint_in,
+             const Sharing& sharing_in = {},
+             model::BlockMaker<T> make_in = &model::make_block<T>)
+      : ModelPart(groups_in, blueprint_in, sharing_in), make(make_in) {
     const nn::Builder<T> builder{registry, params, groups};
-    model::Tables<T> tables{chunk_ranges(sharing.pipeline,
-                                         piece_cuts(sharing.pipeline, blueprint),
-                                         groups.pipeline->rank())};
-    for (const model::BlockRange& range : tables.chunks) {
+    model::Tables<T> tables{ranges};
+    for (const model::BlockRange& range : ranges) {
       chunks.push_back(
           std::make_unique<model::Chunk<T>>(builder, blueprint, range, make, &tables));
     }
@@ -55,9 +94,6 @@ struct ModelState {
   ModelState without_memory() const {
     return ModelState(groups, blueprint, sharing, make);
   }
-  // Layers point into this object.
-  ModelState(const ModelState&) = delete;
-  ModelState& operator=(const ModelState&) = delete;
 
   typename ParamBuffer<T>::Sharding sharding() const {
     const int ranks = groups.gradient->size();
@@ -67,32 +103,11 @@ struct ModelState {
             .part = groups.gradient->rank(),
             .bucket_elements = stage >= 2 ? 1 : sharing.bucket_elements};
   }
-  bool sequence_parallel() const {
-    return sharing.sequence_parallel && groups.tensor->size() > 1;
+  void allocate(typename ParamBuffer<T>::Use of) {
+    params.allocate(registry, of, sharding());
   }
-  void allocate(typename ParamBuffer<T>::Use use) {
-    params.allocate(registry, use, sharding());
-  }
-  const model::Architecture& architecture() const { return blueprint.architecture; }
   model::Chunk<T>& chunk(int number) const {
     return *chunks.at(static_cast<std::size_t>(number));
-  }
-  // Of the batch, that this stage's blocks read.
-  std::vector<std::size_t> fields() const {
-    std::set<std::size_t> all;
-    for (const auto& chunk : chunks) {
-      const std::vector<std::size_t> of_chunk = blueprint.fields_of(chunk->range());
-      all.insert(of_chunk.begin(), of_chunk.end());
-    }
-    return {all.begin(), all.end()};
-  }
-  // Whether a block of this stage makes the objective.
-  bool makes_objective(int objective) const {
-    const auto maker =
-        std::ranges::find(blueprint.blocks, objective, &model::BlockSpec::objective);
-    const auto index = static_cast<std::size_t>(maker - blueprint.blocks.begin());
-    return std::ranges::any_of(
-        chunks, [&](const auto& chunk) { return chunk->range().contains(index); });
   }
   // For who needs the model in one piece: generation, parity.
   model::Chunk<T>& whole() const {
@@ -102,12 +117,8 @@ struct ModelState {
     return *chunks[0];
   }
 
-  model::Blueprint blueprint;
-  comm::ProcessGroups groups;
-  Sharing sharing;
   model::BlockMaker<T> make;
   ParamUse* use = nullptr;  // who is told of the parameters in use: the training step
-  ParamRegistry registry;
   ParamBuffer<T> params;
   std::vector<std::unique_ptr<model::Chunk<T>>> chunks;
 };

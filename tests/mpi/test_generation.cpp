@@ -21,7 +21,7 @@ std::vector<data::TokenId> generate(const comm::ProcessGroups& groups) {
                                           .init_std = 0.3});
   state.params.allocate(state.registry, ParamBuffer<double>::Use::inference);
   state.params.initialize(Exec(), 17);
-  Generator<double> generator(Exec(), state, 2);
+  Generator generator(step::make_decoder(Exec(), state, 2));
   const GenerationConfig config{.sampling = {.top_p = 0.95, .seed = 9},
                                 .max_tokens = 40,
                                 .at_limit = AtContextLimit::slide};

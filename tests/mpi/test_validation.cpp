@@ -51,15 +51,14 @@ class ValidationRanks : public ::testing::Test {
                     kSequence, ranks, micro, micro * ranks, wanted),
         "test", {.overrides = {}, .run_dir = "", .ranks = ranks});
     const comm::RankGrid grid(world, step::grid_shape(deck));
-    step::ModelState<double> state(grid.groups(), step::architecture_of(deck));
-    const Exec exec;
-    state.params.allocate(state.registry, ParamBuffer<double>::Use::training);
-    state.params.initialize(exec, 3);
-    Timers timers;
-    step::TrainStep<double> step(exec, state, step::step_shape(deck), timers);
-    return Validation<double>(
-               deck, grid, step,
-               data::Batch(state.blueprint.batch, deck.batch.micro, state.fields()))
+    const auto replica =
+        step::make_replica(DType::float64, grid.groups(),
+                           model::make_blueprint(step::architecture_of(deck)));
+    replica->begin_evaluation(Exec(), step::step_shape(deck));
+    replica->initialize(3);
+    return Validation(deck, grid, *replica,
+                      data::Batch(replica->part().blueprint.batch, deck.batch.micro,
+                                  replica->part().fields()))
         .loss_of(set, stop);
   }
 

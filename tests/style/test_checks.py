@@ -183,6 +183,15 @@ class StyleChecks(unittest.TestCase):
     def test_swallowed_exception(self):
         self.expect("text_rules", self.source("void f() { try { g(); } catch (...) {} }"), "catch")
 
+    def test_compute_type_above_the_step(self):
+        above = "src/run/more.cpp"
+        for text in ("Model<float> model;", "f<T, bf16>();", "f(DType::float32);",
+                     "TRIREME_FOR_EACH_MODEL_TYPE(X)"):
+            self.expect("text_rules", self.source(text, above), above, "step::Replica")
+            self.assertEqual([], self.found("text_rules", files=self.source(text)))
+        self.assertEqual([], self.found("text_rules", files=self.source(
+            'auto mask = batch.field<float>("loss_mask");  // Model<float>', above)))
+
     def test_long_line_blank_tab_and_missing_newline(self):
         self.expect("text_rules", self.source("// " + "x" * 88), "91 columns")
         self.expect("text_rules", self.source("int a; "), "blanks")

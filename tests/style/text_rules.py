@@ -1,6 +1,6 @@
 # tests/style/text_rules.py — what is read off the text of a file: banner, include guard,
-# line length, blanks, no exit or assert, no swallowed exception, no path or package host of
-# somebody's machine.
+# line length, blanks, no exit or assert, no swallowed exception, no type that a model
+# computes in above the step, no path or package host of somebody's machine.
 import re
 from pathlib import Path
 
@@ -27,6 +27,10 @@ MAY_EXIT = {
     "src/job/stop_request.cpp",  # a handler, of a rank that may hang
     "src/io/guarded_call.cpp",   # a forked child, which has nothing to unwind
 }
+# What talks to a model through step::Replica alone. Fields of a batch have types of their own.
+ABOVE_THE_STEP = ("src/run/", "src/plan/", "src/inference/", "src/job/", "apps/")
+COMPUTE_TYPE = re.compile(r"(?<!field)[<,]\s*(?:float|bf16|fp16)\s*[,>]"
+                          r"|\bDType::|\bdtype_of\b|TRIREME_FOR_EACH_\w*(?:TYPE|REAL)\b")
 
 
 def guard_of(name):
@@ -66,6 +70,10 @@ def check_cpp(name, text, lines):
         if not re.search(r"\bthrow\b|current_exception|MPI_Abort", handler):
             yield (source_tree.line_of(code, match.start()),
                    "catch (...) that neither rethrows nor keeps the exception")
+    if name.startswith(ABOVE_THE_STEP):
+        for match in COMPUTE_TYPE.finditer(code):
+            yield (source_tree.line_of(code, match.start()),
+                   f"{match.group(0)}: the type that a model computes in ends at step::Replica")
     if name.endswith(".hpp"):
         guard = guard_of(name)
         if name.startswith("tests/") and f"#ifndef {guard}" not in lines:

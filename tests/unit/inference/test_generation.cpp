@@ -77,16 +77,16 @@ double worst_difference(const std::vector<index_t>& pieces, index_t batch) {
   for (const index_t piece : pieces) length += piece;
   const Tokens tokens = random_tokens(length * batch);
   const std::vector<double> full = full_logits<T>(model, tokens, batch);
-  Generator<T> generator(Exec(), model, batch);
-  generator.start(batch);
+  const auto decoder = step::make_decoder(Exec(), model, batch);
+  decoder->start(batch);
   const auto width = static_cast<std::size_t>(batch * kConfig.vocabulary);
   double worst = 0;
   index_t at = 0;
   for (const index_t piece : pieces) {
-    const auto logits = generator.feed(std::span(tokens).subspan(
+    const auto logits = decoder->feed(std::span(tokens).subspan(
         static_cast<std::size_t>(at * batch), static_cast<std::size_t>(piece * batch)));
     at += piece;
-    EXPECT_EQ(generator.length(), at);
+    EXPECT_EQ(decoder->length(), at);
     EXPECT_EQ(logits.size(), width);
     const double* expected = full.data() + static_cast<std::size_t>(at - 1) * width;
     for (std::size_t i = 0; i < width; ++i) {
@@ -113,9 +113,9 @@ TEST(GenerationCache, LongPromptsAreReadInPieces) {
   Model<double> model(config);
   const Tokens tokens = random_tokens(700 * 3, 5);
   const auto full = full_logits<double>(model, tokens, 3);
-  Generator<double> generator(Exec(), model, 3);
-  generator.start(3);
-  const auto logits = generator.feed(tokens);
+  const auto decoder = step::make_decoder(Exec(), model, 3);
+  decoder->start(3);
+  const auto logits = decoder->feed(tokens);
   const std::size_t width = 3 * 53;
   for (std::size_t i = 0; i < width; ++i) {
     EXPECT_NEAR(logits[i], full[full.size() - width + i], 1e-12);
@@ -124,15 +124,15 @@ TEST(GenerationCache, LongPromptsAreReadInPieces) {
 
 TEST(GenerationCache, ReuseLeavesNoTrace) {
   Model<double> model;
-  Generator<double> generator(Exec(), model, 3);
+  const auto decoder = step::make_decoder(Exec(), model, 3);
   const Tokens tokens = random_tokens(20);
-  generator.start(1);
-  const auto first = generator.feed(tokens);
+  decoder->start(1);
+  const auto first = decoder->feed(tokens);
   const std::vector<double> expected(first.begin(), first.end());
-  generator.start(3);
-  generator.feed(random_tokens(30 * 3, 9));
-  generator.start(1);
-  const auto again = generator.feed(tokens);
+  decoder->start(3);
+  decoder->feed(random_tokens(30 * 3, 9));
+  decoder->start(1);
+  const auto again = decoder->feed(tokens);
   EXPECT_TRUE(std::equal(again.begin(), again.end(), expected.begin(), expected.end()));
 }
 
@@ -160,7 +160,7 @@ TEST(GenerationGreedy, IsHuggingFaces) {
       ASSERT_EQ(values.size(), slice.extent(0)) << tensor.name;
       std::copy(values.begin(), values.end(), slice.data());
     }
-    Generator<float> generator(Exec(), model, 2);
+    Generator generator(step::make_decoder(Exec(), model, 2));
     for (int i = 0; oracle.has(fmt::format("prompt/{}", i)); ++i) {
       const auto prompt = oracle.read<std::int32_t>(fmt::format("prompt/{}", i));
       const auto expected = oracle.read<std::int32_t>(fmt::format("continuation/{}", i));
@@ -190,7 +190,7 @@ TEST(GenerationBatches, GroupingDoesNotChangeTheTexts) {
     }
   }
   const auto texts = [&](index_t max_batch) {
-    Generator<double> generator(Exec(), model, max_batch);
+    Generator generator(step::make_decoder(Exec(), model, max_batch));
     std::vector<Tokens> tokens;
     for (const Generation& g : generator.run(requests, config))
       tokens.push_back(g.tokens);
@@ -201,7 +201,7 @@ TEST(GenerationBatches, GroupingDoesNotChangeTheTexts) {
   EXPECT_EQ(texts(16), one_by_one);
   EXPECT_NE(one_by_one[0], one_by_one[1]) << "two samples of one prompt are the same";
   // A prompt alone, under its number, gives the same text.
-  Generator<double> generator(Exec(), model);
+  Generator generator(step::make_decoder(Exec(), model));
   for (const std::size_t i : {3u, 8u}) {
     EXPECT_EQ(generator.run({requests[i]}, config)[0].tokens, one_by_one[i]);
   }
@@ -209,7 +209,7 @@ TEST(GenerationBatches, GroupingDoesNotChangeTheTexts) {
 
 TEST(GenerationEnd, AtEndOfDocumentMaxTokensAndContext) {
   Model<double> model;
-  Generator<double> generator(Exec(), model, 4);
+  Generator generator(step::make_decoder(Exec(), model, 4));
   const std::vector<GenerationRequest> request = {{.prompt = random_tokens(5)}};
   GenerationConfig config{.sampling = {.seed = 3}, .max_tokens = 30};
   const Generation free = generator.run(request, config)[0];
@@ -242,7 +242,7 @@ TEST(GenerationEnd, AtEndOfDocumentMaxTokensAndContext) {
 
 TEST(GenerationEnd, SlideForgetsTheOlderHalf) {
   Model<double> model;
-  Generator<double> generator(Exec(), model);
+  Generator generator(step::make_decoder(Exec(), model));
   GenerationConfig config{.sampling = {.temperature = 0},
                           .max_tokens = 80,
                           .at_limit = AtContextLimit::slide};
@@ -264,7 +264,7 @@ TEST(GenerationEnd, SlideForgetsTheOlderHalf) {
 // one longer by 63 that ends with it, side by side.
 TEST(GenerationEnd, SlideReadsTheEndOfALongPrompt) {
   Model<double> model;
-  Generator<double> generator(Exec(), model, 2);
+  Generator generator(step::make_decoder(Exec(), model, 2));
   const GenerationConfig config{.sampling = {.temperature = 0},
                                 .max_tokens = 30,
                                 .at_limit = AtContextLimit::slide};
@@ -291,7 +291,7 @@ void expect_input_error(Call&& call, const std::vector<std::string>& parts) {
 
 TEST(GenerationInput, BadPromptsAreRefused) {
   Model<float> model;
-  Generator<float> generator(Exec(), model);
+  Generator generator(step::make_decoder(Exec(), model));
   const GenerationConfig config;
   expect_input_error(
       [&] {
@@ -311,7 +311,7 @@ TEST(GenerationInput, BadPromptsAreRefused) {
 
 TEST(GenerationInput, EmptyPromptBeginsADocument) {
   Model<double> model;
-  Generator<double> generator(Exec(), model);
+  Generator generator(step::make_decoder(Exec(), model));
   const GenerationConfig config{.max_tokens = 9, .end_of_document = 4};
   const auto empty = generator.run({{}}, config)[0];
   const auto explicit_end = generator.run({{.prompt = {4}}}, config)[0];
@@ -329,7 +329,7 @@ void count_allocation(Kokkos::Profiling::SpaceHandle, const char*, const void*,
 
 TEST(GenerationMemory, NothingIsAllocatedAfterTheFirstToken) {
   Model<float> model;
-  Generator<float> generator(Exec(), model, 2);
+  Generator generator(step::make_decoder(Exec(), model, 2));
   int after_first = -1;
   Kokkos::Tools::Experimental::set_allocate_data_callback(count_allocation);
   generator.run({{.prompt = random_tokens(5)}, {.prompt = random_tokens(5, 2)}},

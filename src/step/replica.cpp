@@ -1,0 +1,118 @@
+// step/replica.cpp — see replica.hpp.
+#include "step/replica.hpp"
+
+#include "base/error.hpp"
+#include "comm/process_groups.hpp"
+#include "model/blueprint.hpp"
+#include "optim/optimizer.hpp"
+#include "step/deck_model.hpp"
+#include "tensor/param_buffer.hpp"
+
+namespace trireme::step {
+
+namespace {
+
+template <class T>
+class ReplicaOf final : public Replica {
+ public:
+  using Use = typename ParamBuffer<T>::Use;
+
+  ReplicaOf(const comm::ProcessGroups& groups, const model::Blueprint& blueprint,
+            const Sharing& sharing)
+      : state_(groups, blueprint, sharing) {
+    state_.params.plan(state_.registry, state_.sharding());
+  }
+
+  const ModelPart& part() const override { return state_; }
+  StepPlan plan_step(const StepShape& shape, const PipelinePlans& plans) const override {
+    return step::plan_step(state_, shape, plans);
+  }
+  DecoderMemory plan_decoder(index_t most_texts) const override {
+    return step::plan_decoder(state_, most_texts);
+  }
+
+  void begin_training(const Exec& exec, const StepShape& shape,
+                      const UpdateRule& rule) override {
+    begin(exec, Use::training);
+    step_.emplace(exec, state_, shape, timers());
+    optimizer_.emplace(exec, state_.params, state_.groups, rule.adamw, rule.clip_norm);
+  }
+  void begin_evaluation(const Exec& exec, const StepShape& shape) override {
+    begin(exec, Use::inference);
+    step_.emplace(exec, state_, shape, timers());
+  }
+  void begin_generation(const Exec& exec) override { begin(exec, Use::inference); }
+
+  void initialize(std::uint64_t seed) override { state_.params.initialize(exec_, seed); }
+  void load(const ckpt::CheckpointReader& reader, ckpt::Content content,
+            ckpt::Conversion conversion) override {
+    ckpt::load_params(reader, exec_, state_.params, content, conversion);
+    exec_.fence("trireme::step::Replica::load");
+  }
+  std::vector<ckpt::TensorPart> parts() override {
+    if (step_) step_->settle();
+    return ckpt::parts_of(state_.params, ckpt::Content::training,
+                          ckpt::replicas_of(state_.groups));
+  }
+
+  optim::StepReport step(const StepInput& input) override {
+    step_->set_microbatches(input.microbatches);
+    step_->accumulate_gradients(input.fetch, input.sum);
+    const Region region(timers(), Section::optimizer);
+    optimizer_->begin_step(exec_, step_->state_view(), input.number, input.learning_rate);
+    optimizer_->prepare(exec_, step_->state_view(), step_->totals());
+    const optim::StepReport report = optimizer_->read_report(exec_);
+    if (report.is_finite()) step_->update(*optimizer_);
+    return report;
+  }
+  LossSums evaluate(const FetchBatch& fetch, int microbatches) override {
+    return step_->evaluate(fetch, microbatches);
+  }
+  std::string locate_non_finite(const FetchBatch& fetch) override {
+    return step_->locate_non_finite(fetch);
+  }
+  MemoryUse memory_use() const override { return {step_->plan(), step_->memory()}; }
+  std::optional<PipelineReport> pipeline_report() const override {
+    return step_->pipeline_report();
+  }
+
+  std::unique_ptr<Decoder> make_decoder(index_t most_texts) override {
+    return step::make_decoder(exec_, state_, most_texts);
+  }
+
+ private:
+  void begin(const Exec& exec, Use use) {
+    TRIREME_REQUIRE(!state_.params.is_allocated(), "a replica has one use");
+    exec_ = exec;
+    state_.allocate(use);
+  }
+
+  Exec exec_;
+  ModelState<T> state_;
+  std::optional<TrainStep<T>> step_;              // but for generation
+  std::optional<optim::Optimizer<T>> optimizer_;  // of training
+};
+
+}  // namespace
+
+std::unique_ptr<Replica> make_replica(DType type, const comm::ProcessGroups& groups,
+                                      const model::Blueprint& blueprint,
+                                      const Sharing& sharing) {
+#define TRIREME_MAKE(T)    \
+  if (type == dtype_of<T>) \
+    return std::make_unique<ReplicaOf<T>>(groups, blueprint, sharing);
+  TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_MAKE)
+#undef TRIREME_MAKE
+  throw Error(fmt::format("there is no model that computes in {}", name_of(type)));
+}
+
+std::unique_ptr<Replica> make_replica(const config::Deck& deck,
+                                      const comm::ProcessGroups& groups,
+                                      const Sharing& sharing) {
+  // No model computes in fp16 yet: it is planned in bf16, which is as wide.
+  const bool is_narrow = deck.precision.compute != config::Precision::fp32;
+  return make_replica(is_narrow ? DType::bfloat16 : DType::float32, groups,
+                      model::make_blueprint(architecture_of(deck)), sharing);
+}
+
+}  // namespace trireme::step

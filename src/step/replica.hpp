@@ -1,0 +1,101 @@
+// step/replica.hpp — this rank's part of one model and all that is done with it: the door
+// behind which the type that it computes in ends. Runs, plans, checkpoints and programs
+// know this interface alone; what crosses it are numbers as double, fields of batches and
+// bytes of tensors with their type.
+//
+// A replica is made without memory, to be planned. Then it is given a use, which takes
+// all memory there will be, and weights: drawn, or from a checkpoint.
+#ifndef TRIREME_STEP_REPLICA_HPP_
+#define TRIREME_STEP_REPLICA_HPP_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/timers.hpp"
+#include "ckpt/params.hpp"
+#include "ckpt/reader.hpp"
+#include "comm/process_groups.hpp"
+#include "config/deck.hpp"
+#include "kernels/adamw.hpp"
+#include "model/blueprint.hpp"
+#include "optim/optimizer.hpp"
+#include "step/decoder.hpp"
+#include "step/step_plan.hpp"
+#include "step/train_step.hpp"
+
+namespace trireme::step {
+
+// How weights are updated.
+struct UpdateRule {
+  kernels::AdamWDesc adamw = {};
+  double clip_norm = 0.0;
+};
+
+// One step of training.
+struct StepInput {
+  std::int64_t number = 1;  // of the update, from 1
+  double learning_rate = 0.0;
+  int microbatches = 1;  // of this rank
+  FetchBatch fetch = {};
+  SumField sum = {};
+};
+
+struct MemoryUse {
+  MemoryPlan planned, measured;
+};
+
+class Replica {
+ public:
+  virtual ~Replica() = default;
+
+  virtual const ModelPart& part() const = 0;
+  // As plan_step() of step_plan.hpp.
+  virtual StepPlan plan_step(const StepShape& shape,
+                             const PipelinePlans& plans) const = 0;
+  virtual DecoderMemory plan_decoder(index_t most_texts = 1) const = 0;
+
+  // Its use, one of three. Evaluation and generation need weights only.
+  virtual void begin_training(const Exec& exec, const StepShape& shape,
+                              const UpdateRule& rule) = 0;
+  virtual void begin_evaluation(const Exec& exec, const StepShape& shape) = 0;
+  virtual void begin_generation(const Exec& exec) = 0;
+
+  virtual void initialize(std::uint64_t seed) = 0;
+  virtual void load(const ckpt::CheckpointReader& reader, ckpt::Content content,
+                    ckpt::Conversion conversion = ckpt::Conversion::exact) = 0;
+  // What this rank saves of its state. Waits until weights are whole everywhere; without
+  // memory, what it would save.
+  virtual std::vector<ckpt::TensorPart> parts() = 0;
+
+  // Weights are updated if the report is finite, and left as they are if not.
+  virtual optim::StepReport step(const StepInput& input) = 0;
+  // As TrainStep's.
+  virtual LossSums evaluate(const FetchBatch& fetch, int microbatches) = 0;
+  virtual std::string locate_non_finite(const FetchBatch& fetch) = 0;
+  virtual MemoryUse memory_use() const = 0;
+  virtual std::optional<PipelineReport> pipeline_report() const = 0;
+
+  // What its steps take, and whatever else a caller times.
+  Timers& timers() { return timers_; }
+
+  // Of a use that has begun; needs the model in one piece.
+  virtual std::unique_ptr<Decoder> make_decoder(index_t most_texts = 1) = 0;
+
+ private:
+  Timers timers_;
+};
+
+// The one dispatch on the type that a model computes in. Error for one that none can.
+std::unique_ptr<Replica> make_replica(DType type, const comm::ProcessGroups& groups,
+                                      const model::Blueprint& blueprint,
+                                      const Sharing& sharing = {});
+// Of the deck's model, in the deck's type.
+std::unique_ptr<Replica> make_replica(const config::Deck& deck,
+                                      const comm::ProcessGroups& groups,
+                                      const Sharing& sharing = {});
+
+}  // namespace trireme::step
+
+#endif  // TRIREME_STEP_REPLICA_HPP_
