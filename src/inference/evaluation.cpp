@@ -120,11 +120,24 @@ std::vector<Plan> make_plans(const EvaluateOptions& options, const config::Deck&
   return plans;
 }
 
-// Hashes of the corpora, which every rank must have the same.
-std::string all_checksums(const std::vector<Plan>& plans) {
-  std::string text;
-  for (const Plan& plan : plans) text += data::identity_of(plan.corpora) + " ";
-  return text;
+// On every rank, which must have the same corpora; rank 0 looks whether they have
+// documents.
+std::vector<Plan> make_plans_together(const EvaluateOptions& options,
+                                      const config::Deck& deck,
+                                      const ckpt::CheckpointReader& checkpoint,
+                                      const comm::Environment& environment, Log& log) {
+  comm::Communicator& world = *environment.world();
+  std::vector<Plan> plans;
+  comm::on_every_rank(world, [&] { plans = make_plans(options, deck, checkpoint, log); });
+  std::string checksums;
+  data::Corpora corpora;
+  for (const Plan& plan : plans) {
+    checksums += data::identity_of(plan.corpora) + " ";
+    corpora.insert(corpora.end(), plan.corpora.begin(), plan.corpora.end());
+  }
+  check::require_same_corpora(world, environment.host_name(), checksums);
+  comm::on_first_rank(world, [&] { check::require_documents(corpora); });
+  return plans;
 }
 
 // What the progress file is of: the same text where the same would be computed.
@@ -262,17 +275,8 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
       world, ckpt::Restore::candidates_of(world, options.checkpoint, log), log);
   const config::Deck deck = evaluation_deck(world, restore.reader(), options.overrides);
   world.set_timeout(deck.run.hang_timeout.value_or(0.0));
-  std::vector<Plan> plans;
-  comm::on_every_rank(world,
-                      [&] { plans = make_plans(options, deck, restore.reader(), log); });
-  check::require_same_corpora(world, environment.host_name(), all_checksums(plans));
-  comm::on_first_rank(world, [&] {
-    data::Corpora corpora;
-    for (const Plan& plan : plans) {
-      corpora.insert(corpora.end(), plan.corpora.begin(), plan.corpora.end());
-    }
-    check::require_documents(corpora);
-  });
+  const std::vector<Plan> plans =
+      make_plans_together(options, deck, restore.reader(), environment, log);
 
   // 2. The model.
   const comm::RankGrid grid(environment.world(), step::grid_shape(deck));

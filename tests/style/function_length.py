@@ -19,11 +19,6 @@ import source_tree
 
 LONGEST = 60
 DIRECTORIES = ("src", "apps", "tests", "perf")
-# What was longer when this check came. The list may only shrink: a function that is not
-# there, or is short by now, is a finding.
-KNOWN = {
-    "src/inference/evaluation.cpp": {"evaluate"},
-}
 
 _SCOPE = re.compile(r"^\s*(?:(?:inline|export)\s+)*(?:namespace\b|extern\s*$)"
                     r"|\b(?:class|struct|union|enum)\b(?![^<>]*>)[^()=]*(?:alignas\s*\([^()]*\))?"
@@ -130,23 +125,15 @@ def _is_value(before):
 
 
 def check(root):
-    found, known = [], set()
+    found = []
     for name in source_tree.cpp_files(root, *DIRECTORIES):
         if name.startswith("tests/") and not name.endswith(".hpp"):
             continue
         for function, line, lines in functions(source_tree.text_of(root, name)):
             if lines <= LONGEST:
                 continue
-            if function in KNOWN.get(name, ()):
-                known.add((name, function))
-                continue
             found.append(f"{name}:{line}: {function}() has {lines} lines; {LONGEST} at most: "
                          "give its parts names")
-    for name in KNOWN:
-        for function in KNOWN[name]:
-            if (name, function) not in known and (Path(root) / name).exists():
-                found.append(f"{name}:1: {function}() is not too long any more: take it off "
-                             "the list KNOWN in tests/style/function_length.py")
     return found
 
 
