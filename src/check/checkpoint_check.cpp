@@ -32,7 +32,6 @@ namespace {
 
 constexpr const char* kResume = "--resume";
 constexpr const char* kInitFrom = "--init-from";
-constexpr const char* kWordEmbedding = "model/embedding/word/weight";
 
 using Errors = std::vector<config::DeckError>;
 
@@ -87,8 +86,9 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
   if (!question.has_tensors) return "";
   model::Architecture model = step::architecture_of(question.deck);
   if (!is_vocabulary_own || !question.has_vocabulary || model.vocabulary == 0) {
-    if (!checkpoint.has(kWordEmbedding)) return "";
-    model.vocabulary = checkpoint.tensor(kWordEmbedding).shape.at(0);
+    const std::string table = step::vocabulary_tensor(question.deck);
+    if (!checkpoint.has(table)) return "";
+    model.vocabulary = checkpoint.tensor(table).shape.at(0);
   }
   const step::ModelState<float> shapes(comm::make_groups_of_one(),
                                        model);  // allocates no slab

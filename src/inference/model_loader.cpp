@@ -22,7 +22,7 @@ config::Deck deck_of(const ckpt::CheckpointReader& reader) {
                                  reader.path().string(), error.what()));
   }
   if (deck.model.vocab == 0) {
-    deck.model.vocab = reader.tensor("model/embedding/word/weight").shape.at(0);
+    deck.model.vocab = reader.tensor(step::vocabulary_tensor(deck)).shape.at(0);
   }
   return deck;
 }

@@ -117,6 +117,8 @@ struct Blueprint {
   // Of the layers, how many are in a run of blocks.
   index_t layers_in(const BlockRange& range) const;
   const SharedTable& table(const std::string& name) const;
+  // With a row for each token of the vocabulary: a model begins by looking tokens up.
+  const SharedTable& vocabulary_table() const { return table(blocks.front().table); }
   // The blocks that use a table, ascending.
   std::vector<std::size_t> users(const SharedTable& table) const;
   BlockRange whole() const { return {0, blocks.size()}; }

@@ -130,8 +130,9 @@ Json training_of(const Json& checkpoint, const std::optional<config::Deck>& deck
 config::Deck read_deck(const std::string& text, const Json& checkpoint) {
   config::Deck deck = config::parse_resolved(text);
   if (deck.model.vocab != 0 || !checkpoint.contains("tensors")) return deck;
+  const std::string vocabulary = step::vocabulary_tensor(deck);
   for (const Json& tensor : checkpoint["tensors"]) {
-    if (tensor["name"] == "model/embedding/word/weight") {
+    if (tensor["name"] == vocabulary) {
       deck.model.vocab = tensor["shape"][0].get<index_t>();
     }
   }

@@ -2,6 +2,8 @@
 #include "step/deck_model.hpp"
 
 #include "base/error.hpp"
+#include "ckpt/manifest.hpp"
+#include "model/blueprint.hpp"
 #include "model/formulae.hpp"
 #include "nn/context.hpp"
 
@@ -25,6 +27,11 @@ model::Architecture architecture_of(const config::Deck& deck) {
           .position = m.position,
           .bias = m.bias,
           .tie_embeddings = m.tie_embeddings};
+}
+
+std::string vocabulary_tensor(const config::Deck& deck) {
+  const model::Blueprint blueprint = model::make_blueprint(architecture_of(deck));
+  return ckpt::kModelGroup + blueprint.vocabulary_table().parameter();
 }
 
 comm::GridShape grid_shape(const config::Deck& deck) {

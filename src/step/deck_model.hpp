@@ -2,6 +2,8 @@
 #ifndef TRIREME_STEP_DECK_MODEL_HPP_
 #define TRIREME_STEP_DECK_MODEL_HPP_
 
+#include <string>
+
 #include "comm/rank_grid.hpp"
 #include "config/deck.hpp"
 #include "kernels/adamw.hpp"
@@ -12,6 +14,8 @@
 namespace trireme::step {
 
 model::Architecture architecture_of(const config::Deck& deck);
+// In checkpoints, the tensor whose rows are the vocabulary's.
+std::string vocabulary_tensor(const config::Deck& deck);
 comm::GridShape grid_shape(const config::Deck& deck);
 Sharing sharing(const config::Deck& deck);
 // How the layers are dealt to the pieces of the pipeline, as the deck says or by
