@@ -12,11 +12,13 @@ LayerNorm<T>::LayerNorm(const Builder<T>& builder, const std::string& name, inde
     : weight_(builder.add({.name = name + "/weight",
                            .shard = replicated({h}),
                            .init = Initializer::constant(1),
-                           .in_sequence_region = true})),
+                           .in_sequence_region = true,
+                           .precision = ParamPrecision::fp32})),
       bias_(builder.add({.name = name + "/bias",
                          .shard = replicated({h}),
                          .init = Initializer::constant(0),
-                         .in_sequence_region = true})) {}
+                         .in_sequence_region = true,
+                         .precision = ParamPrecision::fp32})) {}
 
 template <class T>
 void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,

@@ -35,6 +35,10 @@ struct Initializer {
 // counts once, and is stored by its owner.
 enum class Tie { none, owner, copy };
 
+// What a layer computes with a parameter in: the model's compute type, or fp32 where the
+// rounding of a narrow type would cost accuracy (norms, a router).
+enum class ParamPrecision { of_model, fp32 };
+
 struct ParamSpec {
   std::string name;
   ShardSpec shard;
@@ -46,6 +50,8 @@ struct ParamSpec {
   // residual stream): with sequence parallelism each rank of the tensor group has the
   // gradient of its positions only, and they are to be summed.
   bool in_sequence_region = false;
+  // Asked for by the layer. Models compute in fp32 alone today, where both are the same.
+  ParamPrecision precision = ParamPrecision::of_model;
 };
 
 struct ParamUnit {
