@@ -118,7 +118,7 @@ std::string gradients(const Exec& exec) {
   std::vector<double> backward;
   std::vector<std::size_t> where;
   for (std::size_t i = 0; i < state.registry.size(); ++i) {  // two of each parameter
-    const index_t count = element_count(state.registry.spec(i).shard.local_shape);
+    const index_t count = state.registry.spec(i).shard.real_elements();
     for (const index_t j : {count / 3, count - 1}) {
       where.push_back(static_cast<std::size_t>(state.params.offset(i) + j));
       backward.push_back(get(exec, gradient, where.back()));

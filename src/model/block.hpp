@@ -80,7 +80,8 @@ class Block {
   // Columns of its cache of keys (and of values); of the logits that it makes.
   virtual index_t cache_columns() const { return 0; }
   virtual index_t logit_columns() const { return 0; }
-  // The logits of the last forward in a slot, for parity tests: (rows, v_tp).
+  // The logits of the last forward in a slot, for parity tests: (rows, real words of this
+  // rank), with padding between the rows.
   virtual View2<T> saved_logits(int) const { return {}; }
 
   // The first of a slot's saved tensors, in the order of the forward pass, that has a

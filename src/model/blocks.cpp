@@ -204,7 +204,7 @@ class HeadBlock final : public Block<T> {
   }
   index_t logit_columns() const override { return head_.vocabulary_tp(); }
   View2<T> saved_logits(int slot) const override {
-    return slots_.at(extent(slot)).saved.logits;
+    return head_.without_padding(slots_.at(extent(slot)).saved.logits);
   }
   std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>& check,
                                 int slot) const override {

@@ -36,7 +36,7 @@ VocabParallelEmbedding<T>::VocabParallelEmbedding(const Builder<T>& builder,
                                                   double init_std, Tie tie)
     : weight_(builder.add({.name = name + "/weight",
                            .shard = split({vocabulary, hidden}, 0, builder.tensor_size(),
-                                          builder.tensor_rank(), /*pad=*/true),
+                                          builder.tensor_rank(), kVocabularyMultiple),
                            .init = Initializer::normal(init_std),
                            .decay = true,
                            .tie = tie})) {}
@@ -59,7 +59,7 @@ void VocabParallelEmbedding<T>::forward(const Context& context,
   constexpr comm::Site kSite = "word embedding";
   comm::Group& tensor = *context.groups.tensor;
   if (!context.sequence_parallel) {
-    kernels::embedding_forward<T>(context.exec, ids, weight_.matrix(), begin(),
+    kernels::embedding_forward<T>(context.exec, ids, real(weight_.matrix()), begin(),
                                   kernels::Write::overwrite, y);
     parallel::reduce_from_tensor_parallel_region(context.exec, tensor, y, kSite);
     return;
@@ -67,7 +67,7 @@ void VocabParallelEmbedding<T>::forward(const Context& context,
   const ArenaScope scope(context.scratch);
   const auto partial = context.scratch.matrix<T>(Category::hidden, context.rows(),
                                                  static_cast<index_t>(y.extent(1)));
-  kernels::embedding_forward<T>(context.exec, ids, weight_.matrix(), begin(),
+  kernels::embedding_forward<T>(context.exec, ids, real(weight_.matrix()), begin(),
                                 kernels::Write::overwrite, partial);
   parallel::reduce_scatter_to_sequence_parallel_region<T>(context.exec, tensor, partial,
                                                           y, kSite);
@@ -80,7 +80,7 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
   const ArenaScope scope(context.scratch);
   const View2<const T> d_rows =
       gather_rows(context, d_y, context.scratch, "word embedding gradient");
-  table_gradient<T>(context, ids, d_rows, begin(), weight_.matrix_gradient());
+  table_gradient<T>(context, ids, d_rows, begin(), real(weight_.matrix_gradient()));
 }
 
 template <class T>

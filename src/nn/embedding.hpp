@@ -5,6 +5,10 @@
 // Rows of E outside this rank's range give zero, and an all-reduce over the tensor group
 // completes the sum (Shoeybi et al. 2019, section 3). The gradient has one pass only: it
 // belongs to backward_weight.
+//
+// A rank's rows are padded to a multiple of kVocabularyMultiple, as matrix products on
+// tensor cores are fast on such sizes alone. Words are looked up among the real rows
+// only: the word behind a rank's last is the next rank's first, not padding.
 #ifndef TRIREME_NN_EMBEDDING_HPP_
 #define TRIREME_NN_EMBEDDING_HPP_
 
@@ -14,6 +18,8 @@
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
+
+inline constexpr index_t kVocabularyMultiple = 128;
 
 // V rows of h numbers, this rank's range of them.
 template <class T>
@@ -35,6 +41,12 @@ class VocabParallelEmbedding {
   index_t valid_rows() const;
 
  private:
+  // The real rows of a table or of its gradient.
+  template <class Matrix>
+  Matrix real(const Matrix& rows) const {
+    return {rows.data(), static_cast<std::size_t>(valid_rows()), rows.extent(1)};
+  }
+
   ParamRef<T> weight_;  // (v_tp, h)
 };
 

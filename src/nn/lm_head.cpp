@@ -60,8 +60,7 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
       context.sequence_parallel
           ? context.held.matrix<T>(Category::gradient, context.rows(), hidden_)
           : held.d_normed;
-  kernels::linear_backward_input<T>(context.exec, as_const(saved.logits),
-                                    word_weight_.matrix(), d_normed);
+  input_gradient(context.exec, as_const(saved.logits), d_normed);
   comm::Request request =
       context.sequence_parallel
           ? parallel::start_reduce_scatter_to_sequence_parallel_region<T>(
@@ -72,6 +71,19 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
   request.wait(context.exec);
   norm_.backward_input(context, as_const(held.d_normed), saved.norm, {}, d_x);
   if (now) norm_.backward_weight(context, as_const(held.d_normed), saved.norm);
+}
+
+// d_x = d_logits E. Words of padding add exact zeros to its sums. Tensor cores want them,
+// for the size; a host does without, and sums in the order that it has without padding.
+template <class T>
+void LmHead<T>::input_gradient(const Exec& exec, View2<const T> d_logits,
+                               View2<T> d_x) const {
+  View2<const T> words = word_weight_.matrix();
+  if (kHostExecution) {
+    d_logits = without_padding(d_logits);
+    words = View2<const T>(words.data(), d_logits.extent(1), words.extent(1));
+  }
+  kernels::linear_backward_input<T>(exec, d_logits, words, d_x);
 }
 
 template <class T>

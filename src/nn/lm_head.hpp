@@ -6,6 +6,8 @@
 #ifndef TRIREME_NN_LM_HEAD_HPP_
 #define TRIREME_NN_LM_HEAD_HPP_
 
+#include <utility>
+
 #include "base/exec.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "nn/embedding.hpp"
@@ -48,8 +50,15 @@ class LmHead {
   // Logits only: x (n, h) of any number of rows, all of them here, logits (n, v_tp).
   void logits(const Context& context, View2<const T> x, View2<T> logits) const;
   index_t vocabulary_tp() const { return word_weight_.local_shape()[0]; }
+  // Columns of real words alone; rows stay as far apart as they are.
+  template <class U>
+  View2<U> without_padding(const View2<U>& logits) const {
+    return Kokkos::subview(logits, Kokkos::ALL,
+                           std::pair<index_t, index_t>(0, range_.valid_columns));
+  }
 
  private:
+  void input_gradient(const Exec& exec, View2<const T> d_logits, View2<T> d_x) const;
   GatheredRows<T> start_normed(const Context& context, const Saved& saved) const;
   void word_gradient(const Context& context, const Saved& saved,
                      GatheredRows<T> normed) const;

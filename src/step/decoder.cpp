@@ -179,9 +179,11 @@ class DecoderOf final : public Decoder {
     }
     copy_front(exec_, host_logits_, ranks > 1 ? gathered_ : logits_, ranks * part);
     exec_.fence("trireme::step::fetch_logits");
+    // Words of a rank: its first columns; those behind them are padding.
+    const index_t share = (vocabulary() + ranks - 1) / ranks;
     for (index_t text = 0; text < texts_; ++text) {
       for (index_t id = 0; id < vocabulary(); ++id) {
-        const index_t from = id / columns * part + text * columns + id % columns;
+        const index_t from = id / share * part + text * columns + id % share;
         whole_logits_[extent(text * vocabulary() + id)] =
             static_cast<double>(host_logits_(extent(from)));
       }

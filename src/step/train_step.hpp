@@ -95,7 +95,8 @@ class TrainStep {
   // workspace as far as it was in use so far.
   MemoryPlan memory() const;
   const StepShape& shape() const { return shape_; }
-  // The logits of the last forward, (rows, v_tp); on the last stage of a pipeline.
+  // The logits of the last forward, (rows, this rank's words); on the last stage of a
+  // pipeline.
   View2<T> last_logits() const { return state_.chunks.back()->saved_logits(0); }
 
  private:

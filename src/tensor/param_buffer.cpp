@@ -175,7 +175,7 @@ View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::slice(Slab slab,
   TRIREME_REQUIRE(is_whole(slab),
                   "of '{}' only this rank's share is here (ZeRO stage {})",
                   registry_->spec(param).name, sharding_.stage);
-  const index_t count = element_count(registry_->spec(param).shard.local_shape);
+  const index_t count = registry_->spec(param).shard.real_elements();
   return {element_of(slabs_[static_cast<int>(slab)].data(), offset(param)),
           static_cast<std::size_t>(count)};
 }
@@ -186,7 +186,7 @@ typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t para
     const View1<Master> all = slice(slab, param);
     return {{0, static_cast<index_t>(all.extent(0))}, all};
   }
-  const IndexRange range = share(param);
+  const IndexRange range = updated(param);
   const std::size_t bucket = partition_.bucket_of_param(param);
   // The elements from the start of this rank's part of the bucket to the start of its
   // share of the parameter.
@@ -195,12 +195,6 @@ typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t para
   const View1<Master> mine = shard(slab, bucket);
   return {range, View1<Master>(element_of(mine.data(), range.size() == 0 ? 0 : before),
                                static_cast<std::size_t>(range.size()))};
-}
-
-template <class T>
-IndexRange ParamBuffer<T>::updated(std::size_t param) const {
-  if (sharding_.stage >= 1) return share(param);
-  return {0, element_count(registry_->spec(param).shard.local_shape)};
 }
 
 template <class T>
@@ -275,9 +269,8 @@ template <class T>
 View1<const T> ParamBuffer<T>::compute_slice(std::size_t param) const {
   const std::size_t bucket = partition_.bucket_of_param(param);
   const index_t begin = offset(param) - partition_.buckets()[bucket].range.begin;
-  return {
-      element_of(compute_bucket(bucket).data(), begin),
-      static_cast<std::size_t>(element_count(registry_->spec(param).shard.local_shape))};
+  return {element_of(compute_bucket(bucket).data(), begin),
+          static_cast<std::size_t>(registry_->spec(param).shard.real_elements())};
 }
 
 template <class T>
@@ -286,9 +279,8 @@ View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_slice(
   require(Slab::gradient);
   const std::size_t bucket = partition_.bucket_of_param(param);
   const index_t begin = offset(param) - partition_.buckets()[bucket].range.begin;
-  return {
-      element_of(gradient_bucket(bucket).data(), begin),
-      static_cast<std::size_t>(element_count(registry_->spec(param).shard.local_shape))};
+  return {element_of(gradient_bucket(bucket).data(), begin),
+          static_cast<std::size_t>(registry_->spec(param).shard.real_elements())};
 }
 
 template <class T>

@@ -3,8 +3,10 @@
 //
 // Slabs hold Accumulator<T> (float; double in gradient checks). Where T is narrower there
 // is one more slab with the compute copy, refreshed once per optimizer step. Every
-// parameter starts at a multiple of kAlignment elements; the padding between them stays
-// zero.
+// parameter starts at a multiple of kAlignment elements. All padding stays zero: between
+// parameters, behind those of a bucket (it makes ZeRO's parts equal), and in the last
+// rows of a vocabulary. No share has any of it, so that the optimizer, sums and
+// checkpoints do not meet it; passes add zeros to the gradients of padding rows.
 //
 // ZeRO (Rajbhandari et al. 2020) leaves of some slabs only this rank's shard (Partition):
 //   stage 1  the moments (and, where there is a compute copy, the master weights)
@@ -79,26 +81,25 @@ class ParamBuffer {
     const std::size_t bytes = has(slab) || !is_allocated() ? slab_bytes(slab) : 0;
     return {slabs_[static_cast<int>(slab)].data(), bytes / sizeof(Master)};
   }
-  // One parameter's part of a whole slab, flat.
+  // One parameter's part of a whole slab, flat, and as below without rows of padding.
   View1<Master> slice(Slab slab, std::size_t param) const;
   // One parameter's compute copy, flat; of stage 3, while it is lent.
   View1<const T> compute_slice(std::size_t param) const;
   // Where gradients of a parameter go; of stages 2 and 3, while memory is lent.
   View1<Master> gradient_slice(std::size_t param) const;
 
-  // This rank's share of a parameter: which elements of its flat local array, and where a
-  // slab has them; all of it where the slab is whole.
+  // What a slab has of a parameter here: which elements of its flat local array, and
+  // where they are. All of it where the slab is whole.
   struct Share {
     IndexRange range;
     View1<Master> values;
   };
-  IndexRange share(std::size_t param) const {
+  Share share(Slab slab, std::size_t param) const;
+  // What this rank's optimizer changes of a parameter (its part; at stage 0 all of it),
+  // and where a slab has that.
+  IndexRange updated(std::size_t param) const {
     return partition_.share(param, sharding_.part);
   }
-  Share share(Slab slab, std::size_t param) const;
-  // What this rank's optimizer changes of a parameter (its share; at stage 0 all of it),
-  // and where a slab has that.
-  IndexRange updated(std::size_t param) const;
   View1<Master> updated(Slab slab, std::size_t param) const;
   // This rank's part of a bucket of a slab.
   View1<Master> shard(Slab slab, std::size_t bucket) const;

@@ -28,8 +28,8 @@ Partition::Partition(const ParamRegistry& registry, int parts, index_t bucket_el
 void Partition::lay_out(const ParamRegistry& registry) {
   for (const ParamSpec& spec : registry.specs()) {
     offsets_.push_back(total_);
-    counts_.push_back(element_count(spec.shard.local_shape));
-    total_ += aligned(counts_.back());
+    counts_.push_back(spec.shard.real_elements());
+    total_ += aligned(element_count(spec.shard.local_shape));
   }
 }
 

@@ -66,7 +66,8 @@ class Partition {
   index_t shard_offset(std::size_t bucket) const {
     return buckets_.at(bucket).range.begin / parts_;
   }
-  // What a part has of a parameter, in elements of its flat local array.
+  // What a part has of a parameter, in elements of its flat local array; rows of padding
+  // are in no part.
   IndexRange share(std::size_t param, int part) const;
 
  private:
@@ -76,7 +77,7 @@ class Partition {
 
   int parts_ = 1;
   std::vector<index_t> offsets_;  // of the parameters
-  std::vector<index_t> counts_;   // their elements
+  std::vector<index_t> counts_;   // their elements, without rows of padding
   index_t total_ = 0;
   std::vector<Bucket> buckets_;
   std::vector<std::size_t> bucket_of_unit_;

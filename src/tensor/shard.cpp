@@ -16,14 +16,24 @@ ShardSpec replicated(Shape global_shape) {
   return spec;
 }
 
-ShardSpec split(Shape global_shape, int dimension, int parts, int rank, bool pad) {
+index_t ShardSpec::real_elements() const {
+  if (dimension != 0) return element_count(local_shape);
+  const index_t rows =
+      segments.empty() ? 0 : segments.back().local_begin + segments.back().extent;
+  return rows == 0 ? 0 : element_count(local_shape) / local_shape[0] * rows;
+}
+
+ShardSpec split(Shape global_shape, int dimension, int parts, int rank,
+                index_t multiple) {
   const index_t extent = global_shape.at(static_cast<std::size_t>(dimension));
-  TRIREME_REQUIRE(pad || extent % parts == 0,
+  TRIREME_REQUIRE(multiple > 0 || extent % parts == 0,
                   "dimension {} of {} is split in {}, which do not divide {}", dimension,
                   to_string(global_shape), format_plural(parts, "part"), extent);
-  const index_t local = (extent + parts - 1) / parts;
-  const index_t begin = std::min(extent, local * rank);
-  const index_t end = std::min(extent, begin + local);
+  const index_t share = (extent + parts - 1) / parts;
+  const index_t begin = std::min(extent, share * rank);
+  const index_t end = std::min(extent, begin + share);
+  const index_t local =
+      multiple > 0 ? (share + multiple - 1) / multiple * multiple : share;
   ShardSpec spec;
   spec.local_shape = global_shape;
   spec.local_shape[static_cast<std::size_t>(dimension)] = local;

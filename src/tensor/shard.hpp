@@ -3,7 +3,11 @@
 //
 // A parameter is split over the tensor group along one dimension at most. A shard is a
 // list of segments along it: three for QKV, stored [q; k; v] by whole heads; one, shorter
-// than the local extent, for a vocabulary that had to be padded.
+// than the local extent, for a vocabulary whose rows are padded.
+//
+// Example: 300 words over two ranks, in multiples of 128. Each has 150 of them and 106
+// rows of padding behind them: local row 3 of rank 1 is global row 153, local row 150
+// none.
 #ifndef TRIREME_TENSOR_SHARD_HPP_
 #define TRIREME_TENSOR_SHARD_HPP_
 
@@ -30,14 +34,17 @@ struct ShardSpec {
   std::vector<Segment> segments;  // empty when replicated
 
   bool is_replicated() const { return dimension == kReplicated; }
+  // Elements of the flat local array before its rows of padding, which are the last.
+  index_t real_elements() const;
 };
 
 // The whole tensor on every rank of the tensor group.
 ShardSpec replicated(Shape global_shape);
-// An even split of `dimension` in `parts`; this rank holds part `rank`. The extent is
-// padded up to a multiple of `parts` when it does not divide and `pad` is set, else it is
-// an error.
-ShardSpec split(Shape global_shape, int dimension, int parts, int rank, bool pad = false);
+// An even split of `dimension` in `parts`; this rank holds part `rank`. An extent that
+// `parts` do not divide is an error, unless there is a `multiple`: the last ranks then
+// have less of it, and every rank pads what it has, the same, to that multiple.
+ShardSpec split(Shape global_shape, int dimension, int parts, int rank,
+                index_t multiple = 0);
 // Dimension 0 is a stack of blocks of the given extents, each split evenly: QKV has
 // {heads * d, kv_heads * d, kv_heads * d}.
 ShardSpec split_blocks(Shape global_shape, const std::vector<index_t>& block_extents,

@@ -11,6 +11,7 @@
 #define TRIREME_TESTS_LAYOUTS_LAYOUT_MATRIX_HPP_
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "comm/rank_grid.hpp"
 #include "layouts/encoder_decoder.hpp"
 #include "step/train_step.hpp"
+#include "support/rows.hpp"
 
 namespace trireme::test {
 
@@ -292,6 +294,25 @@ class MatrixRun {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, values);
     return {host.data(), host.data() + host.extent(0)};
   }
+  // What is not zero in all slabs, and in what they have of parameters: padding is zero.
+  std::array<index_t, 2> non_zeros() {
+    step_.settle();
+    exec_.fence("test");
+    const auto count = [](const View1<float>& view) {
+      const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, view);
+      return static_cast<index_t>(host.extent(0)) -
+             std::count(host.data(), host.data() + host.extent(0), 0.0f);
+    };
+    std::array<index_t, 2> counts{};
+    for (const Slab slab :
+         {Slab::weight, Slab::gradient, Slab::exp_avg, Slab::exp_avg_sq}) {
+      counts[0] += count(state_.params.slab(slab));
+      for (std::size_t p = 0; p < state_.registry.size(); ++p) {
+        counts[1] += count(state_.params.share(slab, p).values);
+      }
+    }
+    return counts;
+  }
   // Mean loss of twice as many micro-batches as a step has, from sample `first` on.
   double evaluated_loss(index_t first) {
     const index_t samples = 2 * layout_.size.samples, share = samples / layout_.data;
@@ -304,13 +325,10 @@ class MatrixRun {
     return sums[0] / sums[1];
   }
   bool has_whole_weights() const { return state_.params.is_whole(Slab::weight); }
-  // Logits (rows, v_tp) of micro() samples from `first` on.
-  std::vector<float> logits(index_t first) {
+  // Logits (rows, words of this rank) of micro() samples from `first` on.
+  std::vector<double> logits(index_t first) {
     step_.evaluate([&](int) { return samples_.batch(first); }, 1);
-    const View2<float> view = step_.last_logits();
-    const auto host = Kokkos::create_mirror_view_and_copy(
-        Kokkos::HostSpace{}, View1<float>(view.data(), view.size()));
-    return {host.data(), host.data() + host.extent(0)};
+    return test::rows_of(step_.last_logits());
   }
 
   // What this rank should send in a step, and what it has sent since reset_traffic().
@@ -343,7 +361,7 @@ struct MatrixReference {
   double evaluated_loss = 0.0;                          // after the last
   std::map<std::string, std::vector<float>> gradients;  // of the first step, by parameter
   double gradient_norm = 0.0;
-  std::vector<float> logits;  // (s, samples, vocabulary) after the last step
+  std::vector<double> logits;  // (s, samples, vocabulary) after the last step
 };
 
 MatrixReference matrix_reference(const MatrixSize& size);

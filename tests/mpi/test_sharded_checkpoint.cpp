@@ -54,7 +54,7 @@ ParamRegistry registry_of(int tensor_rank, int tensor_size) {
   const int r = tensor_rank, n = tensor_size;
   ParamRegistry registry;
   const auto embedding = registry.begin_unit("embedding");
-  registry.add({"word", split({7, 5}, 0, n, r, true), {}});
+  registry.add({"word", split({7, 5}, 0, n, r, 2), {}});
   registry.add({"position", replicated({300, 257}), {}});
   for (const std::string layer : {"0/", "1/"}) {
     registry.begin_unit(layer);

@@ -20,7 +20,7 @@ struct Tensor {
 
 // A rank's shards; vocabulary 7 is padded, QKV is [q; k; v] of 6 heads with 2 rows each.
 inline std::vector<Tensor> tensors_of(int rank, int ranks) {
-  return {{"model/embeddings/word", split({7, 5}, 0, ranks, rank, true)},
+  return {{"model/embeddings/word", split({7, 5}, 0, ranks, rank, 1)},
           {"model/qkv/weight", split_blocks({36, 5}, {12, 12, 12}, ranks, rank)},
           {"model/qkv/bias", split_blocks({36}, {12, 12, 12}, ranks, rank)},
           {"model/dense", split({4, 12}, 1, ranks, rank)},

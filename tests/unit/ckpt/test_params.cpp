@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 ParamRegistry registry_of(int rank, int ranks) {
   ParamRegistry registry;
   registry.add(
-      {"embeddings/word", split({7, 5}, 0, ranks, rank, true), Initializer::normal(1)});
+      {"embeddings/word", split({7, 5}, 0, ranks, rank, 2), Initializer::normal(1)});
   registry.add({"qkv/weight", split_blocks({36, 5}, {12, 12, 12}, ranks, rank),
                 Initializer::normal(1)});
   registry.add({"dense", split({4, 12}, 1, ranks, rank), Initializer::normal(1)});

@@ -59,7 +59,7 @@ std::vector<ShardSpec> some_shards() {
   std::vector<ShardSpec> shards = {replicated({7}), replicated({5, 3}),
                                    replicated({2, 3, 4})};
   for (int rank = 0; rank < 3; ++rank) {
-    shards.push_back(split({7, 5}, 0, 3, rank, true));
+    shards.push_back(split({7, 5}, 0, 3, rank, 2));
     shards.push_back(split({4, 9}, 1, 3, rank));
     shards.push_back(split_blocks({18, 2}, {12, 3, 3}, 3, rank));
     shards.push_back(split_blocks({9}, {3, 3, 3}, 3, rank));

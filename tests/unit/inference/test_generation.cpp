@@ -12,6 +12,7 @@
 #include "ckpt/hugging_face.hpp"
 #include "comm/process_groups.hpp"
 #include "step/train_step.hpp"
+#include "support/rows.hpp"
 #include "unit/step/random_model.hpp"
 
 namespace trireme::inference {
@@ -65,8 +66,7 @@ std::vector<double> full_logits(step::ModelState<T>& model, const Tokens& tokens
         return HostBatch{{ids.data(), positions.data(), ids.data(), mask.data()}, 0};
       },
       1);
-  const auto logits = step.last_logits();
-  return {logits.data(), logits.data() + logits.size()};
+  return test::rows_of(step.last_logits());
 }
 
 // Feeds pieces of the given lengths and compares the logits after each.

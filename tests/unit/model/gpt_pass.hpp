@@ -14,6 +14,7 @@
 #include "comm/self_communicator.hpp"
 #include "model/chunk.hpp"
 #include "support/arrays.hpp"
+#include "support/rows.hpp"
 
 namespace trireme::test {
 
@@ -152,10 +153,7 @@ class Pass {
   std::size_t planned_held() const { return planned_held_; }
   // Sum of mask * loss, sum of mask.
   Values totals() const { return totals_.values(); }
-  Values logits() const {
-    const View2<T> view = gpt_.chunk.saved_logits(slot_);
-    return values_of(View1<T>(view.data(), view.size()));
-  }
+  Values logits() const { return rows_of(gpt_.chunk.saved_logits(slot_)); }
 
  private:
   nn::MicroBatch batch() const {
@@ -244,13 +242,13 @@ Values gradient_of(const Gpt<T>& gpt, std::size_t param) {
   return values_of(gpt.params.slice(Slab::gradient, param));
 }
 
-// The part of a whole tensor that a shard holds, zero where it is padded.
+// The part of a whole tensor that a shard holds, without rows of padding.
 inline Values part_of(const Values& whole, const ShardSpec& shard) {
   if (shard.is_replicated()) return whole;
   const bool is_matrix = shard.global_shape.size() == 2;
   const index_t columns = is_matrix ? shard.global_shape[1] : 1;
   const index_t local_columns = is_matrix ? shard.local_shape[1] : 1;
-  Values part(element_count(shard.local_shape));
+  Values part(shard.real_elements());
   for (const Segment& segment : shard.segments) {
     const bool by_column = shard.dimension == 1;
     const index_t rows = by_column ? shard.global_shape[0] : segment.extent;

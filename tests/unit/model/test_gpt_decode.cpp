@@ -69,7 +69,9 @@ class Decoder {
     EXPECT_EQ(scratch.used(), 0u);
     EXPECT_EQ(saved.used(), 0u);  // all given back
     EXPECT_EQ(held.used(), 0u);
-    return logits.values();
+    const View2<T> all = logits.matrix(wanted, gpt_.chunk.logit_columns());
+    return test::rows_of<T>(Kokkos::subview(
+        all, Kokkos::ALL, std::pair<index_t, index_t>(0, gpt_.config.vocabulary)));
   }
 
  private:

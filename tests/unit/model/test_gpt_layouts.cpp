@@ -3,6 +3,8 @@
 // way to lay the ranks out over the tensor and data axes.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "comm/mpi_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "unit/model/gpt_pass.hpp"
@@ -54,6 +56,15 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, int tensor,
         test::part_of(test::gradient_of(whole, p), part.registry.spec(p).shard), 1e-12,
         1e-3, whole.registry.spec(p).name);
   }
+  // Words of the next rank leave nothing in this one's rows of padding.
+  const auto non_zeros = [](const Values& values) {
+    return std::ssize(values) - std::count(values.begin(), values.end(), 0.0);
+  };
+  index_t in_parameters = 0;
+  for (std::size_t p = 0; p < part.registry.size(); ++p) {
+    in_parameters += non_zeros(test::gradient_of(part, p));
+  }
+  EXPECT_EQ(non_zeros(test::values_of(part.params.slab(Slab::gradient))), in_parameters);
 }
 
 TEST(GptLayoutsTogether, HaveOneAnswer) {

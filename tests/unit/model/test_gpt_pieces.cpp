@@ -135,7 +135,7 @@ TEST(GptPieces, HaveTheParametersOfTheWhole) {
       // Both cut it alike, whatever else they have.
       const Partition partition(registry, 3, 1 << 20);
       const std::size_t bucket = partition.bucket_of_param(registry.tied().front());
-      EXPECT_EQ(partition.buckets()[bucket].part_size, 320);  // 37 x 24 in three
+      EXPECT_EQ(partition.buckets()[bucket].part_size, 1024);  // 128 x 24 in three
     }
     EXPECT_EQ(count, whole[0].registry.global_element_count());
   }

@@ -126,7 +126,7 @@ class LayerBench {
     params.allocate(registry, ParamBuffer<T>::Use::training);
     for (std::size_t i = 0; i < registry.size(); ++i) {
       const ParamSpec& spec = registry.spec(i);
-      const auto count = static_cast<std::size_t>(element_count(spec.shard.local_shape));
+      const auto count = static_cast<std::size_t>(spec.shard.real_elements());
       const bool is_split = !spec.shard.is_replicated();
       const unsigned rank = is_split ? static_cast<unsigned>(groups.tensor->rank()) : 0;
       Values values = uniform(count, 1000 * static_cast<unsigned>(i) + rank,

@@ -70,7 +70,7 @@ class Problem {
     decays_.assign(weight_.size(), false);
     is_parameter_.assign(weight_.size(), false);
     for (std::size_t p = 0; p < parameters_.registry.size(); ++p) {
-      const index_t count = element_count(parameters_.registry.spec(p).shard.local_shape);
+      const index_t count = parameters_.registry.spec(p).shard.real_elements();
       for (index_t i = params_.offset(p); i < params_.offset(p) + count; ++i) {
         is_parameter_[i] = true;
         decays_[i] = parameters_.registry.spec(p).decay;

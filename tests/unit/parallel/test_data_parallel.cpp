@@ -218,7 +218,7 @@ class Run {
   Part own(Slab slab, std::size_t param) {
     const auto share = params_.share(slab, param);
     if (case_.stage == 0 || !params_.is_whole(slab)) return {share.range, share.values};
-    const IndexRange range = params_.share(param);
+    const IndexRange range = params_.updated(param);
     return {range, View1<Master>(share.values.data() + range.begin,
                                  static_cast<std::size_t>(range.size()))};
   }

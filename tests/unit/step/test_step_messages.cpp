@@ -128,7 +128,7 @@ struct Units {
 
   explicit Units(const Layout& x) {
     const auto A = [](index_t n) { return 64 * ceiling(n, 64); };
-    words = A(ceiling(x.V, x.t) * x.h);
+    words = A(128 * ceiling(ceiling(x.V, x.t), 128) * x.h);
     positions = A(x.S * x.h);
     E = words + positions;
     Lambda = 6 * A(x.h) + A(3 * x.h * x.h / x.t) + A(3 * x.h / x.t) + A(x.h * x.h / x.t) +
@@ -221,7 +221,7 @@ class Formulas {
     const index_t arriving = is_sliced ? from_above + from_below : 0;
     add("tensor", "slices of stage messages", "all_gather", arriving, arriving * Rh);
     if (layout_.is_first() || layout_.is_last()) {
-      add("tied", "tied gradient", "all_reduce", 1, tied);
+      add("tied", "tied gradient", "all_reduce", tied > 0 ? 1 : 0, tied);
     }
   }
 
@@ -484,16 +484,16 @@ TEST(StepMessages, OfTheExampleOfThatPage) {
                       .zero = 3,
                       .sequence = true};
   const Units units(layout);
-  EXPECT_EQ(units.E, 768);
+  EXPECT_EQ(units.E, 3328);
   EXPECT_EQ(units.Lambda, 4096);
   EXPECT_EQ(units.H, 128);
-  EXPECT_EQ(units.P, 13184);
+  EXPECT_EQ(units.P, 15744);
   for (const int rank : {0, 1}) {
     Messages messages = planned(layout, rank).messages;
     using Counts = std::pair<std::int64_t, std::int64_t>;
-    EXPECT_EQ((messages[{"gradient", "gradients", "reduce_scatter"}]), Counts(15, 39552));
+    EXPECT_EQ((messages[{"gradient", "gradients", "reduce_scatter"}]), Counts(15, 47232));
     EXPECT_EQ((messages[{"gradient", "weights (ZeRO 3)", "all_gather"}]),
-              Counts(15, 46208));
+              Counts(15, 48768));
     EXPECT_EQ((messages[{"tensor", "row-parallel output", "reduce_scatter"}]),
               Counts(18, 6912));
     EXPECT_EQ((messages[{"tensor", "gradients of the sequence region", "all_reduce"}]),

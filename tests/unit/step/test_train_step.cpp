@@ -15,6 +15,7 @@
 #include "step/step_plan.hpp"
 #include "support/allocation_counter.hpp"
 #include "support/arrays.hpp"
+#include "support/rows.hpp"
 #include "unit/data/fixtures.hpp"
 #include "unit/step/random_model.hpp"
 
@@ -226,8 +227,7 @@ TEST(TrainStepLoss, IsWeightedByTokens) {
   double sum = 0, tokens = 0;
   for (int sample = 0; sample < kSamples; ++sample) {
     run.step->evaluate([&](int) { return run.fetch()(sample); }, 1);
-    const View2<double> logits = run.step->last_logits();
-    const Values values = to_host(View1<double>(logits.data(), logits.size()));
+    const Values values = test::rows_of(run.step->last_logits());
     for (index_t s = 0; s < kSequence; ++s) {
       const double* row = values.data() + s * kVocabulary;
       double exponentials = 0;

@@ -47,12 +47,12 @@ TEST(ParamRegistryNames, UnknownAndDoubleOnesAreErrors) {
 TEST(ParamRegistryCount, IsThatOfTheGlobalTensors) {
   ParamRegistry registry;
   EXPECT_EQ(registry.global_element_count(), 0);
-  registry.add(spec("word", split({211, 16}, 0, 4, 3, /*pad=*/true)));
+  registry.add(spec("word", split({211, 16}, 0, 4, 3, 128)));
   registry.add(spec("fc1", split({64, 16}, 0, 4, 3)));
   registry.add(spec("scalar", replicated({})));
   registry.add(spec("norm", replicated({16})));
   EXPECT_EQ(registry.global_element_count(), 211 * 16 + 64 * 16 + 1 + 16);
-  ParamSpec copy = spec("word_of_last_stage", split({211, 16}, 0, 4, 3, true));
+  ParamSpec copy = spec("word_of_last_stage", split({211, 16}, 0, 4, 3, 128));
   copy.tie = Tie::copy;
   registry.add(copy);
   EXPECT_EQ(registry.global_element_count(), 211 * 16 + 64 * 16 + 1 + 16);

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace trireme {
@@ -43,43 +45,57 @@ TEST(ShardReplicated, IsTheWhole) {
   EXPECT_TRUE(spec.segments.empty());
 }
 
-TEST(ShardSplit, PartsTileTheTensor) {
-  for (const int dimension : {0, 1}) {
-    for (const index_t extent : {1, 2, 7, 12, 211, 1009}) {
-      for (int parts = 1; parts <= 9; ++parts) {
-        SCOPED_TRACE(::testing::Message()
-                     << extent << " in " << parts << " along " << dimension);
-        const Shape global = dimension == 0 ? Shape{extent, 6} : Shape{6, extent};
-        const auto make = [&](int rank) {
-          return split(global, dimension, parts, rank, /*pad=*/true);
-        };
-        EXPECT_THAT(held(extent, parts, make), ::testing::Each(1));
-        for (int rank = 0; rank < parts; ++rank) {
-          const ShardSpec spec = make(rank);
-          EXPECT_FALSE(spec.is_replicated());
-          EXPECT_EQ(spec.global_shape, global);
-          // Every rank's part has the same shape: all-gathers of equal blocks.
-          Shape local = global;
-          local[static_cast<std::size_t>(dimension)] = (extent + parts - 1) / parts;
-          EXPECT_EQ(spec.local_shape, local);
-          // Unpadded tensors need no permission to pad.
-          if (extent % parts == 0) {
-            EXPECT_EQ(split(global, dimension, parts, rank).local_shape, local);
-          }
+// Along a dimension, padded to a multiple.
+void expect_parts_tile(int dimension, index_t multiple) {
+  for (const index_t extent : {1, 2, 7, 12, 211, 1009}) {
+    for (int parts = 1; parts <= 9; ++parts) {
+      SCOPED_TRACE(::testing::Message()
+                   << extent << " in " << parts << " along " << dimension);
+      const Shape global = dimension == 0 ? Shape{extent, 6} : Shape{6, extent};
+      const auto make = [&](int rank) {
+        return split(global, dimension, parts, rank, multiple);
+      };
+      EXPECT_THAT(held(extent, parts, make), ::testing::Each(1));
+      for (int rank = 0; rank < parts; ++rank) {
+        const ShardSpec spec = make(rank);
+        EXPECT_FALSE(spec.is_replicated());
+        EXPECT_EQ(spec.global_shape, global);
+        // Every rank's part has the same shape: all-gathers of equal blocks.
+        Shape local = global;
+        const index_t share = (extent + parts - 1) / parts;
+        local[static_cast<std::size_t>(dimension)] =
+            (share + multiple - 1) / multiple * multiple;
+        EXPECT_EQ(spec.local_shape, local);
+        // The share of real rows does not depend on what they are padded to.
+        const index_t real = std::clamp<index_t>(extent - share * rank, 0, share);
+        EXPECT_EQ(spec.real_elements(), dimension == 0 ? 6 * real : element_count(local));
+        // Unpadded tensors need no permission to pad.
+        if (extent % parts == 0 && multiple == 1) {
+          EXPECT_EQ(split(global, dimension, parts, rank).local_shape, local);
         }
       }
     }
   }
 }
 
-// GPT-2's vocabulary over eight ranks: the last one is short.
+TEST(ShardSplit, PartsTileTheTensor) {
+  for (const int dimension : {0, 1}) {
+    for (const index_t multiple : {1, 4, 128}) expect_parts_tile(dimension, multiple);
+  }
+}
+
+// GPT-2's vocabulary over eight ranks: all are padded, and the last is short as well.
 TEST(ShardSplit, PaddedVocabulary) {
-  const ShardSpec first = split({50257, 768}, 0, 8, 0, true);
-  EXPECT_EQ(first.local_shape, (Shape{6283, 768}));
+  const ShardSpec alone = split({50257, 768}, 0, 1, 0, 128);
+  EXPECT_EQ(alone.local_shape, (Shape{50304, 768}));
+  EXPECT_EQ(alone.real_elements(), 50257 * 768);
+  const ShardSpec first = split({50257, 768}, 0, 8, 0, 128);
+  EXPECT_EQ(first.local_shape, (Shape{6400, 768}));
   ASSERT_EQ(first.segments.size(), 1u);
   EXPECT_EQ(first.segments[0].extent, 6283);
-  const ShardSpec last = split({50257, 768}, 0, 8, 7, true);
-  EXPECT_EQ(last.local_shape, (Shape{6283, 768}));
+  EXPECT_EQ(first.real_elements(), 6283 * 768);
+  const ShardSpec last = split({50257, 768}, 0, 8, 7, 128);
+  EXPECT_EQ(last.local_shape, (Shape{6400, 768}));
   ASSERT_EQ(last.segments.size(), 1u);
   EXPECT_EQ(last.segments[0].global_begin, 7 * 6283);
   EXPECT_EQ(last.segments[0].local_begin, 0);
@@ -89,8 +105,9 @@ TEST(ShardSplit, PaddedVocabulary) {
 // Nine rows over eight ranks are parts of two: ranks 5 to 7 hold padding only.
 TEST(ShardSplit, RanksWithNothing) {
   for (int rank = 0; rank < 8; ++rank) {
-    const ShardSpec spec = split({9}, 0, 8, rank, true);
-    EXPECT_EQ(spec.local_shape, Shape{2});
+    const ShardSpec spec = split({9}, 0, 8, rank, 4);
+    EXPECT_EQ(spec.local_shape, Shape{4});
+    EXPECT_EQ(spec.real_elements(), rank < 4 ? 2 : rank < 5 ? 1 : 0);
     ASSERT_EQ(spec.segments.size(), rank < 5 ? 1u : 0u) << rank;
     if (rank < 5) {
       EXPECT_EQ(spec.segments[0].extent, rank < 4 ? 2 : 1) << rank;
