@@ -229,8 +229,9 @@ TEST(PartitionBuckets, WhatIsBorrowedHasItsOwn) {
 
 TEST(PartitionBuckets, AreUnitsEvenWithoutParameters) {
   ParamRegistry registry = units_of({{24}});
-  for (int i = 0; i < 2; ++i) registry.begin_unit("borrower", 0);
+  registry.begin_unit("borrower", 0);
   add(registry, {8});
+  registry.begin_unit("borrower", 0);
   EXPECT_EQ(Partition(registry, 2, 1).buckets().size(), 3);
 }
 
