@@ -130,28 +130,6 @@ std::string shell_word(std::string_view word) {
   return quoted + "'";
 }
 
-std::string wrap_command(const std::vector<std::string>& parts, int columns, int indent) {
-  constexpr int kContinued = 4;  // columns that further lines begin later
-  std::string out;
-  int column = indent;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const int width = display_width(parts[i]);
-    // A line that is continued ends with a blank and a backslash.
-    const int end = column + 1 + width + (i + 1 < parts.size() ? 2 : 0);
-    if (i > 0 && end > columns) {
-      out += " \\\n";
-      out.append(static_cast<std::size_t>(indent + kContinued), ' ');
-      column = indent + kContinued;
-    } else if (i > 0) {
-      out += ' ';
-      ++column;
-    }
-    out += parts[i];
-    column += width;
-  }
-  return out;
-}
-
 namespace {
 
 // From text[at], an escape character, to the letter that ends the sequence.
@@ -202,15 +180,21 @@ int display_width(std::string_view text) {
 
 namespace {
 
-std::string wrap(const std::vector<std::string>& parts, int columns, int indent) {
+// Joins the parts with blanks and breaks lines that would be longer than `columns`. The
+// text begins at column `indent`, its further lines at column `continued`; `ending`
+// stands behind every line but the last.
+std::string wrap(const std::vector<std::string>& parts, int columns, int indent,
+                 int continued, std::string_view ending = "") {
   std::string out;
   int column = indent;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const int width = display_width(parts[i]);
-    if (i > 0 && column + 1 + width > columns) {
-      out += '\n';
-      out.append(static_cast<std::size_t>(indent), ' ');
-      column = indent;
+    const bool is_last = i + 1 == parts.size();
+    const int end = column + 1 + width + (is_last ? 0 : display_width(ending));
+    if (i > 0 && end > columns) {
+      out.append(ending) += '\n';
+      out.append(static_cast<std::size_t>(continued), ' ');
+      column = continued;
     } else if (i > 0) {
       out += ' ';
       ++column;
@@ -223,10 +207,15 @@ std::string wrap(const std::vector<std::string>& parts, int columns, int indent)
 
 }  // namespace
 
+std::string wrap_command(const std::vector<std::string>& parts, int columns, int indent) {
+  constexpr int kContinued = 4;  // columns that further lines begin later
+  return wrap(parts, columns, indent, indent + kContinued, " \\");
+}
+
 std::string wrap_list(const std::vector<std::string>& parts, int columns, int indent) {
   std::vector<std::string> pieces = parts;
   for (std::size_t i = 0; i + 1 < pieces.size(); ++i) pieces[i] += ',';
-  return wrap(pieces, columns, indent);
+  return wrap(pieces, columns, indent, indent);
 }
 
 std::string wrap_words(std::string_view text, int columns, int indent) {
@@ -236,7 +225,7 @@ std::string wrap_words(std::string_view text, int columns, int indent) {
     if (end > 0) words.emplace_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-  return wrap(words, columns, indent);
+  return wrap(words, columns, indent, indent);
 }
 
 std::string wrap_lines(std::string_view text, int columns, int indent) {
