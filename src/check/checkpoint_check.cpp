@@ -84,7 +84,7 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
                                const DeckInQuestion& question, ckpt::Content content,
                                bool is_vocabulary_own) {
   if (!question.has_tensors) return "";
-  model::Architecture model = step::architecture_of(question.deck);
+  model::Architecture model = model::architecture_of(question.deck.model);
   if (!is_vocabulary_own || !question.has_vocabulary || model.vocabulary == 0) {
     const std::string table = step::vocabulary_tensor(question.deck);
     if (!checkpoint.has(table)) return "";

@@ -1,9 +1,11 @@
 // model/architecture.hpp — the dimensions and variants of a model, as the deck's `model`
-// section gives them.
+// section gives them. A key of that section ends here: what trains, plans or restores a
+// model takes the whole of it, and only blocks and formulae ask for single dimensions.
 #ifndef TRIREME_MODEL_ARCHITECTURE_HPP_
 #define TRIREME_MODEL_ARCHITECTURE_HPP_
 
 #include "base/types.hpp"
+#include "config/deck.hpp"
 #include "config/enums.hpp"
 
 namespace trireme::model {
@@ -39,6 +41,8 @@ struct Architecture {
     return activation == Activation::swiglu || activation == Activation::geglu;
   }
 };
+
+Architecture architecture_of(const config::ModelConfig& section);
 
 }  // namespace trireme::model
 

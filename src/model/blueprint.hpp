@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "config/deck.hpp"
 #include "model/architecture.hpp"
 #include "tensor/batch_spec.hpp"
 
@@ -136,6 +137,9 @@ struct Blueprint {
 // Of the kind that the architecture names. Error for what this version has no blocks for;
 // whoever reads decks refuses that before, by the same list (config/capability.hpp).
 Blueprint make_blueprint(const Architecture& architecture);
+inline Blueprint blueprint_of(const config::ModelConfig& section) {
+  return make_blueprint(architecture_of(section));
+}
 
 }  // namespace trireme::model
 

@@ -22,6 +22,7 @@
 #include "comm/rank_grid.hpp"
 #include "config/text.hpp"
 #include "io/json.hpp"
+#include "model/architecture.hpp"
 #include "model/formulae.hpp"
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
@@ -83,7 +84,7 @@ std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
 // Of a rank of each of these stages.
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown shown) {
   const step::Sharing shared = step::sharing(deck);
-  const model::Blueprint model = model::make_blueprint(step::architecture_of(deck));
+  const model::Blueprint model = model::blueprint_of(deck.model);
   const step::PipelinePlans plans(shared.pipeline, model, step::step_shape(deck));
   std::vector<DryRun::Stage> stages;
   for (const int stage : stages_to_plan(shared.pipeline, model, shown)) {
@@ -221,7 +222,7 @@ DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
   result.not_checked = std::move(checked.not_checked);
   const config::Deck& deck = result.deck;
   if (!result.knows_size()) return result;
-  const model::Architecture model = step::architecture_of(deck);
+  const model::Architecture model = model::architecture_of(deck.model);
   result.parameters = model::parameter_count(model);
   const index_t samples = deck.batch.global;
   result.model_flops = model::model_flops(model, samples, deck.model.sequence);

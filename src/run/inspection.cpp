@@ -15,6 +15,7 @@
 #include "ckpt/describe.hpp"
 #include "config/load.hpp"
 #include "io/json.hpp"
+#include "model/architecture.hpp"
 #include "model/formulae.hpp"
 #include "step/deck_model.hpp"
 
@@ -58,7 +59,7 @@ Json model_of(const config::Deck& deck) {
           {"ffn_hidden", m.ffn_hidden},
           {"sequence", m.sequence},
           {"vocabulary", m.vocab},
-          {"parameters", model::parameter_count(step::architecture_of(deck))}};
+          {"parameters", model::parameter_count(model::architecture_of(deck.model))}};
 }
 
 // The last losses of train.jsonl, none of a later step than `last`: read from its end, as

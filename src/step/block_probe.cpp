@@ -162,7 +162,7 @@ class BlockProbe {
 
 schedule::ModelCost measured_cost(const comm::ProcessGroups& groups,
                                   const config::Deck& deck) {
-  const model::Blueprint blueprint = model::make_blueprint(architecture_of(deck));
+  const model::Blueprint blueprint = model::blueprint_of(deck.model);
   schedule::ModelCost model = modelled_cost(blueprint, step_shape(deck));
   const auto slowest = [&](double mine) {
     return groups.world->all_reduce(mine, comm::Op::max);
@@ -183,7 +183,7 @@ schedule::ModelCost measured_cost(const comm::ProcessGroups& groups,
 
 std::string deal_by_measured_costs(const comm::ProcessGroups& groups,
                                    config::Deck& deck) {
-  const model::Blueprint blueprint = model::make_blueprint(architecture_of(deck));
+  const model::Blueprint blueprint = model::blueprint_of(deck.model);
   const PipelineLayout modelled = pipeline_layout(deck);
   const schedule::ModelCost cost = measured_cost(groups, deck);
   const schedule::Split split = schedule::balance(

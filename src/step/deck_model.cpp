@@ -3,34 +3,15 @@
 
 #include "base/error.hpp"
 #include "ckpt/manifest.hpp"
+#include "model/architecture.hpp"
 #include "model/blueprint.hpp"
 #include "model/formulae.hpp"
 #include "nn/context.hpp"
 
 namespace trireme::step {
 
-model::Architecture architecture_of(const config::Deck& deck) {
-  const config::ModelConfig& m = deck.model;
-  return {.kind = m.kind,
-          .layers = m.layers,
-          .hidden = m.hidden,
-          .heads = m.heads,
-          .kv_heads = m.kv_heads,
-          .ffn_hidden = m.ffn_hidden,
-          .sequence = m.sequence,
-          .vocabulary = m.vocab,
-          .dropout = m.dropout,
-          .attention_dropout = m.attention_dropout,
-          .init_std = m.init_std,
-          .norm = m.norm,
-          .activation = m.activation,
-          .position = m.position,
-          .bias = m.bias,
-          .tie_embeddings = m.tie_embeddings};
-}
-
 std::string vocabulary_tensor(const config::Deck& deck) {
-  const model::Blueprint blueprint = model::make_blueprint(architecture_of(deck));
+  const model::Blueprint blueprint = model::blueprint_of(deck.model);
   return ckpt::kModelGroup + blueprint.vocabulary_table().parameter();
 }
 
@@ -56,8 +37,8 @@ PipelineLayout pipeline_layout(const config::Deck& deck) {
                         .split = {p.stages.begin(), p.stages.end()},
                         .schedule = p.schedule};
   if (layout.split.empty()) {
-    layout.split = balanced_split(layout, model::make_blueprint(architecture_of(deck)),
-                                  step_shape(deck));
+    layout.split =
+        balanced_split(layout, model::blueprint_of(deck.model), step_shape(deck));
   }
   return layout;
 }
@@ -142,7 +123,7 @@ std::vector<int> ramp_microbatches(const config::Deck& deck) {
 }  // namespace
 
 double hardware_flops_per_sample(const config::Deck& deck) {
-  const model::Architecture model = architecture_of(deck);
+  const model::Architecture model = model::architecture_of(deck.model);
   const index_t sequence = deck.model.sequence;
   return model::model_flops(model, 1, sequence) +
          model::layers_forward_flops(model, 1, sequence) *

@@ -7,13 +7,11 @@
 #include "comm/rank_grid.hpp"
 #include "config/deck.hpp"
 #include "kernels/adamw.hpp"
-#include "model/architecture.hpp"
 #include "optim/lr_schedule.hpp"
 #include "step/model_state.hpp"
 
 namespace trireme::step {
 
-model::Architecture architecture_of(const config::Deck& deck);
 // In checkpoints, the tensor whose rows are the vocabulary's.
 std::string vocabulary_tensor(const config::Deck& deck);
 comm::GridShape grid_shape(const config::Deck& deck);

@@ -13,7 +13,6 @@ KNOWN = {
     "src/inference/generation.cpp",
     "src/report/banner.cpp",
     "src/run/training_run.hpp",
-    "src/step/deck_model.cpp",
     "src/step/pipeline.cpp",
 }
 
