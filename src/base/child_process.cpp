@@ -79,20 +79,19 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command) {
   std::array<int, 2> ends{};
   TRIREME_REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0, "cannot make a pipe to '{}': {}",
                   command.at(0), std::strerror(errno));
-  pipe_ = ends[0];
+  pipe_ = Descriptor(ends[0]);
+  const Descriptor theirs(ends[1]);
   ::fcntl(pipe_, F_SETFL,
           O_NONBLOCK);  // our end alone: programs take EAGAIN for an error
   std::vector<std::string> words = command;
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  const SpawnPlan plan(ends[1]);
+  const SpawnPlan plan(theirs);
   const int error = ::posix_spawnp(&process_, arguments[0], &plan.files, &plan.attributes,
                                    arguments.data(), environ);
-  ::close(ends[1]);
-  if (error == 0) return;
-  ::close(pipe_);  // the destructor will not run
-  throw Error(fmt::format("cannot run '{}': {}", command[0], std::strerror(error)));
+  if (error != 0)
+    throw Error(fmt::format("cannot run '{}': {}", command[0], std::strerror(error)));
 }
 
 ChildProcess::~ChildProcess() {
@@ -101,7 +100,6 @@ ChildProcess::~ChildProcess() {
     if (tries > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     poll();
   }
-  ::close(pipe_);
 }
 
 void ChildProcess::kill() {

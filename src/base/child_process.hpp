@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
+
 namespace trireme {
 
 class ChildProcess {
@@ -28,8 +30,6 @@ class ChildProcess {
   // Kills it where it still runs, and waits a moment for its end: what is not waited for
   // stays a zombie as long as this process lives.
   ~ChildProcess();
-  ChildProcess(const ChildProcess&) = delete;
-  ChildProcess& operator=(const ChildProcess&) = delete;
 
   // How it ended, once it has. Never waits.
   std::optional<Ended> poll();
@@ -41,7 +41,7 @@ class ChildProcess {
   void read_output();
 
   pid_t process_ = -1;  // -1: ended
-  int pipe_ = -1;
+  Descriptor pipe_;
   std::string output_;
 };
 

@@ -3,8 +3,6 @@
 #ifndef TRIREME_BASE_CORE_TIME_HPP_
 #define TRIREME_BASE_CORE_TIME_HPP_
 
-#include <string>
-
 namespace trireme {
 
 // Seconds since the process (or thread) began.

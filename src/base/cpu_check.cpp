@@ -3,31 +3,17 @@
 #include "base/cpu_check.hpp"
 
 #include <cstdio>
-#include <cstring>
+
+#include "base/cpu_feature_list.hpp"
 
 namespace trireme {
 
 namespace detail {
 
 const char* cpu_feature_name(int bit) noexcept {
-  static const char* const names[kCpuFeatureCount] = {"popcnt",
-                                                      "sse4.2",
-                                                      "avx",
-                                                      "avx2",
-                                                      "fma",
-                                                      "bmi",
-                                                      "bmi2",
-                                                      "lzcnt",
-                                                      "avx512f",
-                                                      "avx512cd",
-                                                      "avx512bw",
-                                                      "avx512dq",
-                                                      "avx512vl",
-                                                      "avx512vbmi",
-                                                      "avx512vbmi2",
-                                                      "avx512vnni",
-                                                      "avx512vpopcntdq",
-                                                      "avx512bf16"};
+#define TRIREME_NAME(name, macro) name,
+  static const char* const names[kCpuFeatureCount] = {
+      TRIREME_FOR_EACH_CPU_FEATURE(TRIREME_NAME)};
   return bit >= 0 && bit < kCpuFeatureCount ? names[bit] : "?";
 }
 
@@ -38,25 +24,9 @@ std::uint32_t host_cpu_features() noexcept {
   // wide registers.
   std::uint32_t features = 0;
   int bit = 0;
-  const auto add = [&](int offered) { features |= (offered != 0 ? 1u : 0u) << bit++; };
-  add(__builtin_cpu_supports("popcnt"));
-  add(__builtin_cpu_supports("sse4.2"));
-  add(__builtin_cpu_supports("avx"));
-  add(__builtin_cpu_supports("avx2"));
-  add(__builtin_cpu_supports("fma"));
-  add(__builtin_cpu_supports("bmi"));
-  add(__builtin_cpu_supports("bmi2"));
-  add(__builtin_cpu_supports("lzcnt"));
-  add(__builtin_cpu_supports("avx512f"));
-  add(__builtin_cpu_supports("avx512cd"));
-  add(__builtin_cpu_supports("avx512bw"));
-  add(__builtin_cpu_supports("avx512dq"));
-  add(__builtin_cpu_supports("avx512vl"));
-  add(__builtin_cpu_supports("avx512vbmi"));
-  add(__builtin_cpu_supports("avx512vbmi2"));
-  add(__builtin_cpu_supports("avx512vnni"));
-  add(__builtin_cpu_supports("avx512vpopcntdq"));
-  add(__builtin_cpu_supports("avx512bf16"));
+#define TRIREME_ADD(name, macro) \
+  features |= (__builtin_cpu_supports(name) != 0 ? 1u : 0u) << bit++;
+  TRIREME_FOR_EACH_CPU_FEATURE(TRIREME_ADD)
   return features;
 }
 #else

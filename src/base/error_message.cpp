@@ -61,4 +61,32 @@ std::string message_of(const std::exception& error) {
       what);
 }
 
+namespace {
+
+// The first character of an outcome.
+constexpr char kDone = '=', kInputError = 'i', kError = 'e';
+
+}  // namespace
+
+std::string outcome_of(const std::function<std::string()>& work) {
+  try {
+    return kDone + work();
+  } catch (const InputError& error) {
+    return kInputError + std::string(error.what());
+  } catch (const std::exception& error) {
+    return kError + message_of(error);
+  }
+}
+
+bool is_failure(const std::string& outcome) {
+  return outcome.front() != kDone;
+}
+
+std::string text_or_throw(const std::string& outcome) {
+  const std::string text = outcome.substr(1);
+  if (outcome.front() == kInputError) throw InputError(text);
+  if (outcome.front() == kError) throw Error(text);
+  return text;
+}
+
 }  // namespace trireme

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 namespace trireme {
 
@@ -43,17 +43,6 @@ InputError wrong(const std::string& rule, const std::string& what) {
       rule, what));
 }
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 // Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
@@ -63,11 +52,8 @@ std::uint64_t mix(std::uint64_t x) {
 }
 
 std::optional<double> number_of(std::string_view text) {
-  double value = 0.0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc{} || stop != end || !(value >= 0.0)) return {};
-  return value;
+  const auto value = number_in<double>(text);
+  return value && *value >= 0.0 ? value : std::nullopt;
 }
 
 // The values of a rule's keys; a range is a number that `draw` picks.
@@ -121,12 +107,12 @@ using Keys = std::vector<std::pair<std::string, std::string>>;
 // "KEY=VALUE,KEY=VALUE" of the rule `rule`, each key once.
 Keys split_keys(const std::string& rule, const std::string& list) {
   Keys keys;
-  for (const std::string& part : split(list, ',')) {
+  for (const std::string_view part : split(list, ",")) {
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) {
       throw wrong(rule, fmt::format("'{}' is not KEY=VALUE", part));
     }
-    const std::string key = part.substr(0, equals);
+    const std::string key(part.substr(0, equals));
     if (std::any_of(keys.begin(), keys.end(),
                     [&](const auto& known) { return known.first == key; })) {
       throw wrong(rule, fmt::format("'{}' stands twice", key));
@@ -216,11 +202,11 @@ FaultPlan::FaultPlan(const std::string& text, int rank, int ranks,
     : rank_(rank) {
   if (text.empty()) return;
   std::uint64_t number = 0;
-  for (const std::string& rule : split(text, ';')) {
+  for (const std::string_view rule : split(text, ";")) {
     if (rule.empty()) {
       throw wrong(text, "there is nothing before or after a ';', which separates faults");
     }
-    rules_.push_back(parse_rule(rule, number++, rank, ranks, phases));
+    rules_.push_back(parse_rule(std::string(rule), number++, rank, ranks, phases));
   }
   for (const Rule& rule : rules_) {
     if (rule.at < 0.0 || !rule.is_mine) continue;

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <climits>
-#include <cstddef>
 
 namespace trireme {
 

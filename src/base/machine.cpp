@@ -9,15 +9,14 @@
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
-#include <charconv>
 #include <fstream>
-#include <initializer_list>
 #include <sstream>
 #include <thread>
 
 #include "base/exec.hpp"
 #include "base/host_cores.hpp"
 #include "base/host_name.hpp"
+#include "base/words.hpp"
 
 namespace trireme {
 
@@ -31,22 +30,13 @@ std::string proc_text(const char* path) {
   return text.str();
 }
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
 // What follows "key ... :" on the first line that begins so.
 std::string_view value_of(std::string_view text, std::string_view key) {
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
+  for (const std::string_view line : lines_of(text)) {
     const std::size_t colon = line.find(':');
     if (colon != std::string_view::npos && trimmed(line.substr(0, colon)) == key) {
       return trimmed(line.substr(colon + 1));
     }
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return {};
 }
@@ -67,12 +57,10 @@ std::int64_t available_memory() {
   std::int64_t bytes = detail::proc_bytes(proc_text("/proc/meminfo"), "MemTotal");
   // A container's or a job's limit; "max" where there is none.
   const std::string limit = proc_text("/sys/fs/cgroup/memory.max");
-  std::int64_t limit_bytes = 0;
-  const auto parsed =
-      std::from_chars(limit.data(), limit.data() + limit.size(), limit_bytes);
-  if (parsed.ec == std::errc{} && limit_bytes > 0 &&
-      (bytes == 0 || limit_bytes < bytes)) {
-    bytes = limit_bytes;
+  const auto limit_bytes =
+      number_in<std::int64_t>(trimmed(limit.substr(0, limit.find('\n'))));
+  if (limit_bytes && *limit_bytes > 0 && (bytes == 0 || *limit_bytes < bytes)) {
+    bytes = *limit_bytes;
   }
   return bytes;
 }
@@ -127,17 +115,12 @@ std::string cpu_isa(std::string_view cpuinfo) {
 }
 
 std::int64_t proc_bytes(std::string_view text, std::string_view key) {
-  const std::string_view value = value_of(text, key);
-  std::int64_t kibibytes = 0;
-  std::from_chars(value.data(), value.data() + value.size(), kibibytes);
-  return 1024 * kibibytes;
+  const std::string_view value = value_of(text, key);  // "16284 kB"
+  return 1024 * number_in<std::int64_t>(value.substr(0, value.find(' '))).value_or(0);
 }
 
 int proc_umask(std::string_view text) {
-  const std::string_view value = value_of(text, "Umask");
-  int mask = -1;
-  std::from_chars(value.data(), value.data() + value.size(), mask, 8);
-  return mask;
+  return number_in<int>(value_of(text, "Umask"), 8).value_or(-1);
 }
 
 }  // namespace detail

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <system_error>
 
 #include "base/host_name.hpp"
+#include "base/words.hpp"
 
 namespace trireme {
 
@@ -89,11 +89,8 @@ std::optional<TemporaryOwner> owner_of_temporary(std::string_view name) {
     part = take_last_part(rest);
     part = part.substr(0, part.find('.'));
   }
-  const auto [end, error] =
-      std::from_chars(part.data(), part.data() + part.size(), owner.process);
-  if (error != std::errc{} || end != part.data() + part.size() || owner.process <= 0) {
-    return {};
-  }
+  owner.process = number_in<int>(part).value_or(0);
+  if (owner.process <= 0) return {};
   owner.host = rest;
   return owner;
 }

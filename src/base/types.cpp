@@ -3,52 +3,35 @@
 
 #include "base/error.hpp"
 
+#include <iterator>
+
 namespace trireme {
 
+namespace {
+
+struct Known {
+  std::string_view name;
+  std::size_t bytes;
+};
+constexpr Known kKnown[] = {
+    {"float32", 4}, {"float64", 8}, {"bfloat16", 2}, {"float16", 2}, {"int32", 4},
+    {"int64", 8},   {"uint8", 1},   {"uint16", 2},   {"uint32", 4},  {"uint64", 8}};
+static_assert(std::size(kKnown) == static_cast<std::size_t>(DType::uint64) + 1);
+
+const Known& known(DType type) {
+  const auto index = static_cast<std::size_t>(type);
+  TRIREME_REQUIRE(index < std::size(kKnown), "{} is not a DType", index);
+  return kKnown[index];
+}
+
+}  // namespace
+
 std::size_t size_of(DType type) {
-  switch (type) {
-    case DType::uint8:
-      return 1;
-    case DType::bfloat16:
-    case DType::float16:
-    case DType::uint16:
-      return 2;
-    case DType::float32:
-    case DType::int32:
-    case DType::uint32:
-      return 4;
-    case DType::float64:
-    case DType::int64:
-    case DType::uint64:
-      return 8;
-  }
-  throw Error("size_of: not a DType");
+  return known(type).bytes;
 }
 
 std::string_view name_of(DType type) {
-  switch (type) {
-    case DType::float32:
-      return "float32";
-    case DType::float64:
-      return "float64";
-    case DType::bfloat16:
-      return "bfloat16";
-    case DType::float16:
-      return "float16";
-    case DType::int32:
-      return "int32";
-    case DType::int64:
-      return "int64";
-    case DType::uint8:
-      return "uint8";
-    case DType::uint16:
-      return "uint16";
-    case DType::uint32:
-      return "uint32";
-    case DType::uint64:
-      return "uint64";
-  }
-  throw Error("name_of: not a DType");
+  return known(type).name;
 }
 
 }  // namespace trireme

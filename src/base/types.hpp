@@ -136,10 +136,8 @@ using Accumulator = typename detail::AccumulatorOf<T>::type;
 
 // Expands X(T) for every element type that kernels are instantiated for.
 #define TRIREME_FOR_EACH_REAL(X) X(float) X(double) X(::trireme::bf16) X(::trireme::fp16)
-// The same for those that a model can be made of, and its memory planned in;
+// The same for those that a model can be made of, and its memory planned in.
 #define TRIREME_FOR_EACH_MODEL_TYPE(X) X(float) X(double) X(::trireme::bf16)
-// and for those that it trains in today.
-#define TRIREME_FOR_EACH_COMPUTE_TYPE(X) X(float) X(double)
 
 }  // namespace trireme
 

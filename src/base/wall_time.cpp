@@ -17,6 +17,14 @@ double wall_seconds() {
       .count();
 }
 
+double steady_seconds() {
+  return seconds_since({});
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
 std::string iso_time(double wall_seconds) {
   const double whole = std::floor(wall_seconds);
   const auto seconds = static_cast<std::time_t>(whole);

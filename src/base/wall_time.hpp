@@ -12,6 +12,10 @@ double wall_seconds();
 // "2025-03-01T12:30:05.250Z"
 std::string iso_time(double wall_seconds);
 
+// Of a clock that nobody sets: since some moment, and since this one.
+double steady_seconds();
+double seconds_since(std::chrono::steady_clock::time_point begin);
+
 // The time of day as it was at the construction, and since then by a clock that nobody
 // sets: what is noted with it can be subtracted, also where a daemon or a person moves
 // the system's clock meanwhile.

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <filesystem>
 #include <limits>
@@ -27,6 +26,7 @@
 #include "base/format.hpp"
 #include "base/machine.hpp"
 #include "base/temporary_name.hpp"
+#include "base/wall_time.hpp"
 #include "comm/group.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/machine_peaks.hpp"
@@ -72,24 +72,13 @@ Outcome outcome_of(const Check& check, const PreflightOptions& options,
   } catch (const std::exception& error) {
     outcome.problem = message_of(error);
   }
-  outcome.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  outcome.seconds = seconds_since(start);
   return outcome;
-}
-
-// The directory, or what there is above it.
-io::Path existing(io::Path directory) {
-  directory = fs::absolute(directory);
-  std::error_code ignored;
-  while (!fs::is_directory(directory, ignored) && directory.has_relative_path()) {
-    directory = directory.parent_path();
-  }
-  return directory;
 }
 
 void try_writing(const std::vector<io::Path>& directories, int rank) {
   for (const io::Path& directory : directories) {
-    const io::Path file = temporary_name(existing(directory) / "preflight");
+    const io::Path file = temporary_name(io::existing_ancestor(directory) / "preflight");
     const std::string content(kWrittenBytes, static_cast<char>('a' + rank % 26));
     io::write_file(file, content);  // syncs
     const bool is_same = io::read_file(file) == content;
@@ -131,9 +120,7 @@ void try_exchange(comm::Group& group, int leader, Outcome& outcome) {
     group.all_reduce(exec, comm::span_of(View1<float>(values)), comm::Op::sum,
                      "preflight");
     exec.fence("preflight");
-    best = std::min(
-        best,
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    best = std::min(best, seconds_since(start));
     const auto host =
         Kokkos::create_mirror_view_and_copy(Kokkos::DefaultHostExecutionSpace(), values);
     for (std::size_t e = 0; e < host.extent(0); ++e) is_right &= host(e) == expected;

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/error.hpp"
 #include "base/error_message.hpp"
 #include "base/plural.hpp"
+#include "base/wall_time.hpp"
 #include "comm/group.hpp"
 #include "comm/rank_grid.hpp"
 #include "io/atomic_file.hpp"
@@ -28,10 +28,6 @@ namespace trireme::check {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 template <class T>
 std::vector<T> to_host(const Exec& exec, const DeviceArray<T>& array) {

@@ -8,11 +8,11 @@
 // fall means that some part of a step is wrong on this machine.
 #include <chrono>
 #include <cmath>
-#include <optional>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/wall_time.hpp"
 #include "check/selftest.hpp"
 #include "comm/rank_grid.hpp"
 #include "kernels/initialize.hpp"
@@ -183,8 +183,7 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
     step.update(optimizer);
     last = report.losses[0].mean();
     if (k == 0) first = last;
-    seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    seconds = seconds_since(start);
     goes_on = (seconds < 1.0 && k < 200 && last > 0.1 * first) || k < 20 ? 1 : 0;
     world->broadcast(goes_on);
   }

@@ -8,10 +8,10 @@
 #include "ckpt/convert.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/hugging_face.hpp"
 #include "ckpt/reader.hpp"
@@ -88,9 +88,7 @@ std::optional<index_t> end_of_text(const TrainingState& state, index_t vocab) {
   std::optional<index_t> id;
   const auto it = state.tokenizer_attributes.find("end_of_document");
   if (it != state.tokenizer_attributes.end()) {
-    index_t value = 0;
-    const char* end = it->second.data() + it->second.size();
-    if (std::from_chars(it->second.data(), end, value).ptr == end) id = value;
+    id = number_in<index_t>(it->second);
   } else if (!state.tokenizer.empty()) {
     try {
       id = data::Tokenizer::from_files(state.tokenizer).end_of_document();

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/training_state.hpp"
 #include "data/corpus.hpp"
@@ -79,24 +80,15 @@ bool comes_before(const std::string& a, const std::string& b) {
       "qkv",   "projection", "mlp_norm", "mlp",        "fc1",
       "fc2",   "final_norm", "head",     "weight",     "bias"};
   // Numbers by value, known words as above, others behind them.
-  const auto place = [](const std::string& word) {
-    const bool is_number = !word.empty() && word.size() < 10 &&
-                           std::all_of(word.begin(), word.end(),
-                                       [](char c) { return c >= '0' && c <= '9'; });
+  const auto place = [](std::string_view word) {
+    const auto number = number_in<unsigned>(word);
     const auto known = std::find(kOrder.begin(), kOrder.end(), word);
-    return std::tuple(is_number ? std::stol(word) : -1L, known - kOrder.begin(), word);
+    return std::tuple(number ? std::int64_t{*number} : -1, known - kOrder.begin(), word);
   };
-  std::size_t at_a = 0, at_b = 0;
-  while (at_a <= a.size() && at_b <= b.size()) {
-    const std::size_t end_a = std::min(a.find('/', at_a), a.size());
-    const std::size_t end_b = std::min(b.find('/', at_b), b.size());
-    const auto place_a = place(a.substr(at_a, end_a - at_a));
-    const auto place_b = place(b.substr(at_b, end_b - at_b));
-    if (place_a != place_b) return place_a < place_b;
-    at_a = end_a + 1;
-    at_b = end_b + 1;
-  }
-  return at_a > a.size() && at_b <= b.size();
+  const auto parts_a = split(a, "/"), parts_b = split(b, "/");
+  return std::lexicographical_compare(
+      parts_a.begin(), parts_a.end(), parts_b.begin(), parts_b.end(),
+      [&](std::string_view x, std::string_view y) { return place(x) < place(y); });
 }
 
 void add_manifest(Json& json, const Manifest& manifest) {

@@ -7,10 +7,8 @@
 #define TRIREME_CKPT_DIRECTORY_HPP_
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/log.hpp"

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -276,10 +275,7 @@ void write_hugging_face(const io::Path& path, const Gpt2Config& config,
                         const Gpt2Source& source, const data::TokenizerFiles& tokenizer) {
   // "out/" names out.
   const io::Path directory = path.has_filename() ? path : path.parent_path();
-  TRIREME_REQUIRE_INPUT(
-      !std::filesystem::exists(std::filesystem::symlink_status(directory)),
-      "'{}' exists already; name a directory that does not, or remove it",
-      directory.string());
+  io::require_absent(directory);
   // These may throw, and are therefore made before anything is written.
   const data::TokenizerFiles text_files = for_transformers(tokenizer, config);
   io::StagedDirectory staged(directory);

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 namespace trireme::ckpt {
 
@@ -45,11 +45,9 @@ std::string step_name(std::int64_t step) {
 
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kStepPrefix)) return {};
-  std::int64_t step = 0;
-  const char* begin = name.data() + kStepPrefix.size();
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(begin, end, step);
-  if (error != std::errc{} || stop != end || step < 0) return {};
+  const auto step =
+      number_in<std::int64_t>(std::string_view(name).substr(kStepPrefix.size()));
+  if (!step || *step < 0) return {};
   return step;
 }
 

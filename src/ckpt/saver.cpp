@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/error_message.hpp"
+#include "base/wall_time.hpp"
 #include "comm/on_ranks.hpp"
 
 namespace trireme::ckpt {
@@ -24,10 +25,6 @@ using Clock = std::chrono::steady_clock;
 
 // How long a rank that has nothing to do but wait for a save sleeps between two looks.
 constexpr auto kPatience = std::chrono::milliseconds(1);
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // The number of the file that each rank writes to, from 0 on; empty where each rank has a
 // file of its own.

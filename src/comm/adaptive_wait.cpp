@@ -2,9 +2,9 @@
 #include "comm/adaptive_wait.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/core_time.hpp"
+#include "base/wall_time.hpp"
 
 namespace trireme::comm {
 
@@ -36,11 +36,6 @@ constexpr double kWindowSeconds = 0.02;
 // try costs somebody's turn, some milliseconds, where the core is still shared.
 constexpr double kShortestHold = 0.05;
 constexpr double kLongestHold = 1.0;
-
-double steady_seconds() {
-  using Seconds = std::chrono::duration<double>;
-  return Seconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/descriptor.hpp"
+
 namespace trireme::comm {
 
 inline constexpr const char* kBoardPrefix = "ranks.";
@@ -48,25 +50,15 @@ inline std::size_t board_bytes(std::uint32_t slots) {
   return sizeof(BoardHeader) + sizeof(BoardSlot) * slots;
 }
 
-// A descriptor that is closed in the end; none where the file cannot be opened (errno).
-class OpenFile {
- public:
+// At a path of its own flags; not open where the file cannot be opened (errno).
+struct OpenFile : Descriptor {
   OpenFile(const std::filesystem::path& path, int flags)
-      : descriptor_(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  ~OpenFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  bool is_open() const { return descriptor_ >= 0; }
-  int get() const { return descriptor_; }
+      : Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  // All of the bytes, or false.
   bool read_at(std::size_t place, void* data, std::size_t bytes) const {
-    return ::pread(descriptor_, data, bytes, static_cast<off_t>(place)) ==
+    return ::pread(*this, data, bytes, static_cast<off_t>(place)) ==
            static_cast<ssize_t>(bytes);
   }
-
- private:
-  int descriptor_;
 };
 
 // What is called like a board, in the order of names; with its beginning (is_board) it is

@@ -208,7 +208,6 @@ void Environment::start() {
   try {
     wait_policy_ = choose_wait_policy(node_, std::getenv("TRIREME_WAIT"));
     choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES"));
-    choose_transport(std::getenv("TRIREME_TRANSPORT"));
   } catch (const InputError& error) {
     problem = error.what();
   }

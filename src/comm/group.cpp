@@ -6,8 +6,8 @@
 // transport has nothing to do but to carry.
 #include "comm/group.hpp"
 
-#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "base/plural.hpp"
@@ -79,23 +79,11 @@ class Timed {
 }  // namespace
 
 const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::all_reduce:
-      return "all_reduce";
-    case Kind::reduce_scatter:
-      return "reduce_scatter";
-    case Kind::all_gather:
-      return "all_gather";
-    case Kind::all_to_all:
-      return "all_to_all";
-    case Kind::broadcast:
-      return "broadcast";
-    case Kind::send:
-      return "send";
-    case Kind::recv:
-      return "recv";
-  }
-  throw Error("name_of: not a Kind");
+  constexpr const char* kNames[] = {"all_reduce", "reduce_scatter", "all_gather",
+                                    "all_to_all", "broadcast",      "send",
+                                    "recv"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::recv) + 1);
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 Traffic& Traffic::operator+=(const Traffic& other) {

@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 #include <sys/prctl.h>
+#include <array>
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,7 +17,6 @@
 #include "base/host_cores.hpp"
 #include "comm/mpi_group.hpp"
 #include "comm/self_communicator.hpp"
-#include "comm/strict_transport.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -27,22 +27,17 @@ void end_naps_on_time() {
   ::prctl(PR_SET_TIMERSLACK, 1UL);
 }
 
-// If only some ranks compared calls, or told each other of messages, that would itself be
-// a different call. One rank that wants it is therefore enough for all. Collective over
-// MPI_COMM_WORLD.
+// If only some ranks compared calls, that would itself be a different call. One rank that
+// wants it is therefore enough for all. Collective over MPI_COMM_WORLD.
 void agree(MpiWorld& world) {
   const MpiOptions& given = world.options;
   const bool checks = given.check_calls
                           ? *given.check_calls
                           : choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES"));
-  const TransportKind transport =
-      given.transport ? *given.transport
-                      : choose_transport(std::getenv("TRIREME_TRANSPORT"));
-  int wanted[2] = {checks ? 1 : 0, transport == TransportKind::strict ? 1 : 0};
-  mpi_check(MPI_Allreduce(MPI_IN_PLACE, wanted, 2, MPI_INT, MPI_MAX, MPI_COMM_WORLD),
+  int wanted = checks ? 1 : 0;
+  mpi_check(MPI_Allreduce(MPI_IN_PLACE, &wanted, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD),
             "MPI_Allreduce");
-  world.checks_calls = wanted[0] != 0;
-  world.is_strict = wanted[1] != 0;
+  world.checks_calls = wanted != 0;
 }
 
 class MpiCommunicator final : public Communicator {
@@ -53,8 +48,8 @@ class MpiCommunicator final : public Communicator {
 
   std::unique_ptr<Transport> make_transport() override {
     auto transport = make_mpi_transport(group_, *this);
-    return world().is_strict ? make_strict_transport(std::move(transport), *this)
-                             : std::move(transport);
+    const auto& wrap = world().options.wrap_transport;
+    return wrap ? wrap(std::move(transport), *this) : std::move(transport);
   }
   void set_timeout(double seconds) override { world().timeout = seconds; }
   const void* native_handle() const override { return &group_->comm; }
@@ -164,15 +159,8 @@ class MpiCommunicator final : public Communicator {
 }  // namespace
 
 std::string_view name_of(WaitPolicy policy) {
-  switch (policy) {
-    case WaitPolicy::spin:
-      return "spin";
-    case WaitPolicy::yield:
-      return "yield";
-    case WaitPolicy::adaptive:
-      return "adaptive";
-  }
-  throw Error("not a way to wait");
+  constexpr std::array<std::string_view, 3> kNames = {"spin", "yield", "adaptive"};
+  return kNames.at(static_cast<std::size_t>(policy));
 }
 
 WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value) {
@@ -233,15 +221,6 @@ bool choose_call_checks(const char* override_value) {
 #else
   return given != "0";
 #endif
-}
-
-TransportKind choose_transport(const char* value) {
-  const std::string_view given = value != nullptr ? value : "";
-  TRIREME_REQUIRE_INPUT(given.empty() || given == "mpi" || given == "strict",
-                        "TRIREME_TRANSPORT is '{}'; it may be mpi, or for tests strict "
-                        "(messages fail that would fail over NCCL)",
-                        given);
-  return given == "strict" ? TransportKind::strict : TransportKind::mpi;
 }
 
 std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {

@@ -17,12 +17,14 @@
 #ifndef TRIREME_COMM_MPI_COMMUNICATOR_HPP_
 #define TRIREME_COMM_MPI_COMMUNICATOR_HPP_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 
 #include "base/exec.hpp"
 #include "comm/communicator.hpp"
+#include "comm/transport.hpp"
 
 namespace trireme::comm {
 
@@ -45,13 +47,6 @@ struct NodeInfo {
 // InputError for another value.
 WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value);
 
-// What carries device messages: MPI as it is, or so that only what NCCL would carry is
-// (strict_transport.hpp), for tests.
-enum class TransportKind { mpi, strict };
-// TRIREME_TRANSPORT=mpi|strict (argument: its value or null). Throws InputError for
-// another value.
-TransportKind choose_transport(const char* value);
-
 struct MpiOptions {
   std::optional<WaitPolicy> wait;  // else choose_wait_policy
   // Elements per MPI call: MPI counts are 32-bit.
@@ -66,7 +61,11 @@ struct MpiOptions {
   // throw on every rank, naming all, where it differs. Starting an operation then waits
   // for the others to start it. Else choose_call_checks.
   std::optional<bool> check_calls = {};
-  std::optional<TransportKind> transport = {};  // else choose_transport
+  // What is put around the transport of every group; all ranks give the same. Tests have
+  // messages carried by NCCL's rules in this way.
+  std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>,
+                                           const Communicator&)>
+      wrap_transport = {};
 };
 
 // On in builds without NDEBUG; TRIREME_CHECK_MESSAGES=1|0 (argument: its value or null)

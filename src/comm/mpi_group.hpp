@@ -63,7 +63,6 @@ struct MpiWorld {
   std::uint64_t progress_calls = 0;
   MPI_Op narrow[2][3];  // bf16, fp16; sum, max, min
   bool checks_calls = false;
-  bool is_strict = false;  // messages go by the rules of strict_transport.hpp
   bool gave_up = false;
   std::shared_ptr<Recorders> recorders = std::make_shared<Recorders>();
 

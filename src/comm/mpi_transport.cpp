@@ -6,7 +6,6 @@
 // matches by tag, which here is the channel, and buffers as it likes: a group call is
 // therefore nothing.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/plural.hpp"

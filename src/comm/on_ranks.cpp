@@ -8,33 +8,6 @@
 
 namespace trireme::comm {
 
-namespace {
-
-// An outcome travels as one letter that says what it is, and the text.
-constexpr char kDone = '=';
-constexpr char kInputError = 'i';
-constexpr char kError = 'e';
-
-template <class Work>
-std::string outcome_of(const Work& work) {
-  try {
-    return std::string(1, kDone).append(work());
-  } catch (const InputError& error) {
-    return std::string(1, kInputError).append(error.what());
-  } catch (const std::exception& error) {
-    return std::string(1, kError).append(message_of(error));
-  }
-}
-
-std::string text_or_throw(const std::string& outcome) {
-  std::string text = outcome.substr(1);
-  if (outcome.front() == kInputError) throw InputError(text);
-  if (outcome.front() == kError) throw Error(text);
-  return text;
-}
-
-}  // namespace
-
 std::string text_of_first_rank(Communicator& comm,
                                const std::function<std::string()>& work) {
   std::string outcome;
@@ -66,7 +39,7 @@ void on_every_rank(Communicator& comm, const std::function<void()>& work) {
     work();
     return std::string();
   });
-  if (!comm.any(outcome.front() != kDone)) return;
+  if (!comm.any(is_failure(outcome))) return;
   for (const std::string& word : comm.gather(outcome)) text_or_throw(word);
 }
 

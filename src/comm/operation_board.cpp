@@ -68,7 +68,7 @@ void OperationBoard::create_file(const fs::path& file, const std::string& host, 
   {
     const OpenFile out(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
     require_open(out, temporary);
-    const ssize_t written = ::write(out.get(), content.data(), content.size());
+    const ssize_t written = ::write(out, content.data(), content.size());
     if (written != static_cast<ssize_t>(content.size())) {
       const int error = written < 0 ? errno : ENOSPC;
       ::unlink(temporary.c_str());
@@ -92,7 +92,7 @@ OperationBoard::OperationBoard(const fs::path& file, int slot, int rank)
                   "'{}' is no board with a slot {}", file.string(), slot);
   host_ = header.host;
   bytes_ = board_bytes(header.slots);
-  memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, in.get(), 0);
+  memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, in, 0);
   if (memory_ == MAP_FAILED) throw Error(system_text("map", file, errno));
   guard_ = MappingGuard(memory_, bytes_);
   slot_ =

@@ -214,7 +214,7 @@ void print_hang(const fs::path& directory, const std::string& host, int rank,
   const std::string all = head + table_of(reading.ranks, host, now, kMostSlots);
   // The file is only a copy of what is on stderr, so that an error in writing it is of no
   // consequence.
-  [[maybe_unused]] const ssize_t written = ::write(copy->get(), all.data(), all.size());
+  [[maybe_unused]] const ssize_t written = ::write(*copy, all.data(), all.size());
 }
 
 }  // namespace

@@ -33,20 +33,6 @@ void check_shape(const GridShape& shape, int ranks) {
 
 }  // namespace
 
-int GridShape::extent(Axis axis) const {
-  switch (axis) {
-    case Axis::tensor:
-      return tensor;
-    case Axis::context:
-      return context;
-    case Axis::data:
-      return data;
-    case Axis::pipeline:
-      return pipeline;
-  }
-  throw Error("extent: not an Axis");
-}
-
 std::string to_string(const GridShape& shape) {
   return fmt::format("tensor {} x context {} x data {} x pipeline {}", shape.tensor,
                      shape.context, shape.data, shape.pipeline);

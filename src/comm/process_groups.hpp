@@ -14,19 +14,36 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "comm/group.hpp"
-#include "config/axis.hpp"
+#include "config/enums.hpp"
 
 namespace trireme::comm {
 
 using config::Axis;
 using config::AxisOrder;
 
+// The member of a GridShape or of Coordinates that belongs to an axis.
+template <class Four>
+auto& on_axis(Four& four, Axis axis) {
+  switch (axis) {
+    case Axis::tensor:
+      return four.tensor;
+    case Axis::context:
+      return four.context;
+    case Axis::data:
+      return four.data;
+    case Axis::pipeline:
+      return four.pipeline;
+  }
+  throw Error("on_axis: not an Axis");
+}
+
 struct GridShape {
   int tensor = 1, context = 1, data = 1, pipeline = 1;
   AxisOrder order = config::kDefaultAxisOrder;
 
-  int extent(Axis axis) const;
+  int extent(Axis axis) const { return on_axis(*this, axis); }
   int size() const { return tensor * context * data * pipeline; }
 };
 // "tensor 2 x context 1 x data 4 x pipeline 2"

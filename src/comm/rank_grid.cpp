@@ -4,39 +4,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/axis.hpp"
+#include "config/enums.hpp"
 
 namespace trireme::comm {
-namespace {
-
-// The member of a (const) Coordinates that an axis has.
-template <class C>
-auto& place_on(C& coordinates, Axis axis) {
-  switch (axis) {
-    case Axis::tensor:
-      return coordinates.tensor;
-    case Axis::context:
-      return coordinates.context;
-    case Axis::data:
-      return coordinates.data;
-    case Axis::pipeline:
-      return coordinates.pipeline;
-  }
-  throw Error("place_on: not an Axis");
-}
-
-}  // namespace
-
-int Coordinates::along(Axis axis) const {
-  return place_on(*this, axis);
-}
-
 Coordinates coordinates_of(const GridShape& shape, int rank) {
   TRIREME_REQUIRE(rank >= 0 && rank < shape.size(), "rank {} is not in process grid {}",
                   rank, to_string(shape));
   Coordinates coordinates;
   for (const Axis axis : shape.order) {
-    place_on(coordinates, axis) = rank % shape.extent(axis);
+    on_axis(coordinates, axis) = rank % shape.extent(axis);
     rank /= shape.extent(axis);
   }
   return coordinates;
@@ -64,7 +40,7 @@ std::vector<int> members_of(const GridShape& shape, const std::vector<Axis>& axe
     for (const Coordinates& member : members) {
       for (int place = 0; place < shape.extent(axis); ++place) {
         more.push_back(member);
-        place_on(more.back(), axis) = place;
+        on_axis(more.back(), axis) = place;
       }
     }
     members = std::move(more);

@@ -18,7 +18,7 @@ namespace trireme::comm {
 struct Coordinates {
   int tensor = 0, context = 0, data = 0, pipeline = 0;
 
-  int along(Axis axis) const;
+  int along(Axis axis) const { return on_axis(*this, axis); }
   bool operator==(const Coordinates&) const = default;
 };
 

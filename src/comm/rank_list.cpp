@@ -39,19 +39,21 @@ std::string host_list(const std::vector<int>& ranks,
 
 }  // namespace
 
-std::string rank_list(const std::vector<int>& ranks) {
+std::vector<std::string> runs_of(const std::vector<int>& numbers) {
   std::vector<std::string> runs;
-  for (std::size_t i = 0; i < ranks.size();) {
+  for (std::size_t i = 0; i < numbers.size();) {
     std::size_t end = i + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    const int first = ranks[i];
-    const int last = ranks[end - 1];
-    runs.push_back(first == last ? std::to_string(first)
-                                 : fmt::format("{}-{}", first, last));
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    runs.push_back(end == i + 1 ? std::to_string(numbers[i])
+                                : fmt::format("{}-{}", numbers[i], numbers[end - 1]));
     i = end;
   }
+  return runs;
+}
+
+std::string rank_list(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks",
-                     joined(runs, kMostRuns, ", "));
+                     joined(runs_of(ranks), kMostRuns, ", "));
 }
 
 std::string grouped_by_text(const std::vector<std::string>& texts,

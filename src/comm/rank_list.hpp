@@ -8,6 +8,9 @@
 
 namespace trireme::comm {
 
+// Runs of neighbours in ascending numbers: "0-3", "5".
+std::vector<std::string> runs_of(const std::vector<int>& numbers);
+
 // "rank 3", "ranks 0-2, 5"; in ascending order.
 std::string rank_list(const std::vector<int>& ranks);
 

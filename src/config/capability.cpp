@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/words.hpp"
 #include "config/check.hpp"
 #include "config/key_table.hpp"
 
@@ -76,12 +77,9 @@ std::string mark_not_yet(const KeyInfo& info) {
     return fmt::format("{} (other than {}: {})", info.allowed, trained, kNotYet);
   }
   std::string marked;
-  for (std::size_t begin = 0; begin < info.allowed.size();) {
-    const std::size_t end = std::min(info.allowed.find(", ", begin), info.allowed.size());
-    const std::string word = info.allowed.substr(begin, end - begin);
-    marked += (begin == 0 ? "" : ", ") + word;
+  for (const std::string_view word : split(info.allowed, ", ")) {
+    marked += fmt::format("{}{}", marked.empty() ? "" : ", ", word);
     if (!has(capability->trained, word)) marked += fmt::format(" ({})", kNotYet);
-    begin = end + 2;
   }
   return marked;
 }

@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "base/types.hpp"
-#include "config/axis.hpp"
 #include "config/enums.hpp"
 
 namespace trireme::config {

@@ -4,17 +4,14 @@
 #include "base/error.hpp"
 
 namespace trireme::config {
-namespace {
 
 template <class E>
-std::string_view word_of(E value) {
+std::string_view name_of(E value) {
   for (const auto& [choice, word] : choices<E>()) {
     if (choice == value) return word;
   }
   throw Error("name_of: a value that is not of its enum");
 }
-
-}  // namespace
 
 #define TRIREME_CHOICES(Enum, ...)                                                   \
   template <>                                                                        \
@@ -23,10 +20,10 @@ std::string_view word_of(E value) {
     static const std::vector<std::pair<Enum, std::string_view>> all = {__VA_ARGS__}; \
     return all;                                                                      \
   }                                                                                  \
-  std::string_view name_of(Enum value) {                                             \
-    return word_of(value);                                                           \
-  }
+  template std::string_view name_of(Enum);
 
+TRIREME_CHOICES(Axis, {E::tensor, "tensor"}, {E::context, "context"}, {E::data, "data"},
+                {E::pipeline, "pipeline"})
 TRIREME_CHOICES(ModelKind, {E::gpt, "gpt"}, {E::bert, "bert"}, {E::t5, "t5"})
 TRIREME_CHOICES(Norm, {E::layernorm, "layernorm"}, {E::rmsnorm, "rmsnorm"})
 TRIREME_CHOICES(Activation, {E::gelu_tanh, "gelu_tanh"}, {E::gelu, "gelu"},
@@ -48,15 +45,5 @@ TRIREME_CHOICES(SignalName, {E::usr1, "USR1"}, {E::usr2, "USR2"}, {E::term, "TER
 TRIREME_CHOICES(LengthUnit, {E::steps, "steps"}, {E::samples, "samples"},
                 {E::tokens, "tokens"})
 #undef TRIREME_CHOICES
-
-template <>
-const std::vector<std::pair<Axis, std::string_view>>& choices<Axis>() {
-  static const std::vector<std::pair<Axis, std::string_view>> all = {
-      {Axis::tensor, name_of(Axis::tensor)},
-      {Axis::context, name_of(Axis::context)},
-      {Axis::data, name_of(Axis::data)},
-      {Axis::pipeline, name_of(Axis::pipeline)}};
-  return all;
-}
 
 }  // namespace trireme::config

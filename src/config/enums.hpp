@@ -2,14 +2,19 @@
 #ifndef TRIREME_CONFIG_ENUMS_HPP_
 #define TRIREME_CONFIG_ENUMS_HPP_
 
-#include <cstdint>
+#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "config/axis.hpp"
-
 namespace trireme::config {
+
+// Of the process grid.
+enum class Axis { tensor, context, data, pipeline };
+// Fastest first: neighbouring ranks share a tensor group.
+using AxisOrder = std::array<Axis, 4>;
+inline constexpr AxisOrder kDefaultAxisOrder = {Axis::tensor, Axis::context, Axis::data,
+                                                Axis::pipeline};
 
 enum class ModelKind { gpt, bert, t5 };
 enum class Norm { layernorm, rmsnorm };
@@ -31,18 +36,9 @@ enum class LengthUnit { steps, samples, tokens };
 template <class E>
 const std::vector<std::pair<E, std::string_view>>& choices();
 
-std::string_view name_of(ModelKind value);
-std::string_view name_of(Norm value);
-std::string_view name_of(Activation value);
-std::string_view name_of(Position value);
-std::string_view name_of(Precision value);
-std::string_view name_of(Recompute value);
-std::string_view name_of(PipelineSchedule value);
-std::string_view name_of(Balance value);
-std::string_view name_of(OptimizerKind value);
-std::string_view name_of(Schedule value);
-std::string_view name_of(SignalName value);
-std::string_view name_of(LengthUnit value);
+// The word of a value.
+template <class E>
+std::string_view name_of(E value);
 
 }  // namespace trireme::config
 

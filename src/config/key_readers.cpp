@@ -8,10 +8,12 @@
 
 #include <fmt/format.h>
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <cmath>
 
 #include "base/types.hpp"
+#include "base/words.hpp"
 #include "config/paths.hpp"
 
 namespace trireme::config {
@@ -49,12 +51,7 @@ std::string kind_of(const YamlValue& value) {
 }
 
 std::string join_words(const std::vector<std::string_view>& words) {
-  std::string text;
-  for (const std::string_view word : words) {
-    if (!text.empty()) text += ", ";
-    text += word;
-  }
-  return text;
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 std::optional<Problem> read_integer(const YamlValue& value, index_t least, index_t most,
@@ -105,9 +102,7 @@ std::optional<Problem> read_boolean(const YamlValue& value, bool& out) {
     out = value.text == "true";
     return std::nullopt;
   }
-  std::string lower = value.text;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = lower_case(value.text);
   const bool yes = lower == "yes" || lower == "on" || lower == "1" || lower == "true";
   const bool no = lower == "no" || lower == "off" || lower == "0" || lower == "false" ||
                   lower == "none";

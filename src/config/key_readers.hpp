@@ -5,7 +5,6 @@
 
 #include <limits>
 #include <string>
-#include <utility>
 
 #include "base/types.hpp"
 #include "config/key_table.hpp"

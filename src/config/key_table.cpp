@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "config/capability.hpp"
 #include "config/key_readers.hpp"
 #include "config/paths.hpp"

@@ -7,7 +7,6 @@
 // wrote; it differs in its paths alone, which are not filled in or moved a second time.
 #include "config/load.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/words.hpp"
 #include "config/check.hpp"
 #include "config/key_table.hpp"
 #include "config/paths.hpp"
@@ -334,13 +334,11 @@ Deck load(const std::string& path, const LoadOptions& options) {
 
 std::string resolved_text(const Deck& deck, bool comments) {
   std::string text = "# Resolved deck: every default is written out.\n";
-  std::vector<std::string> open;  // sections around the current key
+  std::vector<std::string_view> open;  // sections around the current key
   for (const Key& key : key_table()) {
     const std::string value = key.write(deck);
     if (value.empty()) continue;
-    std::vector<std::string> parts;
-    std::istringstream path(key.info.path);
-    for (std::string part; std::getline(path, part, '.');) parts.push_back(part);
+    const std::vector<std::string_view> parts = split(key.info.path, ".");
     std::size_t same = 0;
     while (same < open.size() && same + 1 < parts.size() && open[same] == parts[same])
       ++same;

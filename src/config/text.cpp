@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "base/types.hpp"
+#include "base/words.hpp"
 
 namespace trireme::config {
 namespace {
@@ -49,36 +49,21 @@ bool is_time_unit(std::string_view unit) {
 }
 
 double seconds_in(char unit) {
-  switch (unit) {
-    case 's':
-      return 1.0;
-    case 'm':
-      return 60.0;
-    case 'h':
-      return 3600.0;
-    default:
-      return 86400.0;
-  }
+  return unit == 's' ? 1.0 : unit == 'm' ? 60.0 : unit == 'h' ? 3600.0 : 86400.0;
 }
 
 }  // namespace
 
 std::optional<double> parse_number(std::string_view text) {
   text = without_plus(text);
-  double value = 0.0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (!std::isfinite(value)) return std::nullopt;
+  const auto value = number_in<double>(text);
+  if (value && !std::isfinite(*value)) return std::nullopt;
   return value;
 }
 
 std::optional<index_t> parse_integer(std::string_view text) {
   text = without_plus(text);
-  index_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  if (const auto value = number_in<index_t>(text)) return value;
   const auto number = parse_number(text);
   // Beyond 2^53 a floating-point literal no longer says which integer is meant.
   if (!number || std::floor(*number) != *number ||
@@ -166,8 +151,7 @@ std::string to_text(const Length& length) {
 }
 
 std::string number_text(double value) {
-  std::string text = fmt::format("{}", value);
-  return text;
+  return fmt::format("{}", value);
 }
 
 std::string time_text(double seconds) {
@@ -188,9 +172,7 @@ std::string yaml_text(const std::string& text) {
   static const std::vector<std::string_view> reserved = {"true", "false",  "null", "yes",
                                                          "no",   "on",     "off",  "none",
                                                          "auto", "corpus", "y",    "n"};
-  std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = lower_case(text);
   const auto plain = [](unsigned char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            c == '_' || c == '.' || c == '/' || c == '-' || c == '+';
@@ -213,37 +195,14 @@ std::string yaml_text(const std::string& text) {
   return quoted + "\"";
 }
 
-int edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the table: the swap looks two rows back.
-  std::vector<int> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = static_cast<int>(j);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    row[0] = static_cast<int>(i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int replace = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({replace, last[j] + 1, row[j - 1] + 1});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], before[j - 2] + 1);
-      }
-    }
-    before.swap(last);
-    last.swap(row);
-  }
-  return last[b.size()];
-}
-
 std::string nearest_word(std::string_view word,
                          const std::vector<std::string_view>& words) {
-  std::string lower(word.substr(0, 64));
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) {
-    return c == '-' ? '_' : static_cast<char>(std::tolower(c));
-  });
+  std::string lower = lower_case(word.substr(0, 64));
+  std::replace(lower.begin(), lower.end(), '-', '_');
   std::string best;
   int best_distance = 1000;
   for (const std::string_view candidate : words) {
-    std::string other(candidate);
-    std::transform(other.begin(), other.end(), other.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string other = lower_case(candidate);
     int distance = edit_distance(lower, other);
     // An abbreviation, or the word with something added, is nearer than its length says.
     if (lower.size() >= 2 && (other.find(lower) == 0 || lower.find(other) == 0)) {

@@ -34,8 +34,6 @@ std::string number_text(double value);      // shortest that reads back as the s
 // As a YAML scalar: plain where that reads back as this text, else in double quotes.
 std::string yaml_text(const std::string& text);
 
-// Edits (insert, delete, replace, swap of neighbours) between two words.
-int edit_distance(std::string_view a, std::string_view b);
 // The word most like `word` that is near enough to be meant; empty where none is.
 std::string nearest_word(std::string_view word,
                          const std::vector<std::string_view>& words);

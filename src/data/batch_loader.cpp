@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/wall_time.hpp"
 
 namespace trireme::data {
 

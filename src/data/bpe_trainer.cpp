@@ -6,7 +6,6 @@
 // once more and is then listed twice; only its last place counts.
 #include "data/bpe_trainer.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <queue>
 

@@ -200,16 +200,14 @@ void Corpus::map_arrays(const io::H5File& file) {
       kAdvice);
 }
 
-void Corpus::copy(index_t begin, index_t count, std::int32_t* out, index_t stride) const {
+void Corpus::copy(index_t begin, index_t count, std::int32_t* out) const {
   TRIREME_REQUIRE(begin >= 0 && count >= 0 && begin <= token_count_ - count,
                   "tokens [{}, {}) are outside corpus '{}' of {}", begin, begin + count,
                   path_.string(), token_count_);
   if (narrow_ != nullptr) {
-    for (index_t i = 0; i < count; ++i) out[i * stride] = narrow_[begin + i];
+    std::copy_n(narrow_ + begin, count, out);
   } else {
-    for (index_t i = 0; i < count; ++i) {
-      out[i * stride] = static_cast<std::int32_t>(wide_[begin + i]);
-    }
+    std::copy_n(wide_ + begin, count, out);
   }
   file_.require_uncut();
 }
@@ -219,15 +217,6 @@ index_t Corpus::document_begin(index_t document) const {
                   "document {} is outside corpus '{}' of {}", document, path_.string(),
                   document_count_);
   return static_cast<index_t>(documents_[document]);
-}
-
-index_t Corpus::document_of(index_t token) const {
-  TRIREME_REQUIRE(token >= 0 && token < token_count_,
-                  "token {} is outside corpus '{}' of {}", token, path_.string(),
-                  token_count_);
-  const std::uint64_t* end = documents_ + document_count_ + 1;
-  return std::upper_bound(documents_, end, static_cast<std::uint64_t>(token)) -
-         documents_ - 1;
 }
 
 double Corpus::unigram_entropy() const {
@@ -287,10 +276,6 @@ std::string Corpus::verify() const {
   }
   file_.require_uncut();
   return documents_problem();
-}
-
-double unigram_entropy(const Corpus& corpus) {
-  return corpus.unigram_entropy();
 }
 
 bool same_tokenizer(const Corpus& a, const Corpus& b) {

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/types.hpp"
 #include "data/tokenizer.hpp"
@@ -40,15 +39,14 @@ class Corpus {
   const TokenizerFiles& tokenizer_files() const { return tokenizer_files_; }
 
   TokenId token(index_t at) const { return narrow_ != nullptr ? narrow_[at] : wide_[at]; }
-  // out[i * stride] = token(begin + i) for i in [0, count). Bounds are checked, and that
-  // the file was not cut meanwhile.
-  void copy(index_t begin, index_t count, std::int32_t* out, index_t stride = 1) const;
+  // out[i] = token(begin + i) for i in [0, count). Bounds are checked, and that the file
+  // was not cut meanwhile.
+  void copy(index_t begin, index_t count, std::int32_t* out) const;
   // First token of document d; of d = document_count() the end of the stream.
   index_t document_begin(index_t document) const;
-  // The document that holds a token: binary search.
-  index_t document_of(index_t token) const;
 
-  // Nats per token; from the file where it is stored, else counted.
+  // Entropy of the frequencies of single tokens, in nats per token: what a model must
+  // beat. From the file where it is stored, else counted.
   double unigram_entropy() const;
   // Reads all offsets of documents, as fast as the file can be read: has each document a
   // token at least, and begins where the one before ends? Returns what is wrong, with the
@@ -82,9 +80,6 @@ class Corpus {
 
 // Do the same ids stand for the same text, and the same one for a document's end?
 bool same_tokenizer(const Corpus& a, const Corpus& b);
-
-// Entropy of the frequencies of single tokens, in nats: what a model must beat.
-double unigram_entropy(const Corpus& corpus);
 
 }  // namespace trireme::data
 

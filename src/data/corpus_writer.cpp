@@ -15,6 +15,7 @@
 
 #include "base/format.hpp"
 #include "base/temporary_name.hpp"
+#include "base/wall_time.hpp"
 #include "comm/on_ranks.hpp"
 #include "data/bpe_trainer.hpp"
 #include "data/corpus_format.hpp"
@@ -27,10 +28,6 @@ namespace trireme::data {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A spool of this rank, beside the corpus to come.
 io::Path spool_path(const std::filesystem::path& out, const char* what) {

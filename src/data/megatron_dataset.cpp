@@ -7,7 +7,6 @@
 // may be of any integer type.
 #include "data/megatron_dataset.hpp"
 
-#include <algorithm>
 #include <cstring>
 #include <string_view>
 

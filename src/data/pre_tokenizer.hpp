@@ -6,7 +6,6 @@
 #ifndef TRIREME_DATA_PRE_TOKENIZER_HPP_
 #define TRIREME_DATA_PRE_TOKENIZER_HPP_
 
-#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -10,7 +10,6 @@
 #ifndef TRIREME_DATA_SAMPLE_INDEX_HPP_
 #define TRIREME_DATA_SAMPLE_INDEX_HPP_
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -14,7 +14,6 @@
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
-#include "io/checksum.hpp"
 
 namespace trireme::data {
 
@@ -30,17 +29,6 @@ TokenId Tokenizer::end_of_document() const {
       "the tokenizer has no end-of-document token: none of its added tokens is "
       "<|endoftext|>, <|end_of_text|>, </s>, <eos> or <|eot_id|>. Add one of them to "
       "its \"added_tokens\"");
-}
-
-std::uint64_t Tokenizer::fingerprint() const {
-  io::Checksum sum;
-  for (const auto& [name, content] : files_) {
-    const std::uint64_t size = content.size();
-    sum.update(name.data(), name.size() + 1);
-    sum.update(&size, sizeof(size));
-    sum.update(content.data(), content.size());
-  }
-  return sum.value();
 }
 
 bool Tokenizer::can_cut_before_space() const {

@@ -46,8 +46,6 @@ class Tokenizer {
   TokenId end_of_document() const;
   const std::vector<AddedToken>& added_tokens() const { return added_; }
   const TokenizerFiles& files() const { return files_; }
-  // Equal for tokenizers with equal files.
-  std::uint64_t fingerprint() const;
 
   const BpeModel& model() const { return *model_; }
   const PreTokenizer& pre_tokenizer() const { return pre_tokenizer_; }

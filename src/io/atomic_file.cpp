@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/temporary_name.hpp"
@@ -138,16 +139,14 @@ void sync_file(const Path& path) {
 }
 
 void sync_directory(const Path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0)
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!descriptor.is_open())
     throw Error(system_message("cannot open the directory", path, errno));
   const int status = ::fsync(descriptor);
-  const int error = errno;
-  ::close(descriptor);
   // Some network file systems know no fsync of a directory; their renames are
   // synchronous.
-  if (status != 0 && error != EINVAL && error != ENOTSUP) {
-    throw Error(system_message("cannot write to stable storage", path, error));
+  if (status != 0 && errno != EINVAL && errno != ENOTSUP) {
+    throw Error(system_message("cannot write to stable storage", path, errno));
   }
 }
 

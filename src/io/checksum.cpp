@@ -3,11 +3,11 @@
 
 #include <xxhash.h>
 
-#include <charconv>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "io/files.hpp"
 
 namespace trireme::io {
@@ -58,13 +58,10 @@ std::string to_hex(std::uint64_t checksum) {
 }
 
 std::uint64_t from_hex(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, 16);
-  TRIREME_REQUIRE_INPUT(
-      text.size() == 16 && error == std::errc{} && end == text.data() + text.size(),
-      "'{}' is not a checksum: expected 16 hexadecimal digits", text);
-  return value;
+  const auto value = number_in<std::uint64_t>(text, 16);
+  TRIREME_REQUIRE_INPUT(text.size() == 16 && value,
+                        "'{}' is not a checksum: expected 16 hexadecimal digits", text);
+  return *value;
 }
 
 }  // namespace trireme::io

@@ -65,8 +65,8 @@ class Patience {
 }
 
 // Opens for reading; refuses what is not a regular file.
-int open_for_reading(const Path& path, std::string_view role, std::uint64_t& size,
-                     std::int64_t& modified) {
+Descriptor open_for_reading(const Path& path, std::string_view role, std::uint64_t& size,
+                            std::int64_t& modified) {
   struct stat info = {};
   Patience patience;
   while (::stat(path.c_str(), &info) != 0) {
@@ -82,8 +82,9 @@ int open_for_reading(const Path& path, std::string_view role, std::uint64_t& siz
                         path.string(), role);
   TRIREME_REQUIRE_INPUT(S_ISREG(info.st_mode),
                         "'{}' is not a regular file; expected a {}", path.string(), role);
-  int descriptor = -1;
-  while ((descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0) {
+  Descriptor descriptor;
+  while (
+      !(descriptor = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC))).is_open()) {
     const int error = errno;
     if (patience.waits_after(error)) continue;
     fail_to_read(fmt::format("cannot open {}", role), path, error);
@@ -96,8 +97,9 @@ int open_for_reading(const Path& path, std::string_view role, std::uint64_t& siz
 // Behind what others have written there.
 void append_to_stream(const Path& path, std::string_view content) {
   std::fflush(stdout);
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (descriptor < 0) throw Error(system_message("cannot open for writing", path, errno));
+  Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!descriptor.is_open())
+    throw Error(system_message("cannot open for writing", path, errno));
   int error = 0;
   for (std::size_t done = 0; done < content.size() && error == 0;) {
     const ssize_t put = ::write(descriptor, content.data() + done,
@@ -105,21 +107,20 @@ void append_to_stream(const Path& path, std::string_view content) {
     if (put >= 0) done += static_cast<std::size_t>(put);
     if (put < 0 && errno != EINTR) error = errno;
   }
-  if (::close(descriptor) != 0 && error == 0) error = errno;
+  if (!descriptor.close() && error == 0) error = errno;
   if (error != 0) throw Error(system_message("cannot write", path, error));
 }
 
-// The nearest directory at or above `path` that exists.
+}  // namespace
+
 Path existing_ancestor(Path path) {
   std::error_code ignored;
   path = std::filesystem::absolute(path, ignored);
-  while (!std::filesystem::exists(path, ignored) && path.has_relative_path()) {
+  while (!std::filesystem::is_directory(path, ignored) && path.has_relative_path()) {
     path = path.parent_path();
   }
   return path;
 }
-
-}  // namespace
 
 std::uint64_t free_bytes(const Path& path) {
   std::error_code error;
@@ -211,24 +212,6 @@ void require_absent(const Path& path) {
 FileReader::FileReader(const Path& path, std::string_view role)
     : path_(path), descriptor_(open_for_reading(path, role, size_, modified_)) {}
 
-FileReader::~FileReader() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-FileReader::FileReader(FileReader&& other) noexcept
-    : path_(std::move(other.path_)),
-      size_(other.size_),
-      modified_(other.modified_),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileReader& FileReader::operator=(FileReader&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_, other.size_);
-  std::swap(modified_, other.modified_);
-  return *this;
-}
-
 void FileReader::read_at(std::uint64_t offset, void* data, std::size_t bytes) const {
   auto* to = static_cast<std::byte*>(data);
   std::size_t done = 0;
@@ -254,38 +237,24 @@ void FileReader::read_at(std::uint64_t offset, void* data, std::size_t bytes) co
 // A descriptor may be stale where the path is not. It keeps its number, as other threads
 // may be reading.
 void FileReader::reopen() const {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return;  // the next read fails, and says so
+  const Descriptor descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor.is_open()) return;  // the next read fails, and says so
   struct stat now = {};
   // Not another file that has taken the name.
   if (::fstat(descriptor, &now) == 0 &&
       static_cast<std::uint64_t>(now.st_size) == size_ && now.st_mtime == modified_) {
     ::dup3(descriptor, descriptor_, O_CLOEXEC);
   }
-  ::close(descriptor);
 }
 
 FileWriter::FileWriter(const Path& path, Mode mode) : path_(path) {
   const int flags =
       mode == Mode::create ? O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW : O_RDWR;
-  descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) {
+  descriptor_ = Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+  if (!descriptor_.is_open()) {
     throw Error(system_message(
         mode == Mode::create ? "cannot create" : "cannot open for writing", path, errno));
   }
-}
-
-FileWriter::~FileWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-FileWriter::FileWriter(FileWriter&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
 }
 
 void FileWriter::write_at(std::uint64_t offset, const void* data, std::size_t bytes) {
@@ -331,7 +300,7 @@ void FileWriter::sync() {
 
 void FileWriter::close() {
   // Network file systems report failed writes here at the latest.
-  if (descriptor_ >= 0 && ::close(std::exchange(descriptor_, -1)) != 0) {
+  if (!descriptor_.close()) {
     throw Error(system_message("cannot finish writing", path_, errno));
   }
 }

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/write_fault.hpp"
 
@@ -50,6 +50,8 @@ void create_directories(const Path& path);
 void create_directory(const Path& path);
 // InputError where anything has this name, a link to nowhere included.
 void require_absent(const Path& path);
+// The nearest directory at or above `path` that exists.
+Path existing_ancestor(Path path);
 // Bytes an unprivileged user may still write where `path` is (or would be).
 std::uint64_t free_bytes(const Path& path);
 // "cannot write 'x': No space left on device (errno 28); 12.0 MiB free there; ..."
@@ -61,9 +63,6 @@ std::string system_cause(const Path& path, int error);
 class FileReader {
  public:
   explicit FileReader(const Path& path, std::string_view role = "file");
-  ~FileReader();
-  FileReader(FileReader&& other) noexcept;
-  FileReader& operator=(FileReader&& other) noexcept;
 
   // Exactly `bytes` bytes at `offset`; InputError names the file and both sizes if it
   // ends before. ReadError.
@@ -77,7 +76,7 @@ class FileReader {
   Path path_;
   std::uint64_t size_ = 0;     // before descriptor_: opening sets it
   std::int64_t modified_ = 0;  // this, too; seconds since 1970
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 // Writes at given places of one file. Several processes may write disjoint places of one
@@ -87,9 +86,6 @@ class FileWriter {
   // create: a new file, and Error where anything has this name; links are not followed.
   enum class Mode { create, existing };
   FileWriter(const Path& path, Mode mode);
-  ~FileWriter();
-  FileWriter(FileWriter&& other) noexcept;
-  FileWriter& operator=(FileWriter&& other) noexcept;
 
   void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
   // What the next write shall suffer.
@@ -108,7 +104,7 @@ class FileWriter {
 
  private:
   Path path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   WriteFault fault_ = WriteFault::none;
 };
 

@@ -18,26 +18,6 @@ namespace trireme::io {
 
 namespace {
 
-// First byte of what the child sends.
-constexpr char kResult = 'R';
-constexpr char kInputError = 'I';
-constexpr char kError = 'E';
-
-std::string outcome_of(const Path& path, const std::function<std::string()>& work) {
-  try {
-    return kResult + work();
-  } catch (const InputError& error) {
-    return kInputError + std::string(error.what());
-  } catch (const std::bad_alloc&) {
-    // A damaged length makes a reader ask for more than there is.
-    return kInputError +
-           fmt::format("'{}' is damaged: reading it asks for more memory than there is",
-                       path.string());
-  } catch (const std::exception& error) {
-    return kError + message_of(error);
-  }
-}
-
 [[noreturn]] void run_child(int out, const Path& path, int seconds,
                             const std::function<std::string()>& work) {
   // Whatever the parent does on these signals is not for the child to do.
@@ -47,7 +27,16 @@ std::string outcome_of(const Path& path, const std::function<std::string()>& wor
   const rlimit no_core = {0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   if (seconds > 0) ::alarm(static_cast<unsigned>(seconds));
-  const std::string outcome = outcome_of(path, work);
+  const std::string outcome = outcome_of([&] {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      // A damaged length makes a reader ask for more than there is.
+      throw InputError(
+          fmt::format("'{}' is damaged: reading it asks for more memory than there is",
+                      path.string()));
+    }
+  });
   for (std::size_t done = 0; done < outcome.size();) {
     const ssize_t put = ::write(out, outcome.data() + done, outcome.size() - done);
     if (put < 0 && errno == EINTR) continue;
@@ -99,10 +88,7 @@ std::string guarded_call(const Path& path, int seconds,
   }
   TRIREME_REQUIRE(!outcome.empty(), "reading '{}' in a process of its own ended with {}",
                   path.string(), status);
-  const std::string text = outcome.substr(1);
-  if (outcome.front() == kInputError) throw InputError(text);
-  if (outcome.front() == kError) throw Error(text);
-  return text;
+  return text_or_throw(outcome);
 }
 
 }  // namespace trireme::io

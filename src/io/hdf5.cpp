@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "io/hdf5_file_driver.hpp"
 #include "io/hdf5_handle.hpp"
 
@@ -35,14 +36,9 @@ H5Scoped untimed_list(hid_t kind) {
 }
 
 std::vector<std::string> components(const std::string& path) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin < path.size()) {
-    const std::size_t end = std::min(path.find('/', begin), path.size());
-    if (end > begin) parts.push_back(path.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
+  std::vector<std::string_view> parts = split(path, "/");
+  std::erase(parts, std::string_view());
+  return {parts.begin(), parts.end()};
 }
 
 std::string joined(const std::string& parent, const std::string& path) {

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/host_name.hpp"
 #include "base/wall_time.hpp"
@@ -87,8 +88,8 @@ HeldDirectory::~HeldDirectory() {
 
 HeldDirectory::Attempt HeldDirectory::try_to_hold(const Words& words) {
   make(words);
-  directory_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory_ < 0) {
+  directory_ = Descriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory_.is_open()) {
     if (errno == ENOENT) return Attempt::gone;
     throw InputError(fmt::format(
         "{}. Or {}.",
@@ -145,9 +146,11 @@ void HeldDirectory::open_lock(const Words& words) {
         words.advice));
   }
   constexpr int kFlags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  lock_ = ::openat(directory_, kLockName, kFlags | O_CREAT | O_EXCL, 0666);
-  has_made_lock_ = lock_ >= 0;
-  if (lock_ < 0 && errno == EEXIST) lock_ = ::openat(directory_, kLockName, kFlags);
+  lock_ = Descriptor(::openat(directory_, kLockName, kFlags | O_CREAT | O_EXCL, 0666));
+  has_made_lock_ = lock_.is_open();
+  if (!has_made_lock_ && errno == EEXIST) {
+    lock_ = Descriptor(::openat(directory_, kLockName, kFlags));
+  }
   const int error = errno;
   if (lock_ < 0 && error == ENOENT) return;
   const Path path = path_ / kLockName;
@@ -222,10 +225,8 @@ void HeldDirectory::withdraw() noexcept {
 }
 
 void HeldDirectory::let_go() noexcept {
-  for (int* descriptor : {&lock_, &directory_}) {
-    if (*descriptor >= 0) ::close(*descriptor);
-    *descriptor = -1;
-  }
+  lock_.close();
+  directory_.close();
   is_locked_ = false;
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "io/files.hpp"
 
@@ -57,8 +58,7 @@ class HeldDirectory {
   void let_go() noexcept;
 
   Path path_;
-  int directory_ = -1;  // descriptors
-  int lock_ = -1;
+  Descriptor directory_, lock_;
   std::vector<Path> made_;  // directories, the outermost first
   bool has_made_lock_ = false;
   bool is_locked_ = false;  // false: the file system knows no locks

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/descriptor.hpp"
 #include "base/error.hpp"
 #include "base/plural.hpp"
 
@@ -17,14 +18,12 @@ namespace trireme::io {
 MappedFile::MappedFile(const Path& path, Access access, std::string_view role)
     : path_(path), size_(file_size(path, role)) {
   if (size_ == 0) return;  // mmap refuses empty files
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!descriptor.is_open()) {
     throw InputError(system_message(fmt::format("cannot open {}", role), path, errno));
   }
   void* data = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
-  const int error = errno;
-  ::close(descriptor);
-  if (data == MAP_FAILED) throw InputError(system_message("cannot map", path, error));
+  if (data == MAP_FAILED) throw InputError(system_message("cannot map", path, errno));
   data_ = static_cast<const std::byte*>(data);
   guard_ = MappingGuard(data, size_);
   ::madvise(data, size_, access == Access::sequential ? MADV_SEQUENTIAL : MADV_RANDOM);

@@ -9,14 +9,13 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "io/atomic_file.hpp"
-#include "io/element_types.hpp"
 #include "io/json.hpp"
 
 namespace trireme::io {
@@ -66,20 +65,6 @@ const char* format_name(DType dtype) {
                                [&](const Format& f) { return f.dtype == dtype; });
   TRIREME_REQUIRE(it != formats().end(), "safetensors has no {}", name_of(dtype));
   return it->name;
-}
-
-// Levenshtein's distance, for "did you mean".
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
-    }
-  }
-  return row.back();
 }
 
 // A JSON list of non-negative integers, or InputError.
@@ -204,12 +189,7 @@ void SafetensorsReader::read_one(const Path& path) {
                         "JSON object",
                         path.string());
   for (const auto& [name, entry] : header.items()) {
-    if (name == "__metadata__") {
-      for (const auto& [key, value] : entry.items()) {
-        if (value.is_string()) metadata_[key] = value.get<std::string>();
-      }
-      continue;
-    }
+    if (name == "__metadata__") continue;
     const bool is_new =
         tensors_.emplace(name, parse_entry(name, entry, file, 8 + header_bytes)).second;
     TRIREME_REQUIRE_INPUT(is_new, "'{}': tensor '{}' is in another file of the model too",
@@ -249,7 +229,7 @@ const SafeTensor& SafetensorsReader::at(const std::string& name) const {
   if (it != tensors_.end()) return it->second;
   const auto nearest = std::min_element(
       tensors_.begin(), tensors_.end(), [&](const auto& a, const auto& b) {
-        return distance(name, a.first) < distance(name, b.first);
+        return edit_distance(name, a.first) < edit_distance(name, b.first);
       });
   throw InputError(fmt::format(
       "'{}' has no tensor '{}' ({}{})",
@@ -283,25 +263,6 @@ std::vector<float> SafetensorsReader::read_float(const std::string& name) const 
   return values;
 }
 
-template <class T>
-std::vector<T> SafetensorsReader::read(const std::string& name) const {
-  const SafeTensor& tensor = at(name);
-  TRIREME_REQUIRE_INPUT(tensor.dtype == dtype_of<T>,
-                        "'{}': tensor '{}' holds {}; expected {}", tensor.file.string(),
-                        name, tensor.format, format_name(dtype_of<T>));
-  std::vector<T> values(static_cast<std::size_t>(element_count(tensor.shape)));
-  if (!values.empty()) {
-    std::memcpy(static_cast<void*>(values.data()), tensor.data, tensor.bytes);
-  }
-  require_uncut();
-  return values;
-}
-
-#define TRIREME_INSTANTIATE(T) \
-  template std::vector<T> SafetensorsReader::read<T>(const std::string&) const;
-TRIREME_FOR_EACH_STORED(TRIREME_INSTANTIATE)
-#undef TRIREME_INSTANTIATE
-
 void SafetensorsWriter::add(std::string name, DType dtype, Shape shape, Source source) {
   const bool known = std::any_of(entries_.begin(), entries_.end(),
                                  [&](const Entry& entry) { return entry.name == name; });
@@ -309,17 +270,6 @@ void SafetensorsWriter::add(std::string name, DType dtype, Shape shape, Source s
                   "safetensors: tensor '{}' is added twice, or its name is reserved",
                   name);
   entries_.push_back({std::move(name), dtype, std::move(shape), std::move(source)});
-}
-
-void SafetensorsWriter::add(std::string name, DType dtype, Shape shape,
-                            const void* data) {
-  add(std::move(name), dtype, std::move(shape), [data](std::span<std::byte> buffer) {
-    if (!buffer.empty()) std::memcpy(buffer.data(), data, buffer.size());
-  });
-}
-
-void SafetensorsWriter::set_metadata(std::string key, std::string value) {
-  metadata_[std::move(key)] = std::move(value);
 }
 
 void SafetensorsWriter::write(const Path& path) const {
@@ -331,7 +281,7 @@ void SafetensorsWriter::write(const Path& path) const {
     return size_of(a->dtype) > size_of(b->dtype);
   });
   nlohmann::ordered_json header;
-  header["__metadata__"] = metadata_;
+  header["__metadata__"] = {{"format", "pt"}};
   std::uint64_t end = 0;
   std::uint64_t largest = 0;
   for (const Entry* entry : order) {

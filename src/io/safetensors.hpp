@@ -44,13 +44,9 @@ class SafetensorsReader {
   // InputError when there is none; it names the nearest.
   const SafeTensor& at(const std::string& name) const;
   const std::map<std::string, SafeTensor>& tensors() const { return tensors_; }
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   // Converts any floating-point element type to float; integers are refused.
   std::vector<float> read_float(const std::string& name) const;
-  // Copies elements whose type is exactly T.
-  template <class T>
-  std::vector<T> read(const std::string& name) const;
 
  private:
   void read_one(const Path& path);
@@ -59,7 +55,6 @@ class SafetensorsReader {
 
   std::vector<MappedFile> files_;
   std::map<std::string, SafeTensor> tensors_;
-  std::map<std::string, std::string> metadata_;
 };
 
 // Collects what shall be written; nothing is copied until write().
@@ -69,9 +64,6 @@ class SafetensorsWriter {
   using Source = std::function<void(std::span<std::byte>)>;
 
   void add(std::string name, DType dtype, Shape shape, Source source);
-  // The memory must live until write().
-  void add(std::string name, DType dtype, Shape shape, const void* data);
-  void set_metadata(std::string key, std::string value);
 
   // One file, under its final name only when whole.
   void write(const Path& path) const;
@@ -84,7 +76,6 @@ class SafetensorsWriter {
     Source source;
   };
   std::vector<Entry> entries_;
-  std::map<std::string, std::string> metadata_{{"format", "pt"}};
 };
 
 }  // namespace trireme::io

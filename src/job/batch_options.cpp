@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 
 namespace trireme::job {
 
@@ -123,10 +124,7 @@ std::vector<BatchOption> batch_options(const std::string& script,
                                        const std::string& file) {
   std::vector<BatchOption> options;
   int number = 0;
-  for (std::size_t begin = 0; begin < script.size();) {
-    const std::size_t end = std::min(script.find('\n', begin), script.size());
-    const std::string_view line = std::string_view(script).substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string_view line : lines_of(script)) {
     ++number;
     if (!is_batch_line(line)) continue;
     const std::string place = fmt::format("{}:{}", file, number);

@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/wall_time.hpp"
+#include "base/words.hpp"
 #include "job/slurm_time.hpp"
 
 namespace trireme::job {
@@ -47,12 +49,6 @@ std::string printable(std::string text) {
     if (c < ' ' || c > '~') c = '?';
   }
   return text;
-}
-
-std::string_view trimmed_line(std::string_view line) {
-  const std::size_t first = line.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return line.substr(first, line.find_last_not_of(" \t\r") - first + 1);
 }
 
 }  // namespace
@@ -131,18 +127,14 @@ void JobClock::poll() {
 }
 
 void JobClock::take_answer(const ChildProcess::Ended& ended) {
-  std::string_view text = ended.output;
+  const std::vector<std::string_view> lines = lines_of(ended.output);
   std::optional<double> left;
-  // Warnings may stand beside the answer.
-  while (!left && !text.empty()) {
-    const std::size_t line = text.find('\n');
-    left = parse_time_left(trimmed_line(text.substr(0, line)));
-    text.remove_prefix(line == std::string_view::npos ? text.size() : line + 1);
+  for (auto line = lines.begin(); !left && line != lines.end(); ++line) {
+    left = parse_time_left(trimmed(*line));
   }
   if (!left) {
-    const std::string_view said = ended.output;
     return give_up(fmt::format("status {}, '{}'", ended.status,
-                               trimmed_line(said.substr(0, said.find('\n')))));
+                               lines.empty() ? "" : trimmed(lines.front())));
   }
   const auto before = seconds_left();
   end_.reset();
@@ -172,7 +164,7 @@ void JobClock::give_up(const std::string& reason) {
 
 std::optional<double> JobClock::seconds_left() const {
   if (!end_) return std::nullopt;
-  return std::chrono::duration<double>(*end_ - Clock::now()).count();
+  return -seconds_since(*end_);
 }
 
 std::string JobClock::take_note() {

@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/words.hpp"
 #include "check/deck_check.hpp"
 #include "config/text.hpp"
 #include "job/batch_options.hpp"
@@ -36,16 +37,6 @@ constexpr const char* kJob = "# --- the job";
 constexpr index_t kMostRanksOfNode = 4096;
 constexpr double kLongestWarning = 65535.0;  // seconds that --signal can say
 constexpr std::size_t kLongestName = 200;    // bytes: the log is called <name>-<job>.out
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
-}
 
 std::vector<std::string> known_machines(const io::Path& directory) {
   std::vector<std::string> names;
@@ -191,7 +182,7 @@ void set_own_options(std::vector<BatchOption>& batch, const JobScriptOptions& op
 std::string read_machine_file(const io::Path& file) {
   const std::string text = io::read_file(file, "machine file");
   std::size_t number = 1;
-  for (const std::string& line : lines_of(text)) {
+  for (const std::string_view line : lines_of(text)) {
     for (const char c : line) {
       TRIREME_REQUIRE_INPUT(!is_control(c) || c == '\t',
                             "{}:{}: the line has a control character (byte 0x{:02x}{}), "
@@ -237,8 +228,8 @@ std::string settings_of(const JobScriptOptions& options, const std::string& mach
                   fmt::join(words, " ")) +
       modules_setting(options, machine) + "\n" +
       io::read_file(options.slurm / "functions.sh", "functions of job scripts") + "\n";
-  for (const std::string& line : lines_of(machine)) {
-    if (!is_batch_line(line)) text += line + "\n";
+  for (const std::string_view line : lines_of(machine)) {
+    if (!is_batch_line(line)) text += fmt::format("{}\n", line);
   }
   return text;
 }

@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/format.hpp"
 #include "base/host_cores.hpp"
+#include "base/plural.hpp"
 #include "comm/rank_list.hpp"
 #include "io/json.hpp"
 
@@ -59,16 +59,7 @@ Place from_text(const std::string& text) {
 }  // namespace
 
 std::string core_list(const std::vector<int>& cores) {
-  std::string text;
-  for (std::size_t i = 0; i < cores.size();) {
-    std::size_t end = i + 1;
-    while (end < cores.size() && cores[end] == cores[end - 1] + 1) ++end;
-    if (!text.empty()) text += "+";
-    text += end == i + 1 ? fmt::format("{}", cores[i])
-                         : fmt::format("{}-{}", cores[i], cores[end - 1]);
-    i = end;
-  }
-  return text;
+  return fmt::format("{}", fmt::join(comm::runs_of(cores), "+"));
 }
 
 Placement::Placement(std::vector<Place> places) : places_(std::move(places)) {

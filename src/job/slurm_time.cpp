@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "base/words.hpp"
 
 namespace trireme::job {
 
@@ -15,16 +16,12 @@ namespace {
 // "1:2:3", no signs and no blanks; empty where it is no such list.
 std::vector<double> numbers_between_colons(std::string_view text) {
   std::vector<double> numbers;
-  while (true) {
-    unsigned number = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data(), last, number);
-    if (error != std::errc{}) return {};
-    numbers.push_back(number);
-    if (end == last) return numbers;
-    if (*end != ':') return {};
-    text.remove_prefix(static_cast<std::size_t>(end + 1 - text.data()));
+  for (const std::string_view part : split(text, ":")) {
+    const auto number = number_in<unsigned>(part);
+    if (!number) return {};
+    numbers.push_back(*number);
   }
+  return numbers;
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/signal_thread.hpp"
+#include "base/wall_time.hpp"
 #include "config/deck.hpp"
 
 namespace trireme::job {
@@ -251,7 +252,7 @@ double StopRequest::first_margin(double seconds) {
 }
 
 double StopRequest::elapsed() const {
-  return std::chrono::duration<double>(Clock::now() - options_.start).count();
+  return seconds_since(options_.start);
 }
 
 std::optional<double> StopRequest::seconds_to_end() const {

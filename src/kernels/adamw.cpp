@@ -92,12 +92,9 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                         \
-  template void square_sum_of_chunks<T>(const Exec&, View1<const AdamWChunk>, index_t, \
-                                        View1<const T>, View1<double>, View0<double>); \
-  template void adamw<T>(const Exec&, const AdamWDesc&, StepStateView,                 \
-                         View1<const AdamWChunk>, index_t, View1<const T>, View1<T>,   \
-                         View1<T>, View1<T>);
+#define TRIREME_INSTANTIATE(T)                                        \
+  template decltype(square_sum_of_chunks<T>) square_sum_of_chunks<T>; \
+  template decltype(adamw<T>) adamw<T>;
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 #undef TRIREME_INSTANTIATE

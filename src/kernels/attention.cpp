@@ -560,15 +560,9 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   }
 }
 
-#define TRIREME_INSTANTIATE(T)                                                      \
-  template void attention_forward<T>(                                               \
-      const Exec&, const AttentionDesc&, StepStateView, HeadsView<const T>,         \
-      HeadsView<const T>, HeadsView<const T>, HeadsView<T>, View1<Accumulator<T>>); \
-  template void attention_backward<T>(                                              \
-      const Exec&, const AttentionDesc&, StepStateView, HeadsView<const T>,         \
-      HeadsView<const T>, HeadsView<const T>, HeadsView<const T>,                   \
-      View1<const Accumulator<T>>, HeadsView<const T>, View1<Accumulator<T>>,       \
-      HeadsView<T>, HeadsView<T>, HeadsView<T>);
+#define TRIREME_INSTANTIATE(T)                                  \
+  template decltype(attention_forward<T>) attention_forward<T>; \
+  template decltype(attention_backward<T>) attention_backward<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

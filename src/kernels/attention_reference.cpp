@@ -169,14 +169,8 @@ void attention_backward_reference(const Exec& exec, const AttentionDesc& desc,
 }
 
 #define TRIREME_INSTANTIATE(T)                                                      \
-  template void attention_forward_reference<T>(                                     \
-      const Exec&, const AttentionDesc&, StepStateView, HeadsView<const T>,         \
-      HeadsView<const T>, HeadsView<const T>, HeadsView<T>, View1<Accumulator<T>>); \
-  template void attention_backward_reference<T>(                                    \
-      const Exec&, const AttentionDesc&, StepStateView, HeadsView<const T>,         \
-      HeadsView<const T>, HeadsView<const T>, HeadsView<const T>,                   \
-      View1<const Accumulator<T>>, HeadsView<const T>, HeadsView<T>, HeadsView<T>,  \
-      HeadsView<T>);
+  template decltype(attention_forward_reference<T>) attention_forward_reference<T>; \
+  template decltype(attention_backward_reference<T>) attention_backward_reference<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

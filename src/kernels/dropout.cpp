@@ -172,12 +172,9 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                         \
-  template void bias_dropout_add_forward<T>(const Exec&, const DropoutDesc&,           \
-                                            StepStateView, View2<const T>,             \
-                                            View1<const T>, View2<const T>, View2<T>); \
-  template void dropout_backward<T>(const Exec&, const DropoutDesc&, StepStateView,    \
-                                    View2<const T>, View2<T>);
+#define TRIREME_INSTANTIATE(T)                                                \
+  template decltype(bias_dropout_add_forward<T>) bias_dropout_add_forward<T>; \
+  template decltype(dropout_backward<T>) dropout_backward<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -158,15 +158,10 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                      \
-  template void embedding_forward<T>(const Exec&, View1<const std::int32_t>,        \
-                                     View2<const T>, index_t, Write, View2<T>);     \
-  template void embedding_backward<T>(const Exec&, View1<const std::int32_t>,       \
-                                      View2<const T>, index_t, View1<std::int32_t>, \
-                                      View2<Accumulator<T>>);                       \
-  template void embedding_backward_chains<T>(                                       \
-      const Exec&, View1<const std::int32_t>, View2<const T>, index_t,              \
-      View1<std::int32_t>, View2<Accumulator<T>>);
+#define TRIREME_INSTANTIATE(T)                                    \
+  template decltype(embedding_forward<T>) embedding_forward<T>;   \
+  template decltype(embedding_backward<T>) embedding_backward<T>; \
+  template decltype(embedding_backward_chains<T>) embedding_backward_chains<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -92,11 +92,9 @@ void bias_gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                     \
-  template void bias_gelu_forward<T>(const Exec&, View2<const T>, View1<const T>,  \
-                                     View2<T>);                                    \
-  template void bias_gelu_backward<T>(const Exec&, View2<const T>, View2<const T>, \
-                                      View1<const T>, View2<T>);
+#define TRIREME_INSTANTIATE(T)                                  \
+  template decltype(bias_gelu_forward<T>) bias_gelu_forward<T>; \
+  template decltype(bias_gelu_backward<T>) bias_gelu_backward<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -174,9 +174,7 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
       "cublasLtMatmul");
 }
 
-#define TRIREME_INSTANTIATE(T, To)                                         \
-  template void gemm<T, To>(const Exec&, Transpose, Transpose, Accumulate, \
-                            View2<const T>, View2<const T>, View2<To>);
+#define TRIREME_INSTANTIATE(T, To) template decltype(gemm<T, To>) gemm<T, To>;
 TRIREME_FOR_EACH_GEMM(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -51,11 +51,9 @@ void gemm_reference(const Exec& exec, Transpose transpose_a, Transpose transpose
       });
 }
 
-#define TRIREME_INSTANTIATE(T, To)                                                   \
-  template GemmShape gemm_shape(Transpose, Transpose, const View2<const T>&,         \
-                                const View2<const T>&, const View2<To>&);            \
-  template void gemm_reference<T, To>(const Exec&, Transpose, Transpose, Accumulate, \
-                                      View2<const T>, View2<const T>, View2<To>);
+#define TRIREME_INSTANTIATE(T, To)                        \
+  template decltype(gemm_shape<T, To>) gemm_shape<T, To>; \
+  template decltype(gemm_reference<T, To>) gemm_reference<T, To>;
 TRIREME_FOR_EACH_GEMM(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -219,18 +219,10 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
   combine_blocks<A>(exec, sums, d_gamma, d_beta);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                       \
-  template void layer_norm_forward<T>(const Exec&, View2<const T>, View1<const T>,   \
-                                      View1<const T>, double, View2<T>,              \
-                                      View1<Accumulator<T>>, View1<Accumulator<T>>); \
-  template void layer_norm_backward_input<T>(                                        \
-      const Exec&, View2<const T>, View2<const T>, View1<const T>,                   \
-      View1<const Accumulator<T>>, View1<const Accumulator<T>>, View2<const T>,      \
-      View2<T>);                                                                     \
-  template void layer_norm_backward_weight<T>(                                       \
-      const Exec&, View2<const T>, View2<const T>, View1<const Accumulator<T>>,      \
-      View1<const Accumulator<T>>, View1<Accumulator<T>>, View1<Accumulator<T>>,     \
-      View1<Accumulator<T>>);
+#define TRIREME_INSTANTIATE(T)                                                  \
+  template decltype(layer_norm_forward<T>) layer_norm_forward<T>;               \
+  template decltype(layer_norm_backward_input<T>) layer_norm_backward_input<T>; \
+  template decltype(layer_norm_backward_weight<T>) layer_norm_backward_weight<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -89,10 +89,9 @@ void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> co
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                  \
-  template void sum_rows<T>(const Exec&, View2<const T>, View1<Accumulator<T>>, \
-                            View1<Accumulator<T>>);                             \
-  template void count_non_finite<T>(const Exec&, View1<const T>, View0<std::int64_t>);
+#define TRIREME_INSTANTIATE(T)                \
+  template decltype(sum_rows<T>) sum_rows<T>; \
+  template decltype(count_non_finite<T>) count_non_finite<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

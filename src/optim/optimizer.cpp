@@ -16,7 +16,6 @@
 #include <cmath>
 #include <vector>
 
-#include "base/error.hpp"
 #include "kernels/initialize.hpp"
 
 namespace trireme::optim {

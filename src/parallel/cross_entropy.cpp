@@ -25,11 +25,9 @@ void vocab_parallel_cross_entropy_forward(
                                  View2<const Acc>(saved.sums), mask, loss, totals);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                    \
-  template void vocab_parallel_cross_entropy_forward<T>(                          \
-      const Exec&, comm::Group&, kernels::VocabRange, View2<const T>,             \
-      View1<const std::int32_t>, View1<const float>, const CrossEntropySaved<T>&, \
-      View1<Accumulator<T>>, View1<double>);
+#define TRIREME_INSTANTIATE(T)                               \
+  template decltype(vocab_parallel_cross_entropy_forward<T>) \
+      vocab_parallel_cross_entropy_forward<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

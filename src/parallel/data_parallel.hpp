@@ -20,7 +20,6 @@
 #ifndef TRIREME_PARALLEL_DATA_PARALLEL_HPP_
 #define TRIREME_PARALLEL_DATA_PARALLEL_HPP_
 
-#include <array>
 #include <optional>
 #include <vector>
 

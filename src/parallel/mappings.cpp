@@ -28,13 +28,13 @@ comm::Request start_reduce_scatter_to_sequence_parallel_region(const Exec& exec,
                                      comm::Op::sum, site);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                \
-  template comm::Request start_reduce_from_tensor_parallel_region<T>(         \
-      const Exec&, comm::Group&, View2<T>, comm::Site);                       \
-  template comm::Request start_gather_from_sequence_parallel_region<T>(       \
-      const Exec&, comm::Group&, View2<const T>, View2<T>, comm::Site);       \
-  template comm::Request start_reduce_scatter_to_sequence_parallel_region<T>( \
-      const Exec&, comm::Group&, View2<const T>, View2<T>, comm::Site);
+#define TRIREME_INSTANTIATE(T)                                           \
+  template decltype(start_reduce_from_tensor_parallel_region<T>)         \
+      start_reduce_from_tensor_parallel_region<T>;                       \
+  template decltype(start_gather_from_sequence_parallel_region<T>)       \
+      start_gather_from_sequence_parallel_region<T>;                     \
+  template decltype(start_reduce_scatter_to_sequence_parallel_region<T>) \
+      start_reduce_scatter_to_sequence_parallel_region<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -3,7 +3,6 @@
 
 #include <exception>
 
-#include "base/error.hpp"
 #include "base/plural.hpp"
 
 namespace trireme::parallel {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/words.hpp"
 #include "comm/rank_grid.hpp"
 #include "step/deck_model.hpp"
 
@@ -75,11 +76,7 @@ void put_bindings(const BannerInfo& info, std::string& out) {
   const char* label = "binding";
   const auto put = [&](std::string_view text) {
     Line line;
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find(", ", at), text.size());
-      line.add(true, "{}", text.substr(at, end - at));
-      at = end + 2;
-    }
+    for (const std::string_view part : split(text, ", ")) line.add(true, "{}", part);
     line.put(out, label);
     label = "";
   };

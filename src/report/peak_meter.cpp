@@ -5,6 +5,7 @@
 #include <chrono>
 #include <optional>
 
+#include "base/wall_time.hpp"
 #include "kernels/machine_peaks.hpp"
 
 namespace trireme::report {
@@ -31,7 +32,7 @@ PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec) {
   double seconds = 0.0;  // of one with its preparations, as later ones are
   for (int i = 0; i < kFirstProbes; ++i) {
     peak_.add(probe.best_within(exec, kProbeSeconds) / 1e12);
-    if (i == 0) seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    if (i == 0) seconds = seconds_since(begin);
   }
   seconds = world.all_reduce(seconds, comm::Op::max);
   interval_ = std::max(kLeastInterval, seconds / kShareOfTime);

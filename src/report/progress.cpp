@@ -11,8 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -20,6 +18,8 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/wall_time.hpp"
+#include "base/words.hpp"
 
 namespace trireme::report {
 
@@ -32,19 +32,6 @@ constexpr int kMinBar = 5;
 constexpr const char* kEraseLine = "\r\x1b[K";
 constexpr const char* kBarColour = "\x1b[36m";
 constexpr const char* kPlainColour = "\x1b[0m";
-
-double steady_seconds() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result)
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 // Columns now: the window may have been resized.
 int columns_of(std::FILE* stream, int otherwise) {
@@ -101,7 +88,7 @@ Terminal find_terminal(std::FILE* stream,
   std::string locale = value("LC_ALL");
   if (locale.empty()) locale = value("LC_CTYPE");
   if (locale.empty()) locale = value("LANG");
-  locale = lower(locale);
+  locale = lower_case(locale);
   terminal.unicode = locale.find("utf-8") != std::string::npos ||
                      locale.find("utf8") != std::string::npos;
   terminal.colour = terminal.redraws && value("NO_COLOR").empty();

@@ -93,10 +93,6 @@ bool is_idle(const StartRecord& start, std::int64_t saved) {
   return start.step_seconds < kMuchOfIt * (start.ended - start.began);
 }
 
-HistoryLine line_of(std::int64_t start, const char* event, double time) {
-  return {{"start", start}, {"event", event}, {"time", time}};
-}
-
 }  // namespace
 
 std::string RestartTimes::text() const {
@@ -178,10 +174,6 @@ RunHistory::RunHistory(const io::Path& directory) : path_(directory / kStartsNam
   }
 }
 
-RunHistory::~RunHistory() {
-  if (file_ >= 0) ::close(file_);
-}
-
 std::string RunHistory::begin(double age, std::int64_t first_step,
                               const std::string& job) {
   const double began = clock_.now() - age;
@@ -191,28 +183,22 @@ std::string RunHistory::begin(double age, std::int64_t first_step,
   start.first_step = first_step;
   start.job = job;
   starts_.push_back(start);
-  HistoryLine line = line_of(start.number, "began", began);
-  line["job"] = job;
-  line["step"] = first_step;
-  return append(io::exact_json_text(line));
+  return append(start.number, "began", began, {{"job", job}, {"step", first_step}});
 }
 
 std::string RunHistory::note_first_step(std::int64_t step) {
   starts_.back().first_step = step;
-  HistoryLine line = line_of(starts_.back().number, "from", clock_.now());
-  line["step"] = step;
-  return append(io::exact_json_text(line));
+  return append(starts_.back().number, "from", clock_.now(), {{"step", step}});
 }
 
 std::string RunHistory::note_restart(const RestartTimes& times) {
-  HistoryLine line = line_of(starts_.back().number, "restarted", clock_.now());
-  line["launch"] = times.launch;
-  line["set_up"] = times.set_up;
-  line["read"] = times.read;
-  line["bytes"] = times.bytes;
-  line["first_step"] = times.first_step;
+  HistoryLine line = {{"launch", times.launch},
+                      {"set_up", times.set_up},
+                      {"read", times.read},
+                      {"bytes", times.bytes},
+                      {"first_step", times.first_step}};
   if (times.down >= 0.0) line["down"] = times.down;
-  return append(io::exact_json_text(line));
+  return append(starts_.back().number, "restarted", clock_.now(), line);
 }
 
 std::string RunHistory::note_saved(std::int64_t step, double step_seconds,
@@ -222,11 +208,9 @@ std::string RunHistory::note_saved(std::int64_t step, double step_seconds,
   start.step_seconds = step_seconds;
   start.longest_save = std::max(start.longest_save, save_seconds);
   start.ended = clock_.now();
-  HistoryLine line = line_of(start.number, "saved", start.ended);
-  line["step"] = step;
-  line["step_seconds"] = step_seconds;
-  line["save_seconds"] = save_seconds;
-  return append(io::exact_json_text(line));
+  return append(
+      start.number, "saved", start.ended,
+      {{"step", step}, {"step_seconds", step_seconds}, {"save_seconds", save_seconds}});
 }
 
 std::string RunHistory::end(int status, Ending ending) {
@@ -235,24 +219,27 @@ std::string RunHistory::end(int status, Ending ending) {
   start.status = status;
   start.ending = ending;
   start.ended = clock_.now();
-  HistoryLine line = line_of(start.number, "ended", start.ended);
-  line["status"] = status;
+  HistoryLine line = {{"status", status}};
   if (ending == Ending::as_asked) line["by"] = kAsAsked;
   if (ending == Ending::of_time) line["by"] = kOfTime;
-  return append(io::exact_json_text(line));
+  return append(start.number, "ended", start.ended, line);
 }
 
 std::string RunHistory::note_refusal() {
   const std::int64_t number = starts_.empty() ? 0 : starts_.back().number;
-  return append(io::exact_json_text(line_of(number, "refused", clock_.now())));
+  return append(number, "refused", clock_.now(), {});
 }
 
-std::string RunHistory::append(const std::string& line) {
-  if (file_ < 0) {
-    file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+std::string RunHistory::append(std::int64_t start, const char* event, double time,
+                               const HistoryLine& more) {
+  HistoryLine line = {{"start", start}, {"event", event}, {"time", time}};
+  if (!more.is_null()) line.update(more);
+  if (!file_.is_open()) {
+    file_ = Descriptor(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   }
-  if (file_ < 0) return io::system_message("cannot write", path_, errno);
-  const std::string text = (is_torn_ ? "\n" : "") + line + "\n";
+  if (!file_.is_open()) return io::system_message("cannot write", path_, errno);
+  const std::string text = (is_torn_ ? "\n" : "") + io::exact_json_text(line) + "\n";
   is_torn_ = false;
   const ssize_t put = ::write(file_, text.data(), text.size());
   if (put == static_cast<ssize_t>(text.size())) return "";

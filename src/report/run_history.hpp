@@ -8,9 +8,11 @@
 #define TRIREME_REPORT_RUN_HISTORY_HPP_
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "base/descriptor.hpp"
 #include "base/wall_time.hpp"
 #include "io/files.hpp"
 
@@ -82,9 +84,6 @@ class RunHistory {
  public:
   // `directory` is the run's.
   explicit RunHistory(const io::Path& directory);
-  ~RunHistory();
-  RunHistory(const RunHistory&) = delete;
-  RunHistory& operator=(const RunHistory&) = delete;
 
   // Earlier starts, and this one once it has begun.
   const std::vector<StartRecord>& starts() const { return starts_; }
@@ -104,10 +103,11 @@ class RunHistory {
   std::string note_refusal();
 
  private:
-  std::string append(const std::string& line);
+  std::string append(std::int64_t start, const char* event, double time,
+                     const nlohmann::ordered_json& more);
 
   io::Path path_;
-  int file_ = -1;         // open, once there is a line to write
+  Descriptor file_;       // open, once there is a line to write
   bool is_torn_ = false;  // the last line has no end
   SteadyWallTime clock_;  // of all lines of this start
   std::vector<StartRecord> starts_;

@@ -2,12 +2,13 @@
 #include "report/run_report.hpp"
 
 #include <fmt/format.h>
+#include <array>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/format.hpp"
-#include "config/axis.hpp"
+#include "config/enums.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -74,15 +75,9 @@ std::string line(const std::string& label, const std::vector<std::string>& parts
 }  // namespace
 
 std::string_view name_of(StartEnd end) {
-  switch (end) {
-    case StartEnd::finished:
-      return "finished";
-    case StartEnd::as_asked:
-      return "stop_after";
-    case StartEnd::stopped_early:
-      return "stopped_early";
-  }
-  return "";
+  constexpr std::array<std::string_view, 3> kNames = {"finished", "stop_after",
+                                                      "stopped_early"};
+  return kNames.at(static_cast<std::size_t>(end));
 }
 
 void tell_job_script(StartEnd end) {

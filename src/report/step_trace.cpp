@@ -11,13 +11,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/words.hpp"
 #include "comm/group.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
@@ -32,14 +31,6 @@ constexpr std::size_t kMostEvents = 400'000;
 
 double seconds_of(comm::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
-}
-
-std::optional<std::int64_t> number_in(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 // Rows of a rank's timeline in which events do not overlap: row 0 is what the rank does,
@@ -90,8 +81,9 @@ io::Path part_of(const io::Path& path, int rank) {
 
 TraceOptions parse_trace_steps(const std::string& steps, io::Path path) {
   const std::size_t dash = steps.find('-');
-  const auto first = number_in(steps.substr(0, dash));
-  const auto last = dash == std::string::npos ? first : number_in(steps.substr(dash + 1));
+  const auto first = number_in<std::int64_t>(steps.substr(0, dash));
+  const auto last =
+      dash == std::string::npos ? first : number_in<std::int64_t>(steps.substr(dash + 1));
   TRIREME_REQUIRE_INPUT(first && last && *first >= 1 && *first <= *last,
                         "--trace-steps {}: expected two numbers from 1, the first and "
                         "the last step to record, counted from where this start begins: "

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"

@@ -2,6 +2,7 @@
 #include "schedule/schedule.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -13,25 +14,11 @@ namespace trireme::schedule {
 using Kind = Action::Kind;
 
 const char* name_of(Kind kind) {
-  switch (kind) {
-    case Kind::forward:
-      return "forward";
-    case Kind::backward:
-      return "backward";
-    case Kind::backward_input:
-      return "backward_input";
-    case Kind::backward_weight:
-      return "backward_weight";
-    case Kind::recv_forward:
-      return "recv_forward";
-    case Kind::send_forward:
-      return "send_forward";
-    case Kind::recv_backward:
-      return "recv_backward";
-    case Kind::send_backward:
-      return "send_backward";
-  }
-  throw Error("not a kind of action");
+  constexpr const char* kNames[] = {"forward",         "backward",     "backward_input",
+                                    "backward_weight", "recv_forward", "send_forward",
+                                    "recv_backward",   "send_backward"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::send_backward) + 1);
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 Order no_pipelining(int microbatches) {

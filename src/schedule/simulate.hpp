@@ -3,7 +3,6 @@
 #ifndef TRIREME_SCHEDULE_SIMULATE_HPP_
 #define TRIREME_SCHEDULE_SIMULATE_HPP_
 
-#include <string>
 #include <vector>
 
 #include "schedule/pipeline.hpp"

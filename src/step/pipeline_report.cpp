@@ -8,7 +8,7 @@
 #include "base/exec.hpp"
 #include "base/format.hpp"
 #include "comm/communicator.hpp"
-#include "config/axis.hpp"
+#include "config/enums.hpp"
 #include "model/blueprint.hpp"
 #include "schedule/pipeline.hpp"
 

@@ -9,8 +9,6 @@
 // its elements [64, 128), from 128 on in its own slab.
 #include "tensor/param_buffer.hpp"
 
-#include <algorithm>
-
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "kernels/initialize.hpp"

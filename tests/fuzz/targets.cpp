@@ -203,7 +203,7 @@ void read_corpus(const std::string& input) {
   const index_t count = std::min<index_t>(corpus.token_count(), 64);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
   corpus.copy(corpus.token_count() - count, count, ids.data());
-  if (count > 0) corpus.document_of(count - 1);
+  corpus.document_begin(corpus.document_count());
 }
 
 // The input is what stands below the first line, whose checksum is made right.

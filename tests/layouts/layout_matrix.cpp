@@ -26,6 +26,7 @@
 #include "step/step_plan.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/strict_transport.hpp"
 
 namespace trireme::test {
 
@@ -450,7 +451,7 @@ void run_layouts(const std::vector<Layout>& layouts) {
 
 std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
   const auto world = comm::make_mpi_world(
-      {.wait = comm::WaitPolicy::yield, .transport = comm::TransportKind::strict});
+      {.wait = comm::WaitPolicy::yield, .wrap_transport = comm::make_strict_transport});
   const MatrixReference reference = matrix_reference(layouts.front().size);
   std::set<std::string> sites;
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {

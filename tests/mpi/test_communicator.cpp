@@ -9,6 +9,7 @@
 
 #include "comm/group.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "support/strict_transport.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -27,7 +28,7 @@ std::vector<Variant> variants() {
   staged.max_count = 50;
   naps.wait.reset();                // what the machine asks for
   aware.host_reads_device = false;  // as where MPI takes pointers to a GPU's memory
-  strict.transport = TransportKind::strict;
+  strict.wrap_transport = make_strict_transport;
   return {{"plain", plain}, {"pieces", pieces}, {"staged", staged},
           {"chosen", naps}, {"aware", aware},   {"strict", strict}};
 }

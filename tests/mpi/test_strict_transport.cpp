@@ -1,6 +1,6 @@
 // Over the strict transport what NCCL would carry arrives, and what would wait for ever
 // or read what is not there yet over NCCL fails and says so.
-#include "comm/strict_transport.hpp"
+#include "support/strict_transport.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ auto refuses(const Texts&... texts) {
 class StrictTransportPair : public testing::Test {
  protected:
   void SetUp() override {
-    world_ =
-        make_mpi_world({.wait = WaitPolicy::yield, .transport = TransportKind::strict});
+    world_ = make_mpi_world(
+        {.wait = WaitPolicy::yield, .wrap_transport = make_strict_transport});
     world_->set_timeout(30.0);
     auto pair = world_->split(world_->rank() / 2, 0, "pair");
     ASSERT_EQ(pair->size(), 2);
@@ -145,13 +145,6 @@ TEST_F(StrictTransportPair, HasNo16BitIntegers) {
         pair_->all_reduce(exec_, {data.data(), 3, DType::uint16});
       },
       refuses("NCCL has no 16-bit integers"));
-}
-
-TEST(StrictTransportOptions, AreChosen) {
-  EXPECT_EQ(choose_transport(nullptr), TransportKind::mpi);
-  EXPECT_EQ(choose_transport("mpi"), TransportKind::mpi);
-  EXPECT_EQ(choose_transport("strict"), TransportKind::strict);
-  EXPECT_THROW(choose_transport("nccl"), InputError);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "io/safetensors.hpp"
 #include "optim/lr_schedule.hpp"
 #include "step/train_step.hpp"
+#include "support/safetensors.hpp"
 
 namespace trireme {
 namespace {
@@ -39,7 +40,7 @@ class Case {
       for (std::size_t i = 0; i < values.size(); ++i) slice(i) = values[i];
     }
     state_.params.refresh_compute(exec_);
-    tokens_ = oracle_.read<std::int32_t>("tokens");
+    tokens_ = test::elements<std::int32_t>(oracle_.at("tokens"));
     const Shape shape = oracle_.at("tokens").shape;  // (batches, b, s + 1)
     shape_ = {.micro = shape[1], .sequence = shape[2] - 1, .microbatches = 1};
     batches_ = shape[0];
@@ -106,13 +107,13 @@ void expect_logits_and_loss(const std::string& name, double logit_bound,
                             double loss_bound) {
   Case<T> test(name);
   const double loss = test.gradients_of(0);
-  const double expected_loss = test.oracle_.template read<double>("loss")[0];
+  const double expected_loss = test::elements<double>(test.oracle_.at("loss"))[0];
   EXPECT_LE(std::abs(loss - expected_loss) / expected_loss, loss_bound);
 
   // The backward pass turned the logits into their gradient: evaluate again.
   test.step_->evaluate([&](int) { return test.batch(0); }, 1);
-  const auto expected = test.oracle_.template read<double>("logits");  // (b, s, v)
-  const auto logits = test.step_->last_logits();                       // (s * b, v)
+  const auto expected = test::elements<double>(test.oracle_.at("logits"));  // (b, s, v)
+  const auto logits = test.step_->last_logits();                            // (s * b, v)
   const index_t b = test.shape_.micro;
   const index_t s = test.shape_.sequence;
   const auto v = static_cast<index_t>(logits.extent(1));
@@ -137,14 +138,15 @@ void expect_gradients(const std::string& name, double bound) {
   const auto& registry = test.state_.registry;
   double global = 0;
   for (const ParamSpec& spec : registry.specs()) {
-    for (const double g : test.oracle_.template read<double>("gradient/" + spec.name)) {
+    for (const double g :
+         test::elements<double>(test.oracle_.at("gradient/" + spec.name))) {
       global += g * g;
     }
   }
   global = std::sqrt(global);
   for (std::size_t i = 0; i < registry.size(); ++i) {
     const auto expected =
-        test.oracle_.template read<double>("gradient/" + registry.spec(i).name);
+        test::elements<double>(test.oracle_.at("gradient/" + registry.spec(i).name));
     const auto gradient = test.state_.params.slice(Slab::gradient, i);
     ASSERT_EQ(expected.size(), gradient.extent(0));
     double error = 0;
@@ -170,9 +172,9 @@ void expect_training(const std::string& name, double bound) {
                                    .min_lr = 1e-4,
                                    .warmup = 4,
                                    .decay = test.batches_};
-  const auto losses = test.oracle_.template read<double>("train/loss");
-  const auto norms = test.oracle_.template read<double>("train/grad_norm");
-  const auto rates = test.oracle_.template read<double>("train/learning_rate");
+  const auto losses = test::elements<double>(test.oracle_.at("train/loss"));
+  const auto norms = test::elements<double>(test.oracle_.at("train/grad_norm"));
+  const auto rates = test::elements<double>(test.oracle_.at("train/learning_rate"));
   ASSERT_EQ(losses.size(), 20u);
   for (index_t k = 1; k <= test.batches_; ++k) {
     const auto n = static_cast<std::size_t>(k - 1);

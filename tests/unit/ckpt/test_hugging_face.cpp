@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "data/tokenizer_files.hpp"
+#include "support/safetensors.hpp"
 #include "unit/io/scratch.hpp"
 
 namespace trireme::ckpt {
@@ -74,7 +75,8 @@ class HuggingFaceTest : public ::testing::Test {
       io::SafetensorsWriter writer;
       for (std::size_t i = part; i < stored_.size(); i += parts) {
         const Stored& tensor = stored_[i];
-        writer.add(tensor.name, DType::float32, tensor.shape, tensor.values.data());
+        writer.add(tensor.name, DType::float32, tensor.shape,
+                   test::from_memory(tensor.values.data()));
         index["weight_map"][tensor.name] = file;
       }
       writer.write(directory / file);
@@ -240,11 +242,14 @@ TEST_F(HuggingFaceTest, NarrowTypesAreWidenedExactlyAndIntegersRefused) {
     io::SafetensorsWriter writer;
     for (const Stored& tensor : stored_) {
       if (tensor.name == "transformer.wte.weight") {
-        writer.add(tensor.name, DType::bfloat16, tensor.shape, narrow.data());
+        writer.add(tensor.name, DType::bfloat16, tensor.shape,
+                   test::from_memory(narrow.data()));
       } else if (with_integers && tensor.name == "transformer.ln_f.bias") {
-        writer.add(tensor.name, DType::int32, tensor.shape, integers.data());
+        writer.add(tensor.name, DType::int32, tensor.shape,
+                   test::from_memory(integers.data()));
       } else {
-        writer.add(tensor.name, DType::float32, tensor.shape, tensor.values.data());
+        writer.add(tensor.name, DType::float32, tensor.shape,
+                   test::from_memory(tensor.values.data()));
       }
     }
     writer.write(directory / "model.safetensors");

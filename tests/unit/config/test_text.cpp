@@ -85,9 +85,6 @@ TEST(TextYaml, QuotesWhatWouldReadAsSomethingElse) {
 }
 
 TEST(TextWords, Nearest) {
-  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
-  EXPECT_EQ(edit_distance("hiddne", "hidden"), 1);  // a swap
-  EXPECT_EQ(edit_distance("", "abc"), 3);
   EXPECT_EQ(nearest_word("cosin", {"cosine", "linear", "constant"}), "cosine");
   EXPECT_EQ(nearest_word("COSINE", {"cosine", "linear"}), "cosine");
   EXPECT_EQ(nearest_word("inverse-sqrt", {"inverse_sqrt", "linear"}), "inverse_sqrt");

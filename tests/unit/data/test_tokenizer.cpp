@@ -80,9 +80,9 @@ TEST_F(TokenizerGpt2, IdsAreGpt2s) {
 TEST_F(TokenizerGpt2, IsItsFiles) {
   const Tokenizer tokenizer = Tokenizer::load({directory_});
   const Tokenizer again = Tokenizer::from_files(tokenizer.files());
-  EXPECT_EQ(again.fingerprint(), tokenizer.fingerprint());
+  EXPECT_EQ(again.files(), tokenizer.files());
   EXPECT_EQ(again.encode("again, 2 naïve"), tokenizer.encode("again, 2 naïve"));
-  EXPECT_NE(tokenizer.fingerprint(), test::trained_tokenizer().fingerprint());
+  EXPECT_NE(tokenizer.files(), test::trained_tokenizer().files());
 }
 
 TEST(TokenizerAddedTokens, AreTextWhenAsked) {

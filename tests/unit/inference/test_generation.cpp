@@ -13,6 +13,7 @@
 #include "comm/process_groups.hpp"
 #include "step/train_step.hpp"
 #include "support/rows.hpp"
+#include "support/safetensors.hpp"
 #include "unit/step/random_model.hpp"
 
 namespace trireme::inference {
@@ -162,8 +163,10 @@ TEST(GenerationGreedy, IsHuggingFaces) {
     }
     Generator generator(step::make_decoder(Exec(), model, 2));
     for (int i = 0; oracle.has(fmt::format("prompt/{}", i)); ++i) {
-      const auto prompt = oracle.read<std::int32_t>(fmt::format("prompt/{}", i));
-      const auto expected = oracle.read<std::int32_t>(fmt::format("continuation/{}", i));
+      const auto prompt =
+          test::elements<std::int32_t>(oracle.at(fmt::format("prompt/{}", i)));
+      const auto expected =
+          test::elements<std::int32_t>(oracle.at(fmt::format("continuation/{}", i)));
       GenerationConfig config;
       config.sampling.temperature = 0;
       config.max_tokens = std::ssize(expected);

@@ -1,19 +1,18 @@
-// comm/strict_transport.hpp — a transport for tests: messages go through another
+// support/strict_transport.hpp — a transport for tests: messages go through another
 // transport of the host, but only programs that would work over NCCL work.
 //
 // Its rules, beyond those that every Group checks (equal blocks, NCCL's places of
 // operations in place):
 //   - the messages of a channel between two ranks are carried one after the other, and
-//   two
 //     ranks that both send first are refused on both, unless they begin send and receive
 //     together(): what buffers would hide waits for ever over NCCL;
 //   - an output is not defined from start to wait: it is filled with NaN;
 //   - an input is not written between the two, or the wait throws;
 //   - what is begun together() is waited for after that;
 //   - there are no 16-bit integers.
-// Chosen by MpiOptions::transport or TRIREME_TRANSPORT=strict (docs/developer/tests.md).
-#ifndef TRIREME_COMM_STRICT_TRANSPORT_HPP_
-#define TRIREME_COMM_STRICT_TRANSPORT_HPP_
+// Given to MpiOptions::wrap_transport (docs/developer/tests.md).
+#ifndef TRIREME_SUPPORT_STRICT_TRANSPORT_HPP_
+#define TRIREME_SUPPORT_STRICT_TRANSPORT_HPP_
 
 #include <memory>
 
@@ -27,4 +26,4 @@ std::unique_ptr<Transport> make_strict_transport(std::unique_ptr<Transport> carr
 
 }  // namespace trireme::comm
 
-#endif  // TRIREME_COMM_STRICT_TRANSPORT_HPP_
+#endif  // TRIREME_SUPPORT_STRICT_TRANSPORT_HPP_

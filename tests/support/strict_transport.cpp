@@ -1,5 +1,5 @@
-// comm/strict_transport.cpp — a transport of the host that works only for programs that
-// would work over NCCL; for tests (strict_transport.hpp has the rules).
+// support/strict_transport.cpp — a transport of the host that works only for programs
+// that would work over NCCL; for tests (strict_transport.hpp has the rules).
 //
 // Poisoned outputs. An operation works on copies: its input is copied at start(), its
 // output is filled with bytes of 0xFF (NaN in every floating-point type) and written at
@@ -13,13 +13,12 @@
 // anything for the other, the ranks would wait for ever. For example rank 0 begins (a)
 // send to 1, (b) recv from 1, and rank 1 the same, each by itself: the heads are two
 // sends. Begun together() each list has one call of both, and they meet.
-#include "comm/strict_transport.hpp"
+#include "support/strict_transport.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <map>
-#include <string_view>
 #include <utility>
 #include <vector>
 
