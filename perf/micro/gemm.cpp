@@ -13,7 +13,8 @@ void linear_forward(benchmark::State& state) {
   const auto x = normals<float>("x", kRows, in), w = normals<float>("w", out, in),
              y = normals<float>("y", kRows, out);
   run_compute_bound(state, 2.0 * kRows * in * out, [&](const Exec& exec) {
-    kernels::linear_forward<float>(exec, matrix(x, kRows, in), matrix(w, out, in),
+    kernels::linear_forward<float>(exec, matrix(x, kRows, in),
+                                   kernels::WeightOperand<float>(matrix(w, out, in)),
                                    matrix(y, kRows, out));
   });
 }
@@ -23,8 +24,9 @@ void linear_backward_input(benchmark::State& state) {
   const auto d_x = normals<float>("x", kRows, in), w = normals<float>("w", out, in),
              d_y = normals<float>("y", kRows, out);
   run_compute_bound(state, 2.0 * kRows * in * out, [&](const Exec& exec) {
-    kernels::linear_backward_input<float>(exec, matrix(d_y, kRows, out),
-                                          matrix(w, out, in), matrix(d_x, kRows, in));
+    kernels::linear_backward_input<float>(
+        exec, matrix(d_y, kRows, out), kernels::WeightOperand<float>(matrix(w, out, in)),
+        matrix(d_x, kRows, in));
   });
 }
 

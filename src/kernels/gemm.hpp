@@ -8,6 +8,8 @@
 #ifndef TRIREME_KERNELS_GEMM_HPP_
 #define TRIREME_KERNELS_GEMM_HPP_
 
+#include <cstddef>
+
 #include "base/exec.hpp"
 
 namespace trireme::kernels {
@@ -29,18 +31,31 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
   X(::trireme::fp16, ::trireme::fp16) \
   X(::trireme::fp16, float)
 
-// y (rows, out) = x (rows, in) W^T;   W is (out, in).
+// A weight matrix W (out, in) as the products below take it: its plain rows. What a
+// library wants beside them (a packed copy, scales of a narrower type) becomes a member
+// here, and layers, which only hand the operand on, stay as they are.
 template <class T>
-void linear_forward(const Exec& exec, View2<const T> x, View2<const T> weight,
+struct WeightOperand {
+  explicit WeightOperand(View2<const T> plain_rows) : rows(plain_rows) {}
+  WeightOperand first_rows(std::size_t count) const {
+    return WeightOperand({rows.data(), count, rows.extent(1)});
+  }
+
+  View2<const T> rows;
+};
+
+// y (rows, out) = x (rows, in) W^T.
+template <class T>
+void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& weight,
                     View2<T> y) {
-  gemm<T, T>(exec, Transpose::no, Transpose::yes, Accumulate::no, x, weight, y);
+  gemm<T, T>(exec, Transpose::no, Transpose::yes, Accumulate::no, x, weight.rows, y);
 }
 
 // d_x (rows, in) = d_y (rows, out) W.
 template <class T>
-void linear_backward_input(const Exec& exec, View2<const T> d_y, View2<const T> weight,
-                           View2<T> d_x) {
-  gemm<T, T>(exec, Transpose::no, Transpose::no, Accumulate::no, d_y, weight, d_x);
+void linear_backward_input(const Exec& exec, View2<const T> d_y,
+                           const WeightOperand<T>& weight, View2<T> d_x) {
+  gemm<T, T>(exec, Transpose::no, Transpose::no, Accumulate::no, d_y, weight.rows, d_x);
 }
 
 // d_W (out, in) += d_y^T x.

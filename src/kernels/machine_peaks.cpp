@@ -51,7 +51,7 @@ std::function<void(const Exec&)> gemm_work(const Exec& exec) {
     const View2<const T> a(memory.data(), n, n);
     const View2<const T> b(memory.data() + n * n, n, n);
     const View2<T> c(memory.data() + 2 * n * n, n, n);
-    linear_forward<T>(where, a, b, c);
+    linear_forward<T>(where, a, WeightOperand<T>(b), c);
   };
 }
 

@@ -58,7 +58,7 @@ void ColumnParallelLinear<T>::forward(const Context& context, View2<const T> x,
   const ArenaScope scope(context.scratch);
   kernels::linear_forward<T>(
       context.exec, gather_rows(context, x, context.scratch, "column-parallel input"),
-      weight_.matrix(), y);
+      weight_.operand(), y);
 }
 
 template <class T>
@@ -68,13 +68,13 @@ comm::Request ColumnParallelLinear<T>::start_backward_input(const Context& conte
   constexpr comm::Site kSite = "column-parallel input gradient";
   comm::Group& tensor = *context.groups.tensor;
   if (!context.sequence_parallel) {
-    kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), d_x);
+    kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), d_x);
     return parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor, d_x,
                                                               kSite);
   }
   const auto partial = context.held.matrix<T>(Category::gradient, context.rows(),
                                               weight_.local_shape()[1]);
-  kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), partial);
+  kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), partial);
   return parallel::start_reduce_scatter_to_sequence_parallel_region<T>(
       context.exec, tensor, partial, d_x, kSite);
 }
@@ -108,14 +108,14 @@ void RowParallelLinear<T>::forward(const Context& context, View2<const T> x,
   constexpr comm::Site kSite = "row-parallel output";
   comm::Group& tensor = *context.groups.tensor;
   if (!context.sequence_parallel) {
-    kernels::linear_forward<T>(context.exec, x, weight_.matrix(), y);
+    kernels::linear_forward<T>(context.exec, x, weight_.operand(), y);
     parallel::reduce_from_tensor_parallel_region(context.exec, tensor, y, kSite);
     return;
   }
   const ArenaScope scope(context.scratch);
   const auto partial = context.scratch.matrix<T>(Category::hidden, context.rows(),
                                                  weight_.local_shape()[0]);
-  kernels::linear_forward<T>(context.exec, x, weight_.matrix(), partial);
+  kernels::linear_forward<T>(context.exec, x, weight_.operand(), partial);
   parallel::reduce_scatter_to_sequence_parallel_region<T>(context.exec, tensor, partial,
                                                           y, kSite);
 }
@@ -129,7 +129,7 @@ View2<const T> RowParallelLinear<T>::whole_output_gradient(const Context& contex
 template <class T>
 void RowParallelLinear<T>::backward_input(const Context& context, View2<const T> d_y,
                                           View2<T> d_x) const {
-  kernels::linear_backward_input<T>(context.exec, d_y, weight_.matrix(), d_x);
+  kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), d_x);
 }
 
 template <class T>

@@ -34,7 +34,8 @@ void LmHead<T>::forward(const Context& context, View2<const T> x,
     const ArenaScope scope(context.scratch);
     const View2<const T> normed =
         gather_rows(context, as_const(saved.normed), context.scratch, "head input");
-    kernels::linear_forward<T>(context.exec, normed, word_weight_.matrix(), saved.logits);
+    kernels::linear_forward<T>(context.exec, normed, word_weight_.operand(),
+                               saved.logits);
   }
   parallel::vocab_parallel_cross_entropy_forward<T>(
       context.exec, *context.groups.tensor, range_, as_const(saved.logits), labels, mask,
@@ -78,11 +79,8 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
 template <class T>
 void LmHead<T>::input_gradient(const Exec& exec, View2<const T> d_logits,
                                View2<T> d_x) const {
-  View2<const T> words = word_weight_.matrix();
-  if (kHostExecution) {
-    d_logits = without_padding(d_logits);
-    words = View2<const T>(words.data(), d_logits.extent(1), words.extent(1));
-  }
+  if (kHostExecution) d_logits = without_padding(d_logits);
+  const auto words = word_weight_.operand().first_rows(d_logits.extent(1));
   kernels::linear_backward_input<T>(exec, d_logits, words, d_x);
 }
 
@@ -117,7 +115,7 @@ void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits
   const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
   typename LayerNorm<T>::Saved unused;
   norm_.forward(context, x, normed, unused);
-  kernels::linear_forward<T>(context.exec, as_const(normed), word_weight_.matrix(),
+  kernels::linear_forward<T>(context.exec, as_const(normed), word_weight_.operand(),
                              logits);
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/exec.hpp"
+#include "kernels/gemm.hpp"
 #include "tensor/partition.hpp"
 
 namespace trireme {
@@ -156,6 +157,10 @@ class ParamRef {
   // while the buffer is not allocated (shape-only passes).
   View2<const T> matrix() const;  // (rows, columns) of a two-dimensional parameter
   View1<const T> vector() const;  // of a one-dimensional one
+  // The matrix as products take it.
+  kernels::WeightOperand<T> operand() const {
+    return kernels::WeightOperand<T>(matrix());
+  }
   View2<Master> matrix_gradient() const;
   View1<Master> vector_gradient() const;
 

@@ -15,8 +15,8 @@ const Point kX = test::uniform(kRows * kIn, 1), kW = test::uniform(kOut * kIn, 2
 
 double loss(const Point& x, const Point& w) {
   const Array<double> xs(x), ws(w), y(kRows * kOut);
-  linear_forward<double>(Exec(), xs.cmatrix(kRows, kIn), ws.cmatrix(kOut, kIn),
-                         y.matrix(kRows, kOut));
+  linear_forward<double>(Exec(), xs.cmatrix(kRows, kIn),
+                         WeightOperand(ws.cmatrix(kOut, kIn)), y.matrix(kRows, kOut));
   const Point out = y.values();
   double sum = 0;
   for (index_t i = 0; i < kRows * kOut; ++i) sum += kDy[i] * out[i];
@@ -25,7 +25,8 @@ double loss(const Point& x, const Point& w) {
 
 TEST(LinearGradient, OfInputAndWeight) {
   const Array<double> x(kX), w(kW), d_y(kDy), d_x(kRows * kIn), d_w(kBefore);
-  linear_backward_input<double>(Exec(), d_y.cmatrix(kRows, kOut), w.cmatrix(kOut, kIn),
+  linear_backward_input<double>(Exec(), d_y.cmatrix(kRows, kOut),
+                                WeightOperand(w.cmatrix(kOut, kIn)),
                                 d_x.matrix(kRows, kIn));
   linear_backward_weight<double>(Exec(), d_y.cmatrix(kRows, kOut), x.cmatrix(kRows, kIn),
                                  d_w.matrix(kOut, kIn));

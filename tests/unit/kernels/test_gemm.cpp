@@ -255,9 +255,9 @@ TYPED_TEST(GemmOf, PassesOfALinearLayer) {
                gs = whole(rows * out, 3);
   const Array<T> x(xs), w(ws), d_y(gs), y(rows * out, NAN), d_x(rows * in, NAN);
   const Array<Accumulator<T>> d_w(out * in, 100.0);
-  linear_forward<T>(Exec(), x.cmatrix(rows, in), w.cmatrix(out, in), y.matrix(rows, out));
-  linear_backward_input<T>(Exec(), d_y.cmatrix(rows, out), w.cmatrix(out, in),
-                           d_x.matrix(rows, in));
+  const WeightOperand<T> weight(w.cmatrix(out, in));
+  linear_forward<T>(Exec(), x.cmatrix(rows, in), weight, y.matrix(rows, out));
+  linear_backward_input<T>(Exec(), d_y.cmatrix(rows, out), weight, d_x.matrix(rows, in));
   linear_backward_weight<T>(Exec(), d_y.cmatrix(rows, out), x.cmatrix(rows, in),
                             d_w.matrix(out, in));
   Values y_want(rows * out), d_x_want(rows * in), d_w_want(out * in, 100.0);
