@@ -3,12 +3,14 @@
 // a new parameter cannot be left out.
 //
 // On several ranks a point is the whole of a tensor: the parts of all ranks one after the
-// other where it is split (vocabulary padding too), the one tensor where it is not. All
+// other where it is split, the one tensor where it is not. Parts may differ in size: of
+// 13 rows of a vocabulary two ranks have 7 and 6, and what pads them is in no point. All
 // ranks walk through the same points together.
 #ifndef TRIREME_TESTS_GRADCHECK_NN_LAYER_GRADIENTS_HPP_
 #define TRIREME_TESTS_GRADCHECK_NN_LAYER_GRADIENTS_HPP_
 
 #include <cstring>
+#include <numeric>
 
 #include "support/gradcheck.hpp"
 #include "unit/nn/layer_run.hpp"
@@ -30,21 +32,33 @@ class LayerGradients {
     options_.step = 2e-3;
     compute();
     if (run_.layer.in > 0) {
-      expect("x", gather(run_.x.values(), run_.layer.splits_x),
-             gather(d_x_, run_.layer.splits_x),
-             [&](const Point& p) { run_.x.set(part(p, run_.layer.splits_x)); });
+      const bool is_split = run_.layer.splits_x;
+      const Range mine = is_split ? my_range(d_x_.size()) : Range{0, d_x_.size()};
+      expect("x", gather(run_.x.values(), is_split), gather(d_x_, is_split),
+             [&](const Point& p) { run_.x.set(mine.of(p)); });
     }
     const ParamRegistry& registry = run_.bench.registry;
     ASSERT_GT(registry.size(), 0u);
     for (std::size_t i = 0; i < registry.size(); ++i) {
       const bool is_split = !registry.spec(i).shard.is_replicated();
+      const std::size_t size = gradients_[i].size();
+      const Range mine = is_split ? my_range(size) : Range{0, size};
       expect(registry.spec(i).name, gather(run_.bench.get(Slab::weight, i), is_split),
              gather(gradients_[i], is_split),
-             [&](const Point& p) { run_.bench.set(Slab::weight, i, part(p, is_split)); });
+             [&](const Point& p) { run_.bench.set(Slab::weight, i, mine.of(p)); });
     }
   }
 
  private:
+  struct Range {
+    Point of(const Point& whole) const {
+      const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(offset);
+      return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+    }
+    std::size_t offset;
+    std::size_t size;
+  };
+
   // Gradients at the point where everything is, added to what the slab holds.
   void compute() {
     auto& bench = run_.bench;
@@ -92,12 +106,11 @@ class LayerGradients {
     }
     return is_split ? all : mine;
   }
-  Point part(const Point& all, bool is_split) const {
-    if (!is_split) return all;
-    const auto& tensor = *run_.bench.groups.tensor;
-    const auto count = static_cast<std::ptrdiff_t>(all.size()) / tensor.size();
-    const auto begin = all.begin() + tensor.rank() * count;
-    return Point(begin, begin + count);
+  // Where this rank's part lies in the whole of a split tensor.
+  Range my_range(std::size_t size) {
+    const Point sizes = gather({static_cast<double>(size)}, true);
+    const auto mine = sizes.begin() + run_.bench.groups.tensor->rank();
+    return {static_cast<std::size_t>(std::accumulate(sizes.begin(), mine, 0.0)), size};
   }
 
   LayerRun<double> run_;
