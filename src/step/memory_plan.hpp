@@ -14,7 +14,7 @@ struct MemoryPlan {
   std::size_t weights = 0;  // master weights, and the compute copy where there is one
   std::size_t gradients = 0;
   std::size_t optimizer = 0;  // both moments
-  std::size_t batch = 0;      // tokens, positions, labels, mask
+  std::size_t batch = 0;      // the fields of the micro-batches under way
   // Gathered weights, gradients on their way, what goes from stage to stage, copies of
   // messages on the host; not what the MPI library keeps for itself.
   std::size_t buffers = 0;

@@ -125,6 +125,7 @@ int StrictTransport::start(const Exec& exec, const Transfer& transfer) {
   copied.out.data = operation.out.data();
   if (in.data == out.data) {  // in place
     operation.out = operation.in;
+    operation.out.resize(std::max(in.bytes(), out.bytes()));
     copied.out.data = operation.out.data();
     copied.in.data = copied.out.data;
   }
