@@ -32,6 +32,10 @@ class BatchLoader {
     index_t max_columns = 1;
     bool mask_end_of_document = false;
     int depth = 4;  // buffers, the one in use included; at least 2
+    // Of the spec, fields of weights that sum_ahead() sums, and over how many batches at
+    // most. Their sums are kept, not the batches: a step may have thousands.
+    std::vector<std::size_t> summed = {};
+    index_t most_summed = 0;
   };
   // plan(n): the columns of the n-th batch that next() gives, n = 0, 1, 2 ...; a pure
   // function, called by the thread. `dataset` and what plan refers to must outlive the
@@ -45,8 +49,8 @@ class BatchLoader {
 
   // The next batch, valid until the next call. Error after the last.
   const Batch& next();
-  // The sum of a field of weights over the next batches, so many (fewer than `depth`),
-  // which next() has yet to give: what counts in a step is known before it begins.
+  // The sum of a field (one of Options::summed) over the next batches, so many, which
+  // next() has yet to give: what counts in a step is known before it begins.
   double sum_ahead(index_t batches, std::string_view field);
   // Seconds that both waited for batches that were not ready.
   double wait_seconds() const;

@@ -33,8 +33,6 @@ namespace trireme::run {
 namespace {
 
 constexpr index_t kSampleTokens = 64;
-// Batches in the loader's ring beside those of a step.
-constexpr int kBatchesAhead = 4;
 // Where a run was shorter, probing for a peak at its end would be felt.
 constexpr double kLongEnoughToProbe = 10.0;
 
@@ -173,7 +171,8 @@ void TrainingRun::start_loader() {
                                  .fields = replica_.part().fields(),
                                  .max_columns = deck_.batch.micro,
                                  .mask_end_of_document = deck_.data.mask_eod_loss,
-                                 .depth = batches_->most_microbatches() + kBatchesAhead});
+                                 .summed = replica_.part().objective_masks(),
+                                 .most_summed = batches_->most_microbatches()});
 }
 
 template <class Visit>

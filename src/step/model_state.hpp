@@ -65,6 +65,15 @@ struct ModelPart {
     return std::ranges::any_of(ranges,
                                [&](const auto& range) { return range.contains(index); });
   }
+  // Of the batch, the masks of the objectives that this stage makes.
+  std::vector<std::size_t> objective_masks() const {
+    std::set<std::size_t> all;
+    for (int i = 0; i < static_cast<int>(blueprint.objectives.size()); ++i) {
+      if (!makes_objective(i)) continue;
+      all.insert(blueprint.batch.field(blueprint.objectives[extent(i)].mask));
+    }
+    return {all.begin(), all.end()};
+  }
 
   model::Blueprint blueprint;
   comm::ProcessGroups groups;

@@ -7,6 +7,9 @@
 // first slot and place, whose arenas then have the peaks of all slots and places.
 #include "step/train_step.hpp"
 
+#include <algorithm>
+#include <ranges>
+
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "comm/group.hpp"
@@ -415,14 +418,13 @@ template <class T>
 void TrainStep<T>::start_counts(const SumField& sum) {
   const auto& objectives = state_.blueprint.objectives;
   const int count = static_cast<int>(objectives.size());
-  bool makes_any = false;
+  const auto makes = [&](int i) { return state_.makes_objective(i); };
+  if (std::ranges::none_of(std::views::iota(0, count), makes)) return;
   for (int i = 0; i < count; ++i) {
-    if (!state_.makes_objective(i)) continue;
     const Region data(timers_, Section::data);
-    set_objective_count(exec_, state_view(), i, sum(objectives[extent(i)].mask));
-    makes_any = true;
+    set_objective_count(exec_, state_view(), i,
+                        makes(i) ? sum(objectives[extent(i)].mask) : 0.0);
   }
-  if (!makes_any) return;
   kernels::StepState* const state = step_state_.data();
   const View1<double> counts(state == nullptr ? nullptr : state->objective_count,
                              extent(count));

@@ -394,7 +394,9 @@ class TrainStepAllocations : public ::testing::Test {
         data::BatchLoader::Options{.spec = state_->blueprint.batch,
                                    .fields = state_->fields(),
                                    .max_columns = kMicro,
-                                   .mask_end_of_document = true});
+                                   .mask_end_of_document = true,
+                                   .summed = state_->objective_masks(),
+                                   .most_summed = kMicrobatches});
   }
 
   template <class Fetch>
