@@ -179,6 +179,10 @@ class Evaluator {
         check);
   }
 
+  const std::vector<model::Objective>& objectives() const {
+    return replica_->part().blueprint.objectives;
+  }
+
   // Adds the next samples of the plan to the sums, as many as go through the model
   // between two messages. Collective.
   void go_on(const Plan& plan, const std::string& checkpoint, EvaluationSums& sums) {
@@ -189,12 +193,18 @@ class Evaluator {
     const step::LossSums mine = validation_.part(
         *plan.set.samples, sums.samples, end,
         [&](const data::Batch& batch) { bytes += bytes_of(batch, plan.lengths); });
-    std::vector<double> all = {mine[0].sum, mine[0].count, bytes};
+    std::vector<double> all = {bytes};
+    for (const auto& of : mine) all.insert(all.end(), {of.sum, of.count});
     grid_.groups().gradient->control().all_reduce(all);
-    if (!std::isfinite(all[0])) stop_on_non_finite(plan, checkpoint, sums.samples, end);
-    sums.loss += all[0];
-    sums.tokens += all[1];
-    sums.bytes += all[2];
+    if (!std::ranges::all_of(all, [](double sum) { return std::isfinite(sum); })) {
+      stop_on_non_finite(plan, checkpoint, sums.samples, end);
+    }
+    sums.bytes += all[0];
+    sums.objectives.resize(mine.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      sums.objectives[i].sum += all[2 * i + 1];
+      sums.objectives[i].count += all[2 * i + 2];
+    }
     sums.samples = end;
     sums.seconds += seconds_from(begin);
   }
@@ -244,12 +254,13 @@ EvaluationStatus status_of(const Plan& plan, const EvaluationSums& before,
   const auto samples = static_cast<double>(now.samples - before.samples);
   return {.set = plan.set.name,
           .share = static_cast<double>(now.samples) / static_cast<double>(plan.samples),
-          .tokens_per_second = (now.tokens - before.tokens) / seconds,
+          .tokens_per_second = (now.tokens() - before.tokens()) / seconds,
           .seconds_left =
               static_cast<double>(plan.samples - now.samples) * seconds / samples};
 }
 
-EvaluatedSet result_of(const Plan& plan, const EvaluationSums& sums) {
+EvaluatedSet result_of(const Plan& plan, const EvaluationSums& sums,
+                       const std::vector<model::Objective>& objectives) {
   EvaluatedSet result;
   result.name = plan.set.name;
   for (const auto& corpus : plan.corpora) {
@@ -259,6 +270,7 @@ EvaluatedSet result_of(const Plan& plan, const EvaluationSums& sums) {
   result.windows = plan.set.samples->positions_without_repeats();
   result.left_out = plan.set.samples->left_out();
   result.sums = sums;
+  result.losses = model::losses_of(objectives, sums.objectives).parts;
   result.has_bytes = !plan.lengths.empty();
   return result;
 }
@@ -286,7 +298,7 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
     return io::to_hex(io::checksum_file(path / ckpt::kManifestName).checksum);
   });
   ProgressFile file(world, options.progress_file, work_of(options, deck, manifest, plans),
-                    plans.size());
+                    plans.size(), evaluator.objectives().size());
 
   // 3. Set by set, piece by piece.
   Evaluation evaluation{.checkpoint = path,
@@ -317,10 +329,10 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
         saved = Clock::now();
       }
     }
-    TRIREME_REQUIRE_INPUT(sums.tokens > 0.0,
+    TRIREME_REQUIRE_INPUT(sums.tokens() > 0.0,
                           "'{}' has no token that counts (data.mask_eod_loss)",
                           plan.set.name);
-    evaluation.sets.push_back(result_of(plan, sums));
+    evaluation.sets.push_back(result_of(plan, sums, evaluator.objectives()));
   }
   return evaluation;
 }
@@ -332,7 +344,7 @@ double EvaluatedSet::bits_per_token() const {
   return loss() / std::log(2.0);
 }
 double EvaluatedSet::bits_per_byte() const {
-  return sums.loss / std::log(2.0) / sums.bytes;
+  return sums.objectives[0].sum / std::log(2.0) / sums.bytes;
 }
 
 }  // namespace trireme::inference

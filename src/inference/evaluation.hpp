@@ -23,6 +23,8 @@
 #include "config/deck.hpp"
 #include "data/datasets.hpp"
 #include "io/files.hpp"
+#include "model/losses.hpp"
+#include "step/train_step.hpp"
 
 namespace trireme::inference {
 
@@ -37,14 +39,15 @@ struct EvaluateOptions {
   std::string fault = {};                   // what shall go wrong: base/fault_plan.hpp
 };
 
-// Sums over the tokens that count for the model's first objective. They add up, so that
-// pieces can be evaluated alone.
+// Sums over samples. They add up, so that pieces can be evaluated alone.
 struct EvaluationSums {
-  index_t samples = 0;  // windows
-  double loss = 0.0;    // nats
-  double tokens = 0.0;
-  double bytes = 0.0;  // of the text that the tokens stand for
+  index_t samples = 0;             // windows
+  step::LossSums objectives = {};  // nats, of each of the model's; none before the first
+  double bytes = 0.0;              // of the text that the tokens stand for
   double seconds = 0.0;
+
+  // Those that count for the first objective, the one over the words of a text.
+  double tokens() const { return objectives.empty() ? 0.0 : objectives[0].count; }
 };
 
 struct EvaluatedSet {
@@ -54,9 +57,11 @@ struct EvaluatedSet {
   index_t windows = 0;                 // in all
   index_t left_out = 0;                // tokens behind the last whole window
   EvaluationSums sums;
-  bool has_bytes = true;  // false: without a tokenizer no token has a length
+  model::NamedLosses losses = {};  // mean of each objective, where there are several
+  bool has_bytes = true;           // false: without a tokenizer no token has a length
 
-  double loss() const { return sums.loss / sums.tokens; }
+  // Of the first objective, as what follows from it.
+  double loss() const { return sums.objectives[0].mean(); }
   double perplexity() const;
   double bits_per_token() const;
   double bits_per_byte() const;

@@ -1,6 +1,7 @@
 // inference/evaluation_progress.cpp — see evaluation_progress.hpp.
 #include "inference/evaluation_progress.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -18,42 +19,56 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kKind = "trireme evaluation progress";
 
 Json json_of(const EvaluationSums& sums) {
+  Json losses = Json::array(), counts = Json::array();
+  for (const auto& of : sums.objectives) {
+    losses.push_back(of.sum);
+    counts.push_back(of.count);
+  }
   return {{"samples", sums.samples},
-          {"loss", sums.loss},
-          {"tokens", sums.tokens},
+          {"losses", std::move(losses)},
+          {"counts", std::move(counts)},
           {"bytes", sums.bytes},
           {"seconds", sums.seconds}};
 }
 
-// Whether it is what json_of() makes.
-bool is_sums(const Json& json) {
+bool is_sum(const Json& json) {
+  return json.is_number() && std::isfinite(json.get<double>()) &&
+         json.get<double>() >= 0.0;
+}
+
+// Whether it is what json_of() makes; before the first sample there are no objectives.
+bool is_sums(const Json& json, std::size_t objectives) {
   if (!json.is_object() || !json.contains("samples") ||
       !json["samples"].is_number_unsigned() ||
       json["samples"].get<std::uint64_t>() > (std::uint64_t{1} << 62)) {
     return false;
   }
-  for (const char* key : {"loss", "tokens", "bytes", "seconds"}) {
-    if (!json.contains(key) || !json[key].is_number() ||
-        !std::isfinite(json[key].get<double>()) || json[key].get<double>() < 0.0) {
-      return false;
-    }
-  }
-  return true;
+  const std::size_t expected = json["samples"] == 0 ? 0 : objectives;
+  const auto are_sums = [&](const char* key) {
+    return json.contains(key) && json[key].is_array() && json[key].size() == expected &&
+           std::ranges::all_of(json[key], is_sum);
+  };
+  return are_sums("losses") && are_sums("counts") &&
+         is_sum(json.value("bytes", Json())) && is_sum(json.value("seconds", Json()));
 }
 
 EvaluationSums sums_from(const Json& json) {
-  return {.samples = json["samples"].get<index_t>(),
-          .loss = json["loss"].get<double>(),
-          .tokens = json["tokens"].get<double>(),
-          .bytes = json["bytes"].get<double>(),
-          .seconds = json["seconds"].get<double>()};
+  EvaluationSums sums = {.samples = json["samples"].get<index_t>(),
+                         .bytes = json["bytes"].get<double>(),
+                         .seconds = json["seconds"].get<double>()};
+  for (std::size_t i = 0; i < json["losses"].size(); ++i) {
+    sums.objectives.push_back(
+        {json["losses"][i].get<double>(), json["counts"][i].get<double>()});
+  }
+  return sums;
 }
 
 }  // namespace
 
 ProgressFile::ProgressFile(comm::Communicator& world, const io::Path& path,
-                           const std::string& identity, std::size_t sets)
-    : path_(path), identity_(identity), sums_(sets) {
+                           const std::string& identity, std::size_t sets,
+                           std::size_t objectives)
+    : path_(path), identity_(identity), objectives_(objectives), sums_(sets) {
   if (path_.empty()) return;
   const std::string text = comm::on_first_rank(world, [&] {
     const bool is_there = std::filesystem::exists(path_);
@@ -70,7 +85,7 @@ void ProgressFile::read(const std::string& text, const std::string& identity) {
   bool is_ours = json.is_object() && json.value("kind", Json()) == kKind &&
                  json.contains("of") && json.contains("sets") && json["sets"].is_array();
   for (std::size_t i = 0; is_ours && i < json["sets"].size(); ++i) {
-    is_ours = is_sums(json["sets"][i]);
+    is_ours = is_sums(json["sets"][i], objectives_);
   }
   TRIREME_REQUIRE_INPUT(is_ours,
                         "'{}' is not the progress of an evaluation, and is not written "

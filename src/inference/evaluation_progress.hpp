@@ -17,9 +17,9 @@ class ProgressFile {
  public:
   // Collective. Reads the file where there is one; an empty path keeps none. `identity`:
   // JSON that is the same where the same would be computed. InputError where the file is
-  // none of these, or of another evaluation.
+  // none of these, or of another evaluation. `objectives`: of the model, so many.
   ProgressFile(comm::Communicator& world, const io::Path& path,
-               const std::string& identity, std::size_t sets);
+               const std::string& identity, std::size_t sets, std::size_t objectives);
 
   const EvaluationSums& sums(std::size_t set) const { return sums_.at(set); }
   // Rank 0. What cannot be written is a warning, once: the evaluation goes on.
@@ -30,6 +30,7 @@ class ProgressFile {
 
   io::Path path_;
   std::string identity_;
+  std::size_t objectives_;
   std::vector<EvaluationSums> sums_;
   bool has_warned_ = false;
 };

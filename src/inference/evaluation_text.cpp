@@ -6,6 +6,7 @@
 #include "base/format.hpp"
 #include "inference/evaluation.hpp"
 #include "io/json.hpp"
+#include "model/losses.hpp"
 
 namespace trireme::inference {
 
@@ -24,7 +25,7 @@ Json json_of(const EvaluatedSet& set) {
                {"checksums", set.checksums},
                {"windows", set.sums.samples},
                {"windows_in_all", set.windows},
-               {"tokens", whole(set.sums.tokens)},
+               {"tokens", whole(set.sums.tokens())},
                {"tokens_behind_last_window", set.left_out},
                {"loss", set.loss()},
                {"perplexity", set.perplexity()},
@@ -32,6 +33,7 @@ Json json_of(const EvaluatedSet& set) {
                {"bytes", nullptr},
                {"bits_per_byte", nullptr},
                {"seconds", set.sums.seconds}};
+  for (const auto& [name, mean] : set.losses) json["losses"][name] = mean;
   if (set.has_bytes) {
     json["bytes"] = whole(set.sums.bytes);
     if (set.sums.bytes > 0.0) json["bits_per_byte"] = set.bits_per_byte();
@@ -44,7 +46,7 @@ std::string line(const char* key, const std::string& value) {
 }
 
 std::string text_of(const EvaluatedSet& set) {
-  const std::int64_t tokens = whole(set.sums.tokens);
+  const std::int64_t tokens = whole(set.sums.tokens());
   std::string text = fmt::format("\n{}\n", set.name);
   text +=
       line("tokens",
@@ -52,7 +54,8 @@ std::string text_of(const EvaluatedSet& set) {
                (set.has_bytes
                     ? fmt::format(", of {}", format_plural(whole(set.sums.bytes), "byte"))
                     : ""));
-  text += line("loss", fmt::format("{:.6f} nats per token", set.loss()));
+  text += line("loss", fmt::format("{:.6f} nats per token", set.loss()) +
+                           model::text_of(set.losses));
   text += line("perplexity", fmt::format("{:.6g}", set.perplexity()));
   text += line("bits per token", fmt::format("{:.6f}", set.bits_per_token()));
   text += line("bits per byte", set.has_bytes && set.sums.bytes > 0.0
@@ -67,7 +70,7 @@ std::string text_of(const EvaluatedSet& set) {
     text += line("left out", format_plural(set.left_out, "token") +
                                  " behind the last whole window (see --tail)");
   }
-  const double rate = set.sums.tokens / set.sums.seconds;
+  const double rate = set.sums.tokens() / set.sums.seconds;
   return text + line("took", fmt::format("{}, {}", format_duration(set.sums.seconds),
                                          format_rate(rate, "tokens")));
 }

@@ -78,6 +78,15 @@ std::vector<std::size_t> Blueprint::users(const SharedTable& table) const {
   return users;
 }
 
+std::size_t Blueprint::first_like(std::size_t block) const {
+  const BlockSpec& b = blocks[block];
+  const auto first = std::ranges::find_if(blocks, [&](const BlockSpec& a) {
+    return a.kind == b.kind && a.stream == b.stream && a.border == b.border &&
+           a.reads == b.reads && a.flops == b.flops;
+  });
+  return static_cast<std::size_t>(first - blocks.begin());
+}
+
 std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
   std::set<std::size_t> fields;
   for (std::size_t i = range.begin; i < range.end; ++i) {

@@ -43,6 +43,8 @@ using Border = std::vector<BorderTensor>;
 struct BlockFlops {
   double per_token = 0.0;
   double per_token_and_key = 0.0;  // of attention: for each key that a token sees
+
+  bool operator==(const BlockFlops&) const = default;
 };
 
 struct BlockSpec {
@@ -123,6 +125,9 @@ struct Blueprint {
   // The blocks that use a table, ascending.
   std::vector<std::size_t> users(const SharedTable& table) const;
   BlockRange whole() const { return {0, blocks.size()}; }
+  // The first of the blocks that take the time and the memory that this one takes: their
+  // kind, stream and border are the same, and so is what they read and compute.
+  std::size_t first_like(std::size_t block) const;
   // Fields that a run of blocks reads, as indices of `batch.fields`, ascending.
   std::vector<std::size_t> fields_of(const BlockRange& range) const;
 

@@ -41,8 +41,8 @@ comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
 }
 
 // All stages of a pipeline that a page can show. Of a deeper one the first and the last
-// of the stages that have the same layers: what those between them need lies between
-// theirs, as a stage keeps fewer micro-batches the later it comes.
+// of the stages whose chunks have blocks of the same kinds: what those between them need
+// lies between theirs, as a stage keeps fewer micro-batches the later it comes.
 std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
                                 const model::Blueprint& blueprint, StagesShown shown) {
   constexpr int kMostOfAPage = 64, kMost = 1024;
@@ -56,19 +56,18 @@ std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
     for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(stage);
     return stages;
   }
-  // Of each chunk the layers, and the other blocks.
-  using Kind = std::vector<std::pair<index_t, std::string>>;
+  std::vector<std::size_t> likes;  // of each block, the first that is like it
+  for (std::size_t i = 0; i < blueprint.blocks.size(); ++i) {
+    likes.push_back(blueprint.first_like(i));
+  }
+  using Kind = std::vector<std::vector<std::size_t>>;  // of each chunk, of its blocks
   const std::vector<std::size_t> cuts = step::piece_cuts(layout, blueprint);
   std::map<Kind, std::pair<int, int>> kinds;  // first and last stage
   for (int stage = 0; stage < layout.stages; ++stage) {
     Kind kind;
     for (const model::BlockRange& range : step::chunk_ranges(layout, cuts, stage)) {
-      std::string others;
-      for (std::size_t i = range.begin; i < range.end; ++i) {
-        const model::BlockSpec& block = blueprint.blocks[i];
-        if (!block.is_layer) others += block.name + " ";
-      }
-      kind.push_back({blueprint.layers_in(range), std::move(others)});
+      const auto first = likes.begin() + static_cast<std::ptrdiff_t>(range.begin);
+      kind.emplace_back(first, first + static_cast<std::ptrdiff_t>(range.size()));
     }
     const auto [it, is_new] = kinds.try_emplace(std::move(kind), stage, stage);
     it->second.second = stage;

@@ -20,6 +20,7 @@
 #include "model/chunk.hpp"
 #include "nn/context.hpp"
 #include "step/deck_model.hpp"
+#include "step/replica.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::step {
@@ -28,40 +29,27 @@ namespace {
 
 using schedule::PieceCost;
 
-// Whether two blocks take the same time.
-bool are_alike(const model::BlockSpec& a, const model::BlockSpec& b) {
-  return a.kind == b.kind && a.stream == b.stream && a.reads == b.reads &&
-         a.flops.per_token == b.flops.per_token &&
-         a.flops.per_token_and_key == b.flops.per_token_and_key;
-}
-
-// The first of the blocks that takes the same time.
-std::size_t first_like(const model::Blueprint& blueprint, std::size_t block) {
-  std::size_t first = 0;
-  while (!are_alike(blueprint.blocks[first], blueprint.blocks[block])) ++first;
-  return first;
-}
-
 template <class T>
 class BlockProbe {
  public:
-  BlockProbe(const comm::ProcessGroups& groups, const model::Blueprint& blueprint,
-             std::size_t block, const config::Deck& deck)
-      : chunk_(nn::Builder<T>{registry_, params_, groups}, blueprint, {block, block + 1}),
+  BlockProbe(const ModelPart& part, std::size_t block, const config::Deck& deck)
+      : chunk_(nn::Builder<T>{registry_, params_, part.groups}, part.blueprint,
+               {block, block + 1}),
         weight_pass_(deck.parallel.schedule == config::PipelineSchedule::zero_bubble
                          ? model::WeightPass::later
                          : model::WeightPass::now),
-        context_{.exec = exec_,
-                 .groups = groups,
-                 .step = kernels::StepStateView(state_.data()),
-                 .saved = &saved_,
-                 .scratch = scratch_,
-                 .held = held_,
-                 .batch = step_shape(deck).micro_batch(blueprint.batch),
-                 .totals = totals_,
-                 .sequence_parallel = deck.parallel.sequence && groups.tensor->size() > 1,
-                 .recompute = {.selective = step_shape(deck).recompute.selective}} {
-    allocate(blueprint);
+        context_{
+            .exec = exec_,
+            .groups = part.groups,
+            .step = kernels::StepStateView(state_.data()),
+            .saved = &saved_,
+            .scratch = scratch_,
+            .held = held_,
+            .batch = step_shape(deck).micro_batch(part.blueprint.batch),
+            .totals = totals_,
+            .sequence_parallel = deck.parallel.sequence && part.groups.tensor->size() > 1,
+            .recompute = {.selective = step_shape(deck).recompute.selective}} {
+    allocate(part.blueprint);
   }
 
   // Of this rank.
@@ -80,7 +68,7 @@ class BlockProbe {
   }
 
  private:
-  // Arenas as large as a pass on shapes alone says; zeros in all fields of the batch.
+  // Arenas as large as a pass on shapes alone says.
   void allocate(const model::Blueprint& blueprint) {
     exec_ = Exec::shape_only();
     run();
@@ -93,15 +81,7 @@ class BlockProbe {
       *arena = Arena(at, bytes);
       at += bytes;
     }
-    std::size_t most = 0;
-    for (const std::size_t field : blueprint.fields_of(chunk_.range())) {
-      most = std::max(most, extent(context_.batch.elements(field)) *
-                                size_of(blueprint.batch.fields[field].type));
-    }
-    batch_ = DeviceArray<std::byte>("probe's batch", most);
-    for (const std::size_t field : blueprint.fields_of(chunk_.range())) {
-      context_.batch.set(field, batch_.data(), context_.batch.elements(field));
-    }
+    fill_batch(blueprint);
     in_ = DeviceArray<T>("probe's border", elements(chunk_.border_in()));
     d_in_ = DeviceArray<T>("probe's border", elements(chunk_.border_in()));
     out_ = DeviceArray<T>("probe's border", elements(chunk_.border_out()));
@@ -109,6 +89,33 @@ class BlockProbe {
     params_.allocate(registry_, ParamBuffer<T>::Use::training);
     params_.initialize(exec_, 0);
     params_.refresh_compute(exec_);
+  }
+
+  // All positions count. Rows of tables are looked up all over, as in a text, and few of
+  // them twice: such as tables of words and of positions both have.
+  void fill_batch(const model::Blueprint& blueprint) {
+    const std::vector<std::size_t> fields = blueprint.fields_of(chunk_.range());
+    index_t most = 0, rows = blueprint.vocabulary_table().rows;
+    for (const std::size_t field : fields) {
+      most = std::max(most, context_.batch.elements(field));
+    }
+    for (const StreamSpec& stream : blueprint.batch.streams) {
+      rows = std::min(rows, stream.sequence);
+    }
+    ids_ = DeviceArray<std::int32_t>("probe's ids", extent(most));
+    ones_ = DeviceArray<float>("probe's weights", extent(most));
+    const auto ids = Kokkos::create_mirror_view(ids_);
+    for (index_t i = 0; i < most; ++i) {
+      ids(extent(i)) = static_cast<std::int32_t>(i * 7919 % rows);
+    }
+    copy(exec_, ids_, ids);
+    exec_.fence("trireme::step::BlockProbe");  // `ids` is read
+    kernels::fill(exec_, View1<float>(ones_.data(), extent(most)), 1.0f);
+    for (const std::size_t field : fields) {
+      const bool is_ids = blueprint.batch.fields[field].type == DType::int32;
+      context_.batch.set(field, is_ids ? static_cast<void*>(ids_.data()) : ones_.data(),
+                         context_.batch.elements(field));
+    }
   }
 
   std::size_t elements(const model::Border& border) const {
@@ -153,28 +160,40 @@ class BlockProbe {
   DeviceArray<kernels::StepState> state_{"probe's step state", 1};
   DeviceArray<double> totals_{"probe's totals", 2 * kernels::kMostObjectives};
   Arena saved_, scratch_, held_;
-  DeviceArray<std::byte> memory_, batch_;
+  DeviceArray<std::byte> memory_;
+  DeviceArray<std::int32_t> ids_;
+  DeviceArray<float> ones_;
   DeviceArray<T> in_, d_in_, out_, d_out_;
   nn::Context context_;  // refers to the members above
 };
 
 }  // namespace
 
+template <class T>
+PieceCost time_block(const ModelPart& part, std::size_t block, const config::Deck& deck) {
+  return BlockProbe<T>(part, block, deck).shortest();
+}
+#define TRIREME_INSTANTIATE(T) \
+  template PieceCost time_block<T>(const ModelPart&, std::size_t, const config::Deck&);
+TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
 schedule::ModelCost measured_cost(const comm::ProcessGroups& groups,
                                   const config::Deck& deck) {
-  const model::Blueprint blueprint = model::blueprint_of(deck.model);
+  const auto replica = make_replica(deck, groups, sharing(deck));
+  const model::Blueprint& blueprint = replica->part().blueprint;
   schedule::ModelCost model = modelled_cost(blueprint, step_shape(deck));
   const auto slowest = [&](double mine) {
     return groups.world->all_reduce(mine, comm::Op::max);
   };
   for (std::size_t i = 0; i < blueprint.blocks.size(); ++i) {
-    const std::size_t like = first_like(blueprint, i);
+    const std::size_t like = blueprint.first_like(i);
     PieceCost& cost = model.blocks[i].cost;
     if (like < i) {
       cost = model.blocks[like].cost;
       continue;
     }
-    cost = BlockProbe<float>(groups, blueprint, i, deck).shortest();
+    cost = replica->time_block(i, deck);
     cost = {slowest(cost.forward), slowest(cost.backward_input),
             slowest(cost.backward_weight)};
   }
@@ -191,7 +210,7 @@ std::string deal_by_measured_costs(const comm::ProcessGroups& groups,
   deck.parallel.stages.assign(split.begin(), split.end());
   std::string times;
   for (std::size_t i = 0; i < blueprint.blocks.size(); ++i) {
-    if (first_like(blueprint, i) < i) continue;
+    if (blueprint.first_like(i) < i) continue;
     times += fmt::format("{}{} {:.3g} ms", times.empty() ? "" : ", ",
                          blueprint.blocks[i].name, 1e3 * cost.blocks[i].cost.total());
   }

@@ -8,8 +8,15 @@
 #include "comm/process_groups.hpp"
 #include "config/deck.hpp"
 #include "schedule/balance.hpp"
+#include "step/model_state.hpp"
 
 namespace trireme::step {
+
+// Seconds of the passes of one micro-batch through a block, in the type T that the model
+// computes in. On the ranks of a tensor group together.
+template <class T>
+schedule::PieceCost time_block(const ModelPart& part, std::size_t block,
+                               const config::Deck& deck);
 
 // Seconds of the passes of one micro-batch through each block. Collective over the world:
 // all ranks run the same blocks at the same time, as they will in training, and the

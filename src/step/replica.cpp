@@ -5,6 +5,7 @@
 #include "comm/process_groups.hpp"
 #include "model/blueprint.hpp"
 #include "optim/optimizer.hpp"
+#include "step/block_probe.hpp"
 #include "step/deck_model.hpp"
 #include "tensor/param_buffer.hpp"
 
@@ -29,6 +30,10 @@ class ReplicaOf final : public Replica {
   }
   DecoderMemory plan_decoder(index_t most_texts) const override {
     return step::plan_decoder(state_, most_texts);
+  }
+  schedule::PieceCost time_block(std::size_t block,
+                                 const config::Deck& deck) const override {
+    return step::time_block<T>(state_, block, deck);
   }
 
   void begin_training(const Exec& exec, const StepShape& shape,

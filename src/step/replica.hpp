@@ -21,6 +21,7 @@
 #include "kernels/adamw.hpp"
 #include "model/blueprint.hpp"
 #include "optim/optimizer.hpp"
+#include "schedule/balance.hpp"
 #include "step/decoder.hpp"
 #include "step/step_plan.hpp"
 #include "step/train_step.hpp"
@@ -55,6 +56,9 @@ class Replica {
   virtual StepPlan plan_step(const StepShape& shape,
                              const PipelinePlans& plans) const = 0;
   virtual DecoderMemory plan_decoder(index_t most_texts = 1) const = 0;
+  // As time_block() of block_probe.hpp.
+  virtual schedule::PieceCost time_block(std::size_t block,
+                                         const config::Deck& deck) const = 0;
 
   // Its use, one of three. Evaluation and generation need weights only.
   virtual void begin_training(const Exec& exec, const StepShape& shape,

@@ -7,6 +7,9 @@
 
 #include <numeric>
 
+#include "comm/planned_communicator.hpp"
+#include "comm/rank_grid.hpp"
+
 namespace trireme::step {
 namespace {
 
@@ -25,13 +28,23 @@ config::Deck small_deck() {
   return deck;
 }
 
+// A rank alone, which has a place in a pipeline of two: probes send along no pipeline.
+comm::ProcessGroups first_of_two() {
+  comm::ProcessGroups groups = comm::make_groups_of_one();
+  const comm::GridShape shape{.pipeline = 2};
+  groups.pipeline =
+      comm::make_process_groups(comm::make_planned_communicator(0, 2, "world"), shape)
+          .pipeline;
+  return groups;
+}
+
 TEST(BlockProbe, TimesEachKindOfBlockOnce) {
   using config::PipelineSchedule;
   for (const auto schedule :
        {PipelineSchedule::one_f_one_b, PipelineSchedule::zero_bubble}) {
     config::Deck deck = small_deck();
     deck.parallel.schedule = schedule;
-    const schedule::ModelCost cost = measured_cost(comm::make_groups_of_one(), deck);
+    const schedule::ModelCost cost = measured_cost(first_of_two(), deck);
     ASSERT_EQ(cost.blocks.size(), 5u);
     for (const schedule::ModelCost::Block& block : cost.blocks) {
       EXPECT_GT(block.cost.forward, 0.0);
@@ -49,7 +62,7 @@ TEST(BlockProbe, TimesEachKindOfBlockOnce) {
 
 TEST(BlockProbe, DealsAllLayersAndSaysByWhat) {
   config::Deck deck = small_deck();
-  const std::string said = deal_by_measured_costs(comm::make_groups_of_one(), deck);
+  const std::string said = deal_by_measured_costs(first_of_two(), deck);
   ASSERT_EQ(deck.parallel.stages.size(), 2u);
   EXPECT_EQ(std::accumulate(deck.parallel.stages.begin(), deck.parallel.stages.end(), 0),
             3);

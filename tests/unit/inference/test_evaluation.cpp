@@ -1,0 +1,62 @@
+// What an evaluation says of a model with several objectives, and what its progress
+// keeps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "comm/self_communicator.hpp"
+#include "inference/evaluation.hpp"
+#include "inference/evaluation_progress.hpp"
+#include "unit/io/scratch.hpp"
+
+namespace trireme::inference {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+EvaluationSums sums_of_two() {
+  return {.samples = 3,
+          .objectives = {{30.0, 10.0}, {2.0, 4.0}},
+          .bytes = 40.0,
+          .seconds = 1.0};
+}
+
+TEST(EvaluationOfObjectives, NamesEachWhereThereAreSeveral) {
+  Evaluation evaluation;
+  EvaluatedSet set;
+  set.name = "text";
+  set.sums = sums_of_two();
+  set.losses = {{"masked words", 3.0}, {"sentence order", 0.5}};
+  evaluation.sets = {set};
+  const auto json = nlohmann::json::parse(evaluation.json());
+  EXPECT_EQ(json["loss"], 3.0);
+  EXPECT_EQ(json["tokens"], 10);
+  EXPECT_EQ(json["losses"]["sentence order"], 0.5);
+  EXPECT_THAT(evaluation.text(),
+              HasSubstr("nats per token (masked words 3.000, sentence order 0.500)"));
+
+  evaluation.sets[0].losses.clear();
+  EXPECT_THAT(evaluation.json(), Not(HasSubstr("losses")));
+}
+
+TEST(EvaluationOfObjectives, ProgressKeepsTheSumsOfAll) {
+  const test::Scratch scratch;
+  const auto self = comm::make_self_communicator("test");
+  const io::Path path = scratch / "progress.json";
+  Log log;
+  ProgressFile(*self, path, "{}", 2, 2).save(1, sums_of_two(), log);
+  const ProgressFile again(*self, path, "{}", 2, 2);
+  EXPECT_EQ(again.sums(0).objectives.size(), 0u);
+  ASSERT_EQ(again.sums(1).objectives.size(), 2u);
+  EXPECT_EQ(again.sums(1).objectives[1].sum, 2.0);
+  EXPECT_EQ(again.sums(1).objectives[1].count, 4.0);
+  EXPECT_EQ(again.sums(1).tokens(), 10.0);
+  EXPECT_THAT(test::message_of<Error>([&] { ProgressFile(*self, path, "{}", 2, 1); }),
+              HasSubstr("is not the progress"));
+}
+
+}  // namespace
+}  // namespace trireme::inference
