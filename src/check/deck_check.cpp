@@ -293,9 +293,9 @@ class DeckCheck {
   // Those of the model, but for the number of their rows that the vocabulary says.
   bool tells_tensors() const {
     for (const char* key :
-         {"model.kind", "model.layers", "model.hidden", "model.heads", "model.ffn_hidden",
-          "model.sequence", "model.kv_heads", "model.norm", "model.activation",
-          "model.position", "model.bias", "model.tie_embeddings"}) {
+         {"model.kind", "model.layers", "model.hidden", "model.heads", "model.head_size",
+          "model.ffn_hidden", "model.sequence", "model.kv_heads", "model.norm",
+          "model.activation", "model.position", "model.bias", "model.tie_embeddings"}) {
       if (!is_right(key)) return false;
     }
     return std::all_of(

@@ -76,6 +76,7 @@ void require_gpt2(const config::ModelConfig& model, const std::string& where) {
   check(model.norm == config::Norm::layernorm, "norm", "layernorm");
   check(model.activation == config::Activation::gelu_tanh, "activation", "gelu_tanh");
   check(model.position == config::Position::learned, "position", "learned");
+  check(!model.has_own_head_size(), "head_size", "hidden / heads");
   check(model.kv_heads == model.heads, "kv_heads", "as many as heads");
   check(model.bias, "bias", "true");
   check(model.tie_embeddings, "tie_embeddings", "true");

@@ -91,16 +91,16 @@ class Checker {
 
   void check_model() {
     const ModelConfig& m = deck_.model;
-    divides("model.heads", m.heads, "model.hidden", m.hidden,
-            "every head has hidden / heads elements");
+    if (!deck_.given("model.head_size")) {
+      divides("model.heads", m.heads, "model.hidden", m.hidden,
+              "without model.head_size every head has hidden / heads elements");
+    }
     divides("model.kv_heads", m.kv_heads, "model.heads", m.heads,
             "every key and value head serves equally many heads");
-    if (m.position == Position::rope && good({"model.hidden", "model.heads"}) &&
-        m.hidden % m.heads == 0 && m.head_size() % 2 != 0) {
-      add("model.position",
-          fmt::format("needs an even head size; it is {}", m.head_size()),
-          "hidden / heads even",
-          fmt::format("model.hidden: {}", m.heads * (m.head_size() + 1)));
+    if (m.position == Position::rope && good({"model.head_size"}) &&
+        m.head_size % 2 != 0) {
+      add("model.position", fmt::format("needs an even head size; it is {}", m.head_size),
+          "an even model.head_size", fmt::format("model.head_size: {}", m.head_size + 1));
     }
     if (good({"model.vocab", "data.train"}) && m.vocab == 0 && deck_.data.train.empty()) {
       add("model.vocab", "is to be taken from the corpus, but data.train names none",
@@ -112,24 +112,25 @@ class Checker {
   void check_size() {
     constexpr double kMost = 1e15;
     const ModelConfig& m = deck_.model;
-    if (!good({"model.layers", "model.hidden", "model.ffn_hidden", "model.vocab",
-               "model.sequence", "batch.micro"})) {
+    if (!good({"model.layers", "model.hidden", "model.heads", "model.head_size",
+               "model.ffn_hidden", "model.vocab", "model.sequence", "batch.micro"})) {
       return;
     }
     const auto hidden = static_cast<double>(m.hidden);
     const auto layers = static_cast<double>(m.layers);
+    const auto queries = static_cast<double>(m.heads) * static_cast<double>(m.head_size);
     const auto inner = static_cast<double>(m.ffn_hidden);
     const auto sequence = static_cast<double>(m.sequence);
     const auto vocabulary = static_cast<double>(m.vocab);
-    const double parameters =
-        layers * hidden * (4.0 * hidden + 3.0 * inner) + hidden * (vocabulary + sequence);
+    const double parameters = layers * hidden * (4.0 * queries + 3.0 * inner) +
+                              hidden * (vocabulary + sequence);
     if (parameters > kMost) {
       add("model.hidden", fmt::format("gives a model of {:.2g} parameters", parameters),
           "a model of at most 1e15", "");
     }
     const double rows = static_cast<double>(deck_.batch.micro) * sequence;
     const double activations =
-        rows * (layers * (8.0 * hidden + 2.0 * inner) + vocabulary);
+        rows * (layers * (4.0 * hidden + 4.0 * queries + 2.0 * inner) + vocabulary);
     if (activations > kMost) {
       add("batch.micro",
           fmt::format("samples give {:.2g} activations at a time", activations),

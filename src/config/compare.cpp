@@ -33,6 +33,7 @@ Rule rule_of(const std::string& key) {
 bool is_default_in(const Deck& checkpoint, const std::string& key) {
   const ModelConfig& m = checkpoint.model;
   if (key == "model.ffn_hidden") return m.ffn_hidden == 4 * m.hidden;
+  if (key == "model.head_size") return m.head_size == m.hidden / m.heads;
   if (key == "model.kv_heads") return m.kv_heads == m.heads;
   return key == "data.seed" && checkpoint.data.seed == checkpoint.run.seed;
 }
@@ -66,7 +67,7 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
     const Rule rule = has_moved ? Rule::free : rule_of(path);
     const auto origin = deck.origins.find(path);
     const bool by_set = origin != deck.origins.end() && origin->second == "--set";
-    const bool follows = !deck.given(path) && followed_key(path) != nullptr;
+    const bool follows = !deck.given(path) && !followed_keys(path).empty();
     if (rule == Rule::free || (rule == Rule::with_set && (by_set || follows))) {
       result.changes.push_back(fmt::format("{}: {} -> {}", path, before, now));
       continue;

@@ -38,6 +38,7 @@ struct Length {
 struct ModelConfig {
   ModelKind kind = ModelKind::gpt;
   index_t layers = 0, hidden = 0, heads = 0;
+  index_t head_size = 0;
   index_t ffn_hidden = 0;
   index_t sequence = 0;
   index_t vocab = 0;  // 0: the corpus says it
@@ -49,7 +50,8 @@ struct ModelConfig {
   Position position = Position::learned;
   bool bias = true, tie_embeddings = true;
 
-  index_t head_size() const { return hidden / heads; }
+  // Of queries, keys and values other than hidden / heads: only then is it worth telling.
+  bool has_own_head_size() const { return heads * head_size != hidden; }
 };
 
 struct WeightedPath {

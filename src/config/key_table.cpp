@@ -473,12 +473,17 @@ void add_model(Table& table) {
   table.choice(TRIREME_AT(model.kind), {"Architecture."});
   table.integer(TRIREME_AT(model.layers), {"Transformer layers.", "layers", kMustBeGiven},
                 1, kMostLayers);
-  table.integer(
-      TRIREME_AT(model.hidden),
-      {"Width of the residual stream; a multiple of heads.", "elements", kMustBeGiven}, 1,
-      1 << 24);
+  table.integer(TRIREME_AT(model.hidden),
+                {"Width of the residual stream; without head_size a multiple of heads.",
+                 "elements", kMustBeGiven},
+                1, 1 << 24);
   table.integer(TRIREME_AT(model.heads), {"Attention heads.", "heads", kMustBeGiven}, 1,
                 1 << 20);
+  table.integer(TRIREME_AT(model.head_size),
+                {"Width of a head's queries, keys and values; heads × head_size need not "
+                 "be hidden.",
+                 "elements", "model.hidden / model.heads"},
+                1, 1 << 20);
   table.integer(
       TRIREME_AT(model.ffn_hidden),
       {"Inner width of the feed-forward block.", "elements", "4 × model.hidden"}, 1,
@@ -750,6 +755,7 @@ const std::vector<OtherNames>& other_names() {
       {"model.layers", {"n_layer", "num_layers", "num_hidden_layers"}},
       {"model.hidden", {"n_embd", "d_model", "hidden_size"}},
       {"model.heads", {"n_head", "num_attention_heads"}},
+      {"model.head_size", {"kv_channels", "head_dim", "d_kv"}},
       {"model.kv_heads", {"num_query_groups", "num_key_value_heads"}},
       {"model.ffn_hidden", {"ffn_hidden_size", "intermediate_size"}},
       {"model.sequence", {"seq_length", "seq_len", "block_size", "n_positions"}},
@@ -811,17 +817,18 @@ bool is_section(const std::string& path) {
   return false;
 }
 
-const char* followed_key(std::string_view path) {
-  static const std::map<std::string_view, const char*> followed = {
-      {"model.ffn_hidden", "model.hidden"},
-      {"model.kv_heads", "model.heads"},
-      {"data.seed", "run.seed"},
-      {"optimizer.min_lr", "optimizer.lr"},
-      {"optimizer.decay", "run.steps"},
-      {"optimizer.cooldown", "optimizer.decay"},
-      {"checkpoint.dir", "run.dir"}};
+std::vector<std::string> followed_keys(std::string_view path) {
+  static const std::map<std::string_view, std::vector<std::string>> followed = {
+      {"model.head_size", {"model.hidden", "model.heads"}},
+      {"model.ffn_hidden", {"model.hidden"}},
+      {"model.kv_heads", {"model.heads"}},
+      {"data.seed", {"run.seed"}},
+      {"optimizer.min_lr", {"optimizer.lr"}},
+      {"optimizer.decay", {"run.steps"}},
+      {"optimizer.cooldown", {"optimizer.decay"}},
+      {"checkpoint.dir", {"run.dir"}}};
   const auto found = followed.find(path);
-  return found == followed.end() ? nullptr : found->second;
+  return found == followed.end() ? std::vector<std::string>() : found->second;
 }
 
 std::string nearest_key(const std::string& path) {

@@ -32,8 +32,8 @@ const std::vector<Key>& key_table();
 const Key* find_key(const std::string& path);
 // Whether keys begin with path + '.'.
 bool is_section(const std::string& path);
-// The key that another one's default follows; none for most.
-const char* followed_key(std::string_view path);
+// The keys that another one's default follows; none for most.
+std::vector<std::string> followed_keys(std::string_view path);
 // The key that an unknown one was probably meant to be; empty where nothing is near.
 std::string nearest_key(const std::string& path);
 

@@ -7,6 +7,7 @@
 // wrote; it differs in its paths alone, which are not filled in or moved a second time.
 #include "config/load.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -157,8 +158,8 @@ class Loader {
 
   // What a key is by default is not known where the key that it follows is not.
   void mark_follower(const std::string& path, const Deck& deck) {
-    const char* followed = followed_key(path);
-    if (followed != nullptr && !deck.given(path) && bad_.count(followed) > 0) {
+    const auto is_bad = [&](const std::string& key) { return bad_.count(key) > 0; };
+    if (!deck.given(path) && std::ranges::any_of(followed_keys(path), is_bad)) {
       bad_.insert(path);
     }
   }
@@ -248,6 +249,9 @@ class Loader {
 
   void fill_defaults(Deck& deck) {
     const auto given = [&](const char* key) { return deck.given(key); };
+    if (!given("model.head_size") && deck.model.heads > 0) {
+      deck.model.head_size = deck.model.hidden / deck.model.heads;
+    }
     if (!given("model.ffn_hidden")) deck.model.ffn_hidden = 4 * deck.model.hidden;
     if (!given("model.kv_heads")) deck.model.kv_heads = deck.model.heads;
     if (!given("data.seed")) deck.data.seed = deck.run.seed;

@@ -479,9 +479,10 @@ index_t row_count(const AttentionDesc& desc) {
 }
 
 void check(const AttentionDesc& desc) {
-  TRIREME_REQUIRE(desc.kv_heads > 0 && desc.heads % desc.kv_heads == 0,
-                  "attention: {} query heads share {} key heads", desc.heads,
-                  desc.kv_heads);
+  TRIREME_REQUIRE(
+      desc.kv_heads > 0 && desc.heads % desc.kv_heads == 0 && desc.head_dim > 0,
+      "attention: {} query heads share {} key heads, of size {}", desc.heads,
+      desc.kv_heads, desc.head_dim);
   TRIREME_REQUIRE(
       desc.mask == MaskKind::none || desc.mask == MaskKind::causal,
       "attention: padding and document masks come with the models that need them");

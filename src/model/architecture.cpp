@@ -9,6 +9,7 @@ Architecture architecture_of(const config::ModelConfig& m) {
           .hidden = m.hidden,
           .heads = m.heads,
           .kv_heads = m.kv_heads,
+          .head_size = m.head_size,
           .ffn_hidden = m.ffn_hidden,
           .sequence = m.sequence,
           .vocabulary = m.vocab,

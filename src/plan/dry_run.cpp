@@ -358,6 +358,10 @@ std::string DryRun::model_text() const {
   }
   out += line("layers x hidden x heads",
               fmt::format("{} x {} x {}", model.layers, model.hidden, model.heads));
+  if (model.has_own_head_size()) {
+    out += line("head size", fmt::format("{}, of {} together", model.head_size,
+                                         model.heads * model.head_size));
+  }
   return out + line("sequence, vocabulary",
                     fmt::format("{}, {}", model.sequence, format_grouped(model.vocab)));
 }

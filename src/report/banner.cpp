@@ -51,7 +51,8 @@ Line model_line(const BannerInfo& info) {
   line.add(true, "{}", count_text(info.parameters, "parameter"));
   line.add(true, "{}", format_plural(model.layers, "layer"));
   line.add(true, "hidden {}", model.hidden);
-  line.add(true, "{}", format_plural(model.heads, "head"));
+  line.add(true, "{}{}", format_plural(model.heads, "head"),
+           model.has_own_head_size() ? fmt::format(" of {}", model.head_size) : "");
   line.add(true, "sequence {}", model.sequence);
   line.add(true, "vocabulary {}", model.vocab);
   return line;

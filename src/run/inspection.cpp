@@ -56,6 +56,7 @@ Json model_of(const config::Deck& deck) {
           {"hidden", m.hidden},
           {"heads", m.heads},
           {"kv_heads", m.kv_heads},
+          {"head_size", m.head_size},
           {"ffn_hidden", m.ffn_hidden},
           {"sequence", m.sequence},
           {"vocabulary", m.vocab},

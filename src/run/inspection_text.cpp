@@ -99,6 +99,9 @@ std::string model_text(const Json& json) {
   std::vector<std::string> parts = {fmt::format(
       "{}: {} x {} hidden x {}", m["kind"].get<std::string>(),
       plural(m["layers"], "layer"), grouped(m["hidden"]), plural(m["heads"], "head"))};
+  if (m["heads"].get<index_t>() * m["head_size"].get<index_t>() != m["hidden"]) {
+    parts.back() += " of " + grouped(m["head_size"]);
+  }
   if (m["kv_heads"] != m["heads"]) {
     parts.push_back(grouped(m["kv_heads"]) + " of keys and values");
   }

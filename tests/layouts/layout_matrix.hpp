@@ -34,6 +34,7 @@ inline constexpr int kSteps = 10;
 struct MatrixSize {
   index_t layers, heads, samples;  // of a step
   bool has_encoder = false;        // the kind of model that only tests have
+  index_t head_size = 0;           // other than hidden / heads
 };
 // For many ranks in a tensor group; for many pieces of a pipeline.
 inline constexpr MatrixSize kWide{.layers = 3, .heads = 24, .samples = 48};
@@ -45,6 +46,7 @@ inline model::Architecture matrix_model(const MatrixSize& size = kWide) {
           .hidden = 48,
           .heads = size.heads,
           .kv_heads = size.heads,
+          .head_size = size.head_size,
           .ffn_hidden = 96,
           .sequence = kSequence,
           .vocabulary = 61,  // which no number of ranks divides

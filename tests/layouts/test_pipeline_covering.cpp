@@ -16,5 +16,19 @@ TEST(PipelineCoveringTriples, HaveOneAnswer) {
   run_layouts(covering(layouts));
 }
 
+// Heads that are together wider than the model: 8 of 10 in 48.
+TEST(PipelineHeads, MayHaveASizeOfTheirOwn) {
+  MatrixSize size = kDeep;
+  size.head_size = 10;
+  std::vector<Layout> layouts;
+  for (const int zero : {1, 3}) {
+    Layout layout{.tensor = 2, .sequence = 1, .data = 2, .zero = zero, .microbatches = 3};
+    layout.pipeline = 2;
+    layout.size = size;
+    layouts.push_back(layout);
+  }
+  run_layouts(layouts);
+}
+
 }  // namespace
 }  // namespace trireme::test

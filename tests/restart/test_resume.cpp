@@ -195,6 +195,7 @@ class ResumeChanges : public TrainingRuns {
 TEST_F(ResumeChanges, OfWhatDefinesTheRunAreRefused) {
   expect_refused({"--set", "model.layers=3"},
                  {"model.layers: 3", "--set", "the checkpoint has 2, the deck has 3"});
+  expect_refused({"--set", "model.head_size=3"}, {"model.head_size: 3"});
   expect_refused({"--set", "run.seed=8", "--set", "batch.global=8"},
                  {"the deck has 2 errors", "run.seed: 8", "the checkpoint has 7",
                   "batch.global: 8", "the checkpoint has 6, the deck has 8"});

@@ -317,6 +317,17 @@ TEST_F(Convert, TrainedRun) {
   EXPECT_FALSE(fs::exists(scratch_ / "r"));
 }
 
+// T5's way of sizing heads has no word in GPT-2's config.json.
+TEST_F(Convert, HeadsThatGpt2CannotHave) {
+  ASSERT_EQ(train({"model.head_size=12"}).status, 0);
+  EXPECT_THAT(trireme({"inspect", run_dir()}).out,
+              HasSubstr("2 layers x 32 hidden x 4 heads of 12"));
+  expect_refusal(convert(run_dir(), scratch_ / "out/made"),
+                 {"not a model that transformers' GPT-2 can express",
+                  "model.head_size: only hidden / heads can be exported"});
+  EXPECT_THAT(tree(scratch_ / "out"), IsEmpty());
+}
+
 // Megatron's .idx and .bin: two documents of 16-bit ids.
 class ConvertMegatron : public Workplace {
  protected:

@@ -86,6 +86,7 @@ TEST_F(Inspect, ModelStateAndLossesComeFirst) {
                                 {"hidden", 32},
                                 {"heads", 4},
                                 {"kv_heads", 4},
+                                {"head_size", 8},
                                 {"ffn_hidden", 128},
                                 {"sequence", 16},
                                 {"vocabulary", 300},

@@ -103,6 +103,8 @@ const std::vector<Case>& cases() {
        "model.heads",
        "does not divide model.hidden (64)",
        "model.heads: 4, or model.hidden: 65"},
+      {{"model.head_size=0"}, 0, "model.head_size", "too small", "model.head_size: 1"},
+      {{"model.d_kv=128"}, 0, "model.d_kv", "is not a key", "model.head_size"},
       {{"model.kv_heads=3"},
        0,
        "model.kv_heads",
@@ -257,7 +259,7 @@ const std::vector<Case>& cases() {
        0,
        "model.position",
        "even head size; it is 15",
-       "model.hidden: 64"},
+       "model.head_size: 16"},
   };
   return all;
 }
@@ -350,7 +352,8 @@ TEST(BadDecksTogether, ReadsWell) {
         "    nearest: optimizer.schedule\n"
         "\n"
         "  model.heads: 5   (inputs/my.yaml:1)\n"
-        "    does not divide model.hidden (256): every head has hidden / heads elements\n"
+        "    does not divide model.hidden (256): without model.head_size every head has "
+        "hidden / heads elements\n"
         "    allowed: a divisor of 256\n"
         "    nearest: model.heads: 4, or model.hidden: 255");
   }

@@ -84,14 +84,30 @@ TEST(CompareStarts, FixedKeysShowBothValues) {
 
 // A default that would be another than the checkpoint's own value is an error of its own.
 TEST(CompareStarts, DefaultsInPlaceOfGivenValues) {
-  const auto result = compare_for_resume(
-      small_with({"model.ffn_hidden=128", "model.kv_heads=2", "data.seed=9"}),
-      small_with({"model.hidden=128", "run.seed=5"}));
+  const auto result =
+      compare_for_resume(small_with({"model.ffn_hidden=128", "model.kv_heads=2",
+                                     "model.head_size=24", "data.seed=9"}),
+                         small_with({"model.hidden=128", "run.seed=5"}));
   std::vector<std::string> keys;
   for (const DeckError& error : result.errors) keys.push_back(error.key);
-  EXPECT_THAT(keys,
-              ::testing::UnorderedElementsAre("model.hidden", "model.ffn_hidden",
-                                              "model.kv_heads", "run.seed", "data.seed"));
+  EXPECT_THAT(keys, ::testing::UnorderedElementsAre("model.hidden", "model.ffn_hidden",
+                                                    "model.kv_heads", "model.head_size",
+                                                    "run.seed", "data.seed"));
+}
+
+// A checkpoint of before there was the key has the default, and goes on with it written.
+TEST(CompareStarts, AHeadSizeThatWasNotWritten) {
+  std::string text = resolved_text(small_with({}));
+  const std::size_t at = text.find("  head_size: 16\n");
+  ASSERT_NE(at, std::string::npos);
+  const Deck before = parse_resolved(text.erase(at, text.find('\n', at) + 1 - at));
+  const auto errors = [&](const std::string& set) {
+    return compare_for_resume(before, small_with({set})).errors;
+  };
+  EXPECT_THAT(errors("model.head_size=16"), ::testing::IsEmpty());
+  ASSERT_EQ(errors("model.head_size=24").size(), 1u);
+  EXPECT_THAT(errors("model.head_size=24")[0].what,
+              HasSubstr("the checkpoint has 16, the deck has 24"));
 }
 
 // Jobs stage corpora where they like; what is trained on is known by its content.

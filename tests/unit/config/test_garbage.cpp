@@ -144,6 +144,7 @@ TEST(GarbageOverrides, ExtremeValuesOfEveryKey) {
                             "model.vocab",
                             "model.ffn_hidden",
                             "model.kv_heads",
+                            "model.head_size",
                             "batch.micro",
                             "batch.global",
                             "batch.ramp_up",

@@ -18,7 +18,7 @@ TEST(LoadDefaults, OfDesign) {
   EXPECT_EQ(deck.model.kind, ModelKind::gpt);
   EXPECT_EQ(deck.model.ffn_hidden, 256);
   EXPECT_EQ(deck.model.kv_heads, 4);
-  EXPECT_EQ(deck.model.head_size(), 16);
+  EXPECT_EQ(deck.model.head_size, 16);
   EXPECT_EQ(deck.model.dropout, 0.1);
   EXPECT_TRUE(deck.model.tie_embeddings);
   EXPECT_EQ(deck.data.seed, 1234u);
@@ -56,6 +56,12 @@ TEST(LoadDefaults, FollowWhatIsGiven) {
   EXPECT_EQ(deck.data.seed, 7u);
   EXPECT_EQ(deck.checkpoint.dir, "out/x/checkpoints");
   EXPECT_EQ(deck.model.kv_heads, 8);
+  EXPECT_EQ(deck.model.head_size, 8);
+}
+
+// T5-3B's: heads x head_size is not hidden, which then need not be a multiple of heads.
+TEST(LoadValues, AHeadSizeOfItsOwn) {
+  EXPECT_EQ(small_with({"model.heads=5", "model.head_size=24"}).model.head_size, 24);
 }
 
 TEST(LoadValues, OfEveryShape) {
@@ -197,7 +203,8 @@ TEST(LoadWrongDecks, AreExaminedAsFarAsTheyGo) {
   EXPECT_EQ(examined.deck.data.train.at(0).path, "corpus.h5");
   EXPECT_EQ(examined.bad, (std::set<std::string>{"run.seed", "data.seed", "run.steps",
                                                  "optimizer.decay", "optimizer.cooldown",
-                                                 "model.hidden", "model.ffn_hidden"}));
+                                                 "model.hidden", "model.head_size",
+                                                 "model.ffn_hidden"}));
   std::ofstream(path) << "model: {layers: [\n";
   const Examined broken = examine(path, {.overrides = {"data.train=a.h5"}});
   EXPECT_EQ(broken.errors.size(), 1u);

@@ -73,7 +73,8 @@ TEST(RoundTripResolved, ManyDecks) {
         "run.dir=" + pick({"runs/x", "\"a # b\"", "\"null\"", "'it''s'"}),
         "checkpoint.on_signal=" + pick({"[]", "[USR2]", "[TERM, INT, HUP]"}),
         "checkpoint.wall_time_margin=" + pick({"auto", "5m"}),
-        "parallel.stages=" + pick({"auto", "[4]"})};
+        "parallel.stages=" + pick({"auto", "[4]"}),
+        "model.head_size=" + pick({"16", "24", "2"})};
     if (random() % 3 == 0) {
       set[6] =
           "data.validation=" + pick({"{a: x.h5}", "{\"no\": y.h5, \"b c\": \"z: w\"}"});

@@ -32,6 +32,7 @@ TEST(SchemaKeys, AreDescribed) {
                            "model.attention_dropout",
                            "model.init_std",
                            "model.kv_heads",
+                           "model.head_size",
                            "model.norm",
                            "model.activation",
                            "model.position",

@@ -13,6 +13,7 @@ TEST(ArchitectureOf, HasEveryKeyOfTheSection) {
                                           .layers = 3,
                                           .hidden = 24,
                                           .heads = 6,
+                                          .head_size = 5,
                                           .ffn_hidden = 40,
                                           .sequence = 7,
                                           .vocab = 11,
@@ -30,7 +31,7 @@ TEST(ArchitectureOf, HasEveryKeyOfTheSection) {
   EXPECT_EQ(a.hidden, 24);
   EXPECT_EQ(a.heads, 6);
   EXPECT_EQ(a.kv_heads, 2);
-  EXPECT_EQ(a.head_elements(), 4);
+  EXPECT_EQ(a.head_elements(), 5);
   EXPECT_EQ(a.ffn_hidden, 40);
   EXPECT_EQ(a.sequence, 7);
   EXPECT_EQ(a.vocabulary, 11);

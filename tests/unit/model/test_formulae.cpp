@@ -27,7 +27,7 @@ Architecture with(Architecture config, auto change) {
   return config;
 }
 
-// Odd in every dimension; grouped heads, f other than 4 h.
+// Odd in every dimension; grouped heads, f other than 4 h, d other than h / a.
 std::vector<Architecture> various() {
   std::vector<Architecture> all = {gpt(12, 768, 12, 1024, 50257), gpt(1, 8, 1, 1, 1),
                                    gpt(3, 48, 4, 32, 211)};
@@ -35,6 +35,8 @@ std::vector<Architecture> various() {
     Architecture config = gpt(5, 66, 6, 77, 1009);
     config.kv_heads = kv_heads;
     config.ffn_hidden = 173;
+    all.push_back(config);
+    config.head_size = 19;
     all.push_back(config);
   }
   return all;
@@ -69,7 +71,7 @@ TEST(FormulaeParameters, OfTheMegatronPaper) {
 
 TEST(FormulaeParameters, AreTheSumOverTensors) {
   for (const Architecture& c : various()) {
-    const index_t d = c.hidden / c.heads;
+    const index_t d = c.head_elements();
     const index_t qkv = c.heads * d + 2 * c.kv_heads * d;
     index_t layer = 0;
     layer += c.hidden + c.hidden;                     // first norm
@@ -165,7 +167,7 @@ TEST(FormulaeFlops, AreTheSumOverProducts) {
   for (const Architecture& c : various()) {
     for (const bool causal : {false, true}) {
       const index_t samples = 3, sequence = 52;
-      const index_t d = c.hidden / c.heads, rows = samples * sequence;
+      const index_t d = c.head_elements(), rows = samples * sequence;
       const auto product = [](index_t m, index_t n, index_t k) {
         return 2.0 * static_cast<double>(m) * static_cast<double>(n) *
                static_cast<double>(k);

@@ -20,15 +20,16 @@ namespace trireme::test {
 
 // Dimensions of all layers under test: no two alike where that can be, and a sequence
 // shorter than the model's.
-inline constexpr index_t kHidden = 12, kHeads = 4, kKvHeads = 2, kFfnHidden = 10,
-                         kLongest = 7, kSequence = 5, kSamples = 2, kRows = 10,
-                         kVocabulary = 13, kLayers = 2;
+inline constexpr index_t kHidden = 12, kHeads = 4, kKvHeads = 2, kHeadSize = 5,
+                         kFfnHidden = 10, kLongest = 7, kSequence = 5, kSamples = 2,
+                         kRows = 10, kVocabulary = 13, kLayers = 2;
 
 inline model::Architecture small_gpt(double dropout) {
   return {.layers = kLayers,
           .hidden = kHidden,
           .heads = kHeads,
           .kv_heads = kKvHeads,
+          .head_size = kHeadSize,
           .ffn_hidden = kFfnHidden,
           .sequence = kLongest,
           .vocabulary = kVocabulary,

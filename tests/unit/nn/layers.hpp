@@ -159,7 +159,7 @@ inline nn::AttentionConfig attention_config(double dropout) {
   return {.hidden = kHidden,
           .heads = kHeads,
           .kv_heads = kKvHeads,
-          .head_size = kHidden / kHeads,
+          .head_size = kHeadSize,
           .sequence = kLongest,
           .dropout = dropout,
           .layer = 3};
@@ -179,7 +179,7 @@ inline nn::TransformerConfig transformer_config(double dropout) {
           .hidden = kHidden,
           .heads = kHeads,
           .kv_heads = kKvHeads,
-          .head_size = kHidden / kHeads,
+          .head_size = kHeadSize,
           .ffn_hidden = kFfnHidden,
           .sequence = kLongest,
           .dropout = dropout,

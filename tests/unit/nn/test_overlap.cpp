@@ -40,6 +40,7 @@ TEST(OverlapOfALayer, WeightGradientsGoBesideTheSum) {
                                            .hidden = kHidden,
                                            .heads = kHeads,
                                            .kv_heads = kKvHeads,
+                                           .head_size = kHeadSize,
                                            .ffn_hidden = kFfnHidden,
                                            .sequence = kLongest},
                                           0);

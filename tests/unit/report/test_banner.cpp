@@ -26,6 +26,7 @@ BannerInfo example_banner() {
   deck.model.layers = 6;
   deck.model.hidden = 384;
   deck.model.heads = 6;
+  deck.model.head_size = 64;
   deck.model.sequence = 256;
   deck.model.vocab = 8192;
   info.machine = {.host = "node01",
