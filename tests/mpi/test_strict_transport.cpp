@@ -56,14 +56,14 @@ class StrictTransportPair : public testing::Test {
 
 TEST_F(StrictTransportPair, CrossingSendsFailUnlessBegunTogether) {
   {
-    Request sent = send(), received = receive();
+    [[maybe_unused]] Request sent = send(), received = receive();
     EXPECT_THAT(
         [&] { sent.wait(exec_); },
         refuses("both send first on one channel (site)", "group 'pair'", "together()"));
   }
   pair_ = std::make_unique<Group>(world_->split(world_->rank() / 2, 0, "pair"));
   {
-    Request received = receive(), sent = send();
+    [[maybe_unused]] Request received = receive(), sent = send();
     EXPECT_THAT([&] { received.wait(exec_); },
                 refuses("both receive first on one channel (site)"));
   }
@@ -121,6 +121,16 @@ TEST_F(StrictTransportPair, AnInputIsNotWritten) {
   EXPECT_THAT([&] { gather.wait(exec_); },
               refuses("all_gather in group 'pair' (weights)",
                       "its input was written while it was under way"));
+}
+
+TEST_F(StrictTransportPair, AnOutputIsNotWritten) {
+  std::vector<float> all(10);
+  Request gather = pair_->start_all_gather(exec_, {own_.data(), 5, DType::float32},
+                                           {all.data(), 10, DType::float32}, "weights");
+  all[9] = 2.0f;
+  EXPECT_THAT([&] { gather.wait(exec_); },
+              refuses("all_gather in group 'pair' (weights)",
+                      "its output was written while it was under way"));
 }
 
 TEST_F(StrictTransportPair, WaitsComeAfterTheGroupCall) {

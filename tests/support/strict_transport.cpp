@@ -3,8 +3,9 @@
 //
 // Poisoned outputs. An operation works on copies: its input is copied at start(), its
 // output is filled with bytes of 0xFF (NaN in every floating-point type) and written at
-// wait(). Whoever reads an output too early computes with NaN, and whoever changes an
-// input too early is found by comparing it with its copy.
+// wait(). Whoever reads an output too early computes with NaN, whoever changes an input
+// too early is found by comparing it with its copy, and whoever writes to an output too
+// early by looking for the poison, which must be whole at wait().
 //
 // Crossing sends. What carries the copies buffers as it likes, so that a wrong program
 // would work. Therefore the two ends of a channel tell each other what they begin, call
@@ -26,6 +27,8 @@
 
 namespace trireme::comm {
 namespace {
+
+constexpr std::byte kPoison{0xFF};
 
 // What one end of a channel tells the other of an operation that it begins.
 struct Notice {
@@ -80,6 +83,7 @@ class StrictTransport final : public Transport {
   void read_notice(const Operation& operation, Lane& lane);
   [[noreturn]] void refuse(const Operation& operation, const Lane& lane) const;
   void require_same_input(const Operation& operation) const;
+  void require_poisoned_output(const Operation& operation) const;
 
   std::unique_ptr<Transport> carrier_;
   const Communicator& group_;
@@ -129,8 +133,7 @@ int StrictTransport::start(const Exec& exec, const Transfer& transfer) {
     copied.out.data = operation.out.data();
     copied.in.data = copied.out.data;
   }
-  constexpr int kPoison = 0xFF;
-  if (out.count > 0) std::memset(out.data, kPoison, out.bytes());
+  if (out.count > 0) std::memset(out.data, std::to_integer<int>(kPoison), out.bytes());
   operation.carried = carrier_->start(exec, copied);
   operation.notice.call = depth_ > 0 ? call_ : ++call_;
   if (!transfer.is_between_two()) return number;
@@ -230,6 +233,16 @@ void StrictTransport::require_same_input(const Operation& operation) const {
                   operation.transfer.site);
 }
 
+void StrictTransport::require_poisoned_output(const Operation& operation) const {
+  const Span out = operation.transfer.out;
+  const auto* const output = static_cast<const std::byte*>(out.data);
+  TRIREME_REQUIRE(std::all_of(output, output + out.bytes(),
+                              [](std::byte byte) { return byte == kPoison; }),
+                  "{} in group '{}' ({}): its output was written while it was under way",
+                  name_of(operation.transfer.kind), group_.name(),
+                  operation.transfer.site);
+}
+
 void StrictTransport::wait(const Exec& exec, int number) {
   Operation& operation = *operations_.at(static_cast<std::size_t>(number));
   TRIREME_REQUIRE(depth_ == 0 || operation.notice.call != call_,
@@ -244,6 +257,7 @@ void StrictTransport::wait(const Exec& exec, int number) {
   }
   carrier_->wait(exec, operation.carried);
   require_same_input(operation);
+  require_poisoned_output(operation);
   const Span out = operation.transfer.out;
   if (out.count > 0) std::memcpy(out.data, operation.out.data(), out.bytes());
   operation.is_busy = false;
