@@ -121,7 +121,7 @@ std::vector<CheckResult> selftest(
       {"layer norm", [&] { return checks::layer_norm(exec); }},
       {"GeLU", [&] { return checks::gelu(exec); }},
       {"cross-entropy", [&] { return checks::cross_entropy(exec); }},
-      {"gradients of a GPT", [&] { return checks::gradients(exec); }},
+      {"gradients of a model", [&] { return checks::gradients(exec); }},
       {"messages", [&] { return checks::collectives(exec, *world); }},
       {"process grids", [&] { return checks::process_grids(world); }},
       {"HDF5 files", [&] { return checks::hdf5_files(); }},

@@ -1,4 +1,14 @@
 // inference/generation.cpp — see generation.hpp.
+//
+// Texts of one batch go on in step: at each position the decoder is fed one token of each
+// of them. A text that has ended keeps its place in the batch, and is fed tokens that
+// nobody looks at, until all have ended. That is why only prompts of one length are put
+// together: position p is the same for all, and no padding takes part in attention.
+//
+// Where the context is full and texts may slide, the newer half is read again from
+// position 0 into an empty cache. The keys of GPT-2 hold their absolute positions, so
+// that a cache cannot be moved: with a context of 8, tokens 4 to 7 are read again as 0 to
+// 3, and four more can follow.
 #include "inference/generation.hpp"
 
 #include <algorithm>

@@ -22,7 +22,7 @@ namespace trireme::optim {
 
 namespace {
 
-// Of the last stage; zero on the others.
+// An objective is made by one stage, and its totals are zero on the others.
 void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
                 View1<double> totals) {
   constexpr comm::Site kSite = "loss totals";

@@ -49,7 +49,7 @@ class DataParallel final : public ParamUse {
   DataParallel& operator=(const DataParallel&) = delete;
 
   // Bytes that it allocates for a buffer that is planned at least, and that its messages
-  // keep beside it where kernels run on the host (Communicator::staging_bytes).
+  // keep beside it where kernels run on the host (Group::staging_bytes).
   static std::size_t planned_bytes(const ParamBuffer<T>& params, bool sequence_parallel);
   static std::size_t planned_staging_bytes(const ParamBuffer<T>& params);
   // Bytes that it has allocated.

@@ -2,7 +2,8 @@
 //
 // Each line of the banner is a function from the facts to the parts of that line, and a
 // part is added only where its fact is known: what is not known is left out, and so is a
-// line without parts.
+// line without parts. Lines are wrapped where they are long, behind a label of fixed
+// width, so that logs of different runs can be read side by side.
 #include "report/banner.hpp"
 
 #include <fmt/format.h>

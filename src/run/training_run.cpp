@@ -23,6 +23,7 @@
 #include "comm/on_ranks.hpp"
 #include "config/load.hpp"
 #include "config/text.hpp"
+#include "io/files.hpp"
 #include "model/formulae.hpp"
 #include "report/shared_cores.hpp"
 #include "run/run_log.hpp"
@@ -94,8 +95,9 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
            .prepare = [this] { prepare_save(); },
            .saved =
                [this](std::int64_t step, double step_seconds, double save_seconds) {
-                 if (history_ != nullptr) {
-                   note(history_->note_saved(step, step_seconds, save_seconds));
+                 if (first_rank_.history != nullptr) {
+                   note(
+                       first_rank_.history->note_saved(step, step_seconds, save_seconds));
                  }
                },
            .ended = [this](std::int64_t step,
@@ -103,7 +105,7 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
            .before_publish =
                [this] {
                  directory_.require_held();
-                 if (metrics_) metrics_->sync();
+                 if (first_rank_.metrics) first_rank_.metrics->sync();
                },
            .hook =
                [this](std::string_view phase) {
@@ -158,11 +160,12 @@ void TrainingRun::init_from(const ckpt::CheckpointReader& reader) {
 }
 
 void TrainingRun::start_loader() {
-  first_step_ = progress_.step;
-  first_sample_ = progress_.samples;
+  start_.first_step = progress_.step;
+  start_.first_sample = progress_.samples;
   if (deck_.run.stop_after) {
-    stop_step_ = first_step_ + config::steps_of(*deck_.run.stop_after, deck_.batch,
-                                                deck_.model.sequence, first_sample_);
+    start_.stop_step =
+        start_.first_step + config::steps_of(*deck_.run.stop_after, deck_.batch,
+                                             deck_.model.sequence, start_.first_sample);
   }
   batches_.emplace(deck_, progress_.step, progress_.samples, grid_.coordinates().data);
   loader_ = std::make_unique<data::BatchLoader>(
@@ -259,7 +262,7 @@ optim::StepReport TrainingRun::timed_step() {
   const double begin = timers_.total_seconds();
   const optim::StepReport report = one_step();
   const double seconds = timers_.total_seconds() - begin;
-  step_times_.add(seconds);
+  start_.step_times.add(seconds);
   interval_.times.add(seconds);
   interval_.samples += progress_.samples - samples;
   for (std::size_t i = 0; i < interval_.losses.size(); ++i) {
@@ -304,9 +307,9 @@ report::StepRecord TrainingRun::record_of(const optim::StepReport& report) const
 
 template <class Record>
 void TrainingRun::write_record(const Record& record) {
-  if (!metrics_) return;
+  if (!first_rank_.metrics) return;
   directory_.require_held();
-  metrics_->write(record);
+  first_rank_.metrics->write(record);
 }
 
 std::int64_t TrainingRun::next_checkpoint() const {
@@ -319,17 +322,18 @@ std::int64_t TrainingRun::next_checkpoint() const {
 void TrainingRun::log_step(const optim::StepReport& report,
                            const job::StopRequest& stop) {
   const bool is_record = due(deck_.run.log_every) || is_last();
-  if (display_) {
+  if (first_rank_.display) {
     report::StepRecord record = record_of(report);
-    display_->update({.step = record.step,
-                      .loss = record.loss,
-                      .losses = record.losses,
-                      .tokens_per_second = record.tokens_per_second,
-                      .peak_share = record.model_tflops / peak_.peak().best,
-                      .other_share = record.other_seconds /
-                                     (timers_.total_seconds() - interval_.began),
-                      .next_checkpoint = next_checkpoint(),
-                      .time_limit = stop.seconds_to_limit()});
+    first_rank_.display->update(
+        {.step = record.step,
+         .loss = record.loss,
+         .losses = record.losses,
+         .tokens_per_second = record.tokens_per_second,
+         .peak_share = record.model_tflops / peak_.peak().best,
+         .other_share =
+             record.other_seconds / (timers_.total_seconds() - interval_.began),
+         .next_checkpoint = next_checkpoint(),
+         .time_limit = stop.seconds_to_limit()});
     if (is_record) {
       record.time = iso_time(wall_seconds());
       write_record(record);
@@ -344,7 +348,7 @@ void TrainingRun::log_step(const optim::StepReport& report,
 
 void TrainingRun::validate(job::StopRequest& stop) {
   faults_.at("validation");
-  if (display_) display_->note("validating");
+  if (first_rank_.display) first_rank_.display->note("validating");
   const auto stops = [&] {
     return stop.poll(*grid_.groups().world) != job::StopReason::none;
   };
@@ -359,7 +363,7 @@ void TrainingRun::validate(job::StopRequest& stop) {
       return;
     }
     const model::Losses losses = model::losses_of(objectives(), *found);
-    const kernels::LossSum& first = found->front();
+    const auto& first = found->front();
     const report::ValidationRecord record{
         .step = progress_.step,
         .name = set.name,
@@ -370,14 +374,14 @@ void TrainingRun::validate(job::StopRequest& stop) {
         .time = iso_time(wall_seconds()),
         .losses = losses.parts};
     write_record(record);
-    if (display_) {
+    if (first_rank_.display) {
       say(fmt::format("step {}: {} loss {:.4f}{}, perplexity {:.2f}", record.step,
                       record.name, record.loss, model::text_of(record.losses),
                       record.perplexity));
     }
     if (&set == &datasets_.validation.front()) {
-      validated_step_ = progress_.step;
-      validation_loss_ = record.loss;
+      validated_.step = progress_.step;
+      validated_.loss = record.loss;
     }
   }
 }
@@ -392,15 +396,15 @@ void TrainingRun::write_sample() {
       .end_of_document = corpus.end_of_document()};
   const auto generations = generator_->run(
       {{.prompt = {}, .number = static_cast<std::uint64_t>(progress_.step)}}, config);
-  if (!display_) return;
+  if (!first_rank_.display) return;
   const auto tokenizer = data::Tokenizer::from_files(corpus.tokenizer_files());
   say(fmt::format("step {}: sample: {}", progress_.step,
                   plain_text(tokenizer.decode(generations.front().tokens))));
 }
 
 void TrainingRun::say(const std::string& text) {
-  if (display_) {
-    display_->message(wrap_lines(text));
+  if (first_rank_.display) {
+    first_rank_.display->message(wrap_lines(text));
   } else {
     log_.info("{}", wrap_lines(text));
   }
@@ -424,10 +428,10 @@ double TrainingRun::step_seconds() {
 }
 
 void TrainingRun::note_first_step(double seconds) {
-  if (history_ == nullptr) return;
-  restart_times_.first_step = seconds;
-  note(history_->note_restart(restart_times_));
-  if (first_step_ > 0) say(restart_times_.text());
+  if (first_rank_.history == nullptr) return;
+  start_.restart_times.first_step = seconds;
+  note(first_rank_.history->note_restart(start_.restart_times));
+  if (start_.first_step > 0) say(start_.restart_times.text());
 }
 
 void TrainingRun::prepare_save() {
@@ -436,10 +440,10 @@ void TrainingRun::prepare_save() {
     progress_.numbers[name] = number;
   });
   // Only what is saved can be kept: the best of the checkpoints that were validated.
-  if (validated_step_ == progress_.step && std::isfinite(validation_loss_) &&
-      (progress_.best_step < 0 || validation_loss_ < progress_.best_loss)) {
-    best_before_ = {progress_.best_step, progress_.best_loss};
-    progress_.best_loss = validation_loss_;
+  if (validated_.step == progress_.step && std::isfinite(validated_.loss) &&
+      (progress_.best_step < 0 || validated_.loss < progress_.best_loss)) {
+    validated_.best_before = {progress_.best_step, progress_.best_loss};
+    progress_.best_loss = validated_.loss;
     progress_.best_step = progress_.step;
   }
   if (timers_.trace() != nullptr) save_begin_ = TraceEvent::Clock::now();
@@ -447,7 +451,7 @@ void TrainingRun::prepare_save() {
 
 void TrainingRun::note_save(std::int64_t step, bool is_published) {
   if (!is_published && progress_.best_step == step) {  // it is not there to be kept
-    std::tie(progress_.best_step, progress_.best_loss) = best_before_;
+    std::tie(progress_.best_step, progress_.best_loss) = validated_.best_before;
   }
   if (Trace* trace = timers_.trace(); trace != nullptr && save_begin_) {
     trace->add({.name = "write",
@@ -465,13 +469,13 @@ void TrainingRun::note(const std::string& problem) {
 
 void TrainingRun::begin_save() {
   const Region region(timers_, Section::checkpoint);
-  if (display_) display_->note("writing a checkpoint");
+  if (first_rank_.display) first_rank_.display->note("writing a checkpoint");
   checkpoints_.begin(exec_, replica_.parts(), progress_, step_seconds());
 }
 
 void TrainingRun::finish_save() {
   const Region region(timers_, Section::checkpoint);
-  if (display_) display_->note("writing the last checkpoint");
+  if (first_rank_.display) first_rank_.display->note("writing the last checkpoint");
   checkpoints_.finish(exec_, replica_.parts(), progress_, step_seconds());
 }
 
@@ -490,11 +494,12 @@ std::string TrainingRun::ending_text(report::StartEnd end,
                        progress_.step, all);
   }
   if (end == report::StartEnd::finished) return {};
-  const std::int64_t steps = progress_.step - first_step_;
+  const std::int64_t steps = progress_.step - start_.first_step;
   const std::string where =
-      first_step_ == 0 ? fmt::format("after {} of {}", steps, format_plural(all, "step"))
-                       : fmt::format("at step {} of {}, {} further on", progress_.step,
-                                     all, format_plural(steps, "step"));
+      start_.first_step == 0
+          ? fmt::format("after {} of {}", steps, format_plural(all, "step"))
+          : fmt::format("at step {} of {}, {} further on", progress_.step, all,
+                        format_plural(steps, "step"));
   return fmt::format("stopped {}, as asked (run.stop_after: {}).\n", where,
                      config::to_text(*deck_.run.stop_after));
 }
@@ -504,7 +509,7 @@ int TrainingRun::stopped_at_once(const job::StopRequest& stop,
                                  const TrainCommand& typed) {
   if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
   finish_save();
-  if (history_ != nullptr) note(history_->end(kExitStoppedEarly));
+  if (first_rank_.history != nullptr) note(first_rank_.history->end(kExitStoppedEarly));
   log_.info("{}{}", wrap_lines(ending_text(report::StartEnd::stopped_early, stop)),
             advice_to_go_on(typed));
   return kExitStoppedEarly;
@@ -514,8 +519,8 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
   if (grid_.rank() == 0) {
     const auto restored =
         progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
-    metrics_.emplace(directory_.path(), restored);
-    display_.emplace(
+    first_rank_.metrics.emplace(directory_.path(), restored);
+    first_rank_.display.emplace(
         stdout, report::Progress::Options{
                     .steps = deck_.run.steps.steps,
                     .log_every = deck_.run.log_every.steps,
@@ -526,13 +531,13 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
   start_loader();
   for (comm::Group* group : replica_.part().groups.all()) group->reset_traffic();
   timers_.reset();
-  core_time_ = read_core_time();
+  start_.core_time = read_core_time();
   begin_interval();
 }
 
 // One step, its record, and a validation where one is due.
 void TrainingRun::step_and_validate(job::StopRequest& stop) {
-  const std::int64_t number = progress_.step - first_step_ + 1;  // of this start
+  const std::int64_t number = progress_.step - start_.first_step + 1;  // of this start
   if (trace_) trace_->begin_step(number);
   const optim::StepReport report = timed_step();
   log_step(report, stop);
@@ -573,7 +578,8 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
     stop.set_saving(checkpoints_.step_under_way() >= 0);
     reason = stop.poll(world);
     save_where_due(stop, is_last() || is_stop() || reason != job::StopReason::none);
-    if (const std::string said = stop.take_note(); display_ && !said.empty()) say(said);
+    if (const std::string said = stop.take_note(); first_rank_.display && !said.empty())
+      say(said);
     note(stop.take_warning());
     // Not in the time that is kept for ending.
     if (reason == job::StopReason::none && due(deck_.run.sample_every)) write_sample();
@@ -583,18 +589,18 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
 
 int TrainingRun::end_loop(const job::StopRequest& stop, job::StopReason reason,
                           const TrainCommand& typed) {
-  if (display_) display_->finish();
+  if (first_rank_.display) first_rank_.display->finish();
   if (trace_) trace_->finish();
-  if (metrics_) metrics_->close();
+  if (first_rank_.metrics) first_rank_.metrics->close();
   const report::StartEnd end = ended();
   const bool is_early = end == report::StartEnd::stopped_early;
   const int status = is_early ? kExitStoppedEarly : kExitDone;
-  if (history_ != nullptr) {
+  if (first_rank_.history != nullptr) {
     const bool is_over = is_early && reason == job::StopReason::time_limit;
-    note(history_->end(status, end == report::StartEnd::as_asked
-                                   ? report::Ending::as_asked
-                               : is_over ? report::Ending::of_time
-                                         : report::Ending::of_status));
+    note(first_rank_.history->end(status, end == report::StartEnd::as_asked
+                                              ? report::Ending::as_asked
+                                          : is_over ? report::Ending::of_time
+                                                    : report::Ending::of_status));
   }
   finish_report(end, stop, typed);
   return status;
@@ -605,16 +611,18 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
   report::RunReport report{
       .end = end,
       .reason = end == report::StartEnd::stopped_early ? stop.description() : "",
-      .start = history_ != nullptr ? history_->starts().back().number : 0,
+      .start = first_rank_.history != nullptr
+                   ? first_rank_.history->starts().back().number
+                   : 0,
       .time = iso_time(wall_seconds()),
       .step = progress_.step,
       .steps = deck_.run.steps.steps,
       .run_directory = deck_.run.dir};
   const report::SectionTable table = report_times(report);
   warn_for_others(*grid_.groups().world, log_);
-  if (!metrics_) return;  // of rank 0
-  report.training = metrics_->training();
-  report.validations = metrics_->validations();
+  if (!first_rank_.metrics) return;  // of rank 0
+  report.training = first_rank_.metrics->training();
+  report.validations = first_rank_.metrics->validations();
   write_report(report, table);
   log_.info("\n{}{}{}\nTo generate text:\n{}", wrap_lines(ending_text(end, stop)),
             report.text(),
@@ -646,16 +654,16 @@ void TrainingRun::write_report(const report::RunReport& report,
 }
 
 report::SectionTable TrainingRun::report_times(report::RunReport& report) {
-  const std::int64_t steps = progress_.step - first_step_;
-  const index_t samples = progress_.samples - first_sample_;
+  const std::int64_t steps = progress_.step - start_.first_step;
+  const index_t samples = progress_.samples - start_.first_sample;
   const double flops =
       model::model_flops(replica_.part().architecture(), 1, deck_.model.sequence) *
       static_cast<double>(samples);
   report::RunTimes times;
   times.seconds = timers_.seconds();
   times.loop_seconds = timers_.total_seconds();
-  times.step_seconds = step_times_.sum();
-  times.step_median = steps > 0 ? step_times_.median() : 0.0;
+  times.step_seconds = start_.step_times.sum();
+  times.step_median = steps > 0 ? start_.step_times.median() : 0.0;
   times.steps = steps;
   times.samples = samples;
   times.tokens = samples * deck_.model.sequence;
@@ -676,14 +684,14 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   }
   const report::SectionTable table(*grid_.groups().world, times);
   say_block(table.text());
-  if (history_ != nullptr) {
-    report.effective = report::effective_time(history_->starts());
+  if (first_rank_.history != nullptr) {
+    report.effective = report::effective_time(first_rank_.history->starts());
     say_block(report.effective.text());
   }
   report.pipeline = replica_.pipeline_report();
   if (report.pipeline) say_block(report.pipeline->text());
-  const std::string shared =
-      report::shared_cores_note(*grid_.groups().world, read_core_time() - core_time_);
+  const std::string shared = report::shared_cores_note(
+      *grid_.groups().world, read_core_time() - start_.core_time);
   if (!shared.empty()) say_block(shared);
   return table;
 }

@@ -1,5 +1,12 @@
 // run/training_run.hpp — the training loop: steps, validation, samples, checkpoints, and
 // the end.
+//
+// It is one class because all of these go by one counter, the number of the step, and
+// share one state, which a checkpoint holds. What it has beside that state is of one of
+// three kinds: what the run is made of (references, given), what moves on with each step
+// and is not saved (Start, Interval, Validated), and what rank 0 alone has (FirstRank).
+// The steps themselves are a Replica's, files of checkpoints are Checkpointing's, and
+// what is said at the end is made in report/.
 #ifndef TRIREME_RUN_TRAINING_RUN_HPP_
 #define TRIREME_RUN_TRAINING_RUN_HPP_
 
@@ -63,8 +70,8 @@ class TrainingRun {
 
   // Rank 0: where starts are recorded; what is known of this one so far.
   void record(report::RunHistory& history, const report::RestartTimes& times) {
-    history_ = &history;
-    restart_times_ = times;
+    first_rank_.history = &history;
+    start_.restart_times = times;
   }
 
   // What is looked at between steps, by each rank for itself.
@@ -113,10 +120,10 @@ class TrainingRun {
   bool due(const config::Length& every) const;
   bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
   // run.stop_after: this start has done what it was asked for, and the run goes on.
-  bool is_stop() const { return progress_.step >= stop_step_ && !is_last(); }
+  bool is_stop() const { return progress_.step >= start_.stop_step && !is_last(); }
   // Of the run, or of this start where that comes first.
   std::int64_t last_step() const {
-    return std::min<std::int64_t>(deck_.run.steps.steps, stop_step_);
+    return std::min<std::int64_t>(deck_.run.steps.steps, start_.stop_step);
   }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
   report::StartEnd ended() const;
@@ -128,42 +135,28 @@ class TrainingRun {
   void finish_report(report::StartEnd end, const job::StopRequest& stop,
                      const TrainCommand& typed);
 
-  const config::Deck& deck_;
-  const comm::RankGrid& grid_;
-  step::Replica& replica_;
-  const data::Datasets& datasets_;
-  RunDirectory& directory_;
-  Log& log_;
-  FaultPlan& faults_;
-  std::function<void()> look_ = [] {};
-  report::RunHistory* history_ = nullptr;  // of rank 0
-  report::RestartTimes restart_times_;
-  Exec exec_;
-  Timers& timers_;
-  CoreTime core_time_;  // when the loop began
-  optim::LrSchedule schedule_;
-  ckpt::TrainingState progress_;
-  std::int64_t first_step_ = 0;  // of this start
-  std::int64_t first_sample_ = 0;
-  // That run.stop_after ends this start after.
-  std::int64_t stop_step_ = std::numeric_limits<std::int64_t>::max();
-  std::int64_t validated_step_ = -1;
-  double validation_loss_ = 0.0;  // of the first set, at that step
-  std::pair<std::int64_t, double> best_before_{-1, 0.0};
-  std::optional<step::BatchPlan> batches_;
-  std::unique_ptr<data::BatchLoader> loader_;
-  inference::Validation validation_;
-  std::optional<inference::Generator> generator_;  // with run.sample_every
-  std::optional<report::MetricsWriter> metrics_;
-  std::optional<report::Progress> display_;
-  Checkpointing checkpoints_;  // its threads use what stands above
-  std::optional<report::StepTrace> trace_;
-  // Of the save that is under way, where the trace shows it.
-  std::optional<TraceEvent::Clock::time_point> save_begin_;
-  double hardware_flops_;  // of a sample
-  report::PeakMeter& peak_;
-  report::StepTimes step_times_;  // of this start
-  // Since the record before.
+  // Of a run that may have several, the one that goes on now.
+  struct Start {
+    std::int64_t first_step = 0, first_sample = 0;
+    // That run.stop_after ends this start after.
+    std::int64_t stop_step = std::numeric_limits<std::int64_t>::max();
+    CoreTime core_time;  // when the loop began
+    report::StepTimes step_times;
+    report::RestartTimes restart_times;
+  };
+  struct Validated {
+    std::int64_t step = -1;
+    double loss = 0.0;  // of the first set, at that step
+    // Step and loss of the best checkpoint before it, should it not come to be.
+    std::pair<std::int64_t, double> best_before{-1, 0.0};
+  };
+  // Empty on other ranks, and until the loop begins.
+  struct FirstRank {
+    report::RunHistory* history = nullptr;
+    std::optional<report::MetricsWriter> metrics;
+    std::optional<report::Progress> display;
+  };
+  // The steps since the record before.
   struct Interval {
     report::StepTimes times;
     double began = 0.0;  // Timers::total_seconds()
@@ -172,7 +165,33 @@ class TrainingRun {
     // run was interrupted.
     step::LossSums losses;
   };
+
+  const config::Deck& deck_;
+  const comm::RankGrid& grid_;
+  step::Replica& replica_;
+  const data::Datasets& datasets_;
+  RunDirectory& directory_;
+  Log& log_;
+  FaultPlan& faults_;
+  std::function<void()> look_ = [] {};
+  Exec exec_;
+  Timers& timers_;
+  optim::LrSchedule schedule_;
+  ckpt::TrainingState progress_;
+  Start start_;
   Interval interval_;
+  Validated validated_;
+  FirstRank first_rank_;
+  std::optional<step::BatchPlan> batches_;
+  std::unique_ptr<data::BatchLoader> loader_;
+  inference::Validation validation_;
+  std::optional<inference::Generator> generator_;  // with run.sample_every
+  Checkpointing checkpoints_;                      // its threads use what stands above
+  std::optional<report::StepTrace> trace_;
+  // Of the save that is under way, where the trace shows it.
+  std::optional<TraceEvent::Clock::time_point> save_begin_;
+  double hardware_flops_;  // of a sample
+  report::PeakMeter& peak_;
 };
 
 }  // namespace trireme::run

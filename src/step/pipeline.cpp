@@ -1,4 +1,18 @@
 // step/pipeline.cpp — see pipeline.hpp.
+//
+// Two countings meet here: a deck deals layers to pieces, and a piece is a run of blocks,
+// of which layers are only some. Cuts are indices of blocks. For example four pieces with
+// one layer each, of a model with blocks
+//
+//   0 embedding   1 layers/0   2 layers/1   3 layers/2   4 layers/3   5 head
+//
+// have the cuts 0 2 3 4 6: blocks that are no layers stay with the layers beside them.
+// With two stages of two chunks each, piece p is chunk p / 2 of stage p % 2, so that
+// stage 0 has the blocks [0, 2) and [3, 4).
+//
+// Orders of passes are found once for each number of micro-batches and are kept, because
+// a search takes its time and a dry run asks for thousands of stages. Memory is what the
+// neediest of the orders takes that a run will use, evaluations included.
 #include "step/pipeline.hpp"
 
 #include <algorithm>

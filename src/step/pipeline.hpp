@@ -43,7 +43,7 @@ std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
                                                  const model::Blueprint& blueprint);
 
 // What the blocks cost, modelled by their matrix products: a micro-batch's forward pass
-// of the first layer is 1.
+// through the costliest layer is 1.
 schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
                                   const StepShape& shape);
 // Costs of the pieces.
@@ -59,7 +59,7 @@ struct StageNeeds {
   std::vector<int> slots;          // of each chunk: micro-batches in flight
   std::vector<int> places;         // of each chunk: with weight passes still to come
   int buffers = 0;                 // of messages between stages
-  int batches = 0;                 // micro-batches whose tokens are kept
+  int batches = 0;                 // micro-batches whose fields are kept
   bool has_weight_passes = false;  // of their own
 };
 
@@ -97,7 +97,7 @@ class PipelinePlans {
   std::shared_ptr<Found> found_ = std::make_shared<Found>();
 };
 
-// Where a stage keeps the tokens of each micro-batch, from its first pass to its last.
+// Where a stage keeps the fields of each micro-batch, from its first pass to its last.
 struct BatchPlaces {
   std::vector<int> of_microbatch;
   int count = 0;

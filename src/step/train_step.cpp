@@ -14,8 +14,11 @@
 #include "base/plural.hpp"
 #include "comm/group.hpp"
 #include "kernels/initialize.hpp"
+#include "model/chunk.hpp"
+#include "nn/context.hpp"
 #include "schedule/plan.hpp"
 #include "step/step_plan.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::step {
 
@@ -458,7 +461,7 @@ LossSums TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
   kernels::fill(exec_, totals(), 0.0);
   run(evaluation_work(microbatches), fetch, nn::Mode::evaluation);
   state_.groups.pipeline->all_reduce(exec_, comm::span_of(totals()), comm::Op::sum,
-                                     "loss of the last stage");
+                                     "objectives of all stages");
   const auto host = Kokkos::create_mirror_view(totals_);
   Kokkos::deep_copy(exec_.space(), host, totals_);
   exec_.fence("evaluate");

@@ -12,6 +12,7 @@
 #include "base/timers.hpp"
 #include "comm/group.hpp"
 #include "kernels/step_state.hpp"
+#include "nn/micro_batch.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/stage_messages.hpp"
@@ -19,6 +20,7 @@
 #include "step/param_schedule.hpp"
 #include "step/pass_records.hpp"
 #include "step/pipeline_report.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::step {
 
@@ -53,8 +55,9 @@ class TrainStep {
   // How many micro-batches the next steps have; shape().microbatches from the start.
   void set_microbatches(int count);
   // Gradients of the mean loss over the global batch, accumulated over the micro-batches
-  // from zero and summed over the data group (with ZeRO of this rank's part). `sum` is
-  // asked for the masks of the objectives that this stage makes, before the first fetch.
+  // from zero and summed over the gradient group (with ZeRO of this rank's part). `sum`
+  // is asked for the masks of the objectives that this stage makes, before the first
+  // fetch.
   void accumulate_gradients(const FetchBatch& fetch, const SumField& sum);
 
   // New weights, bucket by bucket; with ZeRO each goes to the other ranks while the next

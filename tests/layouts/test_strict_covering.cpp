@@ -1,5 +1,6 @@
 // The layouts of every day over a transport that carries what NCCL would carry, and
-// refuses the rest: every three settings of two layouts meet in one, and every site sends.
+// refuses the rest: every three settings of two layouts meet in one, and every site
+// sends.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

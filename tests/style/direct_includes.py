@@ -64,13 +64,6 @@ def closure(root, name, seen):
     return headers
 
 
-# Files that lean on others' includes of our own modules still. The list may only shrink.
-KNOWN = {
-    "src/run/training_run.cpp",
-    "src/step/train_step.cpp",
-    "src/step/train_step.hpp",
-}
-
 MODULES_WITHOUT_NAMESPACE = ("base", "tensor")
 _TYPE = re.compile(r"\b(?:class|struct|enum|concept|using)\s+(?:class\s+)?(\w+)\s*"
                    r"(?:final\s*)?[:={]")
@@ -128,12 +121,7 @@ def check_own(root):
 
 
 def check(root):
-    own, seen = list(check_own(root)), {}
-    found = [line for line in own if line.split(":")[0] not in KNOWN]
-    found += [f"{name}:1: includes what it names: take it off the list KNOWN in "
-              "tests/style/direct_includes.py" for name in sorted(KNOWN)
-              if (Path(root) / name).exists() and not any(
-                  line.startswith(f"{name}:") for line in own)]
+    found, seen = list(check_own(root)), {}
     for name in source_tree.cpp_files(root, "src", "apps"):
         if not name.endswith(".hpp"):
             continue

@@ -20,7 +20,7 @@ std::vector<Values> gradients(const Gpt<double>& gpt) {
   return all;
 }
 
-TEST(GptChunkGroups, OfMicroBatchesDoNotMatter) {
+TEST(ChunkGroups, OfMicroBatchesDoNotMatter) {
   Gpt<double> gpt(test::small_gpt());
   const Values want = test::accumulate(gpt, 16, 8, 8);
   const auto want_gradients = gradients(gpt);
@@ -43,7 +43,7 @@ TEST(GptChunkGroups, OfMicroBatchesDoNotMatter) {
 
 // Every parameter is reached: the largest gradient of each is no rounding noise. (That of
 // the keys' bias is zero in exact arithmetic, those of queries and values are not.)
-TEST(GptChunkGradients, ReachEveryParameter) {
+TEST(ChunkGradients, ReachEveryParameter) {
   Gpt<double> gpt(test::small_gpt());
   test::accumulate(gpt, 0, 4, 4);
   const auto all = gradients(gpt);
@@ -57,7 +57,7 @@ TEST(GptChunkGradients, ReachEveryParameter) {
   }
 }
 
-TEST(GptChunkRepeat, HasTheSameBits) {
+TEST(ChunkRepeat, HasTheSameBits) {
   Gpt<float> first(test::small_gpt()), second(test::small_gpt());
   const Values loss = test::accumulate(first, 3, 4, 2);
   EXPECT_EQ(test::accumulate(second, 3, 4, 2), loss);
@@ -69,7 +69,7 @@ TEST(GptChunkRepeat, HasTheSameBits) {
 }
 
 // Whatever is made again has the same bits, in less memory.
-TEST(GptChunkRecompute, HasTheSameBits) {
+TEST(ChunkRecompute, HasTheSameBits) {
   Gpt<float> gpt(test::small_gpt());
   const Values loss = test::accumulate(gpt, 3, 4, 2);
   const auto bits = test::values_of(gpt.params.slab(Slab::gradient));
@@ -89,7 +89,7 @@ TEST(GptChunkRecompute, HasTheSameBits) {
   EXPECT_EQ(Pass<float>(gpt, {.recompute = {.layers = 9}}).planned_saved(), saved);
 }
 
-TEST(GptChunkSlots, KeepMicroBatchesApart) {
+TEST(ChunkSlots, KeepMicroBatchesApart) {
   // Two micro-batches in flight give what one after the other gives.
   Gpt<double> gpt(test::small_gpt());
   test::accumulate(gpt, 5, 4, 2);
@@ -105,7 +105,7 @@ TEST(GptChunkSlots, KeepMicroBatchesApart) {
   EXPECT_EQ(test::values_of(gpt.params.slab(Slab::gradient)), want);
 }
 
-TEST(GptChunkMemory, IsWhatTheShapeOnlyPassSays) {
+TEST(ChunkMemory, IsWhatTheShapeOnlyPassSays) {
   for (const WeightPass weight_pass : {WeightPass::now, WeightPass::later}) {
     Gpt<float> gpt(test::small_gpt());
     Pass<float> pass(gpt, {.batch = 3, .weight_pass = weight_pass});
@@ -120,7 +120,7 @@ TEST(GptChunkMemory, IsWhatTheShapeOnlyPassSays) {
   }
 }
 
-TEST(GptChunkDropout, IsForTrainingOnly) {
+TEST(ChunkDropout, IsForTrainingOnly) {
   const auto loss = [](double dropout, nn::Mode mode, index_t first) {
     Gpt<double> gpt(test::small_gpt(dropout));
     Pass<double> pass(gpt, {.first_sample = first, .batch = 2, .mode = mode});
