@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -210,11 +211,14 @@ class Evaluator {
   }
 
  private:
-  static double bytes_of(const data::Batch& batch,
-                         const std::vector<std::uint32_t>& lengths) {
-    if (lengths.empty()) return 0.0;
-    const auto labels = batch.field<std::int32_t>("labels");
-    const auto mask = batch.field<float>("loss_mask");
+  // Of the words that the first objective which has labels predicts.
+  double bytes_of(const data::Batch& batch,
+                  const std::vector<std::uint32_t>& lengths) const {
+    const auto predicts = std::ranges::find_if(
+        objectives(), std::not_fn(&std::string::empty), &model::Objective::labels);
+    if (lengths.empty() || predicts == objectives().end()) return 0.0;
+    const auto labels = batch.field<std::int32_t>(predicts->labels);
+    const auto mask = batch.field<float>(predicts->mask);
     std::uint64_t bytes = 0;
     for (std::size_t s = 0; s < labels.extent(0); ++s) {
       for (std::size_t b = 0; b < labels.extent(1); ++b) {

@@ -436,8 +436,8 @@ struct BackwardQueries {
 // `products` matrix products of q_length rows, kv_length columns and head_dim terms in
 // every head, and memory: `queries` tensors like q, `keys` like k, `rows` like lse.
 // Scores that the backward pass computes once more are not counted: it is twice the
-// forward pass, as in model/formulae.hpp. Of a causal mask all below the diagonal and
-// half of it counts.
+// forward pass, as in the blueprint of a model. Of a causal mask all below the diagonal
+// and half of it counts.
 template <class T>
 Cost cost_of(const AttentionDesc& desc, int products, int queries, int keys, int rows) {
   const index_t row_count = desc.batch * desc.heads * desc.q_length;

@@ -165,10 +165,9 @@ template <class T>
 class HeadBlock final : public Block<T> {
  public:
   explicit HeadBlock(const Making<T>& making)
-      : labels_(making.blueprint.batch.field("labels")),
-        objective_(making.objective()),
-        mask_(making.blueprint.batch.field(
-            making.blueprint.objectives[extent(objective_.index)].mask)),
+      : objective_(making.objective()),
+        labels_(field(making, &Objective::labels)),
+        mask_(field(making, &Objective::mask)),
         head_(begin_unit(making), making.blueprint.architecture.hidden,
               making.table().words, objective_) {}
 
@@ -223,9 +222,13 @@ class HeadBlock final : public Block<T> {
     return making.builder;
   }
 
-  std::size_t labels_;  // a field
+  std::size_t field(const Making<T>& making, std::string Objective::*name) const {
+    const Blueprint& blueprint = making.blueprint;
+    return blueprint.batch.field(blueprint.objectives[extent(objective_.index)].*name);
+  }
+
   kernels::ObjectiveScale objective_;
-  std::size_t mask_;  // a field
+  std::size_t labels_, mask_;  // fields
   nn::LmHead<T> head_;
   std::vector<Slot> slots_;
 };

@@ -1,13 +1,21 @@
 // model/blueprint.cpp — see blueprint.hpp.
+//
+// All that is asked of a whole model is a sum over its blocks, or a search among them, so
+// that this file knows no kind: parameters, FLOPs, the users of a table, the fields of a
+// stage. The list is checked once when it is made, because blocks take their tensors by
+// position and would read another's without a word. Which function makes the list of a
+// kind is decided in one place, at the end. Example: of a GPT with 2 layers of 1000
+// parameters, 300 words of 16, 8 positions and a norm of 32 the sum is 4800 (the table) +
+// 128 + 2 x 1000 + 32 = 6960.
 #include "model/blueprint.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "config/capability.hpp"
 #include "kernels/step_state.hpp"
 #include "model/gpt.hpp"
 
@@ -49,6 +57,30 @@ void check_block(const Border& before, const BlockSpec& block) {
 
 }  // namespace
 
+double BlockSpec::forward_flops(index_t sequence, AttentionCount count) const {
+  const auto tokens = static_cast<double>(sequence);
+  const double keys = tokens * (count == AttentionCount::causal ? 0.5 : 1.0);
+  return tokens * (flops.per_token + keys * flops.per_token_and_key);
+}
+
+index_t Blueprint::parameter_count() const {
+  index_t count = 0;
+  for (const BlockSpec& block : blocks) count += block.parameters;
+  for (const SharedTable& table : tables) count += table.rows * table.columns;
+  return count;
+}
+
+double Blueprint::model_flops(AttentionCount count) const {
+  double forward = 0.0;
+  for (const BlockSpec& block : blocks) {
+    forward +=
+        block.forward_flops(batch.streams.at(extent(block.stream)).sequence, count);
+  }
+  // Backward is twice forward: one product for the input's, one for the weight's
+  // gradient.
+  return 3 * forward;
+}
+
 index_t Blueprint::layer_count() const {
   return layers_in(whole());
 }
@@ -82,7 +114,7 @@ std::size_t Blueprint::first_like(std::size_t block) const {
   const BlockSpec& b = blocks[block];
   const auto first = std::ranges::find_if(blocks, [&](const BlockSpec& a) {
     return a.kind == b.kind && a.stream == b.stream && a.border == b.border &&
-           a.reads == b.reads && a.flops == b.flops;
+           a.reads == b.reads && a.parameters == b.parameters && a.flops == b.flops;
   });
   return static_cast<std::size_t>(first - blocks.begin());
 }
@@ -103,14 +135,16 @@ void Blueprint::check_objectives() const {
                   format_plural(objectives.size(), "objective"),
                   kernels::kMostObjectives);
   for (int i = 0; i < std::ssize(objectives); ++i) {
-    const auto& [name, weight, mask] = objectives[extent(i)];
+    const auto& [name, weight, mask, labels] = objectives[extent(i)];
     const auto makers = std::ranges::count_if(blocks, [&](const BlockSpec& block) {
-      return block.objective == i && std::ranges::count(block.fields, mask) == 1;
+      return block.objective == i && std::ranges::count(block.fields, mask) == 1 &&
+             (labels.empty() || std::ranges::count(block.fields, labels) == 1);
     });
     TRIREME_REQUIRE(
         makers == 1 && batch.fields[batch.field(mask)].type == DType::float32,
-        "objective '{}' is made by {} with its mask '{}', a field of weights; 1 wanted",
-        name, format_plural(makers, "block"), mask);
+        "objective '{}' is made by {} with its mask '{}', a field of weights, and its "
+        "labels '{}'; 1 wanted",
+        name, format_plural(makers, "block"), mask, labels);
   }
 }
 
@@ -129,11 +163,25 @@ void Blueprint::check() const {
   }
 }
 
+namespace {
+
+// The one dispatch on the kind of model.
+Blueprint blueprint_of_kind(const Architecture& architecture) {
+  switch (architecture.kind) {
+    case ModelKind::gpt:
+      return gpt_blueprint(architecture);
+    case ModelKind::bert:
+    case ModelKind::t5:
+      break;
+  }
+  throw Error(fmt::format("model.kind: {} needs blocks that this version lacks",
+                          name_of(architecture.kind)));
+}
+
+}  // namespace
+
 Blueprint make_blueprint(const Architecture& architecture) {
-  const std::string_view kind = name_of(architecture.kind);
-  TRIREME_REQUIRE(config::is_trained("model.kind", kind),
-                  "model.kind: {} needs blocks that this version lacks", kind);
-  Blueprint blueprint = gpt_blueprint(architecture);
+  Blueprint blueprint = blueprint_of_kind(architecture);
   blueprint.check();
   return blueprint;
 }

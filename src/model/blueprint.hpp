@@ -47,6 +47,11 @@ struct BlockFlops {
   bool operator==(const BlockFlops&) const = default;
 };
 
+// How attention is counted: `full` as in the Megatron papers (Narayanan et al. 2021,
+// appendix; Korthikanti et al. 2022, appendix A: s^2 scores per head, whatever the mask),
+// `causal` the half of it that is needed.
+enum class AttentionCount { full, causal };
+
 struct BlockSpec {
   std::string kind;  // by which the maker of blocks knows it
   std::string name;  // of its parameters, and in messages: "layers/3"
@@ -61,6 +66,7 @@ struct BlockSpec {
   std::string table = {};                // that it shares with other blocks
   std::string last_part = {};            // of it, that makes its output: "mlp/fc2"
   int stream = 0;                        // that it works on
+  index_t parameters = 0;                // of its own: those of its table are not
   BlockFlops flops = {};
   int objective = -1;  // that it adds to; -1: none
 
@@ -77,6 +83,9 @@ struct BlockSpec {
   }
   // Without an input it has no gradient to hand on.
   bool is_source() const { return reads.empty(); }
+  // Of a forward pass over one sample of `sequence` tokens.
+  double forward_flops(index_t sequence,
+                       AttentionCount count = AttentionCount::full) const;
 };
 
 // A loss that training minimises: weight * sum of w loss / sum of w, over the positions
@@ -85,6 +94,13 @@ struct Objective {
   std::string name;
   double weight = 1.0;
   std::string mask;
+  std::string labels = {};  // field of the words that it has predicted; empty: of none
+};
+
+// The fields through which a text is decoded, a few words at a time: the words, and where
+// they stand.
+struct DecodedFields {
+  std::string tokens, positions;
 };
 
 // A table of a row for each word that several blocks use, as a parameter that exists once
@@ -111,10 +127,17 @@ struct Blueprint {
   Architecture architecture;
   BatchSpec batch;
   std::vector<Objective> objectives;
+  DecodedFields decoded = {};  // of a kind that generates text
   std::vector<BlockSpec> blocks = {};
   std::vector<SharedTable> tables = {};
 
   index_t layer_count() const;
+  // Of the whole model, a shared table once.
+  index_t parameter_count() const;
+  // What one sample takes by the algorithm, forward and backward: nothing is computed
+  // again, and words of padding do not count. What a step really computes, its Tally
+  // says.
+  double model_flops(AttentionCount count = AttentionCount::full) const;
   // What crosses the border before block `block`: nothing before the first.
   const Border& border_before(std::size_t block) const;
   // Of the layers, how many are in a run of blocks.

@@ -3,40 +3,69 @@
 
 #include <fmt/format.h>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 
 namespace trireme::model {
 
 namespace {
 
+// Columns of a layer's queries, keys and values.
+index_t qkv_columns(const Architecture& a) {
+  return (a.heads + 2 * a.kv_heads) * a.head_elements();
+}
+
 BlockFlops layer_flops(const Architecture& a) {
   const auto h = static_cast<double>(a.hidden);
-  const auto d = static_cast<double>(a.head_elements());
-  const double queries = static_cast<double>(a.heads) * d;
-  const double keys = static_cast<double>(a.kv_heads) * d;
-  const double weights = h * (queries + 2 * keys) + queries * h +
+  const auto queries = static_cast<double>(a.heads * a.head_elements());
+  const double weights = h * static_cast<double>(qkv_columns(a)) + queries * h +
                          (a.is_gated() ? 3 : 2) * h * static_cast<double>(a.ffn_hidden);
   return {.per_token = 2 * weights, .per_token_and_key = 4 * queries};
+}
+
+// With the bias where there are biases: RMSNorm has none.
+index_t norm_parameters(const Architecture& a) {
+  return a.hidden * (a.norm == Norm::layernorm && a.bias ? 2 : 1);
+}
+
+index_t layer_parameters(const Architecture& a) {
+  const index_t bias = a.bias ? 1 : 0;
+  const index_t attention = qkv_columns(a) * (a.hidden + bias) +
+                            a.hidden * (a.heads * a.head_elements() + bias);
+  const index_t mlp = (a.is_gated() ? 2 : 1) * a.ffn_hidden * (a.hidden + bias) +
+                      a.hidden * (a.ffn_hidden + bias);
+  return attention + mlp + 2 * norm_parameters(a);
+}
+
+index_t position_parameters(const Architecture& a) {
+  TRIREME_REQUIRE(a.position != Position::relative,
+                  "the parameters of relative positions are not known: the number of "
+                  "their buckets is not in the configuration");
+  return a.position == Position::learned ? a.sequence * a.hidden : index_t{0};
 }
 
 }  // namespace
 
 Blueprint gpt_blueprint(const Architecture& a) {
   const Border hidden = {{"hidden", 0, a.hidden}};
-  Blueprint blueprint{
-      .architecture = a,
-      .batch = {.streams = {{"text", a.sequence, "positions"}},
-                .fields = {{"tokens"},
-                           {"positions"},
-                           {"labels"},
-                           {"loss_mask", DType::float32}}},
-      .objectives = {{.name = "loss", .weight = 1.0, .mask = "loss_mask"}}};
+  Blueprint blueprint{.architecture = a,
+                      .batch = {.streams = {{"text", a.sequence, "positions"}},
+                                .fields = {{"tokens"},
+                                           {"positions"},
+                                           {"labels"},
+                                           {"loss_mask", DType::float32}}},
+                      .objectives = {{.name = "loss",
+                                      .weight = 1.0,
+                                      .mask = "loss_mask",
+                                      .labels = "labels"}},
+                      .decoded = {.tokens = "tokens", .positions = "positions"}};
   blueprint.blocks.push_back({.kind = "embedding",
                               .name = "embedding",
                               .border = hidden,
                               .makes = {"hidden"},
                               .fields = {"tokens", "positions"},
-                              .table = "embedding/word"});
+                              .table = "embedding/word",
+                              .parameters = position_parameters(a)});
   for (index_t layer = 0; layer < a.layers; ++layer) {
     blueprint.blocks.push_back({.kind = "layer",
                                 .name = fmt::format("layers/{}", layer),
@@ -47,18 +76,21 @@ Blueprint gpt_blueprint(const Architecture& a) {
                                 .makes = {"hidden"},
                                 .fields = {},
                                 .last_part = "mlp/fc2",
+                                .parameters = layer_parameters(a),
                                 .flops = layer_flops(a)});
   }
-  blueprint.blocks.push_back({.kind = "head",
-                              .name = "head",
-                              .border = {},
-                              .reads = {"hidden"},
-                              .makes = {},
-                              .fields = {"labels", "loss_mask"},
-                              .table = "embedding/word",
-                              .flops = {.per_token = 2.0 * static_cast<double>(a.hidden) *
-                                                     static_cast<double>(a.vocabulary)},
-                              .objective = 0});
+  const index_t words = a.vocabulary * a.hidden;
+  blueprint.blocks.push_back(
+      {.kind = "head",
+       .name = "head",
+       .border = {},
+       .reads = {"hidden"},
+       .makes = {},
+       .fields = {"labels", "loss_mask"},
+       .table = "embedding/word",
+       .parameters = norm_parameters(a) + (a.tie_embeddings ? index_t{0} : words),
+       .flops = {.per_token = 2.0 * static_cast<double>(words)},
+       .objective = 0});
   blueprint.tables.push_back({.name = "embedding/word",
                               .unit = "embedding",
                               .rows = a.vocabulary,

@@ -22,8 +22,7 @@
 #include "comm/rank_grid.hpp"
 #include "config/text.hpp"
 #include "io/json.hpp"
-#include "model/architecture.hpp"
-#include "model/formulae.hpp"
+#include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
 #include "tensor/arena.hpp"
@@ -43,17 +42,18 @@ comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
 // All stages of a pipeline that a page can show. Of a deeper one the first and the last
 // of the stages whose chunks have blocks of the same kinds: what those between them need
 // lies between theirs, as a stage keeps fewer micro-batches the later it comes.
-std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
-                                const model::Blueprint& blueprint, StagesShown shown) {
+// A stage by its number, and how many it is shown for.
+std::map<int, int> stages_to_plan(const step::PipelineLayout& layout,
+                                  const model::Blueprint& blueprint, StagesShown shown) {
   constexpr int kMostOfAPage = 64, kMost = 1024;
   TRIREME_REQUIRE_INPUT(
       shown == StagesShown::that_differ || layout.stages <= kMost,
       "--all-stages: parallel.pipeline is {}, and each of at most {} is planned. "
       "Without it those are shown that differ",
       layout.stages, format_plural(kMost, "stage"));
-  std::vector<int> stages;
+  std::map<int, int> stages;
   if (shown == StagesShown::all || layout.stages <= kMostOfAPage) {
-    for (int stage = 0; stage < layout.stages; ++stage) stages.push_back(stage);
+    for (int stage = 0; stage < layout.stages; ++stage) stages[stage] = 1;
     return stages;
   }
   std::vector<std::size_t> likes;  // of each block, the first that is like it
@@ -62,21 +62,19 @@ std::vector<int> stages_to_plan(const step::PipelineLayout& layout,
   }
   using Kind = std::vector<std::vector<std::size_t>>;  // of each chunk, of its blocks
   const std::vector<std::size_t> cuts = step::piece_cuts(layout, blueprint);
-  std::map<Kind, std::pair<int, int>> kinds;  // first and last stage
+  std::map<Kind, std::vector<int>> kinds;  // stages of each
   for (int stage = 0; stage < layout.stages; ++stage) {
     Kind kind;
     for (const model::BlockRange& range : step::chunk_ranges(layout, cuts, stage)) {
       const auto first = likes.begin() + static_cast<std::ptrdiff_t>(range.begin);
       kind.emplace_back(first, first + static_cast<std::ptrdiff_t>(range.size()));
     }
-    const auto [it, is_new] = kinds.try_emplace(std::move(kind), stage, stage);
-    it->second.second = stage;
+    kinds[std::move(kind)].push_back(stage);
   }
-  for (const auto& [kind, range] : kinds) {
-    stages.push_back(range.first);
-    if (range.second != range.first) stages.push_back(range.second);
+  for (const auto& [kind, alike] : kinds) {
+    stages[alike.back()] = 1;
+    stages[alike.front()] = std::max(static_cast<int>(alike.size()) - 1, 1);
   }
-  std::sort(stages.begin(), stages.end());
   return stages;
 }
 
@@ -86,7 +84,7 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown 
   const model::Blueprint model = model::blueprint_of(deck.model);
   const step::PipelinePlans plans(shared.pipeline, model, step::step_shape(deck));
   std::vector<DryRun::Stage> stages;
-  for (const int stage : stages_to_plan(shared.pipeline, model, shown)) {
+  for (const auto& [stage, alike] : stages_to_plan(shared.pipeline, model, shown)) {
     const auto replica =
         step::make_replica(deck, planned_groups(deck.parallel, stage), shared);
     step::StepPlan plan = replica->plan_step(step::step_shape(deck), plans);
@@ -95,6 +93,7 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown 
       layers.push_back(model.layers_in(range));
     }
     stages.push_back({.number = stage,
+                      .stands_for = alike,
                       .layers = std::move(layers),
                       .slots = plan.memory.workspace.slots,
                       .parameters = replica->part().registry.global_element_count(),
@@ -150,6 +149,7 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
         memory.saved_by_category[static_cast<std::size_t>(c)];
   }
   return {{"stage", stage.number},
+          {"stands_for", stage.stands_for},
           {"layers", stage.layers},
           {"in_flight", stage.slots},
           {"parameters", stage.parameters},
@@ -221,16 +221,17 @@ DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
   result.not_checked = std::move(checked.not_checked);
   const config::Deck& deck = result.deck;
   if (!result.knows_size()) return result;
-  const model::Architecture model = model::architecture_of(deck.model);
-  result.parameters = model::parameter_count(model);
-  const index_t samples = deck.batch.global;
-  result.model_flops = model::model_flops(model, samples, deck.model.sequence);
-  result.model_flops_causal = model::model_flops(model, samples, deck.model.sequence,
-                                                 model::AttentionCount::causal);
-  result.hardware_flops =
-      step::hardware_flops_per_sample(deck) * static_cast<double>(samples);
+  const model::Blueprint model = model::blueprint_of(deck.model);
+  result.parameters = model.parameter_count();
+  const auto samples = static_cast<double>(deck.batch.global);
+  result.model_flops = samples * model.model_flops();
+  result.model_flops_causal = samples * model.model_flops(model::AttentionCount::causal);
   if (!result.memory_not_known().empty()) return result;
   result.stages = planned_stages(deck, shown);
+  const double ranks = deck.parallel.ranks() / deck.parallel.pipeline;  // of a stage
+  for (const DryRun::Stage& stage : result.stages) {
+    result.hardware_flops += stage.stands_for * ranks * stage.tally.total().cost.flops;
+  }
   return result;
 }
 
@@ -381,7 +382,7 @@ std::string DryRun::step_text() const {
     out += line("model FLOPs",
                 fmt::format("{} (attention counted in full; causal: {})",
                             format_count(model_flops), format_count(model_flops_causal)));
-    out += line("hardware FLOPs", format_count(hardware_flops));
+    if (!stages.empty()) out += line("hardware FLOPs", format_count(hardware_flops));
   }
   out += line("steps", fmt::format("{}: {}{} in all", deck.run.steps.steps,
                                    deck.batch.ramp_up ? "at most " : "",
@@ -426,7 +427,8 @@ std::string DryRun::json() const {
       {"memory", stages.empty() ? Json(nullptr) : memory_json(stages)},
       {"flops", knows_size() ? Json({{"model", model_flops},
                                      {"model_causal", model_flops_causal},
-                                     {"hardware", hardware_flops}})
+                                     {"hardware", stages.empty() ? Json(nullptr)
+                                                                 : Json(hardware_flops)}})
                              : Json(nullptr)},
       {"messages", messages_json(stages)},
       // Why a number is null: the deck's settings with which it is not known yet.

@@ -23,10 +23,11 @@ struct DryRun {
   std::int64_t parameters = 0;  // of the whole model; with knows_size()
   // One rank of each pipeline stage, all of a stage being alike; in deep pipelines of the
   // first and the last of the stages that have the same layers, if not all are asked for.
-  // None where the deck asks
-  // for what there is no plan of yet: a number that is printed is meant.
+  // None where the deck asks for what there is no plan of yet: a number that is printed
+  // is meant.
   struct Stage {
     int number = 0;
+    int stands_for = 1;           // stages of the same layers, itself among them
     std::vector<index_t> layers;  // of its chunks
     std::vector<int> slots;       // of its chunks: micro-batches in flight
     std::int64_t parameters = 0;  // of all its ranks, tied copies not counted
@@ -38,7 +39,8 @@ struct DryRun {
   // Per optimizer step of the full batch, all ranks together.
   double model_flops = 0.0;         // full attention count, as the Megatron papers
   double model_flops_causal = 0.0;  // only the scores that causal attention needs
-  double hardware_flops = 0.0;      // full count, with what is recomputed
+  // What the stages' passes count: with what is recomputed and with rows of padding.
+  double hardware_flops = 0.0;
   // Paths of the deck that are not looked at, its corpora first: a deck can be planned
   // before its corpus is made, or where it cannot be seen.
   std::vector<check::NotChecked> not_checked;

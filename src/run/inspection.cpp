@@ -15,8 +15,7 @@
 #include "ckpt/describe.hpp"
 #include "config/load.hpp"
 #include "io/json.hpp"
-#include "model/architecture.hpp"
-#include "model/formulae.hpp"
+#include "model/blueprint.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::run {
@@ -60,7 +59,7 @@ Json model_of(const config::Deck& deck) {
           {"ffn_hidden", m.ffn_hidden},
           {"sequence", m.sequence},
           {"vocabulary", m.vocab},
-          {"parameters", model::parameter_count(model::architecture_of(deck.model))}};
+          {"parameters", model::blueprint_of(deck.model).parameter_count()}};
 }
 
 // The last losses of train.jsonl, none of a later step than `last`: read from its end, as

@@ -38,8 +38,7 @@
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 #include "job/stop_request.hpp"
-#include "model/architecture.hpp"
-#include "model/formulae.hpp"
+#include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
 #include "report/peak_meter.hpp"
 #include "report/run_history.hpp"
@@ -595,10 +594,9 @@ void Start::note_restored() {
 }
 
 void Start::say_what_begins() {
-  report::BannerInfo about =
-      describe_run(deck_, datasets_, machine_, *placement_,
-                   model::parameter_count(model::architecture_of(deck_.model)),
-                   first_step(), peak_->peak().best);
+  report::BannerInfo about = describe_run(deck_, datasets_, machine_, *placement_,
+                                          replica_->part().blueprint.parameter_count(),
+                                          first_step(), peak_->peak().best);
   if (world_.size() > 1) about.wait_policy = name_of(environment_.wait_policy());
   log_.info("{}", report::banner(about));
   for (const std::string& warning : placement_->warnings(grid_->shape())) {

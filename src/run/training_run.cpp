@@ -24,7 +24,7 @@
 #include "config/load.hpp"
 #include "config/text.hpp"
 #include "io/files.hpp"
-#include "model/formulae.hpp"
+#include "model/blueprint.hpp"
 #include "report/shared_cores.hpp"
 #include "run/run_log.hpp"
 #include "step/deck_model.hpp"
@@ -111,12 +111,11 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
                [this](std::string_view phase) {
                  return faults_.at(phase, checkpoints_.step_under_way());
                }}),
-      hardware_flops_(step::hardware_flops_per_sample(deck)),
       peak_(peak) {
-  const index_t expected = model::parameter_count(replica.part().architecture());
+  const index_t expected = replica.part().blueprint.parameter_count();
   const index_t there = grid.groups().pipeline->control().all_reduce(
       replica.part().registry.global_element_count());
-  TRIREME_REQUIRE(there == expected, "the layers have {}, the closed formula says {}",
+  TRIREME_REQUIRE(there == expected, "the layers have {}, the blueprint says {}",
                   format_plural(there, "parameter"), expected);
   progress_.deck = config::resolved_text(deck);
   const comm::GridShape& shape = grid.shape();
@@ -127,6 +126,8 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
   replica.begin_training(
       exec_, step::step_shape(deck),
       {.adamw = step::adamw_desc(deck), .clip_norm = deck.optimizer.clip_norm});
+  hardware_flops_ = grid.groups().world->all_reduce(replica.flops()) /
+                    static_cast<double>(deck.batch.global);
   replica.initialize(deck.run.seed);
   interval_.losses.resize(objectives().size());
 }
@@ -295,8 +296,7 @@ report::StepRecord TrainingRun::record_of(const optim::StepReport& report) const
           .tokens = progress_.tokens,
           .seconds = times.mean(),
           .tokens_per_second = tokens / seconds,
-          .model_tflops = tera * model::model_flops(replica_.part().architecture(), 1,
-                                                    deck_.model.sequence),
+          .model_tflops = tera * replica_.part().blueprint.model_flops(),
           .hardware_tflops = tera * hardware_flops_,
           .seconds_median = seconds,
           .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
@@ -657,8 +657,7 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   const std::int64_t steps = progress_.step - start_.first_step;
   const index_t samples = progress_.samples - start_.first_sample;
   const double flops =
-      model::model_flops(replica_.part().architecture(), 1, deck_.model.sequence) *
-      static_cast<double>(samples);
+      replica_.part().blueprint.model_flops() * static_cast<double>(samples);
   report::RunTimes times;
   times.seconds = timers_.seconds();
   times.loop_seconds = timers_.total_seconds();

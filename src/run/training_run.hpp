@@ -190,7 +190,7 @@ class TrainingRun {
   std::optional<report::StepTrace> trace_;
   // Of the save that is under way, where the trace shows it.
   std::optional<TraceEvent::Clock::time_point> save_begin_;
-  double hardware_flops_;  // of a sample
+  double hardware_flops_ = 0.0;  // of a sample, on all ranks
   report::PeakMeter& peak_;
 };
 

@@ -3,9 +3,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/manifest.hpp"
-#include "model/architecture.hpp"
 #include "model/blueprint.hpp"
-#include "model/formulae.hpp"
 #include "nn/context.hpp"
 
 namespace trireme::step {
@@ -95,19 +93,6 @@ nn::Recompute recompute(const config::Deck& deck) {
   return result;
 }
 
-// Layers of the whole model that are made again.
-index_t recomputed_layers(const config::Deck& deck) {
-  const index_t of_chunk = recompute(deck).layers;
-  if (of_chunk == 0 || of_chunk >= deck.model.layers) return of_chunk;
-  const PipelineLayout layout = pipeline_layout(deck);
-  if (layout.split.empty()) return of_chunk;
-  index_t layers = 0;
-  for (const int of_piece : layout.split) {
-    layers += std::min(of_chunk, index_t{of_piece});
-  }
-  return layers;
-}
-
 // Numbers of micro-batches of steps in the ramp, each once.
 std::vector<int> ramp_microbatches(const config::Deck& deck) {
   std::vector<int> counts;
@@ -121,15 +106,6 @@ std::vector<int> ramp_microbatches(const config::Deck& deck) {
 }
 
 }  // namespace
-
-double hardware_flops_per_sample(const config::Deck& deck) {
-  const model::Architecture model = model::architecture_of(deck.model);
-  const index_t sequence = deck.model.sequence;
-  return model::model_flops(model, 1, sequence) +
-         model::layers_forward_flops(model, 1, sequence) *
-             static_cast<double>(recomputed_layers(deck)) /
-             static_cast<double>(model.layers);
-}
 
 StepShape step_shape(const config::Deck& deck) {
   return {.micro = deck.batch.micro,

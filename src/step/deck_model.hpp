@@ -21,9 +21,6 @@ Sharing sharing(const config::Deck& deck);
 PipelineLayout pipeline_layout(const config::Deck& deck);
 kernels::AdamWDesc adamw_desc(const config::Deck& deck);
 optim::LrSchedule lr_schedule(const config::Deck& deck);
-// What computing a sample takes, with the passes of layers that are made again (what
-// selective recomputation makes again has no products: none).
-double hardware_flops_per_sample(const config::Deck& deck);
 // Of one rank.
 StepShape step_shape(const config::Deck& deck);
 

@@ -17,6 +17,8 @@
 #include "model/chunk.hpp"
 #include "nn/micro_batch.hpp"
 #include "tensor/arena.hpp"
+#include "tensor/batch_spec.hpp"
+#include "tensor/shard.hpp"
 
 namespace trireme::step {
 
@@ -136,11 +138,12 @@ class DecoderOf final : public Decoder {
   // New tokens of `samples` texts, `sequence` of each: those in tokens_ and positions_.
   void run_layers(index_t sequence, index_t samples, const View2<T>& logits) {
     BatchSpec spec = state_.blueprint.batch;
-    spec.streams.at(0).sequence = sequence;
+    const std::size_t tokens = spec.field(state_.blueprint.decoded.tokens);
+    spec.streams.at(extent(spec.fields[tokens].stream)).sequence = sequence;
     nn::MicroBatch batch(spec, samples);
     const index_t rows = sequence * samples;
-    batch.set(spec.field("tokens"), tokens_.data(), rows);
-    batch.set(spec.field("positions"), positions_.data(), rows);
+    batch.set(tokens, tokens_.data(), rows);
+    batch.set(spec.field(state_.blueprint.decoded.positions), positions_.data(), rows);
     const nn::Context context{.exec = exec_,
                               .groups = state_.groups,
                               .step = kernels::StepStateView(step_.data()),
@@ -180,7 +183,7 @@ class DecoderOf final : public Decoder {
     copy_front(exec_, host_logits_, ranks > 1 ? gathered_ : logits_, ranks * part);
     exec_.fence("trireme::step::fetch_logits");
     // Words of a rank: its first columns; those behind them are padding.
-    const index_t share = (vocabulary() + ranks - 1) / ranks;
+    const index_t share = largest_share(vocabulary(), ranks);
     for (index_t text = 0; text < texts_; ++text) {
       for (index_t id = 0; id < vocabulary(); ++id) {
         const index_t from = id / share * part + text * columns + id % share;

@@ -21,7 +21,6 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "model/formulae.hpp"
 #include "schedule/places.hpp"
 #include "tensor/batch_spec.hpp"
 
@@ -89,9 +88,8 @@ schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
                                   const StepShape& shape) {
   const BatchSpec batch = shape.batch_spec(blueprint.batch);
   const auto flops = [&](const model::BlockSpec& block) {
-    const index_t sequence = batch.streams.at(extent(block.stream)).sequence;
-    return model::forward_flops(block, shape.micro, sequence,
-                                model::AttentionCount::causal);
+    return block.forward_flops(batch.streams.at(extent(block.stream)).sequence,
+                               model::AttentionCount::causal);
   };
   double layer = 1.0;  // the costliest
   for (const model::BlockSpec& block : blueprint.blocks) {

@@ -76,7 +76,10 @@ class ReplicaOf final : public Replica {
   std::string locate_non_finite(const FetchBatch& fetch) override {
     return step_->locate_non_finite(fetch);
   }
-  MemoryUse memory_use() const override { return {step_->plan(), step_->memory()}; }
+  MemoryUse memory_use() const override {
+    return {step_->plan().memory, step_->memory()};
+  }
+  double flops() const override { return step_->plan().tally.total().cost.flops; }
   std::optional<PipelineReport> pipeline_report() const override {
     return step_->pipeline_report();
   }

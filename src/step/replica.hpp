@@ -79,6 +79,8 @@ class Replica {
   virtual LossSums evaluate(const FetchBatch& fetch, int microbatches) = 0;
   virtual std::string locate_non_finite(const FetchBatch& fetch) = 0;
   virtual MemoryUse memory_use() const = 0;
+  // What this rank computes in a step of the full batch, counted on shapes.
+  virtual double flops() const = 0;
   virtual std::optional<PipelineReport> pipeline_report() const = 0;
 
   // What its steps take, and whatever else a caller times.

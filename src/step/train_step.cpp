@@ -17,7 +17,6 @@
 #include "model/chunk.hpp"
 #include "nn/context.hpp"
 #include "schedule/plan.hpp"
-#include "step/step_plan.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::step {
@@ -94,8 +93,8 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
 template <class T>
 Workspace TrainStep<T>::make_workspace() {
   if (!is_on_shapes()) {
-    plan_ = plan_step(state_, shape_, plans_).memory;
-    return Workspace(plan_.workspace);
+    plan_ = plan_step(state_, shape_, plans_);
+    return Workspace(plan_.memory.workspace);
   }
   std::vector<int> places;
   if (needs_.has_weight_passes) places = needs_.places;

@@ -20,6 +20,7 @@
 #include "step/param_schedule.hpp"
 #include "step/pass_records.hpp"
 #include "step/pipeline_report.hpp"
+#include "step/step_plan.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::step {
@@ -92,8 +93,8 @@ class TrainStep {
     return report_pipeline(state_.sharing.pipeline, state_.blueprint, shape_,
                            state_.groups.pipeline->control(), times_);
   }
-  // What it was planned to take; nothing of a step on shapes.
-  const MemoryPlan& plan() const { return plan_; }
+  // What it was planned to take and to do; nothing of a step on shapes.
+  const StepPlan& plan() const { return plan_; }
   // The same as it has come to be: what is allocated (would be, on shapes), and the
   // workspace as far as it was in use so far.
   MemoryPlan memory() const;
@@ -165,7 +166,7 @@ class TrainStep {
   PassTimes times_;
   bool is_first_step_ = true;  // memory is touched, libraries find their ways
   PassRecords records_;        // of passes on shapes
-  MemoryPlan plan_;
+  StepPlan plan_;
   Workspace workspace_;
   std::vector<BorderElements> borders_;  // of each chunk
   parallel::StageMessages<T> messages_;

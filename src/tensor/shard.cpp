@@ -29,7 +29,7 @@ ShardSpec split(Shape global_shape, int dimension, int parts, int rank,
   TRIREME_REQUIRE(multiple > 0 || extent % parts == 0,
                   "dimension {} of {} is split in {}, which do not divide {}", dimension,
                   to_string(global_shape), format_plural(parts, "part"), extent);
-  const index_t share = (extent + parts - 1) / parts;
+  const index_t share = largest_share(extent, parts);
   const index_t begin = std::min(extent, share * rank);
   const index_t end = std::min(extent, begin + share);
   const index_t local =

@@ -40,6 +40,10 @@ struct ShardSpec {
 
 // The whole tensor on every rank of the tensor group.
 ShardSpec replicated(Shape global_shape);
+// What each of `parts` has of an extent; the last ones may have less.
+inline index_t largest_share(index_t extent, index_t parts) {
+  return (extent + parts - 1) / parts;
+}
 // An even split of `dimension` in `parts`; this rank holds part `rank`. An extent that
 // `parts` do not divide is an error, unless there is a `multiple`: the last ranks then
 // have less of it, and every rank pads what it has, the same, to that multiple.

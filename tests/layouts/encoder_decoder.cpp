@@ -301,10 +301,12 @@ BlockSpec decoder_layer(const model::Blueprint& blueprint, const model::Blueprin
   if (meets) {
     block.reads.push_back("memory");
     block.fields = {"source_lengths"};
+    block.parameters = blueprint.architecture.hidden;  // the gate
   } else if (block.kind == "words") {
     block.fields = {"tokens"};
     block.table = "notes";
   } else {
+    block.parameters = gpt.blocks[1].parameters;
     block.flops = gpt.blocks[1].flops;
   }
   if (is_last || count == 2) block.border.resize(1);  // without `memory`
@@ -329,7 +331,7 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                            {"loss_mask", DType::float32},
                            {.name = "source", .stream = kSource},
                            {.name = "source_lengths", .per = Per::sample}}},
-      .objectives = {{.name = "loss", .mask = "loss_mask"}}};
+      .objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"}}};
   blueprint.blocks.push_back({.kind = "words",
                               .name = "encoder/words",
                               .border = memory,
@@ -348,6 +350,7 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
          .reads = {"memory"},
          .makes = {"memory"},
          .stream = kSource,
+         .parameters = 2 * kSourceHidden * text.hidden + text.hidden + kSourceHidden,
          .flops = {.per_token = 4.0 * kSourceHidden * static_cast<double>(text.hidden)}});
   }
   blueprint.blocks.push_back({.kind = "embedding",
@@ -355,7 +358,8 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                               .border = both,
                               .makes = {"text"},
                               .fields = {"tokens", "positions"},
-                              .table = "embedding/word"});
+                              .table = "embedding/word",
+                              .parameters = gpt.blocks.front().parameters});
   for (index_t i = 0; i < decoder; ++i) {
     blueprint.blocks.push_back(decoder_layer(blueprint, gpt, i, decoder));
   }
@@ -364,6 +368,7 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                               .reads = {"text"},
                               .fields = {"labels", "loss_mask"},
                               .table = "embedding/word",
+                              .parameters = gpt.blocks.back().parameters,
                               .flops = gpt.blocks.back().flops,
                               .objective = 0});
   const auto table = [&](const char* name, const char* unit, index_t rows,

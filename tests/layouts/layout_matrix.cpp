@@ -196,7 +196,7 @@ void check_messages(const MatrixRun& run) {
 // Within 5 %: each category as it came to be, and all that Kokkos allocated (with what
 // the optimizer notes for itself; messages need no more host memory than planned).
 void check_memory(const MatrixRun& run, const AllocatedBytes& allocated) {
-  const step::MemoryPlan& plan = run.step().plan();
+  const step::MemoryPlan& plan = run.step().plan().memory;
   const step::MemoryPlan measured = run.step().memory();
   const auto check = [](const char* category, std::size_t got, std::size_t want) {
     EXPECT_NEAR(static_cast<double>(got), static_cast<double>(want),

@@ -54,6 +54,7 @@ class GradientRun {
     return values(state_.params.slice(slab, param));
   }
   const ParamRegistry& registry() const { return state_.registry; }
+  const model::Blueprint& blueprint() const { return state_.blueprint; }
   // Of the source, from so many positions on behind the end of each sample: another word.
   void change_source(std::int32_t behind_end) { changed_ = behind_end; }
 
@@ -91,6 +92,7 @@ class GradientRun {
 TEST(EncoderDecoderGradients, AreThoseOfItsLoss) {
   for (const nn::Recompute& recompute : {nn::Recompute{}, nn::Recompute{.layers = 100}}) {
     GradientRun run(recompute);
+    EXPECT_EQ(run.registry().global_element_count(), run.blueprint().parameter_count());
     for (std::size_t p = 0; p < run.registry().size(); ++p) {
       run.take_gradients();
       const Values gradient = run.values_of(Slab::gradient, p);

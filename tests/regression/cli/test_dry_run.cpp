@@ -98,7 +98,8 @@ TEST_F(DryRun, OfADeepPipelineShowsAllStagesWhereAsked) {
     arguments.insert(arguments.end(), options.begin(), options.end());
     return arguments;
   };
-  const json some = dry_run(pipeline(80, {}))["memory"]["stages"];
+  const json shown = dry_run(pipeline(80, {}));
+  const json& some = shown["memory"]["stages"];
   EXPECT_LE(some.size(), 8u);
   EXPECT_THAT(out_, HasSubstr("--all-stages: all"));
   const json result = dry_run(pipeline(80, {"--all-stages"}));
@@ -112,9 +113,14 @@ TEST_F(DryRun, OfADeepPipelineShowsAllStagesWhereAsked) {
     parameters += all[s]["parameters"].get<std::int64_t>();
   }
   EXPECT_EQ(parameters, result["parameters"]);
-  for (const json& stage : some) {
+  int stand_for = 0;
+  for (json stage : some) {
+    stand_for += stage["stands_for"].get<int>();
+    stage["stands_for"] = 1;
     EXPECT_EQ(all[stage["stage"].get<std::size_t>()], stage);
   }
+  EXPECT_EQ(stand_for, 80);
+  EXPECT_EQ(shown["flops"], result["flops"]);
   std::vector<std::string> deeper = pipeline(1025, {"--all-stages", "--dry-run"});
   deeper.insert(deeper.begin(), "train");
   expect_refusal(trireme(deeper, {.directory = scratch_.path()}),
@@ -233,7 +239,7 @@ TEST_F(DryRun, VariantsOfTheModel) {
         result["flops"]["model"].get<double>() - plain["flops"]["model"].get<double>(),
         gate * kTokens, 1e-12 * plain["flops"]["model"].get<double>())
         << set;
-    EXPECT_EQ(result["flops"]["hardware"], result["flops"]["model"]) << set;
+    EXPECT_EQ(result["flops"]["hardware"], json(nullptr)) << set;  // no layers to count
   }
   // Grouped keys and values: the layers have them.
   const json grouped = gpt2({"model.kv_heads=4"});
@@ -251,7 +257,7 @@ TEST_F(DryRun, TensorRanksShareTheModel) {
   const json result = gpt2({"parallel.tensor=4"}, 4);
   EXPECT_THAT(out_, HasSubstr("without the MPI library's own"));
   EXPECT_EQ(result["parameters"], 124439808);
-  EXPECT_EQ(result["flops"], gpt2({})["flops"]);
+  EXPECT_EQ(result["flops"]["model"], gpt2({})["flops"]["model"]);
   const json stage = result["memory"]["stages"][0];
   // A layer's four matrices are split and the biases
   // of the two that are split by rows; norms and the other biases are on every rank.
@@ -506,14 +512,14 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
   const json full = gpt2({"memory.recompute=full"});
   unchanged(full);
   EXPECT_DOUBLE_EQ(full["flops"]["hardware"].get<double>(),
-                   plain["flops"]["model"].get<double>() +
+                   plain["flops"]["hardware"].get<double>() +
                        kTokens * 12 * (24.0 * 768 * 768 + 4.0 * 1024 * 768));
   EXPECT_LT(full["memory"]["stages"][0]["activations"],
             plain["memory"]["stages"][0]["activations"]);
   // A third of them only.
   const json some = gpt2({"memory.recompute=full", "memory.recompute_layers=4"});
   EXPECT_DOUBLE_EQ(some["flops"]["hardware"].get<double>(),
-                   plain["flops"]["model"].get<double>() +
+                   plain["flops"]["hardware"].get<double>() +
                        kTokens * 4 * (24.0 * 768 * 768 + 4.0 * 1024 * 768));
   // Norms of layers, and half of the MLP's; no products.
   const json selective = gpt2({"memory.recompute=selective"});
@@ -609,7 +615,55 @@ TEST_F(DryRun, ValidButNotTrainable) {
                "parallel.pipeline=2", "--set", "memory.recompute=full", "--set",
                "memory.recompute_layers=1"});
   EXPECT_EQ(result["memory"], json(nullptr));
-  EXPECT_TRUE(result["flops"]["hardware"].is_number());
+  EXPECT_EQ(result["flops"]["hardware"], json(nullptr));
+  EXPECT_TRUE(result["flops"]["model"].is_number());
+}
+
+// Of all ranks: as the stages say, and the model's with padding of the vocabulary, which
+// two of the head's three products have on a host.
+TEST_F(DryRun, HardwareFlopsAreWhatTheStagesCount) {
+#ifdef KOKKOS_ENABLE_CUDA
+  constexpr double kProducts = 3.0;
+#else
+  constexpr double kProducts = 2.0;
+#endif
+  const auto padding = [](std::int64_t tensor_ranks) {
+    const std::int64_t rows = tensor_ranks * words_of_rank(tensor_ranks) - kWords;
+    return kProducts * kTokens * 2.0 * 768 * static_cast<double>(rows);
+  };
+  const auto expect_sums = [&](const std::vector<std::string>& sets, int ranks,
+                               std::int64_t tensor) {
+    const json result = gpt2(sets, ranks);
+    const json &flops = result["flops"], &stages = result["memory"]["stages"];
+    double all = 0.0;
+    for (const json& stage : stages) {
+      all += ranks / result["grid"]["pipeline"].get<double>() *
+             stage["stands_for"].get<double>() * stage["flops"].get<double>();
+    }
+    EXPECT_DOUBLE_EQ(flops["hardware"].get<double>(), all);
+    EXPECT_NEAR(flops["hardware"].get<double>(),
+                flops["model"].get<double>() + padding(tensor), 1e-5 * all);
+    EXPECT_GT(flops["hardware"], flops["model"]);
+    return all;
+  };
+  const double one = expect_sums({}, 1, 1);
+  EXPECT_DOUBLE_EQ(one, gpt2({})["flops"]["model"].get<double>() + padding(1));
+  expect_sums({"parallel.tensor=4", "parallel.pipeline=3", "parallel.data=2"}, 24, 4);
+  // 12 heads of 96 in 768: half as wide again.
+  expect_sums({"model.head_size=96", "parallel.tensor=2"}, 2, 2);
+  EXPECT_THAT(out_, HasSubstr("head size               96, of 1152 together"));
+}
+
+TEST_F(DryRun, RunsCountTheSameFlops) {
+  const json flops = dry_run({deck()})["flops"];
+  ASSERT_EQ(train().status, 0);
+  std::istringstream lines(slurp(run_dir() / "train.jsonl"));
+  std::string line;
+  ASSERT_TRUE(std::getline(lines, line));
+  const json record = json::parse(line);
+  EXPECT_NEAR(record["hardware_tflops"].get<double>() * flops["model"].get<double>(),
+              record["model_tflops"].get<double>() * flops["hardware"].get<double>(),
+              1e-12 * flops["hardware"].get<double>());
 }
 
 // A build for CPUs would leave a machine's GPUs idle.

@@ -1,15 +1,18 @@
-// Parameters and FLOPs in closed form against published numbers, the formulas of the
-// Megatron papers, and sums over all tensors and matrix products.
-#include "model/formulae.hpp"
-
+// Parameters and FLOPs, which are sums over blocks, against published numbers, the closed
+// formulae of the Megatron papers, and sums over all tensors and matrix products.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/error.hpp"
+#include "support/model_flops.hpp"
 
 namespace trireme::model {
 namespace {
+
+using test::layers_forward_flops;
+using test::model_flops;
+using test::parameter_count;
 
 Architecture gpt(index_t layers, index_t hidden, index_t heads, index_t sequence,
                  index_t vocabulary) {

@@ -1,5 +1,5 @@
-// The parameters that a GPT registers: names as a checkpoint has them, the count of the
-// closed formula for every model and every rank of a tensor group, decay on matrices
+// The parameters that a GPT registers: names as a checkpoint has them, the count that
+// the blocks say for every model and every rank of a tensor group, decay on matrices
 // only.
 #include <gmock/gmock.h>
 
@@ -8,10 +8,12 @@
 #include "comm/process_groups.hpp"
 #include "comm/self_communicator.hpp"
 #include "model/chunk.hpp"
-#include "model/formulae.hpp"
+#include "support/model_flops.hpp"
 
 namespace trireme::model {
 namespace {
+
+using test::parameter_count;
 
 ParamRegistry registered(const Architecture& config, int size = 1, int rank = 0) {
   const comm::ProcessGroups groups = comm::make_process_groups(
@@ -95,7 +97,7 @@ TEST(GptRegistryInitialisation, IsGpt2s) {
   }
 }
 
-TEST(GptRegistryCount, IsTheClosedFormula) {
+TEST(GptRegistryCount, IsThatOfTheBlocks) {
   for (const Architecture& config :
        {gpt(12, 768, 12, 12, 3072, 1024, 50257), gpt(48, 1600, 25, 25, 6400, 1024, 50257),
         gpt(1, 8, 1, 1, 8, 1, 1), gpt(3, 48, 4, 4, 192, 32, 211),

@@ -1,7 +1,7 @@
-// What a pass on shapes counts is what the formulae say: every FLOP of a whole model,
+// What a pass on shapes counts is what its blocks say: every FLOP of a whole model,
 // forward and backward, of all tensor ranks together.
 //
-// One thing differs, and is put into the formula here: model FLOPs count real words, the
+// One thing differs, and is added here: model FLOPs count real words, the
 // tally what is computed, and products with the head's words have rows of padding too,
 // but for the input's gradient on a host (nn/lm_head.cpp).
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "comm/planned_communicator.hpp"
 #include "gpt_pass.hpp"
-#include "model/formulae.hpp"
+#include "support/model_flops.hpp"
 
 namespace trireme::test {
 namespace {
@@ -74,15 +74,14 @@ void expect_model_flops(const model::Architecture& config, const Counted& counte
   const Cost cost = counted.tally.total().cost;
   using enum model::AttentionCount;
   EXPECT_EQ(cost.flops,
-            model::model_flops(config, kBatch, kSequence, full) + of_padding + again_full)
+            model_flops(config, kBatch, kSequence, full) + of_padding + again_full)
       << what;
-  EXPECT_EQ(
-      cost.flops - cost.masked_flops,
-      model::model_flops(config, kBatch, kSequence, causal) + of_padding + again_causal)
+  EXPECT_EQ(cost.flops - cost.masked_flops,
+            model_flops(config, kBatch, kSequence, causal) + of_padding + again_causal)
       << what;
 }
 
-TEST(GptTally, FlopsAreThoseOfTheFormulae) {
+TEST(GptTally, FlopsAreThoseOfTheBlocks) {
   for (const model::Architecture& config : {small_gpt(), odd_gpt()}) {
     for (const int tensor_size : {1, 2}) {
       for (const auto pass : {model::WeightPass::now, model::WeightPass::later}) {
@@ -108,15 +107,14 @@ TEST(GptTally, RecomputedLayersCostOneMoreForwardPass) {
   using enum model::AttentionCount;
   for (const int tensor_size : {1, 2}) {
     expect_model_flops(config, sum(config, tensor_size, {.layers = config.layers}),
-                       model::layers_forward_flops(config, kBatch, kSequence, full),
-                       model::layers_forward_flops(config, kBatch, kSequence, causal),
+                       layers_forward_flops(config, kBatch, kSequence, full),
+                       layers_forward_flops(config, kBatch, kSequence, causal),
                        "all layers");
     model::Architecture one = config;
     one.layers = 1;
     expect_model_flops(config, sum(config, tensor_size, {.layers = 1}),
-                       model::layers_forward_flops(one, kBatch, kSequence, full),
-                       model::layers_forward_flops(one, kBatch, kSequence, causal),
-                       "one layer");
+                       layers_forward_flops(one, kBatch, kSequence, full),
+                       layers_forward_flops(one, kBatch, kSequence, causal), "one layer");
     // What passes over rows make again is no matrix product, but more bytes.
     const Counted selective = sum(config, tensor_size, {.selective = true});
     expect_model_flops(config, selective, 0, 0, "selective");

@@ -1,4 +1,4 @@
-// What a step is planned to compute: against the closed formulae of model/formulae.hpp,
+// What a step is planned to compute: against the sum over the model's blocks,
 // over the stages and tensor ranks of a pipeline, and against the kernels that a real
 // step launches.
 #include "step/step_plan.hpp"
@@ -11,9 +11,9 @@
 
 #include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
-#include "model/formulae.hpp"
 #include "step/train_step.hpp"
 #include "support/arrays.hpp"
+#include "support/model_flops.hpp"
 #include "unit/step/random_model.hpp"
 
 namespace trireme::step {
@@ -54,7 +54,7 @@ Total total_of(const PipelineLayout& layout, int tensor, const StepShape& shape)
   return all;
 }
 
-TEST(StepPlan, FlopsAreThoseOfTheFormulae) {
+TEST(StepPlan, FlopsAreThoseOfTheBlocks) {
   using config::PipelineSchedule;
   const std::vector<PipelineLayout> layouts = {
       {},
@@ -73,13 +73,13 @@ TEST(StepPlan, FlopsAreThoseOfTheFormulae) {
         const model::Architecture config = deep_gpt(7);
         const index_t samples = shape.micro * shape.microbatches;
         const double again =
-            recomputes ? model::layers_forward_flops(config, samples, kLength) : 0.0;
+            recomputes ? test::layers_forward_flops(config, samples, kLength) : 0.0;
         // Products with the head's words: two of three with rows of padding on a host.
         const double padding =
             static_cast<double>((kHostExecution ? 2 : 3) * 2 * samples * kLength *
                                 config.hidden * (sum.vocabulary - config.vocabulary));
         EXPECT_EQ(sum.flops,
-                  model::model_flops(config, samples, kLength) + again + padding)
+                  test::model_flops(config, samples, kLength) + again + padding)
             << layout.stages << " stages of " << layout.chunks << " chunks, tensor "
             << tensor << (recomputes ? ", recomputed" : "");
       }
