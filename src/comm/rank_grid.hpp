@@ -42,8 +42,6 @@ class RankGrid {
   const Coordinates& coordinates() const { return coordinates_; }
   const ProcessGroups& groups() const { return groups_; }
   int rank() const { return groups_.world->rank(); }
-  bool is_first_stage() const { return coordinates_.pipeline == 0; }
-  bool is_last_stage() const { return coordinates_.pipeline == shape_.pipeline - 1; }
 
   Coordinates coordinates_of(int rank) const {
     return comm::coordinates_of(shape_, rank);

@@ -25,7 +25,6 @@ class PreTokenizer {
   // side tokenized alone with the same result: known of GPT-2's pattern (see
   // document_source.hpp), assumed of no other.
   bool can_cut_before_space() const { return is_gpt2_; }
-  bool is_gpt2() const { return is_gpt2_; }
   const std::string& pattern() const { return pattern_; }
 
   class Scanner;

@@ -61,7 +61,6 @@ class Checkpointing {
 
   // Of the save that is under way; -1: none.
   std::int64_t step_under_way() const { return step_under_way_; }
-  std::size_t copy_bytes() const { return saver_.staging_bytes(); }
   // The step of the newest that this start has published, or went on from; -1: none.
   std::int64_t saved_step() const { return saved_step_; }
   void set_saved_step(std::int64_t step) { saved_step_ = step; }

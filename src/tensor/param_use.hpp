@@ -41,24 +41,6 @@ class ParamUse {
   virtual void end(std::size_t unit, Pass pass) = 0;
 };
 
-// From begin() to end(), where there is somebody to be told.
-class ParamUseScope {
- public:
-  ParamUseScope(ParamUse* use, std::size_t unit, Pass pass)
-      : use_(use), unit_(unit), pass_(pass) {
-    if (use_ != nullptr) use_->begin(unit_, pass_);
-  }
-  // Says that the kernels are launched; not a destructor, as it may throw.
-  void end() {
-    if (use_ != nullptr) use_->end(unit_, pass_);
-  }
-
- private:
-  ParamUse* use_;
-  std::size_t unit_;
-  Pass pass_;
-};
-
 }  // namespace trireme
 
 #endif  // TRIREME_TENSOR_PARAM_USE_HPP_

@@ -69,8 +69,7 @@ TEST(SelfCommunicatorHostValues, AreTheirOwn) {
 
 TEST(SelfCommunicatorGroups, GridOfOne) {
   const RankGrid grid(make_self_communicator("world"), GridShape{});
-  EXPECT_TRUE(grid.is_first_stage());
-  EXPECT_TRUE(grid.is_last_stage());
+  EXPECT_EQ(grid.coordinates(), Coordinates{});
   const ProcessGroups& groups = grid.groups();
   EXPECT_EQ(groups.world->size(), 1);
   EXPECT_EQ(groups.all().size(), 5u);
