@@ -23,8 +23,8 @@
 #include "config/load.hpp"
 #include "data/datasets.hpp"
 #include "io/files.hpp"
-#include "model/architecture.hpp"
 #include "step/deck_model.hpp"
+#include "step/replica.hpp"
 
 namespace trireme::check {
 
@@ -84,15 +84,15 @@ std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
                                const DeckInQuestion& question, ckpt::Content content,
                                bool is_vocabulary_own) {
   if (!question.has_tensors) return "";
-  model::Architecture model = model::architecture_of(question.deck.model);
-  if (!is_vocabulary_own || !question.has_vocabulary || model.vocabulary == 0) {
-    const std::string table = step::vocabulary_tensor(question.deck);
+  config::Deck deck = question.deck;
+  if (!is_vocabulary_own || !question.has_vocabulary || deck.model.vocab == 0) {
+    const std::string table = step::vocabulary_tensor(deck);
     if (!checkpoint.has(table)) return "";
-    model.vocabulary = checkpoint.tensor(table).shape.at(0);
+    deck.model.vocab = checkpoint.tensor(table).shape.at(0);
   }
-  const step::ModelState<float> shapes(comm::make_groups_of_one(),
-                                       model);  // allocates no slab
-  return problem_of([&] { ckpt::require_params(checkpoint, shapes.registry, content); });
+  const auto whole = step::make_replica(deck, comm::make_groups_of_one());  // no memory
+  return problem_of(
+      [&] { ckpt::require_params(checkpoint, whole->part().registry, content); });
 }
 
 class StartCheck {

@@ -142,11 +142,17 @@ class Group {
   Request start_recv(const Exec& exec, Span data, int from, Site site = "",
                      Channel channel = Channel::main);
   // What `begin()` begins in this group is issued together: none of it waits for another,
-  // so that messages may cross. It waits for nothing itself.
+  // so that messages may cross. It waits for nothing itself. The transport's group call
+  // ends also where begin() throws: later calls would be taken for a part of it.
   template <class Begin>
   void together(const Begin& begin) {
     transport_->begin_group();
-    begin();
+    try {
+      begin();
+    } catch (...) {
+      transport_->end_group();
+      throw;
+    }
     transport_->end_group();
   }
 

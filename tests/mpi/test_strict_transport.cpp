@@ -148,6 +148,12 @@ TEST_F(StrictTransportPair, WaitsComeAfterTheGroupCall) {
   EXPECT_THAT(own_, Each(2.0f));
 }
 
+TEST_F(StrictTransportPair, AGroupCallEndsWhereItsBodyThrows) {
+  EXPECT_THROW(pair_->together([] { throw Error("begun by nobody"); }), Error);
+  pair_->all_reduce(exec_, own());  // is not waited for within that call
+  EXPECT_THAT(own_, Each(2.0f));
+}
+
 TEST_F(StrictTransportPair, HasNo16BitIntegers) {
   std::vector<std::uint16_t> data(3);
   EXPECT_THAT(

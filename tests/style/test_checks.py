@@ -184,11 +184,12 @@ class StyleChecks(unittest.TestCase):
         self.expect("text_rules", self.source("void f() { try { g(); } catch (...) {} }"), "catch")
 
     def test_compute_type_above_the_step(self):
-        above = "src/run/more.cpp"
+        above = "src/check/more.cpp"
         for text in ("Model<float> model;", "f<T, bf16>();", "f(DType::float32);",
                      "TRIREME_FOR_EACH_MODEL_TYPE(X)"):
             self.expect("text_rules", self.source(text, above), above, "step::Replica")
-            self.assertEqual([], self.found("text_rules", files=self.source(text)))
+            for below in ("src/kernels/more.cpp", "src/check/selftest_more.cpp"):
+                self.assertEqual([], self.found("text_rules", files=self.source(text, below)))
         self.assertEqual([], self.found("text_rules", files=self.source(
             'auto mask = batch.field<float>("loss_mask");  // Model<float>', above)))
 

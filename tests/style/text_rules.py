@@ -27,8 +27,10 @@ MAY_EXIT = {
     "src/job/stop_request.cpp",  # a handler, of a rank that may hang
     "src/io/guarded_call.cpp",   # a forked child, which has nothing to unwind
 }
-# What talks to a model through step::Replica alone. Fields of a batch have types of their own.
-ABOVE_THE_STEP = ("src/run/", "src/plan/", "src/inference/", "src/job/", "apps/")
+# What talks to a model through step::Replica alone. Fields of a batch have types of their own,
+# and selftest and preflight try kernels and messages one by one.
+ABOVE_THE_STEP = ("src/run/", "src/plan/", "src/inference/", "src/job/", "src/check/", "apps/")
+BELOW_THE_REPLICA = ("src/check/selftest", "src/check/preflight")
 COMPUTE_TYPE = re.compile(r"(?<!field)[<,]\s*(?:float|bf16|fp16)\s*[,>]"
                           r"|\bDType::|\bdtype_of\b|TRIREME_FOR_EACH_\w*(?:TYPE|REAL)\b")
 
@@ -70,7 +72,7 @@ def check_cpp(name, text, lines):
         if not re.search(r"\bthrow\b|current_exception|MPI_Abort", handler):
             yield (source_tree.line_of(code, match.start()),
                    "catch (...) that neither rethrows nor keeps the exception")
-    if name.startswith(ABOVE_THE_STEP):
+    if name.startswith(ABOVE_THE_STEP) and not name.startswith(BELOW_THE_REPLICA):
         for match in COMPUTE_TYPE.finditer(code):
             yield (source_tree.line_of(code, match.start()),
                    f"{match.group(0)}: the type that a model computes in ends at step::Replica")
