@@ -38,7 +38,8 @@ class EmbeddingBlock final : public Block<T> {
   explicit EmbeddingBlock(const Making<T>& making)
       : tokens_(making.blueprint.batch.field("tokens")),
         positions_(making.blueprint.batch.field("positions")),
-        embedding_(begin_unit(making), config_of(making), making.table().words) {}
+        embedding_(begin_unit(making), transformer_config(making.blueprint.architecture),
+                   making.table().words) {}
 
   void set_slot_count(int slots) override { d_out_.resize(extent(slots)); }
 
@@ -59,8 +60,7 @@ class EmbeddingBlock final : public Block<T> {
     copy(context.exec, kept, d_out[0]);
   }
   void backward_weight(const nn::Context& context, int slot) override {
-    embedding_.backward_weight(context, context.batch.ids(tokens_),
-                               context.batch.ids(positions_),
+    embedding_.backward_weight(context, context.ids(tokens_), context.ids(positions_),
                                nn::as_const(d_out_.at(extent(slot))));
   }
   void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>&,
@@ -80,16 +80,8 @@ class EmbeddingBlock final : public Block<T> {
     if (is_shared) making.builder.registry.begin_unit("position");
     return making.builder;
   }
-  static nn::EmbeddingConfig config_of(const Making<T>& making) {
-    const Architecture& a = making.blueprint.architecture;
-    return {.hidden = a.hidden,
-            .sequence = a.sequence,
-            .dropout = a.dropout,
-            .init_std = a.init_std};
-  }
   void embed(const nn::Context& context, const View2<T>& out) const {
-    embedding_.forward(context, context.batch.ids(tokens_), context.batch.ids(positions_),
-                       out);
+    embedding_.forward(context, context.ids(tokens_), context.ids(positions_), out);
   }
 
   std::size_t tokens_, positions_;  // fields
@@ -175,16 +167,14 @@ class HeadBlock final : public Block<T> {
 
   void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                const Tensors<T>&) override {
-    head_.forward(context, in[0], context.batch.ids(labels_),
-                  context.batch.weights(mask_), context.totals_of(objective_.index),
-                  slots_.at(extent(slot)).saved);
+    head_.forward(context, in[0], context.ids(labels_), context.weights(mask_),
+                  context.totals_of(objective_.index), slots_.at(extent(slot)).saved);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>&,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
     Slot& of = slots_.at(extent(slot));
-    head_.backward_input(context, context.batch.ids(labels_),
-                         context.batch.weights(mask_), of.saved, d_in[0], of.held,
-                         weight_pass);
+    head_.backward_input(context, context.ids(labels_), context.weights(mask_), of.saved,
+                         d_in[0], of.held, weight_pass);
   }
   void backward_weight(const nn::Context& context, int slot) override {
     const Slot& of = slots_.at(extent(slot));

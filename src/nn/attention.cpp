@@ -40,8 +40,9 @@ void append_keys_and_values(const Exec& exec, View2<const T> qkv, index_t k_colu
 
 template <class T>
 Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
-                        const AttentionConfig& config)
+                        const TransformerConfig& config, index_t layer)
     : config_(config),
+      layer_(static_cast<std::uint16_t>(layer)),
       heads_tp_(config.heads / builder.tensor_size()),
       kv_heads_tp_(config.kv_heads / builder.tensor_size()),
       head_begin_(heads_tp_ * builder.tensor_rank()),
@@ -50,7 +51,7 @@ Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
            {config.heads * config.head_size, config.kv_heads * config.head_size,
             config.kv_heads * config.head_size}),
       projection_(builder, name + "/projection", config.heads * config.head_size,
-                  config.hidden, config.output_init_std) {
+                  config.hidden, config.output_init_std()) {
   const int size = builder.tensor_size();
   TRIREME_REQUIRE(config.heads % size == 0 && config.kv_heads % size == 0,
                   "{}: {} and {} key heads over {}", name,
@@ -68,10 +69,10 @@ kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
           .head_dim = config_.head_size,
           .mask = kernels::MaskKind::causal,
           .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_size)),
-          .dropout = context.mode == Mode::training ? config_.dropout : 0.0,
+          .dropout = context.mode == Mode::training ? config_.attention_dropout : 0.0,
           .head_begin = head_begin_,
           .mask_length = config_.sequence,
-          .layer = config_.layer};
+          .layer = layer_};
 }
 
 template <class T>

@@ -12,20 +12,9 @@
 #include "comm/group.hpp"
 #include "kernels/attention.hpp"
 #include "nn/linear.hpp"
+#include "nn/transformer_config.hpp"
 
 namespace trireme::nn {
-
-struct AttentionConfig {
-  index_t hidden = 0;     // h
-  index_t heads = 0;      // a
-  index_t kv_heads = 0;   // g
-  index_t head_size = 0;  // d
-  index_t sequence = 0;   // of the model: the longest there is
-  double dropout = 0.0;
-  double init_std = 0.02;
-  double output_init_std = 0.02;
-  std::uint16_t layer = 0;  // global number, for the dropout mask
-};
 
 // Keys and values of the positions already generated: (positions, b, g_tp d) each, for
 // one layer.
@@ -49,17 +38,14 @@ class Attention {
     View2<T> d_qkv;      // (rows, (a + 2 g)_tp * d)
   };
 
+  // `layer`: the global number, for the dropout mask.
   Attention(const Builder<T>& builder, const std::string& name,
-            const AttentionConfig& config);
+            const TransformerConfig& config, index_t layer);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // d_y must live until backward_weight; d_x is there after wait().
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      const Saved& saved, View2<T> d_x, Held& held) const;
-  void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
-                      View2<T> d_x, Held& held) const {
-    start_backward_input(context, d_y, saved, d_x, held).wait(context.exec);
-  }
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
@@ -78,7 +64,8 @@ class Attention {
   template <class U>
   kernels::HeadsView<U> heads(const Context& context, View2<U> qkv, index_t column) const;
 
-  AttentionConfig config_;
+  TransformerConfig config_;
+  std::uint16_t layer_;
   index_t heads_tp_, kv_heads_tp_, head_begin_;
   ColumnParallelLinear<T> qkv_;
   RowParallelLinear<T> projection_;

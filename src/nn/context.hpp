@@ -70,6 +70,19 @@ struct Context {
   View1<double> totals_of(int objective) const {
     return {totals.data() == nullptr ? nullptr : totals.data() + 2 * objective, 2};
   }
+  // Fields of the batch, by index. Error for one that a block reads and does not declare.
+  View1<const std::int32_t> ids(std::size_t field) const {
+    return loaded<std::int32_t>(field);
+  }
+  View1<const float> weights(std::size_t field) const { return loaded<float>(field); }
+  // Where the tokens of a stream stand, (rows); how many positions of each sample are
+  // real, (b). Null where the model has no such field: 0, 1, 2 ..., and all of them.
+  View1<const std::int32_t> positions(int of) const {
+    return ids_or_null(batch.at(of).positions);
+  }
+  View1<const std::int32_t> lengths(int of) const {
+    return ids_or_null(batch.at(of).lengths);
+  }
   index_t samples() const { return batch.samples; }               // b
   index_t sequence() const { return batch.at(stream).sequence; }  // s
   index_t rows() const { return sequence() * samples(); }
@@ -80,6 +93,20 @@ struct Context {
   // Position of the first local row.
   index_t sequence_begin() const {
     return sequence_parallel ? local_sequence() * groups.tensor->rank() : 0;
+  }
+
+ private:
+  View1<const std::int32_t> ids_or_null(int field) const {
+    return field < 0 ? View1<const std::int32_t>() : ids(extent(field));
+  }
+  template <class T>
+  View1<const T> loaded(std::size_t field) const {
+    const View1<const T> view = batch.view<T>(field);
+    TRIREME_REQUIRE(view.data() != nullptr || exec.is_shape_only(),
+                    "field {} of the micro-batch is not loaded: the block that reads it "
+                    "does not declare it (BlockSpec::fields)",
+                    field);
+    return view;
   }
 };
 

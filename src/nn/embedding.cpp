@@ -10,8 +10,7 @@
 #include "comm/group.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
-#include "nn/gather_rows.hpp"
-#include "parallel/mappings.hpp"
+#include "nn/mappings.hpp"
 
 namespace trireme::nn {
 
@@ -56,21 +55,10 @@ index_t VocabParallelEmbedding<T>::valid_rows() const {
 template <class T>
 void VocabParallelEmbedding<T>::forward(const Context& context,
                                         View1<const std::int32_t> ids, View2<T> y) const {
-  constexpr comm::Site kSite = "word embedding";
-  comm::Group& tensor = *context.groups.tensor;
-  if (!context.sequence_parallel) {
+  reduce_rows(context, y, "word embedding", [&](const View2<T>& partial) {
     kernels::embedding_forward<T>(context.exec, ids, real(weight_.matrix()), begin(),
-                                  kernels::Write::overwrite, y);
-    parallel::reduce_from_tensor_parallel_region(context.exec, tensor, y, kSite);
-    return;
-  }
-  const ArenaScope scope(context.scratch);
-  const auto partial = context.scratch.matrix<T>(Category::hidden, context.rows(),
-                                                 static_cast<index_t>(y.extent(1)));
-  kernels::embedding_forward<T>(context.exec, ids, real(weight_.matrix()), begin(),
-                                kernels::Write::overwrite, partial);
-  parallel::reduce_scatter_to_sequence_parallel_region<T>(context.exec, tensor, partial,
-                                                          y, kSite);
+                                  kernels::Write::overwrite, partial);
+  });
 }
 
 template <class T>
@@ -84,7 +72,7 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
 }
 
 template <class T>
-Embedding<T>::Embedding(const Builder<T>& builder, const EmbeddingConfig& config,
+Embedding<T>::Embedding(const Builder<T>& builder, const TransformerConfig& config,
                         const VocabParallelEmbedding<T>& word)
     : config_(config),
       word_(word),

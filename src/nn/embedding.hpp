@@ -15,6 +15,7 @@
 #include "base/exec.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/context.hpp"
+#include "nn/transformer_config.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
@@ -50,18 +51,11 @@ class VocabParallelEmbedding {
   ParamRef<T> weight_;  // (v_tp, h)
 };
 
-struct EmbeddingConfig {
-  index_t hidden = 0;
-  index_t sequence = 0;  // positions there are
-  double dropout = 0.0;
-  double init_std = 0.02;
-};
-
 template <class T>
 class Embedding {
  public:
   // Its positions go to the registry's last unit; `word` is registered already.
-  Embedding(const Builder<T>& builder, const EmbeddingConfig& config,
+  Embedding(const Builder<T>& builder, const TransformerConfig& config,
             const VocabParallelEmbedding<T>& word);
 
   // tokens, positions: (rows). x: (local rows, h).
@@ -77,7 +71,7 @@ class Embedding {
                                   View1<const std::int32_t> ids) const;
   kernels::DropoutDesc dropout(const Context& context) const;
 
-  EmbeddingConfig config_;
+  TransformerConfig config_;
   VocabParallelEmbedding<T> word_;
   ParamRef<T> position_;  // (S, h), the same on every rank of the tensor group
 };

@@ -5,7 +5,6 @@
 #include "comm/group.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
-#include "parallel/mappings.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
@@ -65,18 +64,11 @@ template <class T>
 comm::Request ColumnParallelLinear<T>::start_backward_input(const Context& context,
                                                             View2<const T> d_y,
                                                             View2<T> d_x) const {
-  constexpr comm::Site kSite = "column-parallel input gradient";
-  comm::Group& tensor = *context.groups.tensor;
-  if (!context.sequence_parallel) {
-    kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), d_x);
-    return parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor, d_x,
-                                                              kSite);
-  }
-  const auto partial = context.held.matrix<T>(Category::gradient, context.rows(),
-                                              weight_.local_shape()[1]);
-  kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), partial);
-  return parallel::start_reduce_scatter_to_sequence_parallel_region<T>(
-      context.exec, tensor, partial, d_x, kSite);
+  return start_reduce_rows(
+      context, d_x, context.held, Category::gradient, "column-parallel input gradient",
+      [&](const View2<T>& partial) {
+        kernels::linear_backward_input<T>(context.exec, d_y, weight_.operand(), partial);
+      });
 }
 
 template <class T>
@@ -105,19 +97,9 @@ RowParallelLinear<T>::RowParallelLinear(const Builder<T>& builder,
 template <class T>
 void RowParallelLinear<T>::forward(const Context& context, View2<const T> x,
                                    View2<T> y) const {
-  constexpr comm::Site kSite = "row-parallel output";
-  comm::Group& tensor = *context.groups.tensor;
-  if (!context.sequence_parallel) {
-    kernels::linear_forward<T>(context.exec, x, weight_.operand(), y);
-    parallel::reduce_from_tensor_parallel_region(context.exec, tensor, y, kSite);
-    return;
-  }
-  const ArenaScope scope(context.scratch);
-  const auto partial = context.scratch.matrix<T>(Category::hidden, context.rows(),
-                                                 weight_.local_shape()[0]);
-  kernels::linear_forward<T>(context.exec, x, weight_.operand(), partial);
-  parallel::reduce_scatter_to_sequence_parallel_region<T>(context.exec, tensor, partial,
-                                                          y, kSite);
+  reduce_rows(context, y, "row-parallel output", [&](const View2<T>& partial) {
+    kernels::linear_forward<T>(context.exec, x, weight_.operand(), partial);
+  });
 }
 
 template <class T>

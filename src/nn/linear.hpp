@@ -17,7 +17,7 @@
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
-#include "nn/gather_rows.hpp"
+#include "nn/mappings.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
@@ -35,18 +35,10 @@ class ColumnParallelLinear {
   // d_x is there after wait(); takes from context.held what must live until then.
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      View2<T> d_x) const;
-  void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const {
-    start_backward_input(context, d_y, d_x).wait(context.exec);
-  }
   // All rows of x, as the weight pass wants them, on their way into context.scratch.
   GatheredRows<T> start_weight_input(const Context& context, View2<const T> x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        GatheredRows<T> x) const;
-  void backward_weight(const Context& context, View2<const T> d_y,
-                       View2<const T> x) const {
-    const ArenaScope scope(context.scratch);
-    backward_weight(context, d_y, start_weight_input(context, x));
-  }
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
   View1<const T> bias() const { return bias_.vector(); }

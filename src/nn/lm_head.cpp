@@ -46,8 +46,6 @@ template <class T>
 void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t> labels,
                                View1<const float> mask, const Saved& saved, View2<T> d_x,
                                Held& held, WeightPass weight_pass) const {
-  constexpr comm::Site kSite = "head input gradient";
-  comm::Group& tensor = *context.groups.tensor;
   held.d_normed =
       context.held.matrix<T>(Category::gradient, context.local_rows(), hidden_);
   kernels::cross_entropy_backward<T>(context.exec, range_, context.step, objective_,
@@ -57,17 +55,11 @@ void LmHead<T>::backward_input(const Context& context, View1<const std::int32_t>
   const ArenaScope scope(context.scratch);
   GatheredRows<T> normed;  // beside the product of the input gradient
   if (now) normed = start_normed(context, saved);
-  const auto d_normed =
-      context.sequence_parallel
-          ? context.held.matrix<T>(Category::gradient, context.rows(), hidden_)
-          : held.d_normed;
-  input_gradient(context.exec, as_const(saved.logits), d_normed);
   comm::Request request =
-      context.sequence_parallel
-          ? parallel::start_reduce_scatter_to_sequence_parallel_region<T>(
-                context.exec, tensor, d_normed, held.d_normed, kSite)
-          : parallel::start_reduce_from_tensor_parallel_region(context.exec, tensor,
-                                                               d_normed, kSite);
+      start_reduce_rows(context, held.d_normed, context.held, Category::gradient,
+                        "head input gradient", [&](const View2<T>& d_normed) {
+                          input_gradient(context.exec, as_const(saved.logits), d_normed);
+                        });
   if (now) word_gradient(context, saved, std::move(normed));
   request.wait(context.exec);
   norm_.backward_input(context, as_const(held.d_normed), saved.norm, {}, d_x);

@@ -11,8 +11,8 @@
 #include "base/exec.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "nn/embedding.hpp"
-#include "nn/gather_rows.hpp"
 #include "nn/layer_norm.hpp"
+#include "nn/mappings.hpp"
 #include "parallel/cross_entropy.hpp"
 #include "tensor/param_buffer.hpp"
 

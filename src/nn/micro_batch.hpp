@@ -55,17 +55,11 @@ class MicroBatch {
     fields_.at(field) = {data, elements};
   }
   index_t elements(std::size_t field) const { return fields_.at(field).elements; }
-  View1<const std::int32_t> ids(std::size_t field) const {
-    return view<std::int32_t>(field);
-  }
-  View1<const float> weights(std::size_t field) const { return view<float>(field); }
-  // Where the tokens of a stream stand, (rows); how many positions of each sample are
-  // real, (b). Null where the model has no such field: 0, 1, 2 ..., and all of them.
-  View1<const std::int32_t> positions(int stream) const {
-    return ids_or_null(at(stream).positions);
-  }
-  View1<const std::int32_t> lengths(int stream) const {
-    return ids_or_null(at(stream).lengths);
+  // Null where the field is not loaded: layers ask the Context, which minds that.
+  template <class T>
+  View1<const T> view(std::size_t field) const {
+    const Field& of = fields_.at(field);
+    return {static_cast<const T*>(of.data), extent(of.elements)};
   }
   const Stream& at(int stream) const { return streams[static_cast<std::size_t>(stream)]; }
 
@@ -77,15 +71,6 @@ class MicroBatch {
     const void* data = nullptr;
     index_t elements = 0;
   };
-  View1<const std::int32_t> ids_or_null(int field) const {
-    return field < 0 ? View1<const std::int32_t>() : ids(static_cast<std::size_t>(field));
-  }
-  template <class T>
-  View1<const T> view(std::size_t field) const {
-    const Field& of = fields_.at(field);
-    return {static_cast<const T*>(of.data), extent(of.elements)};
-  }
-
   std::array<Field, kMostFields> fields_ = {};
 };
 

@@ -8,10 +8,11 @@
 namespace trireme::nn {
 
 template <class T>
-Mlp<T>::Mlp(const Builder<T>& builder, const std::string& name, const MlpConfig& config)
+Mlp<T>::Mlp(const Builder<T>& builder, const std::string& name,
+            const TransformerConfig& config)
     : fc1_(builder, name + "/fc1", config.hidden, config.ffn_hidden, config.init_std),
       fc2_(builder, name + "/fc2", config.ffn_hidden, config.hidden,
-           config.output_init_std) {}
+           config.output_init_std()) {}
 
 template <class T>
 void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,

@@ -12,15 +12,9 @@
 #include "base/types.hpp"
 #include "comm/group.hpp"
 #include "nn/linear.hpp"
+#include "nn/transformer_config.hpp"
 
 namespace trireme::nn {
-
-struct MlpConfig {
-  index_t hidden = 0;      // h
-  index_t ffn_hidden = 0;  // f
-  double init_std = 0.02;
-  double output_init_std = 0.02;  // of W2: std / sqrt(2 L) in GPT-2
-};
 
 template <class T>
 class Mlp {
@@ -36,7 +30,8 @@ class Mlp {
     View1<const T> fc1_bias;    // (f_tp), to make the activation again
   };
 
-  Mlp(const Builder<T>& builder, const std::string& name, const MlpConfig& config);
+  Mlp(const Builder<T>& builder, const std::string& name,
+      const TransformerConfig& config);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // d_y must live until backward_weight; d_x is there after wait(). With
@@ -44,11 +39,6 @@ class Mlp {
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      const Saved& saved, View2<T> d_x, Held& held,
                                      WeightPass weight_pass) const;
-  void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
-                      View2<T> d_x, Held& held) const {
-    start_backward_input(context, d_y, saved, d_x, held, WeightPass::later)
-        .wait(context.exec);
-  }
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 

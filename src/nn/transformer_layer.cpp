@@ -9,41 +9,16 @@
 // weight gradient that reads it; both norms then share one matrix of scratch memory.
 #include "nn/transformer_layer.hpp"
 
-#include <cmath>
-
 #include "base/types.hpp"
 #include "comm/group.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
 
-double TransformerConfig::output_init_std() const {
-  return init_std / std::sqrt(2.0 * static_cast<double>(layers));
-}
-
 namespace {
 
 std::string layer_name(index_t layer) {
   return fmt::format("layers/{}", layer);
-}
-
-AttentionConfig attention_config(const TransformerConfig& config, index_t layer) {
-  return {.hidden = config.hidden,
-          .heads = config.heads,
-          .kv_heads = config.kv_heads,
-          .head_size = config.head_size,
-          .sequence = config.sequence,
-          .dropout = config.attention_dropout,
-          .init_std = config.init_std,
-          .output_init_std = config.output_init_std(),
-          .layer = static_cast<std::uint16_t>(layer)};
-}
-
-MlpConfig mlp_config(const TransformerConfig& config) {
-  return {.hidden = config.hidden,
-          .ffn_hidden = config.ffn_hidden,
-          .init_std = config.init_std,
-          .output_init_std = config.output_init_std()};
 }
 
 }  // namespace
@@ -55,10 +30,9 @@ TransformerLayer<T>::TransformerLayer(const Builder<T>& builder,
       dropout_(config.dropout),
       layer_(static_cast<std::uint16_t>(layer)),
       input_norm_(builder, layer_name(layer) + "/input_norm", config.hidden),
-      attention_(builder, layer_name(layer) + "/attention",
-                 attention_config(config, layer)),
+      attention_(builder, layer_name(layer) + "/attention", config, layer),
       mlp_norm_(builder, layer_name(layer) + "/mlp_norm", config.hidden),
-      mlp_(builder, layer_name(layer) + "/mlp", mlp_config(config)) {}
+      mlp_(builder, layer_name(layer) + "/mlp", config) {}
 
 template <class T>
 kernels::DropoutDesc TransformerLayer<T>::dropout(const Context& context,

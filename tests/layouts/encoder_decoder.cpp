@@ -66,7 +66,7 @@ class WordsBlock final : public TestBlock<T> {
 
   void forward(const nn::Context& context, int, const Tensors<T>& in,
                const Tensors<T>& out) override {
-    words_.forward(context, context.batch.ids(ids_), out[0]);
+    words_.forward(context, context.ids(ids_), out[0]);
     if (adds_) add<T>(context, out[0], {}, in[0], out[0]);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
@@ -76,7 +76,7 @@ class WordsBlock final : public TestBlock<T> {
     if (weight_pass == WeightPass::now) backward_weight(context, slot);
   }
   void backward_weight(const nn::Context& context, int slot) override {
-    words_.backward_weight(context, context.batch.ids(ids_), d_y_.at(extent(slot)));
+    words_.backward_weight(context, context.ids(ids_), d_y_.at(extent(slot)));
   }
 
  private:
@@ -92,10 +92,10 @@ class MlpBlock final : public TestBlock<T> {
  public:
   explicit MlpBlock(const Making<T>& making)
       : mlp_(begin_unit(making), making.spec().name,
-             {.hidden = kSourceHidden,
+             {.layers = 1,
+              .hidden = kSourceHidden,
               .ffn_hidden = making.blueprint.architecture.hidden,
-              .init_std = making.blueprint.architecture.init_std,
-              .output_init_std = making.blueprint.architecture.init_std}) {}
+              .init_std = making.blueprint.architecture.init_std}) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 
@@ -239,7 +239,7 @@ class MeetBlock final : public TestBlock<T> {
     of.text = in[kText];
     of.mean =
         context.saved->matrix<T>(Category::hidden, context.samples(), kSourceHidden);
-    mean_forward<T>(context.exec, in[kSource], context.batch.lengths(kSource),
+    mean_forward<T>(context.exec, in[kSource], context.lengths(kSource),
                     source.sequence_begin(), of.mean);
     sum_over_sequence(context, of.mean, "mean of the source");
     gate_forward<T>(context.exec, of.text, gate_.vector(), of.mean, out[kText]);
@@ -254,7 +254,7 @@ class MeetBlock final : public TestBlock<T> {
     gate_backward_mean<T>(context.exec, of.d_y, of.text, gate_.vector(), d_mean);
     sum_over_sequence(context, d_mean, "mean of the source, gradient");
     gate_forward<T>(context.exec, of.d_y, gate_.vector(), of.mean, d_in[kText]);
-    mean_backward<T>(context.exec, d_mean, context.batch.lengths(kSource),
+    mean_backward<T>(context.exec, d_mean, context.lengths(kSource),
                      context.on_stream(kSource).sequence_begin(), passes_, d_in[kSource]);
     if (weight_pass == WeightPass::now) backward_weight(context, slot);
   }

@@ -37,7 +37,7 @@ class SizeBlock final : public model::Block<double> {
                const model::Tensors<double>&) override {
     const View2<double> x = x_.at(extent(slot)) = in[0];
     const View1<double> totals = context.totals_of(objective_.index);
-    const auto mask = context.batch.weights(mask_);
+    const auto mask = context.weights(mask_);
     launch(
         context.exec, "trireme::test::size_forward", 1, KOKKOS_LAMBDA(const index_t) {
           for (std::size_t row = 0; row < x.extent(0); ++row) {
@@ -51,7 +51,7 @@ class SizeBlock final : public model::Block<double> {
   void backward_input(const nn::Context& context, int slot, const model::Tensors<double>&,
                       const model::Tensors<double>& d_in, model::WeightPass) override {
     const View2<double> x = x_.at(extent(slot)), d_x = d_in[0];
-    const auto mask = context.batch.weights(mask_);
+    const auto mask = context.weights(mask_);
     const kernels::ObjectiveScale objective = objective_;
     const kernels::StepStateView step = context.step;
     launch(

@@ -5,6 +5,8 @@
 #ifndef TRIREME_TESTS_UNIT_NN_LAYERS_HPP_
 #define TRIREME_TESTS_UNIT_NN_LAYERS_HPP_
 
+#include <type_traits>
+
 #include "kernels/dropout.hpp"
 #include "nn/lm_head.hpp"
 #include "nn/transformer_layer.hpp"
@@ -45,6 +47,46 @@ void add_bias(const nn::Context& context, View1<const T> bias, View2<T> y) {
                                        context.step, nn::as_const(y), bias, {}, y);
 }
 
+// The two linear layers do each half of what surrounds a product.
+template <class T>
+void backward_input(const nn::Context& context, const nn::ColumnParallelLinear<T>& layer,
+                    View2<const T> d_y, View2<T> d_x) {
+  layer.start_backward_input(context, d_y, d_x).wait(context.exec);
+}
+template <class T>
+void backward_input(const nn::Context& context, const nn::RowParallelLinear<T>& layer,
+                    View2<const T> d_y, View2<T> d_x) {
+  layer.backward_input(context, d_y, d_x);
+}
+template <class T>
+void backward_weight(const nn::Context& context, const nn::ColumnParallelLinear<T>& layer,
+                     View2<const T> d_y, View2<const T> x) {
+  const ArenaScope scope(context.scratch);
+  layer.backward_weight(context, d_y, layer.start_weight_input(context, x));
+}
+template <class T>
+void backward_weight(const nn::Context& context, const nn::RowParallelLinear<T>& layer,
+                     View2<const T> d_y, View2<const T> x) {
+  layer.backward_weight(context, d_y, x);
+}
+
+// The parts of a Transformer layer begin their input gradients, the layer completes its.
+template <class T, class Parts>
+void backward_input_of_parts(const nn::Context& context, Parts& parts, View2<const T> d_y,
+                             View2<T> d_x) {
+  if constexpr (std::is_same_v<decltype(parts.layer), nn::Mlp<T>>) {
+    parts.layer
+        .start_backward_input(context, d_y, parts.saved, d_x, parts.held,
+                              nn::WeightPass::later)
+        .wait(context.exec);
+  } else if constexpr (std::is_same_v<decltype(parts.layer), nn::Attention<T>>) {
+    parts.layer.start_backward_input(context, d_y, parts.saved, d_x, parts.held)
+        .wait(context.exec);
+  } else {
+    parts.layer.backward_input(context, d_y, parts.saved, d_x, parts.held);
+  }
+}
+
 // ColumnParallelLinear and RowParallelLinear; their backward_weight wants x and d_y.
 template <class T, class Linear>
 Layer<T> linear(Linear layer, index_t in, index_t out) {
@@ -64,11 +106,11 @@ Layer<T> linear(Linear layer, index_t in, index_t out) {
           .backward_input =
               [parts](const nn::Context& context, View2<const T> d_y, View2<T> d_x) {
                 parts->d_y = d_y;
-                parts->layer.backward_input(context, d_y, d_x);
+                backward_input(context, parts->layer, d_y, d_x);
               },
           .backward_weight =
               [parts](const nn::Context& context) {
-                parts->layer.backward_weight(context, parts->d_y, parts->x);
+                backward_weight(context, parts->layer, parts->d_y, parts->x);
               }};
 }
 
@@ -90,7 +132,7 @@ Layer<T> block(Block made, const Finish& finish) {
               },
           .backward_input =
               [parts](const nn::Context& context, View2<const T> d_y, View2<T> d_x) {
-                parts->layer.backward_input(context, d_y, parts->saved, d_x, parts->held);
+                backward_input_of_parts(context, *parts, d_y, d_x);
               },
           .backward_weight =
               [parts](const nn::Context& context) {
@@ -146,34 +188,6 @@ Layer<T> layer_norm(LayerBench<T>& bench, double) {
               }};
 }
 
-template <class T>
-Layer<T> mlp(LayerBench<T>& bench, double) {
-  return detail::block<T>(
-      nn::Mlp<T>(bench.builder(), "mlp", {.hidden = kHidden, .ffn_hidden = kFfnHidden}),
-      [](const nn::Context& context, const nn::Mlp<T>& layer, View2<T> y) {
-        detail::add_bias(context, layer.output_bias(), y);
-      });
-}
-
-inline nn::AttentionConfig attention_config(double dropout) {
-  return {.hidden = kHidden,
-          .heads = kHeads,
-          .kv_heads = kKvHeads,
-          .head_size = kHeadSize,
-          .sequence = kLongest,
-          .dropout = dropout,
-          .layer = 3};
-}
-
-template <class T>
-Layer<T> attention(LayerBench<T>& bench, double dropout) {
-  return detail::block<T>(
-      nn::Attention<T>(bench.builder(), "attention", attention_config(dropout)),
-      [](const nn::Context& context, const nn::Attention<T>& layer, View2<T> y) {
-        detail::add_bias(context, layer.output_bias(), y);
-      });
-}
-
 inline nn::TransformerConfig transformer_config(double dropout) {
   return {.layers = kLayers,
           .hidden = kHidden,
@@ -184,6 +198,24 @@ inline nn::TransformerConfig transformer_config(double dropout) {
           .sequence = kLongest,
           .dropout = dropout,
           .attention_dropout = dropout};
+}
+
+template <class T>
+Layer<T> mlp(LayerBench<T>& bench, double) {
+  return detail::block<T>(
+      nn::Mlp<T>(bench.builder(), "mlp", transformer_config(0.0)),
+      [](const nn::Context& context, const nn::Mlp<T>& layer, View2<T> y) {
+        detail::add_bias(context, layer.output_bias(), y);
+      });
+}
+
+template <class T>
+Layer<T> attention(LayerBench<T>& bench, double dropout) {
+  return detail::block<T>(
+      nn::Attention<T>(bench.builder(), "attention", transformer_config(dropout), 3),
+      [](const nn::Context& context, const nn::Attention<T>& layer, View2<T> y) {
+        detail::add_bias(context, layer.output_bias(), y);
+      });
 }
 
 template <class T>
@@ -207,15 +239,14 @@ Layer<T> embedding(LayerBench<T>& bench, double dropout) {
   return {.out = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T>, View2<T> y) {
-                parts->layer.forward(context, context.batch.ids(0), context.batch.ids(1),
-                                     y);
+                parts->layer.forward(context, context.ids(0), context.ids(1), y);
               },
           .backward_input = [parts](const nn::Context&, View2<const T> d_y,
                                     View2<T>) { parts->d_y = d_y; },
           .backward_weight =
               [parts](const nn::Context& context) {
-                parts->layer.backward_weight(context, context.batch.ids(0),
-                                             context.batch.ids(1), parts->d_y);
+                parts->layer.backward_weight(context, context.ids(0), context.ids(1),
+                                             parts->d_y);
               }};
 }
 
@@ -235,15 +266,13 @@ Layer<T> lm_head(LayerBench<T>& bench, double) {
   return {.in = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T> x, View2<T>) {
-                parts->layer.forward(context, x, context.batch.ids(2),
-                                     context.batch.weights(3), context.totals,
-                                     parts->saved);
+                parts->layer.forward(context, x, context.ids(2), context.weights(3),
+                                     context.totals, parts->saved);
               },
           .backward_input =
               [parts](const nn::Context& context, View2<const T>, View2<T> d_x) {
-                parts->layer.backward_input(context, context.batch.ids(2),
-                                            context.batch.weights(3), parts->saved, d_x,
-                                            parts->held);
+                parts->layer.backward_input(context, context.ids(2), context.weights(3),
+                                            parts->saved, d_x, parts->held);
               },
           .backward_weight =
               [parts](const nn::Context& context) {

@@ -22,7 +22,7 @@ struct CacheCase;
 template <>
 struct CacheCase<nn::Attention<double>> {
   static nn::Attention<double> make(const nn::Builder<double>& builder) {
-    return {builder, "attention", attention_config(0.3)};
+    return {builder, "attention", transformer_config(0.3), 3};
   }
 };
 template <>

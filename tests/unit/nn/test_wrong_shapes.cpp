@@ -45,6 +45,12 @@ class WrongShapesOfChunks : public ::testing::Test {
   model::Chunk<float> chunk;
 };
 
+TEST_F(WrongShapesOfChunks, FieldsThatNobodyLoaded) {
+  nn::Context context = bench.context();
+  context.batch.set(1, nullptr, 10);
+  EXPECT_THAT(message(context), HasSubstr("field 1 of the micro-batch is not loaded"));
+}
+
 TEST_F(WrongShapesOfChunks, FieldsOfOtherLengths) {
   const Array<std::int32_t> nine(9);
   const Array<float> eleven(11, 1.0);
@@ -77,9 +83,9 @@ TEST_F(WrongShapesOfChunks, MoreThanWasPlanned) {
 
 TEST(WrongShapesOfHeads, ThatCannotShareKeys) {
   LayerBench<float> bench;
-  nn::AttentionConfig config = attention_config(0.0);
+  nn::TransformerConfig config = transformer_config(0.0);
   config.kv_heads = 3;  // four heads share three
-  const nn::Attention<float> layer(bench.builder(), "attention", config);
+  const nn::Attention<float> layer(bench.builder(), "attention", config, 3);
   const Array<float> x(kRows * kHidden), y(kRows * kHidden);
   nn::Attention<float>::Saved saved;
   const auto forward = [&](const nn::Context& context) {

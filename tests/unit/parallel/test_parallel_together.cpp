@@ -7,7 +7,6 @@
 #include "comm/self_communicator.hpp"
 #include "parallel/cross_entropy.hpp"
 #include "parallel/data_parallel.hpp"
-#include "parallel/mappings.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::parallel {
@@ -120,7 +119,7 @@ TYPED_TEST(ParallelTogetherOf, SumsAtTheBordersOfRegions) {
   }
   const Array<T> sums(mine);
   const Exec exec;
-  reduce_from_tensor_parallel_region<T>(exec, group, sums.matrix(rows, h), "test");
+  group.all_reduce(exec, comm::span_of(sums.matrix(rows, h)));
   EXPECT_EQ(sums.values(), want);
   EXPECT_EQ(group.traffic().calls, size > 1 ? 1 : 0);
 }
@@ -140,8 +139,8 @@ TYPED_TEST(ParallelTogetherOf, PartsOfTheSequence) {
   };
   const Exec exec;
   const Array<T> part(own(all)), whole(rows * size * h);
-  gather_from_sequence_parallel_region<T>(exec, group, part.cmatrix(rows, h),
-                                          whole.matrix(rows * size, h), "test");
+  group.all_gather(exec, comm::span_of(part.cmatrix(rows, h)),
+                   comm::span_of(whole.matrix(rows * size, h)));
   EXPECT_EQ(whole.values(), all);
 
   Values sums(rows * size * h);
@@ -149,8 +148,8 @@ TYPED_TEST(ParallelTogetherOf, PartsOfTheSequence) {
     for (index_t r = 0; r < size; ++r) sums[i] += static_cast<double>((i + r) % 8);
   }
   const Array<T> summands(partial), reduced(rows * h);
-  reduce_scatter_to_sequence_parallel_region<T>(
-      exec, group, summands.cmatrix(rows * size, h), reduced.matrix(rows, h), "test");
+  group.reduce_scatter(exec, comm::span_of(summands.cmatrix(rows * size, h)),
+                       comm::span_of(reduced.matrix(rows, h)));
   EXPECT_EQ(reduced.values(), own(sums));
 }
 
