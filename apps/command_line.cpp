@@ -11,7 +11,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -24,6 +23,7 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/version.hpp"
+#include "base/words.hpp"
 #include "ckpt/build_identity.hpp"
 #include "comm/rank_list.hpp"
 #include "config/text.hpp"
@@ -134,100 +134,27 @@ void require_output(const std::string& file, const std::vector<std::string>& inp
   io::require_writable(file);
 }
 
-Option& Option::required() {
-  option_->required();
-  return *this;
-}
-
-Option& Option::show_default() {
-  option_->capture_default_str();
-  return *this;
-}
-
-Option& Option::placeholder(const std::string& text) {
-  option_->type_name(text);
-  return *this;
-}
-
-Option& Option::one_each() {
-  option_->allow_extra_args(false);
-  return *this;
-}
-
-Option& Option::separator(char character) {
-  option_->delimiter(character);
-  return *this;
-}
-
-Option& Option::one_of(const std::vector<std::string>& words) {
-  option_->check(CLI::IsMember(words));
-  return *this;
-}
-
-Option& Option::between(std::int64_t least, std::int64_t most) {
-  option_->check(CLI::Range(least, most));
-  return *this;
-}
-
-Option& Option::needs(const Option& other) {
-  option_->needs(other.option_);
-  return *this;
-}
-
-Option& Option::excludes(const Option& other) {
-  option_->excludes(other.option_);
-  return *this;
-}
-
-Option Command::add(const std::string& name, std::string& value,
-                    const std::string& help) {
-  return Option(app_->add_option(name, value, help));
-}
-
-Option Command::add(const std::string& name, std::vector<std::string>& values,
-                    const std::string& help) {
-  return Option(app_->add_option(name, values, help));
-}
-
-Option Command::add(const std::string& name, std::int64_t& value,
-                    const std::string& help) {
-  return Option(app_->add_option(name, value, help));
-}
-
-Option Command::add(const std::string& name, std::uint64_t& value,
-                    const std::string& help) {
+CLI::Option* add_unsigned(CLI::App& command, const std::string& name,
+                          std::uint64_t& value, const std::string& help) {
   const CLI::Validator no_sign(
       [](std::string& text) {
-        std::uint64_t number = 0;
-        const char* end = text.data() + text.size();
-        const auto [stop, error] = std::from_chars(text.data(), end, number);
-        return error == std::errc{} && stop == end
+        return number_in<std::uint64_t>(text)
                    ? std::string()
                    : fmt::format("'{}' is no whole number from 0 to 2^64 - 1", text);
       },
       "0 to 2^64 - 1");
-  return Option(app_->add_option(name, value, help)->check(no_sign));
+  return command.add_option(name, value, help)->check(no_sign);
 }
 
-Option Command::add(const std::string& name, double& value, const std::string& help) {
-  return Option(app_->add_option(name, value, help));
-}
-
-Option Command::add_flag(const std::string& name, bool& value, const std::string& help) {
-  return Option(app_->add_flag(name, value, help));
-}
-
-void Command::add_deck_changes(std::vector<std::string>& overrides,
-                               std::string& run_dir) {
-  add("--set", overrides, "Override a key of the deck: --set model.layers=2 (repeatable)")
-      .placeholder("KEY=VALUE")
-      .one_each();
-  add("--run-dir", run_dir, "Where the run lives: in place of run.dir")
-      .placeholder("DIR");
-}
-
-void Command::does(Action action) {
-  app_->callback([chosen = chosen_, action = std::move(action)] { *chosen = action; });
+void add_deck_changes(CLI::App& command, std::vector<std::string>& overrides,
+                      std::string& run_dir) {
+  command
+      .add_option("--set", overrides,
+                  "Override a key of the deck: --set model.layers=2 (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("--run-dir", run_dir, "Where the run lives: in place of run.dir")
+      ->type_name("DIR");
 }
 
 CommandLine::CommandLine()
@@ -245,8 +172,11 @@ CommandLine::CommandLine()
 
 CommandLine::~CommandLine() = default;
 
-Command CommandLine::add_command(const std::string& name, const std::string& help) {
-  return Command(app_->add_subcommand(name, help), &chosen_);
+CLI::App& CommandLine::add_command(const std::string& name, const std::string& help,
+                                   Action action) {
+  CLI::App& command = *app_->add_subcommand(name, help);
+  command.callback([this, action = std::move(action)] { chosen_ = action; });
+  return command;
 }
 
 std::optional<int> CommandLine::parse(int argc, char** argv, bool speaks) {

@@ -6,6 +6,7 @@
 // exist: it is written under a temporary name, and what killed calls have left under such
 // names goes before the work begins. Everything that the user can have got wrong is
 // looked at before anything is written.
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -119,49 +120,50 @@ void convert_model(const ConvertOptions& options) {
 
 void add_convert(CommandLine& line) {
   const auto options = std::make_shared<ConvertOptions>();
-  Command command = line.add_command(
+  CLI::App& command = line.add_command(
       "convert",
       "A Hugging Face GPT-2 directory to a checkpoint; a checkpoint to a Hugging Face "
       "directory; a Megatron dataset (.idx and .bin) to a corpus: what IN is says "
-      "which.");
+      "which.",
+      [options](comm::Environment& environment) {
+        comm::Communicator& world = *environment.world();
+        comm::on_first_rank(world, [&] {
+          // Inside OUT there is no directory yet.
+          const std::filesystem::path json(options->json);
+          if (json.parent_path() != std::filesystem::path(options->out)) {
+            require_output(options->json, {options->in});
+          }
+          Log log;
+          remove_leftovers(options->out, log);
+        });
+        if (data::is_megatron_dataset(options->in)) {
+          convert_megatron(*options, world);
+        } else {
+          comm::on_first_rank(world, [&] { convert_model(*options); });
+        }
+        return 0;
+      });
   command
-      .add("IN", options->in,
-           "a directory with config.json; or a run directory, its checkpoints, one "
-           "step_* directory or latest; or a Megatron dataset's .idx")
-      .required();
+      .add_option(
+          "IN", options->in,
+          "a directory with config.json; or a run directory, its checkpoints, one "
+          "step_* directory or latest; or a Megatron dataset's .idx")
+      ->required();
   command
-      .add("OUT", options->out,
-           "a directory that does not exist yet; of a "
-           "Megatron dataset, the corpus (.h5)")
-      .required();
+      .add_option("OUT", options->out,
+                  "a directory that does not exist yet; of a "
+                  "Megatron dataset, the corpus (.h5)")
+      ->required();
   command
-      .add("--tokenizer", options->tokenizer,
-           "of a Megatron dataset: gpt2, or the files of the one it was made "
-           "with, as of trireme tokenize")
-      .one_each()
-      .separator(',');
+      .add_option("--tokenizer", options->tokenizer,
+                  "of a Megatron dataset: gpt2, or the files of the one it was made "
+                  "with, as of trireme tokenize")
+      ->allow_extra_args(false)
+      ->delimiter(',');
   command.add_flag("--weights-only", options->weights_only,
                    "weights are all that is wanted: say nothing about optimizer state, "
                    "which is never converted");
-  command.add("--json", options->json, "write what was made to this file too");
-  command.does([options](comm::Environment& environment) {
-    comm::Communicator& world = *environment.world();
-    comm::on_first_rank(world, [&] {
-      // Inside OUT there is no directory yet.
-      const std::filesystem::path json(options->json);
-      if (json.parent_path() != std::filesystem::path(options->out)) {
-        require_output(options->json, {options->in});
-      }
-      Log log;
-      remove_leftovers(options->out, log);
-    });
-    if (data::is_megatron_dataset(options->in)) {
-      convert_megatron(*options, world);
-    } else {
-      comm::on_first_rank(world, [&] { convert_model(*options); });
-    }
-    return 0;
-  });
+  command.add_option("--json", options->json, "write what was made to this file too");
 }
 
 }  // namespace trireme::apps

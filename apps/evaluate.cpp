@@ -1,4 +1,5 @@
 // apps/evaluate.cpp — `trireme evaluate`: what a checkpoint makes of a corpus.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -56,44 +57,48 @@ int run_evaluate(EvaluateArguments arguments, comm::Environment& environment) {
 void add_evaluate(CommandLine& line) {
   const auto arguments = std::make_shared<EvaluateArguments>();
   inference::EvaluateOptions& options = arguments->options;
-  Command command = line.add_command(
+  CLI::App& command = line.add_command(
       "evaluate",
       "Loss, perplexity and bits per byte of a trained model on a corpus. Under mpiexec "
-      "the ranks share the samples, or the model (--set parallel.tensor=2).");
+      "the ranks share the samples, or the model (--set parallel.tensor=2).",
+      [arguments](comm::Environment& environment) {
+        return run_evaluate(*arguments, environment);
+      });
   command
-      .add("--checkpoint", options.checkpoint,
-           "run directory, its checkpoints, one step_* directory or latest")
-      .required();
+      .add_option("--checkpoint", options.checkpoint,
+                  "run directory, its checkpoints, one step_* directory or latest")
+      ->required();
   command
-      .add("--data", options.data,
-           "a corpus (repeatable: each is evaluated by itself); without it, the corpora "
-           "of the run")
-      .one_each();
+      .add_option(
+          "--data", options.data,
+          "a corpus (repeatable: each is evaluated by itself); without it, the corpora "
+          "of the run")
+      ->allow_extra_args(false);
   command
-      .add("--split", arguments->split,
-           "the part that the run's data.split makes of them; without it, all of --data, "
-           "and the validation of the run")
-      .one_of({"train", "validation", "test"});
+      .add_option(
+          "--split", arguments->split,
+          "the part that the run's data.split makes of them; without it, all of --data, "
+          "and the validation of the run")
+      ->check(CLI::IsMember({"train", "validation", "test"}));
   command
-      .add("--set", options.overrides,
-           "the layout of this evaluation: parallel.tensor=2, batch.micro=8 (repeatable)")
-      .placeholder("KEY=VALUE")
-      .one_each();
-  command.add("--samples", options.samples, "windows to look at, at most; 0: all")
-      .between(0, std::int64_t{1} << 62)
-      .show_default();
+      .add_option(
+          "--set", options.overrides,
+          "the layout of this evaluation: parallel.tensor=2, batch.micro=8 (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command.add_option("--samples", options.samples, "windows to look at, at most; 0: all")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 62))
+      ->capture_default_str();
   command.add_flag("--tail", options.tail,
                    "with a split, count the tokens behind its last whole window, too");
   command
-      .add("--resume", options.progress_file,
-           "keep what is done in this file, and go on from it where it is there")
-      .placeholder("FILE");
-  command.add("--fault", options.fault, "make something go wrong, to try a system")
-      .placeholder("PLAN");
-  command.add("--json", arguments->json, "write the result to this file too");
-  command.does([arguments](comm::Environment& environment) {
-    return run_evaluate(*arguments, environment);
-  });
+      .add_option("--resume", options.progress_file,
+                  "keep what is done in this file, and go on from it where it is there")
+      ->type_name("FILE");
+  command
+      .add_option("--fault", options.fault, "make something go wrong, to try a system")
+      ->type_name("PLAN");
+  command.add_option("--json", arguments->json, "write the result to this file too");
 }
 
 }  // namespace trireme::apps

@@ -3,6 +3,7 @@
 // One text at a time is shown as it comes. Several continuations, or output for programs,
 // are made side by side; under mpiexec the prompts are divided among the ranks. The texts
 // are the same either way.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -207,55 +208,57 @@ void add_generate(CommandLine& line) {
   const auto options = std::make_shared<GenerateOptions>();
   inference::GenerationConfig& config = options->config;
   inference::SamplingConfig& sampling = config.sampling;
-  Command command = line.add_command("generate",
-                                     "Continue prompts with a trained model. Under "
-                                     "mpiexec the prompts are divided among "
-                                     "the ranks.");
+  CLI::App& command = line.add_command("generate",
+                                       "Continue prompts with a trained model. Under "
+                                       "mpiexec the prompts are divided among "
+                                       "the ranks.",
+                                       [options](comm::Environment& environment) {
+                                         return run_generate(*options, environment);
+                                       });
   command
-      .add("--checkpoint", options->checkpoint,
-           "a run directory, its checkpoints, one step_* directory or latest")
-      .required();
+      .add_option("--checkpoint", options->checkpoint,
+                  "a run directory, its checkpoints, one step_* directory or latest")
+      ->required();
   command
-      .add("--prompt", options->prompts.texts,
-           "text to continue; may be given several times. Without any prompt the "
-           "text begins a document")
-      .placeholder("TEXT ...");
-  command.add("--prompt-file", options->prompts.file,
-              "one prompt a line; .jsonl: \"prompt\" (text) or \"ids\" of each");
+      .add_option("--prompt", options->prompts.texts,
+                  "text to continue; may be given several times. Without any prompt the "
+                  "text begins a document")
+      ->type_name("TEXT ...");
+  command.add_option("--prompt-file", options->prompts.file,
+                     "one prompt a line; .jsonl: \"prompt\" (text) or \"ids\" of each");
   command
-      .add("--prompt-ids", options->prompts.ids,
-           "a prompt as token numbers, \"464 3290\"; may be given several times")
-      .one_each();
-  command.add("--max-tokens", config.max_tokens, "new tokens of a text at most")
-      .show_default();
+      .add_option("--prompt-ids", options->prompts.ids,
+                  "a prompt as token numbers, \"464 3290\"; may be given several times")
+      ->allow_extra_args(false);
+  command.add_option("--max-tokens", config.max_tokens, "new tokens of a text at most")
+      ->capture_default_str();
   command
-      .add("--temperature", sampling.temperature,
-           "below 1 more probable texts, above 1 more varied ones; 0 is greedy")
-      .show_default();
-  command.add("--top-k", sampling.top_k, "draw from the K most probable tokens; 0: all")
-      .show_default();
+      .add_option("--temperature", sampling.temperature,
+                  "below 1 more probable texts, above 1 more varied ones; 0 is greedy")
+      ->capture_default_str();
   command
-      .add("--top-p", sampling.top_p,
-           "draw from the most probable tokens that together have this "
-           "probability")
-      .show_default();
+      .add_option("--top-k", sampling.top_k,
+                  "draw from the K most probable tokens; 0: all")
+      ->capture_default_str();
+  command
+      .add_option("--top-p", sampling.top_p,
+                  "draw from the most probable tokens that together have this "
+                  "probability")
+      ->capture_default_str();
   command.add_flag("--greedy", options->greedy, "always the most probable token");
-  command.add("--seed", sampling.seed, "of the draws").show_default();
-  command.add("--num-samples", options->samples, "continuations of each prompt")
-      .between(1, 65535)
-      .show_default();
+  add_unsigned(command, "--seed", sampling.seed, "of the draws")->capture_default_str();
+  command.add_option("--num-samples", options->samples, "continuations of each prompt")
+      ->check(CLI::Range(1, 65535))
+      ->capture_default_str();
   command.add_flag("--slide", options->slide,
                    "when the context is full, forget its older half and go on; else the "
                    "text ends there. Of a longer prompt, the last tokens are read");
-  command.add("--format", options->format, "text, or one JSON object a line")
-      .one_of({"text", "jsonl"})
-      .show_default();
-  command.add("--out", options->out, "write the texts to this file");
-  command.add("--json", options->json,
-              "write texts and settings to this file too, as one JSON object");
-  command.does([options](comm::Environment& environment) {
-    return run_generate(*options, environment);
-  });
+  command.add_option("--format", options->format, "text, or one JSON object a line")
+      ->check(CLI::IsMember({"text", "jsonl"}))
+      ->capture_default_str();
+  command.add_option("--out", options->out, "write the texts to this file");
+  command.add_option("--json", options->json,
+                     "write texts and settings to this file too, as one JSON object");
 }
 
 }  // namespace trireme::apps

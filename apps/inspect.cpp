@@ -1,6 +1,7 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
 // whether it is whole. run/inspection.hpp finds out, inspection_text.cpp words it.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -77,31 +78,32 @@ int inspect(const InspectOptions& options) {
 }  // namespace
 
 void add_inspect(CommandLine& line) {
-  Command command = line.add_command(
-      "inspect",
-      "Show what a corpus, a checkpoint or a run holds, and whether it is whole");
   const auto options = std::make_shared<InspectOptions>();
+  CLI::App& command = line.add_command(
+      "inspect",
+      "Show what a corpus, a checkpoint or a run holds, and whether it is whole",
+      [options](comm::Environment& environment) {
+        const std::string status = comm::on_first_rank(*environment.world(), [&] {
+          require_output(options->json, {options->path});
+          try {
+            return std::to_string(inspect(*options));
+          } catch (const std::system_error& error) {
+            if (std::ferror(stdout) == 0) throw;  // not of fmt::print
+            throw Error(
+                fmt::format("cannot write the output to stdout: {}", error.what()));
+          }
+        });
+        return std::stoi(status);
+      });
   command
-      .add("path", options->path,
-           "corpus (.h5), checkpoint (step_*, latest), or run directory")
-      .required();
+      .add_option("path", options->path,
+                  "corpus (.h5), checkpoint (step_*, latest), or run directory")
+      ->required();
   command.add_flag("--verify", options->verify,
                    "read everything and check its checksums; status 2 where one fails");
   command.add_flag("--deck", options->deck,
                    "print the deck of a checkpoint or a run, and nothing else");
-  command.add("--json", options->json, "also write what is shown to this file");
-  command.does([options](comm::Environment& environment) {
-    const std::string status = comm::on_first_rank(*environment.world(), [&] {
-      require_output(options->json, {options->path});
-      try {
-        return std::to_string(inspect(*options));
-      } catch (const std::system_error& error) {
-        if (std::ferror(stdout) == 0) throw;  // not of fmt::print
-        throw Error(fmt::format("cannot write the output to stdout: {}", error.what()));
-      }
-    });
-    return std::stoi(status);
-  });
+  command.add_option("--json", options->json, "also write what is shown to this file");
 }
 
 }  // namespace trireme::apps

@@ -1,5 +1,6 @@
 // apps/jobscript.cpp — `trireme jobscript`: an sbatch script that trains a deck on a
 // machine.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -41,33 +42,36 @@ void write_script(const JobScriptArguments& arguments) {
 }  // namespace
 
 void add_jobscript(CommandLine& line) {
-  Command command =
-      line.add_command("jobscript", "Write the sbatch script that trains a deck");
   const auto arguments = std::make_shared<JobScriptArguments>();
+  CLI::App& command = line.add_command(
+      "jobscript", "Write the sbatch script that trains a deck",
+      [arguments](comm::Environment& environment) {
+        comm::on_first_rank(*environment.world(), [&] { write_script(*arguments); });
+        return 0;
+      });
   job::JobScriptOptions& options = arguments->options;
-  command.add("DECK", options.deck, "Deck: checked for the ranks of the job").required();
+  command.add_option("DECK", options.deck, "Deck: checked for the ranks of the job")
+      ->required();
   command
-      .add("--machine", options.machine,
-           "File with what the machine needs, or the name of one in slurm/machines")
-      .placeholder("NAME")
-      .required();
-  command.add("--nodes", options.nodes, "Nodes of the job")
-      .between(1, 1 << 20)
-      .required();
+      .add_option(
+          "--machine", options.machine,
+          "File with what the machine needs, or the name of one in slurm/machines")
+      ->type_name("NAME")
+      ->required();
+  command.add_option("--nodes", options.nodes, "Nodes of the job")
+      ->check(CLI::Range(1, 1 << 20))
+      ->required();
   command
-      .add("--time", options.time,
-           "Wall time of the job: 4:00:00, 1-12 (days-hours), 90m")
-      .required();
-  command.add("--out", arguments->out, "Write the script to a file, not to stdout")
-      .placeholder("FILE");
-  command.add_deck_changes(options.overrides, options.run_dir);
-  command.add("--name", options.name, "Name of the job; without it the deck's");
-  command.add("--account", options.account, "Who pays for the job");
-  command.add("--partition", options.partition, "Where the job waits");
-  command.does([arguments](comm::Environment& environment) {
-    comm::on_first_rank(*environment.world(), [&] { write_script(*arguments); });
-    return 0;
-  });
+      .add_option("--time", options.time,
+                  "Wall time of the job: 4:00:00, 1-12 (days-hours), 90m")
+      ->required();
+  command
+      .add_option("--out", arguments->out, "Write the script to a file, not to stdout")
+      ->type_name("FILE");
+  add_deck_changes(command, options.overrides, options.run_dir);
+  command.add_option("--name", options.name, "Name of the job; without it the deck's");
+  command.add_option("--account", options.account, "Who pays for the job");
+  command.add_option("--partition", options.partition, "Where the job waits");
 }
 
 }  // namespace trireme::apps

@@ -1,4 +1,5 @@
 // apps/selftest.cpp — `trireme selftest`: a table of checks for a new machine.
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -83,14 +84,14 @@ int run_selftest(const std::string& json, const comm::Environment& environment) 
 
 void add_selftest(CommandLine& line) {
   const auto json = std::make_shared<std::string>();
-  Command command = line.add_command(
+  CLI::App& command = line.add_command(
       "selftest",
-      "Check machine, build and MPI in five seconds; also under mpiexec or srun.");
-  command.add("--json", *json, "write the results to this file too");
-  command.does([json](comm::Environment& environment) {
-    comm::on_first_rank(*environment.world(), [&] { require_output(*json); });
-    return run_selftest(*json, environment);
-  });
+      "Check machine, build and MPI in five seconds; also under mpiexec or srun.",
+      [json](comm::Environment& environment) {
+        comm::on_first_rank(*environment.world(), [&] { require_output(*json); });
+        return run_selftest(*json, environment);
+      });
+  command.add_option("--json", *json, "write the results to this file too");
 }
 
 }  // namespace trireme::apps

@@ -6,6 +6,7 @@
 // tokenizer decides whether documents may be cut into pieces that ranks share
 // (cut_inside_documents). Outputs are checked before the first byte of text is read, as
 // the work may take hours.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -202,41 +203,43 @@ int run_tokenize(TokenizeOptions options, comm::Environment& environment) {
 
 void add_tokenize(CommandLine& line) {
   const auto options = std::make_shared<TokenizeOptions>();
-  Command command = line.add_command(
+  CLI::App& command = line.add_command(
       "tokenize",
       "Make a corpus from text (.txt: plain; .jsonl: JSON lines). Run under "
-      "mpiexec, all ranks share the work; the result is the same.");
+      "mpiexec, all ranks share the work; the result is the same.",
+      [options](comm::Environment& environment) {
+        return run_tokenize(*options, environment);
+      });
   command
-      .add("--tokenizer", options->tokenizer,
-           "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
-           "a directory with them; or a corpus, for the one it was made with")
-      .one_each()
-      .separator(',');
+      .add_option(
+          "--tokenizer", options->tokenizer,
+          "gpt2; tokenizer.json; vocab.json and merges.txt (name the option twice); "
+          "a directory with them; or a corpus, for the one it was made with")
+      ->allow_extra_args(false)
+      ->delimiter(',');
   command
-      .add("--train-bpe", options->train_bpe,
-           "train a byte-level BPE on the text; SIZE of the whole vocabulary, 256 "
-           "bytes and end of document included")
-      .placeholder("SIZE")
-      .between(257, 1 << 26);
-  command.add("--out", options->out, "the corpus to write (.h5)").required();
+      .add_option("--train-bpe", options->train_bpe,
+                  "train a byte-level BPE on the text; SIZE of the whole vocabulary, 256 "
+                  "bytes and end of document included")
+      ->type_name("SIZE")
+      ->check(CLI::Range(257, 1 << 26));
+  command.add_option("--out", options->out, "the corpus to write (.h5)")->required();
   command.add_flag("--overwrite", options->overwrite,
                    "replace the corpus where there is one of that name");
   command
-      .add("--documents", options->documents,
-           "what is one document of a text file: the file, what lies between blank "
-           "lines, or a line")
-      .one_of({"file", "blank-line", "line"})
-      .show_default();
-  command.add("--json-key", options->json_key, "key of the text in JSON lines")
-      .show_default();
+      .add_option(
+          "--documents", options->documents,
+          "what is one document of a text file: the file, what lies between blank "
+          "lines, or a line")
+      ->check(CLI::IsMember({"file", "blank-line", "line"}))
+      ->capture_default_str();
+  command.add_option("--json-key", options->json_key, "key of the text in JSON lines")
+      ->capture_default_str();
   command.add_flag(
       "--plain-text", options->plain_text,
       "added tokens in the text, such as <|endoftext|>, are text like other");
-  command.add("--json", options->json, "write the result to this file too");
-  command.add("INPUT", options->inputs, "text files").required();
-  command.does([options](comm::Environment& environment) {
-    return run_tokenize(*options, environment);
-  });
+  command.add_option("--json", options->json, "write the result to this file too");
+  command.add_option("INPUT", options->inputs, "text files")->required();
 }
 
 }  // namespace trireme::apps

@@ -1,5 +1,6 @@
 // apps/train.cpp — `trireme train`: trains the model of a deck, or only checks the deck
 // (--dry-run).
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -59,56 +60,62 @@ void run_dry(const TrainArguments& arguments, int ranks) {
 }  // namespace
 
 void add_train(CommandLine& line, int argc, char** argv) {
-  Command command = line.add_command("train", "Train the model that a deck describes");
   const auto arguments = std::make_shared<TrainArguments>();
+  CLI::App& command = line.add_command(
+      "train", "Train the model that a deck describes",
+      [arguments](comm::Environment& environment) {
+        if (!arguments->dry_run) return run::train(arguments->options, environment);
+        int ranks = static_cast<int>(arguments->ranks);
+        if (ranks == 0 && environment.world_size() > 1) ranks = environment.world_size();
+        comm::on_first_rank(*environment.world(), [&] { run_dry(*arguments, ranks); });
+        return 0;
+      });
   run::TrainOptions& options = arguments->options;
-  command.add("DECK", options.deck, "Deck: docs/deck.md has every key").required();
-  command.add_deck_changes(options.overrides, options.run_dir);
+  command.add_option("DECK", options.deck, "Deck: docs/deck.md has every key")
+      ->required();
+  add_deck_changes(command, options.overrides, options.run_dir);
   command
-      .add("--resume", options.resume,
-           "never: refuse an existing run; auto: begin, continue or do nothing as "
-           "fits; or a checkpoint to continue from")
-      .placeholder("never|auto|CKPT")
-      .show_default();
-  command.add("--init-from", options.init_from, "Weights of another run's checkpoint")
-      .placeholder("CKPT");
+      .add_option("--resume", options.resume,
+                  "never: refuse an existing run; auto: begin, continue or do nothing as "
+                  "fits; or a checkpoint to continue from")
+      ->type_name("never|auto|CKPT")
+      ->capture_default_str();
   command
-      .add("--fault", options.fault,
-           "Make something go wrong, to try a system: kill:rank=3,phase=ckpt.write")
-      .placeholder("PLAN");
-  const Option trace = command
-                           .add("--trace", options.trace,
-                                "Write a timeline of all ranks, for ui.perfetto.dev")
-                           .placeholder("FILE");
+      .add_option("--init-from", options.init_from, "Weights of another run's checkpoint")
+      ->type_name("CKPT");
   command
-      .add("--trace-steps", options.trace_steps,
-           "Steps of this start that the timeline shows")
-      .placeholder("FIRST-LAST")
-      .show_default()
-      .needs(trace);
-  Option dry_run = command.add_flag(
+      .add_option(
+          "--fault", options.fault,
+          "Make something go wrong, to try a system: kill:rank=3,phase=ckpt.write")
+      ->type_name("PLAN");
+  CLI::Option* const trace =
+      command
+          .add_option("--trace", options.trace,
+                      "Write a timeline of all ranks, for ui.perfetto.dev")
+          ->type_name("FILE");
+  command
+      .add_option("--trace-steps", options.trace_steps,
+                  "Steps of this start that the timeline shows")
+      ->type_name("FIRST-LAST")
+      ->capture_default_str()
+      ->needs(trace);
+  CLI::Option* const dry_run = command.add_flag(
       "--dry-run", arguments->dry_run,
       "Check the deck; print parameters, FLOPs and memory; do nothing else");
-  dry_run.excludes(trace);
-  command.add("--ranks", arguments->ranks, "Ranks to check the deck for")
-      .needs(dry_run)
-      .between(1, 1 << 24);
+  dry_run->excludes(trace);
+  command.add_option("--ranks", arguments->ranks, "Ranks to check the deck for")
+      ->needs(dry_run)
+      ->check(CLI::Range(1, 1 << 24));
   command
       .add_flag("--all-stages", arguments->all_stages,
                 "Show every stage of a pipeline of more than 64, too")
-      .needs(dry_run);
-  command.add("--json", arguments->json, "Write the dry run's result to a file, too")
-      .placeholder("FILE")
-      .needs(dry_run);
+      ->needs(dry_run);
+  command
+      .add_option("--json", arguments->json, "Write the dry run's result to a file, too")
+      ->type_name("FILE")
+      ->needs(dry_run);
   if (argc > 0) options.program = argv[0];
   options.command_line = shell_text(argc, argv);
-  command.does([arguments](comm::Environment& environment) {
-    if (!arguments->dry_run) return run::train(arguments->options, environment);
-    int ranks = static_cast<int>(arguments->ranks);
-    if (ranks == 0 && environment.world_size() > 1) ranks = environment.world_size();
-    comm::on_first_rank(*environment.world(), [&] { run_dry(*arguments, ranks); });
-    return 0;
-  });
 }
 
 }  // namespace trireme::apps

@@ -76,7 +76,7 @@ def options_of_commands(root, names):
         if name.startswith("apps/") and name.endswith(".cpp"):
             text = source_tree.blank(source_tree.text_of(root, name), literals=False)
             command = re.search(r'\.add_command\(\s*"([a-z-]+)"', text)
-            found = re.findall(r'\badd(?:_flag)?\(\s*"([^"]+)"', text)
+            found = re.findall(r'\badd_(?:option|flag|unsigned)\((?:command,)?\s*"([^"]+)"', text)
             options = set(OPTION.findall(" ".join(found)))
             if command:
                 known["trireme " + command.group(1)] = options

@@ -302,9 +302,9 @@ class StyleChecks(unittest.TestCase):
         "docs/b.md": "# B\n[a](../README.md) [dir](../docs)\n\n## One: `two`!\n",
         "apps/run.cpp": "// apps/run.cpp — run.\n"
                         'void f() { line.add_command("run", ""); c.add_flag("--fast", x);\n'
-                        '  c.add(\n    "--deck", y); }\n',
+                        '  c.add_option(\n    "--deck", y); }\n',
         "apps/shared.cpp": "// apps/shared.cpp — shared.\n"
-                           'void Command::g() { add("--set", "change"); }\n',
+                           'void g(App& c) { c.add_option("--set", "change"); }\n',
         "src/config/keys.cpp": '// config/keys.cpp — keys.\nauto k = "run.steps";\n'}
 
     def page(self, text, name="docs/developer/p.md"):
