@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "base/wall_time.hpp"
+
 namespace trireme::apps {
 
 ProgressLine::ProgressLine(bool is_shown)
@@ -15,7 +17,7 @@ ProgressLine::~ProgressLine() {
 }
 
 double ProgressLine::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  return seconds_since(begin_);
 }
 
 void ProgressLine::show(const std::string& text) {

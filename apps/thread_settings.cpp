@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <limits>
@@ -16,42 +16,26 @@
 
 #include "base/host_cores.hpp"
 #include "base/plural.hpp"
+#include "base/words.hpp"
 #include "comm/rank_list.hpp"
 
 namespace trireme::apps {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 // None for what is no whole number from 1; what is too large for an int is its largest.
 std::optional<int> positive(std::string_view text) {
   text = trimmed(text);
-  int number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (text.empty() || stop != end) return {};
-  if (error == std::errc::result_out_of_range) {
-    return text.front() == '-' ? std::nullopt
-                               : std::optional(std::numeric_limits<int>::max());
-  }
-  return error == std::errc{} && number > 0 ? std::optional(number) : std::nullopt;
+  if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return {};
+  const int number = number_in<int>(text).value_or(std::numeric_limits<int>::max());
+  return number > 0 ? std::optional(number) : std::nullopt;
 }
 
 // "4", "4,2": the first number, where all of them are good.
 std::optional<int> first_of_list(std::string_view text) {
-  std::optional<int> first;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const auto number = positive(text.substr(0, comma));
-    if (!number) return {};
-    if (!first) first = number;
-    if (comma == std::string_view::npos) return first;
-    text.remove_prefix(comma + 1);
-  }
+  const std::vector<std::string_view> parts = split(text, ",");
+  const bool are_good =
+      std::ranges::all_of(parts, [](auto part) { return positive(part).has_value(); });
+  return are_good ? positive(parts.front()) : std::nullopt;
 }
 
 // As many as could be started beside this thread, of those wanted. They wait for each

@@ -16,18 +16,11 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/wall_time.hpp"
 
 namespace trireme::inference {
 
-namespace {
-
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-}  // namespace
 
 std::string_view name_of(FinishReason reason) {
   switch (reason) {

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
+#include "base/words.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -21,20 +21,14 @@ using Json = nlohmann::ordered_json;
 
 std::vector<data::TokenId> parse_ids(const std::string& text) {
   std::vector<data::TokenId> ids;
-  const char* at = text.data();
-  const char* end = at + text.size();
-  while (at != end) {
-    if (*at == ' ' || *at == ',') {
-      ++at;
-      continue;
-    }
-    data::TokenId id = 0;
-    const auto [next, error] = std::from_chars(at, end, id);
-    TRIREME_REQUIRE_INPUT(error == std::errc{},
-                          "--prompt-ids '{}': expected token numbers, found '{}'", text,
-                          std::string(at, end));
-    ids.push_back(id);
-    at = next;
+  std::string words = text;
+  std::ranges::replace(words, ',', ' ');
+  for (const std::string_view word : split(words, " ")) {
+    if (word.empty()) continue;
+    const auto id = number_in<data::TokenId>(word);
+    TRIREME_REQUIRE_INPUT(id, "--prompt-ids '{}': expected token numbers, found '{}'",
+                          text, word);
+    ids.push_back(*id);
   }
   return ids;
 }
@@ -43,15 +37,12 @@ void read_prompt_file(const std::string& path, std::vector<Prompt>& prompts) {
   const std::string content = io::read_file(path, "prompt file");
   const bool is_json = path.ends_with(".jsonl");
   std::size_t line_number = 0;
-  for (std::size_t begin = 0; begin < content.size();) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    std::string line = content.substr(begin, end - begin);
-    begin = end + 1;
+  for (std::string_view line : lines_of(content)) {
     ++line_number;
-    if (line.ends_with('\r')) line.pop_back();
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     if (!is_json) {
-      prompts.push_back({.text = line, .ids = {}});
+      prompts.push_back({.text = std::string(line), .ids = {}});
       continue;
     }
     Json object;
