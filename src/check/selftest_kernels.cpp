@@ -7,12 +7,13 @@
 // no more.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "check/selftest.hpp"
-#include "kernels/attention_reference.hpp"
+#include "kernels/attention.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/gelu.hpp"
 #include "kernels/gemm_reference.hpp"
@@ -104,6 +105,78 @@ double gemm_error(const Exec& exec, Transpose ta, Transpose tb, Accumulate accum
   return distance(c.values(exec), reference.values(exec));
 }
 
+using Values = std::vector<double>;
+
+// Attention and its gradients, row by row from the definition.
+struct PlainAttention {
+  Values o, lse, d_q, d_k, d_v;
+
+  PlainAttention(const kernels::AttentionDesc& desc, const Values& q, const Values& k,
+                 const Values& v, const Values& d_o)
+      : o(q.size()),
+        lse(extent(desc.batch * desc.heads * desc.q_length)),
+        d_q(q.size()),
+        d_k(k.size()),
+        d_v(v.size()) {
+    for (index_t sample = 0; sample < desc.batch; ++sample) {
+      for (index_t head = 0; head < desc.heads; ++head) {
+        for (index_t i = 0; i < desc.q_length; ++i) {
+          add_row(desc, sample, head, i, q, k, v, d_o);
+        }
+      }
+    }
+  }
+
+ private:
+  void add_row(const kernels::AttentionDesc& desc, index_t sample, index_t head,
+               index_t i, const Values& q, const Values& k, const Values& v,
+               const Values& d_o) {
+    const std::size_t d = extent(desc.head_dim);
+    const auto dot = [&](const Values& x, std::size_t at, const Values& y,
+                         std::size_t from) {
+      return std::inner_product(&x[at], &x[at] + d, &y[from], 0.0);
+    };
+    const std::size_t row = extent((i * desc.batch + sample) * desc.heads + head) * d;
+    const index_t kv_head = head * desc.kv_heads / desc.heads;
+    const auto key = [&](index_t j) {
+      return extent((j * desc.batch + sample) * desc.kv_heads + kv_head) * d;
+    };
+    const random::Generator mask{.owner = static_cast<std::uint64_t>(sample),
+                                 .site = random::Site::attention_probabilities,
+                                 .stream = random::Stream::dropout};
+    const auto length = static_cast<std::uint64_t>(desc.mask_length);
+    const std::uint64_t first = static_cast<std::uint64_t>(head * desc.mask_length + i) *
+                                random::blocks_per_row(length);
+    Values p, kept;
+    for (index_t j = 0; j <= i; ++j) {  // causal
+      const auto words = mask.block(first + static_cast<std::uint64_t>(j / 4));
+      p.push_back(std::exp(desc.scale * dot(q, row, k, key(j))));
+      kept.push_back(words.word[j % 4] >= random::drop_threshold(desc.dropout)
+                         ? 1.0 / (1.0 - desc.dropout)
+                         : 0.0);
+    }
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    lse[extent((sample * desc.heads + head) * desc.q_length + i)] = std::log(sum);
+    for (index_t j = 0; j <= i; ++j) {
+      p[extent(j)] /= sum;
+      for (std::size_t c = 0; c < d; ++c) {
+        o[row + c] += p[extent(j)] * kept[extent(j)] * v[key(j) + c];
+      }
+    }
+    const double mean = dot(d_o, row, o, row);
+    for (index_t j = 0; j <= i; ++j) {
+      const double z = p[extent(j)] * kept[extent(j)];
+      const double d_s =
+          desc.scale * (z * dot(d_o, row, v, key(j)) - p[extent(j)] * mean);
+      for (std::size_t c = 0; c < d; ++c) {
+        d_q[row + c] += d_s * k[key(j) + c];
+        d_k[key(j) + c] += d_s * q[row + c];
+        d_v[key(j) + c] += z * d_o[row + c];
+      }
+    }
+  }
+};
+
 }  // namespace
 
 std::string random_numbers(const Exec& exec) {
@@ -166,41 +239,24 @@ std::string attention(const Exec& exec) {
   const kernels::StepStateView step(state.data());
   const Numbers<float> q(exec, "q", s * b, heads * d), k(exec, "k", s * b, kv_heads * d),
       v(exec, "v", s * b, kv_heads * d), d_o(exec, "d_o", s * b, heads * d);
-  struct Results {
-    Numbers<float> o, lse, d_q, d_k, d_v;
-    explicit Results(const Exec& e)
-        : o(e, "", s * b, heads * d),
-          lse(e, "", b * heads, s),
-          d_q(e, "", s * b, heads * d),
-          d_k(e, "", s * b, kv_heads * d),
-          d_v(e, "", s * b, kv_heads * d) {}
-  };
-  const Results tiled(exec), plain(exec);
-  const Numbers<float> scratch(exec, "", 1,
-                               kernels::attention_backward_scratch_elements(desc));
+  const Numbers<float> o(exec, "", s * b, heads * d), lse(exec, "", b * heads, s),
+      d_q(exec, "", s * b, heads * d), d_k(exec, "", s * b, kv_heads * d),
+      d_v(exec, "", s * b, kv_heads * d),
+      scratch(exec, "", 1, kernels::attention_backward_scratch_elements(desc));
   kernels::attention_forward<float>(exec, desc, step, q.heads_in(b), k.heads_in(b),
-                                    v.heads_in(b), tiled.o.heads(b), tiled.lse.vector());
-  kernels::attention_forward_reference<float>(exec, desc, step, q.heads_in(b),
-                                              k.heads_in(b), v.heads_in(b),
-                                              plain.o.heads(b), plain.lse.vector());
-  kernels::attention_backward<float>(
-      exec, desc, step, q.heads_in(b), k.heads_in(b), v.heads_in(b), tiled.o.heads_in(b),
-      tiled.lse.vector_in(), d_o.heads_in(b), scratch.vector(), tiled.d_q.heads(b),
-      tiled.d_k.heads(b), tiled.d_v.heads(b));
-  kernels::attention_backward_reference<float>(
-      exec, desc, step, q.heads_in(b), k.heads_in(b), v.heads_in(b), plain.o.heads_in(b),
-      plain.lse.vector_in(), d_o.heads_in(b), plain.d_q.heads(b), plain.d_k.heads(b),
-      plain.d_v.heads(b));
+                                    v.heads_in(b), o.heads(b), lse.vector());
+  kernels::attention_backward<float>(exec, desc, step, q.heads_in(b), k.heads_in(b),
+                                     v.heads_in(b), o.heads_in(b), lse.vector_in(),
+                                     d_o.heads_in(b), scratch.vector(), d_q.heads(b),
+                                     d_k.heads(b), d_v.heads(b));
+  const PlainAttention plain(desc, q.values(exec), k.values(exec), v.values(exec),
+                             d_o.values(exec));
   Worst worst(3e-6);
-  const auto compare = [&](const char* what, const Numbers<float>& a,
-                           const Numbers<float>& reference) {
-    worst.add(what, distance(a.values(exec), reference.values(exec)));
-  };
-  compare("output", tiled.o, plain.o);
-  compare("log-sum-exp", tiled.lse, plain.lse);
-  compare("gradient of q", tiled.d_q, plain.d_q);
-  compare("gradient of k", tiled.d_k, plain.d_k);
-  compare("gradient of v", tiled.d_v, plain.d_v);
+  worst.add("output", distance(o.values(exec), plain.o));
+  worst.add("log-sum-exp", distance(lse.values(exec), plain.lse));
+  worst.add("gradient of q", distance(d_q.values(exec), plain.d_q));
+  worst.add("gradient of k", distance(d_k.values(exec), plain.d_k));
+  worst.add("gradient of v", distance(d_v.values(exec), plain.d_v));
   return worst.text() + ", causal, grouped heads, dropout, forward and backward";
 }
 

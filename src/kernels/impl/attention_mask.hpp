@@ -1,5 +1,5 @@
 // kernels/impl/attention_mask.hpp — which keys a query sees, and which of them dropout
-// keeps: one definition for the reference and the tiled kernels.
+// keeps.
 #ifndef TRIREME_KERNELS_IMPL_ATTENTION_MASK_HPP_
 #define TRIREME_KERNELS_IMPL_ATTENTION_MASK_HPP_
 
@@ -18,14 +18,6 @@ struct AttentionDropout {
   random::Generator generator;
   std::uint64_t row_block = 0;  // first Philox block of the row
   std::uint32_t threshold = 0;
-  bool active = false;
-
-  KOKKOS_INLINE_FUNCTION bool keeps(index_t key) const {
-    if (!active) return true;
-    const random::Words words =
-        generator.block(row_block + static_cast<std::uint64_t>(key / 4));
-    return words.word[key % 4] >= threshold;
-  }
 };
 
 // The mask of one row: query q of a head of a sample. `threshold` is
@@ -36,7 +28,6 @@ KOKKOS_INLINE_FUNCTION AttentionDropout dropout_row(const AttentionDesc& desc,
                                                     index_t sample, index_t head,
                                                     index_t q) {
   AttentionDropout row;
-  row.active = threshold != 0;
   row.threshold = threshold;
   row.generator.seed = step.seed;
   row.generator.owner = step.sample_base + static_cast<std::uint64_t>(sample);
