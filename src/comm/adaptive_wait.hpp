@@ -42,7 +42,7 @@ class AdaptiveWait {
   std::int64_t polls_ = 0;  // of this wait
   // When this wait last read the clocks; wall_ is 0 where it has not.
   double wall_ = 0.0, on_core_ = 0.0;
-  // Of polling since the window began.
+  // Seconds since the window began: polled in all, and of them without a core.
   double polled_ = 0.0, missing_ = 0.0;
   double naps_until_ = 0.0;  // 0: polls
   double hold_ = 0.0;        // how long naps go on before polling is tried again

@@ -35,8 +35,8 @@ struct Traffic {
   bool has_seconds = true;    // else the transport does not know them, and they are 0
   double seconds = 0.0;       // beginning and waiting
   double wait_seconds = 0.0;  // of these, waiting: what was not hidden behind other work
-  // Of a group, not of its sites: how long at least one operation was under way, and how
-  // long Communicator::progress() took meanwhile.
+  // How long at least one operation was under way, and how long Communicator::progress()
+  // took meanwhile. Both are counted for a group as a whole, and are zero for its sites.
   double under_way_seconds = 0.0;
   double progress_seconds = 0.0;
 

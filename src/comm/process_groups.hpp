@@ -59,7 +59,7 @@ struct TiedParameter {
 // that axis.
 struct ProcessGroups {
   std::shared_ptr<Communicator> world;  // host values of all ranks
-  // By axis.
+  // The groups along one axis of the grid each.
   std::shared_ptr<Group> tensor, context, pipeline;
   // The ranks that hold the same part of the model and see other samples, or other tokens
   // of them: gradients are summed over it, and ZeRO cuts its parts over it. Data x

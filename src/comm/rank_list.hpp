@@ -20,7 +20,7 @@ std::string rank_list(const std::vector<int>& ranks);
 std::string grouped_by_text(const std::vector<std::string>& texts,
                             const std::vector<std::string>& hosts = {});
 
-// Of what was gathered from the ranks.
+// Whether all ranks gave the same, in a list of what was gathered from them.
 template <class T>
 bool all_same(const std::vector<T>& of_ranks) {
   return std::all_of(of_ranks.begin(), of_ranks.end(),

@@ -29,8 +29,8 @@ struct SystemLimits {
   int threads = 1;     // of this process
   int node_ranks = 1;  // as far as the launcher says
 
-  // Of /dev/shm, as statvfs(3) has it. A file system without a limit (ramfs, or tmpfs of
-  // size=0) says that it has no blocks at all.
+  // Takes the size of /dev/shm as statvfs(3) gives it. A file system without a limit
+  // (ramfs, or tmpfs of size=0) says that it has no blocks at all.
   void set_shared(std::uint64_t blocks, std::uint64_t free_blocks,
                   std::uint64_t block_size);
 };

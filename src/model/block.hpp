@@ -60,14 +60,14 @@ class Block {
   // Slots there are; called once, before the first forward.
   virtual void set_slot_count(int slots) = 0;
 
-  // From the tensors of the border before (which stay until backward_weight) to those of
-  // the border behind: it writes those that it makes; what passes by is not its affair.
+  // Reads tensors of the border before it, which stay until backward_weight(), and writes
+  // those of the border behind it that it makes; what passes by is not its affair.
   virtual void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                        const Tensors<T>& out) = 0;
-  // From the gradients of what it makes to those of what it reads. It writes d_in where a
-  // tensor ends here, and adds to it where the tensor passes by. With WeightPass::now the
-  // weight gradients, too; else backward_weight follows with the same context.held, and
-  // needs neither.
+  // Computes the gradients of what it reads from those of what it makes. It writes d_in
+  // where a tensor ends here, and adds to it where the tensor passes by. With
+  // WeightPass::now it adds the weight gradients, too; else backward_weight() follows
+  // with the same context.held, and needs neither d_in nor d_out.
   virtual void backward_input(const nn::Context& context, int slot,
                               const Tensors<T>& d_out, const Tensors<T>& d_in,
                               WeightPass weight_pass) = 0;

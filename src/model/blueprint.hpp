@@ -83,7 +83,7 @@ struct BlockSpec {
   }
   // Without an input it has no gradient to hand on.
   bool is_source() const { return reads.empty(); }
-  // Of a forward pass over one sample of `sequence` tokens.
+  // FLOPs of a forward pass over one sample of `sequence` tokens.
   double forward_flops(index_t sequence,
                        AttentionCount count = AttentionCount::full) const;
 };
@@ -132,7 +132,7 @@ struct Blueprint {
   std::vector<SharedTable> tables = {};
 
   index_t layer_count() const;
-  // Of the whole model, a shared table once.
+  // Elements of all parameters of the model; a shared table counts once.
   index_t parameter_count() const;
   // What one sample takes by the algorithm, forward and backward: nothing is computed
   // again, and words of padding do not count. What a step really computes, its Tally
@@ -140,10 +140,10 @@ struct Blueprint {
   double model_flops(AttentionCount count = AttentionCount::full) const;
   // What crosses the border before block `block`: nothing before the first.
   const Border& border_before(std::size_t block) const;
-  // Of the layers, how many are in a run of blocks.
+  // How many of the layers are in a run of blocks.
   index_t layers_in(const BlockRange& range) const;
   const SharedTable& table(const std::string& name) const;
-  // With a row for each token of the vocabulary: a model begins by looking tokens up.
+  // The table that has a row for each token: a model begins by looking tokens up.
   const SharedTable& vocabulary_table() const { return table(blocks.front().table); }
   // The blocks that use a table, ascending.
   std::vector<std::size_t> users(const SharedTable& table) const;
@@ -162,8 +162,9 @@ struct Blueprint {
   void check_objectives() const;
 };
 
-// Of the kind that the architecture names. Error for what this version has no blocks for;
-// whoever reads decks refuses that before, by the same list (config/capability.hpp).
+// The blueprint of the kind that the architecture names. Error for what this version has
+// no blocks for; whoever reads decks refuses that before, by the same list
+// (config/capability.hpp).
 Blueprint make_blueprint(const Architecture& architecture);
 inline Blueprint blueprint_of(const config::ModelConfig& section) {
   return make_blueprint(architecture_of(section));

@@ -83,13 +83,13 @@ class Chunk {
   // The units whose weights a forward or backward pass reads, without those borrowed.
   PassUnits weight_units(Pass pass) const;
 
-  // From `in`, which must stay until the last pass of the micro-batch, to `out`. Blocks
-  // with an objective add to context.totals.
+  // Computes `out` from `in`, which must stay until the last pass of the micro-batch.
+  // Blocks with an objective add to context.totals.
   void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                const Tensors<T>& out);
-  // From d_out, the gradients of `out`, which are changed where they pass by, to d_in,
-  // those of `in`. With WeightPass::later, backward_weight must follow with the same
-  // context.held; it needs neither.
+  // Computes d_in, the gradients of `in`, from d_out, those of `out`, which are changed
+  // where they pass by. With WeightPass::later, backward_weight() must follow with the
+  // same context.held; it needs neither d_in nor d_out.
   void backward(const nn::Context& context, int slot, const Tensors<T>& d_out,
                 const Tensors<T>& d_in, WeightPass weight_pass);
   void backward_weight(const nn::Context& context, int slot);

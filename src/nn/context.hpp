@@ -28,8 +28,8 @@ enum class WeightPass { now, later };
 struct Recompute {
   // Layers, from a chunk's first, that keep their input only (Chen et al. 2016).
   index_t layers = 0;
-  // Of every layer what passes over rows make again: the outputs of both norms and of the
-  // MLP's activation, for the weight gradients.
+  // What a pass over rows can make again is not kept by any layer: the outputs of both
+  // norms and of the MLP's activation, which weight gradients need.
   bool selective = false;
 
   bool operator==(const Recompute&) const = default;

@@ -29,7 +29,7 @@ class LayerNorm {
 
   // y may not be x. The statistics are taken from context.saved.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
-  // To make y again in the weight pass.
+  // The parameters, from which the weight pass makes y again.
   Values values_for(const Context& context, WeightPass weight_pass) const {
     return {nn::values_for(context, weight_pass, weight_.vector()),
             nn::values_for(context, weight_pass, bias_.vector())};

@@ -29,7 +29,7 @@ class TransformerLayer {
     typename Attention<T>::Held attention;
     typename Mlp<T>::Held mlp;
     View2<T> d_input_norm, d_mlp_norm;  // gradients of the norms' outputs, (rows, h)
-    // With selective recomputation, to make the norms' outputs again.
+    // What selective recomputation makes the norms' outputs again from.
     typename LayerNorm<T>::Values input_norm, mlp_norm;
   };
 

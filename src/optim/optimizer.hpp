@@ -22,7 +22,7 @@ namespace trireme::optim {
 // What a step leaves on the device for the log, and for the check that comes before the
 // weights are touched.
 struct StepReport {
-  // Of each objective, over ranks and micro-batches.
+  // Sums of each objective over ranks and micro-batches.
   kernels::LossSum losses[kernels::kMostObjectives];
   double grad_norm = 0.0;  // before clipping
 

@@ -34,7 +34,7 @@ template <class T>
 class DataParallel final : public ParamUse {
  public:
   using Master = Accumulator<T>;
-  // Where passes gather weights (stage 3).
+  // The site of messages that gather weights while passes run (stage 3).
   static constexpr comm::Site kGatherInPass = "weights (ZeRO 3)";
 
   // params must be allocated, or planned where `exec` is shape-only; all of it outlives

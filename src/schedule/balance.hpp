@@ -40,11 +40,12 @@ Costs costs_of(const Split& split, const ModelCost& model);
 
 struct Choice {
   OrderOf order_of;
-  // Of orders that were searched for, which with_messages() wants to know.
+  // When each pass begins, where orders were searched for: with_messages() needs it.
   std::shared_ptr<const Timeline> timeline;
-  int groups = 1;  // of interleaved()
-  // Of a step, where orders were simulated to choose among them. Nothing where a rule
-  // gave them: there is but one, or there are too many passes (Megatron's groups, ZB-H1).
+  int groups = 1;  // the argument of interleaved()
+  // How long a step takes, where orders were simulated to choose among them. It is not
+  // known where a rule gave the order, because there is but one, or because there are too
+  // many passes to simulate (Megatron's groups, ZB-H1).
   std::optional<double> seconds;
 };
 // The fastest orders of a kind, by simulation where there are several; of those that are
@@ -53,8 +54,8 @@ struct Choice {
 // megabytes.
 Choice choose_orders(const PipelineShape& shape, PipelineSchedule kind,
                      const Costs& costs);
-// Of a step with the orders chosen, for these costs: simulates all stages where that has
-// not been done.
+// How long a step takes with the orders chosen, at these costs. Simulates all stages
+// where choose_orders() has not done so.
 double seconds_of(const PipelineShape& shape, const Choice& choice, const Costs& costs);
 // Whether a pipeline has few enough passes for choose_orders() to simulate it, and for
 // whoever wants to see all stages' times.

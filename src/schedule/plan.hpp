@@ -25,7 +25,7 @@ struct StagePlan {
 //   a receive begins before the pass during which the message is sent, and at least one
 //   pass before the one that needs it, so that the message travels beside passes; a send
 //   begins right after its pass.
-// Of the other stages only the orders of the two are asked for that this one exchanges
+// The only other stages whose orders are asked for are the two that this one exchanges
 // messages with. During which pass something is sent, the orders of rules tell: a
 // pipeline that follows one keeps step, stage s takes its pass i in tick i + s. Orders
 // that were searched for keep no step; theirs is `timeline`, of simulate(). A buffer is

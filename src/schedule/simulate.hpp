@@ -9,7 +9,7 @@
 
 namespace trireme::schedule {
 
-// Of one micro-batch through one piece, in any unit of time.
+// How long one micro-batch takes through one piece, in any unit of time.
 struct PieceCost {
   double forward = 1.0;
   double backward_input = 1.0;

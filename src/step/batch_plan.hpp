@@ -17,7 +17,8 @@ namespace trireme::step {
 
 class BatchPlan {
  public:
-  // Of the steps that are left after `steps` steps, which took `samples` samples.
+  // The plan of the steps that are left after `steps` steps, which took `samples`
+  // samples.
   BatchPlan(const config::Deck& deck, index_t steps, index_t samples, int data_rank);
 
   // Samples of the step that starts after `samples` samples, and micro-batches of each

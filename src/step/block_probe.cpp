@@ -52,7 +52,7 @@ class BlockProbe {
     allocate(part.blueprint);
   }
 
-  // Of this rank.
+  // The shortest of several rounds on this rank.
   PieceCost shortest() {
     run();
     constexpr int kRounds = 5;

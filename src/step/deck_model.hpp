@@ -21,7 +21,7 @@ Sharing sharing(const config::Deck& deck);
 PipelineLayout pipeline_layout(const config::Deck& deck);
 kernels::AdamWDesc adamw_desc(const config::Deck& deck);
 optim::LrSchedule lr_schedule(const config::Deck& deck);
-// Of one rank.
+// What one rank does in a step of the deck.
 StepShape step_shape(const config::Deck& deck);
 
 }  // namespace trireme::step

@@ -48,7 +48,7 @@ struct ModelPart {
   bool sequence_parallel() const {
     return sharing.sequence_parallel && groups.tensor->size() > 1;
   }
-  // Of the batch, that this stage's blocks read.
+  // The fields of a batch that this stage's blocks read, as indices of the batch's spec.
   std::vector<std::size_t> fields() const {
     std::set<std::size_t> all;
     for (const model::BlockRange& range : ranges) {
@@ -65,7 +65,7 @@ struct ModelPart {
     return std::ranges::any_of(ranges,
                                [&](const auto& range) { return range.contains(index); });
   }
-  // Of the batch, the masks of the objectives that this stage makes.
+  // The fields of a batch that are masks of the objectives which this stage makes.
   std::vector<std::size_t> objective_masks() const {
     std::set<std::size_t> all;
     for (int i = 0; i < static_cast<int>(blueprint.objectives.size()); ++i) {

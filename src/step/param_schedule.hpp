@@ -20,7 +20,7 @@ class ParamSchedule {
  public:
   using Action = schedule::Action;
 
-  // Of a stage with these chunks; both outlive this object.
+  // For the stage that has this state; both arguments outlive this object.
   ParamSchedule(const ModelState<T>& state, parallel::DataParallel<T>& use)
       : state_(state), use_(use), weight_passes_(state.chunks.size()) {}
 
@@ -44,7 +44,7 @@ class ParamSchedule {
   }
 
  private:
-  // Of which a pass reads weights; none where it reads none.
+  // The units whose weights a pass reads; none where it reads none.
   PassUnits units_of(const Action& action) const {
     if (schedule::is_message(action) || action.kind == Action::Kind::backward_weight) {
       return {};

@@ -16,7 +16,7 @@ namespace trireme::step {
 
 namespace {
 
-// Of the stage that has most, without its messages.
+// What the passes of the busiest stage take, without its messages.
 double most_work(const schedule::PipelineShape& shape, const schedule::Costs& costs) {
   double most = 0.0;
   for (int stage = 0; stage < shape.stages; ++stage) {

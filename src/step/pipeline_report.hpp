@@ -17,7 +17,7 @@
 
 namespace trireme::step {
 
-// Of one rank: host seconds of the passes of its chunks, of beginning messages, and of
+// Host seconds of one rank: in the passes of its chunks, in beginning messages, and in
 // all passes of a step together, waits included.
 class PassTimes {
  public:

@@ -52,11 +52,11 @@ class Replica {
   virtual ~Replica() = default;
 
   virtual const ModelPart& part() const = 0;
-  // As plan_step() of step_plan.hpp.
+  // The same as plan_step() of step_plan.hpp.
   virtual StepPlan plan_step(const StepShape& shape,
                              const PipelinePlans& plans) const = 0;
   virtual DecoderMemory plan_decoder(index_t most_texts = 1) const = 0;
-  // As time_block() of block_probe.hpp.
+  // The same as time_block() of block_probe.hpp.
   virtual schedule::PieceCost time_block(std::size_t block,
                                          const config::Deck& deck) const = 0;
 
@@ -75,7 +75,7 @@ class Replica {
 
   // Weights are updated if the report is finite, and left as they are if not.
   virtual optim::StepReport step(const StepInput& input) = 0;
-  // As TrainStep's.
+  // The same as the functions of TrainStep.
   virtual LossSums evaluate(const FetchBatch& fetch, int microbatches) = 0;
   virtual std::string locate_non_finite(const FetchBatch& fetch) = 0;
   virtual MemoryUse memory_use() const = 0;
@@ -86,7 +86,7 @@ class Replica {
   // What its steps take, and whatever else a caller times.
   Timers& timers() { return timers_; }
 
-  // Of a use that has begun; needs the model in one piece.
+  // Its use must have begun, and the model must be in one piece.
   virtual std::unique_ptr<Decoder> make_decoder(index_t most_texts = 1) = 0;
 
  private:
@@ -97,7 +97,7 @@ class Replica {
 std::unique_ptr<Replica> make_replica(DType type, const comm::ProcessGroups& groups,
                                       const model::Blueprint& blueprint,
                                       const Sharing& sharing = {});
-// Of the deck's model, in the deck's type.
+// Makes the deck's model, in the deck's type.
 std::unique_ptr<Replica> make_replica(const config::Deck& deck,
                                       const comm::ProcessGroups& groups,
                                       const Sharing& sharing = {});

@@ -10,7 +10,7 @@
 
 namespace trireme::step {
 
-// Of one rank.
+// What one rank needs, computes and sends in a step.
 struct StepPlan {
   MemoryPlan memory;
   Tally tally;  // what it computes and sends in a step

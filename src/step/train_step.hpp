@@ -31,7 +31,7 @@ using FetchBatch = std::function<HostBatch(int microbatch)>;
 // Sum of a field of weights over all micro-batches that this rank has in the step.
 using SumField = std::function<double(const std::string& field)>;
 
-// Of each of the model's objectives: sums that ranks can add.
+// Sums of each of the model's objectives, which ranks can add.
 using LossSums = std::vector<kernels::LossSum>;
 
 // On a shape-only Exec the step does all that it does otherwise but to compute and to
@@ -82,8 +82,8 @@ class TrainStep {
   View0<kernels::StepState> state_view() const {
     return View0<kernels::StepState>(step_state_.data());
   }
-  // Of the last accumulate_gradients, on the device, two for each objective: the sums of
-  // mask * loss and of mask. Zero on stages that do not make the objective.
+  // What the last accumulate_gradients() summed on the device, two numbers for each
+  // objective: mask * loss, and mask. Both are zero where the stage does not make it.
   View1<double> totals() const {
     return {totals_.data(), 2 * state_.blueprint.objectives.size()};
   }

@@ -86,7 +86,8 @@ class ParamBuffer {
   View1<Master> slice(Slab slab, std::size_t param) const;
   // One parameter's compute copy, flat; of stage 3, while it is lent.
   View1<const T> compute_slice(std::size_t param) const;
-  // Where gradients of a parameter go; of stages 2 and 3, while memory is lent.
+  // Where gradients of a parameter go. With ZeRO 2 and 3 that is memory which is lent to
+  // the unit for a while, and there must be some.
   View1<Master> gradient_slice(std::size_t param) const;
 
   // What a slab has of a parameter here: which elements of its flat local array, and

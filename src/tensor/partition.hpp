@@ -53,7 +53,7 @@ class Partition {
   Partition(const ParamRegistry& registry, int parts, index_t bucket_elements);
 
   int parts() const { return parts_; }
-  // Of the slab, padding included.
+  // Elements of the slab, padding included.
   index_t slab_elements() const { return total_; }
   index_t offset(std::size_t param) const { return offsets_.at(param); }
 
