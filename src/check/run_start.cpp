@@ -65,12 +65,18 @@ void refuse_existing(const RunOptions& options) {
       options.path.string(), traces);
 }
 
-std::vector<std::string> damage_notes(const ckpt::Search& search) {
-  std::vector<std::string> notes;
+// At the checkpoint that a search has found.
+RunStart start_at(ckpt::Search search, const RunOptions& options) {
+  RunStart start;
+  start.checkpoint = *search.found;
+  start.manifest = std::move(search.manifest);
+  start.step = start.manifest->step;
+  start.kind = start.step >= options.steps ? StartKind::finished : StartKind::resume;
+  start.older = std::move(search.older);
   for (const std::string& skipped : search.skipped) {
-    notes.push_back("left out a damaged checkpoint: " + skipped);
+    start.notes.push_back("left out a damaged checkpoint: " + skipped);
   }
-  return notes;
+  return start;
 }
 
 // The run's checkpoints are where they were, and the deck names another directory:
@@ -107,10 +113,10 @@ void require_none_lost(const RunOptions& options) {
 }
 
 RunStart start_auto(const RunOptions& options) {
-  RunStart start;
   if (checkpoints_of(options.checkpoints).empty()) {
     require_none_elsewhere(options);
     require_none_lost(options);
+    RunStart start;
     const std::string traces = traces_of_run(options);
     if (!traces.empty()) {
       start.notes.push_back(
@@ -120,8 +126,6 @@ RunStart start_auto(const RunOptions& options) {
     return start;
   }
   ckpt::Search search = ckpt::find_newest(options.checkpoints, ckpt::Depth::sizes);
-  start.notes = damage_notes(search);
-  start.older = search.older;
   if (!search.found) {
     std::string list;
     for (const std::string& skipped : search.skipped) list += "\n  " + skipped;
@@ -130,28 +134,19 @@ RunStart start_auto(const RunOptions& options) {
         "Mend them, or train elsewhere (--run-dir DIR), or remove the directory.",
         options.checkpoints.string(), list));
   }
-  start.checkpoint = *search.found;
-  start.manifest = std::move(search.manifest);
-  start.step = start.manifest->step;
-  start.kind = start.step >= options.steps ? StartKind::finished : StartKind::resume;
-  return start;
+  return start_at(std::move(search), options);
 }
 
 RunStart start_from(const RunOptions& options) {
-  RunStart start;
   TRIREME_REQUIRE_INPUT(
       is_there(options.resume),
       "--resume '{}': expected never, auto, or a checkpoint that exists "
       "(a run directory, its 'checkpoints', one step_* directory or "
       "'latest')",
       options.resume);
-  ckpt::Search search = ckpt::find_whole(options.resume, ckpt::Depth::sizes);
-  start.notes = damage_notes(search);
-  start.older = search.older;
-  start.checkpoint = *search.found;
-  start.manifest = std::move(search.manifest);
+  RunStart start =
+      start_at(ckpt::find_whole(options.resume, ckpt::Depth::sizes), options);
   ckpt::require_optimizer_state(*start.manifest, start.checkpoint);
-  start.step = start.manifest->step;
   std::error_code ignored;
   const bool own = start.checkpoint.parent_path() ==
                    fs::weakly_canonical(options.checkpoints, ignored);
@@ -168,7 +163,6 @@ RunStart start_from(const RunOptions& options) {
         "nothing to train: '{}' is of step {}, and run.steps is {}. Raise run.steps.",
         options.resume, start.step, options.steps);
   }
-  start.kind = start.step >= options.steps ? StartKind::finished : StartKind::resume;
   if (own && start.kind == StartKind::resume) {
     for (const ckpt::Listed& listed : checkpoints_of(start.checkpoint.parent_path())) {
       if (listed.step <= start.step) continue;

@@ -29,14 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-template <class T>
-std::vector<T> to_host(const Exec& exec, const DeviceArray<T>& array) {
-  const auto host = Kokkos::create_mirror_view(array);
-  Kokkos::deep_copy(exec.space(), host, array);
-  exec.fence("selftest");
-  return {host.data(), host.data() + host.extent(0)};
-}
-
 // values[i] = first + step * i, on the device.
 DeviceArray<float> ramp(const Exec& exec, index_t count, float first, float step) {
   const DeviceArray<float> array("selftest", static_cast<std::size_t>(count));
@@ -47,12 +39,13 @@ DeviceArray<float> ramp(const Exec& exec, index_t count, float first, float step
   return array;
 }
 
-void expect_values(const std::string& what, const std::vector<float>& values,
+void expect_values(const std::string& what, const DeviceArray<float>& array,
                    const std::function<double(index_t)>& expected) {
+  const auto values = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), array);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double right = expected(static_cast<index_t>(i));
-    TRIREME_REQUIRE(static_cast<double>(values[i]) == right,
-                    "{}: element {} is {}, not {}", what, i, values[i], right);
+    TRIREME_REQUIRE(static_cast<double>(values(i)) == right,
+                    "{}: element {} is {}, not {}", what, i, values(i), right);
   }
 }
 
@@ -149,23 +142,23 @@ std::string collectives(const Exec& exec, comm::Communicator& control) {
 
   auto own = ramp(exec, kCount, static_cast<float>(rank), 1.0f);
   world.all_reduce(exec, comm::span_of(own));
-  expect_values("all-reduce", to_host(exec, own), [&](index_t i) {
+  expect_values("all-reduce", own, [&](index_t i) {
     return ranks * (ranks - 1) / 2 + ranks * static_cast<double>(i);
   });
 
   own = ramp(exec, kCount, static_cast<float>(rank), 1.0f);
   const DeviceArray<float> all("selftest", static_cast<std::size_t>(kCount * size));
   world.all_gather(exec, comm::span_of(own), comm::span_of(all));
-  expect_values("all-gather", to_host(exec, all),
+  expect_values("all-gather", all,
                 [](index_t i) { return static_cast<double>(i / kCount + i % kCount); });
 
   world.reduce_scatter(exec, comm::span_of(all), comm::span_of(own));
-  expect_values("reduce-scatter", to_host(exec, own),
+  expect_values("reduce-scatter", own,
                 [&](index_t i) { return ranks * (rank + static_cast<double>(i)); });
 
   own = ramp(exec, kCount, static_cast<float>(rank), 1.0f);
   world.broadcast(exec, comm::span_of(own), size - 1);
-  expect_values("broadcast", to_host(exec, own),
+  expect_values("broadcast", own,
                 [&](index_t i) { return ranks - 1 + static_cast<double>(i); });
 
   if (size > 1) {  // around the ring
@@ -179,7 +172,7 @@ std::string collectives(const Exec& exec, comm::Communicator& control) {
     });
     receive.wait(exec);
     send.wait(exec);
-    expect_values("send and receive", to_host(exec, received),
+    expect_values("send and receive", received,
                   [&](index_t i) { return left + static_cast<double>(i); });
   }
   if (size == 1) return "one rank";

@@ -51,9 +51,7 @@ class Numbers {
     return {data_.data(), batch * columns_, columns_};
   }
   std::vector<double> values(const Exec& exec) const {
-    const auto host = Kokkos::create_mirror_view(data_);
-    Kokkos::deep_copy(exec.space(), host, data_);
-    exec.fence("selftest");
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), data_);
     return {host.data(), host.data() + host.extent(0)};
   }
 
@@ -199,9 +197,7 @@ std::string random_numbers(const Exec& exec) {
           words(static_cast<std::size_t>(w + 4)) = b.word[w];
         }
       });
-  const auto host = Kokkos::create_mirror_view(words);
-  Kokkos::deep_copy(exec.space(), host, words);
-  exec.fence("selftest");
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), words);
   constexpr std::uint32_t known[8] = {0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u,
                                       0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu};
   for (std::size_t i = 0; i < 8; ++i) {
@@ -334,9 +330,7 @@ std::string cross_entropy(const Exec& exec) {
     sum += expected.back();
     count += 1;
   }
-  const auto host = Kokkos::create_mirror_view(totals);
-  Kokkos::deep_copy(exec.space(), host, totals);
-  exec.fence("selftest");
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), totals);
   Worst worst(1e-6);
   worst.add("loss of each row", distance(loss.values(exec), expected));
   worst.add("sum of the losses", distance({host(0), host(1)}, {sum, count}));

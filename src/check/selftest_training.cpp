@@ -18,6 +18,7 @@
 #include "kernels/initialize.hpp"
 #include "model/architecture.hpp"
 #include "optim/optimizer.hpp"
+#include "step/replica.hpp"
 #include "step/train_step.hpp"
 #include "tensor/batch_spec.hpp"
 
@@ -67,9 +68,7 @@ class Rule {
 template <class T>
 double loss_of(const Exec& exec, step::TrainStep<T>& step) {
   const auto totals = step.totals();
-  const auto host = Kokkos::create_mirror_view(totals);
-  Kokkos::deep_copy(exec.space(), host, totals);
-  exec.fence("selftest");
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), totals);
   return host(0) / host(1);
 }
 
@@ -157,14 +156,11 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
                                    .vocabulary = 61};
   constexpr index_t kMicro = 4;
   const comm::RankGrid grid(world, {.data = world->size()});
-  step::ModelState<float> state(grid.groups(), config);
-  state.params.allocate(state.registry, ParamBuffer<float>::Use::training);
-  state.params.initialize(exec, 42);
-  Timers timers;
-  step::TrainStep<float> step(exec, state, {.micro = kMicro, .sequence = config.sequence},
-                              timers);
-  optim::Optimizer<float> optimizer(exec, state.params, grid.groups(), {.beta2 = 0.99},
-                                    1.0);
+  const auto replica =
+      step::make_replica(DType::float32, grid.groups(), model::make_blueprint(config));
+  replica->begin_training(exec, {.micro = kMicro, .sequence = config.sequence},
+                          {.adamw = {.beta2 = 0.99}, .clip_norm = 1.0});
+  replica->initialize(42);
   Rule rule(kMicro, config.sequence, config.vocabulary);
 
   const auto ranks = static_cast<std::uint64_t>(world->size());
@@ -176,11 +172,11 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
   // As long as it takes: the clock of rank 0 decides for all.
   for (std::int64_t goes_on = 1; goes_on != 0; ++k) {
     const auto sample = (static_cast<std::uint64_t>(k) * ranks + rank) * kMicro;
-    step.accumulate_gradients([&](int) { return rule.batch(sample); }, rule.sum());
-    optimizer.begin_step(exec, step.state_view(), k + 1, 3e-3);
-    optimizer.prepare(exec, step.state_view(), step.totals());
-    const optim::StepReport report = optimizer.read_report(exec);
-    step.update(optimizer);
+    const optim::StepReport report =
+        replica->step({.number = k + 1,
+                       .learning_rate = 3e-3,
+                       .fetch = [&](int) { return rule.batch(sample); },
+                       .sum = rule.sum()});
     last = report.losses[0].mean();
     if (k == 0) first = last;
     seconds = seconds_since(start);

@@ -22,6 +22,9 @@
 
 namespace trireme::job {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, node, host, processor, cores, threads,
+                                   node_cores, umask)
+
 namespace {
 
 // The cores of all threads that kernels run on: OMP_PROC_BIND gives each its own.
@@ -37,23 +40,6 @@ std::vector<int> cores_of_threads() {
   std::set<int> cores;
   for (const std::vector<int>& some : allowed) cores.insert(some.begin(), some.end());
   return {cores.begin(), cores.end()};
-}
-
-std::string to_text(const Place& place) {
-  return io::json_text(nlohmann::json{place.node, place.host, place.processor,
-                                      place.cores, place.threads, place.node_cores,
-                                      place.umask});
-}
-
-Place from_text(const std::string& text) {
-  const auto json = io::parse_json<nlohmann::json>(text);
-  return {.node = json[0],
-          .host = json[1],
-          .processor = json[2],
-          .cores = json[3],
-          .threads = json[4],
-          .node_cores = json[5],
-          .umask = json[6]};
 }
 
 }  // namespace
@@ -80,8 +66,9 @@ Placement Placement::gather(comm::Environment& environment, const Machine& machi
       .node_cores = static_cast<int>(std::max(1l, ::sysconf(_SC_NPROCESSORS_ONLN))),
       .umask = current_umask()};
   std::vector<Place> places;
-  for (const std::string& text : environment.world()->gather(to_text(mine))) {
-    places.push_back(from_text(text));
+  for (const std::string& text :
+       environment.world()->gather(io::json_text(nlohmann::json(mine)))) {
+    places.push_back(io::parse_json<nlohmann::json>(text));
   }
   return Placement(std::move(places));
 }

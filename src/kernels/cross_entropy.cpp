@@ -234,22 +234,13 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                           \
-  template void cross_entropy_row_max<T>(const Exec&, VocabRange, View2<const T>,        \
-                                         View1<Accumulator<T>>);                         \
-  template void cross_entropy_row_sums<T>(                                               \
-      const Exec&, VocabRange, View2<const T>, View1<const std::int32_t>,                \
-      View1<const Accumulator<T>>, View2<Accumulator<T>>);                               \
-  template void cross_entropy_row_max_and_sums<T>(                                       \
-      const Exec&, VocabRange, View2<const T>, View1<const std::int32_t>,                \
-      View1<Accumulator<T>>, View2<Accumulator<T>>);                                     \
-  template void cross_entropy_backward<T>(                                               \
-      const Exec&, VocabRange, StepStateView, ObjectiveScale, View1<const std::int32_t>, \
-      View1<const float>, View1<const Accumulator<T>>, View2<const Accumulator<T>>,      \
-      View2<T>);                                                                         \
-  template void cross_entropy_loss<T>(const Exec&, View1<const Accumulator<T>>,          \
-                                      View2<const Accumulator<T>>, View1<const float>,   \
-                                      View1<Accumulator<T>>, View1<double>);
+#define TRIREME_INSTANTIATE(T)                                            \
+  template decltype(cross_entropy_row_max<T>) cross_entropy_row_max<T>;   \
+  template decltype(cross_entropy_row_sums<T>) cross_entropy_row_sums<T>; \
+  template decltype(cross_entropy_row_max_and_sums<T>)                    \
+      cross_entropy_row_max_and_sums<T>;                                  \
+  template decltype(cross_entropy_backward<T>) cross_entropy_backward<T>; \
+  template decltype(cross_entropy_loss<T>) cross_entropy_loss<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -135,8 +135,7 @@ void fill_normal(const Exec& exec, const random::Generator& generator, double st
   template void convert<T, double>(const Exec&, View1<const T>, View1<double>); \
   template void convert<T, bf16>(const Exec&, View1<const T>, View1<bf16>);     \
   template void convert<T, fp16>(const Exec&, View1<const T>, View1<fp16>);     \
-  template void fill_normal<T>(const Exec&, const random::Generator&, double,   \
-                               const MatrixWindow&, View1<T>);
+  template decltype(fill_normal<T>) fill_normal<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 template void fill<std::int64_t>(const Exec&, View1<std::int64_t>, std::int64_t);

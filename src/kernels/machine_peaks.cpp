@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.hpp"
+#include "base/wall_time.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/initialize.hpp"
@@ -25,13 +26,11 @@ double best_seconds(const Exec& exec, const Work& work, double seconds) {
   exec.fence("trireme::kernels::machine_peaks");
   double best = 1e30;
   const Clock::time_point start = Clock::now();
-  for (int n = 0; n < kAtLeast ||
-                  std::chrono::duration<double>(Clock::now() - start).count() < seconds;
-       ++n) {
+  for (int n = 0; n < kAtLeast || seconds_since(start) < seconds; ++n) {
     const Clock::time_point begin = Clock::now();
     work();
     exec.fence("trireme::kernels::machine_peaks");
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+    best = std::min(best, seconds_since(begin));
   }
   return best;
 }
@@ -56,16 +55,15 @@ std::function<void(const Exec&)> gemm_work(const Exec& exec) {
 }
 
 constexpr index_t kTriadCount = index_t{1} << 24;  // elements: 128 MiB an array
-constexpr index_t kTriadBlock = 16384;
 
 void triad(const Exec& exec, double* a, const double* b, const double* c, double scale) {
   launch_rows(
-      exec, "trireme::kernels::measured_memory_bandwidth", kTriadCount / kTriadBlock,
+      exec, "trireme::kernels::measured_memory_bandwidth", kTriadCount / kFlatBlock,
       KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
-        double* const to = a + block * kTriadBlock;
-        const double* const from = b + block * kTriadBlock;
-        const double* const scaled = c + block * kTriadBlock;
-        for_each_column(team, kTriadBlock,
+        double* const to = a + block * kFlatBlock;
+        const double* const from = b + block * kFlatBlock;
+        const double* const scaled = c + block * kFlatBlock;
+        for_each_column(team, kFlatBlock,
                         [=](index_t j) { to[j] = from[j] + scale * scaled[j]; });
       });
 }
@@ -89,23 +87,12 @@ double measured_memory_bandwidth(const Exec& exec) {
 }
 
 GemmProbe::GemmProbe(const Exec& exec, DType type) {
-  switch (type) {
-    case DType::float32:
-      product_ = gemm_work<float>(exec);
-      break;
-    case DType::float64:
-      product_ = gemm_work<double>(exec);
-      break;
-    case DType::bfloat16:
-      product_ = gemm_work<bf16>(exec);
-      break;
-    case DType::float16:
-      product_ = gemm_work<fp16>(exec);
-      break;
-    default:
-      TRIREME_REQUIRE(false, "kernels::GemmProbe: no matrix product in {}",
-                      name_of(type));
-  }
+#define TRIREME_TAKE(T) \
+  if (type == dtype_of<T>) product_ = gemm_work<T>(exec);
+  TRIREME_FOR_EACH_REAL(TRIREME_TAKE)
+#undef TRIREME_TAKE
+  TRIREME_REQUIRE(product_ != nullptr, "kernels::GemmProbe: no matrix product in {}",
+                  name_of(type));
 }
 
 double GemmProbe::best_within(const Exec& exec, double seconds) const {

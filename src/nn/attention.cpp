@@ -104,12 +104,9 @@ void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
   saved.lse =
       context.saved->vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
   project_qkv(context, x, saved.qkv);
-  const View2<const T> qkv = saved.qkv;
-  kernels::attention_forward<T>(context.exec, describe(context), context.step,
-                                heads(context, qkv, 0),
-                                heads(context, qkv, heads_tp_ * d),
-                                heads(context, qkv, (heads_tp_ + kv_heads_tp_) * d),
-                                heads(context, saved.o, 0), saved.lse);
+  const Parts<const T> in = parts_of(context, as_const(saved.qkv));
+  kernels::attention_forward<T>(context.exec, describe(context), context.step, in.q, in.k,
+                                in.v, heads(context, saved.o), saved.lse);
   projection_.forward(context, as_const(saved.o), y);
 }
 
@@ -128,15 +125,12 @@ comm::Request Attention<T>::start_backward_input(const Context& context,
     const auto scratch = context.scratch.vector<Accumulator<T>>(
         Category::attention, kernels::attention_backward_scratch_elements(desc));
     projection_.backward_input(context, held.d_y, d_o);
-    const View2<const T> qkv = saved.qkv;
-    kernels::attention_backward<T>(
-        context.exec, desc, context.step, heads(context, qkv, 0),
-        heads(context, qkv, heads_tp_ * d),
-        heads(context, qkv, (heads_tp_ + kv_heads_tp_) * d),
-        heads(context, as_const(saved.o), 0), as_const(saved.lse),
-        heads(context, as_const(d_o), 0), scratch, heads(context, held.d_qkv, 0),
-        heads(context, held.d_qkv, heads_tp_ * d),
-        heads(context, held.d_qkv, (heads_tp_ + kv_heads_tp_) * d));
+    const Parts<const T> in = parts_of(context, as_const(saved.qkv));
+    const Parts<T> d_in = parts_of(context, held.d_qkv);
+    kernels::attention_backward<T>(context.exec, desc, context.step, in.q, in.k, in.v,
+                                   heads(context, as_const(saved.o)), as_const(saved.lse),
+                                   heads(context, as_const(d_o)), scratch, d_in.q, d_in.k,
+                                   d_in.v);
   }
   return qkv_.start_backward_input(context, as_const(held.d_qkv), d_x);
 }
@@ -175,9 +169,9 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
   kernels::AttentionDesc desc = describe(context);
   desc.kv_length = cache.length;
   kernels::attention_forward<T>(
-      context.exec, desc, context.step, heads(context, as_const(qkv), 0),
-      heads(context, as_const(cache.k), 0), heads(context, as_const(cache.v), 0),
-      heads(context, o, 0), lse);
+      context.exec, desc, context.step, heads(context, as_const(qkv)),
+      heads(context, as_const(cache.k)), heads(context, as_const(cache.v)),
+      heads(context, o), lse);
   projection_.forward(context, as_const(o), y);
 }
 

@@ -62,7 +62,19 @@ class Attention {
   kernels::AttentionDesc describe(const Context& context) const;
   void project_qkv(const Context& context, View2<const T> x, View2<T> qkv) const;
   template <class U>
-  kernels::HeadsView<U> heads(const Context& context, View2<U> qkv, index_t column) const;
+  struct Parts {
+    kernels::HeadsView<U> q, k, v;
+  };
+  // Columns of `matrix` from `column` on; of the three parts of qkv, or its gradients.
+  template <class U>
+  kernels::HeadsView<U> heads(const Context& context, View2<U> matrix,
+                              index_t column = 0) const;
+  template <class U>
+  Parts<U> parts_of(const Context& context, View2<U> qkv) const {
+    const index_t d = config_.head_size;
+    return {heads(context, qkv), heads(context, qkv, heads_tp_ * d),
+            heads(context, qkv, (heads_tp_ + kv_heads_tp_) * d)};
+  }
 
   TransformerConfig config_;
   std::uint16_t layer_;

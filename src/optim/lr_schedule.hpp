@@ -12,10 +12,12 @@
 
 #include <cstdint>
 
+#include "config/enums.hpp"
+
 namespace trireme::optim {
 
 struct LrSchedule {
-  enum class Kind { cosine, linear, constant, inverse_sqrt, wsd };
+  using Kind = config::Schedule;
 
   Kind kind = Kind::cosine;
   double lr = 0.0;  // the peak

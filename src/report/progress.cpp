@@ -110,10 +110,6 @@ double StepClock::seconds_per_step() const {
   return ticks_ > 1 ? mean_ : std::numeric_limits<double>::quiet_NaN();
 }
 
-double StepClock::since_tick(double now) const {
-  return ticks_ > 0 ? now - last_ : 0.0;
-}
-
 Progress::Progress(std::FILE* stream, const Options& options)
     : stream_(stream), options_(options) {
   if (!options_.clock) options_.clock = steady_seconds;

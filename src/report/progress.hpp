@@ -42,8 +42,6 @@ class StepClock {
   void tick(double now);
   // Not finite before two ticks.
   double seconds_per_step() const;
-  // As much time more as this since the last tick (a step under way).
-  double since_tick(double now) const;
 
  private:
   std::int64_t ticks_ = 0;

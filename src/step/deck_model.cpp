@@ -49,30 +49,9 @@ kernels::AdamWDesc adamw_desc(const config::Deck& deck) {
           .weight_decay = o.weight_decay};
 }
 
-namespace {
-
-optim::LrSchedule::Kind schedule_kind(config::Schedule schedule) {
-  using Kind = optim::LrSchedule::Kind;
-  switch (schedule) {
-    case config::Schedule::cosine:
-      return Kind::cosine;
-    case config::Schedule::linear:
-      return Kind::linear;
-    case config::Schedule::constant:
-      return Kind::constant;
-    case config::Schedule::inverse_sqrt:
-      return Kind::inverse_sqrt;
-    case config::Schedule::wsd:
-      return Kind::wsd;
-  }
-  throw Error("not a schedule");
-}
-
-}  // namespace
-
 optim::LrSchedule lr_schedule(const config::Deck& deck) {
   const config::OptimizerConfig& o = deck.optimizer;
-  return {.kind = schedule_kind(o.schedule),
+  return {.kind = o.schedule,
           .lr = o.lr,
           .min_lr = o.min_lr,
           .warmup = o.warmup.steps,

@@ -1,9 +1,9 @@
-// kernels/impl/vector_math.hpp — exp, tanh and log without branches and without calls, so
+// kernels/impl/vector_math.hpp — exp and log without branches and without calls, so
 // that a loop over a row vectorises at plain -O3 (no compiler may vectorise std::exp
 // without -ffast-math) and every lane gives the same bits wherever a row is cut.
 //
 // float: own minimax polynomials (Remez, relative error), argument reduction after Cody &
-// Waite. Errors over the whole range: exp 0.9, log 0.8, tanh 2.5 ulp (swept by
+// Waite. Errors over the whole range: exp 0.9, log 0.8 ulp (swept by
 // tests/unit/kernels/test_vector_math.cpp). exp is 0 where it is below the smallest
 // normal number, 2^-126; NaN stays NaN. double: the library's functions, for gradient
 // checks.
@@ -17,15 +17,8 @@ namespace trireme::kernels {
 
 // a b + c, in one rounding where the processor has the instruction (elsewhere the
 // library's fma would be a slow emulation: two roundings are accurate enough here).
-KOKKOS_FORCEINLINE_FUNCTION float multiply_add(float a, float b, float c) {
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__) || \
-    defined(__HIP_DEVICE_COMPILE__)
-  return Kokkos::fma(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-KOKKOS_FORCEINLINE_FUNCTION double multiply_add(double a, double b, double c) {
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION A multiply_add(A a, A b, A c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__) || \
     defined(__HIP_DEVICE_COMPILE__)
   return Kokkos::fma(a, b, c);
@@ -75,20 +68,6 @@ KOKKOS_FORCEINLINE_FUNCTION float vector_exp(float x) {
   return x > 88.72283f ? Kokkos::Experimental::infinity_v<float> : y;
 }
 
-KOKKOS_FORCEINLINE_FUNCTION float vector_tanh(float x) {
-  // tanh |x| = t / (t + 2) with t = expm1(2 |x|): no cancellation for small x. 9.02
-  // rounds to 1.
-  float a = Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(x) & 0x7fffffffu);
-  a = a > 9.02f ? 9.02f : a;
-  const detail::ReducedExp e = detail::reduce_exp(a + a);
-  const float expm1 = multiply_add(detail::exp_tail(e.r), e.r * e.r, e.r);
-  const float scale = Kokkos::bit_cast<float>((e.n << 23) + 0x3f800000u);  // 2^n
-  const float t = multiply_add(expm1, scale, scale - 1.0f);
-  const float y = t / (t + 2.0f);
-  return Kokkos::bit_cast<float>(Kokkos::bit_cast<std::uint32_t>(y) |
-                                 (Kokkos::bit_cast<std::uint32_t>(x) & 0x80000000u));
-}
-
 KOKKOS_FORCEINLINE_FUNCTION float vector_log(float x) {
   // Subnormal numbers are scaled by 2^24 first.
   const bool tiny = x < 1.17549435e-38f;
@@ -119,9 +98,6 @@ KOKKOS_FORCEINLINE_FUNCTION float vector_log(float x) {
 
 KOKKOS_INLINE_FUNCTION double vector_exp(double x) {
   return Kokkos::exp(x);
-}
-KOKKOS_INLINE_FUNCTION double vector_tanh(double x) {
-  return Kokkos::tanh(x);
 }
 KOKKOS_INLINE_FUNCTION double vector_log(double x) {
   return Kokkos::log(x);
