@@ -36,8 +36,7 @@ constexpr const char* kInitFrom = "--init-from";
 using Errors = std::vector<config::DeckError>;
 
 bool has_key(const Errors& errors, const std::string& key) {
-  return std::any_of(errors.begin(), errors.end(),
-                     [&](const config::DeckError& error) { return error.key == key; });
+  return std::ranges::count(errors, key, &config::DeckError::key) > 0;
 }
 
 bool has_model_key(const Errors& errors) {
@@ -126,10 +125,8 @@ class StartCheck {
   // But what is said already, of weights without the state of an optimizer.
   void add(const Errors& more) {
     for (const config::DeckError& error : more) {
-      const bool is_said =
-          std::any_of(errors_.begin(), errors_.end(),
-                      [&](const config::DeckError& e) { return e.what == error.what; });
-      if (!is_said) errors_.push_back(error);
+      if (std::ranges::count(errors_, error.what, &config::DeckError::what) > 0) continue;
+      errors_.push_back(error);
     }
   }
 

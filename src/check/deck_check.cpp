@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -81,10 +82,12 @@ class DeckCheck {
   std::vector<config::DeckError>& errors() { return examined_.errors; }
   bool is_known(const std::string& key) const { return examined_.bad.count(key) == 0; }
   bool has_error(const std::string& prefix) const {
-    const auto& all = examined_.errors;
-    return std::any_of(all.begin(), all.end(), [&](const config::DeckError& error) {
+    return std::ranges::any_of(examined_.errors, [&](const config::DeckError& error) {
       return error.key.starts_with(prefix);
     });
+  }
+  void add(std::vector<config::DeckError> more) {
+    std::ranges::move(more, std::back_inserter(errors()));
   }
   void add(const NamedCorpus& of, std::string what, std::string allowed,
            std::string fix = "") {
@@ -106,9 +109,7 @@ class DeckCheck {
         return error.key == "model.vocab" && deck().model.vocab == 0;
       });
     }
-    for (config::DeckError& error : config::errors_of_training(deck(), examined_.bad)) {
-      errors().push_back(std::move(error));
-    }
+    add(config::errors_of_training(deck(), examined_.bad));
   }
 
   void find_corpora() {
@@ -130,9 +131,7 @@ class DeckCheck {
       }
     }
     for (NamedCorpus* named : all()) open(*named);
-    const bool is_whole =
-        std::all_of(train_.begin(), train_.end(),
-                    [](const NamedCorpus& named) { return named.corpus != nullptr; });
+    const bool is_whole = std::ranges::count(train_, nullptr, &NamedCorpus::corpus) == 0;
     if (!is_whole) return;
     for (const NamedCorpus& named : train_) result_.corpora.push_back(named.corpus);
   }
@@ -213,10 +212,7 @@ class DeckCheck {
     const NamedCorpus* first = first_opened();
     const bool is_given = deck().model.vocab > 0;
     if (first != nullptr && (is_given || first->is_for_training())) {
-      for (config::DeckError& error : config::set_vocabulary(
-               deck(), first->corpus->vocabulary_size(), first->path)) {
-        errors().push_back(std::move(error));
-      }
+      add(config::set_vocabulary(deck(), first->corpus->vocabulary_size(), first->path));
     }
     if (is_given) return;
     if (deck().model.vocab == 0) {
@@ -281,12 +277,10 @@ class DeckCheck {
                                   .has_tensors = tells_tensors(),
                                   .has_vocabulary = is_right("model.vocab"),
                                   .corpora = result_.corpora};
-    for (config::DeckError& error : errors_of_start({.resume = options_.resume,
-                                    .init_from = options_.init_from,
-                                    .begins = options_.purpose != Purpose::plan},
-                                                    question)) {
-      errors().push_back(std::move(error));
-    }
+    add(errors_of_start({.resume = options_.resume,
+                         .init_from = options_.init_from,
+                         .begins = options_.purpose != Purpose::plan},
+                        question));
   }
 
   bool is_right(const std::string& key) const { return is_known(key) && !has_error(key); }
@@ -298,9 +292,9 @@ class DeckCheck {
           "model.activation", "model.position", "model.bias", "model.tie_embeddings"}) {
       if (!is_right(key)) return false;
     }
-    return std::all_of(
-        result_.not_trained.begin(), result_.not_trained.end(),
-        [](const config::NotTrained& lack) { return lack.told == config::Told::memory; });
+    return std::ranges::count(result_.not_trained, config::Told::memory,
+                              &config::NotTrained::told) ==
+           std::ssize(result_.not_trained);
   }
 
   static constexpr const char* kCorpus = "a file made by trireme tokenize";

@@ -50,7 +50,7 @@ class Numbers {
   kernels::HeadsView<const T> heads_in(index_t batch) const {
     return {data_.data(), batch * columns_, columns_};
   }
-  std::vector<double> values(const Exec& exec) const {
+  std::vector<double> values() const {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), data_);
     return {host.data(), host.data() + host.extent(0)};
   }
@@ -100,7 +100,7 @@ double gemm_error(const Exec& exec, Transpose ta, Transpose tb, Accumulate accum
   kernels::gemm<T, T>(exec, ta, tb, accumulate, a.in(), b.in(), c.matrix());
   kernels::gemm_reference<T, T>(exec, ta, tb, accumulate, a.in(), b.in(),
                                 reference.matrix());
-  return distance(c.values(exec), reference.values(exec));
+  return distance(c.values(), reference.values());
 }
 
 using Values = std::vector<double>;
@@ -245,14 +245,13 @@ std::string attention(const Exec& exec) {
                                      v.heads_in(b), o.heads_in(b), lse.vector_in(),
                                      d_o.heads_in(b), scratch.vector(), d_q.heads(b),
                                      d_k.heads(b), d_v.heads(b));
-  const PlainAttention plain(desc, q.values(exec), k.values(exec), v.values(exec),
-                             d_o.values(exec));
+  const PlainAttention plain(desc, q.values(), k.values(), v.values(), d_o.values());
   Worst worst(3e-6);
-  worst.add("output", distance(o.values(exec), plain.o));
-  worst.add("log-sum-exp", distance(lse.values(exec), plain.lse));
-  worst.add("gradient of q", distance(d_q.values(exec), plain.d_q));
-  worst.add("gradient of k", distance(d_k.values(exec), plain.d_k));
-  worst.add("gradient of v", distance(d_v.values(exec), plain.d_v));
+  worst.add("output", distance(o.values(), plain.o));
+  worst.add("log-sum-exp", distance(lse.values(), plain.lse));
+  worst.add("gradient of q", distance(d_q.values(), plain.d_q));
+  worst.add("gradient of k", distance(d_k.values(), plain.d_k));
+  worst.add("gradient of v", distance(d_v.values(), plain.d_v));
   return worst.text() + ", causal, grouped heads, dropout, forward and backward";
 }
 
@@ -264,7 +263,7 @@ std::string layer_norm(const Exec& exec) {
       rstd(exec, "", 1, rows);
   kernels::layer_norm_forward<float>(exec, x.in(), gamma.vector_in(), beta.vector_in(),
                                      epsilon, y.matrix(), mean.vector(), rstd.vector());
-  const auto xs = x.values(exec), gs = gamma.values(exec), bs = beta.values(exec);
+  const auto xs = x.values(), gs = gamma.values(), bs = beta.values();
   std::vector<double> expected(xs.size());
   for (std::size_t r = 0; r < rows; ++r) {
     const double* row = xs.data() + r * h;
@@ -279,7 +278,7 @@ std::string layer_norm(const Exec& exec) {
     }
   }
   Worst worst(1e-6);
-  worst.add("layer norm", distance(y.values(exec), expected));
+  worst.add("layer norm", distance(y.values(), expected));
   return worst.text();
 }
 
@@ -288,7 +287,7 @@ std::string gelu(const Exec& exec) {
   const Numbers<float> x(exec, "x", rows, f), bias(exec, "bias", 1, f),
       y(exec, "", rows, f);
   kernels::bias_gelu_forward<float>(exec, x.in(), bias.vector_in(), y.matrix());
-  const auto xs = x.values(exec), bs = bias.values(exec);
+  const auto xs = x.values(), bs = bias.values();
   std::vector<double> expected(xs.size());
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const double z = xs[i] + bs[i % f];
@@ -296,7 +295,7 @@ std::string gelu(const Exec& exec) {
     expected[i] = 0.5 * z * (1.0 + std::tanh(inner));
   }
   Worst worst(1e-6);
-  worst.add("GeLU", distance(y.values(exec), expected));
+  worst.add("GeLU", distance(y.values(), expected));
   return worst.text();
 }
 
@@ -319,7 +318,7 @@ std::string cross_entropy(const Exec& exec) {
   kernels::cross_entropy_loss<float>(exec, row_max.vector_in(), sums.in(),
                                      View1<const float>(mask), loss.vector(),
                                      View1<double>(totals));
-  const auto ls = logits.values(exec);
+  const auto ls = logits.values();
   double sum = 0, count = 0;
   std::vector<double> expected;
   for (std::size_t r = 0; r < rows; ++r) {
@@ -332,7 +331,7 @@ std::string cross_entropy(const Exec& exec) {
   }
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), totals);
   Worst worst(1e-6);
-  worst.add("loss of each row", distance(loss.values(exec), expected));
+  worst.add("loss of each row", distance(loss.values(), expected));
   worst.add("sum of the losses", distance({host(0), host(1)}, {sum, count}));
   return worst.text();
 }

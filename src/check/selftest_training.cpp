@@ -66,7 +66,7 @@ class Rule {
 };
 
 template <class T>
-double loss_of(const Exec& exec, step::TrainStep<T>& step) {
+double loss_of(step::TrainStep<T>& step) {
   const auto totals = step.totals();
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), totals);
   return host(0) / host(1);
@@ -108,7 +108,7 @@ std::string gradients(const Exec& exec) {
   Rule rule(3, 7, 19);
   const auto loss = [&] {
     step.accumulate_gradients([&](int) { return rule.batch(1); }, rule.sum());
-    return loss_of(exec, step);
+    return loss_of(step);
   };
 
   loss();

@@ -12,6 +12,7 @@
 #include "inference/generation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "base/error.hpp"
@@ -23,15 +24,9 @@ namespace trireme::inference {
 using Clock = std::chrono::steady_clock;
 
 std::string_view name_of(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::end_of_document:
-      return "end_of_document";
-    case FinishReason::max_tokens:
-      return "max_tokens";
-    case FinishReason::context_limit:
-      return "context_limit";
-  }
-  throw Error("name_of: not a FinishReason");
+  constexpr std::array<std::string_view, 3> kNames = {"end_of_document", "max_tokens",
+                                                      "context_limit"};
+  return kNames.at(static_cast<std::size_t>(reason));
 }
 
 struct Generator::Text {

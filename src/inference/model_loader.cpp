@@ -2,9 +2,9 @@
 #include "inference/model_loader.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "ckpt/directory.hpp"
 #include "ckpt/reader.hpp"
 #include "comm/process_groups.hpp"
@@ -34,9 +34,7 @@ std::optional<data::TokenId> find_end_of_document(
     const std::optional<data::Tokenizer>& tokenizer, const ckpt::TrainingState& state) {
   const auto it = state.tokenizer_attributes.find("end_of_document");
   if (it != state.tokenizer_attributes.end()) {
-    data::TokenId id = 0;
-    const char* end = it->second.data() + it->second.size();
-    if (std::from_chars(it->second.data(), end, id).ptr == end) return id;
+    if (const auto id = number_in<data::TokenId>(it->second)) return id;
   }
   if (!tokenizer) return {};
   try {

@@ -57,11 +57,10 @@ void read_prompt_file(const std::string& path, std::vector<Prompt>& prompts) {
     if (has("prompt") && object["prompt"].is_string()) {
       prompts.push_back({.text = object["prompt"], .ids = {}});
     } else if (has("ids") && object["ids"].is_array() &&
-               std::all_of(
-                   object["ids"].begin(), object["ids"].end(), [](const Json& id) {
-                     constexpr auto kMost = std::numeric_limits<data::TokenId>::max();
-                     return id.is_number_unsigned() && id.get<std::uint64_t>() <= kMost;
-                   })) {
+               std::ranges::all_of(object["ids"], [](const Json& id) {
+                 constexpr auto kMost = std::numeric_limits<data::TokenId>::max();
+                 return id.is_number_unsigned() && id.get<std::uint64_t>() <= kMost;
+               })) {
       prompts.push_back({.text = {}, .ids = object["ids"], .is_text = false});
     } else {
       throw InputError(fmt::format(

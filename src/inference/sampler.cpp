@@ -51,8 +51,7 @@ data::TokenId Sampler::choose(std::span<const double> logits, const Draw& draw) 
   keep_top_k();
   keep_nucleus();
   // In the order of ids whatever was cut away: limits that cut nothing change nothing.
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  std::ranges::sort(candidates_, {}, &Candidate::id);
   double total = 0.0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
   const double target = uniform(draw) * total;
@@ -68,9 +67,8 @@ data::TokenId Sampler::choose(std::span<const double> logits, const Draw& draw) 
 void Sampler::keep_top_k() {
   const auto keep = static_cast<std::size_t>(config_.top_k);
   if (keep == 0 || keep >= candidates_.size()) return;
-  std::nth_element(candidates_.begin(),
-                   candidates_.begin() + static_cast<std::ptrdiff_t>(keep),
-                   candidates_.end(), comes_before);
+  std::ranges::nth_element(candidates_, candidates_.begin() + config_.top_k,
+                           comes_before);
   candidates_.resize(keep);
 }
 
@@ -78,8 +76,7 @@ void Sampler::keep_nucleus() {
   if (config_.top_p >= 1.0) return;
   // Summed by id, not in the order nth_element left behind: that differs between
   // libraries.
-  std::sort(candidates_.begin(), candidates_.end(),
-            [](const Candidate& a, const Candidate& b) { return a.id < b.id; });
+  std::ranges::sort(candidates_, {}, &Candidate::id);
   double total = 0.0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;
   // All tokens below this weight together have less than 1 - top_p: none of them is
@@ -87,7 +84,7 @@ void Sampler::keep_nucleus() {
   const double least =
       (1.0 - config_.top_p) * total / static_cast<double>(candidates_.size());
   std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < least; });
-  std::sort(candidates_.begin(), candidates_.end(), comes_before);
+  std::ranges::sort(candidates_, comes_before);
   double sum = 0.0;
   std::size_t count = 0;
   while (count < candidates_.size() && sum < config_.top_p * total) {

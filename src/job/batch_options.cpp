@@ -151,9 +151,7 @@ std::string batch_line(const BatchOption& option) {
 }
 
 void set_batch_option(std::vector<BatchOption>& options, const BatchOption& wanted) {
-  const auto same =
-      std::find_if(options.begin(), options.end(),
-                   [&](const BatchOption& option) { return option.name == wanted.name; });
+  const auto same = std::ranges::find(options, wanted.name, &BatchOption::name);
   if (same == options.end()) {
     options.push_back(wanted);
   } else {

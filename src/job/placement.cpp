@@ -79,8 +79,7 @@ std::string Placement::binding_of(const std::vector<int>& ranks) const {
   };
   const Place& first = place_of(ranks.front());
   const auto all = [&](const auto& same) {
-    return std::all_of(ranks.begin(), ranks.end(),
-                       [&](int rank) { return same(place_of(rank)); });
+    return std::ranges::all_of(ranks, same, place_of);
   };
   const bool same_threads =
       all([&](const Place& place) { return place.threads == first.threads; });
@@ -129,11 +128,11 @@ std::string Placement::tensor_warning(const comm::GridShape& grid) const {
   for (int rank = 0; rank < grid.size(); ++rank) {
     if (comm::coordinates_of(grid, rank).tensor != 0) continue;
     const std::vector<int> group = comm::members_of(grid, {comm::Axis::tensor}, rank);
-    const bool crosses = std::any_of(group.begin(), group.end(), [&](int member) {
-      return places_[static_cast<std::size_t>(member)].node !=
-             places_[static_cast<std::size_t>(group.front())].node;
-    });
-    if (!crosses) continue;
+    const auto node_of = [&](int member) {
+      return places_[static_cast<std::size_t>(member)].node;
+    };
+    const int first = node_of(group.front());
+    if (std::ranges::count(group, first, node_of) == std::ssize(group)) continue;
     if (crossing++ == 0) example = group;
   }
   if (crossing == 0) return {};

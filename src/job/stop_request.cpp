@@ -48,9 +48,8 @@ constexpr std::array<Signal, 5> kSignals = {{{SignalName::usr1, SIGUSR1},
                                              {SignalName::term, SIGTERM},
                                              {SignalName::intr, SIGINT},
                                              {SignalName::hup, SIGHUP}}};
-static_assert(std::all_of(kSignals.begin(), kSignals.end(), [](const Signal& signal) {
-  return std::find(kOutsideSignals.begin(), kOutsideSignals.end(), signal.number) !=
-         kOutsideSignals.end();
+static_assert(std::ranges::all_of(kSignals, [](const Signal& signal) {
+  return std::ranges::find(kOutsideSignals, signal.number) != kOutsideSignals.end();
 }));  // else they might hit a kernel
 
 int number_of(SignalName name) {
@@ -226,19 +225,16 @@ void StopRequest::change(const Options& options) {
 void StopRequest::listen(const std::vector<SignalName>& signals) {
   std::vector<int> numbers = {SIGINT};
   for (const SignalName name : signals) numbers.push_back(number_of(name));
-  const auto is_wanted = [&](int number) {
-    return std::find(numbers.begin(), numbers.end(), number) != numbers.end();
-  };
   const auto listened = [&](int number) {
-    return std::find_if(old_handlers_.begin(), old_handlers_.end(),
-                        [&](const auto& entry) { return entry.first == number; });
+    return std::ranges::find(old_handlers_, number, &Handlers::value_type::first);
   };
   for (const int number : numbers) {
     if (listened(number) == old_handlers_.end()) listen_to(number, old_handlers_);
   }
   for (const Signal& signal : kSignals) {
     const auto entry = listened(signal.number);
-    if (entry == old_handlers_.end() || is_wanted(signal.number)) continue;
+    const bool is_wanted = std::ranges::count(numbers, signal.number) > 0;
+    if (entry == old_handlers_.end() || is_wanted) continue;
     sigaction(signal.number, &entry->second, nullptr);
     old_handlers_.erase(entry);
     int number = signal.number;

@@ -5,8 +5,8 @@
 // C = A B is the column-major C^T = B^T A^T, so the operands change places.
 #include <cublasLt.h>
 
+#include <compare>
 #include <map>
-#include <tuple>
 
 #include "base/error.hpp"
 #include "kernels/gemm.hpp"
@@ -37,11 +37,7 @@ struct PlanKey {
   bool transpose_a, transpose_b, accumulate;
   index_t m, n, k, lda, ldb, ldc;
   int type, type_c;
-  auto tie() const {
-    return std::tie(transpose_a, transpose_b, accumulate, m, n, k, lda, ldb, ldc, type,
-                    type_c);
-  }
-  bool operator<(const PlanKey& other) const { return tie() < other.tie(); }
+  auto operator<=>(const PlanKey&) const = default;
 };
 
 // The descriptors of one shape and the algorithm chosen for it.

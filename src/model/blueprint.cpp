@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -91,9 +92,8 @@ const Border& Blueprint::border_before(std::size_t block) const {
 }
 
 index_t Blueprint::layers_in(const BlockRange& range) const {
-  return std::count_if(blocks.begin() + static_cast<std::ptrdiff_t>(range.begin),
-                       blocks.begin() + static_cast<std::ptrdiff_t>(range.end),
-                       [](const BlockSpec& block) { return block.is_layer; });
+  return std::ranges::count_if(std::span(blocks).subspan(range.begin, range.size()),
+                               &BlockSpec::is_layer);
 }
 
 const SharedTable& Blueprint::table(const std::string& name) const {

@@ -256,9 +256,8 @@ std::string DryRun::stages_text() const {
                        bytes(memory.weights), bytes(memory.gradients + memory.optimizer),
                        bytes(memory.saved()), bytes(memory.total()));
   }
-  const auto most = std::max_element(
-      stages.begin(), stages.end(),
-      [](const Stage& a, const Stage& b) { return a.memory.total() < b.memory.total(); });
+  const auto most = std::ranges::max_element(
+      stages, {}, [](const Stage& stage) { return stage.memory.total(); });
   out +=
       fmt::format("\nmemory of each rank of stage {}, which takes most\n", most->number);
   return out + memory_text(most->memory);

@@ -60,11 +60,6 @@ void visit_validation(Record& record, Visit&& visit) {
   visit("seconds", record.seconds);
 }
 
-constexpr std::string_view kCsvHeader =
-    "step,loss,grad_norm,lr,samples,tokens,seconds,tokens_per_second,model_tflops,"
-    "hardware_tflops,loss_scale,skipped,validation,validation_loss,"
-    "validation_perplexity,validation_tokens,validation_seconds,seconds_median,"
-    "other_seconds,loss_mean,time";
 constexpr int kStepColumns = 12;
 constexpr int kValidationColumns = 5;
 constexpr int kStepAdditions = 3;
@@ -175,10 +170,6 @@ std::int64_t read_lines(std::string_view text, OnStep&& on_step,
 }
 
 }  // namespace
-
-std::string_view csv_header() {
-  return kCsvHeader;
-}
 
 std::string to_json(const StepRecord& record) {
   JsonLine line;
@@ -300,8 +291,7 @@ void MetricsWriter::note(const StepRecord& record) {
 }
 
 void MetricsWriter::note(const ValidationRecord& record) {
-  const auto is_it = [&](const auto& set) { return set.name == record.name; };
-  const auto set = std::find_if(validations_.begin(), validations_.end(), is_it);
+  const auto set = std::ranges::find(validations_, record.name, &LossSummary::name);
   const LossSummary::Loss found{record.step, record.loss};
   if (set == validations_.end()) {
     validations_.emplace_back(found, record.name);

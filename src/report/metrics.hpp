@@ -70,7 +70,11 @@ std::string to_json(const StepRecord& record);
 std::string to_json(const ValidationRecord& record);
 std::string to_csv(const StepRecord& record);
 std::string to_csv(const ValidationRecord& record);
-std::string_view csv_header();
+inline constexpr std::string_view kCsvHeader =
+    "step,loss,grad_norm,lr,samples,tokens,seconds,tokens_per_second,model_tflops,"
+    "hardware_tflops,loss_scale,skipped,validation,validation_loss,"
+    "validation_perplexity,validation_tokens,validation_seconds,seconds_median,"
+    "other_seconds,loss_mean,time";
 
 // A train.jsonl as far as it can be read: torn or foreign lines are counted, not refused.
 struct MetricsLog {

@@ -61,9 +61,7 @@ std::string join_fitting(std::vector<Field> fields, int columns) {
     return sum;
   };
   while (fields.size() > 1 && width() > columns) {
-    fields.erase(
-        std::max_element(fields.begin(), fields.end(),
-                         [](const Field& a, const Field& b) { return a.rank < b.rank; }));
+    fields.erase(std::ranges::max_element(fields, {}, &Field::rank));
   }
   std::string line;
   for (const Field& field : fields) line += (line.empty() ? "" : "  ") + field.text;

@@ -30,9 +30,7 @@ BatchPlan::BatchPlan(const config::Deck& deck, index_t steps, index_t samples,
 }
 
 data::ColumnRange BatchPlan::columns(index_t n) const {
-  const auto next = std::upper_bound(
-      runs_.begin(), runs_.end(), n,
-      [](index_t batch, const Run& run) { return batch < run.first_batch; });
+  const auto next = std::ranges::upper_bound(runs_, n, {}, &Run::first_batch);
   if (next == runs_.begin()) return {};
   const Run& run = *(next - 1);
   const index_t per_rank = run.size / data_ranks_;

@@ -8,6 +8,7 @@
 #include "step/train_step.hpp"
 
 #include <algorithm>
+#include <array>
 #include <ranges>
 
 #include "base/error.hpp"
@@ -333,17 +334,10 @@ struct TrainStep<T>::Handler {
   }
   bool counts() const { return mode == nn::Mode::training && !step.is_first_step_; }
   const char* name_of(Pass pass) const {
-    switch (pass) {
-      case Pass::forward:
-        return mode == nn::Mode::training ? "forward" : "evaluation";
-      case Pass::backward:
-        return "backward";
-      case Pass::backward_input:
-        return "input gradients";
-      case Pass::backward_weight:
-        return "weight gradients";
-    }
-    return nullptr;
+    if (pass == Pass::forward && mode == nn::Mode::evaluation) return "evaluation";
+    constexpr std::array kNames = {"forward", "backward", "input gradients",
+                                   "weight gradients"};
+    return kNames.at(static_cast<std::size_t>(pass));
   }
   void look(const Action& action, const nn::Context& context) const {
     const auto& layout = step.state_.sharing.pipeline;

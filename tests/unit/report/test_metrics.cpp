@@ -89,9 +89,9 @@ TEST(Metrics, CsvRowsHaveTheColumnsOfTheHeader) {
   const auto commas = [](std::string_view line) {
     return std::count(line.begin(), line.end(), ',');
   };
-  EXPECT_EQ(commas(csv_header()), commas(to_csv(record_of(1))));
-  EXPECT_EQ(commas(csv_header()), commas(to_csv(validation_of(1))));
-  EXPECT_THAT(std::string(csv_header()),
+  EXPECT_EQ(commas(kCsvHeader), commas(to_csv(record_of(1))));
+  EXPECT_EQ(commas(kCsvHeader), commas(to_csv(validation_of(1))));
+  EXPECT_THAT(std::string(kCsvHeader),
               StartsWith("step,loss,grad_norm,lr,samples,tokens,seconds,"));
 }
 
@@ -117,7 +117,7 @@ TEST(Metrics, NamesAreQuoted) {
 TEST(Metrics, EachRecordIsThereAtOnceAndReadsBackExactly) {
   const test::Scratch scratch;
   MetricsWriter writer(scratch.path(), std::nullopt);
-  EXPECT_EQ(slurp(scratch / "train.csv"), std::string(csv_header()) + "\n");
+  EXPECT_EQ(slurp(scratch / "train.csv"), std::string(kCsvHeader) + "\n");
   StepRecord record = record_of(1);
   record.loss = 1.0 / 3.0;
   record.lr = 5e-324;
@@ -176,7 +176,7 @@ TEST(Metrics, RunsOfOlderProgramsGoOn) {
   writer.write(record_of(4));
   EXPECT_EQ(slurp(scratch / "train.jsonl"), old + to_json(record_of(4)) + "\n");
   EXPECT_EQ(slurp(scratch / "train.csv"),
-            std::string(csv_header()) +
+            std::string(kCsvHeader) +
                 "\n2,3,0.1,3e-04,64,16384,0.25,32768,0.171,0.171,1,0,,,,,,,,,\n"
                 "2,,,,,,,,,,,,kjv,4.5,90,4096,1.5,,,,\n" +
                 to_csv(record_of(4)) + "\n");
