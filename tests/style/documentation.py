@@ -1,6 +1,7 @@
 # tests/style/documentation.py — what the pages (*.md) say about the tree is so: links lead
 # to a file and a heading, paths in `code` exist, commands have the options they are shown
-# with, keys are in the deck, and functions that the developer's pages name are in the code.
+# with, keys are in the deck, and functions and types that the developer's pages name are
+# in the code.
 import re
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
@@ -20,6 +21,10 @@ FILE_SUFFIXES = (".h5", ".safetensors", ".txt", ".json", ".yaml", ".bin", ".cpp"
 # Pages that speak of functions and files of the code.
 CODE_PAGES = ("docs/developer/", "docs/math/")
 CALL = re.compile(r"(?:\w+(?:<\w+>)?::)*(~?\w+)(?:<\w+>)?\(\)")
+CPP_BLOCK = re.compile(r"^( *)```cpp\n(.*?)^\1```", re.M | re.S)
+TYPE = re.compile(r"\b[A-Z]\w*[a-z]\w*")
+# What a page's example declares: a class, or a test's suite and name.
+DECLARED = re.compile(r"\b(?:class|struct)\s+(\w+)|\b(?:TYPED_)?TEST(?:_F)?\((\w+),\s*(\w+)")
 
 
 def blanked(text, pattern):
@@ -141,6 +146,18 @@ def check_keys(keys, piece):
             yield f"the deck has no key {word}"
 
 
+def check_types(words, text):
+    """Types in blocks of C++ that are neither in the code nor declared on the page."""
+    blocks = [(match.start(2), source_tree.blank(match.group(2)))
+              for match in CPP_BLOCK.finditer(text)]
+    declared = {name for _, block in blocks for names in DECLARED.findall(block)
+                for name in names}
+    for offset, block in blocks:
+        for match in TYPE.finditer(block):
+            if match.group(0) not in words | declared:
+                yield offset + match.start(), f"no {match.group(0)} in the code"
+
+
 def check(root):
     names = set(source_tree.files(root))
     tops = {name.split("/")[0] for name in names if "/" in name}
@@ -154,6 +171,7 @@ def check(root):
     for page in sorted(name for name in names if name.endswith(".md")):
         text = source_tree.text_of(root, page)
         problems = list(check_links(root, names, page, text))
+        problems += check_types(words, text) if page.startswith(CODE_PAGES) else []
         for offset, piece, is_block in code_pieces(text):
             said = list(check_commands(known, piece))
             said += check_paths(names, tops, piece)

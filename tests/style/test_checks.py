@@ -313,7 +313,8 @@ class StyleChecks(unittest.TestCase):
     def test_pages_that_are_well(self):
         text = ("`src/base/types.hpp`, `src/{base,comm}/CMakeLists.txt`, `none()`, `run.steps`\n"
                 "```sh\ntrireme run deck.yaml --fast --set run.steps=1 | less --sort\n```\n"
-                "[one](../b.md#one-two) [p](#p)\n<!-- [x](gone.md) -->")
+                "[one](../b.md#one-two) [p](#p)\n<!-- [x](gone.md) -->\n"
+                "```cpp\nclass Mine {};\nTEST(Suite, DoesIt) { App app(\"Text\"); }\n```")
         self.assertEqual([], self.found("documentation", files=self.page(text)))
 
     def test_wrong_pages(self):
@@ -328,7 +329,9 @@ class StyleChecks(unittest.TestCase):
                 ("`trireme walk --fast`", "no command 'walk'"),
                 ("`trireme run --set run.step=1`", "no key run.step"),
                 ("`run.stepz`", "no key run.stepz"),
-                ("`base::nothing()`", "no nothing() in the code")):
+                ("`base::nothing()`", "no nothing() in the code"),
+                ("```cpp\nGoneType gone;  // NotLookedAt\n```", "no GoneType in the code"),
+                ("- a\n\n  ```cpp\n  GoneType gone;\n  ```", "no GoneType in the code")):
             lines = self.found("documentation", files=self.page(text))
             self.assertEqual(len(lines), 1, (text, lines))
             self.assertIn("docs/developer/p.md:", lines[0])
