@@ -16,7 +16,7 @@
 #include "check/selftest.hpp"
 #include "comm/rank_grid.hpp"
 #include "kernels/initialize.hpp"
-#include "model/architecture.hpp"
+#include "model/blueprint.hpp"
 #include "optim/optimizer.hpp"
 #include "step/replica.hpp"
 #include "step/train_step.hpp"
@@ -96,7 +96,7 @@ std::string gradients(const Exec& exec) {
                                    .kv_heads = 2,
                                    .ffn_hidden = 20,
                                    .sequence = 7,
-                                   .vocabulary = 19,
+                                   .vocab = 19,
                                    .dropout = 0.1,
                                    .attention_dropout = 0.1,
                                    .init_std = 0.3};
@@ -153,7 +153,7 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
                                    .kv_heads = 4,
                                    .ffn_hidden = 256,
                                    .sequence = 32,
-                                   .vocabulary = 61};
+                                   .vocab = 61};
   constexpr index_t kMicro = 4;
   const comm::RankGrid grid(world, {.data = world->size()});
   const auto replica =
@@ -161,7 +161,7 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
   replica->begin_training(exec, {.micro = kMicro, .sequence = config.sequence},
                           {.adamw = {.beta2 = 0.99}, .clip_norm = 1.0});
   replica->initialize(42);
-  Rule rule(kMicro, config.sequence, config.vocabulary);
+  Rule rule(kMicro, config.sequence, config.vocab);
 
   const auto ranks = static_cast<std::uint64_t>(world->size());
   const auto rank = static_cast<std::uint64_t>(world->rank());
@@ -183,7 +183,7 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
     goes_on = (seconds < 1.0 && k < 200 && last > 0.1 * first) || k < 20 ? 1 : 0;
     world->broadcast(goes_on);
   }
-  const double uniform = std::log(static_cast<double>(config.vocabulary));
+  const double uniform = std::log(static_cast<double>(config.vocab));
   TRIREME_REQUIRE(std::abs(first - uniform) < 0.2,
                   "the first loss is {:.3f}; log(vocabulary) = {:.3f} was expected",
                   first, uniform);

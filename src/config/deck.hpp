@@ -13,6 +13,7 @@
 #define TRIREME_CONFIG_DECK_HPP_
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -35,23 +36,38 @@ struct Length {
   bool operator==(const Length&) const = default;
 };
 
+// A model's dimensions and variants. What trains, plans or restores a model takes the
+// whole of it, and only blocks ask for single dimensions.
 struct ModelConfig {
   ModelKind kind = ModelKind::gpt;
-  index_t layers = 0, hidden = 0, heads = 0;
-  index_t head_size = 0;
-  index_t ffn_hidden = 0;
-  index_t sequence = 0;
-  index_t vocab = 0;  // 0: the corpus says it
-  double dropout = 0.1, attention_dropout = 0.1;
+  index_t layers = 0;      // L
+  index_t hidden = 0;      // h
+  index_t heads = 0;       // a
+  index_t kv_heads = 0;    // g
+  index_t head_size = 0;   // d; 0: h / a
+  index_t ffn_hidden = 0;  // f
+  index_t sequence = 0;    // s, also the number of learned positions
+  index_t vocab = 0;       // V, unpadded; 0: the corpus says it
+  double dropout = 0.0, attention_dropout = 0.0;
   double init_std = 0.02;
-  index_t kv_heads = 0;
   Norm norm = Norm::layernorm;
   Activation activation = Activation::gelu_tanh;
   Position position = Position::learned;
-  bool bias = true, tie_embeddings = true;
+  bool bias = true;  // of linear layers and norms; the head has none
+  bool tie_embeddings = true;
 
+  // Elements of one head: those of a query, a key or a value.
+  index_t head_elements() const { return head_size > 0 ? head_size : hidden / heads; }
   // Of queries, keys and values other than hidden / heads: only then is it worth telling.
   bool has_own_head_size() const { return heads * head_size != hidden; }
+  // GPT-2 scales the two matrices that write to the residual stream by 1 / sqrt(2 L).
+  double output_init_std() const {
+    return init_std / std::sqrt(2.0 * static_cast<double>(layers));
+  }
+  // Whether a third matrix of the feed-forward block gates what its first makes.
+  bool is_gated() const {
+    return activation == Activation::swiglu || activation == Activation::geglu;
+  }
 };
 
 struct WeightedPath {
@@ -161,7 +177,7 @@ struct CheckpointConfig {
 };
 
 struct Deck {
-  ModelConfig model;
+  ModelConfig model{.dropout = 0.1, .attention_dropout = 0.1};
   DataConfig data;
   BatchConfig batch;
   ParallelConfig parallel;

@@ -19,26 +19,13 @@ namespace trireme::model {
 
 namespace {
 
-nn::TransformerConfig transformer_config(const Architecture& a) {
-  return {.layers = a.layers,
-          .hidden = a.hidden,
-          .heads = a.heads,
-          .kv_heads = a.kv_heads,
-          .head_size = a.head_elements(),
-          .ffn_hidden = a.ffn_hidden,
-          .sequence = a.sequence,
-          .dropout = a.dropout,
-          .attention_dropout = a.attention_dropout,
-          .init_std = a.init_std};
-}
-
 template <class T>
 class EmbeddingBlock final : public Block<T> {
  public:
   explicit EmbeddingBlock(const Making<T>& making)
       : tokens_(making.blueprint.batch.field("tokens")),
         positions_(making.blueprint.batch.field("positions")),
-        embedding_(begin_unit(making), transformer_config(making.blueprint.architecture),
+        embedding_(begin_unit(making), making.blueprint.architecture,
                    making.table().words) {}
 
   void set_slot_count(int slots) override { d_out_.resize(extent(slots)); }
@@ -94,8 +81,7 @@ class LayerBlock final : public Block<T> {
  public:
   explicit LayerBlock(const Making<T>& making)
       : name_(making.spec().name),
-        layer_(begin_unit(making), transformer_config(making.blueprint.architecture),
-               making.spec().number) {}
+        layer_(begin_unit(making), making.blueprint.architecture, making.spec().number) {}
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 

@@ -24,10 +24,15 @@
 
 #include "base/types.hpp"
 #include "config/deck.hpp"
-#include "model/architecture.hpp"
 #include "tensor/batch_spec.hpp"
 
 namespace trireme::model {
+
+using config::Activation;
+using config::ModelKind;
+using config::Norm;
+using config::Position;
+using Architecture = config::ModelConfig;
 
 // A tensor at a border: (rows of its stream, columns).
 struct BorderTensor {
@@ -166,9 +171,6 @@ struct Blueprint {
 // no blocks for; whoever reads decks refuses that before, by the same list
 // (config/capability.hpp).
 Blueprint make_blueprint(const Architecture& architecture);
-inline Blueprint blueprint_of(const config::ModelConfig& section) {
-  return make_blueprint(architecture_of(section));
-}
 
 }  // namespace trireme::model
 

@@ -79,7 +79,7 @@ Blueprint gpt_blueprint(const Architecture& a) {
                                 .parameters = layer_parameters(a),
                                 .flops = layer_flops(a)});
   }
-  const index_t words = a.vocabulary * a.hidden;
+  const index_t words = a.vocab * a.hidden;
   blueprint.blocks.push_back(
       {.kind = "head",
        .name = "head",
@@ -93,7 +93,7 @@ Blueprint gpt_blueprint(const Architecture& a) {
        .objective = 0});
   blueprint.tables.push_back({.name = "embedding/word",
                               .unit = "embedding",
-                              .rows = a.vocabulary,
+                              .rows = a.vocab,
                               .columns = a.hidden,
                               .init_std = a.init_std});
   return blueprint;

@@ -40,17 +40,18 @@ void append_keys_and_values(const Exec& exec, View2<const T> qkv, index_t k_colu
 
 template <class T>
 Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
-                        const TransformerConfig& config, index_t layer)
+                        const config::ModelConfig& config, index_t layer)
     : config_(config),
       layer_(static_cast<std::uint16_t>(layer)),
       heads_tp_(config.heads / builder.tensor_size()),
       kv_heads_tp_(config.kv_heads / builder.tensor_size()),
       head_begin_(heads_tp_ * builder.tensor_rank()),
       qkv_(builder, name + "/qkv", config.hidden,
-           (config.heads + 2 * config.kv_heads) * config.head_size, config.init_std,
-           {config.heads * config.head_size, config.kv_heads * config.head_size,
-            config.kv_heads * config.head_size}),
-      projection_(builder, name + "/projection", config.heads * config.head_size,
+           (config.heads + 2 * config.kv_heads) * config.head_elements(), config.init_std,
+           {config.heads * config.head_elements(),
+            config.kv_heads * config.head_elements(),
+            config.kv_heads * config.head_elements()}),
+      projection_(builder, name + "/projection", config.heads * config.head_elements(),
                   config.hidden, config.output_init_std()) {
   const int size = builder.tensor_size();
   TRIREME_REQUIRE(config.heads % size == 0 && config.kv_heads % size == 0,
@@ -66,9 +67,9 @@ kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
           .kv_length = context.sequence(),
           .heads = heads_tp_,
           .kv_heads = kv_heads_tp_,
-          .head_dim = config_.head_size,
+          .head_dim = config_.head_elements(),
           .mask = kernels::MaskKind::causal,
-          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_size)),
+          .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_elements())),
           .dropout = context.mode == Mode::training ? config_.attention_dropout : 0.0,
           .head_begin = head_begin_,
           .mask_length = config_.sequence,
@@ -96,7 +97,7 @@ void Attention<T>::project_qkv(const Context& context, View2<const T> x,
 template <class T>
 void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
-  const index_t d = config_.head_size;
+  const index_t d = config_.head_elements();
   const index_t rows = context.rows();
   saved.x = x;
   saved.qkv = context.saved->matrix<T>(Category::attention, rows, qkv_.out_tp());
@@ -114,7 +115,7 @@ template <class T>
 comm::Request Attention<T>::start_backward_input(const Context& context,
                                                  View2<const T> d_y, const Saved& saved,
                                                  View2<T> d_x, Held& held) const {
-  const index_t d = config_.head_size;
+  const index_t d = config_.head_elements();
   const index_t rows = context.rows();
   held.d_y = projection_.whole_output_gradient(context, d_y);
   held.d_qkv = context.held.matrix<T>(Category::gradient, rows, qkv_.out_tp());
@@ -148,7 +149,7 @@ template <class T>
 void Attention<T>::forward_cached(const Context& context, View2<const T> x, View2<T> y,
                                   KvCache<T>& cache) const {
   const ArenaScope scope(context.scratch);
-  const index_t d = config_.head_size;
+  const index_t d = config_.head_elements();
   const index_t rows = context.rows();
   const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
   const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);

@@ -10,9 +10,9 @@
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
+#include "config/deck.hpp"
 #include "kernels/attention.hpp"
 #include "nn/linear.hpp"
-#include "nn/transformer_config.hpp"
 
 namespace trireme::nn {
 
@@ -40,7 +40,7 @@ class Attention {
 
   // `layer`: the global number, for the dropout mask.
   Attention(const Builder<T>& builder, const std::string& name,
-            const TransformerConfig& config, index_t layer);
+            const config::ModelConfig& config, index_t layer);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // d_y must live until backward_weight; d_x is there after wait().
@@ -56,7 +56,7 @@ class Attention {
 
   View1<const T> output_bias() const { return projection_.bias(); }
   // Columns of a KvCache view: g_tp * d.
-  index_t kv_columns() const { return kv_heads_tp_ * config_.head_size; }
+  index_t kv_columns() const { return kv_heads_tp_ * config_.head_elements(); }
 
  private:
   kernels::AttentionDesc describe(const Context& context) const;
@@ -71,12 +71,12 @@ class Attention {
                               index_t column = 0) const;
   template <class U>
   Parts<U> parts_of(const Context& context, View2<U> qkv) const {
-    const index_t d = config_.head_size;
+    const index_t d = config_.head_elements();
     return {heads(context, qkv), heads(context, qkv, heads_tp_ * d),
             heads(context, qkv, (heads_tp_ + kv_heads_tp_) * d)};
   }
 
-  TransformerConfig config_;
+  config::ModelConfig config_;
   std::uint16_t layer_;
   index_t heads_tp_, kv_heads_tp_, head_begin_;
   ColumnParallelLinear<T> qkv_;

@@ -72,7 +72,7 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
 }
 
 template <class T>
-Embedding<T>::Embedding(const Builder<T>& builder, const TransformerConfig& config,
+Embedding<T>::Embedding(const Builder<T>& builder, const config::ModelConfig& config,
                         const VocabParallelEmbedding<T>& word)
     : config_(config),
       word_(word),

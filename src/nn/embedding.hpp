@@ -13,9 +13,9 @@
 #define TRIREME_NN_EMBEDDING_HPP_
 
 #include "base/exec.hpp"
+#include "config/deck.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/context.hpp"
-#include "nn/transformer_config.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
@@ -55,7 +55,7 @@ template <class T>
 class Embedding {
  public:
   // Its positions go to the registry's last unit; `word` is registered already.
-  Embedding(const Builder<T>& builder, const TransformerConfig& config,
+  Embedding(const Builder<T>& builder, const config::ModelConfig& config,
             const VocabParallelEmbedding<T>& word);
 
   // tokens, positions: (rows). x: (local rows, h).
@@ -71,7 +71,7 @@ class Embedding {
                                   View1<const std::int32_t> ids) const;
   kernels::DropoutDesc dropout(const Context& context) const;
 
-  TransformerConfig config_;
+  config::ModelConfig config_;
   VocabParallelEmbedding<T> word_;
   ParamRef<T> position_;  // (S, h), the same on every rank of the tensor group
 };

@@ -9,7 +9,7 @@ namespace trireme::nn {
 
 template <class T>
 Mlp<T>::Mlp(const Builder<T>& builder, const std::string& name,
-            const TransformerConfig& config)
+            const config::ModelConfig& config)
     : fc1_(builder, name + "/fc1", config.hidden, config.ffn_hidden, config.init_std),
       fc2_(builder, name + "/fc2", config.ffn_hidden, config.hidden,
            config.output_init_std()) {}

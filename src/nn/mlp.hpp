@@ -11,8 +11,8 @@
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
+#include "config/deck.hpp"
 #include "nn/linear.hpp"
-#include "nn/transformer_config.hpp"
 
 namespace trireme::nn {
 
@@ -31,7 +31,7 @@ class Mlp {
   };
 
   Mlp(const Builder<T>& builder, const std::string& name,
-      const TransformerConfig& config);
+      const config::ModelConfig& config);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // d_y must live until backward_weight; d_x is there after wait(). With

@@ -25,7 +25,7 @@ std::string layer_name(index_t layer) {
 
 template <class T>
 TransformerLayer<T>::TransformerLayer(const Builder<T>& builder,
-                                      const TransformerConfig& config, index_t layer)
+                                      const config::ModelConfig& config, index_t layer)
     : hidden_(config.hidden),
       dropout_(config.dropout),
       layer_(static_cast<std::uint16_t>(layer)),

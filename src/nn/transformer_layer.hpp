@@ -10,6 +10,7 @@
 #define TRIREME_NN_TRANSFORMER_LAYER_HPP_
 
 #include "base/types.hpp"
+#include "config/deck.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/attention.hpp"
 #include "nn/layer_norm.hpp"
@@ -34,7 +35,7 @@ class TransformerLayer {
   };
 
   // `layer` is the global number, from 0.
-  TransformerLayer(const Builder<T>& builder, const TransformerConfig& config,
+  TransformerLayer(const Builder<T>& builder, const config::ModelConfig& config,
                    index_t layer);
 
   // x must live until backward_weight; y may not be x.

@@ -81,7 +81,7 @@ std::map<int, int> stages_to_plan(const step::PipelineLayout& layout,
 // Of a rank of each of these stages.
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown shown) {
   const step::Sharing shared = step::sharing(deck);
-  const model::Blueprint model = model::blueprint_of(deck.model);
+  const model::Blueprint model = model::make_blueprint(deck.model);
   const step::PipelinePlans plans(shared.pipeline, model, step::step_shape(deck));
   std::vector<DryRun::Stage> stages;
   for (const auto& [stage, alike] : stages_to_plan(shared.pipeline, model, shown)) {
@@ -221,7 +221,7 @@ DryRun dry_run(const check::DeckCheckOptions& options, StagesShown shown) {
   result.not_checked = std::move(checked.not_checked);
   const config::Deck& deck = result.deck;
   if (!result.knows_size()) return result;
-  const model::Blueprint model = model::blueprint_of(deck.model);
+  const model::Blueprint model = model::make_blueprint(deck.model);
   result.parameters = model.parameter_count();
   const auto samples = static_cast<double>(deck.batch.global);
   result.model_flops = samples * model.model_flops();

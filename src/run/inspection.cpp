@@ -59,7 +59,7 @@ Json model_of(const config::Deck& deck) {
           {"ffn_hidden", m.ffn_hidden},
           {"sequence", m.sequence},
           {"vocabulary", m.vocab},
-          {"parameters", model::blueprint_of(deck.model).parameter_count()}};
+          {"parameters", model::make_blueprint(deck.model).parameter_count()}};
 }
 
 // The last losses of train.jsonl, none of a later step than `last`: read from its end, as

@@ -391,7 +391,7 @@ void TrainingRun::write_sample() {
   const inference::GenerationConfig config{
       .sampling = {.temperature = 0.8, .top_k = 50, .seed = deck_.run.seed},
       .max_tokens = kSampleTokens,
-      .usable_vocabulary = std::min<index_t>(replica_.part().architecture().vocabulary,
+      .usable_vocabulary = std::min<index_t>(replica_.part().architecture().vocab,
                                              corpus.vocabulary_size()),
       .end_of_document = corpus.end_of_document()};
   const auto generations = generator_->run(

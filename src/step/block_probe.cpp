@@ -202,7 +202,7 @@ schedule::ModelCost measured_cost(const comm::ProcessGroups& groups,
 
 std::string deal_by_measured_costs(const comm::ProcessGroups& groups,
                                    config::Deck& deck) {
-  const model::Blueprint blueprint = model::blueprint_of(deck.model);
+  const model::Blueprint blueprint = model::make_blueprint(deck.model);
   const PipelineLayout modelled = pipeline_layout(deck);
   const schedule::ModelCost cost = measured_cost(groups, deck);
   const schedule::Split split = schedule::balance(

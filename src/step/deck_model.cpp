@@ -9,7 +9,7 @@
 namespace trireme::step {
 
 std::string vocabulary_tensor(const config::Deck& deck) {
-  const model::Blueprint blueprint = model::blueprint_of(deck.model);
+  const model::Blueprint blueprint = model::make_blueprint(deck.model);
   return ckpt::kModelGroup + blueprint.vocabulary_table().parameter();
 }
 
@@ -36,7 +36,7 @@ PipelineLayout pipeline_layout(const config::Deck& deck) {
                         .schedule = p.schedule};
   if (layout.split.empty()) {
     layout.split =
-        balanced_split(layout, model::blueprint_of(deck.model), step_shape(deck));
+        balanced_split(layout, model::make_blueprint(deck.model), step_shape(deck));
   }
   return layout;
 }

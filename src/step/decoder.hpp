@@ -12,7 +12,7 @@
 
 #include "base/types.hpp"
 #include "data/bpe.hpp"
-#include "model/architecture.hpp"
+#include "model/blueprint.hpp"
 #include "step/model_state.hpp"
 
 namespace trireme::step {
@@ -23,7 +23,7 @@ class Decoder {
   static constexpr index_t kPieceRows = 512;
 
   Decoder(const model::Architecture& model, index_t most_texts)
-      : context_(model.sequence), vocabulary_(model.vocabulary), most_(most_texts) {}
+      : context_(model.sequence), vocabulary_(model.vocab), most_(most_texts) {}
   virtual ~Decoder() = default;
 
   // Empty texts from now on.

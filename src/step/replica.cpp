@@ -120,7 +120,7 @@ std::unique_ptr<Replica> make_replica(const config::Deck& deck,
   // No model computes in fp16 yet: it is planned in bf16, which is as wide.
   const bool is_narrow = deck.precision.compute != config::Precision::fp32;
   return make_replica(is_narrow ? DType::bfloat16 : DType::float32, groups,
-                      model::blueprint_of(deck.model), sharing);
+                      model::make_blueprint(deck.model), sharing);
 }
 
 }  // namespace trireme::step

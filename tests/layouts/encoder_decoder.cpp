@@ -376,8 +376,8 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
     blueprint.tables.push_back({name, unit, rows, columns, text.init_std});
   };
   table("encoder/word", "encoder/word", kSourceVocabulary, kSourceHidden);
-  table("embedding/word", "embedding", text.vocabulary, text.hidden);
-  table("notes", "notes", text.vocabulary, text.hidden);
+  table("embedding/word", "embedding", text.vocab, text.hidden);
+  table("notes", "notes", text.vocab, text.hidden);
   blueprint.check();
   return blueprint;
 }

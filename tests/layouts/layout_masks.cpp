@@ -13,7 +13,7 @@ namespace {
 
 constexpr index_t kLongVocabulary = 1201;  // more than there are tokens in a step
 
-nn::TransformerConfig layer_config() {
+config::ModelConfig layer_config() {
   return {.layers = 3,
           .hidden = kMaskHidden,
           .heads = kMaskHeads,

@@ -17,7 +17,7 @@ std::vector<data::TokenId> generate(const comm::ProcessGroups& groups) {
                                           .kv_heads = 6,
                                           .ffn_hidden = 60,
                                           .sequence = 31,
-                                          .vocabulary = 53,
+                                          .vocab = 53,
                                           .init_std = 0.3});
   state.params.allocate(state.registry, ParamBuffer<double>::Use::inference);
   state.params.initialize(Exec(), 17);

@@ -93,7 +93,7 @@ model::Blueprint two_objectives() {
                                                       .kv_heads = 2,
                                                       .ffn_hidden = 16,
                                                       .sequence = kSequence,
-                                                      .vocabulary = kVocabulary});
+                                                      .vocab = kVocabulary});
   blueprint.batch.fields.push_back({"size_mask", DType::float32});
   blueprint.objectives[0].weight = 0.75;
   blueprint.objectives.push_back({.name = "size", .weight = 3.0, .mask = "size_mask"});

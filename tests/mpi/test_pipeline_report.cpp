@@ -23,7 +23,7 @@ model::Blueprint of_layers(index_t layers) {
                                 .kv_heads = 1,
                                 .ffn_hidden = 32,
                                 .sequence = 8,
-                                .vocabulary = 16});
+                                .vocab = 16});
 }
 
 PipelineLayout layout_of(int stages, int chunks) {

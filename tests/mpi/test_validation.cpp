@@ -52,7 +52,7 @@ class ValidationRanks : public ::testing::Test {
         "test", {.overrides = {}, .run_dir = "", .ranks = ranks});
     const comm::RankGrid grid(world, step::grid_shape(deck));
     const auto replica = step::make_replica(DType::float64, grid.groups(),
-                                            model::blueprint_of(deck.model));
+                                            model::make_blueprint(deck.model));
     replica->begin_evaluation(Exec(), step::step_shape(deck));
     replica->initialize(3);
     return Validation(deck, grid, *replica,

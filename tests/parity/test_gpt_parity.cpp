@@ -59,7 +59,7 @@ class Case {
             .kv_heads = c.heads,
             .ffn_hidden = c.ffn_hidden,
             .sequence = c.sequence,
-            .vocabulary = c.vocab};
+            .vocab = c.vocab};
   }
 
   // Batch n of the oracle, (b, s + 1) rows of tokens, as (s, b) inputs and labels.

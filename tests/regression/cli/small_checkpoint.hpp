@@ -13,7 +13,6 @@
 #include "config/load.hpp"
 #include "data/bpe_trainer.hpp"
 #include "data/tokenizer.hpp"
-#include "model/architecture.hpp"
 #include "step/model_state.hpp"
 #include "unit/step/random_model.hpp"
 
@@ -48,8 +47,7 @@ inline void make_checkpoint(const std::filesystem::path& run,
       "model: {layers: 2, hidden: 32, heads: 4, sequence: 24, vocab: " + options.vocab +
           "}\ndata: {train: corpus.h5}\n",
       "small");
-  step::ModelState<float> state(comm::make_groups_of_one(),
-                                model::architecture_of(deck.model));
+  step::ModelState<float> state(comm::make_groups_of_one(), deck.model);
   randomize(state, 0.15, options.seed);
   if (options.poisoned) {
     state.params.slice(Slab::weight, state.registry.find("layers/1/mlp/fc1/weight"))(3) =

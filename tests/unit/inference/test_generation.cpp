@@ -30,7 +30,7 @@ const model::Architecture kConfig = {.layers = 2,
                                      .kv_heads = 3,
                                      .ffn_hidden = 55,
                                      .sequence = 37,
-                                     .vocabulary = 53,
+                                     .vocab = 53,
                                      .dropout = 0.3,
                                      .attention_dropout = 0.3};
 
@@ -80,7 +80,7 @@ double worst_difference(const std::vector<index_t>& pieces, index_t batch) {
   const std::vector<double> full = full_logits<T>(model, tokens, batch);
   const auto decoder = step::make_decoder(Exec(), model, batch);
   decoder->start(batch);
-  const auto width = static_cast<std::size_t>(batch * kConfig.vocabulary);
+  const auto width = static_cast<std::size_t>(batch * kConfig.vocab);
   double worst = 0;
   index_t at = 0;
   for (const index_t piece : pieces) {
@@ -152,7 +152,7 @@ TEST(GenerationGreedy, IsHuggingFaces) {
                                                                .kv_heads = c.heads,
                                                                .ffn_hidden = c.ffn_hidden,
                                                                .sequence = c.sequence,
-                                                               .vocabulary = c.vocab});
+                                                               .vocab = c.vocab});
     model.params.allocate(model.registry, ParamBuffer<float>::Use::inference);
     for (const auto& tensor : source.tensors()) {
       const auto values = source.read(tensor);

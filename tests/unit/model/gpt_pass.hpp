@@ -27,7 +27,7 @@ inline model::Architecture small_gpt(double dropout = 0.1) {
           .kv_heads = 4,
           .ffn_hidden = 40,
           .sequence = 13,
-          .vocabulary = 37,
+          .vocab = 37,
           .dropout = dropout,
           .attention_dropout = dropout,
           .init_std = 0.2};
@@ -91,7 +91,7 @@ class Pass {
       const index_t at = r / shape.batch;
       const auto token = [&](index_t position) {
         return static_cast<double>((sample * 7919 + position * position * 31 + 5) %
-                                   gpt_.config.vocabulary);
+                                   gpt_.config.vocab);
       };
       tokens[r] = token(at);
       positions[r] = static_cast<double>(at);

@@ -22,7 +22,7 @@ Architecture gpt(index_t layers, index_t hidden, index_t heads, index_t sequence
           .kv_heads = heads,
           .ffn_hidden = 4 * hidden,
           .sequence = sequence,
-          .vocabulary = vocabulary};
+          .vocab = vocabulary};
 }
 
 Architecture with(Architecture config, auto change) {
@@ -83,7 +83,7 @@ TEST(FormulaeParameters, AreTheSumOverTensors) {
     layer += c.hidden + c.hidden;                     // second norm
     layer += c.ffn_hidden * c.hidden + c.ffn_hidden;  // fc1
     layer += c.hidden * c.ffn_hidden + c.hidden;      // fc2
-    const index_t rest = c.vocabulary * c.hidden + c.sequence * c.hidden + 2 * c.hidden;
+    const index_t rest = c.vocab * c.hidden + c.sequence * c.hidden + 2 * c.hidden;
     EXPECT_EQ(parameter_count(c), c.layers * layer + rest);
   }
 }
@@ -147,8 +147,7 @@ TEST(FormulaeFlops, AreThoseOfTheMegatronPaper) {
        {gpt(12, 768, 12, 1024, 50257), gpt(96, 12288, 96, 2048, 51200)}) {
     for (const index_t samples : {1, 17, 1536}) {
       for (const index_t sequence : {1, 256, 2048}) {
-        const double l = c.layers, h = c.hidden, b = samples, s = sequence,
-                     v = c.vocabulary;
+        const double l = c.layers, h = c.hidden, b = samples, s = sequence, v = c.vocab;
         const double paper =
             72 * b * s * l * h * h * (1 + s / (6 * h) + v / (12 * l * h));
         EXPECT_NEAR(model_flops(c, samples, sequence) / paper, 1, 1e-14);
@@ -185,7 +184,7 @@ TEST(FormulaeFlops, AreTheSumOverProducts) {
       layer += product(rows, c.ffn_hidden, c.hidden);
       layer += product(rows, c.hidden, c.ffn_hidden);
       const double forward =
-          static_cast<double>(c.layers) * layer + product(rows, c.vocabulary, c.hidden);
+          static_cast<double>(c.layers) * layer + product(rows, c.vocab, c.hidden);
       const auto count = causal ? AttentionCount::causal : AttentionCount::full;
       EXPECT_NEAR(model_flops(c, samples, sequence, count) / (3 * forward), 1, 1e-14);
     }

@@ -42,7 +42,7 @@ class Decoder {
     Values tokens(rows), positions(rows);
     for (index_t r = 0; r < rows; ++r) {
       positions[r] = static_cast<double>(at + r / batch_);
-      tokens[r] = token(r % batch_, at + r / batch_, gpt_.config.vocabulary);
+      tokens[r] = token(r % batch_, at + r / batch_, gpt_.config.vocab);
     }
     const Array<std::int32_t> ids(tokens), places(positions);
     const Array<T> logits(static_cast<std::size_t>(wanted * gpt_.chunk.logit_columns()));
@@ -71,7 +71,7 @@ class Decoder {
     EXPECT_EQ(held.used(), 0u);
     const View2<T> all = logits.matrix(wanted, gpt_.chunk.logit_columns());
     return test::rows_of<T>(Kokkos::subview(
-        all, Kokkos::ALL, std::pair<index_t, index_t>(0, gpt_.config.vocabulary)));
+        all, Kokkos::ALL, std::pair<index_t, index_t>(0, gpt_.config.vocab)));
   }
 
  private:
@@ -115,7 +115,7 @@ TEST(GptDecodeCache, AsManyLogitsAsAskedFor) {
   Decoder<double> decoder(gpt, 2, kLength);
   EXPECT_TRUE(decoder.feed(6, 0).empty());  // a prompt
   const Values last = decoder.feed(7, 2);
-  const Values tail(want.end() - 2 * gpt.config.vocabulary, want.end());
+  const Values tail(want.end() - 2 * gpt.config.vocab, want.end());
   test::expect_close(last, tail, 1e-12, 1, "logits");
 }
 

@@ -36,7 +36,7 @@ Architecture gpt(index_t layers, index_t hidden, index_t heads, index_t kv_heads
           .kv_heads = kv_heads,
           .ffn_hidden = ffn_hidden,
           .sequence = sequence,
-          .vocabulary = vocabulary};
+          .vocab = vocabulary};
 }
 
 TEST(GptRegistryNames, AreThoseOfACheckpoint) {

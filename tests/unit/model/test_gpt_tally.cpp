@@ -67,9 +67,9 @@ model::Architecture odd_gpt() {
 void expect_model_flops(const model::Architecture& config, const Counted& counted,
                         double again_full, double again_causal, const std::string& what) {
   ASSERT_EQ(counted.vocabulary % nn::kVocabularyMultiple, 0) << what;
-  ASSERT_GT(counted.vocabulary, config.vocabulary) << what;
-  const double padding = static_cast<double>((counted.vocabulary - config.vocabulary) *
-                                             2 * kBatch * kSequence * config.hidden);
+  ASSERT_GT(counted.vocabulary, config.vocab) << what;
+  const double padding = static_cast<double>((counted.vocabulary - config.vocab) * 2 *
+                                             kBatch * kSequence * config.hidden);
   const double of_padding = (kHostExecution ? 2 : 3) * padding;
   const Cost cost = counted.tally.total().cost;
   using enum model::AttentionCount;
@@ -94,7 +94,7 @@ TEST(GptTally, FlopsAreThoseOfTheBlocks) {
 
 TEST(GptTally, SharesOfTheTensorRanksAreEqual) {
   model::Architecture config = odd_gpt();
-  config.vocabulary = 38;  // else the first rank has a word more
+  config.vocab = 38;  // else the first rank has a word more
   const Counted first = count(config, 0, 2);
   const Counted second = count(config, 1, 2);
   EXPECT_EQ(first.vocabulary, second.vocabulary);

@@ -32,7 +32,7 @@ inline model::Architecture small_gpt(double dropout) {
           .head_size = kHeadSize,
           .ffn_hidden = kFfnHidden,
           .sequence = kLongest,
-          .vocabulary = kVocabulary,
+          .vocab = kVocabulary,
           .dropout = dropout,
           .attention_dropout = dropout};
 }

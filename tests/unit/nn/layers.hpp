@@ -188,7 +188,7 @@ Layer<T> layer_norm(LayerBench<T>& bench, double) {
               }};
 }
 
-inline nn::TransformerConfig transformer_config(double dropout) {
+inline config::ModelConfig transformer_config(double dropout) {
   return {.layers = kLayers,
           .hidden = kHidden,
           .heads = kHeads,

@@ -155,7 +155,7 @@ TEST(ModesOfSites, MasksAreTheirOwn) {
 TEST(ModesOfSites, AttentionMasksAreTheLayersOwn) {
   const auto output = [](index_t layer_number, double attention_dropout) {
     LayerBench<float> bench;
-    nn::TransformerConfig config = transformer_config(0.0);
+    config::ModelConfig config = transformer_config(0.0);
     config.attention_dropout = attention_dropout;
     const nn::TransformerLayer<float> layer(bench.builder(), config, layer_number);
     nn::TransformerLayer<float>::Saved saved;

@@ -83,7 +83,7 @@ TEST_F(WrongShapesOfChunks, MoreThanWasPlanned) {
 
 TEST(WrongShapesOfHeads, ThatCannotShareKeys) {
   LayerBench<float> bench;
-  nn::TransformerConfig config = transformer_config(0.0);
+  config::ModelConfig config = transformer_config(0.0);
   config.kv_heads = 3;  // four heads share three
   const nn::Attention<float> layer(bench.builder(), "attention", config, 3);
   const Array<float> x(kRows * kHidden), y(kRows * kHidden);

@@ -22,7 +22,7 @@ model::Blueprint of_layers(index_t layers) {
                                 .kv_heads = 12,
                                 .ffn_hidden = 3072,
                                 .sequence = 1024,
-                                .vocabulary = 50257});
+                                .vocab = 50257});
 }
 model::Blueprint gpt2() {
   return of_layers(12);

@@ -52,7 +52,7 @@ model::Architecture model_of(const Layout& layout) {
           .kv_heads = 12,
           .ffn_hidden = layout.f,
           .sequence = layout.S,
-          .vocabulary = layout.V};
+          .vocab = layout.V};
 }
 
 // On the last tensor rank, which has the padding of the vocabulary.

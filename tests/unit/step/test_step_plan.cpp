@@ -28,7 +28,7 @@ model::Architecture deep_gpt(index_t layers) {
           .kv_heads = 4,
           .ffn_hidden = 40,
           .sequence = kLength,
-          .vocabulary = 37};
+          .vocab = 37};
 }
 
 // Of one rank in each stage and tensor rank, together.
@@ -77,7 +77,7 @@ TEST(StepPlan, FlopsAreThoseOfTheBlocks) {
         // Products with the head's words: two of three with rows of padding on a host.
         const double padding =
             static_cast<double>((kHostExecution ? 2 : 3) * 2 * samples * kLength *
-                                config.hidden * (sum.vocabulary - config.vocabulary));
+                                config.hidden * (sum.vocabulary - config.vocab));
         EXPECT_EQ(sum.flops,
                   test::model_flops(config, samples, kLength) + again + padding)
             << layout.stages << " stages of " << layout.chunks << " chunks, tensor "

@@ -35,7 +35,7 @@ model::Architecture small_gpt(double dropout) {
           .kv_heads = 2,
           .ffn_hidden = 30,
           .sequence = kSequence,
-          .vocabulary = kVocabulary,
+          .vocab = kVocabulary,
           .dropout = dropout,
           .attention_dropout = dropout};
 }
@@ -375,7 +375,7 @@ class TrainStepAllocations : public ::testing::Test {
         kLength, 11, data::Order::shuffled, "train");
     model::Architecture config = small_gpt(0.1);
     config.sequence = kLength;
-    config.vocabulary = corpus->vocabulary_size();
+    config.vocab = corpus->vocabulary_size();
     state_ = std::make_unique<ModelState<float>>(comm::make_groups_of_one(), config);
     state_->params.allocate(state_->registry, ParamBuffer<float>::Use::training);
     state_->params.initialize(exec_, 1);
