@@ -34,10 +34,10 @@ void refuse_small_address_space(int, char**, char** environment) {
       limit.rlim_cur >= comm::kLeastAddressSpace) {
     return;
   }
-  int place = 0, ranks = 0;  // of the node's ranks, and of all
+  int local_rank = 0, ranks = 0;
   for (const char* name :
        {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}) {
-    place += number_in(environment, name);
+    local_rank += number_in(environment, name);
   }
   for (const char* name : {"SLURM_STEP_NUM_TASKS", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"}) {
     ranks += number_in(environment, name);
@@ -52,7 +52,7 @@ void refuse_small_address_space(int, char**, char** environment) {
                     "-v unlimited)\n",
                     static_cast<unsigned long long>(limit.rlim_cur / 1024),
                     static_cast<unsigned long long>(comm::kLeastAddressSpace / 1024));
-  if (place == 0) {
+  if (local_rank == 0) {
     [[maybe_unused]] const ssize_t written =
         ::write(STDERR_FILENO, text, static_cast<std::size_t>(length));
   }

@@ -1,4 +1,4 @@
-// model/block.hpp — one piece of a model: a layer, or what stands before and behind the
+// model/block.hpp — one part of a model: a layer, or what stands before and behind the
 // layers. The one interface that chunks know.
 //
 // A micro-batch passes a block forward and backward in a *slot*, where the block keeps

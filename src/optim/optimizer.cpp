@@ -30,10 +30,10 @@ void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
   groups.gradient->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
 }
 
-void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero_stage,
+void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero,
                  View1<double> square_sum) {
   constexpr comm::Site kSite = "gradient norm";
-  if (zero_stage >= 1) {
+  if (zero >= 1) {
     groups.gradient->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
   }
   groups.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
@@ -155,7 +155,7 @@ void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
   kernels::square_sum_of_chunks<Master>(
       exec, chunks(0, count), elements_in_norm_, params_.slab(Slab::gradient),
       View1<double>(partial_sums_.data(), count), View0<double>(square_sum.data()));
-  sum_squares(exec, groups_, params_.sharding().stage, square_sum);
+  sum_squares(exec, groups_, params_.sharding().zero, square_sum);
   finish_scale(exec, state, totals, square_sum, clip_norm_, report_);
 }
 

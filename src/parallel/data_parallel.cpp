@@ -5,8 +5,8 @@
 // last unit to the first, and its result is fetched as late as possible: when its memory
 // is needed, or at the end of the step. Two are under way at a time.
 //
-// Buckets of stages 2 and 3 take turns in two slots of memory, those that stand alone
-// have one each. Example of stage 3, a forward pass through the buckets 0 to 3, of which
+// With ZeRO 2 and 3 buckets take turns in two slots of memory, those that stand alone
+// have one each. Example of ZeRO 3, a forward pass through the buckets 0 to 3, of which
 // 0 stands alone: slots 0 and 1 rotate, slot 2 is that of bucket 0.
 //
 //   in use       0          1          2          3
@@ -103,8 +103,8 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
                               ParamBuffer<T>& params, bool sequence_parallel)
     : exec_(exec), groups_(groups), params_(params), tied_(params.registry().tied()) {
   const auto& sharding = params.sharding();
-  TRIREME_REQUIRE(stage() == 0 || (sharding.parts == groups.gradient->size() &&
-                                   sharding.part == groups.gradient->rank()),
+  TRIREME_REQUIRE(zero() == 0 || (sharding.parts == groups.gradient->size() &&
+                                  sharding.part == groups.gradient->rank()),
                   "parameters are cut in {}, of which this is {}; the gradient group has "
                   "{}, this is {}",
                   format_plural(sharding.parts, "part"), sharding.part,
@@ -123,12 +123,12 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
   }
   state_.resize(buckets().size());
   reducing_.reserve(buckets().size());
-  if (stage() >= 2) {
+  if (zero() >= 2) {
     const BufferSizes sizes = buffer_sizes(params.partition());
     const auto add_slot = [&](index_t whole, index_t part) {
       Slot slot;
       if (!params.is_allocated()) whole = part = 0;
-      if (stage() >= 3) slot.weights = DeviceArray<T>("gathered weights", extent(whole));
+      if (zero() >= 3) slot.weights = DeviceArray<T>("gathered weights", extent(whole));
       slot.gradients = DeviceArray<Master>("bucket of gradients", extent(whole));
       slot.part = DeviceArray<Master>("reduced part of a bucket", extent(part));
       slots_.push_back(slot);
@@ -164,8 +164,8 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
   std::size_t bytes =
       sequence_parallel ? sizeof(Master) * extent(sequence_elements(params)) : 0;
   const BufferSizes sizes = buffer_sizes(params.partition());
-  if (sharding.stage < 2) return bytes;
-  const std::size_t whole_bytes = sizeof(Master) + (sharding.stage >= 3 ? sizeof(T) : 0);
+  if (sharding.zero < 2) return bytes;
+  const std::size_t whole_bytes = sizeof(Master) + (sharding.zero >= 3 ? sizeof(T) : 0);
   const auto slot = [&](index_t whole, index_t part) {
     return extent(whole) * whole_bytes + extent(part) * sizeof(Master);
   };
@@ -182,7 +182,7 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
 template <class T>
 std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params) {
   const auto& sharding = params.sharding();
-  if (sharding.stage != 1 || sharding.parts == 1) return 0;
+  if (sharding.zero != 1 || sharding.parts == 1) return 0;
   std::array<index_t, kRotating> copies{};
   const auto order = reduction_order(params.registry(), params.partition());
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -214,7 +214,7 @@ template <class T>
 void DataParallel<T>::begin_step() {
   // With ZeRO 2 and 3 the first micro-batch overwrites the shard, so that nothing has to
   // be zeroed.
-  if (stage() < 2) kernels::fill(exec_, params_.slab(Slab::gradient), Master{0});
+  if (zero() < 2) kernels::fill(exec_, params_.slab(Slab::gradient), Master{0});
 }
 
 template <class T>
@@ -244,7 +244,7 @@ void DataParallel<T>::begin(std::size_t unit, Pass pass) {
   if (reads_weights(pass)) {
     if (borrowed) need_weights(params_.partition().bucket_of_unit(*borrowed), {});
     need_weights(bucket, {});
-    if (stage() >= 3) fetch_ahead(bucket, pass);  // beside this one's kernels
+    if (zero() >= 3) fetch_ahead(bucket, pass);  // beside this one's kernels
   }
   if (adds_to_gradients(pass)) {
     if (borrowed) need_gradients(params_.partition().bucket_of_unit(*borrowed));
@@ -259,8 +259,8 @@ void DataParallel<T>::end(std::size_t unit, Pass pass) {
   const std::size_t bucket = params_.partition().bucket_of_unit(unit);
   const bool is_complete = buckets()[bucket].first_unit == unit &&
                            !is_used_by_chunks(bucket) &&
-                           (stage() >= 2 || is_last_microbatch_);
-  if (is_complete) reduce(bucket, stage() >= 2 && !is_first_microbatch_);
+                           (zero() >= 2 || is_last_microbatch_);
+  if (is_complete) reduce(bucket, zero() >= 2 && !is_first_microbatch_);
 }
 
 // Begins to gather the bucket that comes into use after this one, in this pass or in the
@@ -308,7 +308,7 @@ void DataParallel<T>::need_weights(std::size_t bucket, std::optional<std::size_t
 template <class T>
 void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_t> keep) {
   BucketState& state = state_[bucket];
-  if (stage() < 3 || state.has_weights) return;
+  if (zero() < 3 || state.has_weights) return;
   int number = slot_of_dedicated(bucket);
   if (!is_dedicated(bucket)) {
     number = next_weight_slot_;
@@ -334,7 +334,7 @@ void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_
 // With ZeRO 2 and 3, gives a bucket whose gradients come now memory, filled with zeros.
 template <class T>
 void DataParallel<T>::need_gradients(std::size_t bucket) {
-  if (stage() < 2) return;
+  if (zero() < 2) return;
   BucketState& state = state_[bucket];
   if (state.is_reducing) finish_reduction(bucket);  // of the micro-batch before
   if (state.gradient_slot >= 0) return;
@@ -346,9 +346,9 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
   Slot& slot = slots_[extent(number)];
   if (slot.gradients_of) {
     TRIREME_REQUIRE(state_[*slot.gradients_of].is_reducing,
-                    "ZeRO stage {} has memory for the gradients of {} at a time: a pass "
+                    "ZeRO {} has memory for the gradients of {} at a time: a pass "
                     "must be done with a unit before it begins the next but one",
-                    stage(), format_plural(kRotating, "unit"));
+                    zero(), format_plural(kRotating, "unit"));
     finish_reduction(*slot.gradients_of);
   }
   slot.gradients_of = bucket;
@@ -368,7 +368,7 @@ void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
   state.is_reducing = true;
   reducing_.push_back(bucket);
   const View1<Master> all = params_.gradient_bucket(bucket);
-  if (stage() == 0) {
+  if (zero() == 0) {
     state.reduction = groups_.gradient->start_all_reduce(exec_, comm::span_of(all),
                                                          comm::Op::sum, "gradients");
     return;
@@ -389,7 +389,7 @@ void DataParallel<T>::finish_reduction(std::size_t bucket) {
   state.reduction.wait(exec_);
   state.is_reducing = false;
   std::erase(reducing_, bucket);
-  if (stage() < 2 || state.gradient_slot < 0) return;
+  if (zero() < 2 || state.gradient_slot < 0) return;
   Slot& slot = slots_[extent(state.gradient_slot)];
   if (state.adds_to_shard) {
     const View1<Master> shard = params_.shard(Slab::gradient, bucket);
@@ -449,7 +449,7 @@ void DataParallel<T>::sum_over_tensor() {
 template <class T>
 void DataParallel<T>::start_gather(std::size_t bucket) {
   BucketState& state = state_[bucket];
-  if (stage() >= 3) {  // what was gathered is no longer true
+  if (zero() >= 3) {  // what was gathered is no longer true
     state.gather.wait(exec_);
     state.has_weights = false;
     if (state.weight_slot >= 0) {
@@ -460,7 +460,7 @@ void DataParallel<T>::start_gather(std::size_t bucket) {
     params_.lend_compute(bucket, nullptr);
     return;
   }
-  if (stage() == 0) return;
+  if (zero() == 0) return;
   state.gather = groups_.gradient->start_all_gather(
       exec_, comm::span_of(params_.compute_shard(bucket)),
       comm::span_of(params_.compute_bucket(bucket)), "weights (ZeRO)");

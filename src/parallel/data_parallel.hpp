@@ -2,18 +2,19 @@
 // gradients become one, and ZeRO (Rajbhandari et al. 2020) keeps of optimizer state,
 // gradients and weights one part on each.
 //
-//   stage 0  gradients of the last micro-batch's backward pass are all-reduced bucket by
+//   ZeRO 0  gradients of the last micro-batch's backward pass are all-reduced bucket by
 //            bucket, while the layers below go on
-//   stage 1  reduce-scattered in the same way; each rank updates its part of the weights,
+//   ZeRO 1  reduce-scattered in the same way; each rank updates its part of the weights,
 //            which are gathered bucket by bucket while the next ones are updated, until
 //            the forward pass needs them
-//   stage 2  every micro-batch reduce-scatters each bucket, and adds the result to this
+//   ZeRO 2  every micro-batch reduce-scatters each bucket, and adds the result to this
 //            rank's part; whole gradients exist for two buckets at a time
-//   stage 3  and weights are gathered in every pass that reads them, the next bucket's
+//   ZeRO 3  and weights are gathered in every pass that reads them, the next bucket's
 //            while this one is in use; whole weights exist for two buckets at a time
 // A bucket that others borrow from, or that has a tied parameter (the word embedding),
-// has memory of its own for as long as it is in use, in stage 3 until the weights change.
-// One that several chunks of this stage use is reduced once, at the end of the step.
+// has memory of its own for as long as it is in use, with ZeRO 3 until the weights
+// change. A bucket that several chunks of this stage use is reduced once, at the end of
+// the step.
 //
 // With sequence parallelism what is used on local rows (ParamSpec::in_sequence_region) is
 // summed over the tensor group as well: one message, after all others.
@@ -34,7 +35,7 @@ template <class T>
 class DataParallel final : public ParamUse {
  public:
   using Master = Accumulator<T>;
-  // The site of messages that gather weights while passes run (stage 3).
+  // The site of messages that gather weights while passes run (ZeRO 3).
   static constexpr comm::Site kGatherInPass = "weights (ZeRO 3)";
 
   // params must be allocated, or planned where `exec` is shape-only; all of it outlives
@@ -59,10 +60,12 @@ class DataParallel final : public ParamUse {
   // call begin() and end(); finish_gradients(); then the optimizer, bucket by bucket,
   // each followed by start_gather().
   void begin_step();
-  // Before a pass that adds to gradients: the first and the last of its chunk in a step.
+  // Called before a pass that adds to gradients, with whether it is the first and whether
+  // it is the last such pass of its chunk in the step.
   void begin_microbatch(bool is_first, bool is_last);
-  // Before a pass that reads weights: what it reads, and the next such pass, so that the
-  // right weights are fetched ahead (stage 3). All units, and none, where nobody says.
+  // Called before a pass that reads weights: what it reads, and the next such pass, so
+  // that the right weights are fetched ahead (ZeRO 3). Where nobody says, all units may
+  // be read, and no pass comes next.
   void begin_pass(const PassUnits& units, const std::optional<PassUnits>& next);
   void end_passes();
   void begin(std::size_t unit, Pass pass) override;
@@ -72,20 +75,20 @@ class DataParallel final : public ParamUse {
   void finish_gradients();
   // A bucket's weights were changed: the other ranks' parts are fetched.
   void start_gather(std::size_t bucket);
-  // Waits for all that is under way; whole weights are then everywhere (stages 0 to 2).
+  // Waits for all that is under way; whole weights are then everywhere (ZeRO 0 to 2).
   void settle();
 
  private:
   struct BucketState {
     comm::Request reduction;
     comm::Request gather;
-    bool has_weights = false;    // stage 3: gathered, or being gathered
+    bool has_weights = false;    // ZeRO 3: gathered, or being gathered
     int weight_slot = -1;        // which of the lent buffers
     int gradient_slot = -1;      // the same for gradients
     bool is_reducing = false;    // from reduce() to finish_reduction()
     bool adds_to_shard = false;  // what the reduction leaves, at its end
   };
-  // Memory for one bucket's weights and gradients (stages 3; 2 and 3).
+  // Memory for one bucket's weights and gradients (ZeRO 3; ZeRO 2 and 3).
   struct Slot {
     DeviceArray<T> weights;
     DeviceArray<Master> gradients;
@@ -94,7 +97,7 @@ class DataParallel final : public ParamUse {
   };
   static constexpr int kRotating = 2;
 
-  int stage() const { return params_.sharding().stage; }
+  int zero() const { return params_.sharding().zero; }
   const std::vector<Bucket>& buckets() const { return params_.partition().buckets(); }
   bool is_dedicated(std::size_t bucket) const { return buckets()[bucket].stands_alone; }
   int slot_of_dedicated(std::size_t bucket) const;

@@ -20,7 +20,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "schedule/places.hpp"
+#include "schedule/free_numbers.hpp"
 #include "schedule/round.hpp"
 
 namespace trireme::schedule {
@@ -131,7 +131,7 @@ class Planner {
   const std::vector<std::size_t>& receive_at_;
   bool is_evaluation_ = false;
   Order actions_;
-  Places buffers_;
+  FreeNumbers buffers_;
   std::map<Key, int> inputs_, gradients_;
   std::map<Kind, std::deque<int>> sent_;
 };

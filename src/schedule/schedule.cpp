@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "schedule/places.hpp"
+#include "schedule/free_numbers.hpp"
 
 namespace trireme::schedule {
 
@@ -36,7 +36,7 @@ void assign_slots(Order& order) {
     int held = Action::kNone;
   };
   struct Chunk {
-    Places slots, helds;
+    FreeNumbers slots, helds;
     std::vector<InFlight> of_microbatch;
   };
   std::map<int, Chunk> chunks;
@@ -47,14 +47,14 @@ void assign_slots(Order& order) {
     if (microbatch >= chunk.of_microbatch.size()) {
       chunk.of_microbatch.resize(microbatch + 1);
     }
-    InFlight& place = chunk.of_microbatch[microbatch];
-    if (action.kind == Kind::forward) place.slot = chunk.slots.take();
-    if (action.kind == Kind::backward_input) place.held = chunk.helds.take();
-    action.slot = place.slot;
-    action.held = place.held;
+    InFlight& its = chunk.of_microbatch[microbatch];
+    if (action.kind == Kind::forward) its.slot = chunk.slots.take();
+    if (action.kind == Kind::backward_input) its.held = chunk.helds.take();
+    action.slot = its.slot;
+    action.held = its.held;
     if (!ends_microbatch(action)) continue;
-    chunk.slots.give_back(place.slot);
-    if (place.held != Action::kNone) chunk.helds.give_back(place.held);
+    chunk.slots.give_back(its.slot);
+    if (its.held != Action::kNone) chunk.helds.give_back(its.held);
   }
 }
 
@@ -67,18 +67,17 @@ int slot_count(const Order& order, int chunk) {
 }
 
 int held_count(const Order& order, int chunk) {
-  int places = 0;
+  int slots = 0;
   for (const Action& action : order) {
-    if (action.chunk == chunk) places = std::max(places, action.held + 1);
+    if (action.chunk == chunk) slots = std::max(slots, action.held + 1);
   }
-  return places;
+  return slots;
 }
 
 void check(const Order& order, int microbatches, int chunks) {
   enum class State { waiting, forward_done, input_done, done };
   std::map<std::pair<int, int>, State> states;  // (chunk, micro-batch)
-  // The micro-batch that is in each (chunk, slot), and the one whose held tensors are in
-  // each (chunk, number).
+  // The micro-batch that is in each (chunk, slot), and in each (chunk, held slot).
   std::map<std::pair<int, int>, int> occupants, holders;
   for (const Action& action : order) {
     if (is_message(action)) continue;
@@ -108,15 +107,15 @@ void check(const Order& order, int microbatches, int chunks) {
       advance(State::forward_done, State::input_done, "backward_input");
       const auto [holder, is_free] =
           holders.try_emplace({action.chunk, action.held}, action.microbatch);
-      TRIREME_REQUIRE(
-          is_free, "schedule: micro-batches {} and {} are held in place {} of chunk {}",
-          holder->second, action.microbatch, action.held, action.chunk);
+      TRIREME_REQUIRE(is_free,
+                      "schedule: micro-batches {} and {} share held slot {} of chunk {}",
+                      holder->second, action.microbatch, action.held, action.chunk);
     }
     if (action.kind == Kind::backward_weight) {
       advance(State::input_done, State::done, "backward_weight");
       const auto holder = holders.find({action.chunk, action.held});
       TRIREME_REQUIRE(holder != holders.end() && holder->second == action.microbatch,
-                      "schedule: micro-batch {} is not held in place {} of chunk {}",
+                      "schedule: micro-batch {} is not in held slot {} of chunk {}",
                       action.microbatch, action.held, action.chunk);
       holders.erase(holder);
     }

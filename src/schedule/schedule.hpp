@@ -17,7 +17,8 @@ struct Action {
     backward,         // input and weight gradients
     backward_input,   // input gradients alone
     backward_weight,  // weight gradients of an earlier backward_input
-    // Messages of a pass: begun only. The pass that needs what is received waits for it.
+    // The messages of a pass. These actions only begin them: the pass that needs what is
+    // received waits for it.
     recv_forward,   // the input of (micro-batch, chunk)'s forward pass
     send_forward,   // its output
     recv_backward,  // the gradient of its output
@@ -27,12 +28,13 @@ struct Action {
 
   Kind kind = Kind::forward;
   int microbatch = 0;
-  int chunk = 0;     // of this stage's
+  int chunk = 0;     // the number of one of this stage's chunks
   int slot = 0;      // where the chunk keeps this micro-batch's saved tensors
-  int held = kNone;  // where it keeps what a weight pass of its own needs
-  // Buffers of what crosses the chunk's borders; a message has one of the two.
-  int in = kNone;   // that it reads
-  int out = kNone;  // that it writes
+  int held = kNone;  // held slot: where it keeps what a weight pass of its own needs
+  // Buffers of what crosses the chunk's borders: the one that the action reads, and the
+  // one that it writes. A message has one of the two.
+  int in = kNone;
+  int out = kNone;
 
   bool operator==(const Action&) const = default;
 };
@@ -44,7 +46,7 @@ const char* name_of(Action::Kind kind);
 inline bool is_message(const Action& action) {
   return action.kind >= Action::Kind::recv_forward;
 }
-// The last that a micro-batch's saved tensors are needed for.
+// Whether the action is the last that a micro-batch's saved tensors are needed for.
 inline bool ends_microbatch(const Action& action) {
   return action.kind == Action::Kind::backward ||
          action.kind == Action::Kind::backward_weight;
@@ -53,17 +55,17 @@ inline bool ends_microbatch(const Action& action) {
 // Megatron's forward_backward_no_pipelining: F0 B0 F1 B1 ..., one slot.
 Order no_pipelining(int microbatches);
 
-// Gives every pass the lowest slot of its chunk that is free then; and passes whose
-// weight gradients come later the lowest place for what they hold.
+// Gives every pass the lowest slot of its chunk that is free then, and a pass whose
+// weight gradients come later the lowest free held slot as well.
 void assign_slots(Order& order);
 
-// Slots a chunk needs for these actions: the most micro-batches in flight in it. And the
-// most whose weight gradients are still to come.
+// How many slots a chunk needs for these actions (the most micro-batches in flight in
+// it), and how many held slots (the most whose weight gradients are still to come).
 int slot_count(const Order& order, int chunk);
 int held_count(const Order& order, int chunk);
 
 // Throws Error unless every micro-batch goes forward once and then backward once through
-// every chunk, and no two in flight share a slot, or a place for what they hold.
+// every chunk, and no two in flight share a slot or a held slot.
 void check(const Order& order, int microbatches, int chunks);
 
 // The executor: calls handler.forward(action), .backward(action),

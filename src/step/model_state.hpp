@@ -21,8 +21,8 @@ namespace trireme::step {
 // How ranks share a model, besides the extents of the grid.
 struct Sharing {
   bool sequence_parallel = false;
-  int zero = 0;  // stage, where there are several data ranks
-  // Elements of what gradients are reduced by, stages 0 and 1; later ones: by units.
+  int zero = 0;  // the degree of ZeRO, where several ranks hold the same parameters
+  // Elements of a bucket with ZeRO 0 and 1. With ZeRO 2 and 3 a bucket is a unit.
   index_t bucket_elements = index_t{4} << 20;
   PipelineLayout pipeline;
 };
@@ -99,18 +99,18 @@ struct ModelState : ModelPart {
   ModelState(const comm::ProcessGroups& groups_in,
              const model::Architecture& architecture, const Sharing& sharing_in = {})
       : ModelState(groups_in, model::make_blueprint(architecture), sharing_in) {}
-  // The same, of which nothing is allocated: for passes on shapes alone.
+  // A state of the same model that allocates nothing: for passes on shapes alone.
   ModelState without_memory() const {
     return ModelState(groups, blueprint, sharing, make);
   }
 
   typename ParamBuffer<T>::Sharding sharding() const {
     const int ranks = groups.gradient->size();
-    const int stage = ranks > 1 ? sharing.zero : 0;
-    return {.stage = stage,
+    const int zero = ranks > 1 ? sharing.zero : 0;
+    return {.zero = zero,
             .parts = ranks,
             .part = groups.gradient->rank(),
-            .bucket_elements = stage >= 2 ? 1 : sharing.bucket_elements};
+            .bucket_elements = zero >= 2 ? 1 : sharing.bucket_elements};
   }
   void allocate(typename ParamBuffer<T>::Use of) {
     params.allocate(registry, of, sharding());
@@ -118,7 +118,7 @@ struct ModelState : ModelPart {
   model::Chunk<T>& chunk(int number) const {
     return *chunks.at(static_cast<std::size_t>(number));
   }
-  // For who needs the model in one piece: generation, parity.
+  // The chunk that is the whole model, for generation and parity.
   model::Chunk<T>& whole() const {
     TRIREME_REQUIRE(
         chunks.size() == 1 && chunks[0]->range().size() == blueprint.blocks.size(),

@@ -21,7 +21,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "schedule/places.hpp"
+#include "schedule/free_numbers.hpp"
 #include "tensor/batch_spec.hpp"
 
 namespace trireme::step {
@@ -164,16 +164,17 @@ PipelinePlans::StagePlan PipelinePlans::evaluation(int stage, int microbatches) 
 StageNeeds PipelinePlans::needs(int stage) const {
   const auto chunks = static_cast<std::size_t>(layout_.chunks);
   StageNeeds needs{.slots = std::vector<int>(chunks, 1),
-                   .places = std::vector<int>(chunks, 0)};
+                   .held_slots = std::vector<int>(chunks, 0)};
   const auto take = [&](const StagePlan& plan, int microbatches) {
     const schedule::Order& actions = plan->actions;
     needs.buffers = std::max(needs.buffers, plan->buffers);
-    needs.batches = std::max(needs.batches, batch_places(actions, microbatches).count);
+    needs.batches = std::max(needs.batches, batch_slots(actions, microbatches).count);
     for (std::size_t c = 0; c < chunks; ++c) {
       const int chunk = static_cast<int>(c);
       needs.slots[c] = std::max(needs.slots[c], schedule::slot_count(actions, chunk));
-      needs.places[c] = std::max(needs.places[c], schedule::held_count(actions, chunk));
-      needs.has_weight_passes = needs.has_weight_passes || needs.places[c] > 0;
+      needs.held_slots[c] =
+          std::max(needs.held_slots[c], schedule::held_count(actions, chunk));
+      needs.has_weight_passes = needs.has_weight_passes || needs.held_slots[c] > 0;
     }
   };
   for (const int count : shape_.other_microbatches) take(training(stage, count), count);
@@ -185,23 +186,23 @@ StageNeeds PipelinePlans::needs(int stage) const {
   return needs;
 }
 
-BatchPlaces batch_places(const schedule::Order& actions, int microbatches) {
+BatchSlots batch_slots(const schedule::Order& actions, int microbatches) {
   std::vector<std::size_t> last(static_cast<std::size_t>(microbatches), 0);
   for (std::size_t i = 0; i < actions.size(); ++i) {
     if (schedule::is_message(actions[i])) continue;
     last[static_cast<std::size_t>(actions[i].microbatch)] = i;
   }
-  schedule::Places places;
-  BatchPlaces result;
+  schedule::FreeNumbers free;
+  BatchSlots result;
   result.of_microbatch.assign(last.size(), schedule::Action::kNone);
   for (std::size_t i = 0; i < actions.size(); ++i) {
     if (schedule::is_message(actions[i])) continue;
     const auto m = static_cast<std::size_t>(actions[i].microbatch);
-    int& place = result.of_microbatch[m];
-    if (place == schedule::Action::kNone) place = places.take();
-    if (last[m] == i) places.give_back(place);
+    int& slot = result.of_microbatch[m];
+    if (slot == schedule::Action::kNone) slot = free.take();
+    if (last[m] == i) free.give_back(slot);
   }
-  result.count = places.most();
+  result.count = free.most();
   return result;
 }
 

@@ -56,11 +56,12 @@ schedule::Split balanced_split(const PipelineLayout& layout,
 // What a stage needs for its training steps, of every number of micro-batches they may
 // have, and for evaluation.
 struct StageNeeds {
-  std::vector<int> slots;          // of each chunk: micro-batches in flight
-  std::vector<int> places;         // of each chunk: with weight passes still to come
-  int buffers = 0;                 // of messages between stages
+  // How many of its micro-batches each chunk keeps: those in flight, and those whose
+  // weight passes are still to come.
+  std::vector<int> slots, held_slots;
+  int buffers = 0;                 // for messages between stages
   int batches = 0;                 // micro-batches whose fields are kept
-  bool has_weight_passes = false;  // of their own
+  bool has_weight_passes = false;  // whether weight gradients have passes of their own
 };
 
 // What the stages of a pipeline do. A stage's plan takes time and memory in proportion to
@@ -97,12 +98,13 @@ class PipelinePlans {
   std::shared_ptr<Found> found_ = std::make_shared<Found>();
 };
 
-// Where a stage keeps the fields of each micro-batch, from its first pass to its last.
-struct BatchPlaces {
+// The slot in which a stage keeps the fields of each micro-batch, from its first pass to
+// its last.
+struct BatchSlots {
   std::vector<int> of_microbatch;
   int count = 0;
 };
-BatchPlaces batch_places(const schedule::Order& actions, int microbatches);
+BatchSlots batch_slots(const schedule::Order& actions, int microbatches);
 
 }  // namespace trireme::step
 

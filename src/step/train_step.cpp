@@ -3,8 +3,8 @@
 // schedule::execute calls a Handler for each action of this stage's order, and every pass
 // goes through Handler::pass: it waits for what the pass reads, tells who lends
 // parameters what comes, runs the chunk, and notes what that took. That is also the one
-// place where a step on shapes differs: PassRecords runs each kind of pass once, in the
-// first slot and place, whose arenas then have the peaks of all slots and places.
+// function where a step on shapes differs: PassRecords runs each kind of pass once, in
+// the first slot and held slot, whose arenas then have the peaks of all of them.
 #include "step/train_step.hpp"
 
 #include <algorithm>
@@ -89,18 +89,19 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
   state_.groups.world->charge_to(&timers_);
 }
 
-// Beside micro-batches whose weight gradients are still to come there is one more place,
-// for passes that leave nothing in it; else that is the only one, for all chunks.
+// There is a held slot for each micro-batch whose weight gradients are still to come, and
+// one more, for passes that leave nothing in it: where weight gradients come at once it
+// is the only one, for all chunks.
 template <class T>
 Workspace TrainStep<T>::make_workspace() {
   if (!is_on_shapes()) {
     plan_ = plan_step(state_, shape_, plans_);
     return Workspace(plan_.memory.workspace);
   }
-  std::vector<int> places;
-  if (needs_.has_weight_passes) places = needs_.places;
-  places.push_back(1);
-  return Workspace(needs_.slots, places);
+  std::vector<int> held_slots;
+  if (needs_.has_weight_passes) held_slots = needs_.held_slots;
+  held_slots.push_back(1);
+  return Workspace(needs_.slots, held_slots);
 }
 
 template <class T>
@@ -141,7 +142,7 @@ void TrainStep<T>::make_batches() {
     batch_bytes_ += bytes_of_field(spec, index, shape_.micro);
   }
   for (int i = 0; i < needs_.batches; ++i) {
-    SlotBatch& batch = batches_.emplace_back();
+    DeviceBatch& batch = batches_.emplace_back();
     batch.view = shape_.micro_batch(state_.blueprint.batch);
     if (is_on_shapes()) continue;
     batch.memory = DeviceArray<std::byte>("batch", batch_bytes_);
@@ -155,14 +156,14 @@ void TrainStep<T>::make_batches() {
 template <class T>
 typename TrainStep<T>::Work TrainStep<T>::training_work(int microbatches) const {
   auto plan = plans_.training(state_.groups.pipeline->rank(), microbatches);
-  BatchPlaces batches = batch_places(plan->actions, microbatches);
+  BatchSlots batches = batch_slots(plan->actions, microbatches);
   return {std::move(plan), std::move(batches)};
 }
 
 template <class T>
 typename TrainStep<T>::Work TrainStep<T>::evaluation_work(int microbatches) const {
   auto plan = plans_.evaluation(state_.groups.pipeline->rank(), microbatches);
-  BatchPlaces batches = batch_places(plan->actions, microbatches);
+  BatchSlots batches = batch_slots(plan->actions, microbatches);
   TRIREME_REQUIRE(plan->buffers <= needs_.buffers && batches.count <= needs_.batches,
                   "an evaluation of {} takes {} and {} at a time, the step has {} and {}",
                   format_plural(microbatches, "micro-batch", "micro-batches"),
@@ -213,7 +214,7 @@ MemoryPlan TrainStep<T>::memory() const {
 }
 
 template <class T>
-void TrainStep<T>::load(SlotBatch& to, const HostBatch& batch) {
+void TrainStep<T>::load(DeviceBatch& to, const HostBatch& batch) {
   for (const LoadedField& field : fields_) {
     const void* const from = batch.fields.at(field.index);
     TRIREME_REQUIRE(from != nullptr, "field '{}' of a micro-batch was not filled",
@@ -233,8 +234,8 @@ struct TrainStep<T>::Handler {
   const Work& work;
   const FetchBatch& fetch;
   nn::Mode mode = nn::Mode::training;
-  BadPlace* bad = nullptr;  // to look for one
-  int fetched = 0;          // micro-batches: their first pass on a stage is in order
+  NonFinite* bad = nullptr;  // to look for one
+  int fetched = 0;           // micro-batches: their first pass on a stage is in order
 
   void forward(const Action& action) {
     const model::Chunk<T>& chunk = chunk_of(action);
@@ -350,7 +351,7 @@ struct TrainStep<T>::Handler {
   int slot_of(const Action& action) const {
     return step.is_on_shapes() ? 0 : action.slot;
   }
-  SlotBatch& batch_of(const Action& action) const {
+  DeviceBatch& batch_of(const Action& action) const {
     const auto m = static_cast<std::size_t>(action.microbatch);
     return step.batches_[static_cast<std::size_t>(work.batches.of_microbatch[m])];
   }
@@ -391,7 +392,7 @@ struct TrainStep<T>::Handler {
 
 template <class T>
 void TrainStep<T>::run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
-                       BadPlace* bad) {
+                       NonFinite* bad) {
   params_.begin(work.plan->actions, shape_.microbatches);
   Handler handler{*this, work, fetch, mode, bad};
   schedule::execute(work.plan->actions, handler);
@@ -467,12 +468,12 @@ LossSums TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
 
 // What a piece hands on is not finite from then on: the first one tells.
 template <class T>
-typename TrainStep<T>::BadPlace TrainStep<T>::first_of_pipeline(
-    const BadPlace& mine) const {
+typename TrainStep<T>::NonFinite TrainStep<T>::first_of_pipeline(
+    const NonFinite& mine) const {
   comm::Communicator& pipeline = state_.groups.pipeline->control();
   const std::vector<std::int64_t> pieces = pipeline.gather(std::int64_t{mine.piece});
   const std::vector<std::string> parts = pipeline.gather(mine.part);
-  BadPlace first;
+  NonFinite first;
   for (std::size_t stage = 0; stage < parts.size(); ++stage) {
     const auto piece = static_cast<int>(pieces[stage]);
     if (parts[stage].empty() || (!first.part.empty() && piece > first.piece)) continue;
@@ -485,13 +486,13 @@ template <class T>
 std::string TrainStep<T>::locate_non_finite(const FetchBatch& fetch) {
   const Work one = evaluation_work(1);
   for (int m = 0; m < shape_.microbatches; ++m) {
-    BadPlace mine;
+    NonFinite mine;
     run(
         one, [&](int) { return fetch(m); }, nn::Mode::training, &mine);
-    const std::string place = first_of_pipeline(mine).part;
+    const std::string part = first_of_pipeline(mine).part;
     // Passes are made together: all ranks stop where one has found it.
-    if (!state_.groups.world->any(!place.empty())) continue;
-    return place.empty() ? std::string() : fmt::format("micro-batch {}: {}", m, place);
+    if (!state_.groups.world->any(!part.empty())) continue;
+    return part.empty() ? std::string() : fmt::format("micro-batch {}: {}", m, part);
   }
   return {};
 }

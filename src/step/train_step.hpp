@@ -72,8 +72,8 @@ class TrainStep {
   // pipeline, on each of its stages.
   LossSums evaluate(const FetchBatch& fetch, int microbatches);
 
-  // Runs forward on each micro-batch again and returns the first place where a number is
-  // not finite in this rank's pipeline, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty
+  // Runs forward on each micro-batch again and returns the first part in which a number
+  // is not finite in this rank's pipeline, e.g. "micro-batch 3: layers/5/mlp/fc1"; empty
   // when there is none, or another rank has found one in an earlier micro-batch.
   // Collective over the world.
   std::string locate_non_finite(const FetchBatch& fetch);
@@ -105,7 +105,7 @@ class TrainStep {
 
  private:
   // A micro-batch on the device: the fields that this stage reads, in one allocation.
-  struct SlotBatch {
+  struct DeviceBatch {
     nn::MicroBatch view;
     DeviceArray<std::byte> memory;
     std::uint64_t first_sample = 0;
@@ -116,19 +116,19 @@ class TrainStep {
   // What a step of a number of micro-batches does on this stage.
   struct Work {
     PipelinePlans::StagePlan plan;
-    BatchPlaces batches;
+    BatchSlots batches;
   };
   Work training_work(int microbatches) const;
   Work evaluation_work(int microbatches) const;
-  // Where the first number that is not finite comes up in a micro-batch: the piece of the
-  // model, and its part.
-  struct BadPlace {
+  // Where a micro-batch has its first number that is not finite: the piece of the model,
+  // and the part of that.
+  struct NonFinite {
     int piece = -1;
     std::string part;
   };
   void run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
-           BadPlace* bad = nullptr);
-  BadPlace first_of_pipeline(const BadPlace& mine) const;
+           NonFinite* bad = nullptr);
+  NonFinite first_of_pipeline(const NonFinite& mine) const;
   Workspace make_workspace();
   // Elements that cross the two borders of a chunk in a micro-batch.
   struct BorderElements {
@@ -138,7 +138,7 @@ class TrainStep {
   index_t longest_message() const;
   void make_batches();
   void start_counts(const SumField& sum);
-  void load(SlotBatch& to, const HostBatch& batch);
+  void load(DeviceBatch& to, const HostBatch& batch);
 
   // Messages move on between kernels.
   struct Progress final : IdleWork {
@@ -147,7 +147,7 @@ class TrainStep {
     void run() override { world.progress(); }
   };
 
-  // A field of the batch, and where a SlotBatch has it.
+  // A field of the batch, and where a DeviceBatch has it.
   struct LoadedField {
     std::size_t index = 0;
     std::size_t begin = 0, bytes = 0;
@@ -172,7 +172,7 @@ class TrainStep {
   parallel::StageMessages<T> messages_;
   std::vector<LoadedField> fields_;
   std::size_t batch_bytes_ = 0;
-  std::vector<SlotBatch> batches_;
+  std::vector<DeviceBatch> batches_;
   // On shapes without memory: one, and two for each objective.
   DeviceArray<kernels::StepState> step_state_;
   DeviceArray<double> totals_;

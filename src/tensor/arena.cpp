@@ -72,7 +72,7 @@ void note_peaks(const std::vector<std::vector<Arena>>& arenas,
 }  // namespace
 
 std::size_t Workspace::Plan::held_bytes() const {
-  return bytes_of(held, places);
+  return bytes_of(held, held_slots);
 }
 
 std::size_t Workspace::Plan::total() const {
@@ -98,19 +98,19 @@ Workspace::Workspace(const Plan& plan)
   };
   cut_rows(plan.saved, plan.slots, saved_);
   scratch_ = cut(plan.scratch);
-  cut_rows(plan.held, plan.places, held_);
+  cut_rows(plan.held, plan.held_slots, held_);
 }
 
-Workspace::Workspace(const std::vector<int>& slots, const std::vector<int>& places) {
+Workspace::Workspace(const std::vector<int>& slots, const std::vector<int>& held_slots) {
   for (const int count : slots) saved_.emplace_back(count);
-  for (const int count : places) held_.emplace_back(count);
+  for (const int count : held_slots) held_.emplace_back(count);
 }
 
 Workspace::Plan Workspace::peaks() const {
   Plan plan;
   note_peaks(saved_, plan.saved, plan.slots);
   plan.scratch = scratch_.peak();
-  note_peaks(held_, plan.held, plan.places);
+  note_peaks(held_, plan.held, plan.held_slots);
   return plan;
 }
 
@@ -132,8 +132,8 @@ Arena& Workspace::saved(int chunk, int slot) {
   return saved_.at(static_cast<std::size_t>(chunk)).at(static_cast<std::size_t>(slot));
 }
 
-Arena& Workspace::held(int chunk, int place) {
-  return held_.at(static_cast<std::size_t>(chunk)).at(static_cast<std::size_t>(place));
+Arena& Workspace::held(int chunk, int slot) {
+  return held_.at(static_cast<std::size_t>(chunk)).at(static_cast<std::size_t>(slot));
 }
 
 }  // namespace trireme

@@ -95,11 +95,11 @@ class Workspace {
     std::vector<std::size_t> saved;  // bytes of one slot, per chunk
     std::vector<int> slots;          // micro-batches in flight, per chunk
     std::size_t scratch = 0;
-    // Bytes of one place for what weight passes need, and how many places: one for all
-    // chunks where weight passes come at once; else per chunk, and one for passes that
-    // leave nothing.
+    // Bytes of one held slot, for what weight passes need, and how many of them there
+    // are: one for all chunks where weight gradients come at once; else per chunk, and
+    // one for passes that leave nothing.
     std::vector<std::size_t> held;
-    std::vector<int> places;
+    std::vector<int> held_slots;
     std::size_t held_bytes() const;
     std::size_t total() const;
   };
@@ -107,11 +107,11 @@ class Workspace {
   Workspace() = default;
   explicit Workspace(const Plan& plan);
   // Unbacked: as many arenas, which only count.
-  Workspace(const std::vector<int>& slots, const std::vector<int>& places);
+  Workspace(const std::vector<int>& slots, const std::vector<int>& held_slots);
 
   Arena& saved(int chunk, int slot);
   Arena& scratch() { return scratch_; }
-  Arena& held(int chunk = 0, int place = 0);
+  Arena& held(int chunk = 0, int slot = 0);
   std::size_t bytes() const { return memory_.extent(0); }
   // How much of each arena was in use at most; of a chunk's slots, in the fullest.
   Plan peaks() const;

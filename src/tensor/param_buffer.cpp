@@ -42,23 +42,23 @@ bool ParamBuffer<T>::is_whole(Slab slab) const {
   constexpr bool kHasCopy = !std::is_same_v<T, Master>;
   switch (slab) {
     case Slab::weight:
-      return sharding_.stage < (kHasCopy ? 1 : 3);
+      return sharding_.zero < (kHasCopy ? 1 : 3);
     case Slab::gradient:
-      return sharding_.stage < 2;
+      return sharding_.zero < 2;
     case Slab::exp_avg:
     case Slab::exp_avg_sq:
-      return sharding_.stage < 1;
+      return sharding_.zero < 1;
   }
   throw Error("not a slab");
 }
 
 template <class T>
 void ParamBuffer<T>::plan(const ParamRegistry& registry, const Sharding& sharding) {
-  TRIREME_REQUIRE(sharding.stage >= 0 && sharding.stage <= 3, "ZeRO has no stage {}",
-                  sharding.stage);
+  TRIREME_REQUIRE(sharding.zero >= 0 && sharding.zero <= 3, "there is no ZeRO {}",
+                  sharding.zero);
   registry_ = &registry;
   sharding_ = sharding;
-  if (sharding.stage == 0) {  // nothing is cut, and nothing is padded for it
+  if (sharding.zero == 0) {  // nothing is cut, and nothing is padded for it
     sharding_.parts = 1;
     sharding_.part = 0;
   }
@@ -170,9 +170,8 @@ template <class T>
 View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::slice(Slab slab,
                                                              std::size_t param) const {
   require(slab);
-  TRIREME_REQUIRE(is_whole(slab),
-                  "of '{}' only this rank's share is here (ZeRO stage {})",
-                  registry_->spec(param).name, sharding_.stage);
+  TRIREME_REQUIRE(is_whole(slab), "of '{}' only this rank's share is here (ZeRO {})",
+                  registry_->spec(param).name, sharding_.zero);
   const index_t count = registry_->spec(param).shard.real_elements();
   return {element_of(slabs_[static_cast<int>(slab)].data(), offset(param)),
           static_cast<std::size_t>(count)};

@@ -9,9 +9,9 @@
 // checkpoints do not meet it; passes add zeros to the gradients of padding rows.
 //
 // ZeRO (Rajbhandari et al. 2020) leaves of some slabs only this rank's shard (Partition):
-//   stage 1  the moments (and, where there is a compute copy, the master weights)
-//   stage 2  and the gradients: a unit has memory for its own only while it is in use
-//   stage 3  and the weights: the same
+//   ZeRO 1  the moments (and, where there is a compute copy, the master weights)
+//   ZeRO 2  and the gradients: a unit has memory for its own only while it is in use
+//   ZeRO 3  and the weights: the same
 // Whoever gathers and reduces (parallel::DataParallel) lends that memory to the buckets.
 #ifndef TRIREME_TENSOR_PARAM_BUFFER_HPP_
 #define TRIREME_TENSOR_PARAM_BUFFER_HPP_
@@ -39,7 +39,7 @@ class ParamBuffer {
   // What of them is kept where `parts` ranks hold the same model; this one is `part`.
   // Stage 0 cuts nothing: its slabs are those of one part.
   struct Sharding {
-    int stage = 0;  // of ZeRO
+    int zero = 0;  // the degree of ZeRO
     int parts = 1;
     int part = 0;
     index_t bucket_elements = index_t{4} << 20;
@@ -76,7 +76,7 @@ class ParamBuffer {
   bool has(Slab slab) const { return static_cast<int>(slab) < slab_count_; }
   // Whether all of a slab is here, or this rank's shard only.
   bool is_whole(Slab slab) const;
-  bool is_compute_whole() const { return sharding_.stage < 3; }
+  bool is_compute_whole() const { return sharding_.zero < 3; }
   // All that is here, or would be where it is only planned.
   View1<Master> slab(Slab slab) const {
     const std::size_t bytes = has(slab) || !is_allocated() ? slab_bytes(slab) : 0;
@@ -84,7 +84,7 @@ class ParamBuffer {
   }
   // One parameter's part of a whole slab, flat, and as below without rows of padding.
   View1<Master> slice(Slab slab, std::size_t param) const;
-  // One parameter's compute copy, flat; of stage 3, while it is lent.
+  // One parameter's compute copy, flat; with ZeRO 3 there is one while it is lent.
   View1<const T> compute_slice(std::size_t param) const;
   // Where gradients of a parameter go. With ZeRO 2 and 3 that is memory which is lent to
   // the unit for a while, and there must be some.
@@ -97,7 +97,7 @@ class ParamBuffer {
     View1<Master> values;
   };
   Share share(Slab slab, std::size_t param) const;
-  // What this rank's optimizer changes of a parameter (its part; at stage 0 all of it),
+  // What this rank's optimizer changes of a parameter (its part; without ZeRO all of it),
   // and where a slab has that.
   IndexRange updated(std::size_t param) const {
     return partition_.share(param, sharding_.part);
@@ -108,7 +108,7 @@ class ParamBuffer {
   // The compute copy of a bucket: of all parts where it is whole, and of this rank's.
   View1<T> compute_bucket(std::size_t bucket) const;
   View1<T> compute_shard(std::size_t bucket) const;
-  // The whole bucket of the gradient slab (stages 0 and 1).
+  // The whole bucket of the gradient slab (ZeRO 0 and 1).
   View1<Master> gradient_bucket(std::size_t bucket) const;
 
   // Memory for all of a bucket, from now on; null: none any more.

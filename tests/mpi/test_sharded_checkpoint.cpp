@@ -1,5 +1,6 @@
-// A training state that ranks of any layout write, tensor x data and every ZeRO stage, is
-// read by every other layout to the bit; and every element of it is written once.
+// A training state that ranks of any layout write, tensor x data and every degree of
+// ZeRO, is read by every other layout to the bit; and every element of it is written
+// once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +29,7 @@ struct Layout {
 };
 
 std::string to_string(const Layout& of) {
-  return fmt::format("tensor {} x data {}, stage {}", of.tensor, of.data, of.zero);
+  return fmt::format("tensor {} x data {}, ZeRO {}", of.tensor, of.data, of.zero);
 }
 
 // All that fit so many ranks; of narrow types, where only the compute copy differs, those
@@ -112,7 +113,7 @@ class Rank {
       : grid_(world, {.tensor = layout.tensor, .data = layout.data}),
         registry_(registry_of(grid_.coordinates().tensor, layout.tensor)) {
     params_.allocate(registry_, ParamBuffer<T>::Use::training,
-                     {.stage = layout.zero,
+                     {.zero = layout.zero,
                       .parts = layout.data,
                       .part = grid_.coordinates().data,
                       .bucket_elements = layout.zero >= 2 ? 1 : 1000});

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 
 extern char** environ;
@@ -92,9 +93,21 @@ bool drain(Pipe& out, Pipe& err, RunResult& result, double seconds) {
   return true;
 }
 
+// A child starts with the three standard streams alone. What this process inherited (of
+// ctest, or of the shell that began it) would count against limits that a test sets: a
+// rank that has no descriptor left for its libraries ends before main(), and Hydra, which
+// hears of killed ranks only, waits for it for ever.
+void keep_descriptors_from_children() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int descriptor = std::atoi(entry.path().filename().c_str());
+    if (descriptor > 2) ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  }
+}
+
 }  // namespace
 
 RunResult run(const std::vector<std::string>& command, const RunOptions& options) {
+  keep_descriptors_from_children();
   Pipe out, err;
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);

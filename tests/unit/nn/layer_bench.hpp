@@ -120,7 +120,7 @@ class LayerBench {
                .slots = {1},
                .scratch = scratch_plan.peak(),
                .held = {held_plan.peak()},
-               .places = {1}};
+               .held_slots = {1}};
     saved.allocate(planned.saved[0]);
     scratch.allocate(planned.scratch);
     held.allocate(planned.held[0]);

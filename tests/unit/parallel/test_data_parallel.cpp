@@ -1,6 +1,6 @@
 // Several ranks: gradients of micro-batches become one sum, weights are gathered, with
-// the messages and the memory that each ZeRO stage is meant to take. Numbers are small
-// and whole, so that sums are exact in any order.
+// the messages and the memory that each degree of ZeRO is meant to take. Numbers are
+// small and whole, so that sums are exact in any order.
 #include "parallel/data_parallel.hpp"
 
 #include <gmock/gmock.h>
@@ -84,7 +84,7 @@ void change(const View1<T>& view, const Function& function) {
 
 struct Case {
   comm::GridShape grid;
-  int stage = 0;
+  int zero = 0;
   index_t bucket_elements = 1;
   bool sequence_parallel = false;
   int units = 5;
@@ -92,8 +92,8 @@ struct Case {
 };
 
 std::string to_string(const Case& of) {
-  return fmt::format("{}, stage {}, buckets of {}, sequence {}, {} units, borrows {}",
-                     comm::to_string(of.grid), of.stage, of.bucket_elements,
+  return fmt::format("{}, ZeRO {}, buckets of {}, sequence {}, {} units, borrows {}",
+                     comm::to_string(of.grid), of.zero, of.bucket_elements,
                      of.sequence_parallel, of.units, of.borrows);
 }
 
@@ -118,7 +118,7 @@ class Run {
   }
 
   typename ParamBuffer<T>::Sharding sharding() const {
-    return {.stage = case_.stage,
+    return {.zero = case_.zero,
             .parts = groups().gradient->size(),
             .part = groups().gradient->rank(),
             .bucket_elements = case_.bucket_elements};
@@ -214,10 +214,10 @@ class Run {
     }
     return units;
   }
-  // What the optimizer updates here: in stage 0 all, else a part of every parameter.
+  // What the optimizer updates here: without ZeRO all, else a part of every parameter.
   Part own(Slab slab, std::size_t param) {
     const auto share = params_.share(slab, param);
-    if (case_.stage == 0 || !params_.is_whole(slab)) return {share.range, share.values};
+    if (case_.zero == 0 || !params_.is_whole(slab)) return {share.range, share.values};
     const IndexRange range = params_.updated(param);
     return {range, View1<Master>(share.values.data() + range.begin,
                                  static_cast<std::size_t>(range.size()))};
@@ -232,8 +232,8 @@ class Run {
     for (std::size_t p = unit.begin; p < unit.end; ++p) expect_weights(p);
     if (unit.borrows) expect_weights(kTied);
   }
-  // Over the data group; what is tied over the stages that share it, and what is used on
-  // parts of the sequence over the tensor group.
+  // Over the gradient group; what is tied over the stages that share it, and what is used
+  // on parts of the sequence over the tensor group.
   double expected_gradient(std::size_t param, index_t element, int microbatches) {
     const comm::Coordinates mine = grid_.coordinates();
     const auto is_border = [&](const comm::Coordinates& at) {
@@ -289,10 +289,10 @@ TYPED_TEST_SUITE(DataParallelOf, Types);
 
 TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
   for (const comm::GridShape& grid : grids_of(this->world_->size())) {
-    for (const int stage : {0, 1, 2, 3}) {
+    for (const int zero : {0, 1, 2, 3}) {
       // A bucket for every unit, for two or three, and for all that nobody borrows.
       for (const index_t bucket_elements : {1, 600, 1 << 20}) {
-        const Case of{grid, stage, bucket_elements, grid.tensor > 1};
+        const Case of{grid, zero, bucket_elements, grid.tensor > 1};
         SCOPED_TRACE(to_string(of));
         Run<TypeParam> run(this->world_, of);
         for (const int microbatches : {1, 3, 2}) {
@@ -301,7 +301,7 @@ TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
           run.update();
           if (microbatches == 3) run.forward();  // an evaluation between steps
         }
-        if (stage == 3) continue;
+        if (zero == 3) continue;
         run.data_parallel().settle();
         for (std::size_t p = 0; p < run.registry().size(); ++p) run.expect_weights(p);
       }
@@ -312,8 +312,8 @@ TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
 // Each rank of a tensor group has the whole gradient where the sequence is not split.
 TYPED_TEST(DataParallelOf, TensorRanksSumNothingWithoutSequenceParallelism) {
   for (const comm::GridShape& grid : grids_of(this->world_->size())) {
-    for (const int stage : {0, 3}) {
-      const Case of{grid, stage, 1, false};
+    for (const int zero : {0, 3}) {
+      const Case of{grid, zero, 1, false};
       SCOPED_TRACE(to_string(of));
       Run<TypeParam> run(this->world_, of);
       run.accumulate(2);
@@ -325,9 +325,9 @@ TYPED_TEST(DataParallelOf, TensorRanksSumNothingWithoutSequenceParallelism) {
 }
 
 TYPED_TEST(DataParallelOf, UnitsThatNobodyBorrows) {
-  for (const int stage : {0, 1, 2, 3}) {
+  for (const int zero : {0, 1, 2, 3}) {
     for (const int units : {1, 2, 3}) {
-      const Case of{{.data = this->world_->size()}, stage, 1, false, units, false};
+      const Case of{{.data = this->world_->size()}, zero, 1, false, units, false};
       SCOPED_TRACE(to_string(of));
       Run<TypeParam> run(this->world_, of);
       for (const int microbatches : {2, 1}) {
@@ -381,7 +381,7 @@ TYPED_TEST(DataParallelOf, WeightsComeAheadAndAreForgotten) {
   use.settle();
 }
 
-// Stage 3, passes of two chunks of a stage: at the end of one the first unit of the next
+// ZeRO 3, passes of two chunks of a stage: at the end of one the first unit of the next
 // pass comes ahead, whichever that is.
 TYPED_TEST(DataParallelOf, WeightsOfTheNextPassComeAhead) {
   using Units = std::vector<std::size_t>;
@@ -437,14 +437,14 @@ TYPED_TEST(DataParallelOf, WhatIsBorrowedComesAheadToo) {
 TYPED_TEST(DataParallelOf, InputAndWeightPassesHaveWhatTheyUse) {
   using Units = std::vector<std::size_t>;
   const Units all{0, 1, 2, 3, 4, 5};
-  for (const int stage : {0, 1, 2, 3}) {
+  for (const int zero : {0, 1, 2, 3}) {
     Run<TypeParam> run(this->world_,
-                       {{.data = this->world_->size()}, stage, 1, false, 6, false});
+                       {{.data = this->world_->size()}, zero, 1, false, 6, false});
     auto& use = run.data_parallel();
     use.settle();
     const auto expect = [&](const Units& weights, const Units& gradients) {
-      EXPECT_EQ(run.with_weights(), stage >= 3 ? weights : all) << "stage " << stage;
-      EXPECT_EQ(run.with_gradients(), stage >= 2 ? gradients : all) << "stage " << stage;
+      EXPECT_EQ(run.with_weights(), zero >= 3 ? weights : all) << "ZeRO " << zero;
+      EXPECT_EQ(run.with_gradients(), zero >= 2 ? gradients : all) << "ZeRO " << zero;
     };
     use.begin_step();
     use.begin_pass({1, 6, Pass::backward}, {});
@@ -472,15 +472,15 @@ TYPED_TEST(DataParallelOf, InputAndWeightPassesHaveWhatTheyUse) {
 // ranks wait for at once would be no longer under way.
 TYPED_TEST(DataParallelOf, MessagesGoBesideTheWork) {
   const int ranks = this->world_->size();
-  for (const int stage : {0, 1, 2, 3}) {
-    SCOPED_TRACE(fmt::format("stage {}", stage));
-    Run<TypeParam> run(this->world_, {{.data = ranks}, stage, 1, false, 5, false});
+  for (const int zero : {0, 1, 2, 3}) {
+    SCOPED_TRACE(fmt::format("ZeRO {}", zero));
+    Run<TypeParam> run(this->world_, {{.data = ranks}, zero, 1, false, 5, false});
     auto& use = run.data_parallel();
     use.settle();
     use.begin_step();
     for (std::size_t u = 0; u < 5; ++u) {
       use.begin(u, Pass::forward);
-      const bool prefetches = stage == 3 && u < 4;
+      const bool prefetches = zero == 3 && u < 4;
       EXPECT_EQ(this->world_->is_under_way(), prefetches && ranks > 1) << "forward " << u;
       use.end(u, Pass::forward);
     }
@@ -492,7 +492,7 @@ TYPED_TEST(DataParallelOf, MessagesGoBesideTheWork) {
     }
     use.finish_gradients();
     EXPECT_FALSE(this->world_->is_under_way());
-    if (stage == 0 || stage == 3) continue;
+    if (zero == 0 || zero == 3) continue;
     use.start_gather(0);
     EXPECT_EQ(this->world_->is_under_way(), ranks > 1);
     use.settle();
@@ -501,9 +501,9 @@ TYPED_TEST(DataParallelOf, MessagesGoBesideTheWork) {
 
 // What is borrowed is there although its own unit was not in use since the update.
 TYPED_TEST(DataParallelOf, ABorrowerHasTheWeightsItBorrows) {
-  for (const int stage : {0, 1, 2, 3}) {
+  for (const int zero : {0, 1, 2, 3}) {
     for (const Pass pass : {Pass::forward, Pass::backward}) {
-      Run<TypeParam> run(this->world_, {{.data = this->world_->size()}, stage, 1, false});
+      Run<TypeParam> run(this->world_, {{.data = this->world_->size()}, zero, 1, false});
       run.data_parallel().begin(4, pass);
       run.expect_weights(kTied);
       if (pass == Pass::backward) {
@@ -516,19 +516,19 @@ TYPED_TEST(DataParallelOf, ABorrowerHasTheWeightsItBorrows) {
 
 // A pass that leaves units open needs more memory for gradients than there is.
 TYPED_TEST(DataParallelOf, ThreeUnitsWithoutAnEndAreRefused) {
-  for (const int stage : {0, 1, 2, 3}) {
-    Run<TypeParam> run(this->world_, {{.data = this->world_->size()}, stage, 1, false});
+  for (const int zero : {0, 1, 2, 3}) {
+    Run<TypeParam> run(this->world_, {{.data = this->world_->size()}, zero, 1, false});
     auto& use = run.data_parallel();
     use.begin_step();
     use.begin_microbatch(true, true);
     use.begin(4, Pass::backward);
     use.begin(3, Pass::backward);
     const auto third = [&] { use.begin(2, Pass::backward); };
-    if (stage < 2) {
+    if (zero < 2) {
       EXPECT_NO_THROW(third());
     } else {
       EXPECT_THAT(third, ThrowsMessage<Error>(
-                             AllOf(HasSubstr(fmt::format("ZeRO stage {}", stage)),
+                             AllOf(HasSubstr(fmt::format("ZeRO {}", zero)),
                                    HasSubstr("gradients of 2 units at a time"),
                                    HasSubstr("must be done with a unit before"))));
     }
@@ -541,7 +541,7 @@ TYPED_TEST(DataParallelOf, PartsAreThoseOfTheDataGroup) {
   const ParamRegistry registry = units(2, false);
   ParamBuffer<TypeParam> params;
   params.allocate(registry, ParamBuffer<TypeParam>::Use::training,
-                  {.stage = 1, .parts = 7, .part = 2});
+                  {.zero = 1, .parts = 7, .part = 2});
   EXPECT_THAT([&] { DataParallel<TypeParam>(Exec(), grid.groups(), params, false); },
               ThrowsMessage<Error>(AllOf(
                   HasSubstr("cut in 7 parts, of which this is 2"),
@@ -590,29 +590,28 @@ TYPED_TEST(DataParallelOf, MessagesOfTheOtherStages) {
   const int ranks = this->world_->size();
   const int microbatches = 3, units = 5;
   const int each = ranks > 1 ? units : 0;  // one rank has nobody to tell
-  for (const int stage : {0, 1, 2}) {
-    Run<TypeParam> run(this->world_, {{.data = ranks}, stage, 1, false, units});
+  for (const int zero : {0, 1, 2}) {
+    Run<TypeParam> run(this->world_, {{.data = ranks}, zero, 1, false, units});
     run.data_parallel().settle();
     const comm::Group& data = *run.groups().gradient;
     const std::int64_t before = data.traffic().calls;  // of the first weights
-    EXPECT_EQ(before, stage == 0 ? 0 : each);
+    EXPECT_EQ(before, zero == 0 ? 0 : each);
     run.accumulate(microbatches);
     run.update();
     run.data_parallel().settle();
-    EXPECT_EQ(calls(data, "gradients", "all_reduce"), stage == 0 ? each : 0);
+    EXPECT_EQ(calls(data, "gradients", "all_reduce"), zero == 0 ? each : 0);
     EXPECT_EQ(calls(data, "gradients", "reduce_scatter"),
-              stage == 0 ? 0 : each * (stage == 2 ? microbatches : 1));
-    EXPECT_EQ(calls(data, "weights (ZeRO)", "all_gather") - before,
-              stage == 0 ? 0 : each);
+              zero == 0 ? 0 : each * (zero == 2 ? microbatches : 1));
+    EXPECT_EQ(calls(data, "weights (ZeRO)", "all_gather") - before, zero == 0 ? 0 : each);
   }
 }
 
 TYPED_TEST(DataParallelOf, TheSequenceRegionIsOneMessage) {
   const int ranks = this->world_->size();
-  for (const int stage : {0, 1, 2, 3}) {
+  for (const int zero : {0, 1, 2, 3}) {
     comm::GridShape grid{.tensor = ranks};
     if (ranks == 4) grid = {.tensor = 2, .data = 2};
-    Run<TypeParam> run(this->world_, {grid, stage, 1, true});
+    Run<TypeParam> run(this->world_, {grid, zero, 1, true});
     run.accumulate(2);
     const int expected = ranks > 1 ? 1 : 0;
     const comm::Group& tensor = *run.groups().tensor;
@@ -627,15 +626,15 @@ TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
   for (const comm::GridShape& shape : grids_of(this->world_->size())) {
     const comm::RankGrid grid(this->world_, shape);
     const comm::ProcessGroups& groups = grid.groups();
-    for (const int stage : {0, 1, 2, 3}) {
+    for (const int zero : {0, 1, 2, 3}) {
       for (const index_t bucket_elements : {1, 600, 1 << 20}) {
         for (const bool borrows : {false, true}) {
           const bool sequence_parallel = shape.tensor > 1;
           SCOPED_TRACE(to_string(
-              Case{shape, stage, bucket_elements, sequence_parallel, 5, borrows}));
+              Case{shape, zero, bucket_elements, sequence_parallel, 5, borrows}));
           const ParamRegistry registry = units(5, borrows);
           const typename ParamBuffer<T>::Sharding sharding{
-              .stage = stage,
+              .zero = zero,
               .parts = groups.gradient->size(),
               .part = groups.gradient->rank(),
               .bucket_elements = bucket_elements};
@@ -651,8 +650,8 @@ TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
           EXPECT_LE(sum, planned + (8 - sizeof(T)) * allocated.count);
           EXPECT_EQ(data_parallel.bytes(), planned);
           const auto& bytes = allocated.bytes;
-          EXPECT_EQ(bytes.contains("bucket of gradients"), stage >= 2);
-          EXPECT_EQ(bytes.contains("gathered weights"), stage >= 3);
+          EXPECT_EQ(bytes.contains("bucket of gradients"), zero >= 2);
+          EXPECT_EQ(bytes.contains("gathered weights"), zero >= 3);
           EXPECT_TRUE(sequence_parallel ||
                       !bytes.contains("gradients of the sequence region"));
         }

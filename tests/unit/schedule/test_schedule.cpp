@@ -121,9 +121,9 @@ TEST(ScheduleCheck, SaysWhatIsWrong) {
   refused({forward(0, 0), forward(1, 1), backward(0, 1), backward(1, 0)}, 2, 1,
           "micro-batch 0 is not in slot 1 of chunk 0");
   refused({forward(0), forward(1, 1), input(0), input(1, 1), weight(0), weight(1, 1)}, 2,
-          1, "micro-batches 0 and 1 are held in place 0 of chunk 0");
+          1, "micro-batches 0 and 1 share held slot 0 of chunk 0");
   refused({forward(0), input(0, 0, 0, 0), weight(0, 0, 0, 1)}, 1, 1,
-          "micro-batch 0 is not held in place 1 of chunk 0");
+          "micro-batch 0 is not in held slot 1 of chunk 0");
   refused({forward(0), backward(0)}, 2, 1, "micro-batch 1 does not finish in chunk 0");
   refused({forward(0), backward(0)}, 1, 2, "micro-batch 0 does not finish in chunk 1");
   refused({forward(0), backward(0), forward(1), backward(1)}, 1, 1,

@@ -85,14 +85,14 @@ TEST(PipelineNeeds, AreThoseOfTheSchedule) {
   for (int stage = 0; stage < 3; ++stage) {
     const StageNeeds its = needs_of(layout, stage);
     EXPECT_THAT(its.slots, ElementsAre(3 - stage));  // 1F1B
-    EXPECT_THAT(its.places, ElementsAre(0));
+    EXPECT_THAT(its.held_slots, ElementsAre(0));
     EXPECT_FALSE(its.has_weight_passes);
     EXPECT_EQ(its.batches, 3 - stage);
     EXPECT_GT(its.buffers, 0);
   }
   layout.schedule = PipelineSchedule::zero_bubble;
   EXPECT_TRUE(needs_of(layout, 1).has_weight_passes);
-  EXPECT_GE(needs_of(layout, 2).places[0], 1);
+  EXPECT_GE(needs_of(layout, 2).held_slots[0], 1);
   layout.schedule = PipelineSchedule::gpipe;
   EXPECT_THAT(needs_of(layout, 0).slots, ElementsAre(8));
   // A ramp may need more than its end.
@@ -133,11 +133,11 @@ TEST(PipelinePlans, OfADeepPipelineAreLocal) {
 }
 
 TEST(PipelineBatches, AreKeptFromFirstToLastPass) {
-  const BatchPlaces one = batch_places(schedule::no_pipelining(3), 3);
+  const BatchSlots one = batch_slots(schedule::no_pipelining(3), 3);
   EXPECT_THAT(one.of_microbatch, ElementsAre(0, 0, 0));
   EXPECT_EQ(one.count, 1);
   const schedule::PipelineShape shape{2, 1, 4};
-  const BatchPlaces two = batch_places(schedule::one_forward_one_backward(shape, 0), 4);
+  const BatchSlots two = batch_slots(schedule::one_forward_one_backward(shape, 0), 4);
   EXPECT_THAT(two.of_microbatch, ElementsAre(0, 1, 0, 1));
   EXPECT_EQ(two.count, 2);
 }

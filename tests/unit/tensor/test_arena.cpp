@@ -150,7 +150,7 @@ TEST(ArenaWorkspace, CutsOneAllocation) {
                              .slots = {2, 3},
                              .scratch = 2048,
                              .held = {256, 768},
-                             .places = {1, 2}};
+                             .held_slots = {1, 2}};
   EXPECT_EQ(plan.held_bytes(), 256u + 2 * 768u);
   EXPECT_EQ(plan.total(), 2 * 1024u + 3 * 512u + 2048u + 256u + 2 * 768u);
   Workspace workspace(plan);

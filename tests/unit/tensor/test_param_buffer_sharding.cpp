@@ -45,15 +45,15 @@ ParamRegistry two_layers(int ranks, int rank) {
   return registry;
 }
 
-// Called with every stage, number of parts and part.
+// Called with every degree of ZeRO, number of parts and part.
 template <class T, class Function>
 void for_each_sharding(const Function& function) {
-  for (const int stage : {0, 1, 2, 3}) {
+  for (const int zero : {0, 1, 2, 3}) {
     for (const int parts : {1, 2, 3, 7}) {
       for (int part = 0; part < parts; ++part) {
-        SCOPED_TRACE(fmt::format("stage {}, part {} of {}", stage, part, parts));
+        SCOPED_TRACE(fmt::format("ZeRO {}, part {} of {}", zero, part, parts));
         function(typename ParamBuffer<T>::Sharding{
-            .stage = stage, .parts = parts, .part = part, .bucket_elements = kBucket});
+            .zero = zero, .parts = parts, .part = part, .bucket_elements = kBucket});
       }
     }
   }
@@ -86,15 +86,15 @@ TYPED_TEST_SUITE(ParamBufferShardingOf, Types);
 TYPED_TEST(ParamBufferShardingOf, StagesSayWhatIsWhole) {
   using T = TypeParam;
   const ParamRegistry registry = two_layers(1, 0);
-  for (const int stage : {0, 1, 2, 3}) {
+  for (const int zero : {0, 1, 2, 3}) {
     ParamBuffer<T> params;
-    params.plan(registry, {.stage = stage, .parts = 2, .part = 1});
+    params.plan(registry, {.zero = zero, .parts = 2, .part = 1});
     // The compute copy is what passes need; master weights are for the optimizer.
-    EXPECT_EQ(params.is_whole(Slab::weight), stage < (kHasCopy<T> ? 1 : 3)) << stage;
-    EXPECT_EQ(params.is_compute_whole(), stage < 3) << stage;
-    EXPECT_EQ(params.is_whole(Slab::gradient), stage < 2) << stage;
-    EXPECT_EQ(params.is_whole(Slab::exp_avg), stage < 1) << stage;
-    EXPECT_EQ(params.is_whole(Slab::exp_avg_sq), stage < 1) << stage;
+    EXPECT_EQ(params.is_whole(Slab::weight), zero < (kHasCopy<T> ? 1 : 3)) << zero;
+    EXPECT_EQ(params.is_compute_whole(), zero < 3) << zero;
+    EXPECT_EQ(params.is_whole(Slab::gradient), zero < 2) << zero;
+    EXPECT_EQ(params.is_whole(Slab::exp_avg), zero < 1) << zero;
+    EXPECT_EQ(params.is_whole(Slab::exp_avg_sq), zero < 1) << zero;
   }
 }
 
@@ -112,7 +112,7 @@ TYPED_TEST(ParamBufferShardingOf, BytesAreKnownBefore) {
     const auto whole = static_cast<std::size_t>(planned.slab_elements());
     const auto shard = static_cast<std::size_t>(planned.partition().shard_elements());
     const std::size_t copy =
-        kHasCopy<T> ? sizeof(T) * (sharding.stage < 3 ? whole : shard) : 0;
+        kHasCopy<T> ? sizeof(T) * (sharding.zero < 3 ? whole : shard) : 0;
     EXPECT_EQ(planned.compute_bytes(), copy);
     std::size_t sum = copy;
     for (const Slab slab : kSlabs) {
@@ -222,7 +222,7 @@ TYPED_TEST(ParamBufferShardingOf, ShardsLieWhereThePartitionSays) {
     const Partition& partition = params.partition();
     ASSERT_EQ(partition.buckets().size(), 3u);
     const int part = params.sharding().part;
-    EXPECT_EQ(partition.parts(), sharding.stage == 0 ? 1 : sharding.parts);
+    EXPECT_EQ(partition.parts(), sharding.zero == 0 ? 1 : sharding.parts);
     for (std::size_t b = 0; b < partition.buckets().size(); ++b) {
       const Bucket& bucket = partition.buckets()[b];
       const index_t in_whole = bucket.part(part).begin;
@@ -280,9 +280,9 @@ TYPED_TEST(ParamBufferShardingOf, ShardsLieWhereThePartitionSays) {
 // A layer's handles on a matrix and a vector of the second of two units.
 template <class T>
 struct Layer {
-  explicit Layer(int stage) {
+  explicit Layer(int zero) {
     params.allocate(registry, ParamBuffer<T>::Use::training,
-                    {.stage = stage, .parts = 2, .part = 1, .bucket_elements = 1});
+                    {.zero = zero, .parts = 2, .part = 1, .bucket_elements = 1});
   }
   std::size_t bucket() const { return params.partition().bucket_of_param(2); }
 
@@ -323,8 +323,8 @@ TYPED_TEST(ParamBufferShardingOf, WeightsAppearWhereTheyAreLent) {
 
 TYPED_TEST(ParamBufferShardingOf, GradientsGoWhereMemoryIsLent) {
   using T = TypeParam;
-  for (const int stage : {2, 3}) {
-    Layer<T> layer(stage);
+  for (const int zero : {2, 3}) {
+    Layer<T> layer(zero);
     const DeviceArray<Accumulator<T>> memory("lent", 512);
     const auto absent =
         ThrowsMessage<Error>(HasSubstr("gradients are asked for that have no memory"));
@@ -341,15 +341,15 @@ TYPED_TEST(ParamBufferShardingOf, GradientsGoWhereMemoryIsLent) {
   }
 }
 
-// Earlier stages ask nobody for memory.
+// ZeRO 0 and 1 ask nobody for memory.
 TYPED_TEST(ParamBufferShardingOf, WholeSlabsNeedNoLoan) {
   using T = TypeParam;
-  for (const int stage : {0, 1, 2}) {
-    Layer<T> layer(stage);
+  for (const int zero : {0, 1, 2}) {
+    Layer<T> layer(zero);
     const auto first = layer.params.compute_bucket(0).data();
     EXPECT_EQ(layer.weight.matrix().data(), first + 128);
     EXPECT_EQ(layer.bias.vector().data(), first + 256);
-    if (stage == 2) continue;
+    if (zero == 2) continue;
     const auto gradients = layer.params.slab(Slab::gradient).data();
     EXPECT_EQ(layer.weight.matrix_gradient().data(), gradients + 128);
     EXPECT_EQ(layer.params.gradient_bucket(layer.bucket()).data(), gradients + 128);
@@ -360,8 +360,8 @@ TYPED_TEST(ParamBufferShardingOf, ASliceOfAShardIsRefused) {
   using T = TypeParam;
   const Layer<T> layer(2);
   EXPECT_THAT([&] { layer.params.slice(Slab::exp_avg, 1); },
-              ThrowsMessage<Error>(AllOf(HasSubstr("'weight'"), HasSubstr("share"),
-                                         HasSubstr("ZeRO stage 2"))));
+              ThrowsMessage<Error>(
+                  AllOf(HasSubstr("'weight'"), HasSubstr("share"), HasSubstr("ZeRO 2"))));
 }
 
 TYPED_TEST(ParamBufferShardingOf, InferenceHasNoGradients) {
@@ -377,12 +377,12 @@ TYPED_TEST(ParamBufferShardingOf, InferenceHasNoGradients) {
 
 TEST(ParamBufferShardingErrors, StagesThatZeroLacks) {
   const ParamRegistry registry = two_layers(1, 0);
-  for (const int stage : {-1, 4}) {
+  for (const int zero : {-1, 4}) {
     ParamBuffer<float> params;
-    EXPECT_THAT([&] { params.plan(registry, {.stage = stage}); },
-                ThrowsMessage<Error>(HasSubstr(fmt::format("no stage {}", stage))));
+    EXPECT_THAT([&] { params.plan(registry, {.zero = zero}); },
+                ThrowsMessage<Error>(HasSubstr(fmt::format("no ZeRO {}", zero))));
     EXPECT_THROW(
-        params.allocate(registry, ParamBuffer<float>::Use::training, {.stage = stage}),
+        params.allocate(registry, ParamBuffer<float>::Use::training, {.zero = zero}),
         Error);
   }
 }

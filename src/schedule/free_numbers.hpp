@@ -1,6 +1,7 @@
-// schedule/places.hpp — numbers that are taken and given back, as few as will do.
-#ifndef TRIREME_SCHEDULE_PLACES_HPP_
-#define TRIREME_SCHEDULE_PLACES_HPP_
+// schedule/free_numbers.hpp — numbers of slots and buffers that are taken and given back,
+// as few as will do.
+#ifndef TRIREME_SCHEDULE_FREE_NUMBERS_HPP_
+#define TRIREME_SCHEDULE_FREE_NUMBERS_HPP_
 
 #include <functional>
 #include <queue>
@@ -8,17 +9,17 @@
 
 namespace trireme::schedule {
 
-class Places {
+class FreeNumbers {
  public:
   // The lowest number that is free.
   int take() {
     if (free_.empty()) return most_++;
-    const int place = free_.top();
+    const int number = free_.top();
     free_.pop();
-    return place;
+    return number;
   }
   // Only what was taken may be given back, and once.
-  void give_back(int place) { free_.push(place); }
+  void give_back(int number) { free_.push(number); }
   // The most that were ever taken.
   int most() const { return most_; }
 
@@ -31,4 +32,4 @@ class Places {
 
 }  // namespace trireme::schedule
 
-#endif  // TRIREME_SCHEDULE_PLACES_HPP_
+#endif  // TRIREME_SCHEDULE_FREE_NUMBERS_HPP_
