@@ -169,10 +169,10 @@ std::shared_ptr<Communicator> Communicator::subset(const std::vector<int>& ranks
                                                    const std::string& name) {
   for (const int rank : ranks) require_rank(rank, "subset");
   const auto found = std::find(ranks.begin(), ranks.end(), rank_);
-  const int place = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
+  const int number = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
   const Noted noted(*this, "split");
   require_same_call("split", "", fmt::format("into groups '{}'", name));
-  return do_subset(place, static_cast<int>(ranks.size()), name);
+  return do_subset(number, static_cast<int>(ranks.size()), name);
 }
 
 std::vector<std::shared_ptr<Communicator>> Communicator::cartesian(

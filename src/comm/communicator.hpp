@@ -57,13 +57,13 @@ class Communicator {
   // From now on every group of this group's world notes on the board what it does; null:
   // no more. Groups of one rank send nothing and note nothing.
   void attach(std::shared_ptr<OperationBoard> board);
-  // The same for the time in operations on device memory, which is Section::communication
-  // of these timers.
+  // From now on the time in operations on device memory is charged to these timers, as
+  // Section::communication.
   void charge_to(Timers* timers);
 
   // Gives messages under way, of any group of the world, a moment. Never waits.
   virtual void progress() {}
-  // Whether there are such, begun by this rank: their memory must stay.
+  // Whether messages that this rank has begun are under way: their memory must stay.
   virtual bool is_under_way() const { return false; }
   // Whether a wait ended by its limit: what it waited for may still arrive, in memory
   // that its callers have left. Nothing but the end of the process is safe then.
@@ -138,8 +138,8 @@ class Communicator {
   virtual void do_barrier() = 0;
   virtual std::shared_ptr<Communicator> do_split(int colour, int key,
                                                  const std::string& name) = 0;
-  // `size` ranks are in the new group; this one's number there, or -1.
-  virtual std::shared_ptr<Communicator> do_subset(int place, int size,
+  // `size` ranks are in the new group; this one has `number` there, or -1.
+  virtual std::shared_ptr<Communicator> do_subset(int number, int size,
                                                   const std::string& name) = 0;
   virtual std::vector<std::shared_ptr<Communicator>> do_cartesian(
       const std::vector<int>& extents, const std::vector<SubGrid>& grids) = 0;

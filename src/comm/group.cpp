@@ -240,9 +240,9 @@ Request Group::start_reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op
   require_memory("reduce_scatter", exec, out);
   require_same_type("reduce_scatter", in, out);
   require_blocks("reduce_scatter", in, out);
-  const index_t place = out.count * rank();
+  const index_t offset = out.count * rank();
   TRIREME_REQUIRE(
-      exec.is_shape_only() || out.data == at(in, place) || !overlap(in, out),
+      exec.is_shape_only() || out.data == at(in, offset) || !overlap(in, out),
       "reduce_scatter in group '{}': the output overlaps the input and is not its "
       "block {}",
       name(), rank());
@@ -254,9 +254,9 @@ Request Group::start_all_gather(const Exec& exec, ConstSpan in, Span out, Site s
   require_memory("all_gather", exec, out);
   require_same_type("all_gather", in, out);
   require_blocks("all_gather", out, in);
-  const index_t place = in.count * rank();
+  const index_t offset = in.count * rank();
   TRIREME_REQUIRE(
-      exec.is_shape_only() || in.data == at(out, place) || !overlap(in, out),
+      exec.is_shape_only() || in.data == at(out, offset) || !overlap(in, out),
       "all_gather in group '{}': the input overlaps the output and is not its "
       "block {}",
       name(), rank());

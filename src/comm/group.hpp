@@ -91,11 +91,11 @@ class Group {
   int rank() const { return control_->rank(); }
   int size() const { return control_->size(); }
   const std::string& name() const { return control_->name(); }
-  // The same ranks' host values.
+  // Where the same ranks exchange host values.
   Communicator& control() const { return *control_; }
 
   Traffic traffic() const;
-  // The same by site, in the order of their first calls.
+  // What each site has sent, in the order of their first calls.
   const std::vector<SiteTraffic>& traffic_by_site() const { return sites_; }
   void reset_traffic();
   // Host memory that operations keep for themselves: copies of what is sent and received.

@@ -108,9 +108,9 @@ class MpiCommunicator final : public Communicator {
     return part == MPI_COMM_NULL ? nullptr : adopt(part, name);
   }
 
-  std::shared_ptr<Communicator> do_subset(int place, int,
+  std::shared_ptr<Communicator> do_subset(int number, int,
                                           const std::string& name) override {
-    return do_split(place < 0 ? -1 : 0, place, name);
+    return do_split(number < 0 ? -1 : 0, number, name);
   }
 
   std::vector<std::shared_ptr<Communicator>> do_cartesian(

@@ -25,11 +25,11 @@ std::vector<std::string> texts_of_first_rank(
     return text;
   });
   std::vector<std::string> texts;
-  for (std::size_t place = 0; place < all.size();) {
-    const std::size_t colon = all.find(':', place);
-    const std::size_t length = std::stoull(all.substr(place, colon - place));
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t colon = all.find(':', at);
+    const std::size_t length = std::stoull(all.substr(at, colon - at));
     texts.push_back(all.substr(colon + 1, length));
-    place = colon + 1 + length;
+    at = colon + 1 + length;
   }
   return texts;
 }

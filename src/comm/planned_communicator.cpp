@@ -42,29 +42,29 @@ class PlannedCommunicator final : public Communicator {
   std::shared_ptr<Communicator> do_split(int, int, const std::string&) override {
     refuse(*this);
   }
-  std::shared_ptr<Communicator> do_subset(int place, int size,
+  std::shared_ptr<Communicator> do_subset(int number, int size,
                                           const std::string& name) override {
-    return place < 0 ? nullptr : group_of(place, size, name);
+    return number < 0 ? nullptr : group_of(number, size, name);
   }
   std::vector<std::shared_ptr<Communicator>> do_cartesian(
       const std::vector<int>& extents, const std::vector<SubGrid>& grids) override {
     std::vector<std::shared_ptr<Communicator>> groups;
     for (const SubGrid& grid : grids) {
-      int place = 0, size = 1, rest = rank();
+      int number = 0, size = 1, rest = rank();
       for (std::size_t d = extents.size(); d-- > 0; rest /= extents[d]) {
         if (!grid.keep[d]) continue;
-        place += rest % extents[d] * size;
+        number += rest % extents[d] * size;
         size *= extents[d];
       }
-      groups.push_back(group_of(place, size, grid.name));
+      groups.push_back(group_of(number, size, grid.name));
     }
     return groups;
   }
   // A group of one is the self communicator here, too, as everywhere.
-  static std::shared_ptr<Communicator> group_of(int place, int size,
+  static std::shared_ptr<Communicator> group_of(int number, int size,
                                                 const std::string& name) {
     return size == 1 ? make_self_communicator(name)
-                     : make_planned_communicator(place, size, name);
+                     : make_planned_communicator(number, size, name);
   }
   void host_all_gather(const void*, void*, std::size_t, const char*, Site) override {
     refuse(*this);

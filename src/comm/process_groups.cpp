@@ -15,8 +15,8 @@ constexpr Axis kAxes[] = {Axis::tensor, Axis::context, Axis::data, Axis::pipelin
 
 // MPI's dimensions have the last one fastest; the order has the first one fastest.
 std::size_t dimension_of(const AxisOrder& order, Axis axis) {
-  const auto place = std::find(order.begin(), order.end(), axis) - order.begin();
-  return order.size() - 1 - static_cast<std::size_t>(place);
+  const auto position = std::find(order.begin(), order.end(), axis) - order.begin();
+  return order.size() - 1 - static_cast<std::size_t>(position);
 }
 
 void check_shape(const GridShape& shape, int ranks) {

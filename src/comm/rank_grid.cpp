@@ -22,11 +22,11 @@ int rank_of(const GridShape& shape, const Coordinates& coordinates) {
   int rank = 0;
   int stride = 1;
   for (const Axis axis : shape.order) {
-    const int place = coordinates.along(axis);
-    TRIREME_REQUIRE(place >= 0 && place < shape.extent(axis),
-                    "coordinate {} on the {} axis is not in process grid {}", place,
+    const int coordinate = coordinates.along(axis);
+    TRIREME_REQUIRE(coordinate >= 0 && coordinate < shape.extent(axis),
+                    "coordinate {} on the {} axis is not in process grid {}", coordinate,
                     config::name_of(axis), to_string(shape));
-    rank += place * stride;
+    rank += coordinate * stride;
     stride *= shape.extent(axis);
   }
   return rank;
@@ -38,9 +38,9 @@ std::vector<int> members_of(const GridShape& shape, const std::vector<Axis>& axe
   for (const Axis axis : axes) {
     std::vector<Coordinates> more;
     for (const Coordinates& member : members) {
-      for (int place = 0; place < shape.extent(axis); ++place) {
+      for (int coordinate = 0; coordinate < shape.extent(axis); ++coordinate) {
         more.push_back(member);
-        on_axis(more.back(), axis) = place;
+        on_axis(more.back(), axis) = coordinate;
       }
     }
     members = std::move(more);

@@ -22,7 +22,7 @@ struct Coordinates {
   bool operator==(const Coordinates&) const = default;
 };
 
-// Where a rank of the grid is, and which rank is at a place.
+// The coordinates of a rank, and the rank at coordinates.
 Coordinates coordinates_of(const GridShape& shape, int rank);
 int rank_of(const GridShape& shape, const Coordinates& coordinates);
 // The ranks that differ from `rank` in these axes only, itself included, in the order of

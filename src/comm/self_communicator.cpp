@@ -44,9 +44,9 @@ class SelfCommunicator final : public Communicator {
                                          const std::string& name) override {
     return colour < 0 ? nullptr : make_self_communicator(name);
   }
-  std::shared_ptr<Communicator> do_subset(int place, int,
+  std::shared_ptr<Communicator> do_subset(int number, int,
                                           const std::string& name) override {
-    return do_split(place, place, name);
+    return do_split(number, number, name);
   }
   std::vector<std::shared_ptr<Communicator>> do_cartesian(
       const std::vector<int>&, const std::vector<SubGrid>& grids) override {

@@ -47,7 +47,7 @@ auto span_of(const ViewType& view) {
   TRIREME_REQUIRE(view.span_is_contiguous(),
                   "messages are made of contiguous memory; view '{}' has gaps",
                   view.label());
-  // Not size(), which is 0 for a View without memory (a shape-only pass).
+  // View::size() would be 0 for a View without memory (a shape-only pass).
   index_t count = 1;
   for (std::size_t r = 0; r < ViewType::rank(); ++r) {
     count *= static_cast<index_t>(view.extent(r));
@@ -59,8 +59,8 @@ auto span_of(const ViewType& view) {
   }
 }
 
-// Names the place in the program that sends, for accounts and messages: a
-// literal, e.g. "column-parallel input gradient".
+// Names the line of the program that sends, for accounts and messages: a literal, e.g.
+// "column-parallel input gradient".
 using Site = const char*;
 
 // A queue of messages between two ranks. Each pair of ranks has one of each kind. At

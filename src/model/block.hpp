@@ -106,7 +106,7 @@ struct Tables {
   std::map<std::string, Table> by_name = {};
 };
 
-// What a block is made from, besides its place in the blueprint.
+// What a block is made from.
 template <class T>
 struct Making {
   const nn::Builder<T>& builder;
@@ -115,7 +115,7 @@ struct Making {
   const Tables<T>& tables;
 
   const BlockSpec& spec() const { return blueprint.blocks[block]; }
-  // That the block makes.
+  // The objective that the block makes, as its loss kernel wants it.
   kernels::ObjectiveScale objective() const {
     const int index = spec().objective;
     return {index, blueprint.objectives.at(extent(index)).weight};

@@ -85,7 +85,7 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
   host_report_ = decltype(host_report_)("optimizer host report", 1);
 }
 
-// On shapes the chunks are only counted: those of the largest models take gigabytes.
+// On shapes the chunks are only counted: the list of a large model takes gigabytes.
 template <class T>
 void Optimizer<T>::find_chunks(const Exec& exec) {
   const ParamRegistry& registry = params_.registry();

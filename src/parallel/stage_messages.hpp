@@ -43,7 +43,7 @@ class StageMessages {
   // Waits for all that is under way.
   void finish();
 
-  // That it allocates, or would where `exec` is shape-only.
+  // Bytes that it allocates, or would allocate where `exec` is not shape-only.
   std::size_t bytes() const {
     return buffers_.size() * extent(slice_size(elements_) * ranks_) * sizeof(T);
   }
@@ -61,7 +61,7 @@ class StageMessages {
 
   Exec exec_;
   comm::ProcessGroups groups_;
-  index_t ranks_;     // that share a message
+  index_t ranks_;     // how many share a message, each with a slice
   index_t elements_;  // of a buffer, without what slices add
   std::vector<Buffer> buffers_;
   DeviceArray<T> memory_;

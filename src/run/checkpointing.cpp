@@ -105,7 +105,8 @@ void Checkpointing::settle(const ckpt::SaveReport& report) {
         "{}{} Training ends, as this was the {}. in a row (checkpoint.max_misses).", what,
         newest, misses_));
   }
-  // Of the last step finish() decides whether it is tried again, and says so where not.
+  // Whether the save of the last step is tried again, finish() decides, and says so if it
+  // is not.
   const char* next = is_last_ ? "" : " Training goes on.";
   if (speaks) options_.warn(fmt::format("{}{}{}", what, newest, next));
 }

@@ -19,24 +19,25 @@ namespace trireme::run {
 class Checkpointing {
  public:
   struct Options {
-    // Rank 0: a line for people; what went wrong.
+    // Called on rank 0 with a line for people, and with what went wrong.
     std::function<void(const std::string&)> say = {};
     std::function<void(const std::string&)> warn = {};
-    // Every rank: no save is under way, and one begins now; what is to be saved may be
-    // completed.
+    // Called on every rank when no save is under way and one begins: what is to be saved
+    // may be completed then.
     std::function<void()> prepare = [] {};
-    // Rank 0: one is published, with the seconds that it was begun with and those that it
-    // took.
+    // Called on rank 0 when a save is published, with the seconds that it was begun with
+    // and those that it took.
     std::function<void(std::int64_t step, double step_seconds, double save_seconds)>
         saved = {};
-    // Every rank: a save has ended, published or failed.
+    // Called on every rank when a save has ended, published or failed.
     std::function<void(std::int64_t step, bool is_published)> ended = {};
-    // Rank 0, beside training: before a checkpoint is published.
+    // Called on rank 0, beside training, before a checkpoint is published.
     std::function<void()> before_publish = {};
     ckpt::FaultHook hook = {};
   };
 
-  // Collective. `parts` are such as begin() will get: memory for their copy is taken now.
+  // Collective. `parts` are like those that begin() will get: memory for their copy is
+  // taken now.
   Checkpointing(const config::Deck& deck, comm::Communicator& world,
                 const std::string& host, const std::vector<ckpt::TensorPart>& parts,
                 const Options& options);
@@ -46,7 +47,7 @@ class Checkpointing {
   // when checkpoint.max_misses in a row have failed.
   void begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
              const ckpt::TrainingState& state, double step_seconds);
-  // Collective, after each step.
+  // Moves the save that is under way on. Collective, after each step.
   void advance();
   // Collective: the end of training. Waits for the save that is under way; where there is
   // none of this step, or it fails, saves (again). Error where that cannot be.
@@ -56,15 +57,15 @@ class Checkpointing {
   // Collective: waits for the save that is under way, if any; not before begin() and
   // finish(), which do.
   void wait();
-  // A save does not end; nor would this object's destructor, but for that.
+  // Whether a save does not come to its end. The destructor would wait for it for ever.
   bool has_given_up() const { return saver_.has_given_up(); }
 
-  // Of the save that is under way; -1: none.
+  // The step of the save that is under way; -1: there is none.
   std::int64_t step_under_way() const { return step_under_way_; }
   // The step of the newest that this start has published, or went on from; -1: none.
   std::int64_t saved_step() const { return saved_step_; }
   void set_saved_step(std::int64_t step) { saved_step_ = step; }
-  // By this start.
+  // How many this start has published.
   int published() const { return published_; }
   // The longest that a save has taken, from its beginning to its publication; 0: none
   // yet.

@@ -142,7 +142,7 @@ void RunDirectory::link_checkpoints() const {
   const bool is_link = fs::is_symlink(fs::symlink_status(link, error));
   if (fs::exists(link) && fs::equivalent(link, checkpoints, error)) return;
   if (fs::exists(link) && !is_link) {
-    // Of a start that saved nothing there: only its lock.
+    // A start that saved nothing leaves only its lock there.
     fs::remove(link / ".lock", error);
     if (!fs::remove(link, error)) return;
   }

@@ -54,7 +54,8 @@ namespace trireme::run {
 
 namespace {
 
-// "" where it cannot be read: no /proc, or a deck that only rank 0 can see.
+// The checksum of a file, or "" where it cannot be read: there is no /proc, or only rank
+// 0 can see the deck.
 std::string checksum_of(const std::string& file) {
   try {
     return io::to_hex(io::checksum_file(file).checksum);
@@ -88,7 +89,7 @@ void require_same_files(comm::Communicator& world, const std::string& host,
   compare(deck, deck, "have different decks");
 }
 
-// What this rank does stands in the run directory while this lives.
+// While this object lives, what the rank does stands on the board in the run directory.
 class OnBoard {
  public:
   OnBoard(comm::Communicator& world, const io::Path& directory, const std::string& host,
@@ -101,7 +102,8 @@ class OnBoard {
   }
   ~OnBoard() { end(std::uncaught_exceptions() == exceptions_); }
   void fail() { end(false); }
-  // Between steps: a rank that is alone sends no messages, and would note nothing else.
+  // Called between steps: a rank that is alone sends no messages, and would note nothing
+  // without this.
   void look() {
     if (!board_) return;
     board_->give_sign(comm::OperationBoard::Clock::now());
@@ -187,8 +189,8 @@ std::unique_ptr<RunDirectory> hold_directory(const TrainOptions& options,
   }
 }
 
-// What the checkpoint's deck and this one may not differ in. `corpora`: rank 0's, none of
-// a finished run, which trains on none.
+// Refuses a deck that differs from the checkpoint's where it may not. `corpora` are rank
+// 0's; a finished run trains on none, and has none here.
 void check_checkpoint(const ckpt::CheckpointReader& checkpoint, const config::Deck& deck,
                       const data::Corpora& corpora, comm::Communicator& world, Log& log) {
   const std::string changes = comm::on_first_rank(world, [&] {
@@ -226,15 +228,16 @@ void warn(Log& log, const std::string& problem) {
   if (!problem.empty()) log.warning("{}", problem);
 }
 
-// Rather than of another run, that this one branches off from.
+// Whether the checkpoint is this run's, and not one of another run that it branches off
+// from.
 bool is_of_run(const io::Path& checkpoint, const config::Deck& deck) {
   std::error_code ignored;
   return std::filesystem::equivalent(checkpoint.parent_path(), deck.checkpoint.dir,
                                      ignored);
 }
 
-// Of a run that could never fit, before anything is made for it. Collective: ranks of a
-// node may be of different stages.
+// Refuses a run that could never fit, before anything is made for it. Collective: ranks
+// of a node may be of different stages.
 void require_memory(const config::Deck& deck, step::Replica& replica,
                     const Machine& machine, const comm::Environment& environment) {
   if constexpr (!kHostExecution) return;  // the device's memory says so itself
@@ -540,7 +543,7 @@ std::optional<int> Start::open() {
   return kExitStoppedEarly;
 }
 
-// Of rank 0: starts.jsonl and log.txt.
+// Begins what rank 0 writes: starts.jsonl and log.txt.
 void Start::begin_records(const RunEnvironment& surroundings) {
   // Rank 0's word is enough for all.
   stop_->expect_save(report::expected_save(history_->starts()));

@@ -9,11 +9,11 @@
 
 namespace trireme::run {
 
-// Of the deck, and what becomes of its run.
+// What the command line says of the deck, and of what becomes of its run.
 struct TrainOptions : check::DeckCheckOptions {
   std::string fault;                // what shall go wrong: base/fault_plan.hpp
   std::string trace;                // file for a timeline; empty: none
-  std::string trace_steps = "2-4";  // that it shows, of this start
+  std::string trace_steps = "2-4";  // the steps of this start that it shows
   std::string program = "trireme";  // as it was called
   std::string command_line;         // for environment.json
 };

@@ -34,10 +34,10 @@ namespace trireme::run {
 namespace {
 
 constexpr index_t kSampleTokens = 64;
-// Where a run was shorter, probing for a peak at its end would be felt.
+// Seconds of a loop. After a shorter one, probing for a peak would be felt.
 constexpr double kLongEnoughToProbe = 10.0;
 
-// What the table at the end says; the same categories on every rank.
+// The rows of the table at the end: the same categories on every rank.
 std::vector<report::MemoryUse> memory_uses(const step::MemoryUse& use) {
   const auto& [plan, measured] = use;
   std::vector<report::MemoryUse> uses;
@@ -416,7 +416,8 @@ data::Batch TrainingRun::model_batch() const {
   return {part.blueprint.batch, deck_.batch.micro, part.fields()};
 }
 
-// Of this start, so far: not validation, saving, and whatever else is no step.
+// Seconds in steps of this start so far, without validation, saving and whatever else is
+// no step.
 double TrainingRun::step_seconds() {
   const auto seconds = timers_.seconds();
   double sum = 0.0;
@@ -479,13 +480,13 @@ void TrainingRun::finish_save() {
   checkpoints_.finish(exec_, replica_.parts(), progress_, step_seconds());
 }
 
-// All that was to be done is done, whatever else was asked for meanwhile.
+// A start whose steps are all done has finished, whatever was asked for meanwhile.
 report::StartEnd TrainingRun::ended() const {
   if (is_last()) return report::StartEnd::finished;
   return is_stop() ? report::StartEnd::as_asked : report::StartEnd::stopped_early;
 }
 
-// Why the run is not at its end; nothing where it is.
+// Why the run is not at its end. Empty where it is.
 std::string TrainingRun::ending_text(report::StartEnd end,
                                      const job::StopRequest& stop) const {
   const std::int64_t all = deck_.run.steps.steps;
@@ -504,7 +505,7 @@ std::string TrainingRun::ending_text(report::StartEnd end,
                      config::to_text(*deck_.run.stop_after));
 }
 
-// While all was made ready.
+// Ends a start that was asked to stop while all was made ready.
 int TrainingRun::stopped_at_once(const job::StopRequest& stop,
                                  const TrainCommand& typed) {
   if (!stop.is_published()) checkpoints_.set_saved_step(-1);  // of another run, or none
@@ -581,7 +582,7 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
     if (const std::string said = stop.take_note(); first_rank_.display && !said.empty())
       say(said);
     note(stop.take_warning());
-    // Not in the time that is kept for ending.
+    // The time that is kept for ending is not spent on samples.
     if (reason == job::StopReason::none && due(deck_.run.sample_every)) write_sample();
   }
   return end_loop(stop, reason, typed);
@@ -631,13 +632,13 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
             generate_command(typed, deck_.run.dir, !progress_.tokenizer.empty()));
 }
 
-// Apart from what was said before.
+// Says a text of several lines, apart from what was said before.
 void TrainingRun::say_block(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   log_.info("\n{}", wrap_lines(text));
 }
 
-// The run has all that it needs without it.
+// A report that cannot be written is no error: the run has all that it needs without it.
 void TrainingRun::write_report(const report::RunReport& report,
                                const report::SectionTable& table) {
   try {

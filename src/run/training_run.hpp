@@ -58,30 +58,30 @@ class TrainingRun {
               RunDirectory& directory, report::PeakMeter& peak, Log& log,
               FaultPlan& faults);
 
-  // Weights, optimizer state, progress: a bitwise continuation.
+  // Takes weights, optimizer state and progress: a bitwise continuation.
   void resume(const ckpt::CheckpointReader& checkpoint);
-  // Weights only, from another run.
+  // Takes the weights of another run, and nothing else.
   void init_from(const ckpt::CheckpointReader& checkpoint);
 
-  // Some of the steps as a timeline.
+  // Records some of the steps as a timeline.
   void record(const report::TraceOptions& options) {
     trace_.emplace(options, grid_, timers_, log_);
   }
 
-  // Rank 0: where starts are recorded; what is known of this one so far.
+  // Says where rank 0 records starts, and what is known of this one so far.
   void record(report::RunHistory& history, const report::RestartTimes& times) {
     first_rank_.history = &history;
     start_.restart_times = times;
   }
 
-  // What is looked at between steps, by each rank for itself.
+  // Sets what each rank does for itself after every step.
   void after_each_step(std::function<void()> look) { look_ = std::move(look); }
 
-  // A save does not end: nor would this object's end, if the process went on.
+  // Whether a save does not come to its end. The destructor would wait for it for ever.
   bool has_given_up() const { return checkpoints_.has_given_up(); }
 
-  // Steps until the deck's last one or a request to stop. Exit status. `typed` is what
-  // the advice at the end is made of.
+  // Trains until the deck's last step or a request to stop, and returns the exit status.
+  // `typed` is what the advice at the end is made of.
   int run(job::StopRequest& stop, const report::Terminal& terminal,
           const TrainCommand& typed);
 
@@ -95,7 +95,8 @@ class TrainingRun {
                const TrainCommand& typed);
   optim::StepReport one_step();
   optim::StepReport timed_step();
-  // Where a checkpoint has the sums since the record before: calls visit(name, number).
+  // Calls visit(name, number) for each of the sums since the last record, under the name
+  // that it has in a checkpoint.
   template <class Visit>
   void visit_interval(const Visit& visit);
   report::StepRecord record_of(const optim::StepReport& report) const;
@@ -119,9 +120,9 @@ class TrainingRun {
   void finish_save();
   bool due(const config::Length& every) const;
   bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
-  // run.stop_after: this start has done what it was asked for, and the run goes on.
+  // Whether this start has done what run.stop_after asks for, and the run is to go on.
   bool is_stop() const { return progress_.step >= start_.stop_step && !is_last(); }
-  // Of the run, or of this start where that comes first.
+  // The last step of this start: the run's last, or run.stop_after's if that is earlier.
   std::int64_t last_step() const {
     return std::min<std::int64_t>(deck_.run.steps.steps, start_.stop_step);
   }
@@ -135,10 +136,10 @@ class TrainingRun {
   void finish_report(report::StartEnd end, const job::StopRequest& stop,
                      const TrainCommand& typed);
 
-  // Of a run that may have several, the one that goes on now.
+  // The start that goes on now; a run may have several.
   struct Start {
     std::int64_t first_step = 0, first_sample = 0;
-    // That run.stop_after ends this start after.
+    // The step after which run.stop_after ends this start.
     std::int64_t stop_step = std::numeric_limits<std::int64_t>::max();
     CoreTime core_time;  // when the loop began
     report::StepTimes step_times;
@@ -150,19 +151,19 @@ class TrainingRun {
     // Step and loss of the best checkpoint before it, should it not come to be.
     std::pair<std::int64_t, double> best_before{-1, 0.0};
   };
-  // Empty on other ranks, and until the loop begins.
+  // What only rank 0 has. Empty on other ranks, and until the loop begins.
   struct FirstRank {
     report::RunHistory* history = nullptr;
     std::optional<report::MetricsWriter> metrics;
     std::optional<report::Progress> display;
   };
-  // The steps since the record before.
+  // What the steps since the last record have come to.
   struct Interval {
     report::StepTimes times;
     double began = 0.0;  // Timers::total_seconds()
     std::int64_t samples = 0;
-    // Of each objective; part of a checkpoint, so that a record is the same wherever a
-    // run was interrupted.
+    // Sums of each objective. They are part of a checkpoint, so that a record is the same
+    // wherever a run was interrupted.
     step::LossSums losses;
   };
 
@@ -188,7 +189,7 @@ class TrainingRun {
   std::optional<inference::Generator> generator_;  // with run.sample_every
   Checkpointing checkpoints_;                      // its threads use what stands above
   std::optional<report::StepTrace> trace_;
-  // Of the save that is under way, where the trace shows it.
+  // When the save that is under way began, if the trace shows it.
   std::optional<TraceEvent::Clock::time_point> save_begin_;
   double hardware_flops_ = 0.0;  // of a sample, on all ranks
   report::PeakMeter& peak_;

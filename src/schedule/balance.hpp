@@ -18,7 +18,8 @@ using config::PipelineSchedule;
 struct ModelCost {
   struct Block {
     PieceCost cost;
-    bool is_layer = false;  // that is dealt to the pieces; others stay beside layers
+    // Layers are dealt to the pieces; other blocks stay beside them.
+    bool is_layer = false;
   };
   std::vector<Block> blocks;
   int recomputed = 0;  // layers of each piece that the backward pass makes again

@@ -31,8 +31,8 @@ struct PipelineShape {
 using OrderOf = std::function<Order(int stage)>;
 std::vector<Order> orders_of_all(const PipelineShape& shape, const OrderOf& order_of);
 
-// All forward passes, then all backward passes (GPipe, Huang et al. 2019). One stage's;
-// as below, slots are assigned.
+// All forward passes, then all backward passes (GPipe, Huang et al. 2019): the order of
+// one stage. Here and below, slots are assigned.
 Order all_forward_all_backward(const PipelineShape& shape, int stage);
 
 // One forward, one backward (PipeDream-flush, Narayanan et al. 2021, 2.2): at most
@@ -46,15 +46,15 @@ Order one_forward_one_backward(const PipelineShape& shape, int stage);
 Order interleaved(const PipelineShape& shape, int stage, int groups);
 int most_groups(const PipelineShape& shape);
 
-// interleaved(), or 1F1B, with backward passes split: the weight gradients of a
+// The order of interleaved(), or 1F1B, with backward passes split: weight gradients of a
 // micro-batch come as many backward passes later as keep the stage no further ahead than
 // the first one is anyway (ZB-H1 of Qi et al. 2023, for any number of chunks). What
 // zero_bubble() of simulate.hpp finds is better where pieces differ; this needs no
 // search.
 Order zero_bubble_by_rule(const PipelineShape& shape, int stage);
 
-// Evaluation: forward passes alone, in groups of `stages` micro-batches; one slot for
-// each chunk, which the next micro-batch takes over. Any stage's.
+// The order of any stage in an evaluation: forward passes alone, in groups of `stages`
+// micro-batches. Each chunk has one slot, which the next micro-batch takes over.
 Order forward_only(const PipelineShape& shape);
 
 // The forward (backward) passes of any stage in the order of interleaved().

@@ -216,7 +216,7 @@ class Neighbours {
   Sender before_, after_;
 };
 
-// The same as Neighbours::passes_at_sends(), by simulated times in place of ticks.
+// Finds what Neighbours::passes_at_sends() finds, by simulated times and not by ticks.
 std::vector<std::size_t> passes_at_sends(const Timeline& timeline, int stage) {
   const auto s = static_cast<std::size_t>(stage);
   const std::vector<Interval>& intervals = timeline.stages.at(s);

@@ -12,13 +12,13 @@ namespace trireme::schedule {
 // The other end of a message, and what is sent there.
 struct Route {
   int stage = 0;
-  int chunk = 0;  // of that stage
+  int chunk = 0;  // the number of one of that stage's chunks
 };
 Route route_of(const PipelineShape& shape, int stage, const Action& message);
 
 struct StagePlan {
   Order actions;
-  int buffers = 0;  // that `in` and `out` of the actions count
+  int buffers = 0;  // how many `in` and `out` of the actions number
 };
 
 // Adds the messages to a stage's order of passes:

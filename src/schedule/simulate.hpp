@@ -24,7 +24,7 @@ struct Costs {
   // What a pass takes of its stage's time for a message it waits for, or that it sends.
   double message_work = 0.0;
 };
-// The same for every piece.
+// Costs that are the same for every piece.
 Costs equal_costs(const PipelineShape& shape, const PieceCost& cost = {});
 
 struct Interval {
@@ -38,7 +38,7 @@ struct Timeline {
   double seconds = 0.0;                       // from the first begin to the last end
   std::vector<double> busy;                   // of each stage
   // Idle time of the stage that has most work, as a share of that work. For equal stages
-  // and 1F1B (p - 1)/m, interleaved (p - 1)/(v m) (Narayanan et al. 2021, 2.2).
+  // it is (p - 1)/m with 1F1B and (p - 1)/(v m) interleaved (Narayanan et al. 2021, 2.2).
   double bubble() const;
 };
 
@@ -51,7 +51,7 @@ Timeline simulate(const PipelineShape& shape, const std::vector<Order>& orders,
 // Orders in which weight gradients are computed when a stage would be idle otherwise (Qi
 // et al. 2023, "Zero bubble pipeline parallelism"), found by going through the step with
 // these costs. `in_flight`: the most (micro-batch, chunk) pairs whose saved tensors a
-// stage keeps; as interleaved(), or 1F1B's first stage, needs where it is 0.
+// stage keeps; 0 stands for as many as interleaved(), or 1F1B's first stage, needs.
 std::vector<Order> zero_bubble(const PipelineShape& shape, const Costs& costs,
                                int in_flight = 0);
 

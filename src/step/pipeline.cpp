@@ -95,7 +95,7 @@ schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
   for (const model::BlockSpec& block : blueprint.blocks) {
     if (block.is_layer) layer = std::max(layer, flops(block));
   }
-  // Without products it is memory traffic: of the order of a hundredth of a layer.
+  // A block without matrix products is memory traffic, about a hundredth of a layer.
   constexpr double kTraffic = 0.01;
   schedule::ModelCost cost;
   for (const model::BlockSpec& block : blueprint.blocks) {

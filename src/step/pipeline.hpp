@@ -46,7 +46,7 @@ std::vector<comm::TiedParameter> tied_parameters(const PipelineLayout& layout,
 // through the costliest layer is 1.
 schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
                                   const StepShape& shape);
-// Costs of the pieces.
+// What the pieces cost, each the sum of its blocks.
 schedule::Costs modelled_costs(const PipelineLayout& layout,
                                const model::Blueprint& blueprint, const StepShape& shape);
 // The layers dealt so that a step takes least time by simulation.
@@ -76,8 +76,8 @@ class PipelinePlans {
         costs_(modelled_costs(layout, blueprint, shape)),
         shape_(shape) {}
 
-  // In a training step, and in an evaluation, of so many micro-batches. The last training
-  // plan is kept: whoever asks what a stage needs then asks for its plan.
+  // The plan of a training step, and of an evaluation, of so many micro-batches. The last
+  // training plan is kept: whoever asks what a stage needs then asks for its plan.
   using StagePlan = std::shared_ptr<const schedule::StagePlan>;
   StagePlan training(int stage, int microbatches) const;
   StagePlan evaluation(int stage, int microbatches) const;

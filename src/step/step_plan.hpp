@@ -16,7 +16,8 @@ struct StepPlan {
   Tally tally;  // what it computes and sends in a step
 };
 
-// `plans`: of the state's pipeline; who asks for several stages has them searched once.
+// `plans` are those of the state's pipeline: given, they are searched once for several
+// stages.
 template <class T>
 StepPlan plan_step(const ModelState<T>& state, const StepShape& shape,
                    const PipelinePlans& plans);

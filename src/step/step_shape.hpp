@@ -22,8 +22,8 @@ struct StepShape {
   std::vector<int> other_microbatches = {};
 
   index_t rows() const { return micro * sequence; }
-  // A model's batch with samples of this length; a micro-batch of it, of whose fields no
-  // memory is known.
+  // A model's batch with samples of this length, and a micro-batch of that whose fields
+  // have no memory.
   BatchSpec batch_spec(BatchSpec of_model) const {
     of_model.streams.at(0).sequence = sequence;
     return of_model;

@@ -313,7 +313,7 @@ struct TrainStep<T>::Handler {
     step.params_.begin_pass(action);
     const auto begin = PassTimes::Clock::now();
     run(context, input(action, context, border_in), output(action, context, border_out));
-    // On a GPU a pass has to end with its region where that is recorded.
+    // Where regions are recorded, a pass on a GPU has to end with its region.
     if (step.timers_.trace() != nullptr) step.exec_.fence("trace");
     if (counts()) step.times_.add(action.chunk, pass, PassTimes::Clock::now() - begin);
     if (is_forward && bad != nullptr && bad->part.empty()) look(action, context);
@@ -321,7 +321,7 @@ struct TrainStep<T>::Handler {
   void select_sample(const Action& action) const {
     set_sample_base(step.exec_, step.state_view(), batch_of(action).first_sample);
   }
-  // For what the pass reads to be there, and what it writes to be free.
+  // Waits until what the pass reads is there and what it writes is free.
   void await_messages(const Action& action) const {
     if (action.in != Action::kNone) step.messages_.received(action.in);
     if (action.out != Action::kNone) step.messages_.to_fill(action.out);
@@ -377,7 +377,7 @@ struct TrainStep<T>::Handler {
             .params = &use,
             .recompute = step.shape_.recompute};
   }
-  // Of messages that were waited for.
+  // Time in messages that were waited for.
   Tensors input(const Action& action, const nn::Context& context,
                 const Border& border) const {
     if (action.in == Action::kNone) return {};

@@ -173,7 +173,7 @@ class TrainStep {
   std::vector<LoadedField> fields_;
   std::size_t batch_bytes_ = 0;
   std::vector<DeviceBatch> batches_;
-  // On shapes without memory: one, and two for each objective.
+  // On shapes these have no memory. Else one element, and two for each objective.
   DeviceArray<kernels::StepState> step_state_;
   DeviceArray<double> totals_;
   comm::Request counts_;  // of objectives, on their way
