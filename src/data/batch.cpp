@@ -98,7 +98,7 @@ void Batch::fill(const Dataset& dataset, index_t first_sample, index_t columns,
     for (const Field& field : fields_) {
       std::byte* const first =
           field.memory.data() + static_cast<std::size_t>(j) * size_of(field.spec.type);
-      field.fill(sample, {first, columns});
+      field.fill(sample, {first, columns, field.rows, field.spec.type});
     }
   }
   sum_weights();

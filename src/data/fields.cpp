@@ -13,9 +13,9 @@ namespace {
 
 // The tokens from `first` on, filled up with what does not count.
 void fill_tokens(const Sample& sample, index_t first, const FieldColumn& column) {
+  const auto element = column.elements<std::int32_t>(sample.sequence);
   for (index_t i = 0; i < sample.sequence; ++i) {
-    column.at<std::int32_t>(i) = i < sample.labels()
-                                     ? sample.tokens[static_cast<std::size_t>(first + i)]
+    element(i) = i < sample.labels() ? sample.tokens[static_cast<std::size_t>(first + i)]
                                      : sample.end_of_document;
   }
 }
@@ -30,19 +30,21 @@ void labels(const Sample& sample, const FieldColumn& column) {
 }
 
 void positions(const Sample& sample, const FieldColumn& column) {
+  const auto element = column.elements<std::int32_t>(sample.sequence);
   for (index_t i = 0; i < sample.sequence; ++i) {
-    column.at<std::int32_t>(i) = static_cast<std::int32_t>(i);
+    element(i) = static_cast<std::int32_t>(i);
   }
 }
 
 // 1 where the label counts.
 void loss_mask(const Sample& sample, const FieldColumn& column) {
+  const auto element = column.elements<float>(sample.sequence);
   for (index_t i = 0; i < sample.sequence; ++i) {
     const bool masked =
         i >= sample.labels() ||
         (sample.mask_end_of_document &&
          sample.tokens[static_cast<std::size_t>(i)] == sample.end_of_document);
-    column.at<float>(i) = masked ? 0.0f : 1.0f;
+    element(i) = masked ? 0.0f : 1.0f;
   }
 }
 

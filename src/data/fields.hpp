@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 
 namespace trireme::data {
@@ -27,15 +28,21 @@ struct Sample {
   index_t labels() const { return std::ssize(tokens) - 1; }
 };
 
-// Where a field of one sample goes: element i is at data[i * stride], of the type that
-// the spec gives.
+// Where a field of one sample goes: `rows` elements of a type, `stride` apart.
 struct FieldColumn {
   void* data = nullptr;
   index_t stride = 1;
+  index_t rows = 0;
+  DType type = DType::int32;
 
+  // Error where the batch has the field in another type, or not of so many elements.
   template <class T>
-  T& at(index_t i) const {
-    return static_cast<T*>(data)[i * stride];
+  auto elements(index_t count) const {
+    TRIREME_REQUIRE(type == dtype_of<T> && rows == count,
+                    "a field of {} in {}, made as {} in {}", rows, name_of(type), count,
+                    name_of(dtype_of<T>));
+    return
+        [to = static_cast<T*>(data), by = stride](index_t i) -> T& { return to[i * by]; };
   }
 };
 

@@ -180,9 +180,8 @@ class Evaluator {
         check);
   }
 
-  const std::vector<model::Objective>& objectives() const {
-    return replica_->part().blueprint.objectives;
-  }
+  const model::Blueprint& blueprint() const { return replica_->part().blueprint; }
+  std::size_t over_words() const { return blueprint().objective_over_words(); }
 
   // Adds the next samples of the plan to the sums, as many as go through the model
   // between two messages. Collective.
@@ -211,14 +210,13 @@ class Evaluator {
   }
 
  private:
-  // Of the words that the first objective which has labels predicts.
+  // Bytes of the words that count.
   double bytes_of(const data::Batch& batch,
                   const std::vector<std::uint32_t>& lengths) const {
-    const auto predicts = std::ranges::find_if(
-        objectives(), std::not_fn(&std::string::empty), &model::Objective::labels);
-    if (lengths.empty() || predicts == objectives().end()) return 0.0;
-    const auto labels = batch.field<std::int32_t>(predicts->labels);
-    const auto mask = batch.field<float>(predicts->mask);
+    if (lengths.empty()) return 0.0;
+    const model::Objective& predicts = blueprint().objectives[over_words()];
+    const auto labels = batch.field<std::int32_t>(predicts.labels);
+    const auto mask = batch.field<float>(predicts.mask);
     std::uint64_t bytes = 0;
     for (std::size_t s = 0; s < labels.extent(0); ++s) {
       for (std::size_t b = 0; b < labels.extent(1); ++b) {
@@ -274,7 +272,7 @@ EvaluatedSet result_of(const Plan& plan, const EvaluationSums& sums,
   result.windows = plan.set.samples->positions_without_repeats();
   result.left_out = plan.set.samples->left_out();
   result.sums = sums;
-  result.losses = model::losses_of(objectives, sums.objectives).parts;
+  result.losses = model::losses_of(objectives, sums.objectives);
   result.has_bytes = !plan.lengths.empty();
   return result;
 }
@@ -302,7 +300,7 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
     return io::to_hex(io::checksum_file(path / ckpt::kManifestName).checksum);
   });
   ProgressFile file(world, options.progress_file, work_of(options, deck, manifest, plans),
-                    plans.size(), evaluator.objectives().size());
+                    plans.size(), evaluator.blueprint().objectives.size());
 
   // 3. Set by set, piece by piece.
   Evaluation evaluation{.checkpoint = path,
@@ -316,6 +314,7 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const Plan& plan = plans[i];
     EvaluationSums sums = file.sums(i);
+    sums.words = evaluator.over_words();
     TRIREME_REQUIRE_INPUT(
         sums.samples <= plan.samples,
         "'{}' holds {} of '{}', and {} are asked for: name another file",
@@ -336,19 +335,19 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
     TRIREME_REQUIRE_INPUT(sums.tokens() > 0.0,
                           "'{}' has no token that counts (data.mask_eod_loss)",
                           plan.set.name);
-    evaluation.sets.push_back(result_of(plan, sums, evaluator.objectives()));
+    evaluation.sets.push_back(result_of(plan, sums, evaluator.blueprint().objectives));
   }
   return evaluation;
 }
 
 double EvaluatedSet::perplexity() const {
-  return std::exp(loss());
+  return std::exp(sums.objectives.at(sums.words).mean());
 }
 double EvaluatedSet::bits_per_token() const {
-  return loss() / std::log(2.0);
+  return sums.objectives.at(sums.words).mean() / std::log(2.0);
 }
 double EvaluatedSet::bits_per_byte() const {
-  return sums.objectives[0].sum / std::log(2.0) / sums.bytes;
+  return sums.objectives.at(sums.words).sum / std::log(2.0) / sums.bytes;
 }
 
 }  // namespace trireme::inference

@@ -45,9 +45,9 @@ struct EvaluationSums {
   step::LossSums objectives = {};  // nats, of each of the model's; none before the first
   double bytes = 0.0;              // of the text that the tokens stand for
   double seconds = 0.0;
+  std::size_t words = 0;  // the objective over words, of which perplexity and bits are
 
-  // Those that count for the first objective, the one over the words of a text.
-  double tokens() const { return objectives.empty() ? 0.0 : objectives[0].count; }
+  double tokens() const { return objectives.empty() ? 0.0 : objectives.at(words).count; }
 };
 
 struct EvaluatedSet {
@@ -57,11 +57,10 @@ struct EvaluatedSet {
   index_t windows = 0;                 // in all
   index_t left_out = 0;                // tokens behind the last whole window
   EvaluationSums sums;
-  model::NamedLosses losses = {};  // mean of each objective, where there are several
-  bool has_bytes = true;           // false: without a tokenizer no token has a length
+  model::Losses losses = {};
+  bool has_bytes = true;  // false: without a tokenizer no token has a length
 
-  // Of the first objective, as what follows from it.
-  double loss() const { return sums.objectives[0].mean(); }
+  double loss() const { return losses.total; }  // of all objectives
   double perplexity() const;
   double bits_per_token() const;
   double bits_per_byte() const;

@@ -1,13 +1,13 @@
 // inference/evaluation_deck.cpp — see evaluation_deck.hpp.
 #include "inference/evaluation_deck.hpp"
 
-#include <charconv>
 #include <string_view>
 
 #include "base/error.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/capability.hpp"
 #include "config/load.hpp"
+#include "config/text.hpp"
 #include "inference/model_loader.hpp"
 
 namespace trireme::inference {
@@ -35,11 +35,10 @@ void require_keys(const std::vector<std::string>& overrides) {
 index_t micro_of(const std::vector<std::string>& overrides, index_t micro) {
   for (const std::string& text : overrides) {
     if (!text.starts_with(std::string(kMicro) + "=")) continue;
-    index_t value = 0;
-    const char* const end = text.data() + text.size();
-    const auto result = std::from_chars(text.data() + kMicro.size() + 1, end, value);
+    const auto value =
+        config::parse_integer(std::string_view(text).substr(kMicro.size() + 1));
     constexpr index_t kMost = index_t{1} << 32;
-    if (result.ec == std::errc{} && value >= 1 && value < kMost) micro = value;
+    if (value && *value >= 1 && *value < kMost) micro = *value;
   }
   return micro;
 }

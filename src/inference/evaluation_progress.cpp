@@ -31,9 +31,11 @@ Json json_of(const EvaluationSums& sums) {
           {"seconds", sums.seconds}};
 }
 
-bool is_sum(const Json& json) {
-  return json.is_number() && std::isfinite(json.get<double>()) &&
-         json.get<double>() >= 0.0;
+bool is_number(const Json& json) {
+  return json.is_number() && std::isfinite(json.get<double>());
+}
+bool is_amount(const Json& json) {
+  return is_number(json) && json.get<double>() >= 0.0;
 }
 
 // Whether it is what json_of() makes; before the first sample there are no objectives.
@@ -44,12 +46,13 @@ bool is_sums(const Json& json, std::size_t objectives) {
     return false;
   }
   const std::size_t expected = json["samples"] == 0 ? 0 : objectives;
-  const auto are_sums = [&](const char* key) {
+  const auto are = [&](const char* key, bool (*is)(const Json&)) {
     return json.contains(key) && json[key].is_array() && json[key].size() == expected &&
-           std::ranges::all_of(json[key], is_sum);
+           std::ranges::all_of(json[key], is);
   };
-  return are_sums("losses") && are_sums("counts") &&
-         is_sum(json.value("bytes", Json())) && is_sum(json.value("seconds", Json()));
+  return are("losses", is_number) && are("counts", is_amount) &&
+         is_amount(json.value("bytes", Json())) &&
+         is_amount(json.value("seconds", Json()));
 }
 
 EvaluationSums sums_from(const Json& json) {

@@ -33,7 +33,7 @@ Json json_of(const EvaluatedSet& set) {
                {"bytes", nullptr},
                {"bits_per_byte", nullptr},
                {"seconds", set.sums.seconds}};
-  for (const auto& [name, mean] : set.losses) json["losses"][name] = mean;
+  for (const auto& [name, mean] : set.losses.parts) json["losses"][name] = mean;
   if (set.has_bytes) {
     json["bytes"] = whole(set.sums.bytes);
     if (set.sums.bytes > 0.0) json["bits_per_byte"] = set.bits_per_byte();
@@ -55,7 +55,7 @@ std::string text_of(const EvaluatedSet& set) {
                     ? fmt::format(", of {}", format_plural(whole(set.sums.bytes), "byte"))
                     : ""));
   text += line("loss", fmt::format("{:.6f} nats per token", set.loss()) +
-                           model::text_of(set.losses));
+                           model::text_of(set.losses.parts));
   text += line("perplexity", fmt::format("{:.6g}", set.perplexity()));
   text += line("bits per token", fmt::format("{:.6f}", set.bits_per_token()));
   text += line("bits per byte", set.has_bytes && set.sums.bytes > 0.0

@@ -25,19 +25,18 @@ namespace trireme::model {
 
 using nn::WeightPass;
 
-// The tensors of a border, or their gradients, in the order of its list.
+// Tensors of a border, or their gradients: all of it for a chunk, in the border's order;
+// for a block those that it reads or makes, in the order of BlockSpec::reads and makes.
 template <class T>
 class Tensors {
  public:
-  static constexpr std::size_t kMost = 4;
-
   std::size_t size() const { return count_; }
   void push_back(const View2<T>& tensor) { tensors_.at(count_++) = tensor; }
   const View2<T>& operator[](std::size_t i) const { return tensors_.at(i); }
 
  private:
   std::size_t count_ = 0;
-  std::array<View2<T>, kMost> tensors_;
+  std::array<View2<T>, kMostBorderTensors> tensors_;
 };
 
 // Whether numbers in device memory are finite; each question waits for the device.
@@ -60,8 +59,8 @@ class Block {
   // Slots there are; called once, before the first forward.
   virtual void set_slot_count(int slots) = 0;
 
-  // Reads tensors of the border before it, which stay until backward_weight(), and writes
-  // those of the border behind it that it makes; what passes by is not its affair.
+  // Makes `out` of `in`, which stays until backward_weight(). What passes it by in the
+  // borders is not its affair.
   virtual void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                        const Tensors<T>& out) = 0;
   // Computes the gradients of what it reads from those of what it makes. It writes d_in

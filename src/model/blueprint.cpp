@@ -2,8 +2,8 @@
 //
 // All that is asked of a whole model is a sum over its blocks, or a search among them, so
 // that this file knows no kind: parameters, FLOPs, the users of a table, the fields of a
-// stage. The list is checked once when it is made, because blocks take their tensors by
-// position and would read another's without a word. Which function makes the list of a
+// stage. The list is checked once when it is made, because what contradicts itself there
+// would be a wrong number or a hang much later. Which function makes the list of a
 // kind is decided in one place, at the end. Example: of a GPT with 2 layers of 1000
 // parameters, 300 words of 16, 8 positions and a norm of 32 the sum is 4800 (the table) +
 // 128 + 2 x 1000 + 32 = 6960.
@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <span>
 
@@ -27,6 +28,19 @@ namespace {
 const BorderTensor* find(const Border& border, const std::string& name) {
   const auto found = std::ranges::find(border, name, &BorderTensor::name);
   return found == border.end() ? nullptr : &*found;
+}
+
+void check_border(const Border& border, const BlockSpec& block, std::size_t streams) {
+  TRIREME_REQUIRE(border.size() <= kMostBorderTensors,
+                  "{} cross the border behind block '{}'; there is room for {}",
+                  format_plural(border.size(), "tensor"), block.name, kMostBorderTensors);
+  for (const BorderTensor& tensor : border) {
+    TRIREME_REQUIRE(std::ranges::count(border, tensor.name, &BorderTensor::name) == 1 &&
+                        extent(tensor.stream) < streams,
+                    "'{}' crosses the border behind block '{}' twice, or is of stream {} "
+                    "of {}",
+                    tensor.name, block.name, tensor.stream, streams);
+  }
 }
 
 // One block against the border before it.
@@ -111,12 +125,19 @@ std::vector<std::size_t> Blueprint::users(const SharedTable& table) const {
 }
 
 std::size_t Blueprint::first_like(std::size_t block) const {
-  const BlockSpec& b = blocks[block];
-  const auto first = std::ranges::find_if(blocks, [&](const BlockSpec& a) {
-    return a.kind == b.kind && a.stream == b.stream && a.border == b.border &&
-           a.reads == b.reads && a.parameters == b.parameters && a.flops == b.flops;
+  const auto first = std::ranges::find_if(blocks, [&](BlockSpec other) {
+    other.name = blocks[block].name;
+    other.number = blocks[block].number;
+    return other == blocks[block];
   });
   return static_cast<std::size_t>(first - blocks.begin());
+}
+
+std::size_t Blueprint::objective_over_words() const {
+  const auto found = std::ranges::find_if(objectives, std::not_fn(&std::string::empty),
+                                          &Objective::labels);
+  TRIREME_REQUIRE(found != objectives.end(), "the model predicts no words");
+  return static_cast<std::size_t>(found - objectives.begin());
 }
 
 std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
@@ -151,8 +172,18 @@ void Blueprint::check_objectives() const {
 void Blueprint::check() const {
   TRIREME_REQUIRE(!blocks.empty() && blocks.back().border.empty(),
                   "a model ends with a block that hands nothing on");
-  for (std::size_t i = 0; i < blocks.size(); ++i)
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    check_border(blocks[i].border, blocks[i], batch.streams.size());
     check_block(border_before(i), blocks[i]);
+    TRIREME_REQUIRE(extent(blocks[i].stream) < batch.streams.size() &&
+                        blocks[i].objective < std::ssize(objectives) &&
+                        !(blocks[i].is_layer && blocks[i].objective >= 0),
+                    "block '{}' works on stream {} of {} and makes objective {} of {}, "
+                    "which a layer must not: it may be made again",
+                    blocks[i].name, blocks[i].stream, batch.streams.size(),
+                    blocks[i].objective, objectives.size());
+  }
+  table(vocabulary);   // is there
   fields_of(whole());  // are all there
   check_objectives();
   for (const BlockSpec& block : blocks) {

@@ -43,6 +43,7 @@ struct BorderTensor {
   bool operator==(const BorderTensor&) const = default;
 };
 using Border = std::vector<BorderTensor>;
+inline constexpr std::size_t kMostBorderTensors = 4;
 
 // FLOPs of a block's forward pass, matrix products only, a multiply-add as two.
 struct BlockFlops {
@@ -75,6 +76,7 @@ struct BlockSpec {
   BlockFlops flops = {};
   int objective = -1;  // that it adds to; -1: none
 
+  bool operator==(const BlockSpec&) const = default;
   bool makes_tensor(const std::string& tensor) const {
     return std::ranges::find(makes, tensor) != makes.end();
   }
@@ -133,6 +135,7 @@ struct Blueprint {
   BatchSpec batch;
   std::vector<Objective> objectives;
   DecodedFields decoded = {};  // of a kind that generates text
+  std::string vocabulary;      // the table that has a row for each word of a text
   std::vector<BlockSpec> blocks = {};
   std::vector<SharedTable> tables = {};
 
@@ -148,19 +151,21 @@ struct Blueprint {
   // How many of the layers are in a run of blocks.
   index_t layers_in(const BlockRange& range) const;
   const SharedTable& table(const std::string& name) const;
-  // The table that has a row for each token: a model begins by looking tokens up.
-  const SharedTable& vocabulary_table() const { return table(blocks.front().table); }
+  const SharedTable& vocabulary_table() const { return table(vocabulary); }
+  // The first objective that predicts words: perplexity and bits are of it.
+  std::size_t objective_over_words() const;
   // The blocks that use a table, ascending.
   std::vector<std::size_t> users(const SharedTable& table) const;
   BlockRange whole() const { return {0, blocks.size()}; }
-  // The first of the blocks that take the time and the memory that this one takes: their
-  // kind, stream and border are the same, and so is what they read and compute.
+  // The first of the blocks that take the time and the memory that this one takes: they
+  // differ in name and number alone.
   std::size_t first_like(std::size_t block) const;
   // Fields that a run of blocks reads, as indices of `batch.fields`, ascending.
   std::vector<std::size_t> fields_of(const BlockRange& range) const;
 
   // Throws Error where the list contradicts itself: a tensor that is read and not there,
-  // one that nobody reads, an objective that no block makes.
+  // one that nobody reads, an objective that no block makes, or one that a layer makes,
+  // which would count twice where the layer is made again.
   void check() const;
 
  private:

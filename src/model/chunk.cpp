@@ -3,9 +3,10 @@
 //
 // A chunk keeps a table of its tensors with their lifetimes (find_lifetimes), made once
 // from the blueprint. Each pass fills a list of Views by that table, and hands a block
-// those of the borders at its two sides, where what passes it by is the same View in
-// both. Values of the forward pass are listed by slot, because several micro-batches are
-// in flight; gradients live within one call and have one list.
+// those that it reads and those that it makes, by name, wherever in a border they stand:
+// with `memory` and `text` in a border, a layer that reads `text` gets that alone. Values
+// of the forward pass are listed by slot, because several micro-batches are in flight;
+// gradients live within one call and have one list.
 #include "model/chunk.hpp"
 
 #include <algorithm>
@@ -141,6 +142,16 @@ void Chunk<T>::find_lifetimes() {
       lifetimes_[*passing].last = i + 1;  // Blueprint::check has seen that it is there
       borders_[i + 1].push_back(*passing);
     }
+    const auto ids_of = [&](const std::vector<std::string>& names, const Ids& border) {
+      Ids ids;
+      for (const std::string& name : names) {
+        ids.push_back(*std::ranges::find(
+            border, name, [&](std::size_t id) { return lifetimes_[id].tensor.name; }));
+      }
+      return ids;
+    };
+    reads_.push_back(ids_of(spec(i).reads, borders_[i]));
+    makes_.push_back(ids_of(spec(i).makes, borders_[i + 1]));
   }
 }
 
@@ -176,9 +187,9 @@ bool Chunk<T>::is_recomputed(const nn::Context& context, std::size_t block) cons
 }
 
 template <class T>
-Tensors<T> Chunk<T>::at_border(const Values& values, std::size_t border) const {
+Tensors<T> Chunk<T>::listed(const Values& values, const Ids& ids) const {
   Tensors<T> tensors;
-  for (const std::size_t id : borders_[border]) tensors.push_back(values[id]);
+  for (const std::size_t id : ids) tensors.push_back(values[id]);
   return tensors;
 }
 
@@ -315,8 +326,8 @@ void Chunk<T>::run_block(const nn::Context& context, int slot, const Values& val
   if (spec(block).objective >= 0 && context.objective_counts != nullptr) {
     context.objective_counts->wait(context.exec);
   }
-  const Tensors<T> in = at_border(values, block);
-  const Tensors<T> out = at_border(values, block + 1);
+  const Tensors<T> in = listed(values, reads_[block]);
+  const Tensors<T> out = listed(values, makes_[block]);
   const nn::Context here = context.on_stream(spec(block).stream);
   if (!is_recomputed(context, block)) {
     blocks_[block]->forward(here, slot, in, out);
@@ -327,21 +338,18 @@ void Chunk<T>::run_block(const nn::Context& context, int slot, const Values& val
 }
 
 // Makes again what a layer saves, in the memory that is held until its weight gradients
-// are taken. Its output is there already, so that this one is thrown away; what passes by
-// is not made again.
+// are taken. Its output is there already, so that this one is thrown away.
 template <class T>
 void Chunk<T>::recompute(const nn::Context& context, int slot, std::size_t block) {
   const ArenaScope scope(context.scratch);
   Tensors<T> out;
-  for (const std::size_t id : borders_[block + 1]) {
-    const Lifetime& life = lifetimes_[id];
-    const bool is_made = life.first == block + 1;
-    out.push_back(is_made ? take(context, context.scratch, Category::hidden, life.tensor)
-                          : values_of(slot)[id]);
+  for (const std::size_t id : makes_[block]) {
+    out.push_back(
+        take(context, context.scratch, Category::hidden, lifetimes_[id].tensor));
   }
   const nn::Context here = context.on_stream(spec(block).stream);
   blocks_[block]->forward(here.saving_in(context.held), slot,
-                          at_border(values_of(slot), block), out);
+                          listed(values_of(slot), reads_[block]), out);
 }
 
 template <class T>
@@ -367,8 +375,8 @@ void Chunk<T>::backward(const nn::Context& context, int slot, const Tensors<T>& 
     const auto run = [&] {
       if (is_recomputed(context, i)) recompute(context, slot, i);
       blocks_[i]->backward_input(context.on_stream(spec(i).stream), slot,
-                                 at_border(gradients_, i + 1), at_border(gradients_, i),
-                                 weight_pass);
+                                 listed(gradients_, makes_[i]),
+                                 listed(gradients_, reads_[i]), weight_pass);
     };
     if (!spec(i).is_source()) {
       use(context, i, now ? Pass::backward : Pass::backward_input, run);
@@ -409,8 +417,8 @@ void Chunk<T>::decode(const nn::Context& context, DecodeState<T>& state,
         blocks_[i]->cache_columns() > 0 ? &state.caches.at(cache++) : nullptr;
     use(context, i, Pass::forward, [&] {
       blocks_[i]->decode(context.on_stream(spec(i).stream), of_block,
-                         at_border(gradients_, i),
-                         is_last ? last : at_border(gradients_, i + 1));
+                         listed(gradients_, reads_[i]),
+                         is_last ? last : listed(gradients_, makes_[i]));
     });
   }
 }

@@ -118,6 +118,7 @@ class Chunk {
   struct Units {
     std::size_t begin = 0, end = 0;
   };
+  using Ids = std::vector<std::size_t>;  // of lifetimes
   using Values = std::vector<View2<T>>;  // by lifetime
 
   const BlockSpec& spec(std::size_t i) const {
@@ -133,7 +134,7 @@ class Chunk {
   bool is_recomputed(const nn::Context& context, std::size_t block) const;
   Values& values_of(int slot);
   const Values& values_of(int slot) const;
-  Tensors<T> at_border(const Values& values, std::size_t border) const;
+  Tensors<T> listed(const Values& values, const Ids& ids) const;
   View2<T> take(const nn::Context& context, Arena& arena, Category category,
                 const BorderTensor& tensor) const;
   void take_scratch(const nn::Context& context, Category category, Values& values) const;
@@ -159,7 +160,8 @@ class Chunk {
   };
   std::vector<Copy> copies_;
   std::vector<Lifetime> lifetimes_;
-  std::vector<std::vector<std::size_t>> borders_;  // lifetimes of each border's tensors
+  std::vector<Ids> borders_;
+  std::vector<Ids> reads_, makes_;  // of each block, in the order of its spec
   std::vector<Values> slots_;
   Values gradients_;  // of the pass under way; kept, so as not to allocate
 };

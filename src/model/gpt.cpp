@@ -58,7 +58,8 @@ Blueprint gpt_blueprint(const Architecture& a) {
                                       .weight = 1.0,
                                       .mask = "loss_mask",
                                       .labels = "labels"}},
-                      .decoded = {.tokens = "tokens", .positions = "positions"}};
+                      .decoded = {.tokens = "tokens", .positions = "positions"},
+                      .vocabulary = "embedding/word"};
   blueprint.blocks.push_back({.kind = "embedding",
                               .name = "embedding",
                               .border = hidden,

@@ -363,13 +363,13 @@ void TrainingRun::validate(job::StopRequest& stop) {
       return;
     }
     const model::Losses losses = model::losses_of(objectives(), *found);
-    const auto& first = found->front();
+    const auto& words = found->at(replica_.part().blueprint.objective_over_words());
     const report::ValidationRecord record{
         .step = progress_.step,
         .name = set.name,
         .loss = losses.total,
-        .perplexity = std::exp(first.mean()),
-        .tokens = static_cast<std::int64_t>(first.count),
+        .perplexity = std::exp(words.mean()),
+        .tokens = static_cast<std::int64_t>(words.count),
         .seconds = timers_.total_seconds() - start,
         .time = iso_time(wall_seconds()),
         .losses = losses.parts};

@@ -91,30 +91,39 @@ class BlockProbe {
     params_.refresh_compute(exec_);
   }
 
-  // All positions count. Rows of tables are looked up all over, as in a text, and few of
-  // them twice: such as tables of words and of positions both have.
+  // All positions count. Rows of the block's table are looked up all over, as in a text,
+  // and few of them twice; the fields of positions go from 0 on.
   void fill_batch(const model::Blueprint& blueprint) {
     const std::vector<std::size_t> fields = blueprint.fields_of(chunk_.range());
-    index_t most = 0, rows = blueprint.vocabulary_table().rows;
+    index_t most = 0;
     for (const std::size_t field : fields) {
       most = std::max(most, context_.batch.elements(field));
     }
-    for (const StreamSpec& stream : blueprint.batch.streams) {
-      rows = std::min(rows, stream.sequence);
-    }
     ids_ = DeviceArray<std::int32_t>("probe's ids", extent(most));
+    positions_ = DeviceArray<std::int32_t>("probe's positions", extent(most));
     ones_ = DeviceArray<float>("probe's weights", extent(most));
+    const model::BlockSpec& block = blueprint.blocks[chunk_.range().begin];
+    const index_t rows = block.table.empty() ? 1 : blueprint.table(block.table).rows;
     const auto ids = Kokkos::create_mirror_view(ids_);
+    const auto positions = Kokkos::create_mirror_view(positions_);
+    const index_t samples = context_.samples();
     for (index_t i = 0; i < most; ++i) {
       ids(extent(i)) = static_cast<std::int32_t>(i * 7919 % rows);
+      positions(extent(i)) = static_cast<std::int32_t>(i / samples);
     }
     copy(exec_, ids_, ids);
-    exec_.fence("trireme::step::BlockProbe");  // `ids` is read
+    copy(exec_, positions_, positions);
+    exec_.fence("trireme::step::BlockProbe");  // both are read
     kernels::fill(exec_, View1<float>(ones_.data(), extent(most)), 1.0f);
+    const auto is_position = [&](const FieldSpec& field) {
+      return blueprint.batch.streams[extent(field.stream)].positions == field.name;
+    };
     for (const std::size_t field : fields) {
-      const bool is_ids = blueprint.batch.fields[field].type == DType::int32;
-      context_.batch.set(field, is_ids ? static_cast<void*>(ids_.data()) : ones_.data(),
-                         context_.batch.elements(field));
+      const FieldSpec& spec = blueprint.batch.fields[field];
+      const void* const data = spec.type == DType::float32 ? ones_.data()
+                               : is_position(spec) ? static_cast<void*>(positions_.data())
+                                                   : ids_.data();
+      context_.batch.set(field, data, context_.batch.elements(field));
     }
   }
 
@@ -161,7 +170,7 @@ class BlockProbe {
   DeviceArray<double> totals_{"probe's totals", 2 * kernels::kMostObjectives};
   Arena saved_, scratch_, held_;
   DeviceArray<std::byte> memory_;
-  DeviceArray<std::int32_t> ids_;
+  DeviceArray<std::int32_t> ids_, positions_;
   DeviceArray<float> ones_;
   DeviceArray<T> in_, d_in_, out_, d_out_;
   nn::Context context_;  // refers to the members above

@@ -18,7 +18,7 @@ using model::Tensors;
 using nn::as_const;
 using nn::WeightPass;
 
-constexpr int kText = 0, kSource = 1;  // streams; of borders, where they are
+constexpr int kText = 0, kSource = 1;  // streams; and what a 'meet' block reads
 
 template <class T>
 void add(const nn::Context& context, View2<const T> a, View1<const T> bias,
@@ -309,7 +309,9 @@ BlockSpec decoder_layer(const model::Blueprint& blueprint, const model::Blueprin
     block.parameters = gpt.blocks[1].parameters;
     block.flops = gpt.blocks[1].flops;
   }
-  if (is_last || count == 2) block.border.resize(1);  // without `memory`
+  if (is_last || count == 2) {
+    std::erase_if(block.border, [](const auto& of) { return of.name == "memory"; });
+  }
   return block;
 }
 
@@ -317,7 +319,8 @@ BlockSpec decoder_layer(const model::Blueprint& blueprint, const model::Blueprin
 
 model::Blueprint encoder_decoder(const model::Architecture& text) {
   const model::Border memory = {{"memory", kSource, kSourceHidden}};
-  const model::Border both = {{"text", kText, text.hidden}, memory[0]};
+  // What a block reads does not stand first here.
+  const model::Border both = {memory[0], {"text", kText, text.hidden}};
   const model::Blueprint gpt = model::make_blueprint(text);
   model::Blueprint blueprint{
       .architecture = text,
@@ -331,7 +334,8 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                            {"loss_mask", DType::float32},
                            {.name = "source", .stream = kSource},
                            {.name = "source_lengths", .per = Per::sample}}},
-      .objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"}}};
+      .objectives = {{.name = "loss", .mask = "loss_mask", .labels = "labels"}},
+      .vocabulary = "embedding/word"};
   blueprint.blocks.push_back({.kind = "words",
                               .name = "encoder/words",
                               .border = memory,

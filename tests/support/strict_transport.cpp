@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -224,13 +225,17 @@ void StrictTransport::require_same_input(const Operation& operation) const {
   const Span out = operation.transfer.out;
   const auto* const input = static_cast<const std::byte*>(in.data);
   const auto* const output = static_cast<const std::byte*>(out.data);
-  const bool in_place =
-      out.count > 0 && input < output + out.bytes() && output < input + in.bytes();
-  if (in.count == 0 || in_place) return;
-  TRIREME_REQUIRE(std::memcmp(input, operation.in.data(), in.bytes()) == 0,
-                  "{} in group '{}' ({}): its input was written while it was under way",
-                  name_of(operation.transfer.kind), group_.name(),
-                  operation.transfer.site);
+  // Where the output lies in the input, that is poisoned, and what is left is compared.
+  const auto is_output = [&](const std::byte* at) {
+    return out.count > 0 && output <= at && at < output + out.bytes();
+  };
+  const auto is_same = [&](std::size_t i) {
+    return is_output(input + i) || input[i] == operation.in[i];
+  };
+  TRIREME_REQUIRE(
+      std::ranges::all_of(std::views::iota(std::size_t{0}, in.bytes()), is_same),
+      "{} in group '{}' ({}): its input was written while it was under way",
+      name_of(operation.transfer.kind), group_.name(), operation.transfer.site);
 }
 
 void StrictTransport::require_poisoned_output(const Operation& operation) const {

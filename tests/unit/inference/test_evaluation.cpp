@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -19,7 +20,7 @@ using ::testing::Not;
 
 EvaluationSums sums_of_two() {
   return {.samples = 3,
-          .objectives = {{30.0, 10.0}, {2.0, 4.0}},
+          .objectives = {{30.0, 10.0}, {-2.0, 4.0}},
           .bytes = 40.0,
           .seconds = 1.0};
 }
@@ -29,16 +30,17 @@ TEST(EvaluationOfObjectives, NamesEachWhereThereAreSeveral) {
   EvaluatedSet set;
   set.name = "text";
   set.sums = sums_of_two();
-  set.losses = {{"masked words", 3.0}, {"sentence order", 0.5}};
+  set.losses = {3.5, {{"masked words", 3.0}, {"sentence order", 0.5}}};
   evaluation.sets = {set};
   const auto json = nlohmann::json::parse(evaluation.json());
-  EXPECT_EQ(json["loss"], 3.0);
+  EXPECT_EQ(json["loss"], 3.5);
+  EXPECT_EQ(json["perplexity"], std::exp(3.0));
   EXPECT_EQ(json["tokens"], 10);
   EXPECT_EQ(json["losses"]["sentence order"], 0.5);
   EXPECT_THAT(evaluation.text(),
               HasSubstr("nats per token (masked words 3.000, sentence order 0.500)"));
 
-  evaluation.sets[0].losses.clear();
+  evaluation.sets[0].losses.parts.clear();
   EXPECT_THAT(evaluation.json(), Not(HasSubstr("losses")));
 }
 
@@ -51,7 +53,7 @@ TEST(EvaluationOfObjectives, ProgressKeepsTheSumsOfAll) {
   const ProgressFile again(*self, path, "{}", 2, 2);
   EXPECT_EQ(again.sums(0).objectives.size(), 0u);
   ASSERT_EQ(again.sums(1).objectives.size(), 2u);
-  EXPECT_EQ(again.sums(1).objectives[1].sum, 2.0);
+  EXPECT_EQ(again.sums(1).objectives[1].sum, -2.0);
   EXPECT_EQ(again.sums(1).objectives[1].count, 4.0);
   EXPECT_EQ(again.sums(1).tokens(), 10.0);
   EXPECT_THAT(test::message_of<Error>([&] { ProgressFile(*self, path, "{}", 2, 1); }),
