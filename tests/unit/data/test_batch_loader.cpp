@@ -68,6 +68,20 @@ TEST_F(BatchLoaderData, HasTheFieldsThatAreAskedFor) {
   EXPECT_THROW(field_named("token_types"), Error);
 }
 
+// What a field is made as, and what the batch has room for, is compared.
+TEST_F(BatchLoaderData, MakesNoFieldInAnotherTypeOrSize) {
+  const Dataset data = dataset(13);
+  BatchSpec spec = spec_of(13);
+  spec.fields[1].per = Per::sample;
+  Batch short_one(spec, 2);
+  EXPECT_THAT(test::message_of<Error>([&] { short_one.fill(data, 0, 2, false); }),
+              HasSubstr("made as 13 in int32"));
+  spec = spec_of(13);
+  spec.fields[0].type = DType::float32;
+  Batch other_type(spec, 2);
+  EXPECT_THROW(other_type.fill(data, 0, 2, false), Error);
+}
+
 // Held-out parts of two corpora, mixed three to one: in order, by weight, each window
 // once.
 TEST_F(BatchLoaderData, OfTwoCorporaNothingComesTwice) {
