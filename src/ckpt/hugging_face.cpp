@@ -18,6 +18,7 @@
 #include "base/plural.hpp"
 #include "ckpt/numbers.hpp"
 #include "io/atomic_file.hpp"
+#include "io/element_types.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
 
@@ -211,8 +212,7 @@ void HuggingFaceModel::check_tensors(const io::Path& directory, Log& log) {
       wrong.push_back(fmt::format("{}: expected {}, found {}", name,
                                   to_string(stored_shape(tensor)),
                                   to_string(found.shape)));
-    } else if (found.dtype != DType::float32 && found.dtype != DType::float64 &&
-               found.dtype != DType::float16 && found.dtype != DType::bfloat16) {
+    } else if (!found.dtype || !io::is_real(*found.dtype)) {
       wrong.push_back(fmt::format("{}: expected F32, F64, F16 or BF16, found {}", name,
                                   found.format));
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "io/element_types.hpp"
 
 namespace trireme::ckpt {
 
@@ -76,10 +77,8 @@ void BadNumbers::scan(const Rectangle& place, index_t first, const std::byte* da
 void BadNumbers::look_at(const Rectangle& place, index_t first, const std::byte* data,
                          std::size_t bytes) {
   const std::size_t count = bytes / size_of(tensor_.dtype);
-  if (tensor_.dtype == DType::float32) return scan<float>(place, first, data, count);
-  if (tensor_.dtype == DType::float64) return scan<double>(place, first, data, count);
-  if (tensor_.dtype == DType::bfloat16) return scan<bf16>(place, first, data, count);
-  if (tensor_.dtype == DType::float16) return scan<fp16>(place, first, data, count);
+  io::with_real(tensor_.dtype,
+                [&](auto zero) { scan<decltype(zero)>(place, first, data, count); });
 }
 
 std::string BadNumbers::text() const {

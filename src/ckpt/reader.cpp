@@ -18,6 +18,7 @@
 #include "ckpt/numbers.hpp"
 #include "ckpt/verify.hpp"
 #include "comm/on_ranks.hpp"
+#include "io/element_types.hpp"
 #include "io/files.hpp"
 
 namespace trireme::ckpt {
@@ -43,30 +44,17 @@ void convert_elements(const std::byte* from, std::byte* to, std::size_t count) {
   }
 }
 
-template <class From>
-void convert_from(const std::byte* from, DType to_type, std::byte* to,
-                  std::size_t count) {
-  if (to_type == DType::float32) return convert_elements<From, float>(from, to, count);
-  if (to_type == DType::float64) return convert_elements<From, double>(from, to, count);
-  if (to_type == DType::bfloat16) return convert_elements<From, bf16>(from, to, count);
-  return convert_elements<From, fp16>(from, to, count);
-}
-
-bool is_floating(DType type) {
-  return type == DType::float32 || type == DType::float64 || type == DType::bfloat16 ||
-         type == DType::float16;
-}
-
 void convert(DType from_type, const std::byte* from, DType to_type, std::byte* to,
              std::size_t count) {
   if (from_type == to_type) {
     std::memcpy(to, from, count * size_of(to_type));
     return;
   }
-  if (from_type == DType::float32) return convert_from<float>(from, to_type, to, count);
-  if (from_type == DType::float64) return convert_from<double>(from, to_type, to, count);
-  if (from_type == DType::bfloat16) return convert_from<bf16>(from, to_type, to, count);
-  return convert_from<fp16>(from, to_type, to, count);
+  io::with_real(from_type, [&](auto stored) {
+    io::with_real(to_type, [&](auto wanted) {
+      convert_elements<decltype(stored), decltype(wanted)>(from, to, count);
+    });
+  });
 }
 
 // Puts rows of a block where they belong in the target.
@@ -304,7 +292,7 @@ void CheckpointReader::read(const Exec& exec, const TensorTarget& target,
                         path_.string(), target.name, to_string(tensor.shape),
                         to_string(target.global_shape));
   const bool convertible = conversion == Conversion::floating &&
-                           is_floating(tensor.dtype) && is_floating(target.dtype);
+                           io::is_real(tensor.dtype) && io::is_real(target.dtype);
   TRIREME_REQUIRE_INPUT(tensor.dtype == target.dtype || convertible,
                         "'{}': tensor '{}' holds {}; expected {}", path_.string(),
                         target.name, name_of(tensor.dtype), name_of(target.dtype));

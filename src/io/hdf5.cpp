@@ -17,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/words.hpp"
+#include "io/element_types.hpp"
 #include "io/hdf5_file_driver.hpp"
 #include "io/hdf5_handle.hpp"
 
@@ -54,29 +55,14 @@ std::vector<hsize_t> extents(const Shape& shape) {
   return {shape.begin(), shape.end()};
 }
 
-H5Scoped make_space(const Shape& shape) {
-  const std::vector<hsize_t> extent = extents(shape);
-  return {shape.empty()
-              ? H5Screate(H5S_SCALAR)
-              : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
-          H5Sclose, "make a data space"};
-}
-
 // What stands where there are no data: NaN, all ones in integers.
 std::array<std::uint8_t, 8> missing_value(DType dtype) {
   std::array<std::uint8_t, 8> bytes;
   bytes.fill(0xff);
-  if (dtype == DType::float32) {
-    const float nan = std::numeric_limits<float>::quiet_NaN();
+  with_real(dtype, [&](auto zero) {
+    const auto nan = static_cast<decltype(zero)>(std::numeric_limits<float>::quiet_NaN());
     std::memcpy(bytes.data(), &nan, sizeof nan);
-  } else if (dtype == DType::float64) {
-    const double nan = std::numeric_limits<double>::quiet_NaN();
-    std::memcpy(bytes.data(), &nan, sizeof nan);
-  } else if (dtype == DType::bfloat16) {
-    bytes = {0xc0, 0x7f};
-  } else if (dtype == DType::float16) {
-    bytes = {0x00, 0x7e};
-  }
+  });
   return bytes;
 }
 
@@ -115,9 +101,18 @@ const std::string& H5Object::file() const {
 }
 
 H5File::H5File(const Path& path, Mode mode)
-    : H5Group(std::make_shared<Handle>(open_file(path, mode), Handle::Kind::file, nullptr,
-                                       path.string(), mode != Mode::read),
+    : H5Group(std::make_shared<Handle>(open_file(path, mode),
+                                       mode == Mode::read ? H5Fclose : h5_close_written,
+                                       nullptr, path.string(), mode != Mode::read),
               "/") {}
+
+std::shared_ptr<H5Object::Handle> H5Object::opened(std::int64_t id,
+                                                   int (*close)(std::int64_t),
+                                                   const std::string& name) const {
+  h5_check(id, fmt::format("open {} in '{}'", name, file()));
+  return std::make_shared<Handle>(id, close, handle_->owner ? handle_->owner : handle_,
+                                  file(), handle_->writing);
+}
 
 void H5File::fail_writes(WriteFault fault) {
   const H5Lock lock;
@@ -158,11 +153,9 @@ bool H5Group::has(const std::string& path) const {
 bool H5Group::is_group(const std::string& path) const {
   const H5Lock lock;
   if (!has(path)) return false;
-  const hid_t id = H5Oopen(handle_->use(), path.c_str(), H5P_DEFAULT);
-  h5_check(id, fmt::format("open {} in '{}'", joined(name_, path), file()));
-  const bool group = H5Iget_type(id) == H5I_GROUP;
-  H5Oclose(id);
-  return group;
+  const H5Scoped object(H5Oopen(handle_->use(), path.c_str(), H5P_DEFAULT), H5Oclose,
+                        fmt::format("open {} in '{}'", joined(name_, path), file()));
+  return H5Iget_type(object) == H5I_GROUP;
 }
 
 namespace {
@@ -222,8 +215,7 @@ std::vector<H5Entry> H5Group::tree() const {
   const H5Lock lock;
   std::vector<H5Entry> entries;
   add_tree(handle_->use(), "", 0, file(), entries);
-  std::sort(entries.begin(), entries.end(),
-            [](const H5Entry& a, const H5Entry& b) { return a.path < b.path; });
+  std::ranges::sort(entries, {}, &H5Entry::path);
   return entries;
 }
 
@@ -232,10 +224,7 @@ H5Group H5Group::group(const std::string& path) const {
   const std::string full = joined(name_, path);
   TRIREME_REQUIRE_INPUT(is_group(path), "'{}' has no group {}", file(), full);
   const hid_t id = H5Gopen2(handle_->use(), path.c_str(), H5P_DEFAULT);
-  h5_check(id, fmt::format("open {} in '{}'", full, file()));
-  return {std::make_shared<Handle>(id, Handle::Kind::group, handle_->file_handle(handle_),
-                                   file(), handle_->writing),
-          full};
+  return {opened(id, H5Gclose, full), full};
 }
 
 H5Group H5Group::make_group(const std::string& path) {
@@ -258,11 +247,7 @@ H5Dataset H5Group::dataset(const std::string& path) const {
   TRIREME_REQUIRE_INPUT(has(path) && !is_group(path), "'{}' has no dataset {}", file(),
                         full);
   const hid_t id = H5Dopen2(handle_->use(), path.c_str(), H5P_DEFAULT);
-  h5_check(id, fmt::format("open {} in '{}'", full, file()));
-  return {
-      std::make_shared<Handle>(id, Handle::Kind::dataset, handle_->file_handle(handle_),
-                               file(), handle_->writing),
-      full};
+  return {opened(id, H5Dclose, full), full};
 }
 
 H5Dataset H5Group::make_dataset(const std::string& path, DType dtype,
@@ -275,17 +260,20 @@ H5Dataset H5Group::make_dataset(const std::string& path, DType dtype,
   h5_check(H5Pset_layout(creation, H5D_CONTIGUOUS), attempt);
   h5_check(H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY), attempt);
   h5_check(H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER), attempt);
-  {
-    const H5Scoped id(H5Dcreate2(handle_->use(), path.c_str(), h5_file_type(dtype),
-                                 make_space(shape), H5P_DEFAULT, creation, H5P_DEFAULT),
-                      H5Dclose, attempt);
-  }
-  if (dtype == DType::bfloat16) mark_bfloat16(path);
-  return dataset(path);
+  return create(path, dtype, h5_space(shape), creation, attempt);
 }
 
-void H5Group::mark_bfloat16(const std::string& path) {
-  dataset(path).set_attribute("dtype", std::string(name_of(DType::bfloat16)));
+H5Dataset H5Group::create(const std::string& path, DType dtype, std::int64_t space,
+                          std::int64_t creation, const std::string& attempt) {
+  {
+    const H5Scoped id(H5Dcreate2(handle_->use(), path.c_str(), h5_type(dtype), space,
+                                 H5P_DEFAULT, creation, H5P_DEFAULT),
+                      H5Dclose, attempt);
+  }
+  H5Dataset made = dataset(path);
+  if (dtype != DType::bfloat16) return made;
+  made.set_attribute("dtype", std::string(name_of(DType::bfloat16)));
+  return dataset(path);  // whose type is that now
 }
 
 H5Dataset H5Group::make_virtual_dataset(const std::string& path, DType dtype,
@@ -295,11 +283,10 @@ H5Dataset H5Group::make_virtual_dataset(const std::string& path, DType dtype,
   if (const std::string parent = parent_of(path); !parent.empty()) make_group(parent);
   const std::string attempt =
       fmt::format("create {} in '{}'", joined(name_, path), file());
-  const H5Scoped type = h5_file_type(dtype);
   const H5Scoped creation = untimed_list(H5P_DATASET_CREATE);
   const auto fill = missing_value(dtype);
-  h5_check(H5Pset_fill_value(creation, type, fill.data()), attempt);
-  const H5Scoped space = make_space(shape);
+  h5_check(H5Pset_fill_value(creation, h5_type(dtype), fill.data()), attempt);
+  const H5Scoped space = h5_space(shape);
   for (const VirtualPiece& piece : pieces) {
     TRIREME_REQUIRE(piece.start.size() == shape.size() &&
                         piece.extent.size() == shape.size() && !shape.empty(),
@@ -311,17 +298,11 @@ H5Dataset H5Group::make_virtual_dataset(const std::string& path, DType dtype,
                                  extent.data(), nullptr),
              attempt);
     h5_check(H5Pset_virtual(creation, space, piece.file.c_str(), piece.dataset.c_str(),
-                            make_space(piece.extent)),
+                            h5_space(piece.extent)),
              attempt);
   }
   h5_check(H5Sselect_all(space), attempt);
-  {
-    const H5Scoped id(H5Dcreate2(handle_->use(), path.c_str(), type, space, H5P_DEFAULT,
-                                 creation, H5P_DEFAULT),
-                      H5Dclose, attempt);
-  }
-  if (dtype == DType::bfloat16) mark_bfloat16(path);
-  return dataset(path);
+  return create(path, dtype, space, creation, attempt);
 }
 
 void H5Group::write_bytes(const std::string& path, std::string_view bytes) {
@@ -352,7 +333,7 @@ void H5Group::write_text(const std::string& path, std::string_view text) {
   h5_check(H5Tset_strpad(type, H5T_STR_NULLTERM), attempt);
   h5_check(H5Tset_cset(type, H5T_CSET_UTF8), attempt);
   const H5Scoped id(
-      H5Dcreate2(handle_->use(), path.c_str(), type, make_space({}), H5P_DEFAULT,
+      H5Dcreate2(handle_->use(), path.c_str(), type, h5_space({}), H5P_DEFAULT,
                  untimed_list(H5P_DATASET_CREATE), H5P_DEFAULT),
       H5Dclose, attempt);
   h5_check(H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, terminated.data()), attempt);

@@ -34,7 +34,7 @@ class H5Object {
 
   bool has_attribute(const std::string& name) const;
   std::vector<std::string> attribute_names() const;
-  // T: std::int64_t, std::uint64_t, double, std::string, or std::vector of one of them.
+  // T: std::int64_t, std::uint64_t, double, std::string or Shape.
   // Setting replaces. Reading a missing attribute, or one of another kind, is an
   // InputError.
   template <class T>
@@ -47,6 +47,9 @@ class H5Object {
  protected:
   struct Handle;
   H5Object(std::shared_ptr<Handle> handle, std::string name);
+  // Of an object of this file that was just opened; throws where it was not.
+  std::shared_ptr<Handle> opened(std::int64_t id, int (*close)(std::int64_t),
+                                 const std::string& name) const;
 
   std::shared_ptr<Handle> handle_;
   std::string name_;
@@ -133,7 +136,8 @@ class H5Group : public H5Object {
   using H5Object::H5Object;
 
  private:
-  void mark_bfloat16(const std::string& path);
+  H5Dataset create(const std::string& path, DType dtype, std::int64_t space,
+                   std::int64_t creation, const std::string& attempt);
 };
 
 class H5File : public H5Group {

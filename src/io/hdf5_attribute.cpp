@@ -30,29 +30,12 @@ hid_t number_type() {
   if constexpr (std::is_same_v<T, double>) return H5T_IEEE_F64LE;
 }
 
-template <class T>
-struct ElementOf {
-  using type = T;
-  static constexpr bool is_array = false;
-};
-template <class T>
-struct ElementOf<std::vector<T>> {
-  using type = T;
-  static constexpr bool is_array = true;
-};
-
 H5Scoped string_type(std::size_t bytes) {
   H5Scoped type(H5Tcopy(H5T_C_S1), H5Tclose, "make a string type");
   h5_check(H5Tset_size(type, std::max<std::size_t>(bytes, 1)), "size a string type");
   h5_check(H5Tset_strpad(type, H5T_STR_NULLPAD), "pad a string type");
   h5_check(H5Tset_cset(type, H5T_CSET_UTF8), "set UTF-8");
   return type;
-}
-
-H5Scoped make_space(std::size_t count, bool is_array) {
-  const hsize_t extent = count;
-  return {is_array ? H5Screate_simple(1, &extent, nullptr) : H5Screate(H5S_SCALAR),
-          H5Sclose, "make a data space"};
 }
 
 void put(hid_t object, const std::string& name, hid_t type, hid_t space, const void* data,
@@ -180,46 +163,37 @@ std::vector<std::string> H5Object::attribute_names() const {
 
 template <class T>
 void H5Object::set_attribute(const std::string& name, const T& value) {
-  using Element = typename ElementOf<T>::type;
-  constexpr bool is_array = ElementOf<T>::is_array;
   const H5Lock lock;
-  const std::string where = place(*this, name);
-  std::vector<Element> values;
-  if constexpr (is_array) {
-    values = value;
+  const auto set = [&](hid_t type, const Shape& extent, const void* data,
+                       std::size_t bytes) {
+    put(handle_->use(), name, type, h5_space(extent), data, bytes, place(*this, name));
+  };
+  if constexpr (std::is_same_v<T, std::string>) {
+    // An empty text has a byte, too: HDF5 has no type without any.
+    set(string_type(value.size()), {}, value.c_str(),
+        std::max<std::size_t>(value.size(), 1));
+  } else if constexpr (std::is_same_v<T, Shape>) {
+    set(number_type<index_t>(), {static_cast<index_t>(value.size())}, value.data(),
+        value.size() * sizeof(index_t));
   } else {
-    values.push_back(value);
-  }
-  const H5Scoped space = make_space(values.size(), is_array);
-  if constexpr (std::is_same_v<Element, std::string>) {
-    std::size_t width = 1;
-    for (const std::string& text : values) width = std::max(width, text.size());
-    std::string raw(width * values.size(), '\0');
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      std::memcpy(raw.data() + i * width, values[i].data(), values[i].size());
-    }
-    put(handle_->use(), name, string_type(width), space, raw.data(), raw.size(), where);
-  } else {
-    put(handle_->use(), name, number_type<Element>(), space, values.data(),
-        values.size() * sizeof(Element), where);
+    set(number_type<T>(), {}, &value, sizeof(T));
   }
 }
 
 template <class T>
 T H5Object::attribute(const std::string& name) const {
-  using Element = typename ElementOf<T>::type;
   const H5Lock lock;
   const std::string where = place(*this, name);
   const Found found = find(handle_->use(), name, where);
-  std::vector<Element> values;
-  if constexpr (std::is_same_v<Element, std::string>) {
-    values = read_strings(found, where);
+  if constexpr (std::is_same_v<T, Shape>) {
+    return read_numbers<index_t>(found, where);
   } else {
-    values = read_numbers<Element>(found, where);
-  }
-  if constexpr (ElementOf<T>::is_array) {
-    return values;
-  } else {
+    std::vector<T> values;
+    if constexpr (std::is_same_v<T, std::string>) {
+      values = read_strings(found, where);
+    } else {
+      values = read_numbers<T>(found, where);
+    }
     TRIREME_REQUIRE_INPUT(values.size() == 1, "{} has {}; expected one", where,
                           format_plural(values.size(), "value"));
     return values.front();
@@ -250,17 +224,14 @@ std::string H5Object::attribute_text(const std::string& name) const {
   return text;
 }
 
-#define TRIREME_INSTANTIATE(...)                                                 \
-  template void H5Object::set_attribute(const std::string&, const __VA_ARGS__&); \
-  template __VA_ARGS__ H5Object::attribute<__VA_ARGS__>(const std::string&) const;
+#define TRIREME_INSTANTIATE(T)                                         \
+  template void H5Object::set_attribute(const std::string&, const T&); \
+  template T H5Object::attribute<T>(const std::string&) const;
 TRIREME_INSTANTIATE(std::int64_t)
 TRIREME_INSTANTIATE(std::uint64_t)
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(std::string)
-TRIREME_INSTANTIATE(std::vector<std::int64_t>)
-TRIREME_INSTANTIATE(std::vector<std::uint64_t>)
-TRIREME_INSTANTIATE(std::vector<double>)
-TRIREME_INSTANTIATE(std::vector<std::string>)
+TRIREME_INSTANTIATE(Shape)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::io

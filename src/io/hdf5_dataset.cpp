@@ -194,7 +194,7 @@ void H5Dataset::write_rows(index_t first, index_t rows, const void* data,
   const RowSpaces spaces =
       select_rows(handle_->use(), shape_, dtype_, first, rows, bytes, where);
   if (bytes == 0) return;
-  h5_check(H5Dwrite(handle_->use(), h5_memory_type(dtype_), spaces.memory, spaces.file,
+  h5_check(H5Dwrite(handle_->use(), h5_type(dtype_), spaces.memory, spaces.file,
                     H5P_DEFAULT, data),
            "write " + where);
 }
@@ -206,7 +206,7 @@ void H5Dataset::read_rows(index_t first, index_t rows, void* data,
   const RowSpaces spaces =
       select_rows(handle_->use(), shape_, dtype_, first, rows, bytes, where);
   if (bytes == 0) return;
-  h5_check(H5Dread(handle_->use(), h5_memory_type(dtype_), spaces.memory, spaces.file,
+  h5_check(H5Dread(handle_->use(), h5_type(dtype_), spaces.memory, spaces.file,
                    H5P_DEFAULT, data),
            "read " + where);
 }

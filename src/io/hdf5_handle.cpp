@@ -82,11 +82,11 @@ H5Scoped::~H5Scoped() {
 H5Scoped::H5Scoped(H5Scoped&& other) noexcept
     : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
 
-H5Object::Handle::Handle(std::int64_t new_id, Kind new_kind,
+H5Object::Handle::Handle(std::int64_t new_id, H5Scoped::Close how_to_close,
                          std::shared_ptr<Handle> new_owner, std::string new_file,
                          bool for_writing)
     : id(new_id),
-      kind(new_kind),
+      close(how_to_close),
       owner(std::move(new_owner)),
       file(std::move(new_file)),
       writing(for_writing) {}
@@ -94,22 +94,7 @@ H5Object::Handle::Handle(std::int64_t new_id, Kind new_kind,
 H5Object::Handle::~Handle() {
   const H5Lock lock;
   // Closing a file closes all that is open in it; its objects' ids are void then.
-  if (id < 0 || (owner && owner->id < 0)) return;
-  switch (kind) {
-    case Kind::file:
-      if (writing) {
-        h5_close_written(id);  // an exception is under way, most often
-      } else {
-        H5Fclose(id);
-      }
-      break;
-    case Kind::group:
-      H5Gclose(id);
-      break;
-    case Kind::dataset:
-      H5Dclose(id);
-      break;
-  }
+  if (id >= 0 && (!owner || owner->id >= 0)) close(id);
 }
 
 std::int64_t H5Object::Handle::use() const {
@@ -123,7 +108,10 @@ void h5_check(std::int64_t status, const std::string& attempt) {
   throw Error(fmt::format("HDF5: cannot {}: {}", attempt, error_stack()));
 }
 
-H5Scoped h5_file_type(DType dtype) {
+H5Scoped h5_type(DType dtype) {
+  // Every machine Trireme runs on is little-endian; a foreign file's big-endian elements
+  // are converted by the library.
+  static_assert(std::endian::native == std::endian::little);
   switch (dtype) {
     case DType::float32:
       return copy_type(H5T_IEEE_F32LE);
@@ -145,14 +133,15 @@ H5Scoped h5_file_type(DType dtype) {
     case DType::uint64:
       return copy_type(H5T_STD_U64LE);
   }
-  throw Error("h5_file_type: not a DType");
+  throw Error("h5_type: not a DType");
 }
 
-H5Scoped h5_memory_type(DType dtype) {
-  // Every machine Trireme runs on is little-endian; a foreign file's big-endian elements
-  // are converted by the library.
-  static_assert(std::endian::native == std::endian::little);
-  return h5_file_type(dtype);
+H5Scoped h5_space(const Shape& shape) {
+  const std::vector<hsize_t> extent(shape.begin(), shape.end());
+  return {shape.empty()
+              ? H5Screate(H5S_SCALAR)
+              : H5Screate_simple(static_cast<int>(extent.size()), extent.data(), nullptr),
+          H5Sclose, "make a data space"};
 }
 
 DType h5_dtype(std::int64_t type, bool marked_bf16, const std::string& where) {

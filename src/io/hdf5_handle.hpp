@@ -38,32 +38,27 @@ class H5Scoped {
 };
 
 struct H5Object::Handle {
-  enum class Kind { file, group, dataset };
-
   std::int64_t id = -1;
-  Kind kind = Kind::file;
+  H5Scoped::Close close;
   std::shared_ptr<Handle> owner;  // the file's, for its objects
   std::string file;
   bool writing = false;
 
-  Handle(std::int64_t id, Kind kind, std::shared_ptr<Handle> owner, std::string file,
-         bool writing);
+  Handle(std::int64_t id, H5Scoped::Close close, std::shared_ptr<Handle> owner,
+         std::string file, bool writing);
   ~Handle();
   Handle(const Handle&) = delete;
 
   // The id, or an Error where the file was closed.
   std::int64_t use() const;
-  std::shared_ptr<Handle> file_handle(const std::shared_ptr<Handle>& self) const {
-    return owner ? owner : self;
-  }
 };
 
 // Throws Error with `attempt` and HDF5's error stack where status < 0.
 void h5_check(std::int64_t status, const std::string& attempt);
 
-// Data types: of elements in the file, of elements in memory, and back. All throw.
-H5Scoped h5_file_type(DType dtype);
-H5Scoped h5_memory_type(DType dtype);
+// The type of elements, in the file and in memory. Throws, as the next two.
+H5Scoped h5_type(DType dtype);
+H5Scoped h5_space(const Shape& shape);
 // InputError for a type that no DType describes; `marked_bf16` where the attribute says
 // so.
 DType h5_dtype(std::int64_t type, bool marked_bf16, const std::string& where);

@@ -97,55 +97,40 @@ struct Tracking {
 };
 
 template <class T>
-struct Kind;
-template <>
-struct Kind<bool> {
-  static std::string name() { return "true or false"; }
-  template <class Json>
-  static bool has(const Json& json) {
-    return json.is_boolean();
-  }
-};
-template <>
-struct Kind<double> {
-  static std::string name() { return "a number"; }
-  template <class Json>
-  static bool has(const Json& json) {
-    return json.is_number();
-  }
-};
-template <>
-struct Kind<std::string> {
-  static std::string name() { return "a string"; }
-  template <class Json>
-  static bool has(const Json& json) {
-    return json.is_string();
-  }
-};
-template <std::integral T>
-struct Kind<T> {
-  static std::string name() {
+std::string kind_name() {
+  if constexpr (std::same_as<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::same_as<T, double>) {
+    return "a number";
+  } else if constexpr (std::same_as<T, std::string>) {
+    return "a string";
+  } else if constexpr (std::integral<T>) {
     return fmt::format("an integer from {} to {}", std::numeric_limits<T>::min(),
                        std::numeric_limits<T>::max());
+  } else {
+    return "a list, each of it " + kind_name<typename T::value_type>();
   }
-  template <class Json>
-  static bool has(const Json& json) {
-    if (json.is_number_unsigned()) {
-      return std::in_range<T>(json.template get<std::uint64_t>());
-    }
-    return json.is_number_integer() &&
-           std::in_range<T>(json.template get<std::int64_t>());
+}
+
+template <class T, class Json>
+bool is_of_kind(const Json& json) {
+  if constexpr (std::same_as<T, bool>) {
+    return json.is_boolean();
+  } else if constexpr (std::same_as<T, double>) {
+    return json.is_number();
+  } else if constexpr (std::same_as<T, std::string>) {
+    return json.is_string();
+  } else if constexpr (std::integral<T>) {
+    return json.is_number_unsigned()
+               ? std::in_range<T>(json.template get<std::uint64_t>())
+               : json.is_number_integer() &&
+                     std::in_range<T>(json.template get<std::int64_t>());
+  } else {
+    return json.is_array() && std::ranges::all_of(json, [](const Json& item) {
+             return is_of_kind<typename T::value_type>(item);
+           });
   }
-};
-template <class T>
-struct Kind<std::vector<T>> {
-  static std::string name() { return "a list, each of it " + Kind<T>::name(); }
-  template <class Json>
-  static bool has(const Json& json) {
-    return json.is_array() && std::all_of(json.begin(), json.end(),
-                                          [](const Json& j) { return Kind<T>::has(j); });
-  }
-};
+}
 
 // Null where the object has no such key, or is none.
 template <class Json>
@@ -212,8 +197,8 @@ Json parse_json_or_null(std::string_view text) {
 template <class T, class Json>
 T json_value(const Json& object, const char* key) {
   const Json* found = find(object, key);
-  if (found != nullptr && Kind<T>::has(*found)) return found->template get<T>();
-  throw wrong_value(found, key, Kind<T>::name());
+  if (found != nullptr && is_of_kind<T>(*found)) return found->template get<T>();
+  throw wrong_value(found, key, kind_name<T>());
 }
 
 template <class Json>

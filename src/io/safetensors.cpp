@@ -8,14 +8,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/words.hpp"
 #include "io/atomic_file.hpp"
+#include "io/element_types.hpp"
 #include "io/json.hpp"
 
 namespace trireme::io {
@@ -55,58 +58,41 @@ const std::vector<Format>& formats() {
 }
 
 const Format* find_format(const std::string& name) {
-  const auto it = std::find_if(formats().begin(), formats().end(),
-                               [&](const Format& f) { return f.name == name; });
+  const auto it = std::ranges::find(formats(), name, &Format::name);
   return it == formats().end() ? nullptr : &*it;
 }
 
 const char* format_name(DType dtype) {
-  const auto it = std::find_if(formats().begin(), formats().end(),
-                               [&](const Format& f) { return f.dtype == dtype; });
+  const auto it = std::ranges::find(formats(), dtype, &Format::dtype);
   TRIREME_REQUIRE(it != formats().end(), "safetensors has no {}", name_of(dtype));
   return it->name;
 }
 
-// A JSON list of non-negative integers, or InputError.
-std::vector<std::uint64_t> sizes(const Json& entry, const char* key,
-                                 const std::string& where) {
-  const auto it = entry.find(key);
-  TRIREME_REQUIRE_INPUT(it != entry.end() && it->is_array(),
-                        "{}: '{}' is missing or no list", where, key);
-  std::vector<std::uint64_t> values;
-  for (const Json& value : *it) {
-    TRIREME_REQUIRE_INPUT(value.is_number_unsigned(), "{}: '{}' holds {}", where, key,
-                          json_excerpt(value));
-    values.push_back(value.get<std::uint64_t>());
-  }
-  return values;
-}
-
-// One tensor of a header, checked against the bytes that follow the header.
 SafeTensor parse_entry(const std::string& name, const Json& entry, const MappedFile& file,
                        std::uint64_t data_begin) {
   const std::string where = fmt::format("'{}': tensor '{}'", file.path().string(), name);
-  TRIREME_REQUIRE_INPUT(
-      entry.is_object() && entry.contains("dtype") && entry["dtype"].is_string(),
-      "{} has no dtype", where);
   SafeTensor tensor;
   tensor.name = name;
   tensor.file = file.path();
-  tensor.format = entry["dtype"].get<std::string>();
-  for (const std::uint64_t extent : sizes(entry, "shape", where)) {
-    tensor.shape.push_back(checked_cast<index_t>(extent).value_or(-1));
+  std::vector<std::int64_t> offsets;
+  try {
+    tensor.format = json_value<std::string>(entry, "dtype");
+    tensor.shape = json_value<Shape>(entry, "shape");
+    offsets = json_value<std::vector<std::int64_t>>(entry, "data_offsets");
+  } catch (const JsonError& error) {
+    throw InputError(fmt::format("{}: {}", where, error.what()));
   }
   const auto elements = counted_elements(tensor.shape);
   const auto bits = checked_multiply(elements.value_or(-1), kMaxElementBits);
   TRIREME_REQUIRE_INPUT(elements && bits, "{} has an impossible shape {}", where,
                         json_excerpt(entry["shape"]));
-  const std::vector<std::uint64_t> offsets = sizes(entry, "data_offsets", where);
-  TRIREME_REQUIRE_INPUT(offsets.size() == 2 && offsets[0] <= offsets[1],
-                        "{} has data_offsets {}; expected [begin, end]", where,
-                        json_excerpt(entry["data_offsets"]));
-  tensor.bytes = offsets[1] - offsets[0];
+  TRIREME_REQUIRE_INPUT(
+      offsets.size() == 2 && 0 <= offsets[0] && offsets[0] <= offsets[1],
+      "{} has data_offsets {}; expected [begin, end]", where,
+      json_excerpt(entry["data_offsets"]));
+  tensor.bytes = static_cast<std::uint64_t>(offsets[1] - offsets[0]);
   const std::uint64_t available = file.size() - data_begin;
-  TRIREME_REQUIRE_INPUT(offsets[1] <= available,
+  TRIREME_REQUIRE_INPUT(std::cmp_less_equal(offsets[1], available),
                         "{} ends at byte {} of the data, but the file holds {} of data: "
                         "it is truncated; download or copy it again",
                         where, offsets[1], format_plural(available, "byte"));
@@ -138,13 +124,6 @@ T load(const std::byte* from) {
   T value;
   std::memcpy(&value, from, sizeof value);
   return value;
-}
-
-template <class T>
-void widen(const SafeTensor& tensor, std::vector<float>& values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(load<T>(tensor.data + i * sizeof(T)));
-  }
 }
 
 }  // namespace
@@ -227,10 +206,9 @@ void SafetensorsReader::read_index(const Path& index) {
 const SafeTensor& SafetensorsReader::at(const std::string& name) const {
   const auto it = tensors_.find(name);
   if (it != tensors_.end()) return it->second;
-  const auto nearest = std::min_element(
-      tensors_.begin(), tensors_.end(), [&](const auto& a, const auto& b) {
-        return edit_distance(name, a.first) < edit_distance(name, b.first);
-      });
+  const auto nearest = std::ranges::min_element(tensors_, {}, [&](const auto& tensor) {
+    return edit_distance(name, tensor.first);
+  });
   throw InputError(fmt::format(
       "'{}' has no tensor '{}' ({}{})",
       files_.empty() ? "" : files_.front().path().string(), name,
@@ -246,26 +224,21 @@ void SafetensorsReader::require_uncut() const {
 std::vector<float> SafetensorsReader::read_float(const std::string& name) const {
   const SafeTensor& tensor = at(name);
   std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
-  if (tensor.dtype == DType::float32) {
-    if (!values.empty()) std::memcpy(values.data(), tensor.data, tensor.bytes);
-  } else if (tensor.dtype == DType::float64) {
-    widen<double>(tensor, values);
-  } else if (tensor.dtype == DType::float16) {
-    widen<fp16>(tensor, values);
-  } else if (tensor.dtype == DType::bfloat16) {
-    widen<bf16>(tensor, values);
-  } else {
-    throw InputError(
-        fmt::format("'{}': tensor '{}' holds {}; expected F32, F64, F16 or BF16",
-                    tensor.file.string(), name, tensor.format));
-  }
+  TRIREME_REQUIRE_INPUT(tensor.dtype && is_real(*tensor.dtype),
+                        "'{}': tensor '{}' holds {}; expected F32, F64, F16 or BF16",
+                        tensor.file.string(), name, tensor.format);
+  with_real(*tensor.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(load<T>(tensor.data + i * sizeof(T)));
+    }
+  });
   require_uncut();
   return values;
 }
 
 void SafetensorsWriter::add(std::string name, DType dtype, Shape shape, Source source) {
-  const bool known = std::any_of(entries_.begin(), entries_.end(),
-                                 [&](const Entry& entry) { return entry.name == name; });
+  const bool known = std::ranges::find(entries_, name, &Entry::name) != entries_.end();
   TRIREME_REQUIRE(!known && name != "__metadata__",
                   "safetensors: tensor '{}' is added twice, or its name is reserved",
                   name);
@@ -277,9 +250,8 @@ void SafetensorsWriter::write(const Path& path) const {
   // aligned.
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
-  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return size_of(a->dtype) > size_of(b->dtype);
-  });
+  std::ranges::stable_sort(order, std::greater(),
+                           [](const Entry* entry) { return size_of(entry->dtype); });
   nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};
   std::uint64_t end = 0;
