@@ -334,12 +334,4 @@ void write_blocks(const Exec& exec, const Path& directory,
   file.close();
 }
 
-Manifest write_shard(const Exec& exec, const Staging& staging, int writer,
-                     const std::vector<TensorPart>& parts, const FaultHook& hook) {
-  exec.fence("trireme::ckpt::write_shard");
-  Manifest shard = lay_out_shard(staging, writer, {outline_of(parts)}, hook);
-  write_blocks(exec, staging.path, parts, shard, hook);
-  return shard;
-}
-
 }  // namespace trireme::ckpt

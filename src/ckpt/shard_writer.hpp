@@ -82,10 +82,6 @@ void write_blocks(const Exec& exec, const Path& directory,
                   const std::vector<TensorPart>& parts, Manifest& shard,
                   const FaultHook& hook = {});
 
-// All of it, for a file of one rank.
-Manifest write_shard(const Exec& exec, const Staging& staging, int writer,
-                     const std::vector<TensorPart>& parts, const FaultHook& hook = {});
-
 }  // namespace trireme::ckpt
 
 #endif  // TRIREME_CKPT_SHARD_WRITER_HPP_

@@ -13,7 +13,7 @@
 
 #include "config/deck.hpp"
 #include "config/deck_error.hpp"
-#include "config/schema.hpp"
+#include "config/key_table.hpp"
 
 namespace trireme::config {
 

@@ -1,6 +1,6 @@
 // config/deck.hpp — a whole deck as typed values, every default filled in.
 //
-// docs/deck.md (generated from schema.hpp) describes every key. Read one with load.hpp.
+// docs/deck.md (written from key_table.hpp) describes every key. Read one with load.hpp.
 //
 // The structs are plain data with the names of the keys, section by section, so that a
 // reader of docs/deck.md finds a key here without a table. A key may be given in a form

@@ -1,5 +1,6 @@
-// config/key_table.hpp — the schema with code: how each key is read into a Deck and
-// written back. For the loader; others see schema.hpp.
+// config/key_table.hpp — every key of a deck: type, unit, default, what is allowed, what
+// it means, how it is read into a Deck and how it is written back. docs/deck.md is
+// written from this table (tests/unit/config/test_schema.cpp).
 #ifndef TRIREME_CONFIG_KEY_TABLE_HPP_
 #define TRIREME_CONFIG_KEY_TABLE_HPP_
 
@@ -10,10 +11,18 @@
 #include <vector>
 
 #include "config/deck.hpp"
-#include "config/schema.hpp"
 #include "config/yaml_reader.hpp"
 
 namespace trireme::config {
+
+struct KeyInfo {
+  std::string path;  // "model.layers"
+  std::string type;  // integer, number, true or false, word, text, length, time, list ...
+  std::string unit;  // empty where there is none
+  std::string default_value;
+  std::string allowed;
+  std::string description;
+};
 
 // Why a value cannot be taken, and what to write instead.
 struct Problem {
@@ -28,6 +37,7 @@ struct Key {
   bool required = false;
 };
 
+// In the order of the sections of a deck.
 const std::vector<Key>& key_table();
 const Key* find_key(const std::string& path);
 // Whether keys begin with path + '.'.

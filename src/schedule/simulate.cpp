@@ -280,15 +280,6 @@ class ZeroBubble {
 
 }  // namespace
 
-Costs equal_costs(const PipelineShape& shape, const PieceCost& cost) {
-  return {.pieces = std::vector<PieceCost>(as_index(shape.pieces()), cost)};
-}
-
-double Timeline::bubble() const {
-  const double most = *std::max_element(busy.begin(), busy.end());
-  return (seconds - most) / most;
-}
-
 Timeline simulate(const PipelineShape& shape, const std::vector<Order>& orders,
                   const Costs& costs) {
   require_costs(shape, costs);

@@ -24,8 +24,6 @@ struct Costs {
   // What a pass takes of its stage's time for a message it waits for, or that it sends.
   double message_work = 0.0;
 };
-// Costs that are the same for every piece.
-Costs equal_costs(const PipelineShape& shape, const PieceCost& cost = {});
 
 struct Interval {
   double begin = 0.0;
@@ -37,9 +35,6 @@ struct Timeline {
   std::vector<std::vector<double>> sent;      // when what it needs was sent
   double seconds = 0.0;                       // from the first begin to the last end
   std::vector<double> busy;                   // of each stage
-  // Idle time of the stage that has most work, as a share of that work. For equal stages
-  // it is (p - 1)/m with 1F1B and (p - 1)/(v m) interleaved (Narayanan et al. 2021, 2.2).
-  double bubble() const;
 };
 
 // Runs orders of passes: each pass begins when its stage is free and what it needs has

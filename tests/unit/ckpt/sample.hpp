@@ -13,6 +13,17 @@
 
 namespace trireme::test {
 
+// The file of one rank.
+inline ckpt::Manifest write_shard(const Exec& exec, const ckpt::Staging& staging,
+                                  int writer, const std::vector<ckpt::TensorPart>& parts,
+                                  const ckpt::FaultHook& hook = {}) {
+  exec.fence("trireme::test::write_shard");
+  ckpt::Manifest shard =
+      ckpt::lay_out_shard(staging, writer, {ckpt::outline_of(parts)}, hook);
+  ckpt::write_blocks(exec, staging.path, parts, shard, hook);
+  return shard;
+}
+
 struct Tensor {
   std::string name;
   ShardSpec shard;
@@ -122,7 +133,7 @@ inline ckpt::Saved save_as(int ranks, const ckpt::Path& directory, std::int64_t 
   for (int rank = 0; rank < ranks; ++rank) {
     const RankMemory memory(rank, ranks, true);
     shards.push_back(
-        ckpt::write_shard(Exec(), staging, rank, memory.parts(), options.hook));
+        test::write_shard(Exec(), staging, rank, memory.parts(), options.hook));
   }
   return ckpt::publish(directory, staging, state, shards, options);
 }

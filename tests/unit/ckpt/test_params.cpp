@@ -71,7 +71,7 @@ void expect_any_layout(const std::vector<int>& all_writers) {
       buffer.allocate(registry, Use::training);
       fill(buffer, 42);
       const ckpt::Replicas replicas{.tensor_rank = rank, .tensor_size = writers};
-      shards.push_back(ckpt::write_shard(
+      shards.push_back(test::write_shard(
           Exec(), staging, rank, ckpt::parts_of(buffer, Content::training, replicas)));
     }
     const auto saved =

@@ -140,8 +140,8 @@ TEST(Save, SnapshotIsIndependent) {
   }
   const ckpt::Staging staging = ckpt::begin_save(scratch.path(), test::sample_state(3));
   std::vector<ckpt::Manifest> shards = {
-      ckpt::write_shard(Exec(), staging, 0, test::RankMemory(0, 2, true).parts()),
-      ckpt::write_shard(Exec(), staging, 1, snapshot.parts())};
+      test::write_shard(Exec(), staging, 0, test::RankMemory(0, 2, true).parts()),
+      test::write_shard(Exec(), staging, 1, snapshot.parts())};
   const auto saved =
       ckpt::publish(scratch.path(), staging, test::sample_state(3), shards);
   test::RankMemory back(0, 1, false);
@@ -178,7 +178,7 @@ TEST(Save, BlocksMustCoverTheModel) {
   const test::Scratch scratch;
   const ckpt::Staging staging = ckpt::begin_save(scratch.path(), test::sample_state(3));
   const std::vector<ckpt::Manifest> shards = {
-      ckpt::write_shard(Exec(), staging, 0, test::RankMemory(0, 2, true).parts())};
+      test::write_shard(Exec(), staging, 0, test::RankMemory(0, 2, true).parts())};
   EXPECT_THAT(message_of<Error>([&] {
                 ckpt::publish(scratch.path(), staging, test::sample_state(3), shards);
               }),

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "config/capability.hpp"
-#include "config/schema.hpp"
+#include "config/key_table.hpp"
 #include "deck_testing.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -31,7 +31,8 @@ void expect_same_again(const Deck& deck, int ranks) {
 
 TEST(RoundTripResolved, EveryKeyIsWritten) {
   const std::string text = resolved_text(small_with({}));
-  for (const KeyInfo& info : schema()) {
+  for (const Key& key : key_table()) {
+    const KeyInfo& info = key.info;
     const std::string last = info.path.substr(info.path.rfind('.') + 1);
     EXPECT_THAT(text, ::testing::HasSubstr("  " + last + ": ")) << info.path;
   }

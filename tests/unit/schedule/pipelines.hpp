@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,6 +55,20 @@ inline std::vector<Order> interleaved_orders(const PipelineShape& shape, int gro
 inline std::vector<Order> zero_bubble_rule_orders(const PipelineShape& shape) {
   return orders_of_all(shape,
                        [&](int stage) { return zero_bubble_by_rule(shape, stage); });
+}
+
+// Costs that are the same for every piece.
+inline Costs equal_costs(const PipelineShape& shape, const PieceCost& cost = {}) {
+  Costs costs;
+  costs.pieces.assign(static_cast<std::size_t>(shape.pieces()), cost);
+  return costs;
+}
+
+// Idle time of the stage that has most work, as a share of that work. For equal stages
+// it is (p - 1)/m with 1F1B and (p - 1)/(v m) interleaved (Narayanan et al. 2021, 2.2).
+inline double bubble_of(const Timeline& timeline) {
+  const double most = *std::max_element(timeline.busy.begin(), timeline.busy.end());
+  return (timeline.seconds - most) / most;
 }
 
 // Pieces that differ as embedding, layers and head do.

@@ -22,12 +22,12 @@ TEST(Simulate, BubblesAreThoseOfTheory) {
     const Costs costs = equal_costs(shape);
     const double theory = (shape.stages - 1.0) / shape.microbatches;
     if (shape.chunks == 1) {
-      EXPECT_NEAR(simulate(shape, gpipe_orders(shape), costs).bubble(), theory, 1e-9);
+      EXPECT_NEAR(bubble_of(simulate(shape, gpipe_orders(shape), costs)), theory, 1e-9);
       const auto orders = interleaved_orders(shape, 1);
-      EXPECT_NEAR(simulate(shape, orders, costs).bubble(), theory, 1e-9);
+      EXPECT_NEAR(bubble_of(simulate(shape, orders, costs)), theory, 1e-9);
     } else if (shape.microbatches >= shape.stages) {
       const auto orders = interleaved_orders(shape, most_groups(shape));
-      EXPECT_NEAR(simulate(shape, orders, costs).bubble(), theory / shape.chunks, 1e-9);
+      EXPECT_NEAR(bubble_of(simulate(shape, orders, costs)), theory / shape.chunks, 1e-9);
     }
   }
 }
@@ -39,12 +39,12 @@ TEST(SimulateZeroBubble, IsAThirdOfOneForwardOneBackward) {
     SCOPED_TRACE(text_of(shape));
     const Costs costs = equal_costs(shape);
     const std::vector<Order> orders = zero_bubble(shape, costs);
-    const double bubble = simulate(shape, orders, costs).bubble();
+    const double bubble = bubble_of(simulate(shape, orders, costs));
     const double theory = (shape.stages - 1.0) / shape.microbatches / shape.chunks;
     if (shape.microbatches >= shape.stages) {
       EXPECT_NEAR(bubble, theory / 3.0, 1e-9);
     } else {
-      EXPECT_LT(bubble, simulate(shape, gpipe_orders(shape), costs).bubble());
+      EXPECT_LT(bubble, bubble_of(simulate(shape, gpipe_orders(shape), costs)));
     }
     for (const Order& order : orders) {
       ASSERT_NO_THROW(check(order, shape.microbatches, shape.chunks));
@@ -91,7 +91,7 @@ TEST(Simulate, TimesArePassesAndMessages) {
   EXPECT_DOUBLE_EQ(timeline.sent[1][0], 2.25);
   EXPECT_DOUBLE_EQ(timeline.sent[0][1], 21.25);
   EXPECT_DOUBLE_EQ(timeline.busy[0], 9.5);
-  EXPECT_DOUBLE_EQ(timeline.bubble(), (timeline.seconds - 18.5) / 18.5);
+  EXPECT_DOUBLE_EQ(bubble_of(timeline), (timeline.seconds - 18.5) / 18.5);
 }
 
 TEST(Simulate, SaysWhoWaitsForEver) {

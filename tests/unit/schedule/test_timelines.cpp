@@ -47,7 +47,7 @@ std::string svg_of(const PipelineShape& shape, const std::vector<Order>& orders,
   const int width = kLeft + static_cast<int>(kUnit * timeline.seconds) + 20;
   const int height = kTop + kRow * shape.stages + 6;
   const std::string head =
-      fmt::format("{}: bubble {:.1f} % of the work", title, 100.0 * timeline.bubble());
+      fmt::format("{}: bubble {:.1f} % of the work", title, 100.0 * bubble_of(timeline));
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
       "height=\"{1}\" role=\"img\" font-family=\"system-ui, sans-serif\" "
