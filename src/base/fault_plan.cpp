@@ -113,8 +113,7 @@ Keys split_keys(const std::string& rule, const std::string& list) {
       throw wrong(rule, fmt::format("'{}' is not KEY=VALUE", part));
     }
     const std::string key(part.substr(0, equals));
-    if (std::any_of(keys.begin(), keys.end(),
-                    [&](const auto& known) { return known.first == key; })) {
+    if (std::ranges::find(keys, key, &Keys::value_type::first) != keys.end()) {
       throw wrong(rule, fmt::format("'{}' stands twice", key));
     }
     keys.emplace_back(key, part.substr(equals + 1));

@@ -55,8 +55,7 @@ std::vector<std::uint64_t> ChunkSums::finish() {
 
 std::uint64_t checksum_outside(const io::FileReader& file,
                                std::vector<ByteRange> blocks) {
-  std::sort(blocks.begin(), blocks.end(),
-            [](const ByteRange& a, const ByteRange& b) { return a.offset < b.offset; });
+  std::ranges::sort(blocks, {}, &ByteRange::offset);
   blocks.push_back({file.size(), 0});
   io::Checksum sum;
   std::vector<std::byte> buffer;

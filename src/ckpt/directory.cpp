@@ -9,6 +9,7 @@
 #include "ckpt/directory.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <utility>
 
@@ -45,11 +46,9 @@ std::vector<Listed> list_checkpoints(const Path& directory) {
   if (error) {
     throw InputError(io::system_message("cannot list", directory, error.value()));
   }
-  std::sort(list.begin(), list.end(), [](const Listed& a, const Listed& b) {
-    const bool a_readable = a.generation >= 0;
-    const bool b_readable = b.generation >= 0;
-    if (a_readable != b_readable) return !a_readable;
-    return std::tie(a.generation, a.step) > std::tie(b.generation, b.step);
+  // The newest first; before them those that cannot be read.
+  std::ranges::sort(list, std::greater(), [](const Listed& one) {
+    return std::tuple(one.generation < 0, one.generation, one.step);
   });
   return list;
 }

@@ -30,9 +30,8 @@ std::string random_id() {
 }
 
 bool is_id(std::string_view text) {
-  return text.size() == kIdLength && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == kIdLength &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 std::string Identity::text() const {

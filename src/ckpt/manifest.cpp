@@ -162,9 +162,7 @@ ByteRange Manifest::bytes_of(const BlockEntry& block) const {
 
 std::string Manifest::stamp_of(const std::vector<std::size_t>& numbers) const {
   std::vector<std::size_t> in_order = numbers;
-  std::sort(in_order.begin(), in_order.end(), [&](std::size_t a, std::size_t b) {
-    return blocks[a].offset < blocks[b].offset;
-  });
+  std::ranges::sort(in_order, {}, [&](std::size_t i) { return blocks[i].offset; });
   io::Checksum places;
   for (const std::size_t i : in_order) {
     const BlockEntry& block = blocks[i];
@@ -321,10 +319,7 @@ Manifest read_manifest(const Path& directory) {
   const Path path = directory / kManifestName;
   Manifest manifest = Manifest::from_text(io::read_file(path, "manifest"), path.string());
   manifest.check(path.string());
-  const bool has_index =
-      std::any_of(manifest.files.begin(), manifest.files.end(),
-                  [](const FileEntry& file) { return file.name == kIndexName; });
-  if (!has_index) {
+  if (std::ranges::count(manifest.files, kIndexName, &FileEntry::name) == 0) {
     throw damaged_manifest(path.string(), fmt::format("it lists no {}", kIndexName));
   }
   std::error_code ignored;  // `latest` is a link

@@ -20,8 +20,7 @@ namespace {
 // rectangles that begin in a row; those that it crosses are kept as first column and last
 // + 1, in order and apart.
 bool overlap(std::vector<Rectangle> places) {
-  std::sort(places.begin(), places.end(),
-            [](const Rectangle& a, const Rectangle& b) { return a.row < b.row; });
+  std::ranges::sort(places, {}, &Rectangle::row);
   std::map<index_t, index_t> crossed;
   std::multimap<index_t, index_t> ends;  // by last row + 1: first column
   for (const Rectangle& place : places) {
@@ -125,9 +124,8 @@ void check_blocks(const Manifest& manifest) {
 // No two blocks of a file share a byte.
 void check_ranges(const Manifest& manifest) {
   for (std::vector<std::size_t>& numbers : manifest.blocks_by_file()) {
-    std::sort(numbers.begin(), numbers.end(), [&](std::size_t a, std::size_t b) {
-      return manifest.blocks[a].offset < manifest.blocks[b].offset;
-    });
+    std::ranges::sort(numbers, {},
+                      [&](std::size_t i) { return manifest.blocks[i].offset; });
     for (std::size_t i = 1; i < numbers.size(); ++i) {
       const BlockEntry& before = manifest.blocks[numbers[i - 1]];
       const BlockEntry& block = manifest.blocks[numbers[i]];

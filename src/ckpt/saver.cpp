@@ -161,11 +161,8 @@ std::string Saver::failures() {
   // One that all have (a full disk, most often) is said once.
   std::string text;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].empty()) continue;
-    if (std::find(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(rank),
-                  all[rank]) != all.begin() + static_cast<std::ptrdiff_t>(rank)) {
-      continue;
-    }
+    const auto first = std::ranges::find(all, all[rank]) - all.begin();
+    if (all[rank].empty() || std::cmp_less(first, rank)) continue;
     text += fmt::format("{}rank {}: {}", text.empty() ? "" : "\n", rank, all[rank]);
   }
   return text;

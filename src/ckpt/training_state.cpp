@@ -42,6 +42,22 @@ void write_tensors(io::H5File& file, const Manifest& manifest) {
   }
 }
 
+// What of a state is an attribute of the index, in the order in which they are written.
+template <class State, class Use>
+void each_attribute(State& state, const Use& use) {
+  use("step", state.step);
+  use("samples", state.samples);
+  use("tokens", state.tokens);
+  use("seed", state.seed);
+  use("data_seed", state.data_seed);
+  use("loss_scale", state.loss_scale);
+  use("loss_scale_steps", state.loss_scale_steps);
+  use("skipped_steps", state.skipped_steps);
+  use("best_loss", state.best_loss);
+  use("best_step", state.best_step);
+  use("version", state.version);
+}
+
 }  // namespace
 
 void write_index(const Path& path, const TrainingState& state, const Manifest& manifest,
@@ -55,17 +71,11 @@ void write_index(const Path& path, const TrainingState& state, const Manifest& m
   file.set_attribute(
       "kind", std::string(manifest.has_optimizer_state() ? "training" : "weights"));
   file.set_attribute("parameters", manifest.parameter_count());
-  file.set_attribute("step", state.step);
-  file.set_attribute("samples", state.samples);
-  file.set_attribute("tokens", state.tokens);
-  file.set_attribute("seed", state.seed);
-  file.set_attribute("data_seed", state.data_seed);
-  file.set_attribute("loss_scale", state.loss_scale);
-  file.set_attribute("loss_scale_steps", state.loss_scale_steps);
-  file.set_attribute("skipped_steps", state.skipped_steps);
-  file.set_attribute("best_loss", state.best_loss);
-  file.set_attribute("best_step", state.best_step);
-  file.set_attribute("version", program_version());
+  TrainingState stored = state;
+  stored.version = program_version();
+  each_attribute(stored, [&](const char* name, const auto& value) {
+    file.set_attribute(name, value);
+  });
   // The deck is a dataset, because attributes end at 64 KiB.
   file.write_text("deck", state.deck);
   io::H5Group grid = file.make_group("grid");
@@ -107,17 +117,9 @@ namespace {
 TrainingState read_state(const io::H5File& file) {
   TrainingState state;
   if (file.has_attribute("run")) state.run = file.attribute<std::string>("run");
-  state.step = file.attribute<std::int64_t>("step");
-  state.samples = file.attribute<std::int64_t>("samples");
-  state.tokens = file.attribute<std::int64_t>("tokens");
-  state.seed = file.attribute<std::uint64_t>("seed");
-  state.data_seed = file.attribute<std::uint64_t>("data_seed");
-  state.loss_scale = file.attribute<double>("loss_scale");
-  state.loss_scale_steps = file.attribute<std::int64_t>("loss_scale_steps");
-  state.skipped_steps = file.attribute<std::int64_t>("skipped_steps");
-  state.best_loss = file.attribute<double>("best_loss");
-  state.best_step = file.attribute<std::int64_t>("best_step");
-  state.version = file.attribute<std::string>("version");
+  each_attribute(state, [&](const char* name, auto& value) {
+    value = file.attribute<std::remove_reference_t<decltype(value)>>(name);
+  });
   state.deck = file.read_text("deck");
   const io::H5Group grid = file.group("grid");
   for (const std::string& axis : grid.attribute_names()) {
@@ -182,10 +184,7 @@ void check_identity(const io::H5File& file, const TrainingState& state,
 // Pieces in the order of their starts: the manifest and HDF5 list them in orders of their
 // own.
 std::vector<io::VirtualPiece> in_order(std::vector<io::VirtualPiece> pieces) {
-  std::sort(pieces.begin(), pieces.end(),
-            [](const io::VirtualPiece& a, const io::VirtualPiece& b) {
-              return a.start < b.start;
-            });
+  std::ranges::sort(pieces, {}, &io::VirtualPiece::start);
   return pieces;
 }
 

@@ -18,6 +18,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/plural.hpp"
 #include "base/wall_time.hpp"
@@ -249,9 +250,7 @@ BoardReading read_boards(const fs::path& directory) {
     reading.problems.push_back(
         fmt::format("'{}' is no whole account of ranks: {}", path.string(), problem));
   }
-  std::stable_sort(
-      reading.ranks.begin(), reading.ranks.end(),
-      [](const RankState& a, const RankState& b) { return a.rank < b.rank; });
+  std::ranges::stable_sort(reading.ranks, {}, &RankState::rank);
   return reading;
 }
 
@@ -282,13 +281,9 @@ std::vector<std::string> unclean_ends(const fs::path& directory) {
   });
   std::vector<std::string> lines = std::move(reading.problems);
   if (states.empty()) return lines;
-  std::stable_sort(states.begin(), states.end(),
-                   [](const RankState& a, const RankState& b) {
-                     const bool a_failed = a.activity == RankActivity::failed;
-                     const bool b_failed = b.activity == RankActivity::failed;
-                     if (a_failed != b_failed) return a_failed;
-                     return a.last_sign < b.last_sign;
-                   });
+  std::ranges::stable_sort(states, {}, [](const RankState& state) {
+    return std::pair(state.activity != RankActivity::failed, state.last_sign);
+  });
   const std::size_t unclean = states.size();
   lines.push_back(fmt::format(
       "the start before did not end cleanly: {} of {} did not{}", unclean,

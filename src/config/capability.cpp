@@ -20,10 +20,8 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
 }
 
 const Capability* find_capability(std::string_view key) {
-  for (const Capability& capability : capabilities()) {
-    if (capability.key == key) return &capability;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(capabilities(), key, &Capability::key);
+  return found == capabilities().end() ? nullptr : &*found;
 }
 
 std::string value_of(const Deck& deck, const std::string& key) {

@@ -21,8 +21,7 @@ ByteAlphabet::ByteAlphabet() {
 std::array<std::uint8_t, 256> ByteAlphabet::bytes_by_character() const {
   std::array<std::uint8_t, 256> bytes;
   for (int byte = 0; byte < 256; ++byte) bytes[byte] = static_cast<std::uint8_t>(byte);
-  std::sort(bytes.begin(), bytes.end(),
-            [this](auto a, auto b) { return character_[a] < character_[b]; });
+  std::ranges::sort(bytes, {}, [this](auto byte) { return character_[byte]; });
   return bytes;
 }
 

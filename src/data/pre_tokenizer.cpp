@@ -98,9 +98,8 @@ bool has_recent(std::string_view text) {
                                      : !(lead == 0xF0 && bytes[at + 1] == 0x9F);
     const CodePoint point = code_point_at(text, at);
     if (suspect) {
-      const auto* range = std::lower_bound(
-          std::begin(kRecent), std::end(kRecent), point.value,
-          [](const Range& candidate, char32_t value) { return candidate.last < value; });
+      const auto* range =
+          std::ranges::lower_bound(kRecent, point.value, {}, &Range::last);
       if (range != std::end(kRecent) && range->first <= point.value) return true;
     }
     at += point.length;

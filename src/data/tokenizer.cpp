@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "base/error.hpp"
 #include "base/utf8.hpp"
@@ -71,9 +72,8 @@ Encoder::Encoder(const Tokenizer& tokenizer, AddedTokens added_tokens)
     added_.push_back(&token);
     starts_added_[static_cast<std::uint8_t>(token.text[0])] = true;
   }
-  std::stable_sort(added_.begin(), added_.end(), [](const auto* a, const auto* b) {
-    return a->text.size() > b->text.size();
-  });
+  std::ranges::stable_sort(added_, std::greater(),
+                           [](const AddedToken* token) { return token->text.size(); });
 }
 
 void Encoder::encode(std::string_view text, std::vector<TokenId>& ids) {

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "base/words.hpp"
 #include "data/byte_alphabet.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
@@ -105,14 +106,10 @@ std::vector<BpeModel::Merge> read_merges_text(const std::string& name,
                                               const std::string& text,
                                               const Vocabulary& vocabulary) {
   std::vector<BpeModel::Merge> merges;
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t end = text.find('\n', at);
-    if (end == std::string::npos) end = text.size();
-    std::string line = text.substr(at, end - at);
-    at = end + 1;
-    if (!line.empty() && line.back() == '\r') line.pop_back();
+  for (std::string_view line : lines_of(text)) {
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty() || line.starts_with("#version")) continue;
-    merges.push_back(merge_of_line(name, vocabulary, merges.size(), line));
+    merges.push_back(merge_of_line(name, vocabulary, merges.size(), std::string(line)));
   }
   return merges;
 }

@@ -51,9 +51,7 @@ class Planner {
   StagePlan plan() {
     std::vector<std::size_t> receives(passes_.size());
     std::iota(receives.begin(), receives.end(), std::size_t{0});
-    std::stable_sort(receives.begin(), receives.end(), [&](std::size_t a, std::size_t b) {
-      return receive_at_[a] < receive_at_[b];
-    });
+    std::ranges::stable_sort(receives, {}, [&](std::size_t i) { return receive_at_[i]; });
     auto next = receives.begin();
     for (std::size_t i = 0; i < passes_.size(); ++i) {
       for (; next != receives.end() && receive_at_[*next] <= i; ++next) {
@@ -225,9 +223,8 @@ std::vector<std::size_t> passes_at_sends(const Timeline& timeline, int stage) {
   std::vector<std::size_t> at_sends;
   at_sends.reserve(intervals.size());
   for (const double sent : timeline.sent.at(s)) {
-    const auto during = std::partition_point(
-        intervals.begin(), intervals.end(),
-        [&](const Interval& interval) { return interval.end < sent - tie; });
+    const auto during =
+        std::ranges::lower_bound(intervals, sent - tie, {}, &Interval::end);
     at_sends.push_back(static_cast<std::size_t>(during - intervals.begin()));
   }
   return at_sends;
