@@ -6,7 +6,6 @@
 // transport has nothing to do but to carry.
 #include "comm/group.hpp"
 
-#include <cstring>
 #include <iterator>
 #include <optional>
 
@@ -50,16 +49,6 @@ void require_memory(const char* call, const Exec& exec, ConstSpan span) {
   TRIREME_REQUIRE(exec.is_shape_only() || span.count == 0 || span.data != nullptr,
                   "{}: {} without memory (a View of a shape-only pass?)", call,
                   format_plural(span.count, "element"));
-}
-
-// What a transfer counts as. The payload of a message between two ranks is counted by its
-// sender.
-Traffic payload_of(const Transfer& transfer) {
-  const ConstSpan whole = transfer.whole();
-  if (transfer.kind == Kind::recv) return {.calls = 1};
-  return {.calls = 1,
-          .elements = whole.count,
-          .bytes = static_cast<std::int64_t>(whole.bytes())};
 }
 
 // Charges its lifetime to the communication of a run that is timed.
@@ -121,25 +110,14 @@ Traffic Group::traffic() const {
 void Group::reset_traffic() {
   traffic_ = {};
   before_ = transport_->seconds().value_or(TransportSeconds{});
-  for (SiteTraffic& site : sites_) site.traffic = {};
+  sent_ = {};
 }
 
-std::size_t Group::account_of(Site site, const char* operation) {
-  for (std::size_t i = 0; i < sites_.size(); ++i) {
-    const SiteTraffic& known = sites_[i];
-    const bool same = known.site == site || std::strcmp(known.site, site) == 0;
-    if (same && known.operation == operation) return i;
-  }
-  sites_.push_back({site, operation, {}});
-  return sites_.size() - 1;
-}
-
-std::size_t Group::charge(const Transfer& transfer, double seconds) {
-  const std::size_t account = account_of(transfer.site, name_of(transfer.kind));
-  Traffic one = payload_of(transfer);
-  if (transport_->seconds()) one.seconds = seconds;
-  for (Traffic* traffic : {&traffic_, &sites_[account].traffic}) *traffic += one;
-  return account;
+// The payload of a message between two ranks is counted by its sender.
+MessageTally Group::count_of(const Transfer& transfer) const {
+  const ConstSpan whole = transfer.kind == Kind::recv ? ConstSpan() : transfer.whole();
+  return {name(), transfer.site, name_of(transfer.kind),
+          1,      whole.count,   static_cast<index_t>(whole.bytes())};
 }
 
 Request Group::start(const Exec& exec, const Transfer& transfer) {
@@ -147,11 +125,7 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   const ConstSpan whole = transfer.whole();
   if (exec.is_shape_only()) {
     if (size() == 1 || whole.count == 0) return request;  // nothing is sent
-    if (exec.tally() != nullptr) {
-      const Traffic one = payload_of(transfer);
-      exec.tally()->add(MessageTally{name(), transfer.site, name_of(transfer.kind),
-                                     one.calls, one.elements, one.bytes});
-    }
+    if (exec.tally() != nullptr) exec.tally()->add(count_of(transfer));
     return request;
   }
   if (size() == 1) {  // nothing is sent
@@ -162,19 +136,20 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   }
   const Timed timed(control_->timers());
   const auto begin = Clock::now();
-  const char* operation = name_of(transfer.kind);
+  request.site_ = transfer.site;
+  request.name_ = name_of(transfer.kind);
   request.peer_ = transfer.is_between_two() ? transfer.peer : -1;
   request.elements_ = whole.count;
   request.sequence_ =
       transfer.is_between_two() ? control_->calls() : control_->count_call();
   OperationBoard* const board = control_->board();
   if (board != nullptr) {
-    board->enter({operation, transfer.site, name().c_str(), request.sequence_,
+    board->enter({request.name_, transfer.site, name().c_str(), request.sequence_,
                   whole.count, request.peer_},
                  begin);
   }
   if (control_->checks_calls() && !transfer.is_between_two()) {
-    control_->require_same_call(operation, transfer.site, details_of(transfer));
+    control_->require_same_call(request.name_, transfer.site, details_of(transfer));
   }
   const int started =
       whole.count > 0 ? transport_->start(exec, transfer) : Transport::kComplete;
@@ -182,7 +157,10 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   if (board != nullptr) board->leave(end);
   control_->trace_call("begin", transfer.site, begin, end);
   if (whole.count == 0) return request;
-  request.account_ = charge(transfer, seconds_between(begin, end));
+  const MessageTally one = count_of(transfer);
+  sent_.add(one);
+  traffic_ += {.calls = one.calls, .elements = one.elements, .bytes = one.bytes};
+  if (transport_->seconds()) traffic_.seconds += seconds_between(begin, end);
   request.operation_ = started;
   if (started != Transport::kComplete) request.owner_ = this;
   return request;
@@ -206,19 +184,17 @@ void Group::finish(const Exec& exec, const Request& request) {
   const auto begin = Clock::now();
   OperationBoard* const board = control_->board();
   if (board != nullptr) {
-    const SiteTraffic& site = sites_[request.account_];
-    board->enter({site.operation, site.site, name().c_str(), request.sequence_,
+    board->enter({request.name_, request.site_, name().c_str(), request.sequence_,
                   request.elements_, request.peer_},
                  begin);
   }
   transport_->wait(exec, request.operation_);
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
-  control_->trace_call("wait", sites_[request.account_].site, begin, end);
+  control_->trace_call("wait", request.site_, begin, end);
   if (!transport_->seconds()) return;
   const double seconds = seconds_between(begin, end);
-  const Traffic one{.seconds = seconds, .wait_seconds = seconds};
-  for (Traffic* traffic : {&traffic_, &sites_[request.account_].traffic}) *traffic += one;
+  traffic_ += {.seconds = seconds, .wait_seconds = seconds};
 }
 
 Request Group::start_all_reduce(const Exec& exec, Span data, Op op, Site site) {

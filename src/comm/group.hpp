@@ -21,13 +21,14 @@
 #include <vector>
 
 #include "base/exec.hpp"
+#include "base/tally.hpp"
 #include "comm/communicator.hpp"
 #include "comm/transport.hpp"
 
 namespace trireme::comm {
 
-// What a group has sent so far, and what one site of it has: calls, payload of this rank
-// (of the whole buffer, for collectives), host seconds in the calls.
+// What a group has sent so far: calls, payload of this rank (of the whole buffer, for
+// collectives), host seconds in the calls.
 struct Traffic {
   std::int64_t calls = 0;
   std::int64_t elements = 0;
@@ -36,18 +37,12 @@ struct Traffic {
   double seconds = 0.0;       // beginning and waiting
   double wait_seconds = 0.0;  // of these, waiting: what was not hidden behind other work
   // How long at least one operation was under way, and how long Communicator::progress()
-  // took meanwhile. Both are counted for a group as a whole, and are zero for its sites.
+  // took meanwhile.
   double under_way_seconds = 0.0;
   double progress_seconds = 0.0;
 
   Traffic& operator+=(const Traffic& other);
 };
-struct SiteTraffic {
-  Site site = "";
-  const char* operation = "";
-  Traffic traffic;
-};
-
 class Group;
 
 // An operation under way. Until wait() its input must not be written and its output not
@@ -59,7 +54,8 @@ class Request {
   Request& operator=(Request&& other) noexcept {
     std::swap(owner_, other.owner_);
     std::swap(operation_, other.operation_);
-    std::swap(account_, other.account_);
+    std::swap(site_, other.site_);
+    std::swap(name_, other.name_);
     std::swap(elements_, other.elements_);
     std::swap(peer_, other.peer_);
     std::swap(sequence_, other.sequence_);
@@ -73,7 +69,8 @@ class Request {
   friend class Group;
   Group* owner_ = nullptr;
   int operation_ = 0;
-  std::size_t account_ = 0;
+  Site site_ = "";
+  const char* name_ = "";  // of the operation
   index_t elements_ = 0;
   int peer_ = -1;  // of a message between two ranks
   std::int64_t sequence_ = 0;
@@ -95,8 +92,8 @@ class Group {
   Communicator& control() const { return *control_; }
 
   Traffic traffic() const;
-  // What each site has sent, in the order of their first calls.
-  const std::vector<SiteTraffic>& traffic_by_site() const { return sites_; }
+  // What each site has sent, in the order of the first calls.
+  const Tally& sent() const { return sent_; }
   void reset_traffic();
   // Host memory that operations keep for themselves: copies of what is sent and received.
   std::size_t staging_bytes() const { return transport_->staging_bytes(); }
@@ -160,15 +157,14 @@ class Group {
   friend class Request;
   Request start(const Exec& exec, const Transfer& transfer);
   void finish(const Exec& exec, const Request& request);
-  std::size_t charge(const Transfer& transfer, double seconds);
+  MessageTally count_of(const Transfer& transfer) const;
   std::string details_of(const Transfer& transfer) const;
-  std::size_t account_of(Site site, const char* operation);
   void require_blocks(const char* call, ConstSpan whole, ConstSpan block) const;
 
   std::shared_ptr<Communicator> control_;  // outlives the transport
   std::unique_ptr<Transport> transport_;
   Traffic traffic_;
-  std::vector<SiteTraffic> sites_;
+  Tally sent_;
   TransportSeconds before_;  // what the transport had taken at the last reset
 };
 

@@ -61,42 +61,45 @@ class MpiCommunicator final : public Communicator {
   bool has_given_up() const override { return world().gave_up; }
 
  private:
-  void do_barrier() override {
+  // One MPI call to its end. `start` begins it, and returns MPI's code.
+  template <class Start>
+  void run(const char* call, Site site, const Start& start) {
     MPI_Request request;
-    group_->started(MPI_Ibarrier(comm(), &request), "barrier");
-    group_->wait(request, "barrier", calls());
+    group_->started(start(&request), call, site);
+    group_->wait(request, call, calls(), site);
+  }
+  MpiMessage message_of(std::size_t bytes) const {
+    return {DType::uint8, static_cast<index_t>(bytes), group_->max_count()};
+  }
+
+  void do_barrier() override {
+    run("barrier", "",
+        [&](MPI_Request* request) { return MPI_Ibarrier(comm(), request); });
   }
 
   void host_all_gather(const void* in, void* out, std::size_t bytes, const char* call,
                        Site site) override {
-    const MpiMessage block(DType::uint8, static_cast<index_t>(bytes),
-                           group_->max_count());
-    MPI_Request request;
-    group_->started(MPI_Iallgather(in, block.count(), block.type(), out, block.count(),
-                                   block.type(), comm(), &request),
-                    call, site);
-    group_->wait(request, call, calls(), site);
+    const MpiMessage block = message_of(bytes);
+    run(call, site, [&](MPI_Request* request) {
+      return MPI_Iallgather(in, block.count(), block.type(), out, block.count(),
+                            block.type(), comm(), request);
+    });
   }
 
   void host_gather(const void* in, void* out, std::size_t bytes,
                    const char* call) override {
-    const MpiMessage block(DType::uint8, static_cast<index_t>(bytes),
-                           group_->max_count());
-    MPI_Request request;
-    group_->started(MPI_Igather(in, block.count(), block.type(), out, block.count(),
-                                block.type(), 0, comm(), &request),
-                    call);
-    group_->wait(request, call, calls());
+    const MpiMessage block = message_of(bytes);
+    run(call, "", [&](MPI_Request* request) {
+      return MPI_Igather(in, block.count(), block.type(), out, block.count(),
+                         block.type(), 0, comm(), request);
+    });
   }
 
   void host_broadcast(void* data, std::size_t bytes, int root) override {
-    const MpiMessage message(DType::uint8, static_cast<index_t>(bytes),
-                             group_->max_count());
-    MPI_Request request;
-    group_->started(
-        MPI_Ibcast(data, message.count(), message.type(), root, comm(), &request),
-        "broadcast of a host value");
-    group_->wait(request, "broadcast of a host value", calls());
+    const MpiMessage message = message_of(bytes);
+    run("broadcast of a host value", "", [&](MPI_Request* request) {
+      return MPI_Ibcast(data, message.count(), message.type(), root, comm(), request);
+    });
   }
 
   std::shared_ptr<Communicator> do_split(int colour, int key,

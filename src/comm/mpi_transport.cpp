@@ -99,8 +99,8 @@ class MpiTransport final : public Transport, private MpiOwner {
     Site site = "";
     // There are several where a message has more elements than one MPI call can count.
     std::vector<MPI_Request> requests;
-    std::vector<int> counts, places;  // of v-calls: MPI reads them until the end
-    bool staged = false;              // MPI sees copies on the host
+    std::vector<int> counts;  // of reduce_scatter: MPI reads them until the end
+    bool staged = false;      // MPI sees copies on the host
     Staging staging;
     Span copy_up;              // where staging slot 1 goes at the end; none: null
     DeviceBytes beside;        // a result that MPI may not put in its place; grown once
@@ -120,20 +120,16 @@ class MpiTransport final : public Transport, private MpiOwner {
   void copy_result(const Exec& exec, Operation& operation);
   int free_operation();
 
-  // Starts an operation in pieces of at most max_count elements, which one MPI call can
-  // count.
+  // Starts an operation by one MPI call, and one in pieces of at most max_count elements,
+  // which one MPI call can count.
+  template <class Start>
+  void at_once(Operation& operation, const Start& start);
   template <class Start>
   void in_pieces(Operation& operation, index_t count, const Start& start_piece);
-  // How many elements of each rank's block lie in [begin, begin + count) and where, as
-  // the vectors that MPI's v-calls take. They are kept until the operation ends, one pair
-  // of vectors behind the other.
-  struct BlockCounts {
-    const int* counts;
-    const int* places;
-  };
-  BlockCounts block_counts(Operation& operation, const Transfer& transfer, index_t begin,
-                           index_t count) const;
-  void reserve_blocks(Operation& operation, index_t count) const;
+  // How many elements of each rank's block lie in [begin, begin + count), as MPI takes
+  // it: kept until the operation ends, one piece's behind the other's.
+  const int* block_counts(Operation& operation, const Transfer& transfer, index_t begin,
+                          index_t count) const;
   index_t before(const Transfer& transfer, index_t begin) const;
 
   void all_reduce(const Exec& exec, Operation& operation, const Transfer& transfer);
@@ -294,44 +290,40 @@ int MpiTransport::free_operation() {
 }
 
 template <class Start>
+void MpiTransport::at_once(Operation& operation, const Start& start) {
+  operation.requests.push_back(MPI_REQUEST_NULL);
+  group_->started(start(&operation.requests.back()), operation.call, operation.site);
+}
+
+template <class Start>
 void MpiTransport::in_pieces(Operation& operation, index_t count,
                              const Start& start_piece) {
   const index_t pieces = (count + max_count() - 1) / max_count();
-  operation.requests.reserve(static_cast<std::size_t>(pieces));
+  operation.requests.reserve(extent(pieces));
+  operation.counts.resize(extent(pieces * size()));
   for (index_t begin = 0; begin < count; begin += max_count()) {
-    operation.requests.push_back(MPI_REQUEST_NULL);
-    start_piece(begin, std::min(max_count(), count - begin), &operation.requests.back());
+    at_once(operation, [&](MPI_Request* request) {
+      return start_piece(begin, std::min(max_count(), count - begin), request);
+    });
   }
 }
 
-MpiTransport::BlockCounts MpiTransport::block_counts(Operation& operation,
-                                                     const Transfer& transfer,
-                                                     index_t begin, index_t count) const {
-  const auto ranks = static_cast<std::size_t>(size());
-  const std::size_t at = ranks * (operation.requests.size() - 1);
-  const index_t block = std::min(transfer.in.count, transfer.out.count);
-  const index_t end = begin + count;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    const auto rank = static_cast<index_t>(r);
+const int* MpiTransport::block_counts(Operation& operation, const Transfer& transfer,
+                                      index_t begin, index_t count) const {
+  int* const counts =
+      operation.counts.data() + extent(size()) * (operation.requests.size() - 1);
+  const index_t block = transfer.out.count;
+  for (index_t rank = 0; rank < size(); ++rank) {
     const index_t first = std::max(begin, block * rank);
-    const index_t last = std::min(end, block * (rank + 1));
-    operation.counts[at + r] = static_cast<int>(std::max<index_t>(0, last - first));
-    operation.places[at + r] = static_cast<int>(std::max<index_t>(0, first - begin));
+    const index_t last = std::min(begin + count, block * (rank + 1));
+    counts[rank] = static_cast<int>(std::max<index_t>(0, last - first));
   }
-  return {operation.counts.data() + at, operation.places.data() + at};
-}
-
-void MpiTransport::reserve_blocks(Operation& operation, index_t count) const {
-  const index_t pieces = (count + max_count() - 1) / max_count();
-  const auto numbers =
-      static_cast<std::size_t>(pieces) * static_cast<std::size_t>(size());
-  operation.counts.resize(numbers);
-  operation.places.resize(numbers);
+  return counts;
 }
 
 // How many elements of this rank's block lie before `begin`.
 index_t MpiTransport::before(const Transfer& transfer, index_t begin) const {
-  const index_t block = std::min(transfer.in.count, transfer.out.count);
+  const index_t block = transfer.out.count;
   return std::clamp<index_t>(begin - block * rank(), 0, block);
 }
 
@@ -340,13 +332,12 @@ void MpiTransport::all_reduce(const Exec& exec, Operation& operation,
   const Span data = transfer.out;
   auto* host = const_cast<std::byte*>(read(exec, operation, data));
   const MPI_Op mpi_op = world().mpi_op(data.dtype, transfer.op);
-  in_pieces(
-      operation, data.count, [&](index_t begin, index_t count, MPI_Request* request) {
-        group_->started(MPI_Iallreduce(MPI_IN_PLACE, at(host, begin, data.dtype),
-                                       static_cast<int>(count), mpi_type(data.dtype),
-                                       mpi_op, comm(), request),
-                        "all_reduce", operation.site);
-      });
+  in_pieces(operation, data.count,
+            [&](index_t begin, index_t count, MPI_Request* request) {
+              return MPI_Iallreduce(MPI_IN_PLACE, at(host, begin, data.dtype),
+                                    static_cast<int>(count), mpi_type(data.dtype), mpi_op,
+                                    comm(), request);
+            });
   if (operation.staged) operation.copy_up = data;
 }
 
@@ -362,14 +353,11 @@ void MpiTransport::reduce_scatter(const Exec& exec, Operation& operation,
       !operation.staged && result >= first && result < first + in.bytes();
   std::byte* to = in_place ? target_beside(operation, out) : target(operation, out);
   const MPI_Op mpi_op = world().mpi_op(in.dtype, transfer.op);
-  reserve_blocks(operation, in.count);
   in_pieces(operation, in.count, [&](index_t begin, index_t count, MPI_Request* request) {
-    const BlockCounts blocks = block_counts(operation, transfer, begin, count);
-    group_->started(
-        MPI_Ireduce_scatter(at(from, begin, in.dtype),
-                            at(to, before(transfer, begin), out.dtype), blocks.counts,
-                            mpi_type(in.dtype), mpi_op, comm(), request),
-        "reduce_scatter", operation.site);
+    return MPI_Ireduce_scatter(at(from, begin, in.dtype),
+                               at(to, before(transfer, begin), out.dtype),
+                               block_counts(operation, transfer, begin, count),
+                               mpi_type(in.dtype), mpi_op, comm(), request);
   });
 }
 
@@ -380,18 +368,11 @@ void MpiTransport::all_gather(const Exec& exec, Operation& operation,
   const std::byte* from = read(exec, operation, in, 0);
   std::byte* to = target(operation, out);
   const bool in_place = from == at(to, in.count * rank(), in.dtype);
-  reserve_blocks(operation, out.count);
-  in_pieces(
-      operation, out.count, [&](index_t begin, index_t count, MPI_Request* request) {
-        const BlockCounts blocks = block_counts(operation, transfer, begin, count);
-        const MPI_Datatype type = mpi_type(in.dtype);
-        group_->started(
-            MPI_Iallgatherv(
-                in_place ? MPI_IN_PLACE : at(from, before(transfer, begin), in.dtype),
-                blocks.counts[rank()], type, at(to, begin, in.dtype), blocks.counts,
-                blocks.places, type, comm(), request),
-            "all_gather", operation.site);
-      });
+  const MpiMessage block(in.dtype, in.count, max_count());
+  at_once(operation, [&](MPI_Request* request) {
+    return MPI_Iallgather(in_place ? MPI_IN_PLACE : from, block.count(), block.type(), to,
+                          block.count(), block.type(), comm(), request);
+  });
 }
 
 void MpiTransport::all_to_all(const Exec& exec, Operation& operation,
@@ -400,10 +381,10 @@ void MpiTransport::all_to_all(const Exec& exec, Operation& operation,
   const std::byte* from = read(exec, operation, in, 0);
   std::byte* to = target(operation, transfer.out);
   const MpiMessage block(in.dtype, in.count / size(), max_count());
-  operation.requests.push_back(MPI_REQUEST_NULL);
-  group_->started(MPI_Ialltoall(from, block.count(), block.type(), to, block.count(),
-                                block.type(), comm(), &operation.requests.back()),
-                  "all_to_all", operation.site);
+  at_once(operation, [&](MPI_Request* request) {
+    return MPI_Ialltoall(from, block.count(), block.type(), to, block.count(),
+                         block.type(), comm(), request);
+  });
 }
 
 void MpiTransport::broadcast(const Exec& exec, Operation& operation,
@@ -414,32 +395,30 @@ void MpiTransport::broadcast(const Exec& exec, Operation& operation,
       const_cast<std::byte*>(is_root ? read(exec, operation, data)
                                      : target_after_launches(exec, operation, data));
   const MpiMessage message(data.dtype, data.count, max_count());
-  operation.requests.push_back(MPI_REQUEST_NULL);
-  group_->started(MPI_Ibcast(host, message.count(), message.type(), transfer.peer, comm(),
-                             &operation.requests.back()),
-                  "broadcast", operation.site);
+  at_once(operation, [&](MPI_Request* request) {
+    return MPI_Ibcast(host, message.count(), message.type(), transfer.peer, comm(),
+                      request);
+  });
 }
 
 void MpiTransport::send(const Exec& exec, Operation& operation,
                         const Transfer& transfer) {
   const std::byte* from = read(exec, operation, transfer.in);
   const MpiMessage message(transfer.in.dtype, transfer.in.count, max_count());
-  operation.requests.push_back(MPI_REQUEST_NULL);
-  group_->started(
-      MPI_Isend(from, message.count(), message.type(), transfer.peer,
-                static_cast<int>(transfer.channel), comm(), &operation.requests.back()),
-      "send", operation.site);
+  at_once(operation, [&](MPI_Request* request) {
+    return MPI_Isend(from, message.count(), message.type(), transfer.peer,
+                     static_cast<int>(transfer.channel), comm(), request);
+  });
 }
 
 void MpiTransport::recv(const Exec& exec, Operation& operation,
                         const Transfer& transfer) {
   std::byte* to = target_after_launches(exec, operation, transfer.out);
   const MpiMessage message(transfer.out.dtype, transfer.out.count, max_count());
-  operation.requests.push_back(MPI_REQUEST_NULL);
-  group_->started(
-      MPI_Irecv(to, message.count(), message.type(), transfer.peer,
-                static_cast<int>(transfer.channel), comm(), &operation.requests.back()),
-      "recv", operation.site);
+  at_once(operation, [&](MPI_Request* request) {
+    return MPI_Irecv(to, message.count(), message.type(), transfer.peer,
+                     static_cast<int>(transfer.channel), comm(), request);
+  });
   operation.expected = transfer.out.bytes();
 }
 

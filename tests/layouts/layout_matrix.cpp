@@ -361,11 +361,7 @@ double MatrixSamples::counted(index_t first, index_t end) {
 std::vector<MessageTally> MatrixRun::sent_messages() const {
   Tally tally;  // of all groups of an axis
   for (const comm::Group* group : groups().all()) {
-    for (const comm::SiteTraffic& site : group->traffic_by_site()) {
-      if (site.traffic.calls == 0) continue;
-      tally.add(MessageTally{group->name(), site.site, site.operation, site.traffic.calls,
-                             site.traffic.elements, site.traffic.bytes});
-    }
+    tally += group->sent();
   }
   std::vector<MessageTally> messages = tally.messages();
   std::sort(messages.begin(), messages.end());

@@ -330,16 +330,16 @@ TEST(CommunicatorTraffic, CountsCallsAndBytesBySite) {
   EXPECT_EQ(world->traffic().calls, 3);
   EXPECT_EQ(world->traffic().bytes, 800 + 400 * p);
   EXPECT_GT(world->traffic().seconds, 0.0);
-  ASSERT_EQ(world->traffic_by_site().size(), 2u);
-  const SiteTraffic& gradients = world->traffic_by_site()[0];
-  EXPECT_STREQ(gradients.site, "gradients");
-  EXPECT_STREQ(gradients.operation, "all_reduce");
-  EXPECT_EQ(gradients.traffic.calls, 2);
-  EXPECT_EQ(gradients.traffic.elements, 200);
-  EXPECT_EQ(world->traffic_by_site()[1].traffic.elements, 100 * p);
+  ASSERT_EQ(world->sent().messages().size(), 2u);
+  const MessageTally& gradients = world->sent().messages()[0];
+  EXPECT_EQ(gradients.site, "gradients");
+  EXPECT_EQ(gradients.operation, "all_reduce");
+  EXPECT_EQ(gradients.calls, 2);
+  EXPECT_EQ(gradients.elements, 200);
+  EXPECT_EQ(world->sent().messages()[1].elements, 100 * p);
   world->reset_traffic();
   EXPECT_EQ(world->traffic().calls, 0);
-  EXPECT_EQ(world->traffic_by_site()[0].traffic.calls, 0);
+  EXPECT_TRUE(world->sent().messages().empty());
 }
 
 // Several under way at once, of two groups; results in

@@ -551,10 +551,8 @@ TYPED_TEST(DataParallelOf, PartsAreThoseOfTheDataGroup) {
 
 // Messages of one site and operation of a group.
 std::int64_t calls(const comm::Group& group, const char* site, const char* operation) {
-  for (const comm::SiteTraffic& of : group.traffic_by_site()) {
-    if (std::strcmp(of.site, site) == 0 && std::strcmp(of.operation, operation) == 0) {
-      return of.traffic.calls;
-    }
+  for (const MessageTally& of : group.sent().messages()) {
+    if (of.site == site && of.operation == operation) return of.calls;
   }
   return 0;
 }
