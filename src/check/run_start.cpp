@@ -113,7 +113,12 @@ void require_none_lost(const RunOptions& options) {
 }
 
 RunStart start_auto(const RunOptions& options) {
-  if (checkpoints_of(options.checkpoints).empty()) {
+  ckpt::Search search;
+  std::error_code ignored;  // what cannot be seen: making the directory tells why
+  if (fs::is_directory(options.checkpoints, ignored)) {
+    search = ckpt::find_newest(options.checkpoints, ckpt::Depth::sizes);
+  }
+  if (!search.found && search.skipped.empty()) {
     require_none_elsewhere(options);
     require_none_lost(options);
     RunStart start;
@@ -125,7 +130,6 @@ RunStart start_auto(const RunOptions& options) {
     }
     return start;
   }
-  ckpt::Search search = ckpt::find_newest(options.checkpoints, ckpt::Depth::sizes);
   if (!search.found) {
     std::string list;
     for (const std::string& skipped : search.skipped) list += "\n  " + skipped;
