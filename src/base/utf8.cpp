@@ -87,6 +87,14 @@ std::uint64_t append_repaired(std::string_view text, std::string& out) {
   }
 }
 
+std::string_view valid_utf8(std::string_view text, std::string& repaired,
+                            std::uint64_t& replaced) {
+  if (valid_utf8_prefix(text) == text.size()) return text;
+  repaired.clear();
+  replaced += append_repaired(text, repaired);
+  return repaired;
+}
+
 std::size_t unfinished_suffix(std::string_view text) {
   const std::size_t reach = text.size() < 3 ? text.size() : 3;
   for (std::size_t back = 1; back <= reach; ++back) {

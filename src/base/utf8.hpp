@@ -19,6 +19,11 @@ std::size_t valid_utf8_prefix(std::string_view text);
 // Appends `text` to `out` with invalid sequences replaced; returns how many were.
 std::uint64_t append_repaired(std::string_view text, std::string& out);
 
+// `text` where it is valid; else its repair, which is kept in `repaired`. Adds to
+// `replaced` how many sequences that took.
+std::string_view valid_utf8(std::string_view text, std::string& repaired,
+                            std::uint64_t& replaced);
+
 // Length (0 to 3) of an unfinished but so far valid sequence at the end of `text`: what a
 // reader of pieces keeps for the next piece.
 std::size_t unfinished_suffix(std::string_view text);

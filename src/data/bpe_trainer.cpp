@@ -193,12 +193,7 @@ WordCounter::WordCounter()
     : pre_tokenizer_(PreTokenizer::gpt2()), scanner_(pre_tokenizer_) {}
 
 void WordCounter::add(std::string_view text) {
-  if (valid_utf8_prefix(text) != text.size()) {
-    repaired_.clear();
-    replaced_ += append_repaired(text, repaired_);
-    text = repaired_;
-  }
-  scanner_.start(text);
+  scanner_.start(valid_utf8(text, repaired_, replaced_));
   std::string_view word;
   while (scanner_.next(word)) add_count(word, 1);
 }

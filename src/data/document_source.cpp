@@ -249,11 +249,7 @@ class DocumentSource::Reading {
     const auto place = [&] {
       return fmt::format("{}:{}", input.path.string(), number());
     };
-    if (valid_utf8_prefix(line) != line.size()) {
-      repaired_.clear();
-      stats.replaced_sequences += append_repaired(line, repaired_);
-      line = repaired_;
-    }
+    line = valid_utf8(line, repaired_, stats.replaced_sequences);
     const std::string& key = source_.options_.json_key;
     Json object;
     try {

@@ -76,16 +76,6 @@ Encoder::Encoder(const Tokenizer& tokenizer, AddedTokens added_tokens)
                            [](const AddedToken* token) { return token->text.size(); });
 }
 
-void Encoder::encode(std::string_view text, std::vector<TokenId>& ids) {
-  if (valid_utf8_prefix(text) == text.size()) {
-    encode_valid(text, ids);
-    return;
-  }
-  repaired_.clear();
-  replaced_ += append_repaired(text, repaired_);
-  encode_valid(repaired_, ids);
-}
-
 bool Encoder::find_added(std::string_view text, std::size_t from, std::size_t& at,
                          const AddedToken*& token) const {
   if (added_.empty()) return false;
@@ -110,7 +100,8 @@ bool Encoder::find_added(std::string_view text, std::size_t from, std::size_t& a
   return false;
 }
 
-void Encoder::encode_valid(std::string_view text, std::vector<TokenId>& ids) {
+void Encoder::encode(std::string_view given, std::vector<TokenId>& ids) {
+  const std::string_view text = valid_utf8(given, repaired_, replaced_);
   std::size_t begin = 0;
   std::size_t at = 0;
   const AddedToken* token = nullptr;

@@ -96,7 +96,6 @@ class Encoder {
   std::uint64_t added_tokens_found() const { return added_found_; }
 
  private:
-  void encode_valid(std::string_view text, std::vector<TokenId>& ids);
   void encode_plain(std::string_view text, std::vector<TokenId>& ids);
   // Leftmost, then longest added token at or after `from`; false when there is none.
   bool find_added(std::string_view text, std::size_t from, std::size_t& at,
