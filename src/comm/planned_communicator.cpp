@@ -1,15 +1,27 @@
-// comm/planned_communicator.cpp — see planned_communicator.hpp.
+// comm/planned_communicator.cpp — see planned_communicator.hpp and self_communicator.hpp.
+//
+// Both are groups of which this process alone is there: nothing is ever sent. A group of
+// one rank answers every call, since the result of its own contribution is that
+// contribution. Of a larger one the others are missing, so that it can say who would be
+// in the groups made of it, and refuses what they would have a part in.
 #include "comm/planned_communicator.hpp"
 
+#include <cstring>
 #include <utility>
 
+#include "base/exec.hpp"
 #include "base/plural.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::comm {
+
 namespace {
 
-[[noreturn]] void refuse(const Communicator& group) {
+using Bytes = DeviceView<std::byte*>;
+using ConstBytes = DeviceView<const std::byte*>;
+
+void require_alone(const Communicator& group) {
+  if (group.size() == 1) return;
   throw Error(fmt::format("group '{}' of {} is only planned: it sends no messages",
                           group.name(), format_plural(group.size(), "rank")));
 }
@@ -17,8 +29,16 @@ namespace {
 class PlannedTransport final : public Transport {
  public:
   explicit PlannedTransport(const Communicator& group) : group_(group) {}
-  int start(const Exec&, const Transfer&) override { refuse(group_); }
-  void wait(const Exec&, int) override { refuse(group_); }
+  int start(const Exec& exec, const Transfer& transfer) override {
+    require_alone(group_);
+    const ConstSpan in = transfer.in;
+    const Span out = transfer.out;
+    if (in.data == out.data) return kComplete;
+    copy(exec, Bytes(static_cast<std::byte*>(out.data), out.bytes()),
+         ConstBytes(static_cast<const std::byte*>(in.data), in.bytes()));
+    return kComplete;
+  }
+  void wait(const Exec&, int) override {}
   void begin_group() override {}
   void end_group() override {}
 
@@ -30,7 +50,6 @@ class PlannedCommunicator final : public Communicator {
  public:
   PlannedCommunicator(int rank, int size, std::string name)
       : Communicator(rank, size, std::move(name)) {}
-
   std::unique_ptr<Transport> make_transport() override {
     return std::make_unique<PlannedTransport>(*this);
   }
@@ -38,13 +57,15 @@ class PlannedCommunicator final : public Communicator {
   const void* native_handle() const override { return nullptr; }
 
  private:
-  void do_barrier() override { refuse(*this); }
-  std::shared_ptr<Communicator> do_split(int, int, const std::string&) override {
-    refuse(*this);
+  void do_barrier() override { require_alone(*this); }
+  std::shared_ptr<Communicator> do_split(int colour, int,
+                                         const std::string& name) override {
+    require_alone(*this);
+    return colour < 0 ? nullptr : make_self_communicator(name);
   }
   std::shared_ptr<Communicator> do_subset(int number, int size,
                                           const std::string& name) override {
-    return number < 0 ? nullptr : group_of(number, size, name);
+    return number < 0 ? nullptr : make_planned_communicator(number, size, name);
   }
   std::vector<std::shared_ptr<Communicator>> do_cartesian(
       const std::vector<int>& extents, const std::vector<SubGrid>& grids) override {
@@ -56,23 +77,20 @@ class PlannedCommunicator final : public Communicator {
         number += rest % extents[d] * size;
         size *= extents[d];
       }
-      groups.push_back(group_of(number, size, grid.name));
+      groups.push_back(make_planned_communicator(number, size, grid.name));
     }
     return groups;
   }
-  // A group of one is the self communicator here, too, as everywhere.
-  static std::shared_ptr<Communicator> group_of(int number, int size,
-                                                const std::string& name) {
-    return size == 1 ? make_self_communicator(name)
-                     : make_planned_communicator(number, size, name);
+  void host_all_gather(const void* in, void* out, std::size_t bytes, const char*,
+                       Site) override {
+    require_alone(*this);
+    std::memcpy(out, in, bytes);
   }
-  void host_all_gather(const void*, void*, std::size_t, const char*, Site) override {
-    refuse(*this);
+  void host_gather(const void* in, void* out, std::size_t bytes,
+                   const char* call) override {
+    host_all_gather(in, out, bytes, call, "");
   }
-  void host_gather(const void*, void*, std::size_t, const char*) override {
-    refuse(*this);
-  }
-  void host_broadcast(void*, std::size_t, int) override { refuse(*this); }
+  void host_broadcast(void*, std::size_t, int) override { require_alone(*this); }
 };
 
 }  // namespace
@@ -82,6 +100,10 @@ std::shared_ptr<Communicator> make_planned_communicator(int rank, int size,
   TRIREME_REQUIRE(size >= 1 && rank >= 0 && rank < size, "group '{}': rank {} of {}",
                   name, rank, format_plural(size, "rank"));
   return std::make_shared<PlannedCommunicator>(rank, size, name);
+}
+
+std::shared_ptr<Communicator> make_self_communicator(const std::string& name) {
+  return make_planned_communicator(0, 1, name);
 }
 
 }  // namespace trireme::comm
