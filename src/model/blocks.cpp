@@ -24,7 +24,6 @@ class EmbeddingBlock final : public Block<T> {
  public:
   explicit EmbeddingBlock(const Making<T>& making)
       : tokens_(making.blueprint.batch.field("tokens")),
-        positions_(making.blueprint.batch.field("positions")),
         embedding_(begin_unit(making), making.blueprint.architecture,
                    making.table().words) {}
 
@@ -47,7 +46,8 @@ class EmbeddingBlock final : public Block<T> {
     copy(context.exec, kept, d_out[0]);
   }
   void backward_weight(const nn::Context& context, int slot) override {
-    embedding_.backward_weight(context, context.ids(tokens_), context.ids(positions_),
+    embedding_.backward_weight(context, context.ids(tokens_),
+                               context.positions(context.stream),
                                nn::as_const(d_out_.at(extent(slot))));
   }
   void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>&,
@@ -68,10 +68,11 @@ class EmbeddingBlock final : public Block<T> {
     return making.builder;
   }
   void embed(const nn::Context& context, const View2<T>& out) const {
-    embedding_.forward(context, context.ids(tokens_), context.ids(positions_), out);
+    embedding_.forward(context, context.ids(tokens_), context.positions(context.stream),
+                       out);
   }
 
-  std::size_t tokens_, positions_;  // fields
+  std::size_t tokens_;  // field
   nn::Embedding<T> embedding_;
   std::vector<View2<T>> d_out_;  // of each slot, for the weight pass
 };

@@ -32,8 +32,8 @@ const BorderTensor* find(const Border& border, const std::string& name) {
 
 void check_border(const Border& border, const BlockSpec& block, std::size_t streams) {
   TRIREME_REQUIRE(border.size() <= kMostBorderTensors,
-                  "{} cross the border behind block '{}'; there is room for {}",
-                  format_plural(border.size(), "tensor"), block.name, kMostBorderTensors);
+                  "block '{}' has a border of {}; there is room for {}", block.name,
+                  format_plural(border.size(), "tensor"), kMostBorderTensors);
   for (const BorderTensor& tensor : border) {
     TRIREME_REQUIRE(std::ranges::count(border, tensor.name, &BorderTensor::name) == 1 &&
                         extent(tensor.stream) < streams,

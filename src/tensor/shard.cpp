@@ -26,6 +26,9 @@ index_t ShardSpec::real_elements() const {
 ShardSpec split(Shape global_shape, int dimension, int parts, int rank,
                 index_t multiple) {
   const index_t extent = global_shape.at(static_cast<std::size_t>(dimension));
+  TRIREME_REQUIRE(multiple == 0 || dimension == 0,
+                  "dimension {} of {} is padded: only rows can be", dimension,
+                  to_string(global_shape));
   TRIREME_REQUIRE(multiple > 0 || extent % parts == 0,
                   "dimension {} of {} is split in {}, which do not divide {}", dimension,
                   to_string(global_shape), format_plural(parts, "part"), extent);

@@ -46,7 +46,8 @@ inline index_t largest_share(index_t extent, index_t parts) {
 }
 // An even split of `dimension` in `parts`; this rank holds part `rank`. An extent that
 // `parts` do not divide is an error, unless there is a `multiple`: the last ranks then
-// have less of it, and every rank pads what it has, the same, to that multiple.
+// have less of it, and every rank pads what it has, the same, to that multiple. Only rows
+// can be padded.
 ShardSpec split(Shape global_shape, int dimension, int parts, int rank,
                 index_t multiple = 0);
 // Dimension 0 is a stack of blocks of the given extents, each split evenly: QKV has

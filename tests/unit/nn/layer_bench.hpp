@@ -66,6 +66,7 @@ struct TokenBatch {
   // The fields of a GPT's micro-batch, in their order.
   nn::MicroBatch fields() const {
     nn::MicroBatch batch(kSamples, kSequence);
+    batch.streams[0].positions = 1;
     batch.set(0, tokens.vector().data(), kRows);
     batch.set(1, positions.vector().data(), kRows);
     batch.set(2, labels.vector().data(), kRows);

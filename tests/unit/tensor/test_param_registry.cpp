@@ -48,6 +48,7 @@ TEST(ParamRegistryCount, IsThatOfTheGlobalTensors) {
   ParamRegistry registry;
   EXPECT_EQ(registry.global_element_count(), 0);
   registry.add(spec("word", split({211, 16}, 0, 4, 3, 128)));
+  EXPECT_THROW(split({211, 16}, 1, 4, 3, 128), Error);  // columns are not padded
   registry.add(spec("fc1", split({64, 16}, 0, 4, 3)));
   registry.add(spec("scalar", replicated({})));
   registry.add(spec("norm", replicated({16})));
