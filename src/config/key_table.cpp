@@ -283,7 +283,6 @@ std::string write_validation(const Deck& deck) {
   return fmt::format("{{{}}}", fmt::join(items, ", "));
 }
 
-// N numbers in a list.
 // The items of a list, all of one kind.
 template <class Out, class Read>
 std::optional<Problem> read_items(const YamlValue& list, Out& out, const Read& read) {
@@ -297,6 +296,7 @@ std::optional<Problem> read_items(const YamlValue& list, Out& out, const Read& r
   return std::nullopt;
 }
 
+// N numbers in a list.
 template <std::size_t N>
 std::optional<Problem> read_numbers(const YamlValue& value, const NumberRange& range,
                                     std::array<double, N>& out) {

@@ -26,10 +26,10 @@ std::string script(const std::string& name) {
   return (io::Path(source != nullptr ? source : ".") / "slurm" / name).string();
 }
 
-// train.sbatch, its commands and its ranks played by scripts. These begin to listen after
-// two seconds, as long as programs take to start; USR1 ends them before.
-RunResult job(const Scratch& place, const std::string& machine,
-              const std::string& at_first, const std::string& chain = "") {
+// A job of train.sbatch, its commands and its ranks played by scripts. These begin to
+// listen after two seconds, as long as programs take to start; USR1 ends them before.
+void prepare(const Scratch& place, const std::string& machine,
+             const std::string& at_first) {
   spill(place / "machine.sh", "launcher=(env)\n" + machine);
   spill_program(place / "ranks", "[[ $1 != --version ]] || exit 0\n" + at_first +
                                      "sleep 2\n"
@@ -38,6 +38,9 @@ RunResult job(const Scratch& place, const std::string& machine,
   for (const std::string name : {"scontrol", "scancel"}) {
     spill_program(place / name, "echo \"" + name + " $*\"\n");
   }
+}
+
+RunResult job(const Scratch& place, const std::string& chain) {
   return run({"bash", script("train.sbatch"), "my.yaml"},
              {.environment = {{"PATH", place.path().string() + ":" + std::getenv("PATH")},
                               {"SLURM_JOB_ID", "4711"},
@@ -56,18 +59,24 @@ std::string warned_before(const std::string& command) {
          "\"* ]]; then kill -s USR1 $$; :; fi' DEBUG\n";
 }
 
-std::future<RunResult> start(const Scratch& place, const std::string& machine,
-                             const std::string& at_first, const std::string& chain = "") {
-  return std::async(std::launch::async, job, std::cref(place), machine, at_first, chain);
+// Jobs that run at once are all prepared first: where one of them forks while the script
+// of another is still open for writing, that script is "busy" for whoever starts it.
+std::vector<std::future<RunResult>> start(const std::vector<Scratch>& places,
+                                          const std::string& chain = "") {
+  std::vector<std::future<RunResult>> jobs;
+  for (const Scratch& place : places) {
+    jobs.push_back(std::async(std::launch::async, job, std::cref(place), chain));
+  }
+  return jobs;
 }
 
 // However early: it is neither lost, nor does it end ranks that do not listen yet.
 TEST(Scripts, PassOnAWarningAtAnyInstant) {
   const std::vector<Scratch> places(3);
-  std::future<RunResult> jobs[3] = {start(places[0], warned_before("pass_on TERM"), ""),
-                                    start(places[1], warned_before("step=\\$!"), ""),
-                                    start(places[2], "", "kill -s USR1 $PPID\n")};
-  for (auto& each : jobs) {
+  prepare(places[0], warned_before("pass_on TERM"), "");
+  prepare(places[1], warned_before("step=\\$!"), "");
+  prepare(places[2], "", "kill -s USR1 $PPID\n");
+  for (auto& each : start(places)) {
     const RunResult result = each.get();
     EXPECT_EQ(result.status, 0) << result.out << result.err;
     EXPECT_THAT(result.out, HasSubstr("got USR1: telling the ranks"));
@@ -81,14 +90,13 @@ TEST(Scripts, PassOnAWarningAtAnyInstant) {
 TEST(Scripts, TellAnErrorFromSlurmsEnd) {
   const std::vector<int> statuses = {75, 137, 143, 1, 2};
   const std::vector<Scratch> places(statuses.size());
-  std::vector<std::future<RunResult>> jobs;
   for (std::size_t i = 0; i < statuses.size(); ++i) {
     const std::string status = std::to_string(statuses[i]);
-    jobs.push_back(start(places[i], "",
-                         "trap 'exit " + status + "' USR1\nkill -s TERM $PPID\n" +
-                             "for ((i = 0; i < 200; ++i)); do sleep 0.1; done\n",
-                         "chain"));
+    prepare(places[i], "",
+            "trap 'exit " + status + "' USR1\nkill -s TERM $PPID\n" +
+                "for ((i = 0; i < 200; ++i)); do sleep 0.1; done\n");
   }
+  std::vector<std::future<RunResult>> jobs = start(places, "chain");
   for (std::size_t i = 0; i < statuses.size(); ++i) {
     const RunResult result = jobs[i].get();
     EXPECT_EQ(result.status, statuses[i]) << result.out << result.err;
