@@ -95,7 +95,7 @@ class Group {
   // What each site has sent, in the order of the first calls.
   const Tally& sent() const { return sent_; }
   void reset_traffic();
-  // Host memory that operations keep for themselves: copies of what is sent and received.
+  // Memory that operations keep for themselves (Transport::staging_bytes).
   std::size_t staging_bytes() const { return transport_->staging_bytes(); }
 
   // data = op over ranks of data; in place.

@@ -125,7 +125,8 @@ class Transport {
   // Nothing where the calls return before their messages have gone, so that what they
   // take on the host says nothing of the messages: accounts then have no seconds.
   virtual std::optional<TransportSeconds> seconds() const { return {}; }
-  // Host memory that operations keep for themselves: copies of what is sent and received.
+  // Memory that operations keep for themselves: copies of what is sent and received, on
+  // the host, and on the device those that a result takes its way through.
   virtual std::size_t staging_bytes() const { return 0; }
 };
 

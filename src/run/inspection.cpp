@@ -105,13 +105,15 @@ void add_losses(Json& training, std::string_view records, std::int64_t last) {
   if (!sets.empty()) training["validation"] = sets;
 }
 
-// `checkpoint` is an empty object where a run has none.
-Json training_of(const Json& checkpoint, const std::optional<config::Deck>& deck) {
+// `checkpoint` says nothing where a run has not saved yet, and where none can be read.
+Json training_of(const Json& checkpoint, const std::optional<config::Deck>& deck,
+                 bool has_saved) {
   Json training = Json::object();
+  const bool is_known = checkpoint.contains("step") || !has_saved;
   const auto step = checkpoint.value("step", std::int64_t{0});
-  training["step"] = step;
+  if (is_known) training["step"] = step;
   // Weights of another program were never trained by this deck.
-  if (deck && checkpoint.value("contents", "training") == "training") {
+  if (deck && is_known && checkpoint.value("contents", "training") == "training") {
     training["steps"] = deck->run.steps.steps;
     training["finished"] = step >= deck->run.steps.steps;
   }
@@ -158,7 +160,8 @@ void add_run(Json& json, const io::Path& path) {
       json["deck_problem"] = error.what();
     }
   }
-  json["training"] = training_of(checkpoint, deck);
+  const bool has_saved = !is_run || !json["checkpoints"].empty();
+  json["training"] = training_of(checkpoint, deck, has_saved);
   const auto records = read_if_there(run / kRecordsName);
   const auto all = std::numeric_limits<std::int64_t>::max();
   const auto last = is_run ? all : checkpoint.value("step", std::int64_t{0});

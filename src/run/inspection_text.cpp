@@ -119,8 +119,10 @@ std::string training_text(const Json& training) {
              fmt::format("{}: step {} of {}",
                          training["finished"].get<bool>() ? "finished" : "not finished",
                          grouped(training["step"]), grouped(training["steps"])));
-  } else {
+  } else if (training.contains("step")) {
     text += line("step", grouped(training["step"]));
+  } else {
+    text += line("step", "not known: no manifest can be read");
   }
   if (training.contains("samples")) {
     text +=
@@ -252,11 +254,11 @@ std::string contents_text(const Json& json, bool has_model) {
     text += line("run", json["run"].get<std::string>());
     text += line("save", json["save"].get<std::string>());
   }
-  text += line(
-      "size",
-      fmt::format(
-          "{} in {}", size(json["bytes"]),
-          format_plural(json.contains("files") ? json["files"].size() + 1 : 0, "file")));
+  std::string bytes = size(json["bytes"]);
+  if (json.contains("files")) {
+    bytes += " in " + format_plural(json["files"].size() + 1, "file");
+  }
+  text += line("size", bytes);
   if (!json.contains("state")) return text;
   const Json& state = json["state"];
   text +=

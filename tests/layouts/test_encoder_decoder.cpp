@@ -14,7 +14,7 @@ std::vector<Layout> with_encoder(std::vector<Layout> layouts) {
   return layouts;
 }
 
-// Each schedule, stage of ZeRO and way to recompute, on two to four stages. With three
+// Each schedule, degree of ZeRO and way to recompute, on two to four stages. With three
 // chunks a stage, the layers that share a table are in several chunks of one stage.
 std::vector<Layout> in_pipelines() {
   constexpr auto kZeroBubble = config::PipelineSchedule::zero_bubble;

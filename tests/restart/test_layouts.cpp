@@ -26,7 +26,8 @@ class LayoutsRestart : public TrainingRuns {
              const Arguments& more = {}) const {
     Arguments arguments = {"train", "deck.yaml", "--run-dir", run};
     Arguments keys = layouts_.at(layout).keys;
-    keys.insert(keys.end(), {"model.layers=4", "run.sample_every=0"});
+    keys.insert(keys.end(),
+                {"model.layers=4", "model.head_size=5", "run.sample_every=0"});
     for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
     arguments.insert(arguments.end(), more.begin(), more.end());
     const RunResult result =

@@ -5,7 +5,9 @@
 // operations in place):
 //   - the messages of a channel between two ranks are carried one after the other, and
 //     ranks that both send first are refused on both, unless they begin send and receive
-//     together(): what buffers would hide waits for ever over NCCL;
+//     together(): what buffers would hide waits for ever over NCCL. A channel between two
+//     ranks is a communicator with a stream of its own (docs/developer), so that messages
+//     with one rank never wait for those with another, and rings are no crossing;
 //   - an output is not defined from start to wait: it is filled with NaN;
 //   - an input is not written between the two, or the wait throws;
 //   - what is begun together() is waited for after that;

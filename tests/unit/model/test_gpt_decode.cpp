@@ -91,7 +91,9 @@ Values whole_logits(Gpt<double>& gpt, index_t batch) {
 TEST(GptDecodeCache, GivesTheLogitsOfTheWhole) {
   model::Architecture grouped = test::small_gpt();
   grouped.kv_heads = 2;
-  for (const model::Architecture& config : {test::small_gpt(), grouped}) {
+  model::Architecture narrow = test::small_gpt();
+  narrow.head_size = 5;  // 4 heads of 5 in 24
+  for (const model::Architecture& config : {test::small_gpt(), grouped, narrow}) {
     Gpt<double> gpt(config);
     for (const index_t batch : {1, 3}) {
       const Values want = whole_logits(gpt, batch);
