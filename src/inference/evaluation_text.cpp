@@ -54,7 +54,10 @@ std::string text_of(const EvaluatedSet& set) {
                (set.has_bytes
                     ? fmt::format(", of {}", format_plural(whole(set.sums.bytes), "byte"))
                     : ""));
-  text += line("loss", fmt::format("{:.6f} nats per token", set.loss()) +
+  if (tokens == 0) return text + line("loss", "not known: no token counts");
+  // The sum of several objectives has no unit.
+  text += line("loss", fmt::format("{:.6f}{}", set.loss(),
+                                   set.losses.parts.empty() ? " nats per token" : "") +
                            model::text_of(set.losses.parts));
   text += line("perplexity", fmt::format("{:.6g}", set.perplexity()));
   text += line("bits per token", fmt::format("{:.6f}", set.bits_per_token()));

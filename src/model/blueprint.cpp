@@ -149,7 +149,7 @@ std::vector<std::size_t> Blueprint::fields_of(const BlockRange& range) const {
 }
 
 // Each is made by one block, which reads its mask: what several blocks added to it would
-// be counted as often.
+// be counted once, by the stage of the first.
 void Blueprint::check_objectives() const {
   TRIREME_REQUIRE(objectives.size() <= kernels::kMostObjectives,
                   "a model of {}; there is room for {}",
@@ -157,15 +157,19 @@ void Blueprint::check_objectives() const {
                   kernels::kMostObjectives);
   for (int i = 0; i < std::ssize(objectives); ++i) {
     const auto& [name, weight, mask, labels] = objectives[extent(i)];
-    const auto makers = std::ranges::count_if(blocks, [&](const BlockSpec& block) {
-      return block.objective == i && std::ranges::count(block.fields, mask) == 1 &&
-             (labels.empty() || std::ranges::count(block.fields, labels) == 1);
-    });
+    const auto makers = std::ranges::count(blocks, i, &BlockSpec::objective);
+    TRIREME_REQUIRE(makers == 1, "objective '{}' is made by {}; 1 wanted", name,
+                    format_plural(makers, "block"));
+    const auto& fields = std::ranges::find(blocks, i, &BlockSpec::objective)->fields;
+    const auto is_read = [&](const std::string& field) {
+      return std::ranges::count(fields, field) == 1;
+    };
     TRIREME_REQUIRE(
-        makers == 1 && batch.fields[batch.field(mask)].type == DType::float32,
-        "objective '{}' is made by {} with its mask '{}', a field of weights, and its "
-        "labels '{}'; 1 wanted",
-        name, format_plural(makers, "block"), mask, labels);
+        is_read(mask) && batch.fields[batch.field(mask)].type == DType::float32 &&
+            (labels.empty() || is_read(labels)),
+        "the block that makes objective '{}' does not read its mask '{}', a field of "
+        "weights, or not its labels '{}'",
+        name, mask, labels);
   }
 }
 
@@ -182,6 +186,14 @@ void Blueprint::check() const {
                     "which a layer must not: it may be made again",
                     blocks[i].name, blocks[i].stream, batch.streams.size(),
                     blocks[i].objective, objectives.size());
+    TRIREME_REQUIRE(
+        !(blocks[i].is_layer && blocks[i].is_source()),
+        "layer '{}' reads nothing: where it is made again its weights may not "
+        "be there",
+        blocks[i].name);
+  }
+  for (const std::string& name : {decoded.tokens, decoded.positions}) {
+    if (!name.empty()) batch.field(name);  // is there
   }
   table(vocabulary);   // is there
   fields_of(whole());  // are all there

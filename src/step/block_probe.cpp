@@ -101,28 +101,35 @@ class BlockProbe {
     }
     ids_ = DeviceArray<std::int32_t>("probe's ids", extent(most));
     positions_ = DeviceArray<std::int32_t>("probe's positions", extent(most));
+    const std::vector<StreamSpec>& streams = blueprint.batch.streams;
+    const index_t samples = context_.samples();
+    lengths_ =
+        DeviceArray<std::int32_t>("probe's lengths", streams.size() * extent(samples));
     ones_ = DeviceArray<float>("probe's weights", extent(most));
     const model::BlockSpec& block = blueprint.blocks[chunk_.range().begin];
     const index_t rows = block.table.empty() ? 1 : blueprint.table(block.table).rows;
     const auto ids = Kokkos::create_mirror_view(ids_);
     const auto positions = Kokkos::create_mirror_view(positions_);
-    const index_t samples = context_.samples();
+    const auto lengths = Kokkos::create_mirror_view(lengths_);
+    for (std::size_t i = 0; i < lengths.extent(0); ++i) {  // of samples without padding
+      lengths(i) = static_cast<std::int32_t>(streams[i / extent(samples)].sequence);
+    }
     for (index_t i = 0; i < most; ++i) {
       ids(extent(i)) = static_cast<std::int32_t>(i * 7919 % rows);
       positions(extent(i)) = static_cast<std::int32_t>(i / samples);
     }
     copy(exec_, ids_, ids);
     copy(exec_, positions_, positions);
-    exec_.fence("trireme::step::BlockProbe");  // both are read
+    copy(exec_, lengths_, lengths);
+    exec_.fence("trireme::step::BlockProbe");  // all are read
     kernels::fill(exec_, View1<float>(ones_.data(), extent(most)), 1.0f);
-    const auto is_position = [&](const FieldSpec& field) {
-      return blueprint.batch.streams[extent(field.stream)].positions == field.name;
-    };
     for (const std::size_t field : fields) {
       const FieldSpec& spec = blueprint.batch.fields[field];
-      const void* const data = spec.type == DType::float32 ? ones_.data()
-                               : is_position(spec) ? static_cast<void*>(positions_.data())
-                                                   : ids_.data();
+      const StreamSpec& stream = streams[extent(spec.stream)];
+      const void* data = ids_.data();
+      if (spec.type == DType::float32) data = ones_.data();
+      if (spec.name == stream.positions) data = positions_.data();
+      if (spec.name == stream.lengths) data = lengths_.data() + spec.stream * samples;
       context_.batch.set(field, data, context_.batch.elements(field));
     }
   }
@@ -170,7 +177,7 @@ class BlockProbe {
   DeviceArray<double> totals_{"probe's totals", 2 * kernels::kMostObjectives};
   Arena saved_, scratch_, held_;
   DeviceArray<std::byte> memory_;
-  DeviceArray<std::int32_t> ids_, positions_;
+  DeviceArray<std::int32_t> ids_, positions_, lengths_;
   DeviceArray<float> ones_;
   DeviceArray<T> in_, d_in_, out_, d_out_;
   nn::Context context_;  // refers to the members above

@@ -10,6 +10,7 @@
 
 #include "comm/mpi_communicator.hpp"
 #include "comm/process_groups.hpp"
+#include "comm/self_communicator.hpp"
 #include "model/block.hpp"
 #include "model/losses.hpp"
 #include "step/train_step.hpp"
@@ -23,7 +24,7 @@ namespace objectives {
 using test::uniform;
 using Values = std::vector<double>;
 
-constexpr index_t kSequence = 5, kHidden = 12, kVocabulary = 23, kSamples = 6;
+constexpr index_t kSequence = 5, kHidden = 12, kVocabulary = 23, kSamples = 12;
 
 // The second objective: half the squares of what goes by to the head.
 class SizeBlock final : public model::Block<double> {
@@ -85,9 +86,10 @@ std::unique_ptr<model::Block<double>> make_block(const model::Making<double>& ma
   return model::make_block<double>(making);
 }
 
-// A GPT with the block before its head.
+// A GPT with the block behind its embedding, so that a pipeline of two stages makes an
+// objective on each.
 model::Blueprint two_objectives() {
-  model::Blueprint blueprint = model::make_blueprint({.layers = 1,
+  model::Blueprint blueprint = model::make_blueprint({.layers = 2,
                                                       .hidden = kHidden,
                                                       .heads = 2,
                                                       .kv_heads = 2,
@@ -97,13 +99,13 @@ model::Blueprint two_objectives() {
   blueprint.batch.fields.push_back({"size_mask", DType::float32});
   blueprint.objectives[0].weight = 0.75;
   blueprint.objectives.push_back({.name = "size", .weight = 3.0, .mask = "size_mask"});
-  const auto head = blueprint.blocks.end() - 1;
-  blueprint.blocks.insert(head, {.kind = "size",
-                                 .name = "size",
-                                 .border = (head - 1)->border,
-                                 .reads = {"hidden"},
-                                 .fields = {"size_mask"},
-                                 .objective = 1});
+  const auto embedding = blueprint.blocks.begin();
+  blueprint.blocks.insert(embedding + 1, {.kind = "size",
+                                          .name = "size",
+                                          .border = embedding->border,
+                                          .reads = {"hidden"},
+                                          .fields = {"size_mask"},
+                                          .objective = 1});
   blueprint.check();
   return blueprint;
 }
@@ -118,10 +120,16 @@ double size_mask(index_t sample, index_t s) {
 }
 
 struct MaskedRun {
-  explicit MaskedRun(index_t micro, double masks_in = 1.0)
+  explicit MaskedRun(
+      index_t micro, double masks_in = 1.0, int stages = 1,
+      const std::shared_ptr<comm::Communicator>& world = comm::make_mpi_world())
       : masks(masks_in),
-        state(comm::make_process_groups(world, {.data = world->size()}), two_objectives(),
-              {}, &make_block) {
+        state(comm::make_process_groups(
+                  world, {.data = world->size() / stages, .pipeline = stages}),
+              two_objectives(),
+              {.pipeline = {.stages = stages,
+                            .split = std::vector<int>(extent(stages), 2 / stages)}},
+              &make_block) {
     test::randomize(state, 0.3);
     step = std::make_unique<TrainStep<double>>(
         exec, state,
@@ -133,8 +141,8 @@ struct MaskedRun {
         exec, state.params, state.groups, kernels::AdamWDesc{}, 0.0);
   }
   // Samples of a data rank, and its first one.
-  index_t share() const { return kSamples / world->size(); }
-  index_t begin() const { return world->rank() * share(); }
+  index_t share() const { return kSamples / state.groups.gradient->size(); }
+  index_t begin() const { return state.groups.gradient->rank() * share(); }
 
   FetchBatch fetch() {
     return [this](int m) {
@@ -183,12 +191,11 @@ struct MaskedRun {
     const LossSums mine = step->evaluate(fetch(), step->shape().microbatches);
     std::vector<double> sums = {mine[0].sum, counted("loss_mask"), mine[1].sum,
                                 counted("size_mask")};
-    world->all_reduce(sums);
+    state.groups.gradient->control().all_reduce(sums);
     return 0.75 * sums[0] / sums[1] + 3.0 * sums[2] / sums[3];
   }
 
   double masks;
-  std::shared_ptr<comm::Communicator> world = comm::make_mpi_world();
   Exec exec;
   Timers timers;
   ModelState<double> state;
@@ -204,7 +211,7 @@ TEST(Objectives, GradientIsThatOfTheSumOfWeightedMeans) {
     if (share % microbatches != 0) continue;
     MaskedRun run(share / microbatches);
     const optim::StepReport report = run.accumulate();
-    EXPECT_EQ(report.losses[0].count, 16.0);
+    EXPECT_EQ(report.losses[0].count, 46.0);
     EXPECT_EQ(report.losses[1].count, 5.5);
     const auto& objectives = run.state.blueprint.objectives;
     const double loss = run.loss();
@@ -227,6 +234,24 @@ TEST(Objectives, GradientIsThatOfTheSumOfWeightedMeans) {
     EXPECT_NEAR((4 * fine - coarse) / 3, expected, 1e-7 * std::abs(expected))
         << microbatches;
   }
+}
+
+// An objective is made by one stage, which alone counts for it; all stages know its sum.
+TEST(Objectives, MayBeMadeOnStagesOfTheirOwn) {
+  const auto world = comm::make_mpi_world();
+  const int stages = world->size() % 2 == 0 ? 2 : 1;
+  MaskedRun alone(kSamples, 1.0, 1, comm::make_self_communicator("alone"));
+  MaskedRun run(1, 1.0, stages);
+  for (MaskedRun* each : {&alone, &run}) each->state.params.initialize(each->exec, 5);
+  EXPECT_EQ(run.state.makes_objective(1), run.state.groups.pipeline->rank() == 0);
+  const optim::StepReport want = alone.accumulate(), got = run.accumulate();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(got.losses[i].count, want.losses[i].count) << i;
+    EXPECT_NEAR(got.losses[i].sum, want.losses[i].sum, 1e-12 * want.losses[i].sum) << i;
+  }
+  EXPECT_NEAR(got.grad_norm, want.grad_norm, 1e-12 * want.grad_norm);
+  const double loss = alone.loss();
+  EXPECT_NEAR(run.loss(), loss, 1e-12 * loss);
 }
 
 // A batch in which nothing counts has a gradient of zero, and no loss.
@@ -263,7 +288,7 @@ TEST(Objectives, AreMadeByOneBlockThatReadsTheirMask) {
   EXPECT_THAT(refusal([](auto& b) { b.blocks.back().objective = 1; }),
               HasSubstr("objective 'loss' is made by 0 blocks"));
   EXPECT_THAT(refusal([](auto& b) { b.blocks.back().fields = {"labels"}; }),
-              HasSubstr("with its mask 'loss_mask'"));
+              HasSubstr("does not read its mask 'loss_mask'"));
   EXPECT_THAT(refusal([](auto& b) { b.objectives.resize(5, b.objectives[1]); }),
               HasSubstr("a model of 5 objectives; there is room for 4"));
 }

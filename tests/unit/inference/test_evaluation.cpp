@@ -38,10 +38,13 @@ TEST(EvaluationOfObjectives, NamesEachWhereThereAreSeveral) {
   EXPECT_EQ(json["tokens"], 10);
   EXPECT_EQ(json["losses"]["sentence order"], 0.5);
   EXPECT_THAT(evaluation.text(),
-              HasSubstr("nats per token (masked words 3.000, sentence order 0.500)"));
+              HasSubstr("3.500000 (masked words 3.000, sentence order 0.500)"));
 
   evaluation.sets[0].losses.parts.clear();
   EXPECT_THAT(evaluation.json(), Not(HasSubstr("losses")));
+  EXPECT_THAT(evaluation.text(), HasSubstr("3.500000 nats per token"));
+  evaluation.sets[0].sums.objectives[0] = {0.0, 0.0};
+  EXPECT_THAT(evaluation.text(), HasSubstr("not known: no token counts"));
 }
 
 TEST(EvaluationOfObjectives, ProgressKeepsTheSumsOfAll) {

@@ -36,7 +36,17 @@ TEST(BlueprintCheck, SeesWhatContradictsItself) {
               }),
               HasSubstr("a layer must not"));
   EXPECT_THAT(refusal([](Blueprint& of) { of.objectives[0].mask = "labels"; }),
-              HasSubstr("1 wanted"));
+              HasSubstr("does not read its mask 'labels'"));
+  EXPECT_THAT(refusal([](Blueprint& of) { of.blocks[0].objective = 0; }),
+              HasSubstr("objective 'loss' is made by 2 blocks; 1 wanted"));
+  EXPECT_THAT(refusal([](Blueprint& of) {
+                of.blocks[1].reads.clear();
+                of.blocks[0].border.clear();
+                of.blocks[0].makes.clear();
+              }),
+              HasSubstr("reads nothing"));
+  EXPECT_THAT(refusal([](Blueprint& of) { of.decoded.positions = "places"; }),
+              HasSubstr("no field 'places'"));
   EXPECT_THAT(refusal([](Blueprint& of) { of.vocabulary = "no"; }),
               HasSubstr("there is no table 'no'"));
 }
