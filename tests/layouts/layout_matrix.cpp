@@ -468,6 +468,20 @@ std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
   return sites;
 }
 
+std::vector<Layout> one_of_each_pipeline(const std::vector<Layout>& all) {
+  std::map<std::vector<int>, std::vector<Layout>> by_pipeline;
+  for (const Layout& layout : all) {
+    by_pipeline[{layout.pipeline, layout.chunks, static_cast<int>(layout.schedule),
+                 layout.uneven, layout.recompute, layout.microbatches}]
+        .push_back(layout);
+  }
+  std::vector<Layout> layouts;
+  for (const auto& [pipeline, others] : by_pipeline) {
+    layouts.push_back(others[layouts.size() % others.size()]);
+  }
+  return layouts;
+}
+
 std::vector<Layout> of_each_kind(const std::vector<Layout>& layouts) {
   std::set<std::string> seen;
   std::vector<Layout> chosen;

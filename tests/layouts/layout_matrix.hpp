@@ -220,6 +220,10 @@ inline std::vector<Layout> one_of_each_grid(const std::vector<Layout>& layouts) 
   return firsts;
 }
 
+// Every combination of what a pipeline is, each with another combination of the other
+// axes in turn.
+std::vector<Layout> one_of_each_pipeline(const std::vector<Layout>& all);
+
 // Some rows, in which every triple (so every pair) of values that a valid row has stands
 // at least once: the row that adds most comes next.
 std::vector<Layout> covering(const std::vector<Layout>& all);

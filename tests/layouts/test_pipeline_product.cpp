@@ -8,20 +8,6 @@
 namespace trireme::test {
 namespace {
 
-std::vector<Layout> one_of_each_pipeline(const std::vector<Layout>& all) {
-  std::map<std::vector<int>, std::vector<Layout>> by_pipeline;
-  for (const Layout& layout : all) {
-    by_pipeline[{layout.pipeline, layout.chunks, static_cast<int>(layout.schedule),
-                 layout.uneven, layout.recompute, layout.microbatches}]
-        .push_back(layout);
-  }
-  std::vector<Layout> layouts;
-  for (const auto& [pipeline, others] : by_pipeline) {
-    layouts.push_back(others[layouts.size() % others.size()]);
-  }
-  return layouts;
-}
-
 // In parts, as each takes minutes: --gtest_filter=PipelineProductPart.OfEight_3
 void run_part(std::size_t part) {
   const std::vector<Layout> all = one_of_each_pipeline(all_pipelines(8));

@@ -1,5 +1,5 @@
-// The whole table of layouts over a transport that carries what NCCL would carry, and
-// refuses the rest.
+// The whole table of axes, and every pipeline once, over a transport that carries what
+// NCCL would carry, and refuses the rest.
 #include <gtest/gtest.h>
 
 #include "layouts/layout_matrix.hpp"
@@ -12,7 +12,7 @@ TEST(StrictProductOfLayouts, NcclWouldCarryThem) {
 }
 
 TEST(StrictProductOfPipelines, NcclWouldCarryThem) {
-  run_layouts_strictly(all_pipelines(8));
+  run_layouts_strictly(one_of_each_pipeline(all_pipelines(8)));
 }
 
 }  // namespace
