@@ -45,6 +45,18 @@ std::string line(const char* key, const std::string& value) {
   return fmt::format("  {:<17} {}\n", key, value);
 }
 
+std::string losses_text(const EvaluatedSet& set) {
+  // The sum of several objectives has no unit.
+  const char* const unit = set.losses.parts.empty() ? " nats per token" : "";
+  std::string text = line("loss", fmt::format("{:.6f}{}", set.loss(), unit) +
+                                      model::text_of(set.losses.parts));
+  text += line("perplexity", fmt::format("{:.6g}", set.perplexity()));
+  text += line("bits per token", fmt::format("{:.6f}", set.bits_per_token()));
+  return text + line("bits per byte", set.has_bytes && set.sums.bytes > 0.0
+                                          ? fmt::format("{:.6f}", set.bits_per_byte())
+                                          : "not known: the corpus has no tokenizer");
+}
+
 std::string text_of(const EvaluatedSet& set) {
   const std::int64_t tokens = whole(set.sums.tokens());
   std::string text = fmt::format("\n{}\n", set.name);
@@ -54,16 +66,7 @@ std::string text_of(const EvaluatedSet& set) {
                (set.has_bytes
                     ? fmt::format(", of {}", format_plural(whole(set.sums.bytes), "byte"))
                     : ""));
-  if (tokens == 0) return text + line("loss", "not known: no token counts");
-  // The sum of several objectives has no unit.
-  text += line("loss", fmt::format("{:.6f}{}", set.loss(),
-                                   set.losses.parts.empty() ? " nats per token" : "") +
-                           model::text_of(set.losses.parts));
-  text += line("perplexity", fmt::format("{:.6g}", set.perplexity()));
-  text += line("bits per token", fmt::format("{:.6f}", set.bits_per_token()));
-  text += line("bits per byte", set.has_bytes && set.sums.bytes > 0.0
-                                    ? fmt::format("{:.6f}", set.bits_per_byte())
-                                    : "not known: the corpus has no tokenizer");
+  text += tokens > 0 ? losses_text(set) : line("loss", "not known: no token counts");
   if (set.sums.samples < set.windows) {
     text += line("windows",
                  fmt::format("the first {} of {}", format_grouped(set.sums.samples),

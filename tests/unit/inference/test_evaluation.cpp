@@ -45,6 +45,7 @@ TEST(EvaluationOfObjectives, NamesEachWhereThereAreSeveral) {
   EXPECT_THAT(evaluation.text(), HasSubstr("3.500000 nats per token"));
   evaluation.sets[0].sums.objectives[0] = {0.0, 0.0};
   EXPECT_THAT(evaluation.text(), HasSubstr("not known: no token counts"));
+  EXPECT_THAT(evaluation.text(), HasSubstr("took"));
 }
 
 TEST(EvaluationOfObjectives, ProgressKeepsTheSumsOfAll) {

@@ -78,6 +78,22 @@ TEST(ShardSplit, PartsTileTheTensor) {
   for (const index_t multiple : {1, 4, 128}) expect_parts_tile(multiple);
 }
 
+// Columns are not padded: they are split where the ranks divide them.
+TEST(ShardSplit, ColumnsTileTheTensor) {
+  for (const index_t columns : {1, 2, 12, 1008}) {
+    for (int parts = 1; parts <= 9; ++parts) {
+      if (columns % parts != 0) continue;
+      SCOPED_TRACE(::testing::Message() << columns << " in " << parts);
+      const auto make = [&](int rank) { return split({6, columns}, 1, parts, rank); };
+      EXPECT_THAT(held(columns, parts, make), ::testing::Each(1));
+      for (int rank = 0; rank < parts; ++rank) {
+        EXPECT_EQ(make(rank).local_shape, (Shape{6, columns / parts}));
+        EXPECT_EQ(make(rank).real_elements(), 6 * columns / parts);
+      }
+    }
+  }
+}
+
 // GPT-2's vocabulary over eight ranks: all are padded, and the last is short as well.
 TEST(ShardSplit, PaddedVocabulary) {
   const ShardSpec alone = split({50257, 768}, 0, 1, 0, 128);
