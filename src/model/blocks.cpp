@@ -60,9 +60,18 @@ class EmbeddingBlock final : public Block<T> {
   }
 
  private:
-  // The positions are in the table's unit, but where other stages use that as well: it is
-  // cut alike everywhere, so alone in its unit.
+  // The positions are in the table's unit, which is the registry's last for the table's
+  // owner alone. Where other stages use the table as well it is cut alike everywhere, so
+  // alone in its unit, and the positions begin another.
   static const nn::Builder<T>& begin_unit(const Making<T>& making) {
+    const Blueprint& blueprint = making.blueprint;
+    const std::size_t owner =
+        blueprint.users(blueprint.table(making.spec().table)).front();
+    TRIREME_REQUIRE(owner == making.block,
+                    "block '{}' embeds words by table '{}', which is block '{}'s: an "
+                    "embedding with positions must own its table",
+                    making.spec().name, making.spec().table,
+                    blueprint.blocks[owner].name);
     const bool is_shared = making.table().words.weight().spec().tie != Tie::none;
     if (is_shared) making.builder.registry.begin_unit("position");
     return making.builder;

@@ -44,7 +44,7 @@ int columns_of(std::FILE* stream, int otherwise) {
 }
 
 std::string loss_text(double loss) {
-  return std::isfinite(loss) ? fmt::format("loss {:.3f}", loss) : "loss nan";
+  return std::isfinite(loss) ? fmt::format("loss {:.3f}", loss) : "loss not known";
 }
 
 // A field of the line; the ones of high rank go first where it is narrow.

@@ -2,8 +2,9 @@
 #include "report/run_report.hpp"
 
 #include <fmt/format.h>
-#include <array>
 
+#include <array>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -58,8 +59,13 @@ Json json_of(const step::PipelineReport& report) {
   return json;
 }
 
+// Where no token counts there is no loss.
+std::string text_of(double loss) {
+  return std::isnan(loss) ? "not known" : fmt::format("{:.4f}", loss);
+}
+
 std::string at_step(const LossSummary::Loss& loss) {
-  return fmt::format("{:.4f} at step {}", loss.loss, format_grouped(loss.step));
+  return fmt::format("{} at step {}", text_of(loss.loss), format_grouped(loss.step));
 }
 
 std::string line(const std::string& label, const std::vector<std::string>& parts) {
@@ -91,7 +97,7 @@ std::string RunReport::text() const {
                                  format_grouped(steps), run_directory);
   if (training) {
     text += line("training",
-                 {fmt::format("mean loss {:.4f} up to step {}", training->last.loss,
+                 {fmt::format("mean loss {} up to step {}", text_of(training->last.loss),
                               format_grouped(training->last.step))});
   }
   for (const LossSummary& set : validations) {

@@ -86,7 +86,7 @@ std::string shape_of(const Json& entry) {
 }
 
 std::string loss_text(const Json& loss) {
-  return loss.is_number() ? fmt::format("{:.5f}", loss.get<double>()) : "not a number";
+  return loss.is_number() ? fmt::format("{:.5f}", loss.get<double>()) : "not known";
 }
 
 std::string model_text(const Json& json) {

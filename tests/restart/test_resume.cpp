@@ -1,5 +1,12 @@
 // N + M steps in one go are N steps, a restart in a new process, and M steps; what a
 // restart may change and what it refuses; a run that is finished.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
 #include "restart/training_runs.hpp"
 
 namespace trireme::test {
@@ -168,6 +175,56 @@ TEST_F(ResumeTraining, DoesNotDependOnValidationAndSamples) {
             0);
   expect_same_checkpoint(newest("whole"), newest("quiet"), Place::middle);
   expect_same_metrics("quiet", "whole", 13);
+}
+
+// Documents of one token in samples of one: where the end of a document is all that a
+// step looks at, no token counts. It has no loss and a gradient of zero, and moments and
+// weights decay as in any other.
+TEST_F(ResumeTraining, OverStepsInWhichNoTokenCounts) {
+  make_corpus(scratch_, "short.h5", std::vector<std::string>(40, "a"),
+              trained_tokenizer());
+  spill(scratch_ / "short.yaml",
+        "model: {layers: 1, hidden: 8, heads: 2, sequence: 1}\n"
+        "data: {train: short.h5, mask_eod_loss: true}\n"
+        "batch: {micro: 1, global: 1}\n"
+        "optimizer: {lr: 1.0e-2, weight_decay: 0.1, betas: [0.9, 0.95]}\n"
+        "run: {steps: 12, log_every: 1, validate_every: 0, sample_every: 0}\n"
+        "checkpoint: {every: 1, keep: 0}\n");
+  const RunResult whole = train("whole", {}, "short.yaml");
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("loss not known"), Not(HasSubstr("nan"))));
+
+  const std::vector<report::StepRecord> steps = metrics("whole").steps;
+  ASSERT_EQ(steps.size(), 12u);
+  const auto is_masked = [](const report::StepRecord& step) {
+    return std::isnan(step.loss);
+  };
+  const auto masked = std::ranges::find_if(steps.begin() + 1, steps.end(), is_masked);
+  ASSERT_NE(masked, steps.end());
+  EXPECT_EQ(masked->grad_norm, 0.0);
+  EXPECT_FALSE(std::ranges::all_of(masked, steps.end(), is_masked));
+
+  const auto read = [&](std::int64_t step, const std::string& group) {
+    return ckpt::CheckpointReader(scratch_ /
+                                  fmt::format("whole/checkpoints/step_{:08}", step))
+        .read_whole(group + "/embedding/word/weight");
+  };
+  const auto before = read(masked->step - 1, "optimizer/exp_avg"),
+             after = read(masked->step, "optimizer/exp_avg");
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    EXPECT_NEAR(after[i], 0.9 * before[i], 1e-6 * std::abs(before[i]));
+  }
+  EXPECT_NE(read(masked->step, "model"), read(masked->step - 1, "model"));
+
+  // A stop right behind it.
+  const std::string at = fmt::format("run.stop_after={}", masked->step);
+  for (int start = 0; start < 2; ++start) {
+    const Arguments last = {"--resume", "auto"};
+    ASSERT_EQ(
+        train("parts", start == 0 ? Arguments{"--set", at} : last, "short.yaml").status,
+        0);
+  }
+  expect_same_checkpoint(newest("whole"), newest("parts"));
 }
 
 class ResumeChanges : public TrainingRuns {

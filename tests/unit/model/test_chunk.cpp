@@ -3,6 +3,7 @@
 // dropout in training only.
 #include <gmock/gmock.h>
 
+#include "unit/io/scratch.hpp"
 #include "unit/model/gpt_pass.hpp"
 
 namespace trireme::model {
@@ -130,6 +131,25 @@ TEST(ChunkDropout, IsForTrainingOnly) {
   const double plain = loss(0, nn::Mode::training, 0);
   EXPECT_EQ(loss(0.2, nn::Mode::evaluation, 0), plain);
   EXPECT_NE(loss(0.2, nn::Mode::training, 0), plain);
+}
+
+// Another embedding over the same table would give its positions the same names, in
+// whatever unit is the last.
+TEST(ChunkTables, AnEmbeddingWithPositionsOwnsItsTable) {
+  model::Blueprint blueprint = model::make_blueprint(test::small_gpt());
+  BlockSpec again = blueprint.blocks[0];
+  again.name = "again";
+  again.reads = {"hidden"};
+  blueprint.blocks.insert(blueprint.blocks.begin() + 2, again);
+  blueprint.check();
+  const comm::ProcessGroups groups = comm::make_groups_of_one();
+  ParamRegistry registry;
+  ParamBuffer<float> params;
+  EXPECT_THAT(test::message_of<Error>([&] {
+                Chunk<float>({registry, params, groups}, blueprint, blueprint.whole());
+              }),
+              ::testing::HasSubstr("block 'again' embeds words by table "
+                                   "'embedding/word', which is block 'embedding's"));
 }
 
 }  // namespace

@@ -351,7 +351,7 @@ TEST(Progress, WhatIsNotKnownIsNotShown) {
   state.peak_share = std::numeric_limits<double>::quiet_NaN();
   state.loss = std::numeric_limits<double>::infinity();
   progress.update(state);
-  EXPECT_EQ(screen.lines()[0], "  10/1000  loss nan  12.3k tok/s");
+  EXPECT_EQ(screen.lines()[0], "  10/1000  loss not known  12.3k tok/s");
 }
 
 TEST(Progress, StepClockIsAMeanThatForgets) {

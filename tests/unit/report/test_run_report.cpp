@@ -14,6 +14,7 @@
 namespace trireme::report {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 LossSummary summary(const std::string& name,
@@ -55,6 +56,15 @@ TEST(RunReport, Text) {
   for (std::string line; std::getline(lines, line);) {
     EXPECT_LE(display_width(line), 80) << line;
   }
+}
+
+TEST(RunReport, LossesThatAreNotKnown) {
+  RunReport report = example_report();
+  report.training->add({2000, std::numeric_limits<double>::quiet_NaN()});
+  report.validations[1].add({2000, std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_THAT(report.text(), AllOf(HasSubstr("mean loss not known up to step 2,000"),
+                                   HasSubstr("loss not known at step 2,000, best 4.5000"),
+                                   ::testing::Not(HasSubstr("nan"))));
 }
 
 TEST(RunReport, Json) {
