@@ -53,9 +53,9 @@ int inspect(const InspectOptions& options) {
   if (!options.json.empty()) io::write_file(options.json, text);
   const Json& problems = json["problems"];
   if (options.deck) {
-    TRIREME_REQUIRE_INPUT(json.contains("deck"),
-                          "'{}' has no deck: expected a checkpoint or a run directory",
-                          options.path);
+    TRIREME_REQUIRE_INPUT(
+        json.contains("deck"), "'{}' has no deck: {}", options.path,
+        json.value("deck_problem", "expected a checkpoint or a run directory"));
     fmt::print("{}", json["deck"].get<std::string>());
     return problems.empty() ? 0 : report(json);
   }

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <system_error>
 
 #include "apps/program_files.hpp"
 #include "base/error.hpp"
@@ -33,11 +34,12 @@ fs::path gpt2_directory() {
 data::Tokenizer load_tokenizer(const std::vector<std::string>& names) {
   if (names.size() == 1) {
     const std::string& name = names[0];
-    TRIREME_REQUIRE_INPUT(name != "wordpiece" && name != "sentencepiece",
-                          "--tokenizer {} is not implemented yet: give gpt2, or files of "
-                          "a byte-level BPE (`trireme tokenize --train-bpe` makes one)",
-                          name);
     if (name == "gpt2") return data::Tokenizer::load({gpt2_directory()});
+    std::error_code ignored;
+    TRIREME_REQUIRE_INPUT(fs::status(name, ignored).type() != fs::file_type::not_found,
+                          "--tokenizer '{}' does not exist: give gpt2, or files of a "
+                          "byte-level BPE (`trireme tokenize --train-bpe` makes one)",
+                          name);
     // A corpus brings the tokenizer it was made with.
     if (fs::is_regular_file(name) && io::check_hdf5(name).is_hdf5) {
       return data::Tokenizer::from_files(data::Corpus(name).tokenizer_files());

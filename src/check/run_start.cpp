@@ -74,7 +74,7 @@ RunStart start_at(ckpt::Search search, const RunOptions& options) {
   start.kind = start.step >= options.steps ? StartKind::finished : StartKind::resume;
   start.older = std::move(search.older);
   for (const std::string& skipped : search.skipped) {
-    start.notes.push_back("left out a damaged checkpoint: " + skipped);
+    start.notes.push_back("left out a checkpoint: " + skipped);
   }
   return start;
 }

@@ -156,6 +156,13 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
   json["checkpoints"] = Json::array();
   json["problems"] = json["unreadable"] = Json::array();
   std::error_code ignored;
+  const Path link = directory / "checkpoints";
+  if (fs::is_symlink(link, ignored) && !fs::is_directory(link, ignored)) {
+    json["unreadable"].push_back(fmt::format("the link '{}' leads to no directory ('{}')",
+                                             link.string(),
+                                             fs::read_symlink(link, ignored).string()));
+    json["problems"] = json["unreadable"];
+  }
   const Path latest = fs::read_symlink(checkpoints / kLatestName, ignored).filename();
   Json newest;
   for (const Listed& listed : list_checkpoints(checkpoints)) {
@@ -165,7 +172,8 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
                                    {"generation", listed.generation},
                                    {"bytes", total_bytes(listed.path)},
                                    {"latest", listed.path.filename() == latest},
-                                   {"problems", findings.problems}});
+                                   {"problems", findings.problems},
+                                   {"unreadable", findings.unreadable}});
     for (const std::string& problem : findings.problems)
       json["problems"].push_back(problem);
     for (const std::string& problem : findings.unreadable)
@@ -296,7 +304,7 @@ std::string describe(const Path& path, Depth depth) {
             describe_checkpoint(canonical, all_of(canonical, depth), depth));
       }));
     } else {
-      const Path checkpoints = fs::is_directory(below) ? below : canonical;
+      const Path checkpoints = fs::is_directory(below, error) ? below : canonical;
       json = io::parse_json<Json>(io::guarded_call(canonical, 0, [&] {
         return io::json_text(describe_run(canonical, checkpoints, depth));
       }));

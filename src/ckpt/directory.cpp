@@ -31,7 +31,9 @@ std::string join(const std::vector<std::string>& lines) {
 }  // namespace
 
 bool is_checkpoint(const Path& canonical) {
-  return step_of(canonical.filename().string()) || fs::exists(canonical / kManifestName);
+  std::error_code ignored;
+  return step_of(canonical.filename().string()) ||
+         fs::exists(fs::symlink_status(canonical / kManifestName, ignored));
 }
 
 std::vector<Listed> list_checkpoints(const Path& directory) {
@@ -40,7 +42,8 @@ std::vector<Listed> list_checkpoints(const Path& directory) {
   for (fs::directory_iterator it(directory, error), end; !error && it != end;
        it.increment(error)) {
     const auto step = step_of(it->path().filename().string());
-    if (!step || !it->is_directory()) continue;
+    std::error_code unknown;
+    if (!step || (!it->is_directory(unknown) && !unknown)) continue;
     list.push_back({it->path(), *step, peek_generation(it->path())});
   }
   if (error) {
@@ -81,8 +84,8 @@ Search find_newest(const Path& path, Depth depth) {
     candidates.push_back(canonical);
   } else {
     const Path below = canonical / "checkpoints";
-    for (const Listed& listed :
-         list_checkpoints(fs::is_directory(below) ? fs::canonical(below) : canonical)) {
+    for (const Listed& listed : list_checkpoints(
+             fs::is_directory(below, ignored) ? fs::canonical(below) : canonical)) {
       candidates.push_back(listed.path);
     }
   }
@@ -94,17 +97,23 @@ Search find_newest(const Path& path, Depth depth) {
     }
     Findings findings;
     std::vector<std::string>& problems = findings.problems;
-    try {
-      findings = examine(candidate, depth);
-    } catch (const io::ReadError& error) {
-      // It may well be whole. That an old one is passed over would hurt nobody, but
-      // passing over the newest loses steps.
+    // It may well be whole. That an old one is passed over would hurt nobody, but passing
+    // over the newest loses steps.
+    const auto pass_over = [&]<class Kind>(const Kind& error) {
       const Path latest =
           fs::weakly_canonical(candidate.parent_path() / kLatestName, ignored);
       if (candidates.size() == 1 || candidate == latest) {
-        throw io::ReadError(fmt::format("{}.{}", error.what(), advice_beside(candidate)));
+        throw Kind(fmt::format("{}.{}", error.what(), advice_beside(candidate)));
       }
-      problems.emplace_back(error.what());
+      problems = {error.what()};
+    };
+    try {
+      findings = examine(candidate, depth);
+      if (!findings.unreadable.empty()) {
+        pass_over(io::UnreadableError(findings.unreadable.front()));
+      }
+    } catch (const io::ReadError& error) {
+      pass_over(error);
     }
     if (problems.empty()) {
       search.found = candidate;

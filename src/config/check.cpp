@@ -355,9 +355,15 @@ class Checker {
     const ParallelConfig& p = deck_.parallel;
     if (!good({"parallel.pipeline", "parallel.schedule"})) return;
     if (p.pipeline == 1) {
-      if (p.schedule == PipelineSchedule::one_f_one_b) return;
-      add("parallel.schedule", "is of a pipeline; there is none",
-          "1f1b where parallel.pipeline is 1", "parallel.schedule: 1f1b");
+      const auto add_unless = [&](const char* key, const char* without, bool is_default) {
+        if (is_default) return;
+        add(key, "is of a pipeline; there is none",
+            fmt::format("{} where parallel.pipeline is 1", without),
+            fmt::format("{}: {}", key, without));
+      };
+      add_unless("parallel.schedule", "1f1b",
+                 p.schedule == PipelineSchedule::one_f_one_b);
+      add_unless("parallel.balance", "modelled", p.balance == Balance::modelled);
       return;
     }
     if (deck_.run.sample_every.steps > 0) {

@@ -29,13 +29,17 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kDeckName = "deck.yaml";
 constexpr const char* kRecordsName = "train.jsonl";
 
-std::optional<std::string> read_if_there(const io::Path& path) {
+// A file of the run, where it has one. The checkpoints are shown without what cannot be
+// read (it is of another user, say), and `problem` says so.
+std::optional<std::string> read_if_there(const io::Path& path, Json& json,
+                                         const char* problem) {
   std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return {};
+  if (!fs::exists(fs::symlink_status(path, ignored))) return {};
   try {
     return io::read_file(path);
-  } catch (const Error&) {
-    return {};  // of another user, say: the checkpoints are shown without it
+  } catch (const Error& error) {
+    json[problem] = error.what();
+    return {};
   }
 }
 
@@ -63,10 +67,11 @@ Json model_of(const config::Deck& deck) {
 }
 
 // The last losses of train.jsonl, none of a later step than `last`: read from its end, as
-// it may be long.
-void add_losses(Json& training, std::string_view records, std::int64_t last) {
+// it may be long. False where it has lines, and none is a record.
+bool add_losses(Json& training, std::string_view records, std::int64_t last) {
   std::vector<Json> sets;
   std::int64_t validated = -1;
+  bool is_read = records.empty();
   while (!records.empty()) {
     const std::size_t end = records.find_last_not_of('\n');
     if (end == std::string_view::npos) break;
@@ -77,6 +82,7 @@ void add_losses(Json& training, std::string_view records, std::int64_t last) {
         io::parse_json_or_null<Json>(records.substr(begin, end + 1 - begin));
     records = records.substr(0, begin);
     if (!record.is_object()) continue;
+    is_read = true;
     const bool is_validation = record.contains("validation");
     const Json& values = is_validation ? record["validation"] : record;
     if (!values.is_object() || !values.contains("loss")) continue;
@@ -103,6 +109,7 @@ void add_losses(Json& training, std::string_view records, std::int64_t last) {
   }
   std::reverse(sets.begin(), sets.end());
   if (!sets.empty()) training["validation"] = sets;
+  return is_read;
 }
 
 // `checkpoint` says nothing where a run has not saved yet, and where none can be read.
@@ -149,9 +156,9 @@ void add_run(Json& json, const io::Path& path) {
   if (json.contains("newest")) checkpoint = json["newest"];
   const io::Path run = run_of(path, json);
   std::string text = checkpoint.value("deck", std::string());
-  if (is_run) text = read_if_there(run / kDeckName).value_or(text);
+  if (is_run) text = read_if_there(run / kDeckName, json, "deck_problem").value_or(text);
   std::optional<config::Deck> deck;
-  if (!text.empty()) {
+  if (!text.empty() && !json.contains("deck_problem")) {
     json["deck"] = text;
     try {
       deck = read_deck(text, checkpoint);
@@ -160,12 +167,17 @@ void add_run(Json& json, const io::Path& path) {
       json["deck_problem"] = error.what();
     }
   }
-  const bool has_saved = !is_run || !json["checkpoints"].empty();
+  const bool has_saved =
+      !is_run || !json["checkpoints"].empty() || !json["problems"].empty();
   json["training"] = training_of(checkpoint, deck, has_saved);
-  const auto records = read_if_there(run / kRecordsName);
+  Json& training = json["training"];
+  const auto records = read_if_there(run / kRecordsName, training, "records_problem");
   const auto all = std::numeric_limits<std::int64_t>::max();
   const auto last = is_run ? all : checkpoint.value("step", std::int64_t{0});
-  if (records) add_losses(json["training"], *records, last);
+  if (records && !add_losses(training, *records, last)) {
+    training["records_problem"] =
+        fmt::format("no line of '{}' is a record", (run / kRecordsName).string());
+  }
 }
 
 }  // namespace

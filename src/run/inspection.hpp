@@ -17,8 +17,9 @@ namespace trireme::run {
 //   training  step, steps, finished, samples, tokens; where they are known loss {step,
 //             value}, validation [{name, step, loss}], best_validation {step, loss}
 //   deck      as text; of a run, that of its last start
-// `deck_problem` says why the deck could not be read, and there is no model then. Errors
-// are those of ckpt::describe().
+// `deck_problem` says why the deck could not be read, and there is no model then;
+// `records_problem` of training says the same of train.jsonl. Errors are those of
+// ckpt::describe().
 std::string inspect(const io::Path& path, ckpt::Depth depth);
 
 // The same for people: the model, its training and its losses first, tensors by layer

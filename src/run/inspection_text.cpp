@@ -134,6 +134,10 @@ std::string training_text(const Json& training) {
         line("loss", fmt::format("{} at step {}", loss_text(training["loss"]["value"]),
                                  grouped(training["loss"]["step"])));
   }
+  if (training.contains("records_problem")) {
+    text += line("losses", "its records cannot be read: " +
+                               training["records_problem"].get<std::string>());
+  }
   if (training.contains("validation")) {
     std::vector<std::string> parts;
     const Json& sets = training["validation"];
@@ -286,11 +290,17 @@ std::string run_text(const Json& json) {
   text += model_text(json) + training_text(json["training"]);
   std::vector<Row> rows = {{"checkpoint", "", "size"}};
   for (const Json& entry : json["checkpoints"]) {
-    std::string note = entry["problems"].empty() ? "whole" : "damaged";
+    std::string note = entry["problems"].empty()                  ? "whole"
+                       : entry["problems"] == entry["unreadable"] ? "cannot be read"
+                                                                  : "damaged";
     if (entry["latest"].get<bool>()) note += ", latest";
     rows.push_back({entry["name"], note, size(entry["bytes"])});
   }
-  text += "\n" + (rows.size() > 1 ? table(rows, 2) : "  no checkpoint yet\n");
+  if (rows.size() > 1) {
+    text += "\n" + table(rows, 2);
+  } else if (json["problems"].empty()) {
+    text += "\n  no checkpoint yet\n";
+  }
   if (!json.contains("newest")) return text;
   const Json& newest = json["newest"];
   text += "\nNewest whole checkpoint\n" + contents_text(newest, json.contains("model"));

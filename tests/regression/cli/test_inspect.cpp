@@ -232,8 +232,35 @@ TEST_F(Inspect, WhatCannotBeReadIsNotCalledDamaged) {
       EXPECT_THAT(result.out, Not(HasSubstr("0 files")));
     }
   }
+  EXPECT_THAT(inspect(run_dir()).out, HasSubstr("step_00000002 cannot be read"));
+  fs::rename(step, scratch_ / "copy");  // whose name does not tell that it is one
+  EXPECT_THAT(inspect(scratch_ / "copy").err, HasSubstr("Cannot be read: cannot read"));
+  fs::rename(run_dir() / "checkpoints", scratch_ / "moved");
+  fs::create_symlink("nowhere", run_dir() / "checkpoints");
+  const RunResult moved = inspect(run_dir());
+  EXPECT_EQ(moved.status, 2);
+  EXPECT_THAT(moved.err, HasSubstr("Cannot be read: the link"));
+  EXPECT_THAT(moved.out, Not(HasSubstr("step 0 of")));
   fs::create_symlink("circle", scratch_ / "circle");
   expect_refusal(inspect(scratch_ / "circle"), {"cannot read", "circle", "links"});
+}
+
+// The checkpoints are whole without them.
+TEST_F(Inspect, RecordsAndDeckThatCannotBeReadAreNamed) {
+  ASSERT_EQ(train().status, 0);
+  spill(run_dir() / "train.jsonl", "\x01\x02 no record\n");
+  EXPECT_THAT(inspect(run_dir()).out,
+              HasSubstr("its records cannot be read: no line of"));
+  for (const char* name : {"train.jsonl", "deck.yaml"}) {
+    fs::remove(run_dir() / name);
+    fs::create_symlink(name, run_dir() / name);
+  }
+  const RunResult result = inspect(run_dir());
+  EXPECT_EQ(result.status, 0);
+  EXPECT_THAT(result.out, HasSubstr("its records cannot be read: cannot read file"));
+  EXPECT_THAT(result.out, HasSubstr("its deck cannot be read: cannot read file"));
+  EXPECT_THAT(result.out, Not(HasSubstr("finished")));  // of the deck of a checkpoint
+  expect_refusal(inspect(run_dir(), {"--deck"}), {"has no deck: cannot read file"});
 }
 
 TEST_F(Inspect, NothingThatItKnows) {

@@ -208,7 +208,8 @@ TEST_F(Tokenize, WrongTokenizers) {
                   file},
                  {"u.json", "WordPiece", "byte-level BPE"});
   expect_refused({"--tokenizer", file, file}, {"a.txt"});
-  expect_refused({"--tokenizer", "wordpiece", file}, {"wordpiece", "not implemented"});
+  expect_refused({"--tokenizer", "wordpiece", file},
+                 {"wordpiece", "does not exist", "gpt2"});
   expect_refused({"--tokenizer", scratch_ / "out", file}, {"out"});
 }
 

@@ -169,7 +169,25 @@ TEST_F(RunDirectoryTest, AutoLeavesOutWhatIsDamagedAndSaysSo) {
   damage(step(600));
   const check::RunStart start = decide(options("auto"));
   EXPECT_EQ(start.step, 500);
-  EXPECT_THAT(start.notes, ElementsAre(HasSubstr("damaged checkpoint: step_00000600")));
+  EXPECT_THAT(start.notes,
+              ElementsAre(HasSubstr("left out a checkpoint: step_00000600")));
+}
+
+// It may well be whole, and an older one would lose steps: of the rest one is passed
+// over.
+TEST_F(RunDirectoryTest, AutoDoesNotPassOverTheNewestThatCannotBeRead) {
+  put_run({400, 500, 600});
+  const auto hide = [&](std::int64_t number) {
+    fs::remove(step(number) / ckpt::kManifestName);
+    fs::create_symlink(ckpt::kManifestName, step(number) / ckpt::kManifestName);
+  };
+  hide(500);
+  EXPECT_EQ(decide(options("auto")).step, 600);
+  hide(600);
+  EXPECT_THAT(refusal(options("auto")),
+              AllOf(HasSubstr("step_00000600"), HasSubstr("symbolic links"),
+                    HasSubstr("--resume '" + step(400).string())));
+  EXPECT_EQ(decide(options(step(400).string())).step, 400);
 }
 
 TEST_F(RunDirectoryTest, AutoDoesNotGiveUpARunWhoseCheckpointsAreAllDamaged) {
