@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
-#include <vector>
+#include <system_error>
 
 namespace trireme::apps {
 
@@ -46,14 +47,6 @@ bool is_run_by_a_loader() {
   return ::getauxval(AT_BASE) == 0;
 }
 
-// "" where the system does not say.
-std::string path_of_program() {
-  std::vector<char> path(4096);
-  const ssize_t length = ::readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0 || length == static_cast<ssize_t>(path.size())) return {};
-  return {path.data(), static_cast<std::size_t>(length)};
-}
-
 }  // namespace
 
 void spin_briefly(char** argv) {
@@ -63,8 +56,9 @@ void spin_briefly(char** argv) {
   const char* threads = std::getenv("OMP_NUM_THREADS");
   if (threads != nullptr && std::string(threads) == "1") return;
   if (is_run_by_a_loader()) return;
-  const std::string path = path_of_program();
-  if (path.empty()) return;
+  std::error_code unknown;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", unknown);
+  if (unknown) return;
   const double polls = kAwakeSeconds / std::max(seconds_of_poll(), 1e-10);
   const std::string count =
       std::to_string(std::clamp(static_cast<long>(polls), 100L, 300000L));

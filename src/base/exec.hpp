@@ -43,8 +43,6 @@ template <class T>
 using View2 = DeviceView<T**>;
 template <class T>
 using View3 = DeviceView<T***>;
-template <class T>
-using View4 = DeviceView<T****>;
 
 // An allocation: only slabs, arenas and set-up code own memory.
 template <class T>

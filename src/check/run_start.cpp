@@ -202,39 +202,4 @@ RunStart decide_start(const RunOptions& options) {
   return start;
 }
 
-namespace {
-
-constexpr std::ptrdiff_t kFixedTexts = 5;
-
-void add_paths(const std::vector<io::Path>& paths, std::vector<std::string>& texts) {
-  for (const io::Path& path : paths) texts.push_back(path.string());
-}
-
-}  // namespace
-
-std::vector<std::string> texts_of(const RunStart& start) {
-  std::vector<std::string> texts = {std::to_string(static_cast<int>(start.kind)),
-                                    start.checkpoint.string(), std::to_string(start.step),
-                                    std::to_string(start.older.size()),
-                                    std::to_string(start.superseded.size())};
-  add_paths(start.older, texts);
-  add_paths(start.superseded, texts);
-  texts.insert(texts.end(), start.notes.begin(), start.notes.end());
-  return texts;
-}
-
-RunStart start_of(const std::vector<std::string>& texts) {
-  RunStart start;
-  start.kind = static_cast<StartKind>(std::stoi(texts.at(0)));
-  start.checkpoint = texts.at(1);
-  start.step = std::stoll(texts.at(2));
-  const auto older = texts.begin() + kFixedTexts;
-  const auto superseded = older + std::stoll(texts.at(3));
-  const auto notes = superseded + std::stoll(texts.at(4));
-  start.older.assign(older, superseded);
-  start.superseded.assign(superseded, notes);
-  start.notes.assign(notes, texts.end());
-  return start;
-}
-
 }  // namespace trireme::check

@@ -47,11 +47,6 @@ struct RunStart {
 // other process writes to the directories: RunDirectory asks when it has locked them.
 RunStart decide_start(const RunOptions& options);
 
-// For the way to other ranks, which need no manifest: paths are bytes, and need not be
-// text of any encoding.
-std::vector<std::string> texts_of(const RunStart& start);
-RunStart start_of(const std::vector<std::string>& texts);
-
 }  // namespace trireme::check
 
 #endif  // TRIREME_CHECK_RUN_START_HPP_

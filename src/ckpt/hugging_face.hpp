@@ -18,22 +18,14 @@
 
 #include "base/log.hpp"
 #include "base/shape.hpp"
+#include "config/deck.hpp"
 #include "data/tokenizer.hpp"
 #include "io/safetensors.hpp"
 
 namespace trireme::ckpt {
 
 // What config.json says of the model, in the deck's terms (section `model`).
-struct Gpt2Config {
-  index_t layers = 0;
-  index_t hidden = 0;
-  index_t heads = 0;
-  index_t ffn_hidden = 0;
-  index_t sequence = 0;
-  index_t vocab = 0;
-  double dropout = 0.1;
-  double attention_dropout = 0.1;
-  double init_std = 0.02;
+struct Gpt2Config : config::ModelConfig {
   // Only where it is inside the vocabulary.
   std::optional<index_t> end_of_text;
 };

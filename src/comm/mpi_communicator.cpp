@@ -187,7 +187,6 @@ NodeInfo find_node_info() {
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
       "MPI_Comm_split_type");
   NodeInfo info;
-  MPI_Comm_rank(node, &info.rank);
   MPI_Comm_size(node, &info.ranks);
   MPI_Comm_rank(MPI_COMM_WORLD, &info.first);
   mpi_check(MPI_Allreduce(MPI_IN_PLACE, &info.first, 1, MPI_INT, MPI_MIN, node),

@@ -35,7 +35,6 @@ std::string_view name_of(WaitPolicy policy);
 
 // This rank's node: who is on it, and the cores that they may run on together.
 struct NodeInfo {
-  int rank = 0;  // of this process among those of the node
   int ranks = 1;
   int cores = 1;
   int first = 0;    // the lowest rank of the world that is there, which names the node

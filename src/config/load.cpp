@@ -336,7 +336,7 @@ Deck load(const std::string& path, const LoadOptions& options) {
   return deck_or_throw(examine(path, options));
 }
 
-std::string resolved_text(const Deck& deck, bool comments) {
+std::string resolved_text(const Deck& deck) {
   std::string text = "# Resolved deck: every default is written out.\n";
   std::vector<std::string_view> open;  // sections around the current key
   for (const Key& key : key_table()) {
@@ -351,9 +351,7 @@ std::string resolved_text(const Deck& deck, bool comments) {
       text += fmt::format("{}{}:\n", std::string(2 * same, ' '), open[same]);
     }
     text +=
-        fmt::format("{}{}: {}", std::string(2 * open.size(), ' '), parts.back(), value);
-    if (comments) text += "  # " + key.info.description;
-    text += '\n';
+        fmt::format("{}{}: {}\n", std::string(2 * open.size(), ' '), parts.back(), value);
   }
   return text;
 }

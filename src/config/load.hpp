@@ -49,9 +49,8 @@ Deck parse(const std::string& text, const std::string& name,
            const LoadOptions& options = {});
 
 // The deck with every default written out, numbers in their shortest exact form; reading
-// it gives the same deck and the same text again. comments: what each key means behind
-// it.
-std::string resolved_text(const Deck& deck, bool comments = false);
+// it gives the same deck and the same text again.
+std::string resolved_text(const Deck& deck);
 // Paths are those that are written there, whatever the environment.
 Deck parse_resolved(const std::string& text, int ranks = 0);
 

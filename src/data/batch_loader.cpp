@@ -8,7 +8,6 @@
 #include "data/batch_loader.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -59,11 +58,7 @@ struct BatchLoader::Ring {
   // Until `is_there`, or until it never will be: then Error about batch `last`.
   template <class IsThere>
   void await(std::unique_lock<std::mutex>& lock, index_t last, const IsThere& is_there) {
-    if (!is_there() && !ended) {
-      const auto start = std::chrono::steady_clock::now();
-      changed.wait(lock, [&] { return is_there() || ended; });
-      wait_seconds += seconds_since(start);
-    }
+    changed.wait(lock, [&] { return is_there() || ended; });
     if (!is_there()) fail(last);
   }
   [[noreturn]] void fail(index_t last) const {
@@ -141,7 +136,6 @@ struct BatchLoader::Ring {
   bool stop = false;
   bool ended = false;
   std::exception_ptr failure;
-  double wait_seconds = 0.0;
   std::thread thread;
 };
 
@@ -187,11 +181,6 @@ double BatchLoader::sum_ahead(index_t batches, std::string_view field) {
     sum += ring.sum(ring.taken + n, static_cast<std::size_t>(at - summed.begin()));
   }
   return sum;
-}
-
-double BatchLoader::wait_seconds() const {
-  const std::lock_guard lock(ring_->mutex);
-  return ring_->wait_seconds;
 }
 
 }  // namespace trireme::data

@@ -52,8 +52,6 @@ class BatchLoader {
   // The sum of a field (one of Options::summed) over the next batches, so many, which
   // next() has yet to give: what counts in a step is known before it begins.
   double sum_ahead(index_t batches, std::string_view field);
-  // Seconds that both waited for batches that were not ready.
-  double wait_seconds() const;
 
  private:
   struct Ring;

@@ -131,9 +131,6 @@ void Corpus::read_attributes(const io::H5File& file) {
       "damaged",
       name, checksum);
   checksum_ = io::from_hex(checksum);
-  if (file.has_attribute("input_bytes")) {
-    input_bytes_ = file.attribute<std::uint64_t>("input_bytes");
-  }
   if (file.has_attribute("unigram_entropy")) {
     unigram_entropy_ = file.attribute<double>("unigram_entropy");
   }

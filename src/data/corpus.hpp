@@ -33,7 +33,6 @@ class Corpus {
   index_t document_count() const { return document_count_; }
   TokenId vocabulary_size() const { return vocabulary_size_; }
   TokenId end_of_document() const { return end_of_document_; }
-  std::uint64_t input_bytes() const { return input_bytes_; }
   std::uint64_t checksum() const { return checksum_; }  // as stored
   // Files of the tokenizer that made it; Tokenizer::from_files.
   const TokenizerFiles& tokenizer_files() const { return tokenizer_files_; }
@@ -72,7 +71,6 @@ class Corpus {
   index_t document_count_ = 0;
   TokenId vocabulary_size_ = 0;
   TokenId end_of_document_ = 0;
-  std::uint64_t input_bytes_ = 0;
   std::uint64_t checksum_ = 0;
   std::optional<double> unigram_entropy_;
   TokenizerFiles tokenizer_files_;

@@ -71,18 +71,16 @@ std::string identity_of(const Corpora& corpora) {
   return sums;
 }
 
-Corpora Datasets::all_corpora() const {
-  Corpora all = corpora;
-  all.insert(all.end(), held_out.begin(), held_out.end());
-  return all;
-}
-
 std::string Datasets::identity() const {
   return identity_of(corpora);
 }
 
 std::string Datasets::identity_of_all() const {
-  return identity_of(all_corpora());
+  Corpora all = corpora;
+  for (const ValidationSet& set : validation) {
+    all.push_back(set.samples->parts().front().corpus);
+  }
+  return identity_of(all);
 }
 
 Corpora open_corpora(const config::Deck& deck) {
@@ -133,13 +131,8 @@ Datasets make_datasets(const config::Deck& deck, Corpora corpora) {
   sets.train = std::make_unique<Dataset>(parts_of(deck, sets.corpora, Split::train),
                                          deck.model.sequence, deck.data.seed,
                                          Order::shuffled, "train");
-  const bool is_cut = deck.data.validation.empty();
-  if (is_cut && deck.data.split[1] == 0.0) return sets;
+  if (deck.data.validation.empty() && deck.data.split[1] == 0.0) return sets;
   sets.validation = make_sets(deck, sets.corpora, Split::validation, Tail::left_out);
-  if (is_cut) return sets;
-  for (const ValidationSet& set : sets.validation) {
-    sets.held_out.push_back(set.samples->parts().front().corpus);
-  }
   return sets;
 }
 

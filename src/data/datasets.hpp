@@ -27,12 +27,10 @@ struct Datasets {
   Corpora corpora;  // of data.train
   std::unique_ptr<Dataset> train;
   std::vector<ValidationSet> validation;
-  Corpora held_out;  // of data.validation
 
   // The tokenizer's files and the vocabulary are those of the first corpus: mixing others
   // is an error.
   const Corpus& first() const { return *corpora.front(); }
-  Corpora all_corpora() const;
   // Checksums of the training corpora: a restart on others of the same names would go on
   // with other samples and not know it.
   std::string identity() const;

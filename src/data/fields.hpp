@@ -16,8 +16,8 @@
 
 namespace trireme::data {
 
-// A sample as it is cut from a corpus: one window, for the first of the model's streams. A
-// kind of model whose streams have texts of their own needs a window for each.
+// A sample as it is cut from a corpus: one window, for the first of the model's streams.
+// A kind of model whose streams have texts of their own needs a window for each.
 struct Sample {
   // Inputs and labels overlap: s + 1 tokens, or fewer in a last window.
   std::span<const std::int32_t> tokens;

@@ -51,34 +51,24 @@ void remove_leftovers(const io::Path& directory) {
   }
 }
 
-OrderedJson to_json(const RunEnvironment& environment) {
-  OrderedJson json;
-  const auto put = [&](const char* key, const auto& value) {
-    if (!value.empty()) json[key] = value;
-  };
-  put("started", environment.started);
-  put("command_line", environment.command_line);
-  put("job", environment.job);
-  for (const auto& [name, value] : environment.build) json["build"][name] = value;
-  put("grid", environment.grid);
-  json["ranks"] = environment.ranks;
-  json["threads_per_rank"] = environment.threads;
-  put("hosts", environment.hosts);
-  put("devices", environment.devices);
-  put("places", environment.places);
-  return json;
-}
-
 }  // namespace
 
 RunDirectory::RunDirectory(comm::Communicator& world, const check::RunOptions& options)
     : world_(world), options_(options), path_(options.path) {
-  check::RunStart mine;  // of rank 0
-  start_ = check::start_of(comm::on_first_rank(world, [&] {
-    mine = hold_and_decide();
-    return check::texts_of(mine);
-  }));
-  start_.manifest = std::move(mine.manifest);
+  // What the other ranks go by. Paths are bytes, and need not be text of any encoding.
+  const std::vector<std::string> known = comm::on_first_rank(world, [&] {
+    start_ = hold_and_decide();
+    std::vector<std::string> texts = {std::to_string(static_cast<int>(start_.kind)),
+                                      std::to_string(start_.step),
+                                      start_.checkpoint.string()};
+    for (const io::Path& path : start_.older) texts.push_back(path.string());
+    return texts;
+  });
+  if (world.rank() == 0) return;
+  start_.kind = static_cast<check::StartKind>(std::stoi(known.at(0)));
+  start_.step = std::stoll(known.at(1));
+  start_.checkpoint = known.at(2);
+  start_.older.assign(known.begin() + 3, known.end());
 }
 
 check::RunStart RunDirectory::hold_and_decide() {
@@ -162,10 +152,9 @@ void RunDirectory::write_deck(std::string_view resolved_deck) {
   });
 }
 
-void RunDirectory::write_environment(const RunEnvironment& environment) {
+void RunDirectory::write_environment(OrderedJson json) {
   comm::on_first_rank(world_, [&] {
     const io::Path path = file("environment.json");
-    OrderedJson json = to_json(environment);
     if (fs::exists(path)) {
       OrderedJson earlier = io::parse_json_or_null<OrderedJson>(io::read_file(path));
       if (earlier.is_object()) {  // else damaged: nothing to keep

@@ -4,6 +4,7 @@
 #ifndef TRIREME_RUN_RUN_DIRECTORY_HPP_
 #define TRIREME_RUN_RUN_DIRECTORY_HPP_
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,25 +12,12 @@
 #include <vector>
 
 #include "check/run_start.hpp"
-#include "ckpt/build_identity.hpp"
+#include "ckpt/manifest.hpp"
 #include "comm/communicator.hpp"
 #include "io/files.hpp"
 #include "io/held_directory.hpp"
 
 namespace trireme::run {
-
-// What environment.json holds. Empty fields are left out.
-struct RunEnvironment {
-  ckpt::BuildIdentity build;
-  std::string grid;  // "tensor 2 x context 1 x data 4 x pipeline 1"
-  int ranks = 1;
-  int threads = 1;                   // per rank
-  std::vector<std::string> hosts;    // one entry each
-  std::vector<std::string> devices;  // per rank; empty on CPUs
-  std::vector<std::string> places;   // per rank: "node1: cores 0-3"
-  std::string started;               // iso_time() of base/wall_time.hpp
-  std::string command_line, job;
-};
 
 class RunDirectory {
  public:
@@ -43,6 +31,7 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
+  // Its notes, superseded checkpoints and manifest are on rank 0 only.
   const check::RunStart& start() const { return start_; }
   // What RunStart has of a manifest, once: it may be large.
   std::optional<ckpt::Manifest> take_manifest() {
@@ -63,8 +52,9 @@ class RunDirectory {
 
   // Collective. A deck.yaml of another text is kept as deck.1.yaml, deck.2.yaml, ...
   void write_deck(std::string_view resolved_deck);
-  // Collective. What an earlier start wrote goes to `earlier_starts`.
-  void write_environment(const RunEnvironment& environment);
+  // Collective. environment.json becomes `json`; what an earlier start wrote goes to
+  // `earlier_starts` in it.
+  void write_environment(nlohmann::ordered_json json);
 
  private:
   check::RunStart hold_and_decide();

@@ -1,8 +1,9 @@
 // run/start_report.cpp — see start_report.hpp.
 #include "run/start_report.hpp"
 
-#include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/version.hpp"
 #include "base/wall_time.hpp"
@@ -12,28 +13,28 @@
 
 namespace trireme::run {
 
-RunEnvironment describe_environment(const comm::Environment& environment,
-                                    const comm::GridShape& grid, const Machine& machine,
-                                    const job::Placement& placement,
-                                    const std::string& command_line) {
-  RunEnvironment result;
-  result.build = ckpt::build_identity();
-  result.grid = comm::to_string(grid);
-  result.ranks = environment.world_size();
-  result.threads = machine.threads;
+nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
+                                            const Machine& machine,
+                                            const job::Placement& placement,
+                                            const std::string& command_line) {
+  nlohmann::ordered_json json = {{"started", iso_time(wall_seconds())},
+                                 {"command_line", command_line}};
+  const std::string job =
+      job::slurm_job([](const char* name) { return std::getenv(name); });
+  if (!job.empty()) json["job"] = job;
+  for (const auto& [name, value] : ckpt::build_identity()) json["build"][name] = value;
+  json["grid"] = comm::to_string(grid);
+  json["ranks"] = placement.places().size();
+  json["threads_per_rank"] = machine.threads;
+  std::set<std::string> hosts;
+  for (const job::Place& place : placement.places()) hosts.insert(place.host);
+  json["hosts"] = hosts;
   for (const job::Place& place : placement.places()) {
-    result.hosts.push_back(place.host);
-    if (!machine.device.empty()) result.devices.push_back(place.processor);
-    result.places.push_back(
+    if (!machine.device.empty()) json["devices"].push_back(place.processor);
+    json["places"].push_back(
         fmt::format("{}: cores {}", place.host, job::core_list(place.cores)));
   }
-  std::sort(result.hosts.begin(), result.hosts.end());
-  result.hosts.erase(std::unique(result.hosts.begin(), result.hosts.end()),
-                     result.hosts.end());
-  result.started = iso_time(wall_seconds());
-  result.command_line = command_line;
-  result.job = job::slurm_job([](const char* name) { return std::getenv(name); });
-  return result;
+  return json;
 }
 
 report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& datasets,

@@ -3,21 +3,23 @@
 #ifndef TRIREME_RUN_START_REPORT_HPP_
 #define TRIREME_RUN_START_REPORT_HPP_
 
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
 #include "base/machine.hpp"
-#include "comm/environment.hpp"
 #include "comm/process_groups.hpp"
 #include "config/deck.hpp"
 #include "data/datasets.hpp"
 #include "job/placement.hpp"
 #include "report/banner.hpp"
-#include "run/run_directory.hpp"
 
 namespace trireme::run {
 
-RunEnvironment describe_environment(const comm::Environment& environment,
-                                    const comm::GridShape& grid, const Machine& machine,
-                                    const job::Placement& placement,
-                                    const std::string& command_line);
+// What environment.json holds: `devices` on GPUs only, `job` under a batch system.
+nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
+                                            const Machine& machine,
+                                            const job::Placement& placement,
+                                            const std::string& command_line);
 
 report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& datasets,
                                 const Machine& machine, const job::Placement& placement,

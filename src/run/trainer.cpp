@@ -13,6 +13,7 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -53,6 +54,8 @@
 namespace trireme::run {
 
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 // The checksum of a file, or "" where it cannot be read: there is no /proc, or only rank
 // 0 can see the deck.
@@ -285,13 +288,14 @@ TrainCommand typed_command(const TrainOptions& options,
 }
 
 // "start 2, 2025-03-01T12:30:05.250Z, node1 and 3 more hosts, 16 ranks"
-std::string title_of(const RunEnvironment& environment, const std::string& host,
+std::string title_of(const Json& environment, const std::string& host,
                      std::int64_t start) {
-  const auto more = static_cast<std::int64_t>(environment.hosts.size()) - 1;
+  const auto more = static_cast<std::int64_t>(environment["hosts"].size()) - 1;
   std::string hosts = host;
   if (more > 0) hosts += fmt::format(" and {}", format_plural(more, "more host"));
-  return fmt::format("start {}, {}, {}, {}", start, environment.started, hosts,
-                     format_plural(environment.ranks, "rank"));
+  return fmt::format("start {}, {}, {}, {}", start,
+                     environment["started"].get<std::string>(), hosts,
+                     format_plural(environment["ranks"].get<int>(), "rank"));
 }
 
 void record_error(Log& log, const std::exception& error) {
@@ -353,7 +357,7 @@ class Start {
   void open_checkpoint();
   void check_checkpoint_with_corpora(const ckpt::CheckpointReader& checkpoint);
   void try_nodes();
-  void begin_records(const RunEnvironment& surroundings);
+  void begin_records(const Json& surroundings);
   void note_restored();
   void say_what_begins();
   [[noreturn]] void fail(const std::exception& error);
@@ -518,8 +522,8 @@ std::optional<int> Start::open() {
   directory_->begin();
   on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);
   directory_->write_deck(config::resolved_text(deck_));
-  const RunEnvironment surroundings = describe_environment(
-      environment_, grid_->shape(), machine_, *placement_, options_.command_line);
+  const Json surroundings =
+      describe_environment(grid_->shape(), machine_, *placement_, options_.command_line);
   directory_->write_environment(surroundings);
   history_.emplace(directory_->path());
   if (options_.resume == "auto") {
@@ -544,10 +548,11 @@ std::optional<int> Start::open() {
 }
 
 // Begins what rank 0 writes: starts.jsonl and log.txt.
-void Start::begin_records(const RunEnvironment& surroundings) {
+void Start::begin_records(const Json& surroundings) {
   // Rank 0's word is enough for all.
   stop_->expect_save(report::expected_save(history_->starts()));
-  warn(log_, history_->begin(report::process_age(), first_step(), surroundings.job));
+  warn(log_, history_->begin(report::process_age(), first_step(),
+                             surroundings.value("job", "")));
   restart_times_.down = history_->seconds_down();
   run_log_.emplace(
       directory_->path(),

@@ -7,8 +7,10 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "ckpt/save.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "comm/on_ranks.hpp"
+#include "comm/self_communicator.hpp"
 #include "job/stop_request.hpp"
 #include "report/section_table.hpp"
 #include "run/run_directory.hpp"
@@ -117,6 +119,42 @@ TEST_F(RunTogether, ARunBeginsOnceAndIsRefusedByAll) {
   }
   EXPECT_THAT(test::message_of<InputError>([&] { RunDirectory(*world_, options); }),
               HasSubstr("holds a run already (deck.yaml)"));
+  world_->barrier();
+}
+
+// Only rank 0 looks. A path is bytes of no encoding.
+TEST_F(RunTogether, AllKnowWhatIsGoneOnFrom) {
+  std::unique_ptr<test::Scratch> scratch;
+  std::string path;
+  if (world_->rank() == 0) {
+    scratch = std::make_unique<test::Scratch>();
+    path = (*scratch / "r\xff:").string();
+    for (const std::int64_t step : {500, 600}) {
+      ckpt::TrainingState state;
+      state.step = step;
+      const float one = 1.0f;
+      ckpt::save_checkpoint(Exec(), *comm::make_self_communicator("self"),
+                            io::Path(path) / "checkpoints", state,
+                            {{"optimizer/exp_avg/one",
+                              DType::float32,
+                              {1},
+                              {{{0, 0, 1, 1}, 0, 1}},
+                              reinterpret_cast<const std::byte*>(&one),
+                              true}},
+                            {.retention = {.keep = 0}});
+    }
+  }
+  world_->broadcast(path);
+  const io::Path checkpoints = path + "/checkpoints";
+  RunDirectory directory(*world_, {path, checkpoints, "auto", 1000});
+  const check::RunStart& start = directory.start();
+  EXPECT_EQ(start.kind, check::StartKind::resume);
+  EXPECT_EQ(start.step, 600);
+  EXPECT_EQ(start.checkpoint.filename(), "step_00000600");
+  EXPECT_EQ(start.checkpoint.parent_path().parent_path().filename(), "r\xff:");
+  ASSERT_EQ(start.older.size(), 1u);
+  EXPECT_EQ(start.older[0].filename(), "step_00000500");
+  EXPECT_EQ(directory.take_manifest().has_value(), world_->rank() == 0);
   world_->barrier();
 }
 

@@ -75,15 +75,15 @@ TEST(EnvironmentLauncher, SpeaksTheDialectOfTheLibrary) {
 }
 
 TEST(EnvironmentWaitPolicy, ByCoresAndOverride) {
-  EXPECT_EQ(choose_wait_policy({0, 2, 2}, nullptr), WaitPolicy::adaptive);
-  EXPECT_EQ(choose_wait_policy({0, 1, 64}, nullptr), WaitPolicy::adaptive);
-  EXPECT_EQ(choose_wait_policy({0, 3, 2}, nullptr), WaitPolicy::yield);
-  EXPECT_EQ(choose_wait_policy({0, 3, 2}, ""), WaitPolicy::yield);
-  EXPECT_EQ(choose_wait_policy({0, 3, 2}, "spin"), WaitPolicy::spin);
-  EXPECT_EQ(choose_wait_policy({0, 1, 2}, "yield"), WaitPolicy::yield);
-  EXPECT_EQ(choose_wait_policy({0, 3, 2}, "adaptive"), WaitPolicy::adaptive);
+  EXPECT_EQ(choose_wait_policy({2, 2}, nullptr), WaitPolicy::adaptive);
+  EXPECT_EQ(choose_wait_policy({1, 64}, nullptr), WaitPolicy::adaptive);
+  EXPECT_EQ(choose_wait_policy({3, 2}, nullptr), WaitPolicy::yield);
+  EXPECT_EQ(choose_wait_policy({3, 2}, ""), WaitPolicy::yield);
+  EXPECT_EQ(choose_wait_policy({3, 2}, "spin"), WaitPolicy::spin);
+  EXPECT_EQ(choose_wait_policy({1, 2}, "yield"), WaitPolicy::yield);
+  EXPECT_EQ(choose_wait_policy({3, 2}, "adaptive"), WaitPolicy::adaptive);
   try {
-    choose_wait_policy({0, 1, 2}, "sleep");
+    choose_wait_policy({1, 2}, "sleep");
     FAIL() << "no error";
   } catch (const InputError& error) {
     EXPECT_THAT(
