@@ -1,7 +1,9 @@
 // ckpt/hugging_face_config.cpp — config.json of a GPT-2, checked key by key, and back.
 //
-// Keys that are not there have transformers' defaults (GPT2Config), except the sizes: a
-// file without them says nothing of the model.
+// A key that changes what the model computes, and that Trireme has not, is refused: it
+// would compute something else without a word. All that is wrong is said together. Keys
+// that are not there have transformers' defaults (GPT2Config), except the sizes: a file
+// without them says nothing of the model.
 #include <cmath>
 #include <nlohmann/json.hpp>
 

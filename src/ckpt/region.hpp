@@ -4,6 +4,10 @@
 // second belong to the columns). A rank's part of it, given by a ShardSpec, is a list of
 // Regions: three for QKV, one shorter than the local array for a padded vocabulary, three
 // for a flat range that begins and ends inside a row (sharded optimizer state).
+//
+// Example: rank 1 of 2 holds columns 2 and 3 of a (6, 4) matrix, as a local (6, 2) array.
+// Elements [3, 9) of that array are three regions: row 1, column 3; rows 2 and 3, columns
+// 2 and 3; row 4, column 2. Their local offsets are 3, 4 and 8.
 #ifndef TRIREME_CKPT_REGION_HPP_
 #define TRIREME_CKPT_REGION_HPP_
 

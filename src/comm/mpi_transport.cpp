@@ -4,7 +4,9 @@
 // An operation keeps, from its start to its wait, the MPI requests of its pieces, copies
 // on the host where MPI cannot read the device's memory, and where its result goes. MPI
 // matches by tag, which here is the channel, and buffers as it likes: a group call is
-// therefore nothing.
+// therefore nothing. Example of a cut: if MPI could count to 4 only, a reduce-scatter of
+// blocks of 3 over 2 ranks would be elements [0, 4), 3 of them for rank 0 and 1 for rank
+// 1, and then [4, 6), both for rank 1.
 #include <algorithm>
 #include <utility>
 

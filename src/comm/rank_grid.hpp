@@ -3,7 +3,8 @@
 //
 // Ranks are never reordered: rank = sum over axes of coordinate x stride, the first axis
 // of the order having stride 1. With the default order neighbouring ranks form tensor
-// groups.
+// groups. Example: of tensor 2 x data 3 rank 5 has the coordinates 1 and 2, as 1 x 1 + 2
+// x 2 = 5; its tensor group is ranks 4 and 5, its data group ranks 1, 3 and 5.
 #ifndef TRIREME_COMM_RANK_GRID_HPP_
 #define TRIREME_COMM_RANK_GRID_HPP_
 

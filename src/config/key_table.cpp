@@ -1,5 +1,10 @@
-// config/key_table.cpp — the table of all keys. To add one: a member in deck.hpp, a line
-// here, and docs/deck.md anew (see the head of that page).
+// config/key_table.cpp — the table of all keys.
+//
+// Reading, checking a value by itself, writing a resolved deck and docs/deck.md all walk
+// along this one table, so that a key cannot be known to one of them and not to another.
+// A key is a member of Deck, how its text is read and written, and what people are told
+// of it. What several keys must agree in is asked in check.cpp. To add one: a member in
+// deck.hpp, a line here, and docs/deck.md anew (see the head of that page).
 #include "config/key_table.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,8 @@
 // data/dataset.hpp — samples from one corpus or a weighted blend of several.
+//
+// A position of the run becomes tokens in two steps (sample_index.hpp): Blend says which
+// corpus it belongs to and its position there, and that corpus' SampleIndex which tokens
+// these are. Neither stores anything, so that every rank can look up any position.
 #ifndef TRIREME_DATA_DATASET_HPP_
 #define TRIREME_DATA_DATASET_HPP_
 

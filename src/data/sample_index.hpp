@@ -7,6 +7,10 @@
 //   [w s, w s + s + 1) of the range: s inputs and their s labels, so that neighbouring
 //   windows share one token. Tokens behind the last whole window are not used, or make a
 //   last window with fewer labels (Tail).
+// Example: the range [100, 115) has with s = 4 the windows 0 to 2, which begin at 100,
+// 104 and 108; tokens 113 and 114 are left. Position 4 is the second of epoch 1. With
+// seed 1 the windows of that epoch come in the order 1 0 2, so that it is tokens 100 to
+// 104.
 #ifndef TRIREME_DATA_SAMPLE_INDEX_HPP_
 #define TRIREME_DATA_SAMPLE_INDEX_HPP_
 
@@ -62,6 +66,8 @@ class SampleIndex {
 // reaches it, e_k < E_k more than its due (E_1 = 0, E_k+1 = (1 - s_k) E_k + 1), so of the
 // first p positions it has more than w_k p - 1 and at most w_k p + s_k E_k, with
 // s_k E_k <= k - 1. (The shares s_k are kept to 2^-33, and the bounds with them.)
+// Example: with the weights 3 and 1 the positions 0 to 7 go to the corpora 1 0 0 0 1 0 0
+// 0, and position 5 is position 3 of corpus 0.
 class Blend {
  public:
   // Weights above 0, of any sum.

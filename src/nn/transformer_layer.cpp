@@ -5,7 +5,7 @@
 // now, and only then the request is waited for. Where the weight pass comes later, all
 // that it reads lies in context.held, and backward_weight does the same for all parts at
 // once. With selective recomputation the output of a norm is thrown away after the
-// forward pass and is made again, from the norm's input and statistics, right before the
+// forward pass and is made again, from the norm's input, right before the
 // weight gradient that reads it; both norms then share one matrix of scratch memory.
 #include "nn/transformer_layer.hpp"
 

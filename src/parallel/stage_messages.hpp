@@ -6,8 +6,9 @@
 // every rank of a tensor group has the same values, each sends its slice to the rank of
 // its number on the other stage, where the slices are put together (scatter/gather
 // optimisation, Narayanan et al. 2021, 4.1). Slices are equal: a message that the ranks
-// do not divide has a few unused elements behind it. With sequence parallelism ranks have
-// slices anyway.
+// do not divide has a few unused elements behind it. For example 10 elements over 4 ranks
+// are slices of 3, the last of which has one element and two unused ones. With sequence
+// parallelism ranks have slices anyway.
 #ifndef TRIREME_PARALLEL_STAGE_MESSAGES_HPP_
 #define TRIREME_PARALLEL_STAGE_MESSAGES_HPP_
 

@@ -8,6 +8,15 @@
 // messages in the same order, because messages between two stages have no names of their
 // own: check() proves that for all stages together, and that no buffer is written while
 // it is still read.
+//
+// Example: stage 1 of 2 has the passes F0 B0 F1 B1 F2 B2, forward and backward in turn.
+// With its messages and, in brackets, buffers that is
+//
+//   recv [0]  recv [1]  F0 [0]  B0 to [2]  send [2]
+//   recv [0]  F1 [1]  B1 to [3]  send [3]   F2 [0]  B2 to [1]  send [1]
+//
+// The input of F1 is received a pass ahead. After B0 nobody wants micro-batch 0's input
+// any more: buffer 0 takes that of micro-batch 2.
 #include "schedule/plan.hpp"
 
 #include <algorithm>
