@@ -26,18 +26,18 @@ struct ThreadSettings {
 // test's).
 ThreadSettings thread_settings(const std::function<const char*(const char*)>& get);
 
-// Of this process, before the threads of its work.
+// Checks what this process was told of threads, before those of its work are started.
 class ThreadCheck {
  public:
   ThreadCheck();
   // Says something that threads could be started by.
   bool is_sound() const { return settings_.problem.empty(); }
-  // Of this rank; 0: the environment does not say.
+  // Threads of this rank; 0 where the environment does not say.
   int threads() const { return settings_.threads; }
   // Collective: what is wrong with a rank's settings, also that a team of so many threads
   // cannot be started; empty on all ranks where they are good.
   std::string problem(const comm::Environment& environment, int team) const;
-  // That threads will share cores; empty: they need not.
+  // Says that threads will share cores; empty where they need not.
   std::string warning() const;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// None where the result is no value of T.
+// The exact result, or none where it is no value of T.
 template <std::integral T>
 constexpr std::optional<T> checked_multiply(T a, T b) {
   T product = 0;

@@ -17,14 +17,14 @@ struct CoreTime {
     return {ran - before.ran, waited - before.waited, stolen - before.stolen,
             offered - before.offered};
   }
-  // Of the time in which threads could have run, what they spent waiting for a core; 0
-  // where nothing ran.
+  // The share of the time in which threads could have run that they spent waiting for a
+  // core; 0 where nothing ran.
   double waiting_share() const;
   double stolen_share() const;
 };
 
-// Of all threads of this process that live; zeros where the system does not say (Linux
-// does: /proc/PID/task/TID/schedstat, /proc/stat).
+// The time of all threads of this process that live; zeros where the system does not say
+// (Linux does: /proc/PID/task/TID/schedstat, /proc/stat).
 CoreTime read_core_time();
 
 // Seconds that the calling thread has been on a core; a system call, some 0.2 us.

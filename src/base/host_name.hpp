@@ -9,8 +9,8 @@ namespace trireme {
 // gethostname(); "unknown" where that fails.
 std::string host_name();
 
-// As SLURM calls it (SLURMD_NODENAME), which need not be the host's name; that where
-// SLURM does not tell.
+// This node's name as SLURM has it (SLURMD_NODENAME), which need not be the host's name;
+// the host's name where SLURM does not tell.
 std::string node_name();
 
 }  // namespace trireme

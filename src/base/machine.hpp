@@ -33,7 +33,7 @@ std::int64_t available_memory_now();
 std::int64_t peak_process_bytes();
 
 namespace detail {
-// From the text of /proc/cpuinfo.
+// The model's name from the text of /proc/cpuinfo.
 std::string cpu_model(std::string_view cpuinfo);
 std::string cpu_isa(std::string_view cpuinfo);
 // "VmHWM:   1234 kB" of a /proc file, in bytes; 0 where there is no such line.

@@ -48,7 +48,8 @@ extern "C" void trireme_mend_mapping(int number, siginfo_t* info, void*) {
   const bool is_of_the_kernel = info->si_code > 0;  // else there is no address
   if (!is_of_the_kernel ||
       !put_page_at(reinterpret_cast<std::uintptr_t>(info->si_addr))) {
-    // An access is done again when this returns; what somebody sent is sent again.
+    // The access that failed is done again when this returns, and meets the handler from
+    // before; a signal that somebody sent has to be sent again.
     ::sigaction(SIGBUS, &handler_before, nullptr);
     if (!is_of_the_kernel) ::raise(number);
   }

@@ -42,7 +42,7 @@ struct KernelTally {
   Cost cost;
 };
 
-// Of one site of one group of ranks. The payload is counted as in comm::Traffic.
+// Messages of one site of one group of ranks. The payload is counted as in comm::Traffic.
 struct MessageTally {
   std::string axis;       // name of the group
   std::string_view site;  // a literal, as the next
@@ -51,7 +51,7 @@ struct MessageTally {
   index_t elements = 0;
   index_t bytes = 0;
 
-  // By axis, then by site.
+  // Tallies are ordered by axis, then by site.
   auto operator<=>(const MessageTally&) const = default;
 };
 

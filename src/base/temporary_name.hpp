@@ -27,7 +27,7 @@ struct TemporaryOwner {
   std::string host;
   int process = 0;
 };
-// None where the name does not tell.
+// The owner that a temporary name tells of; none where it does not tell.
 std::optional<TemporaryOwner> owner_of_temporary(std::string_view name);
 // What of a directory bears a temporary name for something that `is_wanted`: the one way
 // to find what was left behind. Empty where the directory cannot be listed.

@@ -12,7 +12,8 @@ double wall_seconds();
 // "2025-03-01T12:30:05.250Z"
 std::string iso_time(double wall_seconds);
 
-// Of a clock that nobody sets: since some moment, and since this one.
+// Seconds by a clock that nobody sets: since some moment, and since the one that is
+// given.
 double steady_seconds();
 double seconds_since(std::chrono::steady_clock::time_point begin);
 

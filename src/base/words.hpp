@@ -25,7 +25,7 @@ std::optional<T> number_in(std::string_view text, Base... base) {
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
 // A last line without an end counts; what follows the last end, if empty, does not.
 std::vector<std::string_view> lines_of(std::string_view text);
-// Without blanks, tabs and carriage returns at either end.
+// The text without blanks, tabs and carriage returns at either end.
 std::string_view trimmed(std::string_view text);
 std::string lower_case(std::string_view text);
 

@@ -77,8 +77,9 @@ void check_progress(const ckpt::CheckpointReader& checkpoint, const config::Deck
       format_plural(state.samples, "sample"), deck.model.sequence);
 }
 
-// Of the tensors of the whole model. Where the deck's vocabulary is wrong, or that of a
-// corpus that is not known or is another one, it is the checkpoint's.
+// What is wrong with the tensors of the whole model. Where the deck's vocabulary is
+// wrong, or that of a corpus that is not known or is another one, the checkpoint's is
+// taken.
 std::string problem_of_tensors(const ckpt::CheckpointReader& checkpoint,
                                const DeckInQuestion& question, ckpt::Content content,
                                bool is_vocabulary_own) {
@@ -122,7 +123,7 @@ class StartCheck {
   bool begins_afresh() const {
     return wanted_.resume == "never" || (start_ && start_->kind == StartKind::afresh);
   }
-  // But what is said already, of weights without the state of an optimizer.
+  // Adds errors but those said already, of weights without the state of an optimizer.
   void add(const Errors& more) {
     for (const config::DeckError& error : more) {
       if (std::ranges::count(errors_, error.what, &config::DeckError::what) > 0) continue;

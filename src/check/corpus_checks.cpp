@@ -13,7 +13,8 @@
 namespace trireme::check {
 
 void require_documents(const data::Corpora& corpora) {
-  // By the file and not by its name: training and validation parts may be of one.
+  // Files are known by device and inode and not by name, as training and validation parts
+  // may be of one file.
   std::set<std::tuple<dev_t, ino_t, off_t, time_t, long>> checked;
   for (const auto& corpus : corpora) {
     struct stat file = {};

@@ -284,7 +284,8 @@ class DeckCheck {
   }
 
   bool is_right(const std::string& key) const { return is_known(key) && !has_error(key); }
-  // Those of the model, but for the number of their rows that the vocabulary says.
+  // Whether the model's tensors are known, but for the number of rows, which the
+  // vocabulary says.
   bool tells_tensors() const {
     for (const char* key :
          {"model.kind", "model.layers", "model.hidden", "model.heads", "model.head_size",

@@ -55,7 +55,7 @@ constexpr std::array<Check, 4> kChecks = {
      {"exchange", "an all-reduce of 1 MiB with a neighbour", 5.0, 0.02}}};
 constexpr std::size_t kWrite = 0;
 
-// Of one rank in one check.
+// What one rank found in one check.
 struct Outcome {
   double seconds = 0.0;
   std::string problem;

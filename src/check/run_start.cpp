@@ -65,7 +65,7 @@ void refuse_existing(const RunOptions& options) {
       options.path.string(), traces);
 }
 
-// At the checkpoint that a search has found.
+// A start at the checkpoint that a search has found.
 RunStart start_at(ckpt::Search search, const RunOptions& options) {
   RunStart start;
   start.checkpoint = *search.found;

@@ -181,7 +181,7 @@ Json describe_run(const Path& directory, const Path& checkpoints, Depth depth) {
     if (findings.problems.empty() && newest.is_null())
       newest = describe_checkpoint(listed.path, findings, Depth::sizes);
   }
-  // Of a run that has not saved yet there is a deck.
+  // A run that has not saved yet has a deck.
   TRIREME_REQUIRE_INPUT(
       !json["checkpoints"].empty() || fs::exists(directory / "deck.yaml", ignored),
       "'{}' is no run directory and no checkpoint: it holds no step_*",
@@ -235,7 +235,7 @@ Json list_of_datasets(const io::H5File& file) {
 
 Json describe_hdf5(const Path& path) {
   const io::H5File file = io::H5File::open(path);
-  // With a part missing, too: then the reader says which.
+  // A file that lacks a part is taken for a corpus, too: the reader then says which part.
   if ((file.has("tokens") && file.has("documents")) ||
       (file.has_attribute("format_version") && file.has_attribute("token_count"))) {
     return describe_corpus(path);

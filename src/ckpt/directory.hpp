@@ -48,7 +48,7 @@ struct Search {
 Search find_newest(const Path& path, Depth depth = Depth::checksums);
 // The same for who needs one: InputError where there is none, with the reasons.
 Search find_whole(const Path& path, Depth depth = Depth::checksums);
-// Its place alone.
+// The path of what find_whole() finds.
 Path require_newest(const Path& path, Depth depth = Depth::checksums);
 
 // The same, opened, for who reads weights: the log is told of newer ones that cannot be

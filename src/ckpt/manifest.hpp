@@ -115,13 +115,13 @@ struct Manifest {
 // "'x/manifest.json' is damaged: ...; take another checkpoint", of whatever is wrong in
 // it.
 InputError damaged_manifest(const std::string& where, const std::string& problem);
-// Of a step directory, checked; its step is the one in the directory's name.
+// The manifest of a step directory, checked; its step is the one in the directory's name.
 Manifest read_manifest(const Path& directory);
 // For people, where parts of an old format cannot be compared; empty else.
 std::string format_note(const Manifest& manifest, const Path& directory);
 // InputError, with advice, for weights alone: no training can go on from them.
 void require_optimizer_state(const Manifest& manifest, const Path& directory);
-// Its generation alone, unchecked; -1 where it cannot be read.
+// The generation alone of a directory's manifest, unchecked; -1 where it cannot be read.
 std::int64_t peek_generation(const Path& directory);
 
 }  // namespace trireme::ckpt

@@ -12,7 +12,7 @@
 
 namespace trireme::ckpt {
 
-// Of one tensor, or of what is read of it.
+// Counts the bad numbers of one tensor, or of what is read of it.
 class BadNumbers {
  public:
   explicit BadNumbers(const TensorEntry& tensor);

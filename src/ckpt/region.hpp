@@ -19,7 +19,7 @@
 
 namespace trireme::ckpt {
 
-// Of the host's memory through which regions go between devices and files.
+// How much of the host's memory regions go through between devices and files.
 inline constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
 
 // Rows [row, +rows), columns [column, +columns) of a global tensor.
@@ -46,17 +46,17 @@ struct Region {
 Rectangle whole(const Shape& shape);
 // What both cover; none where that is nothing.
 std::optional<Rectangle> intersection(const Rectangle& a, const Rectangle& b);
-// As start and extent in the tensor's own dimensions.
+// A rectangle as start and extent in the tensor's own dimensions.
 Shape start_of(const Rectangle& rectangle, const Shape& shape);
 Shape extent_of(const Rectangle& rectangle, const Shape& shape);
-// And back, from any numbers; none where they are no rectangle inside the tensor, of one
-// element at least.
+// The rectangle of a start and an extent, which may be any numbers; none where they are
+// no rectangle inside the tensor, of one element at least.
 std::optional<Rectangle> rectangle_of(const Shape& start, const Shape& extent,
                                       const Shape& shape);
 
-// All of a rank's part; padding is in no region.
+// The regions of a rank's whole part; padding is in none.
 std::vector<Region> regions_of(const ShardSpec& shard);
-// The elements [begin, end) of its flat local array.
+// The regions of the elements [begin, end) of a part's flat local array.
 std::vector<Region> regions_of(const ShardSpec& shard, index_t begin, index_t end);
 // An even share, by rows, for one of several ranks that hold the same part.
 std::vector<Region> share_of(const std::vector<Region>& regions, int part, int parts);

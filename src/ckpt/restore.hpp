@@ -47,7 +47,7 @@ class Restore {
   // Collective: reads all files, divided among the ranks, for who needs no tensor of it.
   void verify();
 
-  // Of all ranks together, in the checkpoint that was read; seconds are the slowest's.
+  // Bytes that all ranks together read of the checkpoint; seconds are the slowest's.
   std::uint64_t bytes() const { return bytes_; }
   double seconds() const { return seconds_; }
 

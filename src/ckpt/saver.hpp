@@ -79,7 +79,7 @@ class Saver {
   void start_writing();
   void start_publishing(const std::vector<std::string>& shards);
   SaveReport end(std::string error);
-  // Of all ranks; empty where none failed.
+  // What went wrong on any rank; empty where none failed.
   std::string failures();
   void share_layout();
   [[noreturn]] void give_up(double timeout);
@@ -89,7 +89,7 @@ class Saver {
   std::shared_ptr<comm::Communicator> group_;  // shares a file; null: each rank has one
   int writer_ = 0;                             // number of this rank's file
 
-  // Of the save under way.
+  // What follows belongs to the save under way.
   Phase phase_ = Phase::idle;
   Snapshot snapshot_;
   std::optional<Exec> exec_;

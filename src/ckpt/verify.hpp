@@ -29,7 +29,7 @@ struct Findings {
   std::vector<std::string> unreadable = {};  // those of them that say nothing of damage
 };
 Findings examine(const Path& directory, Depth depth);
-// Its problems alone.
+// The problems alone that examine() finds.
 std::vector<std::string> problems_of(const Path& directory, Depth depth);
 // The same of one file of a manifest that was read; `blocks` are the numbers of its
 // blocks. UnreadableError and ReadError, which are not of what it holds, are thrown.

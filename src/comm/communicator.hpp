@@ -74,7 +74,8 @@ class Communicator {
   // Ranks of one colour form a group, ordered by key, then by rank. A negative colour:
   // this rank is in none, and gets nullptr.
   std::shared_ptr<Communicator> split(int colour, int key, const std::string& name);
-  // These ranks of this group, in this order; nullptr on the others. Every rank calls.
+  // A group of these ranks of this group, in this order; nullptr on the others. Every
+  // rank calls.
   std::shared_ptr<Communicator> subset(const std::vector<int>& ranks,
                                        const std::string& name);
   // Lays a Cartesian grid over the ranks without reordering them, the last extent

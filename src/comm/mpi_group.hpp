@@ -73,7 +73,7 @@ struct MpiWorld {
 
   MPI_Op mpi_op(DType type, Op op) const;
   void progress();
-  // No more to be looked at by progress(); false where that has seen it complete.
+  // Takes a request off progress()'s list; false where that has seen it complete.
   bool forget(const MPI_Request& request);
 };
 

@@ -87,7 +87,7 @@ struct ProcessGroups {
 // Collective over the world, whose size must be the shape's.
 ProcessGroups make_process_groups(std::shared_ptr<Communicator> world,
                                   const GridShape& shape);
-// Those of a rank alone.
+// The groups of a rank alone.
 ProcessGroups make_groups_of_one();
 
 }  // namespace trireme::comm

@@ -58,7 +58,7 @@ struct ModelConfig {
 
   // Elements of one head: those of a query, a key or a value.
   index_t head_elements() const { return head_size > 0 ? head_size : hidden / heads; }
-  // Of queries, keys and values other than hidden / heads: only then is it worth telling.
+  // Whether the heads' size is other than hidden / heads: only then is it worth telling.
   bool has_own_head_size() const { return heads * head_elements() != hidden; }
   // GPT-2 scales the two matrices that write to the residual stream by 1 / sqrt(2 L).
   double output_init_std() const {

@@ -9,7 +9,7 @@
 
 namespace trireme::config {
 
-// Of the process grid.
+// The axes of the process grid.
 enum class Axis { tensor, context, data, pipeline };
 // Fastest first: neighbouring ranks share a tensor group.
 using AxisOrder = std::array<Axis, 4>;
@@ -25,7 +25,7 @@ enum class Recompute { none, selective, full };
 // 1F1B (interleaved where stages have several chunks); the same with weight gradients put
 // off; all forward, then all backward passes.
 enum class PipelineSchedule { one_f_one_b, zero_bubble, gpipe };
-// By which costs layers are dealt to the stages of a pipeline.
+// The costs by which layers are dealt to the stages of a pipeline.
 enum class Balance { modelled, measured };
 enum class OptimizerKind { adamw };
 enum class Schedule { cosine, linear, constant, inverse_sqrt, wsd };

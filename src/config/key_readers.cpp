@@ -19,7 +19,7 @@
 namespace trireme::config {
 namespace {
 
-// Of a length: sums of a few do not overflow.
+// The most that a length may be: sums of a few do not overflow.
 constexpr index_t kLongest = 1000000000000000000;
 
 // The text of a plain scalar, or the problem that it is none.

@@ -24,7 +24,7 @@ std::optional<Problem> read_number(const YamlValue& value, const NumberRange& ra
                                    double& out);
 std::optional<Problem> read_boolean(const YamlValue& value, bool& out);
 std::optional<Problem> read_text(const YamlValue& value, std::string& out);
-// With its home directory and variables filled in.
+// Reads a path, with its home directory and variables filled in.
 std::optional<Problem> read_path(const YamlValue& value, std::string& out);
 std::optional<Problem> read_length(const YamlValue& value, index_t least, Length& out);
 // word: "none" or "auto", which leaves `out` empty.

@@ -136,7 +136,7 @@ class Table {
         to_text);
   }
 
-  // Or a word for none.
+  // A length, or a word for none.
   void length(Member<std::optional<Length>> at, const About& about, const char* word) {
     add_read(
         at, {about.description, kLengths, about.default_value}, "length",

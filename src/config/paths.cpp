@@ -21,7 +21,7 @@ std::optional<std::string> value_of(const std::string& variable) {
   return value;
 }
 
-// Of a user, or of who runs this where no name is given.
+// The home directory of a user, or of who runs this where no name is given.
 std::optional<std::string> home_of(const std::string& user) {
   if (user.empty()) {
     if (auto home = value_of("HOME")) return home;

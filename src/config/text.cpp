@@ -162,7 +162,7 @@ std::string time_text(double seconds) {
       return fmt::format("{}{}", number_text(count), unit);
     }
   }
-  // Without an exponent: the reader of times takes digits and a point.
+  // Times are written without an exponent, as their reader takes digits and a point.
   std::string text = fmt::format("{}", seconds);
   if (text.find('e') != std::string::npos) text = fmt::format("{:.9f}", seconds);
   return text + "s";

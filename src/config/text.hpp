@@ -31,7 +31,8 @@ Parsed<double> parse_time(std::string_view text);
 std::string to_text(const Length& length);  // 100, "51200 samples"
 std::string time_text(double seconds);      // "10m"
 std::string number_text(double value);      // shortest that reads back as the same
-// As a YAML scalar: plain where that reads back as this text, else in double quotes.
+// A text as a YAML scalar: plain where that reads back as this text, else in double
+// quotes.
 std::string yaml_text(const std::string& text);
 
 // The word most like `word` that is near enough to be meant; empty where none is.

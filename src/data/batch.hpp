@@ -26,7 +26,7 @@ class Batch {
   // ascending; a stage of a pipeline asks for what its blocks read.
   Batch(const BatchSpec& spec, index_t max_columns,
         const std::vector<std::size_t>& fields);
-  // With all fields.
+  // A batch with all fields of the spec.
   Batch(const BatchSpec& spec, index_t max_columns);
 
   index_t sequence() const { return sequence_; }

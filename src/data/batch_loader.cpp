@@ -46,7 +46,7 @@ struct BatchLoader::Ring {
   std::size_t most_sums() const {
     return extent(std::max<index_t>(options.most_summed, options.depth));
   }
-  // Of batch n the sum of a field, by its place in Options::summed.
+  // The sum of a field of batch n, by the field's place in Options::summed.
   double& sum(index_t n, std::size_t at) {
     return sums[extent(n) % most_sums() * options.summed.size() + at];
   }

@@ -32,8 +32,9 @@ class BatchLoader {
     index_t max_columns = 1;
     bool mask_end_of_document = false;
     int depth = 4;  // buffers, the one in use included; at least 2
-    // Of the spec, fields of weights that sum_ahead() sums, and over how many batches at
-    // most. Their sums are kept, not the batches: a step may have thousands.
+    // The fields of weights that sum_ahead() sums, by their numbers in the spec, and over
+    // how many batches at most. Their sums are kept, not the batches: a step may have
+    // thousands.
     std::vector<std::size_t> summed = {};
     index_t most_summed = 0;
   };

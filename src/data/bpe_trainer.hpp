@@ -38,7 +38,7 @@ class WordCounter {
   const Counts& counts() const { return counts_; }
   std::uint64_t replaced_sequences() const { return replaced_; }
 
-  // To be sent to another process, and added there.
+  // The counts as bytes that another process can be sent and can add to its own.
   std::string packed() const;
   void add_packed(std::string_view packed);
 

@@ -23,7 +23,8 @@ class ByteAlphabet {
 
   // Visible text of a token, as in vocab.json.
   std::string to_text(std::string_view bytes) const;
-  // None when `text` has a character that stands for no byte.
+  // The bytes that a text stands for; none when it has a character that stands for no
+  // byte.
   std::optional<std::string> to_bytes(std::string_view text) const;
 
  private:

@@ -22,7 +22,7 @@ constexpr const char* kAdvice = "make a corpus with `trireme tokenize`";
 
 // Offsets of documents that are read at a time: some MiB.
 constexpr index_t kOffsetsAtOnce = index_t{1} << 19;
-// And compared at a time, which stay in the first cache.
+// Offsets that are compared at a time, so that they stay in the first cache.
 constexpr index_t kOffsetsTogether = 2048;
 
 // The first i below `pairs` with values[i] >= values[i + 1]; `pairs` where they ascend.
@@ -230,7 +230,8 @@ double Corpus::unigram_entropy() const {
   return entropy_of(counts);
 }
 
-// Not of the mapping: its pages would count as this process' memory.
+// The offsets are read from the file and not from the mapping, whose pages would count as
+// this process' memory.
 std::string Corpus::documents_problem() const {
   const io::FileReader reader(path_, "corpus");
   constexpr std::size_t kBytes = sizeof(std::uint64_t);

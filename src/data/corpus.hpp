@@ -51,8 +51,8 @@ class Corpus {
   // token at least, and begins where the one before ends? Returns what is wrong, with the
   // document; empty when nothing is.
   std::string documents_problem() const;
-  // The same of all there is: does the stored checksum hold, is every id in the
-  // vocabulary, are the documents in order?
+  // What is wrong with the whole corpus: does the stored checksum hold, is every id in
+  // the vocabulary, are the documents in order?
   std::string verify() const;
 
  private:

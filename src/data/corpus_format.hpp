@@ -25,8 +25,8 @@ inline DType token_type(std::uint64_t vocabulary_size) {
   return vocabulary_size <= 65536 ? DType::uint16 : DType::uint32;
 }
 
-// Of the tokenizer's files, names and contents in order: a text spelt by a damaged one
-// would be another text.
+// The checksum of the tokenizer's files, names and contents in order: a text spelt by a
+// damaged one would be another text.
 std::uint64_t checksum_of(const std::map<std::string, std::string>& files);
 
 // - sum p log p over the ids that occur: nats per token of the best model that knows

@@ -27,7 +27,7 @@ struct CorpusOptions {
   std::function<void(std::uint64_t, std::uint64_t)> progress;
 };
 
-// Of the whole corpus; equal on all ranks.
+// What is known of the whole corpus; equal on all ranks.
 struct CorpusSummary {
   std::uint64_t tokens = 0;  // end-of-document tokens included
   std::uint64_t documents = 0;

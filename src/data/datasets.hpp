@@ -15,7 +15,7 @@
 namespace trireme::data {
 
 using Corpora = std::vector<std::shared_ptr<const Corpus>>;
-// Their checksums, one after the other.
+// The checksums of the corpora, one after the other.
 std::string identity_of(const Corpora& corpora);
 
 struct ValidationSet {
@@ -34,7 +34,7 @@ struct Datasets {
   // Checksums of the training corpora: a restart on others of the same names would go on
   // with other samples and not know it.
   std::string identity() const;
-  // Of all corpora: what every rank must have the same.
+  // The checksums of all corpora, which every rank must have the same.
   std::string identity_of_all() const;
 };
 

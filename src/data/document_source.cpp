@@ -298,7 +298,7 @@ DocumentSource::ReadStats DocumentSource::read(
     reading.stats.empty_documents = static_cast<std::uint64_t>(std::count_if(
         inputs_.begin(), inputs_.end(), [](const Input& i) { return i.text.empty(); }));
   }
-  // Also where a text has errors: they may be those of a file that was cut.
+  // This is asked where a text has errors, too: they may be those of a file that was cut.
   const auto require_uncut = [&] {
     for (const Input& input : inputs_) input.file.require_uncut();
   };

@@ -37,7 +37,7 @@ fs::path with_suffix(const fs::path& path, const char* suffix) {
 
 }  // namespace
 
-// By their code in the index; 6 and 7 are floating-point numbers.
+// The types of ids by their code in the index; 6 and 7 are floating-point numbers.
 const MegatronDataset::IdType MegatronDataset::kIdTypes[9] = {
     {},
     {1, &MegatronDataset::append_sequence<std::uint8_t>},

@@ -18,7 +18,7 @@ class PreTokenizer {
   static PreTokenizer gpt2();
   // InputError when PCRE2 does not accept the pattern.
   explicit PreTokenizer(const std::string& pattern);
-  // No cutting at all: the whole text is one piece.
+  // Cuts nothing: the whole text is one piece.
   static PreTokenizer none();
 
   // Whether text may be cut where a non-space is followed by a line feed or a space, each

@@ -108,7 +108,8 @@ Blend::Blend(const std::vector<double>& weights) {
   }
 }
 
-// Of `reached` positions that the corpora before leave over.
+// How many of the `reached` positions, which the corpora before leave over, are this
+// corpus'.
 std::uint64_t Blend::own(std::size_t corpus, std::uint64_t reached) const {
   return static_cast<std::uint64_t>(
       static_cast<unsigned __int128>(reached) * share_[corpus] >> 32);

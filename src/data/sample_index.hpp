@@ -78,7 +78,7 @@ class Blend {
     index_t position = 0;  // in that corpus' own order
   };
   Place place(index_t position) const;
-  // Of the first `positions`, those of `corpus`.
+  // How many of the first `positions` belong to `corpus`.
   index_t count(int corpus, index_t positions) const;
 
  private:

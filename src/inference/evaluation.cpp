@@ -84,7 +84,7 @@ std::vector<Plan> plans_of_files(const EvaluateOptions& options,
   return plans;
 }
 
-// Those of the run, cut as it cuts them.
+// The corpora of the run, cut as it cuts them.
 std::vector<Plan> plans_of_run(const EvaluateOptions& options, const config::Deck& deck,
                                const ckpt::CheckpointReader& checkpoint) {
   const data::Split split = options.split.value_or(data::Split::validation);

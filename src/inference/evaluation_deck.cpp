@@ -31,7 +31,8 @@ void require_keys(const std::vector<std::string>& overrides) {
   }
 }
 
-// As --set says, where that is a number; what is wrong with it is for the deck to say.
+// batch.micro as --set says, where that is a number; what is wrong with it is for the
+// deck to say.
 index_t micro_of(const std::vector<std::string>& overrides, index_t micro) {
   for (const std::string& text : overrides) {
     if (!text.starts_with(std::string(kMicro) + "=")) continue;
@@ -59,7 +60,7 @@ config::Deck evaluation_deck(comm::Communicator& world,
         micro_of(overrides, trained.batch.micro) * world.size() * kMicrobatches;
     plain.parallel.zero = 0;
     plain.memory.recompute = config::Recompute::full;
-    // Of no consequence, and needed for a whole deck.
+    // A deck is not whole without this key; an evaluation does not use it.
     plain.optimizer.decay = plain.run.steps;
     plain.run.dir = plain.checkpoint.dir = "evaluation";
     const config::Deck deck =

@@ -151,7 +151,7 @@ void Generator::run_batch(std::vector<Text>& texts, Job& job) {
   speed_.seconds += seconds_since(begin);
 }
 
-// The last `keep` tokens of every text, into an empty cache.
+// Reads the last `keep` tokens of every text into an empty cache.
 std::span<const double> Generator::read_again(const std::vector<Text>& texts,
                                               index_t keep) {
   history_.clear();

@@ -29,7 +29,8 @@ config::Deck deck_of(const ckpt::CheckpointReader& reader) {
 
 namespace {
 
-// As the tokenizer says; without one, or where it names none, as the checkpoint does.
+// The end of a document as the tokenizer says; without one, or where it names none, as
+// the checkpoint does.
 std::optional<data::TokenId> find_end_of_document(
     const std::optional<data::Tokenizer>& tokenizer, const ckpt::TrainingState& state) {
   const auto it = state.tokenizer_attributes.find("end_of_document");

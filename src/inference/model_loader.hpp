@@ -17,8 +17,8 @@
 
 namespace trireme::inference {
 
-// Of the run that wrote it, the vocabulary as a number. InputError where it cannot be
-// used.
+// The deck of the run that wrote a checkpoint, the vocabulary as a number. InputError
+// where it cannot be used.
 config::Deck deck_of(const ckpt::CheckpointReader& reader);
 
 struct LoadedModel {

@@ -17,7 +17,7 @@ struct Prompt {
   bool is_text = true;
 };
 
-// As a user gives them.
+// Prompts as a user gives them.
 struct PromptSources {
   std::vector<std::string> texts;
   std::vector<std::string> ids;  // "15496 11 995" or "15496,11,995"

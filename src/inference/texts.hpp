@@ -37,7 +37,7 @@ class Speller {
 std::string spell(const std::optional<data::Tokenizer>& tokenizer,
                   const std::vector<data::TokenId>& ids);
 
-// So many continuations of each prompt, one prompt's after the other's.
+// Requests for so many continuations of each prompt, one prompt's after the other's.
 std::vector<GenerationRequest> make_requests(const std::vector<Prompt>& prompts,
                                              std::int64_t samples);
 

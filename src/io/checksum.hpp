@@ -12,7 +12,7 @@
 
 namespace trireme::io {
 
-// Of a stream: the value does not depend on how the bytes are cut into updates.
+// The checksum of a stream: it does not depend on how the bytes are cut into updates.
 class Checksum {
  public:
   Checksum();

@@ -13,8 +13,8 @@ namespace trireme::io {
 // Linux moves at most 0x7ffff000 bytes per call.
 inline constexpr std::size_t kMaxCall = std::size_t{1} << 30;
 
-// As pwrite(2), of at most kMaxCall bytes. A fault that nothing tells of happens once and
-// is `none` afterwards; a full disk stays full.
+// Writes as pwrite(2) does, at most kMaxCall bytes. A fault that nothing tells of happens
+// once and is `none` afterwards; a full disk stays full.
 ssize_t faulty_write(int descriptor, const void* data, std::size_t bytes, off_t offset,
                      WriteFault& fault);
 

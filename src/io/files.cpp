@@ -94,7 +94,7 @@ Descriptor open_for_reading(const Path& path, std::string_view role, std::uint64
   return descriptor;
 }
 
-// Behind what others have written there.
+// Writes behind what others have written there.
 void append_to_stream(const Path& path, std::string_view content) {
   std::fflush(stdout);
   Descriptor descriptor(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
@@ -240,7 +240,7 @@ void FileReader::reopen() const {
   const Descriptor descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   if (!descriptor.is_open()) return;  // the next read fails, and says so
   struct stat now = {};
-  // Not another file that has taken the name.
+  // The name may be another file's by now, which is left alone.
   if (::fstat(descriptor, &now) == 0 &&
       static_cast<std::uint64_t>(now.st_size) == size_ && now.st_mtime == modified_) {
     ::dup3(descriptor, descriptor_, O_CLOEXEC);

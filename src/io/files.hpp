@@ -44,9 +44,11 @@ bool is_stream(const Path& path);
 // All or nothing: written beside it under a temporary name, synced and renamed. Streams
 // are written to.
 void write_file(const Path& path, std::string_view content);
-// With parents; nothing to do where it exists. Error when it cannot be made.
+// Makes a directory and its parents, where they are not there. Error when one cannot be
+// made.
 void create_directories(const Path& path);
-// A new one; Error where there is anything of this name, or not the directory above.
+// Makes a new directory; Error where there is anything of this name, or not the directory
+// above.
 void create_directory(const Path& path);
 // InputError where anything has this name, a link to nowhere included.
 void require_absent(const Path& path);
@@ -96,7 +98,7 @@ class FileWriter {
   // Has the system begin to move these bytes to the disk, where it can; sync() has less
   // to wait for then.
   void push(std::uint64_t offset, std::uint64_t bytes);
-  // To so many bytes, as far as that can be.
+  // Cuts the file to so many bytes; what goes wrong is not told.
   void cut(std::uint64_t bytes) noexcept;
   // Everything on stable storage.
   void sync();

@@ -47,7 +47,7 @@ class H5Object {
  protected:
   struct Handle;
   H5Object(std::shared_ptr<Handle> handle, std::string name);
-  // Of an object of this file that was just opened; throws where it was not.
+  // The handle of an object of this file that was just opened; throws where it was not.
   std::shared_ptr<Handle> opened(std::int64_t id, int (*close)(std::int64_t),
                                  const std::string& name) const;
 
@@ -73,8 +73,9 @@ class H5Dataset : public H5Object {
   DType dtype() const { return dtype_; }
   std::uint64_t bytes() const;
   bool is_virtual() const;
-  // Of a virtual dataset, as they were given to make_virtual_dataset(). InputError where
-  // one is no rectangle, or shows another part of its source than all of it.
+  // The pieces of a virtual dataset, as they were given to make_virtual_dataset().
+  // InputError where one is no rectangle, or shows another part of its source than all of
+  // it.
   std::vector<VirtualPiece> pieces() const;
   // Where its bytes begin in the file; none unless contiguous, allocated and in the byte
   // order of this machine.

@@ -97,7 +97,7 @@ std::vector<std::string> read_strings(const Found& found, const std::string& whe
   return values;
 }
 
-// As they are stored, but wider.
+// Numbers as they are stored, but wider.
 template <class T>
 std::vector<T> read_as(const Found& found, const std::string& where) {
   std::vector<T> values(found.count);

@@ -102,7 +102,7 @@ int compare(const H5FD_t* a, const H5FD_t* b) {
 
 herr_t query(const H5FD_t*, unsigned long* flags) {
   if (flags == nullptr) return 0;
-  // Those of the default driver: the same calls lay out the same file.
+  // These are the default driver's flags: the same calls lay out the same file.
   *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA |
            H5FD_FEAT_DATA_SIEVE | H5FD_FEAT_AGGREGATE_SMALLDATA |
            H5FD_FEAT_DEFAULT_VFD_COMPATIBLE;

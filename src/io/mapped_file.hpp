@@ -34,7 +34,7 @@ class MappedFile {
   // sizes. `what` names what should be there ("/tokens").
   const std::byte* range(std::uint64_t offset, std::uint64_t bytes,
                          std::string_view what) const;
-  // As `count` elements of T; also checks the alignment.
+  // The bytes as `count` elements of T; also checks the alignment.
   template <class T>
   const T* array(std::uint64_t offset, std::uint64_t count, std::string_view what) const {
     check_array(offset, count, sizeof(T), alignof(T), what);

@@ -135,7 +135,7 @@ SafetensorsReader::SafetensorsReader(const Path& path) {
   }
   const Path single = path / "model.safetensors";
   const Path index = path / kIndexName;
-  // As transformers does: the single file wins.
+  // Where both forms are there the single file wins, as it does in transformers.
   if (std::filesystem::exists(single)) {
     read_one(single);
   } else if (std::filesystem::exists(index)) {

@@ -23,7 +23,8 @@ constexpr std::string_view kPrefix = "#SBATCH";
 constexpr std::string_view kBlanks = " \t";
 constexpr std::string_view kNameLetters = "abcdefghijklmnopqrstuvwxyz0123456789-";
 
-// Of those that a job may want, with the names under which others are found.
+// The short names of options that a job may want, with the long names under which they
+// are looked up.
 constexpr std::array<std::pair<char, std::string_view>, 23> kShortNames = {{
     {'A', "account"},  {'C', "constraint"},    {'D', "chdir"},
     {'G', "gpus"},     {'J', "job-name"},      {'L', "licenses"},

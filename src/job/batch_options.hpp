@@ -17,9 +17,9 @@ struct BatchOption {
 
 // A line of a script that is options for sbatch.
 bool is_batch_line(std::string_view line);
-// Of the #SBATCH lines of a script, each with its long name: "-N 8", "--nodes 8" and
-// "--nodes=8" are one. `file` names it where a line is not as sbatch wants it:
-// InputError.
+// The options of a script's #SBATCH lines, each with its long name: "-N 8", "--nodes 8"
+// and "--nodes=8" are one. InputError, which names `file`, where a line is not as sbatch
+// wants it.
 std::vector<BatchOption> batch_options(const std::string& script,
                                        const std::string& file);
 // The line, with its newline, from which sbatch reads the option with the bytes that its

@@ -43,7 +43,7 @@ bool is_job(std::string_view text) {
          text.find_first_not_of("0123456789_+") == std::string_view::npos;
 }
 
-// Of the environment, for a message.
+// A text of the environment as a message can show it.
 std::string printable(std::string text) {
   for (char& c : text) {
     if (c < ' ' || c > '~') c = '?';

@@ -46,7 +46,7 @@ class JobClock {
 
   // Picks up an answer, puts the next question when it is time to. Never waits.
   void poll();
-  // None: no limit, or none known.
+  // Seconds that the job has left; none where it has no limit, or none is known.
   std::optional<double> seconds_left() const;
   // What the user should know, once: the end as it was found, that it has moved, or that
   // nobody answers. Empty: nothing new.

@@ -24,7 +24,8 @@ struct MeasuredSteps {
   std::int64_t records = 0;
   std::int64_t done = 0;  // steps of the run so far
 };
-// Of the deck's run directory; none where there is no such run, or too little of it.
+// The steps measured in the deck's run directory; none where there is no such run, or too
+// little of it.
 std::optional<MeasuredSteps> measured_steps(const config::Deck& deck);
 
 // FLOP/s that a rank's device can do with this precision, by the line "#PEAK fp32=19.5e12

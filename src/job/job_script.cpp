@@ -48,7 +48,8 @@ std::vector<std::string> known_machines(const io::Path& directory) {
   return names;
 }
 
-// As it is named; with .sh; among those that come with the program.
+// Looks for a machine's file as it is named, with .sh, and among those that come with the
+// program.
 io::Path find_machine_file(const std::string& machine, const io::Path& directory) {
   for (const io::Path& path : {io::Path(machine), io::Path(machine + ".sh"),
                                directory / machine, directory / (machine + ".sh")}) {

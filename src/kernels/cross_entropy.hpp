@@ -32,7 +32,7 @@ void cross_entropy_row_sums(const Exec& exec, VocabRange range, View2<const T> l
                             View1<const Accumulator<T>> row_max,
                             View2<Accumulator<T>> sums);
 
-// Both in one pass over the logits, for a group of one.
+// Maximum and sums in one pass over the logits, for a group of one.
 template <class T>
 void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range,
                                     View2<const T> logits,

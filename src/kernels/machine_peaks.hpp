@@ -29,7 +29,7 @@ class GemmProbe {
   std::function<void(const Exec&)> product_;
 };
 
-// The same within a quarter of a second.
+// The peak of matrix products, measured within a quarter of a second.
 double measured_gemm_peak(const Exec& exec, DType type = DType::float32);
 
 }  // namespace trireme::kernels

@@ -24,7 +24,7 @@ struct StepState {
   // What multiplies every gradient before it is used: loss-scale and clipping corrections
   // in one factor.
   double gradient_scale = 1.0;
-  // Of each objective that is made here: the sum of its mask over the global batch.
+  // The sum of each objective's mask over the global batch, of those that are made here.
   double objective_count[kMostObjectives] = {1.0, 1.0, 1.0, 1.0};
 };
 

@@ -78,7 +78,8 @@ class Chunk {
   const Border& border_in() const { return blueprint_.border_before(range_.begin); }
   const Border& border_out() const { return blueprint_.blocks[range_.end - 1].border; }
 
-  // Slots there are; called once, before the first forward. One from the start.
+  // Sets how many slots there are, where more than one; called once, before the first
+  // forward.
   void set_slot_count(int slots);
   // The units whose weights a forward or backward pass reads, without those borrowed.
   PassUnits weight_units(Pass pass) const;

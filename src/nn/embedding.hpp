@@ -54,7 +54,8 @@ class VocabParallelEmbedding {
 template <class T>
 class Embedding {
  public:
-  // Its positions go to the registry's last unit; `word` is registered already.
+  // The table of positions goes to the registry's last unit; `word` is registered
+  // already.
   Embedding(const Builder<T>& builder, const config::ModelConfig& config,
             const VocabParallelEmbedding<T>& word);
 

@@ -48,7 +48,7 @@ class TransformerLayer {
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
-  // Generation, without saving anything.
+  // The forward pass of generation, which saves nothing for a backward pass.
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       KvCache<T>& cache) const;
 

@@ -31,7 +31,7 @@ namespace trireme::plan {
 
 namespace {
 
-// Those of the first rank of a pipeline stage; they send nothing.
+// The groups of the first rank of a pipeline stage; they send nothing.
 comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
   const comm::GridShape shape{p.tensor, p.context, p.data, p.pipeline, p.order};
   const int rank = comm::rank_of(shape, {.pipeline = stage});
@@ -78,7 +78,7 @@ std::map<int, int> stages_to_plan(const step::PipelineLayout& layout,
   return stages;
 }
 
-// Of a rank of each of these stages.
+// Plans a rank of each of these stages.
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown shown) {
   const step::Sharing shared = step::sharing(deck);
   const model::Blueprint model = model::make_blueprint(deck.model);
@@ -307,7 +307,7 @@ std::string DryRun::memory_text(const step::MemoryPlan& memory) const {
   return out;
 }
 
-// By axis; which sites they come from is in the JSON.
+// Messages by axis; which sites they come from is in the JSON.
 std::string DryRun::messages_text() const {
   if (stages.empty() || stages.front().tally.messages().empty()) return {};
   std::string out = "\nmessages of each rank in a step\n";

@@ -97,7 +97,7 @@ struct JsonLine {
     if (text.size() > 1) text += ", ";
     text += fmt::format("{}: {}", json_text(std::string(key)), json_text(value));
   }
-  // Of each objective, where there are several.
+  // The loss of each objective, where there are several.
   void operator()(const model::NamedLosses& losses) {
     if (losses.empty()) return;
     JsonLine inner;

@@ -29,7 +29,7 @@
 
 namespace trireme::report {
 
-// Of a field that an older record lacks.
+// The value of a field that an older record lacks.
 inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 struct StepRecord {
@@ -39,7 +39,7 @@ struct StepRecord {
   double lr = 0.0;
   std::int64_t samples = 0;  // since the first step of the run, this one included
   std::int64_t tokens = 0;
-  // Of the steps since the record before; what is done between steps (validation,
+  // Times of the steps since the record before; what is done between steps (validation,
   // checkpoints, samples) is in `other_seconds` alone.
   double seconds = 0.0;            // mean
   double tokens_per_second = 0.0;  // in the median time of a step, as the next two
@@ -122,7 +122,7 @@ class MetricsWriter {
   void close();
 
   const MetricsCut& cut() const { return cut_; }
-  // Of all starts; none before the first record.
+  // The training losses of all starts; none before the first record.
   const std::optional<LossSummary>& training() const { return training_; }
   // In the order in which they were first validated.
   const std::vector<LossSummary>& validations() const { return validations_; }

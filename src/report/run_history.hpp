@@ -56,8 +56,8 @@ struct RestartTimes {
   std::string text() const;
 };
 
-// Of all starts: time in steps whose result a later start, or the end, went on from, over
-// the time that processes ran.
+// The effective time of all starts: time in steps whose result a later start, or the end,
+// went on from, over the time that processes ran.
 struct EffectiveTime {
   int starts = 0;
   double counted = 0.0;  // seconds in such steps

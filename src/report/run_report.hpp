@@ -30,8 +30,8 @@ std::string_view name_of(StartEnd end);
 // names none. Error where it cannot be written.
 void tell_job_script(StartEnd end);
 
-// Of rank 0. Losses and the effective time are those of all starts, the tables of this
-// one.
+// What rank 0 reports. Losses and the effective time are those of all starts, the tables
+// of this one.
 struct RunReport {
   StartEnd end = StartEnd::finished;
   std::string reason = {};  // of an early stop

@@ -62,7 +62,7 @@ class SectionTable {
     bool has_seconds = true;  // else the transport does not tell
     double in_flight = 0.0;   // while at least one message was
     double exposed = 0.0;     // while the rank began one, moved it on, or waited for it
-    // Of the time in flight, the share in which the rank did something else.
+    // The share of the time in flight in which the rank did something else.
     double hidden() const;
   };
   struct MemoryRow {
@@ -79,7 +79,7 @@ class SectionTable {
   // Categories of which a rank has something.
   const std::vector<MemoryRow>& memory() const { return memory_; }
   double loop_seconds() const { return loop_seconds_; }
-  // Of the loop's time; what is no step is validation, saving and the like.
+  // The share of the loop's time that is no step: validation, saving and the like.
   double other_share() const;
   // In the median time of a step.
   double tokens_per_second() const;
@@ -87,9 +87,9 @@ class SectionTable {
   double hardware_tflops() const;  // per second and device
   double peak_share() const;       // of the measured GEMM peak, by hardware FLOPs
 
-  // At most 80 columns; ends with a newline.
+  // The tables as text of at most 80 columns, which ends with a newline.
   std::string text() const;
-  // As in report.json (docs/runs.md): units are in the names.
+  // The tables as in report.json (docs/runs.md): units are in the names.
   nlohmann::ordered_json json() const;
 
  private:

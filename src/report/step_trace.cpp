@@ -26,7 +26,8 @@ namespace trireme::report {
 
 namespace {
 
-// Of a rank: enough for some steps of hundreds of passes and messages, 100 bytes each.
+// The most events of a rank: enough for some steps of hundreds of passes and messages,
+// 100 bytes each.
 constexpr std::size_t kMostEvents = 400'000;
 
 double seconds_of(comm::Clock::time_point time) {

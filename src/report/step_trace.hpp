@@ -49,8 +49,8 @@ class StepTrace {
   // after its last one, when the file is written.
   void begin_step(std::int64_t step);
   void end_step(std::int64_t step);
-  // At the end of the run, which may come earlier. Collective. Error where the file could
-  // not be written: that stops no run.
+  // Writes the trace at the end of the run, which may come earlier. Collective. Error
+  // where the file could not be written: that stops no run.
   void finish();
 
  private:

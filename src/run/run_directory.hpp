@@ -63,8 +63,8 @@ class RunDirectory {
   comm::Communicator& world_;
   check::RunOptions options_;
   io::Path path_;
-  // Of rank 0; none of the checkpoints where they lie in the run directory itself. The
-  // inner one goes first.
+  // What rank 0 holds: the run directory, and that of the checkpoints where it lies
+  // elsewhere. The inner one goes first.
   std::optional<io::HeldDirectory> held_, held_checkpoints_;
   check::RunStart start_;
 };

@@ -60,7 +60,7 @@ class Replica {
   virtual schedule::PieceCost time_block(std::size_t block,
                                          const config::Deck& deck) const = 0;
 
-  // Its use, one of three. Evaluation and generation need weights only.
+  // Begins one of three uses. Evaluation and generation need weights only.
   virtual void begin_training(const Exec& exec, const StepShape& shape,
                               const UpdateRule& rule) = 0;
   virtual void begin_evaluation(const Exec& exec, const StepShape& shape) = 0;

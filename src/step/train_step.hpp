@@ -95,7 +95,7 @@ class TrainStep {
   }
   // What it was planned to take and to do; nothing of a step on shapes.
   const StepPlan& plan() const { return plan_; }
-  // The same as it has come to be: what is allocated (would be, on shapes), and the
+  // The memory as it has come to be: what is allocated (would be, on shapes), and the
   // workspace as far as it was in use so far.
   MemoryPlan memory() const;
   const StepShape& shape() const { return shape_; }
@@ -173,7 +173,8 @@ class TrainStep {
   std::vector<LoadedField> fields_;
   std::size_t batch_bytes_ = 0;
   std::vector<DeviceBatch> batches_;
-  // On shapes these have no memory. Else one element, and two for each objective.
+  // A step on shapes has no memory for these. Else they have one element, and two for
+  // each objective.
   DeviceArray<kernels::StepState> step_state_;
   DeviceArray<double> totals_;
   comm::Request counts_;  // of objectives, on their way

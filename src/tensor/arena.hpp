@@ -115,7 +115,7 @@ class Workspace {
   std::size_t bytes() const { return memory_.extent(0); }
   // How much of each arena was in use at most; of a chunk's slots, in the fullest.
   Plan peaks() const;
-  // The same of all saved arenas together, by what the memory is for; each as large as
+  // The peaks of all saved arenas together, by what the memory is for; each as large as
   // the fullest of its chunk.
   std::array<std::size_t, kCategoryCount> saved_peaks() const;
 

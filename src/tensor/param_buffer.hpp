@@ -68,7 +68,8 @@ class ParamBuffer {
   index_t offset(std::size_t param) const { return partition_.offset(param); }
   const Partition& partition() const { return partition_; }
   const Sharding& sharding() const { return sharding_; }
-  // Bytes of a slab and of the compute copy, once planned; of all that is allocated.
+  // Bytes of a slab and of the compute copy, known once planned, and of all that is
+  // allocated.
   std::size_t slab_bytes(Slab slab) const;
   std::size_t compute_bytes() const;
   std::size_t bytes() const;

@@ -8,7 +8,7 @@
 
 namespace trireme::kernels {
 
-// As embedding_backward; scratch: 2 * rows integers.
+// Computes what embedding_backward does; scratch: 2 * rows integers.
 template <class T>
 void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
                                View2<const T> d_y, index_t row_begin,
