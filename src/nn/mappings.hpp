@@ -1,8 +1,8 @@
-// nn/mappings.hpp — the collectives at the borders of tensor-parallel regions, Megatron-
+// nn/mappings.hpp — the collectives at the ends of tensor-parallel regions, Megatron-
 // LM's mappings.
 //
 // Without sequence parallelism (Shoeybi et al. 2019, figure 3: f and g) activations
-// between the regions are whole on every rank, and each border is an identity one way and
+// between the regions are whole on every rank, and each end is an identity one way and
 // an all-reduce the other. With it (Korthikanti et al. 2022, figure 5: g and g-bar) every
 // rank has its local rows between the regions; going in gathers, coming out is a
 // reduce-scatter, and each is the other's backward. Activations are (s, b, h), so that a

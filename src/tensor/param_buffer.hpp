@@ -37,7 +37,7 @@ class ParamBuffer {
   enum class Use { training, inference };
 
   // What of them is kept where `parts` ranks hold the same model; this one is `part`.
-  // Stage 0 cuts nothing: its slabs are those of one part.
+  // ZeRO 0 cuts nothing: its slabs are those of one part.
   struct Sharding {
     int zero = 0;  // the degree of ZeRO
     int parts = 1;
