@@ -1,5 +1,5 @@
 // apps/inspect.cpp — `trireme inspect`: what a corpus, a checkpoint or a run holds, and
-// whether it is whole. run/inspection.hpp finds out, inspection_text.cpp words it.
+// whether it is whole. check/inspection.hpp finds out, inspection_text.cpp words it.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -13,11 +13,11 @@
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
 #include "base/error.hpp"
+#include "check/inspection.hpp"
 #include "ckpt/verify.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/files.hpp"
 #include "io/json.hpp"
-#include "run/inspection.hpp"
 
 namespace trireme::apps {
 
@@ -48,7 +48,7 @@ int report(const Json& json) {
 
 int inspect(const InspectOptions& options) {
   const auto depth = options.verify ? ckpt::Depth::checksums : ckpt::Depth::sizes;
-  const std::string text = run::inspect(options.path, depth);
+  const std::string text = check::inspect(options.path, depth);
   const Json json = io::parse_json<Json>(text);
   if (!options.json.empty()) io::write_file(options.json, text);
   const Json& problems = json["problems"];
@@ -59,7 +59,7 @@ int inspect(const InspectOptions& options) {
     fmt::print("{}", json["deck"].get<std::string>());
     return problems.empty() ? 0 : report(json);
   }
-  fmt::print("{}\n", run::inspection_text(json));
+  fmt::print("{}\n", check::inspection_text(json));
   if (!problems.empty()) return report(json);
   // A single HDF5 file of another kind carries no checksum to hold it against.
   if (!options.verify) {

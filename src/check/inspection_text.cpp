@@ -1,4 +1,5 @@
-// run/inspection_text.cpp — what `trireme inspect` prints of the JSON of inspection.cpp.
+// check/inspection_text.cpp — what `trireme inspect` prints of the JSON of
+// inspection.cpp.
 //
 // The text is made from the JSON alone, so that the two cannot say different things. A
 // function makes the lines of one part of it, and gives an empty text where that part is
@@ -12,9 +13,9 @@
 #include <vector>
 
 #include "base/format.hpp"
-#include "run/inspection.hpp"
+#include "check/inspection.hpp"
 
-namespace trireme::run {
+namespace trireme::check {
 
 namespace {
 
@@ -347,4 +348,4 @@ std::string inspection_text(const Json& json) {
   return hdf5_text(json);
 }
 
-}  // namespace trireme::run
+}  // namespace trireme::check

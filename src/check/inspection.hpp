@@ -1,7 +1,7 @@
-// run/inspection.hpp — what `inspect` shows: ckpt/describe.hpp finds out what files
+// check/inspection.hpp — what `inspect` shows: ckpt/describe.hpp finds out what files
 // hold; of a checkpoint or a run, the deck in it and the records beside it say the rest.
-#ifndef TRIREME_RUN_INSPECTION_HPP_
-#define TRIREME_RUN_INSPECTION_HPP_
+#ifndef TRIREME_CHECK_INSPECTION_HPP_
+#define TRIREME_CHECK_INSPECTION_HPP_
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -9,7 +9,7 @@
 #include "ckpt/verify.hpp"
 #include "io/files.hpp"
 
-namespace trireme::run {
+namespace trireme::check {
 
 // JSON: the keys of ckpt::describe(), and of a checkpoint or a run
 //   model     kind, layers, hidden, heads, kv_heads, head_size, ffn_hidden, sequence,
@@ -26,6 +26,6 @@ std::string inspect(const io::Path& path, ckpt::Depth depth);
 // last. Lines fit 80 columns where paths and names let them. Ends with a newline.
 std::string inspection_text(const nlohmann::ordered_json& json);
 
-}  // namespace trireme::run
+}  // namespace trireme::check
 
-#endif  // TRIREME_RUN_INSPECTION_HPP_
+#endif  // TRIREME_CHECK_INSPECTION_HPP_

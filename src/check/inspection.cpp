@@ -1,9 +1,9 @@
-// run/inspection.cpp — see inspection.hpp.
+// check/inspection.cpp — see inspection.hpp.
 //
 // ckpt knows files and no decks. What a deck or the records of a run add is put on top
 // of its JSON here, as far as it can be read: a checkpoint that was copied away from its
 // run is shown without them.
-#include "run/inspection.hpp"
+#include "check/inspection.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -18,7 +18,7 @@
 #include "model/blueprint.hpp"
 #include "step/deck_model.hpp"
 
-namespace trireme::run {
+namespace trireme::check {
 
 namespace fs = std::filesystem;
 
@@ -190,4 +190,4 @@ std::string inspect(const io::Path& path, ckpt::Depth depth) {
   return io::json_text(json, 1) + "\n";
 }
 
-}  // namespace trireme::run
+}  // namespace trireme::check
