@@ -27,7 +27,7 @@ namespace trireme::ckpt {
 // What config.json says of the model, in the deck's terms (section `model`).
 struct Gpt2Config : config::ModelConfig {
   // Only where it is inside the vocabulary.
-  std::optional<index_t> end_of_text;
+  std::optional<index_t> end_of_text = {};
 };
 
 // One weight under both names. Shape is ours; theirs is the transpose where
