@@ -105,7 +105,7 @@ Gpt2Config config_of(const CheckpointReader& reader) {
   const std::string where = reader.path().string();
   const config::ModelConfig model = config::parse_resolved(reader.state().deck).model;
   require_gpt2(model, where);
-  Gpt2Config config{model};
+  Gpt2Config config{model, {}};
   // The deck may leave the vocabulary to the corpus; the tensor has it.
   config.vocab =
       reader.tensor(std::string(kModelGroup) + "embedding/word/weight").shape.at(0);
