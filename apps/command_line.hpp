@@ -65,8 +65,8 @@ std::string different_arguments(const comm::Environment& environment, int argc,
 // is one of the files that the command reads: before the work, not after it. A result
 // that is there is replaced. "" is no file.
 void require_output(const std::string& file, const std::vector<std::string>& inputs = {});
-// Before this output is made: what killed calls have left of it goes, and the log is
-// told.
+// Removes what killed calls have left of an output, before it is made again, and tells
+// the log.
 void remove_leftovers(const std::filesystem::path& output, Log& log);
 
 // InputError where `file`, which a command is to write, is one of those that it reads.

@@ -12,7 +12,7 @@ class ProgressLine {
  public:
   explicit ProgressLine(bool is_shown);
   ~ProgressLine();  // takes the line away again
-  // A copy has a line of its own.
+  // A copy of the object shows a line of its own.
   ProgressLine(const ProgressLine& that) = default;
   ProgressLine& operator=(const ProgressLine&) = delete;
 

@@ -22,7 +22,7 @@
 namespace trireme::apps {
 namespace {
 
-// None for what is no whole number from 1; what is too large for an int is its largest.
+// The whole number from 1 that a text says, or none; the largest int for what is larger.
 std::optional<int> positive(std::string_view text) {
   text = trimmed(text);
   if (text.empty() || text.find_first_not_of("0123456789") != text.npos) return {};
@@ -38,8 +38,8 @@ std::optional<int> first_of_list(std::string_view text) {
   return are_good ? positive(parts.front()) : std::nullopt;
 }
 
-// As many as could be started beside this thread, of those wanted. They wait for each
-// other, so that all are there at a time, and end.
+// How many of the threads that are wanted could be started beside this one. They wait for
+// each other, so that all are there at a time, and end.
 int threads_that_start(int wanted) {
   std::mutex mutex;
   std::condition_variable all_are_there;

@@ -19,7 +19,7 @@ constexpr std::optional<T> checked_multiply(T a, T b) {
   if (__builtin_mul_overflow(a, b, &product)) return {};
   return product;
 }
-// The same number as a T; none where T has none.
+// A number as a T; none where T does not have it.
 template <std::integral T, std::integral From>
 constexpr std::optional<T> checked_cast(From value) {
   if (!std::in_range<T>(value)) return {};

@@ -33,8 +33,8 @@ class ChildProcess {
 
   // How it ended, once it has. Never waits.
   std::optional<Ended> poll();
-  // It and its own children; poll() tells when it is gone. Who hangs in a file system
-  // that does not answer may take long, or never go.
+  // Kills the process and its own children; poll() tells when it is gone. Who hangs in a
+  // file system that does not answer may take long, or never go.
   void kill();
 
  private:

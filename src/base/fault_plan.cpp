@@ -173,7 +173,7 @@ FaultPlan::Rule FaultPlan::parse_rule(const std::string& text, std::uint64_t num
       pattern = value;
     } else if (key == "rank") {
       its_rank = values.whole(key, value);
-      // Whatever the seed draws.
+      // A rank out of range is an error whatever the seed draws.
       if (values.range(key, value).second >= ranks) {
         throw wrong(text, fmt::format("rank {} of a run of {}", value, ranks));
       }

@@ -26,7 +26,7 @@ std::string format_count(double count);
 std::string format_count(double count, std::string_view unit);
 // "12.0 MiB"
 std::string human_bytes(std::uint64_t bytes);
-// The same of a number that need not be whole.
+// Bytes as human_bytes() has them, of a number that need not be whole.
 std::string format_bytes(double bytes);
 // format_count and a unit per second: "12.3k tokens/s"; below 100 with two digits after
 // the point where they say something ("0.25 steps/s").

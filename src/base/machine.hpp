@@ -20,7 +20,7 @@ struct Machine {
   std::string device;             // "NVIDIA H200"; empty where kernels run on the CPU
 };
 
-// Kokkos is up.
+// Describes this machine. Kokkos must be up.
 Machine find_machine();
 
 // The permissions that files this process makes do not get.

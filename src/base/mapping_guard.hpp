@@ -27,7 +27,7 @@ class MappingGuard {
     return *this;
   }
 
-  // A page of it was gone when it was touched.
+  // Whether a page of the mapping was gone when it was touched.
   bool is_cut() const noexcept;
 
  private:

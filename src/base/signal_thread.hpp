@@ -28,7 +28,7 @@ inline constexpr std::array<int, 5> kOutsideSignals = {SIGUSR1, SIGUSR2, SIGTERM
 
 class SignalThread {
  public:
-  // In the thread that makes all others, before it does.
+  // To be made in the thread that makes all others, before it does.
   SignalThread();
   ~SignalThread();  // in the same: it blocks what it did before
   SignalThread(const SignalThread&) = delete;

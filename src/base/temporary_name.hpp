@@ -34,7 +34,8 @@ std::optional<TemporaryOwner> owner_of_temporary(std::string_view name);
 std::vector<std::filesystem::path> temporaries_in(
     const std::filesystem::path& directory,
     const std::function<bool(std::string_view)>& is_wanted);
-// It may be at work still: a process of another host, or one of this host that is there.
+// Whether the owner may be at work still: a process of another host, or one of this host
+// that is there.
 bool may_be_alive(const TemporaryOwner& owner);
 
 }  // namespace trireme

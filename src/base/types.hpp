@@ -14,7 +14,7 @@ namespace trireme {
 
 // Sizes, offsets and their products: always 64 bits.
 using index_t = std::int64_t;
-// As Kokkos, MPI and the standard library want it.
+// An index as Kokkos, MPI and the standard library want it.
 constexpr std::size_t extent(index_t n) {
   return static_cast<std::size_t>(n);
 }

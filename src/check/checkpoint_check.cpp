@@ -119,7 +119,7 @@ class StartCheck {
   bool names_checkpoint() const {
     return wanted_.resume != "never" && wanted_.resume != "auto";
   }
-  // As far as is known: a run that is there is not begun.
+  // Whether a run begins afresh, as far as is known: one that is there is not begun.
   bool begins_afresh() const {
     return wanted_.resume == "never" || (start_ && start_->kind == StartKind::afresh);
   }
@@ -131,7 +131,7 @@ class StartCheck {
     }
   }
 
-  // What there is to go on from.
+  // Finds out what there is to go on from.
   void decide() {
     const config::Deck& deck = question_.deck;
     const std::set<std::string>& bad = question_.bad;
@@ -149,7 +149,7 @@ class StartCheck {
       if (start_->kind == StartKind::afresh) return;
       resumed_ = start_->checkpoint.string();
       take(start_->checkpoint, start_->older, std::move(start_->manifest));
-      // Nothing is trained on them.
+      // A finished run trains on no corpora.
       if (start_->kind == StartKind::finished) question_.corpora.clear();
       return;
     }

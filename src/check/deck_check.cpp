@@ -104,7 +104,7 @@ class DeckCheck {
     result_.not_trained = config::not_trained(deck(), examined_.bad);
     if (options_.purpose == Purpose::plan) return;
     if (is_known("data.train") && is_known("model.vocab") && deck().data.train.empty()) {
-      // That no corpus says it follows from there being none.
+      // Where no corpus is named, that none says the vocabulary is no error of its own.
       std::erase_if(errors(), [&](const config::DeckError& error) {
         return error.key == "model.vocab" && deck().model.vocab == 0;
       });
@@ -224,7 +224,7 @@ class DeckCheck {
       }
       return;
     }
-    // What the number of the vocabulary makes wrong.
+    // Errors that come up only once the vocabulary's number is known.
     std::vector<config::DeckError> again;
     config::check_across(deck(), options_.ranks, examined_.bad, again);
     for (config::DeckError& error : again) {

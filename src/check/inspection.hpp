@@ -22,8 +22,9 @@ namespace trireme::check {
 // ckpt::describe().
 std::string inspect(const io::Path& path, ckpt::Depth depth);
 
-// The same for people: the model, its training and its losses first, tensors by layer
-// last. Lines fit 80 columns where paths and names let them. Ends with a newline.
+// The text for people of what inspect() returns: the model, its training and its losses
+// first, tensors by layer last. Lines fit 80 columns where paths and names let them. Ends
+// with a newline.
 std::string inspection_text(const nlohmann::ordered_json& json);
 
 }  // namespace trireme::check

@@ -95,7 +95,7 @@ void require_none_elsewhere(const RunOptions& options) {
       here, there, elsewhere.size(), elsewhere.front().path.filename().string()));
 }
 
-// It has saved some, and none is there.
+// Refuses to begin anew where the run has saved checkpoints, and none is there.
 void require_none_lost(const RunOptions& options) {
   std::int64_t saved = -1;
   const report::RunHistory history(options.path);  // outlives the loop over what it holds

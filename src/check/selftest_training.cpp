@@ -169,7 +169,7 @@ std::string training(const Exec& exec, const std::shared_ptr<comm::Communicator>
   const auto start = std::chrono::steady_clock::now();
   double first = 0, last = 0, seconds = 0;
   int k = 0;
-  // As long as it takes: the clock of rank 0 decides for all.
+  // The training goes on for as long as rank 0's clock says, which decides for all.
   for (std::int64_t goes_on = 1; goes_on != 0; ++k) {
     const auto sample = (static_cast<std::uint64_t>(k) * ranks + rank) * kMicro;
     const optim::StepReport report =

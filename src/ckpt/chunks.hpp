@@ -29,7 +29,7 @@ class ChunkSums {
  public:
   ChunkSums(const Rectangle& place, DType dtype);
   void update(const std::byte* data, std::size_t bytes);
-  // All bytes have come.
+  // The sums, once all bytes have come.
   std::vector<std::uint64_t> finish();
 
  private:

@@ -14,7 +14,7 @@
 
 namespace trireme::ckpt {
 
-// What was made.
+// What a conversion has made.
 struct Converted {
   io::Path from;
   io::Path to;

@@ -46,14 +46,15 @@ struct Search {
 // named by itself is the only candidate. InputError where `path` does not exist.
 // io::ReadError where the newest cannot be read: that is no reason to take another one.
 Search find_newest(const Path& path, Depth depth = Depth::checksums);
-// The same for who needs one: InputError where there is none, with the reasons.
+// Finds as find_newest() does, for who needs one: InputError where there is none, with
+// the reasons.
 Search find_whole(const Path& path, Depth depth = Depth::checksums);
 // The path of what find_whole() finds.
 Path require_newest(const Path& path, Depth depth = Depth::checksums);
 
-// The same, opened, for who reads weights: the log is told of newer ones that cannot be
-// used. A checkpoint named by itself is checked no further than its sizes: reading checks
-// each block.
+// Opens what find_whole() finds, for who reads weights: the log is told of newer ones
+// that cannot be used. A checkpoint named by itself is checked no further than its sizes:
+// reading checks each block.
 CheckpointReader open_newest(const Path& path, Log& log);
 
 struct Retention {

@@ -63,8 +63,8 @@ class Scatter {
   Scatter(const Exec& exec, const TensorTarget& target, DType stored)
       : exec_(exec), target_(target), stored_(stored) {}
 
-  // Where the rows of `place` belong, without gaps and as they are stored; null where
-  // they do not lie so.
+  // The memory where the rows of `place` belong, if they lie there without gaps and as
+  // they are stored; else null.
   std::byte* direct(const Rectangle& place) {
     if (!(kHostExecution || target_.on_host) || stored_ != target_.dtype) return nullptr;
     for (const Region& region : target_.regions) {

@@ -238,7 +238,7 @@ SaveReport Saver::finish(double timeout) {
     const std::int64_t progress = world_.all_reduce(std::int64_t{progress_});
     if (progress != before) begin = Clock::now();
     before = progress;
-    // Clocks differ: the ranks agree on it.
+    // Clocks differ, so that the ranks agree on whether the time is over.
     if (timeout > 0.0 && world_.any(seconds_since(begin) > timeout)) give_up(timeout);
     std::this_thread::sleep_for(kPatience);
   }

@@ -16,7 +16,7 @@ namespace trireme::ckpt {
 struct TrainingState {
   // Drawn when the run began (random_id()); empty: a run of its own, with the first save.
   std::string run;
-  // Progress, after the step.
+  // How far the run is after the step.
   std::int64_t step = 0;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;

@@ -31,7 +31,7 @@ struct Findings {
 Findings examine(const Path& directory, Depth depth);
 // The problems alone that examine() finds.
 std::vector<std::string> problems_of(const Path& directory, Depth depth);
-// The same of one file of a manifest that was read; `blocks` are the numbers of its
+// The problems of one file of a manifest that was read; `blocks` are the numbers of its
 // blocks. UnreadableError and ReadError, which are not of what it holds, are thrown.
 std::vector<std::string> problems_of_file(const Path& directory, const Manifest& manifest,
                                           std::size_t file,

@@ -54,7 +54,7 @@ inline std::size_t board_bytes(std::uint32_t slots) {
 struct OpenFile : Descriptor {
   OpenFile(const std::filesystem::path& path, int flags)
       : Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
-  // All of the bytes, or false.
+  // Reads all of the bytes, or returns false.
   bool read_at(std::size_t place, void* data, std::size_t bytes) const {
     return ::pread(*this, data, bytes, static_cast<off_t>(place)) ==
            static_cast<ssize_t>(bytes);

@@ -69,7 +69,7 @@ class Communicator {
   // that its callers have left. Nothing but the end of the process is safe then.
   virtual bool has_given_up() const { return false; }
 
-  // All ranks have come here.
+  // Returns when all ranks have come here.
   void barrier();
   // Ranks of one colour form a group, ordered by key, then by rank. A negative colour:
   // this rank is in none, and gets nullptr.
@@ -147,7 +147,8 @@ class Communicator {
   // Bytes from every rank, in rank order. `call` and site name it in messages.
   virtual void host_all_gather(const void* in, void* out, std::size_t bytes,
                                const char* call, Site site) = 0;
-  // The same to rank 0 alone, where `out` is; null elsewhere.
+  // Gathers as host_all_gather() does, to rank 0 alone, where `out` is; it is null
+  // elsewhere.
   virtual void host_gather(const void* in, void* out, std::size_t bytes,
                            const char* call) = 0;
   virtual void host_broadcast(void* data, std::size_t bytes, int root) = 0;

@@ -50,8 +50,8 @@ class Environment {
 
   // Takes every rank down with this exit status; flushes what was printed.
   [[noreturn]] static void abort(int status) noexcept;
-  // The same before there is an Environment: the other ranks of the launcher would wait
-  // for this one.
+  // Ends all ranks before there is an Environment: the launcher's others would wait for
+  // this one.
   [[noreturn]] static void abort_before_start(int argc, char** argv, int status) noexcept;
 
   // How long ranks wait for each other while a program starts.

@@ -117,7 +117,7 @@ class Group {
   void all_to_all(const Exec& exec, ConstSpan in, Span out, Site site = "");
   void broadcast(const Exec& exec, Span data, int root, Site site = "");
 
-  // The same, begun only. Messages that pass through the host move on in
+  // These begin the operations above. Messages that pass through the host move on in
   // Communicator::progress() and in every call of the group's world.
   Request start_all_reduce(const Exec& exec, Span data, Op op = Op::sum, Site site = "");
   Request start_reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op = Op::sum,

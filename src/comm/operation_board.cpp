@@ -45,7 +45,7 @@ std::int64_t since_epoch(OperationBoard::Clock::time_point time) {
   return duration_cast<nanoseconds>(time.time_since_epoch()).count();
 }
 
-// Cut to the room there is; with its end.
+// Copies a text, cut to the room there is, with the zero at its end.
 template <std::size_t N>
 void put(char (&field)[N], const char* text) noexcept {
   const std::size_t length = ::strnlen(text, N - 1);

@@ -115,7 +115,7 @@ BoardReading read_boards(const std::filesystem::path& directory);
 // "rank 3 (process 4711 on host): in all_reduce 'row-parallel output' of group tensor
 // (call 17, 4096 elements), since 12.4 s".
 std::string describe_now(const RankState& state, double now);
-// The same of a run that is over: "..., since 2025-03-01T12:30:05Z".
+// Describes what a rank did in a run that is over: "..., since 2025-03-01T12:30:05Z".
 std::string describe_past(const RankState& state);
 
 // What the run that used the directory before left unfinished, for the log: nothing where

@@ -47,7 +47,8 @@ struct NotTrained {
 // Keys in `bad` have an error already: what they say is not looked at.
 std::vector<NotTrained> not_trained(const Deck& deck,
                                     const std::set<std::string>& bad = {});
-// The same as errors, for who is about to train; a deck without a corpus is one, too.
+// What is not trained as errors, for who is about to train; a deck without a corpus is
+// one, too.
 std::vector<DeckError> errors_of_training(const Deck& deck,
                                           const std::set<std::string>& bad = {});
 

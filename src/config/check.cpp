@@ -262,7 +262,8 @@ class Checker {
     return grids;
   }
 
-  // The same in words; pipelines where the deck has one, or nothing else will do.
+  // The grids in words; those with pipelines where the deck has one, or nothing else will
+  // do.
   std::string grids() const {
     if (is_trial_) return {};
     constexpr std::size_t kMost = 12;

@@ -36,7 +36,7 @@ enum class LengthUnit { steps, samples, tokens };
 template <class E>
 const std::vector<std::pair<E, std::string_view>>& choices();
 
-// The word of a value.
+// The word that a deck has for a value.
 template <class E>
 std::string_view name_of(E value);
 

@@ -37,7 +37,7 @@ struct Key {
   bool required = false;
 };
 
-// In the order of the sections of a deck.
+// All keys, in the order of the sections of a deck.
 const std::vector<Key>& key_table();
 const Key* find_key(const std::string& path);
 // Whether keys begin with path + '.'.

@@ -215,7 +215,7 @@ class Loader {
     add(path, place, value, "is not a key of the deck", allowed, near);
   }
 
-  // None of its keys is known.
+  // Marks all keys of a section as in error: what they say is not known.
   void mark_section(const std::string& section) {
     for (const Key& key : key_table()) {
       if (key.info.path.starts_with(section + ".")) bad_.insert(key.info.path);

@@ -15,7 +15,7 @@ namespace trireme::config {
 
 // Whole numbers, 2e9 too; nothing where the text is not one or does not fit 64 bits.
 std::optional<index_t> parse_integer(std::string_view text);
-// Finite numbers.
+// Reads a finite number; none for anything else.
 std::optional<double> parse_number(std::string_view text);
 
 // A value, or why there is none and what to write instead.
@@ -25,7 +25,7 @@ struct Parsed {
   std::string what, fix;
 };
 Parsed<Length> parse_length(std::string_view text);
-// Seconds: "90s", "5m", "1h30m", "2d".
+// Reads a time as seconds: "90s", "5m", "1h30m", "2d".
 Parsed<double> parse_time(std::string_view text);
 
 std::string to_text(const Length& length);  // 100, "51200 samples"

@@ -82,7 +82,7 @@ struct BatchLoader::Ring {
     }
     changed.notify_all();
   }
-  // False at the end of the plan.
+  // Makes the next batch; false at the end of the plan.
   bool make_batch() {
     const ColumnRange range = plan(made);
     if (range.columns == 0) return false;

@@ -54,9 +54,10 @@ CorpusSummary write_corpus(const Tokenizer& tokenizer, const DocumentSource& sou
                            const std::filesystem::path& out, comm::Communicator& comm,
                            const CorpusOptions& options);
 
-// The same for text that was tokenized elsewhere. read(sink) gives this rank's documents
-// with their end-of-document tokens, lower ranks the earlier ones, and returns how many
-// empty ones it left out; it makes no collective calls. input_bytes: of all ranks.
+// Writes a corpus of text that was tokenized elsewhere. read(sink) gives this rank's
+// documents with their end-of-document tokens, lower ranks the earlier ones, and returns
+// how many empty ones it left out; it makes no collective calls. input_bytes: of all
+// ranks.
 CorpusSummary write_tokenized_corpus(
     const Tokenizer& tokenizer, std::uint64_t input_bytes,
     const std::filesystem::path& out, comm::Communicator& comm,

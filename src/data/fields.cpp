@@ -24,7 +24,7 @@ void tokens(const Sample& sample, const FieldColumn& column) {
   fill_tokens(sample, 0, column);
 }
 
-// The next tokens.
+// A label is the token behind the position's own.
 void labels(const Sample& sample, const FieldColumn& column) {
   fill_tokens(sample, 1, column);
 }
@@ -36,7 +36,7 @@ void positions(const Sample& sample, const FieldColumn& column) {
   }
 }
 
-// 1 where the label counts.
+// The mask is 1 where the label counts.
 void loss_mask(const Sample& sample, const FieldColumn& column) {
   const auto element = column.elements<float>(sample.sequence);
   for (index_t i = 0; i < sample.sequence; ++i) {

@@ -118,7 +118,7 @@ class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
   std::string next(TokenId id);
-  // What is still kept back, at the end.
+  // The text that is still kept back, at the end.
   std::string finish();
 
  private:

@@ -54,7 +54,7 @@ class Sampler {
   }
   void keep_top_k();
   void keep_nucleus();
-  // In [0, 1), 53 random bits.
+  // A number in [0, 1) of 53 random bits.
   double uniform(const Draw& draw) const;
 
   SamplingConfig config_;

@@ -28,7 +28,7 @@ class Validation {
   std::optional<step::LossSums> loss_of(const data::ValidationSet& set,
                                         const std::function<bool()>& stop = {});
 
-  // In pieces: how many samples go through the model of all data ranks at a time.
+  // How many samples go through the model of all data ranks at a time.
   index_t samples_at_once() const;
   // What sees the micro-batches of this rank before the model does.
   using Look = std::function<void(const data::Batch&)>;

@@ -58,7 +58,7 @@ Path existing_ancestor(Path path);
 std::uint64_t free_bytes(const Path& path);
 // "cannot write 'x': No space left on device (errno 28); 12.0 MiB free there; ..."
 std::string system_message(std::string_view action, const Path& path, int error);
-// What follows the colon there.
+// The part of system_message() behind its colon.
 std::string system_cause(const Path& path, int error);
 
 // Reads at given places; may be shared by threads.
@@ -100,7 +100,7 @@ class FileWriter {
   void push(std::uint64_t offset, std::uint64_t bytes);
   // Cuts the file to so many bytes; what goes wrong is not told.
   void cut(std::uint64_t bytes) noexcept;
-  // Everything on stable storage.
+  // Returns when all that was written is on stable storage.
   void sync();
   void close();
 

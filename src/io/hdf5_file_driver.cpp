@@ -200,7 +200,7 @@ H5FD_class_t make_driver() {
 
 void h5_set_file_driver(std::int64_t access_list) {
   const H5FD_class_t driver = make_driver();
-  // Copied by HDF5, and kept by whatever uses it.
+  // HDF5 copies the list, and keeps it as long as anything uses it.
   const H5Scoped id(
       H5FDregister(&driver), [](std::int64_t i) { return H5FDunregister(i); },
       "register the file driver");

@@ -38,7 +38,7 @@ std::string owner_text() {
                      iso_time(wall_seconds()));
 }
 
-// Who wrote it; the file may be of anything.
+// The owner that a lock file names; the file may hold anything.
 std::string owner_of(int lock) {
   std::array<char, 256> text{};
   const ssize_t length = ::pread(lock, text.data(), text.size(), 0);
@@ -170,7 +170,7 @@ void HeldDirectory::open_lock(const Words& words) {
                         words.advice);
 }
 
-// False: the file system knows no locks.
+// Takes the lock; false where the file system knows none.
 bool HeldDirectory::lock(const Words& words) {
   if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return true;
   TRIREME_REQUIRE_INPUT(errno != EWOULDBLOCK,

@@ -16,7 +16,7 @@
 
 namespace trireme::io {
 
-// It is there, and this process may not write to it.
+// The directory is there, and this process may not write to it.
 class UnwritableDirectory : public InputError {
  public:
   using InputError::InputError;

@@ -40,7 +40,7 @@ class JsonError : public InputError {
 // JsonError where it is not JSON, holds a number beyond all (1e999), or is too deep.
 template <class Json>
 Json parse_json(std::string_view text);
-// The same of a file's content: InputError as JsonError::in_file() words it.
+// Parses a file's content: InputError as JsonError::in_file() words it.
 template <class Json>
 Json parse_json_file(std::string_view text, std::string_view file);
 // Null where parse_json() throws: for what may be damaged without harm.
@@ -61,10 +61,11 @@ const Json& json_list(const Json& object, const char* key);
 // UTF-8 (names come from file names, too) are written as U+FFFD.
 template <class Json>
 std::string json_text(const Json& json, int indent = -1);
-// The same for what is read again: InputError where a string is not UTF-8.
+// The text of JSON that will be read again: InputError where a string is not UTF-8.
 template <class Json>
 std::string exact_json_text(const Json& json, int indent = -1);
-// The beginning of it, for messages: about `bytes`, and "..." where there is more.
+// The beginning of a text of JSON, for messages: about `bytes`, and "..." where there is
+// more.
 template <class Json>
 std::string json_excerpt(const Json& json, std::size_t bytes = 100);
 

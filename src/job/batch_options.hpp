@@ -25,7 +25,7 @@ std::vector<BatchOption> batch_options(const std::string& script,
 // The line, with its newline, from which sbatch reads the option with the bytes that its
 // value has. These must be free of control characters: quoting cannot bring these in.
 std::string batch_line(const BatchOption& option);
-// In place of the option of that name, or behind the others.
+// Puts an option in place of the one of its name, or behind the others.
 void set_batch_option(std::vector<BatchOption>& options, const BatchOption& wanted);
 
 }  // namespace trireme::job

@@ -51,7 +51,7 @@ class JobClock {
   // What the user should know, once: the end as it was found, that it has moved, or that
   // nobody answers. Empty: nothing new.
   std::string take_note();
-  // The same of variables that are not believed, on the rank that asks.
+  // A warning, once, of variables that are not believed, on the rank that asks.
   std::string take_warning();
 
  private:

@@ -33,7 +33,7 @@ std::optional<MeasuredSteps> measured_steps(const config::Deck& deck);
 std::optional<double> rank_peak(const std::string& machine, const std::string& file,
                                 config::Precision precision);
 
-// Lines that begin with "# ".
+// The plan as lines that begin with "# ".
 std::string plan_comment(const plan::DryRun& plan, const JobSize& job,
                          const std::optional<MeasuredSteps>& measured,
                          const std::optional<double>& peak);

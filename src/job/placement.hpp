@@ -12,7 +12,7 @@
 
 namespace trireme::job {
 
-// One rank.
+// Where one rank runs.
 struct Place {
   int node = 0;  // the lowest rank of those that share its memory
   std::string host;
@@ -29,7 +29,7 @@ std::string core_list(const std::vector<int>& cores);
 class Placement {
  public:
   explicit Placement(std::vector<Place> places);
-  // Collective; Kokkos is up.
+  // Collective. Kokkos must be up.
   static Placement gather(comm::Environment& environment, const Machine& machine);
 
   const std::vector<Place>& places() const { return places_; }

@@ -34,7 +34,8 @@ constexpr int kStatusError = 1, kStatusRequeue = 75;
 constexpr std::int64_t kSecond = 1000000000;  // ns
 // What a save is given beyond the longest so far, as a loaded file system is slower.
 constexpr double kSaveSafety = 1.5;
-// After it: tables, the end of MPI and of the job's step, and what the job script does.
+// Time for what comes after the last save: tables, the end of MPI and of the job's step,
+// and what the job script does.
 constexpr double kEndSeconds = 5.0;
 constexpr double kFirstMargin = 300.0, kFirstMarginShare = 0.1;
 
@@ -94,14 +95,15 @@ void make_start_timer() {
   has_timer = ::timer_create(CLOCK_MONOTONIC, &event, &start_timer) == 0;
 }
 
-// From now on, or not any more (0). Also in a handler, which timer_settime() allows.
+// Sets the timer to so many seconds from now, or stops it (0). This may be called in a
+// handler, as timer_settime() may.
 void set_start_timer(time_t seconds) {
   itimerspec when = {};
   when.it_value.tv_sec = seconds;
   if (has_timer) ::timer_settime(start_timer, 0, &when, nullptr);
 }
 
-// In a handler: nothing here may allocate, lock or flush.
+// This runs in a handler: nothing here may allocate, lock or flush.
 void end_by_term() {
   const bool is_published = status_at_once == kStatusRequeue;
   const std::string_view text =
@@ -120,7 +122,7 @@ void end_by_term() {
   ::kill(::getpid(), SIGTERM);  // comes when the handler returns
 }
 
-// The same.
+// This runs in a handler, too.
 [[noreturn]] void stop_at_once(bool speaks) {
   const int status = status_at_once;
   const char* text =
@@ -262,7 +264,7 @@ std::optional<double> StopRequest::seconds_to_end() const {
 double StopRequest::margin() const {
   if (options_.margin_seconds) return *options_.margin_seconds;
   const double first = first_margin(elapsed() + seconds_to_end().value_or(0.0));
-  // That start may have had other ranks, files or disks.
+  // The start that saves were measured in may have had other ranks, files or disks.
   if (longest_save_ <= 0.0) return std::max(first, kSaveSafety * expected_save_);
   return std::max(kSaveSafety * longest_save_, std::min(first, kEndSeconds));
 }

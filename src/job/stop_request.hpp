@@ -45,7 +45,7 @@ class StopRequest {
   struct Options {
     std::vector<config::SignalName> signals;  // ^C is always among them
     double time_limit_seconds = 0.0;          // 0: none
-    // Before the limit; none: found automatically.
+    // Seconds before the limit at which to stop; none: found automatically.
     std::optional<double> margin_seconds = std::nullopt;
     Clock::time_point start = Clock::now();  // when the time limit began to run
     JobClock* job = nullptr;                 // its end is a limit, too
@@ -73,11 +73,12 @@ class StopRequest {
   // on every rank; once given it stays. The limit has come when another interval like the
   // longest between two calls and the margin would not fit into what is left.
   StopReason poll(comm::Communicator& world);
-  // The same of signals alone: before the first step, so that every start makes one
-  // whatever the limit.
+  // Asks as poll() does, of signals alone: before the first step, so that every start
+  // makes one whatever the limit.
   StopReason poll_signals(comm::Communicator& world);
-  // The same before what may take long, or hang, on the way to that: where there is no
-  // signal yet, a TERM that comes meanwhile ends the start after ten seconds.
+  // Asks as poll_signals() does, before what may take long, or hang, on the way to the
+  // first step: where there is no signal yet, a TERM that comes meanwhile ends the start
+  // after ten seconds.
   StopReason poll_start(comm::Communicator& world);
   // What took the time since the last poll (the start, a save) does not come again before
   // the next: no interval.

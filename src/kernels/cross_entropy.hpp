@@ -49,8 +49,8 @@ void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
                         View2<const Accumulator<T>> sums, View1<const float> mask,
                         View1<Accumulator<T>> loss, View1<double> totals);
 
-// In place: logits become d_logits = scale * mask * (softmax - one_hot(label)), with
-// scale = objective.in(step).
+// Works in place: logits become d_logits = scale * mask * (softmax - one_hot(label)),
+// with scale = objective.in(step).
 template <class T>
 void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView step,
                             ObjectiveScale objective, View1<const std::int32_t> labels,

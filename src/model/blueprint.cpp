@@ -43,7 +43,7 @@ void check_border(const Border& border, const BlockSpec& block, std::size_t stre
   }
 }
 
-// One block against the border before it.
+// Checks one block against the border before it.
 void check_block(const Border& before, const BlockSpec& block) {
   for (const std::string& name : block.reads) {
     TRIREME_REQUIRE(find(before, name) != nullptr,

@@ -432,7 +432,7 @@ std::vector<index_t> Chunk<T>::cache_columns() const {
   return columns;
 }
 
-// Of a layer that is made again only its ends were kept, so that no part of it can be
+// Only the ends of a layer that is made again were kept, so that no part of it can be
 // named. What came in is not looked at: the chunk that made it names it better.
 template <class T>
 std::string Chunk<T>::locate_non_finite(const nn::Context& context, int slot) const {

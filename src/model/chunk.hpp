@@ -74,7 +74,7 @@ class Chunk {
         Tables<T>* tables = nullptr);
 
   const BlockRange& range() const { return range_; }
-  // What crosses its ends.
+  // The borders at the chunk's two ends.
   const Border& border_in() const { return blueprint_.border_before(range_.begin); }
   const Border& border_out() const { return blueprint_.blocks[range_.end - 1].border; }
 

@@ -54,8 +54,8 @@ struct Context {
   Recompute recompute = {};
   int stream = 0;  // that rows are of
 
-  // The same in all else, as a copy cannot leave anything out: keeping what is saved in
-  // another arena, or with the rows of another stream.
+  // Contexts that differ from this one in a single thing: the arena that saved tensors go
+  // to, or the stream whose rows count. Being copies, they cannot leave anything out.
   Context saving_in(Arena& arena) const {
     Context other = *this;
     other.saved = &arena;
@@ -76,7 +76,8 @@ struct Context {
   }
   View1<const float> weights(std::size_t field) const { return loaded<float>(field); }
   // Where the tokens of a stream stand, (rows); how many positions of each sample are
-  // real, (b). Null where the model has no such field: 0, 1, 2 ..., and all of them.
+  // real, (b). Null where the model has no such field: the tokens then stand at 0, 1, 2
+  // ..., and all of them are real.
   View1<const std::int32_t> positions(int of) const {
     return ids_or_null(batch.at(of).positions);
   }

@@ -43,8 +43,8 @@ class Optimizer {
   Optimizer(const Exec& exec, ParamBuffer<T>& params, const comm::ProcessGroups& groups,
             const kernels::AdamWDesc& adamw, double clip_norm);
 
-  // Before a step's first half: its number (from 1), its learning rate and Adam's bias
-  // corrections 1 - beta^update, for the kernels to read.
+  // To be called before a step's first half: writes the step's number (from 1), its
+  // learning rate and Adam's bias corrections 1 - beta^update, for the kernels to read.
   void begin_step(const Exec& exec, View0<kernels::StepState> state, std::int64_t update,
                   double learning_rate);
   // First half of a step: sums `totals` (of this rank's micro-batches, two for each

@@ -13,7 +13,7 @@
 
 namespace trireme::report {
 
-// What is empty or 0 is not known, and left out.
+// A member that is empty or 0 is not known, and is left out.
 struct BannerInfo {
   config::Deck deck;
   std::string version;        // of Trireme, with its commit

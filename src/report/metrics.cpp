@@ -127,7 +127,7 @@ struct JsonFields {
   }
 };
 
-// The same, but fields that an older record lacks keep their values.
+// Reads the fields that records of older versions lack; they keep their values there.
 struct JsonAdditions {
   const ParsedJson& object;
   template <class T>

@@ -124,7 +124,7 @@ class MetricsWriter {
   const MetricsCut& cut() const { return cut_; }
   // The training losses of all starts; none before the first record.
   const std::optional<LossSummary>& training() const { return training_; }
-  // In the order in which they were first validated.
+  // The validation losses, in the order in which the sets were first validated.
   const std::vector<LossSummary>& validations() const { return validations_; }
   const io::Path& json_path() const { return json_.path; }
 

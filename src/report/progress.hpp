@@ -40,7 +40,7 @@ class StepClock {
  public:
   // The first call starts the clock: a first step says nothing of the others.
   void tick(double now);
-  // Not finite before two ticks.
+  // The time of a step; not finite before two ticks.
   double seconds_per_step() const;
 
  private:

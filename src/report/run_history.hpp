@@ -92,7 +92,7 @@ class RunHistory {
   // Between the last sign of the start before and the beginning of this one; negative
   // where there was none.
   double seconds_down() const;
-  // It went on from another one, as that was damaged.
+  // Notes that this start went on from another checkpoint, as that one was damaged.
   std::string note_first_step(std::int64_t step);
   std::string note_restart(const RestartTimes& times);
   // A checkpoint was published; seconds in steps up to it, of this start, and of the

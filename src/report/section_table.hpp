@@ -81,7 +81,7 @@ class SectionTable {
   double loop_seconds() const { return loop_seconds_; }
   // The share of the loop's time that is no step: validation, saving and the like.
   double other_share() const;
-  // In the median time of a step.
+  // Rates in the median time of a step.
   double tokens_per_second() const;
   double model_tflops() const;     // per second and device
   double hardware_tflops() const;  // per second and device

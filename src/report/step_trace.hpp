@@ -32,7 +32,7 @@ struct ClockReading {
   double own = 0.0, reference = 0.0;
   double error = 0.0;  // at most, either way
 };
-// Collective: of this rank's steady clock.
+// Reads this rank's steady clock against rank 0's. Collective.
 ClockReading read_clock(comm::Communicator& world);
 
 // Rank 0's time, from readings before and after.

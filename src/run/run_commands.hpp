@@ -27,8 +27,8 @@ std::string continue_command(const TrainCommand& train,
 std::string generate_command(const TrainCommand& train, const std::string& run_directory,
                              bool has_tokenizer);
 
-// The same beneath a line that says so: for a run that is not at its end, and for one
-// that is, at run.steps of `steps`.
+// That command beneath a line that says what it is for: for a run that is not at its end,
+// and for one that is, at run.steps of `steps`.
 std::string advice_to_go_on(const TrainCommand& train);
 std::string advice_to_train_on(const TrainCommand& train, std::int64_t steps);
 

@@ -345,7 +345,7 @@ class Start {
   std::optional<int> open();
   // The model, and the weights that it starts from.
   void load();
-  // The loop. The exit status.
+  // Goes through the loop, and returns the exit status.
   int train();
 
  private:

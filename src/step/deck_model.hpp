@@ -12,7 +12,7 @@
 
 namespace trireme::step {
 
-// In checkpoints, the tensor whose rows are the vocabulary's.
+// The name, in checkpoints, of the tensor whose rows are the vocabulary's.
 std::string vocabulary_tensor(const config::Deck& deck);
 comm::GridShape grid_shape(const config::Deck& deck);
 Sharing sharing(const config::Deck& deck);

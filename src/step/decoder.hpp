@@ -26,7 +26,7 @@ class Decoder {
       : context_(model.sequence), vocabulary_(model.vocab), most_(most_texts) {}
   virtual ~Decoder() = default;
 
-  // Empty texts from now on.
+  // Begins anew with so many empty texts.
   virtual void start(index_t texts) = 0;
   // Tokens (n, texts) are added to them, and the logits (texts, V) of the last n come
   // back, valid until the next call.

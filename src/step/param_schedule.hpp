@@ -24,7 +24,8 @@ class ParamSchedule {
   ParamSchedule(const ModelState<T>& state, parallel::DataParallel<T>& use)
       : state_(state), use_(use), weight_passes_(state.chunks.size()) {}
 
-  // Before the first action of a step (or of an evaluation), and after its last.
+  // To be called before the first action of a step (or of an evaluation), and after its
+  // last.
   void begin(const schedule::Order& actions, int microbatches) {
     actions_ = &actions;
     microbatches_ = microbatches;
@@ -32,7 +33,7 @@ class ParamSchedule {
   }
   void end() { use_.end_passes(); }
 
-  // Before a pass, which is an element of the actions.
+  // To be called before a pass, which is an element of the actions.
   void begin_pass(const Action& action) {
     if (schedule::ends_microbatch(action)) {
       int& passes = weight_passes_[static_cast<std::size_t>(action.chunk)];

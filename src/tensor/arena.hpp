@@ -27,9 +27,9 @@ std::string_view name_of(Category category);
 
 class Arena {
  public:
-  // Unbacked: hands out null Views and only counts.
+  // An unbacked arena, which hands out null Views and only counts.
   Arena() = default;
-  // Backed by [data, data + bytes).
+  // An arena that is backed by [data, data + bytes).
   Arena(std::byte* data, std::size_t bytes) : data_(data), capacity_(bytes) {}
 
   template <class T>
@@ -106,7 +106,7 @@ class Workspace {
 
   Workspace() = default;
   explicit Workspace(const Plan& plan);
-  // Unbacked: as many arenas, which only count.
+  // A workspace of as many unbacked arenas, which only count.
   Workspace(const std::vector<int>& slots, const std::vector<int>& held_slots);
 
   Arena& saved(int chunk, int slot);

@@ -35,8 +35,8 @@ class ParamUse {
  public:
   virtual ~ParamUse() = default;
 
-  // Before the first and after the last kernel of a pass that touches the unit (those of
-  // units it borrows from, too).
+  // Called before the first and after the last kernel of a pass that touches the unit
+  // (those of units it borrows from, too).
   virtual void begin(std::size_t unit, Pass pass) = 0;
   virtual void end(std::size_t unit, Pass pass) = 0;
 };
