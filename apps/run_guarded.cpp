@@ -117,7 +117,8 @@ int run_guarded(comm::Environment& environment, const Action& action, int thread
   Failure failure;
   std::shared_ptr<comm::Communicator> errors;
   try {
-    // Apart from the world, where other ranks may be in the middle of something.
+    // Errors have a group of their own, as other ranks may be in the middle of something
+    // in the world.
     errors = environment.world()->split(0, environment.world_rank(), "errors");
     environment.world()->set_timeout(0.0);
     environment.set_error_handler([&](const std::exception& error) {

@@ -61,7 +61,7 @@ class Tally {
   void add(const KernelTally& more);
   void add(const MessageTally& more);
 
-  // In the order of the first calls; nothing is listed of which there is nothing.
+  // What was counted, in the order of the first calls; what never happened is not listed.
   const std::vector<KernelTally>& kernels() const { return kernels_; }
   const std::vector<MessageTally>& messages() const { return messages_; }
   // One kernel, or the sum of all: zeros where there is none.

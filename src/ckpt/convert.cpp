@@ -94,7 +94,7 @@ std::optional<index_t> end_of_text(const TrainingState& state, index_t vocab) {
     try {
       id = data::Tokenizer::from_files(state.tokenizer).end_of_document();
     } catch (const InputError&) {
-      // It has none.
+      // The files are no tokenizer, so that no end is known.
     }
   }
   if (id && (*id < 0 || *id >= vocab)) id.reset();

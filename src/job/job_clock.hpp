@@ -63,8 +63,8 @@ class JobClock {
   std::optional<Clock::time_point> end_;
   bool is_known_ = false;
   bool has_failed_ = false;
-  // Until it is gone, also where it was killed: none is put beside it, and no zombie of
-  // it is left.
+  // The process that asks. It is kept until it is gone, also where it was killed: no
+  // other one is put beside it, and no zombie of it is left.
   std::unique_ptr<ChildProcess> question_;
   bool is_killed_ = false;
   std::optional<Clock::time_point> asked_;

@@ -147,7 +147,8 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
     number = found == progress_.numbers.end() ? 0.0 : found->second;
   });
   checkpoints_.set_saved_step(progress_.step);
-  // A branch, or one of another checkpoint.dir: the best is not here to be kept.
+  // A run that branched off, or that has another checkpoint.dir, does not have the best
+  // checkpoint here to keep.
   const io::Path best =
       io::Path(deck_.checkpoint.dir) / ckpt::step_name(progress_.best_step);
   if (progress_.best_step >= 0 && !std::filesystem::exists(best)) {
