@@ -132,7 +132,8 @@ std::string shell_word(std::string_view word) {
 
 namespace {
 
-// From text[at], an escape character, to the letter that ends the sequence.
+// The end of the sequence that begins with the escape character text[at]: behind its last
+// letter.
 std::size_t end_of_escape(std::string_view text, std::size_t at) {
   while (at + 1 < text.size() && (text[at] < '@' || text[at] > '~' || text[at] == '[')) {
     ++at;

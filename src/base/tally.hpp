@@ -22,8 +22,8 @@ namespace trireme {
 
 struct Cost {
   double flops = 0;
-  // Of these, products with what a mask hides: attention counts as in the Megatron papers
-  // (all scores), and a causal mask makes half of them superfluous.
+  // The part of the FLOPs that is products with what a mask hides: attention counts as in
+  // the Megatron papers (all scores), and a causal mask makes half of them superfluous.
   double masked_flops = 0;
   index_t bytes = 0;
 };

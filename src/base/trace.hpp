@@ -16,8 +16,8 @@ struct TraceEvent {
 
   const char* name = "";
   const char* detail = "";  // a message's site
-  // Of messages: the group they go through ("checkpoint": of what a thread writes beside
-  // the steps); "": what the rank itself is busy with, one event inside the other.
+  // The group that a message goes through ("checkpoint" for what a thread writes beside
+  // the steps); "" for what the rank itself is busy with, one event inside the other.
   const char* group = "";
   Clock::time_point begin, end;
   int microbatch = -1, chunk = -1;

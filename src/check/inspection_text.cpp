@@ -178,7 +178,7 @@ struct Layer {
 
 constexpr std::string_view kModel = "model/", kLayers = "layers/";
 
-// In the order of the list, which has the tensors of a layer together.
+// The layers in the order of the list, which has the tensors of a layer together.
 std::vector<Layer> layers_of(const Json& tensors) {
   std::vector<Layer> layers;
   for (const Json& tensor : tensors) {

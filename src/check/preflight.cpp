@@ -185,7 +185,7 @@ struct Findings {
 };
 
 double median_of(std::vector<double> values) {
-  // Of two nodes the better one.
+  // The lower middle counts: of two nodes the better one.
   const auto middle =
       values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());

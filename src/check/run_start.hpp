@@ -28,9 +28,9 @@ enum class StartKind { afresh, resume, finished };
 
 struct RunStart {
   StartKind kind = StartKind::afresh;
-  // To go on from, or the last one of a finished run: its files are all there, and have
-  // their sizes. Those to fall back to where it turns out to be damaged: newest first,
-  // not looked at.
+  // `checkpoint` is the one to go on from, or the last one of a finished run: its files
+  // are all there, and have their sizes. `older` are those to fall back to where it turns
+  // out to be damaged: newest first, not looked at.
   io::Path checkpoint;
   std::optional<ckpt::Manifest> manifest;  // of that, where it was read: on rank 0
   std::vector<io::Path> older;

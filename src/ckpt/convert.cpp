@@ -30,8 +30,8 @@ io::Path bare(const io::Path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// Before the work, not after it: can a directory be made there? A wrong name is the
-// user's.
+// Asked before the work and not after it: can a directory be made there? A wrong name is
+// the user's.
 void require_makeable(const io::Path& out) {
   try {
     const io::StagedDirectory probe(out);

@@ -297,7 +297,7 @@ std::string describe(const Path& path, Depth depth) {
     const Path canonical = fs::canonical(path);
     const Path below = canonical / "checkpoints";
     if (is_checkpoint(canonical)) {
-      // Its index is opened only when its checksum holds, yet a file written damaged may
+      // The index is opened only when its checksum holds, yet a file written damaged may
       // bear a right one.
       json = io::parse_json<Json>(io::guarded_call(canonical, 0, [&] {
         return io::json_text(

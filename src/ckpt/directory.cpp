@@ -97,8 +97,8 @@ Search find_newest(const Path& path, Depth depth) {
     }
     Findings findings;
     std::vector<std::string>& problems = findings.problems;
-    // It may well be whole. That an old one is passed over would hurt nobody, but passing
-    // over the newest loses steps.
+    // What cannot be read may well be whole. That an old checkpoint is passed over would
+    // hurt nobody, but passing over the newest loses steps.
     const auto pass_over = [&]<class Kind>(const Kind& error) {
       const Path latest =
           fs::weakly_canonical(candidate.parent_path() / kLatestName, ignored);

@@ -118,7 +118,8 @@ class Loader {
       bad_.insert(path);
     }
     fill_defaults(deck);
-    // In the table's order, in which decay comes before the cooldown that follows it.
+    // Keys are marked in the table's order, in which decay comes before the cooldown that
+    // follows it.
     for (const Key& key : key_table()) mark_follower(key.info.path, deck);
     if (!broken_) check_across(deck, ranks, bad_, errors_);
     return {std::move(deck), std::move(errors_), std::move(bad_), std::move(job_paths_)};

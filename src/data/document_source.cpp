@@ -125,7 +125,7 @@ std::size_t DocumentSource::next_cut(const Input& input, std::size_t from) const
     return line_start(text, from);
   }
   if (options_.documents == Documents::blank_line) {
-    // After a blank line. The line that `from` is in may begin before it.
+    // A cut comes after a blank line. The line that `from` is in may begin before it.
     const std::size_t before = text.rfind('\n', from - 1);
     std::size_t at = before == std::string_view::npos ? 0 : before + 1;
     if (at == from && at > 0) {

@@ -26,7 +26,8 @@ struct LoadedModel {
   ckpt::TrainingState training;  // step, seeds ...
   config::Deck deck;             // of the run that wrote it
   std::unique_ptr<step::Replica> replica;
-  // None where the checkpoint has none (a converted model without its tokenizer's files).
+  // No tokenizer where the checkpoint has none (a converted model without its tokenizer's
+  // files).
   std::optional<data::Tokenizer> tokenizer;
   // The tokenizer's, or what the checkpoint says without one.
   std::optional<data::TokenId> end_of_document;

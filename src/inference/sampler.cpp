@@ -50,7 +50,8 @@ data::TokenId Sampler::choose(std::span<const double> logits, const Draw& draw) 
   }
   keep_top_k();
   keep_nucleus();
-  // In the order of ids whatever was cut away: limits that cut nothing change nothing.
+  // Candidates are in the order of ids whatever was cut away: limits that cut nothing
+  // change nothing.
   std::ranges::sort(candidates_, {}, &Candidate::id);
   double total = 0.0;
   for (const Candidate& candidate : candidates_) total += candidate.weight;

@@ -271,8 +271,8 @@ void FileWriter::write_at(std::uint64_t offset, const void* data, std::size_t by
 
 void FileWriter::reserve(std::uint64_t bytes) {
   if (bytes == 0) return;
-  // Not posix_fallocate: where the file system cannot, that one writes every block
-  // itself.
+  // This is not posix_fallocate, which writes every block itself where the file system
+  // cannot reserve any.
   if (::fallocate(descriptor_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) == 0)
     return;
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) {

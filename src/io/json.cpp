@@ -51,8 +51,9 @@ JsonError error_at(std::string_view text, std::size_t at, const std::string& pro
           static_cast<std::int64_t>(at - line_begin) + 1, problem};
 }
 
-// Before the parser sees it: what it builds is freed and moved by recursion. Up to the
-// first error of syntax, strings begin and end here where they do for the parser.
+// Looks through a text before the parser sees it, as what that builds is freed and moved
+// by recursion. Up to the first error of syntax, strings begin and end here where they do
+// for the parser.
 void check_levels(std::string_view text) {
   int levels = 0;
   bool in_string = false;

@@ -15,8 +15,8 @@ namespace trireme::kernels {
 
 namespace {
 
-// As many rows of the table as the ids can ask for, to count their bytes: which rows
-// these are is not known beforehand, nor how many ids are the same.
+// How many rows of the table the ids can ask for, to count their bytes: which rows these
+// are is not known beforehand, nor how many ids are the same.
 template <class T>
 View2<T> rows_used(View2<T> table, index_t rows) {
   const index_t all = static_cast<index_t>(table.extent(0));

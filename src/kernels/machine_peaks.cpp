@@ -42,8 +42,8 @@ template <class T>
 std::function<void(const Exec&)> gemm_work(const Exec& exec) {
   constexpr index_t n = kGemmSize;
   const DeviceArray<T> memory("trireme::machine_peaks", 3 * n * n);
-  // Not zeros: a GPU that multiplies zeros runs cooler, and faster, than with real
-  // numbers.
+  // The matrices are not zero: a GPU that multiplies zeros runs cooler, and faster, than
+  // with real numbers.
   fill_normal<T>(exec, random::Generator{}, 1.0, {0, 0, n, 0, 0, n, 2 * n, n},
                  View1<T>(memory.data(), memory.extent(0)));
   return [memory](const Exec& where) {

@@ -181,7 +181,7 @@ class HeadBlock final : public Block<T> {
     const auto rows = static_cast<index_t>(in[0].extent(0));
     const auto wanted = static_cast<index_t>(out[0].extent(0));
     const auto columns = static_cast<index_t>(in[0].extent(1));
-    // No View of memory that is not there: a shape-only pass has a null input.
+    // A shape-only pass has a null input, and no address is computed from null.
     const T* const last =
         in[0].data() == nullptr ? nullptr : in[0].data() + (rows - wanted) * columns;
     head_.logits(context, View2<const T>(last, out[0].extent(0), in[0].extent(1)),

@@ -23,7 +23,7 @@ BlockFlops layer_flops(const Architecture& a) {
   return {.per_token = 2 * weights, .per_token_and_key = 4 * queries};
 }
 
-// With the bias where there are biases: RMSNorm has none.
+// A norm's parameters, with the bias where there are biases: RMSNorm has none.
 index_t norm_parameters(const Architecture& a) {
   return a.hidden * (a.norm == Norm::layernorm && a.bias ? 2 : 1);
 }

@@ -71,7 +71,7 @@ Line grid_line(const BannerInfo& info) {
   return line;
 }
 
-// Of many ways in which nodes differ, a few tell enough.
+// Says how threads are bound. Where nodes differ in many ways, a few of them tell enough.
 void put_bindings(const BannerInfo& info, std::string& out) {
   constexpr std::size_t kShown = 4;
   const std::size_t count = info.bindings.size();

@@ -159,7 +159,7 @@ void Progress::finish() {
 
 void Progress::draw() {
   options_.terminal.columns = columns_of(stream_, options_.terminal.columns);
-  // In one write, so that no half-drawn line is ever seen.
+  // All goes out in one write, so that no half-drawn line is ever seen.
   write(kEraseLine + bar_line());
   is_drawn_ = true;
   drawn_at_ = options_.clock();

@@ -77,7 +77,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // After each step. A bar is redrawn at most ten times a second.
+  // To be called after each step. A bar is redrawn at most ten times a second.
   void update(const ProgressState& state);
   // One or more lines, without the last newline.
   void message(std::string_view text);

@@ -43,7 +43,7 @@ struct RunTimes {
   // Floating-point operations of all ranks together over all steps; 0: not known.
   double model_flops = 0.0, hardware_flops = 0.0;
   MeasuredPeak peak;  // of this rank's device; no probes: not known
-  // The same names and axes on every rank.
+  // Every rank has the same names and axes here.
   std::vector<MemoryUse> memory;
   std::vector<AxisTraffic> traffic;
 };

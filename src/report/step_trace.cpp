@@ -100,8 +100,8 @@ ClockReading read_clock(comm::Communicator& world) {
   const DeviceArray<float> token("clock reading", 1);
   const comm::Span span = comm::span_of(View1<float>(token));
   const int ranks = world.size();
-  // Of each rank's best round: what rank 0's clock showed in the middle of it, its number
-  // and its length.
+  // What is kept of each rank's best round: what rank 0's clock showed in the middle of
+  // it, its number and its length.
   std::vector<double> middle(static_cast<std::size_t>(ranks), 0.0), round = middle,
                                                                     length = middle;
   std::vector<double> own(kRounds, seconds_of(comm::Clock::now()));

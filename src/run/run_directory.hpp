@@ -31,7 +31,8 @@ class RunDirectory {
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  // Its notes, superseded checkpoints and manifest are on rank 0 only.
+  // Where the run begins. The notes, superseded checkpoints and manifest are on rank 0
+  // only.
   const check::RunStart& start() const { return start_; }
   // What RunStart has of a manifest, once: it may be large.
   std::optional<ckpt::Manifest> take_manifest() {

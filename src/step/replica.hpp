@@ -86,7 +86,7 @@ class Replica {
   // What its steps take, and whatever else a caller times.
   Timers& timers() { return timers_; }
 
-  // Its use must have begun, and the model must be in one piece.
+  // A use must have begun, and the model must be in one piece.
   virtual std::unique_ptr<Decoder> make_decoder(index_t most_texts = 1) = 0;
 
  private:

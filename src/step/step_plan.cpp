@@ -15,7 +15,7 @@ StepPlan plan_step(const ModelState<T>& state, const StepShape& shape,
   shapes.params.plan(shapes.registry, shapes.sharding());
   Timers timers;
   TrainStep<T> step(exec, shapes, shape, timers, plans);
-  // No setting of the optimizer's changes what it takes.
+  // No setting of an optimizer changes what a step takes.
   optim::Optimizer<T> optimizer(exec, shapes.params, shapes.groups, {}, 1.0);
   plan.tally = {};  // what making them does is no part of a step
   optimizer.begin_step(exec, step.state_view(), 1, 0.0);
