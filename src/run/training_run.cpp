@@ -17,6 +17,7 @@
 #include "base/format.hpp"
 #include "base/host_name.hpp"
 #include "base/machine.hpp"
+#include "base/plural.hpp"
 #include "base/wall_time.hpp"
 #include "check/corpus_checks.hpp"
 #include "ckpt/save.hpp"
@@ -522,6 +523,12 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
     const auto restored =
         progress_.step > 0 ? std::optional(progress_.step) : std::nullopt;
     first_rank_.metrics.emplace(directory_.path(), restored);
+    const std::int64_t lost = first_rank_.metrics->cut().unreadable;
+    if (lost > 1) {  // a kill tears one line
+      log_.warning("{} of '{}' could not be read, and went as the file was written anew",
+                   format_plural(lost, "line"),
+                   first_rank_.metrics->json_path().string());
+    }
     first_rank_.display.emplace(
         stdout, report::Progress::Options{
                     .steps = deck_.run.steps.steps,

@@ -290,6 +290,13 @@ TEST_F(TrainRun, ResumeAuto) {
   result = train({"optimizer.decay=4"}, {"--resume", "auto"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_EQ(fs::read_symlink(newest()), "step_00000004");
+  EXPECT_THAT(result.err, Not(HasSubstr("could not be read")));
+  // ... and says which records did not outlive it, but for the one that a kill may tear,
+  // ...
+  spill(run_dir() / "train.jsonl", slurp(run_dir() / "train.jsonl") + "a\nb\n{\"c");
+  result = train({"run.steps=6", "optimizer.decay=6"}, {"--resume", "auto"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("3 lines of '"));
   // ... and has nothing to do once it is finished, but says so.
   const auto before = tree(run_dir());
   result = train({"optimizer.decay=4"}, {"--resume", "auto"});
