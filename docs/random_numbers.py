@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Order, masks and initial weights of a run from its seeds: docs/math/random_numbers.md.
+"""Order and initial weights of a run from its seeds: docs/math/random_numbers.md.
     random_numbers.py window SEED POSITION CORPUS BEGIN END SEQUENCE      its first token
     random_numbers.py blend POSITION WEIGHT...           corpus, and position in its order
     random_numbers.py batch_size SAMPLES GLOBAL START INCREMENT RAMP
-    random_numbers.py mask SEED SAMPLE LAYER SITE ROW LENGTH P         1 where it is kept
     random_numbers.py weight SEED NAME ROW COLUMN COLUMNS STD
 """
 import functools, math, struct, sys
 
-def block(seed, stream, owner, n, layer=0, site=0):  # Philox-4x32-10: four words
+def block(seed, stream, owner, n, layer=0):  # Philox-4x32-10: four words
     c = [n & 0xffffffff, owner & 0xffffffff, n >> 32 & 0xffff | owner >> 16 & 0xffff0000,
-         layer | site << 16 | stream << 24]
+         layer | stream << 24]
     for i in range(10):
         k0, k1 = seed + i * 0x9e3779b9, (seed >> 32) + i * 0xbb67ae85
         p, q = 0xd2511f53 * c[0], 0xcd9e8d57 * c[2]
@@ -41,10 +40,6 @@ def blend(position, *weights):
 def batch_size(samples, full, start, increment, ramp):
     risen = samples * ((full - start) // increment) // ramp
     return full if samples >= ramp else min(full, start + risen * increment)
-def mask(seed, sample, layer, site, row, length, p):
-    words = [w for n in range(row * -(-length // 4), (row + 1) * -(-length // 4))
-             for w in block(seed, 2, sample, n, layer, site)]
-    return "".join("01"[w >= int(p * 2**32)] for w in words[:length])
 def weight(seed, name, row, column, columns, std):
     owner = 0xcbf29ce484222325  # FNV-1a of the name, of which 48 bits are used
     for byte in name.encode():
@@ -55,6 +50,6 @@ def weight(seed, name, row, column, columns, std):
     value = std * (math.sqrt(-2 * math.log((2 * u + 1) / 2**33)) * wave)
     return struct.unpack("f", struct.pack("f", value))[0]
 if __name__ == "__main__":
-    made = {f.__name__: f for f in (window, blend, batch_size, mask, weight)}[sys.argv[1]]
+    made = {f.__name__: f for f in (window, blend, batch_size, weight)}[sys.argv[1]]
     print(made(*(a if a[0].isalpha() else float(a) if set(a) & set(".e") else int(a)
                  for a in sys.argv[2:])))

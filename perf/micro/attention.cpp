@@ -17,7 +17,7 @@ struct Problem {
         lse("lse", batch * kHeads * sequence),
         step("step") {
     desc.batch = batch;
-    desc.q_length = desc.kv_length = desc.mask_length = sequence;
+    desc.q_length = desc.kv_length = desc.mask_queries = desc.mask_keys = sequence;
     desc.heads = desc.kv_heads = kHeads;
     desc.head_dim = kHeadDim;
     desc.scale = 0.125;

@@ -2,9 +2,11 @@
 //
 // Every number is a pure function of (seed, stream, layer, site, sample or parameter,
 // index) with *global* coordinates, so that masks and initial weights do not depend on
-// the process grid. Philox-4x32-10 (Salmon et al., SC'11); one call serves four
-// consecutive elements of a row, aligned to the global row start: element j of row r
-// takes word j % 4 of call r * ceil(row_length / 4) + j / 4.
+// the process grid. Philox-4x32 (Salmon et al., SC'11): ten rounds for initial weights,
+// data and evaluation, of whose calls each serves four consecutive elements of a row,
+// aligned to the global row start (element j of row r takes word j % 4 of call
+// r * ceil(row_length / 4) + j / 4); seven rounds for dropout, which takes eight 16-bit
+// words from a call (DropoutWords). docs/math/random_numbers.md
 #ifndef TRIREME_BASE_RANDOM_HPP_
 #define TRIREME_BASE_RANDOM_HPP_
 
@@ -33,7 +35,9 @@ enum class Site : std::uint8_t {
   embedding = 0,
   attention_probabilities = 1,
   attention_output = 2,
-  mlp_output = 3
+  mlp_output = 3,
+  cross_attention_probabilities = 4,
+  cross_attention_output = 5
 };
 
 struct Words {
@@ -62,20 +66,60 @@ struct Generator {
     return {{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)}};
   }
 
+  template <unsigned kRounds = 10>
   KOKKOS_INLINE_FUNCTION Words block(std::uint64_t n) const {
-    const auto value = r123::Philox4x32()(counter(n), key());
+    const auto value = r123::Philox4x32_R<kRounds>()(counter(n), key());
     return {{value[0], value[1], value[2], value[3]}};
+  }
+};
+
+// The words of dropout masks. A call gives eight of 16 bits: word 2 m + e is half e (0 is
+// the low one) of its 32-bit word m.
+//   Rows of h elements: element j takes word j % 8 of call row * ceil(h / 8) + j / 8.
+//   Rows of n keys: key 32 g + 8 i + 2 t + e (i, t in 0 ... 3, e in 0, 1) takes word
+//   2 i + e of call row * 4 ceil(n / 32) + 4 g + t. This is what lane t of four holds of
+//   a row in a fragment of a tensor core's product, which therefore draws just what it
+//   needs.
+struct DropoutWords {
+  static constexpr unsigned kRounds = 7;
+  static constexpr std::uint64_t kPerCall = 8;
+  static constexpr std::uint64_t kKeysPerGroup = 32;  // of four calls
+  static constexpr std::uint32_t kValues = 1u << 16;
+  // Of this definition; a checkpoint that names none was written under the first, of
+  // 32-bit words.
+  static constexpr std::int64_t kVersion = 2;
+
+  KOKKOS_INLINE_FUNCTION static std::uint64_t calls_per_row(std::uint64_t h) {
+    return (h + kPerCall - 1) / kPerCall;
+  }
+  KOKKOS_INLINE_FUNCTION static std::uint64_t calls_per_key_row(std::uint64_t n) {
+    return 4 * ((n + kKeysPerGroup - 1) / kKeysPerGroup);
+  }
+  KOKKOS_INLINE_FUNCTION static std::uint32_t half(std::uint32_t word, int e) {
+    return (word >> (16 * e)) & 0xffffu;
+  }
+  KOKKOS_INLINE_FUNCTION static Words call(const Generator& generator, std::uint64_t n) {
+    return generator.block<kRounds>(n);
+  }
+  // An element is dropped when its word is below T = round(65536 p), kept otherwise and
+  // then scaled by 65536 / (65536 - T).
+  static std::uint32_t threshold(double probability) {
+    return static_cast<std::uint32_t>(probability * kValues + 0.5);
+  }
+  KOKKOS_INLINE_FUNCTION static double keep_scale(std::uint32_t threshold) {
+    return static_cast<double>(kValues) / (kValues - threshold);
+  }
+  // Whether `probability` is none at all, or one that 16 bits can tell from 0 and from 1.
+  static bool can_express(double probability) {
+    return probability == 0.0 ||
+           (probability > 0.0 && probability < 1.0 && threshold(probability) != 0 &&
+            threshold(probability) != kValues);
   }
 };
 
 // Calls that one row of `length` elements takes.
 KOKKOS_INLINE_FUNCTION std::uint64_t blocks_per_row(std::uint64_t length) {
   return (length + 3) / 4;
-}
-
-// An element is dropped when its word is below this; probability in [0, 1).
-inline std::uint32_t drop_threshold(double probability) {
-  return static_cast<std::uint32_t>(probability * 4294967296.0);
 }
 
 // FNV-1a, 48 bits: a parameter's identity is its name, whatever the grid or the order.

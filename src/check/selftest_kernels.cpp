@@ -142,16 +142,20 @@ struct PlainAttention {
     const random::Generator mask{.owner = static_cast<std::uint64_t>(sample),
                                  .site = random::Site::attention_probabilities,
                                  .stream = random::Stream::dropout};
-    const auto length = static_cast<std::uint64_t>(desc.mask_length);
-    const std::uint64_t first = static_cast<std::uint64_t>(head * desc.mask_length + i) *
-                                random::blocks_per_row(length);
+    using random::DropoutWords;
+    const std::uint32_t threshold = DropoutWords::threshold(desc.dropout);
+    const std::uint64_t first =
+        static_cast<std::uint64_t>(head * desc.mask_queries + i) *
+        DropoutWords::calls_per_key_row(static_cast<std::uint64_t>(desc.mask_keys));
     Values p, kept;
     for (index_t j = 0; j <= i; ++j) {  // causal
-      const auto words = mask.block(first + static_cast<std::uint64_t>(j / 4));
+      const auto call = static_cast<std::uint64_t>(j / 32 * 4 + j % 8 / 2);
+      const auto words = DropoutWords::call(mask, first + call);
       p.push_back(std::exp(desc.scale * dot(q, row, k, key(j))));
-      kept.push_back(words.word[j % 4] >= random::drop_threshold(desc.dropout)
-                         ? 1.0 / (1.0 - desc.dropout)
-                         : 0.0);
+      kept.push_back(
+          DropoutWords::half(words.word[j % 32 / 8], static_cast<int>(j % 2)) >= threshold
+              ? DropoutWords::keep_scale(threshold)
+              : 0.0);
     }
     const double sum = std::accumulate(p.begin(), p.end(), 0.0);
     lse[extent((sample * desc.heads + head) * desc.q_length + i)] = std::log(sum);
@@ -230,7 +234,8 @@ std::string attention(const Exec& exec) {
                                     .head_dim = d,
                                     .scale = 1.0 / std::sqrt(static_cast<double>(d)),
                                     .dropout = 0.1,
-                                    .mask_length = s};
+                                    .mask_queries = s,
+                                    .mask_keys = s};
   const DeviceArray<kernels::StepState> state("selftest", 1);
   const kernels::StepStateView step(state.data());
   const Numbers<float> q(exec, "q", s * b, heads * d), k(exec, "k", s * b, kv_heads * d),

@@ -15,6 +15,7 @@
 #include <unordered_map>
 
 #include "base/plural.hpp"
+#include "base/random.hpp"
 #include "base/words.hpp"
 #include "config/capability.hpp"
 #include "config/key_readers.hpp"
@@ -65,6 +66,8 @@ struct NamedRange {
 };
 constexpr NamedRange kProbability = {{.least = 0.0, .most = 1.0, .open_above = true},
                                      "0 to below 1"};
+// The rate of one word in 2^16, which is round(65536 p) = 1.
+constexpr double kLeastDropout = 1.0 / random::DropoutWords::kValues;
 constexpr NamedRange kPositive = {{.least = 0.0, .open_below = true}, "above 0"};
 constexpr NamedRange kNotNegative = {{.least = 0.0}, "at least 0"};
 
@@ -107,6 +110,26 @@ class Table {
         at, about, "number", named.allowed,
         [range = named.range](const YamlValue& value, double& out) {
           return read_number(value, range, out);
+        },
+        number_text);
+  }
+
+  // A probability that masks can be drawn with.
+  void dropout(Member<double> at, const About& about) {
+    add_read(
+        at, about, "number", "0, or 1/65536 to 65535/65536",
+        [](const YamlValue& value, double& out) -> std::optional<Problem> {
+          double probability = 0.0;
+          auto problem = read_number(value, kProbability.range, probability);
+          if (!problem && !random::DropoutWords::can_express(probability)) {
+            const bool is_small = probability < 0.5;
+            problem =
+                Problem{is_small ? "is too small: masks are drawn from 16-bit words"
+                                 : "is too large: masks are drawn from 16-bit words",
+                        is_small ? "0" : number_text(1.0 - kLeastDropout)};
+          }
+          if (!problem) out = probability;
+          return problem;
         },
         number_text);
   }
@@ -501,12 +524,11 @@ void add_model(Table& table) {
              "Size of the vocabulary, unpadded. corpus: as the training corpus says. A "
              "number is needed where there is no corpus yet (--dry-run)."},
             read_vocab, write_vocab);
-  table.number(
+  table.dropout(
       TRIREME_AT(model.dropout),
-      {"Dropout after the embedding, attention and feed-forward blocks.", "probability"},
-      kProbability);
-  table.number(TRIREME_AT(model.attention_dropout),
-               {"Dropout of attention probabilities.", "probability"}, kProbability);
+      {"Dropout after the embedding, attention and feed-forward blocks.", "probability"});
+  table.dropout(TRIREME_AT(model.attention_dropout),
+                {"Dropout of attention probabilities.", "probability"});
   table.number(TRIREME_AT(model.init_std),
                {"Standard deviation of initial weights; projections into the residual "
                 "stream have it divided by sqrt(2 × layers)."},

@@ -95,25 +95,34 @@ KOKKOS_INLINE_FUNCTION int visible_in_tile(const AttentionDesc& desc, index_t q,
 }
 
 // row[j] *= keep_scale where key k_begin + j is kept, = 0 where it is dropped; j < count.
-// k_begin is a multiple of four, so Philox blocks do not straddle tiles.
+// Groups of 32 keys, which share four calls, do not straddle tiles.
 template <class Acc>
 KOKKOS_INLINE_FUNCTION void apply_dropout(const impl::AttentionDropout& mask,
                                           index_t k_begin, int count, Acc keep_scale,
                                           Acc* row) {
-  const std::uint64_t first = mask.row_block + static_cast<std::uint64_t>(k_begin / 4);
+  using random::DropoutWords;
+  static_assert(kRows % DropoutWords::kKeysPerGroup == 0);
+  const std::uint64_t first = mask.first_call + static_cast<std::uint64_t>(k_begin / 8);
   if constexpr (kHostExecution) {
-    static_assert(kRows % kPhiloxWords == 0);
-    std::uint32_t words[kRows];
-    philox_lanes(mask.generator, first, (count + kPhiloxWords - 1) / kPhiloxWords, words);
+    // Drawn by word, the calls of a group are in the order of its keys.
+    constexpr int kPerGroup = 2 * kPhiloxWords;
+    static_assert(!kHostExecution || kRows % kPerGroup == 0);
+    std::uint16_t words[kRows];
+    philox_lanes<DropoutWords::kRounds, WordOrder::by_word>(
+        mask.generator, first, (count + kPerGroup - 1) / kPerGroup, words);
     for (int j = 0; j < count; ++j) {
       row[j] = words[j] >= mask.threshold ? row[j] * keep_scale : Acc{0};
     }
   } else {
-    for (int j = 0; j < count; j += 4) {
+    for (int call = 0; 8 * (call / 4 * 4) < count; ++call) {
       const random::Words words =
-          mask.generator.block(first + static_cast<std::uint64_t>(j / 4));
-      for (int w = 0; w < 4 && j + w < count; ++w) {
-        row[j + w] = words.word[w] >= mask.threshold ? row[j + w] * keep_scale : Acc{0};
+          DropoutWords::call(mask.generator, first + static_cast<std::uint64_t>(call));
+      for (int w = 0; w < 8; ++w) {
+        const int j = call / 4 * 32 + w / 2 * 8 + call % 4 * 2 + w % 2;
+        if (j >= count) break;
+        row[j] = DropoutWords::half(words.word[w / 2], w % 2) >= mask.threshold
+                     ? row[j] * keep_scale
+                     : Acc{0};
       }
     }
   }
@@ -204,7 +213,7 @@ struct Forward {
                                     Acc* out) const {
     const Forward self = *this;
     const int d = static_cast<int>(desc.head_dim);
-    const Acc keep_scale = static_cast<Acc>(1.0 / (1.0 - desc.dropout));
+    const Acc keep_scale = static_cast<Acc>(random::DropoutWords::keep_scale(threshold));
     tile::for_each(team, rows, [=](int i) {
       Acc* row = p + i * kRows;
       const int visible = visible_in_tile(self.desc, q_begin + i, k_begin, k_rows);
@@ -255,7 +264,7 @@ struct BackwardTiles {
                    false);
     const BackwardTiles self = *this;
     const Acc scale = static_cast<Acc>(desc.scale);
-    const Acc keep_scale = static_cast<Acc>(1.0 / (1.0 - desc.dropout));
+    const Acc keep_scale = static_cast<Acc>(random::DropoutWords::keep_scale(threshold));
     const index_t first_row = (sample * desc.heads + head) * desc.q_length + q_begin;
     tile::for_each(team, rows, [=](int i) {
       Acc* p = z + i * kRows;
@@ -490,12 +499,15 @@ void check(const AttentionDesc& desc) {
                   "causal attention of {} over {}: some would see none",
                   format_plural(desc.q_length, "query", "queries"),
                   format_plural(desc.kv_length, "key"));
-  TRIREME_REQUIRE(desc.dropout >= 0.0 && desc.dropout < 1.0,
-                  "attention dropout is {}, must be in [0, 1)", desc.dropout);
-  TRIREME_REQUIRE(desc.dropout == 0.0 || desc.kv_length <= desc.mask_length,
-                  "attention dropout: rows of {}, {}",
-                  format_plural(desc.mask_length, "element"),
-                  format_plural(desc.kv_length, "key"));
+  TRIREME_REQUIRE(random::DropoutWords::can_express(desc.dropout),
+                  "attention dropout {} is not in [0, 1), or is 0 or 1 in 16 bits",
+                  desc.dropout);
+  TRIREME_REQUIRE(
+      desc.dropout == 0.0 || (desc.kv_length <= desc.mask_keys && desc.query_begin >= 0 &&
+                              desc.query_begin + desc.q_length <= desc.mask_queries),
+      "attention dropout: queries {} to {} of {}, {} of {}", desc.query_begin,
+      desc.query_begin + desc.q_length, desc.mask_queries,
+      format_plural(desc.kv_length, "key"), desc.mask_keys);
 }
 
 constexpr int kDeviceThreads = 128;
@@ -508,8 +520,8 @@ void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateVie
                        HeadsView<T> o, View1<Accumulator<T>> lse) {
   check(desc);
   using Acc = Accumulator<T>;
-  const Forward<T> functor{desc, step, q,   k,
-                           v,    o,    lse, random::drop_threshold(desc.dropout)};
+  const Forward<T> functor{
+      desc, step, q, k, v, o, lse, random::DropoutWords::threshold(desc.dropout)};
   const auto bytes =
       static_cast<std::size_t>(Forward<T>::scratch_elements(desc.head_dim)) * sizeof(Acc);
   launch_teams(exec,
@@ -535,7 +547,9 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   compute_delta<T>(exec, desc, o, d_o, delta);
 
   const BackwardTiles<T> tiles{
-      desc, step, q, k, v, d_o, lse, delta, random::drop_threshold(desc.dropout)};
+      desc, step,  q,
+      k,    v,     d_o,
+      lse,  delta, random::DropoutWords::threshold(desc.dropout)};
   const auto key_bytes =
       static_cast<std::size_t>(BackwardKeys<T>::scratch_elements(desc.head_dim)) *
       sizeof(Acc);

@@ -29,11 +29,15 @@ struct AttentionDesc {
   MaskKind mask = MaskKind::causal;
   double scale = 1.0;
   double dropout = 0.0;
-  // Dropout coordinates: element k of row (head_begin + head) * mask_length + q of a
-  // sample, rows of mask_length elements (the model's sequence length, not the batch's).
+  // Coordinates of dropout (random::DropoutWords): row (head_begin + head) * mask_queries
+  // + query_begin + query of a sample, of mask_keys keys. mask_queries and mask_keys are
+  // the model's lengths of a full sample, not the batch's.
   index_t head_begin = 0;
-  index_t mask_length = 1;
+  index_t query_begin = 0;
+  index_t mask_queries = 1;
+  index_t mask_keys = 1;
   std::uint16_t layer = 0;
+  random::Site site = random::Site::attention_probabilities;
 };
 
 template <class T>

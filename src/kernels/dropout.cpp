@@ -1,7 +1,7 @@
 // kernels/dropout.cpp — masks drawn where they are used, by counter.
 //
 // On the host the words of a piece of the row are drawn side by side
-// (impl/philox_lanes.hpp), on a GPU each thread draws four. Derivation:
+// (impl/philox_lanes.hpp), on a GPU each thread draws eight. Derivation:
 // docs/math/dropout.md
 #include "kernels/dropout.hpp"
 
@@ -16,24 +16,26 @@ namespace {
 template <class A>
 struct Mask {
   std::uint32_t threshold = 0;  // 0: everything is kept
-  A scale{1};                   // 1 / (1 - p)
+  A scale{1};                   // of what is kept
   index_t batch = 1;
   index_t sequence_begin = 0;
-  std::uint64_t blocks_per_row = 0;
+  std::uint64_t calls_per_row = 0;
   std::uint16_t layer = 0;
   random::Site site = random::Site::embedding;
 
   Mask(const DropoutDesc& desc, index_t rows, index_t h, const char* kernel)
-      : threshold(random::drop_threshold(desc.probability)),
-        scale(static_cast<A>(1.0 / (1.0 - desc.probability))),
-        batch(desc.batch),
+      : batch(desc.batch),
         sequence_begin(desc.sequence_begin),
-        blocks_per_row(random::blocks_per_row(static_cast<std::uint64_t>(h))),
+        calls_per_row(random::DropoutWords::calls_per_row(static_cast<std::uint64_t>(h))),
         layer(desc.layer),
         site(desc.site) {
-    TRIREME_REQUIRE(desc.probability >= 0.0 && desc.probability < 1.0,
-                    "kernels::{}: dropout probability {} is not in [0, 1)", kernel,
-                    desc.probability);
+    TRIREME_REQUIRE(
+        random::DropoutWords::can_express(desc.probability),
+        "kernels::{}: dropout probability {} is not in [0, 1), or is 0 or 1 in "
+        "16 bits",
+        kernel, desc.probability);
+    threshold = random::DropoutWords::threshold(desc.probability);
+    scale = static_cast<A>(random::DropoutWords::keep_scale(threshold));
     TRIREME_REQUIRE(desc.batch > 0 && rows % desc.batch == 0,
                     "kernels::{}: {} are no multiple of the batch {}", kernel,
                     format_plural(rows, "row"), desc.batch);
@@ -49,8 +51,8 @@ struct Mask {
     generator.stream = random::Stream::dropout;
     return generator;
   }
-  KOKKOS_FORCEINLINE_FUNCTION std::uint64_t first_block(index_t row) const {
-    return static_cast<std::uint64_t>(sequence_begin + row / batch) * blocks_per_row;
+  KOKKOS_FORCEINLINE_FUNCTION std::uint64_t first_call(index_t row) const {
+    return static_cast<std::uint64_t>(sequence_begin + row / batch) * calls_per_row;
   }
 };
 
@@ -58,15 +60,17 @@ struct Mask {
 template <class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_word(const HostRow&,
                                                const random::Generator& generator,
-                                               std::uint64_t first_block, index_t count,
+                                               std::uint64_t first_call, index_t count,
                                                const Body& body) {
-  constexpr int kGroups = 8;
-  constexpr index_t kChunk = kGroups * kPhiloxWords;
-  std::uint32_t words[kChunk];
+  constexpr int kGroups = 4;
+  constexpr index_t kPerGroup = 2 * kPhiloxWords;
+  constexpr index_t kChunk = kGroups * kPerGroup;
+  std::uint16_t words[kChunk];
   for (index_t begin = 0; begin < count; begin += kChunk) {
     const index_t left = count - begin < kChunk ? count - begin : kChunk;
-    philox_lanes(generator, first_block + static_cast<std::uint64_t>(begin / 4),
-                 static_cast<int>((left + kPhiloxWords - 1) / kPhiloxWords), words);
+    philox_lanes<random::DropoutWords::kRounds, WordOrder::by_call>(
+        generator, first_call + static_cast<std::uint64_t>(begin) / 8,
+        static_cast<int>((left + kPerGroup - 1) / kPerGroup), words);
     TRIREME_INDEPENDENT_ITERATIONS
     for (index_t i = 0; i < left; ++i) body(begin + i, words[i]);
   }
@@ -75,13 +79,16 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_word(const HostRow&,
 template <class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_word(const TeamMember& team,
                                                const random::Generator& generator,
-                                               std::uint64_t first_block, index_t count,
+                                               std::uint64_t first_call, index_t count,
                                                const Body& body) {
-  for_each_column(team, (count + 3) / 4, [&](index_t q) {
+  using random::DropoutWords;
+  for_each_column(team, (count + 7) / 8, [&](index_t q) {
     const random::Words words =
-        generator.block(first_block + static_cast<std::uint64_t>(q));
-    for (int k = 0; k < 4; ++k) {
-      if (4 * q + k < count) body(4 * q + k, words.word[k]);
+        DropoutWords::call(generator, first_call + static_cast<std::uint64_t>(q));
+    for (int k = 0; k < 8; ++k) {
+      if (8 * q + k < count) {
+        body(8 * q + k, DropoutWords::half(words.word[k / 2], k % 2));
+      }
     }
   });
 }
@@ -130,7 +137,7 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
         if (threshold == 0) {
           for_each_column(team, h, [=](index_t j) { element(j, A{1}); });
         } else {
-          for_each_word(team, mask.generator(*state, row), mask.first_block(row), h,
+          for_each_word(team, mask.generator(*state, row), mask.first_call(row), h,
                         [=](index_t j, std::uint32_t word) {
                           element(j, word < threshold ? A{0} : scale);
                         });
@@ -163,7 +170,7 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
         if (threshold == 0) {
           for_each_column(team, h, [=](index_t j) { d_in[j] = d_out[j]; });
         } else {
-          for_each_word(team, mask.generator(*state, row), mask.first_block(row), h,
+          for_each_word(team, mask.generator(*state, row), mask.first_call(row), h,
                         [=](index_t j, std::uint32_t word) {
                           const A value = static_cast<A>(d_out[j]) * scale;
                           d_in[j] = static_cast<T>(word < threshold ? A{0} : value);

@@ -1,10 +1,11 @@
 // kernels/dropout.hpp — dropout by counter, fused with what stands beside it.
 //
-// Element j of sequence position s of sample n is kept when its Philox word is not below
-// p * 2^32, and then scaled by 1 / (1 - p). The word depends on global coordinates only
-// (base/random.hpp): generator (seed, sample, layer, site), row = global sequence
-// position, row length h. The seed and the sample of column 0 are read from the
-// StepState; nothing is saved for backward, the mask is drawn again.
+// Element j of sequence position s of sample n is kept when its 16-bit word is not below
+// T = round(65536 p), and then scaled by 65536 / (65536 - T), its exact inverse rate. The
+// word depends on global coordinates only (random::DropoutWords): generator (seed,
+// sample, layer, site), row = global sequence position, row length h. The seed and the
+// sample of column 0 are read from the StepState; nothing is saved for backward, the mask
+// is drawn again.
 #ifndef TRIREME_KERNELS_DROPOUT_HPP_
 #define TRIREME_KERNELS_DROPOUT_HPP_
 
@@ -31,8 +32,8 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
                               StepStateView step, View2<const T> x, View1<const T> bias,
                               View2<const T> residual, View2<T> y);
 
-// d_x = mask * d_y / (1 - p): the gradient of x (and, summed over rows, of the bias); the
-// residual's is d_y itself. d_x may alias d_y.
+// d_x = mask * d_y * 65536 / (65536 - T): the gradient of x (and, summed over rows, of
+// the bias); the residual's is d_y itself. d_x may alias d_y.
 template <class T>
 void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView step,
                       View2<const T> d_y, View2<T> d_x);

@@ -23,8 +23,8 @@ KOKKOS_FORCEINLINE_FUNCTION void draw_normals(const HostRow&,
   std::uint32_t words[kChunk];
   double normals[kChunk];
   for (index_t begin = 0; begin < count; begin += kChunk) {
-    philox_lanes(generator, first + static_cast<std::uint64_t>(begin / 4), kGroups,
-                 words);
+    philox_lanes<10, WordOrder::by_call>(
+        generator, first + static_cast<std::uint64_t>(begin / 4), kGroups, words);
     for (index_t i = 0; i < kChunk; i += 2) {
       box_muller(words[i], words[i + 1], normals[i], normals[i + 1]);
     }

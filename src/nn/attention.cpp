@@ -72,7 +72,8 @@ kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
           .scale = 1.0 / std::sqrt(static_cast<double>(config_.head_elements())),
           .dropout = context.mode == Mode::training ? config_.attention_dropout : 0.0,
           .head_begin = head_begin_,
-          .mask_length = config_.sequence,
+          .mask_queries = config_.sequence,
+          .mask_keys = config_.sequence,
           .layer = layer_};
 }
 

@@ -27,6 +27,7 @@
 #include "io/files.hpp"
 #include "model/blueprint.hpp"
 #include "report/shared_cores.hpp"
+#include "run/dropout_words.hpp"
 #include "run/run_log.hpp"
 #include "step/deck_model.hpp"
 
@@ -64,6 +65,7 @@ ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck&
   ckpt::TrainingState state;
   state.run = comm::on_first_rank(world, ckpt::random_id);
   state.texts[check::kCorporaText] = datasets.identity();
+  adopt_dropout_words(state, false);
   state.seed = deck.run.seed;
   state.data_seed = deck.data.seed;
   state.tokenizer = corpus.tokenizer_files();
@@ -147,6 +149,9 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
     const auto found = progress_.numbers.find(name);
     number = found == progress_.numbers.end() ? 0.0 : found->second;
   });
+  const bool drops = deck_.model.dropout > 0.0 || deck_.model.attention_dropout > 0.0;
+  const std::string changed = adopt_dropout_words(progress_, drops);
+  if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
   checkpoints_.set_saved_step(progress_.step);
   // A run that branched off, or that has another checkpoint.dir, does not have the best
   // checkpoint here to keep.

@@ -1,5 +1,6 @@
-// docs/random_numbers.py, which knows nothing of the program, finds the same windows,
-// blends, batch sizes, dropout masks and initial weights, bit by bit.
+// docs/random_numbers.py and docs/dropout_mask.py, which know nothing of the program,
+// find the same windows, blends, batch sizes, initial weights and dropout masks, bit by
+// bit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,16 +29,18 @@ std::string docs() {
 json computed(const std::string& expression) {
   const RunResult result = run({"python3", "-B", "-c",
                                 "import sys, json; sys.path.insert(0, sys.argv[1])\n"
-                                "from random_numbers import *\nprint(json.dumps(" +
+                                "from random_numbers import *\nfrom "
+                                "dropout_mask import mask\nprint(json.dumps(" +
                                     expression + "))",
                                 docs()});
   EXPECT_EQ(result.status, 0) << result.err;
   return result.status == 0 ? json::parse(result.out) : json();
 }
 
-// What it prints when it is called as its first lines say.
-std::string printed(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"python3", "-B", docs() + "/random_numbers.py"});
+// What a script prints when it is called as its first lines say.
+std::string printed(std::vector<std::string> arguments,
+                    const std::string& script = "random_numbers.py") {
+  arguments.insert(arguments.begin(), {"python3", "-B", docs() + "/" + script});
   const RunResult result = run(arguments);
   EXPECT_EQ(result.status, 0) << result.err;
   return result.out;
@@ -140,8 +143,9 @@ TEST(RandomNumbersDocumented, Masks) {
                 "range({2}) for a in range({4}) for q in range({3})]",
                 kMaskSeed, kMaskFirst, kSamples, kSequence, kMaskHeads, kMaskLayer)),
             expected);
-  EXPECT_EQ(printed({"mask", "1", "2", "3", "1", "4", "17", "0.3"}),
-            "00010111111110011\n");
+  // The worked example of docs/math/dropout.md.
+  EXPECT_EQ(printed({"1234", "7", "0", "2", "1", "12", "0.25"}, "dropout_mask.py"),
+            "111010111110\n");
 }
 
 TEST(RandomNumbersDocumented, Weights) {

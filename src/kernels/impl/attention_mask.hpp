@@ -16,12 +16,12 @@ KOKKOS_INLINE_FUNCTION index_t visible_keys(const AttentionDesc& desc, index_t q
 
 struct AttentionDropout {
   random::Generator generator;
-  std::uint64_t row_block = 0;  // first Philox block of the row
+  std::uint64_t first_call = 0;  // of the row
   std::uint32_t threshold = 0;
 };
 
 // The mask of one row: query q of a head of a sample. `threshold` is
-// random::drop_threshold(desc.dropout).
+// random::DropoutWords::threshold(desc.dropout).
 KOKKOS_INLINE_FUNCTION AttentionDropout dropout_row(const AttentionDesc& desc,
                                                     const kernels::StepState& step,
                                                     std::uint32_t threshold,
@@ -32,12 +32,12 @@ KOKKOS_INLINE_FUNCTION AttentionDropout dropout_row(const AttentionDesc& desc,
   row.generator.seed = step.seed;
   row.generator.owner = step.sample_base + static_cast<std::uint64_t>(sample);
   row.generator.layer = desc.layer;
-  row.generator.site = random::Site::attention_probabilities;
+  row.generator.site = desc.site;
   row.generator.stream = random::Stream::dropout;
   const auto rows = static_cast<std::uint64_t>(
-      (desc.head_begin + head) * desc.mask_length + q + desc.kv_length - desc.q_length);
-  row.row_block =
-      rows * random::blocks_per_row(static_cast<std::uint64_t>(desc.mask_length));
+      (desc.head_begin + head) * desc.mask_queries + desc.query_begin + q);
+  row.first_call = rows * random::DropoutWords::calls_per_key_row(
+                              static_cast<std::uint64_t>(desc.mask_keys));
   return row;
 }
 

@@ -28,7 +28,8 @@ AttentionDesc make(index_t q_length, index_t kv_length, index_t heads, index_t k
   desc.scale = 0.5;
   desc.dropout = dropout;
   desc.head_begin = 3;
-  desc.mask_length = 128;
+  desc.query_begin = kv_length - q_length;
+  desc.mask_queries = desc.mask_keys = 128;
   desc.layer = 1;
   return desc;
 }

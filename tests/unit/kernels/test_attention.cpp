@@ -166,7 +166,8 @@ struct Dense {
     lse.resize(d.batch * d.heads * d.q_length);
     const Values saved_o = forward == nullptr ? Values() : forward->o.values();
     const Values saved_lse = forward == nullptr ? Values() : forward->lse.values();
-    const double threshold = std::floor(d.dropout * 0x1p32);
+    const double threshold = std::round(d.dropout * 65536);
+    const double keep_scale = 65536 / (65536 - threshold);
     for (index_t b = 0; b < d.batch; ++b) {
       for (index_t head = 0; head < d.heads; ++head) {
         const index_t kv_head = head * d.kv_heads / d.heads;
@@ -185,7 +186,7 @@ struct Dense {
             .seed = kSeed,
             .owner = kSampleBase + static_cast<std::uint64_t>(b),
             .layer = d.layer,
-            .site = random::Site::attention_probabilities,
+            .site = d.site,
             .stream = random::Stream::dropout};
         for (index_t i = 0; i < d.q_length; ++i) {
           const index_t position = i + d.kv_length - d.q_length;
@@ -200,15 +201,18 @@ struct Dense {
           const index_t lse_at = (b * d.heads + head) * d.q_length + i;
           lse[lse_at] = largest + std::log(sum);
           const auto row = static_cast<std::uint64_t>(
-              (d.head_begin + head) * d.mask_length + position);
+              (d.head_begin + head) * d.mask_queries + d.query_begin + i);
           for (index_t j = 0; j < keys; ++j) {
             p[j] /= sum;
             if (d.dropout > 0) {
-              const auto j4 = static_cast<std::uint64_t>(j);
-              const auto length = static_cast<std::uint64_t>(d.mask_length);
-              const auto word =
-                  words.block(row * ((length + 3) / 4) + j4 / 4).word[j4 % 4];
-              keep[j] = word >= threshold ? 1 / (1 - d.dropout) : 0.0;
+              // key 32 g + 8 n + 2 t + e
+              const index_t g = j / 32, n = j % 32 / 8, t = j % 8 / 2, e = j % 2;
+              const auto calls =
+                  static_cast<std::uint64_t>(4 * ((d.mask_keys + 31) / 32));
+              const auto call = random::DropoutWords::call(
+                  words, row * calls + static_cast<std::uint64_t>(4 * g + t));
+              const std::uint32_t word = call.word[n] >> (16 * e) & 0xffffu;
+              keep[j] = word >= threshold ? keep_scale : 0.0;
             }
             d_p[j] = keep[j] * dot(d_o, q_at(i), v, k_at(j));
             mean += p[j] * d_p[j];
@@ -248,7 +252,12 @@ AttentionDesc make(index_t batch, index_t q_length, index_t kv_length, index_t h
   desc.scale = 1 / std::sqrt(static_cast<double>(head_dim));
   desc.dropout = dropout;
   desc.head_begin = 3;
-  desc.mask_length = kv_length + 5;  // the model's sequence is longer than this batch's
+  // The model's samples are longer than this batch's; of cross attention, the queries'
+  // and the keys' lengths have nothing to do with each other.
+  desc.mask_keys = kv_length + 5;
+  desc.query_begin = mask == MaskKind::none ? 2 : kv_length - q_length;
+  desc.mask_queries = desc.query_begin + q_length + 3;
+  if (mask == MaskKind::none) desc.site = random::Site::cross_attention_probabilities;
   desc.layer = 11;
   return desc;
 }
@@ -477,11 +486,14 @@ TEST(AttentionErrors, WhatCannotBeIsNamed) {
   expect(make(1, 5, 4, 2, 2, 8), "5 queries over 4 keys");
   expect(make(1, 4, 4, 2, 2, 8, 0.0, MaskKind::padding), "padding and document masks");
   expect(make(1, 4, 4, 2, 2, 8, 0.0, MaskKind::document), "padding and document masks");
-  expect(make(1, 4, 4, 2, 2, 8, 1.0), "dropout is 1, must be in [0, 1)");
-  expect(make(1, 4, 4, 2, 2, 8, -0.1), "dropout is -0.1");
+  expect(make(1, 4, 4, 2, 2, 8, 1.0), "attention dropout 1 is not in [0, 1)");
+  expect(make(1, 4, 4, 2, 2, 8, -0.1), "attention dropout -0.1 is not in [0, 1)");
   AttentionDesc desc = make(1, 4, 40, 2, 2, 8, 0.1);
-  desc.mask_length = 39;
-  expect(desc, "rows of 39 elements, 40 keys");
+  desc.mask_keys = 39;
+  expect(desc, "queries 36 to 40 of 43, 40 keys of 39");
+  desc.mask_keys = 40;
+  desc.mask_queries = 39;
+  expect(desc, "queries 36 to 40 of 39, 40 keys of 40");
 }
 
 }  // namespace

@@ -31,22 +31,39 @@ std::uint32_t word_at(std::uint64_t sample, std::uint64_t position, index_t h, i
                       std::uint16_t layer, random::Site site) {
   const random::Generator generator{
       .seed = 99, .owner = sample, .layer = layer, .site = site};
-  return generator.block(position * ((h + 3) / 4) + j / 4).word[j % 4];
+  const auto words =
+      random::DropoutWords::call(generator, position * ((h + 7) / 8) + j / 8);
+  return words.word[j % 8 / 2] >> (16 * (j % 2)) & 0xffffu;
 }
 
-TEST(DropoutPhilox, LanesEqualSingleBlocks) {
+template <int kRounds>
+void expect_lanes_of_blocks() {
   random::Generator g{
       .seed = 0x123456789abcdefull, .owner = 0xfedcba987654ull, .layer = 77};
   g.site = random::Site::mlp_output;
   for (const std::uint64_t first :
        {0ull, 5ull, (1ull << 32) - 13, (1ull << 32) - 8, (1ull << 47) + 3}) {
     constexpr int kGroups = 3;
-    std::uint32_t words[kGroups * kPhiloxWords];
-    philox_lanes(g, first, kGroups, words);
-    for (int i = 0; i < kGroups * kPhiloxWords; ++i) {
-      ASSERT_EQ(words[i], g.block(first + i / 4).word[i % 4]) << first << " " << i;
+    constexpr int kWords = kGroups * kPhiloxWords;
+    std::uint32_t by_call[kWords], by_word[kWords];
+    std::uint16_t halves[2 * kWords];
+    philox_lanes<kRounds, WordOrder::by_call>(g, first, kGroups, by_call);
+    philox_lanes<kRounds, WordOrder::by_word>(g, first, kGroups, by_word);
+    philox_lanes<kRounds, WordOrder::by_word>(g, first, kGroups, halves);
+    for (int i = 0; i < kWords; ++i) {
+      const auto one = g.block<kRounds>(first + i / 4).word[i % 4];
+      ASSERT_EQ(by_call[i], one) << first << " " << i;
+      const int at = i / 16 * 16 + i % 4 * 4 + i / 4 % 4;
+      ASSERT_EQ(by_word[at], one) << first << " " << i;
+      ASSERT_EQ(halves[2 * at], one & 0xffffu) << first << " " << i;
+      ASSERT_EQ(halves[2 * at + 1], one >> 16) << first << " " << i;
     }
   }
+}
+
+TEST(DropoutPhilox, LanesEqualSingleBlocks) {
+  expect_lanes_of_blocks<10>();
+  expect_lanes_of_blocks<7>();
 }
 
 template <class T>
@@ -56,7 +73,8 @@ TYPED_TEST_SUITE(DropoutOf, test::RealTypes);
 TYPED_TEST(DropoutOf, MatchesReference) {
   using T = TypeParam;
   const double p = 0.3, u = test::rounding<T>();
-  const std::uint32_t threshold = random::drop_threshold(p);
+  const std::uint32_t threshold = 19661;  // 65536 * 0.3, rounded
+  const double keep_scale = 65536.0 / (65536.0 - threshold);
   for (const index_t batch : {1, 3}) {
     for (const index_t s : {1, 11}) {
       for (const index_t h : {1, 2, 31, 33, 257, 768}) {
@@ -79,7 +97,7 @@ TYPED_TEST(DropoutOf, MatchesReference) {
               const bool kept = word_at(1000 + r % batch, 5 + r / batch, h, j, 9,
                                         random::Site::mlp_output) >= threshold;
               want[r * h + j] =
-                  (kept ? (xs[r * h + j] + (with_bias ? bs[j] : 0)) / (1 - p) : 0) +
+                  (kept ? (xs[r * h + j] + (with_bias ? bs[j] : 0)) * keep_scale : 0) +
                   (with_residual ? rs[r * h + j] : 0);
             }
           }
@@ -201,7 +219,7 @@ TEST(DropoutMask, KnownAnswer) {
 TEST(DropoutErrors, WrongUse) {
   const DropoutStep step;
   const Array<float> x(12), y(12);
-  for (const double p : {-0.1, 1.0, 1.5, static_cast<double>(NAN)}) {
+  for (const double p : {-0.1, 1.0, 1.5, 7e-6, 1 - 7e-6, static_cast<double>(NAN)}) {
     EXPECT_THROW(bias_dropout_add_forward<float>(
                      Exec(), DropoutDesc{.probability = p}, step.view(), x.cmatrix(4, 3),
                      View1<const float>(), View2<const float>(), y.matrix(4, 3)),
