@@ -19,18 +19,20 @@ constexpr std::size_t extent(index_t n) {
   return static_cast<std::size_t>(n);
 }
 
-// Brain floating point: the upper half of a float; conversion rounds to nearest even.
+// Conversions of both types choose between results and do not branch, so that the
+// compiler makes vectors of them. Both round to nearest even.
+
+// Brain floating point: the upper half of a float.
 struct bf16 {
   std::uint16_t bits = 0;
 
   bf16() = default;
   KOKKOS_FUNCTION explicit bf16(float value) {
     const auto word = Kokkos::bit_cast<std::uint32_t>(value);
-    if ((word & 0x7fffffffu) > 0x7f800000u) {  // NaN: keep it quiet, never round to inf
-      bits = static_cast<std::uint16_t>((word >> 16) | 0x40u);
-    } else {
-      bits = static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
-    }
+    const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
+    const std::uint32_t quiet = (word >> 16) | 0x40u;  // never rounded to infinity
+    const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
+    bits = static_cast<std::uint16_t>(is_nan ? quiet : rounded);
   }
   KOKKOS_FUNCTION operator float() const {
     return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -38,7 +40,7 @@ struct bf16 {
 };
 static_assert(sizeof(bf16) == 2);
 
-// IEEE 754 binary16; conversion rounds to nearest even, overflow goes to infinity.
+// IEEE 754 binary16; overflow goes to infinity.
 struct fp16 {
   std::uint16_t bits = 0;
 
@@ -47,33 +49,29 @@ struct fp16 {
     const auto word = Kokkos::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (word >> 16) & 0x8000u;
     const std::uint32_t magnitude = word & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) {  // NaN
-      bits = static_cast<std::uint16_t>(sign | 0x7e00u);
-    } else if (magnitude >= 0x477ff000u) {  // rounds to 65536 or more
-      bits = static_cast<std::uint16_t>(sign | 0x7c00u);
-    } else if (magnitude <
-               0x38800000u) {  // subnormal: let the float adder do the rounding
-      const float sum = Kokkos::bit_cast<float>(magnitude) + 0.5f;
-      bits = static_cast<std::uint16_t>(
-          sign | (Kokkos::bit_cast<std::uint32_t>(sum) - 0x3f000000u));
-    } else {
-      const std::uint32_t odd = (magnitude >> 13) & 1u;
-      bits = static_cast<std::uint16_t>(sign |
-                                        ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
-    }
+    // Of a subnormal result the float adder does the rounding.
+    const float sum = Kokkos::bit_cast<float>(magnitude) + 0.5f;
+    const std::uint32_t subnormal = Kokkos::bit_cast<std::uint32_t>(sum) - 0x3f000000u;
+    const std::uint32_t odd = (magnitude >> 13) & 1u;
+    const std::uint32_t normal = (magnitude - 0x38000000u + 0xfffu + odd) >> 13;
+    std::uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
+    result = magnitude >= 0x477ff000u ? 0x7c00u : result;  // rounds to 65536 or more
+    result = magnitude > 0x7f800000u ? 0x7e00u : result;   // NaN
+    bits = static_cast<std::uint16_t>(sign | result);
   }
   KOKKOS_FUNCTION operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t exponent = (bits >> 10) & 0x1fu;
     const std::uint32_t mantissa = bits & 0x3ffu;
-    if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24
-      const float value = static_cast<float>(mantissa) * 5.9604644775390625e-8f;
-      return sign != 0 ? -value : value;
-    }
-    if (exponent == 0x1f) {
-      return Kokkos::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-    }
-    return Kokkos::bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+    // Zero or subnormal: mantissa * 2^-24.
+    const float small =
+        static_cast<float>(static_cast<std::int32_t>(mantissa)) * 5.9604644775390625e-8f;
+    const std::uint32_t exponent_bits =
+        exponent == 0x1fu ? 0x7f800000u : (exponent + 112u) << 23;
+    const std::uint32_t magnitude = exponent == 0u
+                                        ? Kokkos::bit_cast<std::uint32_t>(small)
+                                        : exponent_bits | (mantissa << 13);
+    return Kokkos::bit_cast<float>(sign | magnitude);
   }
 };
 static_assert(sizeof(fp16) == 2);
@@ -134,10 +132,8 @@ inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
 template <class T>
 using Accumulator = typename detail::AccumulatorOf<T>::type;
 
-// Expands X(T) for every element type that kernels are instantiated for.
+// Expands X(T) for every element type that kernels and models are instantiated for.
 #define TRIREME_FOR_EACH_REAL(X) X(float) X(double) X(::trireme::bf16) X(::trireme::fp16)
-// The same for those that a model can be made of, and its memory planned in.
-#define TRIREME_FOR_EACH_MODEL_TYPE(X) X(float) X(double) X(::trireme::bf16)
 
 }  // namespace trireme
 

@@ -54,7 +54,6 @@ const std::vector<Capability>& capabilities() {
        "a head with weights of its own is not written",
        Told::size},
       {"parallel.context", {"1"}, "", "ranks do not share sequences", Told::size},
-      {"precision.compute", {"fp32"}, "", "training is in single precision"},
       {"run.probe", {"false"}, "", "memory is planned on shapes, not measured"}};
   return all;
 }

@@ -120,6 +120,7 @@ struct ParallelConfig {
 };
 
 struct LossScaleConfig {
+  bool dynamic = true;
   double initial = 65536.0, minimum = 1.0;
   index_t window = 1000;
   index_t hysteresis = 2;
@@ -127,6 +128,7 @@ struct LossScaleConfig {
 
 struct PrecisionConfig {
   Precision compute = Precision::fp32;
+  Products gemm = Products::automatic;
   LossScaleConfig loss_scale;
 };
 

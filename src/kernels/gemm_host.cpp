@@ -1,6 +1,6 @@
 // kernels/gemm_host.cpp — gemm on host cores: oneDNN for float (its threads are the
 // OpenMP pool that Kokkos uses, so no second pool competes for the cores), Kokkos Kernels
-// for double, the plain loop for 16-bit types.
+// for double; impl/narrow_gemm.hpp for 16-bit types.
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <KokkosBlas3_gemm.hpp>
@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/gemm_reference.hpp"
+#include "kernels/impl/narrow_gemm.hpp"
 #include "kernels/library_versions.hpp"
 
 namespace trireme::kernels {
@@ -18,19 +19,6 @@ namespace {
 
 char code(Transpose transpose) {
   return transpose == Transpose::yes ? 'T' : 'N';
-}
-
-void gemm_float(Transpose transpose_a, Transpose transpose_b, Accumulate accumulate,
-                const View2<const float>& a, const View2<const float>& b,
-                const View2<float>& c, GemmShape shape) {
-  const float beta = accumulate == Accumulate::yes ? 1.0f : 0.0f;
-  const dnnl_status_t status = dnnl_sgemm(
-      code(transpose_a), code(transpose_b), shape.m, shape.n, shape.k, 1.0f, a.data(),
-      static_cast<index_t>(a.stride(0)), b.data(), static_cast<index_t>(b.stride(0)),
-      beta, c.data(), static_cast<index_t>(c.stride(0)));
-  TRIREME_REQUIRE(status == dnnl_success,
-                  "oneDNN sgemm of ({}, {}) by ({}, {}): status {}", shape.m, shape.k,
-                  shape.k, shape.n, static_cast<int>(status));
 }
 
 // The version of the BLAS that the process runs with, which need not be the one it was
@@ -61,6 +49,16 @@ std::string blas_version() {
 
 }  // namespace
 
+void impl::float_product(const Product& p, const float* a, const float* b, float* c) {
+  const float beta = p.accumulate == Accumulate::yes ? 1.0f : 0.0f;
+  const dnnl_status_t status =
+      dnnl_sgemm(code(p.transpose_a), code(p.transpose_b), p.m, p.n, p.k, 1.0f, a, p.lda,
+                 b, p.ldb, beta, c, p.ldc);
+  TRIREME_REQUIRE(status == dnnl_success,
+                  "oneDNN sgemm of ({}, {}) by ({}, {}): status {}", p.m, p.k, p.k, p.n,
+                  static_cast<int>(status));
+}
+
 std::vector<std::pair<std::string, std::string>> library_versions() {
   const dnnl_version_t* dnnl = dnnl_version();
   return {{"onednn", fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)},
@@ -84,14 +82,19 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
     gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
     return;
   }
+  const auto leading = [](const auto& view) {
+    return static_cast<index_t>(view.stride(0));
+  };
+  const impl::Product product{transpose_a, transpose_b, accumulate, shape.m,   shape.n,
+                              shape.k,     leading(a),  leading(b), leading(c)};
   if constexpr (std::is_same_v<T, float>) {
-    gemm_float(transpose_a, transpose_b, accumulate, a, b, c, shape);
+    impl::float_product(product, a.data(), b.data(), c.data());
   } else if constexpr (std::is_same_v<T, double>) {
     const char codes[] = {code(transpose_a), 0, code(transpose_b), 0};
     KokkosBlas::gemm(exec.space(), codes, codes + 2, 1.0, a, b,
                      accumulate == Accumulate::yes ? 1.0 : 0.0, c);
   } else {
-    gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
+    impl::narrow_product(exec, product, a.data(), b.data(), c.data());
   }
   exec.idle();
 }

@@ -21,6 +21,7 @@ struct StepState {
   double learning_rate = 0.0;
   double bias_correction1 = 1.0;  // 1 - beta1^k of the update under way, k from 1
   double bias_correction2 = 1.0;
+  double loss_scale = 1.0;        // of the gradients that the passes make
   // What multiplies every gradient before it is used: loss-scale and clipping corrections
   // in one factor.
   double gradient_scale = 1.0;
@@ -35,11 +36,11 @@ struct ObjectiveScale {
   int index = 0;
   double weight = 1.0;  // in the loss
 
-  // What the sum of mask * loss counts for in the loss. Where nothing counts in the whole
-  // global batch, the objective has no gradient.
+  // What the sum of mask * loss counts for in the loss, as the step scales it. Where
+  // nothing counts in the whole global batch, the objective has no gradient.
   KOKKOS_INLINE_FUNCTION double in(const StepState& step) const {
     const double count = step.objective_count[index];
-    return count > 0.0 ? weight / count : 0.0;
+    return count > 0.0 ? weight * step.loss_scale / count : 0.0;
   }
 };
 

@@ -250,7 +250,7 @@ std::unique_ptr<Block<T>> make_block(const Making<T>& making) {
 
 #define TRIREME_INSTANTIATE(T) \
   template std::unique_ptr<Block<T>> make_block<T>(const Making<T>&);
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::model

@@ -458,7 +458,7 @@ std::string Chunk<T>::locate_non_finite(const nn::Context& context, int slot) co
   template class FiniteCheck<T>; \
   template struct Tables<T>;     \
   template class Chunk<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::model

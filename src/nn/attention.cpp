@@ -178,7 +178,7 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
 }
 
 #define TRIREME_INSTANTIATE(T) template class Attention<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

@@ -131,7 +131,7 @@ void Embedding<T>::backward_weight(const Context& context,
 #define TRIREME_INSTANTIATE(T)              \
   template class VocabParallelEmbedding<T>; \
   template class Embedding<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

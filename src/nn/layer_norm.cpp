@@ -64,7 +64,7 @@ void LayerNorm<T>::backward_weight(const Context& context, View2<const T> d_y,
 }
 
 #define TRIREME_INSTANTIATE(T) template class LayerNorm<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

@@ -123,7 +123,7 @@ void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T
 #define TRIREME_INSTANTIATE(T)            \
   template class ColumnParallelLinear<T>; \
   template class RowParallelLinear<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

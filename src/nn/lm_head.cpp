@@ -112,7 +112,7 @@ void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits
 }
 
 #define TRIREME_INSTANTIATE(T) template class LmHead<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

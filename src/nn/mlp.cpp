@@ -64,7 +64,7 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
 }
 
 #define TRIREME_INSTANTIATE(T) template class Mlp<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

@@ -174,7 +174,7 @@ void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> 
 }
 
 #define TRIREME_INSTANTIATE(T) template class TransformerLayer<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::nn

@@ -40,10 +40,12 @@ void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero,
 }
 
 void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t step,
-              double learning_rate, double correction1, double correction2) {
+              double learning_rate, double loss_scale, double correction1,
+              double correction2) {
   launch(
       exec, "trireme::optim::set_step", 1, KOKKOS_LAMBDA(const index_t) {
         state().step = step;
+        state().loss_scale = loss_scale;
         state().learning_rate = learning_rate;
         state().bias_correction1 = correction1;
         state().bias_correction2 = correction2;
@@ -56,13 +58,14 @@ void finish_scale(const Exec& exec, View0<kernels::StepState> state,
                   double clip_norm, View1<StepReport> report) {
   launch(
       exec, "trireme::optim::finish_scale", 1, KOKKOS_LAMBDA(const index_t) {
-        const double norm = Kokkos::sqrt(square_sum(0));
+        const double loss_scale = state().loss_scale;
+        const double norm = Kokkos::sqrt(square_sum(0)) / loss_scale;
         double clip = 1.0;
         if (clip_norm > 0.0) {
           const double ratio = clip_norm / (norm + 1e-6);
           clip = ratio < 1.0 ? ratio : 1.0;
         }
-        state().gradient_scale = clip;
+        state().gradient_scale = clip / loss_scale;
         report(0).grad_norm = norm;
         for (std::size_t i = 0; 2 * i < totals.extent(0); ++i) {
           report(0).losses[i] = {totals(2 * i), totals(2 * i + 1)};
@@ -139,9 +142,10 @@ View1<const kernels::AdamWChunk> Optimizer<T>::chunks(std::size_t begin,
 
 template <class T>
 void Optimizer<T>::begin_step(const Exec& exec, View0<kernels::StepState> state,
-                              std::int64_t update, double learning_rate) {
+                              std::int64_t update, double learning_rate,
+                              double loss_scale) {
   const auto k = static_cast<double>(update);
-  set_step(exec, state, static_cast<std::uint64_t>(update), learning_rate,
+  set_step(exec, state, static_cast<std::uint64_t>(update), learning_rate, loss_scale,
            1.0 - std::pow(adamw_.beta1, k), 1.0 - std::pow(adamw_.beta2, k));
 }
 
@@ -188,7 +192,7 @@ void Optimizer<T>::apply(const Exec& exec, View0<kernels::StepState> state) {
 }
 
 #define TRIREME_INSTANTIATE(T) template class Optimizer<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::optim

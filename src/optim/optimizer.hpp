@@ -1,7 +1,8 @@
 // optim/optimizer.hpp — from accumulated gradients to new weights: global norm, clipping,
 // AdamW. The host looks at one report between the two halves of a step.
 //
-// Gradients are those of the loss, which the backward pass has normalised. Clipping
+// Gradients are those of the loss, which the backward pass has normalised, times the loss
+// scale, which the norm in the report and the new weights are without. Clipping
 // multiplies by min(1, clip / (norm + 1e-6)) (as torch.nn.utils.clip_grad_norm_).
 #ifndef TRIREME_OPTIM_OPTIMIZER_HPP_
 #define TRIREME_OPTIM_OPTIMIZER_HPP_
@@ -26,11 +27,11 @@ struct StepReport {
   kernels::LossSum losses[kernels::kMostObjectives];
   double grad_norm = 0.0;  // before clipping
 
-  bool is_finite() const {
-    return std::isfinite(grad_norm) && std::ranges::all_of(losses, [](const auto& loss) {
-             return std::isfinite(loss.sum);
-           });
+  bool has_finite_losses() const {
+    return std::ranges::all_of(losses,
+                               [](const auto& loss) { return std::isfinite(loss.sum); });
   }
+  bool is_finite() const { return std::isfinite(grad_norm) && has_finite_losses(); }
 };
 
 template <class T>
@@ -43,10 +44,11 @@ class Optimizer {
   Optimizer(const Exec& exec, ParamBuffer<T>& params, const comm::ProcessGroups& groups,
             const kernels::AdamWDesc& adamw, double clip_norm);
 
-  // To be called before a step's first half: writes the step's number (from 1), its
-  // learning rate and Adam's bias corrections 1 - beta^update, for the kernels to read.
+  // To be called before a step's passes: writes the step's number (from 1), its learning
+  // rate, its loss scale and Adam's bias corrections 1 - beta^update, for the kernels to
+  // read.
   void begin_step(const Exec& exec, View0<kernels::StepState> state, std::int64_t update,
-                  double learning_rate);
+                  double learning_rate, double loss_scale = 1.0);
   // First half of a step: sums `totals` (of this rank's micro-batches, two for each
   // objective: of mask * loss, and of mask) over ranks, takes the global norm and sets
   // step.gradient_scale. Weights are not touched. The report is on the host after

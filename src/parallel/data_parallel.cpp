@@ -475,7 +475,7 @@ void DataParallel<T>::settle() {
 }
 
 #define TRIREME_INSTANTIATE(T) template class DataParallel<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::parallel

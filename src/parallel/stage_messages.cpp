@@ -113,7 +113,7 @@ void StageMessages<T>::finish() {
 }
 
 #define TRIREME_INSTANTIATE(T) template class StageMessages<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::parallel

@@ -25,10 +25,11 @@ void MeasuredPeak::add(double tera) {
   ++probes;
 }
 
-PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec) {
+PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type)
+    : type_(type) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  const kernels::GemmProbe probe(exec);
+  const kernels::GemmProbe probe(exec, type);
   double seconds = 0.0;  // of one with its preparations, as later ones are
   for (int i = 0; i < kFirstProbes; ++i) {
     peak_.add(probe.best_within(exec, kProbeSeconds) / 1e12);
@@ -43,7 +44,7 @@ void PeakMeter::probe(const Exec& exec, double seconds) {
   next_ = seconds + interval_;
   std::optional<kernels::GemmProbe> probe;
   try {
-    probe.emplace(exec);
+    probe.emplace(exec, type_);
   } catch (const std::exception&) {  // training has taken all of the memory
     return;
   }

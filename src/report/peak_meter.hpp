@@ -1,4 +1,5 @@
-// report/peak_meter.hpp — the GEMM peak of this rank's device, against which the speed of
+// report/peak_meter.hpp — the GEMM peak of this rank's device in the type that the model
+// computes in, against which the speed of
 // training is set: the best of several short probes, at the start and through the run.
 //
 // One probe tells little where others use the machine, too, or where its clock changes:
@@ -23,7 +24,7 @@ class PeakMeter {
  public:
   // Collective; the first probes. Ranks that share a processor measure at the same time,
   // as they also compute at the same time.
-  PeakMeter(comm::Communicator& world, const Exec& exec);
+  PeakMeter(comm::Communicator& world, const Exec& exec, DType type);
 
   const MeasuredPeak& peak() const { return peak_; }
   // Whether it is time for another one, `seconds` after the beginning of training. So
@@ -35,6 +36,7 @@ class PeakMeter {
   void probe(const Exec& exec, double seconds);
 
  private:
+  DType type_;  // of the products
   MeasuredPeak peak_;
   double interval_ = 0.0, next_ = 0.0;  // seconds
 };

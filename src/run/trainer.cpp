@@ -564,8 +564,10 @@ void Start::begin_records(const Json& surroundings) {
 }
 
 void Start::load() {
-  peak_.emplace(world_, Exec());
-  run_.emplace(deck_, *grid_, *replica_, datasets_, *directory_, *peak_, log_, faults_);
+  const Exec exec = step::make_exec(deck_);
+  peak_.emplace(world_, exec, step::compute_type(deck_));
+  run_.emplace(deck_, *grid_, *replica_, datasets_, *directory_, *peak_, log_, faults_,
+               exec);
   run_->after_each_step([this] { on_board_->look(); });
   if (trace_) run_->record(*trace_);
   faults_.at("load");

@@ -79,7 +79,7 @@ ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck&
 TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
                          step::Replica& replica, const data::Datasets& datasets,
                          RunDirectory& directory, report::PeakMeter& peak, Log& log,
-                         FaultPlan& faults)
+                         FaultPlan& faults, const Exec& exec)
     : deck_(deck),
       grid_(grid),
       replica_(replica),
@@ -87,9 +87,11 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
       directory_(directory),
       log_(log),
       faults_(faults),
+      exec_(exec),
       timers_(replica.timers()),
       schedule_(step::lr_schedule(deck)),
       progress_(initial_state(*grid.groups().world, deck, datasets)),
+      loss_scaling_(deck, progress_),
       validation_(deck, grid, replica, model_batch()),
       checkpoints_(
           deck, *grid.groups().world, host_name(), replica.parts(),
@@ -152,6 +154,7 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
   const bool drops = deck_.model.dropout > 0.0 || deck_.model.attention_dropout > 0.0;
   const std::string changed = adopt_dropout_words(progress_, drops);
   if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
+  loss_scaling_.resume(progress_);
   checkpoints_.set_saved_step(progress_.step);
   // A run that branched off, or that has another checkpoint.dir, does not have the best
   // checkpoint here to keep.
@@ -193,27 +196,36 @@ void TrainingRun::visit_interval(const Visit& visit) {
     visit("loss_sum_since_record" + of, interval_.losses[i].sum);
     visit("tokens_since_record" + of, interval_.losses[i].count);
   }
+  visit("skipped_since_record", interval_.skipped);
 }
 
 optim::StepReport TrainingRun::one_step() {
-  const std::int64_t update = progress_.step + 1;
-  faults_.set_step(update);
+  const std::int64_t step = progress_.step + 1;
+  const std::int64_t update = next_update(progress_);
+  faults_.set_step(step);
   faults_.at("step");
   const index_t samples = batches_->samples_of_step(progress_.samples);
   const int microbatches = batches_->microbatches(progress_.samples);
   const optim::StepReport report =
       replica_.step({.number = update,
                      .learning_rate = schedule_.at(update),
+                     .loss_scale = loss_scaling_.scale(),
                      .microbatches = microbatches,
                      .fetch = [&](int) { return loader_->next().view(); },
                      .sum =
                          [&](const std::string& field) {
                            return loader_->sum_ahead(microbatches, field);
                          }});
-  if (!report.is_finite()) stop_on_non_finite(report);
-  progress_.step = update;
+  if (!report.is_finite()) {
+    if (!loss_scaling_.can_skip(report)) stop_on_non_finite(report);
+    ++progress_.skipped_steps;
+    interval_.skipped += 1.0;
+  }
+  progress_.step = step;
   progress_.samples += samples;
   progress_.tokens += samples * deck_.model.sequence;
+  const std::string told = loss_scaling_.note_step(report, progress_);
+  if (!told.empty() && grid_.rank() == 0) say(told);
   return report;
 }
 
@@ -255,7 +267,7 @@ void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
       "{}. {}. Often the learning rate is too high (it is {:.3g}) or the warm-up too "
       "short; samples {} to {} made this step.",
       update, model::losses_of(objectives(), report.losses).total, report.grad_norm,
-      place, state, schedule_.at(update), progress_.samples,
+      place, state, schedule_.at(next_update(progress_)), progress_.samples,
       progress_.samples + plan.samples_of_step(progress_.samples) - 1));
 }
 
@@ -298,13 +310,15 @@ report::StepRecord TrainingRun::record_of(const optim::StepReport& report) const
   return {.step = progress_.step,
           .loss = losses.total,
           .grad_norm = report.grad_norm,
-          .lr = schedule_.at(progress_.step),
+          .lr = schedule_.at(next_update(progress_) - (report.is_finite() ? 1 : 0)),
           .samples = progress_.samples,
           .tokens = progress_.tokens,
           .seconds = times.mean(),
           .tokens_per_second = tokens / seconds,
           .model_tflops = tera * replica_.part().blueprint.model_flops(),
           .hardware_tflops = tera * hardware_flops_,
+          .loss_scale = progress_.loss_scale,
+          .skipped = static_cast<std::int64_t>(interval_.skipped),
           .seconds_median = seconds,
           .other_seconds = timers_.total_seconds() - interval_.began - times.sum(),
           .loss_mean = model::losses_of(objectives(), interval_.losses).total,

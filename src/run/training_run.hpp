@@ -40,6 +40,7 @@
 #include "report/step_times.hpp"
 #include "report/step_trace.hpp"
 #include "run/checkpointing.hpp"
+#include "run/loss_scaling.hpp"
 #include "run/run_commands.hpp"
 #include "run/run_directory.hpp"
 #include "step/batch_plan.hpp"
@@ -56,7 +57,7 @@ class TrainingRun {
   TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
               step::Replica& replica, const data::Datasets& datasets,
               RunDirectory& directory, report::PeakMeter& peak, Log& log,
-              FaultPlan& faults);
+              FaultPlan& faults, const Exec& exec);
 
   // Takes weights, optimizer state and progress: a bitwise continuation.
   void resume(const ckpt::CheckpointReader& checkpoint);
@@ -162,6 +163,7 @@ class TrainingRun {
     report::StepTimes times;
     double began = 0.0;  // Timers::total_seconds()
     std::int64_t samples = 0;
+    double skipped = 0.0;  // steps that were left out; part of a checkpoint, as the sums
     // Sums of each objective. They are part of a checkpoint, so that a record is the same
     // wherever a run was interrupted.
     step::LossSums losses;
@@ -179,6 +181,7 @@ class TrainingRun {
   Timers& timers_;
   optim::LrSchedule schedule_;
   ckpt::TrainingState progress_;
+  LossScaling loss_scaling_;  // of progress_
   Start start_;
   Interval interval_;
   Validated validated_;

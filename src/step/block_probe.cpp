@@ -191,7 +191,7 @@ PieceCost time_block(const ModelPart& part, std::size_t block, const config::Dec
 }
 #define TRIREME_INSTANTIATE(T) \
   template PieceCost time_block<T>(const ModelPart&, std::size_t, const config::Deck&);
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 schedule::ModelCost measured_cost(const comm::ProcessGroups& groups,

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/manifest.hpp"
+#include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "nn/context.hpp"
 
@@ -57,6 +58,30 @@ optim::LrSchedule lr_schedule(const config::Deck& deck) {
           .warmup = o.warmup.steps,
           .decay = o.decay.steps,
           .cooldown = o.cooldown.steps};
+}
+
+DType compute_type(const config::Deck& deck) {
+  switch (deck.precision.compute) {
+    case config::Precision::bf16:
+      return DType::bfloat16;
+    case config::Precision::fp16:
+      return DType::float16;
+    case config::Precision::fp32:
+      break;
+  }
+  return DType::float32;
+}
+
+Exec make_exec(const config::Deck& deck) {
+  const Exec exec;
+  const DType type = compute_type(deck);
+  if (type != DType::float32 && deck.precision.gemm != config::Products::automatic) {
+    kernels::set_narrow_products(exec, type,
+                                 deck.precision.gemm == config::Products::native
+                                     ? kernels::NarrowProducts::native
+                                     : kernels::NarrowProducts::widened);
+  }
+  return exec;
 }
 
 namespace {

@@ -21,6 +21,10 @@ Sharing sharing(const config::Deck& deck);
 PipelineLayout pipeline_layout(const config::Deck& deck);
 kernels::AdamWDesc adamw_desc(const config::Deck& deck);
 optim::LrSchedule lr_schedule(const config::Deck& deck);
+// The type of activations and of the weights used with them.
+DType compute_type(const config::Deck& deck);
+// A queue whose products are computed as the deck says.
+Exec make_exec(const config::Deck& deck);
 // What one rank does in a step of the deck.
 StepShape step_shape(const config::Deck& deck);
 

@@ -229,7 +229,7 @@ DecoderMemory plan_decoder(const ModelState<T>& state, index_t most_texts) {
   template std::unique_ptr<Decoder> make_decoder<T>(const Exec&, ModelState<T>&, \
                                                     index_t);                    \
   template DecoderMemory plan_decoder<T>(const ModelState<T>&, index_t);
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::step

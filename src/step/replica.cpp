@@ -62,9 +62,10 @@ class ReplicaOf final : public Replica {
 
   optim::StepReport step(const StepInput& input) override {
     step_->set_microbatches(input.microbatches);
+    optimizer_->begin_step(exec_, step_->state_view(), input.number, input.learning_rate,
+                           input.loss_scale);
     step_->accumulate_gradients(input.fetch, input.sum);
     const Region region(timers(), Section::optimizer);
-    optimizer_->begin_step(exec_, step_->state_view(), input.number, input.learning_rate);
     optimizer_->prepare(exec_, step_->state_view(), step_->totals());
     const optim::StepReport report = optimizer_->read_report(exec_);
     if (report.is_finite()) step_->update(*optimizer_);
@@ -109,7 +110,7 @@ std::unique_ptr<Replica> make_replica(DType type, const comm::ProcessGroups& gro
 #define TRIREME_MAKE(T)    \
   if (type == dtype_of<T>) \
     return std::make_unique<ReplicaOf<T>>(groups, blueprint, sharing);
-  TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_MAKE)
+  TRIREME_FOR_EACH_REAL(TRIREME_MAKE)
 #undef TRIREME_MAKE
   throw Error(fmt::format("there is no model that computes in {}", name_of(type)));
 }
@@ -117,10 +118,8 @@ std::unique_ptr<Replica> make_replica(DType type, const comm::ProcessGroups& gro
 std::unique_ptr<Replica> make_replica(const config::Deck& deck,
                                       const comm::ProcessGroups& groups,
                                       const Sharing& sharing) {
-  // No model computes in fp16 yet: it is planned in bf16, which is as wide.
-  const bool is_narrow = deck.precision.compute != config::Precision::fp32;
-  return make_replica(is_narrow ? DType::bfloat16 : DType::float32, groups,
-                      model::make_blueprint(deck.model), sharing);
+  return make_replica(compute_type(deck), groups, model::make_blueprint(deck.model),
+                      sharing);
 }
 
 }  // namespace trireme::step

@@ -38,6 +38,7 @@ struct UpdateRule {
 struct StepInput {
   std::int64_t number = 1;  // of the update, from 1
   double learning_rate = 0.0;
+  double loss_scale = 1.0;
   int microbatches = 1;  // of this rank
   FetchBatch fetch = {};
   SumField sum = {};

@@ -30,7 +30,7 @@ StepPlan plan_step(const ModelState<T>& state, const StepShape& shape,
 #define TRIREME_INSTANTIATE(T)                                           \
   template StepPlan plan_step<T>(const ModelState<T>&, const StepShape&, \
                                  const PipelinePlans&);
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::step

@@ -498,7 +498,7 @@ std::string TrainStep<T>::locate_non_finite(const FetchBatch& fetch) {
 }
 
 #define TRIREME_INSTANTIATE(T) template class TrainStep<T>;
-TRIREME_FOR_EACH_MODEL_TYPE(TRIREME_INSTANTIATE)
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::step

@@ -186,7 +186,7 @@ class StyleChecks(unittest.TestCase):
     def test_compute_type_above_the_step(self):
         above = "src/check/more.cpp"
         for text in ("Model<float> model;", "f<T, bf16>();", "f(DType::float32);",
-                     "TRIREME_FOR_EACH_MODEL_TYPE(X)"):
+                     "TRIREME_FOR_EACH_REAL(X)"):
             self.expect("text_rules", self.source(text, above), above, "step::Replica")
             for below in ("src/kernels/more.cpp", "src/check/selftest_more.cpp"):
                 self.assertEqual([], self.found("text_rules", files=self.source(text, below)))

@@ -1,0 +1,44 @@
+// kernels/impl/narrow_gemm.hpp — products of 16-bit elements on the host, for gemm().
+#ifndef TRIREME_KERNELS_IMPL_NARROW_GEMM_HPP_
+#define TRIREME_KERNELS_IMPL_NARROW_GEMM_HPP_
+
+#include <string>
+
+#include "kernels/gemm.hpp"
+#include "kernels/narrow_gemm.hpp"
+
+namespace trireme::kernels::impl {
+
+// What a CPU says of itself (CPUID).
+struct CpuModel {
+  std::string vendor;  // "GenuineIntel", "AuthenticAMD"; empty where it is no x86
+  int family = 0, model = 0;
+  bool has_amx_bf16 = false;
+};
+CpuModel this_cpu();
+
+// The faster way for a type on a CPU, as far as it was measured; widened where it was not.
+NarrowProducts fastest_products(DType type, const CpuModel& cpu);
+
+// A product C (m, n) = or += op(A) op(B) as libraries take it: row-major, with the
+// distance between rows as stored.
+struct Product {
+  Transpose transpose_a, transpose_b;
+  Accumulate accumulate;
+  index_t m, n, k;
+  index_t lda, ldb, ldc;
+
+  auto operator<=>(const Product&) const = default;
+};
+
+// By float's instructions.
+void float_product(const Product& product, const float* a, const float* b, float* c);
+
+// The same as gemm(), of which it is the part for these types; k > 0. T: bf16 or fp16.
+template <class T, class To>
+void narrow_product(const Exec& exec, const Product& product, const T* a, const T* b,
+                    To* c);
+
+}  // namespace trireme::kernels::impl
+
+#endif  // TRIREME_KERNELS_IMPL_NARROW_GEMM_HPP_

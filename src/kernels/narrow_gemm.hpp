@@ -1,0 +1,29 @@
+// kernels/narrow_gemm.hpp — how products of 16-bit elements are computed on this device:
+// by its own instructions for them (native), or by those for float after the operands
+// were widened. Sums are of float both ways, so that results differ in their rounding.
+//
+// On a host the choice is a matter of measurement and not of flags: some CPUs have dot
+// products of bf16 that run at half the rate of float's. kernels/narrow_gemm_host.cpp has
+// the table. A GPU computes natively.
+#ifndef TRIREME_KERNELS_NARROW_GEMM_HPP_
+#define TRIREME_KERNELS_NARROW_GEMM_HPP_
+
+#include <string_view>
+
+#include "base/exec.hpp"
+
+namespace trireme::kernels {
+
+enum class NarrowProducts { native, widened };
+constexpr std::string_view name_of(NarrowProducts products) {
+  return products == NarrowProducts::native ? "native" : "widened";
+}
+
+// The way of `exec` and its copies from now on, for bf16 and fp16. Without a call it is
+// the fastest of each. Error where this device has no such way for `type`.
+void set_narrow_products(const Exec& exec, DType type, NarrowProducts products);
+NarrowProducts narrow_products(const Exec& exec, DType type);
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_NARROW_GEMM_HPP_

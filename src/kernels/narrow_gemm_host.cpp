@@ -1,0 +1,344 @@
+// kernels/narrow_gemm_host.cpp — products of 16-bit elements on host cores.
+//
+// Native products are oneDNN's matmul, whose primitives are made once per shape. Widened
+// ones go block by block: the blocks of both operands are converted to float in memory of
+// the queue, which is small enough to stay in cache, and multiplied by float's product; a
+// 16-bit result is rounded once, after the last block of the sum. Example: (4096, 3072)
+// by (3072, 50304) goes in 2 x 25 blocks of C, each the sum of 3 products.
+#include "kernels/narrow_gemm.hpp"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "base/error.hpp"
+#include "kernels/impl/narrow_gemm.hpp"
+#include "kernels/impl/rows.hpp"
+
+namespace trireme::kernels {
+
+namespace impl {
+
+CpuModel this_cpu() {
+  CpuModel cpu;
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return cpu;
+  for (const unsigned part : {b, d, c}) {
+    for (int byte = 0; byte < 4; ++byte) {
+      cpu.vendor += static_cast<char>(part >> (8 * byte));
+    }
+  }
+  __get_cpuid(1, &a, &b, &c, &d);
+  const unsigned base_family = a >> 8 & 0xfu;
+  const unsigned extended = base_family == 0xf ? a >> 20 & 0xffu : 0u;
+  cpu.family = static_cast<int>(base_family + extended);
+  cpu.model = static_cast<int>((a >> 4 & 0xfu) | (a >> 12 & 0xf0u));
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
+    cpu.has_amx_bf16 = (d >> 22 & 1u) != 0;
+  }
+#endif
+  return cpu;
+}
+
+NarrowProducts fastest_products(DType type, const CpuModel& cpu) {
+  // CPUs on which native products of bf16 were measured to be the faster. GFLOP/s of two
+  // cores, products of 1024^3:
+  //                                          native bf16    float
+  //   Sapphire Rapids with AMX               1300-1940     250-285
+  // and on which not: the same without AMX in its guest, whose dot products of bf16 run
+  // at 178 against 358 (vdpbf16ps: half the rate); Ice Lake, whose bf16 oneDNN emulates;
+  // EPYC with AVX2. No host library here has native products of fp16.
+  struct Measured {
+    const char* vendor;
+    int family, model;
+  };
+  constexpr Measured kFastNative[] = {{"GenuineIntel", 6, 143}};
+  if (type != DType::bfloat16 || !cpu.has_amx_bf16) return NarrowProducts::widened;
+  const bool is_measured = std::ranges::any_of(kFastNative, [&](const Measured& known) {
+    return cpu.vendor == known.vendor && cpu.family == known.family &&
+           cpu.model == known.model;
+  });
+  return is_measured ? NarrowProducts::native : NarrowProducts::widened;
+}
+
+namespace {
+
+void require_success(dnnl_status_t status, const char* what) {
+  TRIREME_REQUIRE(status == dnnl_success, "oneDNN {}: status {}", what,
+                  static_cast<int>(status));
+}
+
+// Closes what a C interface opened.
+template <class Handle, dnnl_status_t (*destroy)(Handle)>
+struct Close {
+  using pointer = Handle;
+  void operator()(Handle handle) const { destroy(handle); }
+};
+template <class Handle, dnnl_status_t (*destroy)(Handle)>
+using Owned = std::unique_ptr<void, Close<Handle, destroy>>;
+
+using Engine = Owned<dnnl_engine_t, dnnl_engine_destroy>;
+using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
+using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
+using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
+
+dnnl_memory_desc_t matrix_desc(index_t rows, index_t columns, Transpose transpose,
+                               index_t leading, dnnl_data_type_t type) {
+  const dnnl_dims_t dims = {rows, columns};
+  const bool is_transposed = transpose == Transpose::yes;
+  const dnnl_dims_t strides = {is_transposed ? 1 : leading, is_transposed ? leading : 1};
+  dnnl_memory_desc_t desc;
+  require_success(dnnl_memory_desc_init_by_strides(&desc, 2, dims, type, strides),
+                  "matrix");
+  return desc;
+}
+
+// A native product of one shape: made once, run with any memory.
+class NativeProduct {
+ public:
+  // Null where this CPU has none.
+  static std::unique_ptr<NativeProduct> make(dnnl_engine_t engine, const Product& product,
+                                             dnnl_data_type_t to) {
+    const auto a =
+        matrix_desc(product.m, product.k, product.transpose_a, product.lda, dnnl_bf16);
+    const auto b =
+        matrix_desc(product.k, product.n, product.transpose_b, product.ldb, dnnl_bf16);
+    const auto c = matrix_desc(product.m, product.n, Transpose::no, product.ldc, to);
+    dnnl_matmul_desc_t desc;
+    require_success(dnnl_matmul_desc_init(&desc, &a, &b, nullptr, &c), "matmul");
+    dnnl_primitive_attr_t attributes = nullptr;
+    require_success(dnnl_primitive_attr_create(&attributes), "attributes");
+    if (product.accumulate == Accumulate::yes) {
+      dnnl_post_ops_t sum = nullptr;
+      require_success(dnnl_post_ops_create(&sum), "sum");
+      require_success(dnnl_post_ops_append_sum(sum, 1.0f), "sum");
+      require_success(dnnl_primitive_attr_set_post_ops(attributes, sum), "sum");
+      dnnl_post_ops_destroy(sum);
+    }
+    dnnl_primitive_desc_t primitive_desc = nullptr;
+    const dnnl_status_t found =
+        dnnl_primitive_desc_create(&primitive_desc, &desc, attributes, engine, nullptr);
+    dnnl_primitive_attr_destroy(attributes);
+    if (found == dnnl_unimplemented) return nullptr;
+    require_success(found, "matmul");
+    auto made = std::make_unique<NativeProduct>();
+    dnnl_primitive_t primitive = nullptr;
+    const dnnl_status_t created = dnnl_primitive_create(&primitive, primitive_desc);
+    dnnl_primitive_desc_destroy(primitive_desc);
+    require_success(created, "matmul");
+    made->primitive_.reset(primitive);
+    const dnnl_memory_desc_t* const descs[] = {&a, &b, &c};
+    for (std::size_t i = 0; i < 3; ++i) {
+      dnnl_memory_t memory = nullptr;
+      require_success(dnnl_memory_create(&memory, descs[i], engine, DNNL_MEMORY_NONE),
+                      "memory");
+      made->memory_[i].reset(memory);
+    }
+    return made;
+  }
+
+  void run(dnnl_stream_t stream, const void* a, const void* b, void* c) const {
+    const int roles[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    // The interface takes no pointer to const; sources are only read.
+    void* const data[] = {const_cast<void*>(a), const_cast<void*>(b), c};
+    dnnl_exec_arg_t arguments[3];
+    for (std::size_t i = 0; i < 3; ++i) {
+      require_success(dnnl_memory_set_data_handle(memory_[i].get(), data[i]), "memory");
+      arguments[i] = {roles[i], memory_[i].get()};
+    }
+    require_success(dnnl_primitive_execute(primitive_.get(), stream, 3, arguments),
+                    "matmul");
+    require_success(dnnl_stream_wait(stream), "matmul");
+  }
+
+ private:
+  Primitive primitive_;
+  std::array<Memory, 3> memory_;
+};
+
+// Rows and columns of the blocks that are widened at a time.
+constexpr index_t kBlock = 2048;  // of C, either way
+constexpr index_t kDepth = 1024;  // of the sum
+
+// What a queue keeps for these products.
+class State final : public LibraryState {
+ public:
+  State() {
+    const CpuModel cpu = this_cpu();
+    bf16_way = fastest_products(DType::bfloat16, cpu);
+    fp16_way = fastest_products(DType::float16, cpu);
+  }
+  NarrowProducts& way(DType type) {
+    TRIREME_REQUIRE(type == DType::bfloat16 || type == DType::float16,
+                    "{} is no 16-bit type", trireme::name_of(type));
+    return type == DType::bfloat16 ? bf16_way : fp16_way;
+  }
+  // Null where this CPU has no such product.
+  const NativeProduct* native(const Product& product, dnnl_data_type_t to) {
+    open_engine();
+    const auto key = std::pair(product, to);
+    auto found = products_.find(key);
+    if (found == products_.end()) {
+      found =
+          products_.emplace(key, NativeProduct::make(engine_.get(), product, to)).first;
+    }
+    return found->second.get();
+  }
+  dnnl_stream_t stream() const { return stream_.get(); }
+  float* widened_a() { return room(kBlock * kDepth, a_); }
+  float* widened_b() { return room(kBlock * kDepth, b_); }
+  float* widened_c() { return room(kBlock * kBlock, c_); }
+
+ private:
+  void open_engine() {
+    if (engine_ != nullptr) return;
+    dnnl_engine_t engine = nullptr;
+    require_success(dnnl_engine_create(&engine, dnnl_cpu, 0), "engine");
+    engine_.reset(engine);
+    dnnl_stream_t stream = nullptr;
+    require_success(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags),
+                    "stream");
+    stream_.reset(stream);
+  }
+  static float* room(index_t elements, DeviceArray<float>& memory) {
+    if (memory.extent(0) == 0) {
+      memory = DeviceArray<float>(
+          Kokkos::view_alloc(Kokkos::WithoutInitializing, "widened block"),
+          extent(elements));
+    }
+    return memory.data();
+  }
+
+  NarrowProducts bf16_way, fp16_way;
+  Engine engine_;
+  Stream stream_;
+  std::map<std::pair<Product, dnnl_data_type_t>, std::unique_ptr<NativeProduct>>
+      products_;
+  DeviceArray<float> a_, b_, c_;
+};
+
+State& state_of(const Exec& exec) {
+  return exec.library<State>([] { return std::make_unique<State>(); });
+}
+
+// to (rows, columns), dense, = from; rows of `from` lie `leading` apart.
+template <class From, class To>
+void convert_block(const Exec& exec, const From* from, index_t from_leading, To* to,
+                   index_t to_leading, index_t rows, index_t columns) {
+  launch_rows(
+      exec, "trireme::kernels::convert_block", rows,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const From* const in = from + row * from_leading;
+        To* const out = to + row * to_leading;
+        for_each_column(team, columns, [=](index_t j) {
+          out[j] = static_cast<To>(static_cast<float>(in[j]));
+        });
+      });
+}
+
+// A block of an operand in float: `rows` x `columns` of op(X) from (row, column) on.
+// Returns its leading dimension, as stored.
+template <class T>
+index_t widen(const Exec& exec, Transpose transpose, const T* operand, index_t leading,
+              index_t row, index_t column, index_t rows, index_t columns, float* block) {
+  if (transpose == Transpose::yes) {
+    std::swap(row, column);
+    std::swap(rows, columns);
+  }
+  convert_block(exec, operand + row * leading + column, leading, block, columns, rows,
+                columns);
+  return columns;
+}
+
+template <class T, class To>
+void widened_product(const Exec& exec, State& state, const Product& all, const T* a,
+                     const T* b, To* c) {
+  constexpr bool kNarrowResult = !std::is_same_v<To, float>;
+  for (index_t i = 0; i < all.m; i += kBlock) {
+    for (index_t j = 0; j < all.n; j += kBlock) {
+      Product block = all;
+      block.m = std::min(kBlock, all.m - i);
+      block.n = std::min(kBlock, all.n - j);
+      To* const result = c + i * all.ldc + j;
+      float* sum = nullptr;
+      if constexpr (kNarrowResult) {
+        sum = state.widened_c();
+        block.ldc = block.n;
+        if (all.accumulate == Accumulate::yes) {
+          convert_block(exec, result, all.ldc, sum, block.ldc, block.m, block.n);
+        }
+      } else {
+        sum = result;
+      }
+      for (index_t k = 0; k < all.k; k += kDepth) {
+        block.k = std::min(kDepth, all.k - k);
+        block.lda = widen(exec, all.transpose_a, a, all.lda, i, k, block.m, block.k,
+                          state.widened_a());
+        block.ldb = widen(exec, all.transpose_b, b, all.ldb, k, j, block.k, block.n,
+                          state.widened_b());
+        float_product(block, state.widened_a(), state.widened_b(), sum);
+        block.accumulate = Accumulate::yes;
+      }
+      if constexpr (kNarrowResult) {
+        convert_block(exec, sum, block.ldc, result, all.ldc, block.m, block.n);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T, class To>
+void narrow_product(const Exec& exec, const Product& product, const T* a, const T* b,
+                    To* c) {
+  State& state = state_of(exec);
+  if (state.way(dtype_of<T>) == NarrowProducts::widened) {
+    widened_product(exec, state, product, a, b, c);
+    return;
+  }
+  const auto* const native =
+      state.native(product, std::is_same_v<To, float> ? dnnl_f32 : dnnl_bf16);
+  TRIREME_REQUIRE(native != nullptr, "oneDNN has no product of bf16 for this CPU");
+  native->run(state.stream(), a, b, c);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                        \
+  template void narrow_product<T, T>(const Exec&, const Product&, const T*, const T*, \
+                                     T*);                                             \
+  template void narrow_product<T, float>(const Exec&, const Product&, const T*,       \
+                                         const T*, float*);
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(fp16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace impl
+
+void set_narrow_products(const Exec& exec, DType type, NarrowProducts products) {
+  impl::State& state = impl::state_of(exec);
+  if (products == NarrowProducts::native) {
+    const impl::Product one{
+        Transpose::no, Transpose::no, Accumulate::no, 1, 1, 1, 1, 1, 1};
+    TRIREME_REQUIRE_INPUT(
+        type == DType::bfloat16 && state.native(one, dnnl_bf16) != nullptr,
+        "this CPU's library has no native products of {}; precision.gemm: widened "
+        "computes "
+        "them in float",
+        name_of(type));
+  }
+  state.way(type) = products;
+}
+
+NarrowProducts narrow_products(const Exec& exec, DType type) {
+  return impl::state_of(exec).way(type);
+}
+
+}  // namespace trireme::kernels
