@@ -22,6 +22,7 @@ Rule rule_of(const std::string& key) {
     if (begins(key, prefix)) return Rule::free;
   }
   if (key == "batch.micro") return Rule::free;
+  if (begins(key, "precision.")) return Rule::with_set;
   for (const char* name : {"lr", "min_lr", "schedule", "warmup", "decay", "cooldown"}) {
     if (key == std::string("optimizer.") + name) return Rule::with_set;
   }
@@ -78,7 +79,9 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
         fmt::format("the checkpoint has {}, the deck has {}", shown,
                     now.empty() ? "none" : now),
         rule == Rule::with_set
-            ? "a change of the learning rate's schedule only with --set"
+            ? fmt::format("a change of {} only with --set",
+                          begins(path, "precision.") ? "the precision"
+                                                     : "the learning rate's schedule")
             : "the checkpoint's value: it defines the run",
         rule == Rule::with_set
             ? fmt::format("--set {}={}, or {}: {}", path, now, path, shown)

@@ -48,10 +48,14 @@ class ReplicaOf final : public Replica {
   }
   void begin_generation(const Exec& exec) override { begin(exec, Use::inference); }
 
-  void initialize(std::uint64_t seed) override { state_.params.initialize(exec_, seed); }
+  void initialize(std::uint64_t seed) override {
+    state_.params.initialize(exec_, seed);
+    if (step_) step_->share_weights();
+  }
   void load(const ckpt::CheckpointReader& reader, ckpt::Content content,
             ckpt::Conversion conversion) override {
     ckpt::load_params(reader, exec_, state_.params, content, conversion);
+    if (step_) step_->share_weights();
     exec_.fence("trireme::step::Replica::load");
   }
   std::vector<ckpt::TensorPart> parts() override {

@@ -451,6 +451,16 @@ void TrainStep<T>::update(optim::Optimizer<T>& optimizer) {
 }
 
 template <class T>
+void TrainStep<T>::share_weights() {
+  const ParamBuffer<T>& params = state_.params;
+  if (params.is_whole(Slab::weight) || !params.is_compute_whole()) return;
+  for (std::size_t b = 0; b < params.partition().buckets().size(); ++b) {
+    data_parallel_.start_gather(b);
+  }
+  settle();
+}
+
+template <class T>
 LossSums TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
   kernels::fill(exec_, totals(), 0.0);
   run(evaluation_work(microbatches), fetch, nn::Mode::evaluation);

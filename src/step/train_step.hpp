@@ -64,6 +64,10 @@ class TrainStep {
   // New weights, bucket by bucket; with ZeRO each goes to the other ranks while the next
   // is updated.
   void update(optim::Optimizer<T>& optimizer);
+  // After weights were drawn or read. Where ranks share master weights (ZeRO 1 and 2 of a
+  // narrow type), each has narrowed its own part of the compute copy alone: the others'
+  // are fetched. Collective over the gradient group.
+  void share_weights();
   // Waits until whole weights are everywhere (ZeRO 1 and 2): before they are read by
   // others than the passes of the model.
   void settle() { data_parallel_.settle(); }

@@ -56,10 +56,10 @@ TEST_F(DeckCheck, OneRound) {
   const fs::path other = make_corpus(scratch_.path(), "other.h5", 270, 600);
   spill(scratch_ / "text.h5", "text");
   const fs::path deck = long_deck(
-      "optimizer: {warmup: 4}\n"      // line 3
-      "precision: {compute: bf16}\n"  // line 4
-      "data:\n"                       // line 5
-      "  train:\n"                    // line 6
+      "optimizer: {warmup: 4}\n"  // line 3
+      "run: {probe: true}\n"      // line 4
+      "data:\n"                   // line 5
+      "  train:\n"                // line 6
       "    - " +
       corpus().string() +
       "\n"  // line 7
@@ -76,7 +76,7 @@ TEST_F(DeckCheck, OneRound) {
       result,
       {"the deck and the options have 6 errors",
        "optimizer.warmup: 4   (" + deck.string() + ":3)",
-       "precision.compute: bf16   (" + deck.string() + ":4)",
+       "run.probe: true   (" + deck.string() + ":4)",
        "data.train: none.h5   (" + deck.string() + ":8)",
        "does not exist (paths are relative to the working directory, '",
        "data.validation.other: " + other.string() + "   (" + deck.string() + ":10)",
@@ -92,8 +92,8 @@ TEST_F(DeckCheck, OneRound) {
 
 // An unknown key that resembles none hid what this version cannot train.
 TEST_F(DeckCheck, AnUnknownKeyHidesNothing) {
-  expect_refusal(train({"run.foo=3", "precision.compute=bf16", "data.train=none.h5"}),
-                 {"3 errors", "run.foo", "precision.compute", "data.train: none.h5"});
+  expect_refusal(train({"run.foo=3", "run.probe=true", "data.train=none.h5"}),
+                 {"3 errors", "run.foo", "run.probe", "data.train: none.h5"});
 }
 
 // What is known of a deck whose text cannot be read: what the options name.
@@ -157,11 +157,10 @@ TEST_F(DeckCheck, OfTheRunThatIsGoneOnWith) {
                                           "the checkpoint has 32, the deck has 64"});
   // Beside errors of other kinds, one of them in a key that the checkpoint has, too.
   std::vector<std::string> more = changed;
-  more.insert(more.end(),
-              {"optimizer.lr=fast", "precision.compute=bf16", "batch.micro=3"});
+  more.insert(more.end(), {"optimizer.lr=fast", "optimizer.eps=1e-6", "batch.micro=3"});
   const RunResult result = train(more, resume);
-  expect_refusal(result, {"7 errors", "optimizer.lr", "precision.compute", "batch.global",
-                          "the checkpoint has fp32, the deck has bf16"});
+  expect_refusal(result, {"7 errors", "optimizer.lr", "optimizer.eps", "batch.global",
+                          "the checkpoint has 1e-08, the deck has 1e-06"});
   EXPECT_THAT(result.err, Not(HasSubstr("min_lr")));
   // Job scripts go on by themselves.
   expect_refusal(

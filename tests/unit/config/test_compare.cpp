@@ -66,16 +66,28 @@ TEST(CompareStarts, MoreStepsMoveTheDefaultDecay) {
   EXPECT_THAT(result.changes, ::testing::Contains("optimizer.decay: 1000 -> 2000"));
 }
 
+// In the deck a change of the type would be a slip; typed, it is meant.
+TEST(CompareStarts, PrecisionChangesWithSetAlone) {
+  const auto result = after({"precision.compute=bf16", "precision.loss_scale.window=5"});
+  EXPECT_TRUE(result.errors.empty());
+  EXPECT_THAT(result.changes, ::testing::Contains("precision.compute: fp32 -> bf16"));
+  Deck deck = small_with({"precision.compute=fp16"});
+  deck.origins["precision.compute"] = "deck.yaml:4";
+  const auto errors = compare_for_resume(small_with({}), deck).errors;
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_THAT(errors[0].what, HasSubstr("the checkpoint has fp32, the deck has fp16"));
+  EXPECT_THAT(errors[0].allowed, HasSubstr("a change of the precision only with --set"));
+}
+
 TEST(CompareStarts, FixedKeysShowBothValues) {
-  const auto result =
-      after({"model.hidden=128", "batch.global=64", "run.seed=5", "data.train=other.h5",
-             "optimizer.betas=[0.9, 0.99]", "precision.compute=bf16"});
+  const auto result = after({"model.hidden=128", "batch.global=64", "run.seed=5",
+                             "data.train=other.h5", "optimizer.betas=[0.9, 0.99]"});
   std::vector<std::string> keys;
   for (const DeckError& error : result.errors) keys.push_back(error.key);
   // ffn_hidden and data.seed only follow what was changed.
-  EXPECT_THAT(keys, ::testing::UnorderedElementsAre(
-                        "model.hidden", "batch.global", "run.seed", "data.train",
-                        "optimizer.betas", "precision.compute"));
+  EXPECT_THAT(keys,
+              ::testing::UnorderedElementsAre("model.hidden", "batch.global", "run.seed",
+                                              "data.train", "optimizer.betas"));
   const DeckError& hidden = result.errors[0];
   EXPECT_EQ(hidden.key, "model.hidden");
   EXPECT_THAT(hidden.what, HasSubstr("the checkpoint has 64, the deck has 128"));

@@ -22,7 +22,7 @@ TEST(PeakMeter, BestAndLeastOfTheProbes) {
 TEST(PeakMeter, RepeatsSoSeldomThatItCostsNothing) {
   const auto world = comm::make_self_communicator("world");
   const Exec exec;
-  PeakMeter meter(*world, exec);
+  PeakMeter meter(*world, exec, DType::float32);
   const MeasuredPeak first = meter.peak();
   EXPECT_GT(first.probes, 1);
   EXPECT_GT(first.least, 0.0);

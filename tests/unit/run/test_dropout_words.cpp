@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(RunDropoutWords, NewRunIsOfTheProgramsOwn) {
+TEST(DropoutWordsOfRun, NewRunIsOfTheProgramsOwn) {
   ckpt::TrainingState state;
   EXPECT_THAT(adopt_dropout_words(state, true), IsEmpty());
   EXPECT_EQ(state.numbers.at("dropout_words"), 2);
@@ -21,7 +21,7 @@ TEST(RunDropoutWords, NewRunIsOfTheProgramsOwn) {
   EXPECT_EQ(state.numbers.at("dropout_words_since"), 0);
 }
 
-TEST(RunDropoutWords, OldRunGoesOnWithTheNewOnes) {
+TEST(DropoutWordsOfRun, OldRunGoesOnWithTheNewOnes) {
   ckpt::TrainingState state;
   state.step = 500;
   EXPECT_THAT(
@@ -35,14 +35,14 @@ TEST(RunDropoutWords, OldRunGoesOnWithTheNewOnes) {
   EXPECT_EQ(state.numbers.at("dropout_words_since"), 500);
 }
 
-TEST(RunDropoutWords, RunWithoutDropoutHasNothingToSay) {
+TEST(DropoutWordsOfRun, RunWithoutDropoutHasNothingToSay) {
   ckpt::TrainingState state;
   state.step = 500;
   EXPECT_THAT(adopt_dropout_words(state, false), IsEmpty());
   EXPECT_EQ(state.numbers.at("dropout_words_since"), 500);
 }
 
-TEST(RunDropoutWords, LaterDefinitionIsRefused) {
+TEST(DropoutWordsOfRun, LaterDefinitionIsRefused) {
   ckpt::TrainingState state;
   state.step = 500;
   state.version = "trireme 9.0";
