@@ -162,7 +162,7 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
   const inference::LoadedModel model =
-      inference::load_model(Exec(), comm::make_groups_of_one(), options.checkpoint, log);
+      inference::load_model(comm::make_groups_of_one(), options.checkpoint, log);
   options.config.end_of_document = model.end_of_document;
   options.config.usable_vocabulary = model.usable_vocabulary();
   Work work{

@@ -222,8 +222,8 @@ FaultPlan::FaultPlan(const std::string& text, int rank, int ranks,
   }
 }
 
-WriteFault FaultPlan::at(std::string_view phase, std::int64_t step) {
-  WriteFault fault = WriteFault::none;
+Fault FaultPlan::at(std::string_view phase, std::int64_t step) {
+  Fault fault = Fault::none;
   for (Rule& rule : rules_) {
     if (!rule.is_mine ||
         std::find(rule.phases.begin(), rule.phases.end(), phase) == rule.phases.end()) {
@@ -241,8 +241,8 @@ WriteFault FaultPlan::at(std::string_view phase, std::int64_t step) {
     }
     // A machine that is slow all the time would say nothing else.
     if (is_new || rule.kind != Kind::slow || rule.times > 0) say(rule, phase, step);
-    const WriteFault its = strike(rule);
-    if (its != WriteFault::none) fault = its;
+    const Fault its = strike(rule);
+    if (its != Fault::none) fault = its;
   }
   return fault;
 }
@@ -254,27 +254,27 @@ void FaultPlan::say(const Rule& rule, std::string_view where, std::int64_t step)
   std::fflush(stderr);
 }
 
-WriteFault FaultPlan::strike(const Rule& rule) {
+Fault FaultPlan::strike(const Rule& rule) {
   switch (rule.kind) {
     case Kind::kill:
       ::kill(::getpid(), SIGKILL);
-      return WriteFault::none;
+      return Fault::none;
     case Kind::stop:
       ::kill(::getpid(), SIGSTOP);
-      return WriteFault::none;
+      return Fault::none;
     case Kind::slow:
       std::this_thread::sleep_for(std::chrono::duration<double>(rule.seconds));
-      return WriteFault::none;
+      return Fault::none;
     case Kind::enospc:
-      return WriteFault::no_space;
+      return Fault::no_space;
     case Kind::eio:
-      return WriteFault::io_error;
+      return Fault::io_error;
     case Kind::short_write:
-      return WriteFault::short_write;
+      return Fault::short_write;
     case Kind::bit_flip:
-      return WriteFault::bit_flip;
+      return Fault::bit_flip;
   }
-  return WriteFault::none;
+  return Fault::none;
 }
 
 }  // namespace trireme

@@ -28,7 +28,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/write_fault.hpp"
+#include "base/fault.hpp"
 
 namespace trireme {
 
@@ -54,8 +54,8 @@ class FaultPlan {
   void set_step(std::int64_t step) { step_ = step; }
   // Any thread: a phase is reached, in that step or for the sake of another one (its
   // checkpoint). Kills, stops and sleeps here; else what the next write shall suffer.
-  WriteFault at(std::string_view phase) { return at(phase, step_); }
-  WriteFault at(std::string_view phase, std::int64_t step);
+  Fault at(std::string_view phase) { return at(phase, step_); }
+  Fault at(std::string_view phase, std::int64_t step);
 
   enum class Kind { kill, stop, slow, enospc, eio, short_write, bit_flip };
 
@@ -78,7 +78,7 @@ class FaultPlan {
   static void set_phases(Rule& rule, std::string_view kind, const std::string& pattern,
                          const std::vector<FaultPhase>& phases);
   void say(const Rule& rule, std::string_view where, std::int64_t step) const;
-  static WriteFault strike(const Rule& rule);
+  static Fault strike(const Rule& rule);
 
   int rank_;
   std::atomic<std::int64_t> step_{0};

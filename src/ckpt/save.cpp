@@ -119,7 +119,7 @@ Saved publish(const Path& directory, const Staging& to, const TrainingState& sta
   require_files(staging, manifest);
   const Path index = staging / kIndexName;
   write_index(index, state, manifest,
-              options.hook ? options.hook("ckpt.index") : WriteFault::none);
+              options.hook ? options.hook("ckpt.index") : Fault::none);
   io::sync_file(index);
   manifest.files.push_back(entry_of(index));
   enter_phase(options.hook, "ckpt.manifest", manifest_path);

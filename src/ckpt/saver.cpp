@@ -61,7 +61,7 @@ Saver::Saver(comm::Communicator& world, const std::string& host,
     : world_(world), options_(options), writer_(world.rank()) {
   options_.hook = [this, hook = options.hook](std::string_view phase) {
     ++progress_;
-    return hook ? hook(phase) : WriteFault::none;
+    return hook ? hook(phase) : Fault::none;
   };
   const std::vector<int> files = files_of(world, host, options.writers);
   if (files.empty()) return;

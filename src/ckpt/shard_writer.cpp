@@ -171,10 +171,10 @@ const std::vector<FaultPhase>& save_phases() {
 
 void enter_phase(const FaultHook& hook, const char* phase, const Path& path) {
   if (!hook) return;
-  const WriteFault fault = hook(phase);
-  if (fault == WriteFault::no_space || fault == WriteFault::io_error) {
+  const Fault fault = hook(phase);
+  if (fault == Fault::no_space || fault == Fault::io_error) {
     throw Error(io::system_message("cannot write", path,
-                                   fault == WriteFault::no_space ? ENOSPC : EIO));
+                                   fault == Fault::no_space ? ENOSPC : EIO));
   }
 }
 
@@ -266,7 +266,7 @@ Manifest lay_out_shard(const Staging& staging, int writer,
   const Path path = staging.path / fmt::format("shard_{:05}.h5", writer);
   FileEntry& entry = shard.files.at(0);
   entry.name = path.filename().string();
-  const WriteFault fault = hook ? hook("ckpt.layout") : WriteFault::none;
+  const Fault fault = hook ? hook("ckpt.layout") : Fault::none;
   io::H5File file = io::H5File::create(path);
   file.fail_writes(fault);
   file.set_attribute("format", std::string("trireme-checkpoint-shard"));

@@ -22,7 +22,7 @@ namespace trireme::ckpt {
 
 // Called where each phase of a save begins, by its name: tests and `--fault` kill the run
 // there, or make the next write go wrong.
-using FaultHook = std::function<WriteFault(std::string_view phase)>;
+using FaultHook = std::function<Fault(std::string_view phase)>;
 
 // The phases, in order; "ckpt.write" comes before each block, "ckpt.purge" before each
 // checkpoint that is removed.

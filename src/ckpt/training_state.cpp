@@ -61,7 +61,7 @@ void each_attribute(State& state, const Use& use) {
 }  // namespace
 
 void write_index(const Path& path, const TrainingState& state, const Manifest& manifest,
-                 WriteFault fault) {
+                 Fault fault) {
   io::H5File file = io::H5File::create(path);
   file.fail_writes(fault);
   file.set_attribute("format", std::string(kFormat));

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "base/write_fault.hpp"
+#include "base/fault.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {
@@ -51,7 +51,7 @@ struct TrainingState {
 // synced.
 // `fault` is what its writes shall suffer.
 void write_index(const Path& path, const TrainingState& state, const Manifest& manifest,
-                 WriteFault fault = WriteFault::none);
+                 Fault fault = Fault::none);
 // All of it as bytes that tell other ranks; and back.
 std::string bytes_of(const TrainingState& state);
 TrainingState state_from_bytes(const std::string& bytes);

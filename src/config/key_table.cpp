@@ -647,10 +647,11 @@ void add_precision_and_memory(Table& table) {
   table.choice(TRIREME_AT(precision.compute),
                {"Type of activations and of the weights used with them; master weights, "
                 "gradients and optimizer state are fp32."});
-  table.choice(TRIREME_AT(precision.gemm),
-               {"Matrix products of 16-bit elements: by the device's own instructions for "
-                "them, or by those for fp32 after the operands were widened. auto: the "
-                "faster of the two where that was measured, else widened."});
+  table.choice(
+      TRIREME_AT(precision.gemm),
+      {"Matrix products of 16-bit elements: by the device's own instructions for "
+       "them, or by those for fp32 after the operands were widened. auto: the "
+       "faster of the two where that was measured, else widened."});
   table.boolean(TRIREME_AT(precision.loss_scale.dynamic),
                 {"Whether the factor on the loss (fp16 only) follows overflows of "
                  "gradients; false: it stays at initial."});

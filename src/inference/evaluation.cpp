@@ -172,7 +172,7 @@ class Evaluator {
       ckpt::require_params(reader, replica_->part().registry, ckpt::Content::weights);
     };
     check(restore.reader());
-    replica_->begin_evaluation(Exec(), step::step_shape(deck));
+    replica_->begin_evaluation(step::make_exec(deck), step::step_shape(deck));
     restore.read(
         [&](const ckpt::CheckpointReader& reader) {
           replica_->load(reader, ckpt::Content::weights, ckpt::Conversion::floating);

@@ -24,9 +24,9 @@ void require_keys(const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
     TRIREME_REQUIRE_INPUT(
-        key.starts_with("parallel.") || key == kMicro,
-        "--set {}: an evaluation takes the keys of `parallel` and batch.micro; the model "
-        "and its data are the checkpoint's",
+        key.starts_with("parallel.") || key.starts_with("precision.") || key == kMicro,
+        "--set {}: an evaluation takes the keys of `parallel` and `precision`, and "
+        "batch.micro; the model and its data are the checkpoint's",
         text);
   }
 }
@@ -55,6 +55,7 @@ config::Deck evaluation_deck(comm::Communicator& world,
     config::Deck plain;
     plain.model = trained.model;
     plain.model.dropout = plain.model.attention_dropout = 0.0;
+    plain.precision.compute = trained.precision.compute;
     plain.batch.micro = trained.batch.micro;
     plain.batch.global =
         micro_of(overrides, trained.batch.micro) * world.size() * kMicrobatches;

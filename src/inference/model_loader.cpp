@@ -24,6 +24,8 @@ config::Deck deck_of(const ckpt::CheckpointReader& reader) {
   if (deck.model.vocab == 0) {
     deck.model.vocab = reader.tensor(step::vocabulary_tensor(deck)).shape.at(0);
   }
+  // What the machine that trained could do says nothing of this one.
+  deck.precision.gemm = config::Products::automatic;
   return deck;
 }
 
@@ -52,8 +54,7 @@ index_t LoadedModel::usable_vocabulary() const {
   return tokenizer ? std::min<index_t>(rows, tokenizer->vocabulary_size()) : rows;
 }
 
-LoadedModel load_model(const Exec& exec, const comm::ProcessGroups& groups,
-                       const io::Path& path, Log& log) {
+LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log) {
   const ckpt::CheckpointReader reader = ckpt::open_newest(path, log);
   LoadedModel model{.path = reader.path(),
                     .training = reader.state(),
@@ -74,7 +75,7 @@ LoadedModel load_model(const Exec& exec, const comm::ProcessGroups& groups,
     model.end_of_document.reset();
   }
   model.replica = step::make_replica(model.deck, groups);
-  model.replica->begin_generation(exec);
+  model.replica->begin_generation(step::make_exec(model.deck));
   model.replica->load(reader, ckpt::Content::weights, ckpt::Conversion::floating);
   return model;
 }

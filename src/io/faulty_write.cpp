@@ -10,23 +10,23 @@
 namespace trireme::io {
 
 ssize_t faulty_write(int descriptor, const void* data, std::size_t bytes, off_t offset,
-                     WriteFault& fault) {
+                     Fault& fault) {
   bytes = std::min(bytes, kMaxCall);
   switch (fault) {
-    case WriteFault::none:
+    case Fault::none:
       break;
-    case WriteFault::no_space:
+    case Fault::no_space:
       errno = ENOSPC;
       return -1;
-    case WriteFault::io_error:
+    case Fault::io_error:
       errno = EIO;
       return -1;
-    case WriteFault::short_write:
-      fault = WriteFault::none;
+    case Fault::short_write:
+      fault = Fault::none;
       if (::pwrite(descriptor, data, bytes / 2, offset) < 0) return -1;
       return static_cast<ssize_t>(bytes);
-    case WriteFault::bit_flip: {
-      fault = WriteFault::none;
+    case Fault::bit_flip: {
+      fault = Fault::none;
       const auto* from = static_cast<const char*>(data);
       std::vector<char> changed(from, from + bytes);
       if (!changed.empty())

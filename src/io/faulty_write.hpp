@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-#include "base/write_fault.hpp"
+#include "base/fault.hpp"
 
 namespace trireme::io {
 
@@ -16,7 +16,7 @@ inline constexpr std::size_t kMaxCall = std::size_t{1} << 30;
 // Writes as pwrite(2) does, at most kMaxCall bytes. A fault that nothing tells of happens
 // once and is `none` afterwards; a full disk stays full.
 ssize_t faulty_write(int descriptor, const void* data, std::size_t bytes, off_t offset,
-                     WriteFault& fault);
+                     Fault& fault);
 
 }  // namespace trireme::io
 

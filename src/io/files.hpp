@@ -14,7 +14,7 @@
 
 #include "base/descriptor.hpp"
 #include "base/error.hpp"
-#include "base/write_fault.hpp"
+#include "base/fault.hpp"
 
 namespace trireme::io {
 
@@ -91,7 +91,7 @@ class FileWriter {
 
   void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
   // What the next write shall suffer.
-  void inject(WriteFault fault) { fault_ = fault; }
+  void inject(Fault fault) { fault_ = fault; }
   // Claims disk space up to `bytes` now, so that a full disk shows before the work is
   // done. Does nothing where the file system cannot.
   void reserve(std::uint64_t bytes);
@@ -107,7 +107,7 @@ class FileWriter {
  private:
   Path path_;
   Descriptor descriptor_;
-  WriteFault fault_ = WriteFault::none;
+  Fault fault_ = Fault::none;
 };
 
 }  // namespace trireme::io

@@ -114,9 +114,9 @@ std::shared_ptr<H5Object::Handle> H5Object::opened(std::int64_t id,
                                   file(), handle_->writing);
 }
 
-void H5File::fail_writes(WriteFault fault) {
+void H5File::fail_writes(Fault fault) {
   const H5Lock lock;
-  if (fault != WriteFault::none) h5_inject(handle_->use(), fault);
+  if (fault != Fault::none) h5_inject(handle_->use(), fault);
 }
 
 void H5File::close() {

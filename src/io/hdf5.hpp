@@ -152,7 +152,7 @@ class H5File : public H5Group {
   static H5File open_for_writing(const Path& path) { return {path, Mode::write}; }
 
   // What writes shall suffer from now on; only of a file that is written.
-  void fail_writes(WriteFault fault);
+  void fail_writes(Fault fault);
 
   // Everything written and closed, with errors reported; objects of the file are unusable
   // afterwards. The destructor closes too, but has no way to report.

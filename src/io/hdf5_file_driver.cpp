@@ -37,7 +37,7 @@ struct File {
   haddr_t end_written = 0;
   bool closing = false;  // failures are noted below, and HDF5 hears of none
   int failure = 0;       // errno of the first of those
-  WriteFault fault = WriteFault::none;  // what writes shall suffer
+  Fault fault = Fault::none;  // what writes shall suffer
   bool awaited = false;  // h5_close_written() wants to read it, and deletes this
   bool closed = false;
 };
@@ -207,7 +207,7 @@ void h5_set_file_driver(std::int64_t access_list) {
   h5_check(H5Pset_driver(access_list, id, nullptr), "choose the file driver");
 }
 
-void h5_inject(std::int64_t file, WriteFault fault) {
+void h5_inject(std::int64_t file, Fault fault) {
   void* handle = nullptr;
   h5_check(H5Fget_vfd_handle(file, H5P_DEFAULT, &handle), "find the file's driver");
   static_cast<File*>(handle)->fault = fault;

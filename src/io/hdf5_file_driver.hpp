@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "base/write_fault.hpp"
+#include "base/fault.hpp"
 
 namespace trireme::io {
 
@@ -18,7 +18,7 @@ namespace trireme::io {
 void h5_set_file_driver(std::int64_t access_list);
 
 // What writes to such a file shall suffer from now on.
-void h5_inject(std::int64_t file, WriteFault fault);
+void h5_inject(std::int64_t file, Fault fault);
 
 // Closes a file that was opened so, and everything open in it. errno of the first write
 // that failed meanwhile (nothing is written after it), or 0.

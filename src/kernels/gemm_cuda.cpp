@@ -175,9 +175,10 @@ TRIREME_FOR_EACH_GEMM(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 void set_narrow_products(const Exec&, DType, NarrowProducts products) {
-  TRIREME_REQUIRE_INPUT(products == NarrowProducts::native,
-                        "precision.gemm: {}: a GPU has products of its own for 16-bit types",
-                        name_of(products));
+  TRIREME_REQUIRE_INPUT(
+      products == NarrowProducts::native,
+      "precision.gemm: {}: a GPU has products of its own for 16-bit types",
+      name_of(products));
 }
 
 NarrowProducts narrow_products(const Exec&, DType) {

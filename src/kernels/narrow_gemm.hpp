@@ -20,7 +20,8 @@ constexpr std::string_view name_of(NarrowProducts products) {
 }
 
 // The way of `exec` and its copies from now on, for bf16 and fp16. Without a call it is
-// the fastest of each. Error where this device has no such way for `type`.
+// the fastest of each. Error where this device has no such way for `type`. Products of
+// wider types are native, always.
 void set_narrow_products(const Exec& exec, DType type, NarrowProducts products);
 NarrowProducts narrow_products(const Exec& exec, DType type);
 

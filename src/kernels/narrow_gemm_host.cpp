@@ -338,7 +338,8 @@ void set_narrow_products(const Exec& exec, DType type, NarrowProducts products) 
 }
 
 NarrowProducts narrow_products(const Exec& exec, DType type) {
-  return impl::state_of(exec).way(type);
+  const bool is_narrow = type == DType::bfloat16 || type == DType::float16;
+  return is_narrow ? impl::state_of(exec).way(type) : NarrowProducts::native;
 }
 
 }  // namespace trireme::kernels

@@ -21,7 +21,7 @@ struct StepState {
   double learning_rate = 0.0;
   double bias_correction1 = 1.0;  // 1 - beta1^k of the update under way, k from 1
   double bias_correction2 = 1.0;
-  double loss_scale = 1.0;        // of the gradients that the passes make
+  double loss_scale = 1.0;  // of the gradients that the passes make
   // What multiplies every gradient before it is used: loss-scale and clipping corrections
   // in one factor.
   double gradient_scale = 1.0;

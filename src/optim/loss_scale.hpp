@@ -24,8 +24,8 @@ class LossScale {
   // What changes in the course of a run, for checkpoints.
   struct State {
     double scale = 1.0;
-    std::int64_t finite_steps = 0;     // in a row
-    std::int64_t overflows_left = 0;   // until the scale is halved
+    std::int64_t finite_steps = 0;    // in a row
+    std::int64_t overflows_left = 0;  // until the scale is halved
   };
 
   explicit LossScale(const LossScaleRules& rules)
@@ -35,7 +35,8 @@ class LossScale {
 
   double scale() const { return state_.scale; }
   const State& state() const { return state_; }
-  // Whether an overflow can make the scale no smaller: what overflows then does so at any.
+  // Whether an overflow can make the scale no smaller: what overflows then does so at
+  // any.
   bool is_least() const { return rules_.dynamic && state_.scale <= rules_.minimum; }
   // After a step with this scale.
   void update(bool has_overflow);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/plural.hpp"
+
 namespace trireme::run {
 
 namespace {
@@ -51,13 +53,13 @@ std::string LossScaling::note_step(const optim::StepReport& report,
   scale_.update(!report.is_finite());
   store(state);
   if (report.is_finite()) return {};
-  const std::string then = before == scale()
-                               ? fmt::format("the loss scale stays at {}", before)
-                               : fmt::format("the loss scale, {}, is now {}", before, scale());
+  const std::string then =
+      before == scale() ? fmt::format("the loss scale stays at {}", before)
+                        : fmt::format("the loss scale, {}, is now {}", before, scale());
   return fmt::format(
-      "step {}: a gradient overflowed; weights are left as they were, {} ({} of {} steps "
-      "left out)",
-      state.step, then, state.skipped_steps, state.step);
+      "step {}: a gradient overflowed; weights are left as they were, {} ({} of {} "
+      "left out so far)",
+      state.step, then, state.skipped_steps, format_plural(state.step, "step"));
 }
 
 }  // namespace trireme::run

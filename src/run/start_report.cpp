@@ -14,6 +14,7 @@
 namespace trireme::run {
 
 nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
+                                            kernels::NarrowProducts products,
                                             const Machine& machine,
                                             const job::Placement& placement,
                                             const std::string& command_line) {
@@ -24,6 +25,7 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
   if (!job.empty()) json["job"] = job;
   for (const auto& [name, value] : ckpt::build_identity()) json["build"][name] = value;
   json["grid"] = comm::to_string(grid);
+  json["matrix_products"] = kernels::name_of(products);
   json["ranks"] = placement.places().size();
   json["threads_per_rank"] = machine.threads;
   std::set<std::string> hosts;

@@ -11,12 +11,15 @@
 #include "config/deck.hpp"
 #include "data/datasets.hpp"
 #include "job/placement.hpp"
+#include "kernels/narrow_gemm.hpp"
 #include "report/banner.hpp"
 
 namespace trireme::run {
 
 // What environment.json holds: `devices` on GPUs only, `job` under a batch system.
+// `products`: by which instructions matrices of the compute type are multiplied.
 nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
+                                            kernels::NarrowProducts products,
                                             const Machine& machine,
                                             const job::Placement& placement,
                                             const std::string& command_line);

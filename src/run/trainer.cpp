@@ -360,6 +360,9 @@ class Start {
   void begin_records(const Json& surroundings);
   void note_restored();
   void say_what_begins();
+  kernels::NarrowProducts products() const {
+    return kernels::narrow_products(*exec_, step::compute_type(deck_));
+  }
   [[noreturn]] void fail(const std::exception& error);
 
   const TrainOptions& options_;
@@ -387,6 +390,7 @@ class Start {
   std::optional<OnBoard> on_board_;
   std::optional<report::RunHistory> history_;
   std::optional<report::PeakMeter> peak_;
+  std::optional<Exec> exec_;
   std::unique_ptr<step::Replica> replica_;  // made early, to be planned
   std::optional<TrainingRun> run_;
 };
@@ -519,11 +523,13 @@ void Start::try_nodes() {
 }
 
 std::optional<int> Start::open() {
+  exec_ = step::make_exec(deck_);
   directory_->begin();
   on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);
   directory_->write_deck(config::resolved_text(deck_));
   const Json surroundings =
-      describe_environment(grid_->shape(), machine_, *placement_, options_.command_line);
+      describe_environment(grid_->shape(), products(), machine_, *placement_,
+                           options_.command_line);
   directory_->write_environment(surroundings);
   history_.emplace(directory_->path());
   if (options_.resume == "auto") {
@@ -564,10 +570,9 @@ void Start::begin_records(const Json& surroundings) {
 }
 
 void Start::load() {
-  const Exec exec = step::make_exec(deck_);
-  peak_.emplace(world_, exec, step::compute_type(deck_));
+  peak_.emplace(world_, *exec_, step::compute_type(deck_));
   run_.emplace(deck_, *grid_, *replica_, datasets_, *directory_, *peak_, log_, faults_,
-               exec);
+               *exec_);
   run_->after_each_step([this] { on_board_->look(); });
   if (trace_) run_->record(*trace_);
   faults_.at("load");
@@ -609,6 +614,8 @@ void Start::say_what_begins() {
                                           first_step(), peak_->peak().best);
   if (world_.size() > 1) about.wait_policy = name_of(environment_.wait_policy());
   log_.info("{}", report::banner(about));
+  const std::string widened = say_products(step::compute_type(deck_), products());
+  if (!widened.empty()) log_.info("{}", widened);
   for (const std::string& warning : placement_->warnings(grid_->shape())) {
     log_.warning("{}", warning);
   }

@@ -133,6 +133,7 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
       {.adamw = step::adamw_desc(deck), .clip_norm = deck.optimizer.clip_norm});
   hardware_flops_ = grid.groups().world->all_reduce(replica.flops()) /
                     static_cast<double>(deck.batch.global);
+  note_products();
   replica.initialize(deck.run.seed);
   interval_.losses.resize(objectives().size());
 }
@@ -154,6 +155,7 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
   const bool drops = deck_.model.dropout > 0.0 || deck_.model.attention_dropout > 0.0;
   const std::string changed = adopt_dropout_words(progress_, drops);
   if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
+  note_products();
   loss_scaling_.resume(progress_);
   checkpoints_.set_saved_step(progress_.step);
   // A run that branched off, or that has another checkpoint.dir, does not have the best
@@ -164,6 +166,14 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
     progress_.best_step = -1;
     progress_.best_loss = 0.0;
   }
+}
+
+// Says and keeps by which instructions this start multiplies.
+void TrainingRun::note_products() {
+  const DType type = step::compute_type(deck_);
+  const std::string changed =
+      adopt_products(progress_, type, kernels::narrow_products(exec_, type));
+  if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
 }
 
 void TrainingRun::init_from(const ckpt::CheckpointReader& reader) {

@@ -49,7 +49,7 @@ class BlockProbe {
             .totals = totals_,
             .sequence_parallel = deck.parallel.sequence && part.groups.tensor->size() > 1,
             .recompute = {.selective = step_shape(deck).recompute.selective}} {
-    allocate(part.blueprint);
+    allocate(part.blueprint, make_exec(deck));
   }
 
   // The shortest of several rounds on this rank.
@@ -69,10 +69,10 @@ class BlockProbe {
 
  private:
   // Arenas as large as a pass on shapes alone says.
-  void allocate(const model::Blueprint& blueprint) {
+  void allocate(const model::Blueprint& blueprint, const Exec& device) {
     exec_ = Exec::shape_only();
     run();
-    exec_ = Exec();
+    exec_ = device;
     memory_ =
         DeviceArray<std::byte>("probe", saved_.peak() + scratch_.peak() + held_.peak());
     std::byte* at = memory_.data();

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/types.hpp"
 #include "comm/rank_grid.hpp"
 #include "config/deck.hpp"
 #include "kernels/adamw.hpp"

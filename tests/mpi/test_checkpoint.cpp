@@ -71,7 +71,7 @@ TEST_F(CheckpointTogether, OneFailsAllFail) {
     ckpt::SaveOptions options;
     options.hook = [&](std::string_view now) {
       if (now == phase && world_->rank() == guilty) throw Error("the disk is on fire");
-      return WriteFault::none;
+      return Fault::none;
     };
     EXPECT_THAT(save(2, options), ::testing::HasSubstr("the disk is on fire"));
     if (by_all) {

@@ -104,8 +104,8 @@ TEST_F(SaverTogether, FailuresAreOfAllAndPass) {
                         {.directory = directory_,
                          .writers = writers,
                          .hook = [&](std::string_view now) {
-                           return fails && now == phase ? WriteFault::io_error
-                                                        : WriteFault::none;
+                           return fails && now == phase ? Fault::io_error
+                                                        : Fault::none;
                          }});
       saver.begin(Exec(), memory.parts(), test::sample_state(7), {});
       const ckpt::SaveReport failed = saver.finish();
@@ -145,7 +145,7 @@ TEST_F(SaverTogether, GivesUpOnASaveWithoutAnEnd) {
                        while (phase == "ckpt.flush" && world_->rank() == last && hangs) {
                          std::this_thread::sleep_for(std::chrono::milliseconds(5));
                        }
-                       return WriteFault::none;
+                       return Fault::none;
                      }});
   saver.begin(Exec(), memory.parts(), test::sample_state(1), {});
   EXPECT_THAT(test::message_of<Error>([&] { saver.finish(0.3); }),

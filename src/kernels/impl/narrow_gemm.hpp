@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/types.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/narrow_gemm.hpp"
 
@@ -17,7 +18,8 @@ struct CpuModel {
 };
 CpuModel this_cpu();
 
-// The faster way for a type on a CPU, as far as it was measured; widened where it was not.
+// The faster way for a type on a CPU, as far as it was measured; widened where it was
+// not.
 NarrowProducts fastest_products(DType type, const CpuModel& cpu);
 
 // A product C (m, n) = or += op(A) op(B) as libraries take it: row-major, with the

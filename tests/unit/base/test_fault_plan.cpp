@@ -21,24 +21,24 @@ const std::vector<FaultPhase> kPhases = {
 
 TEST(FaultPlan, StrikesWhereItSays) {
   FaultPlan plan("enospc:phase=ckpt.write,rank=1,step=4,after=2", 1, 2, kPhases);
-  EXPECT_EQ(plan.at("ckpt.write", 3), WriteFault::none);
-  EXPECT_EQ(plan.at("ckpt.begin", 4), WriteFault::none);
-  EXPECT_EQ(plan.at("ckpt.write", 4), WriteFault::none);  // the first time
-  EXPECT_EQ(plan.at("ckpt.write", 4), WriteFault::no_space);
-  EXPECT_EQ(plan.at("ckpt.write", 4), WriteFault::none);  // once
+  EXPECT_EQ(plan.at("ckpt.write", 3), Fault::none);
+  EXPECT_EQ(plan.at("ckpt.begin", 4), Fault::none);
+  EXPECT_EQ(plan.at("ckpt.write", 4), Fault::none);  // the first time
+  EXPECT_EQ(plan.at("ckpt.write", 4), Fault::no_space);
+  EXPECT_EQ(plan.at("ckpt.write", 4), Fault::none);  // once
   FaultPlan other("enospc:phase=ckpt.write,rank=1,step=4,after=2", 0, 2, kPhases);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.at("ckpt.write", 4), WriteFault::none);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.at("ckpt.write", 4), Fault::none);
 }
 
 TEST(FaultPlan, RepeatsAsOftenAsItSays) {
   FaultPlan twice("eio:phase=ckpt.*,times=2", 0, 1, kPhases);
-  EXPECT_EQ(twice.at("ckpt.begin"), WriteFault::io_error);
-  EXPECT_EQ(twice.at("ckpt.write"), WriteFault::io_error);
-  EXPECT_EQ(twice.at("ckpt.write"), WriteFault::none);
+  EXPECT_EQ(twice.at("ckpt.begin"), Fault::io_error);
+  EXPECT_EQ(twice.at("ckpt.write"), Fault::io_error);
+  EXPECT_EQ(twice.at("ckpt.write"), Fault::none);
   FaultPlan always("bit_flip:phase=ckpt.*,times=0", 0, 1, kPhases);
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(always.at("ckpt.write"), WriteFault::bit_flip);
-    EXPECT_EQ(always.at("ckpt.begin"), WriteFault::none);  // writes no data
+    EXPECT_EQ(always.at("ckpt.write"), Fault::bit_flip);
+    EXPECT_EQ(always.at("ckpt.begin"), Fault::none);  // writes no data
   }
 }
 
@@ -52,7 +52,7 @@ TEST(FaultPlan, DrawsBySeed) {
     for (int rank = 0; rank < 4; ++rank) {
       FaultPlan plan(text, rank, 4, kPhases);
       for (int time = 1; time <= 5; ++time) {
-        if (plan.at("ckpt.write") == WriteFault::none) continue;
+        if (plan.at("ckpt.write") == Fault::none) continue;
         ++struck;
         drawn.emplace(rank, time);
       }

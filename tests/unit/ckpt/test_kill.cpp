@@ -53,7 +53,7 @@ TEST(Kill, AtEveryPhase) {
     const int status = in_child([&] {
       options.hook = [&](std::string_view phase) {
         if (phase == deadly) ::_exit(77);
-        return WriteFault::none;
+        return Fault::none;
       };
       test::save_as(2, scratch.path(), 3, options);
     });

@@ -116,7 +116,7 @@ TEST(Save, ByCommunicator) {
   ckpt::SaveOptions options;
   options.hook = [&](std::string_view phase) {
     if (phases.empty() || phases.back() != phase) phases.emplace_back(phase);
-    return WriteFault::none;
+    return Fault::none;
   };
   const ckpt::Saved saved =
       ckpt::save_checkpoint(Exec(), *comm, scratch / "new/checkpoints",

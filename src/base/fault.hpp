@@ -1,11 +1,11 @@
-// base/write_fault.hpp — what a write to a file can be made to suffer on purpose, by
+// base/fault.hpp — what a write to a file can be made to suffer on purpose, by
 // tests and by --fault.
-#ifndef TRIREME_BASE_WRITE_FAULT_HPP_
-#define TRIREME_BASE_WRITE_FAULT_HPP_
+#ifndef TRIREME_BASE_FAULT_HPP_
+#define TRIREME_BASE_FAULT_HPP_
 
 namespace trireme {
 
-enum class WriteFault {
+enum class Fault {
   none,
   no_space,     // it fails: the disk is full
   io_error,     // it fails: the device does
@@ -15,4 +15,4 @@ enum class WriteFault {
 
 }  // namespace trireme
 
-#endif  // TRIREME_BASE_WRITE_FAULT_HPP_
+#endif  // TRIREME_BASE_FAULT_HPP_

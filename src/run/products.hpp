@@ -1,0 +1,26 @@
+// run/products.hpp — by which instructions a run multiplies matrices of its 16-bit type.
+#ifndef TRIREME_RUN_PRODUCTS_HPP_
+#define TRIREME_RUN_PRODUCTS_HPP_
+
+#include <string>
+
+#include "base/types.hpp"
+#include "ckpt/training_state.hpp"
+#include "kernels/narrow_gemm.hpp"
+
+namespace trireme::run {
+
+// Keeps the way of this start on record: number `native_products` (1 native, 0 widened),
+// below /extra of index.h5; nothing for types that have no choice. What to tell the user
+// where that changes a run under way, whose rounding then differs from what it would have
+// been, else nothing.
+std::string adopt_products(ckpt::TrainingState& state, DType type,
+                           kernels::NarrowProducts products);
+
+// What to tell the user at a start, once: that this device multiplies the type by
+// widening. Empty where it does not.
+std::string say_products(DType type, kernels::NarrowProducts products);
+
+}  // namespace trireme::run
+
+#endif  // TRIREME_RUN_PRODUCTS_HPP_
