@@ -36,7 +36,8 @@ void linear_backward_weight(benchmark::State& state) {
              d_y = normals<float>("y", kRows, out);
   run_compute_bound(state, 2.0 * kRows * in * out, [&](const Exec& exec) {
     kernels::linear_backward_weight<float>(exec, matrix(d_y, kRows, out),
-                                           matrix(x, kRows, in), matrix(d_w, out, in));
+                                           matrix(x, kRows, in), kernels::Accumulate::yes,
+                                           matrix(d_w, out, in));
   });
 }
 

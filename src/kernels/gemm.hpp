@@ -58,11 +58,11 @@ void linear_backward_input(const Exec& exec, View2<const T> d_y,
   gemm<T, T>(exec, Transpose::no, Transpose::no, Accumulate::no, d_y, weight.rows, d_x);
 }
 
-// d_W (out, in) += d_y^T x.
+// d_W (out, in) = or += d_y^T x.
 template <class T>
 void linear_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
-                            View2<Accumulator<T>> d_weight) {
-  gemm<T, Accumulator<T>>(exec, Transpose::yes, Transpose::no, Accumulate::yes, d_y, x,
+                            Accumulate accumulate, View2<Accumulator<T>> d_weight) {
+  gemm<T, Accumulator<T>>(exec, Transpose::yes, Transpose::no, accumulate, d_y, x,
                           d_weight);
 }
 

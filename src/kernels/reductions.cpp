@@ -20,6 +20,29 @@ index_t sum_rows_scratch_elements(index_t columns) {
   return RowBlocks::kMaxBlocks * columns;
 }
 
+index_t partial_count(index_t rows) {
+  return RowBlocks(rows).count;
+}
+
+template <class A>
+void add_partials(const Exec& exec, View2<const A> partials, View1<A> sums) {
+  const auto blocks = static_cast<index_t>(partials.extent(0));
+  const auto columns = static_cast<index_t>(partials.extent(1));
+  require_extent("add_partials", "sums", sums, columns);
+  const A* const partial = partials.data();
+  A* const sums_data = sums.data();
+  launch_rows(
+      exec, {"trireme::kernels::add_partials", {.bytes = bytes_of(partials, sums, sums)}},
+      tiles_of(columns, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+        const index_t column = tile * kCombineTile;
+        add_rows(team, 0, blocks, column, tile_width(columns, column, kCombineTile),
+                 sums_data + column, [=](index_t block) {
+                   const A* const row = partial + block * columns;
+                   return [=](index_t j) { return row[j]; };
+                 });
+      });
+}
+
 template <class T>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
               View1<Accumulator<T>> sums) {
@@ -36,7 +59,6 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
   const RowBlocks blocks(rows);
   const View2<A> of_blocks(scratch.data(), extent(blocks.count), extent(columns));
   A* const partial = of_blocks.data();
-  A* const sums_data = sums.data();
   const index_t tiles = tiles_of(columns, kColumnTile);
   launch_rows(
       exec, {"trireme::kernels::sum_rows[blocks]", {.bytes = bytes_of(x, of_blocks)}},
@@ -51,17 +73,7 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
                     return [=](index_t j) { return static_cast<A>(in[j]); };
                   });
       });
-  launch_rows(
-      exec,
-      {"trireme::kernels::sum_rows[combine]", {.bytes = bytes_of(of_blocks, sums, sums)}},
-      tiles_of(columns, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
-        const index_t column = tile * kCombineTile;
-        add_rows(team, 0, blocks.count, column, tile_width(columns, column, kCombineTile),
-                 sums_data + column, [=](index_t block) {
-                   const A* const row = partial + block * columns;
-                   return [=](index_t j) { return row[j]; };
-                 });
-      });
+  add_partials<A>(exec, of_blocks, sums);
 }
 
 template <class T>
@@ -94,5 +106,7 @@ void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> co
   template decltype(count_non_finite<T>) count_non_finite<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
+template decltype(add_partials<float>) add_partials<float>;
+template decltype(add_partials<double>) add_partials<double>;
 
 }  // namespace trireme::kernels

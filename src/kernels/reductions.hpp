@@ -7,8 +7,18 @@
 
 namespace trireme::kernels {
 
-// sums[j] += sum over rows of x[., j] (bias gradients). Rows are cut in a fixed number of
-// blocks, whose partial sums lie in scratch: sum_rows_scratch_elements(columns) elements.
+// Sums over rows are taken in two steps: rows are cut in blocks, by their number alone,
+// and each block's sum goes to a row of `partials`; later the blocks are added in order.
+// Kernels that read the rows anyway leave such partials beside their own output (fused
+// backward passes, for the gradients of biases and norms), so that the pass that knows
+// where the sums go needs no further pass over the rows.
+index_t partial_count(index_t rows);
+// sums[j] += sum over i of partials[i, j].
+template <class A>
+void add_partials(const Exec& exec, View2<const A> partials, View1<A> sums);
+
+// sums[j] += sum over rows of x[., j] (bias gradients), by partials in scratch:
+// sum_rows_scratch_elements(columns) elements.
 index_t sum_rows_scratch_elements(index_t columns);
 template <class T>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,

@@ -24,11 +24,9 @@ ParamSpec bias_spec(const std::string& name, ShardSpec shard) {
           .init = Initializer::constant(0)};
 }
 
-// d_W += d_y^T x;  d_b += row sum of d_y.
+// d_b += row sum of d_y.
 template <class T>
-void weight_gradients(const Context& context, const ParamRef<T>& weight,
-                      const ParamRef<T>& bias, View2<const T> d_y, View2<const T> x) {
-  kernels::linear_backward_weight<T>(context.exec, d_y, x, weight.matrix_gradient());
+void bias_gradient(const Context& context, const ParamRef<T>& bias, View2<const T> d_y) {
   const ArenaScope scope(context.scratch);
   const auto columns = static_cast<index_t>(d_y.extent(1));
   const auto partial = context.scratch.vector<Accumulator<T>>(
@@ -82,7 +80,14 @@ template <class T>
 void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                               GatheredRows<T> x) const {
   x.arrival.wait(context.exec);
-  weight_gradients(context, weight_, bias_, d_y, x.rows);
+  kernels::linear_backward_weight<T>(context.exec, d_y, x.rows, kernels::Accumulate::yes,
+                                     weight_.matrix_gradient());
+}
+
+template <class T>
+void ColumnParallelLinear<T>::backward_bias(const Context& context,
+                                            View2<const T> d_y) const {
+  bias_gradient(context, bias_, d_y);
 }
 
 template <class T>
@@ -117,7 +122,14 @@ void RowParallelLinear<T>::backward_input(const Context& context, View2<const T>
 template <class T>
 void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                            View2<const T> x) const {
-  weight_gradients(context, weight_, bias_, d_y, x);
+  kernels::linear_backward_weight<T>(context.exec, d_y, x, kernels::Accumulate::yes,
+                                     weight_.matrix_gradient());
+}
+
+template <class T>
+void RowParallelLinear<T>::backward_bias(const Context& context,
+                                         View2<const T> d_y) const {
+  bias_gradient(context, bias_, d_y);
 }
 
 #define TRIREME_INSTANTIATE(T)            \

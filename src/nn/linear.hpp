@@ -3,8 +3,8 @@
 //   ColumnParallelLinear: W (out, in) split by rows;    y_tp = x W_tp^T
 //   RowParallelLinear:    W (out, in) split by columns; y = sum over ranks of x_tp W_tp^T
 // The bias is not added here: its users fuse it with what follows (GeLU, dropout and
-// residual). Its gradient, the row sum of d_y, belongs to backward_weight. A layer saves
-// x.
+// residual). Its gradient is the row sum of d_y, taken by backward_bias in the weight
+// pass. A layer saves x.
 //
 // With sequence parallelism a column-parallel layer's x and d_x, and a row-parallel
 // layer's y, are local rows; x is gathered again for the weight gradient, as in
@@ -39,6 +39,7 @@ class ColumnParallelLinear {
   GatheredRows<T> start_weight_input(const Context& context, View2<const T> x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        GatheredRows<T> x) const;
+  void backward_bias(const Context& context, View2<const T> d_y) const;
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
   View1<const T> bias() const { return bias_.vector(); }
@@ -61,6 +62,7 @@ class RowParallelLinear {
   void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        View2<const T> x) const;
+  void backward_bias(const Context& context, View2<const T> d_y) const;
 
   View1<const T> bias() const { return bias_.vector(); }
 

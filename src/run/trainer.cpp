@@ -39,10 +39,12 @@
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 #include "job/stop_request.hpp"
+#include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
 #include "report/peak_meter.hpp"
 #include "report/run_history.hpp"
+#include "run/products.hpp"
 #include "run/run_commands.hpp"
 #include "run/run_log.hpp"
 #include "run/shared_directory.hpp"
@@ -527,9 +529,8 @@ std::optional<int> Start::open() {
   directory_->begin();
   on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);
   directory_->write_deck(config::resolved_text(deck_));
-  const Json surroundings =
-      describe_environment(grid_->shape(), products(), machine_, *placement_,
-                           options_.command_line);
+  const Json surroundings = describe_environment(grid_->shape(), products(), machine_,
+                                                 *placement_, options_.command_line);
   directory_->write_environment(surroundings);
   history_.emplace(directory_->path());
   if (options_.resume == "auto") {

@@ -25,9 +25,11 @@
 #include "config/load.hpp"
 #include "config/text.hpp"
 #include "io/files.hpp"
+#include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "report/shared_cores.hpp"
 #include "run/dropout_words.hpp"
+#include "run/products.hpp"
 #include "run/run_log.hpp"
 #include "step/deck_model.hpp"
 

@@ -88,6 +88,7 @@ class TrainingRun {
 
  private:
   void begin_loop(const report::Terminal& terminal);
+  void note_products();
   void start_loader();
   data::Batch model_batch() const;
   void step_and_validate(job::StopRequest& stop);

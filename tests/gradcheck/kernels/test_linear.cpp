@@ -29,7 +29,7 @@ TEST(LinearGradient, OfInputAndWeight) {
                                 WeightOperand(w.cmatrix(kOut, kIn)),
                                 d_x.matrix(kRows, kIn));
   linear_backward_weight<double>(Exec(), d_y.cmatrix(kRows, kOut), x.cmatrix(kRows, kIn),
-                                 d_w.matrix(kOut, kIn));
+                                 Accumulate::yes, d_w.matrix(kOut, kIn));
   EXPECT_TRUE(
       test::check_gradient([](const Point& p) { return loss(p, kW); }, kX, d_x.values()));
   Point gradient = d_w.values();

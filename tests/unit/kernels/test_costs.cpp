@@ -52,7 +52,7 @@ TEST_F(Costs, Gemm) {
   expect("gemm", 210, 4 * (21 + 35 + 15));
   forget();
   linear_backward_weight<bf16>(exec_, matrix<const bf16>(7, 3), matrix<const bf16>(7, 5),
-                               matrix<float>(3, 5));
+                               Accumulate::yes, matrix<float>(3, 5));
   expect("gemm", 210, 2 * (21 + 35) + 4 * 2 * 15);
   gemm_reference<float, float>(exec_, Transpose::no, Transpose::yes, Accumulate::yes,
                                matrix<const float>(3, 7), matrix<const float>(5, 7),

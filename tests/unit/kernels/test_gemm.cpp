@@ -259,7 +259,7 @@ TYPED_TEST(GemmOf, PassesOfALinearLayer) {
   linear_forward<T>(Exec(), x.cmatrix(rows, in), weight, y.matrix(rows, out));
   linear_backward_input<T>(Exec(), d_y.cmatrix(rows, out), weight, d_x.matrix(rows, in));
   linear_backward_weight<T>(Exec(), d_y.cmatrix(rows, out), x.cmatrix(rows, in),
-                            d_w.matrix(out, in));
+                            Accumulate::yes, d_w.matrix(out, in));
   Values y_want(rows * out), d_x_want(rows * in), d_w_want(out * in, 100.0);
   for (index_t r = 0; r < rows; ++r) {
     for (index_t o = 0; o < out; ++o) {
