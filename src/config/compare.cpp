@@ -18,11 +18,11 @@ bool begins(const std::string& text, const char* prefix) {
 
 Rule rule_of(const std::string& key) {
   if (key == "run.seed") return Rule::fixed;
-  for (const char* prefix : {"parallel.", "memory.", "run.", "checkpoint."}) {
+  for (const char* prefix :
+       {"parallel.", "precision.", "memory.", "run.", "checkpoint."}) {
     if (begins(key, prefix)) return Rule::free;
   }
   if (key == "batch.micro") return Rule::free;
-  if (begins(key, "precision.")) return Rule::with_set;
   for (const char* name : {"lr", "min_lr", "schedule", "warmup", "decay", "cooldown"}) {
     if (key == std::string("optimizer.") + name) return Rule::with_set;
   }
@@ -79,9 +79,7 @@ Comparison compare_for_resume(const Deck& checkpoint, const Deck& deck,
         fmt::format("the checkpoint has {}, the deck has {}", shown,
                     now.empty() ? "none" : now),
         rule == Rule::with_set
-            ? fmt::format("a change of {} only with --set",
-                          begins(path, "precision.") ? "the precision"
-                                                     : "the learning rate's schedule")
+            ? "a change of the learning rate's schedule only with --set"
             : "the checkpoint's value: it defines the run",
         rule == Rule::with_set
             ? fmt::format("--set {}={}, or {}: {}", path, now, path, shown)

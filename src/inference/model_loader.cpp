@@ -54,7 +54,8 @@ index_t LoadedModel::usable_vocabulary() const {
   return tokenizer ? std::min<index_t>(rows, tokenizer->vocabulary_size()) : rows;
 }
 
-LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log) {
+LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path,
+                       Log& log) {
   const ckpt::CheckpointReader reader = ckpt::open_newest(path, log);
   LoadedModel model{.path = reader.path(),
                     .training = reader.state(),

@@ -39,8 +39,8 @@ struct LoadedModel {
 
 // `path`: a run directory, its `checkpoints`, one step_* directory or `latest`; of
 // several the newest that is complete (a warning names newer ones that are not). Weights
-// of any floating-point type are converted to that of training. InputError: no such checkpoint, damage,
-// weights of another shape than the deck in it says.
+// of any floating-point type are converted to that of training. InputError: no such
+// checkpoint, damage, weights of another shape than the deck in it says.
 LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log);
 
 }  // namespace trireme::inference

@@ -35,10 +35,10 @@ struct File {
   struct stat identity = {};
   haddr_t end_allocated = 0;
   haddr_t end_written = 0;
-  bool closing = false;  // failures are noted below, and HDF5 hears of none
-  int failure = 0;       // errno of the first of those
+  bool closing = false;       // failures are noted below, and HDF5 hears of none
+  int failure = 0;            // errno of the first of those
   Fault fault = Fault::none;  // what writes shall suffer
-  bool awaited = false;  // h5_close_written() wants to read it, and deletes this
+  bool awaited = false;       // h5_close_written() wants to read it, and deletes this
   bool closed = false;
 };
 

@@ -19,6 +19,11 @@ constexpr std::string_view name_of(NarrowProducts products) {
   return products == NarrowProducts::native ? "native" : "widened";
 }
 
+// Whether products of a type can be computed in more ways than one.
+constexpr bool has_product_ways(DType type) {
+  return type == DType::bfloat16 || type == DType::float16;
+}
+
 // The way of `exec` and its copies from now on, for bf16 and fp16. Without a call it is
 // the fastest of each. Error where this device has no such way for `type`. Products of
 // wider types are native, always.

@@ -178,8 +178,8 @@ class State final : public LibraryState {
     fp16_way = fastest_products(DType::float16, cpu);
   }
   NarrowProducts& way(DType type) {
-    TRIREME_REQUIRE(type == DType::bfloat16 || type == DType::float16,
-                    "{} is no 16-bit type", trireme::name_of(type));
+    TRIREME_REQUIRE(has_product_ways(type), "{} is no 16-bit type",
+                    trireme::name_of(type));
     return type == DType::bfloat16 ? bf16_way : fp16_way;
   }
   // Null where this CPU has no such product.
@@ -338,8 +338,7 @@ void set_narrow_products(const Exec& exec, DType type, NarrowProducts products) 
 }
 
 NarrowProducts narrow_products(const Exec& exec, DType type) {
-  const bool is_narrow = type == DType::bfloat16 || type == DType::float16;
-  return is_narrow ? impl::state_of(exec).way(type) : NarrowProducts::native;
+  return has_product_ways(type) ? impl::state_of(exec).way(type) : NarrowProducts::native;
 }
 
 }  // namespace trireme::kernels

@@ -9,19 +9,15 @@ using kernels::NarrowProducts;
 
 namespace {
 constexpr char kKey[] = "native_products";
-
-bool has_choice(DType type) {
-  return type == DType::bfloat16 || type == DType::float16;
-}
 }  // namespace
 
 std::string adopt_products(ckpt::TrainingState& state, DType type,
                            NarrowProducts products) {
   const auto found = state.numbers.find(kKey);
   const bool is_known = found != state.numbers.end();
-  const auto before = is_known && found->second != 0.0 ? NarrowProducts::native
-                                                       : NarrowProducts::widened;
-  if (!has_choice(type)) {
+  const auto before =
+      is_known && found->second != 0.0 ? NarrowProducts::native : NarrowProducts::widened;
+  if (!kernels::has_product_ways(type)) {
     state.numbers.erase(kKey);
     return {};
   }
@@ -36,7 +32,7 @@ std::string adopt_products(ckpt::TrainingState& state, DType type,
 }
 
 std::string say_products(DType type, NarrowProducts products) {
-  if (!has_choice(type) || products == NarrowProducts::native) return {};
+  if (!kernels::has_product_ways(type) || products == NarrowProducts::native) return {};
   return fmt::format(
       "products of {} are computed by widening their operands to float "
       "(precision.gemm; memory and messages are those of {})",

@@ -104,8 +104,7 @@ TEST_F(SaverTogether, FailuresAreOfAllAndPass) {
                         {.directory = directory_,
                          .writers = writers,
                          .hook = [&](std::string_view now) {
-                           return fails && now == phase ? Fault::io_error
-                                                        : Fault::none;
+                           return fails && now == phase ? Fault::io_error : Fault::none;
                          }});
       saver.begin(Exec(), memory.parts(), test::sample_state(7), {});
       const ckpt::SaveReport failed = saver.finish();

@@ -20,12 +20,12 @@ class DeckCheck : public Workplace {
     for (const char* name : {"SLURM_TMPDIR", "SLURM_JOB_ID"}) ::unsetenv(name);
   }
   // A deck of many lines, with two corpora for training.
-  fs::path long_deck(const std::string& more) const {
+  fs::path long_deck(const std::string& model, const std::string& more) const {
     const fs::path path = scratch_ / "long.yaml";
-    spill(path,
-          "model: {layers: 2, hidden: 32, heads: 4, sequence: 16}\n"
-          "run: {steps: 4, dir: " +
-              run_dir().string() + "}\n" + more);
+    spill(path, "model: {layers: 2, hidden: 32, heads: 4, sequence: 16" + model +
+                    "}\n"
+                    "run: {steps: 4, dir: " +
+                    run_dir().string() + "}\n" + more);
     return path;
   }
   // Of a dry run of the small deck: key, place and the rest of all errors.
@@ -55,28 +55,28 @@ class DeckCheck : public Workplace {
 TEST_F(DeckCheck, OneRound) {
   const fs::path other = make_corpus(scratch_.path(), "other.h5", 270, 600);
   spill(scratch_ / "text.h5", "text");
-  const fs::path deck = long_deck(
-      "optimizer: {warmup: 4}\n"  // line 3
-      "run: {probe: true}\n"      // line 4
-      "data:\n"                   // line 5
-      "  train:\n"                // line 6
-      "    - " +
-      corpus().string() +
-      "\n"  // line 7
-      "    - {path: none.h5, weight: 2}\n"
-      "  validation:\n"
-      "    other: " +
-      other.string() +
-      "\n"  // line 10
-      "    text: " +
-      (scratch_ / "text.h5").string() + "\n");
+  const fs::path deck = long_deck(", norm: rmsnorm",
+                                  "optimizer: {warmup: 4}\n"      // line 3
+                                  "precision: {compute: bf16}\n"  // line 4
+                                  "data:\n"                       // line 5
+                                  "  train:\n"                    // line 6
+                                  "    - " +
+                                      corpus().string() +
+                                      "\n"  // line 7
+                                      "    - {path: none.h5, weight: 2}\n"
+                                      "  validation:\n"
+                                      "    other: " +
+                                      other.string() +
+                                      "\n"  // line 10
+                                      "    text: " +
+                                      (scratch_ / "text.h5").string() + "\n");
   const std::vector<std::string> arguments = {"train", deck, "--init-from", "nowhere"};
   RunResult result = trireme(arguments);
   expect_refusal(
       result,
       {"the deck and the options have 6 errors",
        "optimizer.warmup: 4   (" + deck.string() + ":3)",
-       "run.probe: true   (" + deck.string() + ":4)",
+       "model.norm: rmsnorm   (" + deck.string() + ":1)",
        "data.train: none.h5   (" + deck.string() + ":8)",
        "does not exist (paths are relative to the working directory, '",
        "data.validation.other: " + other.string() + "   (" + deck.string() + ":10)",
@@ -159,7 +159,7 @@ TEST_F(DeckCheck, OfTheRunThatIsGoneOnWith) {
   std::vector<std::string> more = changed;
   more.insert(more.end(), {"optimizer.lr=fast", "optimizer.eps=1e-6", "batch.micro=3"});
   const RunResult result = train(more, resume);
-  expect_refusal(result, {"7 errors", "optimizer.lr", "optimizer.eps", "batch.global",
+  expect_refusal(result, {"6 errors", "optimizer.lr", "optimizer.eps", "batch.global",
                           "the checkpoint has 1e-08, the deck has 1e-06"});
   EXPECT_THAT(result.err, Not(HasSubstr("min_lr")));
   // Job scripts go on by themselves.

@@ -34,7 +34,8 @@ TEST(RoundTripResolved, EveryKeyIsWritten) {
     const std::string last = info.path.substr(info.path.rfind('.') + 1);
     EXPECT_THAT(text, ::testing::HasSubstr("  " + last + ": ")) << info.path;
   }
-  EXPECT_THAT(text, ::testing::HasSubstr("  loss_scale:\n    initial: 65536\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        "  loss_scale:\n    dynamic: true\n    initial: 65536\n"));
   EXPECT_THAT(text, ::testing::HasSubstr("  min_lr: 3e-05\n"));
   EXPECT_THAT(text, ::testing::HasSubstr("  hang_timeout: 10m\n"));
 }

@@ -51,9 +51,9 @@ listed are errors.
 - **The resolved deck**, with every default written out, is stored in the run directory
   (`deck.yaml`) and in each checkpoint, with paths as they were filled in. Given back, it makes the
   same run, in whatever environment.
-- **Between starts** of a run `parallel`, `batch.micro`, `memory`, `checkpoint`, `run.steps` and
-  the rest of `run` except `run.seed` may change; the learning rate and its schedule with
-  `--set`; paths of corpora, where those of training have the same content. Everything else must
+- **Between starts** of a run `parallel`, `precision`, `batch.micro`, `memory`, `checkpoint`,
+  `run.steps` and the rest of `run` except `run.seed` may change; the learning rate and its schedule
+  with `--set`; paths of corpora, where those of training have the same content. Everything else must
   stay as the checkpoint has it.
 - **`parallel`**: [Many ranks](parallelism.md) says what each axis does and costs, and which to choose.
 )";

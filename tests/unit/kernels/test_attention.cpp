@@ -361,6 +361,7 @@ TEST(AttentionCache, LastRowsOfTheWhole) {
   for (const index_t news : {1, 3, 66}) {
     AttentionDesc desc = whole.desc;
     desc.q_length = news;
+    desc.query_begin = length - news;
     Heads<double> o(news, 1, heads * d, 7.0);
     Array<double> lse(static_cast<std::size_t>(heads * news));
     auto q = whole.q.view<const double>();

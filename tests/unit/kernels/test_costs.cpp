@@ -143,7 +143,7 @@ TEST_F(Costs, SumsOfRows) {
   sum_rows<float>(exec_, x, vector<float>(sum_rows_scratch_elements(7)),
                   vector<float>(7));
   expect("sum_rows[blocks]", 0, 4 * 259 + partial / 2);
-  expect("sum_rows[combine]", 0, partial / 2 + 4 * 2 * 7);
+  expect("add_partials", 0, partial / 2 + 4 * 2 * 7);
   count_non_finite<float>(exec_, vector<const float>(7), View0<std::int64_t>(nullptr));
   expect("count_non_finite", 0, 4 * 7 + 2 * 8);
 }
