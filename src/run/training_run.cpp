@@ -76,6 +76,14 @@ ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck&
   return state;
 }
 
+// The grid as checkpoints keep it.
+decltype(ckpt::TrainingState::grid) named_extents(const comm::GridShape& shape) {
+  return {{"tensor", shape.tensor},
+          {"context", shape.context},
+          {"data", shape.data},
+          {"pipeline", shape.pipeline}};
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
@@ -125,11 +133,7 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
   TRIREME_REQUIRE(there == expected, "the layers have {}, the blueprint says {}",
                   format_plural(there, "parameter"), expected);
   progress_.deck = config::resolved_text(deck);
-  const comm::GridShape& shape = grid.shape();
-  progress_.grid = {{"tensor", shape.tensor},
-                    {"context", shape.context},
-                    {"data", shape.data},
-                    {"pipeline", shape.pipeline}};
+  progress_.grid = named_extents(grid.shape());
   replica.begin_training(
       exec_, step::step_shape(deck),
       {.adamw = step::adamw_desc(deck), .clip_norm = deck.optimizer.clip_norm});

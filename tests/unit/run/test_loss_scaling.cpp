@@ -67,8 +67,9 @@ TEST(LossScalingOfRun, SkippedStepsAreToldAndCountForNoUpdate) {
       HasSubstr("step 2: a gradient overflowed; weights are left as they were, the "
                 "loss scale stays at 65536 (1 of 2 steps left out so far)"));
   EXPECT_EQ(next_update(state), 2);
-  EXPECT_THAT(step(scaling, state, kOverflow),
-              HasSubstr("the loss scale, 65536, is now 32768 (2 of 3 steps left out so far)"));
+  EXPECT_THAT(
+      step(scaling, state, kOverflow),
+      HasSubstr("the loss scale, 65536, is now 32768 (2 of 3 steps left out so far)"));
   EXPECT_EQ(state.loss_scale, 32768.0);
 }
 
