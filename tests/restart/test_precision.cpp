@@ -1,0 +1,149 @@
+// Runs that compute in 16 bits, by the program: restarts to the bit, restarts from one
+// type into another, and the loss scale of fp16 in records and checkpoints.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "restart/training_runs.hpp"
+
+namespace trireme::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class PrecisionOfRuns : public TrainingRuns {
+ protected:
+  // One start with these keys set; what it says.
+  std::string start(const std::string& run, const Arguments& keys,
+                    const Arguments& more = {}, int ranks = 1) const {
+    Arguments arguments = {"train", "deck.yaml", "--run-dir", run};
+    for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const RunResult result = trireme_on_ranks(ranks, arguments, options(1));
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.out + result.err;
+  }
+  double last_loss(const std::string& run) const {
+    return metrics(run).steps.back().loss;
+  }
+  // Lines of train.jsonl, as they stand there.
+  std::vector<nlohmann::json> lines(const std::string& run) const {
+    std::vector<nlohmann::json> all;
+    std::istringstream text(io::read_file(scratch_ / run / "train.jsonl"));
+    for (std::string line; std::getline(text, line);) {
+      nlohmann::json json = nlohmann::json::parse(line);
+      if (json.contains("step") && json.contains("loss_scale")) all.push_back(json);
+    }
+    return all;
+  }
+};
+
+TEST_F(PrecisionOfRuns, EqualsOneGo) {
+  for (const char* type : {"bf16", "fp16"}) {
+    SCOPED_TRACE(type);
+    // The scale doubles after three steps: it is in the middle of that at the restart.
+    const Arguments keys = {std::string("precision.compute=") + type,
+                            "precision.loss_scale={initial: 1024, window: 3}"};
+    Arguments few = keys;
+    few.push_back("run.steps=5");
+    const std::string whole = std::string("whole_") + type, parts = "parts_" + whole;
+    start(whole, keys);
+    start(parts, few);
+    start(parts, keys, {"--resume", "auto"});
+    expect_same_checkpoint(newest(whole), newest(parts));
+    expect_same_metrics(whole, parts, 13);
+  }
+}
+
+// Master weights and moments are fp32 whatever the type: each start goes on with what the
+// one before left. The whole way in fp32 is the measure.
+TEST_F(PrecisionOfRuns, FromEachTypeToEachOther) {
+  start("wide", {});
+  start("mixed", {"run.stop_after=4"});
+  EXPECT_THAT(start("mixed", {"precision.compute=bf16", "run.stop_after=3"},
+                    {"--resume", "auto"}),
+              HasSubstr("precision.compute: fp32 -> bf16"));
+  EXPECT_THAT(start("mixed",
+                    {"precision.compute=fp16", "precision.loss_scale.initial=512",
+                     "run.stop_after=3"},
+                    {"--resume", "auto"}),
+              HasSubstr("precision.compute: bf16 -> fp16"));
+  EXPECT_EQ(ckpt::CheckpointReader(newest("mixed")).state().loss_scale, 512.0);
+  EXPECT_THAT(start("mixed", {}, {"--resume", "auto"}),
+              HasSubstr("precision.compute: fp16 -> fp32"));
+  EXPECT_EQ(ckpt::CheckpointReader(newest("mixed")).state().loss_scale, 1.0);
+  ASSERT_EQ(metrics("mixed").steps.size(), 13u);
+  EXPECT_NEAR(last_loss("mixed"), last_loss("wide"), 0.01 * last_loss("wide"));
+  EXPECT_NE(last_loss("mixed"), last_loss("wide"));
+}
+
+TEST_F(PrecisionOfRuns, AcrossLayouts) {
+  const Arguments bf16 = {"precision.compute=bf16"};
+  start("alone", bf16);
+  start(
+      "moved",
+      {"precision.compute=bf16", "parallel.zero=2", "batch.micro=1", "run.stop_after=5"},
+      {}, 2);
+  start("moved", {"precision.compute=bf16", "parallel.tensor=2", "run.stop_after=4"},
+        {"--resume", "auto"}, 2);
+  start("moved", bf16, {"--resume", "auto"});
+  EXPECT_NEAR(last_loss("moved"), last_loss("alone"), 4e-3 * last_loss("alone"));
+}
+
+// The first scale is too large for gradients of fp16: steps are left out until it fits.
+// Megatron's rules with a hysteresis of 2: the first overflow leaves the scale, those
+// after it halve it.
+TEST_F(PrecisionOfRuns, OverflowsAreSkippedAndRecorded) {
+  const Arguments keys = {"precision.compute=fp16",
+                          "precision.loss_scale={initial: 1.0e+9, window: 4}"};
+  EXPECT_THAT(start("scaled", keys),
+              AllOf(HasSubstr("step 1: a gradient overflowed; weights are left as they "
+                              "were, the loss scale stays at 1000000000"),
+                    HasSubstr("the loss scale, 1000000000, is now 500000000")));
+  const auto records = lines("scaled");
+  ASSERT_EQ(records.size(), 13u);
+  std::int64_t samples = 0, skipped = 0;
+  double scale = 1e9;
+  for (const auto& record : records) {
+    EXPECT_TRUE(record["loss"].is_number()) << record;
+    EXPECT_TRUE(std::isfinite(record["loss"].get<double>())) << record;
+    const bool is_skipped = record["skipped"] == 1;
+    skipped += is_skipped ? 1 : 0;
+    EXPECT_EQ(record["grad_norm"].is_null(), is_skipped) << record;
+    EXPECT_LE(record["loss_scale"].get<double>(), scale) << record;
+    scale = record["loss_scale"].get<double>();
+    EXPECT_EQ(record["samples"].get<std::int64_t>(), samples += 6) << record;
+  }
+  EXPECT_GE(skipped, 2);
+  EXPECT_LT(skipped, 13);
+  const ckpt::TrainingState state = ckpt::CheckpointReader(newest("scaled")).state();
+  EXPECT_EQ(state.skipped_steps, skipped);
+  // The schedule's learning rate follows updates: the last step's is that of update
+  // 13 - skipped, which a run without overflows reaches earlier.
+  start("plain", {"precision.compute=fp16", "precision.loss_scale.initial=256"});
+  const auto plain = lines("plain");
+  EXPECT_EQ(records.back()["lr"], plain.at(static_cast<std::size_t>(12 - skipped))["lr"]);
+}
+
+TEST_F(PrecisionOfRuns, AConstantScaleStays) {
+  const Arguments keys = {"precision.compute=fp16",
+                          "precision.loss_scale={dynamic: false, initial: 128}"};
+  EXPECT_THAT(start("constant", keys), Not(HasSubstr("overflow")));
+  for (const auto& record : lines("constant")) EXPECT_EQ(record["loss_scale"], 128.0);
+}
+
+// Where no smaller scale is left, what overflows is no matter of the scale.
+TEST_F(PrecisionOfRuns, AtTheLeastScaleTheRunEnds) {
+  const RunResult result =
+      train("stuck", {"--set", "precision.compute=fp16", "--set",
+                      "precision.loss_scale={initial: 1.0e+12, minimum: 1.0e+12}"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("step 1: the loss is "));
+}
+
+}  // namespace
+}  // namespace trireme::test
