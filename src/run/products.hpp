@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "base/types.hpp"
 #include "ckpt/training_state.hpp"
+#include "config/deck.hpp"
 #include "kernels/narrow_gemm.hpp"
 
 namespace trireme::run {
@@ -14,12 +14,12 @@ namespace trireme::run {
 // below /extra of index.h5; nothing for types that have no choice. What to tell the user
 // where that changes a run under way, whose rounding then differs from what it would have
 // been, else nothing.
-std::string adopt_products(ckpt::TrainingState& state, DType type,
+std::string adopt_products(ckpt::TrainingState& state, const config::Deck& deck,
                            kernels::NarrowProducts products);
 
 // What to tell the user at a start, once: that this device multiplies the type by
 // widening. Empty where it does not.
-std::string say_products(DType type, kernels::NarrowProducts products);
+std::string say_products(const config::Deck& deck, kernels::NarrowProducts products);
 
 }  // namespace trireme::run
 

@@ -615,7 +615,7 @@ void Start::say_what_begins() {
                                           first_step(), peak_->peak().best);
   if (world_.size() > 1) about.wait_policy = name_of(environment_.wait_policy());
   log_.info("{}", report::banner(about));
-  const std::string widened = say_products(step::compute_type(deck_), products());
+  const std::string widened = say_products(deck_, products());
   if (!widened.empty()) log_.info("{}", widened);
   for (const std::string& warning : placement_->warnings(grid_->shape())) {
     log_.warning("{}", warning);

@@ -176,9 +176,8 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
 
 // Says and keeps by which instructions this start multiplies.
 void TrainingRun::note_products() {
-  const DType type = step::compute_type(deck_);
-  const std::string changed =
-      adopt_products(progress_, type, kernels::narrow_products(exec_, type));
+  const std::string changed = adopt_products(
+      progress_, deck_, kernels::narrow_products(exec_, step::compute_type(deck_)));
   if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
 }
 
