@@ -85,17 +85,18 @@ void head_in_parts(benchmark::State& state, kernels::NarrowProducts products) {
     }
   });
 }
-using kernels::NarrowProducts;
-#define TRIREME_HEAD(T, products)                                         \
-  BENCHMARK_CAPTURE(head_in_parts<T>, products, NarrowProducts::products) \
-      ->Arg(128)                                                          \
-      ->Arg(256)                                                          \
-      ->Arg(512)                                                          \
-      ->Arg(1024)                                                         \
-      ->UseRealTime()
-TRIREME_HEAD(float, native);
-TRIREME_HEAD(bf16, widened);
-TRIREME_HEAD(bf16, native);
+void head_fp32(benchmark::State& state) {
+  head_in_parts<float>(state, kernels::NarrowProducts::native);
+}
+BENCHMARK(head_fp32)->Arg(128)->Arg(256)->Arg(512)->Arg(1024)->UseRealTime();
+void head_bf16_widened(benchmark::State& state) {
+  head_in_parts<bf16>(state, kernels::NarrowProducts::widened);
+}
+BENCHMARK(head_bf16_widened)->Arg(256)->Arg(512)->Arg(1024)->UseRealTime();
+void head_bf16_native(benchmark::State& state) {
+  head_in_parts<bf16>(state, kernels::NarrowProducts::native);
+}
+BENCHMARK(head_bf16_native)->Arg(256)->Arg(512)->Arg(1024)->UseRealTime();
 
 }  // namespace
 }  // namespace trireme::perf

@@ -2,9 +2,9 @@
 //
 // The steps between which a tensor group reduces (Shoeybi et al. 2019, section 3):
 //   row_max -> all-reduce max -> row_sums -> all-reduce sum -> backward (in place);
-//   cross_entropy_loss, of all rows.
-// For a group of one cross_entropy_in_place does all but the last in one pass over
-// memory. Logits of padding rows (local column >= valid_columns) take no part: they count as
+// and of all rows of a micro-batch together cross_entropy_loss. For a group of one
+// cross_entropy_in_place does all but the last in one pass over memory.
+// Logits of padding rows (local column >= valid_columns) take no part: they count as
 // minus infinity and their gradient is zero. All sums in Accumulator<T>.
 #ifndef TRIREME_KERNELS_CROSS_ENTROPY_HPP_
 #define TRIREME_KERNELS_CROSS_ENTROPY_HPP_

@@ -32,12 +32,14 @@ void vocab_parallel_softmax_statistics(const Exec& exec, comm::Group& tensor,
 
 // The same, and logits become d_logits (kernels::cross_entropy_backward).
 template <class T>
-void vocab_parallel_cross_entropy_in_place(
-    const Exec& exec, comm::Group& tensor, kernels::VocabRange range,
-    kernels::StepStateView step, kernels::ObjectiveScale objective,
-    View2<T> logits,  // (rows, v_tp)
-    View1<const std::int32_t> labels, View1<const float> mask,
-    const SoftmaxStatistics<T>& statistics);
+void vocab_parallel_cross_entropy_in_place(const Exec& exec, comm::Group& tensor,
+                                           kernels::VocabRange range,
+                                           kernels::StepStateView step,
+                                           kernels::ObjectiveScale objective,
+                                           View2<T> logits,  // (rows, v_tp)
+                                           View1<const std::int32_t> labels,
+                                           View1<const float> mask,
+                                           const SoftmaxStatistics<T>& statistics);
 
 }  // namespace trireme::parallel
 

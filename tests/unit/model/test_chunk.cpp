@@ -9,10 +9,10 @@
 namespace trireme::model {
 namespace {
 
-using ::testing::HasSubstr;
 using test::Gpt;
 using test::Pass;
 using test::Values;
+using ::testing::HasSubstr;
 
 std::vector<Values> gradients(const Gpt<double>& gpt) {
   std::vector<Values> all;

@@ -46,8 +46,7 @@ class LayerRun {
     bench.totals.set({0, 0});
     nn::Context context = bench.context(mode);
     context.gradients = gradients;
-    layer.forward(context, x.cmatrix(kRows, layer.in),
-                  y.matrix(kRows, layer.out));
+    layer.forward(context, x.cmatrix(kRows, layer.in), y.matrix(kRows, layer.out));
   }
   void backward_input() {
     layer.backward_input(bench.context(), d_y.cmatrix(kRows, layer.out),
