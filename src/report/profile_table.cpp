@@ -302,11 +302,11 @@ std::string ProfileTable::head_text() const {
       format_grouped(title_.first_step), format_grouped(title_.last_step),
       name_of(title_.type), format_duration(step_seconds_),
       ranks_ > 1 ? fmt::format(", mean of {}", format_plural(ranks_, "rank")) : "");
-  text += fmt::format(
-      "Roofline {}, {} of the step: matrix products at {}, memory at {}\n",
-      format_duration(roofline_), format_percent(ratio(roofline_, step_seconds_)),
-      format_flops(1e-12 * machine_.flops),
-      fmt::format("{:.1f} GB/s", 1e-9 * machine_.bytes));
+  text += fmt::format("Roofline {}, {} of the step: products at {}, memory at {}\n",
+                      format_duration(roofline_),
+                      format_percent(ratio(roofline_, step_seconds_)),
+                      format_flops(1e-12 * machine_.flops),
+                      fmt::format("{:.1f} GB/s", 1e-9 * machine_.bytes));
   return text + fmt::format(
                     "Passes over (rows, h) per layer outside products and attention: "
                     "{:.1f}\n",

@@ -128,7 +128,8 @@ TEST_F(TrainProfile, ChangesNothing) {
     std::vector<double> found;
     std::istringstream lines(slurp(run_dir() / "train.jsonl"));
     for (std::string line; std::getline(lines, line);) {
-      found.push_back(json::parse(line)["loss"].get<double>());
+      const json record = json::parse(line);
+      if (record.contains("loss")) found.push_back(record["loss"].get<double>());
     }
     return found;
   };
@@ -155,7 +156,6 @@ TEST_F(TrainProfile, RefusesBeforeItBegins) {
     const std::string option = std::string("--profile=") + steps;
     expect_refusal(train({}, {option}), {option, "at least 1"});
   }
-  EXPECT_EQ(train({}, {"--profile="}).status, 2);
   expect_refusal(train({}, {"--profile", "--dry-run"}), {"--profile", "--dry-run"});
   expect_refusal(train({}, {"--profile=5", "--dry-run"}), {"--profile", "--dry-run"});
   EXPECT_FALSE(fs::exists(run_dir()));

@@ -184,7 +184,7 @@ TEST(ProfileTable, Json) {
   EXPECT_EQ(json["passes_per_layer"]["forward"], 3.0);
   EXPECT_EQ(json["passes_per_layer"]["backward"], 2.0);
   EXPECT_EQ(json["regions"]["mlp"]["seconds_forward"], 4.0);
-  EXPECT_EQ(json["kernels"][0]["gflops_per_second"], 11e-9 / 4);
+  EXPECT_DOUBLE_EQ(json["kernels"][0]["gflops_per_second"].get<double>(), 11e-9 / 4);
 }
 
 TEST(ProfileTable, NoStepsNoTable) {
