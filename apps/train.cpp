@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
@@ -57,6 +58,29 @@ void run_dry(const TrainArguments& arguments, int ranks) {
   }
 }
 
+// What is measured of a training run: options that a dry run has no use for.
+std::vector<CLI::Option*> add_measurements(CLI::App& command,
+                                           run::TrainOptions& options) {
+  CLI::Option* const trace =
+      command
+          .add_option("--trace", options.trace,
+                      "Write a timeline of all ranks, for ui.perfetto.dev")
+          ->type_name("FILE");
+  command
+      .add_option("--trace-steps", options.trace_steps,
+                  "Steps of this start that the timeline shows")
+      ->type_name("FIRST-LAST")
+      ->capture_default_str()
+      ->needs(trace);
+  CLI::Option* const profile =
+      command
+          .add_flag("--profile{all}", options.profile,
+                    "Say at the end what each kernel took beside its bound: of so many "
+                    "steps after the second (--profile=10), or of all")
+          ->type_name("[=STEPS]");
+  return {trace, profile};
+}
+
 }  // namespace
 
 void add_train(CommandLine& line, int argc, char** argv) {
@@ -88,21 +112,12 @@ void add_train(CommandLine& line, int argc, char** argv) {
           "--fault", options.fault,
           "Make something go wrong, to try a system: kill:rank=3,phase=ckpt.write")
       ->type_name("PLAN");
-  CLI::Option* const trace =
-      command
-          .add_option("--trace", options.trace,
-                      "Write a timeline of all ranks, for ui.perfetto.dev")
-          ->type_name("FILE");
-  command
-      .add_option("--trace-steps", options.trace_steps,
-                  "Steps of this start that the timeline shows")
-      ->type_name("FIRST-LAST")
-      ->capture_default_str()
-      ->needs(trace);
   CLI::Option* const dry_run = command.add_flag(
       "--dry-run", arguments->dry_run,
       "Check the deck; print parameters, FLOPs and memory; do nothing else");
-  dry_run->excludes(trace);
+  for (CLI::Option* const option : add_measurements(command, options)) {
+    dry_run->excludes(option);
+  }
   command.add_option("--ranks", arguments->ranks, "Ranks to check the deck for")
       ->needs(dry_run)
       ->check(CLI::Range(1, 1 << 24));

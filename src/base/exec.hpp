@@ -5,7 +5,7 @@
 // fences implicitly. An Exec may be *shape-only*: launches are then skipped, so that the
 // code of a training step, run on Views without memory, tells how much workspace it
 // needs; and counted, where it has a Tally, so that it tells what it would compute and
-// send.
+// send. Where its timers have a profile, each launch that runs is recorded there.
 #ifndef TRIREME_BASE_EXEC_HPP_
 #define TRIREME_BASE_EXEC_HPP_
 
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <typeindex>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "base/tally.hpp"
+#include "base/timers.hpp"
 #include "base/types.hpp"
 
 namespace trireme {
@@ -122,6 +124,9 @@ class Exec {
   }
   // For all copies of this Exec; null: none.
   void set_idle_work(IdleWork* work) const { queue_->idle_work = work; }
+  // The regions that launches lie in, for all copies of this Exec; null: nobody's.
+  void set_timers(Timers* timers) const { queue_->timers = timers; }
+  Timers* timers() const { return queue_->timers; }
   // Called after every launch.
   void idle() const {
     if (queue_->idle_work != nullptr) queue_->idle_work->run();
@@ -142,8 +147,53 @@ class Exec {
   struct Queue {
     std::vector<std::pair<std::type_index, std::unique_ptr<LibraryState>>> libraries;
     IdleWork* idle_work = nullptr;
+    Timers* timers = nullptr;
   };
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+};
+
+// One kernel from its launch to its end, for the profile that the Exec's timers have.
+class KernelCall {
+ public:
+  KernelCall(const Exec& exec, const Kernel& kernel) : timers_(exec.timers()) {
+    if (timers_ == nullptr || timers_->profile() == nullptr) {
+      timers_ = nullptr;
+      return;
+    }
+    begin(kernel);
+  }
+  ~KernelCall() {
+    if (timers_ != nullptr) end();
+  }
+  KernelCall(const KernelCall&) = delete;
+  KernelCall& operator=(const KernelCall&) = delete;
+
+ private:
+  void begin(const Kernel& kernel) const;
+  void end() const;
+  Timers* timers_;
+};
+
+// A kernel that a library runs, or code that is no Kokkos loop. Kokkos Tools do not see
+// it by itself: it is a region to them, of the kernel's label.
+//
+//   LibraryCall call(exec, {"trireme::kernels::gemm", cost});
+//   ... the library's call ...
+//   call.finish();
+class LibraryCall {
+ public:
+  LibraryCall(const Exec& exec, const Kernel& kernel);
+  // The kernel's end, where it is not left by an error; then idle work runs.
+  void finish();
+  ~LibraryCall() { end(); }
+  LibraryCall(const LibraryCall&) = delete;
+  LibraryCall& operator=(const LibraryCall&) = delete;
+
+ private:
+  void end();
+  const Exec& exec_;
+  std::optional<KernelCall> call_;
+  bool is_region_;
 };
 
 // True where kernels run on the host's cores (and host pointers are device pointers).
@@ -184,10 +234,13 @@ void launch(const Exec& exec, const Kernel& kernel, index_t count,
   static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
   if (count == 0 || exec.only_counts(kernel)) return;
   using Policy = Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<index_t>>;
-  // Without a chunk size Kokkos asks how many threads there are, and allocates for it.
-  Kokkos::parallel_for(detail::label_of<Functor>(kernel.label),
-                       Policy(exec.space(), 0, count, detail::chunk_size(count)),
-                       functor);
+  {
+    const KernelCall call(exec, kernel);
+    // Without a chunk size Kokkos asks how many threads there are, and allocates for it.
+    Kokkos::parallel_for(detail::label_of<Functor>(kernel.label),
+                         Policy(exec.space(), 0, count, detail::chunk_size(count)),
+                         functor);
+  }
   exec.idle();
 }
 
@@ -207,16 +260,18 @@ void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
     policy.set_scratch_size(kScratchLevel,
                             Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
   }
-  Kokkos::parallel_for(detail::label_of<Functor>(kernel.label), policy, functor);
+  {
+    const KernelCall call(exec, kernel);
+    Kokkos::parallel_for(detail::label_of<Functor>(kernel.label), policy, functor);
+  }
   exec.idle();
 }
 
 // destination = source, on the Exec's queue.
 template <class To, class From>
 void copy(const Exec& exec, const To& destination, const From& source) {
-  if (exec.only_counts({"trireme::copy", {.bytes = bytes_of(destination, source)}})) {
-    return;
-  }
+  const Kernel kernel("trireme::copy", {.bytes = bytes_of(destination, source)});
+  if (exec.only_counts(kernel)) return;
   if constexpr (kHostExecution && std::is_same_v<typename To::non_const_value_type,
                                                  typename From::non_const_value_type>) {
     // From 80 KiB on Kokkos makes an execution space for each copy, and so allocates.
@@ -226,7 +281,7 @@ void copy(const Exec& exec, const To& destination, const From& source) {
         destination.span_is_contiguous() && source.span_is_contiguous()) {
       auto* const to = reinterpret_cast<std::byte*>(destination.data());
       const auto* const from = reinterpret_cast<const std::byte*>(source.data());
-      launch(exec, "trireme::copy", static_cast<index_t>((bytes + kPiece - 1) / kPiece),
+      launch(exec, kernel, static_cast<index_t>((bytes + kPiece - 1) / kPiece),
              [=](index_t i) {
                const std::size_t begin = kPiece * static_cast<std::size_t>(i);
                std::memcpy(to + begin, from + begin, std::min(kPiece, bytes - begin));
@@ -234,6 +289,7 @@ void copy(const Exec& exec, const To& destination, const From& source) {
       return;
     }
   }
+  const KernelCall call(exec, kernel);
   Kokkos::deep_copy(exec.space(), destination, source);
 }
 

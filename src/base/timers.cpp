@@ -4,6 +4,9 @@
 #include <Kokkos_Core.hpp>
 #include <string>
 
+#include "base/exec.hpp"
+#include "base/kernel_profile.hpp"
+
 namespace trireme {
 
 std::string_view name_of(Section section) {
@@ -12,17 +15,22 @@ std::string_view name_of(Section section) {
   return names[static_cast<std::size_t>(section)];
 }
 
+std::string_view name_of(Component component) {
+  constexpr std::array<std::string_view, kComponentCount> names = {
+      "none", "embedding", "norms", "attention", "mlp", "head"};
+  return names[static_cast<std::size_t>(component)];
+}
+
 void Timers::charge() {
   const auto now = Clock::now();
-  const Section current = stack_.empty() ? Section::other : stack_.back();
-  seconds_[static_cast<std::size_t>(current)] +=
+  seconds_[static_cast<std::size_t>(section())] +=
       std::chrono::duration<double>(now - last_).count();
   last_ = now;
 }
 
 void Timers::enter(Section section) {
   charge();
-  stack_.push_back(section);
+  stack_.push_back({section, component()});
 }
 
 void Timers::leave() {
@@ -64,6 +72,28 @@ Region::~Region() {
               .end = Timers::Clock::now(),
               .microbatch = label_.microbatch,
               .chunk = label_.chunk});
+}
+
+ComponentRegion::ComponentRegion(Timers* timers, Component component) : timers_(timers) {
+  if (timers_ == nullptr) return;
+  timers_->stack_.push_back({timers_->section(), component});
+  if (KernelProfile* const profile = timers_->profile()) {
+    profile->note_visit(timers_->section(), component);
+  }
+  // A launch on a device has not run when its region ends, and is not waited for here.
+  if (kHostExecution && timers_->trace() != nullptr) begin_ = Timers::Clock::now();
+  Kokkos::Profiling::pushRegion(std::string(name_of(component)));
+}
+
+ComponentRegion::~ComponentRegion() {
+  if (timers_ == nullptr) return;
+  Kokkos::Profiling::popRegion();
+  const Component component = timers_->component();
+  timers_->stack_.pop_back();
+  Trace* const trace = timers_->trace();
+  if (trace == nullptr || begin_ == Timers::Clock::time_point{}) return;
+  trace->add(
+      {.name = name_of(component).data(), .begin = begin_, .end = Timers::Clock::now()});
 }
 
 }  // namespace trireme

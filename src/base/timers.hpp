@@ -1,5 +1,10 @@
 // base/timers.hpp — where the wall time of a run goes: one clock per section, nested
 // sections counted once (the inner one's time is taken from the outer one).
+//
+// Regions are the one mechanism behind four views of a run: the seconds of the sections,
+// the timeline of a trace, the profile of the kernels that are launched within them, and
+// what Kokkos Tools see. A Section says what the run is at; a Component, inside of it,
+// what of the model that is for.
 #ifndef TRIREME_BASE_TIMERS_HPP_
 #define TRIREME_BASE_TIMERS_HPP_
 
@@ -24,6 +29,14 @@ enum class Section {
 inline constexpr int kSectionCount = 7;
 std::string_view name_of(Section section);
 
+// What of a model is computed; none outside of its layers. Norms are all of a layer that
+// is neither attention nor the feed-forward block: residuals and dropout, too.
+enum class Component { none, embedding, norms, attention, mlp, head };
+inline constexpr int kComponentCount = 6;
+std::string_view name_of(Component component);
+
+class KernelProfile;
+
 class Timers {
  public:
   using Clock = std::chrono::steady_clock;
@@ -42,17 +55,34 @@ class Timers {
   // Regions are recorded there, too, until null is given.
   void trace_to(Trace* trace) { trace_ = trace; }
   Trace* trace() const { return trace_; }
+  // What is launched is recorded there, until null is given: base/kernel_profile.hpp.
+  void profile_to(KernelProfile* profile) { profile_ = profile; }
+  KernelProfile* profile() const { return profile_; }
+
+  // Of the innermost regions.
+  Section section() const {
+    return stack_.empty() ? Section::other : stack_.back().section;
+  }
+  Component component() const {
+    return stack_.empty() ? Component::none : stack_.back().component;
+  }
 
  private:
   friend class Region;
+  friend class ComponentRegion;
+  struct Level {
+    Section section;
+    Component component;
+  };
   void enter(Section section);
   void leave();
   void charge();
 
   Clock::time_point start_, last_;
-  std::vector<Section> stack_;
+  std::vector<Level> stack_;
   std::array<double, kSectionCount> seconds_{};
   Trace* trace_ = nullptr;
+  KernelProfile* profile_ = nullptr;
 };
 
 // What a trace shows of a region.
@@ -73,6 +103,20 @@ class Region {
   Timers& timers_;
   Section section_;
   RegionLabel label_;
+  Timers::Clock::time_point begin_{};  // where it is recorded
+};
+
+// Says for its lifetime which component is computed, to a trace, a profile and Kokkos
+// Tools. Without timers (planning, tests of a layer) it does nothing.
+class ComponentRegion {
+ public:
+  ComponentRegion(Timers* timers, Component component);
+  ~ComponentRegion();
+  ComponentRegion(const ComponentRegion&) = delete;
+  ComponentRegion& operator=(const ComponentRegion&) = delete;
+
+ private:
+  Timers* timers_;
   Timers::Clock::time_point begin_{};  // where it is recorded
 };
 

@@ -163,11 +163,13 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
   const Plan& plan = library.plan(key);
   const Accumulator<T> alpha = 1;
   const Accumulator<T> beta = accumulate == Accumulate::yes ? 1 : 0;
+  LibraryCall call(exec, gemm_kernel(shape, accumulate, a, b, c));
   check(
       cublasLtMatmul(library.handle(), plan.operation, &alpha, b.data(), plan.b, a.data(),
                      plan.a, &beta, c.data(), plan.c, c.data(), plan.c, &plan.algorithm,
                      library.workspace(), kWorkspaceBytes, exec.space().cuda_stream()),
       "cublasLtMatmul");
+  call.finish();
 }
 
 #define TRIREME_INSTANTIATE(T, To) template decltype(gemm<T, To>) gemm<T, To>;

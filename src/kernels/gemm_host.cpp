@@ -82,6 +82,7 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
     gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
     return;
   }
+  LibraryCall call(exec, gemm_kernel(shape, accumulate, a, b, c));
   const auto leading = [](const auto& view) {
     return static_cast<index_t>(view.stride(0));
   };
@@ -96,7 +97,7 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
   } else {
     impl::narrow_product(exec, product, a.data(), b.data(), c.data());
   }
-  exec.idle();
+  call.finish();
 }
 
 #define TRIREME_INSTANTIATE(T, To) template decltype(gemm<T, To>) gemm<T, To>;

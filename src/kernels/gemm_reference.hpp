@@ -31,13 +31,18 @@ Cost gemm_cost(const GemmShape& shape, Accumulate accumulate, const View2<const 
                    static_cast<double>(shape.k),
           .bytes = bytes_of(a, b, c) + (accumulate == Accumulate::yes ? bytes_of(c) : 0)};
 }
+// What gemm() is called in tallies and profiles.
+template <class T, class To>
+Kernel gemm_kernel(const GemmShape& shape, Accumulate accumulate, const View2<const T>& a,
+                   const View2<const T>& b, const View2<To>& c) {
+  return {"trireme::kernels::gemm", gemm_cost(shape, accumulate, a, b, c)};
+}
 // True where gemm() has nothing to compute: no elements, or an Exec that only counts.
 template <class T, class To>
 bool skips_gemm(const Exec& exec, const GemmShape& shape, Accumulate accumulate,
                 const View2<const T>& a, const View2<const T>& b, const View2<To>& c) {
   return shape.m == 0 || shape.n == 0 ||
-         exec.only_counts(
-             {"trireme::kernels::gemm", gemm_cost(shape, accumulate, a, b, c)});
+         exec.only_counts(gemm_kernel(shape, accumulate, a, b, c));
 }
 
 }  // namespace trireme::kernels

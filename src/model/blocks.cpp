@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/timers.hpp"
 #include "base/types.hpp"
 #include "config/capability.hpp"
 #include "kernels/step_state.hpp"
@@ -32,10 +33,12 @@ class EmbeddingBlock final : public Block<T> {
 
   void forward(const nn::Context& context, int, const Tensors<T>&,
                const Tensors<T>& out) override {
+    const ComponentRegion region(context.exec.timers(), Component::embedding);
     embed(context, out[0]);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
                       const Tensors<T>&, WeightPass weight_pass) override {
+    const ComponentRegion region(context.exec.timers(), Component::embedding);
     View2<T>& kept = d_out_.at(extent(slot));
     kept = d_out[0];
     if (weight_pass == WeightPass::now) {
@@ -47,12 +50,14 @@ class EmbeddingBlock final : public Block<T> {
     copy(context.exec, kept, d_out[0]);
   }
   void backward_weight(const nn::Context& context, int slot) override {
+    const ComponentRegion region(context.exec.timers(), Component::embedding);
     embedding_.backward_weight(context, context.ids(tokens_),
                                context.positions(context.stream),
                                nn::as_const(d_out_.at(extent(slot))));
   }
   void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>&,
               const Tensors<T>& out) const override {
+    const ComponentRegion region(context.exec.timers(), Component::embedding);
     embed(context, out[0]);
   }
   std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>&,
@@ -98,19 +103,23 @@ class LayerBlock final : public Block<T> {
 
   void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                const Tensors<T>& out) override {
+    const ComponentRegion region(context.exec.timers(), Component::norms);
     layer_.forward(context, in[0], out[0], slots_.at(extent(slot)).saved);
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>& d_out,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
+    const ComponentRegion region(context.exec.timers(), Component::norms);
     Slot& of = slots_.at(extent(slot));
     layer_.backward_input(context, d_out[0], of.saved, d_in[0], of.held, weight_pass);
   }
   void backward_weight(const nn::Context& context, int slot) override {
+    const ComponentRegion region(context.exec.timers(), Component::norms);
     const Slot& of = slots_.at(extent(slot));
     layer_.backward_weight(context, of.saved, of.held);
   }
   void decode(const nn::Context& context, nn::KvCache<T>* cache, const Tensors<T>& in,
               const Tensors<T>& out) const override {
+    const ComponentRegion region(context.exec.timers(), Component::norms);
     layer_.forward_cached(context, in[0], out[0], *cache);
   }
   index_t cache_columns() const override { return layer_.kv_columns(); }
@@ -169,18 +178,22 @@ class HeadBlock final : public Block<T> {
 
   void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                const Tensors<T>&) override {
+    const ComponentRegion region(context.exec.timers(), Component::head);
     head_.forward(context, in[0], context.ids(labels_), context.weights(mask_),
                   context.totals_of(objective_.index), slots_.at(extent(slot)));
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>&,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
+    const ComponentRegion region(context.exec.timers(), Component::head);
     head_.backward_input(context, slots_.at(extent(slot)), d_in[0], weight_pass);
   }
   void backward_weight(const nn::Context& context, int slot) override {
+    const ComponentRegion region(context.exec.timers(), Component::head);
     head_.backward_weight(context, slots_.at(extent(slot)));
   }
   void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>& in,
               const Tensors<T>& out) const override {
+    const ComponentRegion region(context.exec.timers(), Component::head);
     const auto rows = static_cast<index_t>(in[0].extent(0));
     const auto wanted = static_cast<index_t>(out[0].extent(0));
     const auto columns = static_cast<index_t>(in[0].extent(1));

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/timers.hpp"
 #include "kernels/dropout.hpp"
 #include "tensor/arena.hpp"
 
@@ -98,6 +99,7 @@ void Attention<T>::project_qkv(const Context& context, View2<const T> x,
 template <class T>
 void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
   const index_t d = config_.head_elements();
   const index_t rows = context.rows();
   saved.x = x;
@@ -116,6 +118,7 @@ template <class T>
 comm::Request Attention<T>::start_backward_input(const Context& context,
                                                  View2<const T> d_y, const Saved& saved,
                                                  View2<T> d_x, Held& held) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
   const index_t d = config_.head_elements();
   const index_t rows = context.rows();
   held.d_y = projection_.whole_output_gradient(context, d_y);
@@ -140,6 +143,7 @@ comm::Request Attention<T>::start_backward_input(const Context& context,
 template <class T>
 void Attention<T>::backward_weight(const Context& context, const Saved& saved,
                                    const Held& held) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
   const ArenaScope scope(context.scratch);
   GatheredRows<T> x = qkv_.start_weight_input(context, saved.x);  // beside the projection
   projection_.backward_weight(context, held.d_y, as_const(saved.o));
@@ -151,6 +155,7 @@ void Attention<T>::backward_weight(const Context& context, const Saved& saved,
 template <class T>
 void Attention<T>::forward_cached(const Context& context, View2<const T> x, View2<T> y,
                                   KvCache<T>& cache) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
   const ArenaScope scope(context.scratch);
   const index_t d = config_.head_elements();
   const index_t rows = context.rows();

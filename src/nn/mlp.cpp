@@ -2,6 +2,7 @@
 #include "nn/mlp.hpp"
 
 #include "base/exec.hpp"
+#include "base/timers.hpp"
 #include "kernels/gelu.hpp"
 #include "tensor/arena.hpp"
 
@@ -17,6 +18,7 @@ Mlp<T>::Mlp(const Builder<T>& builder, const std::string& name,
 template <class T>
 void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                      Saved& saved) const {
+  const ComponentRegion region(context.exec.timers(), Component::mlp);
   saved.x = x;
   saved.pre_activation =
       context.saved->matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
@@ -34,6 +36,7 @@ template <class T>
 comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T> d_y,
                                            const Saved& saved, View2<T> d_x, Held& held,
                                            WeightPass weight_pass) const {
+  const ComponentRegion region(context.exec.timers(), Component::mlp);
   if (context.recompute.selective) {
     held.fc1_bias = values_for(context, weight_pass, fc1_.bias());
   }
@@ -51,6 +54,7 @@ comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T
 template <class T>
 void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
                              const Held& held) const {
+  const ComponentRegion region(context.exec.timers(), Component::mlp);
   const ArenaScope scope(context.scratch);
   GatheredRows<T> x = fc1_.start_weight_input(context, saved.x);  // beside fc2's products
   View2<T> activation = saved.activation;

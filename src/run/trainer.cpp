@@ -39,11 +39,13 @@
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 #include "job/stop_request.hpp"
+#include "kernels/machine_peaks.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
 #include "report/peak_meter.hpp"
 #include "report/run_history.hpp"
+#include "report/step_profile.hpp"
 #include "run/products.hpp"
 #include "run/run_commands.hpp"
 #include "run/run_log.hpp"
@@ -317,6 +319,11 @@ std::optional<report::TraceOptions> trace_of(const TrainOptions& options) {
   return report::parse_trace_steps(options.trace_steps, options.trace);
 }
 
+std::optional<report::ProfileOptions> profile_of(const TrainOptions& options) {
+  if (options.profile.empty()) return {};
+  return report::parse_profile_steps(options.profile);
+}
+
 // What a model must beat: the entropy of its corpora's tokens without their order.
 void say_entropy(const data::Corpora& corpora, Log& log) {
   const bool is_one = corpora.size() == 1;
@@ -377,6 +384,7 @@ class Start {
   report::Terminal terminal_ = report::find_terminal(stdout, std::getenv);
   FaultPlan faults_;
   std::optional<report::TraceOptions> trace_;
+  std::optional<report::ProfileOptions> profile_;
   std::optional<job::JobClock> job_;
   job::StopRequest::Options stops_;
   std::optional<job::StopRequest> stop_;
@@ -411,6 +419,7 @@ Start::Start(const TrainOptions& options, comm::Environment& environment, Log& l
   }
   faults_.at("start");
   trace_ = trace_of(options_);
+  profile_ = profile_of(options_);
   world_.set_timeout(comm::Environment::kStartSeconds);
   listen();
   require_same_files(world_, environment_.host_name(), options_.deck);
@@ -572,10 +581,16 @@ void Start::begin_records(const Json& surroundings) {
 
 void Start::load() {
   peak_.emplace(world_, *exec_, step::compute_type(deck_));
+  double bandwidth = 0.0;
+  if (profile_) {  // ranks that share a memory measure what each has of it
+    world_.barrier();
+    bandwidth = kernels::measured_memory_bandwidth(*exec_);
+  }
   run_.emplace(deck_, *grid_, *replica_, datasets_, *directory_, *peak_, log_, faults_,
                *exec_);
   run_->after_each_step([this] { on_board_->look(); });
   if (trace_) run_->record(*trace_);
+  if (profile_) run_->record(*profile_, bandwidth);
   faults_.at("load");
   if (restore_) {
     restore_->read(

@@ -14,6 +14,7 @@ struct TrainOptions : check::DeckCheckOptions {
   std::string fault;                // what shall go wrong: base/fault_plan.hpp
   std::string trace;                // file for a timeline; empty: none
   std::string trace_steps = "2-4";  // the steps of this start that it shows
+  std::string profile;              // how many steps to profile; empty: none
   std::string program = "trireme";  // as it was called
   std::string command_line;         // for environment.json
 };

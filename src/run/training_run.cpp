@@ -41,6 +41,8 @@ constexpr index_t kSampleTokens = 64;
 // Seconds of a loop. After a shorter one, probing for a peak would be felt.
 constexpr double kLongEnoughToProbe = 10.0;
 
+constexpr const char* kProfileName = "profile.json";
+
 // The rows of the table at the end: the same categories on every rank.
 std::vector<report::MemoryUse> memory_uses(const step::MemoryUse& use) {
   const auto& [plan, measured] = use;
@@ -582,7 +584,9 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
 void TrainingRun::step_and_validate(job::StopRequest& stop) {
   const std::int64_t number = progress_.step - start_.first_step + 1;  // of this start
   if (trace_) trace_->begin_step(number);
+  if (profile_) profile_->begin_step(number);
   const optim::StepReport report = timed_step();
+  if (profile_) profile_->end_step();
   log_step(report, stop);
   if (number == 1) note_first_step(timers_.total_seconds());
   if (due(deck_.run.validate_every) || is_last()) validate(stop);
@@ -633,6 +637,7 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
 int TrainingRun::end_loop(const job::StopRequest& stop, job::StopReason reason,
                           const TrainCommand& typed) {
   if (first_rank_.display) first_rank_.display->finish();
+  if (profile_) finish_profile();
   if (trace_) trace_->finish();
   if (first_rank_.metrics) first_rank_.metrics->close();
   const report::StartEnd end = ended();
@@ -678,6 +683,41 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
 void TrainingRun::say_block(std::string_view text) {
   if (text.ends_with('\n')) text.remove_suffix(1);
   log_.info("\n{}", wrap_lines(text));
+}
+
+// Says and writes the profile. Collective. That it is not written stops no run.
+void TrainingRun::finish_profile() {
+  const std::int64_t first =
+      start_.first_step + report::ProfileOptions::kLeftOut + 1;  // of the run
+  if (profile_->steps() == 0) {
+    log_.warning(
+        "--profile: the run ended before step {}, the first to be profiled; there is no "
+        "profile",
+        first);
+    return;
+  }
+  const DType type = step::compute_type(deck_);
+  const index_t elements = deck_.batch.micro * deck_.model.sequence * deck_.model.hidden;
+  const report::ProfileTable::Title title{
+      .start = first_rank_.history != nullptr
+                   ? first_rank_.history->starts().back().number
+                   : 0,
+      .first_step = first,
+      .last_step = first + profile_->steps() - 1,
+      .type = type};
+  const auto table = report::table_of_ranks(
+      *grid_.groups().world, title,
+      profile_->of_rank(
+          {.flops = 1e12 * peak_.peak().best, .bytes = bytes_per_second_},
+          static_cast<double>(elements) * static_cast<double>(size_of(type))));
+  if (!table) return;
+  say_block(table->text());
+  try {
+    directory_.require_held();
+    io::write_file(directory_.file(kProfileName), table->json());
+  } catch (const Error& error) {
+    log_.warning("the profile of this start was not written: {}", error.what());
+  }
 }
 
 // A report that cannot be written is no error: the run has all that it needs without it.

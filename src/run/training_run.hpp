@@ -37,6 +37,7 @@
 #include "report/run_history.hpp"
 #include "report/run_report.hpp"
 #include "report/section_table.hpp"
+#include "report/step_profile.hpp"
 #include "report/step_times.hpp"
 #include "report/step_trace.hpp"
 #include "run/checkpointing.hpp"
@@ -67,6 +68,11 @@ class TrainingRun {
   // Records some of the steps as a timeline.
   void record(const report::TraceOptions& options) {
     trace_.emplace(options, grid_, timers_, log_);
+  }
+  // Profiles some of the steps. The memory's bytes per second are as measured.
+  void record(const report::ProfileOptions& options, double bytes_per_second) {
+    profile_.emplace(options, exec_, timers_);
+    bytes_per_second_ = bytes_per_second;
   }
 
   // Says where rank 0 records starts, and what is known of this one so far.
@@ -130,6 +136,7 @@ class TrainingRun {
   }
   [[noreturn]] void stop_on_non_finite(const optim::StepReport& report);
   report::StartEnd ended() const;
+  void finish_profile();
   report::SectionTable report_times(report::RunReport& report);
   void say_block(std::string_view text);
   void write_report(const report::RunReport& report, const report::SectionTable& table);
@@ -193,6 +200,8 @@ class TrainingRun {
   std::optional<inference::Generator> generator_;  // with run.sample_every
   Checkpointing checkpoints_;                      // its threads use what stands above
   std::optional<report::StepTrace> trace_;
+  std::optional<report::StepProfile> profile_;
+  double bytes_per_second_ = 0.0;  // of the memory, for the profile
   // When the save that is under way began, if the trace shows it.
   std::optional<TraceEvent::Clock::time_point> save_begin_;
   double hardware_flops_ = 0.0;  // of a sample, on all ranks

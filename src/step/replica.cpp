@@ -24,6 +24,8 @@ class ReplicaOf final : public Replica {
     state_.params.plan(state_.registry, state_.sharding());
   }
 
+  ~ReplicaOf() override { exec_.set_timers(nullptr); }
+
   const ModelPart& part() const override { return state_; }
   StepPlan plan_step(const StepShape& shape, const PipelinePlans& plans) const override {
     return step::plan_step(state_, shape, plans);
@@ -97,6 +99,7 @@ class ReplicaOf final : public Replica {
   void begin(const Exec& exec, Use use) {
     TRIREME_REQUIRE(!state_.params.is_allocated(), "a replica has one use");
     exec_ = exec;
+    exec_.set_timers(&timers());
     state_.allocate(use);
   }
 

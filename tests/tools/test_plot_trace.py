@@ -29,6 +29,7 @@ EVENTS = [
     event(0, 1, "send", 4000.0, 1000.0, site="activations"),
     event(1, 0, "forward 0", 5000.0, 5000.0, microbatch=0, chunk=0),
     event(1, 0, "wait", 5000.0, 500.0, site="a < b"),
+    event(1, 0, "attention", 5500.0, 2000.0),  # a part of the pass, which it would hide
     {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "rank 0: stage 0"}},
     {"name": "thread_name", "ph": "M", "pid": 0, "tid": 1, "args": {"name": "pipeline messages"}},
 ]
@@ -71,6 +72,7 @@ class PlotTrace(unittest.TestCase):
             self.assertEqual(got_kind, kind)
             self.assertAlmostEqual(x, plot_trace.LEFT + scale * begin, delta=0.02)
             self.assertAlmostEqual(width, scale * duration, delta=0.02)
+        self.assertEqual([], [what for what in boxes if what.startswith("attention")])
 
     def ticks(self):
         """[(what a tick says, its place)] of the last picture."""

@@ -1,0 +1,64 @@
+// base/kernel_clock_cuda.cpp — kernels on an NVIDIA GPU are timed by pairs of events on
+// their stream. Nothing is waited for until the seconds are asked for. Events are made as
+// they are needed, and used again.
+#include <cuda_runtime.h>
+
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/kernel_clock.hpp"
+
+namespace trireme {
+
+namespace {
+
+void check_event(cudaError_t status, const char* what) {
+  TRIREME_REQUIRE(status == cudaSuccess, "{}: {}", what, cudaGetErrorString(status));
+}
+
+class EventClock final : public KernelClock {
+ public:
+  explicit EventClock(cudaStream_t stream) : stream_(stream) {}
+  ~EventClock() override {
+    for (const Pair& pair : pairs_) {
+      if (pair.begin != nullptr) cudaEventDestroy(pair.begin);
+      if (pair.end != nullptr) cudaEventDestroy(pair.end);
+    }
+  }
+
+  void begin(std::size_t stretch) override {
+    while (stretch >= pairs_.size()) {
+      Pair& pair = pairs_.emplace_back();
+      check_event(cudaEventCreate(&pair.begin), "cudaEventCreate");
+      check_event(cudaEventCreate(&pair.end), "cudaEventCreate");
+    }
+    check_event(cudaEventRecord(pairs_[stretch].begin, stream_), "cudaEventRecord");
+  }
+  void end(std::size_t stretch) override {
+    check_event(cudaEventRecord(pairs_[stretch].end, stream_), "cudaEventRecord");
+  }
+  double seconds(std::size_t stretch) override {
+    const Pair& pair = pairs_.at(stretch);
+    check_event(cudaEventSynchronize(pair.end), "cudaEventSynchronize");
+    float milliseconds = 0.0f;
+    check_event(cudaEventElapsedTime(&milliseconds, pair.begin, pair.end),
+                "cudaEventElapsedTime");
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+
+ private:
+  struct Pair {
+    cudaEvent_t begin = nullptr, end = nullptr;
+  };
+  cudaStream_t stream_;
+  std::vector<Pair> pairs_;
+};
+
+}  // namespace
+
+std::unique_ptr<KernelClock> make_kernel_clock(
+    const Kokkos::DefaultExecutionSpace& space) {
+  return std::make_unique<EventClock>(space.cuda_stream());
+}
+
+}  // namespace trireme
