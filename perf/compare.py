@@ -27,9 +27,12 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What a deck in cases/ says to the peers.
-CASES = {"gpt2_124m_4x256": {"micro": 4, "sequence": 256},
-         "gpt2_124m_1x1024": {"micro": 1, "sequence": 1024}}
+# What a deck in cases/ says to the peers: samples of a forward pass, their tokens, and
+# how many passes a step adds up.
+CASES = {"gpt2_124m_4x256": {"micro": 4, "sequence": 256, "accumulate": 1},
+         "gpt2_124m_1x1024": {"micro": 1, "sequence": 1024, "accumulate": 1},
+         "gpt2_124m_4of8x256": {"micro": 8, "sequence": 256, "accumulate": 4}}
+VARIANTS = ["compiled", "eager", "compiled-bf16", "eager-bf16"]
 
 
 class Failure(Exception):
@@ -82,6 +85,10 @@ class Contender:
         """Seconds of `count` steps, made now."""
         raise NotImplementedError
 
+    def memory(self):
+        """Peaks in bytes beyond the process' peak before it built its model, by name."""
+        return {}
+
 
 class PausedContender(Contender):
     """One that trains by itself: let run until it has said enough, then stopped."""
@@ -108,10 +115,12 @@ class PausedContender(Contender):
 class Trireme(PausedContender):
     """Reads the `seconds` of run_dir/train.jsonl as they are written."""
 
-    def __init__(self, command, run_directory, environment):
-        super().__init__("trireme", command, environment)
-        self.log = pathlib.Path(run_directory) / "train.jsonl"
+    def __init__(self, name, command, run_directory, environment):
+        super().__init__(name, command, environment)
+        self.run_directory = pathlib.Path(run_directory)
+        self.log = self.run_directory / "train.jsonl"
         self.read = 0
+        self.model_tflops = []
 
     def discard(self):
         self.lines()
@@ -129,7 +138,14 @@ class Trireme(PausedContender):
     def poll(self):
         time.sleep(0.02)
         self.check()
-        return [record["seconds"] for record in self.lines() if "seconds" in record]
+        records = [record for record in self.lines() if "seconds" in record]
+        self.model_tflops += [record["model_tflops"] for record in records]
+        return [record["seconds"] for record in records]
+
+    def memory(self):
+        surroundings = json.loads((self.run_directory / "environment.json").read_text())
+        before = surroundings.get("peak_bytes_before_model")
+        return {} if before is None else {"all": peak_bytes(self.process.pid) - before}
 
 
 class Llmc(PausedContender):
@@ -214,8 +230,22 @@ class Peer(Contender):
         while True:
             record = self.record()
             if record.get("summary"):
+                self.summary = record
                 return seconds[1:]
             seconds.append(record["seconds"])
+
+    def memory(self):
+        before = self.setup["peak_bytes_before_model"]
+        steps = self.summary["peak_bytes_of_steps"]
+        return {"all": max(steps, self.setup["peak_bytes_of_warmup"]) - before,
+                "steps": steps - before}
+
+
+def peak_bytes(process):
+    """The most memory that a process has occupied so far (VmHWM)."""
+    with open(f"/proc/{process}/status", encoding="utf-8") as status:
+        return next(1024 * int(line.split()[1]) for line in status
+                    if line.startswith("VmHWM:"))
 
 
 def write_text(path, words=400_000, seed=7):
@@ -242,34 +272,47 @@ def make_corpus(arguments, scratch):
     return corpus
 
 
-def make_contenders(arguments, scratch):
-    threads = {"OMP_NUM_THREADS": str(arguments.threads), "OMP_PROC_BIND":
-               os.environ.get("OMP_PROC_BIND", "false")}
+def trireme_contenders(arguments, scratch, threads):
+    """One for each type of --compute; the first is the one that ratios are of."""
+    corpus = make_corpus(arguments, scratch)
     contenders = []
-    if arguments.trireme:
-        run_directory = scratch / "run"
-        settings = [f"data.train={make_corpus(arguments, scratch)}",
+    for compute in filter(None, arguments.compute.split(",")):
+        run_directory = scratch / f"run-{compute}"
+        settings = [f"data.train={corpus}", f"precision.compute={compute}",
                     f"model.dropout={arguments.dropout}",
                     f"model.attention_dropout={arguments.dropout}", *arguments.set]
         command = [arguments.trireme, "train", HERE / "cases" / f"{arguments.case}.yaml",
                    "--run-dir", run_directory]
         for setting in settings:
             command += ["--set", setting]
-        contenders.append(Trireme(command, run_directory, threads))
+        contenders.append(Trireme(f"trireme {compute}", command, run_directory, threads))
+    return contenders
+
+
+def peer_command(arguments, *more):
+    case = CASES[arguments.case]
+    return [arguments.python, HERE / "peers" / "gpt2_step.py", "--serve",
+            "--micro", case["micro"], "--sequence", case["sequence"],
+            "--accumulate", case["accumulate"], "--dropout", arguments.dropout,
+            "--threads", arguments.threads, "--warmup", 2, *more]
+
+
+def make_contenders(arguments, scratch):
+    threads = {"OMP_NUM_THREADS": str(arguments.threads), "OMP_PROC_BIND":
+               os.environ.get("OMP_PROC_BIND", "false")}
+    contenders = []
+    if arguments.trireme:
+        contenders += trireme_contenders(arguments, scratch, threads)
     case = CASES[arguments.case]
     if arguments.python:
         for variant in filter(None, arguments.peers.split(",")):
-            command = [arguments.python, HERE / "peers" / "gpt2_step.py", "--serve",
-                       "--micro", case["micro"], "--sequence", case["sequence"],
-                       "--dropout", arguments.dropout, "--threads", arguments.threads,
-                       "--warmup", 2] + (["--compile"] if variant == "compiled" else [])
-            contenders.append(Peer(f"pytorch {variant}", command))
+            way, _, bf16 = variant.partition("-")
+            options = (["--compile"] if way == "compiled" else []) + (
+                ["--autocast"] if bf16 else [])
+            contenders.append(Peer(f"pytorch {variant}", peer_command(arguments, *options)))
     if arguments.nanogpt:
-        contenders.append(Peer("nanogpt compiled", [
-            arguments.python, HERE / "peers" / "gpt2_step.py", "--serve", "--compile",
-            "--nanogpt", arguments.nanogpt, "--micro", case["micro"], "--sequence",
-            case["sequence"], "--dropout", arguments.dropout, "--threads", arguments.threads,
-            "--warmup", 2]))
+        contenders.append(Peer("nanogpt compiled", peer_command(
+            arguments, "--compile", "--nanogpt", arguments.nanogpt)))
     if arguments.llmc:
         directory = pathlib.Path(arguments.llmc).resolve()
         binary = directory / f"train_gpt2_{case['micro']}x{case['sequence']}"
@@ -305,40 +348,44 @@ def measure(contenders, arguments):
         for contender in order:
             seconds = contender.turn(arguments.steps)
             turns[contender.name].append(seconds)
-            print(f"round {number + 1:2d}  {contender.name:17s}",
+            print(f"round {number + 1:2d}  {contender.name:21s}",
                   " ".join(f"{value:8.3f} s" for value in seconds), flush=True)
     return turns
 
 
 def summarise(turns, tokens):
-    """Medians, and how many times as fast as each of the others the first is."""
+    """Medians, and how many times as fast as each of the others the first of each kind is:
+    Trireme in each type beside the peers, or the first contender beside the rest."""
+    ours = [name for name in turns if name.startswith("trireme")] or list(turns)[:1]
     table = {}
-    first = next(iter(turns))
-    reference = [statistics.median(turn) for turn in turns[first]]
     for name, rounds in turns.items():
         seconds = [value for turn in rounds for value in turn]
         median = statistics.median(seconds)
-        row = {"median_seconds": median, "min_seconds": min(seconds),
-               "max_seconds": max(seconds), "tokens_per_second": tokens / median,
-               "noise": (max(seconds) - min(seconds)) / median}
-        if name != first:
-            pairs = [statistics.median(turn) / mine for turn, mine in zip(rounds, reference)]
-            row["ratio_pairs"] = pairs
-            row["ratio"] = statistics.median(pairs)
-        table[name] = row
-    return first, table
+        table[name] = {"median_seconds": median, "min_seconds": min(seconds),
+                       "max_seconds": max(seconds), "tokens_per_second": tokens / median,
+                       "noise": (max(seconds) - min(seconds)) / median}
+        if name in ours:
+            continue
+        for mine in ours:
+            pairs = [statistics.median(theirs) / statistics.median(turn)
+                     for theirs, turn in zip(rounds, turns[mine])]
+            table[name].setdefault("ratios", {})[mine] = {
+                "median": statistics.median(pairs), "pairs": pairs}
+    return ours, table
 
 
-def show(first, table):
-    print(f"\n{'':17s} {'median':>9s} {'min':>9s} {'max':>9s} {'tokens/s':>9s}"
-          f"   {first} is this many times as fast (min .. max)")
+def show(ours, table):
+    print(f"\n{'':21s} {'median':>9s} {'min':>9s} {'max':>9s} {'tokens/s':>9s} "
+          f"{'memory':>9s}   times as fast (min .. max): {', '.join(ours)}")
     for name, row in table.items():
-        ratio = ""
-        if "ratio" in row:
-            ratio = (f"{row['ratio']:6.3f}  ({min(row['ratio_pairs']):.3f} .. "
-                     f"{max(row['ratio_pairs']):.3f})")
-        print(f"{name:17s} {row['median_seconds']:8.3f}s {row['min_seconds']:8.3f}s "
-              f"{row['max_seconds']:8.3f}s {row['tokens_per_second']:9.1f}   {ratio}")
+        ratios = "; ".join(
+            f"{ratio['median']:6.3f}  ({min(ratio['pairs']):.3f} .. {max(ratio['pairs']):.3f})"
+            for ratio in row.get("ratios", {}).values())
+        peak = row.get("peak_bytes", {}).get("all", 0) / 2 ** 20
+        memory = f"{peak:5.0f} MiB" if peak else ""
+        print(f"{name:21s} {row['median_seconds']:8.3f}s {row['min_seconds']:8.3f}s "
+              f"{row['max_seconds']:8.3f}s {row['tokens_per_second']:9.1f} {memory:>9s}   "
+              f"{ratios}")
 
 
 def parse_arguments():
@@ -348,7 +395,11 @@ def parse_arguments():
     parser.add_argument("--llmc", help="directory with train_gpt2_4x256 and train_gpt2_1x1024 "
                         "and what they read (perf/README.md)")
     parser.add_argument("--nanogpt", help="directory of a copy of nanoGPT (needs --python)")
-    parser.add_argument("--peers", default="compiled,eager", help="PyTorch variants")
+    parser.add_argument("--peers", default="compiled,eager",
+                        help=f"PyTorch variants: {', '.join(VARIANTS)}")
+    parser.add_argument("--compute", default="fp32",
+                        help="types that Trireme computes in, each in a run of its own: "
+                        "fp32,bf16,fp16")
     parser.add_argument("--case", choices=sorted(CASES), default="gpt2_124m_4x256")
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--rounds", type=int, default=5)
@@ -362,6 +413,10 @@ def parse_arguments():
     parser.add_argument("--at-least", type=float,
                         help="status 1 if any ratio to PyTorch is below this")
     arguments = parser.parse_args()
+    unknown = set(filter(None, arguments.peers.split(","))) - set(VARIANTS)
+    if unknown:
+        parser.error(f"no variant of PyTorch: {', '.join(sorted(unknown))}; there are "
+                     f"{', '.join(VARIANTS)}")
     if not (arguments.trireme or arguments.python or arguments.llmc):
         parser.error("nothing to run: give --trireme, --python or --llmc")
     if arguments.nanogpt and not arguments.python:
@@ -382,6 +437,7 @@ def main():
     try:
         contenders = make_contenders(arguments, scratch)
         turns = measure(contenders, arguments)
+        memory = {contender.name: contender.memory() for contender in contenders}
     except Failure as failure:
         print(f"compare: {failure}", file=sys.stderr)
         return 1
@@ -390,8 +446,13 @@ def main():
             contender.stop()
         shutil.rmtree(scratch, ignore_errors=True)
     case = CASES[arguments.case]
-    first, table = summarise(turns, case["micro"] * case["sequence"])
-    show(first, table)
+    ours, table = summarise(turns, case["micro"] * case["sequence"] * case["accumulate"])
+    for name, peaks in memory.items():
+        table[name]["peak_bytes"] = peaks
+    for contender in contenders:
+        if isinstance(contender, Trireme):
+            table[contender.name]["model_tflops"] = statistics.median(contender.model_tflops)
+    show(ours, table)
     if arguments.json:
         report = {"case": arguments.case, "dropout": arguments.dropout, "commit": commit(),
                   "time": datetime.datetime.now(datetime.timezone.utc).isoformat(),
@@ -403,7 +464,7 @@ def main():
         pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
     below = [name for name, row in table.items()
              if name.startswith("pytorch") and arguments.at_least
-             and row.get("ratio", arguments.at_least) < arguments.at_least]
+             and any(ratio["median"] < arguments.at_least for ratio in row["ratios"].values())]
     for name in below:
         print(f"compare: below {arguments.at_least} of {name}", file=sys.stderr)
     return 1 if below else 0

@@ -4,8 +4,10 @@
 The same work as a Trireme step, written the way a careful PyTorch user would: learned
 positions, pre-LayerNorm, tanh GeLU, tied head, scaled_dot_product_attention, mean token
 cross-entropy, global-norm clip, AdamW with decay on matrices only (one fused kernel).
-fp32 throughout. Prints JSON lines: one "setup" object, one "step" object per measured
-step, one "summary".
+In fp32, or with --autocast in bf16 as PyTorch does it: fp32 weights that are cast in each
+forward pass. Prints JSON lines: one "setup" object, one "step" object per measured step,
+one "summary". Peak memory is that of the process (VmHWM): before the model is built, up to
+the end of the warm-up (which compiles), and of the measured steps alone.
 
     python gpt2_step.py --micro 4 --sequence 256 --compile --steps 5
     python gpt2_step.py --serve ...   # reads a number of steps per line, for perf/compare.py
@@ -23,7 +25,9 @@ import time
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--micro", type=int, default=4, help="sequences per step")
+    parser.add_argument("--micro", type=int, default=4, help="sequences of a forward pass")
+    parser.add_argument("--accumulate", type=int, default=1,
+                        help="forward and backward passes of a step")
     parser.add_argument("--sequence", type=int, default=256, help="tokens per sequence")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
@@ -36,7 +40,7 @@ def parse_arguments():
                         help="take the model and the optimizer of this copy of nanoGPT instead")
     parser.add_argument("--compile", action="store_true", help="torch.compile (inductor)")
     parser.add_argument("--mode", default="default", help="mode of torch.compile")
-    parser.add_argument("--autocast", action="store_true", help="bf16 autocast (not the fp32 case)")
+    parser.add_argument("--autocast", action="store_true", help="compute in bf16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--warmup", type=int, default=2, help="steps before the clock starts")
     parser.add_argument("--steps", type=int, default=5, help="measured steps")
@@ -123,6 +127,25 @@ def build_nanogpt(torch, arguments):
     return Loss(), optimizer
 
 
+def peak_bytes():
+    """The most memory that this process has occupied (VmHWM); 0 where that is not known."""
+    try:
+        with open("/proc/self/status", encoding="utf-8") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return 1024 * int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def forget_peak():
+    """From here on VmHWM counts anew, from what is occupied now."""
+    with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w",
+                                            encoding="ascii") as file:
+        file.write("5")
+
+
 def build_optimizer(torch, model, arguments):
     parameters = list(model.parameters())
     groups = [{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
@@ -139,6 +162,7 @@ def main():
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
 
+    before_model = peak_bytes()
     if arguments.nanogpt:
         model, optimizer = build_nanogpt(torch, arguments)
     else:
@@ -148,19 +172,22 @@ def main():
     loss_of = torch.compile(model, mode=arguments.mode) if arguments.compile else model
     batches = torch.randint(0, arguments.vocab,
                             (8, arguments.micro, arguments.sequence + 1))
-    tokens_per_step = arguments.micro * arguments.sequence
+    tokens_per_step = arguments.micro * arguments.sequence * arguments.accumulate
     count = 0
 
     def step():
         nonlocal count
         start = time.perf_counter()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.autocast):
-            loss = loss_of(batches[count % len(batches)])
-        loss.backward()
+        value = 0.0
+        for part in range(arguments.accumulate):
+            batch = batches[(count * arguments.accumulate + part) % len(batches)]
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.autocast):
+                loss = loss_of(batch) / arguments.accumulate
+            loss.backward()
+            value += loss.item()
         norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        value = loss.item()
         count += 1
         return {"step": count, "loss": value, "grad_norm": norm.item(),
                 "seconds": time.perf_counter() - start}
@@ -178,7 +205,8 @@ def main():
         say({"summary": True, "steps": steps, "median_seconds": median,
              "min_seconds": min(seconds), "max_seconds": max(seconds),
              "tokens_per_second": tokens_per_step / median,
-             "best_tokens_per_second": tokens_per_step / min(seconds)})
+             "best_tokens_per_second": tokens_per_step / min(seconds),
+             "peak_bytes_of_steps": peak_bytes()})
 
     start = time.perf_counter()
     for _ in range(arguments.warmup):
@@ -187,7 +215,9 @@ def main():
          "threads": torch.get_num_threads(), "capability": torch.backends.cpu.get_cpu_capability(),
          "parameters": sum(p.numel() for p in parameters), "tokens_per_step": tokens_per_step,
          "warmup_steps": arguments.warmup, "warmup_seconds": time.perf_counter() - start,
+         "peak_bytes_before_model": before_model, "peak_bytes_of_warmup": peak_bytes(),
          "arguments": vars(arguments)})
+    forget_peak()
     if arguments.serve:
         for line in sys.stdin:
             if line.strip():

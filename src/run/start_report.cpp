@@ -28,6 +28,7 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
   json["matrix_products"] = kernels::name_of(products);
   json["ranks"] = placement.places().size();
   json["threads_per_rank"] = machine.threads;
+  json["peak_bytes_before_model"] = peak_process_bytes();
   std::set<std::string> hosts;
   for (const job::Place& place : placement.places()) hosts.insert(place.host);
   json["hosts"] = hosts;
