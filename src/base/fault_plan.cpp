@@ -27,14 +27,15 @@ namespace {
 
 using Kind = FaultPlan::Kind;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 7> kKinds = {
+constexpr std::array<std::pair<std::string_view, Kind>, 8> kKinds = {
     {{"kill", Kind::kill},
      {"stop", Kind::stop},
      {"slow", Kind::slow},
      {"enospc", Kind::enospc},
      {"eio", Kind::eio},
      {"short_write", Kind::short_write},
-     {"bit_flip", Kind::bit_flip}}};
+     {"bit_flip", Kind::bit_flip},
+     {"overflow", Kind::overflow}}};
 
 InputError wrong(const std::string& rule, const std::string& what) {
   return InputError(fmt::format(
@@ -94,6 +95,7 @@ struct Values {
 bool can_strike(Kind kind, const FaultPhase& phase) {
   if (kind == Kind::enospc || kind == Kind::eio) return phase.writes;
   if (kind == Kind::short_write || kind == Kind::bit_flip) return phase.has_data;
+  if (kind == Kind::overflow) return phase.has_gradients;
   return true;
 }
 
@@ -273,6 +275,8 @@ Fault FaultPlan::strike(const Rule& rule) {
       return Fault::short_write;
     case Kind::bit_flip:
       return Fault::bit_flip;
+    case Kind::overflow:
+      return Fault::overflow;
   }
   return Fault::none;
 }

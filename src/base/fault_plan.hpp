@@ -7,6 +7,7 @@
 //   enospc, eio      the next write fails: disk full, device error
 //   short_write      the next write loses its second half, and says nothing
 //   bit_flip         a bit of the next write changes, and nothing tells
+//   overflow         one of the rank's gradients in this step is infinite
 //
 //   phase=NAME       where: a phase of the run ("ckpt.write"); "ckpt.*": any such
 //   at=TIME          or when: seconds since the start, whatever the run does then
@@ -35,8 +36,9 @@ namespace trireme {
 // Where a fault can strike, and which can there.
 struct FaultPhase {
   std::string name;
-  bool writes = false;    // enospc and eio, too
-  bool has_data = false;  // short_write and bit_flip, too
+  bool writes = false;         // enospc and eio, too
+  bool has_data = false;       // short_write and bit_flip, too
+  bool has_gradients = false;  // overflow, too
 };
 
 class FaultPlan {
@@ -53,11 +55,12 @@ class FaultPlan {
   // The step that is under way.
   void set_step(std::int64_t step) { step_ = step; }
   // Any thread: a phase is reached, in that step or for the sake of another one (its
-  // checkpoint). Kills, stops and sleeps here; else what the next write shall suffer.
+  // checkpoint). Kills, stops and sleeps here; else what the next write, or the step,
+  // shall suffer.
   Fault at(std::string_view phase) { return at(phase, step_); }
   Fault at(std::string_view phase, std::int64_t step);
 
-  enum class Kind { kill, stop, slow, enospc, eio, short_write, bit_flip };
+  enum class Kind { kill, stop, slow, enospc, eio, short_write, bit_flip, overflow };
 
  private:
   struct Rule {

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -364,6 +365,7 @@ void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
   // Two may be under way at a time, because each keeps its result on the host until it is
   // complete.
   if (reducing_.size() == kRotating) finish_reduction(reducing_.front());
+  if (overflows_) overflow_in(bucket);
   BucketState& state = state_[bucket];
   state.is_reducing = true;
   reducing_.push_back(bucket);
@@ -381,6 +383,26 @@ void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
   state.reduction = groups_.gradient->start_reduce_scatter(
       exec_, comm::span_of(View1<const Master>(all)), comm::span_of(part), comm::Op::sum,
       "gradients");
+}
+
+// A gradient that several ranks have alike would overflow on all of them: it is planted
+// where the norm counts it, or in another bucket.
+template <class T>
+void DataParallel<T>::overflow_in(std::size_t bucket) {
+  const ParamRegistry& registry = params_.registry();
+  const Bucket& of = buckets()[bucket];
+  const std::size_t end = registry.units()[of.end_unit - 1].end;
+  for (std::size_t p = registry.units()[of.first_unit].begin; p < end; ++p) {
+    const ParamSpec& spec = registry.spec(p);
+    const bool is_elsewhere = spec.tie == Tie::copy ||
+                              (spec.shard.is_replicated() && groups_.tensor->rank() != 0);
+    const View1<Master> gradient = params_.gradient_slice(p);
+    if (is_elsewhere || gradient.extent(0) == 0) continue;
+    kernels::fill(exec_, View1<Master>(gradient.data(), 1),
+                  std::numeric_limits<Master>::infinity());
+    overflows_ = false;
+    return;
+  }
 }
 
 template <class T>

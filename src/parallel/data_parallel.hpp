@@ -60,6 +60,9 @@ class DataParallel final : public ParamUse {
   // call begin() and end(); finish_gradients(); then the optimizer, bucket by bucket,
   // each followed by start_gather().
   void begin_step();
+  // The first gradient that is reduced next, of those that this rank counts in the norm,
+  // is made infinite before.
+  void plant_overflow() { overflows_ = true; }
   // Called before a pass that adds to gradients, with whether it is the first and whether
   // it is the last such pass of its chunk in the step.
   void begin_microbatch(bool is_first, bool is_last);
@@ -112,6 +115,7 @@ class DataParallel final : public ParamUse {
     return params_.registry().units()[buckets()[bucket].first_unit].is_used_by_chunks;
   }
   void reduce(std::size_t bucket, bool adds_to_shard);
+  void overflow_in(std::size_t bucket);
   void finish_reduction(std::size_t bucket);
   void sum_over_tensor();
   void sum_tied();
@@ -121,6 +125,7 @@ class DataParallel final : public ParamUse {
   ParamBuffer<T>& params_;
   std::vector<std::size_t> tied_;  // parameters
   bool is_first_microbatch_ = true, is_last_microbatch_ = true;
+  bool overflows_ = false;
   std::optional<PassUnits> pass_units_, next_pass_units_;
   std::vector<BucketState> state_;
   std::vector<std::size_t> reducing_;  // buckets, in the order in which they began

@@ -308,7 +308,8 @@ void record_error(Log& log, const std::exception& error) {
 
 // All phases of a run, for --fault.
 std::vector<FaultPhase> fault_phases() {
-  std::vector<FaultPhase> phases = {{"start"}, {"load"}, {"step"}, {"validation"}};
+  std::vector<FaultPhase> phases = {
+      {"start"}, {"load"}, {.name = "step", .has_gradients = true}, {"validation"}};
   const auto& saves = ckpt::save_phases();
   phases.insert(phases.end(), saves.begin(), saves.end());
   return phases;

@@ -220,7 +220,7 @@ optim::StepReport TrainingRun::one_step() {
   const std::int64_t step = progress_.step + 1;
   const std::int64_t update = next_update(progress_);
   faults_.set_step(step);
-  faults_.at("step");
+  const Fault fault = faults_.at("step");
   const index_t samples = batches_->samples_of_step(progress_.samples);
   const int microbatches = batches_->microbatches(progress_.samples);
   const optim::StepReport report =
@@ -232,7 +232,8 @@ optim::StepReport TrainingRun::one_step() {
                      .sum =
                          [&](const std::string& field) {
                            return loader_->sum_ahead(microbatches, field);
-                         }});
+                         },
+                     .overflows = fault == Fault::overflow});
   if (!report.is_finite()) {
     if (!loss_scaling_.can_skip(report)) stop_on_non_finite(report);
     ++progress_.skipped_steps;

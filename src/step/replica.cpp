@@ -70,6 +70,7 @@ class ReplicaOf final : public Replica {
     step_->set_microbatches(input.microbatches);
     optimizer_->begin_step(exec_, step_->state_view(), input.number, input.learning_rate,
                            input.loss_scale);
+    if (input.overflows) step_->plant_overflow();
     step_->accumulate_gradients(input.fetch, input.sum);
     const Region region(timers(), Section::optimizer);
     optimizer_->prepare(exec_, step_->state_view(), step_->totals());

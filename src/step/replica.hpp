@@ -42,6 +42,9 @@ struct StepInput {
   int microbatches = 1;  // of this rank
   FetchBatch fetch = {};
   SumField sum = {};
+  // One of this rank's gradients is made infinite before gradients are summed, as if it
+  // had overflowed: for tests, and for --fault.
+  bool overflows = false;
 };
 
 struct MemoryUse {

@@ -61,6 +61,10 @@ class TrainStep {
   // fetch.
   void accumulate_gradients(const FetchBatch& fetch, const SumField& sum);
 
+  // One of this rank's gradients will be infinite in the next step, as if it had
+  // overflowed, before it meets those of other ranks.
+  void plant_overflow() { data_parallel_.plant_overflow(); }
+
   // New weights, bucket by bucket; with ZeRO each goes to the other ranks while the next
   // is updated.
   void update(optim::Optimizer<T>& optimizer);

@@ -33,7 +33,7 @@ class NarrowRun {
                              {.adamw = {.weight_decay = 0.1}, .clip_norm = 1.0});
     replica_->initialize(4321);
   }
-  optim::StepReport step(int number, double loss_scale = 1.0) {
+  optim::StepReport step(int number, double loss_scale = 1.0, bool overflows = false) {
     const index_t samples = layout_.size.samples, share = samples / layout_.data;
     const index_t first = number * samples + grid_.coordinates().data * share;
     return replica_->step(
@@ -42,8 +42,8 @@ class NarrowRun {
          .loss_scale = loss_scale,
          .microbatches = layout_.microbatches,
          .fetch = [&](int m) { return samples_.batch(first + m * layout_.micro()); },
-         .sum =
-             [&](const auto&) { return MatrixSamples::counted(first, first + share); }});
+         .sum = [&](const auto&) { return MatrixSamples::counted(first, first + share); },
+         .overflows = overflows});
   }
 
  private:
@@ -138,6 +138,24 @@ TEST(NarrowLayouts, AnOverflowIsSeenByAllAndChangesNothing) {
     EXPECT_EQ(after.losses[0].sum, want.losses[0].sum);
     EXPECT_EQ(after.grad_norm, want.grad_norm);
     EXPECT_TRUE(after.is_finite());
+  });
+}
+
+// One gradient of one rank, for every rank in turn: of the first and the last of each
+// axis, among others.
+TEST(NarrowLayouts, AnOverflowOfAnyRankIsSeenByAll) {
+  const auto world = layout_world();
+  for_each_layout(*world, narrow_layouts(), [&](const auto& ranks, const Layout& layout) {
+    NarrowRun run(ranks, layout, DType::float16), plain(ranks, layout, DType::float16);
+    const optim::StepReport want = plain.step(0, 1024.0);
+    for (int rank = 0; rank < ranks->size(); ++rank) {
+      const optim::StepReport bad = run.step(0, 1024.0, ranks->rank() == rank);
+      EXPECT_FALSE(bad.is_finite()) << "planted on rank " << rank;
+      EXPECT_TRUE(bad.has_finite_losses()) << "planted on rank " << rank;
+    }
+    const optim::StepReport after = run.step(0, 1024.0);
+    EXPECT_EQ(after.losses[0].sum, want.losses[0].sum);
+    EXPECT_EQ(after.grad_norm, want.grad_norm);
   });
 }
 

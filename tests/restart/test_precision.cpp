@@ -131,6 +131,30 @@ TEST_F(PrecisionOfRuns, OverflowsAreSkippedAndRecorded) {
   EXPECT_EQ(records.back()["lr"], plain.at(static_cast<std::size_t>(12 - skipped))["lr"]);
 }
 
+// Planted on one of two ranks: both skip the step, weights go on from where they were.
+TEST_F(PrecisionOfRuns, APlantedOverflowSkipsOneStep) {
+  for (const char* layout : {"parallel.zero=0", "parallel.zero=2", "parallel.tensor=2",
+                             "parallel.pipeline=2"}) {
+    SCOPED_TRACE(layout);
+    const std::string run = std::string("planted_") + layout;
+    const std::string said = start(
+        run,
+        {"precision.compute=fp16", "precision.loss_scale.initial=256", layout,
+         "batch.micro=1", "run.sample_every=0", "run.steps=6", "optimizer.decay=13"},
+        {"--fault", "overflow:phase=step,rank=1,step=4"}, 2);
+    EXPECT_THAT(said, HasSubstr("step 4: a gradient overflowed"));
+    const auto records = lines(run);
+    ASSERT_EQ(records.size(), 6u);
+    for (const auto& record : records) {
+      EXPECT_EQ(record["skipped"], record["step"] == 4 ? 1 : 0) << record;
+    }
+    EXPECT_EQ(records[4]["lr"], records[3]["lr"]);
+  }
+  const RunResult wide = train("wide", {"--fault", "overflow:phase=step,step=2"});
+  EXPECT_EQ(wide.status, 1);
+  EXPECT_THAT(wide.err, AllOf(HasSubstr("step 2: the loss is "), HasSubstr("inf")));
+}
+
 TEST_F(PrecisionOfRuns, AConstantScaleStays) {
   const Arguments keys = {"precision.compute=fp16", "precision.loss_scale.dynamic=false",
                           "precision.loss_scale.initial=128"};

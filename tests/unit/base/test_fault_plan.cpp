@@ -16,8 +16,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<FaultPhase> kPhases = {
-    {"step"}, {"ckpt.begin", true}, {"ckpt.write", true, true}};
+const std::vector<FaultPhase> kPhases = {{.name = "step", .has_gradients = true},
+                                         {"ckpt.begin", true},
+                                         {"ckpt.write", true, true}};
 
 TEST(FaultPlan, StrikesWhereItSays) {
   FaultPlan plan("enospc:phase=ckpt.write,rank=1,step=4,after=2", 1, 2, kPhases);
@@ -40,6 +41,14 @@ TEST(FaultPlan, RepeatsAsOftenAsItSays) {
     EXPECT_EQ(always.at("ckpt.write"), Fault::bit_flip);
     EXPECT_EQ(always.at("ckpt.begin"), Fault::none);  // writes no data
   }
+}
+
+TEST(FaultPlan, OverflowsWhereThereAreGradients) {
+  FaultPlan plan("overflow:phase=step,step=3", 0, 1, kPhases);
+  EXPECT_EQ(plan.at("step", 2), Fault::none);
+  EXPECT_EQ(plan.at("step", 3), Fault::overflow);
+  EXPECT_EQ(plan.at("step", 3), Fault::none);
+  EXPECT_THROW(FaultPlan("overflow:phase=ckpt.write", 0, 1, kPhases), InputError);
 }
 
 // The same draws on every rank; other seeds draw others.
