@@ -143,9 +143,23 @@ class Trireme(PausedContender):
         return [record["seconds"] for record in records]
 
     def memory(self):
-        surroundings = json.loads((self.run_directory / "environment.json").read_text())
-        before = surroundings.get("peak_bytes_before_model")
+        before = self.surroundings().get("peak_bytes_before_model")
         return {} if before is None else {"all": peak_bytes(self.process.pid) - before}
+
+    def surroundings(self):
+        return json.loads((self.run_directory / "environment.json").read_text())
+
+    def gemm_peak(self):
+        """FLOP/s of the products of its type, which it measured at its start."""
+        said = re.search(r"GEMM peak ([0-9.]+) ([GT])FLOP/s",
+                         (self.run_directory / "log.txt").read_text())
+        return float(said[1]) * {"G": 1e9, "T": 1e12}[said[2]] if said else None
+
+    def facts(self):
+        """What is known of it beside its seconds."""
+        return {"model_flops_per_second": 1e12 * statistics.median(self.model_tflops),
+                "gemm_peak": self.gemm_peak(),
+                "matrix_products": self.surroundings().get("matrix_products")}
 
 
 class Llmc(PausedContender):
@@ -272,21 +286,32 @@ def make_corpus(arguments, scratch):
     return corpus
 
 
-def trireme_contenders(arguments, scratch, threads):
-    """One for each type of --compute; the first is the one that ratios are of."""
+def trireme_contender(arguments, scratch, corpus, name, settings, deck=None):
+    """A run of the case, or of a deck, with these settings and the command line's."""
+    run_directory = scratch / re.sub(r"[^a-z0-9.]+", "-", f"run {name}")
+    command = [arguments.trireme, "train",
+               deck or HERE / "cases" / f"{arguments.case}.yaml", "--run-dir", run_directory]
+    for setting in [f"data.train={corpus}", *settings, *arguments.set]:
+        command += ["--set", setting]
+    return Trireme(f"trireme {name}", command, run_directory, threads_of(arguments))
+
+
+def threads_of(arguments):
+    return {"OMP_NUM_THREADS": str(arguments.threads),
+            "OMP_PROC_BIND": os.environ.get("OMP_PROC_BIND", "false")}
+
+
+def dropout_settings(dropout):
+    return [f"model.dropout={dropout}", f"model.attention_dropout={dropout}"]
+
+
+def trireme_contenders(arguments, scratch):
+    """One for each type of --compute."""
     corpus = make_corpus(arguments, scratch)
-    contenders = []
-    for compute in filter(None, arguments.compute.split(",")):
-        run_directory = scratch / f"run-{compute}"
-        settings = [f"data.train={corpus}", f"precision.compute={compute}",
-                    f"model.dropout={arguments.dropout}",
-                    f"model.attention_dropout={arguments.dropout}", *arguments.set]
-        command = [arguments.trireme, "train", HERE / "cases" / f"{arguments.case}.yaml",
-                   "--run-dir", run_directory]
-        for setting in settings:
-            command += ["--set", setting]
-        contenders.append(Trireme(f"trireme {compute}", command, run_directory, threads))
-    return contenders
+    return [trireme_contender(arguments, scratch, corpus, compute,
+                              [f"precision.compute={compute}",
+                               *dropout_settings(arguments.dropout)])
+            for compute in filter(None, arguments.compute.split(","))]
 
 
 def peer_command(arguments, *more):
@@ -298,11 +323,9 @@ def peer_command(arguments, *more):
 
 
 def make_contenders(arguments, scratch):
-    threads = {"OMP_NUM_THREADS": str(arguments.threads), "OMP_PROC_BIND":
-               os.environ.get("OMP_PROC_BIND", "false")}
     contenders = []
     if arguments.trireme:
-        contenders += trireme_contenders(arguments, scratch, threads)
+        contenders += trireme_contenders(arguments, scratch)
     case = CASES[arguments.case]
     if arguments.python:
         for variant in filter(None, arguments.peers.split(",")):
@@ -316,7 +339,7 @@ def make_contenders(arguments, scratch):
     if arguments.llmc:
         directory = pathlib.Path(arguments.llmc).resolve()
         binary = directory / f"train_gpt2_{case['micro']}x{case['sequence']}"
-        contenders.append(Llmc("llm.c", [binary], threads, directory))
+        contenders.append(Llmc("llm.c", [binary], threads_of(arguments), directory))
     return contenders
 
 
@@ -388,7 +411,7 @@ def show(ours, table):
               f"{ratios}")
 
 
-def parse_arguments():
+def parse_arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--trireme", help="the binary; without it only the peers run")
     parser.add_argument("--python", help="a Python that has torch")
@@ -412,7 +435,7 @@ def parse_arguments():
     parser.add_argument("--json", help="where to write the report")
     parser.add_argument("--at-least", type=float,
                         help="status 1 if any ratio to PyTorch is below this")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     unknown = set(filter(None, arguments.peers.split(","))) - set(VARIANTS)
     if unknown:
         parser.error(f"no variant of PyTorch: {', '.join(sorted(unknown))}; there are "
@@ -424,47 +447,61 @@ def parse_arguments():
     return arguments
 
 
-def main():
-    arguments = parse_arguments()
+def warn_if_busy():
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"warning: the machine is busy (load {load:.1f}); ratios will be noisy",
+              file=sys.stderr)
+
+
+def compare(arguments, make=make_contenders):
+    """Lets the contenders of make(arguments, scratch) run; the report as --json has it."""
     before = machine()
-    if before["load_average"][0] > 0.5:
-        print(f"warning: the machine is busy (load {before['load_average'][0]:.1f}); "
-              "ratios will be noisy", file=sys.stderr)
-    # Processes that stand still would stay for ever if this one just died.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     scratch = pathlib.Path(tempfile.mkdtemp(prefix="trireme-compare-"))
     contenders = []
     try:
-        contenders = make_contenders(arguments, scratch)
+        contenders = make(arguments, scratch)
         turns = measure(contenders, arguments)
-        memory = {contender.name: contender.memory() for contender in contenders}
-    except Failure as failure:
-        print(f"compare: {failure}", file=sys.stderr)
-        return 1
+        ours, table = summarise(turns, tokens_of(CASES[arguments.case]))
+        for contender in contenders:
+            table[contender.name]["peak_bytes"] = contender.memory()
+            if isinstance(contender, Trireme):
+                table[contender.name].update(contender.facts())
     finally:
         for contender in contenders:
             contender.stop()
         shutil.rmtree(scratch, ignore_errors=True)
-    case = CASES[arguments.case]
-    ours, table = summarise(turns, case["micro"] * case["sequence"] * case["accumulate"])
-    for name, peaks in memory.items():
-        table[name]["peak_bytes"] = peaks
-    for contender in contenders:
-        if isinstance(contender, Trireme):
-            table[contender.name]["model_tflops"] = statistics.median(contender.model_tflops)
-    show(ours, table)
+    return {"case": arguments.case, "dropout": arguments.dropout, "commit": commit(),
+            "time": datetime.datetime.now(datetime.timezone.utc).isoformat(),
+            "command": sys.argv, "machine": before,
+            "load_average_after": os.getloadavg(), "threads": arguments.threads,
+            "commands": {c.name: c.command for c in contenders},
+            "setup": {c.name: c.setup for c in contenders if hasattr(c, "setup")},
+            "seconds": turns, "ours": ours, "summary": table}
+
+
+def tokens_of(case):
+    return case["micro"] * case["sequence"] * case["accumulate"]
+
+
+def main():
+    arguments = parse_arguments()
+    warn_if_busy()
+    # Processes that stand still would stay for ever if this one just died.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        report = compare(arguments)
+    except Failure as failure:
+        print(f"compare: {failure}", file=sys.stderr)
+        return 1
+    table = report["summary"]
+    show(report["ours"], table)
     if arguments.json:
-        report = {"case": arguments.case, "dropout": arguments.dropout, "commit": commit(),
-                  "time": datetime.datetime.now(datetime.timezone.utc).isoformat(),
-                  "command": sys.argv, "machine": before,
-                  "load_average_after": os.getloadavg(), "threads": arguments.threads,
-                  "commands": {c.name: c.command for c in contenders},
-                  "setup": {c.name: c.setup for c in contenders if hasattr(c, "setup")},
-                  "seconds": turns, "summary": table}
         pathlib.Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
     below = [name for name, row in table.items()
              if name.startswith("pytorch") and arguments.at_least
-             and any(ratio["median"] < arguments.at_least for ratio in row["ratios"].values())]
+             and any(ratio["median"] < arguments.at_least
+                     for ratio in row.get("ratios", {}).values())]
     for name in below:
         print(f"compare: below {arguments.at_least} of {name}", file=sys.stderr)
     return 1 if below else 0
