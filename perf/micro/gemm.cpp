@@ -1,5 +1,5 @@
 // perf/micro/gemm.cpp — the matrix products of one GPT-2 124M layer and of its head, in
-// float and bf16, each beside the peak of its type.
+// float, bf16 (beside the peak of its own) and fp16, which hosts compute in float.
 #include "kernels/gemm.hpp"
 #include "bounds.hpp"
 
@@ -85,6 +85,9 @@ BENCHMARK_TEMPLATE(linear_backward_weight, float)->Apply(shapes);
 BENCHMARK_TEMPLATE(linear_forward, bf16)->Apply(shapes);
 BENCHMARK_TEMPLATE(linear_backward_input, bf16)->Apply(shapes);
 BENCHMARK_TEMPLATE(linear_backward_weight, bf16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_forward, fp16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_input, fp16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_weight, fp16)->Apply(shapes);
 BENCHMARK_TEMPLATE(linear_forward_bias_gelu, float)->Args({768, 3072})->UseRealTime();
 BENCHMARK_TEMPLATE(linear_forward_bias_gelu, bf16)->Args({768, 3072})->UseRealTime();
 

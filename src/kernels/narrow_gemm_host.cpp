@@ -170,9 +170,10 @@ class NativeProduct {
   std::array<Memory, 3> memory_;
 };
 
-// Rows and columns of the blocks that are widened at a time.
-constexpr index_t kBlock = 2048;  // of C, either way
-constexpr index_t kDepth = 1024;  // of the sum
+// What is widened at a time.
+constexpr index_t kRows = 2048;    // of C
+constexpr index_t kColumns = 768;  // of C: its block is read again while in cache
+constexpr index_t kDepth = 1024;   // of the sum
 
 // What a queue keeps for these products.
 class State final : public LibraryState {
@@ -228,9 +229,9 @@ class State final : public LibraryState {
     const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
     return workspace_.data() + (kLine - address % kLine) % kLine;
   }
-  float* widened_a() { return room(kBlock * kDepth, a_); }
-  float* widened_b() { return room(kBlock * kDepth, b_); }
-  float* widened_c() { return room(kBlock * kBlock, c_); }
+  float* widened_a() { return room(kRows * kDepth, a_); }
+  float* widened_b() { return room(kDepth * kColumns, b_); }
+  float* widened_c() { return room(kRows * kColumns, c_); }
 
  private:
   void open_engine() {
@@ -323,11 +324,13 @@ template <class T, class To>
 void widened_product(const Exec& exec, State& state, const Product& all, const T* a,
                      const T* b, To* c) {
   constexpr bool kNarrowResult = !std::is_same_v<To, float>;
-  for (index_t i = 0; i < all.m; i += kBlock) {
-    for (index_t j = 0; j < all.n; j += kBlock) {
+  for (index_t i = 0; i < all.m; i += kRows) {
+    index_t widened_k = -1;  // of the block of A that is there
+    index_t lda = 0;
+    for (index_t j = 0; j < all.n; j += kColumns) {
       Product block = all;
-      block.m = std::min(kBlock, all.m - i);
-      block.n = std::min(kBlock, all.n - j);
+      block.m = std::min(kRows, all.m - i);
+      block.n = std::min(kColumns, all.n - j);
       To* const result = c + i * all.ldc + j;
       float* sum = nullptr;
       if constexpr (kNarrowResult) {
@@ -341,8 +344,12 @@ void widened_product(const Exec& exec, State& state, const Product& all, const T
       }
       for (index_t k = 0; k < all.k; k += kDepth) {
         block.k = std::min(kDepth, all.k - k);
-        block.lda = widen(exec, all.transpose_a, a, all.lda, i, k, block.m, block.k,
-                          state.widened_a());
+        if (k != widened_k) {
+          lda = widen(exec, all.transpose_a, a, all.lda, i, k, block.m, block.k,
+                      state.widened_a());
+          widened_k = k;
+        }
+        block.lda = lda;
         block.ldb = widen(exec, all.transpose_b, b, all.ldb, k, j, block.k, block.n,
                           state.widened_b());
         float_product(block, state.widened_a(), state.widened_b(), sum);

@@ -223,7 +223,7 @@ TYPED_TEST(GemmOf, EmptyShapes) {
 TYPED_TEST(GemmOf, LargeMatricesAndTheSameBitsTwice) {
   using P = Problem<typename TypeParam::T, typename TypeParam::To>;
   using T = typename TypeParam::T;
-  // Two bytes wide is widened in blocks of 2048 by 1024 by 2048 on a host.
+  // Two bytes wide is widened in blocks of 2048 by 1024 by 768 on a host.
   const Size s = sizeof(T) == 2 ? Size{2100, 2060, 1031} : Size{301, 517, 401};
   for (const Transpose ta : kTransposes) {
     for (const Transpose tb : kTransposes) {
