@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <string>
+#include <type_traits>
 
 #include "base/exec.hpp"
 #include "kernels/initialize.hpp"
@@ -17,7 +18,8 @@ namespace trireme::perf {
 // Measured once, at the start of main().
 struct Bounds {
   double bytes_per_second = 0;
-  double flops_per_second = 0;  // float matrix products
+  double flops_per_second = 0;       // float matrix products
+  double bf16_flops_per_second = 0;  // those of bf16
 };
 const Bounds& bounds();
 
@@ -47,9 +49,12 @@ void run_memory_bound(benchmark::State& state, double bytes, const Work& work) {
   run(state, bytes, "GB/s", bounds().bytes_per_second, "of_triad", work);
 }
 
-template <class Work>
+// T: the type of the products.
+template <class T = float, class Work>
 void run_compute_bound(benchmark::State& state, double flops, const Work& work) {
-  run(state, flops, "GFLOP/s", bounds().flops_per_second, "of_gemm", work);
+  const double bound = std::is_same_v<T, bf16> ? bounds().bf16_flops_per_second
+                                               : bounds().flops_per_second;
+  run(state, flops, "GFLOP/s", bound, "of_gemm", work);
 }
 
 // An array of normal numbers; the name keeps the draws of different arrays apart.

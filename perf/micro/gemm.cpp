@@ -1,4 +1,5 @@
-// perf/micro/gemm.cpp — the matrix products of one GPT-2 124M layer and of its head.
+// perf/micro/gemm.cpp — the matrix products of one GPT-2 124M layer and of its head, in
+// float, bf16 (beside the peak of its own) and fp16, which hosts compute in float.
 #include "kernels/gemm.hpp"
 #include "bounds.hpp"
 
@@ -7,37 +8,65 @@ namespace {
 
 constexpr index_t kRows = 1024;
 
-// Arguments: columns in, columns out of a linear layer on 1024 rows.
+// A benchmark's arguments: columns in, columns out of a linear layer on 1024 rows.
+struct Layer {
+  index_t in, out;
+  double flops;
+  explicit Layer(const benchmark::State& state)
+      : in(state.range(0)),
+        out(state.range(1)),
+        flops(2.0 * kRows * static_cast<double>(in * out)) {}
+};
+
+template <class T>
 void linear_forward(benchmark::State& state) {
-  const index_t in = state.range(0), out = state.range(1);
-  const auto x = normals<float>("x", kRows, in), w = normals<float>("w", out, in),
-             y = normals<float>("y", kRows, out);
-  run_compute_bound(state, 2.0 * kRows * in * out, [&](const Exec& exec) {
-    kernels::linear_forward<float>(exec, matrix(x, kRows, in),
-                                   kernels::WeightOperand<float>(matrix(w, out, in)),
-                                   matrix(y, kRows, out));
+  const auto [in, out, flops] = Layer(state);
+  const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
+             y = normals<T>("y", kRows, out);
+  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
+    kernels::linear_forward<T>(exec, matrix(x, kRows, in),
+                               kernels::WeightOperand<T>(matrix(w, out, in)),
+                               matrix(y, kRows, out));
   });
 }
 
+template <class T>
+void linear_forward_bias_gelu(benchmark::State& state) {
+  const auto [in, out, flops] = Layer(state);
+  const auto x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
+             y = normals<T>("y", kRows, out), z = normals<T>("z", kRows, out),
+             bias = normals<T>("b", 1, out);
+  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
+    kernels::linear_forward<T>(exec, matrix(x, kRows, in),
+                               kernels::WeightOperand<T>(matrix(w, out, in)),
+                               {.bias = vector(bias),
+                                .activation = kernels::Activation::gelu,
+                                .pre_activation = matrix(z, kRows, out)},
+                               matrix(y, kRows, out));
+  });
+}
+
+template <class T>
 void linear_backward_input(benchmark::State& state) {
-  const index_t in = state.range(0), out = state.range(1);
-  const auto d_x = normals<float>("x", kRows, in), w = normals<float>("w", out, in),
-             d_y = normals<float>("y", kRows, out);
-  run_compute_bound(state, 2.0 * kRows * in * out, [&](const Exec& exec) {
-    kernels::linear_backward_input<float>(
-        exec, matrix(d_y, kRows, out), kernels::WeightOperand<float>(matrix(w, out, in)),
-        matrix(d_x, kRows, in));
+  const auto [in, out, flops] = Layer(state);
+  const auto d_x = normals<T>("x", kRows, in), w = normals<T>("w", out, in),
+             d_y = normals<T>("y", kRows, out);
+  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
+    kernels::linear_backward_input<T>(exec, matrix(d_y, kRows, out),
+                                      kernels::WeightOperand<T>(matrix(w, out, in)),
+                                      matrix(d_x, kRows, in));
   });
 }
 
+template <class T>
 void linear_backward_weight(benchmark::State& state) {
-  const index_t in = state.range(0), out = state.range(1);
-  const auto x = normals<float>("x", kRows, in), d_w = normals<float>("w", out, in),
-             d_y = normals<float>("y", kRows, out);
-  run_compute_bound(state, 2.0 * kRows * in * out, [&](const Exec& exec) {
-    kernels::linear_backward_weight<float>(exec, matrix(d_y, kRows, out),
-                                           matrix(x, kRows, in), kernels::Accumulate::yes,
-                                           matrix(d_w, out, in));
+  const auto [in, out, flops] = Layer(state);
+  const auto x = normals<T>("x", kRows, in), d_y = normals<T>("y", kRows, out);
+  const auto d_w = normals<float>("w", out, in);
+  run_compute_bound<T>(state, flops, [&](const Exec& exec) {
+    kernels::linear_backward_weight<T>(exec, matrix(d_y, kRows, out),
+                                       matrix(x, kRows, in), kernels::Accumulate::yes,
+                                       matrix(d_w, out, in));
   });
 }
 
@@ -47,12 +76,20 @@ void shapes(benchmark::internal::Benchmark* benchmark) {
       ->Args({768, 768})
       ->Args({768, 3072})
       ->Args({3072, 768})
-      ->Args({768, 50257})
+      ->Args({768, 50304})
       ->UseRealTime();
 }
-BENCHMARK(linear_forward)->Apply(shapes);
-BENCHMARK(linear_backward_input)->Apply(shapes);
-BENCHMARK(linear_backward_weight)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_forward, float)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_input, float)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_weight, float)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_forward, bf16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_input, bf16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_weight, bf16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_forward, fp16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_input, fp16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_backward_weight, fp16)->Apply(shapes);
+BENCHMARK_TEMPLATE(linear_forward_bias_gelu, float)->Args({768, 3072})->UseRealTime();
+BENCHMARK_TEMPLATE(linear_forward_bias_gelu, bf16)->Args({768, 3072})->UseRealTime();
 
 }  // namespace
 }  // namespace trireme::perf

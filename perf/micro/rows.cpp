@@ -55,27 +55,27 @@ void layer_norm_backward(benchmark::State& state) {
 }
 BENCHMARK(layer_norm_backward)->UseRealTime();
 
-void bias_gelu_forward(benchmark::State& state) {
-  const auto x = normals<float>("x", kRows, kFfn), bias = normals<float>("b", 1, kFfn),
-             y = normals<float>("y", kRows, kFfn);
+void gelu_forward(benchmark::State& state) {
+  const auto z = normals<float>("z", kRows, kFfn), y = normals<float>("y", kRows, kFfn);
   run_memory_bound(state, 2 * kFloat * kRows * kFfn, [&](const Exec& exec) {
-    kernels::bias_gelu_forward<float>(exec, matrix(x, kRows, kFfn), vector(bias),
-                                      matrix(y, kRows, kFfn));
+    kernels::gelu_forward<float>(exec, matrix(z, kRows, kFfn), matrix(y, kRows, kFfn));
   });
 }
-BENCHMARK(bias_gelu_forward)->UseRealTime();
+BENCHMARK(gelu_forward)->UseRealTime();
 
-void bias_gelu_backward(benchmark::State& state) {
-  const auto x = normals<float>("x", kRows, kFfn), bias = normals<float>("b", 1, kFfn),
+void gelu_backward(benchmark::State& state) {
+  const index_t blocks = kernels::partial_count(kRows);
+  const auto z = normals<float>("z", kRows, kFfn),
              d_y = normals<float>("dy", kRows, kFfn),
-             d_x = normals<float>("dx", kRows, kFfn);
+             d_z = normals<float>("dz", kRows, kFfn),
+             partials = normals<float>("p", blocks, kFfn);
   run_memory_bound(state, 3 * kFloat * kRows * kFfn, [&](const Exec& exec) {
-    kernels::bias_gelu_backward<float>(exec, matrix(d_y, kRows, kFfn),
-                                       matrix(x, kRows, kFfn), vector(bias),
-                                       matrix(d_x, kRows, kFfn));
+    kernels::gelu_backward<float>(exec, matrix(d_y, kRows, kFfn), matrix(z, kRows, kFfn),
+                                  matrix(d_z, kRows, kFfn),
+                                  matrix(partials, blocks, kFfn));
   });
 }
-BENCHMARK(bias_gelu_backward)->UseRealTime();
+BENCHMARK(gelu_backward)->UseRealTime();
 
 void sum_rows(benchmark::State& state) {
   const auto x = normals<float>("x", kRows, kFfn), sums = normals<float>("b", 1, kFfn),

@@ -15,7 +15,7 @@
 #include "check/selftest.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/cross_entropy.hpp"
-#include "kernels/gelu.hpp"
+#include "kernels/epilogue.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/layer_norm.hpp"
@@ -291,7 +291,9 @@ std::string gelu(const Exec& exec) {
   constexpr index_t rows = 31, f = 129;
   const Numbers<float> x(exec, "x", rows, f), bias(exec, "bias", 1, f),
       y(exec, "", rows, f);
-  kernels::bias_gelu_forward<float>(exec, x.in(), bias.vector_in(), y.matrix());
+  kernels::apply_epilogue<float>(
+      exec, x.in(), {.bias = bias.vector_in(), .activation = kernels::Activation::gelu},
+      y.matrix());
   const auto xs = x.values(), bs = bias.values();
   std::vector<double> expected(xs.size());
   for (std::size_t i = 0; i < xs.size(); ++i) {

@@ -1,7 +1,9 @@
-// kernels/gelu.hpp — bias and GeLU in one pass (tanh form, as GPT-2 and Megatron).
+// kernels/gelu.hpp — GeLU (tanh form, as GPT-2 and Megatron) and its gradient.
 //
-//   y = gelu(x + bias);  gelu(z) = z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))).
-// Saved for backward: x (before the bias). Hendrycks & Gimpel 2016, arXiv:1606.08415.
+//   y = gelu(z);  gelu(z) = z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3))).
+// z has the bias of the layer before, whose product adds it (Epilogue, kernels/gemm.hpp),
+// and mostly the activation comes from there, too. Saved for backward: z. Hendrycks &
+// Gimpel 2016, arXiv:1606.08415; docs/math/gelu.md
 #ifndef TRIREME_KERNELS_GELU_HPP_
 #define TRIREME_KERNELS_GELU_HPP_
 
@@ -9,16 +11,16 @@
 
 namespace trireme::kernels {
 
-// x, y: (rows, f); bias (f).
+// z, y: (rows, f); y may alias z. Makes an activation again that was not kept, to the
+// bits that the product's epilogue gave.
 template <class T>
-void bias_gelu_forward(const Exec& exec, View2<const T> x, View1<const T> bias,
-                       View2<T> y);
+void gelu_forward(const Exec& exec, View2<const T> z, View2<T> y);
 
-// d_x = d_y * gelu'(x + bias); d_x may alias d_y. The bias gradient is sum_rows(d_x)
-// (kernels/reductions.hpp).
+// d_z = d_y * gelu'(z); d_z may alias d_y. partials (partial_count(rows), f) = sums of
+// d_z over blocks of rows, for the gradient of the bias (kernels/reductions.hpp).
 template <class T>
-void bias_gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
-                        View1<const T> bias, View2<T> d_x);
+void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2<T> d_z,
+                   View2<Accumulator<T>> partials);
 
 }  // namespace trireme::kernels
 

@@ -4,7 +4,7 @@
 //   C = op(A) op(B)   or   C += op(A) op(B);   all row-major.
 // op(A) is (m, k), op(B) is (k, n), C is (m, n); a leading dimension is the distance in
 // elements between rows as stored. Implementations: gemm_host.cpp (oneDNN for float,
-// Kokkos Kernels for double, widened for 16-bit types), gemm_cuda.cpp (cuBLASLt).
+// Kokkos Kernels for double; 16-bit types by narrow_gemm.hpp), gemm_cuda.cpp (cuBLASLt).
 #ifndef TRIREME_KERNELS_GEMM_HPP_
 #define TRIREME_KERNELS_GEMM_HPP_
 
@@ -50,6 +50,23 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
                     View2<T> y) {
   gemm<T, T>(exec, Transpose::no, Transpose::yes, Accumulate::no, x, weight.rows, y);
 }
+
+// What else is done with x W^T before y is stored. Views without elements are left out.
+enum class Activation { none, gelu };
+template <class T>
+struct Epilogue {
+  View1<const T> bias{};      // (out)
+  View2<const T> residual{};  // (rows, out), with Activation::none; may be y itself
+  Activation activation = Activation::none;
+  View2<T> pre_activation{};  // (rows, out): keeps z, with an activation
+};
+
+// y = activation(z) + residual, z = x W^T + bias: in one go where the library can, else
+// the product and then kernels/epilogue.hpp. Where T has 16 bits the activation takes z
+// as it is stored, rounded.
+template <class T>
+void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& weight,
+                    const Epilogue<T>& epilogue, View2<T> y);
 
 // d_x (rows, in) = d_y (rows, out) W.
 template <class T>

@@ -3,15 +3,23 @@
 // A handle, a workspace and the algorithms chosen for each shape belong to one Exec (one
 // stream). The heuristic is asked once per shape. cuBLASLt is column-major: a row-major
 // C = A B is the column-major C^T = B^T A^T, so the operands change places.
+//
+// An Epilogue (kernels/gemm.hpp) is cuBLASLt's where it has one: its GeLU is the tanh
+// form, its bias goes along the rows of C^T, its auxiliary output is z with the bias, and
+// a residual is its operand C, beside the output D. Where there is no algorithm for that,
+// the product is followed by the pass of kernels/epilogue.hpp.
 #include <cublasLt.h>
 
 #include <compare>
+#include <cstdint>
 #include <map>
 
 #include "base/error.hpp"
+#include "kernels/epilogue.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/library_versions.hpp"
+#include "kernels/narrow_gemm.hpp"
 
 namespace trireme::kernels {
 
@@ -37,16 +45,21 @@ struct PlanKey {
   bool transpose_a, transpose_b, accumulate;
   index_t m, n, k, lda, ldb, ldc;
   int type, type_c;
+  int epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  index_t ld_added = 0;      // of what is accumulated to; 0: C itself
+  index_t ld_auxiliary = 0;  // of z, where the epilogue keeps it
   auto operator<=>(const PlanKey&) const = default;
 };
 
 // The descriptors of one shape and the algorithm chosen for it.
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
-  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr, added = nullptr;
   cublasLtMatmulAlgo_t algorithm{};
+  bool exists = false;  // an algorithm
 
   ~Plan() {
+    if (added != nullptr) cublasLtMatrixLayoutDestroy(added);
     if (c != nullptr) cublasLtMatrixLayoutDestroy(c);
     if (b != nullptr) cublasLtMatrixLayoutDestroy(b);
     if (a != nullptr) cublasLtMatrixLayoutDestroy(a);
@@ -101,7 +114,28 @@ class CublasLt : public LibraryState {
     layout(&plan->b, type, key.transpose_b ? key.n : key.k,
            key.transpose_b ? key.k : key.n, key.ldb);
     layout(&plan->c, type_c, key.m, key.n, key.ldc);
+    layout(&plan->added, type_c, key.m, key.n,
+           key.ld_added == 0 ? key.ldc : key.ld_added);
+    set_epilogue(*plan, key);
+    choose_algorithm(*plan, key);
+    return plan;
+  }
 
+  static void set_epilogue(const Plan& plan, const PlanKey& key) {
+    if (key.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return;
+    const auto epilogue = static_cast<cublasLtEpilogue_t>(key.epilogue);
+    check(cublasLtMatmulDescSetAttribute(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                         &epilogue, sizeof(epilogue)),
+          "cublasLtMatmulDescSetAttribute");
+    if (key.ld_auxiliary == 0) return;
+    const std::int64_t leading = key.ld_auxiliary;
+    check(cublasLtMatmulDescSetAttribute(plan.operation,
+                                         CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading,
+                                         sizeof(leading)),
+          "cublasLtMatmulDescSetAttribute");
+  }
+
+  void choose_algorithm(Plan& plan, const PlanKey& key) {
     cublasLtMatmulPreference_t preference = nullptr;
     check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     const std::size_t bytes = kWorkspaceBytes;
@@ -112,20 +146,57 @@ class CublasLt : public LibraryState {
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, plan->operation, plan->b, plan->a,
-                                       plan->c, plan->c, preference, 1, &best, &found);
+        cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.b, plan.a,
+                                       plan.added, plan.c, preference, 1, &best, &found);
     cublasLtMatmulPreferenceDestroy(preference);
-    check(status, "cublasLtMatmulAlgoGetHeuristic");
-    TRIREME_REQUIRE(found > 0, "cuBLASLt has no algorithm for m {} n {} k {}", key.m,
-                    key.n, key.k);
-    plan->algorithm = best.algo;
-    return plan;
+    // Without an epilogue there must be one; with one, the library may say no.
+    plan.exists = status == CUBLAS_STATUS_SUCCESS && found > 0;
+    if (key.epilogue == CUBLASLT_EPILOGUE_DEFAULT) {
+      check(status, "cublasLtMatmulAlgoGetHeuristic");
+      TRIREME_REQUIRE(found > 0, "cuBLASLt has no algorithm for m {} n {} k {}", key.m,
+                      key.n, key.k);
+    }
+    plan.algorithm = best.algo;
   }
 
   cublasLtHandle_t handle_ = nullptr;
   Kokkos::View<std::byte*, DeviceMemory> workspace_;
   std::map<PlanKey, std::unique_ptr<Plan>> plans_;
 };
+
+CublasLt& library_of(const Exec& exec) {
+  return exec.library<CublasLt>([] { return std::make_unique<CublasLt>(); });
+}
+
+template <class T, class To>
+PlanKey key_of(Transpose transpose_a, Transpose transpose_b, Accumulate accumulate,
+               const GemmShape& shape, const View2<const T>& a, const View2<const T>& b,
+               const View2<To>& c) {
+  return {.transpose_a = transpose_a == Transpose::yes,
+          .transpose_b = transpose_b == Transpose::yes,
+          .accumulate = accumulate == Accumulate::yes,
+          .m = shape.m,
+          .n = shape.n,
+          .k = shape.k,
+          .lda = static_cast<index_t>(a.stride(0)),
+          .ldb = static_cast<index_t>(b.stride(0)),
+          .ldc = static_cast<index_t>(c.stride(0)),
+          .type = kDataType<T>,
+          .type_c = kDataType<To>};
+}
+
+// c = op(A) op(B), or that plus `added`.
+template <class T>
+void multiply(const Exec& exec, const CublasLt& library, const Plan& plan,
+              Accumulate accumulate, const void* a, const void* b, const void* added,
+              void* c) {
+  const Accumulator<T> alpha = 1;
+  const Accumulator<T> beta = accumulate == Accumulate::yes ? 1 : 0;
+  check(cublasLtMatmul(library.handle(), plan.operation, &alpha, b, plan.b, a, plan.a,
+                       &beta, added, plan.added, c, plan.c, &plan.algorithm,
+                       library.workspace(), kWorkspaceBytes, exec.space().cuda_stream()),
+        "cublasLtMatmul");
+}
 
 }  // namespace
 
@@ -148,32 +219,82 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
     gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
     return;
   }
-  auto& library = exec.library<CublasLt>([] { return std::make_unique<CublasLt>(); });
-  const PlanKey key{transpose_a == Transpose::yes,
-                    transpose_b == Transpose::yes,
-                    accumulate == Accumulate::yes,
-                    shape.m,
-                    shape.n,
-                    shape.k,
-                    static_cast<index_t>(a.stride(0)),
-                    static_cast<index_t>(b.stride(0)),
-                    static_cast<index_t>(c.stride(0)),
-                    kDataType<T>,
-                    kDataType<To>};
-  const Plan& plan = library.plan(key);
-  const Accumulator<T> alpha = 1;
-  const Accumulator<T> beta = accumulate == Accumulate::yes ? 1 : 0;
+  CublasLt& library = library_of(exec);
+  const Plan& plan =
+      library.plan(key_of(transpose_a, transpose_b, accumulate, shape, a, b, c));
   LibraryCall call(exec, gemm_kernel(shape, accumulate, a, b, c));
-  check(
-      cublasLtMatmul(library.handle(), plan.operation, &alpha, b.data(), plan.b, a.data(),
-                     plan.a, &beta, c.data(), plan.c, c.data(), plan.c, &plan.algorithm,
-                     library.workspace(), kWorkspaceBytes, exec.space().cuda_stream()),
-      "cublasLtMatmul");
+  multiply<T>(exec, library, plan, accumulate, a.data(), b.data(), c.data(), c.data());
   call.finish();
+}
+
+// y = activation(x W^T + bias) + residual in one call, where cuBLASLt has it; false where
+// it has not. Tensor cores' types only.
+template <class T>
+bool fused_forward(const Exec& exec, const GemmShape& shape, View2<const T> x,
+                   View2<const T> weight, const Epilogue<T>& epilogue, View2<T> y) {
+  const bool has_bias = epilogue.bias.extent(0) > 0;
+  const bool has_residual = epilogue.residual.extent(0) > 0;
+  const bool keeps_z = epilogue.pre_activation.extent(0) > 0;
+  const auto accumulate = has_residual ? Accumulate::yes : Accumulate::no;
+  PlanKey key = key_of(Transpose::no, Transpose::yes, accumulate, shape, x, weight, y);
+  key.epilogue = has_bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  if (epilogue.activation == Activation::gelu) {
+    key.epilogue =
+        keeps_z
+            ? (has_bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX)
+            : (has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU);
+  }
+  if (has_residual) key.ld_added = static_cast<index_t>(epilogue.residual.stride(0));
+  if (keeps_z) {
+    key.ld_auxiliary = static_cast<index_t>(epilogue.pre_activation.stride(0));
+    constexpr std::uintptr_t kAligned = 16;  // bytes, and 8 elements between rows
+    const auto address = reinterpret_cast<std::uintptr_t>(epilogue.pre_activation.data());
+    if (key.ld_auxiliary % 8 != 0 || address % kAligned != 0) return false;
+  }
+  CublasLt& library = library_of(exec);
+  const Plan& plan = library.plan(key);
+  if (!plan.exists) return false;
+  const auto point_to = [&](cublasLtMatmulDescAttributes_t attribute, const T* data) {
+    check(cublasLtMatmulDescSetAttribute(plan.operation, attribute,
+                                         static_cast<const void*>(&data), sizeof(data)),
+          "cublasLtMatmulDescSetAttribute");
+  };
+  if (has_bias) point_to(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias.data());
+  if (keeps_z) {
+    point_to(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.pre_activation.data());
+  }
+  LibraryCall call(exec, fused_kernel(shape, x, WeightOperand<T>(weight), epilogue, y));
+  multiply<T>(exec, library, plan, accumulate, x.data(), weight.data(),
+              has_residual ? epilogue.residual.data() : y.data(), y.data());
+  call.finish();
+  return true;
+}
+
+template <class T>
+void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& weight,
+                    const Epilogue<T>& epilogue, View2<T> y) {
+  if constexpr (sizeof(T) == 2) {
+    require_epilogue(epilogue, y);
+    const GemmShape shape = gemm_shape(Transpose::no, Transpose::yes, x, weight.rows, y);
+    if (exec.only_counts(fused_kernel(shape, x, weight, epilogue, y))) return;
+    const bool is_product = shape.m > 0 && shape.n > 0 && shape.k > 0;
+    if (is_product && fused_forward(exec, shape, x, weight.rows, epilogue, y)) return;
+  }
+  forward_in_two_passes<T>(exec, epilogue, y,
+                           [&](Accumulate accumulate, const View2<T>& product) {
+                             gemm<T, T>(exec, Transpose::no, Transpose::yes, accumulate,
+                                        x, weight.rows, product);
+                           });
 }
 
 #define TRIREME_INSTANTIATE(T, To) template decltype(gemm<T, To>) gemm<T, To>;
 TRIREME_FOR_EACH_GEMM(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+#define TRIREME_INSTANTIATE(T)                                                          \
+  template void linear_forward<T>(const Exec&, View2<const T>, const WeightOperand<T>&, \
+                                  const Epilogue<T>&, View2<T>);
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 void set_narrow_products(const Exec&, DType, NarrowProducts products) {

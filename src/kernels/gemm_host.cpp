@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "kernels/epilogue.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
@@ -47,6 +48,17 @@ std::string blas_version() {
   return TRIREME_BLAS_NAME;
 }
 
+template <class A, class B, class C>
+impl::Product product_of(Transpose transpose_a, Transpose transpose_b,
+                         Accumulate accumulate, const GemmShape& shape, const A& a,
+                         const B& b, const C& c) {
+  const auto leading = [](const auto& view) {
+    return static_cast<index_t>(view.stride(0));
+  };
+  return {transpose_a, transpose_b, accumulate, shape.m,   shape.n,
+          shape.k,     leading(a),  leading(b), leading(c)};
+}
+
 }  // namespace
 
 void impl::float_product(const Product& p, const float* a, const float* b, float* c) {
@@ -83,11 +95,8 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
     return;
   }
   LibraryCall call(exec, gemm_kernel(shape, accumulate, a, b, c));
-  const auto leading = [](const auto& view) {
-    return static_cast<index_t>(view.stride(0));
-  };
-  const impl::Product product{transpose_a, transpose_b, accumulate, shape.m,   shape.n,
-                              shape.k,     leading(a),  leading(b), leading(c)};
+  const impl::Product product =
+      product_of(transpose_a, transpose_b, accumulate, shape, a, b, c);
   if constexpr (std::is_same_v<T, float>) {
     impl::float_product(product, a.data(), b.data(), c.data());
   } else if constexpr (std::is_same_v<T, double>) {
@@ -100,8 +109,38 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
   call.finish();
 }
 
+template <class T>
+void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& weight,
+                    const Epilogue<T>& epilogue, View2<T> y) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    require_epilogue(epilogue, y);
+    const GemmShape shape = gemm_shape(Transpose::no, Transpose::yes, x, weight.rows, y);
+    const impl::Product product = product_of(Transpose::no, Transpose::yes,
+                                             Accumulate::no, shape, x, weight.rows, y);
+    if (impl::fuses_forward(exec, product)) {
+      const Kernel kernel = fused_kernel(shape, x, weight, epilogue, y);
+      if (exec.only_counts(kernel)) return;
+      LibraryCall call(exec, kernel);
+      impl::fused_forward(exec, product, x, weight.rows, epilogue, y);
+      call.finish();
+      return;
+    }
+  }
+  forward_in_two_passes<T>(exec, epilogue, y,
+                           [&](Accumulate accumulate, const View2<T>& product) {
+                             gemm<T, T>(exec, Transpose::no, Transpose::yes, accumulate,
+                                        x, weight.rows, product);
+                           });
+}
+
 #define TRIREME_INSTANTIATE(T, To) template decltype(gemm<T, To>) gemm<T, To>;
 TRIREME_FOR_EACH_GEMM(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+#define TRIREME_INSTANTIATE(T)                                                          \
+  template void linear_forward<T>(const Exec&, View2<const T>, const WeightOperand<T>&, \
+                                  const Epilogue<T>&, View2<T>);
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

@@ -1,10 +1,12 @@
 // kernels/narrow_gemm_host.cpp — products of 16-bit elements on host cores.
 //
-// Native products are oneDNN's matmul, whose primitives are made once per shape. Widened
-// ones go block by block: the blocks of both operands are converted to float in memory of
-// the queue, which is small enough to stay in cache, and multiplied by float's product; a
-// 16-bit result is rounded once, after the last block of the sum. Example: (4096, 3072)
-// by (3072, 50304) goes in 2 x 25 blocks of C, each the sum of 3 products.
+// Native products are those of impl/amx_gemm.hpp where the CPU has matrix tiles and both
+// sides of C have 32 elements or more; else oneDNN's matmul, whose primitives are made
+// once per shape. Widened ones go block by block: the blocks of both operands are
+// converted to float in memory of the queue, which is small enough to stay in cache, and
+// multiplied by float's product; a 16-bit result is rounded once, after the last block of
+// the sum. Example: (4096, 3072) by (3072, 50304) goes in 2 x 25 blocks of C, each the
+// sum of 3 products.
 #include "kernels/narrow_gemm.hpp"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -20,6 +22,9 @@
 #endif
 
 #include "base/error.hpp"
+#include "kernels/epilogue.hpp"
+#include "kernels/impl/amx_gemm.hpp"
+#include "kernels/impl/gelu.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
 #include "kernels/impl/rows.hpp"
 
@@ -165,9 +170,10 @@ class NativeProduct {
   std::array<Memory, 3> memory_;
 };
 
-// Rows and columns of the blocks that are widened at a time.
-constexpr index_t kBlock = 2048;  // of C, either way
-constexpr index_t kDepth = 1024;  // of the sum
+// What is widened at a time.
+constexpr index_t kRows = 2048;    // of C
+constexpr index_t kColumns = 768;  // of C: its block is read again while in cache
+constexpr index_t kDepth = 1024;   // of the sum
 
 // What a queue keeps for these products.
 class State final : public LibraryState {
@@ -176,6 +182,9 @@ class State final : public LibraryState {
     const CpuModel cpu = this_cpu();
     bf16_way = fastest_products(DType::bfloat16, cpu);
     fp16_way = fastest_products(DType::float16, cpu);
+    // One switch, ONEDNN_MAX_CPU_ISA, governs both libraries.
+    constexpr int kAmx = dnnl_cpu_isa_avx512_core_amx;
+    has_tiles_ = may_use_amx() && (dnnl_get_effective_cpu_isa() & kAmx) == kAmx;
   }
   NarrowProducts& way(DType type) {
     TRIREME_REQUIRE(has_product_ways(type), "{} is no 16-bit type",
@@ -194,9 +203,35 @@ class State final : public LibraryState {
     return found->second.get();
   }
   dnnl_stream_t stream() const { return stream_.get(); }
-  float* widened_a() { return room(kBlock * kDepth, a_); }
-  float* widened_b() { return room(kBlock * kDepth, b_); }
-  float* widened_c() { return room(kBlock * kBlock, c_); }
+  // Whether a product of bf16 is computed on matrix tiles.
+  bool takes_tiles(const Product& product) const {
+    constexpr index_t kLeast = 32;  // below, most of a tile would be empty
+    return has_tiles_ && bf16_way == NarrowProducts::native && product.m >= kLeast &&
+           product.n >= kLeast;
+  }
+  int threads(const Exec& exec) {
+    if (threads_ == 0) threads_ = exec.space().concurrency();
+    return threads_;
+  }
+  const AmxCut& cut(const Product& product, int threads) {
+    const auto found = cuts_.find(product);
+    if (found != cuts_.end()) return found->second;
+    return cuts_.emplace(product, amx_cut(product, threads)).first->second;
+  }
+  // kAmxWorkspaceBytes for each thread, from a multiple of 64 on.
+  std::byte* tile_workspace(int threads) {
+    constexpr std::size_t kLine = 64;
+    if (workspace_.extent(0) == 0) {
+      workspace_ = DeviceArray<std::byte>(
+          Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed tiles"),
+          static_cast<std::size_t>(threads) * kAmxWorkspaceBytes + kLine);
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
+    return workspace_.data() + (kLine - address % kLine) % kLine;
+  }
+  float* widened_a() { return room(kRows * kDepth, a_); }
+  float* widened_b() { return room(kDepth * kColumns, b_); }
+  float* widened_c() { return room(kRows * kColumns, c_); }
 
  private:
   void open_engine() {
@@ -219,6 +254,10 @@ class State final : public LibraryState {
   }
 
   NarrowProducts bf16_way, fp16_way;
+  bool has_tiles_ = false;
+  int threads_ = 0;
+  std::map<Product, AmxCut> cuts_;
+  DeviceArray<std::byte> workspace_;
   Engine engine_;
   Stream stream_;
   std::map<std::pair<Product, dnnl_data_type_t>, std::unique_ptr<NativeProduct>>
@@ -259,15 +298,39 @@ index_t widen(const Exec& exec, Transpose transpose, const T* operand, index_t l
   return columns;
 }
 
+void amx_product(const Exec& exec, State& state, const AmxProduct& task) {
+  const int threads = state.threads(exec);
+  const AmxCut& cut = state.cut(task.product, threads);
+  std::byte* const workspace = state.tile_workspace(threads);
+  const auto workers = std::min<index_t>(threads, cut.parts());
+  launch(exec, "trireme::kernels::amx_product", workers, [=, &task](index_t worker) {
+    for (index_t part = worker; part < cut.parts(); part += workers) {
+      amx_part(task, cut, part,
+               workspace + static_cast<std::size_t>(worker) * kAmxWorkspaceBytes);
+    }
+  });
+}
+
+// The same function of an element as in gelu_forward(), so that what is made again has
+// the same bits.
+void gelu_of_row(const bf16* z, bf16* y, index_t count) {
+  TRIREME_INDEPENDENT_ITERATIONS
+  for (index_t j = 0; j < count; ++j) {
+    y[j] = static_cast<bf16>(gelu(static_cast<float>(z[j])));
+  }
+}
+
 template <class T, class To>
 void widened_product(const Exec& exec, State& state, const Product& all, const T* a,
                      const T* b, To* c) {
   constexpr bool kNarrowResult = !std::is_same_v<To, float>;
-  for (index_t i = 0; i < all.m; i += kBlock) {
-    for (index_t j = 0; j < all.n; j += kBlock) {
+  for (index_t i = 0; i < all.m; i += kRows) {
+    index_t widened_k = -1;  // of the block of A that is there
+    index_t lda = 0;
+    for (index_t j = 0; j < all.n; j += kColumns) {
       Product block = all;
-      block.m = std::min(kBlock, all.m - i);
-      block.n = std::min(kBlock, all.n - j);
+      block.m = std::min(kRows, all.m - i);
+      block.n = std::min(kColumns, all.n - j);
       To* const result = c + i * all.ldc + j;
       float* sum = nullptr;
       if constexpr (kNarrowResult) {
@@ -281,8 +344,12 @@ void widened_product(const Exec& exec, State& state, const Product& all, const T
       }
       for (index_t k = 0; k < all.k; k += kDepth) {
         block.k = std::min(kDepth, all.k - k);
-        block.lda = widen(exec, all.transpose_a, a, all.lda, i, k, block.m, block.k,
-                          state.widened_a());
+        if (k != widened_k) {
+          lda = widen(exec, all.transpose_a, a, all.lda, i, k, block.m, block.k,
+                      state.widened_a());
+          widened_k = k;
+        }
+        block.lda = lda;
         block.ldb = widen(exec, all.transpose_b, b, all.ldb, k, j, block.k, block.n,
                           state.widened_b());
         float_product(block, state.widened_a(), state.widened_b(), sum);
@@ -305,10 +372,48 @@ void narrow_product(const Exec& exec, const Product& product, const T* a, const 
     widened_product(exec, state, product, a, b, c);
     return;
   }
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (state.takes_tiles(product)) {
+      amx_product(exec, state,
+                  {.product = product,
+                   .a = a,
+                   .b = b,
+                   .c = c,
+                   .is_c_float = std::is_same_v<To, float>});
+      return;
+    }
+  }
   const auto* const native =
       state.native(product, std::is_same_v<To, float> ? dnnl_f32 : dnnl_bf16);
   TRIREME_REQUIRE(native != nullptr, "oneDNN has no product of bf16 for this CPU");
   native->run(state.stream(), a, b, c);
+}
+
+bool fuses_forward(const Exec& exec, const Product& product) {
+  return product.k > 0 && state_of(exec).takes_tiles(product);
+}
+
+void fused_forward(const Exec& exec, const Product& product, View2<const bf16> x,
+                   View2<const bf16> weight, const Epilogue<bf16>& epilogue,
+                   View2<bf16> y) {
+  const auto data_of = [](const auto& view) {
+    return view.extent(0) == 0 ? nullptr : view.data();
+  };
+  const auto leading = [](const auto& view) {
+    return static_cast<index_t>(view.stride(0));
+  };
+  amx_product(
+      exec, state_of(exec),
+      {.product = product,
+       .a = x.data(),
+       .b = weight.data(),
+       .c = y.data(),
+       .bias = data_of(epilogue.bias),
+       .residual = data_of(epilogue.residual),
+       .ld_residual = leading(epilogue.residual),
+       .pre_activation = data_of(epilogue.pre_activation),
+       .ld_pre_activation = leading(epilogue.pre_activation),
+       .activate = epilogue.activation == Activation::gelu ? gelu_of_row : nullptr});
 }
 
 #define TRIREME_INSTANTIATE(T)                                                        \

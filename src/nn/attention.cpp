@@ -13,7 +13,6 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/timers.hpp"
-#include "kernels/dropout.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
@@ -89,14 +88,6 @@ kernels::HeadsView<U> Attention<T>::heads(const Context& context, View2<U> qkv,
 }
 
 template <class T>
-void Attention<T>::project_qkv(const Context& context, View2<const T> x,
-                               View2<T> qkv) const {
-  qkv_.forward(context, x, qkv);
-  kernels::bias_dropout_add_forward<T>(context.exec, {.batch = context.samples()},
-                                       context.step, as_const(qkv), qkv_.bias(), {}, qkv);
-}
-
-template <class T>
 void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
   const ComponentRegion region(context.exec.timers(), Component::attention);
@@ -107,7 +98,7 @@ void Attention<T>::forward(const Context& context, View2<const T> x, View2<T> y,
   saved.o = context.saved->matrix<T>(Category::attention, rows, heads_tp_ * d);
   saved.lse =
       context.saved->vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
-  project_qkv(context, x, saved.qkv);
+  qkv_.forward(context, x, saved.qkv);
   const Parts<const T> in = parts_of(context, as_const(saved.qkv));
   kernels::attention_forward<T>(context.exec, describe(context), context.step, in.q, in.k,
                                 in.v, heads(context, saved.o), saved.lse);
@@ -170,7 +161,7 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
       format_plural(cache.k.extent(0) / static_cast<std::size_t>(context.samples()),
                     "position"),
       cache.length, context.sequence());
-  project_qkv(context, x, qkv);
+  qkv_.forward(context, x, qkv);
   append_keys_and_values(context.exec, as_const(qkv), heads_tp_ * d,
                          cache.length * context.samples(), cache.k, cache.v);
   cache.length += context.sequence();

@@ -60,7 +60,6 @@ class Attention {
 
  private:
   kernels::AttentionDesc describe(const Context& context) const;
-  void project_qkv(const Context& context, View2<const T> x, View2<T> qkv) const;
   template <class U>
   struct Parts {
     kernels::HeadsView<U> q, k, v;

@@ -1,4 +1,10 @@
 // nn/linear.cpp — see linear.hpp.
+//
+// A column-parallel product adds its bias, because every rank has all of the sums for its
+// columns. A row-parallel one may not: its ranks' parts are summed by a message, and each
+// would bring the bias along. Example: h = 8 and f = 32 on 2 tensor ranks; fc1's rank has
+// W (16, 8), b (16) and y (rows, 16), fc2's W (8, 16) and a part of every sum of
+// y (rows, 8).
 #include "nn/linear.hpp"
 
 #include "base/exec.hpp"
@@ -51,11 +57,28 @@ ColumnParallelLinear<T>::ColumnParallelLinear(const Builder<T>& builder,
 
 template <class T>
 void ColumnParallelLinear<T>::forward(const Context& context, View2<const T> x,
+                                      const kernels::Epilogue<T>& epilogue,
                                       View2<T> y) const {
   const ArenaScope scope(context.scratch);
   kernels::linear_forward<T>(
       context.exec, gather_rows(context, x, context.scratch, "column-parallel input"),
-      weight_.operand(), y);
+      weight_.operand(), epilogue, y);
+}
+
+template <class T>
+void ColumnParallelLinear<T>::forward(const Context& context, View2<const T> x,
+                                      View2<T> y) const {
+  forward(context, x, kernels::Epilogue<T>{.bias = bias_.vector()}, y);
+}
+
+template <class T>
+void ColumnParallelLinear<T>::forward_gelu(const Context& context, View2<const T> x,
+                                           View2<T> z, View2<T> y) const {
+  forward(context, x,
+          kernels::Epilogue<T>{.bias = bias_.vector(),
+                               .activation = kernels::Activation::gelu,
+                               .pre_activation = z},
+          y);
 }
 
 template <class T>
@@ -88,6 +111,12 @@ template <class T>
 void ColumnParallelLinear<T>::backward_bias(const Context& context,
                                             View2<const T> d_y) const {
   bias_gradient(context, bias_, d_y);
+}
+
+template <class T>
+void ColumnParallelLinear<T>::backward_bias_of_partials(
+    const Context& context, View2<const Accumulator<T>> partials) const {
+  kernels::add_partials<Accumulator<T>>(context.exec, partials, bias_.vector_gradient());
 }
 
 template <class T>

@@ -2,9 +2,10 @@
 //
 //   ColumnParallelLinear: W (out, in) split by rows;    y_tp = x W_tp^T
 //   RowParallelLinear:    W (out, in) split by columns; y = sum over ranks of x_tp W_tp^T
-// The bias is not added here: its users fuse it with what follows (GeLU, dropout and
-// residual). Its gradient is the row sum of d_y, taken by backward_bias in the weight
-// pass. A layer saves x.
+// A column-parallel layer's product adds its bias, and takes GeLU where asked. The bias
+// of a row-parallel one is not added here: its users fuse it with what follows (dropout
+// and residual). A bias' gradient is the row sum of d_y, taken by backward_bias in the
+// weight pass, from partial sums where a pass over d_y has left some. A layer saves x.
 //
 // With sequence parallelism a column-parallel layer's x and d_x, and a row-parallel
 // layer's y, are local rows; x is gathered again for the weight gradient, as in
@@ -17,6 +18,7 @@
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
+#include "kernels/gemm.hpp"
 #include "nn/mappings.hpp"
 #include "tensor/arena.hpp"
 
@@ -31,7 +33,11 @@ class ColumnParallelLinear {
                        index_t out, double init_std,
                        const std::vector<index_t>& blocks = {});
 
+  // y = x W^T + bias.
   void forward(const Context& context, View2<const T> x, View2<T> y) const;
+  // z = x W^T + bias; y = gelu(z).
+  void forward_gelu(const Context& context, View2<const T> x, View2<T> z,
+                    View2<T> y) const;
   // d_x is there after wait(); takes from context.held what must live until then.
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      View2<T> d_x) const;
@@ -40,11 +46,16 @@ class ColumnParallelLinear {
   void backward_weight(const Context& context, View2<const T> d_y,
                        GatheredRows<T> x) const;
   void backward_bias(const Context& context, View2<const T> d_y) const;
+  // The same from partial sums of d_y (kernels/reductions.hpp).
+  void backward_bias_of_partials(const Context& context,
+                                 View2<const Accumulator<T>> partials) const;
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
-  View1<const T> bias() const { return bias_.vector(); }
 
  private:
+  void forward(const Context& context, View2<const T> x,
+               const kernels::Epilogue<T>& epilogue, View2<T> y) const;
+
   ParamRef<T> weight_;  // (out_tp, in)
   ParamRef<T> bias_;    // (out_tp)
 };

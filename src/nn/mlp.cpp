@@ -4,6 +4,7 @@
 #include "base/exec.hpp"
 #include "base/timers.hpp"
 #include "kernels/gelu.hpp"
+#include "kernels/reductions.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
@@ -26,28 +27,25 @@ void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
   Arena& memory = context.recompute.selective ? context.scratch : *context.saved;
   const auto activation = memory.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
   saved.activation = context.recompute.selective ? View2<T>() : activation;
-  fc1_.forward(context, x, saved.pre_activation);
-  kernels::bias_gelu_forward<T>(context.exec, as_const(saved.pre_activation), fc1_.bias(),
-                                activation);
+  fc1_.forward_gelu(context, x, saved.pre_activation, activation);
   fc2_.forward(context, as_const(activation), y);
 }
 
 template <class T>
 comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T> d_y,
-                                           const Saved& saved, View2<T> d_x, Held& held,
-                                           WeightPass weight_pass) const {
+                                           const Saved& saved, View2<T> d_x,
+                                           Held& held) const {
   const ComponentRegion region(context.exec.timers(), Component::mlp);
-  if (context.recompute.selective) {
-    held.fc1_bias = values_for(context, weight_pass, fc1_.bias());
-  }
   held.d_y = fc2_.whole_output_gradient(context, d_y);
   held.d_pre_activation =
       context.held.matrix<T>(Category::gradient, context.rows(), fc1_.out_tp());
+  held.fc1_bias_partials = context.held.matrix<Accumulator<T>>(
+      Category::gradient, kernels::partial_count(context.rows()), fc1_.out_tp());
   fc2_.backward_input(context, held.d_y,
                       held.d_pre_activation);  // of the activation, for now
-  kernels::bias_gelu_backward<T>(context.exec, as_const(held.d_pre_activation),
-                                 as_const(saved.pre_activation), fc1_.bias(),
-                                 held.d_pre_activation);
+  kernels::gelu_backward<T>(context.exec, as_const(held.d_pre_activation),
+                            as_const(saved.pre_activation), held.d_pre_activation,
+                            held.fc1_bias_partials);
   return fc1_.start_backward_input(context, as_const(held.d_pre_activation), d_x);
 }
 
@@ -60,13 +58,12 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
   View2<T> activation = saved.activation;
   if (context.recompute.selective) {
     activation = context.scratch.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
-    kernels::bias_gelu_forward<T>(context.exec, as_const(saved.pre_activation),
-                                  held.fc1_bias, activation);
+    kernels::gelu_forward<T>(context.exec, as_const(saved.pre_activation), activation);
   }
   fc2_.backward_weight(context, held.d_y, as_const(activation));
   fc2_.backward_bias(context, held.d_y);
   fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));
-  fc1_.backward_bias(context, as_const(held.d_pre_activation));
+  fc1_.backward_bias_of_partials(context, as_const(held.fc1_bias_partials));
 }
 
 #define TRIREME_INSTANTIATE(T) template class Mlp<T>;

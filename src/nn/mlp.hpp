@@ -1,9 +1,9 @@
 // nn/mlp.hpp — feed-forward block, tensor-parallel over f.
 //
 //   y = W2 gelu(W1 x + b1)   (b2 is left to the residual addition that follows)
-// Saves x, the pre-activation W1 x and the activation: (rows, 2 f_tp) besides x; with
-// selective recomputation the weight pass makes the activation again. Holds for the
-// weight pass d_y and the gradient of the pre-activation.
+// Saves x, the pre-activation W1 x + b1 and the activation: (rows, 2 f_tp) besides x;
+// with selective recomputation the weight pass makes the activation again. Holds for the
+// weight pass d_y, the gradient of the pre-activation and partial sums of its rows.
 #ifndef TRIREME_NN_MLP_HPP_
 #define TRIREME_NN_MLP_HPP_
 
@@ -21,24 +21,22 @@ class Mlp {
  public:
   struct Saved {
     View2<const T> x;         // (rows, h)
-    View2<T> pre_activation;  // (rows, f_tp), without the bias
+    View2<T> pre_activation;  // (rows, f_tp), with the bias
     View2<T> activation;      // (rows, f_tp); null: is made again
   };
   struct Held {
-    View2<const T> d_y;         // (rows, h): all rows
-    View2<T> d_pre_activation;  // (rows, f_tp)
-    View1<const T> fc1_bias;    // (f_tp), to make the activation again
+    View2<const T> d_y;                       // (rows, h): all rows
+    View2<T> d_pre_activation;                // (rows, f_tp)
+    View2<Accumulator<T>> fc1_bias_partials;  // (blocks of rows, f_tp)
   };
 
   Mlp(const Builder<T>& builder, const std::string& name,
       const config::ModelConfig& config);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
-  // d_y must live until backward_weight; d_x is there after wait(). With
-  // WeightPass::later held.fc1_bias is a copy: that pass has no weights.
+  // d_y must live until backward_weight; d_x is there after wait().
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
-                                     const Saved& saved, View2<T> d_x, Held& held,
-                                     WeightPass weight_pass) const;
+                                     const Saved& saved, View2<T> d_x, Held& held) const;
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 

@@ -89,8 +89,8 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
 
   kernels::dropout_backward<T>(context.exec, dropout(context, random::Site::mlp_output),
                                context.step, d_y, d_mlp);
-  comm::Request request = mlp_.start_backward_input(
-      context, as_const(d_mlp), saved.mlp, held.d_mlp_norm, held.mlp, weight_pass);
+  comm::Request request = mlp_.start_backward_input(context, as_const(d_mlp), saved.mlp,
+                                                    held.d_mlp_norm, held.mlp);
   if (now) mlp_weight(context, saved, held);
   request.wait(context.exec);
   mlp_norm_.backward_input(context, as_const(held.d_mlp_norm), saved.mlp_norm, d_y,

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/exec.hpp"
 #include "base/types.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/narrow_gemm.hpp"
@@ -40,6 +41,13 @@ void float_product(const Product& product, const float* a, const float* b, float
 template <class T, class To>
 void narrow_product(const Exec& exec, const Product& product, const T* a, const T* b,
                     To* c);
+
+// Whether y = x W^T is computed together with its epilogue, and that: the product is the
+// shape of x W^T, neither is empty.
+bool fuses_forward(const Exec& exec, const Product& product);
+void fused_forward(const Exec& exec, const Product& product, View2<const bf16> x,
+                   View2<const bf16> weight, const Epilogue<bf16>& epilogue,
+                   View2<bf16> y);
 
 }  // namespace trireme::kernels::impl
 

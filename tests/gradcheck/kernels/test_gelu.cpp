@@ -1,6 +1,7 @@
-// Bias and GeLU: x, and the bias through sum_rows.
+// A linear layer with bias and GeLU: input, weight, and the bias through partial sums.
 #include "kernels/gelu.hpp"
 
+#include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 #include "support/gradcheck.hpp"
@@ -11,29 +12,47 @@ namespace {
 using test::Array;
 using Point = std::vector<double>;
 
-constexpr index_t kRows = 7, kF = 31;
-const Point kX = test::uniform(kRows * kF, 1, -4, 4), kBias = test::uniform(kF, 2),
-            kDy = test::uniform(kRows * kF, 3);
+constexpr index_t kRows = 19, kIn = 5, kF = 31;
+const Point kX = test::uniform(kRows * kIn, 1, -2, 2), kW = test::uniform(kF * kIn, 4),
+            kBias = test::uniform(kF, 2), kDy = test::uniform(kRows * kF, 3);
 
-double loss(const Point& x, const Point& bias) {
-  const Array<double> xs(x), biases(bias), y(kRows * kF);
-  bias_gelu_forward<double>(Exec(), xs.cmatrix(kRows, kF), biases.cvector(),
-                            y.matrix(kRows, kF));
+double loss(const Point& x, const Point& w, const Point& bias) {
+  const Array<double> xs(x), ws(w), biases(bias), z(kRows * kF), y(kRows * kF);
+  linear_forward<double>(Exec(), xs.cmatrix(kRows, kIn),
+                         WeightOperand(ws.cmatrix(kF, kIn)),
+                         {.bias = biases.cvector(),
+                          .activation = Activation::gelu,
+                          .pre_activation = z.matrix(kRows, kF)},
+                         y.matrix(kRows, kF));
   const Point out = y.values();
   double sum = 0;
   for (index_t i = 0; i < kRows * kF; ++i) sum += kDy[i] * out[i];
   return sum;
 }
 
-TEST(GeluGradient, OfXAndBias) {
-  const Array<double> x(kX), bias(kBias), d_y(kDy), d_x(kRows * kF), d_bias(kF),
-      scratch(sum_rows_scratch_elements(kF));
-  bias_gelu_backward<double>(Exec(), d_y.cmatrix(kRows, kF), x.cmatrix(kRows, kF),
-                             bias.cvector(), d_x.matrix(kRows, kF));
-  sum_rows<double>(Exec(), d_x.cmatrix(kRows, kF), scratch.vector(), d_bias.vector());
-  EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(p, kBias); }, kX,
+TEST(GeluGradient, OfInputWeightAndBias) {
+  const Array<double> x(kX), w(kW), bias(kBias), d_y(kDy), z(kRows * kF), y(kRows * kF),
+      d_z(kRows * kF), d_x(kRows * kIn), d_w(kF * kIn), d_bias(kF),
+      partials(partial_count(kRows) * kF);
+  const WeightOperand<double> weight(w.cmatrix(kF, kIn));
+  linear_forward<double>(Exec(), x.cmatrix(kRows, kIn), weight,
+                         {.bias = bias.cvector(),
+                          .activation = Activation::gelu,
+                          .pre_activation = z.matrix(kRows, kF)},
+                         y.matrix(kRows, kF));
+  gelu_backward<double>(Exec(), d_y.cmatrix(kRows, kF), z.cmatrix(kRows, kF),
+                        d_z.matrix(kRows, kF), partials.matrix(partial_count(kRows), kF));
+  linear_backward_input<double>(Exec(), d_z.cmatrix(kRows, kF), weight,
+                                d_x.matrix(kRows, kIn));
+  linear_backward_weight<double>(Exec(), d_z.cmatrix(kRows, kF), x.cmatrix(kRows, kIn),
+                                 Accumulate::no, d_w.matrix(kF, kIn));
+  add_partials<double>(Exec(), partials.cmatrix(partial_count(kRows), kF),
+                       d_bias.vector());
+  EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(p, kW, kBias); }, kX,
                                    d_x.values()));
-  EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, p); }, kBias,
+  EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, p, kBias); }, kW,
+                                   d_w.values()));
+  EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, kW, p); }, kBias,
                                    d_bias.values()));
 }
 

@@ -65,6 +65,31 @@ TEST_F(Costs, Gemm) {
   EXPECT_TRUE(tally_.kernels().empty()) << "an empty product is no call";
 }
 
+// (37, 64) = (37, 5) (64, 5)^T with its bias, and GeLU of a z that is kept.
+TEST_F(Costs, ForwardWithEpilogue) {
+  const auto forward = [&]<class T>(T) {
+    forget();
+    linear_forward<T>(exec_, matrix<const T>(37, 5),
+                      WeightOperand<T>(matrix<const T>(64, 5)),
+                      {.bias = vector<const T>(64),
+                       .activation = Activation::gelu,
+                       .pre_activation = matrix<T>(37, 64)},
+                      matrix<T>(37, 64));
+    return 2.0 * 37 * 64 * 5;
+  };
+  const index_t operands = 37 * 5 + 64 * 5, c = 37 * 64;
+  expect("gemm", forward(1.0f), 4 * (operands + c));
+  expect("apply_epilogue", 0, 4 * (3 * c + 64));
+  // 16-bit types: the same in two, or all in one.
+  const double flops = forward(bf16{});
+  if (tally_.kernel("trireme::kernels::apply_epilogue").calls > 0) {
+    expect("gemm", flops, 2 * (operands + c));
+    expect("apply_epilogue", 0, 2 * (3 * c + 64));
+  } else {
+    expect("linear_forward[fused]", flops, 2 * (operands + 2 * c + 64));
+  }
+}
+
 // 2 samples, 3 heads of 5 in 1 of keys, 7 queries of 7 keys: one product is
 // 2 * (2 * 3 * 7) * 7 * 5 = 2940 FLOPs. 210 elements in q, 70 in k, 42 in lse.
 TEST_F(Costs, Attention) {
@@ -117,10 +142,10 @@ TEST_F(Costs, Rows) {
   forget();
   layer_norm_backward_input<float>(exec_, x, x, of_column, of_row, of_row, x, y);
   expect("layer_norm_backward_input", 0, 4 * (4 * 35 + 7 + 2 * 5));
-  bias_gelu_forward<float>(exec_, x, of_column, y);
-  expect("bias_gelu_forward", 0, 4 * (2 * 35 + 7));
-  bias_gelu_backward<float>(exec_, x, x, of_column, y);
-  expect("bias_gelu_backward", 0, 4 * (3 * 35 + 7));
+  gelu_forward<float>(exec_, x, y);
+  expect("gelu_forward", 0, 4 * 2 * 35);
+  gelu_backward<float>(exec_, x, x, y, matrix<float>(1, 7));
+  expect("gelu_backward", 0, 4 * (3 * 35 + 7));
   bias_dropout_add_forward<float>(exec_, {.probability = 0.1}, {}, x, of_column, x, y);
   expect("bias_dropout_add_forward", 0, 4 * (3 * 35 + 7));
   forget();

@@ -1,7 +1,8 @@
-// Bias and GeLU against the tanh formula in long double, on odd sizes and over the whole
-// range of arguments.
+// GeLU and its gradient against the tanh formula in long double, on odd sizes and over
+// the whole range of arguments.
 #include "kernels/gelu.hpp"
 
+#include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -34,24 +35,33 @@ TYPED_TEST(GeluOf, MatchesReference) {
   for (const index_t rows : {1, 31, 33, 257}) {
     for (const index_t f : {1, 31, 33, 257}) {
       SCOPED_TRACE(::testing::Message() << rows << " x " << f);
-      const Array<T> x(test::uniform(rows * f, 1, -4, 4)), bias(test::uniform(f, 2)),
-          d_y(test::uniform(rows * f, 3)), y(rows * f), d_x(rows * f);
-      const auto xs = x.values(), bs = bias.values(), ds = d_y.values();
+      const index_t blocks = partial_count(rows);
+      const Array<T> z(test::uniform(rows * f, 1, -5, 5)),
+          d_y(test::uniform(rows * f, 3)), y(rows * f), d_z(rows * f);
+      const Array<A> partials(blocks * f, NAN), d_bias(f), d_bias_want(f),
+          scratch(sum_rows_scratch_elements(f));
+      const auto zs = z.values(), ds = d_y.values();
       std::vector<double> want(rows * f), want_d(rows * f);
       for (index_t i = 0; i < rows * f; ++i) {
-        want[i] = gelu(xs[i] + bs[i % f]);
-        want_d[i] = ds[i] * gelu_slope(xs[i] + bs[i % f]);
+        want[i] = gelu(zs[i]);
+        want_d[i] = ds[i] * gelu_slope(zs[i]);
       }
-      bias_gelu_forward<T>(Exec(), x.cmatrix(rows, f), bias.cvector(), y.matrix(rows, f));
-      bias_gelu_backward<T>(Exec(), d_y.cmatrix(rows, f), x.cmatrix(rows, f),
-                            bias.cvector(), d_x.matrix(rows, f));
+      gelu_forward<T>(Exec(), z.cmatrix(rows, f), y.matrix(rows, f));
+      gelu_backward<T>(Exec(), d_y.cmatrix(rows, f), z.cmatrix(rows, f),
+                       d_z.matrix(rows, f), partials.matrix(blocks, f));
       test::expect_close(y.values(), want, u + 8 * ua, 1, "y");
-      test::expect_close(d_x.values(), want_d, u + 16 * ua, 1, "d_x");
+      test::expect_close(d_z.values(), want_d, u + 16 * ua, 1, "d_z");
+      // The partial sums are those that a pass over d_z makes, to the bit.
+      add_partials<A>(Exec(), partials.cmatrix(blocks, f), d_bias.vector());
+      sum_rows<T>(Exec(), d_z.cmatrix(rows, f), scratch.vector(), d_bias_want.vector());
+      EXPECT_EQ(d_bias.bytes(), d_bias_want.bytes());
       // In place.
-      const Array<T> over(ds);
-      bias_gelu_backward<T>(Exec(), over.cmatrix(rows, f), x.cmatrix(rows, f),
-                            bias.cvector(), over.matrix(rows, f));
-      EXPECT_EQ(over.bytes(), d_x.bytes());
+      const Array<T> over(ds), over_z(zs);
+      gelu_backward<T>(Exec(), over.cmatrix(rows, f), z.cmatrix(rows, f),
+                       over.matrix(rows, f), partials.matrix(blocks, f));
+      EXPECT_EQ(over.bytes(), d_z.bytes());
+      gelu_forward<T>(Exec(), over_z.cmatrix(rows, f), over_z.matrix(rows, f));
+      EXPECT_EQ(over_z.bytes(), y.bytes());
     }
   }
 }
@@ -62,11 +72,11 @@ TEST(GeluRange, Tails) {
   for (double z = -60; z <= 60; z += 0.03125) zs.push_back(z);
   for (const double z : {1e10, -1e10, 3e38, -3e38, 0.0}) zs.push_back(z);
   const auto n = static_cast<index_t>(zs.size());
-  const Array<float> x(zs), bias(n), d_y(n, 1.0), y(n), d_x(n);
-  bias_gelu_forward<float>(Exec(), x.cmatrix(1, n), bias.cvector(), y.matrix(1, n));
-  bias_gelu_backward<float>(Exec(), d_y.cmatrix(1, n), x.cmatrix(1, n), bias.cvector(),
-                            d_x.matrix(1, n));
-  const auto got = y.values(), slope = d_x.values();
+  const Array<float> z_row(zs), d_y(n, 1.0), y(n), d_z(n), partials(n);
+  gelu_forward<float>(Exec(), z_row.cmatrix(1, n), y.matrix(1, n));
+  gelu_backward<float>(Exec(), d_y.cmatrix(1, n), z_row.cmatrix(1, n), d_z.matrix(1, n),
+                       partials.matrix(1, n));
+  const auto got = y.values(), slope = d_z.values();
   for (std::size_t i = 0; i < zs.size(); ++i) {
     const double z = zs[i];
     // Relative in the exponent: exp(-2u) turns an error of u into one of 2 |u| ulp.
@@ -80,8 +90,8 @@ TEST(GeluRange, Tails) {
 }
 
 TEST(GeluRange, NotANumberStays) {
-  const Array<float> x({NAN}), bias(1), y(1);
-  bias_gelu_forward<float>(Exec(), x.cmatrix(1, 1), bias.cvector(), y.matrix(1, 1));
+  const Array<float> z({NAN}), y(1);
+  gelu_forward<float>(Exec(), z.cmatrix(1, 1), y.matrix(1, 1));
   EXPECT_TRUE(std::isnan(y.values()[0]));
 }
 

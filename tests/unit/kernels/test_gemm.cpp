@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
+#include "kernels/epilogue.hpp"
+#include "kernels/gelu.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "support/arrays.hpp"
 
@@ -221,7 +223,7 @@ TYPED_TEST(GemmOf, EmptyShapes) {
 TYPED_TEST(GemmOf, LargeMatricesAndTheSameBitsTwice) {
   using P = Problem<typename TypeParam::T, typename TypeParam::To>;
   using T = typename TypeParam::T;
-  // Two bytes wide is widened in blocks of 2048 by 1024 by 2048 on a host.
+  // Two bytes wide is widened in blocks of 2048 by 1024 by 768 on a host.
   const Size s = sizeof(T) == 2 ? Size{2100, 2060, 1031} : Size{301, 517, 401};
   for (const Transpose ta : kTransposes) {
     for (const Transpose tb : kTransposes) {
@@ -273,6 +275,124 @@ TYPED_TEST(GemmOf, PassesOfALinearLayer) {
   EXPECT_EQ(y.values(), y_want);
   EXPECT_EQ(d_x.values(), d_x_want);
   EXPECT_EQ(d_w.values(), d_w_want);
+}
+
+// What a linear layer does with its product before it stores it.
+template <class T>
+class GemmEpilogueOf : public ::testing::Test {
+ protected:
+  struct Case {
+    const char* name;
+    bool has_bias, has_residual, is_residual_y, has_gelu, keeps_z;
+  };
+  static constexpr Case kCases[] = {
+      {"nothing", false, false, false, false, false},
+      {"bias", true, false, false, false, false},
+      {"residual", false, true, false, false, false},
+      {"bias and residual", true, true, false, false, false},
+      {"bias and residual in y", true, true, true, false, false},
+      {"GeLU", false, false, false, true, false},
+      {"bias and GeLU", true, false, false, true, false},
+      {"bias and GeLU of a kept z", true, false, false, true, true},
+      {"GeLU of a kept z", false, false, false, true, true}};
+
+  using Forward = void (*)(const Exec&, View2<const T>, const WeightOperand<T>&,
+                           const Epilogue<T>&, View2<T>);
+
+  static double gelu(double z) {
+    const double u = std::sqrt(2 / std::acos(-1.0)) * (z + 0.044715 * z * z * z);
+    return 0.5 * z * (1 + std::tanh(u));
+  }
+
+  // y and z within the roundings of one sum, one result for each step that may be stored
+  // by itself, and the activation.
+  static void check(Size s, const Case& which, Forward forward) {
+    const auto [rows, out, in] = s;
+    const Matrix<T> x(rows, in, 3, random_values(rows * in, 1)),
+        w(out, in, 5, random_values(out * in, 2)),
+        residual(rows, out, 7, random_values(rows * out, 4)),
+        y(rows, out, 1,
+          which.is_residual_y ? residual.values() : Values(rows * out, NAN)),
+        z(rows, out, 2, Values(rows * out, NAN));
+    const Array<T> bias(random_values(out, 3));
+    Epilogue<T> epilogue;
+    if (which.has_bias) epilogue.bias = bias.cvector();
+    if (which.has_residual) {
+      epilogue.residual = which.is_residual_y ? y.cview() : residual.cview();
+    }
+    if (which.has_gelu) epilogue.activation = Activation::gelu;
+    if (which.keeps_z) epilogue.pre_activation = z.view();
+    forward(Exec(), x.cview(), WeightOperand<T>(w.cview()), epilogue, y.view());
+
+    const Values xs = x.values(), ws = w.values(), bs = bias.values(),
+                 rs = residual.values(), ys = y.values(), zs = z.values();
+    const double u = test::rounding<T>(), sum_u = test::rounding<Accumulator<T>>();
+    for (index_t i = 0; i < rows * out; ++i) {
+      double want = which.has_bias ? bs[i % out] : 0.0, terms = std::abs(want);
+      for (index_t p = 0; p < in; ++p) {
+        const double term = xs[i / out * in + p] * ws[i % out * in + p];
+        want += term;
+        terms += std::abs(term);
+      }
+      if (which.has_residual) want += rs[i];
+      const double size = 1.2 * std::abs(want) + (which.has_residual ? 2.0 : 1.0);
+      const double bound = (static_cast<double>(in) + 4) * sum_u * terms + 3 * u * size;
+      if (which.keeps_z) {
+        ASSERT_NEAR(zs[i], want, bound) << "z, element " << i;
+        // Of z as it is stored.
+        ASSERT_NEAR(ys[i], gelu(zs[i]), (u + 8 * sum_u) * (1 + std::abs(zs[i]))) << i;
+      }
+      ASSERT_NEAR(ys[i], which.has_gelu ? gelu(want) : want, 1.2 * bound) << "y " << i;
+    }
+  }
+};
+TYPED_TEST_SUITE(GemmEpilogueOf, test::RealTypes);
+
+TYPED_TEST(GemmEpilogueOf, MatchesItsDefinition) {
+  using T = TypeParam;
+  for (const Size s : {Size{1, 1, 1}, Size{31, 33, 257}, Size{33, 31, 5},
+                       Size{32, 32, 32}, Size{65, 129, 70}, Size{65, 40, 1100}}) {
+    for (const auto& which : TestFixture::kCases) {
+      SCOPED_TRACE(::testing::Message()
+                   << s.m << " x " << s.n << " x " << s.k << ", " << which.name);
+      TestFixture::check(s, which, linear_forward<T>);
+      TestFixture::check(s, which, linear_forward_reference<T>);
+    }
+  }
+}
+
+// An activation that was thrown away has the same bits when it is made again.
+TYPED_TEST(GemmEpilogueOf, ActivationCanBeMadeAgain) {
+  using T = TypeParam;
+  const index_t rows = 97, out = 259, in = 131;
+  const Array<T> x(random_values(rows * in, 1)), w(random_values(out * in, 2)),
+      bias(random_values(out, 3)), y(rows * out), z(rows * out), again(rows * out);
+  linear_forward<T>(Exec(), x.cmatrix(rows, in), WeightOperand<T>(w.cmatrix(out, in)),
+                    {.bias = bias.cvector(),
+                     .activation = Activation::gelu,
+                     .pre_activation = z.matrix(rows, out)},
+                    y.matrix(rows, out));
+  gelu_forward<T>(Exec(), z.cmatrix(rows, out), again.matrix(rows, out));
+  EXPECT_EQ(again.bytes(), y.bytes());
+}
+
+TEST(GemmEpilogueErrors, PartsThatDoNotFitAreNamed) {
+  const Array<float> x(6), w(12), y(8), z(8), wrong(3);
+  const auto call = [&](const Epilogue<float>& epilogue) {
+    linear_forward<float>(Exec(), x.cmatrix(2, 3), WeightOperand<float>(w.cmatrix(4, 3)),
+                          epilogue, y.matrix(2, 4));
+  };
+  using ::testing::HasSubstr;
+  using ::testing::ThrowsMessage;
+  EXPECT_THAT([&] { call({.bias = wrong.cvector()}); },
+              ThrowsMessage<Error>(HasSubstr("bias has 3 elements, expected 4")));
+  EXPECT_THAT([&] { call({.residual = wrong.cmatrix(1, 3)}); },
+              ThrowsMessage<Error>(HasSubstr("residual is (1, 3), expected (2, 4)")));
+  EXPECT_THAT([&] { call({.pre_activation = z.matrix(2, 4)}); },
+              ThrowsMessage<Error>(HasSubstr("without an activation")));
+  EXPECT_THAT(
+      [&] { call({.residual = z.cmatrix(2, 4), .activation = Activation::gelu}); },
+      ThrowsMessage<Error>(HasSubstr("a residual and an activation")));
 }
 
 // Infinities and NaN pass as the sum has them; they must not reach other rows.

@@ -2,10 +2,14 @@
 // loop on sums that nothing rounds.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <vector>
 
 #include "base/error.hpp"
 #include "kernels/gemm_reference.hpp"
+#include "kernels/impl/amx_gemm.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "support/arrays.hpp"
@@ -32,10 +36,9 @@ TEST(NarrowGemm, TableGoesByMeasuredModelsAndNotByFlags) {
   }
 }
 
-// Whole numbers: products of 3 x 3 at most, whose sums bf16 has.
+// Whole numbers: products of 3 x 3 at most, whose sums float has.
 template <class T, class To>
-void expect_exact(const Exec& exec) {
-  const index_t m = 33, n = 31, k = 15;
+void expect_exact(const Exec& exec, index_t m, index_t n, index_t k) {
   const auto whole = [](index_t count, unsigned seed) {
     auto values = test::uniform(count, seed, -3, 4);
     for (double& x : values) x = std::floor(x);
@@ -58,6 +61,13 @@ void expect_exact(const Exec& exec) {
   }
 }
 
+// Below the size from which matrix tiles are used, and above it.
+template <class T, class To>
+void expect_exact(const Exec& exec) {
+  expect_exact<T, To>(exec, 33, 31, 15);
+  expect_exact<T, To>(exec, 65, 70, 45);
+}
+
 TEST(NarrowGemm, EitherWayHasTheSameSums) {
   for (const NarrowProducts way : {NarrowProducts::widened, NarrowProducts::native}) {
     const Exec exec;
@@ -77,6 +87,44 @@ TEST(NarrowGemm, EitherWayHasTheSameSums) {
   EXPECT_THROW(set_narrow_products(Exec(), DType::float16, NarrowProducts::native),
                InputError);
   EXPECT_EQ(narrow_products(Exec(), DType::float32), NarrowProducts::native);
+}
+
+// However C is cut, for however many threads: the same bits.
+TEST(NarrowGemm, PartsOfAProductOnTilesDoNotShowInIt) {
+  if (!impl::may_use_amx()) return;
+  const index_t m = 401, n = 803, k = 2090;
+  const Array<bf16> a(test::uniform(m * k, 1)), b(test::uniform(k * n, 2));
+  for (const Transpose ta : {Transpose::no, Transpose::yes}) {
+    for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+      const impl::Product product{ta,
+                                  tb,
+                                  Accumulate::no,
+                                  m,
+                                  n,
+                                  k,
+                                  ta == Transpose::yes ? m : k,
+                                  tb == Transpose::yes ? k : n,
+                                  n};
+      std::vector<unsigned char> first;
+      for (const int threads : {1, 2, 5, 64}) {
+        const impl::AmxCut cut = impl::amx_cut(product, threads);
+        EXPECT_GE(cut.parts(), std::min(threads, 8));
+        const Array<float> c(m * n, NAN);
+        const DeviceArray<std::byte> memory("workspace", impl::kAmxWorkspaceBytes + 64);
+        const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+        for (index_t part = 0; part < cut.parts(); ++part) {
+          impl::amx_part({.product = product,
+                          .a = a.cvector().data(),
+                          .b = b.cvector().data(),
+                          .c = c.vector().data(),
+                          .is_c_float = true},
+                         cut, part, memory.data() + (64 - address % 64) % 64);
+        }
+        if (first.empty()) first = c.bytes();
+        EXPECT_EQ(c.bytes(), first) << threads << " threads";
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -47,6 +47,18 @@ void add_bias(const nn::Context& context, View1<const T> bias, View2<T> y) {
                                        context.step, nn::as_const(y), bias, {}, y);
 }
 
+template <class T>
+void forward(const nn::Context& context, const nn::ColumnParallelLinear<T>& layer,
+             View2<const T> x, View2<T> y) {
+  layer.forward(context, x, y);
+}
+template <class T>
+void forward(const nn::Context& context, const nn::RowParallelLinear<T>& layer,
+             View2<const T> x, View2<T> y) {
+  layer.forward(context, x, y);
+  add_bias(context, layer.bias(), y);
+}
+
 // The two linear layers do each half of what surrounds a product.
 template <class T>
 void backward_input(const nn::Context& context, const nn::ColumnParallelLinear<T>& layer,
@@ -74,12 +86,8 @@ void backward_weight(const nn::Context& context, const nn::RowParallelLinear<T>&
 template <class T, class Parts>
 void backward_input_of_parts(const nn::Context& context, Parts& parts, View2<const T> d_y,
                              View2<T> d_x) {
-  if constexpr (std::is_same_v<decltype(parts.layer), nn::Mlp<T>>) {
-    parts.layer
-        .start_backward_input(context, d_y, parts.saved, d_x, parts.held,
-                              nn::WeightPass::later)
-        .wait(context.exec);
-  } else if constexpr (std::is_same_v<decltype(parts.layer), nn::Attention<T>>) {
+  if constexpr (std::is_same_v<decltype(parts.layer), nn::Mlp<T>> ||
+                std::is_same_v<decltype(parts.layer), nn::Attention<T>>) {
     parts.layer.start_backward_input(context, d_y, parts.saved, d_x, parts.held)
         .wait(context.exec);
   } else {
@@ -100,8 +108,7 @@ Layer<T> linear(Linear layer, index_t in, index_t out) {
           .forward =
               [parts](const nn::Context& context, View2<const T> x, View2<T> y) {
                 parts->x = x;
-                parts->layer.forward(context, x, y);
-                add_bias(context, parts->layer.bias(), y);
+                forward(context, parts->layer, x, y);
               },
           .backward_input =
               [parts](const nn::Context& context, View2<const T> d_y, View2<T> d_x) {

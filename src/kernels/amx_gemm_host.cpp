@@ -1,0 +1,427 @@
+// kernels/amx_gemm_host.cpp — products of bf16 on matrix tiles; see impl/amx_gemm.hpp.
+//
+// A tile is 16 rows of 64 bytes. One instruction adds to a tile of C, 16 x 16 floats, the
+// product of a tile of A (16 rows, 32 values of k) and one of B, in which a row has two
+// values of k for each of 16 columns: (k, k + 1) of column 0, (k, k + 1) of column 1 ...
+// So both operands are matrices of pairs along k: A has an index of its own and then the
+// pair, B the pair and then the index. Each is stored by rows of k or by rows of its own
+// index, which makes four ways to pack a tile, out of two steps: interleaving two rows
+// (where k is not contiguous) and transposing 16 x 16 pairs (where what comes first is
+// not what the tile wants).
+//
+// A part of C is computed by one thread. It packs the part's columns of B, by up to 1024
+// of k (kChunk) into its second-level cache, and then goes through the rows, 32 at a
+// time:
+//
+//   for 1024 of k                      B: 512 columns packed, 1 MiB
+//     for 128 rows                     A: packed, 256 KiB, or read in place
+//       for 32 of them
+//         for 256 of k (kNearDepth)          A: 16 KiB in the first-level cache
+//           for each of 16 x 32 columns  4 tiles of C, 8 x 4 instructions; 16 KiB of B
+//         after the last k: bias, sums with C and residual, rounding, activation
+//
+// Sums that are not complete lie as tiles in the workspace: of the 32 rows; of all rows
+// of the part where k has several chunks. Order of the sums: k ascending, whatever the
+// part, so that the bits do not depend on the number of threads. Example: y (1024, 2304)
+// = x (1024, 768) W^T is cut into 6 parts of columns on two threads.
+//
+// The functions carry their instruction sets as an attribute, so that the rest of the
+// program can be built for any processor.
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+
+#include "base/types.hpp"
+#include "kernels/impl/amx_gemm.hpp"
+
+// In front of functions and lambdas that use vectors or tiles.
+#define TRIREME_AMX \
+  __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512bf16")))
+
+namespace trireme::kernels::impl {
+namespace {
+
+constexpr index_t kEdge = 32;         // rows and columns of C at a time: 2 x 2 tiles
+constexpr index_t kTileBytes = 1024;  // of every tile
+constexpr index_t kStep = 32;         // of k: one tile deep
+constexpr index_t kNearDepth = 256;   // of k, for which 32 rows of A stay close
+constexpr index_t kChunk = 1024;      // of k, for which B is packed
+constexpr index_t kGroup = 4;         // blocks of 32 rows of A, packed at a time
+constexpr index_t kMaxStrips = 16;    // of B, 32 columns each
+constexpr index_t kMaxBlocks = 32;    // of 32 rows, where sums of all rows are kept
+constexpr index_t kStripBytes = kChunk / kStep * 2 * kTileBytes;
+static_assert((kMaxStrips + kGroup) * kStripBytes +
+                  kMaxBlocks * kMaxStrips * 4 * kTileBytes <=
+              static_cast<index_t>(kAmxWorkspaceBytes));
+
+index_t ceil_divide(index_t a, index_t b) {
+  return (a + b - 1) / b;
+}
+
+// The library's intrinsics do not tell the compiler that tiles are read from memory.
+TRIREME_AMX inline void stores_are_done() {
+  asm volatile("" ::: "memory");
+}
+
+TRIREME_AMX void configure_tiles() {
+  struct Configuration {
+    std::uint8_t palette = 1, start_row = 0;
+    std::array<std::uint8_t, 14> reserved{};
+    std::array<std::uint16_t, 16> row_bytes{};
+    std::array<std::uint8_t, 16> rows{};
+  };
+  static_assert(sizeof(Configuration) == 64);
+  alignas(64) Configuration configuration;
+  std::fill_n(configuration.row_bytes.begin(), 8, 64);
+  std::fill_n(configuration.rows.begin(), 8, 16);
+  stores_are_done();
+  _tile_loadconfig(&configuration);
+}
+
+// 16 x 16 words of 32 bits.
+TRIREME_AMX inline void transpose(__m512i* r) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+TRIREME_AMX inline void store_tile(const __m512i* rows, std::byte* tile) {
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + i * 64, rows[i]);
+}
+
+TRIREME_AMX inline __mmask32 first_of_32(index_t count) {
+  return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1;
+}
+TRIREME_AMX inline __mmask16 first_of_16(index_t count) {
+  return static_cast<__mmask16>(first_of_32(std::clamp<index_t>(count, 0, 16)));
+}
+
+enum class Tile { a, b };
+
+// Two tiles, of 32 indices and 32 of k, from rows of k: x has element (index, k) at
+// index * leading + k. What is beyond `count` indices and `depth` of k is zero.
+template <Tile tile>
+TRIREME_AMX inline void pack_step_of_rows(const bf16* x, index_t leading, index_t count,
+                                          index_t depth, std::byte* to) {
+  const __mmask32 mask = first_of_32(depth);
+  for (index_t half = 0; half < 2; ++half, to += kTileBytes) {
+    __m512i r[16];
+    for (index_t i = 0; i < 16; ++i) {
+      const index_t index = half * 16 + i;
+      r[i] = index < count ? _mm512_maskz_loadu_epi16(mask, x + index * leading)
+                           : _mm512_setzero_si512();
+    }
+    if (tile == Tile::b) transpose(r);
+    store_tile(r, to);
+  }
+}
+
+// The same where x has element (index, k) at k * leading + index.
+template <Tile tile>
+TRIREME_AMX inline void pack_step_of_columns(const bf16* x, index_t leading,
+                                             index_t count, index_t depth,
+                                             std::byte* to) {
+  // Words 0 to 15, or 16 to 31, of two rows in turn.
+  alignas(64) constexpr std::uint16_t kLow[] = {
+      0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i low = _mm512_load_si512(kLow);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  const __mmask32 mask = first_of_32(count);
+  const auto row = [&](index_t k) TRIREME_AMX {
+    return k < depth ? _mm512_maskz_loadu_epi16(mask, x + k * leading)
+                     : _mm512_setzero_si512();
+  };
+  __m512i first[16], second[16];
+  for (index_t pair = 0; pair < 16; ++pair) {
+    const __m512i even = row(2 * pair), odd = row(2 * pair + 1);
+    first[pair] = _mm512_permutex2var_epi16(even, low, odd);
+    second[pair] = _mm512_permutex2var_epi16(even, high, odd);
+  }
+  if (tile == Tile::a) {
+    transpose(first);
+    transpose(second);
+  }
+  store_tile(first, to);
+  store_tile(second, to + kTileBytes);
+}
+
+// `count` indices of an operand by `depth` of k: strips of 32 indices, kStripBytes apart,
+// two tiles a step. `has_k_rows`: rows of k. Goes along rows as they are stored.
+template <Tile tile>
+TRIREME_AMX void pack(const bf16* x, index_t leading, bool has_k_rows, index_t count,
+                      index_t depth, std::byte* to) {
+  const auto step_to = [&](index_t index, index_t k) {
+    return to + index / kEdge * kStripBytes + k / kStep * 2 * kTileBytes;
+  };
+  if (has_k_rows) {
+    for (index_t i = 0; i < count; i += kEdge) {
+      for (index_t k = 0; k < depth; k += kStep) {
+        pack_step_of_rows<tile>(x + i * leading + k, leading, count - i, depth - k,
+                                step_to(i, k));
+      }
+    }
+    return;
+  }
+  for (index_t k = 0; k < depth; k += kStep) {
+    for (index_t i = 0; i < count; i += kEdge) {
+      pack_step_of_columns<tile>(x + k * leading + i, leading, count - i, depth - k,
+                                 step_to(i, k));
+    }
+  }
+}
+
+// Where 32 rows of A lie: the upper of two tiles, from it to the lower one, from one step
+// to the next, and from row to row of a tile, in bytes.
+struct StripOfA {
+  const std::byte* upper;
+  index_t to_lower, to_next, row_bytes;
+};
+StripOfA packed_strip(const std::byte* tiles) {
+  return {tiles, kTileBytes, 2 * kTileBytes, 64};
+}
+StripOfA strip_in_place(const bf16* rows, index_t leading) {
+  const index_t row_bytes = leading * static_cast<index_t>(sizeof(bf16));
+  return {reinterpret_cast<const std::byte*>(rows), 16 * row_bytes, 64, row_bytes};
+}
+
+// sums (4 tiles: 2 x 2) = or += A B over `steps` of k.
+TRIREME_AMX inline void multiply(const StripOfA& a, const std::byte* b, index_t steps,
+                                 bool is_first, std::byte* sums) {
+  if (is_first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + kTileBytes, 64);
+    _tile_loadd(2, sums + 2 * kTileBytes, 64);
+    _tile_loadd(3, sums + 3 * kTileBytes, 64);
+  }
+  const std::byte* upper = a.upper;
+  const std::byte* lower = a.upper + a.to_lower;
+  for (index_t step = 0; step < steps; ++step) {
+    _tile_loadd(6, b, 64);
+    _tile_loadd(4, upper, a.row_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, b + kTileBytes, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, lower, a.row_bytes);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    upper += a.to_next;
+    lower += a.to_next;
+    b += 2 * kTileBytes;
+  }
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + kTileBytes, 64);
+  _tile_stored(2, sums + 2 * kTileBytes, 64);
+  _tile_stored(3, sums + 3 * kTileBytes, 64);
+}
+
+TRIREME_AMX inline __m512 load_bf16(const bf16* x, __mmask16 mask) {
+  const __m512i words = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, x));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+}
+TRIREME_AMX inline void store_bf16(bf16* x, __mmask16 mask, __m512 values) {
+  _mm256_mask_storeu_epi16(x, mask, (__m256i)_mm512_cvtneps_pbh(values));
+}
+
+// What is a part of C: rows [row, row_end), columns [column, column_end).
+struct Rectangle {
+  index_t row, row_end, column, column_end;
+  index_t strips() const { return ceil_divide(column_end - column, kEdge); }
+};
+
+// 16 elements of z, from complete sums, to where z goes.
+TRIREME_AMX inline void finish_16(const AmxProduct& task, index_t row, index_t column,
+                                  __mmask16 mask, const std::byte* sums) {
+  __m512 z = _mm512_load_ps(sums);
+  if (task.bias != nullptr) {
+    z = _mm512_add_ps(z, load_bf16(task.bias + column, mask));
+  }
+  if (task.residual != nullptr) {
+    const bf16* const residual = task.residual + row * task.ld_residual + column;
+    z = _mm512_add_ps(z, load_bf16(residual, mask));
+  }
+  const bool adds = task.product.accumulate == Accumulate::yes;
+  const index_t at = row * task.product.ldc + column;
+  if (task.is_c_float) {
+    float* const c = static_cast<float*>(task.c) + at;
+    if (adds) z = _mm512_add_ps(z, _mm512_maskz_loadu_ps(mask, c));
+    _mm512_mask_storeu_ps(c, mask, z);
+    return;
+  }
+  bf16* const c = static_cast<bf16*>(task.c) + at;
+  if (adds) z = _mm512_add_ps(z, load_bf16(c, mask));
+  const bool is_kept = task.pre_activation != nullptr;
+  store_bf16(is_kept ? task.pre_activation + row * task.ld_pre_activation + column : c,
+             mask, z);
+}
+
+// Rows [row, row + rows) of a part whose sums are complete.
+TRIREME_AMX void finish_rows(const AmxProduct& task, const Rectangle& part, index_t row,
+                             index_t rows, const std::byte* sums) {
+  for (index_t strip = 0; strip < part.strips(); ++strip, sums += 4 * kTileBytes) {
+    for (index_t i = 0; i < rows; ++i) {
+      const std::byte* const tile = sums + i / 16 * 2 * kTileBytes + i % 16 * 64;
+      const index_t column = part.column + strip * kEdge;
+      const index_t left = part.column_end - column;
+      finish_16(task, row + i, column, first_of_16(left), tile);
+      if (left > 16) {
+        finish_16(task, row + i, column + 16, first_of_16(left - 16), tile + kTileBytes);
+      }
+    }
+  }
+  if (task.activate == nullptr) return;
+  for (index_t i = row; i < row + rows; ++i) {
+    bf16* const c = static_cast<bf16*>(task.c) + i * task.product.ldc + part.column;
+    const bf16* const z =
+        task.pre_activation == nullptr
+            ? c
+            : task.pre_activation + i * task.ld_pre_activation + part.column;
+    task.activate(z, c, part.column_end - part.column);
+  }
+}
+
+// Whether rows of A are read in place: they lie as tiles want them, and whole tiles are
+// there.
+bool is_in_place(const Product& p, index_t rows, index_t depth) {
+  return p.transpose_a == Transpose::no && rows % kEdge == 0 && depth % kStep == 0;
+}
+
+// sums = or += rows of A, packed or not, by the strips of B, over `depth` of k. a: of the
+// first row and k.
+TRIREME_AMX void multiply_strips(const StripOfA& a, const std::byte* b, index_t strips,
+                                 index_t depth, bool is_first, std::byte* sums) {
+  for (index_t k = 0; k < depth; k += kNearDepth) {
+    const index_t steps = ceil_divide(std::min(kNearDepth, depth - k), kStep);
+    StripOfA from = a;
+    from.upper += k / kStep * a.to_next;
+    const std::byte* from_b = b + k / kStep * 2 * kTileBytes;
+    for (index_t s = 0; s < strips; ++s, from_b += kStripBytes) {
+      multiply(from, from_b, steps, is_first && k == 0, sums + s * 4 * kTileBytes);
+    }
+  }
+}
+
+struct Range {
+  index_t begin, end;
+};
+// Part `index` of `parts` of n, cut at multiples of 32.
+Range range_of(index_t n, index_t parts, index_t index) {
+  const index_t blocks = ceil_divide(n, kEdge);
+  return {index * blocks / parts * kEdge,
+          std::min(n, (index + 1) * blocks / parts * kEdge)};
+}
+
+// k is cut evenly into chunks: the same for every part.
+index_t chunk_of(index_t k) {
+  return ceil_divide(ceil_divide(k, ceil_divide(k, kChunk)), kStep) * kStep;
+}
+
+}  // namespace
+
+bool may_use_amx() {
+  static const bool may = [] {
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx512bf16") || !this_cpu().has_amx_bf16) return false;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+    return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return may;
+}
+
+AmxCut amx_cut(const Product& product, int threads) {
+  const index_t rows = ceil_divide(product.m, kEdge);
+  const index_t columns = ceil_divide(product.n, kEdge);
+  // Costs in cycles, measured: of 4 products of tiles, of packing 2 tiles.
+  constexpr double kProducts = 90, kPack = 200, kInPlace = 20;
+  const double pack_a = product.transpose_a == Transpose::yes ? kPack : kInPlace;
+  const index_t least_rows = product.k > kChunk ? ceil_divide(rows, kMaxBlocks) : 1;
+  const index_t least_columns = ceil_divide(columns, kMaxStrips);
+  AmxCut best;
+  double least = std::numeric_limits<double>::infinity();
+  for (index_t c = least_columns; c <= std::min(columns, least_columns + threads); ++c) {
+    for (index_t r = least_rows; r <= std::min(rows, least_rows + threads); ++r) {
+      const auto height = static_cast<double>(ceil_divide(rows, r));
+      const auto width = static_cast<double>(ceil_divide(columns, c));
+      const double cost = static_cast<double>(ceil_divide(r * c, threads)) *
+                          (height * width * kProducts + height * pack_a + width * kPack);
+      if (cost < least) {
+        least = cost;
+        best = {r, c};
+      }
+    }
+  }
+  return best;
+}
+
+TRIREME_AMX void amx_part(const AmxProduct& task, const AmxCut& cut, index_t part,
+                          std::byte* workspace) {
+  const Product& p = task.product;
+  const Range rows = range_of(p.m, cut.row_parts, part % cut.row_parts);
+  const Range columns = range_of(p.n, cut.column_parts, part / cut.row_parts);
+  const Rectangle mine{rows.begin, rows.end, columns.begin, columns.end};
+  const index_t chunk = chunk_of(p.k);
+  const bool a_has_k_rows = p.transpose_a == Transpose::no;
+  const bool b_has_k_rows = p.transpose_b == Transpose::yes;
+  std::byte* const packed_b = workspace;
+  std::byte* const packed_a = packed_b + kMaxStrips * kStripBytes;
+  std::byte* const all_sums = packed_a + kGroup * kStripBytes;
+
+  configure_tiles();
+  for (index_t k = 0; k < p.k; k += chunk) {
+    const index_t depth = std::min(chunk, p.k - k);
+    pack<Tile::b>(
+        task.b + (b_has_k_rows ? mine.column * p.ldb + k : k * p.ldb + mine.column),
+        p.ldb, b_has_k_rows, mine.column_end - mine.column, depth, packed_b);
+    for (index_t row = mine.row; row < mine.row_end; row += kGroup * kEdge) {
+      const index_t rows = std::min(kGroup * kEdge, mine.row_end - row);
+      const bf16* const a = task.a + (a_has_k_rows ? row * p.lda + k : k * p.lda + row);
+      const bool in_place = is_in_place(p, rows, depth);
+      if (!in_place) pack<Tile::a>(a, p.lda, a_has_k_rows, rows, depth, packed_a);
+      stores_are_done();
+      for (index_t i = 0; i < rows; i += kEdge) {
+        const StripOfA strip = in_place
+                                   ? strip_in_place(a + i * p.lda, p.lda)
+                                   : packed_strip(packed_a + i / kEdge * kStripBytes);
+        const index_t block = chunk < p.k ? (row + i - mine.row) / kEdge : 0;
+        std::byte* const sums = all_sums + block * mine.strips() * 4 * kTileBytes;
+        multiply_strips(strip, packed_b, mine.strips(), depth, k == 0, sums);
+        if (k + depth == p.k) {
+          finish_rows(task, mine, row + i, std::min(kEdge, rows - i), sums);
+        }
+      }
+    }
+  }
+  _tile_release();
+}
+
+}  // namespace trireme::kernels::impl

@@ -1,0 +1,19 @@
+// kernels/amx_gemm_none.cpp — for processors that have no matrix tiles of Intel's.
+#include "base/error.hpp"
+#include "kernels/impl/amx_gemm.hpp"
+
+namespace trireme::kernels::impl {
+
+bool may_use_amx() {
+  return false;
+}
+
+AmxCut amx_cut(const Product&, int) {
+  return {};
+}
+
+void amx_part(const AmxProduct&, const AmxCut&, index_t, std::byte*) {
+  TRIREME_REQUIRE(false, "kernels::amx_part: this build has no products on tiles");
+}
+
+}  // namespace trireme::kernels::impl

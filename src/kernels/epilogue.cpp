@@ -1,0 +1,110 @@
+// kernels/epilogue.cpp — see epilogue.hpp.
+#include "kernels/epilogue.hpp"
+
+#include "base/error.hpp"
+#include "kernels/gemm_reference.hpp"
+#include "kernels/impl/gelu.hpp"
+#include "kernels/impl/rows.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+// A matrix whose rows lie apart as they are stored; null: there is none.
+template <class T>
+struct RowsOf {
+  T* data = nullptr;
+  index_t leading = 0;
+
+  template <class View>
+  explicit RowsOf(const View& view)
+      : data(view.extent(0) == 0 ? nullptr : view.data()),
+        leading(static_cast<index_t>(view.stride(0))) {}
+  KOKKOS_FORCEINLINE_FUNCTION T* row(index_t i) const {
+    return data == nullptr ? nullptr : data + i * leading;
+  }
+};
+
+}  // namespace
+
+template <class T>
+void require_epilogue(const Epilogue<T>& epilogue, const View2<T>& y) {
+  const auto rows = static_cast<index_t>(y.extent(0));
+  const auto f = static_cast<index_t>(y.extent(1));
+  const bool has_activation = epilogue.activation != Activation::none;
+  if (epilogue.bias.extent(0) > 0) require_extent("epilogue", "bias", epilogue.bias, f);
+  if (epilogue.residual.extent(0) > 0) {
+    require_extents("epilogue", "residual", epilogue.residual, rows, f);
+    TRIREME_REQUIRE(!has_activation,
+                    "kernels::epilogue: a residual and an activation in one");
+  }
+  if (epilogue.pre_activation.extent(0) > 0) {
+    require_extents("epilogue", "pre_activation", epilogue.pre_activation, rows, f);
+    TRIREME_REQUIRE(has_activation,
+                    "kernels::epilogue: a pre-activation without an activation");
+  }
+}
+
+template <class T>
+void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>& epilogue,
+                    View2<T> y) {
+  using A = Accumulator<T>;
+  const auto rows = static_cast<index_t>(y.extent(0));
+  const auto f = static_cast<index_t>(y.extent(1));
+  require_extents("apply_epilogue", "product", product, rows, f);
+  require_epilogue(epilogue, y);
+
+  const RowsOf<const T> in(product), residual(epilogue.residual);
+  const RowsOf<T> kept(epilogue.pre_activation), out(y);
+  const T* const bias = epilogue.bias.extent(0) == 0 ? nullptr : epilogue.bias.data();
+  const bool has_gelu = epilogue.activation == Activation::gelu;
+  const index_t bytes =
+      bytes_of(product, epilogue.bias, epilogue.residual, epilogue.pre_activation, y);
+  launch_rows(
+      exec, {"trireme::kernels::apply_epilogue", {.bytes = bytes}}, rows,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const T* from = in.row(row);
+        T* const to = out.row(row);
+        T* const z = kept.row(row);
+        if (bias != nullptr) {
+          T* const sum = z != nullptr ? z : to;
+          for_each_column(team, f, [=](index_t j) {
+            sum[j] = static_cast<T>(static_cast<A>(from[j]) + static_cast<A>(bias[j]));
+          });
+          from = sum;
+          team_barrier(team);
+        } else if (z != nullptr && z != from) {
+          for_each_column(team, f, [=](index_t j) { z[j] = from[j]; });
+        }
+        if (has_gelu) {
+          for_each_column(team, f, [=](index_t j) {
+            to[j] = static_cast<T>(gelu(static_cast<A>(from[j])));
+          });
+        } else if (const T* const add = residual.row(row); add != nullptr) {
+          for_each_column(team, f, [=](index_t j) {
+            to[j] = static_cast<T>(static_cast<A>(from[j]) + static_cast<A>(add[j]));
+          });
+        } else if (from != to) {
+          for_each_column(team, f, [=](index_t j) { to[j] = from[j]; });
+        }
+      });
+}
+
+template <class T>
+void linear_forward_reference(const Exec& exec, View2<const T> x,
+                              const WeightOperand<T>& weight, const Epilogue<T>& epilogue,
+                              View2<T> y) {
+  forward_in_two_passes<T>(exec, epilogue, y,
+                           [&](Accumulate accumulate, const View2<T>& product) {
+                             gemm_reference<T, T>(exec, Transpose::no, Transpose::yes,
+                                                  accumulate, x, weight.rows, product);
+                           });
+}
+
+#define TRIREME_INSTANTIATE(T)                                \
+  template decltype(require_epilogue<T>) require_epilogue<T>; \
+  template decltype(apply_epilogue<T>) apply_epilogue<T>;     \
+  template decltype(linear_forward_reference<T>) linear_forward_reference<T>;
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels
