@@ -41,7 +41,7 @@ void copy_front(const Exec& exec, const To& to, const From& from, index_t count)
 // Seconds that one core takes to read all weights, at the best.
 template <class T>
 double seconds_to_read(const ModelState<T>& state) {
-  constexpr double kBytesPerSecond = 15e9;
+  constexpr double kBytesPerSecond = 18e9;
   index_t elements = 0;
   for (std::size_t i = 0; i < state.registry.size(); ++i) {
     elements += state.registry.spec(i).shard.real_elements();

@@ -39,10 +39,10 @@ void FasterWay::add(double seconds) {
 }
 
 // From the first way there is nothing to gain where the second takes longer in any case.
-// A turn may be late by chance, which is why it has to seem much longer.
+// A turn may be late by chance, which is why it has to seem longer.
 bool FasterWay::is_due() const {
   if (turns_ < interval_) return false;
-  return kept_ == 1 || least_second_ <= 1.5 * smoothed_;
+  return kept_ == 1 || least_second_ <= 1.25 * smoothed_;
 }
 
 void FasterWay::end_trial() {

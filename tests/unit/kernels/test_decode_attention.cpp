@@ -212,6 +212,29 @@ TEST(DecodeAttentionAppend, GoesBehindThePositionsOfEachText) {
   }
 }
 
+// 2 texts of up to 7 positions, 3 heads of 5 in 1 of keys: each of two products is
+// 2 * (2 * 3 * 7) * 5 = 420 FLOPs. 70 elements in each of k and v, 30 in each of q and o.
+TEST(DecodeAttentionCosts, AreThoseOfKeysValuesAndQueries) {
+  Tally tally;
+  const Exec exec = Exec::shape_only(tally);
+  const CachedTexts texts{.count = 2, .capacity = 9, .longest = 7};
+  const CachedHeads heads{3, 1, 5, 1.0};
+  const auto of = [](index_t rows, index_t columns) {
+    return View2<bf16>(nullptr, extent(rows), extent(columns));
+  };
+  const View1<float> scratch(nullptr,
+                             extent(decode_attention_scratch_elements(texts, heads)));
+  decode_attention<bf16>(exec, texts, heads, of(2, 25), of(18, 5), of(18, 5), scratch,
+                         of(2, 15));
+  const KernelTally found = tally.kernel("trireme::kernels::decode_attention");
+  EXPECT_EQ(found.calls, 1);
+  EXPECT_EQ(found.cost.flops, 840);
+  EXPECT_EQ(found.cost.bytes, 2 * (2 * 70 + 2 * 30));
+  append_to_cache<bf16>(exec, texts, of(2, 25), 15, of(18, 5), of(18, 5));
+  // 2 rows of 5 keys and 5 values, read and written.
+  EXPECT_EQ(tally.kernel("trireme::kernels::append_to_cache").cost.bytes, 2 * 2 * 20);
+}
+
 TEST(DecodeAttentionErrors, AreNamed) {
   const Problem<float> problem({2, 2, 8, 1.0}, {0}, {3});
   const auto message_of = [&](CachedTexts texts, const CachedHeads& heads) {
