@@ -40,6 +40,7 @@ struct GenerateOptions {
   std::string out, json;
   std::int64_t samples = 1;
   bool greedy = false, slide = false;
+  std::vector<std::string> overrides;
   inference::GenerationConfig config;
 };
 
@@ -161,8 +162,8 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   check_options(options, world);
 
   // 1. The model, whole on every rank; the prompts, checked before anything is computed.
-  const inference::LoadedModel model =
-      inference::load_model(comm::make_groups_of_one(), options.checkpoint, log);
+  const inference::LoadedModel model = inference::load_model(
+      comm::make_groups_of_one(), options.checkpoint, log, options.overrides);
   options.config.end_of_document = model.end_of_document;
   options.config.usable_vocabulary = model.usable_vocabulary();
   Work work{
@@ -202,19 +203,9 @@ int run_generate(GenerateOptions options, comm::Environment& environment) {
   return 0;
 }
 
-}  // namespace
-
-void add_generate(CommandLine& line) {
-  const auto options = std::make_shared<GenerateOptions>();
-  inference::GenerationConfig& config = options->config;
-  inference::SamplingConfig& sampling = config.sampling;
-  CLI::App& command = line.add_command("generate",
-                                       "Continue prompts with a trained model. Under "
-                                       "mpiexec the prompts are divided among "
-                                       "the ranks.",
-                                       [options](comm::Environment& environment) {
-                                         return run_generate(*options, environment);
-                                       });
+// What is continued, by which model.
+void add_input_options(CLI::App& command,
+                       const std::shared_ptr<GenerateOptions>& options) {
   command
       .add_option("--checkpoint", options->checkpoint,
                   "a run directory, its checkpoints, one step_* directory or latest")
@@ -230,6 +221,29 @@ void add_generate(CommandLine& line) {
       .add_option("--prompt-ids", options->prompts.ids,
                   "a prompt as token numbers, \"464 3290\"; may be given several times")
       ->allow_extra_args(false);
+  command
+      .add_option(
+          "--set", options->overrides,
+          "keys of `precision` in another way than the checkpoint's run had them: "
+          "precision.compute=bf16")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void add_generate(CommandLine& line) {
+  const auto options = std::make_shared<GenerateOptions>();
+  inference::GenerationConfig& config = options->config;
+  inference::SamplingConfig& sampling = config.sampling;
+  CLI::App& command = line.add_command("generate",
+                                       "Continue prompts with a trained model. Under "
+                                       "mpiexec the prompts are divided among "
+                                       "the ranks.",
+                                       [options](comm::Environment& environment) {
+                                         return run_generate(*options, environment);
+                                       });
+  add_input_options(command, options);
   command.add_option("--max-tokens", config.max_tokens, "new tokens of a text at most")
       ->capture_default_str();
   command
@@ -253,6 +267,13 @@ void add_generate(CommandLine& line) {
   command.add_flag("--slide", options->slide,
                    "when the context is full, forget its older half and go on; else the "
                    "text ends there. Of a longer prompt, the last tokens are read");
+  command
+      .add_option(
+          "--set", options->overrides,
+          "keys of `precision` in another way than the checkpoint's run had them: "
+          "precision.compute=bf16")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   command.add_option("--format", options->format, "text, or one JSON object a line")
       ->check(CLI::IsMember({"text", "jsonl"}))
       ->capture_default_str();

@@ -80,6 +80,18 @@ class IdleWork {
   virtual void run() = 0;
 };
 
+namespace detail {
+// An instance of the host's space that has the calling thread alone; where there is no
+// such thing, what it is given. A template, so that nothing of it is asked of a GPU.
+template <class Space>
+Space one_thread_of(const Space& space) {
+#ifdef KOKKOS_ENABLE_OPENMP
+  if constexpr (std::is_same_v<Space, Kokkos::OpenMP>) return Space(1);
+#endif
+  return space;
+}
+}  // namespace detail
+
 class Exec {
  public:
   Exec() = default;
@@ -98,7 +110,30 @@ class Exec {
     return exec;
   }
 
+  // For work in small pieces, as generation has it, where waking the other threads for a
+  // launch takes longer than the launch: copies of this Exec whose small launches, or all
+  // of them, are left to the calling thread. On a GPU they change nothing.
+  Exec with_small_launches_alone() const {
+    Exec exec = *this;
+    exec.alone_ = detail::one_thread_of(space_);
+    exec.has_alone_ = true;
+    return exec;
+  }
+  Exec on_one_thread() const {
+    Exec exec = *this;
+    exec.space_ = detail::one_thread_of(space_);
+    return exec;
+  }
+
   const ExecSpace& space() const { return space_; }
+  // Where a launch of this cost runs.
+  const ExecSpace& space_for(const Cost& cost) const {
+    constexpr index_t kSmallBytes = 128 << 10;
+    constexpr double kSmallFlops = 2e5;
+    const bool is_small =
+        cost.bytes > 0 && cost.bytes <= kSmallBytes && cost.flops <= kSmallFlops;
+    return has_alone_ && is_small ? alone_ : space_;
+  }
   bool is_shape_only() const { return shape_only_; }
   // Where messages are counted that are not sent; null: nowhere.
   Tally* tally() const { return tally_; }
@@ -140,7 +175,8 @@ class Exec {
   }
 
  private:
-  ExecSpace space_{};
+  ExecSpace space_{}, alone_{};
+  bool has_alone_ = false;
   bool shape_only_ = false;
   Tally* tally_ = nullptr;
   // What copies of an Exec share.
@@ -237,9 +273,10 @@ void launch(const Exec& exec, const Kernel& kernel, index_t count,
   {
     const KernelCall call(exec, kernel);
     // Without a chunk size Kokkos asks how many threads there are, and allocates for it.
-    Kokkos::parallel_for(detail::label_of<Functor>(kernel.label),
-                         Policy(exec.space(), 0, count, detail::chunk_size(count)),
-                         functor);
+    Kokkos::parallel_for(
+        detail::label_of<Functor>(kernel.label),
+        Policy(exec.space_for(kernel.cost), 0, count, detail::chunk_size(count)),
+        functor);
   }
   exec.idle();
 }
@@ -255,7 +292,8 @@ void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
                   std::size_t scratch_bytes = 0) {
   static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
   if (teams == 0 || exec.only_counts(kernel)) return;
-  TeamPolicy policy(exec.space(), teams, kHostExecution ? 1 : device_threads, 1);
+  TeamPolicy policy(exec.space_for(kernel.cost), teams,
+                    kHostExecution ? 1 : device_threads, 1);
   if (scratch_bytes > 0) {  // kept by Kokkos from launch to launch, grown when needed
     policy.set_scratch_size(kScratchLevel,
                             Kokkos::PerTeam(static_cast<int>(scratch_bytes)));

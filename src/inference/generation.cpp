@@ -1,22 +1,24 @@
 // inference/generation.cpp — see generation.hpp.
 //
-// Texts of one batch go on in step: at each position the decoder is fed one token of each
-// of them. A text that has ended keeps its place in the batch, and is fed tokens that
-// nobody looks at, until all have ended. That is why only prompts of one length are put
-// together: position p is the same for all, and no padding takes part in attention.
+// A text takes a place of the decoder, its prompt is read there, and then it goes on with
+// the others, a token of each in a step, until it ends and leaves the place to the next
+// that waits. Samples of one prompt that begin together have it read once.
 //
 // Where the context is full and texts may slide, the newer half is read again from
-// position 0 into an empty cache. The keys of GPT-2 hold their absolute positions, so
-// that a cache cannot be moved: with a context of 8, tokens 4 to 7 are read again as 0 to
-// 3, and four more can follow.
+// position 0. The keys of GPT-2 hold their absolute positions, so that they cannot be
+// moved: with a context of 8, tokens 4 to 7 are read again as 0 to 3, and four more can
+// follow.
 #include "inference/generation.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <span>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/types.hpp"
 #include "base/wall_time.hpp"
 
 namespace trireme::inference {
@@ -31,18 +33,31 @@ std::string_view name_of(FinishReason reason) {
 
 struct Generator::Text {
   const GenerationRequest* request = nullptr;
-  std::size_t index = 0;
   std::vector<data::TokenId> tokens;  // all of it: prompt and continuation
-  index_t prompt = 0;                 // tokens of the prompt, the one put in front too
+  index_t prompt = 0;                 // tokens of the prompt that are read
+  index_t place = 0;                  // of the decoder, while it is under way
   Generation result;
-  bool done = false;
 };
 
 struct Generator::Job {
   const GenerationConfig& config;
   const OnToken& on_token;
   Sampler sampler;
-  std::size_t usable;  // logits that are looked at
+  std::size_t usable;            // logits that are looked at
+  std::vector<Text> texts = {};  // in the order of the requests
+  std::size_t waiting = 0;       // the first text that has not begun
+  // The text in each place; kNone: it is free.
+  std::vector<std::size_t> in_place = {};
+  // Room for the texts of a step, to allocate it once.
+  std::vector<std::size_t> stepping = {};
+  std::vector<step::Decoder::Next> next = {};
+
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  std::size_t index_of(const Text& text) const {
+    return static_cast<std::size_t>(&text - texts.data());
+  }
+  void leave(const Text& text) { in_place.at(extent(text.place)) = kNone; }
 };
 
 index_t texts_at_once(const step::DecoderMemory& of_one, std::size_t texts) {
@@ -90,108 +105,130 @@ std::vector<Generation> Generator::run(const std::vector<GenerationRequest>& req
                                        const GenerationConfig& config,
                                        const OnToken& on_token) {
   check(requests, config);
-  std::vector<Text> waiting;
+  const index_t vocabulary =
+      config.usable_vocabulary > 0 ? config.usable_vocabulary : decoder_->vocabulary();
+  Job job{.config = config,
+          .on_token = on_token,
+          .sampler = Sampler(config.sampling, vocabulary),
+          .usable = extent(vocabulary)};
+  job.in_place.assign(extent(decoder_->places()), Job::kNone);
+  job.stepping.reserve(job.in_place.size());
+  job.next.reserve(job.in_place.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Text text;
     text.request = &requests[i];
-    text.index = i;
     text.tokens = requests[i].prompt;
     if (text.tokens.empty()) text.tokens.push_back(*config.end_of_document);
     text.prompt = std::min<index_t>(std::ssize(text.tokens), context());
     text.result.unread = std::ssize(text.tokens) - text.prompt;
     text.tokens.reserve(text.tokens.size() +
                         static_cast<std::size_t>(std::min(config.max_tokens, context())));
-    text.done = config.max_tokens == 0;
-    waiting.push_back(std::move(text));
+    job.texts.push_back(std::move(text));
   }
-  const index_t vocabulary =
-      config.usable_vocabulary > 0 ? config.usable_vocabulary : decoder_->vocabulary();
-  Job job{config, on_token, Sampler(config.sampling, vocabulary),
-          static_cast<std::size_t>(vocabulary)};
-  std::vector<Generation> results(requests.size());
-  // The first that waits, and with it those of the same length.
-  while (!waiting.empty()) {
-    std::vector<Text> batch, rest;
-    for (Text& text : waiting) {
-      const bool joins = batch.empty() || (text.prompt == batch[0].prompt &&
-                                           std::ssize(batch) < decoder_->most_texts());
-      (joins ? batch : rest).push_back(std::move(text));
-    }
-    waiting = std::move(rest);
-    run_batch(batch, job);
-    for (Text& text : batch) results[text.index] = std::move(text.result);
+  if (config.max_tokens == 0) job.waiting = job.texts.size();
+  const auto is_done = [&] {
+    return job.waiting == job.texts.size() &&
+           std::ranges::all_of(job.in_place,
+                               [](auto text) { return text == Job::kNone; });
+  };
+  while (!is_done()) {
+    fill_places(job);
+    advance(job);
   }
+  std::vector<Generation> results;
+  for (Text& text : job.texts) results.push_back(std::move(text.result));
   return results;
 }
 
-void Generator::run_batch(std::vector<Text>& texts, Job& job) {
-  if (texts[0].done) return;
-  decoder_->start(std::ssize(texts));
-  auto begin = Clock::now();
-  auto logits = read_again(texts, texts[0].prompt);
-  speed_.prompt_seconds += seconds_since(begin);
-  begin = Clock::now();
-  while (choose_tokens(texts, logits, job)) {
-    if (decoder_->length() < context()) {
-      history_.clear();
-      for (const Text& text : texts) history_.push_back(text.tokens.back());
-      logits = decoder_->feed(history_);
-      continue;
+// Texts that wait take the free places, and get their first token.
+void Generator::fill_places(Job& job) {
+  const Text* read = nullptr;  // the text whose prompt was read last, and where
+  index_t read_place = -1;
+  std::span<const step::Logit> logits;
+  for (std::size_t place = 0; place < job.in_place.size(); ++place) {
+    if (job.in_place[place] != Job::kNone) continue;
+    if (job.waiting == job.texts.size()) return;
+    Text& text = job.texts[job.waiting];
+    job.in_place[place] = job.waiting++;
+    text.place = static_cast<index_t>(place);
+    decoder_->clear(text.place);
+    // Where the other one is done with its first token, its keys are still there: this
+    // text has taken a place behind it.
+    if (read != nullptr && read->request->prompt == text.request->prompt) {
+      decoder_->copy_text(read_place, text.place);
+    } else {
+      logits = read_last(text, text.prompt);
+      read = &text;
+      read_place = text.place;
     }
-    if (job.config.at_limit == AtContextLimit::stop) {
-      for (Text& text : texts) {
-        if (!text.done) text.result.finish = FinishReason::context_limit;
-      }
-      break;
-    }
-    for (Text& text : texts) ++text.result.slides;
-    decoder_->start(std::ssize(texts));
-    logits = read_again(texts, std::max<index_t>(context() / 2, 1));
+    const auto begin = Clock::now();
+    choose_token(job, text, logits);
+    speed_.seconds += seconds_since(begin);
+  }
+}
+
+// A token more for every text that is in a place.
+void Generator::advance(Job& job) {
+  job.stepping.clear();
+  job.next.clear();
+  for (const std::size_t index : job.in_place) {
+    if (index == Job::kNone) continue;
+    Text& text = job.texts[index];
+    if (!make_room(job, text)) continue;
+    job.stepping.push_back(index);
+    job.next.push_back({text.place, text.tokens.back()});
+  }
+  if (job.next.empty()) return;
+  const auto begin = Clock::now();
+  const auto logits = decoder_->step(job.next);
+  const auto vocabulary = static_cast<std::size_t>(decoder_->vocabulary());
+  for (std::size_t i = 0; i < job.stepping.size(); ++i) {
+    choose_token(job, job.texts[job.stepping[i]],
+                 logits.subspan(i * vocabulary, vocabulary));
   }
   speed_.seconds += seconds_since(begin);
 }
 
-// Reads the last `keep` tokens of every text into an empty cache.
-std::span<const double> Generator::read_again(const std::vector<Text>& texts,
-                                              index_t keep) {
-  history_.clear();
-  for (index_t i = keep; i > 0; --i) {
-    for (const Text& text : texts) {
-      history_.push_back(text.tokens[text.tokens.size() - static_cast<std::size_t>(i)]);
-    }
+// Whether a text's last token can be added to its positions. Where they are full it ends,
+// or forgets its older half and gets its next token here.
+bool Generator::make_room(Job& job, Text& text) {
+  if (decoder_->length(text.place) < context()) return true;
+  if (job.config.at_limit == AtContextLimit::stop) {
+    text.result.finish = FinishReason::context_limit;
+    job.leave(text);
+    return false;
   }
-  speed_.prompt_tokens += keep * std::ssize(texts);
-  return decoder_->feed(history_);
+  ++text.result.slides;
+  decoder_->clear(text.place);
+  choose_token(job, text, read_last(text, std::max<index_t>(context() / 2, 1)));
+  return false;
 }
 
-// One more token for each text; false when all are done.
-bool Generator::choose_tokens(std::vector<Text>& texts, std::span<const double> logits,
-                              Job& job) {
-  const auto vocabulary = static_cast<std::size_t>(decoder_->vocabulary());
-  bool goes_on = false;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    Text& text = texts[i];
-    // Those that are done keep their place: any token will do.
-    data::TokenId token = text.tokens.back();
-    if (!text.done) {
-      token = job.sampler.choose(logits.subspan(i * vocabulary, job.usable),
-                                 {.prompt = text.request->number,
-                                  .sample = text.request->sample,
-                                  .position = text.tokens.size()});
-      ++speed_.new_tokens;
-      if (token == job.config.end_of_document) {
-        text.result.finish = FinishReason::end_of_document;
-        text.done = true;
-      } else {
-        text.result.tokens.push_back(token);
-        if (job.on_token) job.on_token(text.index, token);
-        text.done = std::ssize(text.result.tokens) >= job.config.max_tokens;
-      }
-    }
-    text.tokens.push_back(token);
-    goes_on = goes_on || !text.done;
+// Reads the last `count` tokens of a text into its place, which is empty.
+std::span<const step::Logit> Generator::read_last(const Text& text, index_t count) {
+  const auto begin = Clock::now();
+  const auto logits =
+      decoder_->read(text.place, std::span(text.tokens).last(extent(count)));
+  speed_.prompt_tokens += count;
+  speed_.prompt_seconds += seconds_since(begin);
+  return logits;
+}
+
+void Generator::choose_token(Job& job, Text& text, std::span<const step::Logit> logits) {
+  const data::TokenId token =
+      job.sampler.choose(logits.first(job.usable), {.prompt = text.request->number,
+                                                    .sample = text.request->sample,
+                                                    .position = text.tokens.size()});
+  ++speed_.new_tokens;
+  if (token == job.config.end_of_document) {
+    text.result.finish = FinishReason::end_of_document;
+    job.leave(text);
+    return;
   }
-  return goes_on;
+  text.tokens.push_back(token);
+  text.result.tokens.push_back(token);
+  if (job.on_token) job.on_token(job.index_of(text), token);
+  if (std::ssize(text.result.tokens) >= job.config.max_tokens) job.leave(text);
 }
 
 }  // namespace trireme::inference

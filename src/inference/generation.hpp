@@ -1,9 +1,9 @@
 // inference/generation.hpp — text from a model: prompts in, tokens out.
 //
-// Prompts of equal length are continued together; each text's random numbers depend on
-// the number of its prompt and sample only (sampler.hpp), so that grouping changes
-// nothing but the rounding of matrix products. With a tensor group every rank of it makes
-// the same calls and gets the same tokens.
+// Prompts of any lengths are continued together. A text's tokens do not depend on the
+// others: its logits are the same to the bit (step/decoder.hpp), and its random numbers
+// are those of its prompt and sample (sampler.hpp). With a tensor group every rank of it
+// makes the same calls and gets the same tokens.
 #ifndef TRIREME_INFERENCE_GENERATION_HPP_
 #define TRIREME_INFERENCE_GENERATION_HPP_
 
@@ -60,7 +60,7 @@ struct GenerationSpeed {
   index_t prompt_tokens = 0;  // read, those read again after a slide included
   index_t new_tokens = 0;
   double prompt_seconds = 0.0;
-  double seconds = 0.0;  // of new tokens
+  double seconds = 0.0;  // of steps, and of choosing tokens
 };
 
 // A good number of texts side by side where there are `texts`: 16 at most, less where
@@ -89,17 +89,17 @@ class Generator {
 
  private:
   struct Text;  // a request under way
-
-  struct Job;  // what one run() works with
+  struct Job;   // what one run() works with
 
   void check_prompt(const GenerationRequest& request,
                     const GenerationConfig& config) const;
-  void run_batch(std::vector<Text>& texts, Job& job);
-  bool choose_tokens(std::vector<Text>& texts, std::span<const double> logits, Job& job);
-  std::span<const double> read_again(const std::vector<Text>& texts, index_t keep);
+  void fill_places(Job& job);
+  void advance(Job& job);
+  bool make_room(Job& job, Text& text);
+  std::span<const step::Logit> read_last(const Text& text, index_t count);
+  void choose_token(Job& job, Text& text, std::span<const step::Logit> logits);
 
   std::unique_ptr<step::Decoder> decoder_;
-  std::vector<data::TokenId> history_;  // what the decoder is fed
   GenerationSpeed speed_;
 };
 

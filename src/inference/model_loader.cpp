@@ -2,6 +2,8 @@
 #include "inference/model_loader.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/words.hpp"
@@ -47,6 +49,27 @@ std::optional<data::TokenId> find_end_of_document(
   }
 }
 
+// The deck's `precision` as overrides say.
+config::PrecisionConfig precision_of(const config::Deck& trained,
+                                     const std::vector<std::string>& overrides) {
+  if (overrides.empty()) return trained.precision;
+  for (const std::string& text : overrides) {
+    TRIREME_REQUIRE_INPUT(text.starts_with("precision."),
+                          "--set {}: generation takes the keys of `precision`; the model "
+                          "is the checkpoint's",
+                          text);
+  }
+  config::Deck plain;
+  plain.model = trained.model;
+  plain.precision.compute = trained.precision.compute;
+  // A deck is not whole without these keys; generation does not use them.
+  plain.optimizer.decay = plain.run.steps;
+  plain.run.dir = plain.checkpoint.dir = "generation";
+  return config::parse(config::resolved_text(plain), "generation",
+                       {.overrides = overrides, .ranks = 1})
+      .precision;
+}
+
 }  // namespace
 
 index_t LoadedModel::usable_vocabulary() const {
@@ -54,8 +77,8 @@ index_t LoadedModel::usable_vocabulary() const {
   return tokenizer ? std::min<index_t>(rows, tokenizer->vocabulary_size()) : rows;
 }
 
-LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path,
-                       Log& log) {
+LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log,
+                       const std::vector<std::string>& overrides) {
   const ckpt::CheckpointReader reader = ckpt::open_newest(path, log);
   LoadedModel model{.path = reader.path(),
                     .training = reader.state(),
@@ -63,6 +86,7 @@ LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path,
                     .replica = {},
                     .tokenizer = {},
                     .end_of_document = {}};
+  model.deck.precision = precision_of(model.deck, overrides);
   if (!model.training.tokenizer.empty()) {
     model.tokenizer = data::Tokenizer::from_files(model.training.tokenizer);
   }

@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/log.hpp"
 #include "ckpt/reader.hpp"
@@ -39,9 +41,11 @@ struct LoadedModel {
 
 // `path`: a run directory, its `checkpoints`, one step_* directory or `latest`; of
 // several the newest that is complete (a warning names newer ones that are not). Weights
-// of any floating-point type are converted to that of training. InputError: no such
-// checkpoint, damage, weights of another shape than the deck in it says.
-LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log);
+// of any floating-point type are converted to that of training, or what `overrides` says:
+// KEY=VALUE for keys of `precision`. InputError: no such checkpoint, damage, weights of
+// another shape than the deck in it says, other keys.
+LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log,
+                       const std::vector<std::string>& overrides = {});
 
 }  // namespace trireme::inference
 

@@ -1,14 +1,36 @@
 // inference/sampler.cpp — see sampler.hpp.
+//
+// A vocabulary has 50,000 tokens and more, and a step of generation takes milliseconds:
+// tokens are gone through in blocks whose loops vectorise, and what is slower than that
+// is done with the few that count. Top-k: the k-th largest of the blocks' largest logits
+// is a bound that at least k tokens reach, and as a rule not many more. Nucleus: tokens
+// so improbable that all of their kind together are less than what may be left out are
+// dropped before the others are sorted.
 #include "inference/sampler.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <string>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "kernels/impl/vector_math.hpp"
 
 namespace trireme::inference {
+
+namespace {
+
+constexpr std::size_t kBlock = 64;  // tokens
+
+std::size_t blocks_of(std::size_t count) {
+  return (count + kBlock - 1) / kBlock;
+}
+
+}  // namespace
 
 void SamplingConfig::validate() const {
   std::string wrong;
@@ -27,71 +49,175 @@ void SamplingConfig::validate() const {
 
 Sampler::Sampler(const SamplingConfig& config, index_t vocabulary) : config_(config) {
   config.validate();
-  candidates_.reserve(static_cast<std::size_t>(vocabulary));
+  const std::size_t tokens = extent(vocabulary);
+  largest_of_block_.reserve(blocks_of(tokens));
+  bounds_.reserve(blocks_of(tokens));
+  candidates_.reserve(tokens);
+  weights_.reserve(tokens);
+  sums_.reserve(blocks_of(tokens));
 }
 
-data::TokenId Sampler::choose(std::span<const double> logits, const Draw& draw) {
+data::TokenId Sampler::choose(std::span<const Logit> logits, const Draw& draw) {
   TRIREME_REQUIRE(!logits.empty(), "no logits to choose a token from");
-  std::size_t best = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    TRIREME_REQUIRE(
-        std::isfinite(logits[i]),
-        "the logit of token {} at position {} is {}: the weights are not those "
-        "of a healthy model (did its training diverge?)",
-        i, draw.position, logits[i]);
-    if (logits[i] > logits[best]) best = i;
-  }
+  const std::size_t best = find_largest(logits, draw);
   if (config_.temperature == 0.0) return static_cast<data::TokenId>(best);
 
-  candidates_.clear();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double weight = std::exp((logits[i] - logits[best]) / config_.temperature);
-    candidates_.push_back({logits[i], weight, static_cast<data::TokenId>(i)});
+  const Logit largest = logits[best];
+  if (limits_count(logits.size())) {
+    take_top_k(logits);
+  } else {
+    weights_.assign(logits.begin(), logits.end());
+    weigh(largest);
+    if (config_.top_p >= 1.0) return static_cast<data::TokenId>(fall(uniform(draw)));
+    take_all_but_the_least(logits);
   }
-  keep_top_k();
   keep_nucleus();
   // Candidates are in the order of ids whatever was cut away: limits that cut nothing
   // change nothing.
   std::ranges::sort(candidates_, {}, &Candidate::id);
-  double total = 0.0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
-  const double target = uniform(draw) * total;
-  double sum = 0.0;
-  for (const Candidate& candidate : candidates_) {
-    sum += candidate.weight;
-    if (target < sum) return candidate.id;
+  weights_.clear();
+  for (const Candidate& candidate : candidates_) weights_.push_back(candidate.weight);
+  return candidates_[fall(uniform(draw))].id;
+}
+
+// Whether top_k leaves out any of so many tokens.
+bool Sampler::limits_count(std::size_t tokens) const {
+  return config_.top_k > 0 && static_cast<std::size_t>(config_.top_k) < tokens;
+}
+
+// Fills largest_of_block_. The first of the largest; an Error where one is not finite.
+std::size_t Sampler::find_largest(Logits logits, const Draw& draw) {
+  largest_of_block_.clear();
+  constexpr std::uint32_t kInfinite = 0x7f800000u;  // so many, or more, without the sign
+  std::uint32_t magnitude = 0;
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const std::size_t count = std::min(kBlock, logits.size() - begin);
+    Logit largest = logits[begin];
+    for (std::size_t i = 0; i < count; ++i) {
+      const Logit logit = logits[begin + i];
+      largest = logit > largest ? logit : largest;
+      magnitude = std::max(magnitude, std::bit_cast<std::uint32_t>(logit) & 0x7fffffffu);
+    }
+    largest_of_block_.push_back(largest);
   }
-  // Unreachable: the sum is added in the same order as the total, and target < total.
-  return static_cast<data::TokenId>(best);
+  if (magnitude >= kInfinite) {
+    const auto bad =
+        std::ranges::find_if(logits, [](Logit x) { return !std::isfinite(x); });
+    TRIREME_REQUIRE(false,
+                    "the logit of token {} at position {} is {}: the weights are not "
+                    "those of a healthy model (did its training diverge?)",
+                    bad - logits.begin(), draw.position, *bad);
+  }
+  const auto block = std::ranges::max_element(largest_of_block_);
+  const auto first = static_cast<std::size_t>(block - largest_of_block_.begin()) * kBlock;
+  return static_cast<std::size_t>(std::ranges::find(logits.subspan(first), *block) -
+                                  logits.begin());
 }
 
-void Sampler::keep_top_k() {
+// weights_ = exp((logit - largest) / temperature) of the logits in it.
+void Sampler::weigh(Logit largest) {
+  // A temperature beyond float's numbers is as good as the smallest or the largest.
+  const auto inverse = static_cast<Logit>(
+      std::clamp(1.0 / config_.temperature, 0.0,
+                 static_cast<double>(std::numeric_limits<Logit>::max())));
+  for (Logit& weight : weights_) {
+    weight = kernels::vector_exp((weight - largest) * inverse);
+  }
+}
+
+// The candidates are the top_k largest.
+void Sampler::take_top_k(Logits logits) {
   const auto keep = static_cast<std::size_t>(config_.top_k);
-  if (keep == 0 || keep >= candidates_.size()) return;
-  std::ranges::nth_element(candidates_, candidates_.begin() + config_.top_k,
-                           comes_before);
-  candidates_.resize(keep);
+  Logit bound = -std::numeric_limits<Logit>::infinity();
+  if (keep <= largest_of_block_.size()) {
+    bounds_.assign(largest_of_block_.begin(), largest_of_block_.end());
+    const auto last = bounds_.begin() + config_.top_k - 1;
+    std::ranges::nth_element(bounds_, last, std::greater<>());
+    bound = *last;
+  }
+  candidates_.clear();
+  for (std::size_t block = 0; block < largest_of_block_.size(); ++block) {
+    if (largest_of_block_[block] < bound) continue;
+    const std::size_t end = std::min((block + 1) * kBlock, logits.size());
+    for (std::size_t i = block * kBlock; i < end; ++i) {
+      if (logits[i] < bound) continue;
+      candidates_.push_back({logits[i], 0, static_cast<data::TokenId>(i)});
+    }
+  }
+  if (candidates_.size() > keep) {
+    std::ranges::nth_element(candidates_, candidates_.begin() + config_.top_k,
+                             comes_before);
+    candidates_.resize(keep);
+  }
+  // By id, and not in the order that nth_element left, which differs between libraries.
+  std::ranges::sort(candidates_, {}, &Candidate::id);
+  weights_.clear();
+  for (const Candidate& candidate : candidates_) weights_.push_back(candidate.logit);
+  weigh(std::ranges::max(largest_of_block_));
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    candidates_[i].weight = weights_[i];
+  }
 }
 
+// The candidates are all tokens, but for those that together have less than 1 - top_p.
+void Sampler::take_all_but_the_least(Logits logits) {
+  double total = 0.0;
+  for (const Logit weight : weights_) total += static_cast<double>(weight);
+  const auto least = static_cast<Logit>((1.0 - config_.top_p) * total /
+                                        static_cast<double>(logits.size()) * 0.999);
+  candidates_.clear();
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (weights_[i] < least) continue;
+    candidates_.push_back({logits[i], weights_[i], static_cast<data::TokenId>(i)});
+  }
+}
+
+// Of the candidates, the first whose weights reach top_p of the sum of weights_.
 void Sampler::keep_nucleus() {
   if (config_.top_p >= 1.0) return;
-  // Summed by id, not in the order nth_element left behind: that differs between
-  // libraries.
-  std::ranges::sort(candidates_, {}, &Candidate::id);
   double total = 0.0;
-  for (const Candidate& candidate : candidates_) total += candidate.weight;
-  // All tokens below this weight together have less than 1 - top_p: none of them is
-  // needed, and the rest is quickly sorted.
-  const double least =
-      (1.0 - config_.top_p) * total / static_cast<double>(candidates_.size());
-  std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < least; });
+  for (const Logit weight : weights_) total += static_cast<double>(weight);
   std::ranges::sort(candidates_, comes_before);
   double sum = 0.0;
   std::size_t count = 0;
   while (count < candidates_.size() && sum < config_.top_p * total) {
-    sum += candidates_[count++].weight;
+    sum += static_cast<double>(candidates_[count++].weight);
   }
   candidates_.resize(std::max<std::size_t>(count, 1));
+}
+
+std::size_t Sampler::fall(double number) {
+  sums_.clear();
+  double total = 0.0;
+  for (std::size_t begin = 0; begin < weights_.size(); begin += kBlock) {
+    const std::size_t count = std::min(kBlock, weights_.size() - begin);
+    constexpr std::size_t kLanes = 8;
+    double lanes[kLanes] = {};
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      for (std::size_t l = 0; l < kLanes; ++l) {
+        lanes[l] += static_cast<double>(weights_[begin + i + l]);
+      }
+    }
+    for (; i < count; ++i) lanes[0] += static_cast<double>(weights_[begin + i]);
+    sums_.push_back(std::accumulate(lanes, lanes + kLanes, 0.0));
+    total += sums_.back();
+  }
+  const double target = number * total;
+  double sum = 0.0;
+  std::size_t block = 0;
+  while (block + 1 < sums_.size() && target >= sum + sums_[block]) sum += sums_[block++];
+  // Added one by one, a block's weights may come to a little less than its sum: the last
+  // that is not zero then takes what is missing.
+  const std::size_t end = std::min((block + 1) * kBlock, weights_.size());
+  std::size_t last = 0;
+  for (std::size_t i = block * kBlock; i < end; ++i) {
+    if (weights_[i] == 0) continue;
+    last = i;
+    sum += static_cast<double>(weights_[i]);
+    if (target < sum) break;
+  }
+  return last;
 }
 
 double Sampler::uniform(const Draw& draw) const {

@@ -3,9 +3,9 @@
 //   p_i = softmax(logits / temperature)_i, restricted to the top_k largest, then to the
 //   nucleus: the smallest set of the largest whose sum reaches top_p (Holtzman et al.
 //   2020, arXiv:1904.09751); renormalised.
-// On the host and in double. A draw is a pure function of (seed, prompt, sample,
-// position) and the logits: it knows nothing of batches or of the other prompts. Of equal
-// logits the lower token id comes first.
+// On the host, weights in float and their sums in double. A draw is a pure function of
+// (seed, prompt, sample, position) and the logits: it knows nothing of batches or of the
+// other prompts. Of equal logits the lower token id comes first.
 #ifndef TRIREME_INFERENCE_SAMPLER_HPP_
 #define TRIREME_INFERENCE_SAMPLER_HPP_
 
@@ -15,6 +15,7 @@
 
 #include "base/types.hpp"
 #include "data/bpe.hpp"
+#include "step/decoder.hpp"
 
 namespace trireme::inference {
 
@@ -41,24 +42,36 @@ class Sampler {
   Sampler(const SamplingConfig& config, index_t vocabulary);
 
   // `logits`: one per token of the vocabulary. Error where one is not finite.
-  data::TokenId choose(std::span<const double> logits, const Draw& draw);
+  data::TokenId choose(std::span<const step::Logit> logits, const Draw& draw);
 
  private:
+  using Logit = step::Logit;
+  using Logits = std::span<const Logit>;
   struct Candidate {
-    double logit;
-    double weight;  // exp((logit - largest) / temperature)
+    Logit logit;
+    Logit weight;  // exp((logit - largest) / temperature)
     data::TokenId id;
   };
   static bool comes_before(const Candidate& a, const Candidate& b) {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
   }
-  void keep_top_k();
+  std::size_t find_largest(Logits logits, const Draw& draw);
+  bool limits_count(std::size_t tokens) const;
+  void take_top_k(Logits logits);
+  void take_all_but_the_least(Logits logits);
   void keep_nucleus();
+  void weigh(Logit largest);
+  // The place in weights_ that a number in [0, 1) falls on.
+  std::size_t fall(double number);
   // A number in [0, 1) of 53 random bits.
   double uniform(const Draw& draw) const;
 
   SamplingConfig config_;
-  std::vector<Candidate> candidates_;
+  // The largest logit of each block of tokens, and room to change them.
+  std::vector<Logit> largest_of_block_, bounds_;
+  std::vector<Candidate> candidates_;  // where there is a limit: what it leaves
+  std::vector<Logit> weights_;         // of the candidates, or of all tokens
+  std::vector<double> sums_;           // of blocks of weights_
 };
 
 }  // namespace trireme::inference

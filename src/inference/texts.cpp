@@ -95,6 +95,7 @@ Json summary_of(const GenerationConfig& config, const GenerationSpeed& speed) {
           {"seed", sampling.seed},
           {"max_tokens", config.max_tokens},
           {"prompt_tokens", speed.prompt_tokens},
+          {"prompt_seconds", speed.prompt_seconds},
           {"new_tokens", speed.new_tokens},
           {"seconds", speed.seconds}};
 }

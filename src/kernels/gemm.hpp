@@ -11,6 +11,7 @@
 #include <cstddef>
 
 #include "base/exec.hpp"
+#include "kernels/few_rows.hpp"
 
 namespace trireme::kernels {
 
@@ -48,6 +49,12 @@ struct WeightOperand {
 template <class T>
 void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& weight,
                     View2<T> y) {
+  if constexpr (kHostExecution) {
+    if (static_cast<index_t>(x.extent(0)) <= kFewRows) {
+      few_rows_product<T>(exec, x, weight.rows, y);
+      return;
+    }
+  }
   gemm<T, T>(exec, Transpose::no, Transpose::yes, Accumulate::no, x, weight.rows, y);
 }
 

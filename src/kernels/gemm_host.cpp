@@ -117,7 +117,7 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
     const GemmShape shape = gemm_shape(Transpose::no, Transpose::yes, x, weight.rows, y);
     const impl::Product product = product_of(Transpose::no, Transpose::yes,
                                              Accumulate::no, shape, x, weight.rows, y);
-    if (impl::fuses_forward(exec, product)) {
+    if (shape.m > kFewRows && impl::fuses_forward(exec, product)) {
       const Kernel kernel = fused_kernel(shape, x, weight, epilogue, y);
       if (exec.only_counts(kernel)) return;
       LibraryCall call(exec, kernel);
@@ -128,6 +128,10 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
   }
   forward_in_two_passes<T>(exec, epilogue, y,
                            [&](Accumulate accumulate, const View2<T>& product) {
+                             if (accumulate == Accumulate::no) {
+                               linear_forward<T>(exec, x, weight, product);
+                               return;
+                             }
                              gemm<T, T>(exec, Transpose::no, Transpose::yes, accumulate,
                                         x, weight.rows, product);
                            });

@@ -5,7 +5,7 @@
 // nothing is copied apart. Their gradients are columns of one matrix in the same way.
 // Example: 4 heads and 2 key heads of size 8 on 2 tensor ranks. A rank has 2 heads and 1
 // key head, and its rows are [q 0..15 | k 16..23 | v 24..31]. Only generation copies k
-// and v out, behind those of the positions before.
+// and v out, to the places of their texts behind those of the positions before.
 #include "nn/attention.hpp"
 
 #include <cmath>
@@ -16,27 +16,6 @@
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
-
-namespace {
-
-// Rows [first, first + rows) of k and v = the columns of qkv from k_column on.
-template <class T>
-void append_keys_and_values(const Exec& exec, View2<const T> qkv, index_t k_column,
-                            index_t first, View2<T> k, View2<T> v) {
-  const auto rows = static_cast<index_t>(qkv.extent(0));
-  const auto columns = static_cast<index_t>(k.extent(1));
-  const index_t bytes = 2 * rows * columns * static_cast<index_t>(sizeof(T));  // k and v
-  launch(
-      exec, {"trireme::nn::append_keys_and_values", {.bytes = 2 * bytes}}, rows * columns,
-      KOKKOS_LAMBDA(const index_t i) {
-        const index_t row = i / columns;
-        const index_t column = i % columns;
-        k(first + row, column) = qkv(row, k_column + column);
-        v(first + row, column) = qkv(row, k_column + columns + column);
-      });
-}
-
-}  // namespace
 
 template <class T>
 Attention<T>::Attention(const Builder<T>& builder, const std::string& name,
@@ -145,34 +124,60 @@ void Attention<T>::backward_weight(const Context& context, const Saved& saved,
 
 template <class T>
 void Attention<T>::forward_cached(const Context& context, View2<const T> x, View2<T> y,
-                                  KvCache<T>& cache) const {
+                                  const KvCache<T>& cache) const {
   const ComponentRegion region(context.exec.timers(), Component::attention);
   const ArenaScope scope(context.scratch);
-  const index_t d = config_.head_elements();
-  const index_t rows = context.rows();
+  const kernels::CachedTexts& texts = cache.texts;
+  TRIREME_REQUIRE(texts.count == context.samples() && texts.longest >= context.sequence(),
+                  "{} of {} for a cache of {} with {} of them",
+                  format_plural(context.sequence(), "new position"),
+                  format_plural(context.samples(), "text"),
+                  format_plural(texts.count, "text"), texts.longest);
+  TRIREME_REQUIRE(texts.longest <= texts.capacity,
+                  "the key cache has room for {}, {} are in it, {} more come",
+                  format_plural(texts.capacity, "position"),
+                  texts.longest - context.sequence(), context.sequence());
+  const index_t rows = context.rows(), d = config_.head_elements();
   const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
   const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
-  const auto lse =
-      context.scratch.vector<Accumulator<T>>(Category::attention, rows * heads_tp_);
-  TRIREME_REQUIRE(
-      (cache.length + context.sequence()) * context.samples() <=
-          static_cast<index_t>(cache.k.extent(0)),
-      "the key cache has room for {}, {} are in it, {} more come",
-      format_plural(cache.k.extent(0) / static_cast<std::size_t>(context.samples()),
-                    "position"),
-      cache.length, context.sequence());
   qkv_.forward(context, x, qkv);
-  append_keys_and_values(context.exec, as_const(qkv), heads_tp_ * d,
-                         cache.length * context.samples(), cache.k, cache.v);
-  cache.length += context.sequence();
-
-  kernels::AttentionDesc desc = describe(context);
-  desc.kv_length = cache.length;
-  kernels::attention_forward<T>(
-      context.exec, desc, context.step, heads(context, as_const(qkv)),
-      heads(context, as_const(cache.k)), heads(context, as_const(cache.v)),
-      heads(context, o), lse);
+  kernels::append_to_cache<T>(context.exec, texts, as_const(qkv), heads_tp_ * d, cache.k,
+                              cache.v);
+  attend_cached(context, as_const(qkv), cache, o);
   projection_.forward(context, as_const(o), y);
+}
+
+template <class T>
+void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
+                                 const KvCache<T>& cache, View2<T> o) const {
+  using Acc = Accumulator<T>;
+  const kernels::CachedTexts& texts = cache.texts;
+  const index_t d = config_.head_elements();
+  const kernels::AttentionDesc desc = describe(context);
+  if (context.sequence() == 1) {
+    const kernels::CachedHeads of_one{heads_tp_, kv_heads_tp_, d, desc.scale};
+    const auto scratch = context.scratch.vector<Acc>(
+        Category::attention, kernels::decode_attention_scratch_elements(texts, of_one));
+    kernels::decode_attention<T>(context.exec, texts, of_one, qkv, as_const(cache.k),
+                                 as_const(cache.v), scratch, o);
+    return;
+  }
+  TRIREME_REQUIRE(texts.places.data() == nullptr && texts.lengths.data() == nullptr,
+                  "{} at a time of texts of unlike length",
+                  format_plural(context.sequence(), "position"));
+  kernels::AttentionDesc of_several = desc;
+  of_several.kv_length = texts.longest;
+  const index_t columns = kv_columns();
+  const auto cached = [&](const View2<T>& view) -> kernels::HeadsView<const T> {
+    const T* const data =
+        view.data() == nullptr ? nullptr : view.data() + texts.first_row(0) * columns;
+    return {data, columns, texts.capacity * columns};
+  };
+  const auto lse =
+      context.scratch.vector<Acc>(Category::attention, context.rows() * heads_tp_);
+  kernels::attention_forward<T>(context.exec, of_several, context.step,
+                                heads(context, qkv), cached(cache.k), cached(cache.v),
+                                heads(context, o), lse);
 }
 
 #define TRIREME_INSTANTIATE(T) template class Attention<T>;

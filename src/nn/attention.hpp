@@ -12,16 +12,18 @@
 #include "comm/group.hpp"
 #include "config/deck.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/decode_attention.hpp"
 #include "nn/linear.hpp"
 
 namespace trireme::nn {
 
-// Keys and values of the positions already generated: (positions, b, g_tp d) each, for
-// one layer.
+// Keys and values of the positions already generated, for one layer: rows as
+// kernels/decode_attention.hpp has them.
 template <class T>
 struct KvCache {
-  View2<T> k, v;       // (capacity * b, g_tp * d)
-  index_t length = 0;  // positions filled
+  View2<T> k, v;  // (places * capacity, g_tp * d)
+  // The texts of the call, with the positions that it adds.
+  kernels::CachedTexts texts = {};
 };
 
 template <class T>
@@ -49,10 +51,11 @@ class Attention {
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
-  // Generation: context.sequence new positions after the cache's, which they join. All
-  // memory is taken from context.scratch.
+  // Generation: context.sequence new positions of each text, the last of those that
+  // cache.texts has, come to the cache. Several at a time are those of texts of one
+  // length in neighbouring places. All memory is taken from context.scratch.
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
-                      KvCache<T>& cache) const;
+                      const KvCache<T>& cache) const;
 
   View1<const T> output_bias() const { return projection_.bias(); }
   // Columns of a KvCache view: g_tp * d.
@@ -60,6 +63,8 @@ class Attention {
 
  private:
   kernels::AttentionDesc describe(const Context& context) const;
+  void attend_cached(const Context& context, View2<const T> qkv, const KvCache<T>& cache,
+                     View2<T> o) const;
   template <class U>
   struct Parts {
     kernels::HeadsView<U> q, k, v;

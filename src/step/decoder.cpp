@@ -1,21 +1,28 @@
 // step/decoder.cpp — see decoder.hpp.
 //
-// The cache is one allocation, dealt to the layers anew for each number of texts. A
-// prompt goes through the model in pieces of kPieceRows rows, a row being one token of
-// one text: of 3 texts 170 tokens each at a time. Only the last piece asks for logits,
-// and only of its last tokens. Logits of a tensor group are gathered rank by rank, (rank,
-// text, column), and put in order on the host.
+// The cache is one allocation, dealt to the layers at the start. A prompt goes through
+// the model in pieces of kPieceRows tokens; only the last piece asks for logits, and only
+// of its last token. Logits of a tensor group are gathered rank by rank, (rank, text,
+// column), and put in order on the host.
+//
+// A step of few tokens is little work: its small launches are left to the calling thread,
+// and whether the others take part in the large ones is decided by their time
+// (faster_way.hpp). Neither changes a bit of the results.
 #include "step/decoder.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "base/wall_time.hpp"
 #include "comm/group.hpp"
+#include "kernels/decode_attention.hpp"
 #include "kernels/step_state.hpp"
 #include "model/chunk.hpp"
 #include "nn/micro_batch.hpp"
+#include "step/faster_way.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/batch_spec.hpp"
 #include "tensor/shard.hpp"
@@ -31,35 +38,53 @@ void copy_front(const Exec& exec, const To& to, const From& from, index_t count)
   copy(exec, Kokkos::subview(to, front), Kokkos::subview(from, front));
 }
 
+// Seconds that one core takes to read all weights, at the best.
+template <class T>
+double seconds_to_read(const ModelState<T>& state) {
+  constexpr double kBytesPerSecond = 18e9;
+  index_t elements = 0;
+  for (std::size_t i = 0; i < state.registry.size(); ++i) {
+    elements += state.registry.spec(i).shard.real_elements();
+  }
+  return static_cast<double>(extent(elements) * sizeof(T)) / kBytesPerSecond;
+}
+
 template <class T>
 class DecoderOf final : public Decoder {
  public:
   // On a shape-only Exec it finds what it would take, and can do no more.
-  DecoderOf(const Exec& exec, ModelState<T>& state, index_t most_texts)
-      : Decoder(state.architecture(), most_texts), exec_(exec), state_(state) {
-    TRIREME_REQUIRE(most_texts >= 1, "a decoder of {}",
-                    format_plural(most_texts, "text"));
-    const index_t rows = std::max(kPieceRows, most_texts);
+  DecoderOf(const Exec& exec, ModelState<T>& state, index_t places)
+      : Decoder(state.architecture(), places),
+        exec_(exec.is_shape_only() ? exec : exec.with_small_launches_alone()),
+        alone_(exec.is_shape_only() ? exec : exec.on_one_thread()),
+        state_(state),
+        way_(seconds_to_read(state)) {
+    TRIREME_REQUIRE(places >= 1, "a decoder with {}", format_plural(places, "place"));
     const index_t ranks = state.groups.tensor->size();
-    const index_t logits = most_texts * state.whole().logit_columns();
+    const index_t logits = places * state.whole().logit_columns();
     allocate(cache_, "decoder cache", cache_elements());
     allocate(step_, "decoder step", 1);
-    allocate(tokens_, "decoder tokens", rows);
-    allocate(positions_, "decoder positions", rows);
+    allocate(tokens_, "decoder tokens", kPieceRows);
+    allocate(positions_, "decoder positions", kPieceRows);
+    allocate(of_texts_, "decoder texts", 2 * kStepTexts);
     allocate(logits_, "decoder logits", logits);
     if (ranks > 1) allocate(gathered_, "decoder gather", ranks * logits);
-    layers_.caches.resize(state.whole().cache_columns().size());
+    deal_cache();
     if (exec.is_shape_only()) {
-      find_workspace(rows);
+      find_workspace();
       return;
     }
     ModelState<T> shapes = state.without_memory();
-    const DecoderOf planned(Exec::shape_only(), shapes, most_texts);
+    const DecoderOf planned(Exec::shape_only(), shapes, places);
     workspace_ = Workspace(planned.workspace_.peaks());
-    host_tokens_ = HostArray<std::int32_t>("decoder tokens (host)", extent(rows));
-    host_positions_ = HostArray<std::int32_t>("decoder positions (host)", extent(rows));
+    host_tokens_ = HostArray<std::int32_t>("decoder tokens (host)", extent(kPieceRows));
+    host_positions_ =
+        HostArray<std::int32_t>("decoder positions (host)", extent(kPieceRows));
+    host_of_texts_ =
+        HostArray<std::int32_t>("decoder texts (host)", extent(2 * kStepTexts));
     host_logits_ = HostArray<T>("decoder logits (host)", extent(ranks * logits));
-    whole_logits_.resize(extent(most_texts * vocabulary()));
+    lengths_.resize(extent(places), 0);
+    whole_logits_.resize(extent(places * vocabulary()));
   }
 
   DecoderMemory planned_memory() const {
@@ -67,46 +92,59 @@ class DecoderOf final : public Decoder {
             .total = bytes_ + workspace_.peaks().total()};
   }
 
-  void start(index_t texts) override {
-    TRIREME_REQUIRE(texts >= 1 && texts <= most_texts(),
-                    "{} for a decoder that has room for {}", format_plural(texts, "text"),
-                    most_texts());
-    texts_ = texts;
-    length_ = 0;
-    const std::size_t rows = extent(context() * texts);
-    const std::vector<index_t> all_columns = state_.whole().cache_columns();
-    T* next = cache_.data();
-    for (std::size_t i = 0; i < all_columns.size(); ++i) {
-      nn::KvCache<T>& layer = layers_.caches[i];
-      const std::size_t columns = extent(all_columns[i]);
-      layer.k = View2<T>(next, rows, columns);
-      layer.v = View2<T>(next + rows * columns, rows, columns);
-      layer.length = 0;
-      next += 2 * rows * columns;
-    }
-  }
+  void clear(index_t place) override { length_of(place) = 0; }
+  index_t length(index_t place) const override { return lengths_.at(extent(place)); }
 
-  std::span<const double> feed(std::span<const data::TokenId> tokens) override {
+  std::span<const Logit> read(index_t place,
+                              std::span<const data::TokenId> tokens) override {
     const auto count = static_cast<index_t>(tokens.size());
-    TRIREME_REQUIRE(texts_ > 0 && count > 0 && count % texts_ == 0,
-                    "{} do not give {} the same number of new ones",
-                    format_plural(count, "token"), format_plural(texts_, "text"));
-    TRIREME_REQUIRE(length_ + count / texts_ <= context(),
-                    "{} are filled, {} more exceed the model's {}",
-                    format_plural(length_, "position"),
-                    format_plural(count / texts_, "token"), context());
-    const std::size_t columns = extent(state_.whole().logit_columns());
-    const index_t piece = std::max<index_t>(kPieceRows / texts_, 1) * texts_;
-    for (index_t at = 0; at < count; at += piece) {
-      const index_t rows = std::min(piece, count - at);
-      const index_t logit_rows = at + rows == count ? texts_ : 0;
-      decode(tokens.subspan(extent(at), extent(rows)),
-             View2<T>(logits_.data(), extent(logit_rows), columns));
+    TRIREME_REQUIRE(count > 0, "no tokens to read");
+    require_room(place, count);
+    for (index_t at = 0; at < count; at += kPieceRows) {
+      const index_t rows = std::min(kPieceRows, count - at);
+      const index_t begin = length(place);
+      for (index_t r = 0; r < rows; ++r) {
+        set_row(r, tokens[extent(at + r)], begin + r);
+      }
+      length_of(place) += rows;
+      run(exec_, rows, 1,
+          {.capacity = context(), .first_place = place, .longest = begin + rows}, 0,
+          at + rows == count ? 1 : 0);
     }
-    return fetch_logits();
+    return fetch_logits(1);
   }
 
-  index_t length() const override { return length_; }
+  void copy_text(index_t from, index_t to) override {
+    TRIREME_REQUIRE(length(to) == 0, "the place for a copied text is not empty");
+    const index_t positions = length(from);
+    for (const nn::KvCache<T>& layer : layers_.caches) {
+      const auto part = [&](const View2<T>& view, index_t place) {
+        const auto columns = static_cast<index_t>(view.extent(1));
+        return View1<T>(view.data() + place * context() * columns,
+                        extent(positions * columns));
+      };
+      copy(exec_, part(layer.k, to), part(layer.k, from));
+      copy(exec_, part(layer.v, to), part(layer.v, from));
+    }
+    exec_.fence("trireme::step::copy_text");
+    length_of(to) = positions;
+  }
+
+  std::span<const Logit> step(std::span<const Next> texts) override {
+    const auto count = static_cast<index_t>(texts.size());
+    TRIREME_REQUIRE(count >= 1 && count <= places(), "a step of {} in {}",
+                    format_plural(count, "text"), format_plural(places(), "place"));
+    const auto begin = std::chrono::steady_clock::now();
+    const Exec& exec = way_.takes_second() ? alone_ : exec_;
+    for (index_t at = 0; at < count; at += kStepTexts) {
+      const index_t part = std::min(kStepTexts, count - at);
+      step_part(exec, texts.subspan(extent(at), extent(part)), at);
+    }
+    if (exec_.space().concurrency() > 1 && kHostExecution) {
+      way_.add(seconds_since(begin));
+    }
+    return fetch_logits(count);
+  }
 
  private:
   template <class Array>
@@ -118,25 +156,90 @@ class DecoderOf final : public Decoder {
   index_t cache_elements() const {
     index_t columns = 0;  // of keys, and the same of values
     for (const index_t of_layer : state_.whole().cache_columns()) columns += of_layer;
-    return 2 * columns * context() * most_texts();
+    return 2 * columns * context() * places();
   }
 
-  // On shapes: as many rows as there ever are, and all of them with logits where that can
-  // be, as what the arenas hand out grows with rows only.
-  void find_workspace(index_t rows) {
-    workspace_ = Workspace({1}, {1});
-    const std::vector<index_t> columns = state_.whole().cache_columns();
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      const View2<T> cache(static_cast<T*>(nullptr), extent(rows), extent(columns[i]));
-      layers_.caches[i] = {cache, cache, 0};
+  void deal_cache() {
+    const std::size_t rows = extent(context() * places());
+    T* next = cache_.data();
+    for (const index_t of_layer : state_.whole().cache_columns()) {
+      const std::size_t columns = extent(of_layer);
+      T* const values = next == nullptr ? nullptr : next + rows * columns;
+      layers_.caches.push_back(
+          {View2<T>(next, rows, columns), View2<T>(values, rows, columns), {}});
+      if (next != nullptr) next = values + rows * columns;
     }
-    run_layers(1, rows,
-               View2<T>(static_cast<T*>(nullptr), extent(most_texts()),
-                        extent(state_.whole().logit_columns())));
   }
 
-  // New tokens of `samples` texts, `sequence` of each: those in tokens_ and positions_.
-  void run_layers(index_t sequence, index_t samples, const View2<T>& logits) {
+  index_t& length_of(index_t place) { return lengths_.at(extent(place)); }
+  void require_room(index_t place, index_t news) const {
+    TRIREME_REQUIRE(length(place) + news <= context(),
+                    "{} are filled, {} more exceed the model's {}",
+                    format_plural(length(place), "position"),
+                    format_plural(news, "token"), context());
+  }
+  void set_row(index_t row, data::TokenId token, index_t position) {
+    host_tokens_(extent(row)) = static_cast<std::int32_t>(token);
+    host_positions_(extent(row)) = static_cast<std::int32_t>(position);
+  }
+
+  // On shapes: the longest piece of a prompt, and the largest step.
+  void find_workspace() {
+    workspace_ = Workspace({1}, {1});
+    run_layers(exec_, kPieceRows, 1,
+               {.capacity = std::max(context(), kPieceRows),
+                .longest = std::max(context(), kPieceRows)},
+               logits_from(0, 1));
+    const index_t texts = std::min(kStepTexts, places());
+    run_layers(exec_, 1, texts,
+               {.count = texts, .capacity = context(), .longest = context()},
+               logits_from(0, texts));
+  }
+
+  // Texts of one step, whose logits go to the rows from `first` on.
+  void step_part(const Exec& exec, std::span<const Next> texts, index_t first) {
+    const auto count = static_cast<index_t>(texts.size());
+    index_t longest = 0;
+    for (index_t i = 0; i < count; ++i) {
+      const Next& text = texts[extent(i)];
+      require_room(text.place, 1);
+      set_row(i, text.token, length(text.place));
+      const index_t now = ++length_of(text.place);
+      host_of_texts_(extent(i)) = static_cast<std::int32_t>(text.place);
+      host_of_texts_(extent(count + i)) = static_cast<std::int32_t>(now);
+      longest = std::max(longest, now);
+    }
+    copy_front(exec, of_texts_, host_of_texts_, 2 * count);
+    const std::int32_t* const of_texts = of_texts_.data();
+    run(exec, 1, count,
+        {.count = count,
+         .capacity = context(),
+         .places = View1<const std::int32_t>(of_texts, extent(count)),
+         .lengths = View1<const std::int32_t>(of_texts + count, extent(count)),
+         .longest = longest},
+        first, count);
+  }
+
+  View2<T> logits_from(index_t first, index_t rows) const {
+    const index_t columns = state_.whole().logit_columns();
+    T* const data =
+        logits_.data() == nullptr ? nullptr : logits_.data() + first * columns;
+    return {data, extent(rows), extent(columns)};
+  }
+
+  // The rows that set_row() was told of: `sequence` of each of `samples` texts.
+  void run(const Exec& exec, index_t sequence, index_t samples,
+           const kernels::CachedTexts& texts, index_t first_logits, index_t logit_rows) {
+    copy_front(exec, tokens_, host_tokens_, sequence * samples);
+    copy_front(exec, positions_, host_positions_, sequence * samples);
+    run_layers(exec, sequence, samples, texts, logits_from(first_logits, logit_rows));
+    // The host's copies are written again by the next call.
+    exec.fence("trireme::step::decode");
+  }
+
+  void run_layers(const Exec& exec, index_t sequence, index_t samples,
+                  const kernels::CachedTexts& texts, const View2<T>& logits) {
+    for (nn::KvCache<T>& layer : layers_.caches) layer.texts = texts;
     BatchSpec spec = state_.blueprint.batch;
     const std::size_t tokens = spec.field(state_.blueprint.decoded.tokens);
     spec.streams.at(extent(spec.fields[tokens].stream)).sequence = sequence;
@@ -144,7 +247,7 @@ class DecoderOf final : public Decoder {
     const index_t rows = sequence * samples;
     batch.set(tokens, tokens_.data(), rows);
     batch.set(spec.field(state_.blueprint.decoded.positions), positions_.data(), rows);
-    const nn::Context context{.exec = exec_,
+    const nn::Context context{.exec = exec,
                               .groups = state_.groups,
                               .step = kernels::StepStateView(step_.data()),
                               .saved = &workspace_.saved(0, 0),
@@ -156,26 +259,11 @@ class DecoderOf final : public Decoder {
     state_.whole().decode(context, layers_, logits);
   }
 
-  void decode(std::span<const data::TokenId> tokens, const View2<T>& logits) {
-    const auto rows = static_cast<index_t>(tokens.size());
-    for (index_t r = 0; r < rows; ++r) {
-      const std::size_t i = extent(r);
-      host_tokens_(i) = static_cast<std::int32_t>(tokens[i]);
-      host_positions_(i) = static_cast<std::int32_t>(length_ + r / texts_);
-    }
-    copy_front(exec_, tokens_, host_tokens_, rows);
-    copy_front(exec_, positions_, host_positions_, rows);
-    run_layers(rows / texts_, texts_, logits);
-    length_ += rows / texts_;
-    // The host's copies are written again by the next call.
-    exec_.fence("trireme::step::decode");
-  }
-
-  std::span<const double> fetch_logits() {
+  std::span<const Logit> fetch_logits(index_t texts) {
     comm::Group& tensor = *state_.groups.tensor;
     const index_t ranks = tensor.size();
     const index_t columns = state_.whole().logit_columns();
-    const index_t part = texts_ * columns;
+    const index_t part = texts * columns;
     if (ranks > 1) {
       tensor.all_gather(exec_, comm::ConstSpan(logits_.data(), part, dtype_of<T>),
                         {gathered_.data(), ranks * part, dtype_of<T>});
@@ -184,45 +272,47 @@ class DecoderOf final : public Decoder {
     exec_.fence("trireme::step::fetch_logits");
     // Words of a rank: its first columns; those behind them are padding.
     const index_t share = largest_share(vocabulary(), ranks);
-    for (index_t text = 0; text < texts_; ++text) {
-      for (index_t id = 0; id < vocabulary(); ++id) {
-        const index_t from = id / share * part + text * columns + id % share;
-        whole_logits_[extent(text * vocabulary() + id)] =
-            static_cast<double>(host_logits_(extent(from)));
+    for (index_t text = 0; text < texts; ++text) {
+      for (index_t rank = 0; rank < ranks; ++rank) {
+        const index_t words = std::clamp(vocabulary() - rank * share, index_t{0}, share);
+        const T* const from = host_logits_.data() + rank * part + text * columns;
+        Logit* const to = whole_logits_.data() + text * vocabulary() + rank * share;
+        for (index_t j = 0; j < words; ++j) to[j] = static_cast<Logit>(from[j]);
       }
     }
-    return {whole_logits_.data(), extent(texts_ * vocabulary())};
+    return {whole_logits_.data(), extent(texts * vocabulary())};
   }
 
-  Exec exec_;
+  Exec exec_, alone_;
   ModelState<T>& state_;
+  FasterWay way_;          // of a step: exec_ or alone_
   std::size_t bytes_ = 0;  // of device memory beside the workspace, allocated or planned
-  index_t texts_ = 0;      // under way
-  index_t length_ = 0;     // their positions in the cache
+  std::vector<index_t> lengths_;  // of the text in each place
   DeviceArray<T> cache_;
   model::DecodeState<T> layers_;
   Workspace workspace_;
   DeviceArray<kernels::StepState> step_;          // unused values; layers ask for one
   DeviceArray<std::int32_t> tokens_, positions_;  // (kPieceRows)
+  DeviceArray<std::int32_t> of_texts_;  // of a step's texts: places, then lengths
   // This rank's logits, and those of the tensor group, rank by rank.
   DeviceArray<T> logits_, gathered_;
-  HostArray<std::int32_t> host_tokens_, host_positions_;
+  HostArray<std::int32_t> host_tokens_, host_positions_, host_of_texts_;
   HostArray<T> host_logits_;
-  std::vector<double> whole_logits_;  // (texts, V)
+  std::vector<Logit> whole_logits_;  // (places, V)
 };
 
 }  // namespace
 
 template <class T>
 std::unique_ptr<Decoder> make_decoder(const Exec& exec, ModelState<T>& state,
-                                      index_t most_texts) {
-  return std::make_unique<DecoderOf<T>>(exec, state, most_texts);
+                                      index_t places) {
+  return std::make_unique<DecoderOf<T>>(exec, state, places);
 }
 
 template <class T>
-DecoderMemory plan_decoder(const ModelState<T>& state, index_t most_texts) {
+DecoderMemory plan_decoder(const ModelState<T>& state, index_t places) {
   ModelState<T> shapes = state.without_memory();
-  return DecoderOf<T>(Exec::shape_only(), shapes, most_texts).planned_memory();
+  return DecoderOf<T>(Exec::shape_only(), shapes, places).planned_memory();
 }
 
 #define TRIREME_INSTANTIATE(T)                                                   \

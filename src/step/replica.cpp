@@ -30,8 +30,8 @@ class ReplicaOf final : public Replica {
   StepPlan plan_step(const StepShape& shape, const PipelinePlans& plans) const override {
     return step::plan_step(state_, shape, plans);
   }
-  DecoderMemory plan_decoder(index_t most_texts) const override {
-    return step::plan_decoder(state_, most_texts);
+  DecoderMemory plan_decoder(index_t places) const override {
+    return step::plan_decoder(state_, places);
   }
   schedule::PieceCost time_block(std::size_t block,
                                  const config::Deck& deck) const override {
@@ -92,8 +92,8 @@ class ReplicaOf final : public Replica {
     return step_->pipeline_report();
   }
 
-  std::unique_ptr<Decoder> make_decoder(index_t most_texts) override {
-    return step::make_decoder(exec_, state_, most_texts);
+  std::unique_ptr<Decoder> make_decoder(index_t places) override {
+    return step::make_decoder(exec_, state_, places);
   }
 
  private:

@@ -59,7 +59,7 @@ class Replica {
   // The same as plan_step() of step_plan.hpp.
   virtual StepPlan plan_step(const StepShape& shape,
                              const PipelinePlans& plans) const = 0;
-  virtual DecoderMemory plan_decoder(index_t most_texts = 1) const = 0;
+  virtual DecoderMemory plan_decoder(index_t places = 1) const = 0;
   // The same as time_block() of block_probe.hpp.
   virtual schedule::PieceCost time_block(std::size_t block,
                                          const config::Deck& deck) const = 0;
@@ -91,7 +91,7 @@ class Replica {
   Timers& timers() { return timers_; }
 
   // A use must have begun, and the model must be in one piece.
-  virtual std::unique_ptr<Decoder> make_decoder(index_t most_texts = 1) = 0;
+  virtual std::unique_ptr<Decoder> make_decoder(index_t places = 1) = 0;
 
  private:
   Timers timers_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <type_traits>
 
 #include "base/exec.hpp"
 
@@ -82,6 +83,41 @@ TEST(Exec, BytesAreThoseOfTheExtents) {
                      View0<float>(nullptr)),
             7 * 8 + 3 * 5 * 2 + 4);
 }
+
+#ifdef KOKKOS_ENABLE_OPENMP
+// How many threads share a launch of this cost. A template, so that nothing of it is
+// asked of a GPU.
+template <class Space>
+int threads_of_launch(const Exec& exec, const Cost& cost) {
+  int threads = 0;
+  if constexpr (std::is_same_v<Space, Kokkos::OpenMP>) {
+    const DeviceArray<int> most("most", 1);
+    int* const data = most.data();
+    launch(exec, {"trireme::test::threads_of_launch", cost}, 64,
+           [=](index_t) { Kokkos::atomic_max(data, omp_get_num_threads()); });
+    exec.fence("test");
+    threads = *data;
+  }
+  return threads;
+}
+
+TEST(ExecThreads, SmallLaunchesAreLeftToTheCallingThreadWhereThatIsAskedFor) {
+  const Cost small{.bytes = 1000}, large{.bytes = 1 << 20}, unknown{},
+      many_flops{.flops = 1e9, .bytes = 1000};
+  const auto threads = [](const Exec& exec, const Cost& cost) {
+    return threads_of_launch<ExecSpace>(exec, cost);
+  };
+  const int all = threads(Exec(), small);
+  if (all < 2) GTEST_SKIP() << "there is one thread only";
+  const Exec thrifty = Exec().with_small_launches_alone();
+  EXPECT_EQ(threads(thrifty, small), 1);
+  EXPECT_EQ(threads(thrifty, large), all);
+  EXPECT_EQ(threads(thrifty, unknown), all);
+  EXPECT_EQ(threads(thrifty, many_flops), all);
+  EXPECT_EQ(threads(thrifty.on_one_thread(), large), 1);
+  EXPECT_EQ(threads(Exec(), large), all);
+}
+#endif
 
 }  // namespace
 }  // namespace trireme

@@ -4,18 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
 
 namespace trireme::inference {
 namespace {
 
 using data::TokenId;
+using Logits = std::vector<step::Logit>;
 
-std::vector<double> counts_of(const SamplingConfig& config,
-                              const std::vector<double>& logits, int draws) {
+std::vector<double> counts_of(const SamplingConfig& config, const Logits& logits,
+                              int draws) {
   Sampler sampler(config, static_cast<index_t>(logits.size()));
   std::vector<double> counts(logits.size(), 0.0);
   for (int i = 0; i < draws; ++i) {
@@ -25,7 +29,7 @@ std::vector<double> counts_of(const SamplingConfig& config,
 }
 
 // Softmax over the tokens listed, zero elsewhere: the definition, in another order.
-std::vector<double> expected(const std::vector<double>& logits, double temperature,
+std::vector<double> expected(const Logits& logits, double temperature,
                              const std::vector<TokenId>& kept) {
   std::vector<double> p(logits.size(), 0.0);
   double total = 0;
@@ -52,7 +56,7 @@ void expect_distribution(const std::vector<double>& counts,
   EXPECT_LE(chi2, freedom + 5 * std::sqrt(2 * freedom) + 10);
 }
 
-const std::vector<double> kLogits = {0.3, -1.0, 2.0, 0.3, 1.1, -7.0, 0.0, 1.9};
+const Logits kLogits = {0.3f, -1.0f, 2.0f, 0.3f, 1.1f, -7.0f, 0.0f, 1.9f};
 
 TEST(SamplerDistribution, IsTheSoftmax) {
   for (const double temperature : {0.5, 1.0, 3.0}) {
@@ -95,14 +99,74 @@ TEST(SamplerDistribution, LimitsThatCutNothingChangeNothing) {
   EXPECT_EQ(counts_of({.top_p = 1.0 - 1e-9}, kLogits, 500), plain);
 }
 
+// The draw by the definition: sorted whole, cut, put in the order of ids, walked along.
+TokenId drawn_plainly(const SamplingConfig& config, const Logits& logits, double number) {
+  std::vector<std::pair<double, TokenId>> tokens;  // minus logit: the order of both
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    tokens.emplace_back(-logits[i], static_cast<TokenId>(i));
+  }
+  std::ranges::sort(tokens);
+  const double largest = -tokens[0].first;
+  if (config.top_k > 0 && config.top_k < std::ssize(tokens)) {
+    tokens.resize(static_cast<std::size_t>(config.top_k));
+  }
+  const auto weight = [&](const auto& token) {
+    return std::exp((-token.first - largest) / config.temperature);
+  };
+  double total = 0, sum = 0;
+  for (const auto& token : tokens) total += weight(token);
+  std::size_t count = 0;
+  while (count < tokens.size() && sum < config.top_p * total) {
+    sum += weight(tokens[count++]);
+  }
+  if (config.top_p < 1.0) tokens.resize(count);
+  std::ranges::sort(tokens, {}, &std::pair<double, TokenId>::second);
+  total = sum = 0;
+  for (const auto& token : tokens) total += weight(token);
+  for (const auto& token : tokens) {
+    sum += weight(token);
+    if (number * total < sum) return token.second;
+  }
+  return tokens.back().second;
+}
+
+// A vocabulary of many blocks, and of a broken one; limits below and above the number of
+// blocks, which is 16.
+TEST(SamplerDistribution, OfManyTokensIsTheDefinitions) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0.0f, 3.0f);
+  Logits logits(1000);
+  for (float& logit : logits) logit = std::round(normal(random) * 8) / 8;  // with ties
+  for (const SamplingConfig& config :
+       {SamplingConfig{}, SamplingConfig{.temperature = 0.7, .top_k = 10},
+        SamplingConfig{.top_k = 16}, SamplingConfig{.top_k = 17},
+        SamplingConfig{.top_k = 300, .top_p = 0.9}, SamplingConfig{.top_p = 0.5},
+        SamplingConfig{.temperature = 2.5, .top_p = 0.97}}) {
+    Sampler sampler(config, 1000);
+    int differ = 0;
+    for (std::uint64_t i = 0; i < 500; ++i) {
+      const random::Generator generator{
+          .seed = config.seed, .owner = 0, .stream = random::Stream::evaluation};
+      const random::Words words = generator.block(i);
+      const double number = static_cast<double>((std::uint64_t{words.word[0]} << 21) |
+                                                (words.word[1] >> 11)) *
+                            0x1p-53;
+      differ += sampler.choose(logits, {.position = i}) !=
+                drawn_plainly(config, logits, number);
+    }
+    // A number may fall so near the border of two tokens that rounding decides.
+    EXPECT_LE(differ, 1) << config.top_k << " " << config.top_p;
+  }
+}
+
 TEST(SamplerGreedy, TakesTheFirstOfTheLargest) {
   Sampler sampler({.temperature = 0.0}, 4);
-  EXPECT_EQ(sampler.choose(std::vector<double>{1, 3, 3, 2}, {}), 1u);
-  EXPECT_EQ(sampler.choose(std::vector<double>{-5, -5, -5, -5}, {}), 0u);
+  EXPECT_EQ(sampler.choose(Logits{1, 3, 3, 2}, {}), 1u);
+  EXPECT_EQ(sampler.choose(Logits{-5, -5, -5, -5}, {}), 0u);
 }
 
 TEST(SamplerStability, ExtremeLogitsAndTemperatures) {
-  const std::vector<double> huge = {1e308, -1e308, 0.0, 1e307};
+  const Logits huge = {1e38f, -1e38f, 0.0f, 1e37f};
   for (const double temperature : {1e-300, 1e-6, 1.0}) {
     Sampler sampler({.temperature = temperature}, 4);
     EXPECT_EQ(sampler.choose(huge, {}), 0u);
@@ -115,11 +179,11 @@ TEST(SamplerStability, ExtremeLogitsAndTemperatures) {
 }
 
 TEST(SamplerStability, NotFiniteIsAnError) {
-  for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     for (const double temperature : {0.0, 1.0}) {
       Sampler sampler({.temperature = temperature}, 3);
       try {
-        sampler.choose(std::vector<double>{0.0, bad, 0.0}, {.position = 12});
+        sampler.choose(Logits{0.0, bad, 0.0}, {.position = 12});
         FAIL() << bad;
       } catch (const Error& error) {
         EXPECT_THAT(error.what(), testing::HasSubstr("logit of token 1 at position 12"));
@@ -129,7 +193,7 @@ TEST(SamplerStability, NotFiniteIsAnError) {
 }
 
 TEST(SamplerDraws, DependOnSeedPromptSampleAndPosition) {
-  std::vector<double> logits(1000, 0.0);
+  Logits logits(1000, 0.0f);
   const auto draw = [&](std::uint64_t seed, const Draw& at) {
     return Sampler({.seed = seed}, 1000).choose(logits, at);
   };

@@ -25,6 +25,7 @@ class Decoder {
   Decoder(Gpt<T>& gpt, index_t batch, index_t capacity)
       : gpt_(gpt),
         batch_(batch),
+        capacity_(capacity),
         cache_(static_cast<std::size_t>(2 * gpt.config.layers * capacity * batch *
                                         gpt.chunk.cache_columns().at(0)),
                NAN) {
@@ -38,7 +39,10 @@ class Decoder {
 
   // Feeds `news` positions of every sample; the logits of the last `wanted` rows.
   Values feed(index_t news, index_t wanted) {
-    const index_t at = state_.caches.front().length, rows = news * batch_;
+    const index_t at = length_, rows = news * batch_;
+    for (nn::KvCache<T>& layer : state_.caches) {
+      layer.texts = {.count = batch_, .capacity = capacity_, .longest = at + news};
+    }
     Values tokens(rows), positions(rows);
     for (index_t r = 0; r < rows; ++r) {
       positions[r] = static_cast<double>(at + r / batch_);
@@ -66,6 +70,7 @@ class Decoder {
                               .mode = nn::Mode::evaluation};
     gpt_.chunk.decode(context, state_, logits.matrix(wanted, gpt_.chunk.logit_columns()));
     exec.fence("test");
+    length_ += news;
     EXPECT_EQ(scratch.used(), 0u);
     EXPECT_EQ(saved.used(), 0u);  // all given back
     EXPECT_EQ(held.used(), 0u);
@@ -76,7 +81,7 @@ class Decoder {
 
  private:
   Gpt<T>& gpt_;
-  index_t batch_;
+  index_t batch_, capacity_, length_ = 0;
   Array<T> cache_;
   DecodeState<T> state_;
 };

@@ -1,0 +1,36 @@
+// kernels/impl/decode_attention.hpp — the host's way of decode_attention(), and what both
+// ways share.
+#ifndef TRIREME_KERNELS_IMPL_DECODE_ATTENTION_HPP_
+#define TRIREME_KERNELS_IMPL_DECODE_ATTENTION_HPP_
+
+#include "base/types.hpp"
+#include "kernels/decode_attention.hpp"
+
+namespace trireme::kernels::impl {
+
+inline constexpr index_t kDecodeTile = 64;  // keys
+
+// One product over all keys is 2 count a longest d FLOPs, and there are two; keys and
+// values of all texts are read once.
+template <class T>
+Cost decode_attention_cost(const CachedTexts& texts, const CachedHeads& heads) {
+  const index_t keys = texts.count * texts.longest;
+  const index_t queries = texts.count * heads.heads;
+  const index_t elements =
+      2 * heads.head_dim * (keys * heads.kv_heads + queries);  // k and v; q and o
+  return {.flops = 4.0 * static_cast<double>(keys * heads.heads * heads.head_dim),
+          .bytes = elements * static_cast<index_t>(sizeof(T))};
+}
+
+// The largest head for which there is a way for the host: its queries lie on the stack.
+inline constexpr index_t kMostHeadElements = 256;
+
+template <class T>
+void decode_attention_on_host(const Exec& exec, const CachedTexts& texts,
+                              const CachedHeads& heads, View2<const T> qkv,
+                              View2<const T> k, View2<const T> v,
+                              View1<Accumulator<T>> scratch, View2<T> o);
+
+}  // namespace trireme::kernels::impl
+
+#endif  // TRIREME_KERNELS_IMPL_DECODE_ATTENTION_HPP_

@@ -1,0 +1,65 @@
+// Which of two ways is taken, against clocks that the test makes.
+#include "step/faster_way.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace trireme::step {
+namespace {
+
+struct Turns {
+  double seconds = 0;
+  int second = 0;  // turns that went the second way
+};
+
+// So many turns of ways that take first(turn) and second(turn) seconds.
+Turns take(FasterWay& way, int turns, const std::function<double(int)>& first,
+           const std::function<double(int)>& second) {
+  Turns total;
+  for (int turn = 0; turn < turns; ++turn) {
+    const bool is_second = way.takes_second();
+    const double seconds = is_second ? second(turn) : first(turn);
+    way.add(seconds);
+    total.seconds += seconds;
+    total.second += is_second ? 1 : 0;
+  }
+  return total;
+}
+std::function<double(int)> always(double seconds) {
+  return [seconds](int) { return seconds; };
+}
+
+TEST(FasterWayTest, TheFirstIsKeptWithoutTrialsWhereTheSecondCannotBeFaster) {
+  FasterWay way(0.02);
+  EXPECT_EQ(take(way, 1000, always(0.01), always(0.02)).second, 0);
+}
+
+TEST(FasterWayTest, TheFasterIsFoundAndTrialsAreFew) {
+  FasterWay slower_second(0.001);
+  EXPECT_LE(take(slower_second, 1000, always(0.01), always(0.02)).second, 20);
+  FasterWay faster_second(0.001);
+  EXPECT_GE(take(faster_second, 1000, always(0.02), always(0.01)).second, 970);
+}
+
+TEST(FasterWayTest, ShortTurnsAreTriedForLonger) {
+  // Single turns say the wrong thing: every fourth of the faster way is late.
+  FasterWay way(1e-6);
+  const Turns total = take(way, 4000, always(30e-6),
+                           [](int turn) { return turn % 4 == 0 ? 45e-6 : 10e-6; });
+  EXPECT_GE(total.second, 3500);
+}
+
+TEST(FasterWayTest, AChangeIsNoticed) {
+  FasterWay way(0.008);
+  // Quiet, then a process that takes half a core from all threads, then quiet again.
+  EXPECT_EQ(take(way, 200, always(0.005), always(0.01)).second, 0);
+  const Turns busy = take(way, 200, always(0.03), always(0.01));
+  EXPECT_LE(busy.seconds, 200 * 0.01 * 1.5);
+  const Turns quiet = take(way, 2000, always(0.005), always(0.01));
+  EXPECT_LE(quiet.second, 1000);
+  EXPECT_FALSE(way.takes_second());
+}
+
+}  // namespace
+}  // namespace trireme::step
