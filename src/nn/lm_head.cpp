@@ -166,7 +166,7 @@ void LmHead<T>::input_gradient(const Exec& exec, View2<const T> d_logits,
 template <class T>
 void LmHead<T>::add_word_gradient(const Exec& exec, const Part& part) const {
   kernels::linear_backward_weight<T>(exec, as_const(part.logits), part.normed,
-                                     kernels::Accumulate::yes,
+                                     word_weight_.begin_gradient(),
                                      word_weight_.matrix_gradient());
 }
 
