@@ -1,20 +1,27 @@
 // perf/micro/attention.cpp — causal attention of GPT-2 124M: 12 heads of 64.
 #include "kernels/attention.hpp"
+
 #include "bounds.hpp"
+#include "kernels/impl/attention_host.hpp"
 
 namespace trireme::perf {
 namespace {
 
+using kernels::impl::AttentionWay;
+
 constexpr index_t kHeads = 12, kHeadDim = 64, kHidden = kHeads * kHeadDim;
 
 // Arguments: batch, sequence, percent dropped. FLOPs: half of the square, as causal.
+template <class T>
 struct Problem {
   explicit Problem(const benchmark::State& state)
       : batch(state.range(0)),
         sequence(state.range(1)),
-        qkv(normals<float>("qkv", batch * sequence, 3 * kHidden)),
-        o(normals<float>("o", batch * sequence, kHidden)),
-        lse("lse", batch * kHeads * sequence),
+        qkv(normals<T>("qkv", batch * sequence, 3 * kHidden)),
+        o(normals<T>("o", batch * sequence, kHidden)),
+        d_o(normals<T>("d_o", batch * sequence, kHidden)),
+        d_qkv("d_qkv", extent(batch * sequence * 3 * kHidden)),
+        lse("lse", extent(batch * kHeads * sequence)),
         step("step") {
     desc.batch = batch;
     desc.q_length = desc.kv_length = desc.mask_queries = desc.mask_keys = sequence;
@@ -22,62 +29,81 @@ struct Problem {
     desc.head_dim = kHeadDim;
     desc.scale = 0.125;
     desc.dropout = static_cast<double>(state.range(2)) / 100;
+    scratch = DeviceArray<float>(
+        "scratch", extent(kernels::attention_backward_scratch_elements(desc)));
   }
   double flops() const {  // of q k^T and of p v
-    return 2.0 * 2.0 * batch * kHeads * kHeadDim * sequence * (sequence + 1) / 2;
+    return 2.0 * 2.0 * static_cast<double>(batch * kHeads * kHeadDim * sequence) *
+           static_cast<double>(sequence + 1) / 2;
   }
-  template <class T>
-  kernels::HeadsView<T> part(const DeviceArray<float>& array, index_t index,
+  template <class U>
+  kernels::HeadsView<U> part(const DeviceArray<T>& array, index_t index,
                              index_t width) const {
     return {array.data() + index * kHidden, batch * width, width};
+  }
+  kernels::StepStateView state() const { return kernels::StepStateView(step.data()); }
+  void forward(const Exec& exec) const {
+    kernels::attention_forward<T>(exec, desc, state(), part<const T>(qkv, 0, 3 * kHidden),
+                                  part<const T>(qkv, 1, 3 * kHidden),
+                                  part<const T>(qkv, 2, 3 * kHidden),
+                                  part<T>(o, 0, kHidden), vector(lse));
+  }
+  void backward(const Exec& exec) const {
+    kernels::attention_backward<T>(
+        exec, desc, state(), part<const T>(qkv, 0, 3 * kHidden),
+        part<const T>(qkv, 1, 3 * kHidden), part<const T>(qkv, 2, 3 * kHidden),
+        part<const T>(o, 0, kHidden), vector(lse), part<const T>(d_o, 0, kHidden),
+        vector(scratch), part<T>(d_qkv, 0, 3 * kHidden), part<T>(d_qkv, 1, 3 * kHidden),
+        part<T>(d_qkv, 2, 3 * kHidden));
   }
 
   index_t batch, sequence;
   kernels::AttentionDesc desc;
-  DeviceArray<float> qkv, o, lse;
+  DeviceArray<T> qkv, o, d_o, d_qkv;
+  DeviceArray<float> lse, scratch;
   Kokkos::View<kernels::StepState, DeviceMemory> step;
 };
 
-void attention_forward(benchmark::State& state) {
-  const Problem p(state);
-  run_compute_bound(state, p.flops(), [&](const Exec& exec) {
-    kernels::attention_forward<float>(exec, p.desc, kernels::StepStateView(p.step.data()),
-                                      p.part<const float>(p.qkv, 0, 3 * kHidden),
-                                      p.part<const float>(p.qkv, 1, 3 * kHidden),
-                                      p.part<const float>(p.qkv, 2, 3 * kHidden),
-                                      p.part<float>(p.o, 0, kHidden), vector(p.lse));
-  });
-}
+enum Pass { forward = 1, backward = 2, both = 3 };
 
-void attention_backward(benchmark::State& state) {
-  const Problem p(state);
-  const auto d_o = normals<float>("d_o", p.batch * p.sequence, kHidden),
-             d_qkv = normals<float>("d_qkv", p.batch * p.sequence, 3 * kHidden);
-  const DeviceArray<float> scratch("scratch",
-                                   kernels::attention_backward_scratch_elements(p.desc));
-  // Five products in place of two.
-  run_compute_bound(state, 2.5 * p.flops(), [&](const Exec& exec) {
-    kernels::attention_backward<float>(
-        exec, p.desc, kernels::StepStateView(p.step.data()),
-        p.part<const float>(p.qkv, 0, 3 * kHidden),
-        p.part<const float>(p.qkv, 1, 3 * kHidden),
-        p.part<const float>(p.qkv, 2, 3 * kHidden), p.part<const float>(p.o, 0, kHidden),
-        vector(p.lse), p.part<const float>(d_o, 0, kHidden), vector(scratch),
-        p.part<float>(d_qkv, 0, 3 * kHidden), p.part<float>(d_qkv, 1, 3 * kHidden),
-        p.part<float>(d_qkv, 2, 3 * kHidden));
+// Five products in place of two in the backward pass.
+template <class T, AttentionWay way, Pass pass>
+void attention(benchmark::State& state) {
+  if constexpr (kHostExecution) {
+    if (!kernels::impl::has_attention_way(dtype_of<T>, way)) {
+      state.SkipWithError("not on this CPU");
+      return;
+    }
+  }
+  const Problem<T> p(state);
+  const double times = pass == forward ? 1.0 : (pass == backward ? 2.5 : 3.5);
+  run_compute_bound(state, times * p.flops(), [&](const Exec& exec) {
+    if constexpr (kHostExecution) kernels::impl::set_attention_way(exec, way);
+    if (pass & forward) p.forward(exec);
+    if (pass & backward) p.backward(exec);
   });
 }
 
 void shapes(benchmark::internal::Benchmark* benchmark) {
-  benchmark->ArgNames({"batch", "sequence", "dropout"})
-      ->Args({4, 256, 0})
-      ->Args({4, 256, 10})
-      ->Args({1, 1024, 0})
-      ->Args({1, 1024, 10})
-      ->UseRealTime();
+  benchmark->ArgNames({"batch", "sequence", "dropout"})->UseRealTime();
+  for (const auto& [batch, sequence] :
+       {std::pair(4, 256), {1, 1024}, {1, 2048}, {1, 8192}}) {
+    for (const int dropout : {0, 10}) benchmark->Args({batch, sequence, dropout});
+  }
 }
-BENCHMARK(attention_forward)->Apply(shapes);
-BENCHMARK(attention_backward)->Apply(shapes);
+constexpr auto kReference = AttentionWay::reference;
+constexpr auto kVectors = AttentionWay::vectors;
+constexpr auto kMatrices = AttentionWay::matrices;
+BENCHMARK(attention<float, kReference, forward>)->Apply(shapes);
+BENCHMARK(attention<float, kReference, backward>)->Apply(shapes);
+BENCHMARK(attention<float, kVectors, forward>)->Apply(shapes);
+BENCHMARK(attention<float, kVectors, backward>)->Apply(shapes);
+BENCHMARK(attention<float, kVectors, both>)->Apply(shapes);
+BENCHMARK(attention<bf16, kVectors, both>)->Apply(shapes);
+BENCHMARK(attention<bf16, kMatrices, forward>)->Apply(shapes);
+BENCHMARK(attention<bf16, kMatrices, backward>)->Apply(shapes);
+BENCHMARK(attention<bf16, kMatrices, both>)->Apply(shapes);
+BENCHMARK(attention<fp16, kVectors, both>)->Apply(shapes);
 
 }  // namespace
 }  // namespace trireme::perf

@@ -7,10 +7,18 @@
 // sample whole (five products per pair of tiles, d_q summed in scratch); on a GPU, where
 // more teams are needed, one launch takes the tiles of keys and another the tiles of
 // queries (seven).
+//
+// Hosts have faster code for tiles of float and of 16-bit elements, behind
+// impl/attention_host.hpp; this file is its reference, and computes double, large heads
+// and a few queries over cached keys.
 #include "kernels/attention.hpp"
+
+#include <algorithm>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
+#include "kernels/impl/attention_host.hpp"
 #include "kernels/impl/attention_mask.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
@@ -87,11 +95,32 @@ KOKKOS_INLINE_FUNCTION void set_zero(const TeamMember& team, Acc* values, index_
   tile::for_each(team, static_cast<int>(count), [=](int i) { values[i] = Acc{0}; });
 }
 
-// Keys of tile [k_begin, +k_rows) that query q sees.
-KOKKOS_INLINE_FUNCTION int visible_in_tile(const AttentionDesc& desc, index_t q,
-                                           index_t k_begin, int k_rows) {
-  const index_t visible = impl::visible_keys(desc, q) - k_begin;
-  return static_cast<int>(visible < 0 ? 0 : (visible < k_rows ? visible : k_rows));
+// Keys [begin, end) of the tile [k_begin, +k_rows) that a query sees; begin == end if
+// none.
+struct VisibleKeys {
+  int begin, end;
+};
+KOKKOS_INLINE_FUNCTION VisibleKeys visible_in_tile(const AttentionDesc& desc,
+                                                   index_t sample, index_t q,
+                                                   index_t k_begin, int k_rows) {
+  const impl::KeyRange seen = impl::visible_keys(desc, sample, q);
+  const auto in_tile = [=](index_t key) {
+    const index_t j = key - k_begin;
+    return static_cast<int>(j < 0 ? 0 : (j < k_rows ? j : k_rows));
+  };
+  return {in_tile(seen.begin), in_tile(seen.end)};
+}
+
+// row[j] = 0 for the keys of a tile that are not visible.
+template <class Acc>
+KOKKOS_INLINE_FUNCTION void hide(const VisibleKeys& visible, int k_rows, Acc* row) {
+  for (int j = 0; j < visible.begin; ++j) row[j] = Acc{0};
+  for (int j = visible.end; j < k_rows; ++j) row[j] = Acc{0};
+}
+
+// The first key of the tile that holds `key`.
+KOKKOS_INLINE_FUNCTION index_t tile_begin(index_t key) {
+  return key / kRows * kRows;
 }
 
 // row[j] *= keep_scale where key k_begin + j is kept, = 0 where it is dropped; j < count.
@@ -183,8 +212,9 @@ struct Forward {
       row_sum[i] = Acc{0};
     });
 
-    const index_t keys = impl::visible_keys(desc, q_begin + rows - 1);
-    for (index_t k_begin = 0; k_begin < keys; k_begin += kRows) {
+    const impl::KeyRange keys =
+        impl::visible_keys(desc, sample, q_begin, q_begin + rows - 1);
+    for (index_t k_begin = tile_begin(keys.begin); k_begin < keys.end; k_begin += kRows) {
       const int k_rows = tile_rows(k_begin, desc.kv_length);
       load(team, k, k_begin, k_rows, sample, kv_head, d, Acc{1}, key);
       transpose(team, key, k_rows, d, key_t);
@@ -198,7 +228,8 @@ struct Forward {
     const index_t first_row = (sample * desc.heads + head) * desc.q_length + q_begin;
     const View1<Acc> result = lse;
     tile::for_each(team, rows, [=](int i) {
-      const Acc inverse = Acc{1} / row_sum[i];
+      // A query that saw no key has a sum of 0.
+      const Acc inverse = row_sum[i] == Acc{0} ? Acc{0} : Acc{1} / row_sum[i];
       for (int c = 0; c < d; ++c) out[i * d + c] *= inverse;
       result(first_row + i) = row_max[i] + Kokkos::log(row_sum[i]);
     });
@@ -216,14 +247,17 @@ struct Forward {
     const Acc keep_scale = static_cast<Acc>(random::DropoutWords::keep_scale(threshold));
     tile::for_each(team, rows, [=](int i) {
       Acc* row = p + i * kRows;
-      const int visible = visible_in_tile(self.desc, q_begin + i, k_begin, k_rows);
+      const VisibleKeys visible =
+          visible_in_tile(self.desc, sample, q_begin + i, k_begin, k_rows);
+      const int count = visible.end - visible.begin;
+      Acc* seen = row + visible.begin;
       const Acc tile_max =
-          max_columns<Acc>(HostRow{}, visible, [=](index_t j) { return row[j]; });
+          max_columns<Acc>(HostRow{}, count, [=](index_t j) { return seen[j]; });
       const Acc max = tile_max > row_max[i] ? tile_max : row_max[i];
-      for (int j = 0; j < visible; ++j) row[j] = vector_exp(row[j] - max);
+      for (int j = 0; j < count; ++j) seen[j] = vector_exp(seen[j] - max);
       const Acc sum =
-          sum_columns<Acc>(HostRow{}, visible, [=](index_t j) { return row[j]; });
-      for (int j = visible; j < k_rows; ++j) row[j] = Acc{0};
+          sum_columns<Acc>(HostRow{}, count, [=](index_t j) { return seen[j]; });
+      hide(visible, k_rows, row);
       const Acc rescale = row_sum[i] > Acc{0} ? vector_exp(row_max[i] - max) : Acc{0};
       row_sum[i] = row_sum[i] * rescale + sum;
       row_max[i] = max;
@@ -233,7 +267,7 @@ struct Forward {
       if (self.threshold != 0) {
         const auto mask = impl::dropout_row(self.desc, self.step(), self.threshold,
                                             sample, head, q_begin + i);
-        apply_dropout(mask, k_begin, visible, keep_scale, row);
+        apply_dropout(mask, k_begin, visible.end, keep_scale, row);
       }
     });
   }
@@ -269,32 +303,35 @@ struct BackwardTiles {
     tile::for_each(team, rows, [=](int i) {
       Acc* p = z + i * kRows;
       Acc* g = d_s + i * kRows;
-      const int visible = visible_in_tile(self.desc, q_begin + i, k_begin, k_rows);
+      const VisibleKeys visible =
+          visible_in_tile(self.desc, sample, q_begin + i, k_begin, k_rows);
+      const int first = visible.begin, last = visible.end;
       const Acc row_lse = self.lse(first_row + i);
       const Acc row_delta = self.delta(first_row + i);
-      for (int j = 0; j < visible; ++j) p[j] = vector_exp(scale * p[j] - row_lse);
+      for (int j = first; j < last; ++j) p[j] = vector_exp(scale * p[j] - row_lse);
       if (self.threshold == 0) {
-        for (int j = 0; j < visible; ++j) g[j] = scale * p[j] * (g[j] - row_delta);
+        for (int j = first; j < last; ++j) g[j] = scale * p[j] * (g[j] - row_delta);
       } else {
         // The factors the mask multiplies with, 0 or keep_scale, serve both z and d_s.
         Acc factor[kRows];
-        for (int j = 0; j < visible; ++j) factor[j] = Acc{1};
+        for (int j = 0; j < last; ++j) factor[j] = Acc{1};
         const auto mask = impl::dropout_row(self.desc, self.step(), self.threshold,
                                             sample, head, q_begin + i);
-        apply_dropout(mask, k_begin, visible, keep_scale, factor);
-        for (int j = 0; j < visible; ++j) {
+        apply_dropout(mask, k_begin, last, keep_scale, factor);
+        for (int j = first; j < last; ++j) {
           g[j] = scale * p[j] * (factor[j] * g[j] - row_delta);
           p[j] *= factor[j];
         }
       }
-      for (int j = visible; j < k_rows; ++j) p[j] = g[j] = Acc{0};
+      hide(visible, k_rows, p);
+      hide(visible, k_rows, g);
     });
   }
 
   // The start of the first tile of queries that sees a key of the tile that begins at
   // k_begin.
   KOKKOS_FUNCTION index_t first_query_tile(index_t k_begin) const {
-    if (desc.mask != MaskKind::causal) return 0;
+    if (desc.mask != MaskKind::causal && desc.mask != MaskKind::document) return 0;
     const index_t q_first = k_begin - (desc.kv_length - desc.q_length);
     return q_first <= 0 ? 0 : q_first / kRows * kRows;
   }
@@ -322,6 +359,10 @@ struct BackwardKeys {
     if (d_q_sum.data() != nullptr) {
       const index_t kv_head = league % desc.kv_heads;
       const index_t sample = league / desc.kv_heads;
+      const index_t group = desc.heads / desc.kv_heads;
+      const index_t count = desc.q_length * desc.head_dim;
+      set_zero(team, d_q_sum.data() + (sample * desc.heads + kv_head * group) * count,
+               group * count);
       for (index_t k_begin = 0; k_begin < desc.kv_length; k_begin += kRows) {
         one_tile(team, sample, kv_head, k_begin, memory);
       }
@@ -362,6 +403,9 @@ struct BackwardKeys {
       for (index_t q_begin = tiles.first_query_tile(k_begin); q_begin < desc.q_length;
            q_begin += kRows) {
         const int rows = tile_rows(q_begin, desc.q_length);
+        const impl::KeyRange seen =
+            impl::visible_keys(desc, sample, q_begin, q_begin + rows - 1);
+        if (seen.end <= k_begin || seen.begin >= k_begin + kRows) continue;
         load(team, tiles.q, q_begin, rows, sample, head, d, Acc{1}, query);
         load(team, tiles.d_o, q_begin, rows, sample, head, d, Acc{1}, d_out);
         tiles.compute(team, sample, head, q_begin, rows, k_begin, k_rows, query, d_out,
@@ -371,10 +415,7 @@ struct BackwardKeys {
         if (d_q_sum.data() != nullptr) {
           Acc* sum_q = d_q_sum.data() +
                        ((sample * desc.heads + head) * desc.q_length + q_begin) * d;
-          // Every query sees the first tile of keys, which therefore overwrites the sum;
-          // the others add to it.
-          tile::multiply(team, rows, d, k_rows, {d_s, kRows, 1}, key, d, sum_q, d,
-                         k_begin > 0);
+          tile::multiply(team, rows, d, k_rows, {d_s, kRows, 1}, key, d, sum_q, d, true);
         }
       }
     }
@@ -427,8 +468,9 @@ struct BackwardQueries {
     load(team, tiles.q, q_begin, rows, sample, head, d, Acc{1}, query);
     load(team, tiles.d_o, q_begin, rows, sample, head, d, Acc{1}, d_out);
     set_zero(team, sum_q, static_cast<index_t>(rows) * d);
-    const index_t keys = impl::visible_keys(desc, q_begin + rows - 1);
-    for (index_t k_begin = 0; k_begin < keys; k_begin += kRows) {
+    const impl::KeyRange keys =
+        impl::visible_keys(desc, sample, q_begin, q_begin + rows - 1);
+    for (index_t k_begin = tile_begin(keys.begin); k_begin < keys.end; k_begin += kRows) {
       const int k_rows = tile_rows(k_begin, desc.kv_length);
       load(team, tiles.v, k_begin, k_rows, sample, kv_head, d, Acc{1}, key);
       transpose(team, key, k_rows, d, value_t);
@@ -446,13 +488,15 @@ struct BackwardQueries {
 // every head, and memory: `queries` tensors like q, `keys` like k, `rows` like lse.
 // Scores that the backward pass computes once more are not counted: it is twice the
 // forward pass, as in the blueprint of a model. Of a causal mask all below the diagonal
-// and half of it counts.
+// and half of it counts; what documents and padding hide besides is known to nobody who
+// only sees shapes.
 template <class T>
 Cost cost_of(const AttentionDesc& desc, int products, int queries, int keys, int rows) {
   const index_t row_count = desc.batch * desc.heads * desc.q_length;
   const double per_key = 2.0 * products * static_cast<double>(row_count * desc.head_dim);
-  const double hidden =
-      desc.mask == MaskKind::causal ? 0.5 * static_cast<double>(desc.q_length) : 0.0;
+  const double hidden = desc.mask == MaskKind::causal || desc.mask == MaskKind::document
+                            ? 0.5 * static_cast<double>(desc.q_length)
+                            : 0.0;
   const index_t key_rows = desc.batch * desc.kv_heads * desc.kv_length;
   const auto element = static_cast<index_t>(sizeof(T));
   const auto sum = static_cast<index_t>(sizeof(Accumulator<T>));
@@ -474,12 +518,10 @@ void compute_delta(const Exec& exec, const AttentionDesc& desc, HeadsView<const 
         const index_t sample = index / (desc.q_length * desc.heads);
         const T* out = o.row(q, sample, head, desc.head_dim);
         const T* d_out = d_o.row(q, sample, head, desc.head_dim);
-        Accumulator<T> sum = 0;
-        for (index_t c = 0; c < desc.head_dim; ++c) {
-          sum +=
-              static_cast<Accumulator<T>>(out[c]) * static_cast<Accumulator<T>>(d_out[c]);
-        }
-        delta(index) = sum;
+        using Acc = Accumulator<T>;
+        delta(index) = sum_columns<Acc>(HostRow{}, desc.head_dim, [=](index_t c) {
+          return static_cast<Acc>(out[c]) * static_cast<Acc>(d_out[c]);
+        });
       });
 }
 
@@ -492,10 +534,8 @@ void check(const AttentionDesc& desc) {
       desc.kv_heads > 0 && desc.heads % desc.kv_heads == 0 && desc.head_dim > 0,
       "attention: {} query heads share {} key heads, of size {}", desc.heads,
       desc.kv_heads, desc.head_dim);
-  TRIREME_REQUIRE(
-      desc.mask == MaskKind::none || desc.mask == MaskKind::causal,
-      "attention: padding and document masks come with the models that need them");
-  TRIREME_REQUIRE(desc.mask == MaskKind::none || desc.kv_length >= desc.q_length,
+  TRIREME_REQUIRE(desc.mask == MaskKind::none || desc.mask == MaskKind::padding ||
+                      desc.kv_length >= desc.q_length,
                   "causal attention of {} over {}: some would see none",
                   format_plural(desc.q_length, "query", "queries"),
                   format_plural(desc.kv_length, "key"));
@@ -510,7 +550,56 @@ void check(const AttentionDesc& desc) {
       format_plural(desc.kv_length, "key"), desc.mask_keys);
 }
 
+// A plan has no memory to show.
+void check_masks(const Exec& exec, const AttentionDesc& desc) {
+  const bool has_masks =
+      (desc.mask != MaskKind::padding || desc.key_lengths != nullptr) &&
+      (desc.mask != MaskKind::document || desc.document_begins != nullptr);
+  TRIREME_REQUIRE(exec.is_shape_only() || has_masks,
+                  "attention: the lengths of a padding mask, or the begins of a document "
+                  "mask, are missing");
+}
+
 constexpr int kDeviceThreads = 128;
+
+// False where the tiles of this file are to do it.
+template <class T>
+bool forward_in_tiles(const Exec& exec, const Kernel& kernel,
+                      const impl::ForwardArguments<T>& arguments) {
+  switch (impl::attention_way(exec, dtype_of<T>, arguments.desc)) {
+    case impl::AttentionWay::vectors:
+      impl::forward_by_vectors(exec, kernel, arguments);
+      return true;
+    case impl::AttentionWay::matrices:
+      if constexpr (std::is_same_v<T, bf16>) {
+        impl::forward_by_matrices(exec, kernel, arguments);
+        return true;
+      }
+      break;
+    case impl::AttentionWay::reference:
+      break;
+  }
+  return false;
+}
+
+template <class T>
+bool backward_in_tiles(const Exec& exec, const impl::BackwardKernels& kernels,
+                       const impl::BackwardArguments<T>& arguments) {
+  switch (impl::attention_way(exec, dtype_of<T>, arguments.desc)) {
+    case impl::AttentionWay::vectors:
+      impl::backward_by_vectors(exec, kernels, arguments);
+      return true;
+    case impl::AttentionWay::matrices:
+      if constexpr (std::is_same_v<T, bf16>) {
+        impl::backward_by_matrices(exec, kernels, arguments);
+        return true;
+      }
+      break;
+    case impl::AttentionWay::reference:
+      break;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -519,19 +608,30 @@ void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateVie
                        HeadsView<const T> q, HeadsView<const T> k, HeadsView<const T> v,
                        HeadsView<T> o, View1<Accumulator<T>> lse) {
   check(desc);
+  check_masks(exec, desc);
   using Acc = Accumulator<T>;
+  const Kernel kernel{"trireme::kernels::attention_forward",
+                      cost_of<T>(desc, 2, 2, 2, 1)};
+  if constexpr (kHostExecution && !std::is_same_v<T, double>) {
+    const impl::ForwardArguments<T> arguments{desc, step, q, k, v, o, lse.data()};
+    if (forward_in_tiles(exec, kernel, arguments)) return;
+  }
   const Forward<T> functor{
       desc, step, q, k, v, o, lse, random::DropoutWords::threshold(desc.dropout)};
   const auto bytes =
       static_cast<std::size_t>(Forward<T>::scratch_elements(desc.head_dim)) * sizeof(Acc);
-  launch_teams(exec,
-               {"trireme::kernels::attention_forward", cost_of<T>(desc, 2, 2, 2, 1)},
-               desc.batch * desc.heads * tiles_of(desc.q_length), kDeviceThreads, functor,
-               bytes + 64);
+  launch_teams(exec, kernel, desc.batch * desc.heads * tiles_of(desc.q_length),
+               kDeviceThreads, functor, bytes + 64);
 }
 
+// Both begin with d_q while it is summed, so that it is aligned as the scratch is.
 index_t attention_backward_scratch_elements(const AttentionDesc& desc) {
-  return row_count(desc) * (kHostExecution ? 1 + desc.head_dim : 1);
+  const index_t rows = row_count(desc);
+  if constexpr (kHostExecution) {
+    return std::max(rows * desc.head_dim, impl::tiled_query_elements(desc)) + rows;
+  } else {
+    return rows;
+  }
 }
 
 template <class T>
@@ -541,11 +641,23 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
                         HeadsView<const T> d_o, View1<Accumulator<T>> scratch,
                         HeadsView<T> d_q, HeadsView<T> d_k, HeadsView<T> d_v) {
   check(desc);
+  check_masks(exec, desc);
   using Acc = Accumulator<T>;
   const index_t rows = row_count(desc);
-  const View1<Acc> delta(scratch.data(), static_cast<std::size_t>(rows));
+  const index_t sums = attention_backward_scratch_elements(desc) - rows;
+  const View1<Acc> delta(scratch.data() + sums, extent(rows));
   compute_delta<T>(exec, desc, o, d_o, delta);
 
+  const impl::BackwardKernels kernels{
+      {"trireme::kernels::attention_backward", cost_of<T>(desc, 4, 3, 4, 2)},
+      {"trireme::kernels::attention_backward[kv]", cost_of<T>(desc, 3, 2, 4, 2)},
+      {"trireme::kernels::attention_backward[q]", cost_of<T>(desc, 1, 3, 2, 2)}};
+  if constexpr (kHostExecution && !std::is_same_v<T, double>) {
+    const impl::BackwardArguments<T> arguments{
+        desc,         step,           q,   k,   v,  d_o, lse.data(),
+        delta.data(), scratch.data(), d_q, d_k, d_v};
+    if (backward_in_tiles(exec, kernels, arguments)) return;
+  }
   const BackwardTiles<T> tiles{
       desc, step,  q,
       k,    v,     d_o,
@@ -554,24 +666,18 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
       static_cast<std::size_t>(BackwardKeys<T>::scratch_elements(desc.head_dim)) *
       sizeof(Acc);
   if constexpr (kHostExecution) {
-    const View1<Acc> d_q_sum(scratch.data() + rows,
-                             static_cast<std::size_t>(rows * desc.head_dim));
-    launch_teams(exec,
-                 {"trireme::kernels::attention_backward", cost_of<T>(desc, 4, 3, 4, 2)},
-                 desc.batch * desc.kv_heads, kDeviceThreads,
+    const View1<Acc> d_q_sum(scratch.data(), extent(rows * desc.head_dim));
+    launch_teams(exec, kernels.whole, desc.batch * desc.kv_heads, kDeviceThreads,
                  BackwardKeys<T>{tiles, d_k, d_v, d_q, d_q_sum}, key_bytes + 64);
   } else {
-    launch_teams(
-        exec, {"trireme::kernels::attention_backward[kv]", cost_of<T>(desc, 3, 2, 4, 2)},
-        desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
-        BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes + 64);
+    launch_teams(exec, kernels.keys,
+                 desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
+                 BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes + 64);
     const auto query_bytes =
         static_cast<std::size_t>(BackwardQueries<T>::scratch_elements(desc.head_dim)) *
         sizeof(Acc);
-    launch_teams(
-        exec, {"trireme::kernels::attention_backward[q]", cost_of<T>(desc, 1, 3, 2, 2)},
-        desc.batch * desc.heads * tiles_of(desc.q_length), kDeviceThreads,
-        BackwardQueries<T>{tiles, d_q}, query_bytes + 64);
+    launch_teams(exec, kernels.queries, desc.batch * desc.heads * tiles_of(desc.q_length),
+                 kDeviceThreads, BackwardQueries<T>{tiles, d_q}, query_bytes + 64);
   }
 }
 

@@ -5,6 +5,10 @@
 // data[s * sequence_stride + b * batch_stride + head * head_dim + d]. Saved for backward:
 // o and lse = log sum exp of every row (b, a, s_q). Dropout masks are drawn again. Dao et
 // al. 2022, arXiv:2205.14135; derivation: docs/math/attention.md
+//
+// On a host, tiles are computed by the widest vectors or by a CPU's own matrix tiles
+// (kernels/impl/attention_host.hpp); both give the same bits for every number of threads,
+// heads and samples.
 #ifndef TRIREME_KERNELS_ATTENTION_HPP_
 #define TRIREME_KERNELS_ATTENTION_HPP_
 
@@ -14,9 +18,15 @@
 
 namespace trireme::kernels {
 
-// causal: key position <= query position (+ kv_length - q_length, for cached keys);
-// none: every query sees every key (cross attention; padding and document masks come with
-// the models that need them).
+// Which keys a query sees:
+//   none      all of them (cross attention);
+//   causal    those of positions up to its own, which is q + kv_length - q_length where
+//             keys are cached;
+//   padding   the first key_lengths[sample] ones, whatever the query. Where that is 0, o
+//             is 0 and lse minus infinity, and no gradient comes of it;
+//   document  of packed samples: those of positions from document_begins[sample, q],
+//             where the query's document begins, up to its own. The begins of a sample do
+//             not decrease and are not beyond the query.
 enum class MaskKind { none, causal, padding, document };
 
 struct AttentionDesc {
@@ -27,6 +37,8 @@ struct AttentionDesc {
   index_t kv_heads = 1;   // g_tp; heads % kv_heads == 0
   index_t head_dim = 1;   // d
   MaskKind mask = MaskKind::causal;
+  const std::int32_t* key_lengths = nullptr;      // (b), of the padding mask
+  const std::int32_t* document_begins = nullptr;  // (b, s_q), of the document mask
   double scale = 1.0;
   double dropout = 0.0;
   // Coordinates of dropout (random::DropoutWords): row (head_begin + head) * mask_queries

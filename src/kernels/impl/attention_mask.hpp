@@ -8,10 +8,33 @@
 
 namespace trireme::kernels::impl {
 
-// Number of keys query q sees (they are the first ones).
-KOKKOS_INLINE_FUNCTION index_t visible_keys(const AttentionDesc& desc, index_t q) {
-  return desc.mask == MaskKind::causal ? q + 1 + (desc.kv_length - desc.q_length)
-                                       : desc.kv_length;
+// Keys [begin, end). Where a query sees none, begin == end.
+struct KeyRange {
+  index_t begin = 0, end = 0;
+};
+
+// The keys that query q of a sample sees: with every kind of mask they lie together.
+KOKKOS_INLINE_FUNCTION KeyRange visible_keys(const AttentionDesc& desc, index_t sample,
+                                             index_t q) {
+  const index_t position = q + (desc.kv_length - desc.q_length);
+  switch (desc.mask) {
+    case MaskKind::causal:
+      return {0, position + 1};
+    case MaskKind::padding:
+      return {0, desc.key_lengths[sample]};
+    case MaskKind::document:
+      return {desc.document_begins[sample * desc.q_length + q], position + 1};
+    case MaskKind::none:
+      break;
+  }
+  return {0, desc.kv_length};
+}
+
+// Keys that queries [first, last] of a sample see: the union, without gaps.
+KOKKOS_INLINE_FUNCTION KeyRange visible_keys(const AttentionDesc& desc, index_t sample,
+                                             index_t first, index_t last) {
+  // Neither end of a range comes before that of the query before it.
+  return {visible_keys(desc, sample, first).begin, visible_keys(desc, sample, last).end};
 }
 
 struct AttentionDropout {

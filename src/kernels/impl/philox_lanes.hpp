@@ -1,8 +1,9 @@
 // kernels/impl/philox_lanes.hpp — several calls of Philox-4x32 at once on the host.
 //
-// The same words as random::Generator::block, for consecutive calls side by side in
-// vector registers (g++ 12's own vectoriser finds no 32 x 32 -> 64 bit product). On a GPU
-// a thread calls Generator::block. Salmon et al., SC'11.
+// The same words as random::Generator::block, for calls side by side in vector registers
+// (g++ 12's own vectoriser finds no 32 x 32 -> 64 bit product): consecutive calls, or the
+// same call of several rows. On a GPU a thread calls Generator::block. Salmon et al.,
+// SC'11.
 #ifndef TRIREME_KERNELS_IMPL_PHILOX_LANES_HPP_
 #define TRIREME_KERNELS_IMPL_PHILOX_LANES_HPP_
 
@@ -80,6 +81,49 @@ inline void store_words(const PhiloxVector (&c)[4], char* to) {
   }
 }
 
+// The round keys of a generator, one in every lane.
+template <int kRounds>
+struct PhiloxKeys {
+  PhiloxVector key[2 * kRounds];
+
+  explicit PhiloxKeys(const random::Generator& generator) {
+    const auto first = generator.key();
+    for (int round = 0; round < kRounds; ++round) {
+      const auto bumps = static_cast<std::uint32_t>(round);
+      key[2 * round] = PhiloxVector{} + (first[0] + bumps * 0x9e3779b9u);
+      key[2 * round + 1] = PhiloxVector{} + (first[1] + bumps * 0xbb67ae85u);
+    }
+  }
+};
+
+// All rounds of kVectors vectors of calls. c[u] are the counters of vector u and become
+// its words, in the low halves of the lanes; what the upper halves hold is rubbish that
+// no product reads.
+template <int kRounds, int kVectors>
+inline void philox_rounds(const PhiloxKeys<kRounds>& keys,
+                          PhiloxVector (&c)[kVectors][4]) {
+#pragma GCC unroll 10
+  for (int round = 0; round < kRounds; ++round) {
+    for (int u = 0; u < kVectors; ++u) {
+      const PhiloxVector p0 = low_product(c[u][0], 0xd2511f53u);
+      const PhiloxVector p1 = low_product(c[u][2], 0xcd9e8d57u);
+      c[u][0] = (p1 >> 32) ^ c[u][1] ^ keys.key[2 * round];
+      c[u][1] = p1;
+      c[u][2] = (p0 >> 32) ^ c[u][3] ^ keys.key[2 * round + 1];
+      c[u][3] = p0;
+    }
+  }
+}
+
+// The counters of a vector of calls.
+inline void set_counters(const r123::Philox4x32::ctr_type& base, PhiloxVector calls,
+                         PhiloxVector (&c)[4]) {
+  c[0] = calls;
+  c[1] = PhiloxVector{} + base[1];
+  c[2] = (base[2] & 0xffff0000u) | ((calls >> 32) & 0xffffu);
+  c[3] = PhiloxVector{} + base[3];
+}
+
 }  // namespace detail
 
 // The words of calls [first, first + groups * kPhiloxLanes), in `order` within a group.
@@ -91,42 +135,56 @@ void philox_lanes(const random::Generator& generator, std::uint64_t first, int g
   constexpr int kLanes = detail::kPhiloxVectorLanes;
   constexpr int kVectors = kPhiloxLanes / kLanes;
   const auto base = generator.counter(first);
-  const auto key = generator.key();
-  V keys[2 * kRounds];
-  for (int round = 0; round < kRounds; ++round) {
-    const auto bumps = static_cast<std::uint32_t>(round);
-    keys[2 * round] = V{} + (key[0] + bumps * 0x9e3779b9u);
-    keys[2 * round + 1] = V{} + (key[1] + bumps * 0xbb67ae85u);
-  }
+  const detail::PhiloxKeys<kRounds> keys(generator);
   V lane;
   for (int l = 0; l < kLanes; ++l) lane[l] = static_cast<std::uint64_t>(l);
   auto* to = reinterpret_cast<char*>(words);
   for (int group = 0; group < groups; ++group) {
     V c[kVectors][4];
     for (int u = 0; u < kVectors; ++u) {
-      const V n = lane + first + static_cast<std::uint64_t>(kLanes * u);
-      c[u][0] = n;
-      c[u][1] = V{} + base[1];
-      c[u][2] = (base[2] & 0xffff0000u) | ((n >> 32) & 0xffffu);
-      c[u][3] = V{} + base[3];
+      detail::set_counters(base, lane + first + static_cast<std::uint64_t>(kLanes * u),
+                           c[u]);
     }
-#pragma GCC unroll 10
-    for (int round = 0; round < kRounds; ++round) {
-      for (int u = 0; u < kVectors; ++u) {
-        const V p0 = detail::low_product(c[u][0], 0xd2511f53u);
-        const V p1 = detail::low_product(c[u][2], 0xcd9e8d57u);
-        // The upper halves hold rubbish that the next product does not read.
-        c[u][0] = (p1 >> 32) ^ c[u][1] ^ keys[2 * round];
-        c[u][1] = p1;
-        c[u][2] = (p0 >> 32) ^ c[u][3] ^ keys[2 * round + 1];
-        c[u][3] = p0;
-      }
-    }
+    detail::philox_rounds<kRounds, kVectors>(keys, c);
     for (int u = 0; u < kVectors; ++u) {
       detail::store_words<order>(c[u], to);
       to += 16 * kLanes;
     }
     first += kPhiloxLanes;
+  }
+}
+
+// The words of `calls` consecutive calls of each of `rows` rows, a multiple of
+// kPhiloxRowStep: word m of call first_of_row[r] + skip + i goes to
+// words[to_row(i, m) * stride + r], which to_row tells. Rows lie side by side, as the
+// columns of a transposed tile do.
+inline constexpr int kPhiloxRowStep = 16;
+template <int kRounds, class ToRow>
+void philox_rows(const random::Generator& generator, const std::uint64_t* first_of_row,
+                 int rows, std::uint64_t skip, int calls, const ToRow& to_row, int stride,
+                 std::uint32_t* words) {
+  using V = detail::PhiloxVector;
+  constexpr int kLanes = detail::kPhiloxVectorLanes;
+  const auto base = generator.counter(0);
+  const detail::PhiloxKeys<kRounds> keys(generator);
+  for (int r = 0; r < rows; r += 2 * kLanes) {
+    // Even rows in one vector and odd ones in the other, whose words then interleave.
+    V first[2];
+    for (int l = 0; l < kLanes; ++l) {
+      first[0][l] = first_of_row[r + 2 * l] + skip;
+      first[1][l] = first_of_row[r + 2 * l + 1] + skip;
+    }
+    for (int i = 0; i < calls; ++i) {
+      V c[2][4];
+      for (int u = 0; u < 2; ++u) {
+        detail::set_counters(base, first[u] + static_cast<std::uint64_t>(i), c[u]);
+      }
+      detail::philox_rounds<kRounds, 2>(keys, c);
+      for (int m = 0; m < 4; ++m) {
+        const V pairs = (c[0][m] & 0xffffffffu) | (c[1][m] << 32);
+        std::memcpy(words + to_row(i, m) * stride + r, &pairs, sizeof(pairs));
+      }
+    }
   }
 }
 
@@ -145,6 +203,20 @@ void philox_lanes(const random::Generator& generator, std::uint64_t first, int g
         words[kParts * at + part] = static_cast<Word>(
             block.word[k] >> (8 * static_cast<int>(sizeof(Word)) * part));
       }
+    }
+  }
+}
+
+inline constexpr int kPhiloxRowStep = 1;
+template <int kRounds, class ToRow>
+void philox_rows(const random::Generator& generator, const std::uint64_t* first_of_row,
+                 int rows, std::uint64_t skip, int calls, const ToRow& to_row, int stride,
+                 std::uint32_t* words) {
+  for (int r = 0; r < rows; ++r) {
+    for (int i = 0; i < calls; ++i) {
+      const random::Words block = generator.block<kRounds>(first_of_row[r] + skip +
+                                                           static_cast<std::uint64_t>(i));
+      for (int m = 0; m < 4; ++m) words[to_row(i, m) * stride + r] = block.word[m];
     }
   }
 }

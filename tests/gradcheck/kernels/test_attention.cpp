@@ -1,4 +1,4 @@
-// Attention: q, k and v together, causal and not, grouped heads, dropout, cached keys.
+// Attention: q, k and v together, each kind of mask, grouped heads, dropout, cached keys.
 #include "kernels/attention.hpp"
 
 #include "support/arrays.hpp"
@@ -44,7 +44,18 @@ class Problem {
         d_o(test::uniform(q_size, 9)),
         o(q_size),
         lse(d.batch * d.heads * d.q_length),
-        step("step") {}
+        lengths(d.batch, 5),
+        begins(d.batch * d.q_length),
+        step("step") {
+    d.key_lengths = lengths.vector().data();
+    // Documents of four tokens.
+    Point begin;
+    for (index_t i = 0; i < d.batch * d.q_length; ++i) {
+      begin.push_back(static_cast<double>(i % d.q_length / 4 * 4));
+    }
+    begins.set(begin);
+    d.document_begins = begins.vector().data();
+  }
 
   index_t size() const { return q_size + 2 * kv_size; }
 
@@ -93,6 +104,7 @@ class Problem {
   AttentionDesc d;
   index_t q_size, kv_size;
   Array<double> d_o, o, lse;
+  Array<std::int32_t> lengths, begins;
   Kokkos::View<StepState, DeviceMemory> step;
 };
 
@@ -111,6 +123,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"dropout", make(9, 9, 2, 2, MaskKind::causal, 0.3)},
                       Case{"grouped", make(7, 7, 4, 2, MaskKind::causal, 0.1)},
                       Case{"cross", make(5, 11, 2, 2, MaskKind::none, 0)},
+                      Case{"padding", make(5, 11, 2, 2, MaskKind::padding, 0.1)},
+                      Case{"document", make(9, 9, 2, 1, MaskKind::document, 0.1)},
                       Case{"cached", make(3, 9, 2, 1, MaskKind::causal, 0)},
                       Case{"tiles", make(70, 70, 1, 1, MaskKind::causal, 0.1)}),
     [](const auto& info) { return info.param.name; });

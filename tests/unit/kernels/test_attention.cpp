@@ -1,11 +1,13 @@
-// Attention: the tiled kernels against dense matrices in double, written here from the
-// definition; heads and samples computed apart have the same bits; large logits, cached
-// keys, gaps between rows.
+// Attention: every way to compute the tiles against dense matrices in double, written
+// here from the definition; heads and samples computed apart have the same bits; large
+// logits, cached keys, gaps between rows, masks.
 #include "kernels/attention.hpp"
 
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
+#include "kernels/impl/attention_host.hpp"
+#include "kernels/impl/philox_lanes.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -93,19 +95,54 @@ struct Output {
   }
 };
 
+// Keys that query q of a sample sees, by the masks that Problem makes.
+struct Seen {
+  index_t begin, end;
+};
+Seen seen_keys(const AttentionDesc& d, index_t sample, index_t q) {
+  const index_t position = q + d.kv_length - d.q_length;
+  switch (d.mask) {
+    case MaskKind::causal:
+      return {0, position + 1};
+    case MaskKind::padding:
+      return {0, std::max<index_t>(1, d.kv_length - 9 * sample - 2)};
+    case MaskKind::document: {
+      const index_t length = 11 + 60 * sample;
+      return {position / length * length, position + 1};
+    }
+    default:
+      return {0, d.kv_length};
+  }
+}
+
 template <class T>
 struct Problem {
   AttentionDesc desc;
+  Array<std::int32_t> lengths, begins;
   Heads<T> q, k, v, d_o;
 
   explicit Problem(const AttentionDesc& d, double largest = 2.0)
       : desc(d),
+        lengths(static_cast<std::size_t>(d.batch)),
+        begins(static_cast<std::size_t>(d.batch * d.q_length)),
         q(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 1)),
         k(d.kv_length, d.batch, d.kv_heads * d.head_dim,
           random(d.kv_length, d.kv_heads, 2, largest)),
         v(d.kv_length, d.batch, d.kv_heads * d.head_dim,
           random(d.kv_length, d.kv_heads, 3)),
-        d_o(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 4)) {}
+        d_o(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 4)) {
+    Values length, begin;
+    for (index_t b = 0; b < d.batch; ++b) {
+      length.push_back(static_cast<double>(seen_keys(d, b, 0).end));
+      for (index_t i = 0; i < d.q_length; ++i) {
+        begin.push_back(static_cast<double>(seen_keys(d, b, i).begin));
+      }
+    }
+    lengths.set(length);
+    begins.set(begin);
+    if (d.mask == MaskKind::padding) desc.key_lengths = lengths.vector().data();
+    if (d.mask == MaskKind::document) desc.document_begins = begins.vector().data();
+  }
 
   Output<T> fast(const Exec& exec = Exec()) const {
     Output<T> out(desc);
@@ -156,6 +193,8 @@ struct Problem {
 // their rounding to 16 bits is no error of the backward pass.
 struct Dense {
   Values o, lse, d_q, d_k, d_v;
+  // The same sums of absolute terms: what errors of the terms are relative to.
+  Values o_terms, d_q_terms, d_k_terms, d_v_terms;
 
   template <class T>
   explicit Dense(const Problem<T>& problem, const Output<T>* forward = nullptr) {
@@ -164,6 +203,7 @@ struct Dense {
                  d_o = problem.d_o.values();
     o.resize(q.size()), d_q.resize(q.size()), d_k.resize(k.size()), d_v.resize(v.size());
     lse.resize(d.batch * d.heads * d.q_length);
+    o_terms = o, d_q_terms = d_q, d_k_terms = d_k, d_v_terms = d_v;
     const Values saved_o = forward == nullptr ? Values() : forward->o.values();
     const Values saved_lse = forward == nullptr ? Values() : forward->lse.values();
     const double threshold = std::round(d.dropout * 65536);
@@ -189,11 +229,11 @@ struct Dense {
             .site = d.site,
             .stream = random::Stream::dropout};
         for (index_t i = 0; i < d.q_length; ++i) {
-          const index_t position = i + d.kv_length - d.q_length;
-          const index_t keys = d.mask == MaskKind::causal ? position + 1 : d.kv_length;
-          Values p(keys), keep(keys, 1.0), d_p(keys);
+          const Seen seen = seen_keys(d, b, i);
+          const index_t keys = seen.end;
+          Values p(keys, -INFINITY), keep(keys, 1.0), d_p(keys);
           double largest = -INFINITY, sum = 0, mean = 0;
-          for (index_t j = 0; j < keys; ++j) {
+          for (index_t j = seen.begin; j < keys; ++j) {
             p[j] = d.scale * dot(q, q_at(i), k, k_at(j));
             largest = std::max(largest, p[j]);
           }
@@ -217,7 +257,9 @@ struct Dense {
             d_p[j] = keep[j] * dot(d_o, q_at(i), v, k_at(j));
             mean += p[j] * d_p[j];
             for (index_t c = 0; c < d.head_dim; ++c) {
-              o[q_at(i) + c] += p[j] * keep[j] * v[k_at(j) + c];
+              const double term = p[j] * keep[j] * v[k_at(j) + c];
+              o[q_at(i) + c] += term;
+              o_terms[q_at(i) + c] += std::abs(term);
             }
           }
           if (forward != nullptr) {
@@ -227,9 +269,14 @@ struct Dense {
           for (index_t j = 0; j < keys; ++j) {
             const double d_s = d.scale * p[j] * (d_p[j] - mean);
             for (index_t c = 0; c < d.head_dim; ++c) {
-              d_q[q_at(i) + c] += d_s * k[k_at(j) + c];
-              d_k[k_at(j) + c] += d_s * q[q_at(i) + c];
-              d_v[k_at(j) + c] += p[j] * keep[j] * d_o[q_at(i) + c];
+              const auto add = [](double term, double& to, double& terms) {
+                to += term;
+                terms += std::abs(term);
+              };
+              const index_t at = q_at(i) + c, kv_at = k_at(j) + c;
+              add(d_s * k[kv_at], d_q[at], d_q_terms[at]);
+              add(d_s * q[at], d_k[kv_at], d_k_terms[kv_at]);
+              add(p[j] * keep[j] * d_o[at], d_v[kv_at], d_v_terms[kv_at]);
             }
           }
         }
@@ -255,9 +302,10 @@ AttentionDesc make(index_t batch, index_t q_length, index_t kv_length, index_t h
   // The model's samples are longer than this batch's; of cross attention, the queries'
   // and the keys' lengths have nothing to do with each other.
   desc.mask_keys = kv_length + 5;
-  desc.query_begin = mask == MaskKind::none ? 2 : kv_length - q_length;
+  const bool is_cross = mask == MaskKind::none || mask == MaskKind::padding;
+  desc.query_begin = is_cross ? 2 : kv_length - q_length;
   desc.mask_queries = desc.query_begin + q_length + 3;
-  if (mask == MaskKind::none) desc.site = random::Site::cross_attention_probabilities;
+  if (is_cross) desc.site = random::Site::cross_attention_probabilities;
   desc.layer = 11;
   return desc;
 }
@@ -279,14 +327,47 @@ const std::vector<AttentionDesc>& cases() {
       make(3, 1, 130, 4, 2, 24),                       // one new token after 129
       make(2, 5, 71, 2, 2, 13, 0.2),                   // several new tokens
       make(1, 66, 200, 2, 1, 8, 0.1),
+      make(1, 31, 31, 1, 1, 64, 0.1),
+      make(1, 257, 257, 2, 2, 64, 0.1),  // two halves of a tile, and one query more
+      make(1, 600, 600, 1, 1, 40, 0.1),  // two chunks of keys
+      make(3, 33, 33, 2, 1, 20, 0.1, MaskKind::padding),
+      make(2, 70, 150, 1, 1, 64, 0.2, MaskKind::padding),
+      make(3, 130, 130, 2, 2, 24, 0.1, MaskKind::document),
+      make(2, 600, 600, 1, 1, 33, 0.0, MaskKind::document),
+      make(2, 40, 97, 2, 1, 16, 0.0, MaskKind::document),
   };
   return all;
 }
 
 std::string name_of(const AttentionDesc& d) {
+  constexpr const char* kMasks[] = {"none", "causal", "padding", "document"};
   return fmt::format("b {} queries {} keys {} heads {}/{} d {} dropout {} {}", d.batch,
                      d.q_length, d.kv_length, d.heads, d.kv_heads, d.head_dim, d.dropout,
-                     d.mask == MaskKind::causal ? "causal" : "none");
+                     kMasks[static_cast<int>(d.mask)]);
+}
+
+// A way to compute a type's tiles, forced.
+struct Way {
+  std::string name;
+  Exec exec;
+  bool rounds_terms = false;  // probabilities and their gradients, to 16 bits
+};
+template <class T>
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  if constexpr (kHostExecution) {
+    using impl::AttentionWay;
+    for (const auto way :
+         {AttentionWay::reference, AttentionWay::vectors, AttentionWay::matrices}) {
+      if (!impl::has_attention_way(dtype_of<T>, way)) continue;
+      all.push_back(
+          {std::string(impl::name_of(way)), Exec(), way == AttentionWay::matrices});
+      impl::set_attention_way(all.back().exec, way);
+    }
+  } else {
+    all.push_back({"device", Exec()});
+  }
+  return all;
 }
 
 template <class T>
@@ -308,38 +389,61 @@ void expect_same(const Output<T>& got, const Values& o, const Values& lse,
   test::expect_close(got.d_v.values(), d_v, r, 2 * scale, "d_v");
 }
 
+// What is summed was rounded to T before: each term is off by `rounding` of itself.
+void expect_within_terms(const Values& got, const Values& want, const Values& terms,
+                         double rounding, const char* what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double allowed = 1.05 * rounding * (terms[i] + std::abs(want[i])) + 1e-4;
+    ASSERT_LE(std::abs(got[i] - want[i]), allowed) << what << " " << i;
+  }
+}
+
 TYPED_TEST(AttentionOf, MatchesTheDefinition) {
   for (const AttentionDesc& desc : cases()) {
-    SCOPED_TRACE(name_of(desc));
     const Problem<TypeParam> problem(desc);
-    const auto got = problem.fast();
-    const Dense want(problem, sizeof(TypeParam) == 2 ? &got : nullptr);
-    expect_same(got, want.o, want.lse, want.d_q, want.d_k, want.d_v);
+    for (const Way& way : ways<TypeParam>()) {
+      SCOPED_TRACE(name_of(desc) + " " + way.name);
+      const auto got = problem.fast(way.exec);
+      const Dense want(problem, sizeof(TypeParam) == 2 ? &got : nullptr);
+      if (!way.rounds_terms) {
+        expect_same(got, want.o, want.lse, want.d_q, want.d_k, want.d_v);
+        continue;
+      }
+      const double u = test::rounding<TypeParam>();
+      test::expect_close(got.lse.values(), want.lse, 1e-5, 1, "lse");
+      expect_within_terms(got.o.values(), want.o, want.o_terms, u, "o");
+      expect_within_terms(got.d_q.values(), want.d_q, want.d_q_terms, u, "d_q");
+      expect_within_terms(got.d_k.values(), want.d_k, want.d_k_terms, u, "d_k");
+      expect_within_terms(got.d_v.values(), want.d_v, want.d_v_terms, u, "d_v");
+    }
   }
 }
 
 // Each rank of a tensor group computes some of the heads: not one bit may differ from the
 // rank that computes them all, nor for a sample in a smaller micro-batch.
 TYPED_TEST(AttentionOf, HeadsAndSamplesApartHaveTheSameBits) {
-  for (const index_t length : {7, 65, 129}) {
-    const Problem<TypeParam> problem(make(3, length, length, 4, 2, 12, 0.2));
-    const Output<TypeParam> whole = problem.fast();
-    Output<TypeParam> by_heads(problem.desc), by_samples(problem.desc);
-    for (const index_t group : {1, 0}) {
-      AttentionDesc half = problem.desc;
-      half.heads = 2;
-      half.kv_heads = 1;
-      half.head_begin += 2 * group;
-      problem.part(Exec(), half, Step(), 2 * group, group, 0, by_heads);
+  for (const Way& way : ways<TypeParam>()) {
+    for (const index_t length : {7, 65, 129}) {
+      const Problem<TypeParam> problem(make(3, length, length, 4, 2, 12, 0.2));
+      const Output<TypeParam> whole = problem.fast(way.exec);
+      Output<TypeParam> by_heads(problem.desc), by_samples(problem.desc);
+      for (const index_t group : {1, 0}) {
+        AttentionDesc half = problem.desc;
+        half.heads = 2;
+        half.kv_heads = 1;
+        half.head_begin += 2 * group;
+        problem.part(way.exec, half, Step(), 2 * group, group, 0, by_heads);
+      }
+      for (const index_t sample : {0, 1, 2}) {
+        AttentionDesc one = problem.desc;
+        one.batch = 1;
+        const Step step(kSampleBase + static_cast<std::uint64_t>(sample));
+        problem.part(way.exec, one, step, 0, 0, sample, by_samples);
+      }
+      EXPECT_EQ(by_heads.bytes(), whole.bytes()) << length << way.name;
+      EXPECT_EQ(by_samples.bytes(), whole.bytes()) << length << way.name;
     }
-    for (const index_t sample : {0, 1, 2}) {
-      AttentionDesc one = problem.desc;
-      one.batch = 1;
-      const Step step(kSampleBase + static_cast<std::uint64_t>(sample));
-      problem.part(Exec(), one, step, 0, 0, sample, by_samples);
-    }
-    EXPECT_EQ(by_heads.bytes(), whole.bytes()) << length;
-    EXPECT_EQ(by_samples.bytes(), whole.bytes()) << length;
   }
 }
 
@@ -350,6 +454,65 @@ TYPED_TEST(AttentionOf, SameBitsTwiceAndOnOneThread) {
   const test::OneThread one;
   if (one.exists) {
     EXPECT_EQ(problem.fast(one.exec).bytes(), first);
+  }
+}
+
+// However the backward pass is cut into launches: 600 keys are two chunks.
+TYPED_TEST(AttentionOf, SameBitsInOneLaunchAndInTwo) {
+  if constexpr (kHostExecution) {
+    for (const MaskKind mask : {MaskKind::causal, MaskKind::document}) {
+      const Problem<TypeParam> problem(make(1, 600, 600, 4, 2, 20, 0.1, mask));
+      for (const Way& way : ways<TypeParam>()) {
+        impl::set_backward_launches(way.exec, impl::BackwardLaunches::one);
+        const auto one = problem.fast(way.exec).bytes();
+        impl::set_backward_launches(way.exec, impl::BackwardLaunches::two);
+        EXPECT_EQ(problem.fast(way.exec).bytes(), one) << way.name;
+      }
+    }
+  }
+}
+
+// A sample without keys: no output, no gradient, and nothing that is not a number.
+TYPED_TEST(AttentionOf, PaddingOfAllKeys) {
+  const index_t length = 70, heads = 2, d = 12;
+  for (const Way& way : ways<TypeParam>()) {
+    const Problem<TypeParam> problem(
+        make(2, length, length, heads, heads, d, 0.1, MaskKind::padding));
+    Array<std::int32_t> lengths({0.0, 3.0});
+    Problem<TypeParam> with = problem;
+    with.desc.key_lengths = lengths.vector().data();
+    const auto got = with.fast(way.exec);
+    const Values lse = got.lse.values();
+    for (index_t i = 0; i < heads * length; ++i) {
+      ASSERT_EQ(lse[i], -INFINITY) << way.name;
+      ASSERT_TRUE(std::isfinite(lse[heads * length + i])) << way.name;
+    }
+    for (const auto* values : {&got.o, &got.d_q, &got.d_k, &got.d_v}) {
+      const Values all = values->values();
+      for (index_t i = 0; i < static_cast<index_t>(all.size()); ++i) {
+        const bool is_first = i / (heads * d) % 2 == 0;  // sample
+        ASSERT_TRUE(is_first ? all[i] == 0 : std::isfinite(all[i])) << way.name << i;
+      }
+    }
+  }
+}
+
+// Words of several rows at once, past 2^32 calls too.
+TEST(AttentionDropout, RowsOfWordsEqualSingleBlocks) {
+  const random::Generator g{
+      .seed = 0x123456789abcdefull, .owner = 0xfedcba987654ull, .layer = 77};
+  constexpr int kRows = 32, kCalls = 5;
+  std::uint64_t first[kRows];
+  for (int r = 0; r < kRows; ++r) first[r] = (1ull << 32) - 300 + 40 * (31 - r);
+  std::uint32_t words[4 * kCalls * kRows];
+  philox_rows<7>(
+      g, first, kRows, 3, kCalls, [](int call, int word) { return 4 * call + word; },
+      kRows, words);
+  for (int r = 0; r < kRows; ++r) {
+    for (int i = 0; i < 4 * kCalls; ++i) {
+      const auto one = g.block<7>(first[r] + 3 + static_cast<std::uint64_t>(i / 4));
+      ASSERT_EQ(words[i * kRows + r], one.word[i % 4]) << r << " " << i;
+    }
   }
 }
 
@@ -392,15 +555,34 @@ TEST(AttentionCausal, TheFutureDoesNotMatter) {
 // Scores of some ten thousand: exp() of them overflows, the softmax does not.
 TYPED_TEST(AttentionOf, LargeLogits) {
   const Problem<TypeParam> problem(make(1, 70, 70, 2, 2, 16), 3e3);
-  const auto got = problem.fast();
   const Dense want(problem);
-  // A score of 1e4 is known to 1e4 * u: so is what the exponential multiplies with.
-  const double r =
-      4e4 * test::rounding<Accumulator<TypeParam>>() + 2 * test::rounding<TypeParam>();
-  test::expect_close(got.o.values(), want.o, r, 1, "o");
-  test::expect_close(got.lse.values(), want.lse, r, 1, "lse");
-  for (const auto* gradient : {&got.d_q, &got.d_k, &got.d_v}) {
-    for (const double x : gradient->values()) ASSERT_TRUE(std::isfinite(x));
+  for (const Way& way : ways<TypeParam>()) {
+    const auto got = problem.fast(way.exec);
+    // A score of 1e4 is known to 1e4 * u: so is what the exponential multiplies with.
+    const double r =
+        4e4 * test::rounding<Accumulator<TypeParam>>() + 2 * test::rounding<TypeParam>();
+    test::expect_close(got.o.values(), want.o, r, 1, "o");
+    test::expect_close(got.lse.values(), want.lse, r, 1, "lse");
+    for (const auto* gradient : {&got.d_q, &got.d_k, &got.d_v}) {
+      for (const double x : gradient->values()) ASSERT_TRUE(std::isfinite(x)) << way.name;
+    }
+  }
+}
+
+// A score that is not a number shows in its row, and in no row that does not see it.
+TYPED_TEST(AttentionOf, NotANumberIsPassedOn) {
+  const index_t length = 70, d = 8;
+  for (const Way& way : ways<TypeParam>()) {
+    Problem<TypeParam> problem(make(1, length, length, 1, 1, d));
+    Values k = problem.k.values();
+    k[66 * d + 1] = NAN;
+    problem.k = Heads<TypeParam>(length, 1, d, k);
+    const auto got = problem.fast(way.exec);
+    const Values o = got.o.values(), d_q = got.d_q.values();
+    for (index_t i = 0; i < length * d; ++i) {
+      ASSERT_EQ(std::isnan(o[i]), i >= 66 * d) << way.name << " " << i;
+    }
+    EXPECT_TRUE(std::isnan(d_q[66 * d])) << way.name;
   }
 }
 
@@ -485,8 +667,6 @@ TEST(AttentionErrors, WhatCannotBeIsNamed) {
   expect(make(1, 4, 4, 3, 2, 8), "3 query heads share 2 key heads");
   expect(make(1, 4, 4, 3, 0, 8), "3 query heads share 0 key heads");
   expect(make(1, 5, 4, 2, 2, 8), "5 queries over 4 keys");
-  expect(make(1, 4, 4, 2, 2, 8, 0.0, MaskKind::padding), "padding and document masks");
-  expect(make(1, 4, 4, 2, 2, 8, 0.0, MaskKind::document), "padding and document masks");
   expect(make(1, 4, 4, 2, 2, 8, 1.0), "attention dropout 1 is not in [0, 1)");
   expect(make(1, 4, 4, 2, 2, 8, -0.1), "attention dropout -0.1 is not in [0, 1)");
   AttentionDesc desc = make(1, 4, 40, 2, 2, 8, 0.1);
@@ -495,6 +675,13 @@ TEST(AttentionErrors, WhatCannotBeIsNamed) {
   desc.mask_keys = 40;
   desc.mask_queries = 39;
   expect(desc, "queries 36 to 40 of 39, 40 keys of 40");
+  for (const MaskKind mask : {MaskKind::padding, MaskKind::document}) {
+    const AttentionDesc without = make(1, 4, 4, 2, 2, 8, 0.0, mask);
+    EXPECT_NO_THROW(call(without));  // a plan has no memory
+    EXPECT_THAT(
+        [&] { attention_forward<float>(Exec(), without, {}, {}, {}, {}, {}, {}); },
+        ::testing::ThrowsMessage<Error>(::testing::HasSubstr("are missing")));
+  }
 }
 
 }  // namespace

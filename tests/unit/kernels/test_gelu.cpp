@@ -52,8 +52,10 @@ TYPED_TEST(GeluOf, MatchesReference) {
       test::expect_close(y.values(), want, u + 8 * ua, 1, "y");
       test::expect_close(d_z.values(), want_d, u + 16 * ua, 1, "d_z");
       // The partial sums are those that a pass over d_z makes, to the bit.
-      add_partials<A>(Exec(), partials.cmatrix(blocks, f), d_bias.vector());
-      sum_rows<T>(Exec(), d_z.cmatrix(rows, f), scratch.vector(), d_bias_want.vector());
+      add_partials<A>(Exec(), partials.cmatrix(blocks, f), Accumulate::no,
+                      d_bias.vector());
+      sum_rows<T>(Exec(), d_z.cmatrix(rows, f), scratch.vector(), Accumulate::no,
+                  d_bias_want.vector());
       EXPECT_EQ(d_bias.bytes(), d_bias_want.bytes());
       // In place.
       const Array<T> over(ds), over_z(zs);

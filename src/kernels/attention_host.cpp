@@ -1,0 +1,86 @@
+// kernels/attention_host.cpp — which code computes the tiles of attention on a host.
+#include "kernels/impl/attention_host.hpp"
+
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
+#include "kernels/impl/attention_tiles.hpp"
+#include "kernels/narrow_gemm.hpp"
+
+namespace trireme::kernels::impl {
+
+namespace {
+
+struct ChosenWay final : LibraryState {
+  std::optional<AttentionWay> way;
+  BackwardLaunches launches = BackwardLaunches::fitting;
+};
+
+ChosenWay& chosen_way(const Exec& exec) {
+  return exec.library<ChosenWay>([] { return std::make_unique<ChosenWay>(); });
+}
+
+// What the tiles of the fast ways are made for. A few queries over cached keys do not
+// fill a tile; larger heads do not fit the caches.
+constexpr index_t kFewestQueries = 8;
+constexpr index_t kLargestHead = 256;
+
+bool fills_tiles(const AttentionDesc& desc) {
+  return desc.q_length >= kFewestQueries && desc.head_dim <= kLargestHead &&
+         desc.scale > 0.0;
+}
+
+}  // namespace
+
+bool has_attention_way(DType type, AttentionWay way) {
+  switch (way) {
+    case AttentionWay::vectors:
+      return type != DType::float64;
+    case AttentionWay::matrices:
+      return type == DType::bfloat16 && has_bf16_matrices();
+    default:
+      return true;
+  }
+}
+
+void set_attention_way(const Exec& exec, AttentionWay way) {
+  chosen_way(exec).way = way;
+}
+
+AttentionWay attention_way(const Exec& exec, DType type, const AttentionDesc& desc) {
+  if (type == DType::float64) return AttentionWay::reference;
+  const auto chosen = chosen_way(exec).way;
+  if (chosen && has_attention_way(type, *chosen)) {
+    return *chosen == AttentionWay::reference || desc.head_dim > kLargestHead ||
+                   desc.scale <= 0.0
+               ? AttentionWay::reference
+               : *chosen;
+  }
+  if (!fills_tiles(desc)) return AttentionWay::reference;
+  const bool is_native =
+      type == DType::bfloat16 && narrow_products(exec, type) == NarrowProducts::native;
+  return is_native && has_bf16_matrices() ? AttentionWay::matrices
+                                          : AttentionWay::vectors;
+}
+
+void set_backward_launches(const Exec& exec, BackwardLaunches launches) {
+  chosen_way(exec).launches = launches;
+}
+
+bool backward_in_one(const Exec& exec, index_t items) {
+  if (exec.is_shape_only()) return true;
+  const BackwardLaunches launches = chosen_way(exec).launches;
+  if (launches != BackwardLaunches::fitting) return launches == BackwardLaunches::one;
+  const index_t threads = exec.space().concurrency();
+  const index_t rounds = (items + threads - 1) / threads;
+  return 7 * items >= 5 * rounds * threads;
+}
+
+index_t tiled_query_elements(const AttentionDesc& desc) {
+  constexpr index_t kPadding = 32;  // of a head's size, at most
+  const index_t depth = (desc.head_dim + kPadding - 1) / kPadding * kPadding;
+  return desc.batch * desc.heads * tiles_in(desc.q_length) * kTile * depth;
+}
+
+}  // namespace trireme::kernels::impl
