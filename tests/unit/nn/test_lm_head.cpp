@@ -71,5 +71,36 @@ TEST(LmHeadMemory, IsForTheLogitsOfOnePart) {
   EXPECT_EQ(scratch(4) - scratch(2), 2 * row);
 }
 
+// docs/math/memory.md has the example: 4096 rows of GPT-2's words, in 7 parts of 608 rows
+// or fewer; and of a vocabulary so large that 128 rows exceed the limit.
+TEST(LmHeadMemory, OfManyRowsIsLimited) {
+  const auto logits = [](index_t vocabulary) {
+    LayerBench<float> bench;
+    const nn::VocabParallelEmbedding<float> word(bench.builder(), "word", vocabulary,
+                                                 kHidden, 0.02);
+    const nn::LmHead<float> head(bench.builder(), kHidden, word);
+    constexpr index_t kMany = 4096;
+    Arena saved, scratch, held;
+    const Exec shapes = Exec::shape_only();
+    const nn::Context context{.exec = shapes,
+                              .groups = bench.groups,
+                              .step = {},
+                              .saved = &saved,
+                              .scratch = scratch,
+                              .held = held,
+                              .batch = nn::MicroBatch(4, kMany / 4)};
+    nn::LmHead<float>::Saved kept;
+    head.forward(context, View2<const float>(nullptr, kMany, kHidden),
+                 View1<const std::int32_t>(nullptr, kMany),
+                 View1<const float>(nullptr, kMany), View1<double>(nullptr, 2), kept);
+    const auto all =
+        scratch.peak_by_category().at(static_cast<std::size_t>(Category::logits));
+    return all - 3 * sizeof(float) * kMany;  // maximum and sums
+  };
+  if (!kHostExecution) GTEST_SKIP() << "a GPU takes more at a time";
+  EXPECT_EQ(logits(50257), 608u * 50304 * sizeof(float));
+  EXPECT_EQ(logits(300000), 128u * 300032 * sizeof(float));
+}
+
 }  // namespace
 }  // namespace trireme::test
