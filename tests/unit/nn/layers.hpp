@@ -75,11 +75,13 @@ void backward_weight(const nn::Context& context, const nn::ColumnParallelLinear<
                      View2<const T> d_y, View2<const T> x) {
   const ArenaScope scope(context.scratch);
   layer.backward_weight(context, d_y, layer.start_weight_input(context, x));
+  layer.backward_bias(context, d_y);
 }
 template <class T>
 void backward_weight(const nn::Context& context, const nn::RowParallelLinear<T>& layer,
                      View2<const T> d_y, View2<const T> x) {
   layer.backward_weight(context, d_y, x);
+  layer.backward_bias(context, d_y);
 }
 
 // The parts of a Transformer layer begin their input gradients, the layer completes its.
