@@ -52,13 +52,13 @@ class Peer:
     def __init__(self, arguments, model, of_type, batch):
         self.process = subprocess.Popen(
             [arguments.python, HERE / "peers" / "generate.py", "--model", model, "--type",
-             TYPES[of_type], "--tokens", str(arguments.tokens), "--threads",
-             str(arguments.threads)],
+             TYPES[of_type], "--threads", str(arguments.threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.prompts = json.dumps(prompts(batch))
+        self.prompts = prompts(batch)
 
-    def turn(self):
-        self.process.stdin.write(self.prompts + "\n")
+    def turn(self, tokens):
+        asked = {"prompts": self.prompts, "tokens": tokens}
+        self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         return answer["seconds"], answer["tokens"]
@@ -101,7 +101,7 @@ def bandwidth(arguments):
 def measure(arguments, model, checkpoint, of_type, batch, scratch):
     peer = Peer(arguments, model, of_type, batch)
     ours, theirs, steps = [], [], []
-    peer.turn()  # the first is slower
+    peer.turn(16)  # the first is slower
     for i in range(arguments.rounds):
         for who in ("ours", "theirs") if i % 2 == 0 else ("theirs", "ours"):
             if who == "ours":
@@ -109,7 +109,7 @@ def measure(arguments, model, checkpoint, of_type, batch, scratch):
                 ours.append(total)
                 steps.append(new / arguments.tokens)
             else:
-                total, expected = peer.turn()
+                total, expected = peer.turn(arguments.tokens)
                 theirs.append(total)
     peer.stop()
     same = sum(a == b for a, b in zip(tokens, expected))

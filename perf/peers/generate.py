@@ -2,10 +2,10 @@
 """Hugging Face's generate() with its cache: the peer of perf/generation.py.
 
     peers/generate.py --make DIR      # a GPT-2 124M with random weights
-    peers/generate.py --model DIR --type float32 --tokens 256 --threads 2
+    peers/generate.py --model DIR --type float32 --threads 2
 
-For each line, a JSON list of prompts of one length, it continues them greedily and prints a
-JSON object with the seconds and the new tokens.
+For each line, a JSON object with prompts of one length and a number of new tokens, it continues
+them greedily and prints a JSON object with the seconds and the tokens.
 """
 import argparse
 import json
@@ -30,7 +30,6 @@ def main():
     parser.add_argument("--make", metavar="DIR")
     parser.add_argument("--model", metavar="DIR")
     parser.add_argument("--type", default="float32", choices=["float32", "bfloat16"])
-    parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     if arguments.make:
@@ -42,12 +41,13 @@ def main():
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0
     for line in sys.stdin:
-        ids = torch.tensor(json.loads(line))
+        asked = json.loads(line)
+        ids, count = torch.tensor(asked["prompts"]), asked["tokens"]
         begin = time.perf_counter()
         with torch.inference_mode():
             out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False,
-                                 use_cache=True, min_new_tokens=arguments.tokens,
-                                 max_new_tokens=arguments.tokens)
+                                 use_cache=True, min_new_tokens=count,
+                                 max_new_tokens=count)
         seconds = time.perf_counter() - begin
         print(json.dumps({"seconds": seconds, "tokens": out[:, ids.shape[1]:].tolist()}),
               flush=True)
