@@ -25,6 +25,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "comm/rank_list.hpp"
+#include "kernels/initialize.hpp"
 
 namespace trireme::parallel {
 
