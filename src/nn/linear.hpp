@@ -4,7 +4,8 @@
 //   RowParallelLinear:    W (out, in) split by columns; y = sum over ranks of x_tp W_tp^T
 // The bias is not added here: its users fuse it with what follows (GeLU, dropout and
 // residual). Its gradient is the row sum of d_y, taken by backward_bias in the weight
-// pass. A layer saves x.
+// pass; a row-parallel layer's is added to local rows, and its gradient is theirs. A
+// layer saves x.
 //
 // With sequence parallelism a column-parallel layer's x and d_x, and a row-parallel
 // layer's y, are local rows; x is gathered again for the weight gradient, as in
@@ -62,7 +63,9 @@ class RowParallelLinear {
   void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        View2<const T> x) const;
-  void backward_bias(const Context& context, View2<const T> d_y) const;
+  // From sums over blocks of rows of y's gradient, which the backward pass of the
+  // residual addition leaves: (blocks, out), of the rows that this rank adds on.
+  void backward_bias(const Context& context, View2<const Accumulator<T>> partials) const;
 
   View1<const T> bias() const { return bias_.vector(); }
 

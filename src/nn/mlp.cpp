@@ -60,7 +60,6 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
                                   held.fc1_bias, activation);
   }
   fc2_.backward_weight(context, held.d_y, as_const(activation));
-  fc2_.backward_bias(context, held.d_y);
   fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));
   fc1_.backward_bias(context, as_const(held.d_pre_activation));
 }
