@@ -1,60 +1,241 @@
 // perf/micro/rows.cpp — the kernels that memory bounds, at the shapes of GPT-2 124M with
-// a micro-batch of 4 x 256 tokens (or 1 x 1024).
+// a micro-batch of 4 x 256 tokens (or 1 x 1024), and on arrays that lie in no cache.
+#include <set>
+
 #include "bounds.hpp"
 #include "kernels/cross_entropy.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/gelu.hpp"
+#include "kernels/impl/residual_norm_reference.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/reductions.hpp"
+#include "kernels/residual_norm.hpp"
 
 namespace trireme::perf {
 namespace {
 
 constexpr index_t kRows = 1024;
+constexpr index_t kBeyondCaches = 65536;  // rows whose arrays lie in no cache
 constexpr index_t kHidden = 768;
 constexpr index_t kFfn = 3072;
 constexpr index_t kVocabulary = 50257;
 constexpr double kFloat = sizeof(float);
 
-void layer_norm_forward(benchmark::State& state) {
-  const auto x = normals<float>("x", kRows, kHidden),
-             gamma = normals<float>("g", 1, kHidden),
-             y = normals<float>("y", kRows, kHidden),
-             rows = normals<float>("r", 2, kRows);
-  run_memory_bound(state, 2 * kFloat * kRows * kHidden, [&](const Exec& exec) {
-    kernels::layer_norm_forward<float>(exec, matrix(x, kRows, kHidden), vector(gamma),
-                                       vector(gamma), 1e-5, matrix(y, kRows, kHidden),
-                                       View1<float>(rows.data(), kRows),
-                                       View1<float>(rows.data() + kRows, kRows));
-  });
-}
-BENCHMARK(layer_norm_forward)->UseRealTime();
+// In a cache and beyond it, in fp32 and bf16: argument 0 is the number of rows.
+#define TRIREME_BENCHMARK_ROWS(function)                                              \
+  BENCHMARK_TEMPLATE(function, float)->Arg(kRows)->Arg(kBeyondCaches)->UseRealTime(); \
+  BENCHMARK_TEMPLATE(function, bf16)->Arg(kRows)->Arg(kBeyondCaches)->UseRealTime()
+// The same with percent dropped as argument 1.
+#define TRIREME_BENCHMARK_DROPPING(function)           \
+  BENCHMARK_TEMPLATE(function, float)                  \
+      ->ArgsProduct({{kRows, kBeyondCaches}, {0, 10}}) \
+      ->UseRealTime();                                 \
+  BENCHMARK_TEMPLATE(function, bf16)                   \
+      ->ArgsProduct({{kRows, kBeyondCaches}, {0, 10}}) \
+      ->UseRealTime()
 
-void layer_norm_backward(benchmark::State& state) {
-  const auto x = normals<float>("x", kRows, kHidden),
-             gamma = normals<float>("g", 3, kHidden),
-             d_y = normals<float>("dy", kRows, kHidden),
-             d_x = normals<float>("dx", kRows, kHidden),
-             rows = normals<float>("r", 2, kRows),
-             scratch =
-                 normals<float>("s", 1, kernels::layer_norm_scratch_elements(kHidden));
-  const View1<const float> mean(rows.data(), kRows), rstd(rows.data() + kRows, kRows);
-  // d_y and x twice (input and weight gradients), by-pass gradient, d_x.
-  run_memory_bound(state, 6 * kFloat * kRows * kHidden, [&](const Exec& exec) {
-    kernels::layer_norm_backward_input<float>(
-        exec, matrix(d_y, kRows, kHidden), matrix(x, kRows, kHidden),
-        View1<const float>(gamma.data(), kHidden), mean, rstd,
-        matrix(d_x, kRows, kHidden), matrix(d_x, kRows, kHidden));
-    kernels::layer_norm_backward_weight<float>(
-        exec, matrix(d_y, kRows, kHidden), matrix(x, kRows, kHidden), mean, rstd,
-        vector(scratch), kernels::Accumulate::no,
-        View1<float>(gamma.data() + kHidden, kHidden),
-        View1<float>(gamma.data() + 2 * kHidden, kHidden));
+// Arrays of one benchmark: (rows, h) in the type that models compute in, vectors of h and
+// of the rows, partial sums.
+template <class T>
+class Norm {
+ public:
+  using A = Accumulator<T>;
+
+  explicit Norm(const benchmark::State& state)
+      : rows(state.range(0)),
+        x_(normals<T>("x", rows, kHidden)),
+        d_y_(normals<T>("dy", rows, kHidden)),
+        y_(normals<T>("y", rows, kHidden)),
+        z_(normals<T>("z", rows, kHidden)),
+        columns_(normals<T>("g", 3, kHidden)),
+        statistics_(normals<A>("r", 2, rows)),
+        sums_(normals<A>("sums", 3, kHidden)),
+        scratch_(normals<A>("s", 2, kernels::layer_norm_scratch_elements(kHidden))) {}
+
+  View2<T> x() const { return matrix(x_, rows, kHidden); }
+  View2<T> d_y() const { return matrix(d_y_, rows, kHidden); }
+  View2<T> y() const { return matrix(y_, rows, kHidden); }
+  View2<T> z() const { return matrix(z_, rows, kHidden); }
+  View1<T> gamma() const { return View1<T>(columns_.data(), kHidden); }
+  View1<T> beta() const { return View1<T>(columns_.data() + kHidden, kHidden); }
+  View1<A> mean() const { return View1<A>(statistics_.data(), rows); }
+  View1<A> rstd() const { return View1<A>(statistics_.data() + rows, rows); }
+  View1<A> sums(int i) const { return View1<A>(sums_.data() + i * kHidden, kHidden); }
+  kernels::NormPartials<A> norm_partials() const { return {partials(0), partials(1)}; }
+  View2<A> partials(int i) const {
+    const index_t blocks = kernels::partial_count(rows);
+    return View2<A>(scratch_.data() + i * blocks * kHidden, blocks, kHidden);
+  }
+  View1<A> scratch() const { return vector(scratch_); }
+  // Bytes of so many passes over (rows, h).
+  double passes(double n) const {
+    return n * sizeof(T) * static_cast<double>(rows * kHidden);
+  }
+
+  const index_t rows;
+
+ private:
+  DeviceArray<T> x_, d_y_, y_, z_, columns_;
+  DeviceArray<A> statistics_, sums_, scratch_;
+};
+
+class Step {
+ public:
+  kernels::StepStateView view() const { return kernels::StepStateView(state_.data()); }
+
+ private:
+  Kokkos::View<kernels::StepState, DeviceMemory> state_{"step"};
+};
+
+kernels::DropoutDesc dropping(const benchmark::State& state) {
+  return {.probability = static_cast<double>(state.range(1)) / 100, .batch = 4};
+}
+
+// What two passes take at least: the bandwidth that the others are held against.
+template <class T>
+void copy_rows(benchmark::State& state) {
+  const Norm<T> of(state);
+  run_memory_bound(state, of.passes(2), [&](const Exec& exec) {
+    copy(exec, View1<T>(of.y().data(), of.y().size()),
+         View1<const T>(of.x().data(), of.x().size()));
   });
 }
-BENCHMARK(layer_norm_backward)->UseRealTime();
+TRIREME_BENCHMARK_ROWS(copy_rows);
+
+template <class T>
+void layer_norm_forward(benchmark::State& state) {
+  const Norm<T> of(state);
+  run_memory_bound(state, of.passes(2), [&](const Exec& exec) {
+    kernels::layer_norm_forward<T>(exec, of.x(), of.gamma(), of.beta(), 1e-5, of.y(),
+                                   of.mean(), of.rstd());
+  });
+}
+TRIREME_BENCHMARK_ROWS(layer_norm_forward);
+
+// Input and weight gradients by themselves: d_y and x twice, by-pass gradient, d_x.
+template <class T>
+void layer_norm_backward_apart(benchmark::State& state) {
+  const Norm<T> of(state);
+  run_memory_bound(state, of.passes(6), [&](const Exec& exec) {
+    kernels::layer_norm_backward_input<T>(exec, of.d_y(), of.x(), of.gamma(), of.mean(),
+                                          of.rstd(), of.y(), of.y());
+    kernels::layer_norm_backward_weight<T>(exec, of.d_y(), of.x(), of.mean(), of.rstd(),
+                                           of.scratch(), kernels::Accumulate::no,
+                                           of.sums(0), of.sums(1));
+  });
+}
+TRIREME_BENCHMARK_ROWS(layer_norm_backward_apart);
+
+// Both gradients in one pass: d_y, x, by-pass gradient, d_x.
+template <class T>
+void layer_norm_backward(benchmark::State& state) {
+  const Norm<T> of(state);
+  run_memory_bound(state, of.passes(4), [&](const Exec& exec) {
+    kernels::layer_norm_backward<T>(exec, of.d_y(), of.x(), of.gamma(), of.mean(),
+                                    of.rstd(), of.y(), of.y(), of.norm_partials());
+    kernels::add_partials<Accumulator<T>>(exec, of.partials(0), kernels::Accumulate::no,
+                                          of.sums(0));
+    kernels::add_partials<Accumulator<T>>(exec, of.partials(1), kernels::Accumulate::no,
+                                          of.sums(1));
+  });
+}
+TRIREME_BENCHMARK_ROWS(layer_norm_backward);
+
+template <class T>
+void residual_norm_forward(benchmark::State& state) {
+  const Norm<T> of(state);
+  const Step step;
+  const kernels::DropoutDesc desc = dropping(state);
+  run_memory_bound(state, of.passes(4), [&](const Exec& exec) {
+    kernels::residual_norm_forward<T>(exec, desc, step.view(), of.x(), of.beta(),
+                                      of.d_y(), of.gamma(), of.beta(), 1e-5, of.z(),
+                                      of.y(), of.mean(), of.rstd());
+  });
+}
+TRIREME_BENCHMARK_DROPPING(residual_norm_forward);
+
+template <class T>
+void residual_norm_forward_apart(benchmark::State& state) {
+  const Norm<T> of(state);
+  const Step step;
+  const kernels::DropoutDesc desc = dropping(state);
+  run_memory_bound(state, of.passes(5), [&](const Exec& exec) {
+    kernels::residual_norm_forward_reference<T>(
+        exec, desc, step.view(), of.x(), of.beta(), of.d_y(), of.gamma(), of.beta(), 1e-5,
+        of.z(), of.y(), of.mean(), of.rstd());
+  });
+}
+TRIREME_BENCHMARK_DROPPING(residual_norm_forward_apart);
+
+template <class T>
+void residual_norm_backward(benchmark::State& state) {
+  const Norm<T> of(state);
+  const Step step;
+  const kernels::DropoutDesc desc = dropping(state);
+  const bool drops = desc.probability > 0;
+  run_memory_bound(state, of.passes(drops ? 5 : 4), [&](const Exec& exec) {
+    kernels::residual_norm_backward<T>(
+        exec, desc, step.view(), of.d_y(), of.x(), of.gamma(), of.mean(), of.rstd(),
+        of.y(), of.y(), drops ? of.z() : View2<T>(), of.norm_partials(), of.partials(2));
+    for (int i = 0; i < 3; ++i) {
+      kernels::add_partials<Accumulator<T>>(exec, of.partials(i), kernels::Accumulate::no,
+                                            of.sums(i));
+    }
+  });
+}
+TRIREME_BENCHMARK_DROPPING(residual_norm_backward);
+
+// As it was: two passes of the norm, d_branch as a copy, a sum of it.
+template <class T>
+void residual_norm_backward_apart(benchmark::State& state) {
+  const Norm<T> of(state);
+  const Step step;
+  const kernels::DropoutDesc desc = dropping(state);
+  run_memory_bound(state, of.passes(9), [&](const Exec& exec) {
+    kernels::residual_norm_backward_reference<T>(
+        exec, desc, step.view(), of.d_y(), of.x(), of.gamma(), of.mean(), of.rstd(),
+        of.y(), of.y(), of.z(), of.scratch(), of.sums(0), of.sums(1), of.sums(2));
+  });
+}
+TRIREME_BENCHMARK_DROPPING(residual_norm_backward_apart);
+
+template <class T>
+void bias_dropout_add_backward(benchmark::State& state) {
+  const Norm<T> of(state);
+  const Step step;
+  const kernels::DropoutDesc desc = dropping(state);
+  const bool drops = desc.probability > 0;
+  run_memory_bound(state, of.passes(drops ? 2 : 1), [&](const Exec& exec) {
+    kernels::bias_dropout_add_backward<T>(exec, desc, step.view(), of.d_y(),
+                                          drops ? of.z() : View2<T>(), of.partials(0));
+    kernels::add_partials<Accumulator<T>>(exec, of.partials(0), kernels::Accumulate::no,
+                                          of.sums(0));
+  });
+}
+TRIREME_BENCHMARK_DROPPING(bias_dropout_add_backward);
+
+template <class T>
+void bias_dropout_add_forward(benchmark::State& state) {
+  const Norm<T> of(state);
+  const Step step;
+  const kernels::DropoutDesc desc = dropping(state);
+  run_memory_bound(state, of.passes(3), [&](const Exec& exec) {
+    kernels::bias_dropout_add_forward<T>(exec, desc, step.view(), of.x(), of.beta(),
+                                         of.d_y(), of.y());
+  });
+}
+TRIREME_BENCHMARK_DROPPING(bias_dropout_add_forward);
+
+template <class T>
+void sum_rows(benchmark::State& state) {
+  const Norm<T> of(state);
+  run_memory_bound(state, of.passes(1), [&](const Exec& exec) {
+    kernels::sum_rows<T>(exec, of.x(), of.scratch(), kernels::Accumulate::no, of.sums(0));
+  });
+}
+TRIREME_BENCHMARK_ROWS(sum_rows);
 
 void gelu_forward(benchmark::State& state) {
   const auto z = normals<float>("z", kRows, kFfn), y = normals<float>("y", kRows, kFfn);
@@ -78,33 +259,6 @@ void gelu_backward(benchmark::State& state) {
 }
 BENCHMARK(gelu_backward)->UseRealTime();
 
-void sum_rows(benchmark::State& state) {
-  const auto x = normals<float>("x", kRows, kFfn), sums = normals<float>("b", 1, kFfn),
-             scratch = normals<float>("s", 1, kernels::sum_rows_scratch_elements(kFfn));
-  run_memory_bound(state, kFloat * kRows * kFfn, [&](const Exec& exec) {
-    kernels::sum_rows<float>(exec, matrix(x, kRows, kFfn), vector(scratch),
-                             kernels::Accumulate::no, vector(sums));
-  });
-}
-BENCHMARK(sum_rows)->UseRealTime();
-
-// Argument: percent dropped.
-void bias_dropout_add_forward(benchmark::State& state) {
-  const auto x = normals<float>("x", kRows, kHidden),
-             bias = normals<float>("b", 1, kHidden),
-             r = normals<float>("r", kRows, kHidden),
-             y = normals<float>("y", kRows, kHidden);
-  const Kokkos::View<kernels::StepState, DeviceMemory> step("step");
-  const kernels::DropoutDesc desc{
-      .probability = static_cast<double>(state.range(0)) / 100, .batch = 4};
-  run_memory_bound(state, 3 * kFloat * kRows * kHidden, [&](const Exec& exec) {
-    kernels::bias_dropout_add_forward<float>(
-        exec, desc, kernels::StepStateView(step.data()), matrix(x, kRows, kHidden),
-        vector(bias), matrix(r, kRows, kHidden), matrix(y, kRows, kHidden));
-  });
-}
-BENCHMARK(bias_dropout_add_forward)->Arg(0)->Arg(10)->UseRealTime();
-
 DeviceArray<std::int32_t> token_ids(index_t rows) {
   DeviceArray<std::int32_t> ids("ids", rows);
   auto host = Kokkos::create_mirror_view(ids);
@@ -117,30 +271,80 @@ DeviceArray<std::int32_t> token_ids(index_t rows) {
   return ids;
 }
 
-void embedding_forward(benchmark::State& state) {
-  const auto table = normals<float>("t", kVocabulary, kHidden),
-             y = normals<float>("y", kRows, kHidden);
-  const auto ids = token_ids(kRows);
-  run_memory_bound(state, 2 * kFloat * kRows * kHidden, [&](const Exec& exec) {
-    kernels::embedding_forward<float>(
-        exec, vector(ids), matrix(table, kVocabulary, kHidden), 0,
-        kernels::Write::overwrite, matrix(y, kRows, kHidden));
-  });
+// Of 4 samples side by side.
+DeviceArray<std::int32_t> positions_of(index_t rows) {
+  DeviceArray<std::int32_t> positions("positions", rows);
+  auto host = Kokkos::create_mirror_view(positions);
+  for (index_t i = 0; i < rows; ++i) {
+    host(i) = static_cast<std::int32_t>(i / 4 % kRows);
+  }
+  Kokkos::deep_copy(positions, host);
+  return positions;
 }
-BENCHMARK(embedding_forward)->UseRealTime();
 
-void embedding_backward(benchmark::State& state) {
-  const auto d_table = normals<float>("t", kVocabulary, kHidden),
-             d_y = normals<float>("y", kRows, kHidden);
-  const auto ids = token_ids(kRows);
-  const DeviceArray<std::int32_t> scratch("s", 2 * kRows);
-  run_memory_bound(state, 3 * kFloat * kRows * kHidden, [&](const Exec& exec) {
-    kernels::embedding_backward<float>(exec, vector(ids), matrix(d_y, kRows, kHidden), 0,
-                                       vector(scratch), kernels::Accumulate::yes,
-                                       matrix(d_table, kVocabulary, kHidden));
+// How many different ids there are.
+double distinct(const DeviceArray<std::int32_t>& ids) {
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, ids);
+  return static_cast<double>(
+      std::set<std::int32_t>(host.data(), host.data() + host.size()).size());
+}
+
+// Look-up of words, then of positions on top, then dropout.
+template <class T>
+void embedding_forward_apart(benchmark::State& state) {
+  const Norm<T> of(state);
+  const auto table = normals<T>("t", kVocabulary, kHidden),
+             places = normals<T>("p", kRows, kHidden);
+  const auto ids = token_ids(of.rows), positions = positions_of(of.rows);
+  const Step step;
+  const kernels::DropoutDesc desc = dropping(state);
+  const double bytes =
+      of.passes(1) + sizeof(T) * kHidden * (distinct(ids) + distinct(positions));
+  run_memory_bound(state, bytes, [&](const Exec& exec) {
+    kernels::embedding_forward<T>(exec, vector(ids), matrix(table, kVocabulary, kHidden),
+                                  0, kernels::Write::overwrite, of.y());
+    kernels::embedding_forward<T>(exec, vector(positions), matrix(places, kRows, kHidden),
+                                  0, kernels::Write::add, of.y());
+    if (desc.probability > 0) {
+      kernels::bias_dropout_add_forward<T>(exec, desc, step.view(), of.y(), {}, {},
+                                           of.y());
+    }
   });
 }
-BENCHMARK(embedding_backward)->UseRealTime();
+TRIREME_BENCHMARK_DROPPING(embedding_forward_apart);
+
+template <class T>
+void embedding_dropout_forward(benchmark::State& state) {
+  const Norm<T> of(state);
+  const Step step;
+  const auto table = normals<T>("t", kVocabulary, kHidden),
+             places = normals<T>("p", kRows, kHidden);
+  const auto ids = token_ids(of.rows), positions = positions_of(of.rows);
+  const kernels::DropoutDesc desc = dropping(state);
+  const double bytes =
+      of.passes(1) + sizeof(T) * kHidden * (distinct(ids) + distinct(positions));
+  run_memory_bound(state, bytes, [&](const Exec& exec) {
+    kernels::embedding_dropout_forward<T>(
+        exec, desc, step.view(), vector(ids), matrix(table, kVocabulary, kHidden),
+        vector(positions), matrix(places, kRows, kHidden), of.y());
+  });
+}
+TRIREME_BENCHMARK_DROPPING(embedding_dropout_forward);
+
+template <class T>
+void embedding_backward(benchmark::State& state) {
+  const Norm<T> of(state);
+  const auto d_table = normals<Accumulator<T>>("t", kVocabulary, kHidden);
+  const auto ids = token_ids(of.rows);
+  const DeviceArray<std::int32_t> scratch("s", 2 * of.rows);
+  const double bytes = of.passes(1) + 2 * kFloat * kHidden * distinct(ids);
+  run_memory_bound(state, bytes, [&](const Exec& exec) {
+    kernels::embedding_backward<T>(exec, vector(ids), of.d_y(), 0, vector(scratch),
+                                   kernels::Accumulate::yes,
+                                   matrix(d_table, kVocabulary, kHidden));
+  });
+}
+TRIREME_BENCHMARK_ROWS(embedding_backward);
 
 void cross_entropy_forward(benchmark::State& state) {
   const auto logits = normals<float>("l", kRows, kVocabulary),

@@ -32,8 +32,16 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
                               StepStateView step, View2<const T> x, View1<const T> bias,
                               View2<const T> residual, View2<T> y);
 
-// d_x = mask * d_y * 65536 / (65536 - T): the gradient of x (and, summed over rows, of
-// the bias); the residual's is d_y itself. d_x may alias d_y.
+// d_x = mask * d_y * 65536 / (65536 - T): the gradient of x; the residual's is d_y
+// itself. Beside it sums of d_x over blocks of rows are left, the gradient of the bias:
+// (partial_count(rows), h), for add_partials(). d_x may alias d_y. Where nothing is
+// dropped it may be a null View: it is d_y then, which is read for the sums alone.
+template <class T>
+void bias_dropout_add_backward(const Exec& exec, const DropoutDesc& desc,
+                               StepStateView step, View2<const T> d_y, View2<T> d_x,
+                               View2<Accumulator<T>> bias_partials);
+
+// d_x alone. It may alias d_y.
 template <class T>
 void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView step,
                       View2<const T> d_y, View2<T> d_x);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/plural.hpp"
+#include "kernels/impl/dropout_rows.hpp"
 #include "kernels/impl/embedding_chains.hpp"
 #include "kernels/impl/rows.hpp"
 
@@ -57,6 +58,51 @@ void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
         } else if (!adds) {
           for_each_column(team, h, [=](index_t j) { out[j] = static_cast<T>(A{0}); });
         }
+      });
+}
+
+template <class T>
+void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
+                               StepStateView step, View1<const std::int32_t> ids,
+                               View2<const T> words, View1<const std::int32_t> positions,
+                               View2<const T> places, View2<T> y) {
+  using A = Accumulator<T>;
+  constexpr const char* kName = "embedding_dropout_forward";
+  const auto rows = static_cast<index_t>(y.extent(0));
+  const auto h = static_cast<index_t>(y.extent(1));
+  const auto word_rows = static_cast<index_t>(words.extent(0));
+  const auto place_rows = static_cast<index_t>(places.extent(0));
+  const bool looks_up = ids.extent(0) != 0;
+  const DropoutMask<A> mask(desc, rows, h, kName);
+  if (looks_up) require_extent(kName, "ids", ids, rows);
+  require_extents(kName, "words", words, looks_up ? word_rows : rows, h);
+  require_extent(kName, "positions", positions, rows);
+  require_extents(kName, "places", places, place_rows, h);
+
+  const std::int32_t* const id_data = ids.data();
+  const std::int32_t* const position_data = positions.data();
+  const T* const word_data = words.data();
+  const T* const place_data = places.data();
+  T* const y_data = y.data();
+  const StepState* const state = step.data();
+  const View2<const T> words_used = rows_used(words, rows);
+  const View2<const T> places_used = rows_used(places, rows / desc.batch);
+  launch_rows(
+      exec,
+      {"trireme::kernels::embedding_dropout_forward",
+       {.bytes = bytes_of(ids, words_used, positions, places_used, y)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const index_t id = looks_up ? static_cast<index_t>(id_data[row]) : row;
+        const auto position = static_cast<index_t>(position_data[row]);
+        const T* const word = id >= 0 && id < word_rows ? word_data + id * h : nullptr;
+        const T* const place =
+            position >= 0 && position < place_rows ? place_data + position * h : nullptr;
+        T* const out = y_data + row * h;
+        for_each_factor(team, mask, state, row, h, [=](index_t j, A factor) {
+          const A value = (word == nullptr ? A{0} : static_cast<A>(word[j])) +
+                          (place == nullptr ? A{0} : static_cast<A>(place[j]));
+          out[j] = static_cast<T>(factor == A{0} ? A{0} : value * factor);
+        });
       });
 }
 
@@ -169,9 +215,10 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                    \
-  template decltype(embedding_forward<T>) embedding_forward<T>;   \
-  template decltype(embedding_backward<T>) embedding_backward<T>; \
+#define TRIREME_INSTANTIATE(T)                                                  \
+  template decltype(embedding_forward<T>) embedding_forward<T>;                 \
+  template decltype(embedding_dropout_forward<T>) embedding_dropout_forward<T>; \
+  template decltype(embedding_backward<T>) embedding_backward<T>;               \
   template decltype(embedding_backward_chains<T>) embedding_backward_chains<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

@@ -4,6 +4,8 @@
 
 #include "base/exec.hpp"
 #include "kernels/accumulate.hpp"
+#include "kernels/dropout.hpp"
+#include "kernels/step_state.hpp"
 
 namespace trireme::kernels {
 
@@ -13,6 +15,16 @@ enum class Write { overwrite, add };
 template <class T>
 void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
                        View2<const T> table, index_t row_begin, Write write, View2<T> y);
+
+// y[r] = dropout(words[ids[r]] + places[positions[r]]), in one pass: ids, positions
+// (rows), words (v, h), places (S, h), y (rows, h). A null View of ids: words has a row
+// for each r, looked up before, and y may alias it. Rows that are not there count as
+// zeros. Its backward pass is dropout_backward and an embedding_backward for each table.
+template <class T>
+void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
+                               StepStateView step, View1<const std::int32_t> ids,
+                               View2<const T> words, View1<const std::int32_t> positions,
+                               View2<const T> places, View2<T> y);
 
 // d_table[ids[r] - row_begin] += d_y[r] where that row is in this shard; where it does
 // not accumulate, the whole table is zeroed first, in the same pass. Every element is

@@ -1,12 +1,17 @@
 // kernels/layer_norm.cpp — layer normalisation, forward and backward.
 //
-// Mean first, corrected by the mean of the differences from it, then the variance about
-// it, over a row that lies in cache: E[x^2] - E[x]^2 cancels where |mean| >> deviation.
+// A row lies in the nearest cache while it is summed twice and written once
+// (impl/norm_rows.hpp). Backward, the sums over rows are left by blocks while d_x is
+// written (impl/column_sums.hpp); the passes for one of the two alone are the plain way.
 // Derivation: docs/math/layer_norm.md
 #include "kernels/layer_norm.hpp"
 
 #include "base/plural.hpp"
+#include "kernels/impl/column_sums.hpp"
+#include "kernels/impl/dropout_rows.hpp"
+#include "kernels/impl/norm_rows.hpp"
 #include "kernels/impl/rows.hpp"
+#include "kernels/reductions.hpp"
 
 namespace trireme::kernels {
 
@@ -24,42 +29,19 @@ void layer_norm_forward(const Exec& exec, View2<const T> x, View1<const T> gamma
   require_extent("layer_norm_forward", "rstd", rstd, rows);
 
   const T* const x_data = x.data();
-  const T* const gamma_data = gamma.data();
-  const T* const beta_data = beta.data();
-  T* const y_data = y.data();
-  A* const mean_data = mean.data();
-  A* const rstd_data = rstd.data();
-  const A eps = static_cast<A>(epsilon);
-  const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
+  const NormOfRows<T> norm{gamma.data(),
+                           beta.data(),
+                           static_cast<A>(epsilon),
+                           static_cast<A>(1.0 / static_cast<double>(h)),
+                           y.data(),
+                           mean.data(),
+                           rstd.data()};
   launch_rows(
       exec,
       {"trireme::kernels::layer_norm_forward",
        {.bytes = bytes_of(x, gamma, beta, y, mean, rstd)}},
       rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        const T* const in = x_data + row * h;
-        T* const out = y_data + row * h;
-        const A rough =
-            sum_columns<A>(team, h, [=](index_t j) { return static_cast<A>(in[j]); }) *
-            per_column;
-        // The sum of numbers far from zero has rounded; that of the small differences
-        // has not, to speak of.
-        const A center = rough + sum_columns<A>(team, h, [=](index_t j) {
-                                   return static_cast<A>(in[j]) - rough;
-                                 }) * per_column;
-        const A variance = sum_columns<A>(team, h,
-                                          [=](index_t j) {
-                                            const A d = static_cast<A>(in[j]) - center;
-                                            return d * d;
-                                          }) *
-                           per_column;
-        const A scale = A{1} / Kokkos::sqrt(variance + eps);
-        for_each_column(team, h, [=](index_t j) {
-          const A x_hat = (static_cast<A>(in[j]) - center) * scale;
-          out[j] = static_cast<T>(x_hat * static_cast<A>(gamma_data[j]) +
-                                  static_cast<A>(beta_data[j]));
-        });
-        mean_data[row] = center;
-        rstd_data[row] = scale;
+        layer_norm_row<T>(team, norm, row, h, x_data + row * h);
       });
 }
 
@@ -93,24 +75,12 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
       {"trireme::kernels::layer_norm_backward_input",
        {.bytes = bytes_of(d_y, x, gamma, mean, rstd, d_residual, d_x)}},
       rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        const T* const in = x_data + row * h;
-        const T* const d_out = d_y_data + row * h;
         T* const d_in = d_x_data + row * h;
-        const A center = mean_data[row];
-        const A scale = rstd_data[row];
-        A sum_g, sum_gx;
-        sum_columns_of_two<A>(
-            team, h,
-            [=](index_t j, A& g, A& gx) {
-              g = static_cast<A>(d_out[j]) * static_cast<A>(gamma_data[j]);
-              gx = g * ((static_cast<A>(in[j]) - center) * scale);
-            },
-            sum_g, sum_gx);
-        const A mean_g = sum_g * per_column, mean_gx = sum_gx * per_column;
+        const NormBackwardRow<T> norm =
+            norm_backward_row<T>(team, d_y_data + row * h, x_data + row * h, gamma_data,
+                                 mean_data[row], rstd_data[row], h, per_column);
         const auto through_norm = [=](index_t j) {
-          const A g = static_cast<A>(d_out[j]) * static_cast<A>(gamma_data[j]);
-          const A x_hat = (static_cast<A>(in[j]) - center) * scale;
-          return scale * (g - mean_g - x_hat * mean_gx);
+          return norm.d_x(static_cast<A>(norm.d_y[j]), norm.x_hat(j), j);
         };
         if (residual_data != nullptr) {
           const T* const by_pass = residual_data + row * h;
@@ -122,6 +92,91 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
                           [=](index_t j) { d_in[j] = static_cast<T>(through_norm(j)); });
         }
       });
+}
+
+namespace {
+
+// Pointers of layer_norm_backward.
+template <class T>
+struct LayerNormBackward {
+  using A = Accumulator<T>;
+  const T *d_y, *x, *gamma, *d_residual;
+  const A *mean, *rstd;
+  T* d_x;
+  A *gamma_sums, *beta_sums;
+  index_t h;
+};
+
+template <bool kResidual, class T>
+void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t rows,
+                                const LayerNormBackward<T>& of) {
+  using A = Accumulator<T>;
+  const RowBlocks blocks(rows);
+  const index_t h = of.h;
+  const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
+  const DropoutMask<A> no_mask({}, 0, h, "layer_norm_backward");
+  launch_rows(
+      exec, kernel, blocks.count, KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+        const BlockOfRows<A, 2> sums{
+            blocks.begin(block),
+            blocks.begin(block + 1),
+            h,
+            {of.gamma_sums + block * h, of.beta_sums + block * h}};
+        const auto row_of = [=](const RowTeam& row_team, index_t row) {
+          // The host takes four rows at a time; the next four come while these are
+          // summed. Behind the last row the address is never read.
+          prefetch_columns(row_team, of.d_y + (row + 4) * h, h);
+          prefetch_columns(row_team, of.x + (row + 4) * h, h);
+          if (kResidual) prefetch_columns(row_team, of.d_residual + (row + 4) * h, h);
+          const NormBackwardRow<T> norm =
+              norm_backward_row<T>(row_team, of.d_y + row * h, of.x + row * h, of.gamma,
+                                   of.mean[row], of.rstd[row], h, per_column);
+          const T* const by_pass = kResidual ? of.d_residual + row * h : nullptr;
+          T* const d_x = of.d_x + row * h;
+          return [=](index_t j, std::uint32_t) {
+            const A d_y = static_cast<A>(norm.d_y[j]);
+            const A x_hat = norm.x_hat(j);
+            A sum = norm.d_x(d_y, x_hat, j);
+            if constexpr (kResidual) sum += static_cast<A>(by_pass[j]);
+            d_x[j] = static_cast<T>(sum);
+            return Terms<A, 2>{{d_y * x_hat, d_y}};
+          };
+        };
+        write_and_sum_rows<false>(team, no_mask, nullptr, sums, row_of);
+      });
+}
+
+}  // namespace
+
+template <class T>
+void layer_norm_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
+                         View1<const T> gamma, View1<const Accumulator<T>> mean,
+                         View1<const Accumulator<T>> rstd, View2<const T> d_residual,
+                         View2<T> d_x, const NormPartials<Accumulator<T>>& partials) {
+  constexpr const char* kName = "layer_norm_backward";
+  const auto rows = static_cast<index_t>(x.extent(0));
+  const auto h = static_cast<index_t>(x.extent(1));
+  const bool has_residual = d_residual.extent(0) != 0;
+  require_extents(kName, "d_y", d_y, rows, h);
+  require_extent(kName, "gamma", gamma, h);
+  require_extent(kName, "mean", mean, rows);
+  require_extent(kName, "rstd", rstd, rows);
+  if (has_residual) require_extents(kName, "d_residual", d_residual, rows, h);
+  require_extents(kName, "d_x", d_x, rows, h);
+  require_extents(kName, "gamma's partials", partials.gamma, partial_count(rows), h);
+  require_extents(kName, "beta's partials", partials.beta, partial_count(rows), h);
+
+  const Kernel kernel{"trireme::kernels::layer_norm_backward",
+                      {.bytes = bytes_of(d_y, x, gamma, mean, rstd, d_residual, d_x,
+                                         partials.gamma, partials.beta)}};
+  const LayerNormBackward<T> of{
+      d_y.data(),  x.data(),   gamma.data(),          d_residual.data(),    mean.data(),
+      rstd.data(), d_x.data(), partials.gamma.data(), partials.beta.data(), h};
+  if (has_residual) {
+    launch_layer_norm_backward<true, T>(exec, kernel, rows, of);
+  } else {
+    launch_layer_norm_backward<false, T>(exec, kernel, rows, of);
+  }
 }
 
 index_t layer_norm_scratch_elements(index_t h) {
@@ -224,6 +279,7 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
 
 #define TRIREME_INSTANTIATE(T)                                                  \
   template decltype(layer_norm_forward<T>) layer_norm_forward<T>;               \
+  template decltype(layer_norm_backward<T>) layer_norm_backward<T>;             \
   template decltype(layer_norm_backward_input<T>) layer_norm_backward_input<T>; \
   template decltype(layer_norm_backward_weight<T>) layer_norm_backward_weight<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)

@@ -26,9 +26,22 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
                                View1<const Accumulator<T>> rstd,
                                View2<const T> d_residual, View2<T> d_x);
 
-// d_gamma = or += sum over rows of d_y * x_hat;  d_beta = or += sum over rows of d_y. The
-// order of the sums is fixed (deterministic). `scratch` holds partial sums:
-// layer_norm_scratch_elements(h) elements.
+// The same, and beside it sums over blocks of rows of the gradients of gamma and beta,
+// (partial_count(rows), h) each: add_partials() adds them up, now or later, so that no
+// pass over the rows is needed for them.
+template <class A>
+struct NormPartials {
+  View2<A> gamma, beta;
+};
+template <class T>
+void layer_norm_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
+                         View1<const T> gamma, View1<const Accumulator<T>> mean,
+                         View1<const Accumulator<T>> rstd, View2<const T> d_residual,
+                         View2<T> d_x, const NormPartials<Accumulator<T>>& partials);
+
+// The weight's part by itself, to the same bits: d_gamma = or += sum over rows of d_y *
+// x_hat; d_beta = or += sum over rows of d_y. The order of the sums is fixed
+// (deterministic). `scratch` holds partial sums: layer_norm_scratch_elements(h) elements.
 index_t layer_norm_scratch_elements(index_t h);
 template <class T>
 void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,

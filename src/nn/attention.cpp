@@ -117,7 +117,6 @@ void Attention<T>::backward_weight(const Context& context, const Saved& saved,
   const ArenaScope scope(context.scratch);
   GatheredRows<T> x = qkv_.start_weight_input(context, saved.x);  // beside the projection
   projection_.backward_weight(context, held.d_y, as_const(saved.o));
-  projection_.backward_bias(context, held.d_y);
   qkv_.backward_weight(context, as_const(held.d_qkv), std::move(x));
   qkv_.backward_bias(context, as_const(held.d_qkv));
 }

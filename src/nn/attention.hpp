@@ -57,6 +57,12 @@ class Attention {
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       const KvCache<T>& cache) const;
 
+  // The output bias's gradient, from what the residual addition's backward pass leaves.
+  void backward_output_bias(const Context& context,
+                            View2<const Accumulator<T>> partials) const {
+    projection_.backward_bias(context, partials);
+  }
+
   View1<const T> output_bias() const { return projection_.bias(); }
   // Columns of a KvCache view: g_tp * d.
   index_t kv_columns() const { return kv_heads_tp_ * config_.head_elements(); }

@@ -58,7 +58,7 @@ template <class T>
 void VocabParallelEmbedding<T>::forward(const Context& context,
                                         View1<const std::int32_t> ids, View2<T> y) const {
   reduce_rows(context, y, "word embedding", [&](const View2<T>& partial) {
-    kernels::embedding_forward<T>(context.exec, ids, real(weight_.matrix()), begin(),
+    kernels::embedding_forward<T>(context.exec, ids, rows(), begin(),
                                   kernels::Write::overwrite, partial);
   });
 }
@@ -107,14 +107,13 @@ kernels::DropoutDesc Embedding<T>::dropout(const Context& context) const {
 template <class T>
 void Embedding<T>::forward(const Context& context, View1<const std::int32_t> tokens,
                            View1<const std::int32_t> positions, View2<T> x) const {
-  word_.forward(context, tokens, x);
-  kernels::embedding_forward<T>(context.exec, local(context, positions),
-                                position_.matrix(), 0, kernels::Write::add, x);
-  const kernels::DropoutDesc dropout = this->dropout(context);
-  if (dropout.probability > 0.0) {
-    kernels::bias_dropout_add_forward<T>(context.exec, dropout, context.step, as_const(x),
-                                         {}, {}, x);
-  }
+  // Where one rank has all words, they are looked up in the same pass.
+  const bool is_whole = context.groups.tensor->size() == 1;
+  if (!is_whole) word_.forward(context, tokens, x);
+  kernels::embedding_dropout_forward<T>(context.exec, dropout(context), context.step,
+                                        is_whole ? tokens : View1<const std::int32_t>(),
+                                        is_whole ? word_.rows() : as_const(x),
+                                        local(context, positions), position_.matrix(), x);
 }
 
 template <class T>
@@ -123,11 +122,16 @@ void Embedding<T>::backward_weight(const Context& context,
                                    View1<const std::int32_t> positions,
                                    View2<const T> d_x) const {
   const ArenaScope scope(context.scratch);
-  const auto d_sum =
-      context.scratch.matrix<T>(Category::gradient, context.local_rows(), config_.hidden);
-  kernels::dropout_backward<T>(context.exec, dropout(context), context.step, d_x, d_sum);
-  word_.backward_weight(context, tokens, as_const(d_sum));
-  table_gradient<T>(context, local(context, positions), as_const(d_sum), 0,
+  const kernels::DropoutDesc dropout = this->dropout(context);
+  View2<const T> d_sum = d_x;
+  if (dropout.probability > 0.0) {
+    const auto masked = context.scratch.matrix<T>(Category::gradient,
+                                                  context.local_rows(), config_.hidden);
+    kernels::dropout_backward<T>(context.exec, dropout, context.step, d_x, masked);
+    d_sum = masked;
+  }
+  word_.backward_weight(context, tokens, d_sum);
+  table_gradient<T>(context, local(context, positions), d_sum, 0,
                     position_.begin_gradient(), position_.matrix_gradient());
 }
 

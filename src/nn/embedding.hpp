@@ -37,6 +37,8 @@ class VocabParallelEmbedding {
                        View2<const T> d_y) const;
 
   const ParamRef<T>& weight() const { return weight_; }
+  // This rank's real rows.
+  View2<const T> rows() const { return real(weight_.matrix()); }
   // First row of this rank, and how many of its rows are real (not padding).
   index_t begin() const;
   index_t valid_rows() const;

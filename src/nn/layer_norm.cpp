@@ -4,6 +4,9 @@
 #include "base/error.hpp"
 #include "base/types.hpp"
 #include "kernels/layer_norm.hpp"
+#include "kernels/reductions.hpp"
+#include "kernels/residual_norm.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
@@ -22,14 +25,42 @@ LayerNorm<T>::LayerNorm(const Builder<T>& builder, const std::string& name, inde
                          .precision = ParamPrecision::fp32})) {}
 
 template <class T>
+typename LayerNorm<T>::Saved LayerNorm<T>::statistics(const Context& context,
+                                                      View2<const T> x) const {
+  const auto rows = static_cast<index_t>(x.extent(0));
+  const auto mean = context.saved->vector<Accumulator<T>>(Category::norm, rows);
+  const auto rstd = context.saved->vector<Accumulator<T>>(Category::norm, rows);
+  return {x, mean, rstd};
+}
+
+template <class T>
+typename LayerNorm<T>::Partials LayerNorm<T>::take_partials(const Context& context,
+                                                            View2<const T> x) {
+  const index_t blocks = kernels::partial_count(static_cast<index_t>(x.extent(0)));
+  const auto h = static_cast<index_t>(x.extent(1));
+  const auto gamma = context.held.matrix<Accumulator<T>>(Category::gradient, blocks, h);
+  const auto beta = context.held.matrix<Accumulator<T>>(Category::gradient, blocks, h);
+  return {gamma, beta};
+}
+
+template <class T>
 void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,
                            Saved& saved) const {
-  saved.x = x;
-  const auto rows = static_cast<index_t>(x.extent(0));
-  saved.mean = context.saved->vector<Accumulator<T>>(Category::norm, rows);
-  saved.rstd = context.saved->vector<Accumulator<T>>(Category::norm, rows);
+  saved = statistics(context, x);
   kernels::layer_norm_forward<T>(context.exec, x, weight_.vector(), bias_.vector(),
                                  kLayerNormEpsilon, y, saved.mean, saved.rstd);
+}
+
+template <class T>
+void LayerNorm<T>::forward_residual(const Context& context,
+                                    const kernels::DropoutDesc& dropout,
+                                    View2<const T> branch, View1<const T> bias,
+                                    View2<const T> residual, View2<T> sum, View2<T> y,
+                                    Saved& saved) const {
+  saved = statistics(context, as_const(sum));
+  kernels::residual_norm_forward<T>(context.exec, dropout, context.step, branch, bias,
+                                    residual, weight_.vector(), bias_.vector(),
+                                    kLayerNormEpsilon, sum, y, saved.mean, saved.rstd);
 }
 
 template <class T>
@@ -41,6 +72,42 @@ void LayerNorm<T>::forward_again(const Context& context, const Values& values,
   const auto rstd = context.scratch.vector<Accumulator<T>>(Category::norm, rows);
   kernels::layer_norm_forward<T>(context.exec, saved.x, values.weight, values.bias,
                                  kLayerNormEpsilon, y, mean, rstd);
+}
+
+template <class T>
+typename LayerNorm<T>::Partials LayerNorm<T>::backward(const Context& context,
+                                                       View2<const T> d_y,
+                                                       const Saved& saved,
+                                                       View2<const T> d_residual,
+                                                       View2<T> d_x) const {
+  const Partials partials = take_partials(context, saved.x);
+  kernels::layer_norm_backward<T>(context.exec, d_y, saved.x, weight_.vector(),
+                                  as_const(saved.mean), as_const(saved.rstd), d_residual,
+                                  d_x, partials);
+  return partials;
+}
+
+template <class T>
+typename LayerNorm<T>::Partials LayerNorm<T>::backward_residual(
+    const Context& context, const kernels::DropoutDesc& dropout, View2<const T> d_y,
+    const Saved& saved, View2<const T> d_residual, View2<T> d_sum, View2<T> d_branch,
+    View2<Accumulator<T>> bias_partials) const {
+  const Partials partials = take_partials(context, saved.x);
+  kernels::residual_norm_backward<T>(context.exec, dropout, context.step, d_y, saved.x,
+                                     weight_.vector(), as_const(saved.mean),
+                                     as_const(saved.rstd), d_residual, d_sum, d_branch,
+                                     partials, bias_partials);
+  return partials;
+}
+
+template <class T>
+void LayerNorm<T>::backward_weight(const Context& context,
+                                   const Partials& partials) const {
+  using A = Accumulator<T>;
+  kernels::add_partials<A>(context.exec, as_const(partials.gamma),
+                           weight_.begin_gradient(), weight_.vector_gradient());
+  kernels::add_partials<A>(context.exec, as_const(partials.beta), bias_.begin_gradient(),
+                           bias_.vector_gradient());
 }
 
 template <class T>

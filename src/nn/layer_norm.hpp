@@ -1,11 +1,15 @@
 // nn/layer_norm.hpp — layer normalisation with its parameters (the same on every rank of
-// the tensor group). Saves x, and mean and rstd of every row.
+// the tensor group), alone or together with the residual addition before it. Saves x, and
+// mean and rstd of every row.
 #ifndef TRIREME_NN_LAYER_NORM_HPP_
 #define TRIREME_NN_LAYER_NORM_HPP_
 
 #include <string>
 
 #include "base/exec.hpp"
+#include "base/types.hpp"
+#include "kernels/dropout.hpp"
+#include "kernels/layer_norm.hpp"
 #include "nn/context.hpp"
 #include "tensor/param_buffer.hpp"
 
@@ -25,10 +29,19 @@ class LayerNorm {
     View1<const T> weight, bias;  // (h)
   };
 
+  // Sums over blocks of rows of the parameters' gradients: all that a weight pass needs
+  // after a fused backward pass.
+  using Partials = kernels::NormPartials<Accumulator<T>>;
+
   LayerNorm(const Builder<T>& builder, const std::string& name, index_t h);
 
   // y may not be x. The statistics are taken from context.saved.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // sum = residual + dropout(branch + bias), y = norm of sum, which is the saved x.
+  void forward_residual(const Context& context, const kernels::DropoutDesc& dropout,
+                        View2<const T> branch, View1<const T> bias,
+                        View2<const T> residual, View2<T> sum, View2<T> y,
+                        Saved& saved) const;
   // The parameters, from which the weight pass makes y again.
   Values values_for(const Context& context, WeightPass weight_pass) const {
     return {nn::values_for(context, weight_pass, weight_.vector()),
@@ -37,13 +50,28 @@ class LayerNorm {
   // y of the forward pass, once more.
   static void forward_again(const Context& context, const Values& values,
                             const Saved& saved, View2<T> y);
-  // d_x = gradient through the norm + d_residual (null: none).
+  // d_x = gradient through the norm + d_residual (null: none); the sums for the weight
+  // pass are left in context.held.
+  Partials backward(const Context& context, View2<const T> d_y, const Saved& saved,
+                    View2<const T> d_residual, View2<T> d_x) const;
+  // Of forward_residual: d_sum as d_x above; d_branch (null where nothing is dropped: it
+  // is d_sum) and, in bias_partials, sums for the gradient of the bias.
+  Partials backward_residual(const Context& context, const kernels::DropoutDesc& dropout,
+                             View2<const T> d_y, const Saved& saved,
+                             View2<const T> d_residual, View2<T> d_sum, View2<T> d_branch,
+                             View2<Accumulator<T>> bias_partials) const;
+  void backward_weight(const Context& context, const Partials& partials) const;
+
+  // Each pass by itself: d_x = gradient through the norm + d_residual (null: none).
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<const T> d_residual, View2<T> d_x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        const Saved& saved) const;
 
  private:
+  Saved statistics(const Context& context, View2<const T> x) const;
+  static Partials take_partials(const Context& context, View2<const T> x);
+
   ParamRef<T> weight_, bias_;  // (h)
 };
 

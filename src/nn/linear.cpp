@@ -127,7 +127,9 @@ RowParallelLinear<T>::RowParallelLinear(const Builder<T>& builder,
                                         double init_std) {
   weight_ = builder.add(weight_spec(
       name, split({out, in}, 1, builder.tensor_size(), builder.tensor_rank()), init_std));
-  bias_ = builder.add(bias_spec(name, replicated({out})));
+  ParamSpec bias = bias_spec(name, replicated({out}));
+  bias.in_sequence_region = true;
+  bias_ = builder.add(std::move(bias));
 }
 
 template <class T>
@@ -159,8 +161,9 @@ void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T
 
 template <class T>
 void RowParallelLinear<T>::backward_bias(const Context& context,
-                                         View2<const T> d_y) const {
-  bias_gradient(context, bias_, d_y);
+                                         View2<const Accumulator<T>> partials) const {
+  kernels::add_partials<Accumulator<T>>(context.exec, partials, bias_.begin_gradient(),
+                                        bias_.vector_gradient());
 }
 
 #define TRIREME_INSTANTIATE(T)            \

@@ -4,8 +4,9 @@
 //   RowParallelLinear:    W (out, in) split by columns; y = sum over ranks of x_tp W_tp^T
 // A column-parallel layer's product adds its bias, and takes GeLU where asked. The bias
 // of a row-parallel one is not added here: its users fuse it with what follows (dropout
-// and residual). A bias' gradient is the row sum of d_y, taken by backward_bias in the
-// weight pass, from partial sums where a pass over d_y has left some. A layer saves x.
+// and residual), on local rows. A bias' gradient is the row sum of d_y, taken by
+// backward_bias in the weight pass, from partial sums where a pass over d_y has left
+// some. A layer saves x.
 //
 // With sequence parallelism a column-parallel layer's x and d_x, and a row-parallel
 // layer's y, are local rows; x is gathered again for the weight gradient, as in
@@ -73,7 +74,9 @@ class RowParallelLinear {
   void backward_input(const Context& context, View2<const T> d_y, View2<T> d_x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        View2<const T> x) const;
-  void backward_bias(const Context& context, View2<const T> d_y) const;
+  // From sums over blocks of rows of y's gradient, which the backward pass of the
+  // residual addition leaves: (blocks, out), of the rows that this rank adds on.
+  void backward_bias(const Context& context, View2<const Accumulator<T>> partials) const;
 
   View1<const T> bias() const { return bias_.vector(); }
 

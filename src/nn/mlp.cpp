@@ -61,7 +61,6 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
     kernels::gelu_forward<T>(context.exec, as_const(saved.pre_activation), activation);
   }
   fc2_.backward_weight(context, held.d_y, as_const(activation));
-  fc2_.backward_bias(context, held.d_y);
   fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));
   fc1_.backward_bias_of_partials(context, as_const(held.fc1_bias_partials));
 }

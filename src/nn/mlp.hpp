@@ -40,6 +40,12 @@ class Mlp {
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
+  // The output bias's gradient, from what the residual addition's backward pass leaves.
+  void backward_output_bias(const Context& context,
+                            View2<const Accumulator<T>> partials) const {
+    fc2_.backward_bias(context, partials);
+  }
+
   View1<const T> output_bias() const { return fc2_.bias(); }
 
  private:

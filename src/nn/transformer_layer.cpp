@@ -11,6 +11,7 @@
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
+#include "kernels/reductions.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
@@ -59,14 +60,32 @@ void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View
 
   input_norm_.forward(context, x, normed, saved.input_norm);
   attention_.forward(context, as_const(normed), branch, saved.attention);
-  kernels::bias_dropout_add_forward<T>(
-      context.exec, dropout(context, random::Site::attention_output), context.step,
-      as_const(branch), attention_.output_bias(), x, middle);
-  mlp_norm_.forward(context, as_const(middle), middle_normed, saved.mlp_norm);
+  mlp_norm_.forward_residual(context, dropout(context, random::Site::attention_output),
+                             as_const(branch), attention_.output_bias(), x, middle,
+                             middle_normed, saved.mlp_norm);
   mlp_.forward(context, as_const(middle_normed), branch, saved.mlp);
   kernels::bias_dropout_add_forward<T>(
       context.exec, dropout(context, random::Site::mlp_output), context.step,
       as_const(branch), mlp_.output_bias(), as_const(middle), y);
+}
+
+// The gradient of the MLP's output, and sums for its bias. Where nothing is dropped it is
+// d_y itself; a weight pass that comes later has a copy, unless it has all rows gathered.
+template <class T>
+View2<const T> TransformerLayer<T>::branch_gradient(const Context& context,
+                                                    View2<const T> d_y, Held& held,
+                                                    WeightPass weight_pass) const {
+  const index_t rows = context.local_rows();
+  const kernels::DropoutDesc dropout = this->dropout(context, random::Site::mlp_output);
+  const bool is_copied = dropout.probability > 0.0 ||
+                         (weight_pass == WeightPass::later && !context.sequence_parallel);
+  const auto d_mlp =
+      is_copied ? context.held.matrix<T>(Category::gradient, rows, hidden_) : View2<T>();
+  held.mlp_bias = context.held.matrix<Accumulator<T>>(
+      Category::gradient, kernels::partial_count(rows), hidden_);
+  kernels::bias_dropout_add_backward<T>(context.exec, dropout, context.step, d_y, d_mlp,
+                                        held.mlp_bias);
+  return is_copied ? as_const(d_mlp) : d_y;
 }
 
 template <class T>
@@ -76,48 +95,48 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
   const index_t rows = context.local_rows();
   const bool now = weight_pass == WeightPass::now;
   Arena& memory = context.held;
-  const auto d_mlp = memory.matrix<T>(Category::gradient, rows, hidden_);
+  const auto dropout = this->dropout(context, random::Site::attention_output);
+  const bool drops = dropout.probability > 0.0;
+  // The gradient of attention's output is held for its weight pass; that of x1 as well
+  // where nothing is dropped, as they are the same then.
   const auto d_attention = memory.matrix<T>(Category::gradient, rows, hidden_);
-  held.d_mlp_norm = memory.matrix<T>(Category::gradient, rows, hidden_);
-  held.d_input_norm = memory.matrix<T>(Category::gradient, rows, hidden_);
+  held.attention_bias = memory.matrix<Accumulator<T>>(
+      Category::gradient, kernels::partial_count(rows), hidden_);
   if (context.recompute.selective) {
     held.mlp_norm = mlp_norm_.values_for(context, weight_pass);
     held.input_norm = input_norm_.values_for(context, weight_pass);
   }
   const ArenaScope scope(context.scratch);
-  const auto d_middle = context.scratch.matrix<T>(Category::gradient, rows, hidden_);
+  const auto d_middle =
+      drops ? context.scratch.matrix<T>(Category::gradient, rows, hidden_) : d_attention;
+  const auto d_normed = context.scratch.matrix<T>(Category::gradient, rows, hidden_);
 
-  kernels::dropout_backward<T>(context.exec, dropout(context, random::Site::mlp_output),
-                               context.step, d_y, d_mlp);
-  comm::Request request = mlp_.start_backward_input(context, as_const(d_mlp), saved.mlp,
-                                                    held.d_mlp_norm, held.mlp);
+  const View2<const T> d_mlp = branch_gradient(context, d_y, held, weight_pass);
+  comm::Request request =
+      mlp_.start_backward_input(context, d_mlp, saved.mlp, d_normed, held.mlp);
   if (now) mlp_weight(context, saved, held);
   request.wait(context.exec);
-  mlp_norm_.backward_input(context, as_const(held.d_mlp_norm), saved.mlp_norm, d_y,
-                           d_middle);
-  if (now) mlp_norm_.backward_weight(context, as_const(held.d_mlp_norm), saved.mlp_norm);
+  held.mlp_norm_sums = mlp_norm_.backward_residual(
+      context, dropout, as_const(d_normed), saved.mlp_norm, d_y, d_middle,
+      drops ? d_attention : View2<T>(), held.attention_bias);
+  if (now) mlp_norm_.backward_weight(context, held.mlp_norm_sums);
 
-  kernels::dropout_backward<T>(context.exec,
-                               dropout(context, random::Site::attention_output),
-                               context.step, as_const(d_middle), d_attention);
-  request = attention_.start_backward_input(
-      context, as_const(d_attention), saved.attention, held.d_input_norm, held.attention);
+  request = attention_.start_backward_input(context, as_const(d_attention),
+                                            saved.attention, d_normed, held.attention);
   if (now) attention_weight(context, saved, held);
   request.wait(context.exec);
-  input_norm_.backward_input(context, as_const(held.d_input_norm), saved.input_norm,
-                             as_const(d_middle), d_x);
-  if (now) {
-    input_norm_.backward_weight(context, as_const(held.d_input_norm), saved.input_norm);
-  }
+  held.input_norm_sums = input_norm_.backward(context, as_const(d_normed),
+                                              saved.input_norm, as_const(d_middle), d_x);
+  if (now) input_norm_.backward_weight(context, held.input_norm_sums);
 }
 
 template <class T>
 void TransformerLayer<T>::backward_weight(const Context& context, const Saved& saved,
                                           const Held& held) const {
   mlp_weight(context, saved, held);
-  mlp_norm_.backward_weight(context, as_const(held.d_mlp_norm), saved.mlp_norm);
+  mlp_norm_.backward_weight(context, held.mlp_norm_sums);
   attention_weight(context, saved, held);
-  input_norm_.backward_weight(context, as_const(held.d_input_norm), saved.input_norm);
+  input_norm_.backward_weight(context, held.input_norm_sums);
 }
 
 template <class T>
@@ -138,6 +157,7 @@ void TransformerLayer<T>::attention_weight(const Context& context, const Saved& 
   typename Attention<T>::Saved whole = saved.attention;
   whole.x = normed(context, held.input_norm, saved.input_norm, whole.x);
   attention_.backward_weight(context, whole, held.attention);
+  attention_.backward_output_bias(context, as_const(held.attention_bias));
 }
 
 template <class T>
@@ -147,6 +167,7 @@ void TransformerLayer<T>::mlp_weight(const Context& context, const Saved& saved,
   typename Mlp<T>::Saved whole = saved.mlp;
   whole.x = normed(context, held.mlp_norm, saved.mlp_norm, whole.x);
   mlp_.backward_weight(context, whole, held.mlp);
+  mlp_.backward_output_bias(context, as_const(held.mlp_bias));
 }
 
 template <class T>
@@ -163,10 +184,9 @@ void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> 
 
   input_norm_.forward(context, x, normed, unused);
   attention_.forward_cached(context, as_const(normed), branch, cache);
-  kernels::bias_dropout_add_forward<T>(
-      context.exec, dropout(context, random::Site::attention_output), context.step,
-      as_const(branch), attention_.output_bias(), x, middle);
-  mlp_norm_.forward(context, as_const(middle), normed, unused);
+  mlp_norm_.forward_residual(context, dropout(context, random::Site::attention_output),
+                             as_const(branch), attention_.output_bias(), x, middle,
+                             normed, unused);
   mlp_.forward(context, as_const(normed), branch, mlp_unused);
   kernels::bias_dropout_add_forward<T>(
       context.exec, dropout(context, random::Site::mlp_output), context.step,

@@ -2,10 +2,11 @@
 // 2019).
 //
 //   x1 = x + dropout(Attention(LN1(x)) + bo);   y = x1 + dropout(Mlp(LN2(x1)) + b2)
+// The addition that makes x1 and LN2 are one pass over memory, each way.
 // Saves what its parts save, and x1; with selective recomputation the norms' outputs are
 // made again. backward_input goes from d_y to d_x and holds what
-// backward_weight needs; the two may lie apart in the schedule. x, y and their gradients
-// are local rows.
+// backward_weight needs; the two may lie apart in the schedule. Of biases and norms it
+// holds sums over blocks of rows. x, y and their gradients are local rows.
 #ifndef TRIREME_NN_TRANSFORMER_LAYER_HPP_
 #define TRIREME_NN_TRANSFORMER_LAYER_HPP_
 
@@ -29,7 +30,9 @@ class TransformerLayer {
   struct Held {
     typename Attention<T>::Held attention;
     typename Mlp<T>::Held mlp;
-    View2<T> d_input_norm, d_mlp_norm;  // gradients of the norms' outputs, (rows, h)
+    // Sums over blocks of rows: of the norms' parameters, of the output biases.
+    typename LayerNorm<T>::Partials input_norm_sums, mlp_norm_sums;
+    View2<Accumulator<T>> attention_bias, mlp_bias;  // (blocks, h)
     // What selective recomputation makes the norms' outputs again from.
     typename LayerNorm<T>::Values input_norm, mlp_norm;
   };
@@ -38,7 +41,8 @@ class TransformerLayer {
   TransformerLayer(const Builder<T>& builder, const config::ModelConfig& config,
                    index_t layer);
 
-  // x must live until backward_weight; y may not be x.
+  // x must live until backward_weight, d_y until the weight gradients are taken where
+  // they come now; y may not be x.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // With WeightPass::now the weight gradients are taken, too, beside the messages that
   // complete those of the inputs.
@@ -59,6 +63,8 @@ class TransformerLayer {
   View2<const T> normed(const Context& context, const typename LayerNorm<T>::Values& norm,
                         const typename LayerNorm<T>::Saved& saved,
                         View2<const T> kept) const;
+  View2<const T> branch_gradient(const Context& context, View2<const T> d_y, Held& held,
+                                 WeightPass weight_pass) const;
   void attention_weight(const Context& context, const Saved& saved,
                         const Held& held) const;
   void mlp_weight(const Context& context, const Saved& saved, const Held& held) const;

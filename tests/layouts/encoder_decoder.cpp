@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "kernels/accumulate.hpp"
 #include "kernels/dropout.hpp"
+#include "kernels/reductions.hpp"
 #include "nn/mlp.hpp"
 
 namespace trireme::test {
@@ -109,6 +110,11 @@ class MlpBlock final : public TestBlock<T> {
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
     Slot& of = slots_.at(extent(slot));
     const View2<T> d_y = kept(context, d_out[0], weight_pass);
+    of.bias = context.held.matrix<Accumulator<T>>(
+        Category::gradient, kernels::partial_count(static_cast<index_t>(d_y.extent(0))),
+        kSourceHidden);
+    kernels::bias_dropout_add_backward<T>(context.exec, {.batch = context.samples()},
+                                          context.step, d_y, {}, of.bias);
     mlp_.start_backward_input(context, d_y, of.saved, d_in[0], of.held, weight_pass)
         .wait(context.exec);
     add<T>(context, d_in[0], {}, d_y, d_in[0]);
@@ -117,12 +123,14 @@ class MlpBlock final : public TestBlock<T> {
   void backward_weight(const nn::Context& context, int slot) override {
     const Slot& of = slots_.at(extent(slot));
     mlp_.backward_weight(context, of.saved, of.held);
+    mlp_.backward_output_bias(context, as_const(of.bias));
   }
 
  private:
   struct Slot {
     typename nn::Mlp<T>::Saved saved;
     typename nn::Mlp<T>::Held held;
+    View2<Accumulator<T>> bias;  // sums over blocks of rows of its gradient
   };
   static const nn::Builder<T>& begin_unit(const Making<T>& making) {
     making.builder.registry.begin_unit(making.spec().name);

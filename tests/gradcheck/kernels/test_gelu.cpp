@@ -46,8 +46,8 @@ TEST(GeluGradient, OfInputWeightAndBias) {
                                 d_x.matrix(kRows, kIn));
   linear_backward_weight<double>(Exec(), d_z.cmatrix(kRows, kF), x.cmatrix(kRows, kIn),
                                  Accumulate::no, d_w.matrix(kF, kIn));
-  add_partials<double>(Exec(), partials.cmatrix(partial_count(kRows), kF),
-                       Accumulate::no, d_bias.vector());
+  add_partials<double>(Exec(), partials.cmatrix(partial_count(kRows), kF), Accumulate::no,
+                       d_bias.vector());
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(p, kW, kBias); }, kX,
                                    d_x.values()));
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, p, kBias); }, kW,

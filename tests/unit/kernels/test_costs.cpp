@@ -14,6 +14,7 @@
 #include "kernels/initialize.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/reductions.hpp"
+#include "kernels/residual_norm.hpp"
 
 namespace trireme::kernels {
 namespace {
@@ -177,6 +178,33 @@ TEST_F(Costs, SumsOfRows) {
   expect("count_non_finite", 0, 4 * 7 + 2 * 8);
 }
 
+// Fused passes read and write each operand once, and leave 3 blocks of sums of 37 rows.
+TEST_F(Costs, FusedRows) {
+  const auto x = matrix<const float>(37, 7);
+  const auto y = matrix<float>(37, 7);
+  const auto of_column = vector<const float>(7);
+  const auto of_row = vector<const float>(37);
+  const auto sums = matrix<float>(3, 7);
+  residual_norm_forward<float>(exec_, {.probability = 0.1}, {}, x, of_column, x,
+                               of_column, of_column, 1e-5, y, y, vector<float>(37),
+                               vector<float>(37));
+  expect("residual_norm_forward", 0, 4 * (4 * 259 + 3 * 7 + 2 * 37));
+  residual_norm_backward<float>(exec_, {.probability = 0.1}, {}, x, x, of_column, of_row,
+                                of_row, x, y, y, {sums, sums}, sums);
+  expect("residual_norm_backward", 0, 4 * (5 * 259 + 7 + 2 * 37 + 3 * 21));
+  forget();
+  residual_norm_backward<float>(exec_, {}, {}, x, x, of_column, of_row, of_row, x, y, {},
+                                {sums, sums}, sums);
+  expect("residual_norm_backward", 0, 4 * (4 * 259 + 7 + 2 * 37 + 3 * 21));
+  layer_norm_backward<float>(exec_, x, x, of_column, of_row, of_row, x, y, {sums, sums});
+  expect("layer_norm_backward", 0, 4 * (4 * 259 + 7 + 2 * 37 + 2 * 21));
+  bias_dropout_add_backward<float>(exec_, {.probability = 0.1}, {}, x, y, sums);
+  expect("bias_dropout_add_backward", 0, 4 * (2 * 259 + 21));
+  forget();
+  bias_dropout_add_backward<float>(exec_, {}, {}, x, {}, sums);
+  expect("bias_dropout_add_backward", 0, 4 * (259 + 21));
+}
+
 // 5 ids; tables of 3 and of 11 rows of 7.
 TEST_F(Costs, Embedding) {
   const auto ids = vector<const std::int32_t>(5);
@@ -187,6 +215,10 @@ TEST_F(Costs, Embedding) {
   embedding_forward<float>(exec_, ids, matrix<const float>(11, 7), 0, Write::add,
                            matrix<float>(5, 7));
   expect("embedding_forward", 0, 4 * (5 + 35 + 2 * 35));
+  embedding_dropout_forward<float>(exec_, {.probability = 0.1}, {}, ids,
+                                   matrix<const float>(11, 7), ids,
+                                   matrix<const float>(3, 7), matrix<float>(5, 7));
+  expect("embedding_dropout_forward", 0, 4 * (2 * 5 + 35 + 3 * 7 + 35));
   if (kHostExecution) {
     embedding_backward<float>(exec_, ids, matrix<const float>(5, 7), 0, {},
                               Accumulate::yes, matrix<float>(3, 7));

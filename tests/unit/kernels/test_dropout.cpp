@@ -3,6 +3,7 @@
 #include "kernels/dropout.hpp"
 
 #include "kernels/impl/philox_lanes.hpp"
+#include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -134,6 +135,44 @@ TYPED_TEST(DropoutOf, MatchesReference) {
         dropout_backward<T>(Exec(), desc, step.view(), d_y.cmatrix(rows, h),
                             d_y.matrix(rows, h));
         EXPECT_EQ(d_y.bytes(), y.bytes());
+      }
+    }
+  }
+}
+
+// The gradient and the sums for the bias in one pass: the bits of two.
+TYPED_TEST(DropoutOf, BackwardLeavesSumsForTheBias) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const DropoutStep step;
+  for (const double p : {0.0, 0.3}) {
+    for (const auto& [rows, h] :
+         {std::pair{1, 1}, {31, 33}, {33, 1100}, {257, 31}, {2000, 17}}) {
+      SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", " << p);
+      const DropoutDesc desc{.probability = p, .sequence_begin = 2, .layer = 4};
+      const index_t blocks = partial_count(rows);
+      const Array<T> d_y(test::uniform(rows * h, 1)), d_x(rows * h), want_x(rows * h);
+      const Array<A> partials(blocks * h, 1e30), want(h),
+          scratch(sum_rows_scratch_elements(h));
+      const auto backward = [&](const Array<T>& from, const View2<T>& to) {
+        bias_dropout_add_backward<T>(Exec(), desc, step.view(), from.cmatrix(rows, h), to,
+                                     partials.matrix(blocks, h));
+        const Array<A> sum(h);
+        add_partials<A>(Exec(), partials.cmatrix(blocks, h), Accumulate::yes,
+                        sum.vector());
+        return sum.bytes();
+      };
+      dropout_backward<T>(Exec(), desc, step.view(), d_y.cmatrix(rows, h),
+                          want_x.matrix(rows, h));
+      sum_rows<T>(Exec(), want_x.cmatrix(rows, h), scratch.vector(), Accumulate::yes,
+                  want.vector());
+      EXPECT_EQ(backward(d_y, d_x.matrix(rows, h)), want.bytes());
+      EXPECT_EQ(d_x.bytes(), want_x.bytes());
+      const Array<T> in_place(d_y.values());
+      EXPECT_EQ(backward(in_place, in_place.matrix(rows, h)), want.bytes());
+      EXPECT_EQ(in_place.bytes(), want_x.bytes());
+      if (p == 0.0) {
+        EXPECT_EQ(backward(d_y, View2<T>()), want.bytes());
       }
     }
   }

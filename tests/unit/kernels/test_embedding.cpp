@@ -58,6 +58,57 @@ TYPED_TEST(EmbeddingOf, ForwardMatchesReferenceOnShards) {
   }
 }
 
+// Words, positions and dropout in one pass, with the words looked up in it or before.
+TYPED_TEST(EmbeddingOf, DropoutInTheSamePass) {
+  using T = TypeParam;
+  const index_t vocabulary = 40, length = 13;
+  const Kokkos::View<StepState, DeviceMemory> step("step");
+  for (const double p : {0.0, 0.3}) {
+    for (const auto& [rows, h] : {std::pair{1, 1}, {31, 33}, {33, 1100}, {257, 31}}) {
+      SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", " << p);
+      const DropoutDesc desc{.probability = p, .sequence_begin = 2};
+      Array<std::int32_t> ids(random_ids(rows, vocabulary, 1)),
+          positions(random_ids(rows, length, 2));
+      const Array<T> words(test::uniform(vocabulary * h, 3)),
+          places(test::uniform(length * h, 4)), ones(rows * h, 1.0), factor(rows * h),
+          y(rows * h, -1.0);
+      bias_dropout_add_forward<T>(Exec(), desc, StepStateView(step.data()),
+                                  ones.cmatrix(rows, h), {}, {}, factor.matrix(rows, h));
+      const auto id = ids.values(), at = positions.values(), w = words.values(),
+                 q = places.values(), f = factor.values();
+      std::vector<double> want(rows * h);
+      for (index_t i = 0; i < rows * h; ++i) {
+        const auto word = static_cast<index_t>(id[i / h]) * h + i % h;
+        const auto place = static_cast<index_t>(at[i / h]) * h + i % h;
+        want[i] = f[i] == 0 ? 0 : (w[word] + q[place]) / (p == 0 ? 1 : 45875.0 / 65536);
+      }
+      embedding_dropout_forward<T>(Exec(), desc, StepStateView(step.data()),
+                                   ids.cvector(), words.cmatrix(vocabulary, h),
+                                   positions.cvector(), places.cmatrix(length, h),
+                                   y.matrix(rows, h));
+      test::expect_close(y.values(), want, 2 * test::rounding<T>(), 2, "y");
+
+      const Array<T> looked_up(rows * h);
+      embedding_forward<T>(Exec(), ids.cvector(), words.cmatrix(vocabulary, h), 0,
+                           Write::overwrite, looked_up.matrix(rows, h));
+      embedding_dropout_forward<T>(Exec(), desc, StepStateView(step.data()), {},
+                                   looked_up.cmatrix(rows, h), positions.cvector(),
+                                   places.cmatrix(length, h), looked_up.matrix(rows, h));
+      EXPECT_EQ(looked_up.bytes(), y.bytes());
+    }
+  }
+}
+
+// An id outside the table, which readers of tokens refuse, reads no memory.
+TEST(EmbeddingDropout, RowsThatAreNotThereAreZeros) {
+  const Array<std::int32_t> ids{-1, 5, 1000000, 0}, positions{0, -1, 1, 2};
+  const Array<float> words(5 * 3, 2.0), places(2 * 3, 0.5), y(4 * 3);
+  embedding_dropout_forward<float>(Exec(), {}, {}, ids.cvector(), words.cmatrix(5, 3),
+                                   positions.cvector(), places.cmatrix(2, 3),
+                                   y.matrix(4, 3));
+  EXPECT_EQ(y.values(), (std::vector<double>{.5, .5, .5, 0, 0, 0, .5, .5, .5, 2, 2, 2}));
+}
+
 TYPED_TEST(EmbeddingOf, BackwardMatchesReferenceOnShards) {
   using T = TypeParam;
   using A = Accumulator<T>;

@@ -1,6 +1,7 @@
 // Layer norm against plain sums in double, on odd sizes, in every element type.
 #include "kernels/layer_norm.hpp"
 
+#include "kernels/reductions.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -124,6 +125,45 @@ TYPED_TEST(LayerNormOf, MatchesReference) {
                                    gamma.cvector(), mean.cvector(), rstd.cvector(),
                                    View2<const T>(), d_x.matrix(rows, h));
       EXPECT_EQ(in_place.bytes(), d_x.bytes());
+    }
+  }
+}
+
+// Both gradients in one pass: the bits of two, with and without a by-pass.
+TYPED_TEST(LayerNormOf, BackwardInOnePass) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const Exec exec;
+  for (const auto& [rows, h] :
+       {std::pair{1, 1}, {1, 257}, {31, 33}, {33, 31}, {257, 257}, {2000, 17}}) {
+    SCOPED_TRACE(::testing::Message() << rows << " x " << h);
+    const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2)), beta(h),
+        d_y(test::uniform(rows * h, 4)), by_pass(test::uniform(rows * h, 5)), y(rows * h),
+        want(rows * h), d_x(rows * h);
+    const index_t blocks = partial_count(rows);
+    const Array<A> mean(rows), rstd(rows), scratch(layer_norm_scratch_elements(h)),
+        gammas(blocks * h, 1e30), betas(blocks * h, 1e30);
+    layer_norm_forward<T>(exec, x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
+                          kEpsilon, y.matrix(rows, h), mean.vector(), rstd.vector());
+    const Array<A> want_gamma(test::uniform(h, 6)), want_beta(test::uniform(h, 7));
+    layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                  mean.cvector(), rstd.cvector(), scratch.vector(),
+                                  want_gamma.vector(), want_beta.vector());
+    for (const bool passes_by : {false, true}) {
+      const auto residual = passes_by ? by_pass.cmatrix(rows, h) : View2<const T>();
+      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                   residual, want.matrix(rows, h));
+      layer_norm_backward<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                             gamma.cvector(), mean.cvector(), rstd.cvector(), residual,
+                             d_x.matrix(rows, h),
+                             {gammas.matrix(blocks, h), betas.matrix(blocks, h)});
+      EXPECT_EQ(d_x.bytes(), want.bytes());
+      const Array<A> d_gamma(test::uniform(h, 6)), d_beta(test::uniform(h, 7));
+      add_partials<A>(exec, gammas.cmatrix(blocks, h), d_gamma.vector());
+      add_partials<A>(exec, betas.cmatrix(blocks, h), d_beta.vector());
+      EXPECT_EQ(d_gamma.bytes(), want_gamma.bytes());
+      EXPECT_EQ(d_beta.bytes(), want_beta.bytes());
     }
   }
 }

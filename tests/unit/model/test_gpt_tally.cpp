@@ -123,6 +123,41 @@ TEST(GptTally, RecomputedLayersCostOneMoreForwardPass) {
   }
 }
 
+// Bytes that a layer more costs, forward and backward, outside matrix products and
+// attention, in passes over (rows, h).
+double passes_of_a_layer(double dropout) {
+  constexpr index_t kRowsOfH = 4 * 256 * 64;
+  model::Architecture config = small_gpt(dropout);
+  config.hidden = 64;
+  config.ffn_hidden = 256;
+  config.sequence = 256;
+  Tally tally[2];
+  for (const int i : {0, 1}) {
+    config.layers = 1 + i;
+    Gpt<float> gpt(config);
+    Pass<float> pass(gpt, {.batch = 4, .sequence = 256});
+    pass.count(Exec::shape_only(tally[i]));
+  }
+  index_t bytes = 0;
+  for (const KernelTally& kernel : (tally[1] - tally[0]).kernels()) {
+    const std::string_view label = kernel.label;
+    if (label.find("gemm") != label.npos || label.find("attention") != label.npos) {
+      continue;
+    }
+    bytes += kernel.cost.bytes;
+  }
+  return static_cast<double>(bytes) / (4 * kRowsOfH);
+}
+
+// Forward: norm 2, QKV's bias 6, residual and norm 4, GeLU 8, residual 3. Backward: mask
+// and sums for a bias 2 (1 where nothing is dropped), GeLU 12, sums for a bias 4,
+// residual and norm 5 (4), sums for QKV's bias 3, norm 4. Sums over blocks, which are 16
+// rows here, are 2 more.
+TEST(GptTally, PassesOverTheRowsOfALayer) {
+  EXPECT_NEAR(passes_of_a_layer(0.1), 53 + 2, 0.5);
+  EXPECT_NEAR(passes_of_a_layer(0.0), 51 + 2, 0.5);
+}
+
 // Four sums of activations a layer (Shoeybi et al. 2019), one after the embedding and one
 // before the head, and what the loss needs.
 TEST(GptTally, MessagesAreCountedBySite) {

@@ -1,13 +1,15 @@
 // tests/unit/nn/layers.hpp — every layer of src/nn, and the whole GPT, behind one
 // interface: y = f(x; parameters), or a loss added to the bench's totals.
 //
-// Biases that a layer leaves to what follows it are added here, as its users do.
+// Biases that a layer leaves to what follows it are added here, as its users do, and
+// their gradients are summed here.
 #ifndef TRIREME_TESTS_UNIT_NN_LAYERS_HPP_
 #define TRIREME_TESTS_UNIT_NN_LAYERS_HPP_
 
 #include <type_traits>
 
 #include "kernels/dropout.hpp"
+#include "kernels/reductions.hpp"
 #include "nn/lm_head.hpp"
 #include "nn/transformer_layer.hpp"
 #include "unit/nn/layer_bench.hpp"
@@ -59,6 +61,18 @@ void forward(const nn::Context& context, const nn::RowParallelLinear<T>& layer,
   add_bias(context, layer.bias(), y);
 }
 
+// Sums over blocks of rows of d_y, in context.scratch.
+template <class T>
+View2<const Accumulator<T>> bias_partials(const nn::Context& context,
+                                          View2<const T> d_y) {
+  const auto partials = context.scratch.matrix<Accumulator<T>>(
+      Category::gradient, kernels::partial_count(static_cast<index_t>(d_y.extent(0))),
+      static_cast<index_t>(d_y.extent(1)));
+  kernels::bias_dropout_add_backward<T>(context.exec, {.batch = context.samples()},
+                                        context.step, d_y, {}, partials);
+  return partials;
+}
+
 // The two linear layers do each half of what surrounds a product.
 template <class T>
 void backward_input(const nn::Context& context, const nn::ColumnParallelLinear<T>& layer,
@@ -80,8 +94,9 @@ void backward_weight(const nn::Context& context, const nn::ColumnParallelLinear<
 template <class T>
 void backward_weight(const nn::Context& context, const nn::RowParallelLinear<T>& layer,
                      View2<const T> d_y, View2<const T> x) {
+  const ArenaScope scope(context.scratch);
   layer.backward_weight(context, d_y, x);
-  layer.backward_bias(context, d_y);
+  layer.backward_bias(context, bias_partials(context, d_y));
 }
 
 // The parts of a Transformer layer begin their input gradients, the layer completes its.
@@ -124,29 +139,39 @@ Layer<T> linear(Linear layer, index_t in, index_t out) {
               }};
 }
 
-// Mlp, Attention and TransformerLayer: Saved and Held; `finish` adds what is left out.
-template <class T, class Block, class Finish>
-Layer<T> block(Block made, const Finish& finish) {
+// Mlp, Attention and TransformerLayer: Saved and Held; an output bias is added here.
+template <class T, class Block>
+Layer<T> block(Block made) {
+  constexpr bool kLeavesBias = !std::is_same_v<Block, nn::TransformerLayer<T>>;
   struct Parts {
     Block layer;
+    View2<const T> d_y;
     typename Block::Saved saved;
     typename Block::Held held;
   };
-  const auto parts = std::make_shared<Parts>(Parts{std::move(made), {}, {}});
+  const auto parts = std::make_shared<Parts>(Parts{std::move(made), {}, {}, {}});
   return {.in = kHidden,
           .out = kHidden,
           .forward =
-              [parts, finish](const nn::Context& context, View2<const T> x, View2<T> y) {
+              [parts](const nn::Context& context, View2<const T> x, View2<T> y) {
                 parts->layer.forward(context, x, y, parts->saved);
-                finish(context, parts->layer, y);
+                if constexpr (kLeavesBias) {
+                  add_bias(context, parts->layer.output_bias(), y);
+                }
               },
           .backward_input =
               [parts](const nn::Context& context, View2<const T> d_y, View2<T> d_x) {
+                parts->d_y = d_y;
                 backward_input_of_parts(context, *parts, d_y, d_x);
               },
           .backward_weight =
               [parts](const nn::Context& context) {
                 parts->layer.backward_weight(context, parts->saved, parts->held);
+                if constexpr (kLeavesBias) {
+                  const ArenaScope scope(context.scratch);
+                  parts->layer.backward_output_bias(context,
+                                                    bias_partials(context, parts->d_y));
+                }
               }};
 }
 
@@ -212,27 +237,19 @@ inline config::ModelConfig transformer_config(double dropout) {
 
 template <class T>
 Layer<T> mlp(LayerBench<T>& bench, double) {
-  return detail::block<T>(
-      nn::Mlp<T>(bench.builder(), "mlp", transformer_config(0.0)),
-      [](const nn::Context& context, const nn::Mlp<T>& layer, View2<T> y) {
-        detail::add_bias(context, layer.output_bias(), y);
-      });
+  return detail::block<T>(nn::Mlp<T>(bench.builder(), "mlp", transformer_config(0.0)));
 }
 
 template <class T>
 Layer<T> attention(LayerBench<T>& bench, double dropout) {
   return detail::block<T>(
-      nn::Attention<T>(bench.builder(), "attention", transformer_config(dropout), 3),
-      [](const nn::Context& context, const nn::Attention<T>& layer, View2<T> y) {
-        detail::add_bias(context, layer.output_bias(), y);
-      });
+      nn::Attention<T>(bench.builder(), "attention", transformer_config(dropout), 3));
 }
 
 template <class T>
 Layer<T> transformer_layer(LayerBench<T>& bench, double dropout) {
   return detail::block<T>(
-      nn::TransformerLayer<T>(bench.builder(), transformer_config(dropout), 1),
-      [](const nn::Context&, const nn::TransformerLayer<T>&, View2<T>) {});
+      nn::TransformerLayer<T>(bench.builder(), transformer_config(dropout), 1));
 }
 
 template <class T>

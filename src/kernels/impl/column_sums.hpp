@@ -1,0 +1,124 @@
+// kernels/impl/column_sums.hpp — one pass that writes rows and leaves sums over them.
+//
+// A backward pass writes gradients of its inputs, element by element, and the gradients
+// of biases and norms are sums of what it has in hand over the rows. Both are done while
+// a block of rows (RowBlocks) is walked: on the host by one thread, four rows at a time,
+// so that a sum is stored once for four; on a GPU by one team, row by row. The order is
+// that of add_rows(): the bits are those of sums taken in a pass of their own.
+#ifndef TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
+#define TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
+
+#include "kernels/impl/dropout_rows.hpp"
+#include "kernels/impl/rows.hpp"
+
+namespace trireme::kernels {
+
+// What one element adds to the sums of its column.
+template <class A, int kSums>
+struct Terms {
+  A of[kSums];
+};
+
+// A block of rows and where its sums go: sum k of column j to to[k][j].
+template <class A, int kSums>
+struct BlockOfRows {
+  index_t begin, end;  // rows
+  index_t h;
+  A* to[kSums];
+};
+
+namespace detail {
+
+template <class A, int kSums>
+KOKKOS_FORCEINLINE_FUNCTION void add_terms(const BlockOfRows<A, kSums>& block, index_t j,
+                                           const Terms<A, kSums>& t) {
+  for (int k = 0; k < kSums; ++k) block.to[k][j] += t.of[k];
+}
+
+}  // namespace detail
+
+// row_of(team, row) makes what a row needs once (statistics), as a function of (j, word)
+// that writes the row's outputs at column j and returns its Terms. The word is that of
+// the element's dropout mask where kMasked, else 0.
+template <bool kMasked, class A, int kSums, class RowOf>
+KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
+                                                    const DropoutMask<A>& mask,
+                                                    const StepState* step,
+                                                    const BlockOfRows<A, kSums>& block,
+                                                    const RowOf& row_of) {
+  for (int k = 0; k < kSums; ++k) {
+    for_each_column(team, block.h, [=](index_t j) { block.to[k][j] = A{0}; });
+  }
+  std::uint16_t words[4][kMasked ? kWordsAtOnce : 1];
+  const auto draw = [&](index_t row, index_t begin, index_t count, std::uint16_t* to) {
+    if constexpr (kMasked) {
+      draw_words(mask.generator(*step, row), mask.first_call(row), begin, count, to);
+    }
+  };
+  const auto word = [&](int which, index_t i) -> std::uint32_t {
+    return kMasked ? words[which][i] : 0;
+  };
+  const index_t h = block.h;
+  const index_t piece = kMasked ? kWordsAtOnce : h;
+  index_t row = block.begin;
+  for (; row + 4 <= block.end; row += 4) {
+    const auto r0 = row_of(team, row), r1 = row_of(team, row + 1);
+    const auto r2 = row_of(team, row + 2), r3 = row_of(team, row + 3);
+    for (index_t begin = 0; begin < h; begin += piece) {
+      const index_t count = h - begin < piece ? h - begin : piece;
+      for (int r = 0; r < 4; ++r) draw(row + r, begin, count, words[r]);
+      TRIREME_INDEPENDENT_ITERATIONS
+      for (index_t i = 0; i < count; ++i) {
+        const index_t j = begin + i;
+        const Terms<A, kSums> t0 = r0(j, word(0, i)), t1 = r1(j, word(1, i));
+        const Terms<A, kSums> t2 = r2(j, word(2, i)), t3 = r3(j, word(3, i));
+        Terms<A, kSums> sum;
+        for (int k = 0; k < kSums; ++k) {
+          sum.of[k] = (t0.of[k] + t1.of[k]) + (t2.of[k] + t3.of[k]);
+        }
+        detail::add_terms(block, j, sum);
+      }
+    }
+  }
+  for (; row < block.end; ++row) {
+    const auto r0 = row_of(team, row);
+    for (index_t begin = 0; begin < h; begin += piece) {
+      const index_t count = h - begin < piece ? h - begin : piece;
+      draw(row, begin, count, words[0]);
+      TRIREME_INDEPENDENT_ITERATIONS
+      for (index_t i = 0; i < count; ++i) {
+        detail::add_terms(block, begin + i, r0(begin + i, word(0, i)));
+      }
+    }
+  }
+}
+
+template <bool kMasked, class A, int kSums, class RowOf>
+KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamMember& team,
+                                                    const DropoutMask<A>& mask,
+                                                    const StepState* step,
+                                                    const BlockOfRows<A, kSums>& block,
+                                                    const RowOf& row_of) {
+  // A thread has the same columns in every row, so that no barrier is needed between
+  // rows; between this loop and them it is.
+  for_each_column(team, block.h, [&](index_t j) {
+    for (int k = 0; k < kSums; ++k) block.to[k][j] = A{0};
+  });
+  team_barrier(team);
+  for (index_t row = block.begin; row < block.end; ++row) {
+    const auto at = row_of(team, row);
+    if constexpr (kMasked) {
+      for_each_word(team, mask.generator(*step, row), mask.first_call(row), block.h,
+                    [&](index_t j, std::uint32_t word) {
+                      detail::add_terms(block, j, at(j, word));
+                    });
+    } else {
+      for_each_column(team, block.h,
+                      [&](index_t j) { detail::add_terms(block, j, at(j, 0)); });
+    }
+  }
+}
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_

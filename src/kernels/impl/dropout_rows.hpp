@@ -1,0 +1,154 @@
+// kernels/impl/dropout_rows.hpp — the dropout mask of rows of h elements, for the kernels
+// that draw it where they use it.
+//
+// On the host the words of a piece of the row are drawn side by side
+// (impl/philox_lanes.hpp), on a GPU each thread draws eight. docs/math/dropout.md
+#ifndef TRIREME_KERNELS_IMPL_DROPOUT_ROWS_HPP_
+#define TRIREME_KERNELS_IMPL_DROPOUT_ROWS_HPP_
+
+#include "base/error.hpp"
+#include "base/exec.hpp"
+#include "base/plural.hpp"
+#include "base/random.hpp"
+#include "kernels/dropout.hpp"
+#include "kernels/impl/philox_lanes.hpp"
+#include "kernels/impl/rows.hpp"
+#include "kernels/step_state.hpp"
+
+namespace trireme::kernels {
+
+// Everything that an element needs to know of the mask to draw its own bit of it.
+template <class A>
+struct DropoutMask {
+  std::uint32_t threshold = 0;  // 0: everything is kept
+  A scale{1};                   // of what is kept
+  index_t batch = 1;
+  index_t sequence_begin = 0;
+  std::uint64_t calls_per_row = 0;
+  std::uint16_t layer = 0;
+  random::Site site = random::Site::embedding;
+
+  DropoutMask(const DropoutDesc& desc, index_t rows, index_t h, const char* kernel)
+      : batch(desc.batch),
+        sequence_begin(desc.sequence_begin),
+        calls_per_row(random::DropoutWords::calls_per_row(static_cast<std::uint64_t>(h))),
+        layer(desc.layer),
+        site(desc.site) {
+    TRIREME_REQUIRE(
+        random::DropoutWords::can_express(desc.probability),
+        "kernels::{}: dropout probability {} is not in [0, 1), or is 0 or 1 in "
+        "16 bits",
+        kernel, desc.probability);
+    threshold = random::DropoutWords::threshold(desc.probability);
+    scale = static_cast<A>(random::DropoutWords::keep_scale(threshold));
+    TRIREME_REQUIRE(desc.batch > 0 && rows % desc.batch == 0,
+                    "kernels::{}: {} are no multiple of the batch {}", kernel,
+                    format_plural(rows, "row"), desc.batch);
+  }
+
+  KOKKOS_FORCEINLINE_FUNCTION random::Generator generator(const StepState& step,
+                                                          index_t row) const {
+    random::Generator generator;
+    generator.seed = step.seed;
+    generator.owner = step.sample_base + static_cast<std::uint64_t>(row % batch);
+    generator.layer = layer;
+    generator.site = site;
+    generator.stream = random::Stream::dropout;
+    return generator;
+  }
+  KOKKOS_FORCEINLINE_FUNCTION std::uint64_t first_call(index_t row) const {
+    return static_cast<std::uint64_t>(sequence_begin + row / batch) * calls_per_row;
+  }
+  // What the element with this word is multiplied by.
+  KOKKOS_FORCEINLINE_FUNCTION A factor(std::uint32_t word) const {
+    return word < threshold ? A{0} : scale;
+  }
+};
+
+// Words of one row that the host draws at a time: a multiple of a group's.
+inline constexpr index_t kWordsAtOnce = 8 * (2 * kPhiloxWords);
+
+// words[i] = word of element begin + i of the row, for i in [0, count), which is at most
+// kWordsAtOnce; what is behind is overwritten, too. begin is a multiple of 8.
+inline void draw_words(const random::Generator& generator, std::uint64_t first_call,
+                       index_t begin, index_t count, std::uint16_t* words) {
+  constexpr index_t kPerGroup = 2 * kPhiloxWords;
+  philox_lanes<random::DropoutWords::kRounds, WordOrder::by_call>(
+      generator,
+      first_call + static_cast<std::uint64_t>(begin) / random::DropoutWords::kPerCall,
+      static_cast<int>((count + kPerGroup - 1) / kPerGroup), words);
+}
+
+// body(j, word) for each element j of a row and its word.
+template <class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_word(const HostRow&,
+                                               const random::Generator& generator,
+                                               std::uint64_t first_call, index_t count,
+                                               const Body& body) {
+  std::uint16_t words[kWordsAtOnce];
+  for (index_t begin = 0; begin < count; begin += kWordsAtOnce) {
+    const index_t left = count - begin < kWordsAtOnce ? count - begin : kWordsAtOnce;
+    draw_words(generator, first_call, begin, left, words);
+    TRIREME_INDEPENDENT_ITERATIONS
+    for (index_t i = 0; i < left; ++i) body(begin + i, words[i]);
+  }
+}
+
+template <class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_word(const TeamMember& team,
+                                               const random::Generator& generator,
+                                               std::uint64_t first_call, index_t count,
+                                               const Body& body) {
+  using random::DropoutWords;
+  for_each_column(team, (count + 7) / 8, [&](index_t q) {
+    const random::Words words =
+        DropoutWords::call(generator, first_call + static_cast<std::uint64_t>(q));
+    for (int k = 0; k < 8; ++k) {
+      if (8 * q + k < count) {
+        body(8 * q + k, DropoutWords::half(words.word[k / 2], k % 2));
+      }
+    }
+  });
+}
+
+// body(j, factor) for each element of a row and what its mask multiplies it by; 1, and no
+// numbers drawn, where everything is kept.
+template <class A, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_factor(const RowTeam& team,
+                                                 const DropoutMask<A>& mask,
+                                                 const StepState* step, index_t row,
+                                                 index_t h, const Body& body) {
+  if (mask.threshold == 0) {
+    for_each_column(team, h, [=](index_t j) { body(j, A{1}); });
+    return;
+  }
+  const std::uint32_t threshold = mask.threshold;
+  const A scale = mask.scale;
+  for_each_word(
+      team, mask.generator(*step, row), mask.first_call(row), h,
+      [=](index_t j, std::uint32_t word) { body(j, word < threshold ? A{0} : scale); });
+}
+
+// One row of y = residual + dropout(x + bias); bias and residual may be null.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void bias_dropout_add_row(
+    const RowTeam& team, const DropoutMask<Accumulator<T>>& mask, const StepState* step,
+    index_t row, index_t h, const T* x, const T* bias, const T* residual, T* y) {
+  using A = Accumulator<T>;
+  const T* const in = x + row * h;
+  const T* const by_pass = residual == nullptr ? nullptr : residual + row * h;
+  T* const out = y + row * h;
+  // The tests of the pointers do not depend on j, so that the compiler takes them out of
+  // the loop.
+  for_each_factor(team, mask, step, row, h, [=](index_t j, A factor) {
+    A value = static_cast<A>(in[j]);
+    if (bias != nullptr) value += static_cast<A>(bias[j]);
+    value = factor == A{0} ? A{0} : value * factor;
+    if (by_pass != nullptr) value += static_cast<A>(by_pass[j]);
+    out[j] = static_cast<T>(value);
+  });
+}
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_IMPL_DROPOUT_ROWS_HPP_
