@@ -1,9 +1,21 @@
 // base/exec.cpp — what launches tell of themselves: see exec.hpp.
 #include "base/exec.hpp"
 
+#include <unordered_map>
+
 #include "base/kernel_profile.hpp"
 
 namespace trireme {
+
+namespace {
+
+// Kokkos wants a std::string; kept, to allocate each once.
+const std::string& region_text(const char* label) {
+  static thread_local std::unordered_map<const char*, std::string> texts;
+  return texts.try_emplace(label, label).first->second;
+}
+
+}  // namespace
 
 void KernelCall::begin(const Kernel& kernel) const {
   timers_->profile()->begin(kernel, timers_->section(), timers_->component());
@@ -15,8 +27,7 @@ void KernelCall::end() const {
 
 LibraryCall::LibraryCall(const Exec& exec, const Kernel& kernel)
     : exec_(exec), is_region_(Kokkos::Profiling::profileLibraryLoaded()) {
-  // Making a text allocates, which only a tool that wants it has to bear.
-  if (is_region_) Kokkos::Profiling::pushRegion(kernel.label);
+  if (is_region_) Kokkos::Profiling::pushRegion(region_text(kernel.label));
   call_.emplace(exec, kernel);
 }
 
