@@ -183,6 +183,34 @@ TEST_F(GenerateCli, SlideCutsALongPrompt) {
   }
 }
 
+TEST_F(GenerateCli, NarrowTypesAndUnlikePromptsSideBySide) {
+  const std::vector<std::string> prompts = {"the", "in the beginning was", "a word"};
+  for (const std::string type : {"bf16", "fp16"}) {
+    const std::vector<std::string> settings = {"--greedy",
+                                               "--max-tokens",
+                                               "9",
+                                               "--format",
+                                               "jsonl",
+                                               "--set",
+                                               "precision.compute=" + type};
+    std::vector<std::string> all = settings;
+    for (const std::string& prompt : prompts) {
+      all.insert(all.end(), {"--prompt", prompt});
+    }
+    const RunResult together = generate(all);
+    ASSERT_EQ(together.status, 0) << together.err;
+    const auto texts = lines(together.out);
+    ASSERT_EQ(texts.size(), prompts.size());
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      std::vector<std::string> one = settings;
+      one.insert(one.end(), {"--prompt", prompts[i]});
+      const RunResult alone = generate(one);
+      ASSERT_EQ(alone.status, 0) << alone.err;
+      EXPECT_EQ(lines(alone.out).at(0)["ids"], texts[i]["ids"]) << type << " " << i;
+    }
+  }
+}
+
 TEST_F(GenerateCli, TakesAnyNameOfACheckpoint) {
   const std::string expected = generate({"--prompt", "the", "--max-tokens", "4"}).out;
   for (const fs::path& path :
@@ -213,6 +241,8 @@ TEST_F(GenerateCli, WrongInputIsExplained) {
   for (const char* seed : {"-1", "99999999999999999999", "1.5", ""}) {
     expect({"--seed", seed}, {"--seed", "0 to 2^64 - 1"});
   }
+  expect({"--set", "model.layers=3"}, {"--set model.layers=3", "keys of `precision`"});
+  expect({"--set", "precision.compute=fp8"}, {"precision.compute", "fp8"});
   // Where nothing can be written is known before anything is computed.
   for (const char* option : {"--out", "--json"}) {
     expect({option, scratch_ / "nowhere/x"}, {"nowhere", "there is no directory"});
