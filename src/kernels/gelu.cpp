@@ -49,20 +49,24 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
       blocks.count * tiles, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
-        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column,
-                  tile_width(f, column, kColumnTile), sums + block * f + column,
-                  [=](index_t row) {
-                    const T* const d_out = d_y_data + row * f;
-                    const T* const in = z_data + row * f;
-                    T* const d_in = d_z_data + row * f;
-                    // What is summed is the gradient as it is stored, which the weight
-                    // gradient reads, too.
-                    return [=](index_t j) {
-                      const T d = static_cast<T>(static_cast<A>(d_out[j]) *
-                                                 gelu_slope(static_cast<A>(in[j])));
-                      d_in[j] = d;
-                      return static_cast<A>(d);
-                    };
+        const index_t width = tile_width(f, column, kColumnTile);
+        // Two loops, because compilers make vectors of the first only by itself; the
+        // second finds its numbers in cache. What is summed is the gradient as it is
+        // stored, which the weight gradient reads, too.
+        for (index_t row = blocks.begin(block); row < blocks.begin(block + 1); ++row) {
+          const T* const d_out = d_y_data + row * f + column;
+          const T* const in = z_data + row * f + column;
+          T* const d_in = d_z_data + row * f + column;
+          for_each_column(team, width, [=](index_t j) {
+            d_in[j] = static_cast<T>(static_cast<A>(d_out[j]) *
+                                     gelu_slope(static_cast<A>(in[j])));
+          });
+        }
+        team_barrier(team);
+        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
+                  sums + block * f + column, [=](index_t row) {
+                    const T* const d_in = d_z_data + row * f;
+                    return [=](index_t j) { return static_cast<A>(d_in[j]); };
                   });
       });
 }
