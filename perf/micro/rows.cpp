@@ -49,7 +49,8 @@ void layer_norm_backward(benchmark::State& state) {
         matrix(d_x, kRows, kHidden), matrix(d_x, kRows, kHidden));
     kernels::layer_norm_backward_weight<float>(
         exec, matrix(d_y, kRows, kHidden), matrix(x, kRows, kHidden), mean, rstd,
-        vector(scratch), View1<float>(gamma.data() + kHidden, kHidden),
+        vector(scratch), kernels::Accumulate::no,
+        View1<float>(gamma.data() + kHidden, kHidden),
         View1<float>(gamma.data() + 2 * kHidden, kHidden));
   });
 }
@@ -81,7 +82,8 @@ void sum_rows(benchmark::State& state) {
   const auto x = normals<float>("x", kRows, kFfn), sums = normals<float>("b", 1, kFfn),
              scratch = normals<float>("s", 1, kernels::sum_rows_scratch_elements(kFfn));
   run_memory_bound(state, kFloat * kRows * kFfn, [&](const Exec& exec) {
-    kernels::sum_rows<float>(exec, matrix(x, kRows, kFfn), vector(scratch), vector(sums));
+    kernels::sum_rows<float>(exec, matrix(x, kRows, kFfn), vector(scratch),
+                             kernels::Accumulate::no, vector(sums));
   });
 }
 BENCHMARK(sum_rows)->UseRealTime();
@@ -134,7 +136,7 @@ void embedding_backward(benchmark::State& state) {
   const DeviceArray<std::int32_t> scratch("s", 2 * kRows);
   run_memory_bound(state, 3 * kFloat * kRows * kHidden, [&](const Exec& exec) {
     kernels::embedding_backward<float>(exec, vector(ids), matrix(d_y, kRows, kHidden), 0,
-                                       vector(scratch),
+                                       vector(scratch), kernels::Accumulate::yes,
                                        matrix(d_table, kVocabulary, kHidden));
   });
 }

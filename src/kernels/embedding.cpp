@@ -67,7 +67,7 @@ index_t embedding_scratch_elements(index_t rows) {
 template <class T>
 void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
                                View2<const T> d_y, index_t row_begin,
-                               View1<std::int32_t> scratch,
+                               View1<std::int32_t> scratch, Accumulate accumulate,
                                View2<Accumulator<T>> d_table) {
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(ids.extent(0));
@@ -83,12 +83,18 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
   const View2<std::int32_t> links(scratch.data(), 2, extent(rows));
   std::int32_t* const next = links.data();  // next row with the same id, or rows
   std::int32_t* const is_first = links.data() + rows;
+  A* const table_data = d_table.data();
+  const index_t zeroed = accumulate == Accumulate::yes ? 0 : table_rows * h;
+  const index_t threads = std::max<index_t>(rows, zeroed > 0 ? 1 : 0);
   // The search is quadratic, but neighbouring threads read the same ids, so that it costs
   // less than a sort would.
   launch(
       exec,
-      {"trireme::kernels::embedding_backward[chains]", {.bytes = bytes_of(ids, links)}},
-      rows, KOKKOS_LAMBDA(index_t row) {
+      {"trireme::kernels::embedding_backward[chains]",
+       {.bytes = bytes_of(ids, links) + (zeroed > 0 ? bytes_of(d_table) : 0)}},
+      threads, KOKKOS_LAMBDA(index_t row) {
+        for (index_t i = row; i < zeroed; i += threads) table_data[i] = A{0};
+        if (row >= rows) return;
         const std::int32_t id = id_data[row];
         index_t after = row + 1;
         while (after < rows && id_data[after] != id) ++after;
@@ -98,7 +104,6 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
         is_first[row] = before < 0 ? 1 : 0;
       });
   const T* const d_y_data = d_y.data();
-  A* const table_data = d_table.data();
   launch_rows(
       exec,
       {"trireme::kernels::embedding_backward[sum]",
@@ -120,10 +125,11 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
 template <class T>
 void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
                         View2<const T> d_y, index_t row_begin,
-                        View1<std::int32_t> scratch, View2<Accumulator<T>> d_table) {
+                        View1<std::int32_t> scratch, Accumulate accumulate,
+                        View2<Accumulator<T>> d_table) {
   using A = Accumulator<T>;
   if (!kHostExecution) {
-    embedding_backward_chains<T>(exec, ids, d_y, row_begin, scratch, d_table);
+    embedding_backward_chains<T>(exec, ids, d_y, row_begin, scratch, accumulate, d_table);
     return;
   }
   const auto rows = static_cast<index_t>(ids.extent(0));
@@ -135,6 +141,7 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
   const T* const d_y_data = d_y.data();
   A* const table_data = d_table.data();
   const View2<A> used = rows_used(d_table, rows);
+  const bool zeroes = accumulate == Accumulate::no;
   // There are as many parts as threads, each of whole cache lines. How the columns are
   // shared out changes no sum.
   static const index_t threads = ExecSpace().concurrency();  // Kokkos allocates to tell
@@ -143,10 +150,14 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
   launch_rows(
       exec,
       {"trireme::kernels::embedding_backward[columns]",
-       {.bytes = bytes_of(ids, d_y, used, used)}},
+       {.bytes = bytes_of(ids, d_y, used, used) + (zeroes ? bytes_of(d_table) : 0)}},
       (h + width - 1) / width, KOKKOS_LAMBDA(const RowTeam& team, index_t part) {
         const index_t column = part * width;
         const index_t count = h - column < width ? h - column : width;
+        for (index_t entry = 0; entry < (zeroes ? table_rows : 0); ++entry) {
+          A* const sums = table_data + entry * h + column;
+          for_each_column(team, count, [=](index_t j) { sums[j] = A{0}; });
+        }
         for (index_t row = 0; row < rows; ++row) {
           const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
           if (entry < 0 || entry >= table_rows) continue;

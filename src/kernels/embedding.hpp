@@ -3,6 +3,7 @@
 #define TRIREME_KERNELS_EMBEDDING_HPP_
 
 #include "base/exec.hpp"
+#include "kernels/accumulate.hpp"
 
 namespace trireme::kernels {
 
@@ -13,7 +14,8 @@ template <class T>
 void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
                        View2<const T> table, index_t row_begin, Write write, View2<T> y);
 
-// d_table[ids[r] - row_begin] += d_y[r] where that row is in this shard. Every element is
+// d_table[ids[r] - row_begin] += d_y[r] where that row is in this shard; where it does
+// not accumulate, the whole table is zeroed first, in the same pass. Every element is
 // summed by one thread in the order of r: deterministic, and the same bits on the host
 // (where threads share out the columns) and on a GPU (where chains of equal ids are
 // walked). scratch: embedding_scratch_elements(rows) integers, none on the host. Ids are
@@ -23,7 +25,8 @@ index_t embedding_scratch_elements(index_t rows);
 template <class T>
 void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
                         View2<const T> d_y, index_t row_begin,
-                        View1<std::int32_t> scratch, View2<Accumulator<T>> d_table);
+                        View1<std::int32_t> scratch, Accumulate accumulate,
+                        View2<Accumulator<T>> d_table);
 
 }  // namespace trireme::kernels
 

@@ -11,11 +11,11 @@
 #include <cstddef>
 
 #include "base/exec.hpp"
+#include "kernels/accumulate.hpp"
 
 namespace trireme::kernels {
 
 enum class Transpose { no, yes };
-enum class Accumulate { no, yes };
 
 // T: type of A and B; C has type To (T, or Accumulator<T> for weight gradients).
 template <class T, class To>

@@ -64,6 +64,29 @@ void fill(const Exec& exec, View1<T> values, T value) {
       });
 }
 
+template <class T>
+void zero_runs(const Exec& exec, const Runs& runs, View1<T> values) {
+  T* const data = values.data();
+  index_t elements = 0;
+  for (int i = 0; i < runs.size; ++i) {
+    const Runs::Run& run = runs.runs[i];
+    TRIREME_REQUIRE(run.begin >= 0 && run.count >= 0 &&
+                        run.begin + run.count <= static_cast<index_t>(values.extent(0)),
+                    "kernels::zero_runs: [{}, +{}) of {}", run.begin, run.count,
+                    values.extent(0));
+    elements += run.count;
+  }
+  launch_rows(
+      exec,
+      {"trireme::kernels::zero_runs",
+       {.bytes = static_cast<index_t>(sizeof(T)) * elements}},
+      runs.size, KOKKOS_LAMBDA(const RowTeam& team, index_t i) {
+        T* const out = data + runs.runs[i].begin;
+        for_each_column(team, runs.runs[i].count,
+                        [=](index_t j) { out[j] = static_cast<T>(0.0F); });
+      });
+}
+
 template <class From, class To>
 void convert(const Exec& exec, View1<const From> from, View1<To> to) {
   const auto n = static_cast<index_t>(from.extent(0));
@@ -131,6 +154,7 @@ void fill_normal(const Exec& exec, const random::Generator& generator, double st
 
 #define TRIREME_INSTANTIATE(T)                                                  \
   template void fill<T>(const Exec&, View1<T>, T);                              \
+  template decltype(zero_runs<T>) zero_runs<T>;                                 \
   template void convert<T, float>(const Exec&, View1<const T>, View1<float>);   \
   template void convert<T, double>(const Exec&, View1<const T>, View1<double>); \
   template void convert<T, bf16>(const Exec&, View1<const T>, View1<bf16>);     \

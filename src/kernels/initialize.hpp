@@ -12,6 +12,23 @@ namespace trireme::kernels {
 template <class T>
 void fill(const Exec& exec, View1<T> values, T value);
 
+// Runs of elements, few enough for a kernel to take them as an argument.
+struct Runs {
+  static constexpr int kMost = 16;
+  struct Run {
+    index_t begin = 0, count = 0;
+  };
+
+  Run runs[kMost];
+  int size = 0;
+
+  bool is_full() const { return size == kMost; }
+  void add(const Run& run) { runs[size++] = run; }
+};
+// values[i] = 0 for the i of each run.
+template <class T>
+void zero_runs(const Exec& exec, const Runs& runs, View1<T> values);
+
 // to = from, element by element (rounding to nearest even where To is narrower).
 template <class From, class To>
 void convert(const Exec& exec, View1<const From> from, View1<To> to);

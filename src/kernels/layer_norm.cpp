@@ -133,29 +133,32 @@ namespace {
 // d_gamma += and d_beta += the sums of all blocks of rows, (blocks, 2, h), in their
 // order.
 template <class A>
-void combine_blocks(const Exec& exec, View3<A> sums, View1<A> d_gamma, View1<A> d_beta) {
+void combine_blocks(const Exec& exec, View3<A> sums, Accumulate accumulate,
+                    View1<A> d_gamma, View1<A> d_beta) {
   const auto blocks = static_cast<index_t>(sums.extent(0));
   const auto h = static_cast<index_t>(sums.extent(2));
   const A* const partial = sums.data();
   A* const d_gamma_data = d_gamma.data();
   A* const d_beta_data = d_beta.data();
+  const bool adds = accumulate == Accumulate::yes;
   launch_rows(
       exec,
       {"trireme::kernels::layer_norm_backward_weight[combine]",
-       {.bytes = bytes_of(sums, d_gamma, d_gamma, d_beta, d_beta)}},
+       {.bytes =
+            bytes_of(sums, d_gamma, d_beta) + (adds ? bytes_of(d_gamma, d_beta) : 0)}},
       tiles_of(h, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t column = tile * kCombineTile;
         const index_t width = tile_width(h, column, kCombineTile);
-        add_rows(team, 0, blocks, column, width, d_gamma_data + column,
-                 [=](index_t block) {
-                   const A* const row = partial + block * 2 * h;
-                   return [=](index_t j) { return row[j]; };
-                 });
-        add_rows(team, 0, blocks, column, width, d_beta_data + column,
-                 [=](index_t block) {
-                   const A* const row = partial + block * 2 * h + h;
-                   return [=](index_t j) { return row[j]; };
-                 });
+        combine_rows(team, adds, blocks, column, width, d_gamma_data + column,
+                     [=](index_t block) {
+                       const A* const row = partial + block * 2 * h;
+                       return [=](index_t j) { return row[j]; };
+                     });
+        combine_rows(team, adds, blocks, column, width, d_beta_data + column,
+                     [=](index_t block) {
+                       const A* const row = partial + block * 2 * h + h;
+                       return [=](index_t j) { return row[j]; };
+                     });
       });
 }
 
@@ -165,7 +168,7 @@ template <class T>
 void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
                                 View1<const Accumulator<T>> mean,
                                 View1<const Accumulator<T>> rstd,
-                                View1<Accumulator<T>> scratch,
+                                View1<Accumulator<T>> scratch, Accumulate accumulate,
                                 View1<Accumulator<T>> d_gamma,
                                 View1<Accumulator<T>> d_beta) {
   using A = Accumulator<T>;
@@ -216,7 +219,7 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
                   });
       });
 
-  combine_blocks<A>(exec, sums, d_gamma, d_beta);
+  combine_blocks<A>(exec, sums, accumulate, d_gamma, d_beta);
 }
 
 #define TRIREME_INSTANTIATE(T)                                                  \

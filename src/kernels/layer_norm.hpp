@@ -7,6 +7,7 @@
 #define TRIREME_KERNELS_LAYER_NORM_HPP_
 
 #include "base/exec.hpp"
+#include "kernels/accumulate.hpp"
 
 namespace trireme::kernels {
 
@@ -25,15 +26,15 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
                                View1<const Accumulator<T>> rstd,
                                View2<const T> d_residual, View2<T> d_x);
 
-// d_gamma += sum over rows of d_y * x_hat;  d_beta += sum over rows of d_y. The order of
-// the sums is fixed (deterministic). `scratch` holds partial sums:
+// d_gamma = or += sum over rows of d_y * x_hat;  d_beta = or += sum over rows of d_y. The
+// order of the sums is fixed (deterministic). `scratch` holds partial sums:
 // layer_norm_scratch_elements(h) elements.
 index_t layer_norm_scratch_elements(index_t h);
 template <class T>
 void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
                                 View1<const Accumulator<T>> mean,
                                 View1<const Accumulator<T>> rstd,
-                                View1<Accumulator<T>> scratch,
+                                View1<Accumulator<T>> scratch, Accumulate accumulate,
                                 View1<Accumulator<T>> d_gamma,
                                 View1<Accumulator<T>> d_beta);
 

@@ -25,27 +25,32 @@ index_t partial_count(index_t rows) {
 }
 
 template <class A>
-void add_partials(const Exec& exec, View2<const A> partials, View1<A> sums) {
+void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumulate,
+                  View1<A> sums) {
   const auto blocks = static_cast<index_t>(partials.extent(0));
   const auto columns = static_cast<index_t>(partials.extent(1));
   require_extent("add_partials", "sums", sums, columns);
   const A* const partial = partials.data();
   A* const sums_data = sums.data();
+  const bool adds = accumulate == Accumulate::yes;
   launch_rows(
-      exec, {"trireme::kernels::add_partials", {.bytes = bytes_of(partials, sums, sums)}},
+      exec,
+      {"trireme::kernels::add_partials",
+       {.bytes = bytes_of(partials, sums) + (adds ? bytes_of(sums) : 0)}},
       tiles_of(columns, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t column = tile * kCombineTile;
-        add_rows(team, 0, blocks, column, tile_width(columns, column, kCombineTile),
-                 sums_data + column, [=](index_t block) {
-                   const A* const row = partial + block * columns;
-                   return [=](index_t j) { return row[j]; };
-                 });
+        combine_rows(team, adds, blocks, column,
+                     tile_width(columns, column, kCombineTile), sums_data + column,
+                     [=](index_t block) {
+                       const A* const row = partial + block * columns;
+                       return [=](index_t j) { return row[j]; };
+                     });
       });
 }
 
 template <class T>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
-              View1<Accumulator<T>> sums) {
+              Accumulate accumulate, View1<Accumulator<T>> sums) {
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(x.extent(0));
   const auto columns = static_cast<index_t>(x.extent(1));
@@ -73,7 +78,7 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
                     return [=](index_t j) { return static_cast<A>(in[j]); };
                   });
       });
-  add_partials<A>(exec, of_blocks, sums);
+  add_partials<A>(exec, of_blocks, accumulate, sums);
 }
 
 template <class T>

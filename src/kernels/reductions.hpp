@@ -4,6 +4,7 @@
 #define TRIREME_KERNELS_REDUCTIONS_HPP_
 
 #include "base/exec.hpp"
+#include "kernels/accumulate.hpp"
 
 namespace trireme::kernels {
 
@@ -13,16 +14,17 @@ namespace trireme::kernels {
 // backward passes, for the gradients of biases and norms), so that the pass that knows
 // where the sums go needs no further pass over the rows.
 index_t partial_count(index_t rows);
-// sums[j] += sum over i of partials[i, j].
+// sums[j] = or += sum over i of partials[i, j].
 template <class A>
-void add_partials(const Exec& exec, View2<const A> partials, View1<A> sums);
+void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumulate,
+                  View1<A> sums);
 
-// sums[j] += sum over rows of x[., j] (bias gradients), by partials in scratch:
+// sums[j] = or += sum over rows of x[., j] (bias gradients), by partials in scratch:
 // sum_rows_scratch_elements(columns) elements.
 index_t sum_rows_scratch_elements(index_t columns);
 template <class T>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
-              View1<Accumulator<T>> sums);
+              Accumulate accumulate, View1<Accumulator<T>> sums);
 
 // count[0] += number of elements that are not finite.
 template <class T>

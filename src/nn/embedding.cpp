@@ -18,12 +18,14 @@ namespace {
 
 template <class T>
 void table_gradient(const Context& context, View1<const std::int32_t> ids,
-                    View2<const T> d_y, index_t begin, View2<Accumulator<T>> d_table) {
+                    View2<const T> d_y, index_t begin, kernels::Accumulate accumulate,
+                    View2<Accumulator<T>> d_table) {
   const ArenaScope scope(context.scratch);
   const auto scratch = context.scratch.vector<std::int32_t>(
       Category::gradient,
       kernels::embedding_scratch_elements(static_cast<index_t>(ids.extent(0))));
-  kernels::embedding_backward<T>(context.exec, ids, d_y, begin, scratch, d_table);
+  kernels::embedding_backward<T>(context.exec, ids, d_y, begin, scratch, accumulate,
+                                 d_table);
 }
 
 }  // namespace
@@ -68,7 +70,8 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
   const ArenaScope scope(context.scratch);
   const View2<const T> d_rows =
       gather_rows(context, d_y, context.scratch, "word embedding gradient");
-  table_gradient<T>(context, ids, d_rows, begin(), real(weight_.matrix_gradient()));
+  table_gradient<T>(context, ids, d_rows, begin(), weight_.begin_gradient(),
+                    real(weight_.matrix_gradient()));
 }
 
 template <class T>
@@ -125,7 +128,7 @@ void Embedding<T>::backward_weight(const Context& context,
   kernels::dropout_backward<T>(context.exec, dropout(context), context.step, d_x, d_sum);
   word_.backward_weight(context, tokens, as_const(d_sum));
   table_gradient<T>(context, local(context, positions), as_const(d_sum), 0,
-                    position_.matrix_gradient());
+                    position_.begin_gradient(), position_.matrix_gradient());
 }
 
 #define TRIREME_INSTANTIATE(T)              \

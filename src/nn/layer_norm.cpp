@@ -1,6 +1,7 @@
 // nn/layer_norm.cpp — see layer_norm.hpp.
 #include "nn/layer_norm.hpp"
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 #include "kernels/layer_norm.hpp"
 #include "tensor/param_registry.hpp"
@@ -58,9 +59,13 @@ void LayerNorm<T>::backward_weight(const Context& context, View2<const T> d_y,
   const auto h = static_cast<index_t>(d_y.extent(1));
   const auto partial = context.scratch.vector<Accumulator<T>>(
       Category::gradient, kernels::layer_norm_scratch_elements(h));
+  const kernels::Accumulate accumulate = weight_.begin_gradient();
+  TRIREME_REQUIRE(bias_.begin_gradient() == accumulate,
+                  "the gradients of '{}' and '{}' are written together", weight_.name(),
+                  bias_.name());
   kernels::layer_norm_backward_weight<T>(
       context.exec, d_y, saved.x, as_const(saved.mean), as_const(saved.rstd), partial,
-      weight_.vector_gradient(), bias_.vector_gradient());
+      accumulate, weight_.vector_gradient(), bias_.vector_gradient());
 }
 
 #define TRIREME_INSTANTIATE(T) template class LayerNorm<T>;

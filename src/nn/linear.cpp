@@ -24,14 +24,15 @@ ParamSpec bias_spec(const std::string& name, ShardSpec shard) {
           .init = Initializer::constant(0)};
 }
 
-// d_b += row sum of d_y.
+// d_b = or += row sum of d_y.
 template <class T>
 void bias_gradient(const Context& context, const ParamRef<T>& bias, View2<const T> d_y) {
   const ArenaScope scope(context.scratch);
   const auto columns = static_cast<index_t>(d_y.extent(1));
   const auto partial = context.scratch.vector<Accumulator<T>>(
       Category::gradient, kernels::sum_rows_scratch_elements(columns));
-  kernels::sum_rows<T>(context.exec, d_y, partial, bias.vector_gradient());
+  kernels::sum_rows<T>(context.exec, d_y, partial, bias.begin_gradient(),
+                       bias.vector_gradient());
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ template <class T>
 void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                               GatheredRows<T> x) const {
   x.arrival.wait(context.exec);
-  kernels::linear_backward_weight<T>(context.exec, d_y, x.rows, kernels::Accumulate::yes,
+  kernels::linear_backward_weight<T>(context.exec, d_y, x.rows, weight_.begin_gradient(),
                                      weight_.matrix_gradient());
 }
 
@@ -122,7 +123,7 @@ void RowParallelLinear<T>::backward_input(const Context& context, View2<const T>
 template <class T>
 void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                            View2<const T> x) const {
-  kernels::linear_backward_weight<T>(context.exec, d_y, x, kernels::Accumulate::yes,
+  kernels::linear_backward_weight<T>(context.exec, d_y, x, weight_.begin_gradient(),
                                      weight_.matrix_gradient());
 }
 

@@ -88,7 +88,7 @@ void LmHead<T>::word_gradient(const Context& context, const Saved& saved,
                               GatheredRows<T> normed) const {
   normed.arrival.wait(context.exec);
   kernels::linear_backward_weight<T>(context.exec, as_const(saved.logits), normed.rows,
-                                     kernels::Accumulate::yes,
+                                     word_weight_.begin_gradient(),
                                      word_weight_.matrix_gradient());
 }
 

@@ -24,7 +24,6 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "comm/rank_list.hpp"
-#include "kernels/initialize.hpp"
 
 namespace trireme::parallel {
 
@@ -212,9 +211,11 @@ int DataParallel<T>::slot_of_dedicated(std::size_t bucket) const {
 
 template <class T>
 void DataParallel<T>::begin_step() {
-  // With ZeRO 2 and 3 the first micro-batch overwrites the shard, so that nothing has to
-  // be zeroed.
-  if (zero() < 2) kernels::fill(exec_, params_.slab(Slab::gradient), Master{0});
+  // With ZeRO 2 and 3 the first micro-batch overwrites the shard, and whole gradients are
+  // those of the micro-batch that memory is lent for.
+  for (std::size_t b = 0; b < state_.size() && zero() < 2; ++b) {
+    params_.forget_gradients(b);
+  }
 }
 
 template <class T>
@@ -331,7 +332,8 @@ void DataParallel<T>::start_weights(std::size_t bucket, std::optional<std::size_
       comm::span_of(params_.compute_bucket(bucket)), kGatherInPass);
 }
 
-// With ZeRO 2 and 3, gives a bucket whose gradients come now memory, filled with zeros.
+// With ZeRO 2 and 3, gives a bucket whose gradients come now memory, of which nothing but
+// the padding is zeroed.
 template <class T>
 void DataParallel<T>::need_gradients(std::size_t bucket) {
   if (zero() < 2) return;
@@ -354,7 +356,8 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
   slot.gradients_of = bucket;
   state.gradient_slot = number;
   params_.lend_gradient(bucket, slot.gradients.data());
-  kernels::fill(exec_, params_.gradient_bucket(bucket), Master{0});
+  params_.forget_gradients(bucket);
+  params_.zero_gradient_padding(exec_, bucket);
 }
 
 // Begins the reduction of a bucket: all gradients are there, of the step, or of a
@@ -364,6 +367,7 @@ void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
   // Two may be under way at a time, because each keeps its result on the host until it is
   // complete.
   if (reducing_.size() == kRotating) finish_reduction(reducing_.front());
+  params_.zero_unwritten_gradients(exec_, bucket);
   BucketState& state = state_[bucket];
   state.is_reducing = true;
   reducing_.push_back(bucket);
@@ -404,6 +408,7 @@ template <class T>
 void DataParallel<T>::finish_gradients() {
   for (std::size_t b = state_.size(); b-- > 0;) {
     if (is_used_by_chunks(b)) reduce(b, false);
+    if (zero() < 2) params_.zero_unwritten_gradients(exec_, b);  // of units not used
   }
   for (std::size_t b = state_.size(); b-- > 0;) finish_reduction(b);
   sum_tied();

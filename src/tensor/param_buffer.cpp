@@ -9,6 +9,9 @@
 // its elements [64, 128), from 128 on in its own slab.
 #include "tensor/param_buffer.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "kernels/initialize.hpp"
@@ -39,7 +42,6 @@ void ParamBuffer<T>::require(Slab slab) const {
 
 template <class T>
 bool ParamBuffer<T>::is_whole(Slab slab) const {
-  constexpr bool kHasCopy = !std::is_same_v<T, Master>;
   switch (slab) {
     case Slab::weight:
       return sharding_.zero < (kHasCopy ? 1 : 3);
@@ -65,6 +67,7 @@ void ParamBuffer<T>::plan(const ParamRegistry& registry, const Sharding& shardin
   partition_ = Partition(registry, sharding_.parts, sharding.bucket_elements);
   lent_compute_.assign(partition_.buckets().size(), nullptr);
   lent_gradient_.assign(partition_.buckets().size(), nullptr);
+  is_unwritten_.assign(registry.size(), 0);
 }
 
 template <class T>
@@ -77,7 +80,7 @@ void ParamBuffer<T>::allocate(const ParamRegistry& registry, Use use,
     const auto count = static_cast<std::size_t>(extent(is_whole(static_cast<Slab>(i))));
     slabs_[i] = DeviceArray<Master>(labels[i], count);
   }
-  if constexpr (!std::is_same_v<T, Master>) {
+  if constexpr (kHasCopy) {
     compute_ =
         DeviceArray<T>("compute", static_cast<std::size_t>(extent(is_compute_whole())));
   }
@@ -90,7 +93,7 @@ std::size_t ParamBuffer<T>::slab_bytes(Slab slab) const {
 
 template <class T>
 std::size_t ParamBuffer<T>::compute_bytes() const {
-  if constexpr (std::is_same_v<T, Master>) return 0;
+  if constexpr (!kHasCopy) return 0;
   return static_cast<std::size_t>(extent(is_compute_whole())) * sizeof(T);
 }
 
@@ -138,7 +141,7 @@ void ParamBuffer<T>::fill_share(const Exec& exec, std::uint64_t seed,
 
 template <class T>
 void ParamBuffer<T>::refresh_compute(const Exec& exec, std::size_t bucket) {
-  if constexpr (!std::is_same_v<T, Master>) {
+  if constexpr (kHasCopy) {
     const IndexRange range = partition_.buckets().at(bucket).range;
     if (is_whole(Slab::weight)) {
       const View1<const Master> all(slab(Slab::weight).data() + range.begin,
@@ -203,6 +206,17 @@ View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::updated(Slab slab,
           static_cast<std::size_t>(range.size())};
 }
 
+template <class T>
+View1<T> ParamBuffer<T>::updated_compute(std::size_t param) const {
+  const IndexRange range = updated(param);
+  const std::size_t bucket = partition_.bucket_of_param(param);
+  const index_t before = offset(param) + range.begin -
+                         partition_.buckets()[bucket].part(sharding_.part).begin;
+  const View1<T> mine = compute_shard(bucket);
+  return {element_of(mine.data(), range.size() == 0 ? 0 : before),
+          static_cast<std::size_t>(range.size())};
+}
+
 // Where this rank's part of a bucket lies: in an array of all parts, or in one of its own
 // parts alone.
 template <class T>
@@ -227,7 +241,7 @@ View1<T> ParamBuffer<T>::compute_bucket(std::size_t bucket) const {
   const IndexRange range = partition_.buckets().at(bucket).range;
   T* data = lent_compute_.at(bucket);
   if (is_compute_whole()) {
-    if constexpr (std::is_same_v<T, Master>) {
+    if constexpr (!kHasCopy) {
       data = element_of(slabs_[static_cast<int>(Slab::weight)].data(), range.begin);
     } else {
       data = element_of(compute_.data(), range.begin);
@@ -240,7 +254,7 @@ View1<T> ParamBuffer<T>::compute_bucket(std::size_t bucket) const {
 
 template <class T>
 View1<T> ParamBuffer<T>::compute_shard(std::size_t bucket) const {
-  if constexpr (std::is_same_v<T, Master>) {
+  if constexpr (!kHasCopy) {
     return shard(Slab::weight, bucket);
   } else {
     const IndexRange mine = shard_range(bucket, is_compute_whole());
@@ -260,6 +274,58 @@ View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_bucket(
   TRIREME_REQUIRE(data != nullptr || !is_allocated(),
                   "gradients are asked for that have no memory");
   return {data, static_cast<std::size_t>(range.size())};
+}
+
+// The parameters of a bucket, by number.
+template <class T>
+IndexRange ParamBuffer<T>::params_of(std::size_t bucket) const {
+  const Bucket& of = partition_.buckets().at(bucket);
+  return {static_cast<index_t>(registry_->units()[of.first_unit].begin),
+          static_cast<index_t>(registry_->units()[of.end_unit - 1].end)};
+}
+
+template <class T>
+void ParamBuffer<T>::forget_gradients(std::size_t bucket) {
+  if (!is_allocated()) return;
+  const IndexRange params = params_of(bucket);
+  std::fill(is_unwritten_.begin() + params.begin, is_unwritten_.begin() + params.end, 1);
+}
+
+template <class T>
+kernels::Accumulate ParamBuffer<T>::begin_gradient(std::size_t param) const {
+  if (!is_allocated()) return kernels::Accumulate::yes;
+  const bool is_first = std::exchange(is_unwritten_.at(param), 0) != 0;
+  return is_first ? kernels::Accumulate::no : kernels::Accumulate::yes;
+}
+
+template <class T>
+void ParamBuffer<T>::zero_unwritten_gradients(const Exec& exec, std::size_t bucket) {
+  const IndexRange params = params_of(bucket);
+  for (index_t p = params.begin; p < params.end; ++p) {
+    const auto param = static_cast<std::size_t>(p);
+    if (begin_gradient(param) == kernels::Accumulate::yes) continue;
+    kernels::fill(exec, gradient_slice(param), Master{0});
+  }
+}
+
+template <class T>
+void ParamBuffer<T>::zero_gradient_padding(const Exec& exec, std::size_t bucket) const {
+  const View1<Master> all = gradient_bucket(bucket);
+  const index_t first = partition_.buckets()[bucket].range.begin;
+  kernels::Runs gaps;
+  index_t end = 0;  // of the parameter before
+  const auto add_gap_to = [&](index_t begin) {
+    if (begin > end) gaps.add({end, begin - end});
+    if (gaps.is_full()) kernels::zero_runs(exec, std::exchange(gaps, {}), all);
+  };
+  const IndexRange params = params_of(bucket);
+  for (index_t p = params.begin; p < params.end; ++p) {
+    const auto param = static_cast<std::size_t>(p);
+    add_gap_to(offset(param) - first);
+    end = offset(param) - first + registry_->spec(param).shard.real_elements();
+  }
+  add_gap_to(static_cast<index_t>(all.extent(0)));
+  kernels::zero_runs(exec, gaps, all);
 }
 
 template <class T>

@@ -2,11 +2,15 @@
 // for weights, gradients and the two optimizer moments.
 //
 // Slabs hold Accumulator<T> (float; double in gradient checks). Where T is narrower there
-// is one more slab with the compute copy, refreshed once per optimizer step. Every
+// is one more slab with the compute copy, which the optimizer writes beside them. Every
 // parameter starts at a multiple of kAlignment elements. All padding stays zero: between
 // parameters, behind those of a bucket (it makes ZeRO's parts equal), and in the last
 // rows of a vocabulary. No share has any of it, so that the optimizer, sums and
-// checkpoints do not meet it; passes add zeros to the gradients of padding rows.
+// checkpoints do not meet it; passes write zeros to the gradients of padding rows.
+//
+// Nobody zeroes gradients for a step to add to. A parameter's gradient is marked as not
+// written, and the first pass that writes it overwrites what is there (begin_gradient);
+// what no pass has written in the end is zeroed then.
 //
 // ZeRO (Rajbhandari et al. 2020) leaves of some slabs only this rank's shard (Partition):
 //   ZeRO 1  the moments (and, where there is a compute copy, the master weights)
@@ -17,9 +21,11 @@
 #define TRIREME_TENSOR_PARAM_BUFFER_HPP_
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "base/exec.hpp"
+#include "kernels/accumulate.hpp"
 #include "kernels/gemm.hpp"
 #include "tensor/partition.hpp"
 
@@ -32,6 +38,8 @@ class ParamBuffer {
  public:
   using Master = Accumulator<T>;
   static constexpr index_t kAlignment = Partition::kAlignment;
+  // Whether passes read a copy of the weights, narrower than the master weights.
+  static constexpr bool kHasCopy = !std::is_same_v<T, Master>;
 
   // Which slabs exist: generation and evaluation need weights only.
   enum class Use { training, inference };
@@ -57,7 +65,8 @@ class ParamBuffer {
   // every grid and on every device.
   void initialize(const Exec& exec, std::uint64_t seed);
   // Refreshes the compute copy from the master weights (of this rank's shard, where that
-  // is all there is of them); nothing to do where they are one.
+  // is all there is of them) after these were drawn or read; nothing to do where they are
+  // one.
   void refresh_compute(const Exec& exec, std::size_t bucket);
   void refresh_compute(const Exec& exec);
 
@@ -109,8 +118,25 @@ class ParamBuffer {
   // The compute copy of a bucket: of all parts where it is whole, and of this rank's.
   View1<T> compute_bucket(std::size_t bucket) const;
   View1<T> compute_shard(std::size_t bucket) const;
+  // All that is here of the compute copy, where there is one, and where it has what this
+  // rank's optimizer changes of a parameter.
+  View1<T> compute_copy() const { return {compute_.data(), compute_.extent(0)}; }
+  View1<T> updated_compute(std::size_t param) const;
   // The whole bucket of the gradient slab (ZeRO 0 and 1).
   View1<Master> gradient_bucket(std::size_t bucket) const;
+
+  // The gradients of a bucket's parameters are not written from now on: what is in their
+  // memory counts for nothing.
+  void forget_gradients(std::size_t bucket);
+  // To be asked, once, by what is about to write a parameter's gradient: whether to
+  // overwrite, because nothing has been written since they were forgotten, or to add. On
+  // shapes, where nobody writes, one adds.
+  kernels::Accumulate begin_gradient(std::size_t param) const;
+  // Zeroes the gradients that nobody has written since.
+  void zero_unwritten_gradients(const Exec& exec, std::size_t bucket);
+  // Zeroes what no parameter has of a bucket's gradients. For lent memory, in which
+  // another bucket may have had a parameter there.
+  void zero_gradient_padding(const Exec& exec, std::size_t bucket) const;
 
   // Memory for all of a bucket, from now on; null: none any more.
   void lend_compute(std::size_t bucket, T* memory) { lent_compute_.at(bucket) = memory; }
@@ -121,6 +147,7 @@ class ParamBuffer {
  private:
   index_t extent(bool whole) const;
   IndexRange shard_range(std::size_t bucket, bool is_whole) const;
+  IndexRange params_of(std::size_t bucket) const;
   void require(Slab slab) const;
   void fill_share(const Exec& exec, std::uint64_t seed, std::size_t param) const;
 
@@ -132,6 +159,9 @@ class ParamBuffer {
   DeviceArray<T> compute_;  // empty where T is Master
   std::vector<T*> lent_compute_;
   std::vector<Master*> lent_gradient_;
+  // Of each parameter: 1 where its gradient is not written. Like what the Views show it
+  // is no part of what a const buffer promises to keep.
+  mutable std::vector<std::uint8_t> is_unwritten_;
 };
 
 // A layer's handle on one of its parameters: never a View of the slab, so that layouts
@@ -155,8 +185,8 @@ class ParamRef {
   const Shape& local_shape() const { return spec().shard.local_shape; }
   std::size_t index() const { return index_; }
 
-  // The compute copy, and the gradient it accumulates into; null Views of the right shape
-  // while the buffer is not allocated (shape-only passes).
+  // The compute copy, and the gradient; null Views of the right shape while the buffer is
+  // not allocated (shape-only passes).
   View2<const T> matrix() const;  // (rows, columns) of a two-dimensional parameter
   View1<const T> vector() const;  // of a one-dimensional one
   // The matrix as products take it.
@@ -165,6 +195,8 @@ class ParamRef {
   }
   View2<Master> matrix_gradient() const;
   View1<Master> vector_gradient() const;
+  // To be asked once before each time that the gradient is written: whether to add to it.
+  kernels::Accumulate begin_gradient() const { return buffer_->begin_gradient(index_); }
 
  private:
   const ParamBuffer<T>* buffer_ = nullptr;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "kernels/accumulate.hpp"
 #include "kernels/dropout.hpp"
 #include "nn/mlp.hpp"
 
@@ -203,17 +204,19 @@ void gate_backward_mean(const Exec& exec, View2<const T> d_y, View2<const T> x,
 
 template <class T>
 void gate_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
-                          View2<const T> mean, View1<T> d_gate) {
+                          View2<const T> mean, kernels::Accumulate accumulate,
+                          View1<T> d_gate) {
   const auto b = static_cast<index_t>(mean.extent(0));
   const auto c = static_cast<index_t>(mean.extent(1));
   const auto rows = static_cast<index_t>(x.extent(0));
+  const bool adds = accumulate == kernels::Accumulate::yes;
   launch(
       exec, "trireme::test::gate_backward_weight", static_cast<index_t>(d_gate.extent(0)),
       KOKKOS_LAMBDA(const index_t j) {
         T sum = 0;
         for (index_t r = 0; r < rows; ++r)
           sum += d_y(r, j) * x(r, j) * mean(r % b, j % c);
-        d_gate(j) += sum;
+        d_gate(j) = adds ? d_gate(j) + sum : sum;
       });
 }
 
@@ -261,7 +264,7 @@ class MeetBlock final : public TestBlock<T> {
   void backward_weight(const nn::Context& context, int slot) override {
     const Slot& of = slots_.at(extent(slot));
     gate_backward_weight<T>(context.exec, of.d_y, of.text, of.mean,
-                            gate_.vector_gradient());
+                            gate_.begin_gradient(), gate_.vector_gradient());
   }
 
  private:

@@ -5,6 +5,7 @@
 #define TRIREME_KERNELS_IMPL_EMBEDDING_CHAINS_HPP_
 
 #include "base/exec.hpp"
+#include "kernels/accumulate.hpp"
 
 namespace trireme::kernels {
 
@@ -12,7 +13,7 @@ namespace trireme::kernels {
 template <class T>
 void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
                                View2<const T> d_y, index_t row_begin,
-                               View1<std::int32_t> scratch,
+                               View1<std::int32_t> scratch, Accumulate accumulate,
                                View2<Accumulator<T>> d_table);
 
 }  // namespace trireme::kernels

@@ -35,7 +35,8 @@ TEST(DropoutGradient, OfXBiasAndResidual) {
       scratch(sum_rows_scratch_elements(kH));
   dropout_backward<double>(Exec(), kDesc, StepStateView(step.data()),
                            d_y.cmatrix(kRows, kH), d_x.matrix(kRows, kH));
-  sum_rows<double>(Exec(), d_x.cmatrix(kRows, kH), scratch.vector(), d_bias.vector());
+  sum_rows<double>(Exec(), d_x.cmatrix(kRows, kH), scratch.vector(), Accumulate::no,
+                   d_bias.vector());
   EXPECT_TRUE(test::check_gradient(
       [](const Point& p) { return loss(p, kBias, kResidual); }, kX, d_x.values()));
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, p, kResidual); },

@@ -18,7 +18,7 @@ TEST(EmbeddingGradient, OfTheTable) {
   const Array<std::int32_t> ids(kIds), scratch(2 * kRows);
   const Array<double> d_y(kDy), d_table(kHeld * kH);
   embedding_backward<double>(Exec(), ids.cvector(), d_y.cmatrix(kRows, kH), kBegin,
-                             scratch.vector(), d_table.matrix(kHeld, kH));
+                             scratch.vector(), Accumulate::no, d_table.matrix(kHeld, kH));
   const auto loss = [&](const Point& p) {
     const Array<double> table(p), y(kRows * kH);
     embedding_forward<double>(Exec(), ids.cvector(), table.cmatrix(kHeld, kH), kBegin,

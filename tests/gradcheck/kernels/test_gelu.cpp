@@ -30,7 +30,8 @@ TEST(GeluGradient, OfXAndBias) {
       scratch(sum_rows_scratch_elements(kF));
   bias_gelu_backward<double>(Exec(), d_y.cmatrix(kRows, kF), x.cmatrix(kRows, kF),
                              bias.cvector(), d_x.matrix(kRows, kF));
-  sum_rows<double>(Exec(), d_x.cmatrix(kRows, kF), scratch.vector(), d_bias.vector());
+  sum_rows<double>(Exec(), d_x.cmatrix(kRows, kF), scratch.vector(), Accumulate::no,
+                   d_bias.vector());
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(p, kBias); }, kX,
                                    d_x.values()));
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, p); }, kBias,

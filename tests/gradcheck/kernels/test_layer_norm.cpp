@@ -42,7 +42,7 @@ TEST(LayerNormGradient, OfEverything) {
                                     by_pass.cmatrix(kRows, kH), d_x.matrix(kRows, kH));
   layer_norm_backward_weight<double>(exec, d_y.cmatrix(kRows, kH), x.cmatrix(kRows, kH),
                                      mean.cvector(), rstd.cvector(), scratch.vector(),
-                                     d_gamma.vector(), d_beta.vector());
+                                     Accumulate::no, d_gamma.vector(), d_beta.vector());
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(p, kGamma, kBeta); },
                                    kX, d_x.values()));
   EXPECT_TRUE(test::check_gradient([](const Point& p) { return loss(kX, p, kBeta); },

@@ -136,14 +136,18 @@ TEST_F(Costs, SumsOfRows) {
   const auto of_row = vector<const float>(37);
   layer_norm_backward_weight<float>(exec_, x, x, of_row, of_row,
                                     vector<float>(layer_norm_scratch_elements(7)),
-                                    vector<float>(7), vector<float>(7));
+                                    Accumulate::yes, vector<float>(7), vector<float>(7));
   const index_t partial = 4 * 3 * 2 * 7;
   expect("layer_norm_backward_weight[blocks]", 0, 4 * (2 * 259 + 2 * 37) + partial);
   expect("layer_norm_backward_weight[combine]", 0, partial + 4 * 4 * 7);
-  sum_rows<float>(exec_, x, vector<float>(sum_rows_scratch_elements(7)),
+  sum_rows<float>(exec_, x, vector<float>(sum_rows_scratch_elements(7)), Accumulate::yes,
                   vector<float>(7));
   expect("sum_rows[blocks]", 0, 4 * 259 + partial / 2);
-  expect("sum_rows[combine]", 0, partial / 2 + 4 * 2 * 7);
+  expect("add_partials", 0, partial / 2 + 4 * 2 * 7);
+  forget();
+  sum_rows<float>(exec_, x, vector<float>(sum_rows_scratch_elements(7)), Accumulate::no,
+                  vector<float>(7));
+  expect("add_partials", 0, partial / 2 + 4 * 7);
   count_non_finite<float>(exec_, vector<const float>(7), View0<std::int64_t>(nullptr));
   expect("count_non_finite", 0, 4 * 7 + 2 * 8);
 }
@@ -160,11 +164,12 @@ TEST_F(Costs, Embedding) {
   expect("embedding_forward", 0, 4 * (5 + 35 + 2 * 35));
   if (kHostExecution) {
     embedding_backward<float>(exec_, ids, matrix<const float>(5, 7), 0, {},
-                              matrix<float>(3, 7));
+                              Accumulate::yes, matrix<float>(3, 7));
     expect("embedding_backward[columns]", 0, 4 * (5 + 35 + 2 * 21));
   }
   embedding_backward_chains<float>(exec_, ids, matrix<const float>(5, 7), 0,
-                                   vector<std::int32_t>(10), matrix<float>(3, 7));
+                                   vector<std::int32_t>(10), Accumulate::yes,
+                                   matrix<float>(3, 7));
   expect("embedding_backward[chains]", 0, 4 * (5 + 10));
   expect("embedding_backward[sum]", 0, 4 * (5 + 10 + 35 + 2 * 21));
 }
@@ -204,6 +209,8 @@ TEST_F(Costs, AdamW) {
   expect("adamw", 0, list + 4 * 7 * 101);
   fill<double>(exec_, vector<double>(7), 0.0);
   expect("fill", 0, 8 * 7);
+  zero_runs<float>(exec_, {.runs = {{1, 2}, {5, 4}}, .size = 2}, vector<float>(9));
+  expect("zero_runs", 0, 4 * 6);
   convert<float, bf16>(exec_, vector<const float>(7), vector<bf16>(7));
   expect("convert", 0, 4 * 7 + 2 * 7);
 }

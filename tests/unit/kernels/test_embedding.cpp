@@ -78,12 +78,26 @@ TYPED_TEST(EmbeddingOf, BackwardMatchesReferenceOnShards) {
       const Array<std::int32_t> scratch(embedding_scratch_elements(rows)),
           chains(2 * rows, -7);
       embedding_backward<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
-                            scratch.vector(), d_table.matrix(held, h));
+                            scratch.vector(), Accumulate::yes, d_table.matrix(held, h));
       test::expect_close(d_table.values(), want,
                          4 * std::sqrt(rows) * test::rounding<A>(), 8, "d_table");
       embedding_backward_chains<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
-                                   chains.vector(), by_chains.matrix(held, h));
+                                   chains.vector(), Accumulate::yes,
+                                   by_chains.matrix(held, h));
       EXPECT_EQ(by_chains.bytes(), d_table.bytes());  // the same order of summation
+
+      // Over what was there, whatever it was: the bits of sums that begin at zero.
+      const Array<A> from_zero(held * h), over(held * h, NAN),
+          over_by_chains(held * h, NAN);
+      embedding_backward<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
+                            scratch.vector(), Accumulate::yes, from_zero.matrix(held, h));
+      embedding_backward<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
+                            scratch.vector(), Accumulate::no, over.matrix(held, h));
+      embedding_backward_chains<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
+                                   chains.vector(), Accumulate::no,
+                                   over_by_chains.matrix(held, h));
+      EXPECT_EQ(over.bytes(), from_zero.bytes());
+      EXPECT_EQ(over_by_chains.bytes(), from_zero.bytes());
     }
   }
 }
@@ -96,9 +110,9 @@ TEST(EmbeddingOrder, BitsDoNotDependOnThreads) {
   const Array<float> d_y(test::uniform(rows * h, 2)), a(vocabulary * h),
       b(vocabulary * h);
   embedding_backward<float>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), 0,
-                            scratch.vector(), a.matrix(vocabulary, h));
+                            scratch.vector(), Accumulate::no, a.matrix(vocabulary, h));
   embedding_backward<float>(one.exec, ids.cvector(), d_y.cmatrix(rows, h), 0,
-                            scratch.vector(), b.matrix(vocabulary, h));
+                            scratch.vector(), Accumulate::no, b.matrix(vocabulary, h));
   one.exec.fence("test");
   EXPECT_EQ(a.bytes(), b.bytes());
 }
@@ -109,10 +123,24 @@ TEST(EmbeddingOrder, OneIdOnly) {
   const Array<std::int32_t> ids(rows, 3.0), scratch(2 * rows);
   const Array<double> d_y(rows * h, 1.0), d_table(5 * h);
   embedding_backward_chains<double>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), 0,
-                                    scratch.vector(), d_table.matrix(5, h));
+                                    scratch.vector(), Accumulate::no,
+                                    d_table.matrix(5, h));
   std::vector<double> want(5 * h);
   for (index_t j = 0; j < h; ++j) want[3 * h + j] = rows;
   EXPECT_EQ(d_table.values(), want);
+}
+
+// A stage may have no tokens: the table is zeroed all the same.
+TEST(EmbeddingOrder, NoRowsZeroTheTable) {
+  const Array<std::int32_t> ids(0), scratch(0);
+  const Array<float> d_y(0), d_table(12, 5.0), by_chains(12, 5.0);
+  embedding_backward<float>(Exec(), ids.cvector(), d_y.cmatrix(0, 4), 0, scratch.vector(),
+                            Accumulate::no, d_table.matrix(3, 4));
+  embedding_backward_chains<float>(Exec(), ids.cvector(), d_y.cmatrix(0, 4), 0,
+                                   scratch.vector(), Accumulate::no,
+                                   by_chains.matrix(3, 4));
+  EXPECT_EQ(d_table.values(), std::vector<double>(12));
+  EXPECT_EQ(by_chains.values(), std::vector<double>(12));
 }
 
 }  // namespace

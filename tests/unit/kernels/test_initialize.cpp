@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -144,6 +145,29 @@ TYPED_TEST(InitializeOf, SharesDrawWhatTheWholeDraws) {
                 std::vector<double>(want.begin() + begin, want.begin() + end));
     }
   }
+}
+
+TYPED_TEST(InitializeOf, RunsAreZeroedAndNothingElse) {
+  using T = TypeParam;
+  const Array<T> values(40000, 3.0);
+  Runs runs;
+  runs.add({0, 1});
+  runs.add({31, 33});
+  runs.add({70, 0});
+  runs.add({257, 20000});
+  runs.add({39999, 1});
+  EXPECT_FALSE(runs.is_full());
+  zero_runs<T>(Exec(), runs, values.vector());
+  std::vector<double> want(40000, 3.0);
+  for (int i = 0; i < runs.size; ++i) {
+    std::fill_n(want.begin() + runs.runs[i].begin, runs.runs[i].count, 0.0);
+  }
+  EXPECT_EQ(values.values(), want);
+  zero_runs<T>(Exec(), Runs(), values.vector());
+  EXPECT_EQ(values.values(), want);
+  Runs beyond;
+  beyond.add({39999, 2});
+  EXPECT_THROW(zero_runs<T>(Exec(), beyond, values.vector()), Error);
 }
 
 TYPED_TEST(InitializeOf, FillAndConvert) {

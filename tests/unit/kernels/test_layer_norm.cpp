@@ -96,13 +96,25 @@ TYPED_TEST(LayerNormOf, MatchesReference) {
 
       layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
                                     mean.cvector(), rstd.cvector(), scratch.vector(),
-                                    d_gamma.vector(), d_beta.vector());
+                                    Accumulate::yes, d_gamma.vector(), d_beta.vector());
       for (index_t j = 0; j < h; ++j) {  // added to what was there
         want.d_gamma[j] += d_gamma_before[j];
         want.d_beta[j] += d_beta_before[j];
       }
       test::expect_close(d_gamma.values(), want.d_gamma, 64 * ua * noise, 16, "d_gamma");
       test::expect_close(d_beta.values(), want.d_beta, 64 * ua, 16, "d_beta");
+      // Over what was there, whatever it was: the bits of sums that begin at zero.
+      const Array<A> gamma_from_zero(h), beta_from_zero(h), gamma_over(h, NAN),
+          beta_over(h, NAN);
+      layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                    mean.cvector(), rstd.cvector(), scratch.vector(),
+                                    Accumulate::yes, gamma_from_zero.vector(),
+                                    beta_from_zero.vector());
+      layer_norm_backward_weight<T>(
+          exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h), mean.cvector(), rstd.cvector(),
+          scratch.vector(), Accumulate::no, gamma_over.vector(), beta_over.vector());
+      EXPECT_EQ(gamma_over.bytes(), gamma_from_zero.bytes());
+      EXPECT_EQ(beta_over.bytes(), beta_from_zero.bytes());
 
       const Array<T> in_place(d_y.values());
       layer_norm_backward_input<T>(exec, in_place.cmatrix(rows, h), x.cmatrix(rows, h),
@@ -137,7 +149,7 @@ TYPED_TEST(LayerNormOf, BitsDoNotDependOnThreads) {
                                  View2<const T>(), d_x.matrix(rows, h));
     layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
                                   mean.cvector(), rstd.cvector(), scratch.vector(),
-                                  d_gamma.vector(), d_beta.vector());
+                                  Accumulate::no, d_gamma.vector(), d_beta.vector());
     for (const auto& part : {y.bytes(), d_x.bytes(), d_gamma.bytes(), d_beta.bytes()}) {
       bits[alone].insert(bits[alone].end(), part.begin(), part.end());
     }

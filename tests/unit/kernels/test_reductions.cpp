@@ -25,8 +25,16 @@ TYPED_TEST(ReductionsOf, SumRows) {
       std::vector<double> want = sums.values();
       const auto xs = x.values();
       for (index_t i = 0; i < rows * columns; ++i) want[i % columns] += xs[i];
-      sum_rows<T>(Exec(), x.cmatrix(rows, columns), scratch.vector(), sums.vector());
+      sum_rows<T>(Exec(), x.cmatrix(rows, columns), scratch.vector(), Accumulate::yes,
+                  sums.vector());
       test::expect_close(sums.values(), want, 32 * test::rounding<A>(), rows, "sums");
+      // Over what was there, whatever it was: the bits of a sum that begins at zero.
+      const Array<A> from_zero(columns), over(columns, NAN);
+      sum_rows<T>(Exec(), x.cmatrix(rows, columns), scratch.vector(), Accumulate::yes,
+                  from_zero.vector());
+      sum_rows<T>(Exec(), x.cmatrix(rows, columns), scratch.vector(), Accumulate::no,
+                  over.vector());
+      EXPECT_EQ(over.bytes(), from_zero.bytes());
     }
   }
 }
@@ -62,7 +70,8 @@ TEST(ReductionsOrder, BitsDoNotDependOnThreads) {
   for (const bool alone : {false, true}) {
     const Exec exec = alone ? one.exec : Exec();
     const Array<float> scratch(sum_rows_scratch_elements(columns)), sums(columns);
-    sum_rows<float>(exec, x.cmatrix(rows, columns), scratch.vector(), sums.vector());
+    sum_rows<float>(exec, x.cmatrix(rows, columns), scratch.vector(), Accumulate::no,
+                    sums.vector());
     exec.fence("test");
     bits[alone] = sums.bytes();
   }
@@ -71,7 +80,8 @@ TEST(ReductionsOrder, BitsDoNotDependOnThreads) {
 
 TEST(ReductionsShapes, ShortScratchIsRefused) {
   const Array<float> x(12), scratch(1), sums(3);
-  EXPECT_THROW(sum_rows<float>(Exec(), x.cmatrix(4, 3), scratch.vector(), sums.vector()),
+  EXPECT_THROW(sum_rows<float>(Exec(), x.cmatrix(4, 3), scratch.vector(), Accumulate::no,
+                               sums.vector()),
                std::exception);
 }
 

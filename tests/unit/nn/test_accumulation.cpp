@@ -1,4 +1,7 @@
-// Gradients are added to what the slab holds: of two micro-batches, the sum of both.
+// Gradients are added to what the slab holds: of two micro-batches, the sum of both; and
+// the first micro-batch of a step writes over it.
+#include <cmath>
+
 #include "unit/nn/layer_run.hpp"
 
 namespace trireme::test {
@@ -34,6 +37,27 @@ TEST_P(AccumulationOf, TwoMicroBatches) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
   expect_close(run.bench.get(Slab::gradient), sum, 1e-13, 1.0, "gradient");
   EXPECT_NE(first, second);
+}
+
+// Whatever a gradient holds that is not written: the bits of one that begins at zero.
+TEST_P(AccumulationOf, TheFirstMicroBatchOverwrites) {
+  LayerRun<double> run(GetParam(), 0.3);
+  const auto two = [&] {
+    for (int pass = 0; pass < 2; ++pass) {
+      run.bench.spoil_memory();
+      run.all();
+    }
+    return run.bench.get(Slab::gradient);
+  };
+  const Values from_zero = two();
+  for (std::size_t i = 0; i < run.bench.registry.size(); ++i) {
+    const Values bad(run.bench.get(Slab::gradient, i).size(), NAN);
+    run.bench.set(Slab::gradient, i, bad);
+  }
+  for (std::size_t b = 0; b < run.bench.params.partition().buckets().size(); ++b) {
+    run.bench.params.forget_gradients(b);
+  }
+  EXPECT_EQ(two(), from_zero);
 }
 
 // Not an element of the slab beyond the parameters' own.

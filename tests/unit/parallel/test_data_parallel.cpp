@@ -5,14 +5,18 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "comm/rank_grid.hpp"
+#include "kernels/accumulate.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/arrays.hpp"
 
@@ -139,9 +143,11 @@ class Run {
     for (std::size_t u = registry_.units().size(); u-- > 0;) {
       data_parallel_->begin(u, Pass::backward);
       expect_weights_in_use(u);
+      expect_padding_is_zero(params_.partition().bucket_of_unit(u));
       const ParamUnit& unit = registry_.units()[u];
-      for (std::size_t p = unit.begin; p < unit.end; ++p) add(p, false, microbatch);
+      // Borrowers write first, as the head's product does before the embedding.
       if (unit.borrows) add(kTied, true, microbatch);
+      for (std::size_t p = unit.begin; p < unit.end; ++p) add(p, false, microbatch);
       data_parallel_->end(u, Pass::backward);
     }
   }
@@ -154,6 +160,14 @@ class Run {
     }
     data_parallel_->finish_gradients();
   }
+  // Gradients of the step before, as they would be if they were not finite.
+  void spoil_gradients() {
+    for (std::size_t p = 0; p < registry_.size(); ++p) {
+      change(own(Slab::gradient, p).values, [](index_t, Master) { return NAN; });
+    }
+  }
+  // From now on no pass writes this one.
+  void leave_out(std::size_t param) { left_out_ = param; }
   // New weights, of what is this rank's.
   void update() {
     ++updates_;
@@ -223,9 +237,26 @@ class Run {
                                  static_cast<std::size_t>(range.size()))};
   }
   void add(std::size_t param, bool is_borrowed, int microbatch) {
+    if (param == left_out_) return;
+    const bool adds = params_.begin_gradient(param) == kernels::Accumulate::yes;
     change(params_.gradient_slice(param), [&](index_t i, Master before) {
-      return before + gradient(grid_.rank(), param, is_borrowed, microbatch, i);
+      return (adds ? before : Master(0)) +
+             gradient(grid_.rank(), param, is_borrowed, microbatch, i);
     });
+  }
+  void expect_padding_is_zero(std::size_t bucket) {
+    const auto all = to_host(params_.gradient_bucket(bucket));
+    std::vector<bool> is_padding(all.extent(0), true);
+    for (std::size_t p = 0; p < registry_.size(); ++p) {
+      if (params_.partition().bucket_of_param(p) != bucket) continue;
+      const index_t begin =
+          params_.offset(p) - params_.partition().buckets()[bucket].range.begin;
+      std::fill_n(is_padding.begin() + begin, registry_.spec(p).shard.real_elements(),
+                  false);
+    }
+    for (std::size_t i = 0; i < is_padding.size(); ++i) {
+      ASSERT_TRUE(!is_padding[i] || all(i) == 0) << "bucket " << bucket << ", " << i;
+    }
   }
   void expect_weights_in_use(std::size_t u) {
     const ParamUnit& unit = registry_.units()[u];
@@ -242,6 +273,7 @@ class Run {
     const bool in_sequence =
         case_.sequence_parallel && registry_.spec(param).in_sequence_region;
     double sum = 0;
+    if (param == left_out_) return sum;
     for (int rank = 0; rank < groups().world->size(); ++rank) {
       const comm::Coordinates other = grid_.coordinates_of(rank);
       if (other.tensor != mine.tensor && !in_sequence) continue;
@@ -265,6 +297,7 @@ class Run {
   ParamBuffer<T> params_;
   std::unique_ptr<DataParallel<T>> data_parallel_;
   int updates_ = 0;
+  std::optional<std::size_t> left_out_;
 };
 
 std::vector<comm::GridShape> grids_of(int ranks) {
@@ -299,11 +332,31 @@ TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
           ASSERT_NO_FATAL_FAILURE(run.accumulate(microbatches));
           ASSERT_NO_FATAL_FAILURE(run.expect_gradients(microbatches));
           run.update();
+          run.spoil_gradients();
           if (microbatches == 3) run.forward();  // an evaluation between steps
         }
         if (zero == 3) continue;
         run.data_parallel().settle();
         for (std::size_t p = 0; p < run.registry().size(); ++p) run.expect_weights(p);
+      }
+    }
+  }
+}
+
+// A parameter that no pass of a step writes has no gradient, whatever it had before.
+TYPED_TEST(DataParallelOf, WhatIsNotUsedHasZeroGradients) {
+  for (const comm::GridShape& grid : grids_of(this->world_->size())) {
+    for (const int zero : {0, 1, 2, 3}) {
+      for (const std::size_t param : {0, 4}) {
+        const Case of{grid, zero, 1, grid.tensor > 1};
+        SCOPED_TRACE(to_string(of));
+        Run<TypeParam> run(this->world_, of);
+        run.accumulate(2);
+        run.spoil_gradients();
+        run.leave_out(param);
+        run.accumulate(2);
+        run.expect_gradients(2);
+        run.data_parallel().settle();
       }
     }
   }

@@ -341,6 +341,55 @@ TYPED_TEST(ParamBufferShardingOf, GradientsGoWhereMemoryIsLent) {
   }
 }
 
+// Lent memory has what another bucket left there: all that is no parameter's is zeroed,
+// and nothing else.
+TYPED_TEST(ParamBufferShardingOf, PaddingOfLentGradientsIsZeroed) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  for (const int ranks : {1, 2}) {  // the last tensor rank has rows of padding
+    const ParamRegistry registry = two_layers(ranks, ranks - 1);
+    ParamBuffer<T> params;
+    params.allocate(registry, ParamBuffer<T>::Use::training, {2, 3, 1, 1 << 20});
+    for (std::size_t b = 0; b < params.partition().buckets().size(); ++b) {
+      const IndexRange range = params.partition().buckets()[b].range;
+      const test::Array<A> memory(extent(range.size()), 5.0);
+      std::vector<double> want(extent(range.size()));
+      for (std::size_t p = 0; p < registry.size(); ++p) {
+        if (params.partition().bucket_of_param(p) != b) continue;
+        std::fill_n(want.begin() + params.offset(p) - range.begin,
+                    registry.spec(p).shard.real_elements(), 5.0);
+      }
+      params.lend_gradient(b, memory.vector().data());
+      params.zero_gradient_padding(Exec(), b);
+      EXPECT_EQ(memory.values(), want) << ranks << ", bucket " << b;
+    }
+  }
+}
+
+// Where the optimizer writes the copy is where passes, or the other ranks, read it.
+TYPED_TEST(ParamBufferShardingOf, TheCopyIsUpdatedWhereItsShardIs) {
+  using T = TypeParam;
+  const ParamRegistry registry = two_layers(2, 1);
+  for_each_sharding<T>([&](const auto& sharding) {
+    ParamBuffer<T> params;
+    params.allocate(registry, ParamBuffer<T>::Use::training, sharding);
+    for (std::size_t p = 0; p < registry.size(); ++p) {
+      const IndexRange range = params.updated(p);
+      const View1<T> there = params.updated_compute(p);
+      ASSERT_EQ(there.extent(0), extent(range.size()));
+      if (range.size() == 0) continue;
+      const std::size_t b = params.partition().bucket_of_param(p);
+      const index_t in_part =
+          params.offset(p) + range.begin -
+          params.partition().buckets()[b].part(params.sharding().part).begin;
+      EXPECT_EQ(there.data(), params.compute_shard(b).data() + in_part);
+      if (params.is_compute_whole()) {
+        EXPECT_EQ(there.data(), params.compute_slice(p).data() + range.begin);
+      }
+    }
+  });
+}
+
 // ZeRO 0 and 1 ask nobody for memory.
 TYPED_TEST(ParamBufferShardingOf, WholeSlabsNeedNoLoan) {
   using T = TypeParam;

@@ -1,5 +1,8 @@
 // A layer's handle on its parameter: views into the slabs once there are some, null views
 // of the right shape before that.
+#include <cmath>
+
+#include "kernels/accumulate.hpp"
 #include "support/arrays.hpp"
 #include "tensor/param_buffer.hpp"
 
@@ -66,6 +69,40 @@ TYPED_TEST(ParamRefOf, ViewsLieInTheSlabs) {
     const bool is_bias = i >= layer.params.offset(1) && i < layer.params.offset(1) + 3;
     ASSERT_EQ(host(i), is_bias ? 2 : 0) << i;
   }
+}
+
+// The first to write a gradient that was forgotten overwrites it, the others add to it,
+// through whichever handle; what nobody writes is zeroed.
+TYPED_TEST(ParamRefOf, TheFirstToWriteAGradientOverwrites) {
+  using T = TypeParam;
+  using kernels::Accumulate;
+  LinearOf<T> layer;
+  layer.params.allocate(layer.registry, ParamBuffer<T>::Use::training);
+  const ParamRef<T> tied(layer.registry, layer.params, 0);
+  EXPECT_EQ(layer.weight.begin_gradient(), Accumulate::yes);  // of zeros, at first
+  for (int step = 0; step < 2; ++step) {
+    Kokkos::deep_copy(layer.params.slice(Slab::gradient, 0), Accumulator<T>(2));
+    Kokkos::deep_copy(layer.params.slice(Slab::gradient, 1), Accumulator<T>(NAN));
+    layer.params.forget_gradients(0);
+    EXPECT_EQ(tied.begin_gradient(), Accumulate::no);
+    EXPECT_EQ(layer.weight.begin_gradient(), Accumulate::yes);
+    layer.params.zero_unwritten_gradients(Exec(), 0);
+    EXPECT_EQ(layer.bias.begin_gradient(), Accumulate::yes);
+    Kokkos::fence("test");
+    const auto host = Kokkos::create_mirror_view_and_copy(
+        Kokkos::HostSpace{}, layer.params.slab(Slab::gradient));
+    for (index_t i = 0; i < layer.params.slab_elements(); ++i) {
+      ASSERT_EQ(host(i), i < 15 ? 2 : 0) << i;
+    }
+  }
+}
+
+// On shapes nobody writes, and every pass counts as one that adds.
+TYPED_TEST(ParamRefOf, OnShapesGradientsAreAddedTo) {
+  LinearOf<TypeParam> layer;
+  layer.params.plan(layer.registry, {});
+  layer.params.forget_gradients(0);
+  EXPECT_EQ(layer.weight.begin_gradient(), kernels::Accumulate::yes);
 }
 
 }  // namespace
