@@ -1,102 +1,167 @@
-// kernels/adamw.cpp — one AdamW update in one pass: four arrays read, three written.
-// The formula is in adamw.hpp, its derivation in docs/math/adamw.md.
+// kernels/adamw.cpp — one AdamW update in one pass: four arrays read, three written, and
+// the compute copy. The formula is in adamw.hpp, its derivation in docs/math/adamw.md.
+//
+// Numbers that are not finite are counted without looking for them: the sum of squares of
+// a chunk tells by itself whether there are any, and only then the chunk, which the cache
+// still has, is read again.
 #include "kernels/adamw.hpp"
+
+#include <type_traits>
 
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
 
+namespace {
+
+// How many of `count` numbers are not finite.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION double non_finite_of(const RowTeam& team, const T* values,
+                                                 index_t count) {
+  return sum_columns<std::int32_t>(team, count, [=](index_t j) {
+    const T value = values[j];
+    return static_cast<std::int32_t>(!(value - value == T{0}));
+  });
+}
+
+// What the update of a run of elements multiplies with.
+template <class A>
+struct Factors {
+  A beta1, rest1, beta2, rest2, epsilon;
+  A scale = 1, step_size = 0, correction2 = 1, decay = 0;
+
+  explicit Factors(const AdamWDesc& desc)
+      : beta1(static_cast<A>(desc.beta1)),
+        rest1(static_cast<A>(1.0 - desc.beta1)),
+        beta2(static_cast<A>(desc.beta2)),
+        rest2(static_cast<A>(1.0 - desc.beta2)),
+        epsilon(static_cast<A>(desc.epsilon)) {}
+  KOKKOS_INLINE_FUNCTION Factors in(const StepState& step, double weight_decay) const {
+    Factors now = *this;
+    now.scale = static_cast<A>(step.gradient_scale);
+    now.step_size = static_cast<A>(step.learning_rate / step.bias_correction1);
+    now.correction2 = static_cast<A>(1.0 / Kokkos::sqrt(step.bias_correction2));
+    now.decay = static_cast<A>(step.learning_rate * weight_decay);
+    return now;
+  }
+};
+
+// One run; T is not A where there is a copy.
+template <class T, class A>
+KOKKOS_FORCEINLINE_FUNCTION void update(const RowTeam& team, const Factors<A>& by,
+                                        index_t count, const A* gradient, A* weight,
+                                        A* exp_avg, A* exp_avg_sq, T* compute) {
+  constexpr bool kHasCopy = !std::is_same_v<T, A>;
+  const auto ask = [=](index_t j) {
+    ask_ahead<kStreamPiece>(gradient + j);
+    ask_ahead<kStreamPiece>(weight + j);
+    ask_ahead<kStreamPiece>(exp_avg + j);
+    ask_ahead<kStreamPiece>(exp_avg_sq + j);
+    if constexpr (kHasCopy) ask_ahead<kStreamPiece>(compute + j);
+  };
+  for_each_streamed(team, count, ask, [=](index_t j) {
+    const A g = gradient[j] * by.scale;
+    const A m = by.beta1 * exp_avg[j] + by.rest1 * g;
+    const A v = by.beta2 * exp_avg_sq[j] + by.rest2 * (g * g);
+    exp_avg[j] = m;
+    exp_avg_sq[j] = v;
+    // The decay is subtracted as lr wd w: 1 - lr wd would lose most of its digits in
+    // float.
+    const A w = weight[j];
+    const A root = Kokkos::sqrt(v) * by.correction2 + by.epsilon;
+    const A updated = w - (by.step_size * m / root + by.decay * w);
+    weight[j] = updated;
+    if constexpr (kHasCopy) compute[j] = static_cast<T>(updated);
+  });
+}
+
+}  // namespace
+
 template <class T>
 void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
                           index_t elements, View1<const T> gradient,
-                          View1<double> partial, View0<double> total) {
+                          View1<double> partial, View1<double> totals) {
   const auto count = static_cast<index_t>(chunks.extent(0));
-  TRIREME_REQUIRE(static_cast<index_t>(partial.extent(0)) >= count,
+  TRIREME_REQUIRE(static_cast<index_t>(partial.extent(0)) >= 2 * count,
                   "kernels::square_sum_of_chunks: room for {} partial sums of {}",
-                  partial.extent(0), count);
+                  partial.extent(0), 2 * count);
+  require_extent("square_sum_of_chunks", "totals", totals, 2);
   if (count == 0) return;
   const T* const gradient_data = gradient.data();
   const AdamWChunk* const chunk_data = chunks.data();
-  double* const partial_data = partial.data();
-  double* const total_data = total.data();
+  const View2<double> sums(partial.data(), extent(count), 2);
+  double* const partial_data = sums.data();
+  double* const totals_data = totals.data();
   const View1<const T> squared(gradient_data, extent(elements));
   launch_rows(
       exec,
       {"trireme::kernels::square_sum_of_chunks[chunks]",
-       {.bytes = bytes_of(chunks, squared) + 8 * count}},
+       {.bytes = bytes_of(chunks, squared, sums)}},
       count, KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
         const AdamWChunk chunk = chunk_data[index];
         const T* const run = gradient_data + chunk.gradient;
-        partial_data[index] = sum_columns<double>(
-            team, chunk.in_norm != 0 ? chunk.count : 0, [=](index_t j) {
-              const auto value = static_cast<double>(run[j]);
-              return value * value;
-            });
+        const index_t n = chunk.in_norm != 0 ? chunk.count : 0;
+        const double sum = sum_streamed<double>(team, run, n, [](T number) {
+          const auto value = static_cast<double>(number);
+          return value * value;
+        });
+        const bool is_finite = sum - sum == 0.0;
+        partial_data[2 * index] = sum;
+        partial_data[2 * index + 1] = is_finite ? 0.0 : non_finite_of(team, run, n);
       });
   launch_rows(
       exec,
       {"trireme::kernels::square_sum_of_chunks[combine]",
-       {.bytes = 8 * count + bytes_of(total, total)}},
+       {.bytes = bytes_of(sums, totals, totals)}},
       1, KOKKOS_LAMBDA(const RowTeam& team, index_t) {
-        const double sum =
-            sum_columns<double>(team, count, [=](index_t j) { return partial_data[j]; });
-        for_each_column(team, 1, [=](index_t j) { total_data[j] += sum; });
+        double of_chunks[2];
+        sum_columns_of_two<double>(
+            team, count,
+            [=](index_t j, double& square_sum, double& non_finite) {
+              square_sum = partial_data[2 * j];
+              non_finite = partial_data[2 * j + 1];
+            },
+            of_chunks[0], of_chunks[1]);
+        for_each_column(team, 2, [&](index_t j) { totals_data[j] += of_chunks[j]; });
       });
 }
 
 template <class T>
 void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
-           View1<const AdamWChunk> chunks, index_t elements, View1<const T> gradient,
-           View1<T> weight, View1<T> exp_avg, View1<T> exp_avg_sq) {
-  const T* const gradient_data = gradient.data();
-  T* const weight_data = weight.data();
-  T* const m_data = exp_avg.data();
-  T* const v_data = exp_avg_sq.data();
+           View1<const AdamWChunk> chunks, index_t elements,
+           View1<const Accumulator<T>> gradient, View1<Accumulator<T>> weight,
+           View1<Accumulator<T>> exp_avg, View1<Accumulator<T>> exp_avg_sq,
+           View1<T> compute) {
+  using A = Accumulator<T>;
+  const A* const gradient_data = gradient.data();
+  A* const weight_data = weight.data();
+  A* const m_data = exp_avg.data();
+  A* const v_data = exp_avg_sq.data();
+  T* const compute_data = compute.data();
   const AdamWChunk* const chunk_data = chunks.data();
   const StepState* const state = step.data();
-  const T beta1 = static_cast<T>(desc.beta1);
-  const T beta2 = static_cast<T>(desc.beta2);
-  const T rest1 = static_cast<T>(1.0 - desc.beta1);
-  const T rest2 = static_cast<T>(1.0 - desc.beta2);
-  const T epsilon = static_cast<T>(desc.epsilon);
+  const Factors<A> factors(desc);
   const double weight_decay = desc.weight_decay;
-  const View1<const T> run(gradient_data, extent(elements));
+  const auto element_bytes =
+      static_cast<index_t>(7 * sizeof(A) + (std::is_same_v<T, A> ? 0 : sizeof(T)));
   launch_rows(
-      exec, {"trireme::kernels::adamw", {.bytes = bytes_of(chunks) + 7 * bytes_of(run)}},
+      exec,
+      {"trireme::kernels::adamw", {.bytes = bytes_of(chunks) + element_bytes * elements}},
       static_cast<index_t>(chunks.extent(0)),
       KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
+        if (state->skips_update != 0) return;
         const AdamWChunk chunk = chunk_data[index];
-        const T scale = static_cast<T>(state->gradient_scale);
-        const T step_size =
-            static_cast<T>(state->learning_rate / state->bias_correction1);
-        const T correction2 = static_cast<T>(1.0 / Kokkos::sqrt(state->bias_correction2));
-        const T decay = chunk.decays != 0
-                            ? static_cast<T>(state->learning_rate * weight_decay)
-                            : T{0};
-        const T* const g_run = gradient_data + chunk.gradient;
-        T* const w_run = weight_data + chunk.weight;
-        T* const m_run = m_data + chunk.moment;
-        T* const v_run = v_data + chunk.moment;
-        for_each_column(team, chunk.count, [=](index_t j) {
-          const T g = g_run[j] * scale;
-          const T m = beta1 * m_run[j] + rest1 * g;
-          const T v = beta2 * v_run[j] + rest2 * (g * g);
-          m_run[j] = m;
-          v_run[j] = v;
-          // The decay is subtracted as lr wd w: 1 - lr wd would lose most of its digits
-          // in float.
-          const T w = w_run[j];
-          w_run[j] =
-              w - (step_size * m / (Kokkos::sqrt(v) * correction2 + epsilon) + decay * w);
-        });
+        update<T, A>(team, factors.in(*state, chunk.decays != 0 ? weight_decay : 0.0),
+                     chunk.count, gradient_data + chunk.gradient,
+                     weight_data + chunk.weight, m_data + chunk.moment,
+                     v_data + chunk.moment, compute_data + chunk.compute);
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                        \
-  template decltype(square_sum_of_chunks<T>) square_sum_of_chunks<T>; \
-  template decltype(adamw<T>) adamw<T>;
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(double)
+template decltype(square_sum_of_chunks<float>) square_sum_of_chunks<float>;
+template decltype(square_sum_of_chunks<double>) square_sum_of_chunks<double>;
+#define TRIREME_INSTANTIATE(T) template decltype(adamw<T>) adamw<T>;
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

@@ -25,6 +25,9 @@ struct StepState {
   // What multiplies every gradient before it is used: loss-scale and clipping corrections
   // in one factor.
   double gradient_scale = 1.0;
+  // Not 0: the update leaves weights and moments as they are, because a gradient or the
+  // loss is not finite.
+  std::int32_t skips_update = 0;
   // The sum of each objective's mask over the global batch, of those that are made here.
   double objective_count[kMostObjectives] = {1.0, 1.0, 1.0, 1.0};
 };

@@ -30,13 +30,13 @@ void sum_totals(const Exec& exec, const comm::ProcessGroups& groups,
   groups.gradient->all_reduce(exec, comm::span_of(totals), comm::Op::sum, kSite);
 }
 
-void sum_squares(const Exec& exec, const comm::ProcessGroups& groups, int zero,
-                 View1<double> square_sum) {
+void sum_over_ranks(const Exec& exec, const comm::ProcessGroups& groups, int zero,
+                    View1<double> gradient_sums) {
   constexpr comm::Site kSite = "gradient norm";
   if (zero >= 1) {
-    groups.gradient->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
+    groups.gradient->all_reduce(exec, comm::span_of(gradient_sums), comm::Op::sum, kSite);
   }
-  groups.model->all_reduce(exec, comm::span_of(square_sum), comm::Op::sum, kSite);
+  groups.model->all_reduce(exec, comm::span_of(gradient_sums), comm::Op::sum, kSite);
 }
 
 void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t step,
@@ -52,14 +52,15 @@ void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t s
       });
 }
 
-// One thread: the factor every gradient is multiplied with, and the norm for the log.
+// One thread: the factor every gradient is multiplied with, the report, and whether the
+// weights are to be updated.
 void finish_scale(const Exec& exec, View0<kernels::StepState> state,
-                  View1<const double> totals, View1<const double> square_sum,
+                  View1<const double> totals, View1<const double> gradient_sums,
                   double clip_norm, View1<StepReport> report) {
   launch(
       exec, "trireme::optim::finish_scale", 1, KOKKOS_LAMBDA(const index_t) {
         const double loss_scale = state().loss_scale;
-        const double norm = Kokkos::sqrt(square_sum(0)) / loss_scale;
+        const double norm = Kokkos::sqrt(gradient_sums(0)) / loss_scale;
         double clip = 1.0;
         if (clip_norm > 0.0) {
           const double ratio = clip_norm / (norm + 1e-6);
@@ -67,9 +68,11 @@ void finish_scale(const Exec& exec, View0<kernels::StepState> state,
         }
         state().gradient_scale = clip / loss_scale;
         report(0).grad_norm = norm;
+        report(0).non_finite = gradient_sums(1);
         for (std::size_t i = 0; 2 * i < totals.extent(0); ++i) {
           report(0).losses[i] = {totals(2 * i), totals(2 * i + 1)};
         }
+        state().skips_update = report(0).is_finite() ? 0 : 1;
       });
 }
 
@@ -82,8 +85,8 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
     : params_(params), groups_(groups), adamw_(adamw), clip_norm_(clip_norm) {
   find_chunks(exec);
   if (exec.is_shape_only()) return;
-  partial_sums_ = DeviceArray<double>("optimizer partial sums", chunks_.extent(0));
-  square_sum_ = DeviceArray<double>("optimizer square sum", 1);
+  partial_sums_ = DeviceArray<double>("optimizer partial sums", 2 * chunks_.extent(0));
+  gradient_sums_ = DeviceArray<double>("optimizer gradient sums", 2);
   report_ = DeviceArray<StepReport>("optimizer report", 1);
   host_report_ = decltype(host_report_)("optimizer host report", 1);
 }
@@ -112,6 +115,10 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
       const auto place = [&](Slab slab) {
         return params_.updated(slab, i).data() - params_.slab(slab).data();
       };
+      index_t compute = 0;
+      if constexpr (ParamBuffer<T>::kHasCopy) {
+        compute = params_.updated_compute(i).data() - params_.compute_copy().data();
+      }
       for (index_t at = 0; at < elements; at += kernels::kAdamWChunk) {
         const index_t count = std::min(kernels::kAdamWChunk, elements - at);
         chunks.push_back({.weight = place(Slab::weight) + at,
@@ -119,7 +126,8 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
                           .moment = place(Slab::exp_avg) + at,
                           .count = static_cast<std::int32_t>(count),
                           .decays = static_cast<std::int16_t>(spec.decay ? 1 : 0),
-                          .in_norm = static_cast<std::int16_t>(is_elsewhere ? 0 : 1)});
+                          .in_norm = static_cast<std::int16_t>(is_elsewhere ? 0 : 1),
+                          .compute = ParamBuffer<T>::kHasCopy ? compute + at : 0});
       }
     }
   }
@@ -153,14 +161,14 @@ template <class T>
 void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
                            View1<double> totals) {
   sum_totals(exec, groups_, totals);
-  const View1<double> square_sum(square_sum_.data(), 1);
+  const View1<double> gradient_sums(gradient_sums_.data(), 2);
   const std::size_t count = first_chunk_.back();
-  kernels::fill(exec, square_sum, 0.0);
+  kernels::fill(exec, gradient_sums, 0.0);
   kernels::square_sum_of_chunks<Master>(
       exec, chunks(0, count), elements_in_norm_, params_.slab(Slab::gradient),
-      View1<double>(partial_sums_.data(), count), View0<double>(square_sum.data()));
-  sum_squares(exec, groups_, params_.sharding().zero, square_sum);
-  finish_scale(exec, state, totals, square_sum, clip_norm_, report_);
+      View1<double>(partial_sums_.data(), 2 * count), gradient_sums);
+  sum_over_ranks(exec, groups_, params_.sharding().zero, gradient_sums);
+  finish_scale(exec, state, totals, gradient_sums, clip_norm_, report_);
 }
 
 template <class T>
@@ -178,12 +186,11 @@ StepReport Optimizer<T>::read_report(const Exec& exec) {
 template <class T>
 void Optimizer<T>::apply_bucket(const Exec& exec, View0<kernels::StepState> state,
                                 std::size_t bucket) {
-  kernels::adamw<Master>(exec, adamw_, kernels::StepStateView(state.data()),
-                         chunks(first_chunk_.at(bucket), first_chunk_.at(bucket + 1)),
-                         elements_[bucket], params_.slab(Slab::gradient),
-                         params_.slab(Slab::weight), params_.slab(Slab::exp_avg),
-                         params_.slab(Slab::exp_avg_sq));
-  params_.refresh_compute(exec, bucket);
+  kernels::adamw<T>(exec, adamw_, kernels::StepStateView(state.data()),
+                    chunks(first_chunk_.at(bucket), first_chunk_.at(bucket + 1)),
+                    elements_[bucket], params_.slab(Slab::gradient),
+                    params_.slab(Slab::weight), params_.slab(Slab::exp_avg),
+                    params_.slab(Slab::exp_avg_sq), params_.compute_copy());
 }
 
 template <class T>

@@ -1,5 +1,9 @@
 // optim/optimizer.hpp — from accumulated gradients to new weights: global norm, clipping,
-// AdamW. The host looks at one report between the two halves of a step.
+// AdamW.
+//
+// A step whose loss or gradients are not finite leaves weights and moments as they are,
+// bit by bit. That is decided on the device, from sums that all ranks have, so that the
+// update is launched without waiting for the host, which reads the report behind it.
 //
 // Gradients are those of the loss, which the backward pass has normalised, times the loss
 // scale, which the norm in the report and the new weights are without. Clipping
@@ -7,8 +11,6 @@
 #ifndef TRIREME_OPTIM_OPTIMIZER_HPP_
 #define TRIREME_OPTIM_OPTIMIZER_HPP_
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -20,18 +22,23 @@
 
 namespace trireme::optim {
 
-// What a step leaves on the device for the log, and for the check that comes before the
-// weights are touched.
+// What a step leaves on the device for the log.
 struct StepReport {
   // Sums of each objective over ranks and micro-batches.
   kernels::LossSum losses[kernels::kMostObjectives];
-  double grad_norm = 0.0;  // before clipping
+  double grad_norm = 0.0;   // before clipping
+  double non_finite = 0.0;  // numbers of the gradients, over all ranks, each counted once
 
-  bool has_finite_losses() const {
-    return std::ranges::all_of(losses,
-                               [](const auto& loss) { return std::isfinite(loss.sum); });
+  KOKKOS_INLINE_FUNCTION bool has_finite_losses() const {
+    for (const kernels::LossSum& loss : losses) {
+      if (!Kokkos::isfinite(loss.sum)) return false;
+    }
+    return true;
   }
-  bool is_finite() const { return std::isfinite(grad_norm) && has_finite_losses(); }
+  // Whether weights and moments were updated.
+  KOKKOS_INLINE_FUNCTION bool is_finite() const {
+    return Kokkos::isfinite(grad_norm) && has_finite_losses();
+  }
 };
 
 template <class T>
@@ -51,16 +58,16 @@ class Optimizer {
                   double learning_rate, double loss_scale = 1.0);
   // First half of a step: sums `totals` (of this rank's micro-batches, two for each
   // objective: of mask * loss, and of mask) over ranks, takes the global norm and sets
-  // step.gradient_scale. Weights are not touched. The report is on the host after
-  // read_report().
+  // step.gradient_scale and step.skips_update. Weights are not touched.
   void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals);
-  // Copies the report to the host: the one place of a step where the host waits.
-  StepReport read_report(const Exec& exec);
   // Second half: new weights and moments of one bucket of the parameters, or of all, and
-  // their refreshed compute copy.
+  // their compute copy; nothing where step.skips_update says so.
   void apply_bucket(const Exec& exec, View0<kernels::StepState> state,
                     std::size_t bucket);
   void apply(const Exec& exec, View0<kernels::StepState> state);
+  // Copies the report to the host, any time after the first half: the one place of a step
+  // where the host waits.
+  StepReport read_report(const Exec& exec);
 
  private:
   void find_chunks(const Exec& exec);
@@ -74,8 +81,8 @@ class Optimizer {
   std::vector<std::size_t> first_chunk_;     // of each bucket, and the end
   std::vector<index_t> elements_;            // of each bucket's chunks
   index_t elements_in_norm_ = 0;
-  DeviceArray<double> square_sum_;  // one number
-  DeviceArray<StepReport> report_;  // one
+  DeviceArray<double> gradient_sums_;  // the sum of squares; how many are not finite
+  DeviceArray<StepReport> report_;     // one
   Kokkos::View<StepReport*, Kokkos::SharedHostPinnedSpace> host_report_;
   DeviceArray<double> partial_sums_;
 };

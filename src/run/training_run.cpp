@@ -254,7 +254,9 @@ void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
     return batch.view();
   });
   // Data ranks see different samples: the first that found something says where.
-  std::string place = "in the gradients";
+  std::string place = fmt::format(
+      "in the gradients, which have {}",
+      format_plural(static_cast<std::int64_t>(report.non_finite), "such number"));
   const std::vector<std::string> places = grid_.groups().world->gather(mine);
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     if (places[rank].empty()) continue;

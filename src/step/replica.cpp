@@ -71,9 +71,8 @@ class ReplicaOf final : public Replica {
     step_->accumulate_gradients(input.fetch, input.sum);
     const Region region(timers(), Section::optimizer);
     optimizer_->prepare(exec_, step_->state_view(), step_->totals());
-    const optim::StepReport report = optimizer_->read_report(exec_);
-    if (report.is_finite()) step_->update(*optimizer_);
-    return report;
+    step_->update(*optimizer_);  // which leaves a step out by itself
+    return optimizer_->read_report(exec_);
   }
   LossSums evaluate(const FetchBatch& fetch, int microbatches) override {
     return step_->evaluate(fetch, microbatches);

@@ -1,6 +1,7 @@
 // AdamW against the textbook update in double over fifty steps, chunks with and without
-// decay, slabs that begin elsewhere, and gaps that must stay untouched; the square sum
-// over chunks.
+// decay, slabs that begin elsewhere, and gaps that must stay untouched, with and without
+// a narrower copy; steps that are left out; the square sum over chunks, and what in them
+// is not finite.
 #include "kernels/adamw.hpp"
 
 #include "base/error.hpp"
@@ -19,27 +20,48 @@ DeviceArray<AdamWChunk> on_device(const std::vector<AdamWChunk>& chunks) {
   return result;
 }
 
-using MasterTypes = ::testing::Types<float, double>;
 template <class T>
 class AdamwOf : public ::testing::Test {};
-TYPED_TEST_SUITE(AdamwOf, MasterTypes);
+TYPED_TEST_SUITE(AdamwOf, test::RealTypes);
 
-TYPED_TEST(AdamwOf, FiftyStepsMatchTheFormula) {
-  using T = TypeParam;
-  // Runs of odd lengths; [100, 164) is nobody's.
+// Runs of odd lengths in 16808 elements, of which [100, 164) are nobody's. Gradients have
+// three numbers before them, moments five, the copy seven: shards begin elsewhere.
+constexpr index_t kElements = 16808;
+std::vector<AdamWChunk> odd_chunks() {
   std::vector<AdamWChunk> chunks;
   const auto add = [&](index_t begin, std::int32_t count, std::int16_t decays) {
-    // Gradients have three numbers before them, moments five: shards begin elsewhere.
-    chunks.push_back({begin, begin + 3, begin + 5, count, decays});
+    chunks.push_back({.weight = begin,
+                      .gradient = begin + 3,
+                      .moment = begin + 5,
+                      .count = count,
+                      .decays = decays,
+                      .compute = begin + 7});
   };
   add(0, 1, 1), add(1, 31, 0), add(32, 33, 1), add(65, 35, 0), add(164, 257, 1);
   add(421, 16384, 1), add(16805, 3, 0);
-  const index_t n = 16808;
+  return chunks;
+}
+
+// The copy, or no View where T needs none.
+template <class T>
+View1<T> copy_of(const Array<T>& copy) {
+  return std::is_same_v<T, Accumulator<T>> ? View1<T>() : copy.vector();
+}
+
+TYPED_TEST(AdamwOf, FiftyStepsMatchTheFormula) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  std::vector<AdamWChunk> chunks = odd_chunks();
+  if (std::is_same_v<T, A>) {
+    for (AdamWChunk& chunk : chunks) chunk.compute = 0;
+  }
+  const index_t n = kElements;
   const AdamWDesc desc{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
   const DeviceArray<AdamWChunk> device_chunks = on_device(chunks);
   const View1<const AdamWChunk> chunk_view(device_chunks.data(), chunks.size());
 
-  const Array<T> weight(test::uniform(n, 1)), m(n + 5), v(n + 5);
+  const Array<A> weight(test::uniform(n, 1)), m(n + 5), v(n + 5);
+  const Array<T> copy(n + 7, 3.0);
   std::vector<double> w = weight.values(), ms(n + 5), vs(n + 5);
   const std::vector<double> before = w;
   std::vector<int> decays(n, -1);
@@ -54,10 +76,10 @@ TYPED_TEST(AdamwOf, FiftyStepsMatchTheFormula) {
     step.bias_correction2 = 1 - std::pow(desc.beta2, k);
     step.gradient_scale = 0.25;
     Kokkos::deep_copy(state, step);
-    const Array<T> g_now(test::uniform(n + 3, 100 + k));
+    const Array<A> g_now(test::uniform(n + 3, 100 + k));
     const auto g = g_now.values();
     adamw<T>(Exec(), desc, StepStateView(state.data()), chunk_view, n, g_now.cvector(),
-             weight.vector(), m.vector(), v.vector());
+             weight.vector(), m.vector(), v.vector(), copy_of(copy));
     Kokkos::fence("test");
     for (index_t i = 0; i < n; ++i) {
       if (decays[i] < 0) continue;
@@ -72,11 +94,48 @@ TYPED_TEST(AdamwOf, FiftyStepsMatchTheFormula) {
               (decays[i] == 1 ? step.learning_rate * desc.weight_decay * w[i] : 0.0);
     }
   }
-  const double u = test::rounding<T>();
+  const double u = test::rounding<A>();
   test::expect_close(weight.values(), w, 50 * u, 1, "weight");
   test::expect_close(m.values(), ms, 16 * u, 1, "exp_avg");
   test::expect_close(v.values(), vs, 16 * u, 0.01, "exp_avg_sq");
-  for (index_t i = 100; i < 164; ++i) ASSERT_EQ(weight.values()[i], before[i]);
+  const std::vector<double> after = weight.values(), rounded = Array<T>(after).values(),
+                            copied = copy.values();
+  for (index_t i = 100; i < 164; ++i) ASSERT_EQ(after[i], before[i]);
+  for (index_t i = 0; i < n + 7; ++i) {
+    const bool is_copied = !std::is_same_v<T, A> && i >= 7 && decays[i - 7] >= 0;
+    ASSERT_EQ(copied[i], is_copied ? rounded[i - 7] : 3.0) << i;
+  }
+}
+
+// The flag of the state, and nothing else, decides: not a bit is written, whatever the
+// gradients are.
+TYPED_TEST(AdamwOf, AStepThatIsLeftOutWritesNothing) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const std::vector<AdamWChunk> chunks = odd_chunks();
+  const DeviceArray<AdamWChunk> device_chunks = on_device(chunks);
+  const View1<const AdamWChunk> chunk_view(device_chunks.data(), chunks.size());
+  const index_t n = kElements;
+  std::vector<double> bad = test::uniform(n + 3, 1);
+  bad[500] = NAN;
+  bad[501] = INFINITY;
+  const Array<A> gradient(bad), weight(test::uniform(n, 2)), m(test::uniform(n + 5, 3)),
+      v(test::uniform(n + 5, 4, 0, 1));
+  const Array<T> copy(test::uniform(n + 7, 5));
+  const auto bytes = [&] {
+    return std::vector{weight.bytes(), m.bytes(), v.bytes(), copy.bytes()};
+  };
+  const auto before = bytes();
+  Kokkos::View<StepState, DeviceMemory> state("state");
+  for (const std::int32_t skips : {1, 0}) {
+    StepState step;
+    step.learning_rate = 1e-3;
+    step.skips_update = skips;
+    Kokkos::deep_copy(state, step);
+    adamw<T>(Exec(), {}, StepStateView(state.data()), chunk_view, n, gradient.cvector(),
+             weight.vector(), m.vector(), v.vector(), copy.vector());
+    EXPECT_EQ(bytes() == before, skips != 0);
+  }
 }
 
 // Zero gradients and zero moments: only the decay moves the weight, by lr wd w, to the
@@ -93,18 +152,24 @@ TEST(AdamwDecay, IsAccurate) {
   const Array<double> gradient(4), weight({1.0, -2.0, 1.0, -2.0}), m(4), v(4);
   adamw<double>(Exec(), desc, StepStateView(state.data()),
                 View1<const AdamWChunk>(chunks.data(), 2), 4, gradient.cvector(),
-                weight.vector(), m.vector(), v.vector());
+                weight.vector(), m.vector(), v.vector(), {});
   EXPECT_EQ(weight.values(),
             (std::vector<double>{1.0 - 3e-5, -2.0 * (1 - 3e-5), 1.0, -2.0}));
 }
 
-TYPED_TEST(AdamwOf, SquareSumOfChunks) {
+template <class T>
+class AdamwSquareSumOf : public ::testing::Test {};
+using MasterTypes = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(AdamwSquareSumOf, MasterTypes);
+
+TYPED_TEST(AdamwSquareSumOf, Chunks) {
   using T = TypeParam;
   const index_t n = 40000;
   const Array<T> g(test::uniform(n, 1));
   const std::vector<AdamWChunk> chunks = {
       {0, 7, 0, 1, 0},       {0, 100, 0, 16384, 1}, {0, 16500, 0, 33, 0, 0},
-      {0, 20000, 0, 257, 0}, {0, 39999, 0, 1, 1},   {0, 30000, 0, 16, 1, 0}};
+      {0, 20000, 0, 257, 0}, {0, 39999, 0, 1, 1},   {0, 30000, 0, 16, 1, 0},
+      {0, 35000, 0, 31, 0}};
   const auto values = g.values();
   long double want = 2.5L;
   for (const AdamWChunk& c : chunks) {
@@ -114,28 +179,68 @@ TYPED_TEST(AdamwOf, SquareSumOfChunks) {
   }
   const auto device_chunks = on_device(chunks);
   const View1<const AdamWChunk> chunk_view(device_chunks.data(), chunks.size());
-  const Array<double> partial(chunks.size(), 1e300), total(1, 2.5);
+  const Array<double> partial(2 * chunks.size(), 1e300), totals({2.5, 7.0});
   square_sum_of_chunks<T>(Exec(), chunk_view, 0, g.cvector(), partial.vector(),
-                          total.scalar());
-  EXPECT_NEAR(total.values()[0], static_cast<double>(want),
+                          totals.vector());
+  EXPECT_NEAR(totals.values()[0], static_cast<double>(want),
               1e-14 * static_cast<double>(want));
+  EXPECT_EQ(totals.values()[1], 7.0);
   square_sum_of_chunks<T>(Exec(), View1<const AdamWChunk>(nullptr, 0), 0, g.cvector(),
-                          partial.vector(), total.scalar());
-  EXPECT_NEAR(total.values()[0], static_cast<double>(want), 1e-14 * want);
-  const Array<double> small(2);
+                          partial.vector(), totals.vector());
+  EXPECT_NEAR(totals.values()[0], static_cast<double>(want), 1e-14 * want);
+  const Array<double> small(2 * chunks.size() - 1), one(1);
   EXPECT_THROW(square_sum_of_chunks<T>(Exec(), chunk_view, 0, g.cvector(), small.vector(),
-                                       total.scalar()),
+                                       totals.vector()),
                Error);
+  EXPECT_THROW(square_sum_of_chunks<T>(Exec(), chunk_view, 0, g.cvector(),
+                                       partial.vector(), one.vector()),
+               Error);
+}
+
+// Each number that is not finite counts once, where its chunk is in the norm.
+TYPED_TEST(AdamwSquareSumOf, CountsWhatIsNotFinite) {
+  using T = TypeParam;
+  const std::vector<AdamWChunk> chunks = {{0, 0, 0, 16384, 0},
+                                          {0, 16384, 0, 257, 0},
+                                          {0, 16700, 0, 33, 0, 0},
+                                          {0, 17000, 0, 1, 0},
+                                          {0, 18000, 0, 31, 0}};
+  std::vector<double> values = test::uniform(20000, 1);
+  for (const index_t i : {0, 31, 32, 16383}) values[i] = NAN;
+  values[16640] = INFINITY, values[16639] = -INFINITY;  // together no NaN
+  values[16700] = NAN;                                  // not in the norm
+  values[16650] = NAN, values[17001] = NAN;             // in no chunk
+  values[17000] = -NAN;
+  const Array<T> g(values);
+  const auto device_chunks = on_device(chunks);
+  const Array<double> partial(2 * chunks.size()), totals({0.0, 100.0});
+  square_sum_of_chunks<T>(Exec(),
+                          View1<const AdamWChunk>(device_chunks.data(), chunks.size()), 0,
+                          g.cvector(), partial.vector(), totals.vector());
+  EXPECT_TRUE(std::isnan(totals.values()[0]));
+  EXPECT_EQ(totals.values()[1], 107.0);
 }
 
 // The squares are taken in double: no overflow, no underflow of float squares.
 TEST(AdamwSquareSum, RangeOfFloat) {
   const Array<float> g({3e38, 1e-30});
   const auto chunks = on_device({{0, 0, 0, 2, 0}});
-  const Array<double> partial(1), total(1);
+  const Array<double> partial(2), totals(2);
   square_sum_of_chunks<float>(Exec(), View1<const AdamWChunk>(chunks.data(), 1), 0,
-                              g.cvector(), partial.vector(), total.scalar());
-  EXPECT_NEAR(total.values()[0] / 9e76, 1.0, 1e-6);
+                              g.cvector(), partial.vector(), totals.vector());
+  EXPECT_NEAR(totals.values()[0] / 9e76, 1.0, 1e-6);
+  EXPECT_EQ(totals.values()[1], 0.0);
+}
+
+// Squares of double overflow although no number is infinite.
+TEST(AdamwSquareSum, OverflowIsNoInfiniteNumber) {
+  const Array<double> g({1e200, 1.0});
+  const auto chunks = on_device({{0, 0, 0, 2, 0}});
+  const Array<double> partial(2), totals(2);
+  square_sum_of_chunks<double>(Exec(), View1<const AdamWChunk>(chunks.data(), 1), 0,
+                               g.cvector(), partial.vector(), totals.vector());
+  EXPECT_TRUE(std::isinf(totals.values()[0]));
+  EXPECT_EQ(totals.values()[1], 0.0);
 }
 
 TEST(AdamwSquareSum, BitsDoNotDependOnThreads) {
@@ -148,14 +253,14 @@ TEST(AdamwSquareSum, BitsDoNotDependOnThreads) {
         {0, at, 0, static_cast<std::int32_t>(std::min<index_t>(977, 100000 - at)), 0});
   }
   const auto chunks = on_device(runs);
-  const Array<double> partial(runs.size());
+  const Array<double> partial(2 * runs.size());
   std::vector<double> sums;
   for (const Exec& exec : {one.exec, Exec()}) {
-    const Array<double> total(1);
+    const Array<double> totals(2);
     square_sum_of_chunks<float>(exec, View1<const AdamWChunk>(chunks.data(), runs.size()),
-                                0, g.cvector(), partial.vector(), total.scalar());
+                                0, g.cvector(), partial.vector(), totals.vector());
     exec.fence("test");
-    sums.push_back(total.values()[0]);
+    sums.push_back(totals.values()[0]);
   }
   EXPECT_EQ(sums[0], sums[1]);
 }

@@ -200,13 +200,17 @@ TEST_F(Costs, CrossEntropy) {
 TEST_F(Costs, AdamW) {
   const auto chunks = vector<const AdamWChunk>(3);
   square_sum_of_chunks<float>(exec_, chunks, 77, vector<const float>(200),
-                              vector<double>(3), View0<double>(nullptr));
+                              vector<double>(6), vector<double>(2));
   const index_t list = 3 * static_cast<index_t>(sizeof(AdamWChunk));
-  expect("square_sum_of_chunks[chunks]", 0, list + 4 * 77 + 3 * 8);
-  expect("square_sum_of_chunks[combine]", 0, 3 * 8 + 2 * 8);
+  expect("square_sum_of_chunks[chunks]", 0, list + 4 * 77 + 3 * 2 * 8);
+  expect("square_sum_of_chunks[combine]", 0, 3 * 2 * 8 + 2 * 2 * 8);
   adamw<float>(exec_, {}, {}, chunks, 101, vector<const float>(200), vector<float>(200),
-               vector<float>(101), vector<float>(101));
+               vector<float>(101), vector<float>(101), {});
   expect("adamw", 0, list + 4 * 7 * 101);
+  forget();
+  adamw<bf16>(exec_, {}, {}, chunks, 101, vector<const float>(200), vector<float>(200),
+              vector<float>(101), vector<float>(101), vector<bf16>(200));
+  expect("adamw", 0, list + (4 * 7 + 2) * 101);
   fill<double>(exec_, vector<double>(7), 0.0);
   expect("fill", 0, 8 * 7);
   zero_runs<float>(exec_, {.runs = {{1, 2}, {5, 4}}, .size = 2}, vector<float>(9));

@@ -1,6 +1,6 @@
 // Whole optimizer steps against a plain AdamW in double written here: norm, clipping,
-// decay on matrices only, bias correction, the true number of tokens; and a second step
-// that allocates nothing.
+// decay on matrices only, bias correction, the true number of tokens, the copy that
+// passes read; steps that are left out; and a second step that allocates nothing.
 #include "optim/optimizer.hpp"
 
 #include <cmath>
@@ -62,6 +62,8 @@ struct Parameters {
 template <class T>
 class Problem {
  public:
+  using Master = Accumulator<T>;
+
   Problem(const kernels::AdamWDesc& adamw, double clip)
       : adamw_(adamw), optimizer_(exec_, params_, grid_.grid.groups(), adamw, clip) {
     weight_ = values_of(params_.slab(Slab::weight));
@@ -82,7 +84,7 @@ class Problem {
   Values gradients(unsigned seed, double size) const {
     Values g = test::uniform(weight_.size(), seed, -size, size);
     for (std::size_t i = 0; i < g.size(); ++i) {
-      g[i] = is_parameter_[i] ? static_cast<double>(static_cast<T>(g[i])) : 0;
+      g[i] = is_parameter_[i] ? static_cast<double>(static_cast<Master>(g[i])) : 0;
     }
     return g;
   }
@@ -93,7 +95,7 @@ class Problem {
   }
 
   void set_gradients(const Values& g) {
-    test::Array<T> array(g);
+    test::Array<Master> array(g);
     Kokkos::deep_copy(params_.slab(Slab::gradient), array.vector());
   }
   void set_step(int k, double lr) { optimizer_.begin_step(exec_, state(), k, lr); }
@@ -119,7 +121,7 @@ class Problem {
   }
   // `digits`: roundings that the steps so far may have left in a weight.
   void expect_the_same(double digits = 8) const {
-    const double u = test::rounding<T>();
+    const double u = test::rounding<Master>();
     test::expect_close(values_of(params_.slab(Slab::weight)), weight_, digits * u, 1,
                        "weight");
     test::expect_close(values_of(params_.slab(Slab::exp_avg)), m_, 2 * digits * u, 1e-2,
@@ -133,6 +135,23 @@ class Problem {
         ASSERT_EQ(now[i], 0.0) << i;
       }
     }
+    // What passes read is the master weight, rounded.
+    const Values rounded = test::Array<T>(now).values();
+    for (std::size_t p = 0; p < parameters_.registry.size(); ++p) {
+      const Values read = values_of(params_.compute_slice(p));
+      for (std::size_t i = 0; i < read.size(); ++i) {
+        ASSERT_EQ(read[i], rounded[extent(params_.offset(p)) + i]) << p << ": " << i;
+      }
+    }
+  }
+  // All that an update may write.
+  std::vector<Values> state_values() const {
+    std::vector<Values> all;
+    for (const Slab slab : {Slab::weight, Slab::exp_avg, Slab::exp_avg_sq}) {
+      all.push_back(values_of(params_.slab(slab)));
+    }
+    all.push_back(values_of(params_.compute_copy()));
+    return all;
   }
   double gradient_scale() const {
     Kokkos::fence("test");
@@ -168,8 +187,7 @@ constexpr kernels::AdamWDesc kAdamW{
 
 template <class T>
 class OptimizerOf : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(OptimizerOf, Types);
+TYPED_TEST_SUITE(OptimizerOf, test::RealTypes);
 
 TYPED_TEST(OptimizerOf, TenStepsAreThoseOfPlainAdamW) {
   Problem<TypeParam> problem(kAdamW, /*clip=*/1.0);
@@ -214,7 +232,9 @@ TYPED_TEST(OptimizerOf, DecayOfMatricesOnly) {
     const double factor = params.registry().spec(p).decay ? 1 - 0.5 * 0.1 : 1.0;
     for (std::size_t i = 0; i < now.size(); ++i) {
       const double was = before[static_cast<std::size_t>(params.offset(p)) + i];
-      ASSERT_NEAR(now[i], was * factor, 2 * test::rounding<TypeParam>()) << i;
+      ASSERT_NEAR(now[i], was * factor,
+                  2 * test::rounding<typename Problem<TypeParam>::Master>())
+          << i;
     }
   }
 }
@@ -226,6 +246,7 @@ TYPED_TEST(OptimizerOf, FirstStepIsOfTheLearningRate) {
   adamw.weight_decay = 0;
   adamw.epsilon = 1e-30;
   Problem<TypeParam> problem(adamw, /*clip: none=*/0.0);
+  const double u = test::rounding<typename Problem<TypeParam>::Master>();
   const Values before = problem.weight();
   Values g = problem.gradients(5, 1e-3);
   problem.set_gradients(g);
@@ -235,7 +256,7 @@ TYPED_TEST(OptimizerOf, FirstStepIsOfTheLearningRate) {
   const Values now = values_of(problem.params().slab(Slab::weight));
   for (std::size_t i = 0; i < g.size(); ++i) {
     const double step = g[i] > 0 ? -0.25 : g[i] < 0 ? 0.25 : 0.0;
-    ASSERT_NEAR(now[i] - before[i], step, 16 * test::rounding<TypeParam>()) << i;
+    ASSERT_NEAR(now[i] - before[i], step, 16 * u) << i;
   }
 }
 
@@ -262,18 +283,49 @@ TYPED_TEST(OptimizerOf, ClipsAboveTheNormOnly) {
   EXPECT_NEAR(scale_with(1e-3), 1e-3, 1e-8);
 }
 
-// prepare() leaves the weights alone, and reports numbers that are not finite as such:
-// the caller stops before apply().
-TYPED_TEST(OptimizerOf, BadGradientsAreReportedBeforeTheyAreUsed) {
+// Numbers that are not finite are reported and counted, and nobody has to keep the update
+// from them: it leaves everything as it was.
+TYPED_TEST(OptimizerOf, BadGradientsAreReportedAndNotUsed) {
   for (const double bad : {double(NAN), double(INFINITY)}) {
     Problem<TypeParam> problem(kAdamW, 1.0);
-    Values g = problem.gradients(3, 1.0);
-    g[2] = bad;
+    const Values good = problem.gradients(3, 1.0);
+    Values g = good;
+    g[2] = g[5 * 7 - 1] = g[static_cast<std::size_t>(problem.params().offset(2))] = bad;
     problem.set_gradients(g);
     problem.set_step(1, 1e-2);
-    EXPECT_FALSE(std::isfinite(problem.first_half().grad_norm));
-    EXPECT_EQ(values_of(problem.params().slab(Slab::weight)), problem.weight());
+    const auto before = problem.state_values();
+    const StepReport report = problem.first_half();
+    EXPECT_FALSE(std::isfinite(report.grad_norm));
+    EXPECT_FALSE(report.is_finite());
+    EXPECT_TRUE(report.has_finite_losses());
+    EXPECT_EQ(report.non_finite, 3);
+    problem.second_half();
+    EXPECT_EQ(problem.state_values(), before);
+    // The step after, which has the same number, is as if there had been none before.
+    problem.set_gradients(good);
+    problem.set_step(1, 1e-2);
+    const StepReport after = problem.first_half();
+    EXPECT_TRUE(after.is_finite());
+    EXPECT_EQ(after.non_finite, 0);
+    problem.second_half();
+    problem.plain_adamw(scaled(good, 1.0 / (Problem<TypeParam>::norm_of(good) + 1e-6)), 1,
+                        1e-2);
+    problem.expect_the_same();
   }
+}
+
+// Of several objectives one that is not finite is enough.
+TYPED_TEST(OptimizerOf, BadLossesAreNotUsed) {
+  Problem<TypeParam> problem(kAdamW, 1.0);
+  problem.set_gradients(problem.gradients(3, 1.0));
+  problem.set_step(1, 1e-2);
+  const auto before = problem.state_values();
+  const StepReport report =
+      problem.first_half(test::Array<double>({1.0, 64.0, NAN, 64.0}));
+  EXPECT_TRUE(std::isfinite(report.grad_norm));
+  EXPECT_FALSE(report.is_finite());
+  problem.second_half();
+  EXPECT_EQ(problem.state_values(), before);
 }
 
 TYPED_TEST(OptimizerOf, SecondStepAllocatesNothing) {

@@ -164,7 +164,7 @@ class Formulas {
       add("tensor", "loss: maximum", "all_reduce", m, m * R);
       add("tensor", "loss: sums", "all_reduce", m, m * 2 * R);
     }
-    if (layout.t * layout.p > 1) add("model", "gradient norm", "all_reduce", 1, 1);
+    if (layout.t * layout.p > 1) add("model", "gradient norm", "all_reduce", 1, 2);
     if (layout.p > 1) pipeline(tied);
     if (layout.d > 1) data_parallel();
   }
@@ -291,7 +291,7 @@ class Formulas {
     }
     add("gradient", "loss totals", "all_reduce", 1, 2);
     add("gradient", "objective counts", "all_reduce", of_last(1), of_last(1));
-    if (zero >= 1) add("gradient", "gradient norm", "all_reduce", 1, 1);
+    if (zero >= 1) add("gradient", "gradient norm", "all_reduce", 1, 2);
   }
 
   const Layout& layout_;
