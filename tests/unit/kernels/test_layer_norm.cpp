@@ -146,9 +146,9 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
     layer_norm_forward<T>(exec, x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
                           kEpsilon, y.matrix(rows, h), mean.vector(), rstd.vector());
     const Array<A> want_gamma(test::uniform(h, 6)), want_beta(test::uniform(h, 7));
-    layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
-                                  mean.cvector(), rstd.cvector(), scratch.vector(),
-                                  want_gamma.vector(), want_beta.vector());
+    layer_norm_backward_weight<T>(
+        exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h), mean.cvector(), rstd.cvector(),
+        scratch.vector(), Accumulate::yes, want_gamma.vector(), want_beta.vector());
     for (const bool passes_by : {false, true}) {
       const auto residual = passes_by ? by_pass.cmatrix(rows, h) : View2<const T>();
       layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
@@ -160,8 +160,8 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
                              {gammas.matrix(blocks, h), betas.matrix(blocks, h)});
       EXPECT_EQ(d_x.bytes(), want.bytes());
       const Array<A> d_gamma(test::uniform(h, 6)), d_beta(test::uniform(h, 7));
-      add_partials<A>(exec, gammas.cmatrix(blocks, h), d_gamma.vector());
-      add_partials<A>(exec, betas.cmatrix(blocks, h), d_beta.vector());
+      add_partials<A>(exec, gammas.cmatrix(blocks, h), Accumulate::yes, d_gamma.vector());
+      add_partials<A>(exec, betas.cmatrix(blocks, h), Accumulate::yes, d_beta.vector());
       EXPECT_EQ(d_gamma.bytes(), want_gamma.bytes());
       EXPECT_EQ(d_beta.bytes(), want_beta.bytes());
     }
