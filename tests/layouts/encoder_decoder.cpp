@@ -115,7 +115,7 @@ class MlpBlock final : public TestBlock<T> {
         kSourceHidden);
     kernels::bias_dropout_add_backward<T>(context.exec, {.batch = context.samples()},
                                           context.step, d_y, {}, of.bias);
-    mlp_.start_backward_input(context, d_y, of.saved, d_in[0], of.held, weight_pass)
+    mlp_.start_backward_input(context, d_y, of.saved, d_in[0], of.held)
         .wait(context.exec);
     add<T>(context, d_in[0], {}, d_y, d_in[0]);
     if (weight_pass == WeightPass::now) backward_weight(context, slot);

@@ -44,7 +44,8 @@ void expect_all_whole(const fs::path& directory, const std::string& when) {
 }
 
 TEST(Kill, AtEveryPhase) {
-  for (const auto& [deadly, writes, has_data] : ckpt::save_phases()) {
+  for (const FaultPhase& struck : ckpt::save_phases()) {
+    const std::string& deadly = struck.name;
     const test::Scratch scratch;
     ckpt::SaveOptions options;
     options.retention.keep = 2;
