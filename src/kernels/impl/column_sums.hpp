@@ -8,6 +8,7 @@
 #ifndef TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
 #define TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
 
+#include "base/types.hpp"
 #include "kernels/impl/dropout_rows.hpp"
 #include "kernels/impl/rows.hpp"
 

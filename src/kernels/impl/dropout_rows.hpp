@@ -1,8 +1,10 @@
 // kernels/impl/dropout_rows.hpp — the dropout mask of rows of h elements, for the kernels
 // that draw it where they use it.
 //
-// On the host the words of a piece of the row are drawn side by side
-// (impl/philox_lanes.hpp), on a GPU each thread draws eight. docs/math/dropout.md
+// On the host the words of a piece of the row are drawn side by side into a buffer
+// (impl/philox_lanes.hpp), since a loop that draws and uses them at once is not made into
+// vectors. On a GPU each thread draws eight. Example: of 600 elements the host draws the
+// words of 512, uses them, and draws those of 88. docs/math/dropout.md
 #ifndef TRIREME_KERNELS_IMPL_DROPOUT_ROWS_HPP_
 #define TRIREME_KERNELS_IMPL_DROPOUT_ROWS_HPP_
 

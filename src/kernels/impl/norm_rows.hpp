@@ -5,6 +5,7 @@
 #ifndef TRIREME_KERNELS_IMPL_NORM_ROWS_HPP_
 #define TRIREME_KERNELS_IMPL_NORM_ROWS_HPP_
 
+#include "base/types.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
