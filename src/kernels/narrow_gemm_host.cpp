@@ -59,7 +59,7 @@ NarrowProducts fastest_products(DType type, const CpuModel& cpu) {
   // cores, products of 1024^3:
   //                                          native bf16    float
   //   Sapphire Rapids with AMX               1300-1940     250-285
-  //   guests told of model 167, with AMX     2900-3100     400-440
+  //   guests told of model 167, with AMX     2750-2890     400-440
   // and on which not: the same without AMX in its guest, whose dot products of bf16 run
   // at 178 against 358 (vdpbf16ps: half the rate); Ice Lake, whose bf16 oneDNN emulates;
   // EPYC with AVX2. No host library here has native products of fp16.

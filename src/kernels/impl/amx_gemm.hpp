@@ -1,10 +1,11 @@
 // kernels/impl/amx_gemm.hpp — products of bf16 on a CPU's matrix tiles (Intel AMX), with
 // what a linear layer does next while the result lies in cache.
 //
-// oneDNN's products on these tiles reach a third of what the tiles can do, and a sixth
-// where an operand is transposed (weight gradients): it copies operands at each call, and
-// stores before anything else may look at the result. amx_gemm_host.cpp says what is done
-// here instead; amx_gemm_none.cpp is for compilers of other processors.
+// The tiles of two cores were measured at 7770 GFLOP/s from the first-level cache, and
+// oneDNN 2.6's products of GPT-2 124M's shapes at 1060 to 2770, least where an operand is
+// transposed (weight gradients) or large: it copies operands at each call, and stores
+// before anything else may look at the result. amx_gemm_host.cpp says what is done here
+// instead; amx_gemm_none.cpp is for other processors.
 #ifndef TRIREME_KERNELS_IMPL_AMX_GEMM_HPP_
 #define TRIREME_KERNELS_IMPL_AMX_GEMM_HPP_
 
