@@ -135,7 +135,6 @@ Layer<T> linear(Linear layer, index_t in, index_t out) {
           .backward_weight =
               [parts](const nn::Context& context) {
                 backward_weight(context, parts->layer, parts->d_y, parts->x);
-                parts->layer.backward_bias(context, parts->d_y);
               }};
 }
 

@@ -301,7 +301,7 @@ class Formulas {
 void check(const Layout& layout) {
   SCOPED_TRACE(layout.name());
   const bool shares = layout.d > 1 && layout.zero >= 1;
-  const index_t all = layout.h * (layout.S + 4 * layout.L + 2);
+  const index_t all = layout.h * (layout.S + 6 * layout.L + 2);
   index_t sum = 0;
   for (int rank = 0; rank < layout.d; ++rank) {
     const Planned plan = planned(layout, rank);
@@ -424,7 +424,7 @@ TEST(StepMessages, OfEveryStage) {
             ASSERT_EQ(plan.messages,
                       Formulas(layout, plan.sequence_region, plan.tied).messages());
           }
-          EXPECT_EQ(sum, layout.h * (layout.S + 4 * layout.L + 2));
+          EXPECT_EQ(sum, layout.h * (layout.S + 6 * layout.L + 2));
         }
       }
     }
@@ -496,7 +496,7 @@ TEST(StepMessages, OfTheExampleOfThatPage) {
     EXPECT_EQ((messages[{"tensor", "row-parallel output", "reduce_scatter"}]),
               Counts(18, 6912));
     EXPECT_EQ((messages[{"tensor", "gradients of the sequence region", "all_reduce"}]),
-              Counts(1, rank == 0 ? 312 : 216));
+              Counts(1, rank == 0 ? 384 : 288));
     EXPECT_EQ(calls(messages, "tensor", "all_gather"), (6 * 3 + 2) * 3);
     EXPECT_EQ(calls(messages, "tensor", "reduce_scatter"), (4 * 3 + 2) * 3);
   }
