@@ -30,8 +30,15 @@ constexpr int kFloats = kVectorBytes / static_cast<int>(sizeof(float));
 // Whatever the vectors are, heads and queries are padded to this.
 constexpr int kPadding = 16;
 
-typedef float FloatVector
-    __attribute__((vector_size(kVectorBytes), aligned(sizeof(float)), may_alias));
+typedef float FloatVector __attribute__((vector_size(kVectorBytes)));
+inline FloatVector load(const float* from) {
+  FloatVector v;
+  std::memcpy(&v, from, sizeof(v));
+  return v;
+}
+inline void store(FloatVector v, float* to) {
+  std::memcpy(to, &v, sizeof(v));
+}
 
 constexpr int padded(int count) {
   return (count + kPadding - 1) / kPadding * kPadding;
@@ -58,25 +65,35 @@ struct LeftOperand {
 template <int kRowCount, int kVectorCount, Left left>
 inline void multiply_block(int k, LeftOperand<left> a, const float* b, int ldb, float* c,
                            int ldc, bool add) {
-  FloatVector sum[kRowCount][kVectorCount];
-  const auto at = [&](int i, int v) {
-    return reinterpret_cast<FloatVector*>(c + i * ldc + v * kFloats);
-  };
+  FloatVector sum[kRowCount * kVectorCount];
+  const auto at = [&](int i, int v) { return c + i * ldc + v * kFloats; };
+  // Unrolled at once, so that the sums never have an address.
+#pragma GCC unroll 8
   for (int i = 0; i < kRowCount; ++i) {
-    for (int v = 0; v < kVectorCount; ++v) sum[i][v] = add ? *at(i, v) : FloatVector{};
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectorCount; ++v) {
+      sum[i * kVectorCount + v] = add ? load(at(i, v)) : FloatVector{};
+    }
   }
   for (int p = 0; p < k; ++p) {
     FloatVector right[kVectorCount];
+#pragma GCC unroll 4
     for (int v = 0; v < kVectorCount; ++v) {
-      right[v] = *reinterpret_cast<const FloatVector*>(b + p * ldb + v * kFloats);
+      right[v] = load(b + p * ldb + v * kFloats);
     }
+#pragma GCC unroll 8
     for (int i = 0; i < kRowCount; ++i) {
-      const FloatVector factor = FloatVector{} + a.at(i, p);
-      for (int v = 0; v < kVectorCount; ++v) sum[i][v] += factor * right[v];
+      const float factor = a.at(i, p);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectorCount; ++v) {
+        sum[i * kVectorCount + v] += factor * right[v];
+      }
     }
   }
+#pragma GCC unroll 8
   for (int i = 0; i < kRowCount; ++i) {
-    for (int v = 0; v < kVectorCount; ++v) *at(i, v) = sum[i][v];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectorCount; ++v) store(sum[i * kVectorCount + v], at(i, v));
   }
 }
 
@@ -234,6 +251,7 @@ struct VectorTiles {
     auto* const p = reinterpret_cast<float*>(work);
     multiply<Left::rows>(pair.keys, columns, d, {key, n}, state.q_t, kTile, p, kTile,
                          false);
+    pair.draw_words(0, (columns + 31) / 32 * 32);
     softmax(pair, n, columns, state, p);
     multiply<Left::columns>(pair.queries, n, pair.keys, {p, kTile}, key + kTile * n, n,
                             state.o, n, true);
@@ -349,6 +367,7 @@ struct VectorTiles {
                          false);
     multiply<Left::rows>(pair.keys, columns, d, {key + kTile * n, n}, state.d_o_t, kTile,
                          d_s, kTile, false);
+    pair.draw_words(0, (columns + 31) / 32 * 32);
     for (int k = 0; k < pair.keys; ++k) {
       score_gradient(pair, k, columns, state, z + k * kTile, d_s + k * kTile);
     }
