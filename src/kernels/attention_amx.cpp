@@ -308,6 +308,7 @@ struct AmxTiles {
     for (int half = 0; half < pair.queries; half += 32) {
       multiply(rows, 32, n, {key, n}, {state.q_t + half, kTile}, {s + half, kTile},
                false);
+      pair.draw_words(half, 32);  // while the product is under way
       softmax(pair, n, half, static_cast<float>(scale) * kLog2E, state, s, p);
       multiply(n, 32, rows, {key + kTile * n, kTile}, {p + half, kTile},
                {state.o_t + half, kTile}, true);
@@ -556,6 +557,7 @@ struct AmxTiles {
                false);
       multiply(rows, 32, n, {value, n}, {state.d_o_t + half, kTile},
                {work.g + half, kTile}, false);
+      pair.draw_words(half, 32);  // while the products are under way
       if (pair.partial) {
         score_gradients<true>(pair, rows, half, factor, state, work);
       } else {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/exec.hpp"
 #include "kernels/impl/attention_tiles.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/vector_math.hpp"
@@ -251,6 +252,7 @@ struct VectorTiles {
     auto* const p = reinterpret_cast<float*>(work);
     multiply<Left::rows>(pair.keys, columns, d, {key, n}, state.q_t, kTile, p, kTile,
                          false);
+    pair.draw_words(0, (columns + 31) / 32 * 32);
     softmax(pair, n, columns, state, p);
     multiply<Left::columns>(pair.queries, n, pair.keys, {p, kTile}, key + kTile * n, n,
                             state.o, n, true);
@@ -366,6 +368,7 @@ struct VectorTiles {
                          false);
     multiply<Left::rows>(pair.keys, columns, d, {key + kTile * n, n}, state.d_o_t, kTile,
                          d_s, kTile, false);
+    pair.draw_words(0, (columns + 31) / 32 * 32);
     for (int k = 0; k < pair.keys; ++k) {
       score_gradient(pair, k, columns, state, z + k * kTile, d_s + k * kTile);
     }

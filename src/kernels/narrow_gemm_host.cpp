@@ -182,7 +182,8 @@ constexpr index_t kDepth = 1024;   // of the sum
 class State final : public LibraryState {
  public:
   State() {
-    const CpuModel cpu = this_cpu();
+    CpuModel cpu = this_cpu();
+    cpu.has_amx_bf16 = has_tiles_;  // not where the system or the user denies them
     bf16_way = fastest_products(DType::bfloat16, cpu);
     fp16_way = fastest_products(DType::float16, cpu);
     // One switch, ONEDNN_MAX_CPU_ISA, governs both libraries.

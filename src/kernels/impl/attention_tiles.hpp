@@ -66,39 +66,6 @@ inline void set_query_tile(const AttentionDesc& desc, index_t sample, index_t be
   tile.seen_by_all = {last.begin, first.end};
 }
 
-// Two tiles that meet.
-struct TilePair {
-  int keys = 0, queries = 0;
-  // Whether some query does not see some key. Then query i sees keys [begin[i], end[i])
-  // of the tile; a tile with fewer keys or queries is partial.
-  bool partial = false;
-  std::int32_t begin[kTile], end[kTile];
-  // Of dropout; null without. Word (r, c) belongs to keys 2 r and 2 r + 1, low half and
-  // high half.
-  const std::uint32_t* words = nullptr;  // (kPairs, kTile)
-  std::uint32_t threshold = 0;
-  float keep_scale = 1.0f;
-};
-
-// False where no query of the tile sees a key of the other.
-inline bool set_pair(const QueryTile& queries, index_t k_begin, index_t kv_length,
-                     TilePair& pair) {
-  if (queries.seen.end <= k_begin || queries.seen.begin >= k_begin + kTile) return false;
-  pair.keys = static_cast<int>(std::min<index_t>(kTile, kv_length - k_begin));
-  pair.queries = queries.rows;
-  pair.partial = queries.seen_by_all.begin > k_begin ||
-                 queries.seen_by_all.end < k_begin + kTile || queries.rows < kTile;
-  if (!pair.partial) return true;
-  for (int i = 0; i < kTile; ++i) {
-    const auto in_tile = [&](index_t key) {
-      return static_cast<std::int32_t>(std::clamp<index_t>(key - k_begin, 0, kTile));
-    };
-    pair.begin[i] = in_tile(queries.of[i].begin);
-    pair.end[i] = in_tile(queries.of[i].end);
-  }
-  return true;
-}
-
 // Draws the words of pairs of tiles: of kTile queries from q_begin on, the c-th of which
 // is order[c].
 struct WordDrawer {
@@ -117,18 +84,59 @@ struct WordDrawer {
           row.first_call + static_cast<std::uint64_t>(order[c]) * calls_per_row;
     }
   }
-  void draw(index_t k_begin, int keys, int queries, std::uint32_t* words) const {
+  // The words of columns [column, column + columns), a multiple of 32: all of a half
+  // tile, whose queries may be in any order.
+  void draw(index_t k_begin, int keys, int column, int columns,
+            std::uint32_t* words) const {
     using random::DropoutWords;
     static_assert(kTile % DropoutWords::kKeysPerGroup == 0 && kTile % 32 == 0);
-    const int calls = 4 * ((keys + 31) / 32);
-    // All of a half tile, whose queries may be in any order.
-    const int columns = (queries + 31) / 32 * 32;
     philox_rows<DropoutWords::kRounds>(
-        generator, first_call, columns, static_cast<std::uint64_t>(k_begin / 8), calls,
+        generator, first_call + column, columns, static_cast<std::uint64_t>(k_begin / 8),
+        4 * ((keys + 31) / 32),
         [](int call, int word) { return call / 4 * 16 + 4 * word + call % 4; }, kTile,
-        words);
+        words + column);
   }
 };
+
+// Two tiles that meet.
+struct TilePair {
+  int keys = 0, queries = 0;
+  // Whether some query does not see some key. Then query i sees keys [begin[i], end[i])
+  // of the tile; a tile with fewer keys or queries is partial.
+  bool partial = false;
+  std::int32_t begin[kTile], end[kTile];
+  // Of dropout; null without. Word (r, c) belongs to keys 2 r and 2 r + 1, low half and
+  // high half. An Engine draws them where it can do so beside other work.
+  std::uint32_t* words = nullptr;  // (kPairs, kTile)
+  const WordDrawer* drawer = nullptr;
+  index_t k_begin = 0;
+  std::uint32_t threshold = 0;
+  float keep_scale = 1.0f;
+
+  void draw_words(int column, int columns) const {
+    if (words != nullptr) drawer->draw(k_begin, keys, column, columns, words);
+  }
+};
+
+// False where no query of the tile sees a key of the other.
+inline bool set_pair(const QueryTile& queries, index_t k_begin, index_t kv_length,
+                     TilePair& pair) {
+  if (queries.seen.end <= k_begin || queries.seen.begin >= k_begin + kTile) return false;
+  pair.k_begin = k_begin;
+  pair.keys = static_cast<int>(std::min<index_t>(kTile, kv_length - k_begin));
+  pair.queries = queries.rows;
+  pair.partial = queries.seen_by_all.begin > k_begin ||
+                 queries.seen_by_all.end < k_begin + kTile || queries.rows < kTile;
+  if (!pair.partial) return true;
+  for (int i = 0; i < kTile; ++i) {
+    const auto in_tile = [&](index_t key) {
+      return static_cast<std::int32_t>(std::clamp<index_t>(key - k_begin, 0, kTile));
+    };
+    pair.begin[i] = in_tile(queries.of[i].begin);
+    pair.end[i] = in_tile(queries.of[i].end);
+  }
+  return true;
+}
 
 // Hands out parts of a thread's memory.
 class Room {
@@ -258,12 +266,12 @@ struct ForwardWork {
     if (threshold != 0) {
       drawer.set(in.desc, in.step(), threshold, block.sample, block.head, tile * kTile,
                  Engine::kWordOrder);
+      pair.drawer = &drawer;
       pair.words = words;
       pair.threshold = threshold;
     }
     for (index_t k = from; k < to; k += kTile) {
       if (set_pair(query, k, in.desc.kv_length, pair)) {
-        if (threshold != 0) drawer.draw(k, pair.keys, pair.queries, words);
         Engine::forward_tile(pair, d, in.desc.scale, keys, state, work);
       }
       keys += Engine::forward_key_bytes(Engine::depth(d));
@@ -442,6 +450,7 @@ struct BackwardWork {
     if (threshold != 0) {
       drawer.set(in.desc, in.step(), threshold, keys.sample, head, tile * kTile,
                  kInOrder);
+      pair.drawer = &drawer;
       pair.words = memory.words;
       pair.threshold = threshold;
       pair.keep_scale = static_cast<float>(random::DropoutWords::keep_scale(threshold));
@@ -449,7 +458,6 @@ struct BackwardWork {
     for (index_t k = keys.from; k < keys.to; k += kTile) {
       if (!set_pair(query, k, in.desc.kv_length, pair)) continue;
       const auto at = static_cast<std::size_t>((k - keys.from) / kTile);
-      if (threshold != 0) drawer.draw(k, pair.keys, pair.queries, memory.words);
       Engine::template backward_tile<kKeys, kQueries>(
           pair, d, in.desc.scale, memory.keys + at * Engine::backward_key_bytes(depth),
           memory.queries, memory.key_sums + at * Engine::key_sum_bytes(depth), d_q,

@@ -154,6 +154,33 @@ void philox_lanes(const random::Generator& generator, std::uint64_t first, int g
   }
 }
 
+namespace detail {
+
+// philox_rows of two vectors of rows, of which `first` are the first calls. Where no call
+// carries beyond the low half of its counter, the upper half is the same for all, and
+// with it two of the first products.
+template <int kRounds, bool carries, class ToRow>
+inline void philox_row_pair(const r123::Philox4x32::ctr_type& base,
+                            const PhiloxKeys<kRounds>& keys,
+                            const PhiloxVector (&first)[2], int calls,
+                            const ToRow& to_row, int stride, std::uint32_t* words) {
+  const std::uint64_t upper = first[0][0] >> 32 & 0xffffu;
+  for (int i = 0; i < calls; ++i) {
+    PhiloxVector c[2][4];
+    for (int u = 0; u < 2; ++u) {
+      set_counters(base, first[u] + static_cast<std::uint64_t>(i), c[u]);
+      if constexpr (!carries) c[u][2] = PhiloxVector{} + (base[2] | upper);
+    }
+    philox_rounds<kRounds, 2>(keys, c);
+    for (int m = 0; m < 4; ++m) {
+      const PhiloxVector pairs = (c[0][m] & 0xffffffffu) | (c[1][m] << 32);
+      std::memcpy(words + to_row(i, m) * stride, &pairs, sizeof(pairs));
+    }
+  }
+}
+
+}  // namespace detail
+
 // The words of `calls` consecutive calls of each of `rows` rows, a multiple of
 // kPhiloxRowStep: word m of call first_of_row[r] + skip + i goes to
 // words[to_row(i, m) * stride + r], which to_row tells. Rows lie side by side, as the
@@ -163,27 +190,25 @@ template <int kRounds, class ToRow>
 void philox_rows(const random::Generator& generator, const std::uint64_t* first_of_row,
                  int rows, std::uint64_t skip, int calls, const ToRow& to_row, int stride,
                  std::uint32_t* words) {
-  using V = detail::PhiloxVector;
   constexpr int kLanes = detail::kPhiloxVectorLanes;
   const auto base = generator.counter(0);
   const detail::PhiloxKeys<kRounds> keys(generator);
   for (int r = 0; r < rows; r += 2 * kLanes) {
     // Even rows in one vector and odd ones in the other, whose words then interleave.
-    V first[2];
-    for (int l = 0; l < kLanes; ++l) {
-      first[0][l] = first_of_row[r + 2 * l] + skip;
-      first[1][l] = first_of_row[r + 2 * l + 1] + skip;
+    detail::PhiloxVector first[2];
+    std::uint64_t differing = 0;
+    for (int l = 0; l < 2 * kLanes; ++l) {
+      const std::uint64_t call = first_of_row[r + l] + skip;
+      first[l % 2][l / 2] = call;
+      differing |= (call ^ first[0][0]) |
+                   ((call + static_cast<std::uint64_t>(calls)) ^ first[0][0]);
     }
-    for (int i = 0; i < calls; ++i) {
-      V c[2][4];
-      for (int u = 0; u < 2; ++u) {
-        detail::set_counters(base, first[u] + static_cast<std::uint64_t>(i), c[u]);
-      }
-      detail::philox_rounds<kRounds, 2>(keys, c);
-      for (int m = 0; m < 4; ++m) {
-        const V pairs = (c[0][m] & 0xffffffffu) | (c[1][m] << 32);
-        std::memcpy(words + to_row(i, m) * stride + r, &pairs, sizeof(pairs));
-      }
+    if (differing >> 32 == 0) {
+      detail::philox_row_pair<kRounds, false>(base, keys, first, calls, to_row, stride,
+                                              words + r);
+    } else {
+      detail::philox_row_pair<kRounds, true>(base, keys, first, calls, to_row, stride,
+                                             words + r);
     }
   }
 }

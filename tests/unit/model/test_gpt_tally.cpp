@@ -139,7 +139,8 @@ double passes_of_a_layer(double dropout) {
     pass.count(Exec::shape_only(tally[i]));
   }
   index_t bytes = 0;
-  for (const KernelTally& kernel : (tally[1] - tally[0]).kernels()) {
+  const Tally layer = tally[1] - tally[0];
+  for (const KernelTally& kernel : layer.kernels()) {
     const std::string_view label = kernel.label;
     if (label.find("gemm") != label.npos || label.find("attention") != label.npos) {
       continue;
