@@ -22,6 +22,10 @@ to the type once a step, and so are all that a layer hands on: outputs of produc
 and activations, probabilities, the residual stream, logits, and the gradients of all
 these. Numbers of a narrow type are kept in fp32 tensors here, which hold them exactly, so
 that every product of two is exact and its sums are fp32, as on an AMX unit.
+
+The learning rate is one that does not amplify rounding. At 3e-3 the losses of this very
+script in bf16, with attention's probabilities rounded and left as they are, come to lie
+2.6 % apart (step 27), and nothing can be said of 1 %.
 """
 import argparse
 import importlib.util
@@ -77,38 +81,44 @@ class RoundForward(torch.autograd.Function):
         return gradient, None
 
 
-class Gpt:
-    def __init__(self, deck, vocabulary):
-        model = deck["model"]
-        self.layers, self.hidden = model["layers"], model["hidden"]
-        self.heads = model["heads"]
-        self.masters = {}
-        seed, std = deck["run"]["seed"], model["init_std"]
-        branch = std / math.sqrt(2 * self.layers)
-        self.matrix("embedding/word", vocabulary, self.hidden, std, seed)
-        self.matrix("embedding/position", model["sequence"], self.hidden, std, seed)
-        for i in range(self.layers):
-            for name, out, inner, scale in (
-                    ("attention/qkv", 3 * self.hidden, self.hidden, std),
-                    ("attention/projection", self.hidden, self.hidden, branch),
-                    ("mlp/fc1", 4 * self.hidden, self.hidden, std),
-                    ("mlp/fc2", self.hidden, 4 * self.hidden, branch)):
-                self.matrix(f"layers/{i}/{name}", out, inner, scale, seed)
-                self.masters[f"layers/{i}/{name}/bias"] = torch.zeros(out)
-            self.norm(f"layers/{i}/input_norm")
-            self.norm(f"layers/{i}/mlp_norm")
-        self.norm("final_norm")
-        for weight in self.masters.values():
-            weight.requires_grad_()
+def draw_weights(deck, vocabulary):
+    """{name: tensor}; half a minute, so that it is done once for all types."""
+    model, seed, weights = deck["model"], deck["run"]["seed"], {}
+    layers, hidden, std = model["layers"], model["hidden"], model["init_std"]
+    branch = std / math.sqrt(2 * layers)
 
-    def matrix(self, name, rows, columns, std, seed):
-        self.masters[f"{name}/weight"] = torch.tensor(
+    def matrix(name, rows, columns, std):
+        weights[f"{name}/weight"] = torch.tensor(
             [[NUMBERS.weight(seed, f"{name}/weight", row, column, columns, std)
               for column in range(columns)] for row in range(rows)])
 
-    def norm(self, name):
-        self.masters[f"{name}/weight"] = torch.ones(self.hidden)
-        self.masters[f"{name}/bias"] = torch.zeros(self.hidden)
+    def norm(name):
+        weights[f"{name}/weight"] = torch.ones(hidden)
+        weights[f"{name}/bias"] = torch.zeros(hidden)
+
+    matrix("embedding/word", vocabulary, hidden, std)
+    matrix("embedding/position", model["sequence"], hidden, std)
+    for i in range(layers):
+        for name, rows, columns, scale in (
+                ("attention/qkv", 3 * hidden, hidden, std),
+                ("attention/projection", hidden, hidden, branch),
+                ("mlp/fc1", 4 * hidden, hidden, std),
+                ("mlp/fc2", hidden, 4 * hidden, branch)):
+            matrix(f"layers/{i}/{name}", rows, columns, scale)
+            weights[f"layers/{i}/{name}/bias"] = torch.zeros(rows)
+        norm(f"layers/{i}/input_norm")
+        norm(f"layers/{i}/mlp_norm")
+    norm("final_norm")
+    return weights
+
+
+class Gpt:
+    def __init__(self, deck, weights):
+        model = deck["model"]
+        self.layers, self.hidden = model["layers"], model["hidden"]
+        self.heads = model["heads"]
+        self.masters = {name: weight.clone().requires_grad_()
+                        for name, weight in weights.items()}
 
     def loss(self, tokens, dtype):
         """Mean cross-entropy of rows of tokens, (b, s + 1)."""
@@ -208,9 +218,9 @@ def validation_loss(deck, model, tokens, begin, dtype):
         return model.loss(windows, dtype).item()
 
 
-def train(deck, tokens, vocabulary, name):
+def train(deck, tokens, weights, name):
     dtype, steps, settings = TYPES[name], deck["run"]["steps"], deck["optimizer"]
-    model = Gpt(deck, vocabulary)
+    model = Gpt(deck, weights)
     optimizer = make_optimizer(model, settings)
     masters = list(model.masters.values())
     scaling = LossScale(name == "fp16")
@@ -271,7 +281,8 @@ def main():
     text = FIXTURE / "text.txt"
     text.write_text(genesis())
     tokens, vocabulary = tokens_of(arguments.trireme, text)
-    runs = {name: train(deck, tokens, vocabulary, name) for name in TYPES}
+    weights = draw_weights(deck, vocabulary)
+    runs = {name: train(deck, tokens, weights, name) for name in TYPES}
     lines = ",\n".join(f'"{name}": {json.dumps(run)}' for name, run in runs.items())
     (FIXTURE / "losses.json").write_text(
         f'{{"torch": "{torch.__version__}",\n{lines}}}\n')
