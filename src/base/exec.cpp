@@ -27,7 +27,9 @@ void KernelCall::end() const {
 
 LibraryCall::LibraryCall(const Exec& exec, const Kernel& kernel)
     : exec_(exec), is_region_(Kokkos::Profiling::profileLibraryLoaded()) {
-  if (is_region_) Kokkos::Profiling::pushRegion(region_text(kernel.label));
+  // Asked for without a tool, too: a tool that comes later finds the text.
+  const std::string& text = region_text(kernel.label);
+  if (is_region_) Kokkos::Profiling::pushRegion(text);
   call_.emplace(exec, kernel);
 }
 

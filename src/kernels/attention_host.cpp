@@ -72,7 +72,7 @@ bool backward_in_one(const Exec& exec, index_t items) {
   if (exec.is_shape_only()) return true;
   const BackwardLaunches launches = chosen_way(exec).launches;
   if (launches != BackwardLaunches::fitting) return launches == BackwardLaunches::one;
-  const index_t threads = exec.space().concurrency();
+  const index_t threads = thread_count();
   const index_t rounds = (items + threads - 1) / threads;
   return 7 * items >= 5 * rounds * threads;
 }

@@ -182,13 +182,13 @@ constexpr index_t kDepth = 1024;   // of the sum
 class State final : public LibraryState {
  public:
   State() {
+    // One switch, ONEDNN_MAX_CPU_ISA, governs both libraries.
+    constexpr int kAmx = dnnl_cpu_isa_avx512_core_amx;
+    has_tiles_ = may_use_amx() && (dnnl_get_effective_cpu_isa() & kAmx) == kAmx;
     CpuModel cpu = this_cpu();
     cpu.has_amx_bf16 = has_tiles_;  // not where the system or the user denies them
     bf16_way = fastest_products(DType::bfloat16, cpu);
     fp16_way = fastest_products(DType::float16, cpu);
-    // One switch, ONEDNN_MAX_CPU_ISA, governs both libraries.
-    constexpr int kAmx = dnnl_cpu_isa_avx512_core_amx;
-    has_tiles_ = may_use_amx() && (dnnl_get_effective_cpu_isa() & kAmx) == kAmx;
   }
   NarrowProducts& way(DType type) {
     TRIREME_REQUIRE(has_product_ways(type), "{} is no 16-bit type",

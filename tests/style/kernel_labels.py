@@ -1,13 +1,15 @@
 # tests/style/kernel_labels.py — every kernel can be told from every other in a profile: a
 # launch, or a launch_* of a module's own, is given as second argument a literal
 # "trireme::<module>::<function>" or "...[variant]" that stands once in src/, alone or in
-# braces before its cost.
+# braces before its cost. Where a choice of launches is made elsewhere, `kernels.name` is
+# given, and the literals are what a `...Kernels kernels` is made of.
 import re
 
 import source_tree
 
 LAUNCH = re.compile(r"(?<!void )\blaunch(?:_[a-z]+)?\s*\(")
 DIRECT = re.compile(r"\bKokkos\s*::\s*parallel_(?:for|reduce|scan)\s*\(")
+LISTED = re.compile(r"\w*Kernels kernels\s*\{")
 LABEL = re.compile(r'\s*("(?:[^"\\]|\\.)*"\s*)+')
 WITH_COST = re.compile(r'\s*\{(?P<label>\s*("(?:[^"\\]|\\.)*"\s*)+)(,.*)?\}\s*', re.DOTALL)
 FORM = re.compile(r"trireme::(\w+)::[a-z0-9_]+(\[[a-z0-9_, ]+\])?")
@@ -48,15 +50,19 @@ def check(root):
         module = name.split("/")[1]
         calls = [(match, 1) for match in LAUNCH.finditer(text)]
         calls += [(match, 0) for match in DIRECT.finditer(text)]
+        for match in LISTED.finditer(text):
+            calls += [(match, i) for i in range(len(arguments(text, match.end())))]
         for match, position in calls:
             where = f"{name}:{source_tree.line_of(text, match.start())}"
             given = arguments(text, match.end())
-            if position == 0 and NESTED.search(given[0]):
+            if match.re is DIRECT and NESTED.search(given[0]):
                 continue
-            if position == 1 and len(given) > 1 and given[1].strip() == "kernel":
+            is_listed = match.re is LISTED
+            if not is_listed and position == 1 and len(given) > 1 and re.fullmatch(
+                    r"kernel|kernels\.\w+", given[1].strip()):
                 continue  # a launch_* of the module's own, which is given the literal
             argument = given[position] if len(given) > position else ""
-            if position == 1 and (braced := WITH_COST.fullmatch(argument)):
+            if (position == 1 or is_listed) and (braced := WITH_COST.fullmatch(argument)):
                 argument = braced["label"]
             if not LABEL.fullmatch(argument):
                 found.append(f"{where}: this launch has no literal label as argument "

@@ -152,6 +152,11 @@ class StyleChecks(unittest.TestCase):
         self.expect("kernel_labels", self.source("void f() { launch(e, {name, cost}, 1, g); }"),
                     "no literal label")
 
+    def test_kernels_that_a_launch_chooses_from(self):
+        self.expect("kernel_labels", self.source(
+            'void f() { const Kernels kernels{{"trireme::kernels::f", c}, {name, c}}; }'),
+                    "no literal label as argument 2")
+
     def test_direct_kokkos_launch(self):
         self.expect("kernel_labels", self.source("void f() { Kokkos::parallel_for(10, g); }"),
                     "no literal label as argument 1")

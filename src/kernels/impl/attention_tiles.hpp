@@ -470,7 +470,7 @@ template <class Engine>
 void launch_forward(const Exec& exec, const Kernel& kernel,
                     const ForwardArguments<typename Engine::Element>& arguments) {
   const AttentionDesc& desc = arguments.desc;
-  const int tiles = QueryBlock::fitting(desc, exec.space().concurrency());
+  const int tiles = QueryBlock::fitting(desc, thread_count());
   const int depth = Engine::depth(static_cast<int>(desc.head_dim));
   launch_teams(exec, kernel, QueryBlock::count(desc, tiles), 1,
                ForwardWork<Engine>{arguments,
@@ -482,7 +482,7 @@ template <class Engine>
 void launch_backward(const Exec& exec, const BackwardKernels& kernels,
                      const BackwardArguments<typename Engine::Element>& arguments) {
   const AttentionDesc& desc = arguments.desc;
-  const index_t threads = exec.space().concurrency();
+  const index_t threads = thread_count();
   const index_t heads = desc.batch * desc.kv_heads;
   const int depth = Engine::depth(static_cast<int>(desc.head_dim));
   const std::uint32_t threshold = random::DropoutWords::threshold(desc.dropout);
