@@ -267,13 +267,6 @@ void add_generate(CommandLine& line) {
   command.add_flag("--slide", options->slide,
                    "when the context is full, forget its older half and go on; else the "
                    "text ends there. Of a longer prompt, the last tokens are read");
-  command
-      .add_option(
-          "--set", options->overrides,
-          "keys of `precision` in another way than the checkpoint's run had them: "
-          "precision.compute=bf16")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
   command.add_option("--format", options->format, "text, or one JSON object a line")
       ->check(CLI::IsMember({"text", "jsonl"}))
       ->capture_default_str();
