@@ -128,8 +128,8 @@ class Exec {
   const ExecSpace& space() const { return space_; }
   // Where a launch of this cost runs.
   const ExecSpace& space_for(const Cost& cost) const {
-    constexpr index_t kSmallBytes = 128 << 10;
-    constexpr double kSmallFlops = 2e5;
+    constexpr index_t kSmallBytes = 384 << 10;
+    constexpr double kSmallFlops = 2e6;
     const bool is_small =
         cost.bytes > 0 && cost.bytes <= kSmallBytes && cost.flops <= kSmallFlops;
     return has_alone_ && is_small ? alone_ : space_;
