@@ -25,15 +25,15 @@ void KernelCall::end() const {
   timers_->profile()->end();
 }
 
-LibraryCall::LibraryCall(const Exec& exec, const Kernel& kernel)
-    : exec_(exec), is_region_(Kokkos::Profiling::profileLibraryLoaded()) {
-  if (is_region_) Kokkos::Profiling::pushRegion(region_text(kernel.label));
+LibraryCall::LibraryCall(const Exec& exec, const Kernel& kernel) : exec_(exec) {
+  Kokkos::Profiling::pushRegion(region_text(kernel.label));
   call_.emplace(exec, kernel);
 }
 
 void LibraryCall::end() {
+  if (!call_) return;
   call_.reset();
-  if (std::exchange(is_region_, false)) Kokkos::Profiling::popRegion();
+  Kokkos::Profiling::popRegion();
 }
 
 void LibraryCall::finish() {

@@ -192,8 +192,7 @@ class LibraryCall {
  private:
   void end();
   const Exec& exec_;
-  std::optional<KernelCall> call_;
-  bool is_region_;
+  std::optional<KernelCall> call_;  // until it ends
 };
 
 // True where kernels run on the host's cores (and host pointers are device pointers).
