@@ -1,20 +1,38 @@
 // kernels/cross_entropy.cpp — softmax cross-entropy over a shard of the vocabulary.
 //
-// Maximum and sum of exponentials are found together, a cache-sized piece of the row at a
-// time (Milakov & Gimelshein 2018, arXiv:1805.02867): memory is read once. Derivation:
-// docs/math/cross_entropy.md
+// Maximum and sum of exponentials are found together, a piece of the row at a time that
+// the nearest cache holds (Milakov & Gimelshein 2018, arXiv:1805.02867): memory is read
+// once. The gradient in place is a second pass over a row that the second cache holds. A
+// host's thread asks for its next row while it works on this one, half of it in either
+// pass, because memory would be idle while the exponentials of the second are computed:
+//
+//   this row     maximum and sum of pieces 0, 1, ... n    gradient of pieces 0, 1, ... n
+//   next row     fetched: elements 0 ... half             half ... all
+//
+// Derivation: docs/math/cross_entropy.md
 #include "kernels/cross_entropy.hpp"
 
 #include "kernels/impl/rows.hpp"
+#include "kernels/impl/softmax_rows.hpp"
 #include "kernels/impl/vector_math.hpp"
 
 namespace trireme::kernels {
 namespace {
 
-// The columns that are gone through at a time: they are read from memory for the maximum,
-// and from the nearest cache for the sum. A GPU's team needs enough of them for all its
-// threads.
-constexpr index_t kPiece = kHostExecution ? 1024 : 4096;
+using impl::Ahead;
+using impl::RowStatistics;
+using impl::SoftmaxRows;
+constexpr index_t kPiece = impl::kSoftmaxPiece;
+
+// Whether there may be loops in a host's longest vectors, besides the plain ones here.
+template <class T>
+constexpr bool kMayHaveVectors = kHostExecution && sizeof(T) == 2;
+
+template <class T>
+SoftmaxRows<T> vectors_of_host() {
+  if constexpr (kMayHaveVectors<T>) return impl::softmax_rows<T>();
+  return {};
+}
 
 // The label's logit where the label lies in this shard, else 0.
 template <class T>
@@ -25,6 +43,91 @@ KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> label_logit(const VocabRange& range,
   return column >= 0 && column < range.valid_columns
              ? static_cast<Accumulator<T>>(logits[column])
              : Accumulator<T>{0};
+}
+
+// The largest of `count` logits, and the sum of exp(logit - largest).
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
+    const RowTeam& team, const SoftmaxRows<T>& vectors, const T* in, index_t count,
+    const Ahead<T>& ahead) {
+  using A = Accumulator<T>;
+  if constexpr (kMayHaveVectors<T>) {
+    if (vectors.statistics != nullptr) return vectors.statistics(in, count, ahead);
+  }
+  A largest = -Kokkos::Experimental::infinity_v<A>;
+  A sum{0};
+  for (index_t begin = 0; begin < count; begin += kPiece) {
+    const index_t width = tile_width(count, begin, kPiece);
+    const T* const piece = in + begin;
+    ahead.fetch(team, begin, width);
+    const A piece_max =
+        max_columns<A>(team, width, [=](index_t j) { return static_cast<A>(piece[j]); });
+    if (piece_max > largest) {
+      sum *= vector_exp(largest - piece_max);  // exp(-inf) = 0 the first time
+      largest = piece_max;
+    }
+    sum += sum_columns<A>(team, width, [=](index_t j) {
+      return vector_exp(static_cast<A>(piece[j]) - largest);
+    });
+  }
+  return {largest, sum};
+}
+
+// in[j] = exp(in[j] - largest) * factor
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const RowTeam& team,
+                                                const SoftmaxRows<T>& vectors,
+                                                index_t count, Accumulator<T> largest,
+                                                Accumulator<T> factor, T* in,
+                                                const Ahead<T>& ahead) {
+  using A = Accumulator<T>;
+  if constexpr (kMayHaveVectors<T>) {
+    if (vectors.gradient != nullptr) {
+      return vectors.gradient(in, count, largest, factor, ahead);
+    }
+  }
+  for (index_t begin = 0; begin < count; begin += kPiece) {
+    const index_t width = tile_width(count, begin, kPiece);
+    T* const piece = in + begin;
+    ahead.fetch(team, begin, width);
+    for_each_column(team, width, [=](index_t j) {
+      piece[j] = static_cast<T>(vector_exp(static_cast<A>(piece[j]) - largest) * factor);
+    });
+  }
+}
+
+// Logits of a row become d_logits = weight * (exp(logit - largest) / sum - one_hot), and
+// those of padding zero.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void gradient_of_row(
+    const RowTeam& team, const SoftmaxRows<T>& vectors, const VocabRange& range,
+    index_t columns, std::int32_t label, const RowStatistics<Accumulator<T>>& of_row,
+    Accumulator<T> weight, T* in, const Ahead<T>& ahead = {}) {
+  using A = Accumulator<T>;
+  const A largest = of_row.largest;
+  const A factor = weight / of_row.sum;
+  const index_t column = static_cast<index_t>(label) - range.begin;
+  const bool is_here = column >= 0 && column < range.valid_columns;
+  // Kept from before the row is overwritten.
+  const A label_value = label_logit(range, in, label);
+  team_barrier(team);
+  softmax_of_row(team, vectors, range.valid_columns, largest, factor, in, ahead);
+  T* const padding = in + range.valid_columns;
+  for_each_column(team, columns - range.valid_columns,
+                  [=](index_t j) { padding[j] = static_cast<T>(A{0}); });
+  team_barrier(team);
+  if (is_here) {
+    for_each_column(team, 1, [=](index_t j) {
+      in[column + j] =
+          static_cast<T>(vector_exp(label_value - largest) * factor - weight);
+    });
+  }
+}
+
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void zero_row(const RowTeam& team, index_t columns, T* in) {
+  for_each_column(team, columns,
+                  [=](index_t j) { in[j] = static_cast<T>(Accumulator<T>{0}); });
 }
 
 template <class View>
@@ -108,28 +211,16 @@ void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range,
   const std::int32_t* const label_data = labels.data();
   A* const max_data = row_max.data();
   A* const sums_data = sums.data();
+  const SoftmaxRows<T> vectors = vectors_of_host<T>();
   launch_rows(
       exec,
       {"trireme::kernels::cross_entropy_row_max_and_sums",
        {.bytes = bytes_of(logits, labels, row_max, sums)}},
       rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = logits_data + row * columns;
-        A largest = -Kokkos::Experimental::infinity_v<A>;
-        A sum{0};
-        for (index_t begin = 0; begin < range.valid_columns; begin += kPiece) {
-          const index_t left = range.valid_columns - begin;
-          const index_t count = left < kPiece ? left : kPiece;
-          const T* const piece = in + begin;
-          const A piece_max = max_columns<A>(
-              team, count, [=](index_t j) { return static_cast<A>(piece[j]); });
-          if (piece_max > largest) {
-            sum *= vector_exp(largest - piece_max);  // exp(-inf) = 0 the first time
-            largest = piece_max;
-          }
-          sum += sum_columns<A>(team, count, [=](index_t j) {
-            return vector_exp(static_cast<A>(piece[j]) - largest);
-          });
-        }
+        const Ahead<T> ahead{row + 1 < rows ? in + columns : nullptr, 1};
+        const auto [largest, sum] =
+            statistics_of_row<T>(team, vectors, in, range.valid_columns, ahead);
         max_data[row] = largest;
         sums_data[2 * row] = sum;
         sums_data[2 * row + 1] = label_logit(range, in, label_data[row]);
@@ -198,39 +289,68 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
   const A* const max_data = row_max.data();
   const A* const sums_data = sums.data();
   const StepState* const state = step.data();
+  const SoftmaxRows<T> vectors = vectors_of_host<T>();
   launch_rows(
       exec,
       {"trireme::kernels::cross_entropy_backward",
        {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
       rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         T* const in = logits_data + row * columns;
-        const A weight =
-            static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
         if (mask_data[row] == 0.0f) {
-          for_each_column(team, columns,
-                          [=](index_t j) { in[j] = static_cast<T>(A{0}); });
+          zero_row(team, columns, in);
           return;
         }
-        const A largest = max_data[row];
-        const A factor = weight / sums_data[2 * row];
-        const index_t label = static_cast<index_t>(label_data[row]) - range.begin;
-        const bool is_here = label >= 0 && label < range.valid_columns;
-        // Kept from before the row is overwritten.
-        const A label_value = label_logit(range, in, label_data[row]);
-        team_barrier(team);
-        for_each_column(team, range.valid_columns, [=](index_t j) {
-          in[j] = static_cast<T>(vector_exp(static_cast<A>(in[j]) - largest) * factor);
-        });
-        T* const padding = in + range.valid_columns;
-        for_each_column(team, columns - range.valid_columns,
-                        [=](index_t j) { padding[j] = static_cast<T>(A{0}); });
-        team_barrier(team);
-        if (is_here) {
-          for_each_column(team, 1, [=](index_t j) {
-            in[label + j] =
-                static_cast<T>(vector_exp(label_value - largest) * factor - weight);
-          });
+        const A weight =
+            static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
+        gradient_of_row<T>(team, vectors, range, columns, label_data[row],
+                           {max_data[row], sums_data[2 * row]}, weight, in);
+      });
+}
+
+template <class T>
+void cross_entropy_in_place(const Exec& exec, VocabRange range, StepStateView step,
+                            ObjectiveScale objective, View1<const std::int32_t> labels,
+                            View1<const float> mask, View2<T> logits,
+                            View1<Accumulator<T>> row_max, View2<Accumulator<T>> sums) {
+  using A = Accumulator<T>;
+  const auto rows = static_cast<index_t>(logits.extent(0));
+  const auto columns = static_cast<index_t>(logits.extent(1));
+  require_range("cross_entropy_in_place", range, logits);
+  require_extent("cross_entropy_in_place", "labels", labels, rows);
+  require_extent("cross_entropy_in_place", "mask", mask, rows);
+  require_extent("cross_entropy_in_place", "row_max", row_max, rows);
+  require_extents("cross_entropy_in_place", "sums", sums, rows, 2);
+
+  T* const logits_data = logits.data();
+  const std::int32_t* const label_data = labels.data();
+  const float* const mask_data = mask.data();
+  A* const max_data = row_max.data();
+  A* const sums_data = sums.data();
+  const StepState* const state = step.data();
+  const SoftmaxRows<T> vectors = vectors_of_host<T>();
+  launch_rows(
+      exec,
+      {"trireme::kernels::cross_entropy_in_place",
+       {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        T* const in = logits_data + row * columns;
+        const T* const next = row + 1 < rows ? in + columns : nullptr;
+        const Ahead<T> first{next, 2};
+        const auto of_row =
+            statistics_of_row<T>(team, vectors, in, range.valid_columns, first);
+        max_data[row] = of_row.largest;
+        sums_data[2 * row] = of_row.sum;
+        sums_data[2 * row + 1] = label_logit(range, in, label_data[row]);
+        if (mask_data[row] == 0.0f) {
+          team_barrier(team);  // the label's logit has been read
+          zero_row(team, columns, in);
+          return;
         }
+        const A weight =
+            static_cast<A>(objective.in(*state) * static_cast<double>(mask_data[row]));
+        const Ahead<T> second{next == nullptr ? next : next + range.valid_columns / 2, 2};
+        gradient_of_row<T>(team, vectors, range, columns, label_data[row], of_row, weight,
+                           in, second);
       });
 }
 
@@ -240,6 +360,7 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
   template decltype(cross_entropy_row_max_and_sums<T>)                    \
       cross_entropy_row_max_and_sums<T>;                                  \
   template decltype(cross_entropy_backward<T>) cross_entropy_backward<T>; \
+  template decltype(cross_entropy_in_place<T>) cross_entropy_in_place<T>; \
   template decltype(cross_entropy_loss<T>) cross_entropy_loss<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

@@ -1,7 +1,9 @@
 // kernels/cross_entropy.hpp — softmax cross-entropy over a shard of the vocabulary.
 //
 // The steps between which a tensor group reduces (Shoeybi et al. 2019, section 3):
-//   row_max -> all-reduce max -> row_sums -> all-reduce sum -> cross_entropy_loss;
+//   row_max -> all-reduce max -> row_sums -> all-reduce sum -> backward (in place);
+// and of all rows of a micro-batch together cross_entropy_loss. For a group of one
+// cross_entropy_in_place does all but the last in one pass over memory.
 // Logits of padding rows (local column >= valid_columns) take no part: they count as
 // minus infinity and their gradient is zero. All sums in Accumulator<T>.
 #ifndef TRIREME_KERNELS_CROSS_ENTROPY_HPP_
@@ -48,6 +50,15 @@ template <class T>
 void cross_entropy_loss(const Exec& exec, View1<const Accumulator<T>> row_max,
                         View2<const Accumulator<T>> sums, View1<const float> mask,
                         View1<Accumulator<T>> loss, View1<double> totals);
+
+// Maximum, sums and gradient, for a group of one: row_max and sums as above, and each row
+// of logits becomes its d_logits while it is in the cache: read from memory once, and
+// written once.
+template <class T>
+void cross_entropy_in_place(const Exec& exec, VocabRange range, StepStateView step,
+                            ObjectiveScale objective, View1<const std::int32_t> labels,
+                            View1<const float> mask, View2<T> logits,
+                            View1<Accumulator<T>> row_max, View2<Accumulator<T>> sums);
 
 // Works in place: logits become d_logits = scale * mask * (softmax - one_hot(label)),
 // with scale = objective.in(step).

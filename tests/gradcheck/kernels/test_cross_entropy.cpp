@@ -38,6 +38,12 @@ TEST(CrossEntropyGradient, OfTheLogits) {
                                  d_logits.matrix(kRows, kColumns));
   const Point gradient = d_logits.values();
   EXPECT_TRUE(test::check_gradient(loss, at, gradient));
+  const Array<double> in_place(at);
+  cross_entropy_in_place<double>(Exec(), range, StepStateView(step.data()), {0, kScale},
+                                 labels.cvector(), mask.cvector(),
+                                 in_place.matrix(kRows, kColumns), row_max.vector(),
+                                 sums.matrix(kRows, 2));
+  EXPECT_TRUE(test::check_gradient(loss, at, in_place.values()));
 }
 
 }  // namespace

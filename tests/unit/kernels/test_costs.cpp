@@ -189,6 +189,10 @@ TEST_F(Costs, CrossEntropy) {
                                 vector<const float>(5), matrix<const float>(5, 2),
                                 matrix<float>(5, 11));
   expect("cross_entropy_backward", 0, 4 * (5 + 5 + 5 + 10 + 2 * 55));
+  cross_entropy_in_place<float>(exec_, range, {}, {}, labels, vector<const float>(5),
+                                matrix<float>(5, 11), vector<float>(5),
+                                matrix<float>(5, 2));
+  expect("cross_entropy_in_place", 0, 4 * (5 + 5 + 5 + 10 + 2 * 55));
 }
 
 // 3 chunks of 101 elements together, of which 77 are in the norm.

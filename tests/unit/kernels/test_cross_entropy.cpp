@@ -2,6 +2,7 @@
 // equals the whole; padding takes no part.
 #include "kernels/cross_entropy.hpp"
 
+#include "kernels/impl/softmax_rows.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -107,14 +108,77 @@ TYPED_TEST(CrossEntropyOf, MatchesReference) {
         EXPECT_NEAR(totals.values()[0], 10 + want.total, 8 * ua * rows * 20);
         EXPECT_DOUBLE_EQ(totals.values()[1], 20 + want.count);
 
+        const Array<T> in_place(logits.values());
+        cross_entropy_in_place<T>(exec, range, step.view(), kObjective, labels.cvector(),
+                                  mask.cvector(), in_place.matrix(rows, columns),
+                                  row_max2.vector(), sums2.matrix(rows, 2));
+        EXPECT_EQ(row_max2.bytes(), row_max.bytes());
+        EXPECT_EQ(sums2.bytes(), sums.bytes());
+
         cross_entropy_backward<T>(exec, range, step.view(), kObjective, labels.cvector(),
                                   mask.cvector(), row_max.cvector(),
                                   sums.cmatrix(rows, 2), logits.matrix(rows, columns));
+        EXPECT_EQ(in_place.bytes(), logits.bytes()) << "in one pass or two";
         // fp16 has no smaller number than 2^-24: absolute there.
         test::expect_close(logits.values(), want.d_logits, u + 64 * ua,
                            std::is_same_v<T, fp16> ? 1e-3 : 1e-6, "d_logits");
       }
     }
+  }
+}
+
+// A host's long vectors, where it has them, and the plain loops: the same bits, however
+// the row ends, also where exponentials are zero, subnormal results and infinities are.
+template <class T>
+void expect_both_ways_alike() {
+  using A = Accumulator<T>;
+  const index_t rows = 5;
+  const LossStep step;
+  for (const index_t columns : {1, 15, 16, 17, 31, 33, 255, 256, 257, 1000, 5003}) {
+    for (const double size : {0.5, 10.0, 120.0}) {
+      SCOPED_TRACE(::testing::Message() << columns << " columns up to " << size);
+      std::vector<double> values = test::uniform(rows * columns, 3, -size, size);
+      if (columns > 1) values.back() = -INFINITY;
+      const Array<std::int32_t> labels(some_labels(rows, columns));
+      const Array<float> mask(some_mask(rows));
+      std::vector<unsigned char> bits[2];
+      for (const auto way :
+           {impl::LongVectors::off, impl::LongVectors::where_there_are}) {
+        impl::set_softmax_rows(way);
+        const Array<T> logits(values);
+        const Array<A> row_max(rows), sums(2 * rows);
+        cross_entropy_in_place<T>(Exec(), {0, columns}, step.view(), kObjective,
+                                  labels.cvector(), mask.cvector(),
+                                  logits.matrix(rows, columns), row_max.vector(),
+                                  sums.matrix(rows, 2));
+        for (const auto& more : {logits.bytes(), row_max.bytes(), sums.bytes()}) {
+          auto& all = bits[way == impl::LongVectors::off];
+          all.insert(all.end(), more.begin(), more.end());
+        }
+      }
+      EXPECT_EQ(bits[0], bits[1]);
+    }
+  }
+}
+
+TEST(CrossEntropyVectors, HaveTheBitsOfThePlainLoops) {
+  expect_both_ways_alike<bf16>();
+  expect_both_ways_alike<fp16>();
+}
+
+TEST(CrossEntropyVectors, KeepNaN) {
+  for (const index_t at : {0, 40, 299}) {
+    std::vector<double> values(300, 1.0);
+    values[static_cast<std::size_t>(at)] = NAN;
+    const Array<bf16> logits(values);
+    const Array<float> row_max(1), sums(2), mask(1, 1.0);
+    const Array<std::int32_t> labels({7});
+    cross_entropy_in_place<bf16>(Exec(), {0, 300}, LossStep().view(), kObjective,
+                                 labels.cvector(), mask.cvector(), logits.matrix(1, 300),
+                                 row_max.vector(), sums.matrix(1, 2));
+    EXPECT_EQ(row_max.values()[0], 1.0);
+    EXPECT_TRUE(std::isnan(sums.values()[0]));
+    for (const double gradient : logits.values()) ASSERT_TRUE(std::isnan(gradient));
   }
 }
 
@@ -209,6 +273,7 @@ TEST(CrossEntropyExtremes, LargeLogitsAndNaN) {
   const Array<float> logits(values), row_max(2), sums(4), loss(2), mask(2, 1.0);
   const Array<std::int32_t> labels({2900, 0});
   const Array<double> totals(2);
+  const LossStep step;
   cross_entropy_row_max_and_sums<float>(Exec(), {0, columns}, logits.cmatrix(2, columns),
                                         labels.cvector(), row_max.vector(),
                                         sums.matrix(2, 2));
@@ -217,6 +282,14 @@ TEST(CrossEntropyExtremes, LargeLogitsAndNaN) {
   EXPECT_NEAR(loss.values()[0], 10 + std::log1p(std::exp(-10.0)), 1e-3);
   EXPECT_TRUE(std::isnan(loss.values()[1]));
   EXPECT_TRUE(std::isnan(totals.values()[0]));
+  cross_entropy_in_place<float>(
+      Exec(), {0, columns}, step.view(), kObjective, labels.cvector(), mask.cvector(),
+      logits.matrix(2, columns), row_max.vector(), sums.matrix(2, 2));
+  const std::vector<double> gradient = logits.values();
+  EXPECT_NEAR(gradient[5], kScale / (1 + std::exp(-10.0)), 1e-6);
+  EXPECT_NEAR(gradient[2900], kScale * (1 / (1 + std::exp(10.0)) - 1), 1e-6);
+  EXPECT_EQ(gradient[0], 0.0);
+  EXPECT_TRUE(std::isnan(gradient[static_cast<std::size_t>(columns)]));
 }
 
 // The loss of a row has the rounding of its own size, not of its logits'. Exact values:
@@ -246,8 +319,8 @@ TEST(CrossEntropyExtremes, LossIsNotRoundedToTheLogits) {
 // A row that does not count changes nothing, whatever it holds.
 TEST(CrossEntropyExtremes, MaskedRowsMayHoldAnything) {
   const LossStep step;
-  const Array<float> logits({1.0, 2.0, NAN, INFINITY}), row_max(2), sums(4), loss(2),
-      mask({1.0, 0.0});
+  const Array<float> logits({1.0, 2.0, NAN, INFINITY}), in_place(logits.values()),
+      row_max(2), sums(4), loss(2), mask({1.0, 0.0});
   const Array<std::int32_t> labels({0, -1});
   const Array<double> totals(2);
   cross_entropy_row_max_and_sums<float>(Exec(), {0, 2}, logits.cmatrix(2, 2),
@@ -261,6 +334,10 @@ TEST(CrossEntropyExtremes, MaskedRowsMayHoldAnything) {
                                 logits.matrix(2, 2));
   EXPECT_EQ(logits.values()[2], 0.0);
   EXPECT_EQ(logits.values()[3], 0.0);
+  cross_entropy_in_place<float>(Exec(), {0, 2}, step.view(), kObjective, labels.cvector(),
+                                mask.cvector(), in_place.matrix(2, 2), row_max.vector(),
+                                sums.matrix(2, 2));
+  EXPECT_EQ(in_place.bytes(), logits.bytes());
 }
 
 TEST(CrossEntropyOrder, BitsDoNotDependOnThreads) {
@@ -269,6 +346,7 @@ TEST(CrossEntropyOrder, BitsDoNotDependOnThreads) {
   const index_t rows = 301, columns = 2000;
   const Array<float> logits(test::uniform(rows * columns, 1)), mask(some_mask(rows));
   const Array<std::int32_t> labels(some_labels(rows, columns));
+  const LossStep step;
   std::vector<unsigned char> bits[2];
   for (const bool alone : {false, true}) {
     const Exec exec = alone ? one.exec : Exec();
@@ -279,10 +357,15 @@ TEST(CrossEntropyOrder, BitsDoNotDependOnThreads) {
                                           row_max.vector(), sums.matrix(rows, 2));
     cross_entropy_loss<float>(exec, row_max.cvector(), sums.cmatrix(rows, 2),
                               mask.cvector(), loss.vector(), totals.vector());
+    const Array<float> in_place(logits.values());
+    cross_entropy_in_place<float>(
+        exec, {0, columns}, step.view(), kObjective, labels.cvector(), mask.cvector(),
+        in_place.matrix(rows, columns), row_max.vector(), sums.matrix(rows, 2));
     exec.fence("test");
     bits[alone] = sums.bytes();
-    const auto more = totals.bytes();
-    bits[alone].insert(bits[alone].end(), more.begin(), more.end());
+    for (const auto& more : {totals.bytes(), in_place.bytes()}) {
+      bits[alone].insert(bits[alone].end(), more.begin(), more.end());
+    }
   }
   EXPECT_EQ(bits[0], bits[1]);
 }
