@@ -44,7 +44,10 @@ template <class T>
 class FiniteCheck {
  public:
   explicit FiniteCheck(const Exec& exec) : exec_(exec), count_("non-finite values", 1) {}
-  bool is_bad(const View2<const T>& view) const;
+  bool is_bad(const View2<const T>& view) const {
+    return is_bad(View1<const T>(view.data(), view.size()));
+  }
+  bool is_bad(const View1<const T>& view) const;
 
  private:
   const Exec& exec_;
@@ -60,7 +63,8 @@ class Block {
   virtual void set_slot_count(int slots) = 0;
 
   // Makes `out` of `in`, which stays until backward_weight(). What passes it by in the
-  // borders is not its affair.
+  // borders is not its affair. Where its spec says gradients_in_forward and the context
+  // takes_gradients(), it adds to the gradient of its table, too.
   virtual void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                        const Tensors<T>& out) = 0;
   // Computes the gradients of what it reads from those of what it makes. It writes d_in
@@ -79,13 +83,16 @@ class Block {
   // Columns of its cache of keys (and of values); of the logits that it makes.
   virtual index_t cache_columns() const { return 0; }
   virtual index_t logit_columns() const { return 0; }
-  // The logits of the last forward in a slot, for parity tests: (rows, real words of this
-  // rank), with padding between the rows.
-  virtual View2<T> saved_logits(int) const { return {}; }
+  // The logits of a slot's last forward pass, which took no gradients, once more, for
+  // tests: made in `memory` (rows, v_tp); what is returned has the real words alone, with
+  // padding between the rows.
+  virtual View2<T> logits_again(const nn::Context&, int, const View2<T>&) const {
+    return {};
+  }
 
-  // The first of a slot's saved tensors, in the order of the forward pass, that has a
-  // number that is not finite, e.g. "layers/5/mlp/fc1"; empty when there is none. The
-  // borders are looked at by the chunk.
+  // The first tensor that a forward pass without gradients has left in a slot, in the
+  // order of that pass, that has a number that is not finite, e.g. "layers/5/mlp/fc1";
+  // empty when there is none. The borders are looked at by the chunk.
   virtual std::string locate_non_finite(const nn::Context& context,
                                         const FiniteCheck<T>& check, int slot) const = 0;
 };

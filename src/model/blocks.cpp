@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/types.hpp"
 #include "config/capability.hpp"
 #include "kernels/step_state.hpp"
 #include "model/block.hpp"
@@ -157,24 +158,26 @@ class HeadBlock final : public Block<T> {
         labels_(field(making, &Objective::labels)),
         mask_(field(making, &Objective::mask)),
         head_(begin_unit(making), making.blueprint.architecture.hidden,
-              making.table().words, objective_) {}
+              making.table().words, objective_) {
+    TRIREME_REQUIRE(making.spec().gradients_in_forward,
+                    "block '{}' takes its gradients in the forward pass, and its "
+                    "blueprint does not say so",
+                    making.spec().name);
+  }
 
   void set_slot_count(int slots) override { slots_.resize(extent(slots)); }
 
   void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                const Tensors<T>&) override {
     head_.forward(context, in[0], context.ids(labels_), context.weights(mask_),
-                  context.totals_of(objective_.index), slots_.at(extent(slot)).saved);
+                  context.totals_of(objective_.index), slots_.at(extent(slot)));
   }
   void backward_input(const nn::Context& context, int slot, const Tensors<T>&,
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
-    Slot& of = slots_.at(extent(slot));
-    head_.backward_input(context, context.ids(labels_), context.weights(mask_), of.saved,
-                         d_in[0], of.held, weight_pass);
+    head_.backward_input(context, slots_.at(extent(slot)), d_in[0], weight_pass);
   }
   void backward_weight(const nn::Context& context, int slot) override {
-    const Slot& of = slots_.at(extent(slot));
-    head_.backward_weight(context, of.saved, of.held);
+    head_.backward_weight(context, slots_.at(extent(slot)));
   }
   void decode(const nn::Context& context, nn::KvCache<T>*, const Tensors<T>& in,
               const Tensors<T>& out) const override {
@@ -188,21 +191,21 @@ class HeadBlock final : public Block<T> {
                  out[0]);
   }
   index_t logit_columns() const override { return head_.vocabulary_tp(); }
-  View2<T> saved_logits(int slot) const override {
-    return head_.without_padding(slots_.at(extent(slot)).saved.logits);
+  View2<T> logits_again(const nn::Context& context, int slot,
+                        const View2<T>& memory) const override {
+    return head_.logits_again(context, slots_.at(extent(slot)), memory);
   }
-  std::string locate_non_finite(const nn::Context&, const FiniteCheck<T>& check,
+  // A row of logits that has NaN or plus infinity has a loss that is not finite. Minus
+  // infinity is the probability zero, and no fault unless the label has it.
+  std::string locate_non_finite(const nn::Context& context, const FiniteCheck<T>& check,
                                 int slot) const override {
-    const auto& saved = slots_.at(extent(slot)).saved;
+    const auto& saved = slots_.at(extent(slot));
     if (check.is_bad(saved.normed)) return "final_norm";
-    return check.is_bad(saved.logits) ? "logits" : "";
+    const FiniteCheck<Accumulator<T>> check_losses(context.exec);
+    return check_losses.is_bad(saved.loss) ? "logits" : "";
   }
 
  private:
-  struct Slot {
-    typename nn::LmHead<T>::Saved saved;
-    typename nn::LmHead<T>::Held held;
-  };
   static const nn::Builder<T>& begin_unit(const Making<T>& making) {
     making.builder.registry.begin_unit(making.spec().name, making.table().unit);
     return making.builder;
@@ -216,7 +219,7 @@ class HeadBlock final : public Block<T> {
   kernels::ObjectiveScale objective_;
   std::size_t labels_, mask_;  // fields
   nn::LmHead<T> head_;
-  std::vector<Slot> slots_;
+  std::vector<typename nn::LmHead<T>::Saved> slots_;
 };
 
 // Whoever reads decks refuses them before, by the same list. A blueprint may have them: a

@@ -186,6 +186,11 @@ void Blueprint::check() const {
                     "which a layer must not: it may be made again",
                     blocks[i].name, blocks[i].stream, batch.streams.size(),
                     blocks[i].objective, objectives.size());
+    TRIREME_REQUIRE(!blocks[i].gradients_in_forward ||
+                        (blocks[i].objective >= 0 && !blocks[i].table.empty()),
+                    "block '{}' takes gradients in its forward pass, but makes no "
+                    "objective with a table that it shares",
+                    blocks[i].name);
     TRIREME_REQUIRE(
         !(blocks[i].is_layer && blocks[i].is_source()),
         "layer '{}' reads nothing: where it is made again its weights may not "

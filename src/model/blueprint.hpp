@@ -75,6 +75,9 @@ struct BlockSpec {
   index_t parameters = 0;                // of its own: those of its table are not
   BlockFlops flops = {};
   int objective = -1;  // that it adds to; -1: none
+  // Whether its forward pass in training has the products of its backward pass with it,
+  // and adds to the gradient of its table: d_logits are known as soon as the loss is.
+  bool gradients_in_forward = false;
 
   bool operator==(const BlockSpec&) const = default;
   bool makes_tensor(const std::string& tensor) const {

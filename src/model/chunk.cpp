@@ -41,10 +41,9 @@ void require_shapes(const nn::Context& context, const Border& border,
 }  // namespace
 
 template <class T>
-bool FiniteCheck<T>::is_bad(const View2<const T>& view) const {
-  const View1<const T> flat(view.data(), view.size());
+bool FiniteCheck<T>::is_bad(const View1<const T>& view) const {
   kernels::fill(exec_, View1<std::int64_t>(count_), std::int64_t{0});
-  kernels::count_non_finite<T>(exec_, flat, View0<std::int64_t>(count_.data()));
+  kernels::count_non_finite<T>(exec_, view, View0<std::int64_t>(count_.data()));
   const auto host = Kokkos::create_mirror_view(count_);
   Kokkos::deep_copy(exec_.space(), host, count_);
   exec_.fence("count of non-finite numbers");
@@ -290,7 +289,7 @@ void Chunk<T>::use(const nn::Context& context, std::size_t block, Pass pass,
   run();
   for (std::size_t u = units.end; u-- > units.begin;) params->end(u, pass);
   for (const Copy& copy : copies_) {
-    const std::size_t last = pass == Pass::forward ? copy.last : copy.first;
+    const std::size_t last = goes_forward(pass) ? copy.last : copy.first;
     if (block == last) params->end(copy.unit, pass);
   }
 }
@@ -311,7 +310,9 @@ void Chunk<T>::forward(const nn::Context& context, int slot, const Tensors<T>& i
                        ? out[k]
                        : take(context, *context.saved, Category::hidden, life.tensor);
     }
-    use(context, i, Pass::forward, [&] { run_block(context, slot, values, i); });
+    const bool with_gradients = spec(i).gradients_in_forward && context.takes_gradients();
+    use(context, i, with_gradients ? Pass::forward_with_gradients : Pass::forward,
+        [&] { run_block(context, slot, values, i); });
   }
   for (std::size_t k = 0; k < out.size(); ++k) {
     const std::size_t id = borders_[size()][k];
@@ -421,6 +422,18 @@ void Chunk<T>::decode(const nn::Context& context, DecodeState<T>& state,
                          is_last ? last : listed(gradients_, makes_[i]));
     });
   }
+}
+
+template <class T>
+View2<T> Chunk<T>::logits_again(const nn::Context& context, int slot,
+                                const View2<T>& memory) const {
+  View2<T> logits;
+  const std::size_t last = size() - 1;
+  use(context, last, Pass::forward, [&] {
+    logits =
+        blocks_[last]->logits_again(context.on_stream(spec(last).stream), slot, memory);
+  });
+  return logits;
 }
 
 template <class T>

@@ -85,7 +85,8 @@ class Chunk {
   PassUnits weight_units(Pass pass) const;
 
   // Computes `out` from `in`, which must stay until the last pass of the micro-batch.
-  // Blocks with an objective add to context.totals.
+  // Blocks with an objective add to context.totals, and where the context
+  // takes_gradients() perhaps to gradients (BlockSpec::gradients_in_forward).
   void forward(const nn::Context& context, int slot, const Tensors<T>& in,
                const Tensors<T>& out);
   // Computes d_in, the gradients of `in`, from d_out, those of `out`, which are changed
@@ -100,14 +101,17 @@ class Chunk {
   void decode(const nn::Context& context, DecodeState<T>& state, View2<T> logits);
   // Columns of each of a DecodeState's caches: of one position of a sample.
   std::vector<index_t> cache_columns() const;
-  // Columns of this rank's logits, padding included. Of the last chunk, as saved_logits.
+  // Columns of this rank's logits, padding included. Of the last chunk, as
+  // logits_again().
   index_t logit_columns() const { return blocks_.back()->logit_columns(); }
-  View2<T> saved_logits(int slot) const { return blocks_.back()->saved_logits(slot); }
+  // Logits of a slot's last forward pass, once more (Block::logits_again).
+  View2<T> logits_again(const nn::Context& context, int slot,
+                        const View2<T>& memory) const;
 
-  // The first of a slot's tensors, in the order of the forward pass, that has a number
-  // that is not finite, e.g. "layers/5/mlp/fc2"; empty when there is none, or it came in:
-  // the chunk that made it finds it. To be asked before what goes out has gone. Waits for
-  // the device.
+  // After a forward pass that took no gradients: the first of a slot's tensors, in the
+  // order of the forward pass, that has a number that is not finite, e.g.
+  // "layers/5/mlp/fc2"; empty when there is none, or it came in: the chunk that made it
+  // finds it. To be asked before what goes out has gone. Waits for the device.
   std::string locate_non_finite(const nn::Context& context, int slot) const;
 
  private:

@@ -91,7 +91,8 @@ Blueprint gpt_blueprint(const Architecture& a) {
        .table = "embedding/word",
        .parameters = norm_parameters(a) + (a.tie_embeddings ? index_t{0} : words),
        .flops = {.per_token = 2.0 * static_cast<double>(words)},
-       .objective = 0});
+       .objective = 0,
+       .gradients_in_forward = true});
   blueprint.tables.push_back({.name = "embedding/word",
                               .unit = "embedding",
                               .rows = a.vocab,

@@ -21,6 +21,11 @@ namespace trireme::nn {
 // Whether dropout is applied: evaluation and generation see the whole network.
 enum class Mode { training, evaluation };
 
+// Whether a backward pass follows a forward pass. A block that makes an objective may
+// then take its gradients at once, while it has what they need; where none follows (an
+// evaluation, a search for what is not finite) no gradient is touched.
+enum class Gradients { taken, none };
+
 // Weight gradients right after those of the inputs, or by a backward_weight later.
 enum class WeightPass { now, later };
 
@@ -49,6 +54,7 @@ struct Context {
   // block that makes an objective runs after their arrival.
   comm::Request* objective_counts = nullptr;
   Mode mode = Mode::training;
+  Gradients gradients = Gradients::taken;  // never in an evaluation
   bool sequence_parallel = false;
   ParamUse* params = nullptr;  // who is told what is in use
   Recompute recompute = {};
@@ -65,6 +71,9 @@ struct Context {
     Context other = *this;
     other.stream = number;
     return other;
+  }
+  bool takes_gradients() const {
+    return mode == Mode::training && gradients == Gradients::taken;
   }
   // (sum of mask * loss, sum of mask) of an objective; no memory on shapes alone.
   View1<double> totals_of(int objective) const {

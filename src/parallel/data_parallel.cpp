@@ -246,10 +246,10 @@ void DataParallel<T>::begin(std::size_t unit, Pass pass) {
     need_weights(bucket, {});
     if (zero() >= 3) fetch_ahead(bucket, pass);  // beside this one's kernels
   }
-  if (adds_to_gradients(pass)) {
-    if (borrowed) need_gradients(params_.partition().bucket_of_unit(*borrowed));
-    need_gradients(bucket);
+  if (borrowed && adds_to_borrowed_gradients(pass)) {
+    need_gradients(params_.partition().bucket_of_unit(*borrowed));
   }
+  if (adds_to_gradients(pass)) need_gradients(bucket);
 }
 
 template <class T>
@@ -281,7 +281,7 @@ bool DataParallel<T>::fetch_first(const PassUnits& units,
   const Partition& partition = params_.partition();
   const std::size_t first = partition.bucket_of_unit(units.begin);
   const std::size_t last = partition.bucket_of_unit(units.end - 1);
-  const bool forward = units.pass == Pass::forward;
+  const bool forward = goes_forward(units.pass);
   for (std::size_t i = 0; i <= last - first; ++i) {
     const std::size_t bucket = forward ? first + i : last - i;
     if (after && (forward ? bucket <= *after : bucket >= *after)) continue;

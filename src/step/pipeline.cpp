@@ -99,9 +99,12 @@ schedule::ModelCost modelled_cost(const model::Blueprint& blueprint,
   constexpr double kTraffic = 0.01;
   schedule::ModelCost cost;
   for (const model::BlockSpec& block : blueprint.blocks) {
-    // A backward pass has two products for each of the forward pass.
+    // A backward pass has two products for each of the forward pass, unless that had them
+    // already.
     const double pass = std::max(flops(block) / layer, kTraffic);
-    cost.blocks.push_back({{pass, block.is_source() ? 0.0 : pass, pass}, block.is_layer});
+    schedule::PieceCost passes{pass, block.is_source() ? 0.0 : pass, pass};
+    if (block.gradients_in_forward) passes = {3 * pass, kTraffic, kTraffic};
+    cost.blocks.push_back({passes, block.is_layer});
   }
   cost.recomputed =
       static_cast<int>(std::min(shape.recompute.layers, blueprint.layer_count()));

@@ -105,16 +105,36 @@ Workspace TrainStep<T>::make_workspace() {
 }
 
 template <class T>
+nn::Context TrainStep<T>::plain_context(Arena& saved, Arena& scratch, Arena& held) const {
+  return {.exec = exec_,
+          .groups = state_.groups,
+          .step = {},
+          .saved = &saved,
+          .scratch = scratch,
+          .held = held,
+          .batch = shape_.micro_batch(state_.blueprint.batch),
+          .mode = nn::Mode::evaluation,
+          .sequence_parallel = state_.sequence_parallel(),
+          .params = state_.use};
+}
+
+template <class T>
+View2<T> TrainStep<T>::last_logits() {
+  const model::Chunk<T>& chunk = *state_.chunks.back();
+  const nn::Context context =
+      plain_context(workspace_.saved(static_cast<int>(state_.chunks.size()) - 1, 0),
+                    workspace_.scratch(), spare_held());
+  const int stream = state_.blueprint.blocks.back().stream;
+  const std::size_t rows = extent(context.on_stream(stream).rows());
+  const std::size_t columns = extent(chunk.logit_columns());
+  logits_ = DeviceArray<T>("logits", rows * columns);
+  return chunk.logits_again(context, 0, View2<T>(logits_.data(), rows, columns));
+}
+
+template <class T>
 auto TrainStep<T>::find_borders() const -> std::vector<BorderElements> {
   Arena none;
-  const nn::Context context{.exec = exec_,
-                            .groups = state_.groups,
-                            .step = {},
-                            .saved = &none,
-                            .scratch = none,
-                            .held = none,
-                            .batch = shape_.micro_batch(state_.blueprint.batch),
-                            .sequence_parallel = state_.sequence_parallel()};
+  const nn::Context context = plain_context(none, none, none);
   std::vector<BorderElements> all;
   for (const auto& chunk : state_.chunks) {
     all.push_back({model::elements_of(context, chunk->border_in()),
@@ -359,8 +379,7 @@ struct TrainStep<T>::Handler {
     if (action.held != Action::kNone) {
       return step.workspace_.held(action.chunk, step.is_on_shapes() ? 0 : action.held);
     }
-    const bool later = step.needs_.has_weight_passes;
-    return step.workspace_.held(later ? step.state_.sharing.pipeline.chunks : 0);
+    return step.spare_held();
   }
   nn::Context context_of(const Action& action, const Exec& exec, ParamUse& use) const {
     return {.exec = exec,
@@ -373,6 +392,7 @@ struct TrainStep<T>::Handler {
             .totals = step.totals(),
             .objective_counts = &step.counts_,
             .mode = mode,
+            .gradients = bad == nullptr ? nn::Gradients::taken : nn::Gradients::none,
             .sequence_parallel = step.state_.sequence_parallel(),
             .params = &use,
             .recompute = step.shape_.recompute};

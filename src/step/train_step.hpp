@@ -103,9 +103,10 @@ class TrainStep {
   // workspace as far as it was in use so far.
   MemoryPlan memory() const;
   const StepShape& shape() const { return shape_; }
-  // The logits of the last forward, (rows, this rank's words); on the last stage of a
-  // pipeline.
-  View2<T> last_logits() const { return state_.chunks.back()->saved_logits(0); }
+  // For tests: logits of the last micro-batch that evaluate() has seen in slot 0, once
+  // more, (rows, this rank's words); on the last stage of a pipeline. They stay until the
+  // next call.
+  View2<T> last_logits();
 
  private:
   // A micro-batch on the device: the fields that this stage reads, in one allocation.
@@ -117,6 +118,12 @@ class TrainStep {
   struct Handler;  // what schedule::execute calls
 
   bool is_on_shapes() const { return exec_.is_shape_only(); }
+  // For passes that leave nothing in it.
+  Arena& spare_held() {
+    return workspace_.held(needs_.has_weight_passes ? state_.sharing.pipeline.chunks : 0);
+  }
+  // Of a pass that is not one of a step's.
+  nn::Context plain_context(Arena& saved, Arena& scratch, Arena& held) const;
   // What a step of a number of micro-batches does on this stage.
   struct Work {
     PipelinePlans::StagePlan plan;
@@ -181,7 +188,8 @@ class TrainStep {
   // each objective.
   DeviceArray<kernels::StepState> step_state_;
   DeviceArray<double> totals_;
-  comm::Request counts_;  // of objectives, on their way
+  comm::Request counts_;   // of objectives, on their way
+  DeviceArray<T> logits_;  // of last_logits()
 };
 
 }  // namespace trireme::step

@@ -5,7 +5,9 @@
 // What a pass does with them: a forward pass reads weights, a backward pass reads them
 // and adds to their gradients. Where a schedule splits it (zero_bubble) the input pass
 // reads weights alone, and the weight pass, which may come much later, adds to gradients
-// alone.
+// alone. The forward pass of a block that makes an objective may take gradients with it
+// (BlockSpec::gradients_in_forward): those of the table that its unit borrows, while the
+// gradients of its own unit come in the backward pass, as all units' do.
 #ifndef TRIREME_TENSOR_PARAM_USE_HPP_
 #define TRIREME_TENSOR_PARAM_USE_HPP_
 
@@ -13,13 +15,27 @@
 
 namespace trireme {
 
-enum class Pass { forward, backward, backward_input, backward_weight };
+enum class Pass {
+  forward,
+  backward,
+  backward_input,
+  backward_weight,
+  forward_with_gradients
+};
 
 inline bool reads_weights(Pass pass) {
   return pass != Pass::backward_weight;
 }
 inline bool adds_to_gradients(Pass pass) {
   return pass == Pass::backward || pass == Pass::backward_weight;
+}
+// Whether a pass adds to gradients of the unit that its own unit borrows from.
+inline bool adds_to_borrowed_gradients(Pass pass) {
+  return adds_to_gradients(pass) || pass == Pass::forward_with_gradients;
+}
+// Whether a pass goes from the first unit to the last.
+inline bool goes_forward(Pass pass) {
+  return pass == Pass::forward || pass == Pass::forward_with_gradients;
 }
 
 // The units whose weights a pass reads: from the first on in a forward pass, from the

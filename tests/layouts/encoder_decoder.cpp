@@ -374,7 +374,8 @@ model::Blueprint encoder_decoder(const model::Architecture& text) {
                               .table = "embedding/word",
                               .parameters = gpt.blocks.back().parameters,
                               .flops = gpt.blocks.back().flops,
-                              .objective = 0});
+                              .objective = 0,
+                              .gradients_in_forward = true});
   const auto table = [&](const char* name, const char* unit, index_t rows,
                          index_t columns) {
     blueprint.tables.push_back({name, unit, rows, columns, text.init_std});

@@ -22,7 +22,6 @@ TEST(StrictCoveringOfLayouts, NcclWouldCarryThem) {
                            "word embedding gradient",
                            "head input",
                            "head input gradient",
-                           "head input, for its weight",
                            "loss: maximum",
                            "loss: sums",
                            "loss totals",

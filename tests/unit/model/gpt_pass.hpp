@@ -76,6 +76,7 @@ struct PassShape {
   // Weight gradients together with those of the inputs, or in a pass of their own.
   model::WeightPass weight_pass = model::WeightPass::now;
   nn::Recompute recompute = {};
+  nn::Gradients gradients = nn::Gradients::taken;
 };
 
 // One micro-batch: what goes in, where it is kept, and calls of the chunk.
@@ -136,6 +137,7 @@ class Pass {
             .batch = batch(),
             .totals = totals_.vector(),
             .mode = shape_.mode,
+            .gradients = shape_.gradients,
             .recompute = shape_.recompute};
   }
   // What crosses the borders of a chunk that is no whole model: activations, and in the
@@ -153,7 +155,14 @@ class Pass {
   std::size_t planned_held() const { return planned_held_; }
   // Sum of mask * loss, sum of mask.
   Values totals() const { return totals_.values(); }
-  Values logits() const { return rows_of(gpt_.chunk.saved_logits(slot_)); }
+  // Of a forward pass in evaluation.
+  Values logits() {
+    const index_t rows = shape_.batch * shape_.sequence;
+    const index_t columns = gpt_.chunk.logit_columns();
+    const Array<T> memory(static_cast<std::size_t>(rows * columns));
+    return rows_of(
+        gpt_.chunk.logits_again(context(exec_), slot_, memory.matrix(rows, columns)));
+  }
 
  private:
   nn::MicroBatch batch() const {
@@ -191,7 +200,7 @@ class Pass {
           static_cast<std::size_t>(shape_.batch * shape_.sequence * gpt_.config.hidden));
     }
     run_forward(shape_only);
-    run_backward(shape_only);
+    if (context(shape_only).takes_gradients()) run_backward(shape_only);
     planned_saved_ = saved_.peak();
     planned_scratch_ = scratch_.peak();
     planned_held_ = held_.peak();

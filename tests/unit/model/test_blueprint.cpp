@@ -45,6 +45,10 @@ TEST(BlueprintCheck, SeesWhatContradictsItself) {
                 of.blocks[0].makes.clear();
               }),
               HasSubstr("reads nothing"));
+  EXPECT_THAT(
+      refusal([](Blueprint& of) { of.blocks[1].gradients_in_forward = true; }),
+      HasSubstr("block 'layers/0' takes gradients in its forward pass, but makes no "
+                "objective"));
   EXPECT_THAT(refusal([](Blueprint& of) { of.decoded.positions = "places"; }),
               HasSubstr("no field 'places'"));
   EXPECT_THAT(refusal([](Blueprint& of) { of.vocabulary = "no"; }),

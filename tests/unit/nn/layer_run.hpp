@@ -30,9 +30,9 @@ class LayerRun {
     });
   }
 
-  // Forward, and what came out of it.
+  // Forward, without gradients, and what came out of it.
   double objective(nn::Mode mode = nn::Mode::training) {
-    forward(mode);
+    forward(mode, nn::Gradients::none);
     const Values out = y.values();
     const Values weight = d_y.values();
     double sum = 0;
@@ -40,11 +40,13 @@ class LayerRun {
     if (layer.splits_y) sum = bench.groups.tensor->control().all_reduce(sum);
     return sum + bench.totals.values()[0] / bench.step.objective_count[0];
   }
-  void forward(nn::Mode mode = nn::Mode::training) {
+  void forward(nn::Mode mode = nn::Mode::training,
+               nn::Gradients gradients = nn::Gradients::taken) {
     bench.saved.arena.reset();
     bench.totals.set({0, 0});
-    layer.forward(bench.context(mode), x.cmatrix(kRows, layer.in),
-                  y.matrix(kRows, layer.out));
+    nn::Context context = bench.context(mode);
+    context.gradients = gradients;
+    layer.forward(context, x.cmatrix(kRows, layer.in), y.matrix(kRows, layer.out));
   }
   void backward_input() {
     layer.backward_input(bench.context(), d_y.cmatrix(kRows, layer.out),

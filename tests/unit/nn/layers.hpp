@@ -250,19 +250,19 @@ Layer<T> embedding(LayerBench<T>& bench, double dropout) {
               }};
 }
 
-// With the word embedding it is tied to; its loss goes to bench.totals.
+// With the word embedding it is tied to; its loss goes to bench.totals. `most_rows`:
+// whose logits are made at a time; 0: all.
 template <class T>
-Layer<T> lm_head(LayerBench<T>& bench, double) {
+Layer<T> lm_head_by_rows(LayerBench<T>& bench, index_t most_rows) {
   struct Parts {
-    Parts(LayerBench<T>& bench)
+    Parts(LayerBench<T>& bench, index_t most_rows)
         : word(bench.builder(), "embedding/word", kVocabulary, kHidden, 0.02),
-          layer(bench.builder(), kHidden, word) {}
+          layer(bench.builder(), kHidden, word, {}, most_rows) {}
     nn::VocabParallelEmbedding<T> word;
     nn::LmHead<T> layer;
     typename nn::LmHead<T>::Saved saved;
-    typename nn::LmHead<T>::Held held;
   };
-  const auto parts = std::make_shared<Parts>(bench);
+  const auto parts = std::make_shared<Parts>(bench, most_rows);
   return {.in = kHidden,
           .forward =
               [parts](const nn::Context& context, View2<const T> x, View2<T>) {
@@ -271,13 +271,21 @@ Layer<T> lm_head(LayerBench<T>& bench, double) {
               },
           .backward_input =
               [parts](const nn::Context& context, View2<const T>, View2<T> d_x) {
-                parts->layer.backward_input(context, context.ids(2), context.weights(3),
-                                            parts->saved, d_x, parts->held);
+                parts->layer.backward_input(context, parts->saved, d_x);
               },
           .backward_weight =
               [parts](const nn::Context& context) {
-                parts->layer.backward_weight(context, parts->saved, parts->held);
+                parts->layer.backward_weight(context, parts->saved);
               }};
+}
+template <class T>
+Layer<T> lm_head(LayerBench<T>& bench, double) {
+  return lm_head_by_rows(bench, 0);
+}
+// Three parts, of 4, 4 and 2 rows.
+template <class T>
+Layer<T> lm_head_in_parts(LayerBench<T>& bench, double) {
+  return lm_head_by_rows(bench, 4);
 }
 
 // The whole model in one chunk.
@@ -313,6 +321,7 @@ std::vector<NamedLayer<T>> all_layers() {
           {"TransformerLayer", true, transformer_layer<T>},
           {"Embedding", true, embedding<T>},
           {"LmHead", false, lm_head<T>},
+          {"LmHeadInParts", false, lm_head_in_parts<T>},
           {"Gpt", true, gpt<T>}};
 }
 

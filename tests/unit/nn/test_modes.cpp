@@ -17,7 +17,7 @@ std::vector<NamedLayer<float>> layers_with_dropout() {
 // y, or the loss where there is none.
 Bytes output(LayerRun<float>& run, nn::Mode mode = nn::Mode::training) {
   run.bench.spoil_memory();
-  run.forward(mode);
+  run.forward(mode, nn::Gradients::none);
   return run.layer.out > 0 ? run.y.bytes() : run.bench.totals.bytes();
 }
 

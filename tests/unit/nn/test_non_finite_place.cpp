@@ -23,7 +23,10 @@ struct PlaceBench {
     bench.allocate([&](const nn::Context& context) { forward(context); });
     forward(bench.context());
   }
-  void forward(const nn::Context& context) { chunk.forward(context, 0, {}, {}); }
+  void forward(nn::Context context) {
+    context.gradients = nn::Gradients::none;
+    chunk.forward(context, 0, {}, {});
+  }
   std::string place() { return chunk.locate_non_finite(bench.context(), 0); }
   // Where a forward pass with this value at `element` of the weight goes wrong.
   std::string place_with(std::size_t weight, std::size_t element, double value) {

@@ -29,8 +29,11 @@ TEST_P(WeightPassOfLayers, InputPassLeavesGradientsAlone) {
   LayerRun<float> run(GetParam(), 0.3);
   const Values before = uniform(run.bench.get(Slab::gradient).size(), 3);
   run.bench.set(Slab::gradient, before);
+  const Values start = run.bench.get(Slab::gradient);
+  run.forward(nn::Mode::training, nn::Gradients::none);
+  EXPECT_EQ(run.bench.get(Slab::gradient), start);
+  run.forward();  // which takes those of the head
   const Values kept = run.bench.get(Slab::gradient);
-  run.forward();
   run.backward_input();
   EXPECT_EQ(run.bench.get(Slab::gradient), kept);
 }
@@ -79,10 +82,11 @@ class WeightPassOfChunks : public ::testing::Test {
     TokenBatch batches[kMicrobatches] = {TokenBatch(1), TokenBatch(2), TokenBatch(3)};
   };
 
-  // One after the other, weight gradients at once.
+  // All forward passes first: the head's take gradients, and sums keep one order. Then
+  // one after the other, weight gradients at once.
   static Values expected(Run& run) {
+    for (int m = 0; m < kMicrobatches; ++m) run.forward(run.context(m), m);
     for (int m = 0; m < kMicrobatches; ++m) {
-      run.forward(run.context(m), m);
       run.backward(run.context(m), m, model::WeightPass::now);
       EXPECT_EQ(run.held[m].arena.used(), 0u);
     }

@@ -34,11 +34,13 @@ TYPED_TEST(CrossEntropyAlone, IsThePlainLoss) {
       const Array<float> mask_array(mask);
       const Array<A> row_max(rows), sums(2 * rows), loss(rows);
       const Array<double> totals({100.0, 200.0});
-      const CrossEntropySaved<T> saved{row_max.vector(), sums.matrix(rows, 2)};
-      vocab_parallel_cross_entropy_forward<T>(Exec(), group, {0, vocabulary},
-                                              logits.cmatrix(rows, columns),
-                                              label_array.cvector(), mask_array.cvector(),
-                                              saved, loss.vector(), totals.vector());
+      const SoftmaxStatistics<T> statistics{row_max.vector(), sums.matrix(rows, 2)};
+      vocab_parallel_softmax_statistics<T>(Exec(), group, {0, vocabulary},
+                                           logits.cmatrix(rows, columns),
+                                           label_array.cvector(), statistics);
+      kernels::cross_entropy_loss<T>(Exec(), row_max.cvector(), sums.cmatrix(rows, 2),
+                                     mask_array.cvector(), loss.vector(),
+                                     totals.vector());
 
       const Values x = logits.values(), got = loss.values(), largest = row_max.values(),
                    parts = sums.values();

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -89,6 +90,10 @@ struct Case {
   bool sequence_parallel = false;
   int units = 5;
   bool borrows = true;
+  // Whether the borrower adds its share in the forward pass, and how many micro-batches
+  // are in flight.
+  bool gradients_in_forward = false;
+  int in_flight = 1;
 };
 
 std::string to_string(const Case& of) {
@@ -128,11 +133,16 @@ class Run {
   ParamBuffer<T>& params() { return params_; }
   DataParallel<T>& data_parallel() { return *data_parallel_; }
 
-  void forward() {
+  // Of a micro-batch, or of an evaluation.
+  void forward(std::optional<int> microbatch = {}) {
     for (std::size_t u = 0; u < registry_.units().size(); ++u) {
-      data_parallel_->begin(u, Pass::forward);
+      const bool adds = microbatch && case_.gradients_in_forward &&
+                        registry_.units()[u].borrows.has_value();
+      const Pass pass = adds ? Pass::forward_with_gradients : Pass::forward;
+      data_parallel_->begin(u, pass);
       expect_weights_in_use(u);
-      data_parallel_->end(u, Pass::forward);
+      if (adds) add(kTied, true, *microbatch);
+      data_parallel_->end(u, pass);
     }
   }
   void backward(int microbatch) {
@@ -141,14 +151,15 @@ class Run {
       expect_weights_in_use(u);
       const ParamUnit& unit = registry_.units()[u];
       for (std::size_t p = unit.begin; p < unit.end; ++p) add(p, false, microbatch);
-      if (unit.borrows) add(kTied, true, microbatch);
+      if (unit.borrows && !case_.gradients_in_forward) add(kTied, true, microbatch);
       data_parallel_->end(u, Pass::backward);
     }
   }
   void accumulate(int microbatches) {
     data_parallel_->begin_step();
+    int next = 0;
     for (int m = 0; m < microbatches; ++m) {
-      forward();
+      while (next < std::min(microbatches, m + case_.in_flight)) forward(next++);
       data_parallel_->begin_microbatch(m == 0, m == microbatches - 1);
       backward(m);
     }
@@ -305,6 +316,32 @@ TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
         run.data_parallel().settle();
         for (std::size_t p = 0; p < run.registry().size(); ++p) run.expect_weights(p);
       }
+    }
+  }
+}
+
+// The head of a model takes its share of the table's gradient in the forward pass: there
+// is memory for that, and for nothing else, and it stays until the table's own unit is
+// done with, whatever micro-batches are in flight.
+TYPED_TEST(DataParallelOf, BorrowersMayAddInTheForwardPass) {
+  for (const int zero : {0, 1, 2, 3}) {
+    for (const int in_flight : {1, 2, 3}) {
+      Case of{{.data = this->world_->size()}, zero, 1, false};
+      of.gradients_in_forward = true;
+      of.in_flight = in_flight;
+      SCOPED_TRACE(to_string(of) + fmt::format(", {} in flight", in_flight));
+      Run<TypeParam> run(this->world_, of);
+      for (const int microbatches : {1, 4, 2}) {
+        ASSERT_NO_FATAL_FAILURE(run.accumulate(microbatches));
+        ASSERT_NO_FATAL_FAILURE(run.expect_gradients(microbatches));
+        run.update();
+        run.forward();  // an evaluation
+        EXPECT_EQ(run.with_gradients().empty(), zero >= 2);
+      }
+      run.data_parallel().begin_step();
+      run.forward(0);
+      EXPECT_EQ(run.with_gradients().size(), zero >= 2 ? 1u : 5u);
+      run.data_parallel().settle();
     }
   }
 }

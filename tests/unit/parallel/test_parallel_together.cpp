@@ -44,14 +44,16 @@ Loss<T> loss_of(comm::Group& group, const Values& logits, index_t rows,
   Kokkos::View<kernels::StepState, DeviceMemory> state("state");
   Kokkos::deep_copy(state, kernels::StepState{});
   const kernels::VocabRange range{begin, valid};
-  vocab_parallel_cross_entropy_forward<T>(Exec(), group, range, shard.cmatrix(rows, held),
-                                          label_array.cvector(), mask_array.cvector(),
-                                          {row_max.vector(), sums.matrix(rows, 2)},
-                                          loss.vector(), totals.vector());
-  kernels::cross_entropy_backward<T>(Exec(), range, kernels::StepStateView(state.data()),
-                                     {0, 0.25}, label_array.cvector(),
-                                     mask_array.cvector(), row_max.cvector(),
-                                     sums.cmatrix(rows, 2), shard.matrix(rows, held));
+  const SoftmaxStatistics<T> statistics{row_max.vector(), sums.matrix(rows, 2)};
+  vocab_parallel_softmax_statistics<T>(Exec(), group, range, shard.cmatrix(rows, held),
+                                       label_array.cvector(), statistics);
+  const auto alone = std::pair(row_max.bytes(), sums.bytes());
+  vocab_parallel_cross_entropy_in_place<T>(
+      Exec(), group, range, kernels::StepStateView(state.data()), {0, 0.25},
+      shard.matrix(rows, held), label_array.cvector(), mask_array.cvector(), statistics);
+  EXPECT_EQ(std::pair(row_max.bytes(), sums.bytes()), alone);
+  kernels::cross_entropy_loss<T>(Exec(), row_max.cvector(), sums.cmatrix(rows, 2),
+                                 mask_array.cvector(), loss.vector(), totals.vector());
   return {loss.values(), shard.values(), totals.values()};
 }
 

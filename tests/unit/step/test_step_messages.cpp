@@ -196,7 +196,6 @@ class Formulas {
     hidden("row-parallel output", "reduce_scatter", 2 * L * m);
     hidden("head input", "all_gather", of_last(m));
     hidden("head input gradient", "reduce_scatter", of_last(m));
-    hidden("head input, for its weight", "all_gather", of_last(m));
     hidden("row-parallel output gradient", "all_gather", 2 * L * m);
     hidden("column-parallel input gradient", "reduce_scatter", 2 * L * m);
     hidden("column-parallel input, for its weight", "all_gather", 2 * L * m);
@@ -498,7 +497,7 @@ TEST(StepMessages, OfTheExampleOfThatPage) {
               Counts(18, 6912));
     EXPECT_EQ((messages[{"tensor", "gradients of the sequence region", "all_reduce"}]),
               Counts(1, rank == 0 ? 312 : 216));
-    EXPECT_EQ(calls(messages, "tensor", "all_gather"), (6 * 3 + 3) * 3);
+    EXPECT_EQ(calls(messages, "tensor", "all_gather"), (6 * 3 + 2) * 3);
     EXPECT_EQ(calls(messages, "tensor", "reduce_scatter"), (4 * 3 + 2) * 3);
   }
 }

@@ -259,7 +259,10 @@ TEST(TrainStepLoss, OfEvaluationIsThatOfTrainingWithoutDropout) {
 
 TEST(TrainStepNonFinite, NamesMicroBatchAndLayer) {
   StepRun<float> run(1);
+  run.accumulate();
+  const Values gradient = run.gradient();
   EXPECT_EQ(run.step->locate_non_finite(run.fetch()), "");
+  EXPECT_EQ(run.gradient(), gradient) << "the search takes gradients";
   // A position that micro-batches 0 and 1 do not have.
   const std::size_t position = run.state.registry.find("embedding/position/weight");
   const auto slice = run.state.params.slice(Slab::weight, position);
