@@ -412,7 +412,7 @@ TEST_F(DryRun, ShowsEveryStage) {
                     HasSubstr("which takes most\n"),
                     HasSubstr("messages of each rank in a step\n"
                               "  stage         model      pipeline          tied\n"
-                              "      0       8 bytes       1.5 GiB     147.2 MiB")));
+                              "      0      16 bytes       1.5 GiB     147.2 MiB")));
   for (int stage = 0; stage < 4; ++stage) {
     std::int64_t activations = 0;
     for (const json& message : pipeline["messages"]) {
