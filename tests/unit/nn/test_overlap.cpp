@@ -53,7 +53,9 @@ TEST(OverlapOfALayer, WeightGradientsGoBesideTheSum) {
   };
   bench.allocate([&](const nn::Context& shapes) {
     const View2<float> none(nullptr, kRows, kHidden);
-    pass(shapes, none, none, none, nn::WeightPass::now);
+    for (const auto weight_pass : {nn::WeightPass::now, nn::WeightPass::later}) {
+      pass(shapes, none, none, none, weight_pass);
+    }
   });
   const Array<float> x(uniform(kRows * kHidden, 1)), y(kRows * kHidden),
       d_x(kRows * kHidden);
