@@ -102,19 +102,21 @@ class NarrowTraining : public testing::Test {
 
 // Weights, batches, schedule and model are PyTorch's: else 16 bits would prove little.
 TEST_F(NarrowTraining, Fp32IsTheSameRun) {
-  expect_near(train("fp32"), "fp32", 5e-3, 2e-3);
+  expect_near(train("fp32"), "fp32", 5e-5, 5e-5);
 }
 
+// The worst step was 1.2e-3 off by native products and 5e-4 by widened ones; PyTorch's
+// own bf16 and fp32 are up to 1.4e-3 apart.
 TEST_F(NarrowTraining, Bf16) {
-  expect_near(train("bf16"), "bf16", 1e-2, 5e-3);
+  expect_near(train("bf16"), "bf16", 4e-3, 1e-3);
 }
 
 TEST_F(NarrowTraining, Bf16ByWidening) {
-  expect_near(train("bf16", {"precision.gemm=widened"}), "bf16", 1e-2, 5e-3);
+  expect_near(train("bf16", {"precision.gemm=widened"}), "bf16", 4e-3, 1e-3);
 }
 
 TEST_F(NarrowTraining, Fp16) {
-  expect_near(train("fp16"), "fp16", 1e-2, 5e-3);
+  expect_near(train("fp16"), "fp16", 5e-4, 5e-4);
 }
 
 }  // namespace
