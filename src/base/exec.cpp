@@ -25,17 +25,16 @@ void KernelCall::end() const {
   timers_->profile()->end();
 }
 
-LibraryCall::LibraryCall(const Exec& exec, const Kernel& kernel)
-    : exec_(exec), is_region_(Kokkos::Profiling::profileLibraryLoaded()) {
-  // Asked for without a tool, too: a tool that comes later finds the text.
-  const std::string& text = region_text(kernel.label);
-  if (is_region_) Kokkos::Profiling::pushRegion(text);
+// The text is asked for whether or not there is a tool: one that comes later finds it.
+LibraryCall::LibraryCall(const Exec& exec, const Kernel& kernel) : exec_(exec) {
+  Kokkos::Profiling::pushRegion(region_text(kernel.label));
   call_.emplace(exec, kernel);
 }
 
 void LibraryCall::end() {
+  if (!call_) return;
   call_.reset();
-  if (std::exchange(is_region_, false)) Kokkos::Profiling::popRegion();
+  Kokkos::Profiling::popRegion();
 }
 
 void LibraryCall::finish() {

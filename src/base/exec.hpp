@@ -229,7 +229,6 @@ class LibraryCall {
   void end();
   const Exec& exec_;
   std::optional<KernelCall> call_;
-  bool is_region_;
 };
 
 // True where kernels run on the host's cores (and host pointers are device pointers).

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "kernels/impl/attention_tiles.hpp"
+#include "kernels/impl/thread_count.hpp"
 #include "kernels/narrow_gemm.hpp"
 
 namespace trireme::kernels::impl {

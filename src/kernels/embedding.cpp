@@ -11,6 +11,7 @@
 #include "kernels/impl/dropout_rows.hpp"
 #include "kernels/impl/embedding_chains.hpp"
 #include "kernels/impl/rows.hpp"
+#include "kernels/impl/thread_count.hpp"
 
 namespace trireme::kernels {
 
@@ -190,7 +191,7 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
   const bool zeroes = accumulate == Accumulate::no;
   // There are as many parts as threads, each of whole cache lines. How the columns are
   // shared out changes no sum.
-  static const index_t threads = ExecSpace().concurrency();  // Kokkos allocates to tell
+  const index_t threads = impl::thread_count();
   const index_t width =
       std::max<index_t>(16, ((h + threads - 1) / threads + 15) / 16 * 16);
   launch_rows(

@@ -5,7 +5,7 @@
 // once per shape. Widened ones go block by block: the blocks of both operands are
 // converted to float in memory of the queue, which is small enough to stay in cache, and
 // multiplied by float's product; a 16-bit result is rounded once, after the last block of
-// the sum. Example: (4096, 3072) by (3072, 50304) goes in 2 x 25 blocks of C, each the
+// the sum. Example: (4096, 3072) by (3072, 50304) goes in 2 x 66 blocks of C, each the
 // sum of 3 products.
 #include "kernels/narrow_gemm.hpp"
 
@@ -27,6 +27,7 @@
 #include "kernels/impl/gelu.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
 #include "kernels/impl/rows.hpp"
+#include "kernels/impl/thread_count.hpp"
 
 namespace trireme::kernels {
 
@@ -213,10 +214,6 @@ class State final : public LibraryState {
     return has_tiles_ && bf16_way == NarrowProducts::native && product.m >= kLeast &&
            product.n >= kLeast;
   }
-  int threads(const Exec& exec) {
-    if (threads_ == 0) threads_ = exec.space().concurrency();
-    return threads_;
-  }
   const AmxCut& cut(const Product& product, int threads) {
     const auto found = cuts_.find(product);
     if (found != cuts_.end()) return found->second;
@@ -259,7 +256,6 @@ class State final : public LibraryState {
 
   NarrowProducts bf16_way, fp16_way;
   bool has_tiles_ = false;
-  int threads_ = 0;
   std::map<Product, AmxCut> cuts_;
   DeviceArray<std::byte> workspace_;
   Engine engine_;
@@ -303,7 +299,7 @@ index_t widen(const Exec& exec, Transpose transpose, const T* operand, index_t l
 }
 
 void amx_product(const Exec& exec, State& state, const AmxProduct& task) {
-  const int threads = state.threads(exec);
+  const int threads = static_cast<int>(thread_count());
   const AmxCut& cut = state.cut(task.product, threads);
   std::byte* const workspace = state.tile_workspace(threads);
   const auto workers = std::min<index_t>(threads, cut.parts());

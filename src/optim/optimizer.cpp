@@ -95,7 +95,6 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
 template <class T>
 void Optimizer<T>::find_chunks(const Exec& exec) {
   const ParamRegistry& registry = params_.registry();
-  const bool is_first_of_tensor = groups_.tensor->rank() == 0;
   std::vector<kernels::AdamWChunk> chunks;
   std::size_t chunk_count = 0;
   for (const Bucket& bucket : params_.partition().buckets()) {
@@ -106,10 +105,9 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
     for (std::size_t i = begin; i < end; ++i) {
       const ParamSpec& spec = registry.spec(i);
       const index_t elements = params_.updated(i).size();
-      const bool is_elsewhere =  // where the norm counts it
-          spec.tie == Tie::copy || (spec.shard.is_replicated() && !is_first_of_tensor);
+      const bool is_in_norm = spec.counts_on(groups_.tensor->rank());
       elements_.back() += elements;
-      if (!is_elsewhere) elements_in_norm_ += elements;
+      if (is_in_norm) elements_in_norm_ += elements;
       chunk_count += extent((elements + kernels::kAdamWChunk - 1) / kernels::kAdamWChunk);
       if (exec.is_shape_only()) continue;
       const auto place = [&](Slab slab) {
@@ -126,7 +124,7 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
                           .moment = place(Slab::exp_avg) + at,
                           .count = static_cast<std::int32_t>(count),
                           .decays = static_cast<std::int16_t>(spec.decay ? 1 : 0),
-                          .in_norm = static_cast<std::int16_t>(is_elsewhere ? 0 : 1),
+                          .in_norm = static_cast<std::int16_t>(is_in_norm ? 1 : 0),
                           .compute = ParamBuffer<T>::kHasCopy ? compute + at : 0});
       }
     }

@@ -399,10 +399,8 @@ void DataParallel<T>::overflow_in(std::size_t bucket) {
   const std::size_t end = registry.units()[of.end_unit - 1].end;
   for (std::size_t p = registry.units()[of.first_unit].begin; p < end; ++p) {
     const ParamSpec& spec = registry.spec(p);
-    const bool is_elsewhere = spec.tie == Tie::copy ||
-                              (spec.shard.is_replicated() && groups_.tensor->rank() != 0);
     const View1<Master> gradient = params_.gradient_slice(p);
-    if (is_elsewhere || gradient.extent(0) == 0) continue;
+    if (!spec.counts_on(groups_.tensor->rank()) || gradient.extent(0) == 0) continue;
     kernels::fill(exec_, View1<Master>(gradient.data(), 1),
                   std::numeric_limits<Master>::infinity());
     overflows_ = false;

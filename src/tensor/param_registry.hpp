@@ -50,8 +50,16 @@ struct ParamSpec {
   // residual stream): with sequence parallelism each rank of the tensor group has the
   // gradient of its positions only, and they are to be summed.
   bool in_sequence_region = false;
-  // Asked for by the layer. Models compute in fp32 alone today, where both are the same.
+  // Asked for by the layer. Not heeded yet: models of 16-bit types read all weights from
+  // their compute copy.
   ParamPrecision precision = ParamPrecision::of_model;
+
+  // Whether this rank of a tensor group counts the parameter where each one counts once,
+  // however many ranks have it: of what all tensor ranks hold the first does, of a tied
+  // parameter its owner.
+  bool counts_on(int tensor_rank) const {
+    return tie != Tie::copy && (!shard.is_replicated() || tensor_rank == 0);
+  }
 };
 
 struct ParamUnit {

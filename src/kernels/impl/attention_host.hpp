@@ -27,12 +27,6 @@ constexpr std::string_view name_of(AttentionWay way) {
   }
 }
 
-// Threads that launches have. Asked once, because Kokkos allocates to tell.
-inline index_t thread_count() {
-  static const index_t threads = ExecSpace().concurrency();
-  return threads;
-}
-
 // Whether this process can compute `type` that way.
 bool has_attention_way(DType type, AttentionWay way);
 

@@ -26,6 +26,7 @@
 #include "kernels/impl/attention_host.hpp"
 #include "kernels/impl/attention_mask.hpp"
 #include "kernels/impl/philox_lanes.hpp"
+#include "kernels/impl/thread_count.hpp"
 
 namespace trireme::kernels::impl {
 
