@@ -14,8 +14,8 @@
 // time:
 //
 //   for 1024 of k                      B: 512 columns packed, 1 MiB
-//     for 128 rows                     A: packed, 256 KiB, or read in place
-//       for 32 of them
+//     for 128 rows, or 32              A: packed, or read in place
+//       for 32 of them                 the next 32 are asked for where rows have k
 //         for 256 of k (kNearDepth)          A: 16 KiB in the first-level cache
 //           for each of 16 x 32 columns  4 tiles of C, 8 x 4 instructions; 16 KiB of B
 //         after the last k: bias, sums with C and residual, rounding, activation
@@ -210,9 +210,16 @@ StripOfA strip_in_place(const bf16* rows, index_t leading) {
   return {reinterpret_cast<const std::byte*>(rows), 16 * row_bytes, 64, row_bytes};
 }
 
+// Rows of A that are multiplied next, asked for from memory in time: a line of each of
+// `rows` at every step of k.
+struct Ahead {
+  const std::byte* from;
+  index_t row_bytes, rows;
+};
+
 // sums (4 tiles: 2 x 2) = or += A B over `steps` of k.
 TRIREME_AMX inline void multiply(const StripOfA& a, const std::byte* b, index_t steps,
-                                 bool is_first, std::byte* sums) {
+                                 bool is_first, std::byte* sums, Ahead ahead) {
   if (is_first) {
     _tile_zero(0);
     _tile_zero(1);
@@ -229,12 +236,16 @@ TRIREME_AMX inline void multiply(const StripOfA& a, const std::byte* b, index_t 
   for (index_t step = 0; step < steps; ++step) {
     _tile_loadd(6, b, 64);
     _tile_loadd(4, upper, a.row_bytes);
-    _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(7, b + kTileBytes, 64);
-    _tile_dpbf16ps(1, 4, 7);
     _tile_loadd(5, lower, a.row_bytes);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+    for (index_t row = 0; row < ahead.rows; ++row) {
+      _mm_prefetch(ahead.from + row * ahead.row_bytes, _MM_HINT_T1);
+    }
+    ahead.from += 64;
     upper += a.to_next;
     lower += a.to_next;
     b += 2 * kTileBytes;
@@ -259,44 +270,77 @@ struct Rectangle {
   index_t strips() const { return ceil_divide(column_end - column, kEdge); }
 };
 
-// 16 elements of z, from complete sums, to where z goes.
-TRIREME_AMX inline void finish_16(const AmxProduct& task, index_t row, index_t column,
-                                  __mmask16 mask, const std::byte* sums) {
-  __m512 z = _mm512_load_ps(sums);
-  if (task.bias != nullptr) {
-    z = _mm512_add_ps(z, load_bf16(task.bias + column, mask));
+// Whether 64 bytes at `to` are a line of its own.
+inline bool is_line(const void* to) {
+  return reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
+}
+
+// Stores that go past the caches, for what is not read soon: memory needs not be read
+// before a line of it is written. They take whole lines.
+TRIREME_AMX inline void store_far(float* to, __mmask16 mask, __m512 values) {
+  if (mask == 0xffff && is_line(to)) {
+    _mm512_stream_ps(to, values);
+  } else {
+    _mm512_mask_storeu_ps(to, mask, values);
   }
+}
+
+// Columns [column, column + 16), or those of `mask`, of 32.
+struct Lanes {
+  __m512 low, high;
+};
+struct LaneMasks {
+  explicit LaneMasks(index_t columns)
+      : low(first_of_16(columns)), high(first_of_16(columns - 16)) {}
+  __mmask16 low, high;
+};
+TRIREME_AMX inline Lanes plus(const Lanes& z, const bf16* x, const LaneMasks& mask) {
+  return {_mm512_add_ps(z.low, load_bf16(x, mask.low)),
+          _mm512_add_ps(z.high, load_bf16(x + 16, mask.high))};
+}
+
+// Up to 32 elements of a row of z, from complete sums, to where z goes.
+TRIREME_AMX inline void finish_32(const AmxProduct& task, index_t row, index_t column,
+                                  const LaneMasks& mask, const std::byte* sums) {
+  Lanes z{_mm512_load_ps(sums), _mm512_load_ps(sums + kTileBytes)};
+  if (task.bias != nullptr) z = plus(z, task.bias + column, mask);
   if (task.residual != nullptr) {
-    const bf16* const residual = task.residual + row * task.ld_residual + column;
-    z = _mm512_add_ps(z, load_bf16(residual, mask));
+    z = plus(z, task.residual + row * task.ld_residual + column, mask);
   }
   const bool adds = task.product.accumulate == Accumulate::yes;
   const index_t at = row * task.product.ldc + column;
   if (task.is_c_float) {
     float* const c = static_cast<float*>(task.c) + at;
-    if (adds) z = _mm512_add_ps(z, _mm512_maskz_loadu_ps(mask, c));
-    _mm512_mask_storeu_ps(c, mask, z);
+    if (adds) {
+      _mm512_mask_storeu_ps(c, mask.low,
+                            _mm512_add_ps(z.low, _mm512_maskz_loadu_ps(mask.low, c)));
+      _mm512_mask_storeu_ps(
+          c + 16, mask.high,
+          _mm512_add_ps(z.high, _mm512_maskz_loadu_ps(mask.high, c + 16)));
+    } else {
+      store_far(c, mask.low, z.low);
+      store_far(c + 16, mask.high, z.high);
+    }
     return;
   }
   bf16* const c = static_cast<bf16*>(task.c) + at;
-  if (adds) z = _mm512_add_ps(z, load_bf16(c, mask));
+  if (adds) z = plus(z, c, mask);
   const bool is_kept = task.pre_activation != nullptr;
-  store_bf16(is_kept ? task.pre_activation + row * task.ld_pre_activation + column : c,
-             mask, z);
+  bf16* const to =
+      is_kept ? task.pre_activation + row * task.ld_pre_activation + column : c;
+  store_bf16(to, mask.low, z.low);
+  store_bf16(to + 16, mask.high, z.high);
 }
 
 // Rows [row, row + rows) of a part whose sums are complete.
 TRIREME_AMX void finish_rows(const AmxProduct& task, const Rectangle& part, index_t row,
                              index_t rows, const std::byte* sums) {
   for (index_t strip = 0; strip < part.strips(); ++strip, sums += 4 * kTileBytes) {
+    const index_t column = part.column + strip * kEdge;
+    const LaneMasks mask(part.column_end - column);
     for (index_t i = 0; i < rows; ++i) {
-      const std::byte* const tile = sums + i / 16 * 2 * kTileBytes + i % 16 * 64;
-      const index_t column = part.column + strip * kEdge;
-      const index_t left = part.column_end - column;
-      finish_16(task, row + i, column, first_of_16(left), tile);
-      if (left > 16) {
-        finish_16(task, row + i, column + 16, first_of_16(left - 16), tile + kTileBytes);
-      }
+      finish_32(task, row + i, column, mask,
+                sums + i / 16 * 2 * kTileBytes + i % 16 * 64);
     }
   }
   if (task.activate == nullptr) return;
@@ -310,23 +354,30 @@ TRIREME_AMX void finish_rows(const AmxProduct& task, const Rectangle& part, inde
   }
 }
 
-// Whether rows of A are read in place: they lie as tiles want them, and whole tiles are
-// there.
+// Whether rows of A are read in place: they lie as tiles want them, whole tiles are
+// there, and the rows of a tile do not all fall into a few sets of the first-level cache.
 bool is_in_place(const Product& p, index_t rows, index_t depth) {
-  return p.transpose_a == Transpose::no && rows % kEdge == 0 && depth % kStep == 0;
+  constexpr index_t kFewSets = 512;  // elements from row to row, or a multiple
+  return p.transpose_a == Transpose::no && rows % kEdge == 0 && depth % kStep == 0 &&
+         p.lda % kFewSets != 0;
 }
 
 // sums = or += rows of A, packed or not, by the strips of B, over `depth` of k. a: of the
 // first row and k.
 TRIREME_AMX void multiply_strips(const StripOfA& a, const std::byte* b, index_t strips,
-                                 index_t depth, bool is_first, std::byte* sums) {
+                                 index_t depth, bool is_first, std::byte* sums,
+                                 const Ahead& ahead) {
   for (index_t k = 0; k < depth; k += kNearDepth) {
     const index_t steps = ceil_divide(std::min(kNearDepth, depth - k), kStep);
     StripOfA from = a;
     from.upper += k / kStep * a.to_next;
     const std::byte* from_b = b + k / kStep * 2 * kTileBytes;
     for (index_t s = 0; s < strips; ++s, from_b += kStripBytes) {
-      multiply(from, from_b, steps, is_first && k == 0, sums + s * 4 * kTileBytes);
+      const index_t row = s * ahead.rows / strips;
+      const Ahead rows{
+          ahead.from + row * ahead.row_bytes + k * static_cast<index_t>(sizeof(bf16)),
+          ahead.row_bytes, (s + 1) * ahead.rows / strips - row};
+      multiply(from, from_b, steps, is_first && k == 0, sums + s * 4 * kTileBytes, rows);
     }
   }
 }
@@ -394,6 +445,7 @@ TRIREME_AMX void amx_part(const AmxProduct& task, const AmxCut& cut, index_t par
   const index_t chunk = chunk_of(p.k);
   const bool a_has_k_rows = p.transpose_a == Transpose::no;
   const bool b_has_k_rows = p.transpose_b == Transpose::yes;
+  const index_t group = a_has_k_rows ? kEdge : kGroup * kEdge;
   std::byte* const packed_b = workspace;
   std::byte* const packed_a = packed_b + kMaxStrips * kStripBytes;
   std::byte* const all_sums = packed_a + kGroup * kStripBytes;
@@ -404,8 +456,8 @@ TRIREME_AMX void amx_part(const AmxProduct& task, const AmxCut& cut, index_t par
     pack<Tile::b>(
         task.b + (b_has_k_rows ? mine.column * p.ldb + k : k * p.ldb + mine.column),
         p.ldb, b_has_k_rows, mine.column_end - mine.column, depth, packed_b);
-    for (index_t row = mine.row; row < mine.row_end; row += kGroup * kEdge) {
-      const index_t rows = std::min(kGroup * kEdge, mine.row_end - row);
+    for (index_t row = mine.row; row < mine.row_end; row += group) {
+      const index_t rows = std::min(group, mine.row_end - row);
       const bf16* const a = task.a + (a_has_k_rows ? row * p.lda + k : k * p.lda + row);
       const bool in_place = is_in_place(p, rows, depth);
       if (!in_place) pack<Tile::a>(a, p.lda, a_has_k_rows, rows, depth, packed_a);
@@ -416,7 +468,13 @@ TRIREME_AMX void amx_part(const AmxProduct& task, const AmxCut& cut, index_t par
                                    : packed_strip(packed_a + i / kEdge * kStripBytes);
         const index_t block = chunk < p.k ? (row + i - mine.row) / kEdge : 0;
         std::byte* const sums = all_sums + block * mine.strips() * 4 * kTileBytes;
-        multiply_strips(strip, packed_b, mine.strips(), depth, k == 0, sums);
+        const index_t next = std::min(kEdge, mine.row_end - (row + i + kEdge));
+        const Ahead ahead =
+            a_has_k_rows && next > 0
+                ? Ahead{reinterpret_cast<const std::byte*>(a + (i + kEdge) * p.lda),
+                        p.lda * static_cast<index_t>(sizeof(bf16)), next}
+                : Ahead{};
+        multiply_strips(strip, packed_b, mine.strips(), depth, k == 0, sums, ahead);
         if (k + depth == p.k) {
           finish_rows(task, mine, row + i, std::min(kEdge, rows - i), sums);
         }
@@ -424,6 +482,7 @@ TRIREME_AMX void amx_part(const AmxProduct& task, const AmxCut& cut, index_t par
     }
   }
   _tile_release();
+  _mm_sfence();  // what was stored past the caches is seen before what follows
 }
 
 }  // namespace trireme::kernels::impl
