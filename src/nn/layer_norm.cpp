@@ -16,13 +16,11 @@ LayerNorm<T>::LayerNorm(const Builder<T>& builder, const std::string& name, inde
     : weight_(builder.add({.name = name + "/weight",
                            .shard = replicated({h}),
                            .init = Initializer::constant(1),
-                           .in_sequence_region = true,
-                           .precision = ParamPrecision::fp32})),
+                           .in_sequence_region = true})),
       bias_(builder.add({.name = name + "/bias",
                          .shard = replicated({h}),
                          .init = Initializer::constant(0),
-                         .in_sequence_region = true,
-                         .precision = ParamPrecision::fp32})) {}
+                         .in_sequence_region = true})) {}
 
 template <class T>
 typename LayerNorm<T>::Saved LayerNorm<T>::statistics(const Context& context,

@@ -35,10 +35,6 @@ struct Initializer {
 // counts once, and is stored by its owner.
 enum class Tie { none, owner, copy };
 
-// What a layer computes with a parameter in: the model's compute type, or fp32 where the
-// rounding of a narrow type would cost accuracy (norms, a router).
-enum class ParamPrecision { of_model, fp32 };
-
 struct ParamSpec {
   std::string name;
   ShardSpec shard;
@@ -50,9 +46,6 @@ struct ParamSpec {
   // residual stream): with sequence parallelism each rank of the tensor group has the
   // gradient of its positions only, and they are to be summed.
   bool in_sequence_region = false;
-  // Asked for by the layer. Not heeded yet: models of 16-bit types read all weights from
-  // their compute copy.
-  ParamPrecision precision = ParamPrecision::of_model;
 
   // Whether this rank of a tensor group counts the parameter where each one counts once,
   // however many ranks have it: of what all tensor ranks hold the first does, of a tied

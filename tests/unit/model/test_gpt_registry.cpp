@@ -66,17 +66,6 @@ TEST(GptRegistryNames, AreThoseOfACheckpoint) {
   EXPECT_EQ(rows.front(), want.front());
 }
 
-TEST(GptRegistryPrecision, NormsAskForFp32) {
-  const ParamRegistry registry = registered(gpt(2, 8, 2, 2, 32, 16, 50));
-  int norms = 0;
-  for (const ParamSpec& spec : registry.specs()) {
-    const bool is_norm = spec.name.find("norm/") != std::string::npos;
-    EXPECT_EQ(spec.precision == ParamPrecision::fp32, is_norm) << spec.name;
-    norms += is_norm ? 1 : 0;
-  }
-  EXPECT_EQ(norms, 10);
-}
-
 // GPT-2's initialisation: N(0, 0.02^2), the two matrices that write to the residual
 // stream smaller by the root of their number; norms one, biases zero.
 TEST(GptRegistryInitialisation, IsGpt2s) {
