@@ -19,7 +19,8 @@ std::size_t KernelProfile::Hash::operator()(const Key& key) const {
   for (const std::size_t part :
        {static_cast<std::size_t>(key.section) * kComponentCount +
             static_cast<std::size_t>(key.component),
-        std::hash<double>()(key.flops), std::hash<index_t>()(key.bytes)}) {
+        std::hash<double>()(key.flops), std::hash<double>()(key.masked_flops),
+        std::hash<index_t>()(key.bytes)}) {
     hash = hash * 0x9e3779b97f4a7c15u + part;
   }
   return hash ^ hash >> 32;
@@ -32,7 +33,13 @@ KernelProfile::KernelProfile(std::unique_ptr<KernelClock> clock)
 }
 
 void KernelProfile::begin(const Kernel& kernel, Section section, Component component) {
-  const Key key{kernel.label, section, component, kernel.cost.flops, kernel.cost.bytes};
+  if (is_part(kernel)) {
+    ++parts_;
+    return;
+  }
+  const Key key{
+      kernel.label,     section, component, kernel.cost.flops, kernel.cost.masked_flops,
+      kernel.cost.bytes};
   const auto [found, is_new] = numbers_.try_emplace(key, records_.size());
   if (is_new) {
     records_.push_back({kernel.label, section, component, kernel.cost, 0, 0.0});
@@ -43,7 +50,21 @@ void KernelProfile::begin(const Kernel& kernel, Section section, Component compo
   clock_->begin(open_);
 }
 
+// What a part launches is a part as well.
+bool KernelProfile::is_part(const Kernel& kernel) const {
+  if (open_ == kNone) return false;
+  const Cost& outer = records_[stretches_[open_].record].cost;
+  const auto has_none = [](const Cost& cost) {
+    return cost.flops == 0 && cost.bytes == 0;
+  };
+  return parts_ > 0 || (has_none(kernel.cost) && !has_none(outer));
+}
+
 void KernelProfile::end() {
+  if (parts_ > 0) {
+    --parts_;
+    return;
+  }
   clock_->end(open_);
   open_ = stretches_[open_].outer;
   if (open_ == kNone && stretches_.size() >= kMostStretches) resolve();

@@ -2,9 +2,10 @@
 // and cost the calls and their time.
 //
 // Launches on an Exec whose timers profile_to() it come here (KernelCall in exec.hpp). A
-// kernel that launches others is charged what they leave of its time. Calls of one label
-// that differ in their cost (matrix products of several shapes) stay apart, so that each
-// can be set against its own bound.
+// kernel that launches others is charged what they leave of its time; where it has a cost
+// and they have none, they are parts of it, as the tiles of a matrix product are, and it
+// is charged all of it. Calls of one label that differ in their cost (matrix products of
+// several shapes) stay apart, so that each can be set against its own bound.
 #ifndef TRIREME_BASE_KERNEL_PROFILE_HPP_
 #define TRIREME_BASE_KERNEL_PROFILE_HPP_
 
@@ -54,7 +55,7 @@ class KernelProfile {
     const char* label;
     Section section;
     Component component;
-    double flops;
+    double flops, masked_flops;
     index_t bytes;
     bool operator==(const Key&) const = default;
   };
@@ -65,6 +66,7 @@ class KernelProfile {
     std::size_t record;
     std::size_t outer;  // the stretch that it lies in, or kNone
   };
+  bool is_part(const Kernel& kernel) const;
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   std::unique_ptr<KernelClock> clock_;
@@ -72,6 +74,7 @@ class KernelProfile {
   std::unordered_map<Key, std::size_t, Hash> numbers_;  // of records
   std::vector<Stretch> stretches_;                      // not resolved
   std::size_t open_ = kNone;                            // the innermost that runs
+  int parts_ = 0;                                       // of it, that run
   std::array<std::array<index_t, kComponentCount>, kSectionCount> visits_{};
 };
 

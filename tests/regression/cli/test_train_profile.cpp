@@ -87,6 +87,30 @@ TEST_F(TrainProfile, OfOneRank) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
+// Whatever way products of 16 bits are computed, their time stands with their FLOPs.
+TEST_F(TrainProfile, OfSixteenBits) {
+  for (const char* products : {"auto", "widened"}) {
+    SCOPED_TRACE(products);
+    fs::remove_all(run_dir());
+    const RunResult result =
+        train({"precision.compute=bf16", std::string("precision.gemm=") + products},
+              {"--profile"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    const json profile = this->profile();
+    expect_whole(profile);
+    EXPECT_EQ(profile["compute_type"], "bfloat16");
+    double flops = 0.0;
+    for (const json& use : profile["kernels"]) {
+      if (use["region"] != "mlp") continue;
+      // Nothing stands beside the products that is a part of them.
+      EXPECT_TRUE(use["flops"].get<double>() > 0.0 || use["bytes"].get<double>() > 0.0)
+          << use;
+      flops += use["flops"].get<double>();
+    }
+    EXPECT_GE(flops, 2 * 3 * 2 * 2.0 * (2 * 16) * 32 * 128);
+  }
+}
+
 // Calls, FLOPs and bytes do not depend on how many steps are looked at.
 TEST_F(TrainProfile, OfSomeSteps) {
   ASSERT_EQ(train({"run.steps=8"}, {"--profile"}).status, 0);

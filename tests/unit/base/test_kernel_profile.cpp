@@ -101,13 +101,33 @@ TEST_F(KernelProfileOfExec, ChargesTheInnermost) {
   EXPECT_EQ(record("test::inner[again]", Section::other, Component::none).seconds, 1.0);
 }
 
+// The tiles of a matrix product are no kernels beside it.
+TEST_F(KernelProfileOfExec, LaunchesWithoutACostArePartsOfWhatHasOne) {
+  {
+    const KernelCall product(exec_, {"test::product", {.flops = 8}});  // ticks 0 to 3
+    {
+      const KernelCall tiles(exec_, {"test::tiles"});
+      launch(exec_, {"test::of_tiles", {.flops = 4}}, 1, Nothing());
+    }
+    launch(exec_, "test::tiles", 1, Nothing());
+    launch(exec_, {"test::with_cost", {.bytes = 4}}, 1, Nothing());  // 1 to 2
+  }
+  launch(exec_, "test::tiles", 1, Nothing());
+  EXPECT_EQ(record("test::product", Section::other, Component::none).seconds, 2.0);
+  EXPECT_EQ(record("test::of_tiles", Section::other, Component::none).calls, 0);
+  EXPECT_EQ(record("test::with_cost", Section::other, Component::none).seconds, 1.0);
+  EXPECT_EQ(record("test::tiles", Section::other, Component::none).calls, 1);
+}
+
 TEST_F(KernelProfileOfExec, KeepsCallsOfUnlikeCostApart) {
   launch(exec_, {"test::kernel", {.flops = 6, .bytes = 20}}, 1, Nothing());
   launch(exec_, {"test::kernel", {.flops = 6, .bytes = 21}}, 1, Nothing());
   launch(exec_, {"test::kernel", {.flops = 7, .bytes = 20}}, 1, Nothing());
+  launch(exec_, {"test::kernel", {.flops = 6, .masked_flops = 2, .bytes = 20}}, 1,
+         Nothing());
   launch(exec_, {"test::kernel", {.flops = 6, .bytes = 20}}, 1, Nothing());
   profile_.resolve();
-  ASSERT_EQ(profile_.records().size(), 3u);
+  ASSERT_EQ(profile_.records().size(), 4u);
   EXPECT_EQ(profile_.records()[0].calls, 2);
   EXPECT_EQ(profile_.records()[1].cost.bytes, 21);
   EXPECT_EQ(profile_.records()[2].cost.flops, 7);
