@@ -91,10 +91,13 @@ void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
                                       of.bias_sums + block * h}};
         const auto row_of = [=](const RowTeam& row_team, index_t row) {
           // The host takes four rows at a time; the next four come while these are
-          // summed. Behind the last row the address is never read.
-          prefetch_columns(row_team, of.d_y + (row + 4) * h, h);
-          prefetch_columns(row_team, of.x1 + (row + 4) * h, h);
-          prefetch_columns(row_team, of.d_residual + (row + 4) * h, h);
+          // summed. Behind the last row the address is never read. Where words are drawn
+          // there is time enough without, and it was measured to cost.
+          if constexpr (!kMasked) {
+            prefetch_columns(row_team, of.d_y + (row + 4) * h, h);
+            prefetch_columns(row_team, of.x1 + (row + 4) * h, h);
+            prefetch_columns(row_team, of.d_residual + (row + 4) * h, h);
+          }
           const NormBackwardRow<T> norm =
               norm_backward_row<T>(row_team, of.d_y + row * h, of.x1 + row * h, of.gamma,
                                    of.mean[row], of.rstd[row], h, per_column);
@@ -104,17 +107,18 @@ void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
           return [=](index_t j, std::uint32_t word) {
             const A d_y = static_cast<A>(norm.d_y[j]);
             const A x_hat = norm.x_hat(j);
-            const T sum =
-                static_cast<T>(norm.d_x(d_y, x_hat, j) + static_cast<A>(by_pass[j]));
-            d_x1[j] = sum;
-            if constexpr (!kMasked) {
-              return Terms<A, 3>{{d_y * x_hat, d_y, static_cast<A>(sum)}};
-            } else {
-              const A scaled = static_cast<A>(sum) * keep_scale;
-              const T through = static_cast<T>(word < threshold ? A{0} : scaled);
-              d_branch[j] = through;
-              return Terms<A, 3>{{d_y * x_hat, d_y, static_cast<A>(through)}};
+            // Rounded twice, to be stored and to go on: a copy of a two-byte element kept
+            // in a variable would not be made into vectors.
+            const A sum = norm.d_x(d_y, x_hat, j) + static_cast<A>(by_pass[j]);
+            d_x1[j] = static_cast<T>(sum);
+            A through = static_cast<A>(static_cast<T>(sum));
+            if constexpr (kMasked) {
+              const A scaled = through * keep_scale;
+              const A masked = word < threshold ? A{0} : scaled;
+              d_branch[j] = static_cast<T>(masked);
+              through = static_cast<A>(static_cast<T>(masked));
             }
+            return Terms<A, 3>{{d_y * x_hat, d_y, through}};
           };
         };
         write_and_sum_rows<kMasked>(team, mask, state, sums, row_of);
