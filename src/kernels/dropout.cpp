@@ -5,6 +5,7 @@
 
 #include "kernels/impl/column_sums.hpp"
 #include "kernels/impl/dropout_rows.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/reductions.hpp"
 
@@ -59,9 +60,8 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const d_out = d_y_data + row * h;
         T* const d_in = d_x_data + row * h;
-        for_each_factor(team, mask, state, row, h, [=](index_t j, A factor) {
-          const A value = static_cast<A>(d_out[j]) * factor;
-          d_in[j] = static_cast<T>(factor == A{0} ? A{0} : value);
+        for_each_masked(team, mask, state, row, h, [=](auto j, const auto& dropped) {
+          write(d_in, j, dropped(read<A>(d_out, j)));
         });
       });
 }
@@ -79,21 +79,15 @@ void launch_bias_dropout_add_backward(const Exec& exec, const Kernel& kernel,
   const T* const d_y_data = d_y.data();
   launch_rows(
       exec, kernel, blocks.count, KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
-        const A keep_scale = mask.scale;
-        const std::uint32_t threshold = mask.threshold;
         const BlockOfRows<A, 1> sums{
             blocks.begin(block), blocks.begin(block + 1), h, {partial + block * h}};
         const auto row_of = [=](const RowTeam&, index_t row) {
           const T* const d_out = d_y_data + row * h;
           T* const d_in = kWrites ? d_x_data + row * h : nullptr;
-          return [=](index_t j, std::uint32_t word) {
-            T value = d_out[j];
-            if constexpr (kMasked) {
-              const A scaled = static_cast<A>(value) * keep_scale;
-              value = static_cast<T>(word < threshold ? A{0} : scaled);
-            }
-            if constexpr (kWrites) d_in[j] = value;
-            return Terms<A, 1>{{static_cast<A>(value)}};
+          return [=](auto j, const auto& dropped) {
+            auto value = dropped(read<A>(d_out, j));
+            if constexpr (kWrites) value = written<A>(d_in, j, value);
+            return terms_of(value);
           };
         };
         write_and_sum_rows<kMasked>(team, mask, state, sums, row_of);

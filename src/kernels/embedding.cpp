@@ -10,6 +10,7 @@
 #include "base/plural.hpp"
 #include "kernels/impl/dropout_rows.hpp"
 #include "kernels/impl/embedding_chains.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/thread_count.hpp"
 
@@ -99,10 +100,16 @@ void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
         const T* const place =
             position >= 0 && position < place_rows ? place_data + position * h : nullptr;
         T* const out = y_data + row * h;
-        for_each_factor(team, mask, state, row, h, [=](index_t j, A factor) {
-          const A value = (word == nullptr ? A{0} : static_cast<A>(word[j])) +
-                          (place == nullptr ? A{0} : static_cast<A>(place[j]));
-          out[j] = static_cast<T>(factor == A{0} ? A{0} : value * factor);
+        const T* const first = word != nullptr ? word : place;
+        const T* const second = word != nullptr ? place : nullptr;
+        if (first == nullptr) {
+          for_each_column(team, h, [=](index_t j) { out[j] = static_cast<T>(A{0}); });
+          return;
+        }
+        for_each_masked(team, mask, state, row, h, [=](auto j, const auto& dropped) {
+          auto value = read<A>(first, j);
+          value = second != nullptr ? value + read<A>(second, j) : value + A{0};
+          write(out, j, dropped(value));
         });
       });
 }

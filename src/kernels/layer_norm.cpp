@@ -9,6 +9,7 @@
 #include "base/plural.hpp"
 #include "kernels/impl/column_sums.hpp"
 #include "kernels/impl/dropout_rows.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/norm_rows.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/reductions.hpp"
@@ -40,8 +41,13 @@ void layer_norm_forward(const Exec& exec, View2<const T> x, View1<const T> gamma
       exec,
       {"trireme::kernels::layer_norm_forward",
        {.bytes = bytes_of(x, gamma, beta, y, mean, rstd)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        layer_norm_row<T>(team, norm, row, h, x_data + row * h);
+      tiles_of(rows, kNormRows), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+        const index_t begin = tile * kNormRows;
+        const index_t end = begin + tile_width(rows, begin, kNormRows);
+        layer_norm_rows<T>(team, norm, begin, end, h, [=](index_t row) {
+          prefetch_columns(team, x_data + (row + 1) * h, h);
+          return x_data + row * h;
+        });
       });
 }
 
@@ -76,21 +82,16 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
        {.bytes = bytes_of(d_y, x, gamma, mean, rstd, d_residual, d_x)}},
       rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         T* const d_in = d_x_data + row * h;
-        const NormBackwardRow<T> norm =
-            norm_backward_row<T>(team, d_y_data + row * h, x_data + row * h, gamma_data,
-                                 mean_data[row], rstd_data[row], h, per_column);
-        const auto through_norm = [=](index_t j) {
-          return norm.d_x(static_cast<A>(norm.d_y[j]), norm.x_hat(j), j);
-        };
-        if (residual_data != nullptr) {
-          const T* const by_pass = residual_data + row * h;
-          for_each_column(team, h, [=](index_t j) {
-            d_in[j] = static_cast<T>(through_norm(j) + static_cast<A>(by_pass[j]));
-          });
-        } else {
-          for_each_column(team, h,
-                          [=](index_t j) { d_in[j] = static_cast<T>(through_norm(j)); });
-        }
+        const T* const by_pass =
+            residual_data == nullptr ? nullptr : residual_data + row * h;
+        const NormBackwardRow<T, T> norm = norm_backward_row<T, T>(
+            team, d_y_data + row * h, x_data + row * h, gamma_data, mean_data[row],
+            rstd_data[row], h, per_column);
+        for_each_lanes(team, h, [=](auto j) {
+          auto sum = norm.d_x(read<A>(norm.d_y, j), norm.x_hat(j), j);
+          if (by_pass != nullptr) sum = sum + read<A>(by_pass, j);
+          write(d_in, j, sum);
+        });
       });
 }
 
@@ -107,6 +108,34 @@ struct LayerNormBackward {
   index_t h;
 };
 
+// What a row writes and adds to the sums, as a function of the column.
+template <bool kResidual, class T, class X>
+KOKKOS_FORCEINLINE_FUNCTION auto layer_norm_backward_row(const RowTeam& team,
+                                                         const LayerNormBackward<T>& of,
+                                                         const X* gamma, index_t row,
+                                                         Accumulator<T> per_column) {
+  using A = Accumulator<T>;
+  const index_t h = of.h;
+  // The host takes four rows at a time; the next four come while these are summed. Behind
+  // the last row the address is never read.
+  prefetch_columns(team, of.d_y + (row + 4) * h, h);
+  prefetch_columns(team, of.x + (row + 4) * h, h);
+  if (kResidual) prefetch_columns(team, of.d_residual + (row + 4) * h, h);
+  const NormBackwardRow<T, X> norm =
+      norm_backward_row<T, X>(team, of.d_y + row * h, of.x + row * h, gamma, of.mean[row],
+                              of.rstd[row], h, per_column);
+  const T* const by_pass = kResidual ? of.d_residual + row * h : nullptr;
+  T* const d_x = of.d_x + row * h;
+  return [=](auto j, const auto&) {
+    const auto d_y = read<A>(norm.d_y, j);
+    const auto x_hat = norm.x_hat(j);
+    auto sum = norm.d_x(d_y, x_hat, j);
+    if constexpr (kResidual) sum = sum + read<A>(by_pass, j);
+    write(d_x, j, sum);
+    return terms_of(d_y * x_hat, d_y);
+  };
+}
+
 template <bool kResidual, class T>
 void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t rows,
                                 const LayerNormBackward<T>& of) {
@@ -122,27 +151,16 @@ void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t 
             blocks.begin(block + 1),
             h,
             {of.gamma_sums + block * h, of.beta_sums + block * h}};
-        const auto row_of = [=](const RowTeam& row_team, index_t row) {
-          // The host takes four rows at a time; the next four come while these are
-          // summed. Behind the last row the address is never read.
-          prefetch_columns(row_team, of.d_y + (row + 4) * h, h);
-          prefetch_columns(row_team, of.x + (row + 4) * h, h);
-          if (kResidual) prefetch_columns(row_team, of.d_residual + (row + 4) * h, h);
-          const NormBackwardRow<T> norm =
-              norm_backward_row<T>(row_team, of.d_y + row * h, of.x + row * h, of.gamma,
-                                   of.mean[row], of.rstd[row], h, per_column);
-          const T* const by_pass = kResidual ? of.d_residual + row * h : nullptr;
-          T* const d_x = of.d_x + row * h;
-          return [=](index_t j, std::uint32_t) {
-            const A d_y = static_cast<A>(norm.d_y[j]);
-            const A x_hat = norm.x_hat(j);
-            A sum = norm.d_x(d_y, x_hat, j);
-            if constexpr (kResidual) sum += static_cast<A>(by_pass[j]);
-            d_x[j] = static_cast<T>(sum);
-            return Terms<A, 2>{{d_y * x_hat, d_y}};
-          };
-        };
-        write_and_sum_rows<false>(team, no_mask, nullptr, sums, row_of);
+        with_widened<T>(
+            team, h,
+            [&](const auto* gamma) {
+              const auto row_of = [=](const RowTeam& row_team, index_t row) {
+                return layer_norm_backward_row<kResidual>(row_team, of, gamma, row,
+                                                          per_column);
+              };
+              write_and_sum_rows<false>(team, no_mask, nullptr, sums, row_of);
+            },
+            of.gamma);
       });
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/impl/column_sums.hpp"
 #include "kernels/impl/dropout_rows.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/norm_rows.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/reductions.hpp"
@@ -50,11 +51,17 @@ void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateV
       exec,
       {"trireme::kernels::residual_norm_forward",
        {.bytes = bytes_of(branch, bias, residual, gamma, beta, x1, y, mean, rstd)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        bias_dropout_add_row<T>(team, mask, state, row, h, branch_data, bias_data,
-                                residual_data, x1_data);
-        team_barrier(team);
-        layer_norm_row<T>(team, norm, row, h, x1_data + row * h);
+      tiles_of(rows, kNormRows), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+        const index_t begin = tile * kNormRows;
+        const index_t end = begin + tile_width(rows, begin, kNormRows);
+        layer_norm_rows<T>(team, norm, begin, end, h, [=](index_t row) {
+          prefetch_columns(team, branch_data + (row + 1) * h, h);
+          prefetch_columns(team, residual_data + (row + 1) * h, h);
+          bias_dropout_add_row<T>(team, mask, state, row, h, branch_data, bias_data,
+                                  residual_data, x1_data);
+          team_barrier(team);
+          return x1_data + row * h;
+        });
       });
 }
 
@@ -71,6 +78,33 @@ struct ResidualNormBackward {
   index_t h;
 };
 
+// What a row writes and adds to the sums, as a function of the column.
+template <bool kMasked, class T, class X>
+KOKKOS_FORCEINLINE_FUNCTION auto residual_norm_backward_row(
+    const RowTeam& team, const ResidualNormBackward<T>& of, const X* gamma, index_t row,
+    Accumulator<T> per_column) {
+  using A = Accumulator<T>;
+  const index_t h = of.h;
+  // The host takes four rows at a time; the next four come while these are summed. Behind
+  // the last row the address is never read.
+  prefetch_columns(team, of.d_y + (row + 4) * h, h);
+  prefetch_columns(team, of.x1 + (row + 4) * h, h);
+  prefetch_columns(team, of.d_residual + (row + 4) * h, h);
+  const NormBackwardRow<T, X> norm =
+      norm_backward_row<T, X>(team, of.d_y + row * h, of.x1 + row * h, gamma,
+                              of.mean[row], of.rstd[row], h, per_column);
+  const T* const by_pass = of.d_residual + row * h;
+  T* const d_x1 = of.d_x1 + row * h;
+  T* const d_branch = kMasked ? of.d_branch + row * h : nullptr;
+  return [=](auto j, const auto& dropped) {
+    const auto d_y = read<A>(norm.d_y, j);
+    const auto x_hat = norm.x_hat(j);
+    auto through = written<A>(d_x1, j, norm.d_x(d_y, x_hat, j) + read<A>(by_pass, j));
+    if constexpr (kMasked) through = written<A>(d_branch, j, dropped(through));
+    return terms_of(d_y * x_hat, d_y, through);
+  };
+}
+
 template <bool kMasked, class T>
 void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
                                    const DropoutMask<Accumulator<T>>& mask,
@@ -82,42 +116,21 @@ void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
   launch_rows(
       exec, kernel, blocks.count, KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
-        const A keep_scale = mask.scale;
-        const std::uint32_t threshold = mask.threshold;
         const BlockOfRows<A, 3> sums{blocks.begin(block),
                                      blocks.begin(block + 1),
                                      h,
                                      {of.gamma_sums + block * h, of.beta_sums + block * h,
                                       of.bias_sums + block * h}};
-        const auto row_of = [=](const RowTeam& row_team, index_t row) {
-          // The host takes four rows at a time; the next four come while these are
-          // summed. Behind the last row the address is never read.
-          prefetch_columns(row_team, of.d_y + (row + 4) * h, h);
-          prefetch_columns(row_team, of.x1 + (row + 4) * h, h);
-          prefetch_columns(row_team, of.d_residual + (row + 4) * h, h);
-          const NormBackwardRow<T> norm =
-              norm_backward_row<T>(row_team, of.d_y + row * h, of.x1 + row * h, of.gamma,
-                                   of.mean[row], of.rstd[row], h, per_column);
-          const T* const by_pass = of.d_residual + row * h;
-          T* const d_x1 = of.d_x1 + row * h;
-          T* const d_branch = kMasked ? of.d_branch + row * h : nullptr;
-          return [=](index_t j, std::uint32_t word) {
-            const A d_y = static_cast<A>(norm.d_y[j]);
-            const A x_hat = norm.x_hat(j);
-            const T sum =
-                static_cast<T>(norm.d_x(d_y, x_hat, j) + static_cast<A>(by_pass[j]));
-            d_x1[j] = sum;
-            if constexpr (!kMasked) {
-              return Terms<A, 3>{{d_y * x_hat, d_y, static_cast<A>(sum)}};
-            } else {
-              const A scaled = static_cast<A>(sum) * keep_scale;
-              const T through = static_cast<T>(word < threshold ? A{0} : scaled);
-              d_branch[j] = through;
-              return Terms<A, 3>{{d_y * x_hat, d_y, static_cast<A>(through)}};
-            }
-          };
-        };
-        write_and_sum_rows<kMasked>(team, mask, state, sums, row_of);
+        with_widened<T>(
+            team, h,
+            [&](const auto* gamma) {
+              const auto row_of = [=](const RowTeam& row_team, index_t row) {
+                return residual_norm_backward_row<kMasked>(row_team, of, gamma, row,
+                                                           per_column);
+              };
+              write_and_sum_rows<kMasked>(team, mask, state, sums, row_of);
+            },
+            of.gamma);
       });
 }
 

@@ -10,15 +10,21 @@
 
 #include "base/types.hpp"
 #include "kernels/impl/dropout_rows.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
 
-// What one element adds to the sums of its column.
-template <class A, int kSums>
+// What the columns at some j add to their sums.
+template <class Value, int kSums>
 struct Terms {
-  A of[kSums];
+  Value of[kSums];
 };
+template <class Value, class... Values>
+KOKKOS_FORCEINLINE_FUNCTION Terms<Value, 1 + static_cast<int>(sizeof...(Values))>
+terms_of(const Value& first, const Values&... rest) {
+  return {{first, rest...}};
+}
 
 // A block of rows and where its sums go: sum k of column j to to[k][j].
 template <class A, int kSums>
@@ -30,17 +36,19 @@ struct BlockOfRows {
 
 namespace detail {
 
-template <class A, int kSums>
-KOKKOS_FORCEINLINE_FUNCTION void add_terms(const BlockOfRows<A, kSums>& block, index_t j,
-                                           const Terms<A, kSums>& t) {
-  for (int k = 0; k < kSums; ++k) block.to[k][j] += t.of[k];
+template <class A, int kSums, class J, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void add_terms(const BlockOfRows<A, kSums>& block, J j,
+                                           const Terms<Value, kSums>& t) {
+  for (int k = 0; k < kSums; ++k) {
+    write(block.to[k], j, read<A>(block.to[k], j) + t.of[k]);
+  }
 }
 
 }  // namespace detail
 
-// row_of(team, row) makes what a row needs once (statistics), as a function of (j, word)
-// that writes the row's outputs at column j and returns its Terms. The word is that of
-// the element's dropout mask where kMasked, else 0.
+// row_of(team, row) makes what a row needs once (statistics), as a function of
+// (j, dropping) that writes the row's outputs at j and returns its Terms; for j see
+// for_each_lanes().
 template <bool kMasked, class A, int kSums, class RowOf>
 KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
                                                     const DropoutMask<A>& mask,
@@ -56,8 +64,12 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
       draw_words(mask.generator(*step, row), mask.first_call(row), begin, count, to);
     }
   };
-  const auto word = [&](int which, index_t i) -> std::uint32_t {
-    return kMasked ? words[which][i] : 0;
+  const auto dropped = [&](int which, auto i) {
+    if constexpr (kMasked) {
+      return dropping(mask, words_at(words[which], i));
+    } else {
+      return Keeping{};
+    }
   };
   const index_t h = block.h;
   const index_t piece = kMasked ? kWordsAtOnce : h;
@@ -68,17 +80,16 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
     for (index_t begin = 0; begin < h; begin += piece) {
       const index_t count = h - begin < piece ? h - begin : piece;
       for (int r = 0; r < 4; ++r) draw(row + r, begin, count, words[r]);
-      TRIREME_INDEPENDENT_ITERATIONS
-      for (index_t i = 0; i < count; ++i) {
-        const index_t j = begin + i;
-        const Terms<A, kSums> t0 = r0(j, word(0, i)), t1 = r1(j, word(1, i));
-        const Terms<A, kSums> t2 = r2(j, word(2, i)), t3 = r3(j, word(3, i));
-        Terms<A, kSums> sum;
+      for_each_lanes(team, count, [&](auto i) {
+        const auto j = begin + i;
+        const auto t0 = r0(j, dropped(0, i)), t1 = r1(j, dropped(1, i));
+        const auto t2 = r2(j, dropped(2, i)), t3 = r3(j, dropped(3, i));
+        auto sum = t0;
         for (int k = 0; k < kSums; ++k) {
           sum.of[k] = (t0.of[k] + t1.of[k]) + (t2.of[k] + t3.of[k]);
         }
         detail::add_terms(block, j, sum);
-      }
+      });
     }
   }
   for (; row < block.end; ++row) {
@@ -86,10 +97,9 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
     for (index_t begin = 0; begin < h; begin += piece) {
       const index_t count = h - begin < piece ? h - begin : piece;
       draw(row, begin, count, words[0]);
-      TRIREME_INDEPENDENT_ITERATIONS
-      for (index_t i = 0; i < count; ++i) {
-        detail::add_terms(block, begin + i, r0(begin + i, word(0, i)));
-      }
+      for_each_lanes(team, count, [&](auto i) {
+        detail::add_terms(block, begin + i, r0(begin + i, dropped(0, i)));
+      });
     }
   }
 }
@@ -108,14 +118,13 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamMember& team,
   team_barrier(team);
   for (index_t row = block.begin; row < block.end; ++row) {
     const auto at = row_of(team, row);
+    const auto add = [&](index_t j, const auto& dropped) {
+      detail::add_terms(block, j, at(j, dropped));
+    };
     if constexpr (kMasked) {
-      for_each_word(team, mask.generator(*step, row), mask.first_call(row), block.h,
-                    [&](index_t j, std::uint32_t word) {
-                      detail::add_terms(block, j, at(j, word));
-                    });
+      for_each_dropping(team, mask, *step, row, block.h, add);
     } else {
-      for_each_column(team, block.h,
-                      [&](index_t j) { detail::add_terms(block, j, at(j, 0)); });
+      for_each_column(team, block.h, [&](index_t j) { add(j, Keeping{}); });
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "base/plural.hpp"
 #include "base/random.hpp"
 #include "kernels/dropout.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/step_state.hpp"
@@ -61,10 +62,6 @@ struct DropoutMask {
   KOKKOS_FORCEINLINE_FUNCTION std::uint64_t first_call(index_t row) const {
     return static_cast<std::uint64_t>(sequence_begin + row / batch) * calls_per_row;
   }
-  // What the element with this word is multiplied by.
-  KOKKOS_FORCEINLINE_FUNCTION A factor(std::uint32_t word) const {
-    return word < threshold ? A{0} : scale;
-  }
 };
 
 // Words of one row that the host draws at a time: a multiple of a group's.
@@ -81,54 +78,78 @@ inline void draw_words(const random::Generator& generator, std::uint64_t first_c
       static_cast<int>((count + kPerGroup - 1) / kPerGroup), words);
 }
 
-// body(j, word) for each element j of a row and its word.
-template <class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_word(const HostRow&,
-                                               const random::Generator& generator,
-                                               std::uint64_t first_call, index_t count,
-                                               const Body& body) {
+// What a mask makes of the values of some columns, whose words it has.
+template <class A, class Words>
+struct Dropping {
+  Words words;
+  std::uint32_t threshold;
+  A scale;
+  template <class Value>
+  KOKKOS_FORCEINLINE_FUNCTION Value operator()(const Value& value) const {
+    return zero_below(threshold, words, value * scale);
+  }
+};
+// The same where everything is kept.
+struct Keeping {
+  template <class Value>
+  KOKKOS_FORCEINLINE_FUNCTION Value operator()(const Value& value) const {
+    return value;
+  }
+};
+
+template <class A, class Words>
+KOKKOS_FORCEINLINE_FUNCTION Dropping<A, Words> dropping(const DropoutMask<A>& mask,
+                                                        Words words) {
+  return {words, mask.threshold, mask.scale};
+}
+
+// body(j, dropping) for the columns of a row, as for_each_lanes() takes them.
+template <class A, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_dropping(const HostRow& team,
+                                                   const DropoutMask<A>& mask,
+                                                   const StepState& step, index_t row,
+                                                   index_t h, const Body& body) {
   std::uint16_t words[kWordsAtOnce];
-  for (index_t begin = 0; begin < count; begin += kWordsAtOnce) {
-    const index_t left = count - begin < kWordsAtOnce ? count - begin : kWordsAtOnce;
-    draw_words(generator, first_call, begin, left, words);
-    TRIREME_INDEPENDENT_ITERATIONS
-    for (index_t i = 0; i < left; ++i) body(begin + i, words[i]);
+  const random::Generator generator = mask.generator(step, row);
+  for (index_t begin = 0; begin < h; begin += kWordsAtOnce) {
+    const index_t left = h - begin < kWordsAtOnce ? h - begin : kWordsAtOnce;
+    draw_words(generator, mask.first_call(row), begin, left, words);
+    for_each_lanes(team, left, [&](auto i) {
+      body(begin + i, dropping(mask, words_at(words, i)));
+    });
   }
 }
 
-template <class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_word(const TeamMember& team,
-                                               const random::Generator& generator,
-                                               std::uint64_t first_call, index_t count,
-                                               const Body& body) {
+template <class A, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_dropping(const TeamMember& team,
+                                                   const DropoutMask<A>& mask,
+                                                   const StepState& step, index_t row,
+                                                   index_t h, const Body& body) {
   using random::DropoutWords;
-  for_each_column(team, (count + 7) / 8, [&](index_t q) {
+  const random::Generator generator = mask.generator(step, row);
+  const std::uint64_t first_call = mask.first_call(row);
+  for_each_column(team, (h + 7) / 8, [&](index_t q) {
     const random::Words words =
         DropoutWords::call(generator, first_call + static_cast<std::uint64_t>(q));
     for (int k = 0; k < 8; ++k) {
-      if (8 * q + k < count) {
-        body(8 * q + k, DropoutWords::half(words.word[k / 2], k % 2));
+      if (8 * q + k < h) {
+        body(8 * q + k, dropping(mask, DropoutWords::half(words.word[k / 2], k % 2)));
       }
     }
   });
 }
 
-// body(j, factor) for each element of a row and what its mask multiplies it by; 1, and no
-// numbers drawn, where everything is kept.
+// The same, where no numbers are drawn if everything is kept.
 template <class A, class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_factor(const RowTeam& team,
+KOKKOS_FORCEINLINE_FUNCTION void for_each_masked(const RowTeam& team,
                                                  const DropoutMask<A>& mask,
                                                  const StepState* step, index_t row,
                                                  index_t h, const Body& body) {
   if (mask.threshold == 0) {
-    for_each_column(team, h, [=](index_t j) { body(j, A{1}); });
-    return;
+    for_each_lanes(team, h, [=](auto j) { body(j, Keeping{}); });
+  } else {
+    for_each_dropping(team, mask, *step, row, h, body);
   }
-  const std::uint32_t threshold = mask.threshold;
-  const A scale = mask.scale;
-  for_each_word(
-      team, mask.generator(*step, row), mask.first_call(row), h,
-      [=](index_t j, std::uint32_t word) { body(j, word < threshold ? A{0} : scale); });
 }
 
 // One row of y = residual + dropout(x + bias); bias and residual may be null.
@@ -140,14 +161,12 @@ KOKKOS_FORCEINLINE_FUNCTION void bias_dropout_add_row(
   const T* const in = x + row * h;
   const T* const by_pass = residual == nullptr ? nullptr : residual + row * h;
   T* const out = y + row * h;
-  // The tests of the pointers do not depend on j, so that the compiler takes them out of
-  // the loop.
-  for_each_factor(team, mask, step, row, h, [=](index_t j, A factor) {
-    A value = static_cast<A>(in[j]);
-    if (bias != nullptr) value += static_cast<A>(bias[j]);
-    value = factor == A{0} ? A{0} : value * factor;
-    if (by_pass != nullptr) value += static_cast<A>(by_pass[j]);
-    out[j] = static_cast<T>(value);
+  for_each_masked(team, mask, step, row, h, [=](auto j, const auto& dropped) {
+    auto value = read<A>(in, j);
+    if (bias != nullptr) value = value + read<A>(bias, j);
+    value = dropped(value);
+    if (by_pass != nullptr) value = value + read<A>(by_pass, j);
+    write(out, j, value);
   });
 }
 

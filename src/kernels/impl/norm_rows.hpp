@@ -5,7 +5,10 @@
 #ifndef TRIREME_KERNELS_IMPL_NORM_ROWS_HPP_
 #define TRIREME_KERNELS_IMPL_NORM_ROWS_HPP_
 
+#include <type_traits>
+
 #include "base/types.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
@@ -24,19 +27,17 @@ struct NormOfRows {
 
 // y = norm of x, a row that lies in cache. The mean is found roughly first; sums of the
 // differences from it, which are small, then correct it and give the variance.
-template <class T>
-KOKKOS_FORCEINLINE_FUNCTION void layer_norm_row(const RowTeam& team,
-                                                const NormOfRows<T>& norm, index_t row,
-                                                index_t h, const T* in) {
+template <class T, class X>
+KOKKOS_FORCEINLINE_FUNCTION void layer_norm_row(
+    const RowTeam& team, const NormOfRows<T>& norm, const X* gamma, const X* beta,
+    index_t row, index_t h, const X* in, Accumulator<T> sum_of_row) {
   using A = Accumulator<T>;
-  const A rough =
-      sum_columns<A>(team, h, [=](index_t j) { return static_cast<A>(in[j]); }) *
-      norm.per_column;
+  const A rough = sum_of_row * norm.per_column;
   A sum, squares;
-  sum_columns_of_two<A>(
+  sum_lanes_of_two<A>(
       team, h,
-      [=](index_t j, A& d, A& d2) {
-        d = static_cast<A>(in[j]) - rough;
+      [=](auto j, auto& d, auto& d2) {
+        d = read<A>(in, j) - rough;
         d2 = d * d;
       },
       sum, squares);
@@ -46,47 +47,80 @@ KOKKOS_FORCEINLINE_FUNCTION void layer_norm_row(const RowTeam& team,
   // Rounding may leave less than nothing of a row that is constant.
   const A variance = about_rough > shift * shift ? about_rough - shift * shift : A{0};
   const A scale = A{1} / Kokkos::sqrt(variance + norm.epsilon);
-  const T* const gamma = norm.gamma;
-  const T* const beta = norm.beta;
   T* const out = norm.y + row * h;
-  for_each_column(team, h, [=](index_t j) {
-    const A x_hat = (static_cast<A>(in[j]) - center) * scale;
-    out[j] = static_cast<T>(x_hat * static_cast<A>(gamma[j]) + static_cast<A>(beta[j]));
+  for_each_lanes(team, h, [=](auto j) {
+    const auto x_hat = (read<A>(in, j) - center) * scale;
+    write(out, j, x_hat * read<A>(gamma, j) + read<A>(beta, j));
   });
   norm.mean[row] = center;
   norm.rstd[row] = scale;
 }
 
+// Rows that one work item normalises: a host widens gamma and beta once for all of them.
+inline constexpr index_t kNormRows = kHostExecution ? 8 : 1;
+
+// y = norm of x for rows of x, which x_of_row(row) returns when they are in cache.
+template <class T, class XOfRow>
+KOKKOS_FORCEINLINE_FUNCTION void layer_norm_rows(const RowTeam& team,
+                                                 const NormOfRows<T>& norm, index_t begin,
+                                                 index_t end, index_t h,
+                                                 const XOfRow& x_of_row) {
+  using A = Accumulator<T>;
+  with_widened<T>(
+      team, h,
+      [&](const auto* gamma, const auto* beta) {
+        using X = std::remove_cv_t<std::remove_pointer_t<decltype(gamma)>>;
+        for (index_t row = begin; row < end; ++row) {
+          const T* const in = x_of_row(row);
+          if constexpr (std::is_same_v<X, T>) {
+            const A sum =
+                sum_lanes<A>(team, h, [=](auto j) { return read<A>(in, j); });
+            layer_norm_row<T, X>(team, norm, gamma, beta, row, h, in, sum);
+          } else {
+            X wide[kWideColumns];
+            const A sum = sum_lanes<A>(
+                team, h, [&](auto j) { return written<A>(wide, j, read<A>(in, j)); });
+            layer_norm_row<T, X>(team, norm, gamma, beta, row, h, wide, sum);
+          }
+        }
+      },
+      norm.gamma, norm.beta);
+}
+
 // One row of the backward pass: d_x at column j is scale (g - mean_g - x_hat mean_gx),
-// with g = d_y gamma and the means of g and of g x_hat over the row.
-template <class T>
+// with g = d_y gamma and the means of g and of g x_hat over the row. Gamma may have been
+// widened.
+template <class T, class X>
 struct NormBackwardRow {
   using A = Accumulator<T>;
   const T* d_y;
   const T* x;
-  const T* gamma;
+  const X* gamma;
   A center, scale, mean_g, mean_gx;
 
-  KOKKOS_FORCEINLINE_FUNCTION A x_hat(index_t j) const {
-    return (static_cast<A>(x[j]) - center) * scale;
+  template <class J>
+  KOKKOS_FORCEINLINE_FUNCTION auto x_hat(J j) const {
+    return (read<A>(x, j) - center) * scale;
   }
-  KOKKOS_FORCEINLINE_FUNCTION A d_x(A d_y_j, A x_hat_j, index_t j) const {
-    const A g = d_y_j * static_cast<A>(gamma[j]);
+  template <class J, class Value>
+  KOKKOS_FORCEINLINE_FUNCTION Value d_x(const Value& d_y_j, const Value& x_hat_j,
+                                        J j) const {
+    const Value g = d_y_j * read<A>(gamma, j);
     return scale * (g - mean_g - x_hat_j * mean_gx);
   }
 };
 
-template <class T>
-KOKKOS_FORCEINLINE_FUNCTION NormBackwardRow<T> norm_backward_row(
-    const RowTeam& team, const T* d_y, const T* x, const T* gamma, Accumulator<T> center,
+template <class T, class X>
+KOKKOS_FORCEINLINE_FUNCTION NormBackwardRow<T, X> norm_backward_row(
+    const RowTeam& team, const T* d_y, const T* x, const X* gamma, Accumulator<T> center,
     Accumulator<T> scale, index_t h, Accumulator<T> per_column) {
   using A = Accumulator<T>;
   A sum_g, sum_gx;
-  sum_columns_of_two<A>(
+  sum_lanes_of_two<A>(
       team, h,
-      [=](index_t j, A& g, A& gx) {
-        g = static_cast<A>(d_y[j]) * static_cast<A>(gamma[j]);
-        gx = g * ((static_cast<A>(x[j]) - center) * scale);
+      [=](auto j, auto& g, auto& gx) {
+        g = read<A>(d_y, j) * read<A>(gamma, j);
+        gx = g * ((read<A>(x, j) - center) * scale);
       },
       sum_g, sum_gx);
   return {d_y, x, gamma, center, scale, sum_g * per_column, sum_gx * per_column};
