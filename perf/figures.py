@@ -245,12 +245,15 @@ def run_micro(options, pattern, repetitions=1):
                         f"--benchmark_repetitions={repetitions}",
                         "--benchmark_min_time=0.2"],
                        check=True, capture_output=True,
-                       env={**compare.os.environ, **compare.threads_of(options),
-                            "OMP_PROC_BIND": "spread"})
+                       env={**compare.os.environ, **compare.threads_of(options)})
         text = file.read()
     if not text:  # nothing has such a name
         return [], {}
     result = json.loads(text)
+    if int(result["context"]["cores"]) < options.threads:
+        raise compare.Failure(f"the {options.threads} threads of trireme_micro may run on "
+                              f"{result['context']['cores']} of the host's cores only: is "
+                              "OMP_PROC_BIND set?")
     return ([one for one in result["benchmarks"] if one.get("run_type") == "iteration"
              and not one.get("error_occurred")], result["context"])
 

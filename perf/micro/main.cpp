@@ -1,7 +1,6 @@
 // perf/micro/main.cpp — measures the machine's bounds, then runs Google Benchmark.
 //
-//   OMP_NUM_THREADS=2 OMP_PROC_BIND=spread bin/trireme_micro
-//   --benchmark_filter=layer_norm
+//   OMP_NUM_THREADS=2 bin/trireme_micro --benchmark_filter=layer_norm
 // `of_triad` is the share of the measured memory bandwidth (above 1 where the data fit a
 // cache), `of_gemm` the share of the measured matrix product of
 // the same type.
@@ -10,7 +9,10 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstdio>
+#include <set>
+#include <vector>
 
+#include "base/host_cores.hpp"
 #include "bounds.hpp"
 #include "kernels/machine_peaks.hpp"
 
@@ -20,6 +22,22 @@ namespace {
 Bounds& mutable_bounds() {
   static Bounds measured;
   return measured;
+}
+
+// Of all threads that kernels run on. A thread is bound where a process has two OpenMP
+// libraries and OMP_PROC_BIND: the second one finds the first thread bound to one core,
+// and binds all of its own to that.
+int count_cores(int threads) {
+  std::vector<std::vector<int>> allowed(static_cast<std::size_t>(threads));
+  std::vector<int>* const of_thread = allowed.data();
+  using Host = Kokkos::DefaultHostExecutionSpace;
+  Kokkos::parallel_for("trireme::perf::count_cores",
+                       Kokkos::RangePolicy<Host>(0, threads, Kokkos::ChunkSize(1)),
+                       [of_thread](const int i) { of_thread[i] = allowed_cores(); });
+  Host().fence("trireme::perf::count_cores");
+  std::set<int> cores;
+  for (const std::vector<int>& some : allowed) cores.insert(some.begin(), some.end());
+  return static_cast<int>(cores.size());
 }
 
 }  // namespace
@@ -36,6 +54,15 @@ int run(int argc, char** argv) {
   mutable_bounds() = {kernels::measured_memory_bandwidth(exec),
                       kernels::measured_gemm_peak(exec),
                       kernels::measured_gemm_peak(exec, DType::bfloat16)};
+  const int host_threads = Kokkos::DefaultHostExecutionSpace().concurrency();
+  const int host_cores = count_cores(host_threads);
+  if (host_cores < host_threads) {
+    std::fprintf(stderr,
+                 "trireme_micro: warning: its %d threads may run on no more than %d of "
+                 "the host's cores; is OMP_PROC_BIND set?\n",
+                 host_threads, host_cores);
+  }
+  benchmark::AddCustomContext("cores", fmt::format("{}", host_cores));
   const std::string threads = fmt::format("{}", exec.space().concurrency());
   const std::string triad = fmt::format("{:.1f} GB/s", bounds().bytes_per_second / 1e9);
   const std::string gemm = fmt::format("{:.1f} GFLOP/s", bounds().flops_per_second / 1e9);

@@ -169,9 +169,20 @@ struct Matrix {
   long stride() const { return leading * static_cast<long>(sizeof(T)); }
 };
 
+// What the vector units do while the matrix unit works through a product: words of
+// dropout, some steps of them at every step of a product. A processor looks too few
+// instructions ahead to find the words behind the product.
+struct Beside {
+  WordSteps* words = nullptr;
+  int steps = 0;
+  void operator()() const {
+    if (words != nullptr) words->take(steps);
+  }
+};
+
 // C (32, 32) = or += A (32, 32 k) B (32 k, 32).
 inline void multiply_block(int k, Matrix<const bf16> a, Matrix<const Word> b,
-                           Matrix<float> c, bool add) {
+                           Matrix<float> c, bool add, const Beside& beside) {
   if (add) {
     _tile_loadd(0, c.data, c.stride());
     _tile_loadd(1, c.data + 16, c.stride());
@@ -187,6 +198,7 @@ inline void multiply_block(int k, Matrix<const bf16> a, Matrix<const Word> b,
     _tile_loadd(4, a.data + 32 * p, a.stride());
     _tile_loadd(6, b.row(16 * p), b.stride());
     _tile_loadd(7, b.row(16 * p) + 16, b.stride());
+    beside();
     _tile_dpbf16ps(0, 4, 6);
     _tile_loadd(5, a.row(16) + 32 * p, a.stride());
     _tile_dpbf16ps(1, 4, 7);
@@ -201,13 +213,13 @@ inline void multiply_block(int k, Matrix<const bf16> a, Matrix<const Word> b,
 
 // C (m, n) = or += A (m, k) B (k, n), each a multiple of 32.
 inline void multiply(int m, int n, int k, Matrix<const bf16> a, Matrix<const Word> b,
-                     Matrix<float> c, bool add) {
+                     Matrix<float> c, bool add, const Beside& beside = {}) {
   // g++ does not know that loading a register reads memory.
   asm volatile("" ::: "memory");
   for (int j = 0; j < n; j += 32) {
     for (int i = 0; i < m; i += 32) {
       multiply_block(k / 32, {a.row(i), a.leading}, {b.data + j, b.leading},
-                     {c.row(i) + j, c.leading}, add);
+                     {c.row(i) + j, c.leading}, add, beside);
     }
   }
 }
@@ -305,14 +317,20 @@ struct AmxTiles {
     const Queries state(queries, n);
     auto* const s = reinterpret_cast<float*>(work);
     auto* const p = reinterpret_cast<Word*>(work + kSquare);
-    for (int half = 0; half < pair.queries; half += 32) {
-      multiply(rows, 32, n, {key, n}, {state.q_t + half, kTile}, {s + half, kTile},
-               false);
-      pair.draw_words(half, 32);  // while the product is under way
-      softmax(pair, n, half, static_cast<float>(scale) * kLog2E, state, s, p);
+    const auto add_values = [&](int half, const Beside& beside) {
       multiply(n, 32, rows, {key + kTile * n, kTile}, {p + half, kTile},
-               {state.o_t + half, kTile}, true);
+               {state.o_t + half, kTile}, true, beside);
+    };
+    for (int half = 0; half < pair.queries; half += 32) {
+      WordSteps words(pair, half, 32);
+      multiply(rows, 32, n, {key, n}, {state.q_t + half, kTile}, {s + half, kTile}, false,
+               {&words, half == 0 ? 2 : 1});
+      // Behind the scores of the other half, so that there are products to draw beside.
+      if (half > 0) add_values(half - 32, {&words, 1});
+      words.take_all();
+      softmax(pair, n, half, static_cast<float>(scale) * kLog2E, state, s, p);
     }
+    add_values(pair.queries > 32 ? 32 : 0, {});
   }
 
   // Of 32 queries: scores become pairs of unnormalised probabilities, after dropout but
@@ -553,11 +571,13 @@ struct AmxTiles {
     const BackwardWork work(memory);
     const float factor = static_cast<float>(scale) * kLog2E;
     for (int half = 0; half < columns; half += 32) {
+      WordSteps words(pair, half, 32);
+      const Beside beside{&words, 1};
       multiply(rows, 32, n, {key, n}, {state.q_t + half, kTile}, {work.s + half, kTile},
-               false);
+               false, beside);
       multiply(rows, 32, n, {value, n}, {state.d_o_t + half, kTile},
-               {work.g + half, kTile}, false);
-      pair.draw_words(half, 32);  // while the products are under way
+               {work.g + half, kTile}, false, beside);
+      words.take_all();
       if (pair.partial) {
         score_gradients<true>(pair, rows, half, factor, state, work);
       } else {

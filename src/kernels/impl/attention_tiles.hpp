@@ -70,32 +70,19 @@ inline void set_query_tile(const AttentionDesc& desc, index_t sample, index_t be
 // Draws the words of pairs of tiles: of kTile queries from q_begin on, the c-th of which
 // is order[c].
 struct WordDrawer {
-  random::Generator generator;
-  std::uint64_t first_call[kTile];
+  PhiloxRows<random::DropoutWords::kRounds, kTile> rows;
 
   void set(const AttentionDesc& desc, const StepState& step, std::uint32_t threshold,
            index_t sample, index_t head, index_t q_begin, const int (&order)[kTile]) {
     const AttentionDropout row =
         dropout_row(desc, step, threshold, sample, head, q_begin);
-    generator = row.generator;
     const std::uint64_t calls_per_row = random::DropoutWords::calls_per_key_row(
         static_cast<std::uint64_t>(desc.mask_keys));
+    std::uint64_t first[kTile];
     for (int c = 0; c < kTile; ++c) {
-      first_call[c] =
-          row.first_call + static_cast<std::uint64_t>(order[c]) * calls_per_row;
+      first[c] = row.first_call + static_cast<std::uint64_t>(order[c]) * calls_per_row;
     }
-  }
-  // The words of columns [column, column + columns), a multiple of 32: all of a half
-  // tile, whose queries may be in any order.
-  void draw(index_t k_begin, int keys, int column, int columns,
-            std::uint32_t* words) const {
-    using random::DropoutWords;
-    static_assert(kTile % DropoutWords::kKeysPerGroup == 0 && kTile % 32 == 0);
-    philox_rows<DropoutWords::kRounds>(
-        generator, first_call + column, columns, static_cast<std::uint64_t>(k_begin / 8),
-        4 * ((keys + 31) / 32),
-        [](int call, int word) { return call / 4 * 16 + 4 * word + call % 4; }, kTile,
-        words + column);
+    rows.set(row.generator, first, calls_per_row);
   }
 };
 
@@ -114,10 +101,47 @@ struct TilePair {
   std::uint32_t threshold = 0;
   float keep_scale = 1.0f;
 
-  void draw_words(int column, int columns) const {
-    if (words != nullptr) drawer->draw(k_begin, keys, column, columns, words);
-  }
+  // Of the columns [column, column + columns), a multiple of 32: all of a half tile,
+  // whose queries may be in any order.
+  void draw_words(int column, int columns) const;
 };
+
+// The words of some columns of a pair, drawn step by step.
+class WordSteps {
+ public:
+  WordSteps(const TilePair& pair, int column, int columns)
+      : pair_(pair),
+        begin_(column),
+        end_(column + columns),
+        column_(column),
+        calls_(pair.words == nullptr ? 0 : 4 * ((pair.keys + 31) / 32)) {}
+
+  // Up to `most` of the steps that are left.
+  void take(int most) {
+    for (; most > 0 && call_ < calls_; --most) {
+      const int row = call_ / 4 * 16 + call_ % 4;
+      pair_.drawer->rows.draw(column_,
+                              static_cast<std::uint64_t>(pair_.k_begin / 8 + call_),
+                              pair_.words + row * kTile + column_, 4 * kTile);
+      column_ += kPhiloxRowStep;
+      if (column_ < end_) continue;
+      column_ = begin_;
+      ++call_;
+    }
+  }
+  void take_all() { take(kPairs * kTile); }
+
+ private:
+  static_assert(kTile % random::DropoutWords::kKeysPerGroup == 0 &&
+                kTile % kPhiloxRowStep == 0);
+
+  const TilePair& pair_;
+  int begin_, end_, column_, call_ = 0, calls_;
+};
+
+inline void TilePair::draw_words(int column, int columns) const {
+  WordSteps(*this, column, columns).take_all();
+}
 
 // False where no query of the tile sees a key of the other.
 inline bool set_pair(const QueryTile& queries, index_t k_begin, index_t kv_length,

@@ -86,7 +86,9 @@ template <int kRounds>
 struct PhiloxKeys {
   PhiloxVector key[2 * kRounds];
 
-  explicit PhiloxKeys(const random::Generator& generator) {
+  PhiloxKeys() = default;
+  explicit PhiloxKeys(const random::Generator& generator) { set(generator); }
+  void set(const random::Generator& generator) {
     const auto first = generator.key();
     for (int round = 0; round < kRounds; ++round) {
       const auto bumps = static_cast<std::uint32_t>(round);
@@ -96,14 +98,14 @@ struct PhiloxKeys {
   }
 };
 
-// All rounds of kVectors vectors of calls. c[u] are the counters of vector u and become
-// its words, in the low halves of the lanes; what the upper halves hold is rubbish that
-// no product reads.
-template <int kRounds, int kVectors>
+// The rounds from kFirst on of kVectors vectors of calls. c[u] are the counters of vector
+// u and become its words, in the low halves of the lanes; what the upper halves hold is
+// rubbish that no product reads.
+template <int kRounds, int kVectors, int kFirst = 0>
 inline void philox_rounds(const PhiloxKeys<kRounds>& keys,
                           PhiloxVector (&c)[kVectors][4]) {
 #pragma GCC unroll 10
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = kFirst; round < kRounds; ++round) {
     for (int u = 0; u < kVectors; ++u) {
       const PhiloxVector p0 = low_product(c[u][0], 0xd2511f53u);
       const PhiloxVector p1 = low_product(c[u][2], 0xcd9e8d57u);
@@ -154,64 +156,89 @@ void philox_lanes(const random::Generator& generator, std::uint64_t first, int g
   }
 }
 
-namespace detail {
-
-// philox_rows of two vectors of rows, of which `first` are the first calls. Where no call
-// carries beyond the low half of its counter, the upper half is the same for all, and
-// with it two of the first products.
-template <int kRounds, bool carries, class ToRow>
-inline void philox_row_pair(const r123::Philox4x32::ctr_type& base,
-                            const PhiloxKeys<kRounds>& keys,
-                            const PhiloxVector (&first)[2], int calls,
-                            const ToRow& to_row, int stride, std::uint32_t* words) {
-  const std::uint64_t upper = first[0][0] >> 32 & 0xffffu;
-  for (int i = 0; i < calls; ++i) {
-    PhiloxVector c[2][4];
-    for (int u = 0; u < 2; ++u) {
-      set_counters(base, first[u] + static_cast<std::uint64_t>(i), c[u]);
-      if constexpr (!carries) c[u][2] = PhiloxVector{} + (base[2] | upper);
-    }
-    philox_rounds<kRounds, 2>(keys, c);
-    for (int m = 0; m < 4; ++m) {
-      const PhiloxVector pairs = (c[0][m] & 0xffffffffu) | (c[1][m] << 32);
-      std::memcpy(words + to_row(i, m) * stride, &pairs, sizeof(pairs));
-    }
-  }
-}
-
-}  // namespace detail
-
-// The words of `calls` consecutive calls of each of `rows` rows, a multiple of
-// kPhiloxRowStep: word m of call first_of_row[r] + skip + i goes to
-// words[to_row(i, m) * stride + r], which to_row tells. Rows lie side by side, as the
-// columns of a transposed tile do.
-inline constexpr int kPhiloxRowStep = 16;
-template <int kRounds, class ToRow>
-void philox_rows(const random::Generator& generator, const std::uint64_t* first_of_row,
-                 int rows, std::uint64_t skip, int calls, const ToRow& to_row, int stride,
-                 std::uint32_t* words) {
-  constexpr int kLanes = detail::kPhiloxVectorLanes;
-  const auto base = generator.counter(0);
-  const detail::PhiloxKeys<kRounds> keys(generator);
-  for (int r = 0; r < rows; r += 2 * kLanes) {
-    // Even rows in one vector and odd ones in the other, whose words then interleave.
-    detail::PhiloxVector first[2];
+// The words of kRows rows that lie side by side, as the columns of a transposed tile do:
+// each begins at a call of its own. They are drawn in steps, one call of kPhiloxRowStep
+// rows each, so that a processor can do so beside other work.
+inline constexpr int kPhiloxRowStep = 32;
+template <int kRounds, int kRows>
+class PhiloxRows {
+ public:
+  // Of each row, `calls` calls from first[row] on at most are drawn.
+  void set(const random::Generator& generator, const std::uint64_t (&first)[kRows],
+           std::uint64_t calls) {
+    base_ = generator.counter(first[0]);
+    keys_.set(generator);
     std::uint64_t differing = 0;
-    for (int l = 0; l < 2 * kLanes; ++l) {
-      const std::uint64_t call = first_of_row[r + l] + skip;
-      first[l % 2][l / 2] = call;
-      differing |= (call ^ first[0][0]) |
-                   ((call + static_cast<std::uint64_t>(calls)) ^ first[0][0]);
+    for (int r = 0; r < kRows; ++r) {
+      // Of 2 kLanes rows the even ones are in one vector and the odd ones in the next,
+      // whose words then interleave.
+      first_[r / kSpan * 2 + r % 2][r % kSpan / 2] = first[r];
+      differing |= (first[r] ^ first[0]) | ((first[r] + calls) ^ first[0]);
     }
-    if (differing >> 32 == 0) {
-      detail::philox_row_pair<kRounds, false>(base, keys, first, calls, to_row, stride,
-                                              words + r);
-    } else {
-      detail::philox_row_pair<kRounds, true>(base, keys, first, calls, to_row, stride,
-                                             words + r);
+    carries_ = differing >> 32 != 0;
+    set_start();
+  }
+
+  // Word m, 0 to 3, of call first[r] + call goes to to[m * stride + r - row], for the
+  // rows r in [row, row + kPhiloxRowStep).
+  void draw(int row, std::uint64_t call, std::uint32_t* to, int stride) const {
+    for (int r = row; r < row + kPhiloxRowStep; r += kAtOnce * kLanes) {
+      Vector c[kAtOnce][4];
+      if (carries_) {
+        for (int u = 0; u < kAtOnce; ++u) {
+          detail::set_counters(base_, first_[r / kLanes + u] + call, c[u]);
+        }
+        detail::philox_rounds<kRounds, kAtOnce>(keys_, c);
+      } else {
+        start(first_ + r / kLanes, call, c);
+        detail::philox_rounds<kRounds, kAtOnce, 2>(keys_, c);
+      }
+      for (int m = 0; m < 4; ++m) {
+        for (int u = 0; u < kAtOnce; u += 2) {
+          const Vector pairs = (c[u][m] & 0xffffffffu) | (c[u + 1][m] << 32);
+          std::memcpy(to + m * stride + r - row + u * kLanes, &pairs, sizeof(pairs));
+        }
+      }
     }
   }
-}
+
+ private:
+  using Vector = detail::PhiloxVector;
+  static constexpr int kLanes = detail::kPhiloxVectorLanes, kSpan = 2 * kLanes;
+  // Vectors: a product takes five times as long as a processor needs to begin one.
+  static constexpr int kAtOnce = 4;
+  static_assert(kRounds > 2 && kRows % kPhiloxRowStep == 0 &&
+                kPhiloxRowStep % (kAtOnce * kLanes) == 0);
+
+  // Where no call carries beyond the low half of its counter, the other words of the
+  // counters are the same for all, and with them two of the products of two rounds.
+  void set_start() {
+    const Vector one = detail::low_product(Vector{} + base_[2], 0xcd9e8d57u);
+    const Vector zero =
+        detail::low_product((one >> 32) ^ base_[1] ^ keys_.key[0], 0xd2511f53u);
+    start_[0] = keys_.key[1] ^ base_[3];
+    start_[1] = keys_.key[2] ^ one;
+    start_[2] = keys_.key[3] ^ (zero >> 32);
+    start_[3] = zero;
+  }
+  // The first two rounds.
+  void start(const Vector* rows, std::uint64_t call, Vector (&c)[kAtOnce][4]) const {
+    for (int u = 0; u < kAtOnce; ++u) {
+      const Vector first = detail::low_product(rows[u] + call, 0xd2511f53u);
+      const Vector second = detail::low_product((first >> 32) ^ start_[0], 0xcd9e8d57u);
+      c[u][0] = (second >> 32) ^ start_[1];
+      c[u][1] = second;
+      c[u][2] = first ^ start_[2];
+      c[u][3] = start_[3];
+    }
+  }
+
+  r123::Philox4x32::ctr_type base_;
+  detail::PhiloxKeys<kRounds> keys_;
+  Vector first_[kRows / kLanes];
+  Vector start_[4];
+  bool carries_ = false;
+};
 
 #else
 
@@ -232,19 +259,26 @@ void philox_lanes(const random::Generator& generator, std::uint64_t first, int g
   }
 }
 
-inline constexpr int kPhiloxRowStep = 1;
-template <int kRounds, class ToRow>
-void philox_rows(const random::Generator& generator, const std::uint64_t* first_of_row,
-                 int rows, std::uint64_t skip, int calls, const ToRow& to_row, int stride,
-                 std::uint32_t* words) {
-  for (int r = 0; r < rows; ++r) {
-    for (int i = 0; i < calls; ++i) {
-      const random::Words block = generator.block<kRounds>(first_of_row[r] + skip +
-                                                           static_cast<std::uint64_t>(i));
-      for (int m = 0; m < 4; ++m) words[to_row(i, m) * stride + r] = block.word[m];
+inline constexpr int kPhiloxRowStep = 32;
+template <int kRounds, int kRows>
+class PhiloxRows {
+ public:
+  void set(const random::Generator& generator, const std::uint64_t (&first)[kRows],
+           std::uint64_t) {
+    generator_ = generator;
+    for (int r = 0; r < kRows; ++r) first_[r] = first[r];
+  }
+  void draw(int row, std::uint64_t call, std::uint32_t* to, int stride) const {
+    for (int r = row; r < row + kPhiloxRowStep; ++r) {
+      const random::Words block = generator_.block<kRounds>(first_[r] + call);
+      for (int m = 0; m < 4; ++m) to[m * stride + r - row] = block.word[m];
     }
   }
-}
+
+ private:
+  random::Generator generator_;
+  std::uint64_t first_[kRows];
+};
 
 #endif
 

@@ -502,16 +502,25 @@ TEST(AttentionDropout, RowsOfWordsEqualSingleBlocks) {
   const random::Generator g{
       .seed = 0x123456789abcdefull, .owner = 0xfedcba987654ull, .layer = 77};
   constexpr int kRows = 32, kCalls = 5;
-  std::uint64_t first[kRows];
-  for (int r = 0; r < kRows; ++r) first[r] = (1ull << 32) - 300 + 40 * (31 - r);
-  std::uint32_t words[4 * kCalls * kRows];
-  philox_rows<7>(
-      g, first, kRows, 3, kCalls, [](int call, int word) { return 4 * call + word; },
-      kRows, words);
-  for (int r = 0; r < kRows; ++r) {
-    for (int i = 0; i < 4 * kCalls; ++i) {
-      const auto one = g.block<7>(first[r] + 3 + static_cast<std::uint64_t>(i / 4));
-      ASSERT_EQ(words[i * kRows + r], one.word[i % 4]) << r << " " << i;
+  for (const bool carries : {true, false}) {
+    std::uint64_t first[kRows];
+    for (int r = 0; r < kRows; ++r) {
+      first[r] = (1ull << 32) - (carries ? 300 : 90000) + 40 * (31 - r);
+    }
+    PhiloxRows<7, kRows> rows;
+    rows.set(g, first, 3 + kCalls);
+    std::uint32_t words[4 * kCalls * kRows];
+    for (int call = 0; call < kCalls; ++call) {
+      for (int row = 0; row < kRows; row += kPhiloxRowStep) {
+        rows.draw(row, 3 + static_cast<std::uint64_t>(call),
+                  words + 4 * call * kRows + row, kRows);
+      }
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int i = 0; i < 4 * kCalls; ++i) {
+        const auto one = g.block<7>(first[r] + 3 + static_cast<std::uint64_t>(i / 4));
+        ASSERT_EQ(words[i * kRows + r], one.word[i % 4]) << r << " " << i;
+      }
     }
   }
 }
