@@ -6,7 +6,7 @@
 
 Both have the same random weights, made by the peer and converted. For each type and number of
 texts, rounds alternate between the two, every other one backwards; medians and their ratio are
-printed, and beside them what reading the weights takes at the measured memory bandwidth, of
+printed, and beside them what reading the weights takes at the measured bandwidth of reads, of
 which Trireme's share is given. Prompts have 16 tokens, texts 256 more. In fp32 the tokens of
 both are compared.
 """
@@ -88,13 +88,13 @@ def trireme_turn(arguments, checkpoint, of_type, batch, scratch):
 
 
 def bandwidth(arguments):
-    """Bytes per second that trireme_micro measured."""
+    """Bytes read per second, as trireme_micro measures."""
     if not arguments.micro:
         return None
     done = subprocess.run([arguments.micro, "--benchmark_filter=nothing_at_all"],
                           capture_output=True, text=True,
                           env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads)})
-    found = re.search(r"memory triad: ([0-9.]+) GB/s", done.stdout + done.stderr)
+    found = re.search(r"memory read: ([0-9.]+) GB/s", done.stdout + done.stderr)
     return float(found.group(1)) * 1e9 if found else None
 
 

@@ -77,7 +77,7 @@ void attention(benchmark::State& state) {
   }
   const Problem<T> p(state);
   const double times = pass == forward ? 1.0 : (pass == backward ? 2.5 : 3.5);
-  run_compute_bound(state, times * p.flops(), [&](const Exec& exec) {
+  run_compute_bound<T>(state, times * p.flops(), [&](const Exec& exec) {
     if constexpr (kHostExecution) kernels::impl::set_attention_way(exec, way);
     if (pass & forward) p.forward(exec);
     if (pass & backward) p.backward(exec);

@@ -17,7 +17,8 @@ namespace trireme::perf {
 
 // Measured once, at the start of main().
 struct Bounds {
-  double bytes_per_second = 0;
+  double bytes_per_second = 0;       // STREAM's triad
+  double read_bytes_per_second = 0;  // nothing is written
   double flops_per_second = 0;       // float matrix products
   double bf16_flops_per_second = 0;  // those of bf16
 };
@@ -47,6 +48,13 @@ void run(benchmark::State& state, double amount, const char* rate, double bound,
 template <class Work>
 void run_memory_bound(benchmark::State& state, double bytes, const Work& work) {
   run(state, bytes, "GB/s", bounds().bytes_per_second, "of_triad", work);
+}
+
+// The same of work that writes next to nothing. Triad counts no lines that are read only
+// because they are about to be written, so plain reading is faster than it.
+template <class Work>
+void run_read_bound(benchmark::State& state, double bytes, const Work& work) {
+  run(state, bytes, "GB/s", bounds().read_bytes_per_second, "of_reading", work);
 }
 
 // T: the type of the products.

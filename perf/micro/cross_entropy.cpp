@@ -70,7 +70,9 @@ void head_in_parts(benchmark::State& state, kernels::NarrowProducts products) {
   const auto d_table = normals<Accumulator<T>>("gradient", kPaddedWords, kLossHidden);
   const kernels::WeightOperand<T> words(matrix(table, kPaddedWords, kLossHidden));
   const double flops = 6.0 * kLossRows * kPaddedWords * kLossHidden;
-  run_compute_bound(state, flops, [&](const Exec& exec) {
+  // Widened products are float's.
+  using Products = std::conditional_t<std::is_same_v<T, bf16>, bf16, float>;
+  run_compute_bound<Products>(state, flops, [&](const Exec& exec) {
     if (sizeof(T) == 2) kernels::set_narrow_products(exec, dtype_of<T>, products);
     for (index_t begin = 0; begin < kLossRows; begin += most) {
       const std::size_t count = extent(std::min(most, kLossRows - begin));

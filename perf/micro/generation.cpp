@@ -5,7 +5,7 @@
 // the weights come from memory and not from a cache.
 #include "bounds.hpp"
 #include "kernels/decode_attention.hpp"
-#include "kernels/few_rows.hpp"
+#include "kernels/gemm.hpp"
 
 namespace trireme::perf {
 namespace {
@@ -20,15 +20,16 @@ void few_rows(benchmark::State& state) {
   const index_t copies = kMatrixBytes / (in * out * size);
   // Of zeros, whose products take as long as others.
   const DeviceArray<T> x("x", rows * in), w("w", copies * out * in), y("y", rows * out);
-  run_memory_bound(
-      state, static_cast<double>(copies * out * in * size), [&](const Exec& exec) {
-        for (index_t copy = 0; copy < copies; ++copy) {
-          kernels::few_rows_product<T>(
-              exec, matrix(x, rows, in),
-              View2<const T>(w.data() + copy * out * in, extent(out), extent(in)),
-              matrix(y, rows, out));
-        }
-      });
+  run_read_bound(state, static_cast<double>(copies * out * in * size),
+                 [&](const Exec& exec) {
+                   for (index_t copy = 0; copy < copies; ++copy) {
+                     const View2<const T> weight(w.data() + copy * out * in, extent(out),
+                                                 extent(in));
+                     kernels::linear_forward<T>(exec, matrix(x, rows, in),
+                                                kernels::WeightOperand<T>(weight),
+                                                matrix(y, rows, out));
+                   }
+                 });
 }
 
 void few_rows_shapes(benchmark::internal::Benchmark* benchmark) {
@@ -58,7 +59,7 @@ void decode_attention(benchmark::State& state) {
       "scratch", kernels::decode_attention_scratch_elements(texts, heads));
   const auto bytes = static_cast<double>(kLayers * texts.count * texts.longest * 2 *
                                          kHidden * static_cast<index_t>(sizeof(T)));
-  run_memory_bound(state, bytes, [&](const Exec& exec) {
+  run_read_bound(state, bytes, [&](const Exec& exec) {
     for (index_t layer = 0; layer < kLayers; ++layer) {
       const auto of_layer = [&](const DeviceArray<T>& all) {
         return View2<const T>(all.data() + layer * rows * kHidden, extent(rows),

@@ -2,12 +2,14 @@
 //
 //   OMP_NUM_THREADS=2 bin/trireme_micro --benchmark_filter=layer_norm
 // `of_triad` is the share of the measured memory bandwidth (above 1 where the data fit a
-// cache), `of_gemm` the share of the measured matrix product of
-// the same type.
+// cache), `of_reading` that of reading alone, `of_gemm` the share of the measured matrix
+// product of the same type.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <set>
 #include <vector>
@@ -40,6 +42,34 @@ int count_cores(int threads) {
   return static_cast<int>(cores.size());
 }
 
+// The best of some sums of an array that lies in no cache.
+double measured_read_bandwidth(const Exec& exec) {
+  constexpr index_t kCount = index_t{1} << 28, kBlock = 4096, kLanes = 32;
+  const DeviceArray<float> memory("read", kCount);  // written, page by page
+  const float* const from = memory.data();
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    float sum = 0;
+    Kokkos::parallel_reduce(
+        "trireme::perf::read",
+        Kokkos::RangePolicy<ExecSpace>(exec.space(), 0, kCount / kBlock),
+        KOKKOS_LAMBDA(index_t block, float& mine) {
+          // Lanes of their own, so that no addition waits for the one before.
+          float sums[kLanes] = {};
+          for (index_t j = block * kBlock; j < (block + 1) * kBlock; j += kLanes) {
+            for (index_t lane = 0; lane < kLanes; ++lane) sums[lane] += from[j + lane];
+          }
+          for (const float of_lane : sums) mine += of_lane;
+        },
+        sum);
+    const std::chrono::duration<double> seconds =
+        std::chrono::steady_clock::now() - begin;
+    best = std::max(best, sizeof(float) * static_cast<double>(kCount) / seconds.count());
+  }
+  return best;
+}
+
 }  // namespace
 
 const Bounds& bounds() {
@@ -52,7 +82,7 @@ int run(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(argc, argv);
   const Exec exec;
   mutable_bounds() = {kernels::measured_memory_bandwidth(exec),
-                      kernels::measured_gemm_peak(exec),
+                      measured_read_bandwidth(exec), kernels::measured_gemm_peak(exec),
                       kernels::measured_gemm_peak(exec, DType::bfloat16)};
   const int host_threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   const int host_cores = count_cores(host_threads);
@@ -65,11 +95,14 @@ int run(int argc, char** argv) {
   benchmark::AddCustomContext("cores", fmt::format("{}", host_cores));
   const std::string threads = fmt::format("{}", exec.space().concurrency());
   const std::string triad = fmt::format("{:.1f} GB/s", bounds().bytes_per_second / 1e9);
+  const std::string read =
+      fmt::format("{:.1f} GB/s", bounds().read_bytes_per_second / 1e9);
   const std::string gemm = fmt::format("{:.1f} GFLOP/s", bounds().flops_per_second / 1e9);
   const std::string bf16_gemm =
       fmt::format("{:.1f} GFLOP/s", bounds().bf16_flops_per_second / 1e9);
   benchmark::AddCustomContext("threads", threads);
   benchmark::AddCustomContext("memory triad", triad);
+  benchmark::AddCustomContext("memory read", read);
   benchmark::AddCustomContext("float matrix product", gemm);
   benchmark::AddCustomContext("bf16 matrix product", bf16_gemm);
   benchmark::RunSpecifiedBenchmarks();

@@ -56,7 +56,7 @@ void square_sum(benchmark::State& state) {
   const auto g = normals<float>("g", 8192, kCount / 8192);
   const auto chunks = all_chunks();
   const DeviceArray<double> partial("p", 2 * chunks.extent(0)), totals("t", 2);
-  run_memory_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
+  run_read_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
     kernels::square_sum_of_chunks<float>(exec, vector(chunks), kCount, vector(g),
                                          vector(partial), vector(totals));
   });
@@ -66,7 +66,7 @@ BENCHMARK(square_sum)->UseRealTime();
 void count_non_finite(benchmark::State& state) {
   const auto g = normals<float>("g", 8192, kCount / 8192);
   const DeviceArray<std::int64_t> count("c", 1);
-  run_memory_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
+  run_read_bound(state, 1.0 * sizeof(float) * kCount, [&](const Exec& exec) {
     kernels::count_non_finite<float>(exec, vector(g), View0<std::int64_t>(count.data()));
   });
 }
