@@ -17,7 +17,8 @@ namespace {
 template <class T>
 void check_decode(const char* kernel, const CachedTexts& texts, const CachedHeads& heads,
                   const View2<const T>& qkv, const View2<const T>& k,
-                  const View2<const T>& v, const View2<T>& o) {
+                  const View2<const T>& v, const View1<Accumulator<T>>& scratch,
+                  const View2<T>& o) {
   TRIREME_REQUIRE(
       heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0 && heads.head_dim > 0,
       "kernels::{}: {} query heads share {} key heads, of size {}", kernel, heads.heads,
@@ -34,6 +35,10 @@ void check_decode(const char* kernel, const CachedTexts& texts, const CachedHead
   const auto rows = static_cast<index_t>(k.extent(0));
   require_extents(kernel, "k", k, rows, heads.kv_heads * heads.head_dim);
   require_extents(kernel, "v", v, rows, heads.kv_heads * heads.head_dim);
+  const index_t least = decode_attention_scratch_elements(texts, heads);
+  TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= least,
+                  "kernels::{}: scratch of {}, {} are needed", kernel,
+                  format_plural(scratch.extent(0), "element"), least);
 }
 
 }  // namespace
@@ -81,7 +86,7 @@ void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
                                 View2<const T> k, View2<const T> v,
                                 View1<Accumulator<T>> scratch, View2<T> o) {
   using A = Accumulator<T>;
-  check_decode("decode_attention_reference", texts, heads, qkv, k, v, o);
+  check_decode("decode_attention_reference", texts, heads, qkv, k, v, scratch, o);
   const auto width = static_cast<index_t>(qkv.extent(1));
   const auto columns = static_cast<index_t>(k.extent(1));
   const T* const queries = qkv.data();
@@ -130,7 +135,7 @@ template <class T>
 void decode_attention(const Exec& exec, const CachedTexts& texts,
                       const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
                       View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o) {
-  check_decode("decode_attention", texts, heads, qkv, k, v, o);
+  check_decode("decode_attention", texts, heads, qkv, k, v, scratch, o);
   if constexpr (kHostExecution) {
     if (heads.head_dim <= impl::kMostHeadElements) {
       impl::decode_attention_on_host<T>(exec, texts, heads, qkv, k, v, scratch, o);

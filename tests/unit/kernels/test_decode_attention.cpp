@@ -15,18 +15,24 @@ namespace trireme::kernels {
 namespace {
 
 using Values = std::vector<double>;
+using Numbers = std::vector<std::int32_t>;
+
+test::Array<std::int32_t> on_device(const Numbers& numbers) {
+  return test::Array<std::int32_t>(Values(numbers.begin(), numbers.end()));
+}
 
 constexpr index_t kPlaces = 5, kCapacity = 257;
 
 // Keys and values of all places, and queries of some texts.
 template <class T>
 struct Problem {
-  Problem(const CachedHeads& of, std::vector<std::int32_t> at,
-          std::vector<std::int32_t> of_length)
+  Problem(const CachedHeads& of, const Numbers& at, const Numbers& of_length)
       : heads(of),
         count(std::ssize(at)),
         places(at),
         lengths(of_length),
+        device_places(on_device(at)),
+        device_lengths(on_device(of_length)),
         columns(of.kv_heads * of.head_dim),
         width(of.heads * of.head_dim + 2 * columns),
         k(test::uniform(kPlaces * kCapacity * columns, 1)),
@@ -36,8 +42,8 @@ struct Problem {
   CachedTexts texts() const {
     return {.count = count,
             .capacity = kCapacity,
-            .places = View1<const std::int32_t>(places.data(), extent(count)),
-            .lengths = View1<const std::int32_t>(lengths.data(), extent(count)),
+            .places = device_places.cvector(),
+            .lengths = device_lengths.cvector(),
             .longest = std::ranges::max(lengths)};
   }
   template <class Function>
@@ -89,7 +95,8 @@ struct Problem {
 
   CachedHeads heads;
   index_t count;
-  std::vector<std::int32_t> places, lengths;
+  Numbers places, lengths;
+  test::Array<std::int32_t> device_places, device_lengths;
   index_t columns, width;
   test::Array<T> k, v, qkv;
 };
@@ -122,7 +129,7 @@ TYPED_TEST(DecodeAttentionOf, ATextHasTheBitsThatItHasAlone) {
   const Values queries = all.qkv.values();
   const auto out = static_cast<std::size_t>(heads.heads * heads.head_dim);
   for (std::size_t i = 0; i < 5; ++i) {
-    Problem<T> alone(heads, {all.places[i]}, {all.lengths[i]});
+    Problem<T> alone(heads, Numbers{all.places[i]}, Numbers{all.lengths[i]});
     alone.qkv = test::Array<T>(
         Values(queries.begin() + i * all.width, queries.begin() + (i + 1) * all.width));
     EXPECT_EQ(alone.run(),
@@ -177,13 +184,13 @@ TEST(DecodeAttentionExtremes, ScoresFarApart) {
 
 TEST(DecodeAttentionAppend, GoesBehindThePositionsOfEachText) {
   constexpr index_t kColumns = 3, kWidth = 8;
-  const std::vector<std::int32_t> places = {2, 0}, lengths = {4, 1};
+  const auto places = on_device({2, 0}), lengths = on_device({4, 1});
   const test::Array<float> qkv(test::uniform(2 * kWidth, 1)), k(3 * 5 * kColumns, 0.0),
       v(3 * 5 * kColumns, 0.0);
   const CachedTexts texts{.count = 2,
                           .capacity = 5,
-                          .places = View1<const std::int32_t>(places.data(), 2),
-                          .lengths = View1<const std::int32_t>(lengths.data(), 2),
+                          .places = places.cvector(),
+                          .lengths = lengths.cvector(),
                           .longest = 4};
   append_to_cache<float>(Exec(), texts, qkv.cmatrix(2, kWidth), 2, k.matrix(15, kColumns),
                          v.matrix(15, kColumns));
@@ -237,8 +244,9 @@ TEST(DecodeAttentionCosts, AreThoseOfKeysValuesAndQueries) {
 
 TEST(DecodeAttentionErrors, AreNamed) {
   const Problem<float> problem({2, 2, 8, 1.0}, {0}, {3});
-  const auto message_of = [&](CachedTexts texts, const CachedHeads& heads) {
-    const test::Array<float> o(16), scratch(1000);
+  const auto message_of = [&](const CachedTexts& texts, const CachedHeads& heads,
+                              std::size_t room = 1000) {
+    const test::Array<float> o(16), scratch(room);
     try {
       decode_attention<float>(Exec(), texts, heads, problem.qkv.cmatrix(1, problem.width),
                               problem.k.cmatrix(kPlaces * kCapacity, 16),
@@ -255,6 +263,8 @@ TEST(DecodeAttentionErrors, AreNamed) {
   long_texts.longest = kCapacity + 1;
   EXPECT_THAT(message_of(long_texts, problem.heads),
               testing::HasSubstr("texts of up to 258 positions in a cache for 257"));
+  EXPECT_THAT(message_of(problem.texts(), problem.heads, 19),
+              testing::HasSubstr("scratch of 19 elements, 20 are needed"));
 }
 
 }  // namespace
