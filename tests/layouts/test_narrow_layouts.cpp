@@ -19,15 +19,28 @@ namespace {
 constexpr double kTolerance = 4e-3;
 constexpr int kNarrowSteps = 6;
 
+// What a model computes in, and whether its gradients are of that type, too.
+struct Types {
+  DType compute;
+  bool narrow_gradients = false;
+};
+
+step::Sharing sharing_of(const Layout& layout, const Types& types) {
+  step::Sharing sharing = layout.sharing();
+  sharing.narrow_gradients = types.narrow_gradients;
+  return sharing;
+}
+
 // A training in one layout and type.
 class NarrowRun {
  public:
   NarrowRun(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
-            DType type)
+            const Types& types)
       : layout_(layout),
         grid_(world, layout.grid()),
-        replica_(step::make_replica(type, grid_.groups(), matrix_blueprint(layout.size),
-                                    layout.sharing())),
+        replica_(step::make_replica(types.compute, grid_.groups(),
+                                    matrix_blueprint(layout.size),
+                                    sharing_of(layout, types))),
         samples_(replica_->part().blueprint.batch, layout.micro()) {
     replica_->begin_training(Exec(), layout.step_shape(),
                              {.adamw = {.weight_decay = 0.1}, .clip_norm = 1.0});
@@ -52,6 +65,25 @@ class NarrowRun {
   std::unique_ptr<step::Replica> replica_;
   MatrixSamples samples_;
 };
+
+// Rows in which gradients meet in every way: over micro-batches, over data ranks with
+// each degree of ZeRO, over the parts of a sequence, over the stages that share a table.
+std::vector<Layout> gradient_layouts() {
+  std::vector<Layout> rows = {
+      {.data = 2, .zero = 0, .microbatches = 2},
+      {.data = 2, .zero = 1, .microbatches = 2, .small_buckets = 1},
+      {.data = 2, .zero = 2, .microbatches = 2},
+      {.data = 2, .zero = 3, .microbatches = 2},
+      {.tensor = 2, .sequence = 1},
+      {.tensor = 2, .sequence = 1, .data = 2, .zero = 2, .microbatches = 2}};
+  for (Layout deep :
+       {Layout{.microbatches = 2, .pipeline = 2},
+        Layout{.tensor = 2, .data = 2, .zero = 1, .microbatches = 2, .pipeline = 2}}) {
+    deep.size = kDeep;
+    rows.push_back(deep);
+  }
+  return rows;
+}
 
 // Rows of the table that split everything that can be split, a few for each axis.
 std::vector<Layout> narrow_layouts() {
@@ -86,7 +118,8 @@ std::vector<Layout> narrow_layouts() {
   return rows;
 }
 
-std::vector<optim::StepReport> alone(const MatrixSize& size, DType type, double scale) {
+std::vector<optim::StepReport> alone(const MatrixSize& size, const Types& type,
+                                     double scale) {
   Layout one;
   one.size = size;
   NarrowRun run(comm::make_self_communicator("world"), one, type);
@@ -96,10 +129,10 @@ std::vector<optim::StepReport> alone(const MatrixSize& size, DType type, double 
   return reports;
 }
 
-void check_type(DType type, double scale) {
+void check_type(const Types& type, double scale, const std::vector<Layout>& layouts) {
   const auto world = layout_world();
   const auto wide = alone(kWide, type, scale), deep = alone(kDeep, type, scale);
-  for_each_layout(*world, narrow_layouts(), [&](const auto& ranks, const Layout& layout) {
+  for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
     const auto& want = layout.size.layers == kDeep.layers ? deep : wide;
     NarrowRun run(ranks, layout, type), again(ranks, layout, type);
     for (int step = 0; step < kNarrowSteps; ++step) {
@@ -118,11 +151,18 @@ void check_type(DType type, double scale) {
 }
 
 TEST(NarrowLayouts, HaveOneAnswerInBf16) {
-  check_type(DType::bfloat16, 1.0);
+  check_type({DType::bfloat16}, 1.0, narrow_layouts());
+}
+
+TEST(NarrowLayouts, HaveOneAnswerWithGradientsInBf16) {
+  const Types narrow{DType::bfloat16, true};
+  check_type(narrow, 1.0, gradient_layouts());
+  EXPECT_NE(alone(kWide, narrow, 1.0)[0].grad_norm,
+            alone(kWide, {DType::bfloat16}, 1.0)[0].grad_norm);
 }
 
 TEST(NarrowLayouts, HaveOneAnswerInFp16) {
-  check_type(DType::float16, 1024.0);
+  check_type({DType::float16}, 1024.0, narrow_layouts());
 }
 
 // A scale that no gradient bears: every rank reports it in the same step, and the step
@@ -130,7 +170,8 @@ TEST(NarrowLayouts, HaveOneAnswerInFp16) {
 TEST(NarrowLayouts, AnOverflowIsSeenByAllAndChangesNothing) {
   const auto world = layout_world();
   for_each_layout(*world, narrow_layouts(), [&](const auto& ranks, const Layout& layout) {
-    NarrowRun run(ranks, layout, DType::float16), plain(ranks, layout, DType::float16);
+    NarrowRun run(ranks, layout, {DType::float16}),
+        plain(ranks, layout, {DType::float16});
     const optim::StepReport bad = run.step(0, 0x1p40);
     EXPECT_FALSE(bad.is_finite());
     EXPECT_TRUE(bad.has_finite_losses());
@@ -146,7 +187,8 @@ TEST(NarrowLayouts, AnOverflowIsSeenByAllAndChangesNothing) {
 TEST(NarrowLayouts, AnOverflowOfAnyRankIsSeenByAll) {
   const auto world = layout_world();
   for_each_layout(*world, narrow_layouts(), [&](const auto& ranks, const Layout& layout) {
-    NarrowRun run(ranks, layout, DType::float16), plain(ranks, layout, DType::float16);
+    NarrowRun run(ranks, layout, {DType::float16}),
+        plain(ranks, layout, {DType::float16});
     const optim::StepReport want = plain.step(0, 1024.0);
     for (int rank = 0; rank < ranks->size(); ++rank) {
       const optim::StepReport bad = run.step(0, 1024.0, ranks->rank() == rank);
