@@ -114,7 +114,7 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
         return params_.template updated<G>(slab, i).data() -
                params_.template slab<G>(slab).data();
       };
-      constexpr std::type_identity<Master> kMaster;
+      constexpr std::type_identity<Master> kMaster{};
       index_t gradient = 0;
       params_.visit_gradient_type(
           [&](auto type) { gradient = place(Slab::gradient, type); });

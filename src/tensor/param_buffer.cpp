@@ -127,7 +127,7 @@ template <class T>
 void ParamBuffer<T>::fill_share(const Exec& exec, std::uint64_t seed,
                                 std::size_t param) const {
   const ParamSpec& spec = registry_->spec(param);
-  const Share share = this->share(Slab::weight, param);
+  const Share<> share = this->share(Slab::weight, param);
   if (share.range.size() == 0) return;
   if (spec.init.kind == Initializer::Kind::constant) {
     kernels::fill(exec, share.values, static_cast<Master>(spec.init.value));
