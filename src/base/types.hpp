@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 namespace trireme {
 
@@ -132,8 +133,20 @@ inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
 template <class T>
 using Accumulator = typename detail::AccumulatorOf<T>::type;
 
+// Whether gradients of weights may be kept in T, too, instead of its Accumulator. fp16
+// has too small a range for them: the loss scale would have to suit the largest sum.
+template <class T>
+inline constexpr bool has_narrow_gradients = std::is_same_v<T, bf16>;
+
 // Expands X(T) for every element type that kernels and models are instantiated for.
 #define TRIREME_FOR_EACH_REAL(X) X(float) X(double) X(::trireme::bf16) X(::trireme::fp16)
+// The same of X(T, G) with every type G that gradients may have beside T.
+#define TRIREME_FOR_EACH_GRADIENT(X)  \
+  X(float, float)                     \
+  X(double, double)                   \
+  X(::trireme::bf16, float)           \
+  X(::trireme::bf16, ::trireme::bf16) \
+  X(::trireme::fp16, float)
 
 }  // namespace trireme
 

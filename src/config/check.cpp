@@ -62,6 +62,7 @@ class Checker {
     check_stages();
     check_pipeline();
     check_memory();
+    check_precision();
     check_batch();
     check_data();
     check_optimizer();
@@ -349,6 +350,22 @@ class Checker {
         "counts the layers that memory.recompute: full makes again; without that it says "
         "nothing",
         "0 unless memory.recompute is full", "memory.recompute: full");
+  }
+
+  void check_precision() {
+    if (!good({"precision.compute", "precision.gradients"})) return;
+    const PrecisionConfig& precision = deck_.precision;
+    if (precision.gradients == Gradients::fp32 || precision.compute == Precision::bf16) {
+      return;
+    }
+    add("precision.gradients",
+        precision.compute == Precision::fp16 ? "goes with precision.compute: bf16 alone; "
+                                               "the loss scale of fp16 needs sums "
+                                               "of more digits and range"
+                                             : "goes with precision.compute: bf16 alone; "
+                                               "it would round what fp32 computes",
+        "fp32 unless precision.compute is bf16",
+        "precision.gradients: fp32, or precision.compute: bf16");
   }
 
   // What pipelines cannot be combined with.

@@ -128,6 +128,7 @@ struct LossScaleConfig {
 
 struct PrecisionConfig {
   Precision compute = Precision::fp32;
+  Gradients gradients = Gradients::fp32;
   Products gemm = Products::automatic;
   LossScaleConfig loss_scale;
 };

@@ -31,6 +31,7 @@ TRIREME_CHOICES(Activation, {E::gelu_tanh, "gelu_tanh"}, {E::gelu, "gelu"},
 TRIREME_CHOICES(Position, {E::learned, "learned"}, {E::rope, "rope"},
                 {E::relative, "relative"})
 TRIREME_CHOICES(Precision, {E::fp32, "fp32"}, {E::bf16, "bf16"}, {E::fp16, "fp16"})
+TRIREME_CHOICES(Gradients, {E::fp32, "fp32"}, {E::bf16, "bf16"})
 TRIREME_CHOICES(Products, {E::automatic, "auto"}, {E::native, "native"},
                 {E::widened, "widened"})
 TRIREME_CHOICES(Recompute, {E::none, "none"}, {E::selective, "selective"},

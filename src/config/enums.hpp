@@ -21,6 +21,8 @@ enum class Norm { layernorm, rmsnorm };
 enum class Activation { gelu_tanh, gelu, relu, swiglu, geglu };
 enum class Position { learned, rope, relative };
 enum class Precision { fp32, bf16, fp16 };
+// What gradients of weights are added up, kept and sent in.
+enum class Gradients { fp32, bf16 };
 // How products of 16-bit elements are computed; automatic: as measured on CPUs like it.
 enum class Products { automatic, native, widened };
 enum class Recompute { none, selective, full };

@@ -645,8 +645,13 @@ void add_pipeline(Table& table) {
 
 void add_precision_and_memory(Table& table) {
   table.choice(TRIREME_AT(precision.compute),
-               {"Type of activations and of the weights used with them; master weights, "
-                "gradients and optimizer state are fp32."});
+               {"Type of activations and of the weights used with them; master weights "
+                "and optimizer state are fp32."});
+  table.choice(
+      TRIREME_AT(precision.gradients),
+      {"Type in which gradients of weights are added up over micro-batches, kept "
+       "and sent between data ranks. bf16, with compute: bf16 only, halves their "
+       "memory and messages."});
   table.choice(
       TRIREME_AT(precision.gemm),
       {"Matrix products of 16-bit elements: by the device's own instructions for "

@@ -18,9 +18,10 @@ namespace {
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION double non_finite_of(const RowTeam& team, const T* values,
                                                  index_t count) {
+  using A = Accumulator<T>;
   return sum_columns<std::int32_t>(team, count, [=](index_t j) {
-    const T value = values[j];
-    return static_cast<std::int32_t>(!(value - value == T{0}));
+    const auto value = static_cast<A>(values[j]);
+    return static_cast<std::int32_t>(!(value - value == A{0}));
   });
 }
 
@@ -46,10 +47,10 @@ struct Factors {
   }
 };
 
-// One run; T is not A where there is a copy.
-template <class T, class A>
+// One run; T is not A where there is a copy, G not where gradients are narrower.
+template <class T, class G, class A>
 KOKKOS_FORCEINLINE_FUNCTION void update(const RowTeam& team, const Factors<A>& by,
-                                        index_t count, const A* gradient, A* weight,
+                                        index_t count, const G* gradient, A* weight,
                                         A* exp_avg, A* exp_avg_sq, T* compute) {
   constexpr bool kHasCopy = !std::is_same_v<T, A>;
   const auto ask = [=](index_t j) {
@@ -60,7 +61,7 @@ KOKKOS_FORCEINLINE_FUNCTION void update(const RowTeam& team, const Factors<A>& b
     if constexpr (kHasCopy) ask_ahead<kStreamPiece>(compute + j);
   };
   for_each_streamed(team, count, ask, [=](index_t j) {
-    const A g = gradient[j] * by.scale;
+    const A g = static_cast<A>(gradient[j]) * by.scale;
     const A m = by.beta1 * exp_avg[j] + by.rest1 * g;
     const A v = by.beta2 * exp_avg_sq[j] + by.rest2 * (g * g);
     exp_avg[j] = m;
@@ -102,7 +103,7 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
         const T* const run = gradient_data + chunk.gradient;
         const index_t n = chunk.in_norm != 0 ? chunk.count : 0;
         const double sum = sum_streamed<double>(team, run, n, [](T number) {
-          const auto value = static_cast<double>(number);
+          const auto value = static_cast<double>(static_cast<Accumulator<T>>(number));
           return value * value;
         });
         const bool is_finite = sum - sum == 0.0;
@@ -126,14 +127,14 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
       });
 }
 
-template <class T>
+template <class T, class G>
 void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
            View1<const AdamWChunk> chunks, index_t elements,
-           View1<const Accumulator<T>> gradient, View1<Accumulator<T>> weight,
+           std::type_identity_t<View1<const G>> gradient, View1<Accumulator<T>> weight,
            View1<Accumulator<T>> exp_avg, View1<Accumulator<T>> exp_avg_sq,
            View1<T> compute) {
   using A = Accumulator<T>;
-  const A* const gradient_data = gradient.data();
+  const G* const gradient_data = gradient.data();
   A* const weight_data = weight.data();
   A* const m_data = exp_avg.data();
   A* const v_data = exp_avg_sq.data();
@@ -142,8 +143,8 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
   const StepState* const state = step.data();
   const Factors<A> factors(desc);
   const double weight_decay = desc.weight_decay;
-  const auto element_bytes =
-      static_cast<index_t>(7 * sizeof(A) + (std::is_same_v<T, A> ? 0 : sizeof(T)));
+  const auto element_bytes = static_cast<index_t>(6 * sizeof(A) + sizeof(G) +
+                                                  (std::is_same_v<T, A> ? 0 : sizeof(T)));
   launch_rows(
       exec,
       {"trireme::kernels::adamw", {.bytes = bytes_of(chunks) + element_bytes * elements}},
@@ -151,17 +152,18 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
       KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
         if (state->skips_update != 0) return;
         const AdamWChunk chunk = chunk_data[index];
-        update<T, A>(team, factors.in(*state, chunk.decays != 0 ? weight_decay : 0.0),
-                     chunk.count, gradient_data + chunk.gradient,
-                     weight_data + chunk.weight, m_data + chunk.moment,
-                     v_data + chunk.moment, compute_data + chunk.compute);
+        update<T, G, A>(team, factors.in(*state, chunk.decays != 0 ? weight_decay : 0.0),
+                        chunk.count, gradient_data + chunk.gradient,
+                        weight_data + chunk.weight, m_data + chunk.moment,
+                        v_data + chunk.moment, compute_data + chunk.compute);
       });
 }
 
 template decltype(square_sum_of_chunks<float>) square_sum_of_chunks<float>;
 template decltype(square_sum_of_chunks<double>) square_sum_of_chunks<double>;
-#define TRIREME_INSTANTIATE(T) template decltype(adamw<T>) adamw<T>;
-TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+template decltype(square_sum_of_chunks<bf16>) square_sum_of_chunks<bf16>;
+#define TRIREME_INSTANTIATE(T, G) template decltype(adamw<T, G>) adamw<T, G>;
+TRIREME_FOR_EACH_GRADIENT(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

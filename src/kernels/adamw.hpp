@@ -9,6 +9,8 @@
 #ifndef TRIREME_KERNELS_ADAMW_HPP_
 #define TRIREME_KERNELS_ADAMW_HPP_
 
+#include <type_traits>
+
 #include "base/exec.hpp"
 #include "kernels/step_state.hpp"
 
@@ -45,12 +47,13 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
                           View1<double> partial, View1<double> totals);
 
 // T: what passes compute in. Where that is narrower than the master weights, `compute` is
-// the copy that they read, else an empty View. Nothing is written in a step whose state
-// says so (StepState::skips_update). elements: of all chunks together.
-template <class T>
+// the copy that they read, else an empty View. G: type of the gradients. Nothing is
+// written in a step whose state says so (StepState::skips_update). elements: of all
+// chunks together.
+template <class T, class G = Accumulator<T>>
 void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
            View1<const AdamWChunk> chunks, index_t elements,
-           View1<const Accumulator<T>> gradient, View1<Accumulator<T>> weight,
+           std::type_identity_t<View1<const G>> gradient, View1<Accumulator<T>> weight,
            View1<Accumulator<T>> exp_avg, View1<Accumulator<T>> exp_avg_sq,
            View1<T> compute);
 

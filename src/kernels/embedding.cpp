@@ -2,10 +2,12 @@
 //
 // Each element of the table's gradient is summed by one thread in the order of the rows,
 // so the result does not depend on the number of threads. On the host threads share out
-// the columns; on a GPU, chains of equal ids (impl/embedding_chains.hpp).
+// the columns; on a GPU, and where a sum is to be rounded once, chains of equal ids
+// (impl/embedding_chains.hpp).
 #include "kernels/embedding.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/plural.hpp"
 #include "kernels/impl/dropout_rows.hpp"
@@ -13,6 +15,7 @@
 #include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/thread_count.hpp"
+#include "kernels/initialize.hpp"
 
 namespace trireme::kernels {
 
@@ -114,30 +117,79 @@ void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
       });
 }
 
-index_t embedding_scratch_elements(index_t rows) {
-  return kHostExecution ? 0 : 2 * rows;
+namespace {
+
+// Rows with the same id, in order: the next one or `rows`, and whether it is the first.
+struct Chains {
+  Chains(const char* kernel, View1<std::int32_t> scratch, index_t row_count,
+         index_t more = 0)
+      : rows(row_count), links(scratch.data(), 2, extent(row_count)) {
+    TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= 2 * rows + more,
+                    "kernels::{}: scratch has {}, needs {}", kernel,
+                    format_plural(scratch.extent(0), "element"), 2 * rows + more);
+  }
+  std::int32_t* next() const { return links.data(); }
+  std::int32_t* is_first() const { return links.data() + rows; }
+
+  index_t rows;
+  View2<std::int32_t> links;
+};
+
+// Adds to the table what each chain sums up to.
+template <class T, class G>
+void add_chains(const Exec& exec, View1<const std::int32_t> ids, View2<const T> d_y,
+                index_t row_begin, const Chains& chains, View2<G> d_table) {
+  using A = Accumulator<T>;
+  const index_t rows = chains.rows;
+  const auto table_rows = static_cast<index_t>(d_table.extent(0));
+  const auto h = static_cast<index_t>(d_table.extent(1));
+  const View2<G> used = rows_used(d_table, rows);
+  const std::int32_t* const id_data = ids.data();
+  const std::int32_t* const next = chains.next();
+  const std::int32_t* const is_first = chains.is_first();
+  const T* const d_y_data = d_y.data();
+  G* const table_data = d_table.data();
+  launch_rows(
+      exec,
+      {"trireme::kernels::embedding_backward[sum]",
+       {.bytes = bytes_of(ids, chains.links, d_y, used, used)}},
+      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+        const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
+        if (is_first[row] == 0 || entry < 0 || entry >= table_rows) return;
+        G* const sums = table_data + entry * h;
+        for_each_column(team, h, [=](index_t j) {
+          A sum = static_cast<A>(sums[j]);
+          for (index_t r = row; r < rows; r = next[r]) {
+            sum += static_cast<A>(d_y_data[r * h + j]);
+          }
+          sums[j] = static_cast<G>(sum);
+        });
+      });
 }
 
-template <class T>
+}  // namespace
+
+template <class T, class G>
+index_t embedding_scratch_elements(index_t rows, index_t table_rows) {
+  if (!kHostExecution) return 2 * rows;
+  return std::is_same_v<G, Accumulator<T>> ? 0 : 2 * rows + table_rows;
+}
+
+template <class T, class G>
 void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
                                View2<const T> d_y, index_t row_begin,
                                View1<std::int32_t> scratch, Accumulate accumulate,
-                               View2<Accumulator<T>> d_table) {
-  using A = Accumulator<T>;
+                               View2<G> d_table) {
   const auto rows = static_cast<index_t>(ids.extent(0));
   const auto table_rows = static_cast<index_t>(d_table.extent(0));
   const auto h = static_cast<index_t>(d_table.extent(1));
   require_extents("embedding_backward", "d_y", d_y, rows, h);
-  TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= 2 * rows,
-                  "kernels::embedding_backward: scratch has {}, needs {}",
-                  format_plural(scratch.extent(0), "element"), 2 * rows);
+  const Chains chains("embedding_backward", scratch, rows);
 
   const std::int32_t* const id_data = ids.data();
-  const View2<A> used = rows_used(d_table, rows);
-  const View2<std::int32_t> links(scratch.data(), 2, extent(rows));
-  std::int32_t* const next = links.data();  // next row with the same id, or rows
-  std::int32_t* const is_first = links.data() + rows;
-  A* const table_data = d_table.data();
+  std::int32_t* const next = chains.next();
+  std::int32_t* const is_first = chains.is_first();
+  G* const table_data = d_table.data();
   const index_t zeroed = accumulate == Accumulate::yes ? 0 : table_rows * h;
   const index_t threads = std::max<index_t>(rows, zeroed > 0 ? 1 : 0);
   // The search is quadratic, but neighbouring threads read the same ids, so that it costs
@@ -145,9 +197,11 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
   launch(
       exec,
       {"trireme::kernels::embedding_backward[chains]",
-       {.bytes = bytes_of(ids, links) + (zeroed > 0 ? bytes_of(d_table) : 0)}},
+       {.bytes = bytes_of(ids, chains.links) + (zeroed > 0 ? bytes_of(d_table) : 0)}},
       threads, KOKKOS_LAMBDA(index_t row) {
-        for (index_t i = row; i < zeroed; i += threads) table_data[i] = A{0};
+        for (index_t i = row; i < zeroed; i += threads) {
+          table_data[i] = static_cast<G>(Accumulator<T>{0});
+        }
         if (row >= rows) return;
         const std::int32_t id = id_data[row];
         index_t after = row + 1;
@@ -157,35 +211,57 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
         next[row] = static_cast<std::int32_t>(after);
         is_first[row] = before < 0 ? 1 : 0;
       });
-  const T* const d_y_data = d_y.data();
-  launch_rows(
-      exec,
-      {"trireme::kernels::embedding_backward[sum]",
-       {.bytes = bytes_of(ids, links, d_y, used, used)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
-        if (is_first[row] == 0 || entry < 0 || entry >= table_rows) return;
-        A* const sums = table_data + entry * h;
-        for_each_column(team, h, [=](index_t j) {
-          A sum = sums[j];
-          for (index_t r = row; r < rows; r = next[r]) {
-            sum += static_cast<A>(d_y_data[r * h + j]);
-          }
-          sums[j] = sum;
-        });
-      });
+  add_chains<T, G>(exec, ids, d_y, row_begin, chains, d_table);
 }
 
-template <class T>
-void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
-                        View2<const T> d_y, index_t row_begin,
-                        View1<std::int32_t> scratch, Accumulate accumulate,
-                        View2<Accumulator<T>> d_table) {
-  using A = Accumulator<T>;
-  if (!kHostExecution) {
-    embedding_backward_chains<T>(exec, ids, d_y, row_begin, scratch, accumulate, d_table);
-    return;
+template <class T, class G>
+void embedding_backward_in_order(const Exec& exec, View1<const std::int32_t> ids,
+                                 View2<const T> d_y, index_t row_begin,
+                                 View1<std::int32_t> scratch, Accumulate accumulate,
+                                 View2<G> d_table) {
+  const auto rows = static_cast<index_t>(ids.extent(0));
+  const auto table_rows = static_cast<index_t>(d_table.extent(0));
+  const auto h = static_cast<index_t>(d_table.extent(1));
+  require_extents("embedding_backward", "d_y", d_y, rows, h);
+  const Chains chains("embedding_backward", scratch, rows, table_rows);
+
+  if (accumulate == Accumulate::no) {
+    fill(exec, View1<G>(d_table.data(), extent(table_rows * h)),
+         static_cast<G>(Accumulator<T>{0}));
   }
+  const std::int32_t* const id_data = ids.data();
+  std::int32_t* const next = chains.next();
+  std::int32_t* const is_first = chains.is_first();
+  const View1<std::int32_t> newest(scratch.data() + 2 * rows, extent(table_rows));
+  std::int32_t* const last = newest.data();
+  launch(
+      exec,
+      {"trireme::kernels::embedding_backward[links]",
+       {.bytes = bytes_of(ids, chains.links, newest)}},
+      1, KOKKOS_LAMBDA(index_t) {
+        for (index_t entry = 0; entry < table_rows; ++entry) last[entry] = -1;
+        for (index_t row = 0; row < rows; ++row) {
+          const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
+          next[row] = static_cast<std::int32_t>(rows);
+          is_first[row] = 0;
+          if (entry < 0 || entry >= table_rows) continue;
+          const std::int32_t before = last[entry];
+          if (before >= 0) next[before] = static_cast<std::int32_t>(row);
+          is_first[row] = before < 0 ? 1 : 0;
+          last[entry] = static_cast<std::int32_t>(row);
+        }
+      });
+  add_chains<T, G>(exec, ids, d_y, row_begin, chains, d_table);
+}
+
+namespace {
+
+// Threads share out the columns.
+template <class T>
+void embedding_backward_columns(const Exec& exec, View1<const std::int32_t> ids,
+                                View2<const T> d_y, index_t row_begin,
+                                Accumulate accumulate, View2<Accumulator<T>> d_table) {
+  using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(ids.extent(0));
   const auto table_rows = static_cast<index_t>(d_table.extent(0));
   const auto h = static_cast<index_t>(d_table.extent(1));
@@ -223,12 +299,35 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                                                  \
-  template decltype(embedding_forward<T>) embedding_forward<T>;                 \
-  template decltype(embedding_dropout_forward<T>) embedding_dropout_forward<T>; \
-  template decltype(embedding_backward<T>) embedding_backward<T>;               \
-  template decltype(embedding_backward_chains<T>) embedding_backward_chains<T>;
+}  // namespace
+
+template <class T, class G>
+void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
+                        View2<const T> d_y, index_t row_begin,
+                        View1<std::int32_t> scratch, Accumulate accumulate,
+                        View2<G> d_table) {
+  if constexpr (!kHostExecution) {
+    embedding_backward_chains<T, G>(exec, ids, d_y, row_begin, scratch, accumulate,
+                                    d_table);
+  } else if constexpr (!std::is_same_v<G, Accumulator<T>>) {
+    embedding_backward_in_order<T, G>(exec, ids, d_y, row_begin, scratch, accumulate,
+                                      d_table);
+  } else {
+    embedding_backward_columns<T>(exec, ids, d_y, row_begin, accumulate, d_table);
+  }
+}
+
+#define TRIREME_INSTANTIATE(T)                                  \
+  template decltype(embedding_forward<T>) embedding_forward<T>; \
+  template decltype(embedding_dropout_forward<T>) embedding_dropout_forward<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+#define TRIREME_INSTANTIATE(T, G)                                                     \
+  template index_t embedding_scratch_elements<T, G>(index_t, index_t);                \
+  template decltype(embedding_backward<T, G>) embedding_backward<T, G>;               \
+  template decltype(embedding_backward_chains<T, G>) embedding_backward_chains<T, G>; \
+  template decltype(embedding_backward_in_order<T, G>) embedding_backward_in_order<T, G>;
+TRIREME_FOR_EACH_GRADIENT(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

@@ -30,15 +30,17 @@ void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
 // not accumulate, the whole table is zeroed first, in the same pass. Every element is
 // summed by one thread in the order of r: deterministic, and the same bits on the host
 // (where threads share out the columns) and on a GPU (where chains of equal ids are
-// walked). scratch: embedding_scratch_elements(rows) integers, none on the host. Ids are
+// walked). scratch: embedding_scratch_elements() integers. Ids are
 // taken as they are: one outside the whole vocabulary is in no shard, and whoever reads
-// tokens has to refuse it.
-index_t embedding_scratch_elements(index_t rows);
-template <class T>
+// tokens has to refuse it. Where G is narrower than Accumulator<T> sums are rounded once,
+// behind the last row; for that chains are walked on the host, too.
+template <class T, class G = Accumulator<T>>
+index_t embedding_scratch_elements(index_t rows, index_t table_rows);
+template <class T, class G = Accumulator<T>>
 void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
                         View2<const T> d_y, index_t row_begin,
                         View1<std::int32_t> scratch, Accumulate accumulate,
-                        View2<Accumulator<T>> d_table);
+                        View2<G> d_table);
 
 }  // namespace trireme::kernels
 

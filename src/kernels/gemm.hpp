@@ -18,7 +18,8 @@ namespace trireme::kernels {
 
 enum class Transpose { no, yes };
 
-// T: type of A and B; C has type To (T, or Accumulator<T> for weight gradients).
+// T: type of A and B; C has type To (T, or Accumulator<T> for weight gradients). Sums are
+// taken in Accumulator<T>, what C has included, and rounded once where To is narrower.
 template <class T, class To>
 void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
           Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c);
@@ -83,11 +84,10 @@ void linear_backward_input(const Exec& exec, View2<const T> d_y,
 }
 
 // d_W (out, in) = or += d_y^T x.
-template <class T>
+template <class T, class G = Accumulator<T>>
 void linear_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
-                            Accumulate accumulate, View2<Accumulator<T>> d_weight) {
-  gemm<T, Accumulator<T>>(exec, Transpose::yes, Transpose::no, accumulate, d_y, x,
-                          d_weight);
+                            Accumulate accumulate, View2<G> d_weight) {
+  gemm<T, G>(exec, Transpose::yes, Transpose::no, accumulate, d_y, x, d_weight);
 }
 
 }  // namespace trireme::kernels

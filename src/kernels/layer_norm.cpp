@@ -205,14 +205,14 @@ namespace {
 
 // d_gamma += and d_beta += the sums of all blocks of rows, (blocks, 2, h), in their
 // order.
-template <class A>
+template <class A, class G>
 void combine_blocks(const Exec& exec, View3<A> sums, Accumulate accumulate,
-                    View1<A> d_gamma, View1<A> d_beta) {
+                    View1<G> d_gamma, View1<G> d_beta) {
   const auto blocks = static_cast<index_t>(sums.extent(0));
   const auto h = static_cast<index_t>(sums.extent(2));
   const A* const partial = sums.data();
-  A* const d_gamma_data = d_gamma.data();
-  A* const d_beta_data = d_beta.data();
+  G* const d_gamma_data = d_gamma.data();
+  G* const d_beta_data = d_beta.data();
   const bool adds = accumulate == Accumulate::yes;
   launch_rows(
       exec,
@@ -237,13 +237,12 @@ void combine_blocks(const Exec& exec, View3<A> sums, Accumulate accumulate,
 
 }  // namespace
 
-template <class T>
+template <class T, class G>
 void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
                                 View1<const Accumulator<T>> mean,
                                 View1<const Accumulator<T>> rstd,
                                 View1<Accumulator<T>> scratch, Accumulate accumulate,
-                                View1<Accumulator<T>> d_gamma,
-                                View1<Accumulator<T>> d_beta) {
+                                View1<G> d_gamma, View1<G> d_beta) {
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(x.extent(0));
   const auto h = static_cast<index_t>(x.extent(1));
@@ -292,15 +291,18 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
                   });
       });
 
-  combine_blocks<A>(exec, sums, accumulate, d_gamma, d_beta);
+  combine_blocks<A, G>(exec, sums, accumulate, d_gamma, d_beta);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                  \
-  template decltype(layer_norm_forward<T>) layer_norm_forward<T>;               \
-  template decltype(layer_norm_backward<T>) layer_norm_backward<T>;             \
-  template decltype(layer_norm_backward_input<T>) layer_norm_backward_input<T>; \
-  template decltype(layer_norm_backward_weight<T>) layer_norm_backward_weight<T>;
+#define TRIREME_INSTANTIATE(T)                                      \
+  template decltype(layer_norm_forward<T>) layer_norm_forward<T>;   \
+  template decltype(layer_norm_backward<T>) layer_norm_backward<T>; \
+  template decltype(layer_norm_backward_input<T>) layer_norm_backward_input<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+#define TRIREME_INSTANTIATE(T, G) \
+  template decltype(layer_norm_backward_weight<T, G>) layer_norm_backward_weight<T, G>;
+TRIREME_FOR_EACH_GRADIENT(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

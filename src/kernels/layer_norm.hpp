@@ -43,13 +43,12 @@ void layer_norm_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
 // x_hat; d_beta = or += sum over rows of d_y. The order of the sums is fixed
 // (deterministic). `scratch` holds partial sums: layer_norm_scratch_elements(h) elements.
 index_t layer_norm_scratch_elements(index_t h);
-template <class T>
+template <class T, class G = Accumulator<T>>
 void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<const T> x,
                                 View1<const Accumulator<T>> mean,
                                 View1<const Accumulator<T>> rstd,
                                 View1<Accumulator<T>> scratch, Accumulate accumulate,
-                                View1<Accumulator<T>> d_gamma,
-                                View1<Accumulator<T>> d_beta);
+                                View1<G> d_gamma, View1<G> d_beta);
 
 }  // namespace trireme::kernels
 

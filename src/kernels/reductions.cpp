@@ -24,14 +24,14 @@ index_t partial_count(index_t rows) {
   return RowBlocks(rows).count;
 }
 
-template <class A>
+template <class A, class G>
 void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumulate,
-                  View1<A> sums) {
+                  View1<G> sums) {
   const auto blocks = static_cast<index_t>(partials.extent(0));
   const auto columns = static_cast<index_t>(partials.extent(1));
   require_extent("add_partials", "sums", sums, columns);
   const A* const partial = partials.data();
-  A* const sums_data = sums.data();
+  G* const sums_data = sums.data();
   const bool adds = accumulate == Accumulate::yes;
   launch_rows(
       exec,
@@ -48,9 +48,9 @@ void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumula
       });
 }
 
-template <class T>
+template <class T, class G>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
-              Accumulate accumulate, View1<Accumulator<T>> sums) {
+              Accumulate accumulate, View1<G> sums) {
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(x.extent(0));
   const auto columns = static_cast<index_t>(x.extent(1));
@@ -78,7 +78,7 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
                     return [=](index_t j) { return static_cast<A>(in[j]); };
                   });
       });
-  add_partials<A>(exec, of_blocks, accumulate, sums);
+  add_partials<A, G>(exec, of_blocks, accumulate, sums);
 }
 
 template <class T>
@@ -106,12 +106,14 @@ void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> co
       });
 }
 
-#define TRIREME_INSTANTIATE(T)                \
-  template decltype(sum_rows<T>) sum_rows<T>; \
-  template decltype(count_non_finite<T>) count_non_finite<T>;
+#define TRIREME_INSTANTIATE(T) template decltype(count_non_finite<T>) count_non_finite<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
-template decltype(add_partials<float>) add_partials<float>;
-template decltype(add_partials<double>) add_partials<double>;
+#define TRIREME_INSTANTIATE(T, G) template decltype(sum_rows<T, G>) sum_rows<T, G>;
+TRIREME_FOR_EACH_GRADIENT(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+template decltype(add_partials<float, float>) add_partials<float, float>;
+template decltype(add_partials<double, double>) add_partials<double, double>;
+template decltype(add_partials<float, bf16>) add_partials<float, bf16>;
 
 }  // namespace trireme::kernels

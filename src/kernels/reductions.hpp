@@ -14,17 +14,17 @@ namespace trireme::kernels {
 // backward passes, for the gradients of biases and norms), so that the pass that knows
 // where the sums go needs no further pass over the rows.
 index_t partial_count(index_t rows);
-// sums[j] = or += sum over i of partials[i, j].
-template <class A>
+// sums[j] = or += sum over i of partials[i, j], rounded once where G is narrower.
+template <class A, class G = A>
 void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumulate,
-                  View1<A> sums);
+                  View1<G> sums);
 
 // sums[j] = or += sum over rows of x[., j] (bias gradients), by partials in scratch:
 // sum_rows_scratch_elements(columns) elements.
 index_t sum_rows_scratch_elements(index_t columns);
-template <class T>
+template <class T, class G = Accumulator<T>>
 void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
-              Accumulate accumulate, View1<Accumulator<T>> sums);
+              Accumulate accumulate, View1<G> sums);
 
 // count[0] += number of elements that are not finite.
 template <class T>

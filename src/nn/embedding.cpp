@@ -16,16 +16,20 @@ namespace trireme::nn {
 
 namespace {
 
+// d_table = or += what the rows of the ids have in d_y; of the table, its first rows.
 template <class T>
 void table_gradient(const Context& context, View1<const std::int32_t> ids,
-                    View2<const T> d_y, index_t begin, kernels::Accumulate accumulate,
-                    View2<Accumulator<T>> d_table) {
+                    View2<const T> d_y, index_t begin, const ParamRef<T>& table,
+                    index_t table_rows) {
   const ArenaScope scope(context.scratch);
-  const auto scratch = context.scratch.vector<std::int32_t>(
-      Category::gradient,
-      kernels::embedding_scratch_elements(static_cast<index_t>(ids.extent(0))));
-  kernels::embedding_backward<T>(context.exec, ids, d_y, begin, scratch, accumulate,
-                                 d_table);
+  const auto rows = static_cast<index_t>(ids.extent(0));
+  table.write_matrix_gradient([&]<class G>(kernels::Accumulate accumulate, View2<G> all) {
+    const auto scratch = context.scratch.vector<std::int32_t>(
+        Category::gradient, kernels::embedding_scratch_elements<T, G>(rows, table_rows));
+    const View2<G> d_table(all.data(), extent(table_rows), all.extent(1));
+    kernels::embedding_backward<T, G>(context.exec, ids, d_y, begin, scratch, accumulate,
+                                      d_table);
+  });
 }
 
 }  // namespace
@@ -70,8 +74,7 @@ void VocabParallelEmbedding<T>::backward_weight(const Context& context,
   const ArenaScope scope(context.scratch);
   const View2<const T> d_rows =
       gather_rows(context, d_y, context.scratch, "word embedding gradient");
-  table_gradient<T>(context, ids, d_rows, begin(), weight_.begin_gradient(),
-                    real(weight_.matrix_gradient()));
+  table_gradient<T>(context, ids, d_rows, begin(), weight_, valid_rows());
 }
 
 template <class T>
@@ -131,8 +134,8 @@ void Embedding<T>::backward_weight(const Context& context,
     d_sum = masked;
   }
   word_.backward_weight(context, tokens, d_sum);
-  table_gradient<T>(context, local(context, positions), d_sum, 0,
-                    position_.begin_gradient(), position_.matrix_gradient());
+  table_gradient<T>(context, local(context, positions), d_sum, 0, position_,
+                    config_.sequence);
 }
 
 #define TRIREME_INSTANTIATE(T)              \

@@ -38,18 +38,15 @@ class VocabParallelEmbedding {
 
   const ParamRef<T>& weight() const { return weight_; }
   // This rank's real rows.
-  View2<const T> rows() const { return real(weight_.matrix()); }
+  View2<const T> rows() const {
+    const View2<const T> all = weight_.matrix();
+    return {all.data(), static_cast<std::size_t>(valid_rows()), all.extent(1)};
+  }
   // First row of this rank, and how many of its rows are real (not padding).
   index_t begin() const;
   index_t valid_rows() const;
 
  private:
-  // The real rows of a table or of its gradient.
-  template <class Matrix>
-  Matrix real(const Matrix& rows) const {
-    return {rows.data(), static_cast<std::size_t>(valid_rows()), rows.extent(1)};
-  }
-
   ParamRef<T> weight_;  // (v_tp, h)
 };
 

@@ -4,8 +4,8 @@
 #include "base/error.hpp"
 #include "base/types.hpp"
 #include "kernels/layer_norm.hpp"
-#include "kernels/reductions.hpp"
 #include "kernels/residual_norm.hpp"
+#include "nn/weight_gradients.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/param_registry.hpp"
 
@@ -101,11 +101,8 @@ typename LayerNorm<T>::Partials LayerNorm<T>::backward_residual(
 template <class T>
 void LayerNorm<T>::backward_weight(const Context& context,
                                    const Partials& partials) const {
-  using A = Accumulator<T>;
-  kernels::add_partials<A>(context.exec, as_const(partials.gamma),
-                           weight_.begin_gradient(), weight_.vector_gradient());
-  kernels::add_partials<A>(context.exec, as_const(partials.beta), bias_.begin_gradient(),
-                           bias_.vector_gradient());
+  partials_gradient(context.exec, weight_, as_const(partials.gamma));
+  partials_gradient(context.exec, bias_, as_const(partials.beta));
 }
 
 template <class T>
@@ -128,9 +125,12 @@ void LayerNorm<T>::backward_weight(const Context& context, View2<const T> d_y,
   TRIREME_REQUIRE(bias_.begin_gradient() == accumulate,
                   "the gradients of '{}' and '{}' are written together", weight_.name(),
                   bias_.name());
-  kernels::layer_norm_backward_weight<T>(
-      context.exec, d_y, saved.x, as_const(saved.mean), as_const(saved.rstd), partial,
-      accumulate, weight_.vector_gradient(), bias_.vector_gradient());
+  weight_.visit_gradient_type([&]<class G>(std::type_identity<G>) {
+    kernels::layer_norm_backward_weight<T, G>(
+        context.exec, d_y, saved.x, as_const(saved.mean), as_const(saved.rstd), partial,
+        accumulate, weight_.template vector_gradient<G>(),
+        bias_.template vector_gradient<G>());
+  });
 }
 
 #define TRIREME_INSTANTIATE(T) template class LayerNorm<T>;

@@ -11,6 +11,7 @@
 #include "comm/group.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/reductions.hpp"
+#include "nn/weight_gradients.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::nn {
@@ -37,8 +38,10 @@ void bias_gradient(const Context& context, const ParamRef<T>& bias, View2<const 
   const auto columns = static_cast<index_t>(d_y.extent(1));
   const auto partial = context.scratch.vector<Accumulator<T>>(
       Category::gradient, kernels::sum_rows_scratch_elements(columns));
-  kernels::sum_rows<T>(context.exec, d_y, partial, bias.begin_gradient(),
-                       bias.vector_gradient());
+  bias.write_vector_gradient(
+      [&]<class G>(kernels::Accumulate accumulate, View1<G> d_bias) {
+        kernels::sum_rows<T, G>(context.exec, d_y, partial, accumulate, d_bias);
+      });
 }
 
 }  // namespace
@@ -104,8 +107,7 @@ template <class T>
 void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                               GatheredRows<T> x) const {
   x.arrival.wait(context.exec);
-  kernels::linear_backward_weight<T>(context.exec, d_y, x.rows, weight_.begin_gradient(),
-                                     weight_.matrix_gradient());
+  product_gradient(context.exec, weight_, d_y, x.rows);
 }
 
 template <class T>
@@ -117,8 +119,7 @@ void ColumnParallelLinear<T>::backward_bias(const Context& context,
 template <class T>
 void ColumnParallelLinear<T>::backward_bias_of_partials(
     const Context& context, View2<const Accumulator<T>> partials) const {
-  kernels::add_partials<Accumulator<T>>(context.exec, partials, bias_.begin_gradient(),
-                                        bias_.vector_gradient());
+  partials_gradient(context.exec, bias_, partials);
 }
 
 template <class T>
@@ -155,15 +156,13 @@ void RowParallelLinear<T>::backward_input(const Context& context, View2<const T>
 template <class T>
 void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                            View2<const T> x) const {
-  kernels::linear_backward_weight<T>(context.exec, d_y, x, weight_.begin_gradient(),
-                                     weight_.matrix_gradient());
+  product_gradient(context.exec, weight_, d_y, x);
 }
 
 template <class T>
 void RowParallelLinear<T>::backward_bias(const Context& context,
                                          View2<const Accumulator<T>> partials) const {
-  kernels::add_partials<Accumulator<T>>(context.exec, partials, bias_.begin_gradient(),
-                                        bias_.vector_gradient());
+  partials_gradient(context.exec, bias_, partials);
 }
 
 #define TRIREME_INSTANTIATE(T)            \

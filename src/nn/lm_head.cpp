@@ -19,6 +19,7 @@
 #include "base/exec.hpp"
 #include "comm/group.hpp"
 #include "kernels/gemm.hpp"
+#include "nn/weight_gradients.hpp"
 
 namespace trireme::nn {
 
@@ -165,9 +166,7 @@ void LmHead<T>::input_gradient(const Exec& exec, View2<const T> d_logits,
 // d_E += d_logits^T LN(x), of one part: the one place that adds the head's share.
 template <class T>
 void LmHead<T>::add_word_gradient(const Exec& exec, const Part& part) const {
-  kernels::linear_backward_weight<T>(exec, as_const(part.logits), part.normed,
-                                     word_weight_.begin_gradient(),
-                                     word_weight_.matrix_gradient());
+  product_gradient(exec, word_weight_, as_const(part.logits), part.normed);
 }
 
 template <class T>

@@ -110,18 +110,23 @@ void Optimizer<T>::find_chunks(const Exec& exec) {
       if (is_in_norm) elements_in_norm_ += elements;
       chunk_count += extent((elements + kernels::kAdamWChunk - 1) / kernels::kAdamWChunk);
       if (exec.is_shape_only()) continue;
-      const auto place = [&](Slab slab) {
-        return params_.updated(slab, i).data() - params_.slab(slab).data();
+      const auto place = [&]<class G>(Slab slab, std::type_identity<G>) -> index_t {
+        return params_.template updated<G>(slab, i).data() -
+               params_.template slab<G>(slab).data();
       };
+      constexpr std::type_identity<Master> kMaster{};
+      index_t gradient = 0;
+      params_.visit_gradient_type(
+          [&](auto type) { gradient = place(Slab::gradient, type); });
       index_t compute = 0;
       if constexpr (ParamBuffer<T>::kHasCopy) {
         compute = params_.updated_compute(i).data() - params_.compute_copy().data();
       }
       for (index_t at = 0; at < elements; at += kernels::kAdamWChunk) {
         const index_t count = std::min(kernels::kAdamWChunk, elements - at);
-        chunks.push_back({.weight = place(Slab::weight) + at,
-                          .gradient = place(Slab::gradient) + at,
-                          .moment = place(Slab::exp_avg) + at,
+        chunks.push_back({.weight = place(Slab::weight, kMaster) + at,
+                          .gradient = gradient + at,
+                          .moment = place(Slab::exp_avg, kMaster) + at,
                           .count = static_cast<std::int32_t>(count),
                           .decays = static_cast<std::int16_t>(spec.decay ? 1 : 0),
                           .in_norm = static_cast<std::int16_t>(is_in_norm ? 1 : 0),
@@ -162,9 +167,12 @@ void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
   const View1<double> gradient_sums(gradient_sums_.data(), 2);
   const std::size_t count = first_chunk_.back();
   kernels::fill(exec, gradient_sums, 0.0);
-  kernels::square_sum_of_chunks<Master>(
-      exec, chunks(0, count), elements_in_norm_, params_.slab(Slab::gradient),
-      View1<double>(partial_sums_.data(), 2 * count), gradient_sums);
+  params_.visit_gradient_type([&]<class G>(std::type_identity<G>) {
+    kernels::square_sum_of_chunks<G>(exec, chunks(0, count), elements_in_norm_,
+                                     params_.template slab<G>(Slab::gradient),
+                                     View1<double>(partial_sums_.data(), 2 * count),
+                                     gradient_sums);
+  });
   sum_over_ranks(exec, groups_, params_.sharding().zero, gradient_sums);
   finish_scale(exec, state, totals, gradient_sums, clip_norm_, report_);
 }
@@ -184,11 +192,13 @@ StepReport Optimizer<T>::read_report(const Exec& exec) {
 template <class T>
 void Optimizer<T>::apply_bucket(const Exec& exec, View0<kernels::StepState> state,
                                 std::size_t bucket) {
-  kernels::adamw<T>(exec, adamw_, kernels::StepStateView(state.data()),
-                    chunks(first_chunk_.at(bucket), first_chunk_.at(bucket + 1)),
-                    elements_[bucket], params_.slab(Slab::gradient),
-                    params_.slab(Slab::weight), params_.slab(Slab::exp_avg),
-                    params_.slab(Slab::exp_avg_sq), params_.compute_copy());
+  params_.visit_gradient_type([&]<class G>(std::type_identity<G>) {
+    kernels::adamw<T, G>(exec, adamw_, kernels::StepStateView(state.data()),
+                         chunks(first_chunk_.at(bucket), first_chunk_.at(bucket + 1)),
+                         elements_[bucket], params_.template slab<G>(Slab::gradient),
+                         params_.slab(Slab::weight), params_.slab(Slab::exp_avg),
+                         params_.slab(Slab::exp_avg_sq), params_.compute_copy());
+  });
 }
 
 template <class T>

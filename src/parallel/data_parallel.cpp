@@ -35,8 +35,24 @@ template <class T>
 void add_to(const Exec& exec, View1<const T> from, View1<T> to) {
   launch(
       exec, {"trireme::parallel::add_to_shard", {.bytes = bytes_of(from, to, to)}},
-      static_cast<index_t>(to.extent(0)),
-      KOKKOS_LAMBDA(const index_t i) { to(i) += from(i); });
+      static_cast<index_t>(to.extent(0)), KOKKOS_LAMBDA(const index_t i) {
+        using A = Accumulator<T>;
+        to(i) = static_cast<T>(static_cast<A>(to(i)) + static_cast<A>(from(i)));
+      });
+}
+
+// `count` elements from number `begin` on; none of those where there is no memory.
+template <class G>
+View1<G> elements_of(const DeviceArray<std::byte>& memory, std::size_t begin,
+                     std::size_t count) {
+  G* const data = reinterpret_cast<G*>(memory.data());
+  return {data == nullptr ? nullptr : data + begin, count};
+}
+
+// Bytes of one gradient.
+template <class T>
+std::size_t gradient_bytes(const ParamBuffer<T>& params) {
+  return size_of(params.type_of(Slab::gradient));
 }
 
 // How many elements the buffers must hold: those that buckets use in turns, and those
@@ -130,8 +146,10 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
       Slot slot;
       if (!params.is_allocated()) whole = part = 0;
       if (zero() >= 3) slot.weights = DeviceArray<T>("gathered weights", extent(whole));
-      slot.gradients = DeviceArray<Master>("bucket of gradients", extent(whole));
-      slot.part = DeviceArray<Master>("reduced part of a bucket", extent(part));
+      const std::size_t each = gradient_bytes(params);
+      slot.gradients =
+          DeviceArray<std::byte>("bucket of gradients", extent(whole) * each);
+      slot.part = DeviceArray<std::byte>("reduced part of a bucket", extent(part) * each);
       slots_.push_back(slot);
     };
     for (int i = 0; i < kRotating; ++i) add_slot(sizes.whole, sizes.part);
@@ -142,8 +160,9 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
   if (sequence_parallel && groups.tensor->size() > 1) {
     sequence_elements_ = sequence_elements(params);
     if (params.is_allocated()) {
-      sequence_sums_ = DeviceArray<Master>("gradients of the sequence region",
-                                           extent(sequence_elements_));
+      sequence_sums_ =
+          DeviceArray<std::byte>("gradients of the sequence region",
+                                 extent(sequence_elements_) * gradient_bytes(params));
     }
   }
 }
@@ -163,12 +182,13 @@ std::size_t DataParallel<T>::planned_bytes(const ParamBuffer<T>& params,
                                            bool sequence_parallel) {
   const auto& sharding = params.sharding();
   std::size_t bytes =
-      sequence_parallel ? sizeof(Master) * extent(sequence_elements(params)) : 0;
+      sequence_parallel ? gradient_bytes(params) * extent(sequence_elements(params)) : 0;
   const BufferSizes sizes = buffer_sizes(params.partition());
   if (sharding.zero < 2) return bytes;
-  const std::size_t whole_bytes = sizeof(Master) + (sharding.zero >= 3 ? sizeof(T) : 0);
+  const std::size_t each = gradient_bytes(params);
+  const std::size_t whole_bytes = each + (sharding.zero >= 3 ? sizeof(T) : 0);
   const auto slot = [&](index_t whole, index_t part) {
-    return extent(whole) * whole_bytes + extent(part) * sizeof(Master);
+    return extent(whole) * whole_bytes + extent(part) * each;
   };
   bytes += kRotating * slot(sizes.whole, sizes.part);
   for (const std::size_t b : sizes.dedicated) {
@@ -191,15 +211,14 @@ std::size_t DataParallel<T>::planned_staging_bytes(const ParamBuffer<T>& params)
     const Bucket& bucket = params.partition().buckets()[order[i]];
     copy = std::max(copy, bucket.part_size);
   }
-  return extent(copies[0] + copies[1]) * sizeof(Master);
+  return extent(copies[0] + copies[1]) * gradient_bytes(params);
 }
 
 template <class T>
 std::size_t DataParallel<T>::bytes() const {
-  std::size_t bytes = sequence_sums_.span() * sizeof(Master);
+  std::size_t bytes = sequence_sums_.span();
   for (const Slot& slot : slots_) {
-    bytes += slot.weights.span() * sizeof(T) +
-             (slot.gradients.span() + slot.part.span()) * sizeof(Master);
+    bytes += slot.weights.span() * sizeof(T) + slot.gradients.span() + slot.part.span();
   }
   return bytes;
 }
@@ -370,39 +389,48 @@ void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
   // complete.
   if (reducing_.size() == kRotating) finish_reduction(reducing_.front());
   params_.zero_unwritten_gradients(exec_, bucket);
-  if (overflows_) overflow_in(bucket);
+  params_.visit_gradient_type([&]<class G>(std::type_identity<G>) {
+    if (overflows_) overflow_in<G>(bucket);
+    start_reduction<G>(bucket, adds_to_shard);
+  });
+}
+
+template <class T>
+template <class G>
+void DataParallel<T>::start_reduction(std::size_t bucket, bool adds_to_shard) {
   BucketState& state = state_[bucket];
   state.is_reducing = true;
   reducing_.push_back(bucket);
-  const View1<Master> all = params_.gradient_bucket(bucket);
+  const View1<G> all = params_.template gradient_bucket<G>(bucket);
   if (zero() == 0) {
     state.reduction = groups_.gradient->start_all_reduce(exec_, comm::span_of(all),
                                                          comm::Op::sum, "gradients");
     return;
   }
-  View1<Master> part = params_.shard(Slab::gradient, bucket);
+  View1<G> part = params_.template shard<G>(Slab::gradient, bucket);
   state.adds_to_shard = adds_to_shard;
   if (adds_to_shard) {
-    part = View1<Master>(slots_[extent(state.gradient_slot)].part.data(), part.extent(0));
+    part = elements_of<G>(slots_[extent(state.gradient_slot)].part, 0, part.extent(0));
   }
   state.reduction = groups_.gradient->start_reduce_scatter(
-      exec_, comm::span_of(View1<const Master>(all)), comm::span_of(part), comm::Op::sum,
+      exec_, comm::span_of(View1<const G>(all)), comm::span_of(part), comm::Op::sum,
       "gradients");
 }
 
 // A gradient that several ranks have alike would overflow on all of them: it is planted
 // where the norm counts it, or in another bucket.
 template <class T>
+template <class G>
 void DataParallel<T>::overflow_in(std::size_t bucket) {
   const ParamRegistry& registry = params_.registry();
   const Bucket& of = buckets()[bucket];
   const std::size_t end = registry.units()[of.end_unit - 1].end;
   for (std::size_t p = registry.units()[of.first_unit].begin; p < end; ++p) {
     const ParamSpec& spec = registry.spec(p);
-    const View1<Master> gradient = params_.gradient_slice(p);
+    const View1<G> gradient = params_.template gradient_slice<G>(p);
     if (!spec.counts_on(groups_.tensor->rank()) || gradient.extent(0) == 0) continue;
-    kernels::fill(exec_, View1<Master>(gradient.data(), 1),
-                  std::numeric_limits<Master>::infinity());
+    kernels::fill(exec_, View1<G>(gradient.data(), 1),
+                  static_cast<G>(std::numeric_limits<Accumulator<G>>::infinity()));
     overflows_ = false;
     return;
   }
@@ -417,12 +445,20 @@ void DataParallel<T>::finish_reduction(std::size_t bucket) {
   if (zero() < 2 || state.gradient_slot < 0) return;
   Slot& slot = slots_[extent(state.gradient_slot)];
   if (state.adds_to_shard) {
-    const View1<Master> shard = params_.shard(Slab::gradient, bucket);
-    add_to<Master>(exec_, View1<const Master>(slot.part.data(), shard.extent(0)), shard);
+    params_.visit_gradient_type(
+        [&]<class G>(std::type_identity<G>) { add_part_to_shard<G>(bucket); });
   }
   slot.gradients_of.reset();
   state.gradient_slot = -1;
   params_.lend_gradient(bucket, nullptr);
+}
+
+template <class T>
+template <class G>
+void DataParallel<T>::add_part_to_shard(std::size_t bucket) {
+  const Slot& slot = slots_[extent(state_[bucket].gradient_slot)];
+  const View1<G> shard = params_.template shard<G>(Slab::gradient, bucket);
+  add_to<G>(exec_, elements_of<G>(slot.part, 0, shard.extent(0)), shard);
 }
 
 template <class T>
@@ -432,42 +468,47 @@ void DataParallel<T>::finish_gradients() {
     if (zero() < 2) params_.zero_unwritten_gradients(exec_, b);  // of units not used
   }
   for (std::size_t b = state_.size(); b-- > 0;) finish_reduction(b);
-  sum_tied();
-  if (sequence_elements_ > 0) sum_over_tensor();
+  params_.visit_gradient_type([&]<class G>(std::type_identity<G>) {
+    sum_tied<G>();
+    if (sequence_elements_ > 0) sum_over_tensor<G>();
+  });
 }
 
 // Sums this rank's part of each tied parameter's gradient over the stages that share it.
 // That is done at the end of the step, because the stages come to the end of their
 // backward passes one after the other and would wait for each other before.
 template <class T>
+template <class G>
 void DataParallel<T>::sum_tied() {
   for (const std::size_t tied : tied_) {
     groups_.tied(params_.registry().spec(tied).name)
-        .all_reduce(exec_, comm::span_of(params_.updated(Slab::gradient, tied)),
+        .all_reduce(exec_,
+                    comm::span_of(params_.template updated<G>(Slab::gradient, tied)),
                     comm::Op::sum, "tied gradient");
   }
 }
 
 template <class T>
+template <class G>
 void DataParallel<T>::sum_over_tensor() {
   const ParamRegistry& registry = params_.registry();
   const auto each = [&](const auto& move) {
     std::size_t at = 0;
     for (std::size_t p = 0; p < registry.size() && !exec_.is_shape_only(); ++p) {
       if (!registry.spec(p).in_sequence_region) continue;
-      const View1<Master> values = params_.updated(Slab::gradient, p);
+      const View1<G> values = params_.template updated<G>(Slab::gradient, p);
       if (values.extent(0) == 0) continue;
-      move(values, View1<Master>(sequence_sums_.data() + at, values.extent(0)));
+      move(values, elements_of<G>(sequence_sums_, at, values.extent(0)));
       at += values.extent(0);
     }
   };
-  each([&](const View1<Master>& values, const View1<Master>& packed) {
+  each([&](const View1<G>& values, const View1<G>& packed) {
     copy(exec_, packed, values);
   });
-  const View1<Master> sums(sequence_sums_.data(), extent(sequence_elements_));
+  const View1<G> sums = elements_of<G>(sequence_sums_, 0, extent(sequence_elements_));
   groups_.tensor->all_reduce(exec_, comm::span_of(sums), comm::Op::sum,
                              "gradients of the sequence region");
-  each([&](const View1<Master>& values, const View1<Master>& packed) {
+  each([&](const View1<G>& values, const View1<G>& packed) {
     copy(exec_, values, packed);
   });
 }

@@ -16,11 +16,15 @@
 // change. A bucket that several chunks of this stage use is reduced once, at the end of
 // the step.
 //
+// Gradients are added to each other, within a rank and between ranks, in the type that
+// they are kept in (ParamBuffer); each sum of two of 16 bits is taken in float.
+//
 // With sequence parallelism what is used on local rows (ParamSpec::in_sequence_region) is
 // summed over the tensor group as well: one message, after all others.
 #ifndef TRIREME_PARALLEL_DATA_PARALLEL_HPP_
 #define TRIREME_PARALLEL_DATA_PARALLEL_HPP_
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
@@ -34,7 +38,6 @@ namespace trireme::parallel {
 template <class T>
 class DataParallel final : public ParamUse {
  public:
-  using Master = Accumulator<T>;
   // The site of messages that gather weights while passes run (ZeRO 3).
   static constexpr comm::Site kGatherInPass = "weights (ZeRO 3)";
 
@@ -94,8 +97,8 @@ class DataParallel final : public ParamUse {
   // Memory for one bucket's weights and gradients (ZeRO 3; ZeRO 2 and 3).
   struct Slot {
     DeviceArray<T> weights;
-    DeviceArray<Master> gradients;
-    DeviceArray<Master> part;  // a reduced part on its way to the shard
+    DeviceArray<std::byte> gradients;
+    DeviceArray<std::byte> part;  // a reduced part on its way to the shard
     std::optional<std::size_t> weights_of, gradients_of;  // buckets
   };
   static constexpr int kRotating = 2;
@@ -114,10 +117,18 @@ class DataParallel final : public ParamUse {
   bool is_used_by_chunks(std::size_t bucket) const {
     return params_.registry().units()[buckets()[bucket].first_unit].is_used_by_chunks;
   }
+  // G is the type of gradients, in memory and in messages; those without it find it.
   void reduce(std::size_t bucket, bool adds_to_shard);
+  template <class G>
+  void start_reduction(std::size_t bucket, bool adds_to_shard);
+  template <class G>
   void overflow_in(std::size_t bucket);
   void finish_reduction(std::size_t bucket);
+  template <class G>
+  void add_part_to_shard(std::size_t bucket);
+  template <class G>
   void sum_over_tensor();
+  template <class G>
   void sum_tied();
 
   Exec exec_;
@@ -132,7 +143,7 @@ class DataParallel final : public ParamUse {
   std::vector<Slot> slots_;  // two that rotate, then one for each dedicated bucket
   int next_weight_slot_ = 0, next_gradient_slot_ = 0;
   index_t sequence_elements_ = 0;  // 0 without sequence parallelism
-  DeviceArray<Master> sequence_sums_;
+  DeviceArray<std::byte> sequence_sums_;
 };
 
 }  // namespace trireme::parallel

@@ -118,7 +118,10 @@ Line build_line(const BannerInfo& info) {
 
 Line precision_line(const BannerInfo& info) {
   Line line;
-  line.add(true, "{}", config::name_of(info.deck.precision.compute));
+  const config::PrecisionConfig& precision = info.deck.precision;
+  line.add(true, "{}", config::name_of(precision.compute));
+  line.add(precision.gradients != config::Gradients::fp32, "gradients {}",
+           config::name_of(precision.gradients));
   line.add(info.gemm_tflops > 0.0, "GEMM peak {} (measured)",
            format_flops(info.gemm_tflops));
   return line;

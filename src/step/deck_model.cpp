@@ -26,7 +26,8 @@ comm::GridShape grid_shape(const config::Deck& deck) {
 Sharing sharing(const config::Deck& deck) {
   return {.sequence_parallel = deck.parallel.sequence,
           .zero = deck.parallel.zero,
-          .pipeline = pipeline_layout(deck)};
+          .pipeline = pipeline_layout(deck),
+          .narrow_gradients = deck.precision.gradients != config::Gradients::fp32};
 }
 
 PipelineLayout pipeline_layout(const config::Deck& deck) {

@@ -25,6 +25,8 @@ struct Sharing {
   // Elements of a bucket with ZeRO 0 and 1. With ZeRO 2 and 3 a bucket is a unit.
   index_t bucket_elements = index_t{4} << 20;
   PipelineLayout pipeline;
+  // Gradients, and messages of them, are of the type that the model computes in.
+  bool narrow_gradients = false;
 };
 
 // A rank's part of a model, apart from the type that it is computed in.
@@ -110,7 +112,8 @@ struct ModelState : ModelPart {
     return {.zero = zero,
             .parts = ranks,
             .part = groups.gradient->rank(),
-            .bucket_elements = zero >= 2 ? 1 : sharing.bucket_elements};
+            .bucket_elements = zero >= 2 ? 1 : sharing.bucket_elements,
+            .narrow_gradients = sharing.narrow_gradients};
   }
   void allocate(typename ParamBuffer<T>::Use of) {
     params.allocate(registry, of, sharding());

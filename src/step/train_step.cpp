@@ -203,11 +203,9 @@ TrainStep<T>::~TrainStep() {
 
 template <class T>
 MemoryPlan TrainStep<T>::memory() const {
-  using Master = typename ParamBuffer<T>::Master;
   const ParamBuffer<T>& params = state_.params;
   const auto bytes_of = [&](Slab slab) {
-    return is_on_shapes() ? params.slab_bytes(slab)
-                          : params.slab(slab).extent(0) * sizeof(Master);
+    return is_on_shapes() || params.has(slab) ? params.slab_bytes(slab) : 0;
   };
   MemoryPlan memory;
   memory.gradients = bytes_of(Slab::gradient);

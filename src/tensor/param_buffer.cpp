@@ -41,6 +41,18 @@ void ParamBuffer<T>::require(Slab slab) const {
 }
 
 template <class T>
+template <class G>
+G* ParamBuffer<T>::data_of(Slab slab) const {
+  TRIREME_REQUIRE(dtype_of<G> == type_of(slab), "a slab of {} is asked for as one of {}",
+                  name_of(type_of(slab)), name_of(dtype_of<G>));
+  if constexpr (std::is_same_v<G, Master>) {
+    return slabs_[static_cast<int>(slab)].data();
+  } else {
+    return narrow_gradients_.data();
+  }
+}
+
+template <class T>
 bool ParamBuffer<T>::is_whole(Slab slab) const {
   switch (slab) {
     case Slab::weight:
@@ -58,6 +70,9 @@ template <class T>
 void ParamBuffer<T>::plan(const ParamRegistry& registry, const Sharding& sharding) {
   TRIREME_REQUIRE(sharding.zero >= 0 && sharding.zero <= 3, "there is no ZeRO {}",
                   sharding.zero);
+  TRIREME_REQUIRE(!sharding.narrow_gradients || has_narrow_gradients<T>,
+                  "gradients of a model in {} are kept in {}", name_of(dtype_of<T>),
+                  name_of(dtype_of<Master>));
   registry_ = &registry;
   sharding_ = sharding;
   if (sharding.zero == 0) {  // nothing is cut, and nothing is padded for it
@@ -78,7 +93,11 @@ void ParamBuffer<T>::allocate(const ParamRegistry& registry, Use use,
   slab_count_ = use == Use::training ? 4 : 1;
   for (int i = 0; i < slab_count_; ++i) {
     const auto count = static_cast<std::size_t>(extent(is_whole(static_cast<Slab>(i))));
-    slabs_[i] = DeviceArray<Master>(labels[i], count);
+    if (type_of(static_cast<Slab>(i)) == dtype_of<Master>) {
+      slabs_[i] = DeviceArray<Master>(labels[i], count);
+    } else {
+      narrow_gradients_ = DeviceArray<T>(labels[i], count);
+    }
   }
   if constexpr (kHasCopy) {
     compute_ =
@@ -88,7 +107,7 @@ void ParamBuffer<T>::allocate(const ParamRegistry& registry, Use use,
 
 template <class T>
 std::size_t ParamBuffer<T>::slab_bytes(Slab slab) const {
-  return static_cast<std::size_t>(extent(is_whole(slab))) * sizeof(Master);
+  return static_cast<std::size_t>(extent(is_whole(slab))) * size_of(type_of(slab));
 }
 
 template <class T>
@@ -108,7 +127,7 @@ template <class T>
 void ParamBuffer<T>::fill_share(const Exec& exec, std::uint64_t seed,
                                 std::size_t param) const {
   const ParamSpec& spec = registry_->spec(param);
-  const Share share = this->share(Slab::weight, param);
+  const Share<> share = this->share(Slab::weight, param);
   if (share.range.size() == 0) return;
   if (spec.init.kind == Initializer::Kind::constant) {
     kernels::fill(exec, share.values, static_cast<Master>(spec.init.value));
@@ -164,26 +183,27 @@ void ParamBuffer<T>::refresh_compute(const Exec& exec) {
 
 template <class T>
 std::size_t ParamBuffer<T>::bytes() const {
-  std::size_t bytes = compute_.span() * sizeof(T);
+  std::size_t bytes = (compute_.span() + narrow_gradients_.span()) * sizeof(T);
   for (const auto& slab : slabs_) bytes += slab.span() * sizeof(Master);
   return bytes;
 }
 
 template <class T>
-View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::slice(Slab slab,
-                                                             std::size_t param) const {
+template <class G>
+View1<G> ParamBuffer<T>::slice(Slab slab, std::size_t param) const {
   require(slab);
   TRIREME_REQUIRE(is_whole(slab), "of '{}' only this rank's share is here (ZeRO {})",
                   registry_->spec(param).name, sharding_.zero);
   const index_t count = registry_->spec(param).shard.real_elements();
-  return {element_of(slabs_[static_cast<int>(slab)].data(), offset(param)),
-          static_cast<std::size_t>(count)};
+  return {element_of(data_of<G>(slab), offset(param)), static_cast<std::size_t>(count)};
 }
 
 template <class T>
-typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t param) const {
+template <class G>
+typename ParamBuffer<T>::template Share<G> ParamBuffer<T>::share(
+    Slab slab, std::size_t param) const {
   if (is_whole(slab)) {
-    const View1<Master> all = slice(slab, param);
+    const View1<G> all = slice<G>(slab, param);
     return {{0, static_cast<index_t>(all.extent(0))}, all};
   }
   const IndexRange range = updated(param);
@@ -192,15 +212,15 @@ typename ParamBuffer<T>::Share ParamBuffer<T>::share(Slab slab, std::size_t para
   // share of the parameter.
   const index_t before = offset(param) + range.begin -
                          partition_.buckets()[bucket].part(sharding_.part).begin;
-  const View1<Master> mine = shard(slab, bucket);
-  return {range, View1<Master>(element_of(mine.data(), range.size() == 0 ? 0 : before),
-                               static_cast<std::size_t>(range.size()))};
+  const View1<G> mine = shard<G>(slab, bucket);
+  return {range, View1<G>(element_of(mine.data(), range.size() == 0 ? 0 : before),
+                          static_cast<std::size_t>(range.size()))};
 }
 
 template <class T>
-View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::updated(Slab slab,
-                                                               std::size_t param) const {
-  const Share here = share(slab, param);
+template <class G>
+View1<G> ParamBuffer<T>::updated(Slab slab, std::size_t param) const {
+  const Share<G> here = share<G>(slab, param);
   const IndexRange range = updated(param);
   return {element_of(here.values.data(), range.begin - here.range.begin),
           static_cast<std::size_t>(range.size())};
@@ -228,11 +248,11 @@ IndexRange ParamBuffer<T>::shard_range(std::size_t bucket, bool is_whole) const 
 }
 
 template <class T>
-View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::shard(Slab slab,
-                                                             std::size_t bucket) const {
+template <class G>
+View1<G> ParamBuffer<T>::shard(Slab slab, std::size_t bucket) const {
   require(slab);
   const IndexRange mine = shard_range(bucket, is_whole(slab));
-  return {element_of(slabs_[static_cast<int>(slab)].data(), mine.begin),
+  return {element_of(data_of<G>(slab), mine.begin),
           static_cast<std::size_t>(mine.size())};
 }
 
@@ -264,13 +284,12 @@ View1<T> ParamBuffer<T>::compute_shard(std::size_t bucket) const {
 }
 
 template <class T>
-View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_bucket(
-    std::size_t bucket) const {
+template <class G>
+View1<G> ParamBuffer<T>::gradient_bucket(std::size_t bucket) const {
   const IndexRange range = partition_.buckets().at(bucket).range;
-  Master* data =
-      is_whole(Slab::gradient)
-          ? element_of(slabs_[static_cast<int>(Slab::gradient)].data(), range.begin)
-          : lent_gradient_.at(bucket);
+  G* const whole = data_of<G>(Slab::gradient);
+  G* data = is_whole(Slab::gradient) ? element_of(whole, range.begin)
+                                     : static_cast<G*>(lent_gradient_.at(bucket));
   TRIREME_REQUIRE(data != nullptr || !is_allocated(),
                   "gradients are asked for that have no memory");
   return {data, static_cast<std::size_t>(range.size())};
@@ -304,13 +323,23 @@ void ParamBuffer<T>::zero_unwritten_gradients(const Exec& exec, std::size_t buck
   for (index_t p = params.begin; p < params.end; ++p) {
     const auto param = static_cast<std::size_t>(p);
     if (begin_gradient(param) == kernels::Accumulate::yes) continue;
-    kernels::fill(exec, gradient_slice(param), Master{0});
+    visit_gradient_type([&]<class G>(std::type_identity<G>) {
+      kernels::fill(exec, gradient_slice<G>(param), static_cast<G>(Master{0}));
+    });
   }
 }
 
 template <class T>
 void ParamBuffer<T>::zero_gradient_padding(const Exec& exec, std::size_t bucket) const {
-  const View1<Master> all = gradient_bucket(bucket);
+  visit_gradient_type([&]<class G>(std::type_identity<G>) {
+    zero_padding_of(exec, bucket, gradient_bucket<G>(bucket));
+  });
+}
+
+template <class T>
+template <class G>
+void ParamBuffer<T>::zero_padding_of(const Exec& exec, std::size_t bucket,
+                                     View1<G> all) const {
   const index_t first = partition_.buckets()[bucket].range.begin;
   kernels::Runs gaps;
   index_t end = 0;  // of the parameter before
@@ -337,12 +366,12 @@ View1<const T> ParamBuffer<T>::compute_slice(std::size_t param) const {
 }
 
 template <class T>
-View1<typename ParamBuffer<T>::Master> ParamBuffer<T>::gradient_slice(
-    std::size_t param) const {
+template <class G>
+View1<G> ParamBuffer<T>::gradient_slice(std::size_t param) const {
   require(Slab::gradient);
   const std::size_t bucket = partition_.bucket_of_param(param);
   const index_t begin = offset(param) - partition_.buckets()[bucket].range.begin;
-  return {element_of(gradient_bucket(bucket).data(), begin),
+  return {element_of(gradient_bucket<G>(bucket).data(), begin),
           static_cast<std::size_t>(registry_->spec(param).shard.real_elements())};
 }
 
@@ -363,18 +392,20 @@ View1<const T> ParamRef<T>::vector() const {
 }
 
 template <class T>
-View2<Accumulator<T>> ParamRef<T>::matrix_gradient() const {
+template <class G>
+View2<G> ParamRef<T>::matrix_gradient() const {
   const Shape& shape = local_shape();
-  Master* data =
-      buffer_->is_allocated() ? buffer_->gradient_slice(index_).data() : nullptr;
+  G* data = buffer_->is_allocated() ? buffer_->template gradient_slice<G>(index_).data()
+                                    : nullptr;
   return {data, static_cast<std::size_t>(shape.at(0)),
           static_cast<std::size_t>(shape.at(1))};
 }
 
 template <class T>
-View1<Accumulator<T>> ParamRef<T>::vector_gradient() const {
-  Master* data =
-      buffer_->is_allocated() ? buffer_->gradient_slice(index_).data() : nullptr;
+template <class G>
+View1<G> ParamRef<T>::vector_gradient() const {
+  G* data = buffer_->is_allocated() ? buffer_->template gradient_slice<G>(index_).data()
+                                    : nullptr;
   return {data, static_cast<std::size_t>(local_shape().at(0))};
 }
 
@@ -382,6 +413,18 @@ View1<Accumulator<T>> ParamRef<T>::vector_gradient() const {
   template class ParamBuffer<T>; \
   template class ParamRef<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+#define TRIREME_INSTANTIATE(T, G)                                                      \
+  template G* ParamBuffer<T>::data_of<G>(Slab) const;                                  \
+  template View1<G> ParamBuffer<T>::slice<G>(Slab, std::size_t) const;                 \
+  template ParamBuffer<T>::Share<G> ParamBuffer<T>::share<G>(Slab, std::size_t) const; \
+  template View1<G> ParamBuffer<T>::updated<G>(Slab, std::size_t) const;               \
+  template View1<G> ParamBuffer<T>::shard<G>(Slab, std::size_t) const;                 \
+  template View1<G> ParamBuffer<T>::gradient_slice<G>(std::size_t) const;              \
+  template View1<G> ParamBuffer<T>::gradient_bucket<G>(std::size_t) const;             \
+  template View2<G> ParamRef<T>::matrix_gradient<G>() const;                           \
+  template View1<G> ParamRef<T>::vector_gradient<G>() const;
+TRIREME_FOR_EACH_GRADIENT(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme

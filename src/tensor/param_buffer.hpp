@@ -2,7 +2,8 @@
 // for weights, gradients and the two optimizer moments.
 //
 // Slabs hold Accumulator<T> (float; double in gradient checks). Where T is narrower there
-// is one more slab with the compute copy, which the optimizer writes beside them. Every
+// is one more slab with the compute copy, which the optimizer writes beside them, and the
+// gradients may be T, too, if asked for and has_narrow_gradients<T>. Every
 // parameter starts at a multiple of kAlignment elements. All padding stays zero: between
 // parameters, behind those of a bucket (it makes ZeRO's parts equal), and in the last
 // rows of a vocabulary. No share has any of it, so that the optimizer, sums and
@@ -51,6 +52,7 @@ class ParamBuffer {
     int parts = 1;
     int part = 0;
     index_t bucket_elements = index_t{4} << 20;
+    bool narrow_gradients = false;  // T, and not Master
   };
 
   ParamBuffer() = default;
@@ -87,34 +89,57 @@ class ParamBuffer {
   // Whether all of a slab is here, or this rank's shard only.
   bool is_whole(Slab slab) const;
   bool is_compute_whole() const { return sharding_.zero < 3; }
+  // Type of a slab's elements: Master, or that of gradients.
+  DType type_of(Slab slab) const {
+    const bool is_narrow = slab == Slab::gradient && sharding_.narrow_gradients;
+    return is_narrow ? dtype_of<T> : dtype_of<Master>;
+  }
+  // Calls visit(std::type_identity<G>()) with the type of the gradients' elements.
+  template <class Visit>
+  void visit_gradient_type(const Visit& visit) const {
+    if constexpr (has_narrow_gradients<T>) {
+      if (sharding_.narrow_gradients) return visit(std::type_identity<T>());
+    }
+    visit(std::type_identity<Master>());
+  }
+
+  // Below, G is the type of the elements, which has to be type_of(slab).
+  //
   // All that is here, or would be where it is only planned.
-  View1<Master> slab(Slab slab) const {
+  template <class G = Master>
+  View1<G> slab(Slab slab) const {
     const std::size_t bytes = has(slab) || !is_allocated() ? slab_bytes(slab) : 0;
-    return {slabs_[static_cast<int>(slab)].data(), bytes / sizeof(Master)};
+    return {data_of<G>(slab), bytes / sizeof(G)};
   }
   // One parameter's part of a whole slab, flat, and as below without rows of padding.
-  View1<Master> slice(Slab slab, std::size_t param) const;
+  template <class G = Master>
+  View1<G> slice(Slab slab, std::size_t param) const;
   // One parameter's compute copy, flat; with ZeRO 3 there is one while it is lent.
   View1<const T> compute_slice(std::size_t param) const;
   // Where gradients of a parameter go. With ZeRO 2 and 3 that is memory which is lent to
   // the unit for a while, and there must be some.
-  View1<Master> gradient_slice(std::size_t param) const;
+  template <class G = Master>
+  View1<G> gradient_slice(std::size_t param) const;
 
   // What a slab has of a parameter here: which elements of its flat local array, and
   // where they are. All of it where the slab is whole.
+  template <class G = Master>
   struct Share {
     IndexRange range;
-    View1<Master> values;
+    View1<G> values;
   };
-  Share share(Slab slab, std::size_t param) const;
+  template <class G = Master>
+  Share<G> share(Slab slab, std::size_t param) const;
   // What this rank's optimizer changes of a parameter (its part; without ZeRO all of it),
   // and where a slab has that.
   IndexRange updated(std::size_t param) const {
     return partition_.share(param, sharding_.part);
   }
-  View1<Master> updated(Slab slab, std::size_t param) const;
+  template <class G = Master>
+  View1<G> updated(Slab slab, std::size_t param) const;
   // This rank's part of a bucket of a slab.
-  View1<Master> shard(Slab slab, std::size_t bucket) const;
+  template <class G = Master>
+  View1<G> shard(Slab slab, std::size_t bucket) const;
   // The compute copy of a bucket: of all parts where it is whole, and of this rank's.
   View1<T> compute_bucket(std::size_t bucket) const;
   View1<T> compute_shard(std::size_t bucket) const;
@@ -123,7 +148,8 @@ class ParamBuffer {
   View1<T> compute_copy() const { return {compute_.data(), compute_.extent(0)}; }
   View1<T> updated_compute(std::size_t param) const;
   // The whole bucket of the gradient slab (ZeRO 0 and 1).
-  View1<Master> gradient_bucket(std::size_t bucket) const;
+  template <class G = Master>
+  View1<G> gradient_bucket(std::size_t bucket) const;
 
   // The gradients of a bucket's parameters are not written from now on: what is in their
   // memory counts for nothing.
@@ -138,9 +164,10 @@ class ParamBuffer {
   // another bucket may have had a parameter there.
   void zero_gradient_padding(const Exec& exec, std::size_t bucket) const;
 
-  // Memory for all of a bucket, from now on; null: none any more.
+  // Memory for all of a bucket, from now on; null: none any more. Of gradients, in the
+  // type that they have.
   void lend_compute(std::size_t bucket, T* memory) { lent_compute_.at(bucket) = memory; }
-  void lend_gradient(std::size_t bucket, Master* memory) {
+  void lend_gradient(std::size_t bucket, void* memory) {
     lent_gradient_.at(bucket) = memory;
   }
 
@@ -149,6 +176,10 @@ class ParamBuffer {
   IndexRange shard_range(std::size_t bucket, bool is_whole) const;
   IndexRange params_of(std::size_t bucket) const;
   void require(Slab slab) const;
+  template <class G>
+  G* data_of(Slab slab) const;
+  template <class G>
+  void zero_padding_of(const Exec& exec, std::size_t bucket, View1<G> all) const;
   void fill_share(const Exec& exec, std::uint64_t seed, std::size_t param) const;
 
   const ParamRegistry* registry_ = nullptr;
@@ -156,9 +187,10 @@ class ParamBuffer {
   Partition partition_;
   int slab_count_ = 0;  // that are allocated; of some a rank's shard may be empty
   DeviceArray<Master> slabs_[4];
-  DeviceArray<T> compute_;  // empty where T is Master
+  DeviceArray<T> narrow_gradients_;  // in the place of that slab
+  DeviceArray<T> compute_;           // empty where T is Master
   std::vector<T*> lent_compute_;
-  std::vector<Master*> lent_gradient_;
+  std::vector<void*> lent_gradient_;
   // Of each parameter: 1 where its gradient is not written. Like what the Views show it
   // is no part of what a const buffer promises to keep.
   mutable std::vector<std::uint8_t> is_unwritten_;
@@ -193,10 +225,30 @@ class ParamRef {
   kernels::WeightOperand<T> operand() const {
     return kernels::WeightOperand<T>(matrix());
   }
-  View2<Master> matrix_gradient() const;
-  View1<Master> vector_gradient() const;
+  template <class G = Master>
+  View2<G> matrix_gradient() const;
+  template <class G = Master>
+  View1<G> vector_gradient() const;
   // To be asked once before each time that the gradient is written: whether to add to it.
   kernels::Accumulate begin_gradient() const { return buffer_->begin_gradient(index_); }
+  // Both for who writes the gradient, whatever its type: write(accumulate, gradient).
+  template <class Write>
+  void write_matrix_gradient(const Write& write) const {
+    visit_gradient_type([&]<class G>(std::type_identity<G>) {
+      write(begin_gradient(), matrix_gradient<G>());
+    });
+  }
+  template <class Write>
+  void write_vector_gradient(const Write& write) const {
+    visit_gradient_type([&]<class G>(std::type_identity<G>) {
+      write(begin_gradient(), vector_gradient<G>());
+    });
+  }
+  // Calls visit(std::type_identity<G>()) with the type of the gradient's elements.
+  template <class Visit>
+  void visit_gradient_type(const Visit& visit) const {
+    buffer_->visit_gradient_type(visit);
+  }
 
  private:
   const ParamBuffer<T>* buffer_ = nullptr;

@@ -43,18 +43,29 @@ class PrecisionOfRuns : public TrainingRuns {
 };
 
 TEST_F(PrecisionOfRuns, EqualsOneGo) {
-  for (const char* type : {"bf16", "fp16"}) {
-    SCOPED_TRACE(type);
-    // The scale doubles after three steps: it is in the middle of that at the restart.
-    const Arguments keys = {std::string("precision.compute=") + type,
-                            "precision.loss_scale.initial=1024",
-                            "precision.loss_scale.window=3"};
-    Arguments few = keys;
+  struct Case {
+    std::string name;
+    Arguments keys;
+    int ranks = 1;
+  };
+  for (const Case& of :
+       {Case{"bf16", {"precision.compute=bf16"}},
+        // The scale doubles after three steps: it is in the middle of that at the
+        // restart.
+        Case{"fp16",
+             {"precision.compute=fp16", "precision.loss_scale.initial=1024",
+              "precision.loss_scale.window=3"}},
+        Case{"gradients",
+             {"precision.compute=bf16", "precision.gradients=bf16", "parallel.zero=2",
+              "batch.micro=1"},
+             2}}) {
+    SCOPED_TRACE(of.name);
+    Arguments few = of.keys;
     few.push_back("run.steps=5");
-    const std::string whole = std::string("whole_") + type, parts = "parts_" + whole;
-    start(whole, keys);
-    start(parts, few);
-    start(parts, keys, {"--resume", "auto"});
+    const std::string whole = "whole_" + of.name, parts = "parts_" + whole;
+    start(whole, of.keys, {}, of.ranks);
+    start(parts, few, {}, of.ranks);
+    start(parts, of.keys, {"--resume", "auto"}, of.ranks);
     expect_same_checkpoint(newest(whole), newest(parts));
     expect_same_metrics(whole, parts, 13);
   }
@@ -80,6 +91,25 @@ TEST_F(PrecisionOfRuns, FromEachTypeToEachOther) {
   ASSERT_EQ(metrics("mixed").steps.size(), 13u);
   EXPECT_NEAR(last_loss("mixed"), last_loss("wide"), 0.01 * last_loss("wide"));
   EXPECT_NE(last_loss("mixed"), last_loss("wide"));
+}
+
+// Gradients are in no checkpoint: their type may change from start to start.
+TEST_F(PrecisionOfRuns, GradientsChangeTheirType) {
+  const Arguments wide = {"precision.compute=bf16"};
+  const Arguments narrow = {"precision.compute=bf16", "precision.gradients=bf16"};
+  start("plain", wide);
+  Arguments few = wide;
+  few.push_back("run.stop_after=4");
+  start("changed", few);
+  const std::string said = start("changed", narrow, {"--resume", "auto"});
+  EXPECT_THAT(said, AllOf(HasSubstr("precision.gradients: fp32 -> bf16"),
+                          HasSubstr("bf16, gradients bf16")));
+  ASSERT_EQ(metrics("changed").steps.size(), 13u);
+  EXPECT_NEAR(last_loss("changed"), last_loss("plain"), 4e-3 * last_loss("plain"));
+  EXPECT_NE(last_loss("changed"), last_loss("plain"));
+  const RunResult refused = train("refused", {"--set", "precision.gradients=bf16"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("goes with precision.compute: bf16 alone"));
 }
 
 TEST_F(PrecisionOfRuns, AcrossLayouts) {

@@ -10,11 +10,19 @@
 namespace trireme::kernels {
 
 // Computes what embedding_backward does; scratch: 2 * rows integers.
-template <class T>
+template <class T, class G = Accumulator<T>>
 void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
                                View2<const T> d_y, index_t row_begin,
                                View1<std::int32_t> scratch, Accumulate accumulate,
-                               View2<Accumulator<T>> d_table);
+                               View2<G> d_table);
+
+// The same with chains linked by one thread that goes through the rows once: for hosts.
+// scratch: 2 * rows integers and one for each row of the table.
+template <class T, class G = Accumulator<T>>
+void embedding_backward_in_order(const Exec& exec, View1<const std::int32_t> ids,
+                                 View2<const T> d_y, index_t row_begin,
+                                 View1<std::int32_t> scratch, Accumulate accumulate,
+                                 View2<G> d_table);
 
 }  // namespace trireme::kernels
 

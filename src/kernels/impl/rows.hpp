@@ -342,13 +342,21 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_block(const RowTeam& team, index_t begin,
   add_rows(team, begin, end, column_begin, width, sums, term_of);
 }
 
-// sums[j] += the sum over all rows, or = where it does not add.
-template <class A, class TermOf>
+// sums[j] += the sum over all rows, or = where it does not add. Sums of 16 bits are taken
+// in float and rounded once.
+template <class G, class TermOf>
 KOKKOS_FORCEINLINE_FUNCTION void combine_rows(const RowTeam& team, bool adds,
                                               index_t rows, index_t column_begin,
-                                              index_t width, A* sums,
+                                              index_t width, G* sums,
                                               const TermOf& term_of) {
-  if (adds) {
+  using A = Accumulator<G>;
+  if constexpr (!std::is_same_v<G, A>) {
+    for_each_column(team, width, [=](index_t j) {
+      A sum = adds ? static_cast<A>(sums[j]) : A{0};
+      for (index_t row = 0; row < rows; ++row) sum += term_of(row)(column_begin + j);
+      sums[j] = static_cast<G>(sum);
+    });
+  } else if (adds) {
     add_rows(team, 0, rows, column_begin, width, sums, term_of);
   } else {
     sum_block(team, 0, rows, column_begin, width, sums, term_of);

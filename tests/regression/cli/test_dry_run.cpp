@@ -506,6 +506,29 @@ TEST_F(DryRun, SaysWhatIsNotKnown) {
           << category;
     }
   }
+  // Gradients of 16 bits, and messages of them.
+  const auto gradients_of = [&](const std::string& type) {
+    return gpt2(
+        {"precision.compute=bf16", "precision.gradients=" + type, "parallel.zero=2"}, 4);
+  };
+  const auto bytes_sent = [](const json& result) {
+    std::int64_t bytes = 0;
+    for (const json& message : result["messages"]) {
+      if (message["site"] == "gradients") bytes += message["bytes"].get<std::int64_t>();
+    }
+    return bytes;
+  };
+  const json with_fp32 = gradients_of("fp32"), with_bf16 = gradients_of("bf16");
+  const json &before = with_fp32["memory"]["stages"][0],
+             &after = with_bf16["memory"]["stages"][0];
+  for (const char* halved : {"gradients", "buffers"}) {
+    EXPECT_EQ(2 * after[halved].get<std::int64_t>(), before[halved].get<std::int64_t>())
+        << halved;
+  }
+  EXPECT_EQ(after["optimizer"], before["optimizer"]);
+  EXPECT_EQ(after["weights"], before["weights"]);
+  EXPECT_GT(bytes_sent(with_bf16), 0);
+  EXPECT_EQ(2 * bytes_sent(with_bf16), bytes_sent(with_fp32));
   expect_no_memory(gpt2({"parallel.context=2"}, 2), "parallel.context: 2");
 
   // All layers forward once more: 24 h^2 + 4 s h per token and layer.

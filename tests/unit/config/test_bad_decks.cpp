@@ -81,6 +81,17 @@ const std::vector<Case>& cases() {
       {{"model.activation=gelutanh"}, 0, "model.activation", "not one of", "gelu_tanh"},
       {{"optimizer.schedule=cosin"}, 0, "optimizer.schedule", "not one of", "cosine"},
       {{"precision.compute=float32"}, 0, "precision.compute", "not one of", ""},
+      {{"precision.gradients=fp16"}, 0, "precision.gradients", "not one of", ""},
+      {{"precision.gradients=bf16"},
+       0,
+       "precision.gradients",
+       "goes with precision.compute: bf16 alone",
+       "precision.gradients: fp32, or precision.compute: bf16"},
+      {{"precision.gradients=bf16", "precision.compute=fp16"},
+       0,
+       "precision.gradients",
+       "the loss scale of fp16",
+       "precision.gradients: fp32"},
       {{"run.steps=5m"}, 0, "run.steps", "is a time", "steps"},
       {{"run.steps=10 epochs"}, 0, "run.steps", "unit 'epochs'", "10 steps"},
       {{"run.time_limit=90"}, 0, "run.time_limit", "no unit", "90s"},
@@ -305,6 +316,8 @@ TEST(BadDecks, FixesMendThem) {
 
 // The last values that are right.
 TEST(BadDecks, LimitsThemselvesAreAllowed) {
+  EXPECT_TRUE(
+      errors_with({"precision.compute=bf16", "precision.gradients=bf16"}, 0).empty());
   EXPECT_TRUE(errors_with({"model.layers=4096"}, 0).empty());
   EXPECT_EQ(errors_with({"model.layers=4097"}, 0).at(0).allowed, "integer: 1 to 4096");
   EXPECT_TRUE(

@@ -67,8 +67,10 @@ TEST(CompareStarts, MoreStepsMoveTheDefaultDecay) {
 }
 
 TEST(CompareStarts, PrecisionMayChangeAndIsSaid) {
-  const auto result = after({"precision.compute=bf16", "precision.loss_scale.window=5"});
+  const auto result = after({"precision.compute=bf16", "precision.gradients=bf16",
+                             "precision.loss_scale.window=5"});
   EXPECT_TRUE(result.errors.empty());
+  EXPECT_THAT(result.changes, ::testing::Contains("precision.gradients: fp32 -> bf16"));
   EXPECT_THAT(result.changes, ::testing::Contains("precision.compute: fp32 -> bf16"));
   Deck deck = small_with({"precision.compute=fp16"});
   deck.origins["precision.compute"] = "deck.yaml:4";

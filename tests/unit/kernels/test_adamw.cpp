@@ -197,6 +197,56 @@ TYPED_TEST(AdamwSquareSumOf, Chunks) {
                Error);
 }
 
+// Gradients of 16 bits: the bits of their sum and of an update are those of the same
+// numbers in float.
+TEST(AdamwNarrow, GradientsAreWidened) {
+  std::vector<AdamWChunk> chunks = odd_chunks();
+  const index_t n = kElements;
+  const auto device_chunks = on_device(chunks);
+  const View1<const AdamWChunk> chunk_view(device_chunks.data(), chunks.size());
+  std::vector<double> numbers = test::uniform(n + 3, 5, -1e-3, 1e-3);
+  Kokkos::View<StepState, DeviceMemory> state("state");
+  StepState step;
+  step.learning_rate = 1e-2;
+  step.bias_correction1 = 0.1;
+  step.bias_correction2 = 0.05;
+  step.gradient_scale = 0.25;
+  Kokkos::deep_copy(state, step);
+  const Array<bf16> narrow(numbers);
+  const Array<float> wide(narrow.values());
+  struct Update {
+    Array<float> weight = Array<float>(test::uniform(kElements, 1));
+    Array<float> m = Array<float>(kElements + 5), v = Array<float>(kElements + 5);
+    Array<bf16> copy = Array<bf16>(kElements + 7);
+  };
+  const Update got, want;
+  const AdamWDesc desc{.weight_decay = 0.1};
+  adamw<bf16, bf16>(Exec(), desc, StepStateView(state.data()), chunk_view, n,
+                    narrow.cvector(), got.weight.vector(), got.m.vector(), got.v.vector(),
+                    got.copy.vector());
+  adamw<bf16>(Exec(), desc, StepStateView(state.data()), chunk_view, n, wide.cvector(),
+              want.weight.vector(), want.m.vector(), want.v.vector(), want.copy.vector());
+  EXPECT_EQ(got.weight.bytes(), want.weight.bytes());
+  EXPECT_EQ(got.m.bytes(), want.m.bytes());
+  EXPECT_EQ(got.v.bytes(), want.v.bytes());
+  EXPECT_EQ(got.copy.bytes(), want.copy.bytes());
+  EXPECT_NE(got.m.values(), std::vector<double>(extent(n + 5)));
+
+  // Two that are not finite, in chunks that the norm counts.
+  for (const bool is_bad : {false, true}) {
+    if (is_bad) numbers[5] = INFINITY, numbers[2000] = NAN;
+    const Array<bf16> g(numbers);
+    const Array<float> same(g.values());
+    const Array<double> partial(2 * chunks.size()), sums(2), expected(2);
+    square_sum_of_chunks<bf16>(Exec(), chunk_view, 0, g.cvector(), partial.vector(),
+                               sums.vector());
+    square_sum_of_chunks<float>(Exec(), chunk_view, 0, same.cvector(), partial.vector(),
+                                expected.vector());
+    EXPECT_EQ(sums.bytes(), expected.bytes());
+    EXPECT_EQ(sums.values()[1], is_bad ? 2.0 : 0.0);
+  }
+}
+
 // Each number that is not finite counts once, where its chunk is in the norm.
 TYPED_TEST(AdamwSquareSumOf, CountsWhatIsNotFinite) {
   using T = TypeParam;

@@ -272,6 +272,11 @@ TEST_F(Costs, AdamW) {
   adamw<bf16>(exec_, {}, {}, chunks, 101, vector<const float>(200), vector<float>(200),
               vector<float>(101), vector<float>(101), vector<bf16>(200));
   expect("adamw", 0, list + (4 * 7 + 2) * 101);
+  forget();
+  adamw<bf16, bf16>(exec_, {}, {}, chunks, 101, vector<const bf16>(200),
+                    vector<float>(200), vector<float>(101), vector<float>(101),
+                    vector<bf16>(200));
+  expect("adamw", 0, list + (4 * 6 + 2 * 2) * 101);
   fill<double>(exec_, vector<double>(7), 0.0);
   expect("fill", 0, 8 * 7);
   zero_runs<float>(exec_, {.runs = {{1, 2}, {5, 4}}, .size = 2}, vector<float>(9));

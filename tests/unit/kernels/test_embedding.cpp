@@ -126,7 +126,7 @@ TYPED_TEST(EmbeddingOf, BackwardMatchesReferenceOnShards) {
         const auto row = static_cast<index_t>(id[i / h]) - begin;
         if (row >= 0 && row < held) want[row * h + i % h] += d[i];
       }
-      const Array<std::int32_t> scratch(embedding_scratch_elements(rows)),
+      const Array<std::int32_t> scratch(embedding_scratch_elements<T>(rows, held)),
           chains(2 * rows, -7);
       embedding_backward<T>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
                             scratch.vector(), Accumulate::yes, d_table.matrix(held, h));
@@ -149,6 +149,44 @@ TYPED_TEST(EmbeddingOf, BackwardMatchesReferenceOnShards) {
                                    over_by_chains.matrix(held, h));
       EXPECT_EQ(over.bytes(), from_zero.bytes());
       EXPECT_EQ(over_by_chains.bytes(), from_zero.bytes());
+    }
+  }
+}
+
+// Gradients of 16 bits: the sums of float, what was there included, rounded once, by
+// whichever way the rows of an id are found.
+TEST(EmbeddingNarrow, BackwardRoundsOnce) {
+  for (const index_t rows : {0, 1, 31, 1025}) {
+    for (const index_t h : {1, 33, 257}) {
+      for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+        const bool adds = accumulate == Accumulate::yes;
+        SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", adds " << adds);
+        const index_t vocabulary = 40, begin = 5, held = 20;
+        const Array<std::int32_t> ids(random_ids(rows, vocabulary, 4));
+        const Array<bf16> d_y(test::uniform(rows * h, 5));
+        const Array<bf16> before(test::uniform(held * h, 6));
+        const Array<float> wide(before.values());
+        const Array<std::int32_t> scratch(
+            embedding_scratch_elements<bf16, bf16>(rows, held), -7.0),
+            links(2 * rows + held, -7.0), none(0);
+        embedding_backward<bf16>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
+                                 kHostExecution ? none.vector() : links.vector(),
+                                 accumulate, wide.matrix(held, h));
+        const Array<bf16> want(wide.values());
+        const auto start = adds ? before.values() : std::vector<double>(held * h, NAN);
+        const Array<bf16> got(start), by_chains(start), in_order(start);
+        embedding_backward<bf16, bf16>(Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin,
+                                       scratch.vector(), accumulate, got.matrix(held, h));
+        embedding_backward_chains<bf16, bf16>(Exec(), ids.cvector(), d_y.cmatrix(rows, h),
+                                              begin, links.vector(), accumulate,
+                                              by_chains.matrix(held, h));
+        embedding_backward_in_order<bf16, bf16>(
+            Exec(), ids.cvector(), d_y.cmatrix(rows, h), begin, links.vector(),
+            accumulate, in_order.matrix(held, h));
+        EXPECT_EQ(got.bytes(), want.bytes());
+        EXPECT_EQ(by_chains.bytes(), want.bytes());
+        EXPECT_EQ(in_order.bytes(), want.bytes());
+      }
     }
   }
 }

@@ -168,6 +168,31 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
   }
 }
 
+// Gradients of 16 bits are those of float, what was there included, rounded once.
+TEST(LayerNormNarrow, WeightGradientsAreRoundedOnce) {
+  const Exec exec;
+  const index_t rows = 2000, h = 33;
+  const Array<bf16> x(test::uniform(rows * h, 1)), d_y(test::uniform(rows * h, 4));
+  const Array<float> mean(test::uniform(rows, 2)), rstd(test::uniform(rows, 3, 0.5, 1.5)),
+      scratch(layer_norm_scratch_elements(h));
+  const Array<bf16> before(test::uniform(h, 5, -300, 300));
+  for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+    const auto start =
+        accumulate == Accumulate::yes ? before.values() : std::vector<double>(h, NAN);
+    const Array<float> want_gamma(start), want_beta(start);
+    const Array<bf16> d_gamma(start), d_beta(start);
+    layer_norm_backward_weight<bf16>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                     mean.cvector(), rstd.cvector(), scratch.vector(),
+                                     accumulate, want_gamma.vector(), want_beta.vector());
+    layer_norm_backward_weight<bf16, bf16>(
+        exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h), mean.cvector(), rstd.cvector(),
+        scratch.vector(), accumulate, d_gamma.vector(), d_beta.vector());
+    const double once = 1.001 * test::rounding<bf16>();
+    test::expect_close(d_gamma.values(), want_gamma.values(), once, 1e-3, "d_gamma");
+    test::expect_close(d_beta.values(), want_beta.values(), once, 1e-3, "d_beta");
+  }
+}
+
 TYPED_TEST(LayerNormOf, BitsDoNotDependOnThreads) {
   using T = TypeParam;
   using A = Accumulator<T>;

@@ -90,6 +90,33 @@ TEST(NarrowGemm, EitherWayHasTheSameSums) {
   EXPECT_EQ(narrow_products(Exec(), DType::float32), NarrowProducts::native);
 }
 
+// Gradients of weights in bf16: what is there and the product are added in float and
+// rounded once, in either way and on tiles or not. Rounding the product, too, shows: 255
+// + 259 is 514, halfway to 516, and 512 in bf16; 255 + bf16(259) is 515, and 516.
+TEST(NarrowGemm, WeightGradientsInBf16AreRoundedOnce) {
+  for (const NarrowProducts way : {NarrowProducts::widened, NarrowProducts::native}) {
+    const Exec exec;
+    try {
+      set_narrow_products(exec, DType::bfloat16, way);
+    } catch (const InputError&) {  // of a CPU without AVX-512
+      continue;
+    }
+    for (const index_t edge : {7, 40}) {
+      const index_t rows = 37;  // 37 x 7 = 259
+      const Array<bf16> d_y(extent(rows * edge), 1.0), x(extent(rows * edge), 7.0);
+      const Array<bf16> added(extent(edge * edge), 255.0), over(extent(edge * edge), NAN);
+      linear_backward_weight<bf16, bf16>(exec, d_y.cmatrix(rows, edge),
+                                         x.cmatrix(rows, edge), Accumulate::yes,
+                                         added.matrix(edge, edge));
+      linear_backward_weight<bf16, bf16>(exec, d_y.cmatrix(rows, edge),
+                                         x.cmatrix(rows, edge), Accumulate::no,
+                                         over.matrix(edge, edge));
+      EXPECT_EQ(added.values(), std::vector<double>(extent(edge * edge), 512.0));
+      EXPECT_EQ(over.values(), std::vector<double>(extent(edge * edge), 260.0));
+    }
+  }
+}
+
 // However C is cut, for however many threads: the same bits, and the plain loop's sums.
 TEST(NarrowGemm, PartsOfAProductOnTilesDoNotShowInIt) {
   if (!impl::may_use_amx()) return;

@@ -39,6 +39,30 @@ TYPED_TEST(ReductionsOf, SumRows) {
   }
 }
 
+// Sums of 16 bits are those of float, what was there included, rounded once.
+TEST(ReductionsNarrow, SumsAreRoundedOnce) {
+  for (const index_t rows : {1, 33, 2000}) {
+    for (const index_t columns : {1, 31, 257}) {
+      SCOPED_TRACE(::testing::Message() << rows << " x " << columns);
+      const Array<bf16> x(test::uniform(rows * columns, 1)),
+          before(test::uniform(columns, 2, -300, 300));
+      const Array<float> scratch(sum_rows_scratch_elements(columns));
+      for (const Accumulate accumulate : {Accumulate::no, Accumulate::yes}) {
+        const bool adds = accumulate == Accumulate::yes;
+        const Array<float> want(before.values());
+        const Array<bf16> sums(adds ? before.values()
+                                    : std::vector<double>(extent(columns), NAN));
+        sum_rows<bf16>(Exec(), x.cmatrix(rows, columns), scratch.vector(), accumulate,
+                       want.vector());
+        sum_rows<bf16, bf16>(Exec(), x.cmatrix(rows, columns), scratch.vector(),
+                             accumulate, sums.vector());
+        test::expect_close(sums.values(), want.values(), 1.001 * test::rounding<bf16>(),
+                           1e-3, "sums");
+      }
+    }
+  }
+}
+
 TYPED_TEST(ReductionsOf, CountNonFinite) {
   using T = TypeParam;
   std::vector<double> values = test::uniform(40000, 1);

@@ -1,6 +1,6 @@
 // Several ranks: gradients of micro-batches become one sum, weights are gathered, with
 // the messages and the memory that each degree of ZeRO is meant to take. Numbers are
-// small and whole, so that sums are exact in any order.
+// small and whole, so that sums are exact in any order: those of bf16, up to 256, too.
 #include "parallel/data_parallel.hpp"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ Tie tie_of(const comm::RankGrid& grid) {
 double gradient(int rank, std::size_t param, bool is_borrowed, int microbatch,
                 index_t element) {
   const auto seed = static_cast<int>(param) * 3 + (is_borrowed ? 5 : 0) + microbatch * 7;
-  return static_cast<double>((element * 5 + rank * 11 + seed) % 16);
+  return static_cast<double>((element * 5 + rank * 11 + seed) % 7);
 }
 
 double weight(std::size_t param, int update, index_t element) {
@@ -105,11 +105,16 @@ std::string to_string(const Case& of) {
                      of.sequence_parallel, of.units, of.borrows);
 }
 
+// The narrowest that gradients can be.
+template <class T>
+using GradientOf = std::conditional_t<has_narrow_gradients<T>, T, Accumulator<T>>;
+
 // A model that has parameters and no layers, trained as TrainStep does it.
 template <class T>
 class Run {
  public:
   using Master = Accumulator<T>;
+  using G = GradientOf<T>;
 
   Run(const std::shared_ptr<comm::Communicator>& world, const Case& of)
       : case_(of),
@@ -129,7 +134,8 @@ class Run {
     return {.zero = case_.zero,
             .parts = groups().gradient->size(),
             .part = groups().gradient->rank(),
-            .bucket_elements = case_.bucket_elements};
+            .bucket_elements = case_.bucket_elements,
+            .narrow_gradients = has_narrow_gradients<T>};
   }
   const comm::ProcessGroups& groups() const { return groups_; }
   const ParamRegistry& registry() const { return registry_; }
@@ -173,7 +179,7 @@ class Run {
   // Gradients of the step before, as they would be if they were not finite.
   void spoil_gradients() {
     for (std::size_t p = 0; p < registry_.size(); ++p) {
-      change(own(Slab::gradient, p).values, [](index_t, Master) { return NAN; });
+      change(own<G>(Slab::gradient, p).values, [](index_t, G) { return NAN; });
     }
   }
   // From now on no pass writes this one.
@@ -184,7 +190,7 @@ class Run {
     for (std::size_t b = 0; b < params_.partition().buckets().size(); ++b) {
       for (std::size_t p = 0; p < registry_.size(); ++p) {
         if (params_.partition().bucket_of_param(p) != b) continue;
-        const auto mine = own(Slab::weight, p);
+        const auto mine = own<Master>(Slab::weight, p);
         change(mine.values, [&](index_t i, Master) {
           return weight(p, updates_, mine.range.begin + i);
         });
@@ -196,7 +202,7 @@ class Run {
 
   void expect_gradients(int microbatches) {
     for (std::size_t p = 0; p < registry_.size(); ++p) {
-      const auto mine = own(Slab::gradient, p);
+      const auto mine = own<G>(Slab::gradient, p);
       const auto got = to_host(mine.values);
       for (index_t i = 0; i < mine.range.size(); ++i) {
         ASSERT_EQ(got(i), expected_gradient(p, mine.range.begin + i, microbatches))
@@ -216,13 +222,15 @@ class Run {
     return units_with([&](std::size_t param) { params_.compute_slice(param); });
   }
   std::vector<std::size_t> with_gradients() {
-    return units_with([&](std::size_t param) { params_.gradient_slice(param); });
+    return units_with(
+        [&](std::size_t param) { params_.template gradient_slice<G>(param); });
   }
 
  private:
+  template <class A>
   struct Part {
     IndexRange range;
-    View1<Master> values;
+    View1<A> values;
   };
 
   template <class Ask>
@@ -239,23 +247,25 @@ class Run {
     return units;
   }
   // What the optimizer updates here: without ZeRO all, else a part of every parameter.
-  Part own(Slab slab, std::size_t param) {
-    const auto share = params_.share(slab, param);
+  template <class A>
+  Part<A> own(Slab slab, std::size_t param) {
+    const auto share = params_.template share<A>(slab, param);
     if (case_.zero == 0 || !params_.is_whole(slab)) return {share.range, share.values};
     const IndexRange range = params_.updated(param);
-    return {range, View1<Master>(share.values.data() + range.begin,
-                                 static_cast<std::size_t>(range.size()))};
+    return {range, View1<A>(share.values.data() + range.begin,
+                            static_cast<std::size_t>(range.size()))};
   }
   void add(std::size_t param, bool is_borrowed, int microbatch) {
     if (param == left_out_) return;
     const bool adds = params_.begin_gradient(param) == kernels::Accumulate::yes;
-    change(params_.gradient_slice(param), [&](index_t i, Master before) {
-      return (adds ? before : Master(0)) +
-             gradient(grid_.rank(), param, is_borrowed, microbatch, i);
+    change(params_.template gradient_slice<G>(param), [&](index_t i, G before) {
+      const double sum = adds ? static_cast<double>(static_cast<Master>(before)) : 0.0;
+      return static_cast<Master>(
+          sum + gradient(grid_.rank(), param, is_borrowed, microbatch, i));
     });
   }
   void expect_padding_is_zero(std::size_t bucket) {
-    const auto all = to_host(params_.gradient_bucket(bucket));
+    const auto all = to_host(params_.template gradient_bucket<G>(bucket));
     std::vector<bool> is_padding(all.extent(0), true);
     for (std::size_t p = 0; p < registry_.size(); ++p) {
       if (params_.partition().bucket_of_param(p) != bucket) continue;
@@ -327,7 +337,7 @@ class DataParallelOf : public ::testing::Test {
   std::shared_ptr<comm::Communicator> world_ =
       comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
 };
-using Types = ::testing::Types<float, double>;
+using Types = ::testing::Types<float, double, bf16>;
 TYPED_TEST_SUITE(DataParallelOf, Types);
 
 TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
@@ -596,7 +606,8 @@ TYPED_TEST(DataParallelOf, ABorrowerHasTheWeightsItBorrows) {
       run.data_parallel().begin(4, pass);
       run.expect_weights(kTied);
       if (pass == Pass::backward) {
-        EXPECT_NE(run.params().gradient_slice(kTied).data(), nullptr);
+        using G = GradientOf<TypeParam>;
+        EXPECT_NE(run.params().template gradient_slice<G>(kTied).data(), nullptr);
       }
       run.data_parallel().settle();
     }
@@ -690,6 +701,10 @@ TYPED_TEST(DataParallelOf, MessagesOfTheOtherStages) {
     EXPECT_EQ(calls(data, "gradients", "reduce_scatter"),
               zero == 0 ? 0 : each * (zero == 2 ? microbatches : 1));
     EXPECT_EQ(calls(data, "weights (ZeRO)", "all_gather") - before, zero == 0 ? 0 : each);
+    for (const MessageTally& of : data.sent().messages()) {
+      if (of.site != "gradients") continue;
+      EXPECT_EQ(of.bytes, of.elements * index_t{sizeof(GradientOf<TypeParam>)});
+    }
   }
 }
 
@@ -724,7 +739,8 @@ TYPED_TEST(DataParallelOf, BytesAreThosePlanned) {
               .zero = zero,
               .parts = groups.gradient->size(),
               .part = groups.gradient->rank(),
-              .bucket_elements = bucket_elements};
+              .bucket_elements = bucket_elements,
+              .narrow_gradients = has_narrow_gradients<T>};
           ParamBuffer<T> params;
           params.allocate(registry, ParamBuffer<T>::Use::training, sharding);
           const test::AllocatedBytes allocated;

@@ -99,6 +99,13 @@ TEST(Banner, FitsEightyColumns) {
   }
 }
 
+TEST(Banner, GradientsOfTheirOwnTypeAreSaid) {
+  BannerInfo info = example_banner();
+  info.deck.precision.compute = config::Precision::bf16;
+  info.deck.precision.gradients = config::Gradients::bf16;
+  EXPECT_THAT(banner(info), HasSubstr("precision   bf16, gradients bf16, GEMM peak"));
+}
+
 TEST(Banner, WhatIsNotKnownIsLeftOut) {
   BannerInfo info = example_banner();
   info.machine.isa.clear();

@@ -230,6 +230,51 @@ TYPED_TEST(ParamBufferOf, BytesAreWhatIsAllocated) {
   EXPECT_EQ(inference.bytes(), n * (master + copy));
 }
 
+// Gradients of bf16 halve their slab, and nothing else; who asks for another type is
+// told.
+TEST(ParamBufferNarrow, GradientsAreAsAskedFor) {
+  const ParamRegistry registry = model(2, 1);
+  ParamBuffer<bf16> wide, narrow;
+  wide.allocate(registry, ParamBuffer<bf16>::Use::training);
+  narrow.allocate(registry, ParamBuffer<bf16>::Use::training, {.narrow_gradients = true});
+  const auto n = static_cast<std::size_t>(narrow.slab_elements());
+  EXPECT_EQ(narrow.slab_bytes(Slab::gradient), 2 * n);
+  EXPECT_EQ(narrow.bytes(), wide.bytes() - 2 * n);
+  EXPECT_EQ(narrow.type_of(Slab::gradient), DType::bfloat16);
+  EXPECT_EQ(wide.type_of(Slab::gradient), DType::float32);
+  EXPECT_EQ(narrow.type_of(Slab::exp_avg), DType::float32);
+  EXPECT_EQ(narrow.slab<bf16>(Slab::gradient).extent(0), n);
+  EXPECT_EQ(narrow.slice<bf16>(Slab::gradient, 1).data(),
+            narrow.slab<bf16>(Slab::gradient).data() + narrow.offset(1));
+  EXPECT_EQ(narrow.gradient_slice<bf16>(1).data(),
+            narrow.slice<bf16>(Slab::gradient, 1).data());
+  EXPECT_THAT([&] { narrow.slab(Slab::gradient); },
+              ThrowsMessage<Error>(
+                  HasSubstr("a slab of bfloat16 is asked for as one of float32")));
+  EXPECT_THAT([&] { wide.gradient_slice<bf16>(0); },
+              ThrowsMessage<Error>(
+                  HasSubstr("a slab of float32 is asked for as one of bfloat16")));
+  EXPECT_THAT([&] { narrow.slab<bf16>(Slab::weight); },
+              ThrowsMessage<Error>(HasSubstr("a slab of float32")));
+  ParamBuffer<bf16> inference;
+  inference.allocate(registry, ParamBuffer<bf16>::Use::inference,
+                     {.narrow_gradients = true});
+  EXPECT_FALSE(inference.has(Slab::gradient));
+  EXPECT_EQ(inference.bytes(), n * (4 + 2));
+}
+
+// Only where passes compute in bf16.
+TEST(ParamBufferNarrow, OtherTypesHaveNone) {
+  const ParamRegistry registry = model(1, 0);
+  const auto plan = [&]<class T>(std::type_identity<T>) {
+    ParamBuffer<T>().plan(registry, {.narrow_gradients = true});
+  };
+  EXPECT_THAT([&] { plan(std::type_identity<float>()); },
+              ThrowsMessage<Error>(HasSubstr("of a model in float32 are kept in")));
+  EXPECT_THAT([&] { plan(std::type_identity<fp16>()); },
+              ThrowsMessage<Error>(HasSubstr("of a model in float16 are kept in")));
+}
+
 TYPED_TEST(ParamBufferOf, InferenceHasWeightsOnly) {
   using T = TypeParam;
   const ParamRegistry registry = model(1, 0);

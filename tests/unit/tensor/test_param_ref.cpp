@@ -97,6 +97,42 @@ TYPED_TEST(ParamRefOf, TheFirstToWriteAGradientOverwrites) {
   }
 }
 
+// Whoever writes a gradient is given it in its type, and whether to add to it; padding of
+// lent memory, and what nobody writes, is zeroed in that type.
+TEST(ParamRefNarrow, GradientsAreWrittenInTheirType) {
+  LinearOf<bf16> layer;
+  layer.params.allocate(layer.registry, ParamBuffer<bf16>::Use::training,
+                        {.zero = 2, .parts = 2, .part = 0, .narrow_gradients = true});
+  const auto elements = static_cast<std::size_t>(layer.params.slab_elements());
+  const test::Array<bf16> memory(elements, 5.0);
+  layer.params.lend_gradient(0, memory.vector().data());
+  layer.params.forget_gradients(0);
+  layer.params.zero_gradient_padding(Exec(), 0);
+  int calls = 0;
+  for (const kernels::Accumulate want :
+       {kernels::Accumulate::no, kernels::Accumulate::yes}) {
+    layer.weight.write_matrix_gradient(
+        [&]<class G>(kernels::Accumulate got, View2<G> all) {
+          EXPECT_EQ(got, want);
+          EXPECT_EQ(all.extent(1), 5u);
+          EXPECT_TRUE((std::is_same_v<G, bf16>));
+          if constexpr (std::is_same_v<G, bf16>)
+            EXPECT_EQ(all.data(), memory.vector().data());
+          ++calls;
+        });
+  }
+  EXPECT_EQ(calls, 2);
+  layer.params.zero_unwritten_gradients(Exec(), 0);
+  layer.bias.write_vector_gradient([&]<class G>(kernels::Accumulate got, View1<G> all) {
+    EXPECT_EQ(got, kernels::Accumulate::yes);
+    EXPECT_EQ(all.extent(0), 3u);
+    EXPECT_EQ(sizeof(G), 2u);
+  });
+  std::vector<double> want(elements);
+  std::fill_n(want.begin(), 15, 5.0);  // of the weight
+  EXPECT_EQ(memory.values(), want);
+}
+
 // On shapes nobody writes, and every pass counts as one that adds.
 TYPED_TEST(ParamRefOf, OnShapesGradientsAreAddedTo) {
   LinearOf<TypeParam> layer;
