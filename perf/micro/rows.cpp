@@ -27,6 +27,11 @@ constexpr double kFloat = sizeof(float);
 #define TRIREME_BENCHMARK_ROWS(function)                                              \
   BENCHMARK_TEMPLATE(function, float)->Arg(kRows)->Arg(kBeyondCaches)->UseRealTime(); \
   BENCHMARK_TEMPLATE(function, bf16)->Arg(kRows)->Arg(kBeyondCaches)->UseRealTime()
+// At the shape of a step, in fp32, bf16 and fp16.
+#define TRIREME_BENCHMARK_TYPES(function)             \
+  BENCHMARK_TEMPLATE(function, float)->UseRealTime(); \
+  BENCHMARK_TEMPLATE(function, bf16)->UseRealTime();  \
+  BENCHMARK_TEMPLATE(function, fp16)->UseRealTime()
 // The same with percent dropped as argument 1.
 #define TRIREME_BENCHMARK_DROPPING(function)           \
   BENCHMARK_TEMPLATE(function, float)                  \
@@ -237,27 +242,28 @@ void sum_rows(benchmark::State& state) {
 }
 TRIREME_BENCHMARK_ROWS(sum_rows);
 
+template <class T>
 void gelu_forward(benchmark::State& state) {
-  const auto z = normals<float>("z", kRows, kFfn), y = normals<float>("y", kRows, kFfn);
-  run_memory_bound(state, 2 * kFloat * kRows * kFfn, [&](const Exec& exec) {
-    kernels::gelu_forward<float>(exec, matrix(z, kRows, kFfn), matrix(y, kRows, kFfn));
+  const auto z = normals<T>("z", kRows, kFfn), y = normals<T>("y", kRows, kFfn);
+  run_memory_bound(state, 2.0 * sizeof(T) * kRows * kFfn, [&](const Exec& exec) {
+    kernels::gelu_forward<T>(exec, matrix(z, kRows, kFfn), matrix(y, kRows, kFfn));
   });
 }
-BENCHMARK(gelu_forward)->UseRealTime();
+TRIREME_BENCHMARK_TYPES(gelu_forward);
 
+template <class T>
 void gelu_backward(benchmark::State& state) {
+  using A = Accumulator<T>;
   const index_t blocks = kernels::partial_count(kRows);
-  const auto z = normals<float>("z", kRows, kFfn),
-             d_y = normals<float>("dy", kRows, kFfn),
-             d_z = normals<float>("dz", kRows, kFfn),
-             partials = normals<float>("p", blocks, kFfn);
-  run_memory_bound(state, 3 * kFloat * kRows * kFfn, [&](const Exec& exec) {
-    kernels::gelu_backward<float>(exec, matrix(d_y, kRows, kFfn), matrix(z, kRows, kFfn),
-                                  matrix(d_z, kRows, kFfn),
-                                  matrix(partials, blocks, kFfn));
+  const auto z = normals<T>("z", kRows, kFfn), d_y = normals<T>("dy", kRows, kFfn),
+             d_z = normals<T>("dz", kRows, kFfn);
+  const auto partials = normals<A>("p", blocks, kFfn);
+  run_memory_bound(state, 3.0 * sizeof(T) * kRows * kFfn, [&](const Exec& exec) {
+    kernels::gelu_backward<T>(exec, matrix(d_y, kRows, kFfn), matrix(z, kRows, kFfn),
+                              matrix(d_z, kRows, kFfn), matrix(partials, blocks, kFfn));
   });
 }
-BENCHMARK(gelu_backward)->UseRealTime();
+TRIREME_BENCHMARK_TYPES(gelu_backward);
 
 DeviceArray<std::int32_t> token_ids(index_t rows) {
   DeviceArray<std::int32_t> ids("ids", rows);

@@ -61,7 +61,7 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
         const T* const d_out = d_y_data + row * h;
         T* const d_in = d_x_data + row * h;
         for_each_masked(team, mask, state, row, h, [=](auto j, const auto& dropped) {
-          write(d_in, j, dropped(read<A>(d_out, j)));
+          write(d_in, j, dropped(read_streamed<A>(d_out, j)));
         });
       });
 }
@@ -85,6 +85,9 @@ void launch_bias_dropout_add_backward(const Exec& exec, const Kernel& kernel,
           const T* const d_out = d_y_data + row * h;
           T* const d_in = kWrites ? d_x_data + row * h : nullptr;
           return [=](auto j, const auto& dropped) {
+            // The host takes four rows at a time; the next four come meanwhile.
+            ask_for(d_out + 4 * h, j);
+            if constexpr (kMasked) ask_to_write(d_in + 4 * h, j);
             auto value = dropped(read<A>(d_out, j));
             if constexpr (kWrites) value = written<A>(d_in, j, value);
             return terms_of(value);

@@ -109,7 +109,12 @@ void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
           for_each_column(team, h, [=](index_t j) { out[j] = static_cast<T>(A{0}); });
           return;
         }
+        // The word of the next row lies anywhere and comes while this one is written.
+        const index_t next = row + 1 < rows && looks_up ? id_data[row + 1] : 0;
+        const T* const next_word =
+            word_data + (next >= 0 && next < word_rows ? next * h : 0);
         for_each_masked(team, mask, state, row, h, [=](auto j, const auto& dropped) {
+          ask_for(next_word, j);
           auto value = read<A>(first, j);
           value = second != nullptr ? value + read<A>(second, j) : value + A{0};
           write(out, j, dropped(value));

@@ -2,6 +2,7 @@
 #include "kernels/gelu.hpp"
 
 #include "kernels/impl/gelu.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/reductions.hpp"
 
@@ -21,8 +22,8 @@ void gelu_forward(const Exec& exec, View2<const T> z, View2<T> y) {
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = z_data + row * f;
         T* const out = y_data + row * f;
-        for_each_column(team, f, [=](index_t j) {
-          out[j] = static_cast<T>(gelu(static_cast<A>(in[j])));
+        for_each_lanes(team, f, [=](auto j) {
+          write(out, j, mapped(read_streamed<A>(in, j), [](A z) { return gelu(z); }));
         });
       });
 }
@@ -50,16 +51,16 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
         const index_t width = tile_width(f, column, kColumnTile);
-        // Two loops, because compilers make vectors of the first only by itself; the
-        // second finds its numbers in cache. What is summed is the gradient as it is
-        // stored, which the weight gradient reads, too.
+        // Two loops; the second finds its numbers in cache. What is summed is the
+        // gradient as it is stored, which the weight gradient reads, too.
         for (index_t row = blocks.begin(block); row < blocks.begin(block + 1); ++row) {
           const T* const d_out = d_y_data + row * f + column;
           const T* const in = z_data + row * f + column;
           T* const d_in = d_z_data + row * f + column;
-          for_each_column(team, width, [=](index_t j) {
-            d_in[j] = static_cast<T>(static_cast<A>(d_out[j]) *
-                                     gelu_slope(static_cast<A>(in[j])));
+          for_each_lanes(team, width, [=](auto j) {
+            const auto slope =
+                mapped(read_streamed<A>(in, j), [](A z) { return gelu_slope(z); });
+            write(d_in, j, read_streamed<A>(d_out, j) * slope);
           });
         }
         team_barrier(team);

@@ -44,10 +44,8 @@ void layer_norm_forward(const Exec& exec, View2<const T> x, View1<const T> gamma
       tiles_of(rows, kNormRows), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t begin = tile * kNormRows;
         const index_t end = begin + tile_width(rows, begin, kNormRows);
-        layer_norm_rows<T>(team, norm, begin, end, h, [=](index_t row) {
-          prefetch_columns(team, x_data + (row + 1) * h, h);
-          return x_data + row * h;
-        });
+        layer_norm_rows<T>(team, norm, begin, end, h,
+                           [=](index_t row) { return x_data + row * h; });
       });
 }
 
@@ -86,7 +84,7 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
             residual_data == nullptr ? nullptr : residual_data + row * h;
         const NormBackwardRow<T, T> norm = norm_backward_row<T, T>(
             team, d_y_data + row * h, x_data + row * h, gamma_data, mean_data[row],
-            rstd_data[row], h, per_column);
+            rstd_data[row], h, per_column, [](auto) {});
         for_each_lanes(team, h, [=](auto j) {
           auto sum = norm.d_x(read<A>(norm.d_y, j), norm.x_hat(j), j);
           if (by_pass != nullptr) sum = sum + read<A>(by_pass, j);
@@ -116,17 +114,17 @@ KOKKOS_FORCEINLINE_FUNCTION auto layer_norm_backward_row(const RowTeam& team,
                                                          Accumulator<T> per_column) {
   using A = Accumulator<T>;
   const index_t h = of.h;
-  // The host takes four rows at a time; the next four come while these are summed. Behind
-  // the last row the address is never read.
-  prefetch_columns(team, of.d_y + (row + 4) * h, h);
-  prefetch_columns(team, of.x + (row + 4) * h, h);
-  if (kResidual) prefetch_columns(team, of.d_residual + (row + 4) * h, h);
-  const NormBackwardRow<T, X> norm =
-      norm_backward_row<T, X>(team, of.d_y + row * h, of.x + row * h, gamma, of.mean[row],
-                              of.rstd[row], h, per_column);
+  const NormBackwardRow<T, X> norm = norm_backward_row<T, X>(
+      team, of.d_y + row * h, of.x + row * h, gamma, of.mean[row], of.rstd[row], h,
+      per_column, [=](auto j) { ask_for(of.x + (row + 4) * h, j); });
   const T* const by_pass = kResidual ? of.d_residual + row * h : nullptr;
   T* const d_x = of.d_x + row * h;
+  // The host takes four rows at a time; the next four come while these are written.
+  // Behind the last row the address is never read.
+  const index_t next = 4 * h;
   return [=](auto j, const auto&) {
+    ask_for(norm.d_y + next, j);
+    if constexpr (kResidual) ask_for(by_pass + next, j);
     const auto d_y = read<A>(norm.d_y, j);
     const auto x_hat = norm.x_hat(j);
     auto sum = norm.d_x(d_y, x_hat, j);

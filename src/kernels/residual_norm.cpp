@@ -55,8 +55,6 @@ void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateV
         const index_t begin = tile * kNormRows;
         const index_t end = begin + tile_width(rows, begin, kNormRows);
         layer_norm_rows<T>(team, norm, begin, end, h, [=](index_t row) {
-          prefetch_columns(team, branch_data + (row + 1) * h, h);
-          prefetch_columns(team, residual_data + (row + 1) * h, h);
           bias_dropout_add_row<T>(team, mask, state, row, h, branch_data, bias_data,
                                   residual_data, x1_data);
           team_barrier(team);
@@ -85,18 +83,22 @@ KOKKOS_FORCEINLINE_FUNCTION auto residual_norm_backward_row(
     Accumulator<T> per_column) {
   using A = Accumulator<T>;
   const index_t h = of.h;
-  // The host takes four rows at a time; the next four come while these are summed. Behind
-  // the last row the address is never read.
-  prefetch_columns(team, of.d_y + (row + 4) * h, h);
-  prefetch_columns(team, of.x1 + (row + 4) * h, h);
-  prefetch_columns(team, of.d_residual + (row + 4) * h, h);
   const NormBackwardRow<T, X> norm =
       norm_backward_row<T, X>(team, of.d_y + row * h, of.x1 + row * h, gamma,
-                              of.mean[row], of.rstd[row], h, per_column);
+                              of.mean[row], of.rstd[row], h, per_column, [=](auto j) {
+                                ask_for(of.x1 + (row + 4) * h, j);
+                                if (kMasked) ask_for(of.d_y + (row + 4) * h, j);
+                              });
   const T* const by_pass = of.d_residual + row * h;
   T* const d_x1 = of.d_x1 + row * h;
   T* const d_branch = kMasked ? of.d_branch + row * h : nullptr;
+  // The host takes four rows at a time; the next four come while these are written.
+  // Behind the last row the address is never read.
+  const index_t next = 4 * h;
   return [=](auto j, const auto& dropped) {
+    if (!kMasked) ask_for(norm.d_y + next, j);
+    ask_for(by_pass + next, j);
+    if constexpr (kMasked) ask_to_write(d_branch + next, j);
     const auto d_y = read<A>(norm.d_y, j);
     const auto x_hat = norm.x_hat(j);
     auto through = written<A>(d_x1, j, norm.d_x(d_y, x_hat, j) + read<A>(by_pass, j));

@@ -114,9 +114,8 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_dropping(const HostRow& team,
   for (index_t begin = 0; begin < h; begin += kWordsAtOnce) {
     const index_t left = h - begin < kWordsAtOnce ? h - begin : kWordsAtOnce;
     draw_words(generator, mask.first_call(row), begin, left, words);
-    for_each_lanes(team, left, [&](auto i) {
-      body(begin + i, dropping(mask, words_at(words, i)));
-    });
+    for_each_lanes(team, left,
+                   [&](auto i) { body(begin + i, dropping(mask, words_at(words, i))); });
   }
 }
 
@@ -162,10 +161,10 @@ KOKKOS_FORCEINLINE_FUNCTION void bias_dropout_add_row(
   const T* const by_pass = residual == nullptr ? nullptr : residual + row * h;
   T* const out = y + row * h;
   for_each_masked(team, mask, step, row, h, [=](auto j, const auto& dropped) {
-    auto value = read<A>(in, j);
+    auto value = read_streamed<A>(in, j);
     if (bias != nullptr) value = value + read<A>(bias, j);
     value = dropped(value);
-    if (by_pass != nullptr) value = value + read<A>(by_pass, j);
+    if (by_pass != nullptr) value = value + read_streamed<A>(by_pass, j);
     write(out, j, value);
   });
 }

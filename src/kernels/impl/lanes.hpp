@@ -2,8 +2,8 @@
 // for one column and, on a host, for kLanes of them side by side.
 //
 // Compilers make poor vectors of loops over 16-bit elements. Here the body of a loop is a
-// generic lambda of j: an index_t, and what is read there a number; or a LanesAt, and what
-// is read there Lanes of numbers. Its arithmetic is the same, and so are its bits.
+// generic lambda of j: an index_t, and what is read there a number; or a LanesAt, and
+// what is read there Lanes of numbers. Its arithmetic is the same, and so are its bits.
 // Example: for_each_lanes(team, 70, body) calls body(LanesAt{0}), body(LanesAt{32}),
 // body(64) ... body(69); a GPU's threads call body(j) with single columns only.
 #ifndef TRIREME_KERNELS_IMPL_LANES_HPP_
@@ -32,6 +32,16 @@ template <class T, class A>
 KOKKOS_FORCEINLINE_FUNCTION void write(T* row, index_t j, A value) {
   row[j] = static_cast<T>(value);
 }
+
+// Asks for what will be read at j of a row that comes later, which the second cache
+// keeps; or written there, for which a core has to get the line, too, and waits for it
+// where there are many such rows. Single columns are what is left of a row.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void ask_for(const T*, index_t) {}
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void ask_to_write(const T*, index_t) {}
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void ask_ahead_of(const T*, index_t) {}
 
 KOKKOS_FORCEINLINE_FUNCTION std::uint32_t words_at(const std::uint16_t* words,
                                                    index_t i) {
@@ -64,18 +74,18 @@ struct Lanes {
     for (Part& p : part) p = value - Part{};
   }
   friend Lanes operator+(const Lanes& a, const Lanes& b) {
-    return apart([&](int p) { return a.part[p] + b.part[p]; });
+    return apart([&](Part& to, int p) { to = a.part[p] + b.part[p]; });
   }
   friend Lanes operator-(const Lanes& a, const Lanes& b) {
-    return apart([&](int p) { return a.part[p] - b.part[p]; });
+    return apart([&](Part& to, int p) { to = a.part[p] - b.part[p]; });
   }
   friend Lanes operator*(const Lanes& a, const Lanes& b) {
-    return apart([&](int p) { return a.part[p] * b.part[p]; });
+    return apart([&](Part& to, int p) { to = a.part[p] * b.part[p]; });
   }
   template <class Of>
   [[gnu::always_inline]] static Lanes apart(const Of& of) {
     Lanes result;
-    for (int p = 0; p < kParts; ++p) result.part[p] = of(p);
+    for (int p = 0; p < kParts; ++p) of(result.part[p], p);
     return result;
   }
 };
@@ -86,14 +96,6 @@ typedef std::uint16_t Halves __attribute__((vector_size(32)));
 using impl::Words;
 using Floats = Lanes<float>::Part;
 
-template <class To, class From>
-[[gnu::always_inline]] inline To bits_of(const From& from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  std::memcpy(&to, &from, sizeof(to));
-  return to;
-}
-
 template <class A>
 [[gnu::always_inline]] inline void load_part(const A* from, typename Lanes<A>::Part& to) {
   std::memcpy(&to, from, sizeof(to));
@@ -101,13 +103,13 @@ template <class A>
 [[gnu::always_inline]] inline void load_part(const bf16* from, Floats& to) {
   Halves halves;
   std::memcpy(&halves, from, sizeof(halves));
-  to = bits_of<Floats>(__builtin_convertvector(halves, Words) << 16);
+  to = reinterpret_cast<Floats>(__builtin_convertvector(halves, Words) << 16);
 }
 [[gnu::always_inline]] inline void load_part(const fp16* from, Floats& to) {
 #if defined(__AVX512F__)
   __m256i halves;
   std::memcpy(&halves, from, sizeof(halves));
-  to = bits_of<Floats>(_mm512_maskz_cvtph_ps(0xffff, halves));
+  to = reinterpret_cast<Floats>(_mm512_maskz_cvtph_ps(0xffff, halves));
 #elif defined(__F16C__)
   __m128i halves[2];
   std::memcpy(&halves, from, sizeof(halves));
@@ -119,12 +121,13 @@ template <class A>
 }
 
 template <class A>
-[[gnu::always_inline]] inline void store_part(A* to, const typename Lanes<A>::Part& from) {
+[[gnu::always_inline]] inline void store_part(A* to,
+                                              const typename Lanes<A>::Part& from) {
   std::memcpy(to, &from, sizeof(from));
 }
 // The rounding of bf16's constructor.
 [[gnu::always_inline]] inline void store_part(bf16* to, const Floats& from) {
-  const auto word = bits_of<Words>(from);
+  const auto word = reinterpret_cast<Words>(from);
   const Words rounded = word + 0x7fffu + (word >> 16 & 1u);
   const Words result = (from == from ? rounded : word | 0x400000u) >> 16;
   const auto halves = __builtin_convertvector(result, Halves);
@@ -132,7 +135,7 @@ template <class A>
 }
 [[gnu::always_inline]] inline void store_part(fp16* to, const Floats& from) {
 #if defined(__AVX512F__)
-  const __m256i halves = _mm512_maskz_cvtps_ph(0xffff, bits_of<__m512>(from),
+  const __m256i halves = _mm512_maskz_cvtps_ph(0xffff, reinterpret_cast<__m512>(from),
                                                _MM_FROUND_TO_NEAREST_INT);
   std::memcpy(static_cast<void*>(to), &halves, sizeof(halves));
 #elif defined(__F16C__)
@@ -164,8 +167,8 @@ template <class T, class A>
   if constexpr (std::is_same_v<T, bf16>) {
     // The processor's own rounding, which is the same but for subnormal numbers: those
     // it takes for zero.
-    const auto low = detail::bits_of<__m512>(value.part[0]);
-    const auto high = detail::bits_of<__m512>(value.part[1]);
+    const auto low = reinterpret_cast<__m512>(value.part[0]);
+    const auto high = reinterpret_cast<__m512>(value.part[1]);
     constexpr int kSubnormal = 0x20;
     const auto subnormal = _mm512_kor(_mm512_fpclass_ps_mask(low, kSubnormal),
                                       _mm512_fpclass_ps_mask(high, kSubnormal));
@@ -179,6 +182,30 @@ template <class T, class A>
   for (int p = 0; p < L::kParts; ++p) {
     detail::store_part(row + at.j + p * L::kWidth, value.part[p]);
   }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void ask_ahead_of(const T* row, LanesAt at) {
+  ask_ahead<kLanes>(row + at.j);
+}
+template <class T>
+[[gnu::always_inline]] inline void ask_for(const T* row, LanesAt at) {
+  constexpr auto kLine = static_cast<index_t>(64 / sizeof(T));
+  for (index_t i = 0; i < kLanes; i += kLine) __builtin_prefetch(row + at.j + i, 0, 2);
+}
+template <class T>
+[[gnu::always_inline]] inline void ask_to_write(const T* row, LanesAt at) {
+  constexpr auto kLine = static_cast<index_t>(64 / sizeof(T));
+  for (index_t i = 0; i < kLanes; i += kLine) __builtin_prefetch(row + at.j + i, 1);
+}
+
+// What f makes of each number, by a loop that compilers make vectors of.
+template <class A, class F>
+[[gnu::always_inline]] inline Lanes<A> mapped(const Lanes<A>& value, const F& f) {
+  A numbers[kLanes];
+  write(numbers, LanesAt{0}, value);
+  for (A& number : numbers) number = f(number);
+  return read<A>(numbers, LanesAt{0});
 }
 
 // Random words of the columns at j: in lanes, where they lie.
@@ -199,17 +226,16 @@ template <class A>
         _mm512_cmpge_epu16_mask(_mm512_loadu_si512(words),
                                 _mm512_set1_epi16(static_cast<std::int16_t>(threshold)));
     for (int p = 0; p < 2; ++p) {
-      value.part[p] = detail::bits_of<typename L::Part>(
+      value.part[p] = reinterpret_cast<typename L::Part>(
           _mm512_maskz_mov_ps(static_cast<__mmask16>(keeps >> 16 * p),
-                              detail::bits_of<__m512>(value.part[p])));
+                              reinterpret_cast<__m512>(value.part[p])));
     }
     return value;
   }
 #endif
   typedef std::uint16_t Short __attribute__((vector_size(2 * L::kWidth)));
-  using Wide =
-      typename impl::VectorOf<std::conditional_t<sizeof(A) == 4, std::uint32_t,
-                                                 std::uint64_t>>::type;
+  using Wide = typename impl::VectorOf<
+      std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>>::type;
   for (int p = 0; p < L::kParts; ++p) {
     Short of_part;
     std::memcpy(&of_part, words + p * L::kWidth, sizeof(of_part));
@@ -309,6 +335,18 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const TeamMember& team, index_
                                                   const Value& value, A& total_a,
                                                   A& total_b) {
   sum_columns_of_two<A>(team, count, value, total_a, total_b);
+}
+
+template <class A, class F>
+KOKKOS_FORCEINLINE_FUNCTION A mapped(A value, const F& f) {
+  return f(value);
+}
+
+// read() of rows that are gone through in order and lie in no cache.
+template <class A, class T, class J>
+KOKKOS_FORCEINLINE_FUNCTION auto read_streamed(const T* row, J j) {
+  ask_ahead_of(row, j);
+  return read<A>(row, j);
 }
 
 // What is written at j, as it is read there again.

@@ -28,15 +28,18 @@ struct NormOfRows {
 // y = norm of x, a row that lies in cache. The mean is found roughly first; sums of the
 // differences from it, which are small, then correct it and give the variance.
 template <class T, class X>
-KOKKOS_FORCEINLINE_FUNCTION void layer_norm_row(
-    const RowTeam& team, const NormOfRows<T>& norm, const X* gamma, const X* beta,
-    index_t row, index_t h, const X* in, Accumulator<T> sum_of_row) {
+KOKKOS_FORCEINLINE_FUNCTION void layer_norm_row(const RowTeam& team,
+                                                const NormOfRows<T>& norm, const X* gamma,
+                                                const X* beta, index_t row, index_t h,
+                                                const X* in, Accumulator<T> sum_of_row) {
   using A = Accumulator<T>;
   const A rough = sum_of_row * norm.per_column;
+  T* const out = norm.y + row * h;
   A sum, squares;
   sum_lanes_of_two<A>(
       team, h,
       [=](auto j, auto& d, auto& d2) {
+        ask_to_write(out, j);
         d = read<A>(in, j) - rough;
         d2 = d * d;
       },
@@ -47,7 +50,6 @@ KOKKOS_FORCEINLINE_FUNCTION void layer_norm_row(
   // Rounding may leave less than nothing of a row that is constant.
   const A variance = about_rough > shift * shift ? about_rough - shift * shift : A{0};
   const A scale = A{1} / Kokkos::sqrt(variance + norm.epsilon);
-  T* const out = norm.y + row * h;
   for_each_lanes(team, h, [=](auto j) {
     const auto x_hat = (read<A>(in, j) - center) * scale;
     write(out, j, x_hat * read<A>(gamma, j) + read<A>(beta, j));
@@ -74,12 +76,13 @@ KOKKOS_FORCEINLINE_FUNCTION void layer_norm_rows(const RowTeam& team,
           const T* const in = x_of_row(row);
           if constexpr (std::is_same_v<X, T>) {
             const A sum =
-                sum_lanes<A>(team, h, [=](auto j) { return read<A>(in, j); });
+                sum_lanes<A>(team, h, [=](auto j) { return read_streamed<A>(in, j); });
             layer_norm_row<T, X>(team, norm, gamma, beta, row, h, in, sum);
           } else {
             X wide[kWideColumns];
-            const A sum = sum_lanes<A>(
-                team, h, [&](auto j) { return written<A>(wide, j, read<A>(in, j)); });
+            const A sum = sum_lanes<A>(team, h, [&](auto j) {
+              return written<A>(wide, j, read_streamed<A>(in, j));
+            });
             layer_norm_row<T, X>(team, norm, gamma, beta, row, h, wide, sum);
           }
         }
@@ -110,15 +113,17 @@ struct NormBackwardRow {
   }
 };
 
-template <class T, class X>
+// ask(j): for what is read of later rows.
+template <class T, class X, class Ask>
 KOKKOS_FORCEINLINE_FUNCTION NormBackwardRow<T, X> norm_backward_row(
     const RowTeam& team, const T* d_y, const T* x, const X* gamma, Accumulator<T> center,
-    Accumulator<T> scale, index_t h, Accumulator<T> per_column) {
+    Accumulator<T> scale, index_t h, Accumulator<T> per_column, const Ask& ask) {
   using A = Accumulator<T>;
   A sum_g, sum_gx;
   sum_lanes_of_two<A>(
       team, h,
       [=](auto j, auto& g, auto& gx) {
+        ask(j);
         g = read<A>(d_y, j) * read<A>(gamma, j);
         gx = g * ((read<A>(x, j) - center) * scale);
       },

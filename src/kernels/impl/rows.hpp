@@ -149,17 +149,6 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_streamed(const TeamMember& team, index
   for_each_column(team, count, body);
 }
 
-// Asks for a row of `count` elements that is read soon, so that it arrives while others
-// are computed. On a GPU other teams hide the latency.
-template <class T>
-KOKKOS_FORCEINLINE_FUNCTION void prefetch_columns(const HostRow&, const T* row,
-                                                  index_t count) {
-  constexpr index_t kLine = 64 / static_cast<index_t>(sizeof(T));
-  for (index_t j = 0; j < count; j += kLine) TRIREME_PREFETCH(row + j);
-}
-template <class T>
-KOKKOS_FORCEINLINE_FUNCTION void prefetch_columns(const TeamMember&, const T*, index_t) {}
-
 // What the team's threads wrote before is seen by all of them after.
 KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const HostRow&) {}
 KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const TeamMember& team) {
