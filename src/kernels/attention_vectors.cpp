@@ -283,8 +283,10 @@ struct VectorTiles {
       }
       if (pair.words == nullptr) continue;
       const std::uint32_t* const words = pair.words + k / 2 * kTile;
+      const std::uint32_t threshold = pair.threshold << 16;
+      TRIREME_INDEPENDENT_ITERATIONS
       for (int i = 0; i < columns; ++i) {
-        row[i] = upper_half(words[i], k % 2) >= pair.threshold << 16 ? row[i] : 0.0f;
+        row[i] = upper_half(words[i], k % 2) >= threshold ? row[i] : 0.0f;
       }
     }
     for (int i = 0; i < columns; ++i) state.sum[i] += sum[i];
@@ -389,20 +391,27 @@ struct VectorTiles {
   // d_s = P (dropout'(d_o v^T) - delta).
   static void score_gradient(const TilePair& pair, int k, int columns,
                              const BackwardQueries& state, float* z, float* d_s) {
-    for (int i = 0; i < columns; ++i) z[i] = vector_exp(z[i] - state.lse[i]);
+    const float *const lse = state.lse, *const delta = state.delta;
+    TRIREME_INDEPENDENT_ITERATIONS
+    for (int i = 0; i < columns; ++i) z[i] = vector_exp(z[i] - lse[i]);
     if (pair.partial) {
       hide(pair, k, columns, 0.0f, z);
       hide(pair, k, columns, 0.0f, d_s);
     }
     if (pair.words == nullptr) {
-      for (int i = 0; i < columns; ++i) d_s[i] = z[i] * (d_s[i] - state.delta[i]);
+      TRIREME_INDEPENDENT_ITERATIONS
+      for (int i = 0; i < columns; ++i) d_s[i] = z[i] * (d_s[i] - delta[i]);
       return;
     }
+    // Copies, which no store of the loop can be taken to change.
     const std::uint32_t* const words = pair.words + k / 2 * kTile;
+    const std::uint32_t threshold = pair.threshold << 16;
+    const float keep_scale = pair.keep_scale;
+    TRIREME_INDEPENDENT_ITERATIONS
     for (int i = 0; i < columns; ++i) {
-      const bool kept = upper_half(words[i], k % 2) >= pair.threshold << 16;
-      const float through = kept ? pair.keep_scale * d_s[i] : 0.0f;
-      d_s[i] = z[i] * (through - state.delta[i]);
+      const bool kept = upper_half(words[i], k % 2) >= threshold;
+      const float through = kept ? keep_scale * d_s[i] : 0.0f;
+      d_s[i] = z[i] * (through - delta[i]);
       z[i] = kept ? z[i] : 0.0f;
     }
   }
