@@ -1,5 +1,9 @@
 // kernels/decode_attention.cpp — see decode_attention.hpp; the way of the host is in
 // decode_attention_host.cpp.
+//
+// The reference keeps the scores of all keys, because a sum over tiles that grow with the
+// text would round otherwise than the definition does. What a caller got wrong is refused
+// here for both ways, since a text that is too long would be written behind the scratch.
 #include "kernels/decode_attention.hpp"
 
 #include <algorithm>
