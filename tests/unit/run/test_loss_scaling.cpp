@@ -108,9 +108,9 @@ TEST(LossScalingOfRun, ResumesItsStateAndBeginsAnewAfterAnotherType) {
 
 // A run in fp16 with a dynamic scale that came down to 16384, and its next start with
 // other keys: what that says.
-class ResumedScale : public ::testing::Test {
+class LossScalingResumed : public ::testing::Test {
  protected:
-  ResumedScale() {
+  LossScalingResumed() {
     LossScaling first(before_, state_);
     for (int i = 0; i < 3; ++i) step(first, state_, kOverflow);
   }
@@ -123,7 +123,7 @@ class ResumedScale : public ::testing::Test {
   std::optional<LossScaling> scaling_;
 };
 
-TEST_F(ResumedScale, TakesANewInitial) {
+TEST_F(LossScalingResumed, TakesANewInitial) {
   EXPECT_EQ(resume("initial: 512"),
             "the loss scale is 512 from step 4 on; it had come to 16384");
   EXPECT_EQ(state_.loss_scale, 512.0);
@@ -131,7 +131,7 @@ TEST_F(ResumedScale, TakesANewInitial) {
   EXPECT_EQ(scaling_->scale(), 512.0);
 }
 
-TEST_F(ResumedScale, TakesANewHysteresis) {
+TEST_F(LossScalingResumed, TakesANewHysteresis) {
   EXPECT_THAT(resume("hysteresis: 3"), IsEmpty());
   for (const double want : {16384.0, 16384.0, 8192.0}) {
     step(*scaling_, state_, kOverflow);
@@ -139,13 +139,13 @@ TEST_F(ResumedScale, TakesANewHysteresis) {
   }
 }
 
-TEST_F(ResumedScale, IsNotBelowARaisedMinimum) {
+TEST_F(LossScalingResumed, IsNotBelowARaisedMinimum) {
   EXPECT_EQ(resume("minimum: 32768"),
             "the loss scale is 32768 from step 4 on; it had come to 16384");
   EXPECT_FALSE(scaling_->can_skip(kOverflow));
 }
 
-TEST_F(ResumedScale, BecomesConstantWhereItIs) {
+TEST_F(LossScalingResumed, BecomesConstantWhereItIs) {
   EXPECT_THAT(resume("dynamic: false"),
               HasSubstr("the loss scale stays at 16384, to which it had come"));
   EXPECT_EQ(scaling_->scale(), 16384.0);
@@ -156,7 +156,7 @@ TEST_F(ResumedScale, BecomesConstantWhereItIs) {
   EXPECT_FALSE(scaling_->can_skip(kOverflow));
 }
 
-TEST_F(ResumedScale, ConstantIsWhatTheUserNames) {
+TEST_F(LossScalingResumed, ConstantIsWhatTheUserNames) {
   EXPECT_EQ(resume("dynamic: false, initial: 65536", true),
             "the loss scale is 65536 from step 4 on; it had come to 16384");
 }
