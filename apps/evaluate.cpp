@@ -81,9 +81,9 @@ void add_evaluate(CommandLine& line) {
           "and the validation of the run")
       ->check(CLI::IsMember({"train", "validation", "test"}));
   command
-      .add_option(
-          "--set", options.overrides,
-          "the layout of this evaluation: parallel.tensor=2, batch.micro=8 (repeatable)")
+      .add_option("--set", options.overrides,
+                  "layout and type of this evaluation: parallel.tensor=2, batch.micro=8, "
+                  "precision.compute=bf16 (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command.add_option("--samples", options.samples, "windows to look at, at most; 0: all")

@@ -224,8 +224,8 @@ void add_input_options(CLI::App& command,
   command
       .add_option(
           "--set", options->overrides,
-          "keys of `precision` in another way than the checkpoint's run had them: "
-          "precision.compute=bf16")
+          "precision.compute or precision.gemm in another way than the checkpoint's run "
+          "had them: precision.compute=bf16 (repeatable)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
 }

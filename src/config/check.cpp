@@ -14,6 +14,7 @@
 #include <numeric>
 
 #include "base/plural.hpp"
+#include "config/enums.hpp"
 #include "config/key_table.hpp"
 #include "config/text.hpp"
 
@@ -435,6 +436,23 @@ class Checker {
     }
   }
 
+  void check_precision() {
+    const LossScaleConfig& scale = deck_.precision.loss_scale;
+    if (!good({"precision.loss_scale.initial", "precision.loss_scale.minimum",
+               "precision.loss_scale.dynamic"})) {
+      return;
+    }
+    if (!scale.dynamic || scale.initial >= scale.minimum) return;
+    const std::string initial = number_text(scale.initial);
+    const std::string minimum = number_text(scale.minimum);
+    add("precision.loss_scale.initial",
+        fmt::format("is below precision.loss_scale.minimum ({})", minimum),
+        "precision.loss_scale.minimum or more",
+        fmt::format(
+            "precision.loss_scale.initial: {}, or precision.loss_scale.minimum: {}",
+            minimum, initial));
+  }
+
   void check_data() {
     const DataConfig& d = deck_.data;
     if (!good({"data.split", "data.validation"})) return;
@@ -519,6 +537,35 @@ DeckError error_at(const Deck& deck, const std::string& key, std::string what,
 void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
                   std::vector<DeckError>& errors) {
   Checker(deck, ranks, bad, errors).run();
+}
+
+std::vector<std::string> idle_keys(const Deck& deck) {
+  const std::string_view type = name_of(deck.precision.compute);
+  const auto sentence = [&](std::string_view prefix, std::string_view why) {
+    const Deck defaults;
+    std::vector<std::string> idle;
+    for (const Key& key : key_table()) {
+      const std::string& path = key.info.path;
+      if (path.starts_with(prefix) && deck.given(path) &&
+          key.write(deck) != key.write(defaults)) {
+        idle.push_back(path);
+      }
+    }
+    return idle.empty()
+               ? std::string()
+               : fmt::format("without effect: {}. {}, and precision.compute is {}",
+                             fmt::join(idle, ", "), why, type);
+  };
+  std::vector<std::string> sentences;
+  if (deck.precision.compute == Precision::fp32) {
+    sentences.push_back(
+        sentence("precision.gemm", "It is about products of 16-bit elements"));
+  }
+  if (deck.precision.compute != Precision::fp16) {
+    sentences.push_back(sentence("precision.loss_scale.", "Only fp16 scales its loss"));
+  }
+  std::erase(sentences, "");
+  return sentences;
 }
 
 std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,

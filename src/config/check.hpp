@@ -22,6 +22,10 @@ void check_across(Deck& deck, int ranks, const std::set<std::string>& bad,
 std::vector<DeckError> set_vocabulary(Deck& deck, index_t corpus_vocabulary,
                                       const std::string& corpus_path);
 
+// Of the keys of `precision` that the deck gives: those of which its type makes no use, a
+// sentence for each reason. A value that is the default one is nothing to speak of.
+std::vector<std::string> idle_keys(const Deck& deck);
+
 // An error about one key of a deck, with its value and place.
 DeckError error_at(const Deck& deck, const std::string& key, std::string what,
                    std::string allowed, std::string fix);

@@ -659,9 +659,12 @@ void add_precision_and_memory(Table& table) {
        "faster of the two where that was measured, else widened."});
   table.boolean(TRIREME_AT(precision.loss_scale.dynamic),
                 {"Whether the factor on the loss (fp16 only) follows overflows of "
-                 "gradients; false: it stays at initial."});
+                 "gradients; false: it stays at initial, and the 16th overflow in a row "
+                 "ends the run."});
   table.number(TRIREME_AT(precision.loss_scale.initial),
-               {"First factor on the loss (fp16 only)."}, kPositive);
+               {"First factor on the loss (fp16 only). At a restart that changes it, "
+                "the one from there on."},
+               {kPositive.range, "above 0, at least minimum"});
   table.number(TRIREME_AT(precision.loss_scale.minimum),
                {"The factor never falls below this."}, kPositive);
   table.integer(TRIREME_AT(precision.loss_scale.window),

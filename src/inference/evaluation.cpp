@@ -22,12 +22,14 @@
 #include "ckpt/restore.hpp"
 #include "comm/on_ranks.hpp"
 #include "comm/rank_grid.hpp"
+#include "config/enums.hpp"
 #include "inference/evaluation_deck.hpp"
 #include "inference/evaluation_progress.hpp"
 #include "inference/model_loader.hpp"
 #include "inference/validation.hpp"
 #include "io/checksum.hpp"
 #include "step/deck_model.hpp"
+#include "step/product_ways.hpp"
 #include "step/replica.hpp"
 
 namespace trireme::inference {
@@ -143,8 +145,11 @@ std::vector<Plan> make_plans_together(const EvaluateOptions& options,
 
 // What the progress file is of: the same text where the same would be computed.
 std::string work_of(const EvaluateOptions& options, const config::Deck& deck,
-                    const std::string& manifest, const std::vector<Plan>& plans) {
+                    const std::string& manifest, const std::string& products,
+                    const std::vector<Plan>& plans) {
   Json json = {{"manifest", manifest},
+               {"compute", config::name_of(deck.precision.compute)},
+               {"product_instructions", products},
                {"sequence", deck.model.sequence},
                {"mask_eod_loss", deck.data.mask_eod_loss},
                {"split", options.split ? std::string(name_of(*options.split)) : "all"},
@@ -277,6 +282,20 @@ EvaluatedSet result_of(const Plan& plan, const EvaluationSums& sums,
   return result;
 }
 
+// All but its sets.
+Evaluation evaluation_of(const config::Deck& deck, const comm::GridShape& grid,
+                         const ckpt::Restore& restore, const std::string& products) {
+  return {
+      .checkpoint = restore.reader().path(),
+      .step = restore.step(),
+      .sequence = deck.model.sequence,
+      .compute = std::string(config::name_of(deck.precision.compute)),
+      .products = products,
+      .grid = {{"tensor", grid.tensor}, {"data", grid.data}, {"pipeline", grid.pipeline}},
+      .mask_end_of_document = deck.data.mask_eod_loss,
+      .sets = {}};
+}
+
 }  // namespace
 
 Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environment,
@@ -291,6 +310,9 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
   world.set_timeout(deck.run.hang_timeout.value_or(0.0));
   const std::vector<Plan> plans =
       make_plans_together(options, deck, restore.reader(), environment, log);
+  const step::ProductWays products =
+      step::product_ways(world, step::make_exec(deck), deck);
+  if (!products.warning.empty()) log.warning("{}", products.warning);
 
   // 2. The model.
   const comm::RankGrid grid(environment.world(), step::grid_shape(deck));
@@ -299,18 +321,12 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
   const std::string manifest = comm::on_first_rank(world, [&] {
     return io::to_hex(io::checksum_file(path / ckpt::kManifestName).checksum);
   });
-  ProgressFile file(world, options.progress_file, work_of(options, deck, manifest, plans),
-                    plans.size(), evaluator.blueprint().objectives.size());
+  ProgressFile file(world, options.progress_file,
+                    work_of(options, deck, manifest, products.names, plans), plans.size(),
+                    evaluator.blueprint().objectives.size());
 
   // 3. Set by set, piece by piece.
-  Evaluation evaluation{.checkpoint = path,
-                        .step = restore.step(),
-                        .sequence = deck.model.sequence,
-                        .grid = {{"tensor", grid.shape().tensor},
-                                 {"data", grid.shape().data},
-                                 {"pipeline", grid.shape().pipeline}},
-                        .mask_end_of_document = deck.data.mask_eod_loss,
-                        .sets = {}};
+  Evaluation evaluation = evaluation_of(deck, grid.shape(), restore, products.names);
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const Plan& plan = plans[i];
     EvaluationSums sums = file.sums(i);

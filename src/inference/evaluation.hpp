@@ -32,7 +32,7 @@ struct EvaluateOptions {
   std::string checkpoint;         // run directory, `checkpoints`, step_*, latest
   std::vector<std::string> data;  // corpora, each by itself; empty: those of the run
   std::optional<data::Split> split = {};    // none: whole corpora
-  std::vector<std::string> overrides = {};  // --set: parallel.*, batch.micro
+  std::vector<std::string> overrides = {};  // --set: what evaluation_deck() takes
   index_t samples = 0;                      // of each set, at most; 0: all
   bool tail = false;                        // of splits too
   std::string progress_file = {};           // empty: none is kept
@@ -70,6 +70,8 @@ struct Evaluation {
   io::Path checkpoint;
   std::int64_t step = 0;
   index_t sequence = 0;
+  std::string compute;   // the type, as decks name it
+  std::string products;  // step::ProductWays::names
   std::map<std::string, std::int64_t> grid;
   bool mask_end_of_document = false;
   std::vector<EvaluatedSet> sets;

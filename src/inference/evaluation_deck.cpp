@@ -9,6 +9,7 @@
 #include "config/load.hpp"
 #include "config/text.hpp"
 #include "inference/model_loader.hpp"
+#include "step/product_ways.hpp"
 
 namespace trireme::inference {
 
@@ -24,9 +25,10 @@ void require_keys(const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     const std::string key = text.substr(0, text.find('='));
     TRIREME_REQUIRE_INPUT(
-        key.starts_with("parallel.") || key.starts_with("precision.") || key == kMicro,
-        "--set {}: an evaluation takes the keys of `parallel` and `precision`, and "
-        "batch.micro; the model and its data are the checkpoint's",
+        key.starts_with("parallel.") || is_precision_of_use(key) || key == kMicro,
+        "--set {}: an evaluation takes the keys of `parallel`, batch.micro, "
+        "precision.compute and precision.gemm; the model and its data are the "
+        "checkpoint's, and a loss that is only looked at is not scaled",
         text);
   }
 }
@@ -74,6 +76,9 @@ config::Deck evaluation_deck(comm::Communicator& world,
     return config::resolved_text(deck);
   });
   config::Deck deck = config::parse_resolved(text, world.size());
+  if (!names_products(overrides)) {
+    deck.precision.gemm = step::products_as_in(trained, deck);
+  }
   deck.data = trained.data;
   deck.run.hang_timeout = trained.run.hang_timeout;
   return deck;

@@ -13,9 +13,9 @@
 namespace trireme::inference {
 
 // Collective. All ranks are data ranks unless `overrides` (--set) say otherwise: they may
-// name keys of `parallel` and `precision`, and batch.micro; the type is that of training
-// without them. Nothing is dropped, and of the activations no
-// more is kept than the next layer needs. InputError (DeckErrors on rank 0).
+// name keys of `parallel`, batch.micro, precision.compute and precision.gemm; without the
+// last two it computes as the run did. Nothing is dropped, and of the activations no more
+// is kept than the next layer needs. InputError (DeckErrors on rank 0).
 config::Deck evaluation_deck(comm::Communicator& world,
                              const ckpt::CheckpointReader& checkpoint,
                              const std::vector<std::string>& overrides);

@@ -84,8 +84,8 @@ std::string text_of(const EvaluatedSet& set) {
 }  // namespace
 
 std::string Evaluation::text() const {
-  std::string text =
-      fmt::format("Evaluation of {} (step {})\n", checkpoint.string(), step);
+  std::string text = fmt::format("Evaluation of {} (step {}) in {}\n",
+                                 checkpoint.string(), step, compute);
   for (const EvaluatedSet& set : sets) text += text_of(set);
   return text;
 }
@@ -94,6 +94,8 @@ std::string Evaluation::json() const {
   Json json = {{"checkpoint", checkpoint.string()},
                {"step", step},
                {"sequence", sequence},
+               {"compute", compute},
+               {"product_instructions", products},
                {"mask_eod_loss", mask_end_of_document},
                {"grid", grid},
                {"results", Json::array()}};

@@ -12,8 +12,20 @@
 #include "comm/process_groups.hpp"
 #include "config/load.hpp"
 #include "step/deck_model.hpp"
+#include "step/product_ways.hpp"
 
 namespace trireme::inference {
+
+namespace {
+
+constexpr std::string_view kProducts = "precision.gemm";
+
+// Of KEY=VALUE.
+std::string_view key_of(std::string_view text) {
+  return text.substr(0, text.find('='));
+}
+
+}  // namespace
 
 config::Deck deck_of(const ckpt::CheckpointReader& reader) {
   config::Deck deck;
@@ -26,9 +38,16 @@ config::Deck deck_of(const ckpt::CheckpointReader& reader) {
   if (deck.model.vocab == 0) {
     deck.model.vocab = reader.tensor(step::vocabulary_tensor(deck)).shape.at(0);
   }
-  // What the machine that trained could do says nothing of this one.
-  deck.precision.gemm = config::Products::automatic;
   return deck;
+}
+
+bool is_precision_of_use(std::string_view key) {
+  return key == "precision.compute" || key == kProducts;
+}
+
+bool names_products(const std::vector<std::string>& overrides) {
+  return std::ranges::any_of(
+      overrides, [](const std::string& text) { return key_of(text) == kProducts; });
 }
 
 namespace {
@@ -52,11 +71,11 @@ std::optional<data::TokenId> find_end_of_document(
 // The deck's `precision` as overrides say.
 config::PrecisionConfig precision_of(const config::Deck& trained,
                                      const std::vector<std::string>& overrides) {
-  if (overrides.empty()) return trained.precision;
   for (const std::string& text : overrides) {
-    TRIREME_REQUIRE_INPUT(text.starts_with("precision."),
-                          "--set {}: generation takes the keys of `precision`; the model "
-                          "is the checkpoint's",
+    TRIREME_REQUIRE_INPUT(is_precision_of_use(key_of(text)),
+                          "--set {}: generation takes precision.compute and "
+                          "precision.gemm; the model is the checkpoint's, and nothing "
+                          "else of a deck has to do with generation",
                           text);
   }
   config::Deck plain;
@@ -65,9 +84,15 @@ config::PrecisionConfig precision_of(const config::Deck& trained,
   // A deck is not whole without these keys; generation does not use them.
   plain.optimizer.decay = plain.run.steps;
   plain.run.dir = plain.checkpoint.dir = "generation";
-  return config::parse(config::resolved_text(plain), "generation",
-                       {.overrides = overrides, .ranks = 1})
-      .precision;
+  config::Deck deck = trained;
+  if (!overrides.empty()) {
+    deck = config::parse(config::resolved_text(plain), "generation",
+                         {.overrides = overrides, .ranks = 1});
+  }
+  if (!names_products(overrides)) {
+    deck.precision.gemm = step::products_as_in(trained, deck);
+  }
+  return deck.precision;
 }
 
 }  // namespace

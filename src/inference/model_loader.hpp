@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.hpp"
@@ -22,6 +23,11 @@ namespace trireme::inference {
 // The deck of the run that wrote a checkpoint, the vocabulary as a number. InputError
 // where it cannot be used.
 config::Deck deck_of(const ckpt::CheckpointReader& reader);
+
+// Whether who only uses a model may set this key of `precision`.
+bool is_precision_of_use(std::string_view key);
+// Whether --set says how to multiply.
+bool names_products(const std::vector<std::string>& overrides);
 
 struct LoadedModel {
   io::Path path;                 // of the step directory
@@ -41,9 +47,9 @@ struct LoadedModel {
 
 // `path`: a run directory, its `checkpoints`, one step_* directory or `latest`; of
 // several the newest that is complete (a warning names newer ones that are not). Weights
-// of any floating-point type are converted to that of training, or what `overrides` says:
-// KEY=VALUE for keys of `precision`. InputError: no such checkpoint, damage, weights of
-// another shape than the deck in it says, other keys.
+// of any floating-point type are converted to that of training, and multiplied as in
+// training, or as `overrides` say: KEY=VALUE, is_precision_of_use(). InputError: no such
+// checkpoint, damage, weights of another shape than the deck in it says, other keys.
 LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, Log& log,
                        const std::vector<std::string>& overrides = {});
 

@@ -308,4 +308,12 @@ NarrowProducts narrow_products(const Exec&, DType) {
   return NarrowProducts::native;
 }
 
+bool has_narrow_products(const Exec&, DType, NarrowProducts products) {
+  return products == NarrowProducts::native;
+}
+
+std::string_view product_instructions(const Exec&, DType type) {
+  return has_product_ways(type) ? "tensor cores" : "native";
+}
+
 }  // namespace trireme::kernels

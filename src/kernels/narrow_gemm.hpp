@@ -25,10 +25,16 @@ constexpr bool has_product_ways(DType type) {
 }
 
 // The way of `exec` and its copies from now on, for bf16 and fp16. Without a call it is
-// the fastest of each. Error where this device has no such way for `type`. Products of
-// wider types are native, always.
+// the fastest of each. InputError where this device has no such way for `type`. Products
+// of wider types are native, always.
 void set_narrow_products(const Exec& exec, DType type, NarrowProducts products);
 NarrowProducts narrow_products(const Exec& exec, DType type);
+bool has_narrow_products(const Exec& exec, DType type, NarrowProducts products);
+
+// What they are computed by, for people and for records: "AMX tiles", "AVX-512 BF16",
+// "tensor cores", or "widened". Other words are other rounding. Types that have no
+// choice: "native".
+std::string_view product_instructions(const Exec& exec, DType type);
 
 }  // namespace trireme::kernels
 

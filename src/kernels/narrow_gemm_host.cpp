@@ -15,6 +15,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -213,6 +214,14 @@ class State final : public LibraryState {
     constexpr index_t kLeast = 32;  // below, most of a tile would be empty
     return has_tiles_ && bf16_way == NarrowProducts::native && product.m >= kLeast &&
            product.n >= kLeast;
+  }
+  // By what native products are computed. Without tiles they are all the library's, which
+  // emulates them where the CPU has no dot products of bf16.
+  std::string_view native_name() const {
+    if (has_tiles_) return "AMX tiles";
+    constexpr int kDots = dnnl_cpu_isa_avx512_core_bf16;
+    const bool has_dots = (dnnl_get_effective_cpu_isa() & kDots) == kDots;
+    return has_dots ? "AVX-512 BF16" : "emulated";
   }
   const AmxCut& cut(const Product& product, int threads) {
     const auto found = cuts_.find(product);
@@ -428,22 +437,29 @@ TRIREME_INSTANTIATE(fp16)
 }  // namespace impl
 
 void set_narrow_products(const Exec& exec, DType type, NarrowProducts products) {
-  impl::State& state = impl::state_of(exec);
-  if (products == NarrowProducts::native) {
-    const impl::Product one{
-        Transpose::no, Transpose::no, Accumulate::no, 1, 1, 1, 1, 1, 1};
-    TRIREME_REQUIRE_INPUT(
-        type == DType::bfloat16 && state.native(one, dnnl_bf16) != nullptr,
-        "this CPU's library has no native products of {}; precision.gemm: widened "
-        "computes "
-        "them in float",
-        name_of(type));
-  }
-  state.way(type) = products;
+  TRIREME_REQUIRE_INPUT(
+      has_narrow_products(exec, type, products),
+      "this CPU's library has no native products of {}; precision.gemm: widened computes "
+      "them in float",
+      name_of(type));
+  impl::state_of(exec).way(type) = products;
+}
+
+bool has_narrow_products(const Exec& exec, DType type, NarrowProducts products) {
+  if (products == NarrowProducts::widened) return true;
+  const impl::Product one{Transpose::no, Transpose::no, Accumulate::no, 1, 1, 1, 1, 1, 1};
+  return type == DType::bfloat16 &&
+         impl::state_of(exec).native(one, dnnl_bf16) != nullptr;
 }
 
 NarrowProducts narrow_products(const Exec& exec, DType type) {
   return has_product_ways(type) ? impl::state_of(exec).way(type) : NarrowProducts::native;
+}
+
+std::string_view product_instructions(const Exec& exec, DType type) {
+  if (!has_product_ways(type)) return "native";
+  impl::State& state = impl::state_of(exec);
+  return state.way(type) == NarrowProducts::widened ? "widened" : state.native_name();
 }
 
 }  // namespace trireme::kernels

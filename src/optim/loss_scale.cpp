@@ -6,16 +6,26 @@
 namespace trireme::optim {
 
 void LossScale::restore(const State& state) {
-  if (rules_.dynamic) state_ = state;
+  state_ = state;
+  if (rules_.dynamic) state_.scale = std::max(state_.scale, rules_.minimum);
+  state_.overflows_left = std::clamp<std::int64_t>(state_.overflows_left, 0, patience());
 }
 
 void LossScale::update(bool has_overflow) {
-  if (!rules_.dynamic) return;
+  const auto one_less = [](std::int64_t count) {
+    return std::max<std::int64_t>(count - 1, 0);
+  };
+  if (!rules_.dynamic) {
+    state_.overflows_left =
+        has_overflow ? one_less(state_.overflows_left) : kConstantPatience;
+    return;
+  }
   if (has_overflow) {
     state_.finite_steps = 0;
-    state_.overflows_left = std::max<std::int64_t>(state_.overflows_left - 1, 0);
+    state_.overflows_left = one_less(state_.overflows_left);
     if (state_.overflows_left == 0) {
-      state_.scale = std::max(state_.scale / 2.0, rules_.minimum);
+      // Never larger than it was, whatever the minimum.
+      state_.scale = std::min(state_.scale, std::max(state_.scale / 2.0, rules_.minimum));
     }
     return;
   }

@@ -19,8 +19,7 @@ std::string adopt_dropout_words(ckpt::TrainingState& state, bool drops) {
   TRIREME_REQUIRE_INPUT(
       stored <= kOwn,
       "the checkpoint's dropout masks are of definition {}; this program knows them up "
-      "to "
-      "{}. Continue the run with the program that wrote it ({}), or a later one",
+      "to {}. Continue the run with the program that wrote it ({}), or a later one",
       stored, kOwn, state.version);
   if (found != state.numbers.end() && stored == kOwn) return {};
   state.numbers[kDefinition] = kOwn;

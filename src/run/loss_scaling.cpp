@@ -10,26 +10,60 @@ namespace trireme::run {
 namespace {
 // In the numbers of a TrainingState, of runs that scale their loss.
 constexpr char kOverflowsLeft[] = "loss_scale_overflows_left";
+
+optim::LossScale first_scale(const config::LossScaleConfig& rules) {
+  return optim::LossScale({.dynamic = rules.dynamic,
+                           .initial = rules.initial,
+                           .minimum = rules.minimum,
+                           .window = rules.window,
+                           .hysteresis = rules.hysteresis});
+}
+
+// The checkpoint's count of overflows; what no run can have written is as good as none.
+std::int64_t count_of(double number) {
+  constexpr double kMost = 1e15;
+  return number >= 0.0 && number <= kMost ? static_cast<std::int64_t>(number) : 0;
+}
 }  // namespace
 
 LossScaling::LossScaling(const config::Deck& deck, ckpt::TrainingState& state)
     : has_scale_(deck.precision.compute == config::Precision::fp16),
-      scale_({.dynamic = deck.precision.loss_scale.dynamic,
-              .initial = deck.precision.loss_scale.initial,
-              .minimum = deck.precision.loss_scale.minimum,
-              .window = deck.precision.loss_scale.window,
-              .hysteresis = deck.precision.loss_scale.hysteresis}) {
+      rules_(deck.precision.loss_scale),
+      scale_(first_scale(rules_)) {
   store(state);
 }
 
-void LossScaling::resume(ckpt::TrainingState& state) {
+std::string LossScaling::resume(const config::Deck& before, bool names_initial,
+                                ckpt::TrainingState& state) {
+  const config::LossScaleConfig& then = before.precision.loss_scale;
   const auto left = state.numbers.find(kOverflowsLeft);
-  if (has_scale_ && left != state.numbers.end()) {
-    scale_.restore({.scale = state.loss_scale,
-                    .finite_steps = state.loss_scale_steps,
-                    .overflows_left = static_cast<std::int64_t>(left->second)});
+  const bool goes_on = has_scale_ && left != state.numbers.end();
+  const double kept = state.loss_scale;
+  scale_ = first_scale(rules_);
+  if (goes_on) {
+    const bool takes_initial =
+        then.initial != rules_.initial || (!rules_.dynamic && names_initial);
+    optim::LossScale::State next = scale_.state();
+    if (!takes_initial || rules_.initial == kept) {
+      next.scale = kept;
+      next.finite_steps = state.loss_scale_steps;
+      if (then.dynamic == rules_.dynamic && then.hysteresis == rules_.hysteresis) {
+        next.overflows_left = count_of(left->second);
+      }
+    }
+    scale_.restore(next);
   }
   store(state);
+  if (!goes_on) return {};
+  if (scale() != kept) {
+    return fmt::format("the loss scale is {} from step {} on; it had come to {}", scale(),
+                       state.step + 1, kept);
+  }
+  if (rules_.dynamic || !then.dynamic) return {};
+  return fmt::format(
+      "the loss scale stays at {}, to which it had come (precision.loss_scale.initial "
+      "sets another)",
+      kept);
 }
 
 void LossScaling::store(ckpt::TrainingState& state) const {
@@ -43,7 +77,26 @@ void LossScaling::store(ckpt::TrainingState& state) const {
 }
 
 bool LossScaling::can_skip(const optim::StepReport& report) const {
-  return has_scale_ && report.has_finite_losses() && !scale_.is_least();
+  return has_scale_ && report.has_finite_losses() && scale_.can_skip();
+}
+
+std::string LossScaling::advice(const optim::StepReport& report) const {
+  if (!has_scale_) return {};
+  if (!report.has_finite_losses()) {
+    return "fp16 ends at 65504, and no loss scale changes what the forward pass makes: "
+           "precision.compute: bf16 has the range of fp32";
+  }
+  if (!rules_.dynamic) {
+    return fmt::format(
+        "{} in a row overflowed at the constant loss scale {}: take a smaller "
+        "precision.loss_scale.initial, or precision.loss_scale.dynamic: true",
+        format_plural(optim::LossScale::kConstantPatience, "step"), scale());
+  }
+  return fmt::format(
+      "The loss scale is {}, and precision.loss_scale.minimum, {}, lets it fall no "
+      "further: take a smaller minimum, or precision.compute: bf16, which has the range "
+      "of fp32",
+      scale(), rules_.minimum);
 }
 
 std::string LossScaling::note_step(const optim::StepReport& report,

@@ -16,14 +16,20 @@ class LossScaling {
  public:
   // Begins the deck's run: `state` gets its first scale, 1 where the type needs none.
   LossScaling(const config::Deck& deck, ckpt::TrainingState& state);
-  // Goes on from what `state` was restored to. A run that computed in another type, or
-  // that is to, begins with the deck's scale.
-  void resume(ckpt::TrainingState& state);
+  // Goes on from what `state` was restored to, a checkpoint of a run with the deck
+  // `before`. A run that computed in another type, or that is to, begins with the deck's
+  // scale; so does one whose deck has another `initial` than that, and one with a
+  // constant scale that the user names (`names_initial`). Another hysteresis begins anew.
+  // What to tell the user of the scale, or nothing.
+  std::string resume(const config::Deck& before, bool names_initial,
+                     ckpt::TrainingState& state);
 
   double scale() const { return has_scale_ ? scale_.scale() : 1.0; }
   // Whether a step with this report can be left out and the run go on: its loss is finite
   // and a smaller scale may mend its gradients.
   bool can_skip(const optim::StepReport& report) const;
+  // What to do about a step that could not. Empty in types without a scale.
+  std::string advice(const optim::StepReport& report) const;
   // After a step that was made, or left out. What to tell the user, or nothing.
   std::string note_step(const optim::StepReport& report, ckpt::TrainingState& state);
 
@@ -31,6 +37,7 @@ class LossScaling {
   void store(ckpt::TrainingState& state) const;
 
   bool has_scale_;
+  config::LossScaleConfig rules_;
   optim::LossScale scale_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "base/exec.hpp"
 #include "config/enums.hpp"
 #include "step/deck_model.hpp"
 
@@ -11,7 +12,7 @@ namespace trireme::run {
 using kernels::NarrowProducts;
 
 namespace {
-constexpr char kKey[] = "native_products";
+constexpr char kKey[] = "product_instructions";
 
 bool has_ways(const config::Deck& deck) {
   return kernels::has_product_ways(step::compute_type(deck));
@@ -19,23 +20,26 @@ bool has_ways(const config::Deck& deck) {
 }  // namespace
 
 std::string adopt_products(ckpt::TrainingState& state, const config::Deck& deck,
-                           NarrowProducts products) {
-  const auto found = state.numbers.find(kKey);
-  const bool is_known = found != state.numbers.end();
-  const auto before =
-      is_known && found->second != 0.0 ? NarrowProducts::native : NarrowProducts::widened;
+                           const std::string& instructions) {
   if (!has_ways(deck)) {
-    state.numbers.erase(kKey);
+    state.texts.erase(kKey);
     return {};
   }
-  state.numbers[kKey] = products == NarrowProducts::native ? 1.0 : 0.0;
-  if (!is_known || before == products) return {};
+  const std::string of_type =
+      fmt::format("{}: ", config::name_of(deck.precision.compute));
+  std::string& kept = state.texts[kKey];
+  const std::string before =
+      kept.starts_with(of_type) ? kept.substr(of_type.size()) : instructions;
+  kept = of_type + instructions;
+  if (before == instructions) return {};
+  // The one way that every host has.
+  const bool has_way_back =
+      kHostExecution && before == kernels::name_of(NarrowProducts::widened);
   return fmt::format(
-      "products of {} are {} from step {} on, and were {} before: rounding differs from "
-      "what the earlier start would have computed (precision.gemm: {} keeps to its way "
-      "where this machine has it)",
-      config::name_of(deck.precision.compute), kernels::name_of(products), state.step + 1,
-      kernels::name_of(before), kernels::name_of(before));
+      "products of {} are computed by other instructions from step {} on: {}, and {} "
+      "before. Rounding differs from what the earlier start would have computed{}",
+      config::name_of(deck.precision.compute), state.step + 1, instructions, before,
+      has_way_back ? " (precision.gemm: widened keeps to its way)" : "");
 }
 
 std::string say_products(const config::Deck& deck, NarrowProducts products) {

@@ -10,12 +10,13 @@
 
 namespace trireme::run {
 
-// Keeps the way of this start on record: number `native_products` (1 native, 0 widened),
-// below /extra of index.h5; nothing for types that have no choice. What to tell the user
-// where that changes a run under way, whose rounding then differs from what it would have
-// been, else nothing.
+// Keeps the instructions of this start's ranks (step::ProductWays::names) on record, with
+// the type that they are of: text `product_instructions`, below /extra of index.h5;
+// nothing for types that have no choice. What to tell the user where they are others than
+// those by which the run has multiplied this type so far, so that rounding differs from
+// what it would have been, else nothing.
 std::string adopt_products(ckpt::TrainingState& state, const config::Deck& deck,
-                           kernels::NarrowProducts products);
+                           const std::string& instructions);
 
 // What to tell the user at a start, once: that this device multiplies the type by
 // widening. Empty where it does not.

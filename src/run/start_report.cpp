@@ -15,6 +15,7 @@ namespace trireme::run {
 
 nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
                                             kernels::NarrowProducts products,
+                                            const std::string& instructions,
                                             const Machine& machine,
                                             const job::Placement& placement,
                                             const std::string& command_line) {
@@ -26,6 +27,7 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
   for (const auto& [name, value] : ckpt::build_identity()) json["build"][name] = value;
   json["grid"] = comm::to_string(grid);
   json["matrix_products"] = kernels::name_of(products);
+  json["product_instructions"] = instructions;
   json["ranks"] = placement.places().size();
   json["threads_per_rank"] = machine.threads;
   json["peak_bytes_before_model"] = peak_process_bytes();

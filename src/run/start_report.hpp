@@ -17,9 +17,11 @@
 namespace trireme::run {
 
 // What environment.json holds: `devices` on GPUs only, `job` under a batch system.
-// `products`: by which instructions matrices of the compute type are multiplied.
+// `products`: how matrices of the compute type are multiplied; `instructions`: by which
+// (step::ProductWays::names).
 nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
                                             kernels::NarrowProducts products,
+                                            const std::string& instructions,
                                             const Machine& machine,
                                             const job::Placement& placement,
                                             const std::string& command_line);

@@ -54,6 +54,7 @@
 #include "run/training_run.hpp"
 #include "step/block_probe.hpp"
 #include "step/deck_model.hpp"
+#include "step/product_ways.hpp"
 
 namespace trireme::run {
 
@@ -402,6 +403,7 @@ class Start {
   std::optional<report::RunHistory> history_;
   std::optional<report::PeakMeter> peak_;
   std::optional<Exec> exec_;
+  step::ProductWays ways_;
   std::unique_ptr<step::Replica> replica_;  // made early, to be planned
   std::optional<TrainingRun> run_;
 };
@@ -536,11 +538,13 @@ void Start::try_nodes() {
 
 std::optional<int> Start::open() {
   exec_ = step::make_exec(deck_);
+  ways_ = step::product_ways(world_, *exec_, deck_);
   directory_->begin();
   on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);
   directory_->write_deck(config::resolved_text(deck_));
-  const Json surroundings = describe_environment(grid_->shape(), products(), machine_,
-                                                 *placement_, options_.command_line);
+  const Json surroundings =
+      describe_environment(grid_->shape(), products(), ways_.names, machine_, *placement_,
+                           options_.command_line);
   directory_->write_environment(surroundings);
   history_.emplace(directory_->path());
   if (options_.resume == "auto") {
@@ -633,6 +637,10 @@ void Start::say_what_begins() {
   log_.info("{}", report::banner(about));
   const std::string widened = say_products(deck_, products());
   if (!widened.empty()) log_.info("{}", widened);
+  if (!ways_.warning.empty()) log_.warning("{}", ways_.warning);
+  for (const std::string& idle : config::idle_keys(deck_)) {
+    log_.info("{}", wrap_lines(idle));
+  }
   for (const std::string& warning : placement_->warnings(grid_->shape())) {
     log_.warning("{}", warning);
   }

@@ -25,13 +25,13 @@
 #include "config/load.hpp"
 #include "config/text.hpp"
 #include "io/files.hpp"
-#include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "report/shared_cores.hpp"
 #include "run/dropout_words.hpp"
 #include "run/products.hpp"
 #include "run/run_log.hpp"
 #include "step/deck_model.hpp"
+#include "step/product_ways.hpp"
 
 namespace trireme::run {
 
@@ -103,7 +103,10 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
       timers_(replica.timers()),
       schedule_(step::lr_schedule(deck)),
       progress_(initial_state(*grid.groups().world, deck, datasets)),
+      products_(step::product_ways(*grid.groups().world, exec, deck).names),
       loss_scaling_(deck, progress_),
+      names_loss_scale_(grid.groups().world->any(
+          grid.rank() == 0 && deck.given("precision.loss_scale.initial"))),
       validation_(deck, grid, replica, model_batch()),
       checkpoints_(
           deck, *grid.groups().world, host_name(), replica.parts(),
@@ -141,7 +144,7 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
       {.adamw = step::adamw_desc(deck), .clip_norm = deck.optimizer.clip_norm});
   hardware_flops_ = grid.groups().world->all_reduce(replica.flops()) /
                     static_cast<double>(deck.batch.global);
-  note_products();
+  adopt_products(progress_, deck, products_);
   replica.initialize(deck.run.seed);
   interval_.losses.resize(objectives().size());
 }
@@ -161,10 +164,13 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
     number = found == progress_.numbers.end() ? 0.0 : found->second;
   });
   const bool drops = deck_.model.dropout > 0.0 || deck_.model.attention_dropout > 0.0;
-  const std::string changed = adopt_dropout_words(progress_, drops);
-  if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
-  note_products();
-  loss_scaling_.resume(progress_);
+  for (const std::string& changed : {adopt_dropout_words(progress_, drops),
+                                     adopt_products(progress_, deck_, products_)}) {
+    if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
+  }
+  const std::string scale = loss_scaling_.resume(
+      config::parse_resolved(reader.state().deck), names_loss_scale_, progress_);
+  if (!scale.empty() && grid_.rank() == 0) say(scale);
   checkpoints_.set_saved_step(progress_.step);
   // A run that branched off, or that has another checkpoint.dir, does not have the best
   // checkpoint here to keep.
@@ -174,13 +180,6 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
     progress_.best_step = -1;
     progress_.best_loss = 0.0;
   }
-}
-
-// Says and keeps by which instructions this start multiplies.
-void TrainingRun::note_products() {
-  const std::string changed = adopt_products(
-      progress_, deck_, kernels::narrow_products(exec_, step::compute_type(deck_)));
-  if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
 }
 
 void TrainingRun::init_from(const ckpt::CheckpointReader& reader) {
@@ -249,7 +248,7 @@ optim::StepReport TrainingRun::one_step() {
 
 void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
   // Weights are those before the step: keep them for study, and find out where it began.
-  const std::int64_t update = progress_.step + 1;
+  const std::int64_t step = progress_.step + 1;
   data::Batch batch = model_batch();
   const step::BatchPlan plan(deck_, progress_.step, progress_.samples,
                              grid_.coordinates().data);
@@ -282,12 +281,14 @@ void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
     state =
         fmt::format("The state before the step could not be saved ({})", error.what());
   }
+  std::string advice = loss_scaling_.advice(report);
+  if (!advice.empty()) advice += ". ";
   throw Error(fmt::format(
       "step {}: the loss is {}, the gradient norm {}. First number that is not finite: "
-      "{}. {}. Often the learning rate is too high (it is {:.3g}) or the warm-up too "
+      "{}. {}. {}Often the learning rate is too high (it is {:.3g}) or the warm-up too "
       "short; samples {} to {} made this step.",
-      update, model::losses_of(objectives(), report.losses).total, report.grad_norm,
-      place, state, schedule_.at(next_update(progress_)), progress_.samples,
+      step, model::losses_of(objectives(), report.losses).total, report.grad_norm, place,
+      state, advice, schedule_.at(next_update(progress_)), progress_.samples,
       progress_.samples + plan.samples_of_step(progress_.samples) - 1));
 }
 

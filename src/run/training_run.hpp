@@ -14,6 +14,7 @@
 #include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "base/core_time.hpp"
@@ -94,7 +95,6 @@ class TrainingRun {
 
  private:
   void begin_loop(const report::Terminal& terminal);
-  void note_products();
   void start_loader();
   data::Batch model_batch() const;
   void step_and_validate(job::StopRequest& stop);
@@ -189,7 +189,9 @@ class TrainingRun {
   Timers& timers_;
   optim::LrSchedule schedule_;
   ckpt::TrainingState progress_;
+  std::string products_;      // step::ProductWays::names of this start
   LossScaling loss_scaling_;  // of progress_
+  bool names_loss_scale_;     // the deck as it was given, which rank 0 alone has
   Start start_;
   Interval interval_;
   Validated validated_;

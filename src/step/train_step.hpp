@@ -55,10 +55,10 @@ class TrainStep {
 
   // How many micro-batches the next steps have; shape().microbatches from the start.
   void set_microbatches(int count);
-  // Gradients of the mean loss over the global batch, accumulated over the micro-batches
-  // from zero and summed over the gradient group (with ZeRO of this rank's part). `sum`
-  // is asked for the masks of the objectives that this stage makes, before the first
-  // fetch.
+  // Gradients of the mean loss over the global batch, summed over the micro-batches, of
+  // which the first overwrites those of the step before, and over the gradient group
+  // (with ZeRO of this rank's part). `sum` is asked for the masks of the objectives that
+  // this stage makes, before the first fetch.
   void accumulate_gradients(const FetchBatch& fetch, const SumField& sum);
 
   // One of this rank's gradients will be infinite in the next step, as if it had

@@ -192,6 +192,56 @@ TEST_F(PrecisionOfRuns, AConstantScaleStays) {
   for (const auto& record : lines("constant")) EXPECT_EQ(record["loss_scale"], 128.0);
 }
 
+// A constant scale that never fits ends the run, across a restart too, instead of
+// training nothing with status 0.
+TEST_F(PrecisionOfRuns, AConstantScaleThatNeverFitsEndsTheRun) {
+  write_deck("long.yaml", 20);
+  const Arguments keys = {"--set", "precision.compute=fp16",
+                          "--set", "precision.loss_scale.dynamic=false",
+                          "--set", "precision.loss_scale.initial=1.0e+12"};
+  Arguments first = keys;
+  first.insert(first.end(), {"--set", "run.stop_after=10"});
+  ASSERT_EQ(train("unfit", first, "long.yaml").status, 0);
+  EXPECT_EQ(ckpt::CheckpointReader(newest("unfit")).state().skipped_steps, 10);
+  Arguments second = keys;
+  second.insert(second.end(), {"--resume", "auto"});
+  const RunResult result = train("unfit", second, "long.yaml");
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("step 16: the loss is "),
+                                HasSubstr("16 steps in a row overflowed at the constant"),
+                                HasSubstr("precision.loss_scale.dynamic: true")));
+}
+
+// What a start changes of the scale's rules is what the next steps go by, and is said.
+TEST_F(PrecisionOfRuns, ARestartMayChangeTheScale) {
+  const std::string fp16 = "precision.compute=fp16";
+  const auto scale = [&] {
+    return ckpt::CheckpointReader(newest("changed")).state().loss_scale;
+  };
+  start("changed", {fp16, "run.stop_after=4"});
+  const double first = scale();
+  EXPECT_THAT(
+      start("changed", {fp16, "precision.loss_scale.dynamic=false", "run.stop_after=3"},
+            {"--resume", "auto"}),
+      HasSubstr("the loss scale stays at "));
+  EXPECT_EQ(scale(), first);
+  EXPECT_THAT(
+      start("changed", {fp16, "precision.loss_scale.initial=512", "run.stop_after=3"},
+            {"--resume", "auto"}),
+      HasSubstr("the loss scale is 512 from step 8 on"));
+  EXPECT_EQ(scale(), 512.0);
+}
+
+TEST_F(PrecisionOfRuns, KeysThatTheTypeHasNoUseForAreSaid) {
+  EXPECT_THAT(start("idle", {"precision.gemm=widened", "run.stop_after=1"}),
+              HasSubstr("without effect: precision.gemm."));
+  EXPECT_THAT(start("idle",
+                    {"precision.compute=bf16", "precision.loss_scale.initial=512",
+                     "run.stop_after=1"},
+                    {"--resume", "auto"}),
+              HasSubstr("without effect: precision.loss_scale.initial. Only fp16"));
+}
+
 // Where no smaller scale is left, what overflows is no matter of the scale.
 TEST_F(PrecisionOfRuns, AtTheLeastScaleTheRunEnds) {
   const RunResult result =
@@ -199,7 +249,9 @@ TEST_F(PrecisionOfRuns, AtTheLeastScaleTheRunEnds) {
                       "precision.loss_scale.initial=1.0e+12", "--set",
                       "precision.loss_scale.minimum=1.0e+12"});
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.err, HasSubstr("step 1: the loss is "));
+  EXPECT_THAT(result.err, AllOf(HasSubstr("step 1: the loss is "),
+                                HasSubstr("precision.loss_scale.minimum"),
+                                HasSubstr("precision.compute: bf16")));
 }
 
 }  // namespace

@@ -97,6 +97,48 @@ TEST_F(Evaluate, IsTheRunsOwnValidation) {
   }
 }
 
+// In 16 bits as well, by the products that the run had; and in another type than the
+// run's where that is asked for, near to its loss and not equal to it.
+TEST_F(Evaluate, InTheTypeOfTrainingOrAnother) {
+  make_run({"precision.compute=bf16", "precision.gemm=widened"});
+  const json own = validation();
+  const json found = result({});
+  EXPECT_EQ(found["loss"], own["loss"]);  // to the bit
+  EXPECT_EQ(found["compute"], "bf16");
+  EXPECT_EQ(found["product_instructions"], "widened");
+  EXPECT_THAT(out_, HasSubstr("(step 6) in bf16"));
+  const json wide = result({"--set", "precision.compute=fp32"});
+  EXPECT_EQ(wide["compute"], "fp32");
+  EXPECT_EQ(wide["product_instructions"], "native");
+  EXPECT_NE(wide["loss"], own["loss"]);
+  EXPECT_NEAR(wide["loss"].get<double>(), own["loss"].get<double>(),
+              4e-3 * own["loss"].get<double>());
+  for (const char* type : {"bf16", "fp16"}) {
+    const json again = result({"--set", std::string("precision.compute=") + type, "--set",
+                               "precision.gemm=widened"},
+                              2);
+    EXPECT_EQ(again["compute"], type);
+    EXPECT_NEAR(again["loss"].get<double>(), own["loss"].get<double>(),
+                4e-3 * own["loss"].get<double>());
+  }
+  expect_refusal(evaluate({"--set", "precision.loss_scale.initial=4"}),
+                 {"--set precision.loss_scale.initial=4", "precision.compute"});
+}
+
+// Sums of one type are not added to those of another.
+TEST_F(Evaluate, ResumesNoSumsOfAnotherType) {
+  make_run();
+  const fs::path file = scratch_ / "progress.json";
+  const std::vector<std::string> part = {"--data", corpus(),    "--resume",
+                                         file,     "--samples", "41"};
+  ASSERT_EQ(evaluate(part).status, 0);
+  const std::string kept = slurp(file);
+  const std::vector<std::string> narrow = {"--data", corpus(), "--resume",
+                                           file,     "--set",  "precision.compute=bf16"};
+  expect_refusal(evaluate(narrow), {"progress.json", "another evaluation", "bf16"});
+  EXPECT_EQ(slurp(file), kept);
+}
+
 TEST_F(Evaluate, EverySplitAndTheWholeAsNumpyHasThem) {
   make_run();
   const std::int64_t all = tokens();

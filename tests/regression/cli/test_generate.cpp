@@ -241,7 +241,9 @@ TEST_F(GenerateCli, WrongInputIsExplained) {
   for (const char* seed : {"-1", "99999999999999999999", "1.5", ""}) {
     expect({"--seed", seed}, {"--seed", "0 to 2^64 - 1"});
   }
-  expect({"--set", "model.layers=3"}, {"--set model.layers=3", "keys of `precision`"});
+  expect({"--set", "model.layers=3"},
+         {"--set model.layers=3", "takes precision.compute"});
+  expect({"--set", "precision.loss_scale.initial=4"}, {"loss_scale.initial=4"});
   expect({"--set", "precision.compute=fp8"}, {"precision.compute", "fp8"});
   // Where nothing can be written is known before anything is computed.
   for (const char* option : {"--out", "--json"}) {

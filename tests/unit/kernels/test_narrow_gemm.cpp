@@ -80,6 +80,8 @@ TEST(NarrowGemm, EitherWayHasTheSameSums) {
       continue;
     }
     EXPECT_EQ(narrow_products(exec, DType::bfloat16), way);
+    EXPECT_EQ(product_instructions(exec, DType::bfloat16) == "widened",
+              way == NarrowProducts::widened);
     expect_exact<bf16, bf16>(exec);
     expect_exact<bf16, float>(exec);
   }
@@ -88,6 +90,8 @@ TEST(NarrowGemm, EitherWayHasTheSameSums) {
   EXPECT_THROW(set_narrow_products(Exec(), DType::float16, NarrowProducts::native),
                InputError);
   EXPECT_EQ(narrow_products(Exec(), DType::float32), NarrowProducts::native);
+  EXPECT_EQ(product_instructions(Exec(), DType::float32), "native");
+  EXPECT_EQ(product_instructions(Exec(), DType::float16), "widened");
 }
 
 // Gradients of weights in bf16: what is there and the product are added in float and

@@ -31,9 +31,21 @@ TEST(LossScaleRules, HalvesFromTheHysteresisOn) {
 
 TEST(LossScaleRules, SaysWhenItCanFallNoFurther) {
   LossScale scale({.initial = 16, .minimum = 8, .hysteresis = 1});
-  EXPECT_FALSE(scale.is_least());
+  EXPECT_TRUE(scale.can_skip());
   scale.update(true);
-  EXPECT_TRUE(scale.is_least());
+  EXPECT_FALSE(scale.can_skip());
+}
+
+// The minimum may have been raised since the checkpoint; an overflow never makes the
+// scale larger, whatever the rules.
+TEST(LossScaleRules, KeepsToAMinimumThatWasRaised) {
+  LossScale scale({.initial = 64, .minimum = 8, .hysteresis = 1});
+  scale.restore({.scale = 2, .finite_steps = 3, .overflows_left = 1});
+  EXPECT_EQ(scale.scale(), 8);
+  EXPECT_FALSE(scale.can_skip());
+  LossScale below({.initial = 4, .minimum = 8, .hysteresis = 1});
+  below.update(true);
+  EXPECT_EQ(below.scale(), 4);
 }
 
 TEST(LossScaleRules, GoesOnFromItsState) {
@@ -53,10 +65,30 @@ TEST(LossScaleRules, GoesOnFromItsState) {
 
 TEST(LossScaleRules, ConstantStays) {
   LossScale scale({.dynamic = false, .initial = 128, .window = 1, .hysteresis = 1});
-  scale.restore({.scale = 4});
   for (const bool overflow : {true, false, true}) scale.update(overflow);
   EXPECT_EQ(scale.scale(), 128);
-  EXPECT_FALSE(scale.is_least());
+  EXPECT_TRUE(scale.can_skip());
+  scale.restore({.scale = 4});
+  for (const bool overflow : {true, false, true}) scale.update(overflow);
+  EXPECT_EQ(scale.scale(), 4);
+}
+
+// The 16th overflow in a row is not left out; a finite step gives all patience back, and
+// a checkpoint keeps what is left of it.
+TEST(LossScaleRules, ConstantHasPatienceForSoManyOverflows) {
+  const LossScaleRules rules{.dynamic = false, .initial = 128};
+  LossScale scale(rules);
+  for (int i = 0; i < 15; ++i) {
+    EXPECT_TRUE(scale.can_skip()) << i;
+    scale.update(true);
+  }
+  EXPECT_FALSE(scale.can_skip());
+  LossScale restored(rules);
+  restored.restore(scale.state());
+  EXPECT_FALSE(restored.can_skip());
+  scale.update(false);
+  EXPECT_TRUE(scale.can_skip());
+  EXPECT_EQ(scale.state().overflows_left, LossScale::kConstantPatience);
 }
 
 }  // namespace
