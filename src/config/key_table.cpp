@@ -114,22 +114,21 @@ class Table {
         number_text);
   }
 
-  // A probability that masks can be drawn with.
+  // A probability that masks can be drawn with. Those of the first definition, of words
+  // of 32 bits, could be any.
   void dropout(Member<double> at, const About& about) {
     add_read(
         at, about, "number", "0, or 1/65536 to 65535/65536",
         [](const YamlValue& value, double& out) -> std::optional<Problem> {
           double probability = 0.0;
           auto problem = read_number(value, kProbability.range, probability);
-          if (!problem && !random::DropoutWords::can_express(probability)) {
-            const bool is_small = probability < 0.5;
-            problem =
-                Problem{is_small ? "is too small: masks are drawn from 16-bit words"
-                                 : "is too large: masks are drawn from 16-bit words",
-                        is_small ? "0" : number_text(1.0 - kLeastDropout)};
-          }
-          if (!problem) out = probability;
-          return problem;
+          if (problem) return problem;
+          out = probability;
+          if (random::DropoutWords::can_express(probability)) return {};
+          const bool is_small = probability < 0.5;
+          return Problem{is_small ? "is too small: masks are drawn from 16-bit words"
+                                  : "is too large: masks are drawn from 16-bit words",
+                         is_small ? "0" : number_text(1.0 - kLeastDropout), true};
         },
         number_text);
   }

@@ -27,6 +27,9 @@ struct KeyInfo {
 // Why a value cannot be taken, and what to write instead.
 struct Problem {
   std::string what, fix;
+  // Earlier versions took the value, which the Deck has now: where a deck was written by
+  // one of them, that is what it says.
+  bool was_right = false;
 };
 
 struct Key {

@@ -4,7 +4,8 @@
 //
 // The steps go on after an error, with the keys in error left out, so that one try shows
 // everything that is wrong. A resolved deck is read by the same steps as one that a user
-// wrote; it differs in its paths alone, which are not filled in or moved a second time.
+// wrote; it differs in its paths, which are not filled in or moved a second time, and in
+// that values are right which were so to the version that wrote it into a checkpoint.
 #include "config/load.hpp"
 
 #include <algorithm>
@@ -108,6 +109,7 @@ class Loader {
       if (!value.is_null()) {
         problem = key.read(has_paths(path) ? fitted(value) : value, deck);
       }
+      if (problem && problem->was_right && paths_ == Paths::as_written) problem.reset();
       if (!problem) continue;
       std::string fix = problem->fix.empty() ? "" : path + ": " + problem->fix;
       if (value.is_null())

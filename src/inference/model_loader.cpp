@@ -80,6 +80,7 @@ config::PrecisionConfig precision_of(const config::Deck& trained,
   }
   config::Deck plain;
   plain.model = trained.model;
+  plain.model.dropout = plain.model.attention_dropout = 0.0;
   plain.precision.compute = trained.precision.compute;
   // A deck is not whole without these keys; generation does not use them.
   plain.optimizer.decay = plain.run.steps;

@@ -30,6 +30,17 @@
 
 namespace trireme::test {
 
+// How far one layout or all of them are from one rank, relative.
+struct Distances {
+  double loss = 0.0, norm = 0.0, gradient = 0.0;
+
+  void add(const Distances& other) {
+    loss = std::max(loss, other.loss);
+    norm = std::max(norm, other.norm);
+    gradient = std::max(gradient, other.gradient);
+  }
+};
+
 namespace {
 
 constexpr index_t kFirstOfLogits = 10000;  // samples that no step has seen
@@ -63,7 +74,8 @@ double value_of(std::string_view field, index_t sample, index_t position) {
   throw Error(fmt::format("no samples for field '{}'", field));
 }
 
-bool counts(const ShardSpec& shard, const MatrixRun& run, const Layout& layout) {
+template <class T>
+bool counts(const ShardSpec& shard, const MatrixRunOf<T>& run, const Layout& layout) {
   const comm::Coordinates& at = run.grid().coordinates();
   const bool is_shared = layout.zero >= 1 && layout.data > 1;
   return (!shard.is_replicated() || at.tensor == 0) && (is_shared || at.data == 0);
@@ -75,8 +87,9 @@ std::string key_of(const ParamSpec& spec) {
   return spec.name + (spec.tie == Tie::copy ? kCopy : "");
 }
 
-double square_of_difference(const MatrixRun& run, const Layout& layout, std::size_t param,
-                            const std::vector<float>& want) {
+template <class T>
+double square_of_difference(const MatrixRunOf<T>& run, const Layout& layout,
+                            std::size_t param, const std::vector<float>& want) {
   const ShardSpec& shard = run.registry().spec(param).shard;
   IndexRange range;
   const std::vector<float> got = run.gradient(param, range);
@@ -106,8 +119,10 @@ double norm_of(const std::vector<float>& values) {
   return std::sqrt(square);
 }
 
-void check_gradients(comm::Communicator& world, const MatrixRun& run,
-                     const Layout& layout, const MatrixReference& reference) {
+// The furthest, as a part of what it may be apart from.
+template <class T>
+double check_gradients(comm::Communicator& world, const MatrixRunOf<T>& run,
+                       const Layout& layout, const MatrixReference& reference) {
   std::map<std::string, double> squares;  // of the whole model, on every rank
   for (const auto& [name, values] : reference.gradients) {
     squares[name] = squares[name + kCopy] = 0.0;
@@ -120,30 +135,40 @@ void check_gradients(comm::Communicator& world, const MatrixRun& run,
   std::vector<double> sums;
   for (const auto& [name, square] : squares) sums.push_back(square);
   world.all_reduce(sums);
+  double furthest = 0.0;
   std::size_t at = 0;
   for (const auto& [name, square] : squares) {
     const double sum = sums[at++];
     const std::string of = name.substr(0, name.find(kCopy));
     const double size =
         std::max(norm_of(reference.gradients.at(of)), 1e-4 * reference.gradient_norm);
-    EXPECT_LE(std::sqrt(sum), 1e-5 * size) << name;
+    EXPECT_LE(std::sqrt(sum), Tolerances<T>::kGradient * size) << name;
+    furthest = std::max(furthest, std::sqrt(sum) / size);
   }
+  return furthest;
+}
+
+template <class A>
+std::string bytes_of(const std::vector<A>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(A)};
 }
 
 // Ranks that have the same parameters went on with the same bits: tensor ranks those that
-// are not split, data ranks all, first and last stage the tied embedding.
-void check_replicas(MatrixRun& run) {
+// are not split, data ranks all, first and last stage the tied embedding. What passes
+// read is the same on data ranks also where they share the master weights.
+template <class T>
+void check_replicas(MatrixRunOf<T>& run) {
   const comm::ProcessGroups& groups = run.groups();
   std::string of_tensor, of_data;
   std::map<std::string, std::string> of_tied;
   for (std::size_t p = 0; p < run.registry().size(); ++p) {
     const ParamSpec& spec = run.registry().spec(p);
-    const std::vector<float> values = run.weights(p);
-    const std::string bytes(reinterpret_cast<const char*>(values.data()),
-                            values.size() * sizeof(float));
-    if (spec.shard.is_replicated()) of_tensor += bytes;
-    if (run.has_whole_weights()) of_data += bytes;
-    if (spec.tie != Tie::none) of_tied[spec.name] = bytes;
+    const std::string masters = bytes_of(run.weights(p));
+    const std::string copy = bytes_of(run.compute_copy(p));
+    if (spec.shard.is_replicated()) of_tensor += masters + copy;
+    of_data += copy;
+    if (run.has_whole_weights()) of_data += masters;
+    if (spec.tie != Tie::none) of_tied[spec.name] = masters + copy;
   }
   const auto expect_same = [](const comm::Group& group, const std::string& bytes) {
     const auto hash = static_cast<std::int64_t>(std::hash<std::string>()(bytes));
@@ -177,11 +202,12 @@ void check_logits(MatrixRun& run, const Layout& layout,
                        std::abs(got[static_cast<std::size_t>(row * columns + j)] - want));
     }
   }
-  EXPECT_LE(worst, 1e-4);
+  EXPECT_LE(worst, Tolerances<float>::kLogits);
 }
 
 // Counted by the communicators: what the plan on shapes says, site by site.
-void check_messages(const MatrixRun& run) {
+template <class T>
+void check_messages(const MatrixRunOf<T>& run) {
   const auto planned = run.planned_messages();
   const auto sent = run.sent_messages();
   ASSERT_EQ(sent.size(), planned.size());
@@ -193,9 +219,20 @@ void check_messages(const MatrixRun& run) {
   }
 }
 
+// What products of 16 bits keep for themselves, of the same size whatever the model: the
+// plan leaves it out (docs/math/memory.md).
+std::uint64_t bytes_of_products(const AllocatedBytes& allocated) {
+  std::uint64_t sum = 0;
+  for (const auto& [label, bytes] : allocated.bytes) {
+    if (label == "packed tiles" || label == "widened block") sum += bytes;
+  }
+  return sum;
+}
+
 // Within 5 %: each category as it came to be, and all that Kokkos allocated (with what
 // the optimizer notes for itself; messages need no more host memory than planned).
-void check_memory(const MatrixRun& run, const AllocatedBytes& allocated) {
+template <class T>
+void check_memory(const MatrixRunOf<T>& run, const AllocatedBytes& allocated) {
   const step::MemoryPlan& plan = run.step().plan().memory;
   const step::MemoryPlan measured = run.step().memory();
   const auto check = [](const char* category, std::size_t got, std::size_t want) {
@@ -216,7 +253,87 @@ void check_memory(const MatrixRun& run, const AllocatedBytes& allocated) {
         << name_of(static_cast<Category>(c));
   }
   check("buffers", measured.buffers, plan.buffers);
-  check("all that is allocated", allocated.total(), plan.total());
+  check("all that is allocated", allocated.total() - bytes_of_products(allocated),
+        plan.total());
+}
+
+// What passes read is the master weights, rounded: what there is of both.
+template <class T>
+void check_compute_copy(MatrixRunOf<T>& run) {
+  for (std::size_t p = 0; p < run.registry().size(); ++p) {
+    const std::vector<T> copy = run.compute_copy(p);
+    if (copy.empty()) continue;
+    const std::vector<float> masters = run.weights(p);
+    const index_t begin = run.params().share(Slab::weight, p).range.begin;
+    index_t differing = 0;
+    for (index_t i = 0; i < std::ssize(masters); ++i) {
+      const T rounded(masters[extent(i)]);
+      differing += copy[extent(begin + i)].bits == rounded.bits ? 0 : 1;
+    }
+    EXPECT_EQ(differing, 0) << run.registry().spec(p).name;
+  }
+}
+
+// What a number of a site's messages takes: of activations what the model computes in, of
+// sums for the norm and the loss what they are added up in.
+template <class T>
+index_t bytes_of_message(std::string_view site) {
+  if (site == "gradients" || site == "tied gradient" ||
+      site == "gradients of the sequence region" || site == "loss: maximum" ||
+      site == "loss: sums") {
+    return sizeof(Accumulator<T>);
+  }
+  if (site == "loss totals" || site == "gradient norm" || site == "objective counts") {
+    return sizeof(double);
+  }
+  return sizeof(T);
+}
+
+template <class T>
+void check_message_types(const MatrixRunOf<T>& run) {
+  for (const MessageTally& sent : run.sent_messages()) {
+    EXPECT_EQ(sent.bytes, sent.elements * bytes_of_message<T>(sent.site))
+        << sent.axis << ", " << sent.site << ", " << sent.operation;
+  }
+}
+
+Distances distances_of(const optim::StepReport& report, const MatrixReference& reference,
+                       std::size_t step) {
+  const double loss = reference.losses[step], norm = reference.gradient_norms[step];
+  return {.loss = std::abs(report.losses[0].mean() - loss) / loss,
+          .norm = std::abs(report.grad_norm - norm) / norm};
+}
+
+constexpr int kNarrowSteps = 3;
+
+template <class T>
+Distances check_narrow_layout(const std::shared_ptr<comm::Communicator>& world,
+                              const Layout& layout, const MatrixReference& reference) {
+  const AllocatedBytes allocated;
+  MatrixRunOf<T> run(world, layout);
+  check_replicas(run);
+  check_compute_copy(run);
+  Distances furthest;
+  for (int step = 0; step < kNarrowSteps; ++step) {
+    run.reset_traffic();
+    run.accumulate(step);
+    if (step == 0) {
+      furthest.gradient = check_gradients(*world, run, layout, reference);
+    }
+    const Distances here = distances_of(run.finish(), reference, extent(step));
+    EXPECT_LE(here.loss, Tolerances<T>::kLoss) << "step " << step + 1;
+    EXPECT_LE(here.norm, Tolerances<T>::kNorm) << "step " << step + 1;
+    furthest.add(here);
+    if (step != 1) continue;
+    check_messages(run);
+    check_message_types(run);
+  }
+  const auto [in_slabs, in_parameters] = run.non_zeros();
+  EXPECT_EQ(in_slabs, in_parameters) << "padding is not zero";
+  check_replicas(run);
+  check_compute_copy(run);
+  check_memory(run, allocated);
+  return furthest;
 }
 
 void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout& layout,
@@ -232,21 +349,20 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
       check_gradients(*world, run, layout, reference);
       gradients = run.gradients();
     }
-    const optim::StepReport report = run.finish(step);
+    const optim::StepReport report = run.finish();
     if (counter) {
       counter->stop();
       EXPECT_EQ(counter->total(), 0) << counter->report();
     }
     reports.push_back(report);
-    const double loss = reports.back().losses[0].mean();
-    const double want = reference.losses[static_cast<std::size_t>(step)];
-    EXPECT_NEAR(loss, want, 5e-6 * want) << "step " << step + 1;
-    const double norm = reference.gradient_norms[static_cast<std::size_t>(step)];
-    EXPECT_NEAR(reports.back().grad_norm, norm, (step == 0 ? 1e-5 : 1e-4) * norm)
+    using Most = Tolerances<float>;
+    const Distances here = distances_of(report, reference, extent(step));
+    EXPECT_LE(here.loss, Most::kLoss) << "step " << step + 1;
+    EXPECT_LE(here.norm, step == 0 ? Most::kFirstNorm : Most::kNorm)
         << "step " << step + 1;
   }
   EXPECT_NEAR(run.evaluated_loss(kFirstOfLogits), reference.evaluated_loss,
-              5e-6 * reference.evaluated_loss);
+              Tolerances<float>::kLoss * reference.evaluated_loss);
   const auto [in_slabs, in_parameters] = run.non_zeros();
   EXPECT_EQ(in_slabs, in_parameters) << "padding is not zero";
   check_replicas(run);
@@ -260,7 +376,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
     if (step == 0) {
       EXPECT_EQ(again.gradients(), gradients) << "again";
     }
-    const optim::StepReport report = again.finish(step);
+    const optim::StepReport report = again.finish();
     if (step == 1) check_messages(again);
     const optim::StepReport& before = reports[static_cast<std::size_t>(step)];
     EXPECT_EQ(report.losses[0].sum, before.losses[0].sum) << "again, step " << step + 1;
@@ -358,7 +474,8 @@ double MatrixSamples::counted(index_t first, index_t end) {
   return sum;
 }
 
-std::vector<MessageTally> MatrixRun::sent_messages() const {
+template <class T>
+std::vector<MessageTally> MatrixRunOf<T>::sent_messages() const {
   Tally tally;  // of all groups of an axis
   for (const comm::Group* group : groups().all()) {
     tally += group->sent();
@@ -368,8 +485,9 @@ std::vector<MessageTally> MatrixRun::sent_messages() const {
   return messages;
 }
 
-std::vector<MessageTally> MatrixRun::planned_messages() const {
-  const step::ModelState<float> state(
+template <class T>
+std::vector<MessageTally> MatrixRunOf<T>::planned_messages() const {
+  const step::ModelState<T> state(
       comm::make_process_groups(
           comm::make_planned_communicator(grid_.rank(), grid_.shape().size(), "world"),
           grid_.shape()),
@@ -379,18 +497,27 @@ std::vector<MessageTally> MatrixRun::planned_messages() const {
   return messages;
 }
 
-MatrixReference matrix_reference(const MatrixSize& size) {
+#define TRIREME_INSTANTIATE(T) template class MatrixRunOf<T>;
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(fp16)
+#undef TRIREME_INSTANTIATE
+
+namespace {
+
+template <class T>
+MatrixReference matrix_reference(const MatrixSize& size, int steps) {
   MatrixReference reference;
   Layout one;
   one.size = size;
-  MatrixRun run(comm::make_self_communicator("world"), one);
-  for (int step = 0; step < kSteps; ++step) {
+  MatrixRunOf<T> run(comm::make_self_communicator("world"), one);
+  for (int step = 0; step < steps; ++step) {
     run.accumulate(step);
     for (std::size_t p = 0; step == 0 && p < run.registry().size(); ++p) {
       IndexRange range;
       reference.gradients[run.registry().spec(p).name] = run.gradient(p, range);
     }
-    const optim::StepReport report = run.finish(step);
+    const optim::StepReport report = run.finish();
     reference.losses.push_back(report.losses[0].mean());
     reference.gradient_norms.push_back(report.grad_norm);
   }
@@ -401,6 +528,8 @@ MatrixReference matrix_reference(const MatrixSize& size) {
   reference.logits = run.logits(kFirstOfLogits);
   return reference;
 }
+
+}  // namespace
 
 std::shared_ptr<comm::Communicator> layout_world() {
   return comm::make_mpi_world({.wait = comm::WaitPolicy::yield});
@@ -439,16 +568,36 @@ void for_each_layout(comm::Communicator& world, const std::vector<Layout>& layou
 
 void run_layouts(const std::vector<Layout>& layouts) {
   const auto world = layout_world();
-  const MatrixReference reference = matrix_reference(layouts.front().size);
+  const auto reference = matrix_reference<float>(layouts.front().size, kSteps);
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
     check_layout(ranks, layout, reference);
   });
 }
 
+template <class T>
+void run_narrow_layouts(const std::vector<Layout>& layouts) {
+  const auto world = layout_world();
+  const auto wide = matrix_reference<T>(kWide, kNarrowSteps),
+             deep = matrix_reference<T>(kDeep, kNarrowSteps);
+  Distances furthest;
+  for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
+    const bool is_deep = layout.size.layers == kDeep.layers;
+    furthest.add(check_narrow_layout<T>(ranks, layout, is_deep ? deep : wide));
+  });
+  const auto most = [&](double mine) { return std::ranges::max(world->gather(mine)); };
+  const double loss = most(furthest.loss), norm = most(furthest.norm),
+               gradient = most(furthest.gradient);
+  if (world->rank() != 0) return;
+  std::printf("%s: furthest apart: losses %.2g, norms %.2g, gradients %.2g\n",
+              std::string(name_of(dtype_of<T>)).c_str(), loss, norm, gradient);
+}
+template void run_narrow_layouts<bf16>(const std::vector<Layout>&);
+template void run_narrow_layouts<fp16>(const std::vector<Layout>&);
+
 std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
   const auto world = comm::make_mpi_world(
       {.wait = comm::WaitPolicy::yield, .wrap_transport = comm::make_strict_transport});
-  const MatrixReference reference = matrix_reference(layouts.front().size);
+  const auto reference = matrix_reference<float>(layouts.front().size, kSteps);
   std::set<std::string> sites;
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
     MatrixRun run(ranks, layout);
@@ -456,10 +605,11 @@ std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
       run.reset_traffic();
       run.accumulate(step);
       if (step == 0) check_gradients(*ranks, run, layout, reference);
-      const optim::StepReport report = run.finish(step);
+      const optim::StepReport report = run.finish();
       if (step == 1) check_messages(run);
-      const double want = reference.losses[static_cast<std::size_t>(step)];
-      EXPECT_NEAR(report.losses[0].mean(), want, 5e-6 * want) << "step " << step + 1;
+      EXPECT_LE(distances_of(report, reference, extent(step)).loss,
+                Tolerances<float>::kLoss)
+          << "step " << step + 1;
       for (const MessageTally& sent : run.sent_messages()) sites.emplace(sent.site);
     }
     run.evaluated_loss(kFirstOfLogits);

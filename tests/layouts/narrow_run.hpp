@@ -1,9 +1,5 @@
 // tests/layouts/narrow_run.hpp — trainings that compute in 16 bits, in rows of the table
 // of layouts, and how far they may be from one rank.
-//
-// The noise is that of docs/precision.md: roundings of single activations, as many units
-// of the type as fp32's layouts are measured to differ by, averaged over the tokens of a
-// step.
 #ifndef TRIREME_TESTS_LAYOUTS_NARROW_RUN_HPP_
 #define TRIREME_TESTS_LAYOUTS_NARROW_RUN_HPP_
 
@@ -16,7 +12,7 @@
 
 namespace trireme::test {
 
-// Of the loss.
+// Of the loss: what docs/precision.md promises.
 inline constexpr double kNarrowTolerance = 4e-3;
 
 // What a model computes in, and whether its gradients are of that type, too.

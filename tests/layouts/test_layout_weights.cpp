@@ -1,5 +1,6 @@
 // Initial weights in every layout are those of one rank, bit by bit: each rank's part,
-// with ZeRO its share of that, and together all of the model.
+// with ZeRO its share of that, and together all of the model. Master weights of a model
+// that computes in 16 bits are the same.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -37,11 +38,12 @@ Weights weights_of_one_rank(const MatrixSize& size) {
   return weights;
 }
 
+template <class T>
 void expect_same(const comm::RankGrid& grid, const Layout& layout, const Weights& whole) {
   SCOPED_TRACE(layout.name());
-  step::ModelState<float> state(grid.groups(), matrix_blueprint(layout.size),
-                                layout.sharing(), matrix_maker(layout.size));
-  state.allocate(ParamBuffer<float>::Use::training);
+  step::ModelState<T> state(grid.groups(), matrix_blueprint(layout.size),
+                            layout.sharing(), matrix_maker<T>(layout.size));
+  state.allocate(ParamBuffer<T>::Use::training);
   state.params.initialize(Exec(), kSeed);
   // Elements that ranks have, each over the number of ranks that have it as well.
   std::map<std::string, double> held;
@@ -82,13 +84,14 @@ void expect_same(const comm::RankGrid& grid, const Layout& layout, const Weights
   }
 }
 
+template <class T = float>
 void expect_same_in_all(const std::vector<Layout>& layouts) {
   const auto world = layout_world();
   const Weights whole = weights_of_one_rank(layouts.front().size);
   const auto check = [&](const auto& ranks, const Layout& first) {
     const comm::RankGrid grid(ranks, first.grid());
     for (const Layout& layout : layouts) {
-      if (layout.is_on_grid_of(first)) expect_same(grid, layout, whole);
+      if (layout.is_on_grid_of(first)) expect_same<T>(grid, layout, whole);
     }
   };
   for_each_layout(*world, one_of_each_grid(layouts), check);
@@ -98,6 +101,10 @@ TEST(LayoutWeights, AreThoseOfOneRank) {
   std::vector<Layout> layouts = all_layouts(8);
   std::erase_if(layouts, [](const Layout& layout) { return layout.microbatches > 1; });
   expect_same_in_all(layouts);
+}
+
+TEST(LayoutWeights, OfBf16AreThoseOfOneRank) {
+  expect_same_in_all<bf16>(of_each_kind(all_layouts(8)));
 }
 
 TEST(LayoutWeightsOfPipelines, AreThoseOfOneRank) {

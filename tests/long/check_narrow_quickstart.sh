@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # check_narrow_quickstart.sh TRIREME SOURCE — the run of ./quickstart in bf16 ends with a
-# validation loss within 0.02 nats of fp32's. On one rank, which makes the same run.
+# validation loss within 0.02 nats of fp32's. On one rank, which makes the same run. It says
+# how much faster it was as well; what that must be, perf/run measures in turns (quickstart).
 set -euo pipefail
 trireme=$1 source=$2
 place=$(mktemp -d)
@@ -23,6 +24,15 @@ loss_of() {  # TYPE: the validation loss after the last step
 fp32=$(loss_of fp32)
 bf16=$(loss_of bf16)
 printf 'validation loss: fp32 %s, bf16 %s\n' "$fp32" "$bf16"
+
+seconds_of() {  # TYPE: of a step, the median over the records
+  sed -n 's/^{"step":.*"seconds_median": \([0-9.e-]*\).*/\1/p' "$1/train.jsonl" | sort -g |
+    awk '{ all[NR] = $1 } END { print all[int((NR + 1) / 2)] }'
+}
+awk -v a="$(seconds_of fp32)" -v b="$(seconds_of bf16)" 'BEGIN {
+  if (!(a > 0 && b > 0)) exit 1
+  printf "seconds of a step: fp32 %.4f, bf16 %.4f: %.2f times as fast\n", a, b, a / b }'
+
 awk -v a="$fp32" -v b="$bf16" 'BEGIN {
   d = a - b; if (d < 0) d = -d; exit !(a > 0 && b > 0 && d <= 0.02) }' || {
   echo 'the losses are more than 0.02 nats apart'

@@ -9,25 +9,29 @@ of them:
     python tests/parity/make_narrow_fixtures.py --trireme build/release/bin/trireme
 
 fixtures/narrow/text.txt     chapters 1 to 32, a verse a line (King James, public domain)
-fixtures/narrow/losses.json  for each type: the loss of every step, steps that were left
+fixtures/narrow/losses.json  for each run: the loss of every step, steps that were left
                              out by an overflow, the loss of validation after the last
 
 The deck is fixtures/narrow/deck.yaml. Weights begin, and samples come, as
 docs/random_numbers.py draws them from the run's seeds, so that nothing but text and
-losses need be kept.
+losses need be kept. Beside the three types there are two more runs: fp16_overflows, from a
+scale at which gradients overflow and with a window that lets it grow to there again, and
+bf16_of_torch, which computes with PyTorch's own tensors and kernels of bf16.
 
 What is narrow, and what is not: master weights, moments, gradients of weights, sums
 within a product, softmax, statistics of norms and the loss are fp32. Weights are rounded
 to the type once a step, and so are all that a layer hands on: outputs of products, norms
 and activations, probabilities, the residual stream, logits, and the gradients of all
 these. Numbers of a narrow type are kept in fp32 tensors here, which hold them exactly, so
-that every product of two is exact and its sums are fp32, as on an AMX unit.
+that every product of two is exact and its sums are fp32, as on an AMX unit. So the places
+where numbers are rounded are this script's; bf16_of_torch has them where PyTorch does.
 
 The learning rate is one that does not amplify rounding. At 3e-3 the losses of this very
 script in bf16, with attention's probabilities rounded and left as they are, come to lie
 2.6 % apart (step 27), and nothing can be said of 1 %.
 """
 import argparse
+import dataclasses
 import importlib.util
 import json
 import math
@@ -41,8 +45,23 @@ import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
 FIXTURE = HERE / "fixtures" / "narrow"
-TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 LAST_CHAPTER = 32
+
+
+@dataclasses.dataclass
+class Run:
+    dtype: torch.dtype
+    is_own: bool = False  # by PyTorch's own kernels of the type
+    first_scale: float = 1.0
+    window: int = 0  # 0: the scale is constant
+    steps: int = 0  # 0: all of the deck's
+
+
+RUNS = {"fp32": Run(torch.float32),
+        "bf16": Run(torch.bfloat16),
+        "fp16": Run(torch.float16, first_scale=65536.0, window=1000),
+        "fp16_overflows": Run(torch.float16, first_scale=2.0 ** 26, window=6, steps=48),
+        "bf16_of_torch": Run(torch.bfloat16, is_own=True)}
 
 
 def documented_numbers():
@@ -163,21 +182,50 @@ class Gpt:
         logits = narrow(norm("final_norm", x) @ word.T)
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
 
+    def own_loss(self, tokens, dtype):
+        """The same by PyTorch's kernels of the type: they decide what is rounded."""
+        weights = {name: weight.to(dtype) for name, weight in self.masters.items()}
+        functional = torch.nn.functional
+
+        def norm(name, x):
+            return functional.layer_norm(x, (self.hidden,), weights[f"{name}/weight"],
+                                         weights[f"{name}/bias"], 1e-5)
+
+        def linear(name, x):
+            return functional.linear(x, weights[f"{name}/weight"], weights[f"{name}/bias"])
+
+        def attention(i, x):
+            b, s, _ = x.shape
+            q, k, v = (part.view(b, s, self.heads, -1).transpose(1, 2) for part in
+                       linear(f"layers/{i}/attention/qkv", x).split(self.hidden, dim=2))
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return linear(f"layers/{i}/attention/projection",
+                          y.transpose(1, 2).reshape(b, s, self.hidden))
+
+        inputs, labels = tokens[:, :-1], tokens[:, 1:]
+        word = weights["embedding/word/weight"]
+        x = word[inputs] + weights["embedding/position/weight"][:inputs.shape[1]]
+        for i in range(self.layers):
+            x = x + attention(i, norm(f"layers/{i}/input_norm", x))
+            z = linear(f"layers/{i}/mlp/fc1", norm(f"layers/{i}/mlp_norm", x))
+            x = x + linear(f"layers/{i}/mlp/fc2",
+                           functional.gelu(z, approximate="tanh"))
+        logits = functional.linear(norm("final_norm", x), word).float()
+        return functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
 
 class LossScale:
     """Megatron-LM's rules, for fp16; else always 1."""
 
-    def __init__(self, scales):
-        self.scales, self.scale, self.left, self.finite = scales, 65536.0, 2, 0
-        if not scales:
-            self.scale = 1.0
+    def __init__(self, first, window):
+        self.scale, self.window, self.left, self.finite = first, window, 2, 0
 
     def update(self, is_finite):
-        if not self.scales:
+        if self.window == 0:
             assert is_finite
         elif is_finite:
             self.finite += 1
-            if self.finite == 1000:
+            if self.finite == self.window:
                 self.scale, self.left, self.finite = 2 * self.scale, 2, 0
         else:
             self.finite, self.left = 0, self.left - 1
@@ -210,24 +258,28 @@ def batch_of(deck, tokens, end, step):
     return torch.stack([tokens[first:first + sequence + 1] for first in firsts])
 
 
-def validation_loss(deck, model, tokens, begin, dtype):
+def validation_loss(deck, loss_of, tokens, begin):
     sequence = deck["model"]["sequence"]
     windows = torch.stack([tokens[first:first + sequence + 1] for first in
                            range(begin, len(tokens) - sequence, sequence)])
     with torch.no_grad():
-        return model.loss(windows, dtype).item()
+        return loss_of(windows).item()
 
 
 def train(deck, tokens, weights, name):
-    dtype, steps, settings = TYPES[name], deck["run"]["steps"], deck["optimizer"]
+    run, steps, settings = RUNS[name], deck["run"]["steps"], deck["optimizer"]
     model = Gpt(deck, weights)
+
+    def loss_of(samples):
+        return (model.own_loss if run.is_own else model.loss)(samples, run.dtype)
+
     optimizer = make_optimizer(model, settings)
     masters = list(model.masters.values())
-    scaling = LossScale(name == "fp16")
+    scaling = LossScale(run.first_scale, run.window)
     end = math.floor(deck["data"]["split"][0] * len(tokens))  # of what is trained on
     losses, skipped, update = [], [], 1
-    for step in range(steps):
-        loss = model.loss(batch_of(deck, tokens, end, step), dtype)
+    for step in range(run.steps or steps):
+        loss = loss_of(batch_of(deck, tokens, end, step))
         optimizer.zero_grad()
         (loss * scaling.scale).backward()
         for master in masters:
@@ -244,9 +296,9 @@ def train(deck, tokens, weights, name):
         scaling.update(is_finite)
         losses.append(round(loss.item(), 5))
         print(f"{name} {step + 1} {losses[-1]:.4f}", end="\r")
-    validation = validation_loss(deck, model, tokens, end, dtype)
+    validation = validation_loss(deck, loss_of, tokens, end)
     print(f"{name}: loss {losses[0]} to {losses[-1]}, validation {validation:.5f}, "
-          f"skipped {skipped}")
+          f"skipped {skipped}, last scale {scaling.scale:g}")
     return {"losses": losses, "skipped": skipped, "validation": round(validation, 6)}
 
 
@@ -282,7 +334,7 @@ def main():
     text.write_text(genesis())
     tokens, vocabulary = tokens_of(arguments.trireme, text)
     weights = draw_weights(deck, vocabulary)
-    runs = {name: train(deck, tokens, weights, name) for name in TYPES}
+    runs = {name: train(deck, tokens, weights, name) for name in RUNS}
     lines = ",\n".join(f'"{name}": {json.dumps(run)}' for name, run in runs.items())
     (FIXTURE / "losses.json").write_text(
         f'{{"torch": "{torch.__version__}",\n{lines}}}\n')

@@ -38,15 +38,18 @@ struct CheckpointOptions {
   unsigned seed = 1;
   std::string vocab = "300";
   bool poisoned = false;  // one weight of layer 1 is no number
+  // Of its deck: a rate that earlier versions took may be no right one now.
+  double dropout = 0.1;
 };
 
 // Publishes a checkpoint below run / "checkpoints".
 inline void make_checkpoint(const std::filesystem::path& run,
                             const CheckpointOptions& options = {}) {
-  const config::Deck deck = config::parse(
+  config::Deck deck = config::parse(
       "model: {layers: 2, hidden: 32, heads: 4, sequence: 24, vocab: " + options.vocab +
           "}\ndata: {train: corpus.h5}\n",
       "small");
+  deck.model.dropout = deck.model.attention_dropout = options.dropout;
   step::ModelState<float> state(comm::make_groups_of_one(), deck.model);
   randomize(state, 0.15, options.seed);
   if (options.poisoned) {

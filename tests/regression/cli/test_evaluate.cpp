@@ -321,5 +321,20 @@ TEST_F(Evaluate, WeightsThatAreNoNumbers) {
                  {"corpus.h5", "vocabulary of 300", "one of 299"});
 }
 
+// Of a run whose masks had a rate that 16-bit words cannot have: nothing is dropped here,
+// so that it matters to nobody.
+TEST_F(Evaluate, ADropoutThatOnlyEarlierVersionsTook) {
+  make_checkpoint(run_dir(), {.with_tokenizer = false});
+  const json plain = result({"--data", corpus()});
+  fs::remove_all(run_dir());
+  make_checkpoint(run_dir(), {.with_tokenizer = false, .dropout = 1e-6});
+  EXPECT_EQ(result({"--data", corpus()})["loss"], plain["loss"]);
+  EXPECT_GT(result({"--data", corpus(), "--set", "precision.compute=bf16"})["loss"], 0.0);
+  const fs::path inspected = scratch_ / "inspected.json";
+  const RunResult run = trireme({"inspect", newest(), "--json", inspected});
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(slurp(inspected), Not(HasSubstr("deck_problem")));
+}
+
 }  // namespace
 }  // namespace trireme::test

@@ -318,5 +318,19 @@ TEST_F(GenerateCli, PaddedVocabularyGivesOnlyTokensOfTheTokenizer) {
   }
 }
 
+// Nothing is dropped here: the rate need be none that masks can have.
+TEST_F(GenerateCli, ADropoutThatOnlyEarlierVersionsTook) {
+  const std::vector<std::string> text = {"--prompt", "the", "--max-tokens", "5"};
+  make_checkpoint(scratch_ / "old", {.dropout = 1e-6});
+  std::vector<std::string> old = {"generate", "--checkpoint", scratch_ / "old"};
+  old.insert(old.end(), text.begin(), text.end());
+  const RunResult found = trireme(old);
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(found.out, generate(text).out);
+  old.insert(old.end(), {"--set", "precision.compute=bf16"});
+  const RunResult narrow = trireme(old);
+  EXPECT_EQ(narrow.status, 0) << narrow.err;
+}
+
 }  // namespace
 }  // namespace trireme::test

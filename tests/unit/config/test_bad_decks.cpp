@@ -105,6 +105,17 @@ const std::vector<Case>& cases() {
        "precision.loss_scale.initial",
        "is below precision.loss_scale.minimum (1024)",
        "precision.loss_scale.initial: 1024, or precision.loss_scale.minimum: 512"},
+      // round(65536 p) is 0, and 65536: masks cannot have these rates
+      {{"model.dropout=1e-6"},
+       0,
+       "model.dropout",
+       "too small: masks are drawn from 16-bit words",
+       "model.dropout: 0"},
+      {{"model.attention_dropout=0.999999"},
+       0,
+       "model.attention_dropout",
+       "too large: masks are drawn from 16-bit words",
+       "model.attention_dropout: 0.9999847412109375"},
       {{"parallel.zero=4"}, 0, "parallel.zero", "too large", "parallel.zero: 3"},
       {{"optimizer.lr=0"}, 0, "optimizer.lr", "too small", ""},
       {{"run.steps=0"}, 0, "run.steps", "too small", "run.steps: 1"},
@@ -325,6 +336,11 @@ TEST(BadDecks, LimitsThemselvesAreAllowed) {
       errors_with({"precision.compute=bf16", "precision.gradients=bf16"}, 0).empty());
   EXPECT_TRUE(errors_with({"model.layers=4096"}, 0).empty());
   EXPECT_EQ(errors_with({"model.layers=4097"}, 0).at(0).allowed, "integer: 1 to 4096");
+  // From 0.5 / 65536 on round(65536 p) is 1.
+  EXPECT_TRUE(errors_with({"model.dropout=7.63e-6"}, 0).empty());
+  EXPECT_EQ(errors_with({"model.dropout=7.62e-6"}, 0).size(), 1u);
+  EXPECT_TRUE(errors_with({"model.attention_dropout=0.99999237"}, 0).empty());
+  EXPECT_EQ(errors_with({"model.attention_dropout=0.99999238"}, 0).size(), 1u);
   EXPECT_TRUE(
       errors_with(
           {"optimizer.schedule=wsd", "optimizer.warmup=400", "optimizer.cooldown=600"}, 0)

@@ -40,6 +40,20 @@ TEST(RoundTripResolved, EveryKeyIsWritten) {
   EXPECT_THAT(text, ::testing::HasSubstr("  hang_timeout: 10m\n"));
 }
 
+// Decks of checkpoints may have what earlier versions took, and keep it.
+TEST(RoundTripResolved, DropoutThatOnlyEarlierVersionsTook) {
+  Deck old = small_with({});
+  old.model.dropout = 1e-6;
+  old.model.attention_dropout = 0.999999;
+  const std::string text = resolved_text(old);
+  const Deck again = parse_resolved(text);
+  EXPECT_EQ(again.model.dropout, 1e-6);
+  EXPECT_EQ(again.model.attention_dropout, 0.999999);
+  EXPECT_EQ(errors_of(text).size(), 2u);  // of a user it is none to begin a run with
+  old.model.dropout = 1.0;
+  EXPECT_THROW(parse_resolved(resolved_text(old)), DeckErrors);
+}
+
 // Decks drawn at random from values of every kind.
 TEST(RoundTripResolved, ManyDecks) {
   std::mt19937_64 random(11);
