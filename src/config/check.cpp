@@ -64,6 +64,7 @@ class Checker {
     check_pipeline();
     check_memory();
     check_precision();
+    check_loss_scale();
     check_batch();
     check_data();
     check_optimizer();
@@ -436,7 +437,7 @@ class Checker {
     }
   }
 
-  void check_precision() {
+  void check_loss_scale() {
     const LossScaleConfig& scale = deck_.precision.loss_scale;
     if (!good({"precision.loss_scale.initial", "precision.loss_scale.minimum",
                "precision.loss_scale.dynamic"})) {

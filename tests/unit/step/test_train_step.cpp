@@ -113,7 +113,7 @@ struct StepRun {
   explicit StepRun(index_t micro, double dropout = 0.0, double clip_norm = 1e30,
                    bool narrow_gradients = false)
       : state(comm::make_groups_of_one(), small_gpt(dropout),
-              Sharing{.narrow_gradients = narrow_gradients}) {
+              Sharing{.pipeline = {}, .narrow_gradients = narrow_gradients}) {
     state.allocate(ParamBuffer<T>::Use::training);
     test::randomize(state, 0.2);
     step = std::make_unique<TrainStep<T>>(

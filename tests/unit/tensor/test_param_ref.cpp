@@ -116,8 +116,9 @@ TEST(ParamRefNarrow, GradientsAreWrittenInTheirType) {
           EXPECT_EQ(got, want);
           EXPECT_EQ(all.extent(1), 5u);
           EXPECT_TRUE((std::is_same_v<G, bf16>));
-          if constexpr (std::is_same_v<G, bf16>)
+          if constexpr (std::is_same_v<G, bf16>) {
             EXPECT_EQ(all.data(), memory.vector().data());
+          }
           ++calls;
         });
   }
