@@ -54,7 +54,9 @@ KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
   if constexpr (kMayHaveVectors<T>) {
     if (vectors.statistics != nullptr) return vectors.statistics(in, count, ahead);
   }
-  A largest = -Kokkos::Experimental::infinity_v<A>;
+  // No infinity: less itself it would be NaN, in a piece of logits that all are minus
+  // infinity.
+  A largest = Kokkos::Experimental::finite_min_v<A>;
   A sum{0};
   for (index_t begin = 0; begin < count; begin += kPiece) {
     const index_t width = tile_width(count, begin, kPiece);
@@ -63,7 +65,7 @@ KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
     const A piece_max =
         max_columns<A>(team, width, [=](index_t j) { return static_cast<A>(piece[j]); });
     if (piece_max > largest) {
-      sum *= vector_exp(largest - piece_max);  // exp(-inf) = 0 the first time
+      sum *= vector_exp(largest - piece_max);  // by 0 the first time
       largest = piece_max;
     }
     sum += sum_columns<A>(team, width, [=](index_t j) {

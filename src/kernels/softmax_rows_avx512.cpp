@@ -92,7 +92,7 @@ template <class T>
 TRIREME_AVX512 RowStatistics<float> softmax_statistics(const T* in, index_t count,
                                                        const Ahead<T>& ahead) {
   const __m512 lowest = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  RowStatistics<float> row{-std::numeric_limits<float>::infinity(), 0.0f};
+  RowStatistics<float> row{std::numeric_limits<float>::lowest(), 0.0f};
   index_t begin = 0;
   for (; begin + kSoftmaxPiece <= count; begin += kSoftmaxPiece) {
     ahead.fetch(HostRow{}, begin, kSoftmaxPiece);

@@ -182,6 +182,29 @@ TEST(CrossEntropyVectors, KeepNaN) {
   }
 }
 
+// More of them than are gone through at a time, before anything else.
+TYPED_TEST(CrossEntropyOf, ColumnsOfMinusInfinityCountForNothing) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  const index_t columns = 700, hidden = 513;
+  std::vector<double> values(columns, 2.0);
+  std::fill_n(values.begin(), hidden, -INFINITY);
+  const Array<T> logits(values);
+  const Array<A> row_max(1), sums(2);
+  const Array<std::int32_t> labels({600});
+  const Array<float> mask(1, 1.0);
+  cross_entropy_in_place<T>(Exec(), {0, columns}, LossStep().view(), kObjective,
+                            labels.cvector(), mask.cvector(), logits.matrix(1, columns),
+                            row_max.vector(), sums.matrix(1, 2));
+  EXPECT_EQ(row_max.values()[0], 2.0);
+  EXPECT_NEAR(sums.values()[0], columns - hidden, 1e-4);
+  const std::vector<double> gradients = logits.values();
+  for (index_t j = 0; j < columns; ++j) {
+    ASSERT_EQ(gradients[j] == 0.0, j < hidden) << j;
+    ASSERT_TRUE(std::isfinite(gradients[j])) << j;
+  }
+}
+
 // Each rank of a tensor group holds a range; combined as the all-reduces would.
 TYPED_TEST(CrossEntropyOf, ThreeShardsEqualTheWhole) {
   using T = TypeParam;
