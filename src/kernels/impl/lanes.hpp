@@ -297,41 +297,23 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const HostRow& team, index_t c
   total_b = sums_b.total();
 }
 
-#else
-
-template <class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_lanes(const HostRow& team, index_t count,
-                                                const Body& body) {
-  for_each_column(team, count, body);
-}
-template <class A, class Value>
-KOKKOS_FORCEINLINE_FUNCTION A sum_lanes(const HostRow& team, index_t count,
-                                        const Value& value) {
-  return sum_columns<A>(team, count, value);
-}
-template <class A, class Value>
-KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const HostRow& team, index_t count,
-                                                  const Value& value, A& total_a,
-                                                  A& total_b) {
-  sum_columns_of_two<A>(team, count, value, total_a, total_b);
-}
-
 #endif
 
-template <class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_lanes(const TeamMember& team, index_t count,
+// Where there are no lanes: a GPU's teams, and hosts without vector types.
+template <class Team, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_lanes(const Team& team, index_t count,
                                                 const Body& body) {
   for_each_column(team, count, body);
 }
 // The sums of value(j), and of both numbers that value(j, a, b) sets, with the bits of
 // sum_columns() and sum_columns_of_two().
-template <class A, class Value>
-KOKKOS_FORCEINLINE_FUNCTION A sum_lanes(const TeamMember& team, index_t count,
+template <class A, class Team, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A sum_lanes(const Team& team, index_t count,
                                         const Value& value) {
   return sum_columns<A>(team, count, value);
 }
-template <class A, class Value>
-KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const TeamMember& team, index_t count,
+template <class A, class Team, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const Team& team, index_t count,
                                                   const Value& value, A& total_a,
                                                   A& total_b) {
   sum_columns_of_two<A>(team, count, value, total_a, total_b);
