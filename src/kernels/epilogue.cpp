@@ -46,7 +46,7 @@ void require_epilogue(const Epilogue<T>& epilogue, const View2<T>& y) {
 
 template <class T>
 void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>& epilogue,
-                    View2<T> y) {
+                    View2<T> y, PassOf pass) {
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(y.extent(0));
   const auto f = static_cast<index_t>(y.extent(1));
@@ -57,8 +57,10 @@ void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>&
   const RowsOf<T> kept(epilogue.pre_activation), out(y);
   const T* const bias = epilogue.bias.extent(0) == 0 ? nullptr : epilogue.bias.data();
   const bool has_gelu = epilogue.activation == Activation::gelu;
-  const index_t bytes =
-      bytes_of(product, epilogue.bias, epilogue.residual, epilogue.pre_activation, y);
+  const index_t bytes = pass == PassOf::product
+                            ? 0
+                            : bytes_of(product, epilogue.bias, epilogue.residual,
+                                       epilogue.pre_activation, y);
   launch_rows(
       exec, {"trireme::kernels::apply_epilogue", {.bytes = bytes}}, rows,
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {

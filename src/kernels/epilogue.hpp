@@ -12,10 +12,14 @@
 
 namespace trireme::kernels {
 
+// Whether a pass counts for itself, or as a part of the product that was called with the
+// costs of both.
+enum class PassOf { itself, product };
+
 // product, y: (rows, f), with any distance between rows; y may be the product itself.
 template <class T>
 void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>& epilogue,
-                    View2<T> y);
+                    View2<T> y, PassOf pass = PassOf::itself);
 
 // Throws Error unless the parts of an epilogue fit y (rows, f) and each other.
 template <class T>
@@ -41,7 +45,8 @@ Kernel fused_kernel(const GemmShape& shape, const View2<const T>& x,
 // c = or += x W^T, and a pass over what it leaves.
 template <class T, class Multiply>
 void forward_in_two_passes(const Exec& exec, const Epilogue<T>& epilogue,
-                           const View2<T>& y, const Multiply& product) {
+                           const View2<T>& y, const Multiply& product,
+                           PassOf pass = PassOf::itself) {
   require_epilogue(epilogue, y);
   // The product goes to where z is kept, or to y. A residual that is y itself would be
   // lost there: the product is added to it.
@@ -51,7 +56,7 @@ void forward_in_two_passes(const Exec& exec, const Epilogue<T>& epilogue,
   product(adds_to_y ? Accumulate::yes : Accumulate::no, z);
   Epilogue<T> rest = epilogue;
   if (adds_to_y) rest.residual = {};
-  if (!is_empty(rest)) apply_epilogue<T>(exec, z, rest, y);
+  if (!is_empty(rest)) apply_epilogue<T>(exec, z, rest, y, pass);
 }
 
 // The plain loop, then the pass: the oracle of the tests.

@@ -2,11 +2,9 @@
 //
 // Native products are those of impl/amx_gemm.hpp where the CPU has matrix tiles and both
 // sides of C have 32 elements or more; else oneDNN's matmul, whose primitives are made
-// once per shape. Widened ones go block by block: the blocks of both operands are
-// converted to float in memory of the queue, which is small enough to stay in cache, and
-// multiplied by float's product; a 16-bit result is rounded once, after the last block of
-// the sum. Example: (4096, 3072) by (3072, 50304) goes in 2 x 66 blocks of C, each the
-// sum of 3 products.
+// once per shape. Widened ones are those of impl/vector_gemm.hpp. The way belongs to the
+// queue and not to the process, because ranks and restarts have to agree on it: it is
+// recorded with the run.
 #include "kernels/narrow_gemm.hpp"
 
 #include <oneapi/dnnl/dnnl.h>
@@ -29,6 +27,7 @@
 #include "kernels/impl/narrow_gemm.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/thread_count.hpp"
+#include "kernels/impl/vector_gemm.hpp"
 
 namespace trireme::kernels {
 
@@ -175,11 +174,6 @@ class NativeProduct {
   std::array<Memory, 3> memory_;
 };
 
-// What is widened at a time.
-constexpr index_t kRows = 2048;    // of C
-constexpr index_t kColumns = 768;  // of C: its block is read again while in cache
-constexpr index_t kDepth = 1024;   // of the sum
-
 // What a queue keeps for these products.
 class State final : public LibraryState {
  public:
@@ -239,9 +233,6 @@ class State final : public LibraryState {
     const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
     return workspace_.data() + (kLine - address % kLine) % kLine;
   }
-  float* widened_a() { return room(kRows * kDepth, a_); }
-  float* widened_b() { return room(kDepth * kColumns, b_); }
-  float* widened_c() { return room(kRows * kColumns, c_); }
 
  private:
   void open_engine() {
@@ -254,15 +245,6 @@ class State final : public LibraryState {
                     "stream");
     stream_.reset(stream);
   }
-  static float* room(index_t elements, DeviceArray<float>& memory) {
-    if (memory.extent(0) == 0) {
-      memory = DeviceArray<float>(
-          Kokkos::view_alloc(Kokkos::WithoutInitializing, "widened block"),
-          extent(elements));
-    }
-    return memory.data();
-  }
-
   NarrowProducts bf16_way, fp16_way;
   bool has_tiles_ = false;
   std::map<Product, AmxCut> cuts_;
@@ -271,40 +253,10 @@ class State final : public LibraryState {
   Stream stream_;
   std::map<std::pair<Product, dnnl_data_type_t>, std::unique_ptr<NativeProduct>>
       products_;
-  DeviceArray<float> a_, b_, c_;
 };
 
 State& state_of(const Exec& exec) {
   return exec.library<State>([] { return std::make_unique<State>(); });
-}
-
-// to (rows, columns), dense, = from; rows of `from` lie `leading` apart.
-template <class From, class To>
-void convert_block(const Exec& exec, const From* from, index_t from_leading, To* to,
-                   index_t to_leading, index_t rows, index_t columns) {
-  launch_rows(
-      exec, "trireme::kernels::convert_block", rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        const From* const in = from + row * from_leading;
-        To* const out = to + row * to_leading;
-        for_each_column(team, columns, [=](index_t j) {
-          out[j] = static_cast<To>(static_cast<float>(in[j]));
-        });
-      });
-}
-
-// A block of an operand in float: `rows` x `columns` of op(X) from (row, column) on.
-// Returns its leading dimension, as stored.
-template <class T>
-index_t widen(const Exec& exec, Transpose transpose, const T* operand, index_t leading,
-              index_t row, index_t column, index_t rows, index_t columns, float* block) {
-  if (transpose == Transpose::yes) {
-    std::swap(row, column);
-    std::swap(rows, columns);
-  }
-  convert_block(exec, operand + row * leading + column, leading, block, columns, rows,
-                columns);
-  return columns;
 }
 
 void amx_product(const Exec& exec, State& state, const AmxProduct& task) {
@@ -322,52 +274,11 @@ void amx_product(const Exec& exec, State& state, const AmxProduct& task) {
 
 // The same function of an element as in gelu_forward(), so that what is made again has
 // the same bits.
-void gelu_of_row(const bf16* z, bf16* y, index_t count) {
+template <class T>
+void gelu_of_row(const T* z, T* y, index_t count) {
   TRIREME_INDEPENDENT_ITERATIONS
   for (index_t j = 0; j < count; ++j) {
-    y[j] = static_cast<bf16>(gelu(static_cast<float>(z[j])));
-  }
-}
-
-template <class T, class To>
-void widened_product(const Exec& exec, State& state, const Product& all, const T* a,
-                     const T* b, To* c) {
-  constexpr bool kNarrowResult = !std::is_same_v<To, float>;
-  for (index_t i = 0; i < all.m; i += kRows) {
-    index_t widened_k = -1;  // of the block of A that is there
-    index_t lda = 0;
-    for (index_t j = 0; j < all.n; j += kColumns) {
-      Product block = all;
-      block.m = std::min(kRows, all.m - i);
-      block.n = std::min(kColumns, all.n - j);
-      To* const result = c + i * all.ldc + j;
-      float* sum = nullptr;
-      if constexpr (kNarrowResult) {
-        sum = state.widened_c();
-        block.ldc = block.n;
-        if (all.accumulate == Accumulate::yes) {
-          convert_block(exec, result, all.ldc, sum, block.ldc, block.m, block.n);
-        }
-      } else {
-        sum = result;
-      }
-      for (index_t k = 0; k < all.k; k += kDepth) {
-        block.k = std::min(kDepth, all.k - k);
-        if (k != widened_k) {
-          lda = widen(exec, all.transpose_a, a, all.lda, i, k, block.m, block.k,
-                      state.widened_a());
-          widened_k = k;
-        }
-        block.lda = lda;
-        block.ldb = widen(exec, all.transpose_b, b, all.ldb, k, j, block.k, block.n,
-                          state.widened_b());
-        float_product(block, state.widened_a(), state.widened_b(), sum);
-        block.accumulate = Accumulate::yes;
-      }
-      if constexpr (kNarrowResult) {
-        convert_block(exec, sum, block.ldc, result, all.ldc, block.m, block.n);
-      }
-    }
+    y[j] = static_cast<T>(gelu(static_cast<float>(z[j])));
   }
 }
 
@@ -378,7 +289,11 @@ void narrow_product(const Exec& exec, const Product& product, const T* a, const 
                     To* c) {
   State& state = state_of(exec);
   if (state.way(dtype_of<T>) == NarrowProducts::widened) {
-    widened_product(exec, state, product, a, b, c);
+    vector_product<T>(exec, {.product = product,
+                             .a = a,
+                             .b = b,
+                             .c = c,
+                             .is_c_float = std::is_same_v<To, float>});
     return;
   }
   if constexpr (std::is_same_v<T, bf16>) {
@@ -398,32 +313,65 @@ void narrow_product(const Exec& exec, const Product& product, const T* a, const 
   native->run(state.stream(), a, b, c);
 }
 
+template <class T>
 bool fuses_forward(const Exec& exec, const Product& product) {
-  return product.k > 0 && state_of(exec).takes_tiles(product);
+  State& state = state_of(exec);
+  return state.way(dtype_of<T>) == NarrowProducts::widened ||
+         (std::is_same_v<T, bf16> && state.takes_tiles(product));
 }
 
-void fused_forward(const Exec& exec, const Product& product, View2<const bf16> x,
-                   View2<const bf16> weight, const Epilogue<bf16>& epilogue,
-                   View2<bf16> y) {
+namespace {
+
+// What linear_forward() is asked for, in the fields that both kinds of products have.
+template <class Task, class T>
+Task forward_task(const Product& product, const View2<const T>& x,
+                  const View2<const T>& weight, const Epilogue<T>& epilogue,
+                  const View2<T>& y) {
   const auto data_of = [](const auto& view) {
     return view.extent(0) == 0 ? nullptr : view.data();
   };
   const auto leading = [](const auto& view) {
     return static_cast<index_t>(view.stride(0));
   };
-  amx_product(
-      exec, state_of(exec),
-      {.product = product,
-       .a = x.data(),
-       .b = weight.data(),
-       .c = y.data(),
-       .bias = data_of(epilogue.bias),
-       .residual = data_of(epilogue.residual),
-       .ld_residual = leading(epilogue.residual),
-       .pre_activation = data_of(epilogue.pre_activation),
-       .ld_pre_activation = leading(epilogue.pre_activation),
-       .activate = epilogue.activation == Activation::gelu ? gelu_of_row : nullptr});
+  return {.product = product,
+          .a = x.data(),
+          .b = weight.data(),
+          .c = y.data(),
+          .bias = data_of(epilogue.bias),
+          .residual = data_of(epilogue.residual),
+          .ld_residual = leading(epilogue.residual),
+          .pre_activation = data_of(epilogue.pre_activation),
+          .ld_pre_activation = leading(epilogue.pre_activation),
+          .activate = epilogue.activation == Activation::gelu ? gelu_of_row<T> : nullptr};
 }
+
+}  // namespace
+
+template <class T>
+void fused_forward(const Exec& exec, const Product& product, View2<const T> x,
+                   View2<const T> weight, const Epilogue<T>& epilogue, View2<T> y) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    State& state = state_of(exec);
+    if (state.takes_tiles(product)) {
+      amx_product(exec, state, forward_task<AmxProduct>(product, x, weight, epilogue, y));
+      return;
+    }
+  }
+  auto task = forward_task<VectorProduct<T>>(product, x, weight, epilogue, y);
+  if (task.residual == y.data()) {  // y's own elements, which hold the sums
+    task.residual = nullptr;
+    task.product.accumulate = Accumulate::yes;
+  }
+  vector_product<T>(exec, task);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                \
+  template bool fuses_forward<T>(const Exec&, const Product&);                \
+  template void fused_forward<T>(const Exec&, const Product&, View2<const T>, \
+                                 View2<const T>, const Epilogue<T>&, View2<T>);
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(fp16)
+#undef TRIREME_INSTANTIATE
 
 #define TRIREME_INSTANTIATE(T)                                                        \
   template void narrow_product<T, T>(const Exec&, const Product&, const T*, const T*, \

@@ -34,20 +34,18 @@ struct Product {
   auto operator<=>(const Product&) const = default;
 };
 
-// By float's instructions.
-void float_product(const Product& product, const float* a, const float* b, float* c);
-
 // The same as gemm(), of which it is the part for these types; k > 0. T: bf16 or fp16.
 template <class T, class To>
 void narrow_product(const Exec& exec, const Product& product, const T* a, const T* b,
                     To* c);
 
 // Whether y = x W^T is computed together with its epilogue, and that: the product is the
-// shape of x W^T, neither is empty.
+// shape of x W^T, neither is empty. T: bf16 or fp16.
+template <class T>
 bool fuses_forward(const Exec& exec, const Product& product);
-void fused_forward(const Exec& exec, const Product& product, View2<const bf16> x,
-                   View2<const bf16> weight, const Epilogue<bf16>& epilogue,
-                   View2<bf16> y);
+template <class T>
+void fused_forward(const Exec& exec, const Product& product, View2<const T> x,
+                   View2<const T> weight, const Epilogue<T>& epilogue, View2<T> y);
 
 }  // namespace trireme::kernels::impl
 

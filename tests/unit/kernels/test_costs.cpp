@@ -79,16 +79,19 @@ TEST_F(Costs, ForwardWithEpilogue) {
     return 2.0 * 37 * 64 * 5;
   };
   const index_t operands = 37 * 5 + 64 * 5, c = 37 * 64;
-  expect("gemm", forward(1.0f), 4 * (operands + c));
-  expect("apply_epilogue", 0, 4 * (3 * c + 64));
-  // 16-bit types: the same in two, or all in one.
-  const double flops = forward(bf16{});
-  if (tally_.kernel("trireme::kernels::apply_epilogue").calls > 0) {
-    expect("gemm", flops, 2 * (operands + c));
-    expect("apply_epilogue", 0, 2 * (3 * c + 64));
-  } else {
-    expect("linear_forward[fused]", flops, 2 * (operands + 2 * c + 64));
-  }
+  // The same in two, or all in one.
+  const auto expect_either = [&](double flops, index_t size) {
+    if (tally_.kernel("trireme::kernels::apply_epilogue").calls > 0) {
+      expect("gemm", flops, size * (operands + c));
+      expect("apply_epilogue", 0, size * (3 * c + 64));
+    } else {
+      expect("linear_forward[fused]", flops, size * (operands + 2 * c + 64));
+    }
+  };
+  expect_either(forward(1.0), 8);
+  expect_either(forward(1.0f), 4);
+  expect_either(forward(bf16{}), 2);
+  expect_either(forward(fp16{}), 2);
 }
 
 // 2 samples, 3 heads of 5 in 1 of keys, 7 queries of 7 keys: one product is

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/impl/amx_gemm.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
+#include "kernels/impl/vector_gemm.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "support/arrays.hpp"
 
@@ -161,6 +164,178 @@ TEST(NarrowGemm, PartsOfAProductOnTilesDoNotShowInIt) {
         if (first.empty()) first = c.bytes();
         EXPECT_EQ(c.bytes(), first) << threads << " threads";
         if (threads == 1) test::expect_close(c.values(), plain.values(), 5e-3, 1, "c");
+      }
+    }
+  }
+}
+
+// What one product on vectors is asked for: everything that can follow it, or nothing.
+template <class T>
+struct OnVectors {
+  index_t m, n, k;
+  Transpose ta, tb;
+  Accumulate accumulate;
+  bool has_epilogue;
+  Array<T> a, b, bias, residual, c;
+  Array<float> sums;
+
+  OnVectors(index_t m_, index_t n_, index_t k_, Transpose ta_, Transpose tb_,
+            Accumulate add, bool epilogue)
+      : m(m_),
+        n(n_),
+        k(k_),
+        ta(ta_),
+        tb(tb_),
+        accumulate(add),
+        has_epilogue(epilogue),
+        a(test::uniform(extent(m * k), 1)),
+        b(test::uniform(extent(k * n), 2)),
+        bias(test::uniform(extent(n), 3)),
+        residual(test::uniform(extent(m * n), 4)),
+        c(add == Accumulate::yes ? test::uniform(extent(m * n), 5)
+                                 : std::vector<double>(extent(m * n), NAN)),
+        sums(c.values()) {}
+
+  impl::VectorProduct<T> task(bool to_float) const {
+    impl::VectorProduct<T> task{
+        .product = {ta, tb, accumulate, m, n, k, ta == Transpose::yes ? m : k,
+                    tb == Transpose::yes ? k : n, n},
+        .a = a.cvector().data(),
+        .b = b.cvector().data(),
+        .c = to_float ? static_cast<void*>(sums.vector().data()) : c.vector().data(),
+        .is_c_float = to_float};
+    if (has_epilogue) {
+      task.bias = bias.cvector().data();
+      task.residual = residual.cvector().data();
+      task.ld_residual = n;
+    }
+    return task;
+  }
+  // The bytes of C, computed by `set` in parts for `threads`.
+  std::vector<unsigned char> run(const impl::VectorSet& set, index_t threads,
+                                 bool to_float) const {
+    const OnVectors fresh(m, n, k, ta, tb, accumulate, has_epilogue);
+    const auto task = fresh.task(to_float);
+    const DeviceArray<std::byte> memory("workspace", set.workspace_bytes + 64);
+    // Nothing may depend on what was there.
+    Kokkos::deep_copy(memory, std::byte{0xff});
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+    for (const impl::PartOfC& part : impl::vector_parts(task.product, set, threads)) {
+      set.part_of<T>()(task, part, memory.data() + (64 - address % 64) % 64);
+    }
+    return to_float ? fresh.sums.bytes() : fresh.c.bytes();
+  }
+  void expect_right(const impl::VectorSet& set, bool to_float) const {
+    const OnVectors fresh(m, n, k, ta, tb, accumulate, has_epilogue);
+    const auto task = fresh.task(to_float);
+    std::vector<double> want(extent(m * n));
+    const auto left = a.values(), right = b.values(), before = c.values();
+    const auto biases = bias.values(), residuals = residual.values();
+    for (index_t i = 0; i < m; ++i) {
+      for (index_t j = 0; j < n; ++j) {
+        double sum = accumulate == Accumulate::yes ? before[extent(i * n + j)] : 0;
+        if (has_epilogue) {
+          sum += biases[extent(j)] + residuals[extent(i * n + j)];
+        }
+        for (index_t p = 0; p < k; ++p) {
+          sum += left[extent(ta == Transpose::yes ? p * m + i : i * k + p)] *
+                 right[extent(tb == Transpose::yes ? j * k + p : p * n + j)];
+        }
+        want[extent(i * n + j)] = sum;
+      }
+    }
+    const DeviceArray<std::byte> memory("workspace", set.workspace_bytes + 64);
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+    set.part_of<T>()(task, {0, m, 0, n}, memory.data() + (64 - address % 64) % 64);
+    const auto got = to_float ? fresh.sums.values() : fresh.c.values();
+    const double tolerance =
+        1e-6 * static_cast<double>(k + 4) + (to_float ? 0 : test::rounding<T>());
+    test::expect_close(got, want, tolerance, 1, std::string(set.name).c_str());
+  }
+};
+
+template <class T>
+class NarrowGemmOnVectors : public ::testing::Test {};
+using NarrowTypes = ::testing::Types<bf16, fp16>;
+TYPED_TEST_SUITE(NarrowGemmOnVectors, NarrowTypes);
+
+// Sizes around tiles and strips of every set, and around its chunks of k.
+TYPED_TEST(NarrowGemmOnVectors, HaveTheSumsOfThePlainLoop) {
+  constexpr index_t kSizes[][3] = {{1, 1, 1},     {31, 33, 1},   {33, 31, 257},
+                                   {12, 32, 384}, {13, 17, 385}, {7, 257, 33},
+                                   {257, 9, 800}, {60, 16, 40}};
+  for (const impl::VectorSet* set : impl::vector_sets()) {
+    for (const auto& [m, n, k] : kSizes) {
+      for (const Transpose ta : {Transpose::no, Transpose::yes}) {
+        for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+          for (const Accumulate add : {Accumulate::no, Accumulate::yes}) {
+            SCOPED_TRACE(fmt::format("{}: {} x {} x {}, {}{}{}", set->name, m, n, k,
+                                     ta == Transpose::yes, tb == Transpose::yes,
+                                     add == Accumulate::yes));
+            const OnVectors<TypeParam> plain(m, n, k, ta, tb, add, false);
+            plain.expect_right(*set, true);
+            plain.expect_right(*set, false);
+            const OnVectors<TypeParam> followed(m, n, k, ta, tb, add, true);
+            followed.expect_right(*set, false);
+          }
+        }
+      }
+    }
+  }
+}
+
+// However C is cut, for however many threads, and on whichever vectors: the same bits.
+template <class T>
+void expect_bits_of_its_own(const OnVectors<T>& product, bool to_float) {
+  std::vector<unsigned char> first;
+  for (const impl::VectorSet* set : impl::vector_sets()) {
+#if !defined(__FMA__)
+    if (set == &impl::kPlainVectors) continue;  // rounds products, too
+#endif
+    for (const index_t threads : {1, 2, 7}) {
+      const auto bytes = product.run(*set, threads, to_float);
+      if (first.empty()) first = bytes;
+      EXPECT_TRUE(bytes == first) << set->name << ", " << threads << " threads";
+    }
+  }
+}
+TYPED_TEST(NarrowGemmOnVectors, HaveBitsOfTheirOwn) {
+  for (const Transpose ta : {Transpose::no, Transpose::yes}) {
+    for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+      for (const bool to_float : {false, true}) {
+        // More rows, and more columns, than go at a time; two and three chunks of k.
+        using Product = OnVectors<TypeParam>;
+        expect_bits_of_its_own(Product(1101, 40, 401, ta, tb, Accumulate::yes, false),
+                               to_float);
+        expect_bits_of_its_own(Product(61, 601, 803, ta, tb, Accumulate::no, false),
+                               to_float);
+      }
+    }
+  }
+}
+
+// Parts are C, each element once, and cut at tiles.
+TEST(NarrowGemm, PartsOnVectorsCoverC) {
+  for (const impl::VectorSet* set : impl::vector_sets()) {
+    for (const auto& [m, n] : {std::pair<index_t, index_t>{1, 1},
+                               {5, 4000},
+                               {4000, 5},
+                               {1024, 3072},
+                               {100, 100}}) {
+      for (const index_t threads : {1, 2, 6, 64}) {
+        const impl::Product product{
+            Transpose::no, Transpose::no, Accumulate::no, m, n, 8, 8, n, n};
+        index_t elements = 0;
+        const auto parts = impl::vector_parts(product, *set, threads);
+        EXPECT_LE(std::ssize(parts), threads);
+        for (const impl::PartOfC& part : parts) {
+          EXPECT_LT(part.row, part.row_end);
+          EXPECT_LT(part.column, part.column_end);
+          EXPECT_EQ(part.row % set->tile_rows, 0);
+          EXPECT_EQ(part.column % set->tile_columns, 0);
+          elements += (part.row_end - part.row) * (part.column_end - part.column);
+        }
+        EXPECT_EQ(elements, m * n);
       }
     }
   }

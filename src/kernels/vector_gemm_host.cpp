@@ -1,0 +1,127 @@
+// kernels/vector_gemm_host.cpp — which vectors widened products are computed on, and the
+// cut of C among threads; see impl/vector_gemm.hpp.
+#include <oneapi/dnnl/dnnl.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/exec.hpp"
+#include "kernels/impl/narrow_gemm.hpp"
+#include "kernels/impl/rows.hpp"
+#include "kernels/impl/thread_count.hpp"
+#include "kernels/impl/vector_gemm.hpp"
+
+namespace trireme::kernels::impl {
+
+namespace {
+
+#if defined(__x86_64__)
+// One switch, ONEDNN_MAX_CPU_ISA, governs all products.
+bool is_allowed(int isa) {
+  return (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+#endif
+
+// What a queue keeps for these products.
+class VectorState final : public LibraryState {
+ public:
+  const std::vector<PartOfC>& parts(const Product& product, index_t threads) {
+    const auto found = parts_.find(product);
+    if (found != parts_.end()) return found->second;
+    return parts_.emplace(product, vector_parts(product, fastest_vector_set(), threads))
+        .first->second;
+  }
+  std::byte* workspace(index_t threads) {
+    constexpr std::size_t kLine = 64;
+    if (workspace_.extent(0) == 0) {
+      workspace_ = DeviceArray<std::byte>(
+          Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed operands"),
+          extent(threads) * fastest_vector_set().workspace_bytes + kLine);
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
+    return workspace_.data() + (kLine - address % kLine) % kLine;
+  }
+
+ private:
+  std::map<Product, std::vector<PartOfC>> parts_;
+  DeviceArray<std::byte> workspace_;
+};
+
+index_t ceil_divide(index_t a, index_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
+
+std::vector<const VectorSet*> vector_sets() {
+  std::vector<const VectorSet*> sets;
+#if defined(__x86_64__)
+  if (is_allowed(dnnl_cpu_isa_avx512_core)) sets.push_back(&kAvx512Vectors);
+  if (is_allowed(dnnl_cpu_isa_avx2)) sets.push_back(&kAvx2Vectors);
+#endif
+  sets.push_back(&kPlainVectors);
+  return sets;
+}
+
+const VectorSet& fastest_vector_set() {
+  static const VectorSet& fastest = *vector_sets().front();
+  return fastest;
+}
+
+std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
+                                  index_t threads) {
+  const index_t rows = ceil_divide(product.m, set.tile_rows);
+  const index_t columns = ceil_divide(product.n, set.tile_columns);
+  // Rough costs, of which only the proportions matter: of a tile, and of packing as much
+  // of A and of B for it.
+  const double tile = static_cast<double>(set.tile_rows);
+  const double pack_a = tile, pack_b = static_cast<double>(set.tile_columns) / 2;
+  index_t row_parts = 1, column_parts = 1;
+  double least = std::numeric_limits<double>::infinity();
+  for (index_t r = 1; r <= std::min(rows, threads); ++r) {
+    const index_t c = std::min(columns, threads / r);
+    const auto height = static_cast<double>(ceil_divide(rows, r));
+    const auto width = static_cast<double>(ceil_divide(columns, c));
+    const double cost = height * width * tile + height * pack_a + width * pack_b;
+    if (cost < least) {
+      least = cost;
+      row_parts = r;
+      column_parts = c;
+    }
+  }
+  const auto cut = [](index_t tiles, index_t parts, index_t index, index_t edge,
+                      index_t end) {
+    return std::min(end, tiles * index / parts * edge);
+  };
+  std::vector<PartOfC> parts;
+  for (index_t c = 0; c < column_parts; ++c) {
+    for (index_t r = 0; r < row_parts; ++r) {
+      parts.push_back({cut(rows, row_parts, r, set.tile_rows, product.m),
+                       cut(rows, row_parts, r + 1, set.tile_rows, product.m),
+                       cut(columns, column_parts, c, set.tile_columns, product.n),
+                       cut(columns, column_parts, c + 1, set.tile_columns, product.n)});
+    }
+  }
+  return parts;
+}
+
+template <class T>
+void vector_product(const Exec& exec, const VectorProduct<T>& task) {
+  auto& state = exec.library<VectorState>([] { return std::make_unique<VectorState>(); });
+  const VectorSet& set = fastest_vector_set();
+  const std::vector<PartOfC>& parts = state.parts(task.product, thread_count());
+  std::byte* const workspace = state.workspace(thread_count());
+  launch(exec, "trireme::kernels::vector_product", static_cast<index_t>(parts.size()),
+         [=, &task, &set, &parts](index_t worker) {
+           set.part_of<T>()(task, parts[extent(worker)],
+                            workspace + extent(worker) * set.workspace_bytes);
+         });
+}
+
+template void vector_product<bf16>(const Exec&, const VectorProduct<bf16>&);
+template void vector_product<fp16>(const Exec&, const VectorProduct<fp16>&);
+
+}  // namespace trireme::kernels::impl
