@@ -583,19 +583,25 @@ TEST(AttentionCache, LastRowsOfTheWhole) {
   }
 }
 
-// No key after the query has any say, however large its score.
-TEST(AttentionCausal, TheFutureDoesNotMatter) {
+// No key after the query has any say, however large its score, nor in the gradient of
+// the query.
+TYPED_TEST(AttentionOf, TheFutureDoesNotMatter) {
   const index_t length = 70, d = 8;
-  const Problem<float> problem(make(1, length, length, 1, 1, d));
-  const Values before = problem.fast().o.values();
-  Problem<float> poisoned = problem;
+  const double huge = dtype_of<TypeParam> == DType::float16 ? 6e4 : 1e30;
+  const Problem<TypeParam> problem(make(1, length, length, 1, 1, d));
+  Problem<TypeParam> poisoned = problem;
   Values k = problem.k.values(), v = problem.v.values();
-  for (index_t i = 66 * d; i < length * d; ++i) k[i] = 1e30, v[i] = -1e30;
-  poisoned.k = Heads<float>(length, 1, d, k);
-  poisoned.v = Heads<float>(length, 1, d, v);
-  const Values after = poisoned.fast().o.values();
-  for (index_t i = 0; i < 66 * d; ++i) ASSERT_EQ(after[i], before[i]) << i;
-  EXPECT_NE(after[67 * d], before[67 * d]);
+  for (index_t i = 66 * d; i < length * d; ++i) k[i] = huge, v[i] = -huge;
+  poisoned.k = Heads<TypeParam>(length, 1, d, k);
+  poisoned.v = Heads<TypeParam>(length, 1, d, v);
+  for (const Way& way : ways<TypeParam>()) {
+    const auto before = problem.fast(way.exec), after = poisoned.fast(way.exec);
+    for (const auto part : {&Output<TypeParam>::o, &Output<TypeParam>::d_q}) {
+      const Values old = (before.*part).values(), poison = (after.*part).values();
+      for (index_t i = 0; i < 66 * d; ++i) ASSERT_EQ(poison[i], old[i]) << way.name << i;
+      EXPECT_NE(poison[67 * d], old[67 * d]) << way.name;
+    }
+  }
 }
 
 // Scores of some ten thousand: exp() of them overflows, the softmax does not. Of 200 keys
