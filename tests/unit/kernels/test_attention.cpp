@@ -107,8 +107,11 @@ Seen seen_keys(const AttentionDesc& d, index_t sample, index_t q) {
     case MaskKind::padding:
       return {0, std::max<index_t>(1, d.kv_length - 9 * sample - 2)};
     case MaskKind::document: {
-      const index_t length = 11 + 60 * sample;
-      return {position / length * length, position + 1};
+      // One begins at the second key of a tile; of the third sample it has all queries
+      // of the tile after that.
+      const index_t length = 11 + 60 * sample, first = 65 % length;
+      const index_t begin = (position + length - first) / length * length;
+      return {std::max<index_t>(0, begin - length + first), position + 1};
     }
     default:
       return {0, d.kv_length};
@@ -327,12 +330,13 @@ const std::vector<AttentionDesc>& cases() {
       make(3, 1, 130, 4, 2, 24),                       // one new token after 129
       make(2, 5, 71, 2, 2, 13, 0.2),                   // several new tokens
       make(1, 66, 200, 2, 1, 8, 0.1),
+      make(1, 66, 192, 1, 1, 8, 0.1),  // one key of a tile is not seen by the first query
       make(1, 31, 31, 1, 1, 64, 0.1),
       make(1, 257, 257, 2, 2, 64, 0.1),  // two halves of a tile, and one query more
       make(1, 600, 600, 1, 1, 40, 0.1),  // two chunks of keys
       make(3, 33, 33, 2, 1, 20, 0.1, MaskKind::padding),
       make(2, 70, 150, 1, 1, 64, 0.2, MaskKind::padding),
-      make(3, 130, 130, 2, 2, 24, 0.1, MaskKind::document),
+      make(3, 193, 193, 2, 2, 24, 0.1, MaskKind::document),
       make(2, 600, 600, 1, 1, 33, 0.0, MaskKind::document),
       make(2, 40, 97, 2, 1, 16, 0.0, MaskKind::document),
   };
