@@ -38,6 +38,7 @@
 
 #include "base/types.hpp"
 #include "kernels/impl/amx_gemm.hpp"
+#include "kernels/impl/transpose_words.hpp"
 
 // In front of functions and lambdas that use vectors or tiles.
 #define TRIREME_AMX \
@@ -83,33 +84,6 @@ TRIREME_AMX void configure_tiles() {
   _tile_loadconfig(&configuration);
 }
 
-// 16 x 16 words of 32 bits.
-TRIREME_AMX inline void transpose(__m512i* r) {
-  __m512i t[16];
-  for (int i = 0; i < 16; i += 2) {
-    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
-    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-    t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
-    t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-    t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
-    r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
-    r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
-  }
-}
-
 TRIREME_AMX inline void store_tile(const __m512i* rows, std::byte* tile) {
   for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + i * 64, rows[i]);
 }
@@ -136,7 +110,7 @@ TRIREME_AMX inline void pack_step_of_rows(const bf16* x, index_t leading, index_
       r[i] = index < count ? _mm512_maskz_loadu_epi16(mask, x + index * leading)
                            : _mm512_setzero_si512();
     }
-    if (tile == Tile::b) transpose(r);
+    if (tile == Tile::b) transpose_words(r, r);
     store_tile(r, to);
   }
 }
@@ -164,8 +138,8 @@ TRIREME_AMX inline void pack_step_of_columns(const bf16* x, index_t leading,
     second[pair] = _mm512_permutex2var_epi16(even, high, odd);
   }
   if (tile == Tile::a) {
-    transpose(first);
-    transpose(second);
+    transpose_words(first, first);
+    transpose_words(second, second);
   }
   store_tile(first, to);
   store_tile(second, to + kTileBytes);

@@ -8,14 +8,13 @@
 // of O^T = V^T Z^T where two rows are interleaved, which unpack instructions do within
 // quarters of a vector: the columns of O^T and dQ^T, and of the words of dropout in the
 // forward pass, are in the order column_query() until they are stored.
+#include "kernels/impl/amx_gemm.hpp"
 #include "kernels/impl/attention_tiles.hpp"
+#include "kernels/impl/transpose_words.hpp"
 #include "kernels/impl/vector_math.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -59,32 +58,6 @@ inline __m512 exp2_of(__m512 y) {
 
 inline __m512i to_bf16(__m512 low, __m512 high) {
   return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-}
-
-// to[c] (16 words) = column c of from, 16 rows of 16 words.
-inline void transpose_words(const __m512i (&from)[16], __m512i (&to)[16]) {
-  __m512i a[16], b[16];
-  for (int i = 0; i < 16; i += 2) {
-    a[i] = _mm512_unpacklo_epi32(from[i], from[i + 1]);
-    a[i + 1] = _mm512_unpackhi_epi32(from[i], from[i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    b[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
-    b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
-    b[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
-    b[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
-  }
-  // b[4 g + j]: quarter q holds column 4 q + j of rows 4 g ... 4 g + 3.
-  for (int j = 0; j < 4; ++j) {
-    const __m512i low01 = _mm512_shuffle_i32x4(b[j], b[4 + j], 0x88);
-    const __m512i high01 = _mm512_shuffle_i32x4(b[j], b[4 + j], 0xdd);
-    const __m512i low23 = _mm512_shuffle_i32x4(b[8 + j], b[12 + j], 0x88);
-    const __m512i high23 = _mm512_shuffle_i32x4(b[8 + j], b[12 + j], 0xdd);
-    to[j] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-    to[8 + j] = _mm512_shuffle_i32x4(low01, low23, 0xdd);
-    to[4 + j] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-    to[12 + j] = _mm512_shuffle_i32x4(high01, high23, 0xdd);
-  }
 }
 
 // Elements [c, c + 32) of row i, zeros where there are none.
@@ -688,23 +661,14 @@ struct AmxTiles {
   }
 };
 
-bool ask_for_matrices() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-  const bool has_vectors = (b >> 16 & 1u) != 0 && (b >> 17 & 1u) != 0 &&  // F, DQ
-                           (b >> 30 & 1u) != 0 && (b >> 31 & 1u) != 0;    // BW, VL
-  const bool has_matrices = (d >> 22 & 1u) != 0 && (d >> 24 & 1u) != 0;   // BF16, TILE
-  if (!has_vectors || !has_matrices) return false;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a >> 5 & 1u) == 0) return false;
-  // The contents of the registers are saved only for processes that asked for them
-  // (ARCH_REQ_XCOMP_PERM; state component 18).
-  return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
-}
-
 }  // namespace
 
 bool has_bf16_matrices() {
-  static const bool has = ask_for_matrices();
+  static const bool has = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && may_use_amx();
+  }();
   return has;
 }
 

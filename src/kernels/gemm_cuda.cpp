@@ -316,4 +316,12 @@ std::string_view product_instructions(const Exec&, DType type) {
   return has_product_ways(type) ? "tensor cores" : "native";
 }
 
+std::size_t product_workspace_bytes(const Exec&, DType) {
+  return kWorkspaceBytes;
+}
+
+std::size_t kept_by_products(const Exec&) {
+  return kWorkspaceBytes;  // from the first product on
+}
+
 }  // namespace trireme::kernels

@@ -8,6 +8,7 @@
 #ifndef TRIREME_KERNELS_NARROW_GEMM_HPP_
 #define TRIREME_KERNELS_NARROW_GEMM_HPP_
 
+#include <cstddef>
 #include <string_view>
 
 #include "base/exec.hpp"
@@ -35,6 +36,12 @@ bool has_narrow_products(const Exec& exec, DType type, NarrowProducts products);
 // "tensor cores", or "widened". Other words are other rounding. Types that have no
 // choice: "native".
 std::string_view product_instructions(const Exec& exec, DType type);
+
+// Bytes that products of `type` keep for themselves on a queue that computes as `exec`
+// does, with this process' threads: at most, for a plan; and what they have come to be.
+// What a library allocates unseen is in neither.
+std::size_t product_workspace_bytes(const Exec& exec, DType type);
+std::size_t kept_by_products(const Exec& exec);
 
 }  // namespace trireme::kernels
 

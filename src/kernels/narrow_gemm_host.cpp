@@ -224,17 +224,26 @@ class State final : public LibraryState {
   }
   // kAmxWorkspaceBytes for each thread, from a multiple of 64 on.
   std::byte* tile_workspace(int threads) {
-    constexpr std::size_t kLine = 64;
     if (workspace_.extent(0) == 0) {
       workspace_ = DeviceArray<std::byte>(
           Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed tiles"),
-          static_cast<std::size_t>(threads) * kAmxWorkspaceBytes + kLine);
+          tile_workspace_bytes(threads));
     }
     const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
     return workspace_.data() + (kLine - address % kLine) % kLine;
   }
+  // What products of a type take of it at most, and what all have taken.
+  std::size_t workspace_bytes(DType type) {
+    if (way(type) == NarrowProducts::widened) return vector_workspace_bytes();
+    return has_tiles_ ? tile_workspace_bytes(thread_count()) : 0;
+  }
+  std::size_t kept_bytes() const { return workspace_.extent(0); }
 
  private:
+  static constexpr std::size_t kLine = 64;
+  static std::size_t tile_workspace_bytes(index_t threads) {
+    return static_cast<std::size_t>(threads) * kAmxWorkspaceBytes + kLine;
+  }
   void open_engine() {
     if (engine_ != nullptr) return;
     dnnl_engine_t engine = nullptr;
@@ -408,6 +417,14 @@ std::string_view product_instructions(const Exec& exec, DType type) {
   if (!has_product_ways(type)) return "native";
   impl::State& state = impl::state_of(exec);
   return state.way(type) == NarrowProducts::widened ? "widened" : state.native_name();
+}
+
+std::size_t product_workspace_bytes(const Exec& exec, DType type) {
+  return has_product_ways(type) ? impl::state_of(exec).workspace_bytes(type) : 0;
+}
+
+std::size_t kept_by_products(const Exec& exec) {
+  return impl::state_of(exec).kept_bytes() + impl::vector_kept_bytes(exec);
 }
 
 }  // namespace trireme::kernels

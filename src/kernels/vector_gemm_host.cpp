@@ -25,6 +25,8 @@ bool is_allowed(int isa) {
 }
 #endif
 
+constexpr std::size_t kLine = 64;
+
 // What a queue keeps for these products.
 class VectorState final : public LibraryState {
  public:
@@ -34,21 +36,25 @@ class VectorState final : public LibraryState {
     return parts_.emplace(product, vector_parts(product, fastest_vector_set(), threads))
         .first->second;
   }
-  std::byte* workspace(index_t threads) {
-    constexpr std::size_t kLine = 64;
+  std::byte* workspace() {
     if (workspace_.extent(0) == 0) {
       workspace_ = DeviceArray<std::byte>(
           Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed operands"),
-          extent(threads) * fastest_vector_set().workspace_bytes + kLine);
+          vector_workspace_bytes());
     }
     const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
     return workspace_.data() + (kLine - address % kLine) % kLine;
   }
+  std::size_t kept_bytes() const { return workspace_.extent(0); }
 
  private:
   std::map<Product, std::vector<PartOfC>> parts_;
   DeviceArray<std::byte> workspace_;
 };
+
+VectorState& state_of(const Exec& exec) {
+  return exec.library<VectorState>([] { return std::make_unique<VectorState>(); });
+}
 
 index_t ceil_divide(index_t a, index_t b) {
   return (a + b - 1) / b;
@@ -110,15 +116,22 @@ std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
 
 template <class T>
 void vector_product(const Exec& exec, const VectorProduct<T>& task) {
-  auto& state = exec.library<VectorState>([] { return std::make_unique<VectorState>(); });
+  VectorState& state = state_of(exec);
   const VectorSet& set = fastest_vector_set();
   const std::vector<PartOfC>& parts = state.parts(task.product, thread_count());
-  std::byte* const workspace = state.workspace(thread_count());
+  std::byte* const workspace = state.workspace();
   launch(exec, "trireme::kernels::vector_product", static_cast<index_t>(parts.size()),
          [=, &task, &set, &parts](index_t worker) {
            set.part_of<T>()(task, parts[extent(worker)],
                             workspace + extent(worker) * set.workspace_bytes);
          });
+}
+
+std::size_t vector_workspace_bytes() {
+  return extent(thread_count()) * fastest_vector_set().workspace_bytes + kLine;
+}
+std::size_t vector_kept_bytes(const Exec& exec) {
+  return state_of(exec).kept_bytes();
 }
 
 template void vector_product<bf16>(const Exec&, const VectorProduct<bf16>&);

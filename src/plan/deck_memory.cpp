@@ -1,10 +1,26 @@
 // plan/deck_memory.cpp — see deck_memory.hpp.
 #include "plan/deck_memory.hpp"
 
+#include "base/types.hpp"
 #include "ckpt/params.hpp"
+#include "kernels/narrow_gemm.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::plan {
+
+namespace {
+
+// Of this machine, which need not be the run's: where it has no products as the deck
+// wants them, as it would compute them itself.
+std::size_t bytes_of_products(const config::Deck& deck) {
+  const DType type = step::compute_type(deck);
+  const bool is_here =
+      deck.precision.gemm != config::Products::native ||
+      kernels::has_narrow_products(Exec(), type, kernels::NarrowProducts::native);
+  return kernels::product_workspace_bytes(is_here ? step::make_exec(deck) : Exec(), type);
+}
+
+}  // namespace
 
 step::MemoryPlan plan_memory(step::Replica& replica, const config::Deck& deck) {
   const step::ModelPart& part = replica.part();
@@ -15,6 +31,7 @@ step::MemoryPlan plan_memory(step::Replica& replica, const config::Deck& deck) {
 
 step::MemoryPlan with_all_else(step::MemoryPlan plan, step::Replica& replica,
                                const config::Deck& deck) {
+  plan.products = bytes_of_products(deck);
   if (deck.run.sample_every.steps > 0) plan.generation = replica.plan_decoder().total;
   if (deck.checkpoint.async) {
     plan.checkpoint_copy = ckpt::Snapshot::bytes_of(replica.parts());

@@ -161,6 +161,7 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
           {"scratch", memory.workspace.scratch + memory.workspace.held_bytes()},
           {"batch", memory.batch},
           {"buffers", memory.buffers},
+          {"products", memory.products},
           {"generation", memory.generation},
           {"total", memory.total()},
           {"checkpoint_copy", memory.checkpoint_copy},
@@ -294,6 +295,10 @@ std::string DryRun::memory_text(const step::MemoryPlan& memory) const {
   out += line("scratch", bytes(memory.workspace.scratch + memory.workspace.held_bytes()));
   out += line("batch", bytes(memory.batch));
   if (memory.buffers > 0) out += line("buffers", bytes(memory.buffers));
+  if (memory.products > 0) {
+    out += line("matrix products",
+                bytes(memory.products) + ", by the instructions and threads here");
+  }
   if (memory.generation > 0) {
     out += line("samples of text", bytes(memory.generation));
   }

@@ -60,6 +60,7 @@ std::vector<report::MemoryUse> memory_uses(const step::MemoryUse& use) {
   add("scratch", scratch(plan), scratch(measured));
   add("batch", plan.batch, measured.batch);
   add("buffers", plan.buffers, measured.buffers);
+  add("products", plan.products, measured.products);
   return uses;
 }
 

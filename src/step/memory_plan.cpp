@@ -13,7 +13,7 @@ std::size_t MemoryPlan::saved() const {
 
 std::size_t MemoryPlan::total() const {
   return workspace.total() + weights + gradients + optimizer + batch + buffers +
-         generation;
+         products + generation;
 }
 
 }  // namespace trireme::step

@@ -18,6 +18,9 @@ struct MemoryPlan {
   // Gathered weights, gradients on their way, what goes from stage to stage, copies of
   // messages on the host; not what the MPI library keeps for itself.
   std::size_t buffers = 0;
+  // What products of matrices keep for themselves, at most: a matter of the device's
+  // instructions and threads, and set by who knows the Exec.
+  std::size_t products = 0;
   // Samples of text in the loop (run.sample_every): set by who takes them.
   std::size_t generation = 0;
   // A copy of what this rank saves, on the host (checkpoint.async): not in total(), which

@@ -15,6 +15,7 @@
 #include "base/plural.hpp"
 #include "comm/group.hpp"
 #include "kernels/initialize.hpp"
+#include "kernels/narrow_gemm.hpp"
 #include "model/chunk.hpp"
 #include "nn/context.hpp"
 #include "schedule/plan.hpp"
@@ -96,6 +97,7 @@ template <class T>
 Workspace TrainStep<T>::make_workspace() {
   if (!is_on_shapes()) {
     plan_ = plan_step(state_, shape_, plans_);
+    plan_.memory.products = kernels::product_workspace_bytes(exec_, dtype_of<T>);
     return Workspace(plan_.memory.workspace);
   }
   std::vector<int> held_slots;
@@ -215,6 +217,7 @@ MemoryPlan TrainStep<T>::memory() const {
   memory.batch = batches_.size() * batch_bytes_;
   memory.workspace = workspace_.peaks();
   memory.saved_by_category = workspace_.saved_peaks();
+  if (!is_on_shapes()) memory.products = kernels::kept_by_products(exec_);
   memory.buffers = messages_.bytes();
   memory.buffers += is_on_shapes() ? parallel::DataParallel<T>::planned_bytes(
                                          params, state_.sequence_parallel())

@@ -79,6 +79,10 @@ std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
 template <class T>
 void vector_product(const Exec& exec, const VectorProduct<T>& task);
 
+// What these products keep for a queue at most, and what `exec`'s has kept.
+std::size_t vector_workspace_bytes();
+std::size_t vector_kept_bytes(const Exec& exec);
+
 }  // namespace trireme::kernels::impl
 
 #endif  // TRIREME_KERNELS_IMPL_VECTOR_GEMM_HPP_

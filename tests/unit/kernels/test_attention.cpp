@@ -107,8 +107,11 @@ Seen seen_keys(const AttentionDesc& d, index_t sample, index_t q) {
     case MaskKind::padding:
       return {0, std::max<index_t>(1, d.kv_length - 9 * sample - 2)};
     case MaskKind::document: {
-      const index_t length = 11 + 60 * sample;
-      return {position / length * length, position + 1};
+      // One begins at the second key of a tile; of the third sample it has all queries
+      // of the tile after that.
+      const index_t length = 11 + 60 * sample, first = 65 % length;
+      const index_t begin = (position + length - first) / length * length;
+      return {std::max<index_t>(0, begin - length + first), position + 1};
     }
     default:
       return {0, d.kv_length};
@@ -327,12 +330,13 @@ const std::vector<AttentionDesc>& cases() {
       make(3, 1, 130, 4, 2, 24),                       // one new token after 129
       make(2, 5, 71, 2, 2, 13, 0.2),                   // several new tokens
       make(1, 66, 200, 2, 1, 8, 0.1),
+      make(1, 66, 192, 1, 1, 8, 0.1),  // one key of a tile is not seen by the first query
       make(1, 31, 31, 1, 1, 64, 0.1),
       make(1, 257, 257, 2, 2, 64, 0.1),  // two halves of a tile, and one query more
       make(1, 600, 600, 1, 1, 40, 0.1),  // two chunks of keys
       make(3, 33, 33, 2, 1, 20, 0.1, MaskKind::padding),
       make(2, 70, 150, 1, 1, 64, 0.2, MaskKind::padding),
-      make(3, 130, 130, 2, 2, 24, 0.1, MaskKind::document),
+      make(3, 193, 193, 2, 2, 24, 0.1, MaskKind::document),
       make(2, 600, 600, 1, 1, 33, 0.0, MaskKind::document),
       make(2, 40, 97, 2, 1, 16, 0.0, MaskKind::document),
   };
@@ -583,19 +587,25 @@ TEST(AttentionCache, LastRowsOfTheWhole) {
   }
 }
 
-// No key after the query has any say, however large its score.
-TEST(AttentionCausal, TheFutureDoesNotMatter) {
+// No key after the query has any say, however large its score, nor in the gradient of
+// the query.
+TYPED_TEST(AttentionOf, TheFutureDoesNotMatter) {
   const index_t length = 70, d = 8;
-  const Problem<float> problem(make(1, length, length, 1, 1, d));
-  const Values before = problem.fast().o.values();
-  Problem<float> poisoned = problem;
+  const double huge = dtype_of<TypeParam> == DType::float16 ? 6e4 : 1e30;
+  const Problem<TypeParam> problem(make(1, length, length, 1, 1, d));
+  Problem<TypeParam> poisoned = problem;
   Values k = problem.k.values(), v = problem.v.values();
-  for (index_t i = 66 * d; i < length * d; ++i) k[i] = 1e30, v[i] = -1e30;
-  poisoned.k = Heads<float>(length, 1, d, k);
-  poisoned.v = Heads<float>(length, 1, d, v);
-  const Values after = poisoned.fast().o.values();
-  for (index_t i = 0; i < 66 * d; ++i) ASSERT_EQ(after[i], before[i]) << i;
-  EXPECT_NE(after[67 * d], before[67 * d]);
+  for (index_t i = 66 * d; i < length * d; ++i) k[i] = huge, v[i] = -huge;
+  poisoned.k = Heads<TypeParam>(length, 1, d, k);
+  poisoned.v = Heads<TypeParam>(length, 1, d, v);
+  for (const Way& way : ways<TypeParam>()) {
+    const auto before = problem.fast(way.exec), after = poisoned.fast(way.exec);
+    for (const auto part : {&Output<TypeParam>::o, &Output<TypeParam>::d_q}) {
+      const Values old = (before.*part).values(), poison = (after.*part).values();
+      for (index_t i = 0; i < 66 * d; ++i) ASSERT_EQ(poison[i], old[i]) << way.name << i;
+      EXPECT_NE(poison[67 * d], old[67 * d]) << way.name;
+    }
+  }
 }
 
 // Scores of some ten thousand: exp() of them overflows, the softmax does not. Of 200 keys

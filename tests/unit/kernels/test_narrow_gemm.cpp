@@ -124,6 +124,26 @@ TEST(NarrowGemm, WeightGradientsInBf16AreRoundedOnce) {
   }
 }
 
+// What a plan says that products keep is what they come to keep.
+TEST(NarrowGemm, KeepsWhatIsPlanned) {
+  for (const NarrowProducts way : {NarrowProducts::widened, NarrowProducts::native}) {
+    const Exec exec;
+    if (!has_narrow_products(exec, DType::bfloat16, way)) continue;
+    set_narrow_products(exec, DType::bfloat16, way);
+    const std::size_t planned = product_workspace_bytes(exec, DType::bfloat16);
+    EXPECT_EQ(kept_by_products(exec), 0u);
+    const index_t edge = 64;
+    const Array<bf16> x(extent(edge * edge), 1.0), y(extent(edge * edge), NAN);
+    gemm<bf16, bf16>(exec, Transpose::no, Transpose::yes, Accumulate::no,
+                     x.cmatrix(edge, edge), x.cmatrix(edge, edge), y.matrix(edge, edge));
+    EXPECT_EQ(kept_by_products(exec), planned) << name_of(way);
+    const bool is_library = product_instructions(exec, DType::bfloat16) != "widened" &&
+                            product_instructions(exec, DType::bfloat16) != "AMX tiles";
+    EXPECT_EQ(planned == 0, is_library) << name_of(way);
+  }
+  EXPECT_EQ(product_workspace_bytes(Exec(), DType::float32), 0u);
+}
+
 // However C is cut, for however many threads: the same bits, and the plain loop's sums.
 TEST(NarrowGemm, PartsOfAProductOnTilesDoNotShowInIt) {
   if (!impl::may_use_amx()) return;

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "comm/planned_communicator.hpp"
 #include "gpt_pass.hpp"
@@ -157,6 +159,113 @@ double passes_of_a_layer(double dropout) {
 TEST(GptTally, PassesOverTheRowsOfALayer) {
   EXPECT_NEAR(passes_of_a_layer(0.1), 53 + 2, 0.5);
   EXPECT_NEAR(passes_of_a_layer(0.0), 51 + 2, 0.5);
+}
+
+using Kernels = std::vector<KernelTally>;
+
+// These kernels, and no others.
+void expect_kernels(const Tally& tally, const Kernels& want, const std::string& what) {
+  EXPECT_EQ(tally.kernels().size(), want.size()) << what;
+  for (const KernelTally& kernel : want) {
+    SCOPED_TRACE(kernel.label + what);
+    const std::string label = std::string("trireme::kernels::") + kernel.label;
+    const KernelTally found = tally.kernel(label.c_str());
+    EXPECT_EQ(found.calls, kernel.calls);
+    EXPECT_EQ(found.cost.flops, kernel.cost.flops);
+    EXPECT_EQ(found.cost.masked_flops, kernel.cost.masked_flops);
+    EXPECT_EQ(found.cost.bytes, kernel.cost.bytes);
+  }
+}
+
+// What a kernel in single precision costs that passes over these elements.
+KernelTally passes(const char* label, index_t elements, index_t calls = 1) {
+  return {label, calls, {.bytes = 4 * elements}};
+}
+
+constexpr index_t kRows = kBatch * kSequence;
+constexpr index_t kBlocks = (kRows + 15) / 16;  // of rows, of which there are sums
+
+// Of products of attention: scores are of all queries with all keys, of which a causal
+// mask hides one half.
+KernelTally scores(const char* label, const model::Architecture& c, int products,
+                   index_t elements) {
+  const index_t flops =
+      2 * products * kBatch * c.heads * kSequence * kSequence * c.head_size;
+  return {label,
+          1,
+          {.flops = static_cast<double>(flops),
+           .masked_flops = static_cast<double>(flops) / 2,
+           .bytes = 4 * elements}};
+}
+
+Kernels of_a_layer(const model::Architecture& c, bool drops) {
+  const index_t n = kRows, h = c.hidden, f = c.ffn_hidden;
+  const index_t q = c.heads * c.head_size, kv = c.kv_heads * c.head_size;
+  const index_t qkv = q + 2 * kv, lse = n * c.heads, dropped = drops ? n * h : 0;
+  // Each weight is read twice, and its gradient read and written; each input and output
+  // of a linear layer is, or its gradient is, an operand three times.
+  const index_t weights = h * qkv + q * h + 2 * h * f;
+  const index_t ends = (h + qkv) + (q + h) + 2 * (h + f);
+  const index_t biases = qkv + h + f + h;
+  return {
+      passes("layer_norm_forward", 2 * n * h + 2 * h + 2 * n),
+      {"gemm",
+       12,
+       {.flops = static_cast<double>(6 * n * weights),
+        .bytes = 4 * (3 * n * ends + 4 * weights)}},
+      passes("apply_epilogue", 2 * n * qkv + qkv + 3 * n * f + f, 2),
+      scores("attention_forward", c, 2, 2 * n * (q + kv) + lse),
+      passes("residual_norm_forward", 4 * n * h + 3 * h + 2 * n),
+      passes("bias_dropout_add_forward", 3 * n * h + h),
+      passes("bias_dropout_add_backward", n * h + dropped + kBlocks * h),
+      passes("gelu_backward", 3 * n * f + kBlocks * f),
+      passes("add_partials", (kBlocks + 2) * (biases + 4 * h), 4 + 4),
+      passes("residual_norm_backward", 4 * n * h + dropped + h + 2 * n + kBlocks * 3 * h),
+      passes("attention_backward[delta]", 2 * n * q + lse),
+      scores("attention_backward", c, 4, 3 * n * q + 4 * n * kv + 2 * lse),
+      passes("sum_rows[blocks]", n * qkv + kBlocks * qkv),
+      passes("layer_norm_backward", 4 * n * h + h + 2 * n + kBlocks * 2 * h),
+  };
+}
+
+// The embedding, and the head with its loss, whose slab of words has rows of padding.
+Kernels of_the_ends(const model::Architecture& c, index_t slab, bool drops) {
+  const index_t n = kRows, h = c.hidden, v = c.vocab;
+  const index_t positions = kSequence * h;
+  Kernels kernels = {
+      passes("embedding_dropout_forward", 2 * n + n * h + positions + n * h),
+      passes("layer_norm_forward", 2 * n * h + 2 * h + 2 * n),
+      {"gemm",
+       3,
+       {.flops = static_cast<double>(2 * n * h * (2 * slab + v)),
+        .bytes = 4 * ((n * h + slab * h + n * slab) + (n * v + v * h + n * h) +
+                      (n * slab + n * h + 2 * slab * h))}},
+      passes("cross_entropy_in_place", 2 * n * slab + 5 * n),
+      passes("cross_entropy_loss", 5 * n + 2 * 2 * 2),  // two sums of double
+      passes("layer_norm_backward_input", 3 * n * h + h + 2 * n),
+      passes("layer_norm_backward_weight[blocks]", 2 * n * h + 2 * n + kBlocks * 2 * h),
+      passes("layer_norm_backward_weight[combine]", (kBlocks + 2) * 2 * h),
+      passes("embedding_backward[columns]",
+             (n + n * h + 2 * n * h) + (n + n * h + 2 * positions), 2)};
+  if (drops) kernels.push_back(passes("dropout_backward", 2 * n * h));
+  return kernels;
+}
+
+// To the byte, of a host's kernels. Labels of a device's differ.
+TEST(GptTally, EachKernelCountsWhatItMust) {
+  if (!kHostExecution) GTEST_SKIP();
+  for (const double dropout : {0.1, 0.0}) {
+    model::Architecture config = odd_gpt();
+    config.dropout = config.attention_dropout = dropout;
+    config.layers = 1;
+    const Counted one = count(config, 0, 1);
+    config.layers = 2;
+    const Tally layer = count(config, 0, 1).tally - one.tally;
+    const bool drops = dropout > 0;
+    const std::string what = drops ? " with dropout" : " without dropout";
+    expect_kernels(layer, of_a_layer(config, drops), what);
+    expect_kernels(one.tally - layer, of_the_ends(config, one.vocabulary, drops), what);
+  }
 }
 
 // Four sums of activations a layer (Shoeybi et al. 2019), one after the embedding and one
