@@ -34,6 +34,10 @@ target_compile_options(trireme_flags INTERFACE -Wall -Wextra)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(trireme_flags INTERFACE -Wno-stringop-overflow)
 endif()
+# Vectors that the build's processor lacks are passed between functions of one file only.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(trireme_flags INTERFACE -Wno-psabi)
+endif()
 # An eighth less time in g++: it collects garbage when a gigabyte has come together, which
 # no file of ours reaches, not at every 128 megabytes.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -28,6 +28,7 @@
 // The functions carry their instruction sets as an attribute, so that the rest of the
 // program can be built for any processor.
 #include <immintrin.h>
+#include <oneapi/dnnl/dnnl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -59,10 +60,6 @@ constexpr index_t kStripBytes = kChunk / kStep * 2 * kTileBytes;
 static_assert((kMaxStrips + kGroup) * kStripBytes +
                   kMaxBlocks * kMaxStrips * 4 * kTileBytes <=
               static_cast<index_t>(kAmxWorkspaceBytes));
-
-index_t ceil_divide(index_t a, index_t b) {
-  return (a + b - 1) / b;
-}
 
 // The library's intrinsics do not tell the compiler that tiles are read from memory.
 TRIREME_AMX inline void stores_are_done() {
@@ -274,8 +271,9 @@ TRIREME_AMX inline Lanes plus(const Lanes& z, const bf16* x, const LaneMasks& ma
 }
 
 // Up to 32 elements of a row of z, from complete sums, to where z goes.
-TRIREME_AMX inline void finish_32(const AmxProduct& task, index_t row, index_t column,
-                                  const LaneMasks& mask, const std::byte* sums) {
+TRIREME_AMX inline void finish_32(const FusedProduct<bf16>& task, index_t row,
+                                  index_t column, const LaneMasks& mask,
+                                  const std::byte* sums) {
   Lanes z{_mm512_load_ps(sums), _mm512_load_ps(sums + kTileBytes)};
   if (task.bias != nullptr) z = plus(z, task.bias + column, mask);
   if (task.residual != nullptr) {
@@ -307,8 +305,8 @@ TRIREME_AMX inline void finish_32(const AmxProduct& task, index_t row, index_t c
 }
 
 // Rows [row, row + rows) of a part whose sums are complete.
-TRIREME_AMX void finish_rows(const AmxProduct& task, const Rectangle& part, index_t row,
-                             index_t rows, const std::byte* sums) {
+TRIREME_AMX void finish_rows(const FusedProduct<bf16>& task, const Rectangle& part,
+                             index_t row, index_t rows, const std::byte* sums) {
   for (index_t strip = 0; strip < part.strips(); ++strip, sums += 4 * kTileBytes) {
     const index_t column = part.column + strip * kEdge;
     const LaneMasks mask(part.column_end - column);
@@ -377,6 +375,9 @@ bool may_use_amx() {
   static const bool may = [] {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx512bf16") || !this_cpu().has_amx_bf16) return false;
+    // One switch, ONEDNN_MAX_CPU_ISA, governs all products, of attention, too.
+    constexpr int kAmx = dnnl_cpu_isa_avx512_core_amx;
+    if ((dnnl_get_effective_cpu_isa() & kAmx) != kAmx) return false;
     constexpr long kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
     return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
   }();
@@ -410,7 +411,7 @@ AmxCut amx_cut(const Product& product, int threads) {
   return best;
 }
 
-TRIREME_AMX void amx_part(const AmxProduct& task, const AmxCut& cut, index_t part,
+TRIREME_AMX void amx_part(const FusedProduct<bf16>& task, const AmxCut& cut, index_t part,
                           std::byte* workspace) {
   const Product& p = task.product;
   const Range rows = range_of(p.m, cut.row_parts, part % cut.row_parts);

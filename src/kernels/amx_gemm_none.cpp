@@ -12,7 +12,7 @@ AmxCut amx_cut(const Product&, int) {
   return {};
 }
 
-void amx_part(const AmxProduct&, const AmxCut&, index_t, std::byte*) {
+void amx_part(const FusedProduct<bf16>&, const AmxCut&, index_t, std::byte*) {
   TRIREME_REQUIRE(false, "kernels::amx_part: this build has no products on tiles");
 }
 

@@ -4,7 +4,8 @@
 //   C = op(A) op(B)   or   C += op(A) op(B);   all row-major.
 // op(A) is (m, k), op(B) is (k, n), C is (m, n); a leading dimension is the distance in
 // elements between rows as stored. Implementations: gemm_host.cpp (oneDNN for float,
-// Kokkos Kernels for double; 16-bit types by narrow_gemm.hpp), gemm_cuda.cpp (cuBLASLt).
+// Kokkos Kernels for double; 16-bit types by narrow_gemm_host.cpp), gemm_cuda.cpp
+// (cuBLASLt).
 #ifndef TRIREME_KERNELS_GEMM_HPP_
 #define TRIREME_KERNELS_GEMM_HPP_
 

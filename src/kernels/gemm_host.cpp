@@ -63,9 +63,6 @@ impl::Product product_of(Transpose transpose_a, Transpose transpose_b,
           shape.k,     leading(a),  leading(b), leading(c)};
 }
 
-}  // namespace
-
-namespace {
 void library_product(const impl::Product& p, const float* a, const float* b, float* c) {
   const float beta = p.accumulate == Accumulate::yes ? 1.0f : 0.0f;
   const dnnl_status_t status =
@@ -117,18 +114,24 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
 
 namespace {
 
-// The library's product and a pass over it, block by block of y: the pass finds the block
-// in the second caches or the last one. The product takes as long in blocks of this size.
+// The library's product and a pass over it, by equal blocks of y: the pass finds the
+// block in the second caches or the last one. The product takes as long in blocks of this
+// size. At most.
 constexpr index_t kBlockRows = 1024, kBlockColumns = 768;
 
 void forward_in_blocks(const Exec& exec, const impl::Product& all,
                        const View2<const float>& x, const View2<const float>& weight,
                        const Epilogue<float>& epilogue, const View2<float>& y) {
   using Range = std::pair<index_t, index_t>;
-  for (index_t i = 0; i < all.m; i += kBlockRows) {
-    for (index_t j = 0; j < all.n; j += kBlockColumns) {
-      const Range across(i, std::min(i + kBlockRows, all.m));
-      const Range along(j, std::min(j + kBlockColumns, all.n));
+  const auto cut = [](index_t n, index_t parts, index_t index) {
+    return Range(n * index / parts, n * (index + 1) / parts);
+  };
+  const index_t row_parts = impl::ceil_divide(all.m, kBlockRows);
+  const index_t column_parts = impl::ceil_divide(all.n, kBlockColumns);
+  for (index_t r = 0; r < row_parts; ++r) {
+    for (index_t c = 0; c < column_parts; ++c) {
+      const Range across = cut(all.m, row_parts, r);
+      const Range along = cut(all.n, column_parts, c);
       const auto part = [&]<class View>(const View& matrix) -> View {
         if (matrix.extent(0) == 0) return matrix;
         return Kokkos::subview(matrix, across, along);
@@ -145,8 +148,8 @@ void forward_in_blocks(const Exec& exec, const impl::Product& all,
             block.n = along.second - along.first;
             block.ldc = static_cast<index_t>(z.stride(0));
             block.accumulate = accumulate;
-            library_product(block, x.data() + i * all.lda, weight.data() + j * all.ldb,
-                            z.data());
+            library_product(block, x.data() + across.first * all.lda,
+                            weight.data() + along.first * all.ldb, z.data());
           },
           PassOf::product);
     }
@@ -163,7 +166,8 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
     const GemmShape shape = gemm_shape(Transpose::no, Transpose::yes, x, weight.rows, y);
     const impl::Product product = product_of(Transpose::no, Transpose::yes,
                                              Accumulate::no, shape, x, weight.rows, y);
-    bool is_fused = shape.m > kFewRows && shape.k > 0 && !is_empty(epilogue);
+    bool is_fused =
+        shape.m > kFewRows && shape.n > 0 && shape.k > 0 && !is_empty(epilogue);
     if constexpr (!std::is_same_v<T, float>) {
       is_fused = is_fused && impl::fuses_forward<T>(exec, product);
     }

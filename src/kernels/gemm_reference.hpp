@@ -1,5 +1,6 @@
 // kernels/gemm_reference.hpp — the plain triple loop, in Kokkos: the oracle of the tests,
-// and what runs where no library has the types (16-bit elements on a host).
+// and what runs where the
+// library refuses.
 #ifndef TRIREME_KERNELS_GEMM_REFERENCE_HPP_
 #define TRIREME_KERNELS_GEMM_REFERENCE_HPP_
 

@@ -178,9 +178,7 @@ class NativeProduct {
 class State final : public LibraryState {
  public:
   State() {
-    // One switch, ONEDNN_MAX_CPU_ISA, governs both libraries.
-    constexpr int kAmx = dnnl_cpu_isa_avx512_core_amx;
-    has_tiles_ = may_use_amx() && (dnnl_get_effective_cpu_isa() & kAmx) == kAmx;
+    has_tiles_ = may_use_amx();
     CpuModel cpu = this_cpu();
     cpu.has_amx_bf16 = has_tiles_;  // not where the system or the user denies them
     bf16_way = fastest_products(DType::bfloat16, cpu);
@@ -229,8 +227,7 @@ class State final : public LibraryState {
           Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed tiles"),
           tile_workspace_bytes(threads));
     }
-    const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
-    return workspace_.data() + (kLine - address % kLine) % kLine;
+    return first_line(workspace_.data());
   }
   // What products of a type take of it at most, and what all have taken.
   std::size_t workspace_bytes(DType type) {
@@ -240,7 +237,6 @@ class State final : public LibraryState {
   std::size_t kept_bytes() const { return workspace_.extent(0); }
 
  private:
-  static constexpr std::size_t kLine = 64;
   static std::size_t tile_workspace_bytes(index_t threads) {
     return static_cast<std::size_t>(threads) * kAmxWorkspaceBytes + kLine;
   }
@@ -268,7 +264,7 @@ State& state_of(const Exec& exec) {
   return exec.library<State>([] { return std::make_unique<State>(); });
 }
 
-void amx_product(const Exec& exec, State& state, const AmxProduct& task) {
+void amx_product(const Exec& exec, State& state, const FusedProduct<bf16>& task) {
   const int threads = static_cast<int>(thread_count());
   const AmxCut& cut = state.cut(task.product, threads);
   std::byte* const workspace = state.tile_workspace(threads);
@@ -331,11 +327,10 @@ bool fuses_forward(const Exec& exec, const Product& product) {
 
 namespace {
 
-// What linear_forward() is asked for, in the fields that both kinds of products have.
-template <class Task, class T>
-Task forward_task(const Product& product, const View2<const T>& x,
-                  const View2<const T>& weight, const Epilogue<T>& epilogue,
-                  const View2<T>& y) {
+template <class T>
+FusedProduct<T> forward_task(const Product& product, const View2<const T>& x,
+                             const View2<const T>& weight, const Epilogue<T>& epilogue,
+                             const View2<T>& y) {
   const auto data_of = [](const auto& view) {
     return view.extent(0) == 0 ? nullptr : view.data();
   };
@@ -359,17 +354,13 @@ Task forward_task(const Product& product, const View2<const T>& x,
 template <class T>
 void fused_forward(const Exec& exec, const Product& product, View2<const T> x,
                    View2<const T> weight, const Epilogue<T>& epilogue, View2<T> y) {
+  const auto task = forward_task<T>(product, x, weight, epilogue, y);
   if constexpr (std::is_same_v<T, bf16>) {
     State& state = state_of(exec);
     if (state.takes_tiles(product)) {
-      amx_product(exec, state, forward_task<AmxProduct>(product, x, weight, epilogue, y));
+      amx_product(exec, state, task);
       return;
     }
-  }
-  auto task = forward_task<VectorProduct<T>>(product, x, weight, epilogue, y);
-  if (task.residual == y.data()) {  // y's own elements, which hold the sums
-    task.residual = nullptr;
-    task.product.accumulate = Accumulate::yes;
   }
   vector_product<T>(exec, task);
 }

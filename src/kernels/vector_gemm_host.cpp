@@ -25,8 +25,6 @@ bool is_allowed(int isa) {
 }
 #endif
 
-constexpr std::size_t kLine = 64;
-
 // What a queue keeps for these products.
 class VectorState final : public LibraryState {
  public:
@@ -42,8 +40,7 @@ class VectorState final : public LibraryState {
           Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed operands"),
           vector_workspace_bytes());
     }
-    const auto address = reinterpret_cast<std::uintptr_t>(workspace_.data());
-    return workspace_.data() + (kLine - address % kLine) % kLine;
+    return first_line(workspace_.data());
   }
   std::size_t kept_bytes() const { return workspace_.extent(0); }
 
@@ -54,10 +51,6 @@ class VectorState final : public LibraryState {
 
 VectorState& state_of(const Exec& exec) {
   return exec.library<VectorState>([] { return std::make_unique<VectorState>(); });
-}
-
-index_t ceil_divide(index_t a, index_t b) {
-  return (a + b - 1) / b;
 }
 
 }  // namespace
@@ -115,7 +108,7 @@ std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
 }
 
 template <class T>
-void vector_product(const Exec& exec, const VectorProduct<T>& task) {
+void vector_product(const Exec& exec, const FusedProduct<T>& task) {
   VectorState& state = state_of(exec);
   const VectorSet& set = fastest_vector_set();
   const std::vector<PartOfC>& parts = state.parts(task.product, thread_count());
@@ -134,7 +127,7 @@ std::size_t vector_kept_bytes(const Exec& exec) {
   return state_of(exec).kept_bytes();
 }
 
-template void vector_product<bf16>(const Exec&, const VectorProduct<bf16>&);
-template void vector_product<fp16>(const Exec&, const VectorProduct<fp16>&);
+template void vector_product<bf16>(const Exec&, const FusedProduct<bf16>&);
+template void vector_product<fp16>(const Exec&, const FusedProduct<fp16>&);
 
 }  // namespace trireme::kernels::impl

@@ -1,6 +1,6 @@
 // The covering arrays of layouts, with and without pipelines, over 40 steps: in bf16,
 // with gradients in fp32 and in bf16, every loss within the promise of one rank's; in
-// fp32 as well, whose distance is what the promise is derived from (docs/precision.md).
+// fp32 as well, whose distance the page on precision sets beside it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

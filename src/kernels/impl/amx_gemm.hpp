@@ -19,23 +19,6 @@ namespace trireme::kernels::impl {
 // Whether this process may use the tiles. Asks Linux for them at the first call.
 bool may_use_amx();
 
-// C = or += op(A) op(B) [+ bias] [+ residual]; then, where there is an activation,
-// C = activation(z) of that z, as it is rounded. Null pointers: left out.
-struct AmxProduct {
-  Product product;
-  const bf16* a = nullptr;
-  const bf16* b = nullptr;
-  void* c = nullptr;  // bf16, or float
-  bool is_c_float = false;
-  const bf16* bias = nullptr;  // (n)
-  const bf16* residual = nullptr;
-  index_t ld_residual = 0;
-  bf16* pre_activation = nullptr;  // keeps z
-  index_t ld_pre_activation = 0;
-  // y[j] = activation(z[j]) for j in [0, count); y may be z.
-  void (*activate)(const bf16* z, bf16* y, index_t count) = nullptr;
-};
-
 // How C is cut into parts, each computed by one thread: for the least time of the slowest
 // of `threads`. The bits of C do not depend on it.
 struct AmxCut {
@@ -44,11 +27,12 @@ struct AmxCut {
 };
 AmxCut amx_cut(const Product& product, int threads);
 
-// One part; `workspace` has kAmxWorkspaceBytes, from a multiple of 64 on, and belongs to
-// this call.
+// One part; `workspace` has kAmxWorkspaceBytes, from a multiple of kLine on, and belongs
+// to this call.
 inline constexpr std::size_t kAmxWorkspaceBytes = (1024u + 256u + 2048u) << 10;
-void amx_part(const AmxProduct& task, const AmxCut& cut, index_t part,
+void amx_part(const FusedProduct<bf16>& task, const AmxCut& cut, index_t part,
               std::byte* workspace);
+static_assert(kAmxWorkspaceBytes % kLine == 0);
 
 }  // namespace trireme::kernels::impl
 

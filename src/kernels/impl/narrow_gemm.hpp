@@ -2,6 +2,8 @@
 #ifndef TRIREME_KERNELS_IMPL_NARROW_GEMM_HPP_
 #define TRIREME_KERNELS_IMPL_NARROW_GEMM_HPP_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/exec.hpp"
@@ -33,6 +35,36 @@ struct Product {
 
   auto operator<=>(const Product&) const = default;
 };
+
+// C = or += op(A) op(B) [+ bias] [+ residual]; then, where there is an activation,
+// C = activation(z) of that z, as it is rounded. Null pointers: left out. A float C has
+// nothing but the product. T: bf16 or fp16.
+template <class T>
+struct FusedProduct {
+  Product product;
+  const T* a = nullptr;
+  const T* b = nullptr;
+  void* c = nullptr;  // T, or float
+  bool is_c_float = false;
+  const T* bias = nullptr;      // (n)
+  const T* residual = nullptr;  // (m, n); may be C itself, where it is not added to
+  index_t ld_residual = 0;
+  T* pre_activation = nullptr;  // keeps z
+  index_t ld_pre_activation = 0;
+  // y[j] = activation(z[j]) for j in [0, count); y may be z.
+  void (*activate)(const T* z, T* y, index_t count) = nullptr;
+};
+
+inline index_t ceil_divide(index_t a, index_t b) {
+  return (a + b - 1) / b;
+}
+
+// The workspaces of threads begin at a line of the caches.
+inline constexpr std::size_t kLine = 64;
+inline std::byte* first_line(std::byte* memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  return memory + (kLine - address % kLine) % kLine;
+}
 
 // The same as gemm(), of which it is the part for these types; k > 0. T: bf16 or fp16.
 template <class T, class To>

@@ -19,25 +19,6 @@
 
 namespace trireme::kernels::impl {
 
-// C = or += op(A) op(B) [+ bias] [+ residual]; then, where there is an activation,
-// C = activation(z) of that z, as it is rounded. Null pointers: left out. A float C has
-// no activation. T: bf16 or fp16.
-template <class T>
-struct VectorProduct {
-  Product product;
-  const T* a = nullptr;
-  const T* b = nullptr;
-  void* c = nullptr;  // T, or float
-  bool is_c_float = false;
-  const T* bias = nullptr;      // (n)
-  const T* residual = nullptr;  // not C itself
-  index_t ld_residual = 0;
-  T* pre_activation = nullptr;  // keeps z
-  index_t ld_pre_activation = 0;
-  // y[j] = activation(z[j]) for j in [0, count); y may be z.
-  void (*activate)(const T* z, T* y, index_t count) = nullptr;
-};
-
 // A part of C: rows [row, row_end), columns [column, column_end).
 struct PartOfC {
   index_t row, row_end, column, column_end;
@@ -50,8 +31,8 @@ struct VectorSet {
   std::size_t workspace_bytes;      // of a thread, from a multiple of 64 on
   // Each computes one part of C; `workspace` belongs to this call. The bits of C do not
   // depend on how it is cut.
-  void (*part_of_bf16)(const VectorProduct<bf16>&, const PartOfC&, std::byte* workspace);
-  void (*part_of_fp16)(const VectorProduct<fp16>&, const PartOfC&, std::byte* workspace);
+  void (*part_of_bf16)(const FusedProduct<bf16>&, const PartOfC&, std::byte* workspace);
+  void (*part_of_fp16)(const FusedProduct<fp16>&, const PartOfC&, std::byte* workspace);
 
   template <class T>
   auto part_of() const {
@@ -77,7 +58,7 @@ std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
                                   index_t threads);
 
 template <class T>
-void vector_product(const Exec& exec, const VectorProduct<T>& task);
+void vector_product(const Exec& exec, const FusedProduct<T>& task);
 
 // What these products keep for a queue at most, and what `exec`'s has kept.
 std::size_t vector_workspace_bytes();

@@ -30,7 +30,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 #include "base/types.hpp"
@@ -75,9 +74,10 @@ class VectorGemm {
   static constexpr index_t kFloatsOfWorkspace =
       kChunk * kBlockColumns + kGroup * kPackedA + kSumRows * kBlockColumns;
   static constexpr std::size_t kWorkspaceBytes = kFloatsOfWorkspace * sizeof(float);
+  static_assert(kWorkspaceBytes % kLine == 0);
 
   template <class T>
-  static void part(const VectorProduct<T>& task, const PartOfC& part,
+  static void part(const FusedProduct<T>& task, const PartOfC& part,
                    std::byte* workspace) {
     const Room room(workspace);
     const bool has_chunks = task.product.k > kChunk;
@@ -395,7 +395,7 @@ class VectorGemm {
 
   // Rows [row, row + rows) of a block's columns, whose sums are complete.
   template <class T>
-  static void finish(const VectorProduct<T>& task, const PartOfC& block, index_t row,
+  static void finish(const FusedProduct<T>& task, const PartOfC& block, index_t row,
                      index_t rows, const float* sums) {
     const index_t columns = block.column_end - block.column;
     const T* const bias = row_of(task.bias, 0, 0, block.column);
@@ -420,7 +420,7 @@ class VectorGemm {
   // ---- a block of C
 
   template <class T>
-  static void pack_b(const VectorProduct<T>& task, const PartOfC& block, index_t k,
+  static void pack_b(const FusedProduct<T>& task, const PartOfC& block, index_t k,
                      index_t depth, const Room& room) {
     const Product& p = task.product;
     const index_t columns = block.column_end - block.column;
@@ -447,7 +447,7 @@ class VectorGemm {
   }
   // The next group of rows of A.
   template <class T>
-  static Ahead a_ahead(const VectorProduct<T>& task, const PartOfC& block, index_t row,
+  static Ahead a_ahead(const FusedProduct<T>& task, const PartOfC& block, index_t row,
                        index_t k, index_t depth) {
     const Product& p = task.product;
     return elements_ahead(task.a, p.lda, p.transpose_a == Transpose::yes, row,
@@ -457,7 +457,7 @@ class VectorGemm {
   // The next chunk of B, for all rounds of this one: of this block, from k on, or the
   // first one of those that follow to its right.
   template <class T>
-  static Ahead b_ahead(const VectorProduct<T>& task, const PartOfC& block,
+  static Ahead b_ahead(const FusedProduct<T>& task, const PartOfC& block,
                        index_t columns_end, index_t k, index_t chunk) {
     const Product& p = task.product;
     const index_t column = k < p.k ? block.column : block.column_end;
@@ -471,7 +471,7 @@ class VectorGemm {
 
   // Rows of A by the chunk of B that is packed.
   template <Packing packing, class T>
-  static void multiply_rows(const VectorProduct<T>& task, const PartOfC& block, index_t k,
+  static void multiply_rows(const FusedProduct<T>& task, const PartOfC& block, index_t k,
                             index_t chunk, const Room& room, Ahead b_ahead) {
     const Product& p = task.product;
     const index_t columns = block.column_end - block.column;
@@ -500,7 +500,7 @@ class VectorGemm {
   }
 
   template <class T>
-  static void multiply_block(const VectorProduct<T>& task, const PartOfC& block,
+  static void multiply_block(const FusedProduct<T>& task, const PartOfC& block,
                              index_t columns_end, const Room& room) {
     const Product& p = task.product;
     const index_t chunk = chunk_of(p.k);

@@ -52,7 +52,7 @@ TYPED_TEST(FewRowsOf, MatchesReference) {
         }
         const Values got = this->product(x, w, rows, out, in);
         const double of_sums =
-            4 * std::sqrt(in) * std::numeric_limits<Accumulator<T>>::epsilon();
+            8 * std::sqrt(in) * std::numeric_limits<Accumulator<T>>::epsilon();
         test::expect_close(got, want, test::rounding<T>() + of_sums, 1, "y");
       }
     }

@@ -223,7 +223,8 @@ TYPED_TEST(GemmOf, EmptyShapes) {
 TYPED_TEST(GemmOf, LargeMatricesAndTheSameBitsTwice) {
   using P = Problem<typename TypeParam::T, typename TypeParam::To>;
   using T = typename TypeParam::T;
-  // Two bytes wide is widened in blocks of 2048 by 1024 by 768 on a host.
+  // A host's products of two bytes go by up to 1032 rows, 512 columns and 384 or 1024 of
+  // k at a time.
   const Size s = sizeof(T) == 2 ? Size{2100, 2060, 1031} : Size{301, 517, 401};
   for (const Transpose ta : kTransposes) {
     for (const Transpose tb : kTransposes) {
@@ -350,14 +351,25 @@ TYPED_TEST_SUITE(GemmEpilogueOf, test::RealTypes);
 
 TYPED_TEST(GemmEpilogueOf, MatchesItsDefinition) {
   using T = TypeParam;
-  for (const Size s : {Size{1, 1, 1}, Size{31, 33, 257}, Size{33, 31, 5},
-                       Size{32, 32, 32}, Size{65, 129, 70}, Size{65, 40, 1100}}) {
+  for (const Size s :
+       {Size{1, 1, 1}, Size{31, 33, 257}, Size{33, 31, 5}, Size{32, 32, 32},
+        Size{65, 129, 70}, Size{65, 40, 1100}, Size{40, 0, 3}}) {
     for (const auto& which : TestFixture::kCases) {
       SCOPED_TRACE(::testing::Message()
                    << s.m << " x " << s.n << " x " << s.k << ", " << which.name);
       TestFixture::check(s, which, linear_forward<T>);
       TestFixture::check(s, which, linear_forward_reference<T>);
     }
+  }
+}
+
+// On a host, float is done in blocks of 1024 rows by 768 columns at most.
+class GemmEpilogueBlocks : public GemmEpilogueOf<float> {};
+TEST_F(GemmEpilogueBlocks, AreCutAndPutTogether) {
+  for (const auto& which : kCases) {
+    SCOPED_TRACE(which.name);
+    check(Size{1030, 775, 9}, which, linear_forward<float>);
+    check(Size{1024, 1536, 3}, which, linear_forward<float>);
   }
 }
 
@@ -396,13 +408,13 @@ TEST(GemmEpilogueErrors, PartsThatDoNotFitAreNamed) {
 }
 
 // Infinities and NaN pass as the sum has them; they must not reach other rows.
-TEST(GemmSpecial, NotANumberStaysInItsRow) {
+TYPED_TEST(GemmOf, NotANumberStaysInItsRow) {
   const index_t n = 40;
   Values a = random_values(n * n, 1);
   a[7 * n + 5] = NAN;
   a[9 * n + 1] = INFINITY;
-  const Problem<float, float> problem({n, n, n}, Transpose::no, Transpose::yes,
-                                      Accumulate::no, 0, a, Values(n * n, 1.0));
+  const Problem<typename TypeParam::T, typename TypeParam::To> problem(
+      {n, n, n}, Transpose::no, Transpose::yes, Accumulate::no, 0, a, Values(n * n, 1.0));
   const Values c = problem.fast().values();
   for (index_t i = 0; i < n; ++i) {
     for (index_t j = 0; j < n; ++j) {

@@ -172,14 +172,13 @@ TEST(NarrowGemm, PartsOfAProductOnTilesDoNotShowInIt) {
         EXPECT_GE(cut.parts(), std::min(threads, 8));
         const Array<float> c(m * n, NAN);
         const DeviceArray<std::byte> memory("workspace", impl::kAmxWorkspaceBytes + 64);
-        const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
         for (index_t part = 0; part < cut.parts(); ++part) {
           impl::amx_part({.product = product,
                           .a = a.cvector().data(),
                           .b = b.cvector().data(),
                           .c = c.vector().data(),
                           .is_c_float = true},
-                         cut, part, memory.data() + (64 - address % 64) % 64);
+                         cut, part, impl::first_line(memory.data()));
         }
         if (first.empty()) first = c.bytes();
         EXPECT_EQ(c.bytes(), first) << threads << " threads";
@@ -216,8 +215,8 @@ struct OnVectors {
                                  : std::vector<double>(extent(m * n), NAN)),
         sums(c.values()) {}
 
-  impl::VectorProduct<T> task(bool to_float) const {
-    impl::VectorProduct<T> task{
+  impl::FusedProduct<T> task(bool to_float) const {
+    impl::FusedProduct<T> task{
         .product = {ta, tb, accumulate, m, n, k, ta == Transpose::yes ? m : k,
                     tb == Transpose::yes ? k : n, n},
         .a = a.cvector().data(),
@@ -239,9 +238,8 @@ struct OnVectors {
     const DeviceArray<std::byte> memory("workspace", set.workspace_bytes + 64);
     // Nothing may depend on what was there.
     Kokkos::deep_copy(memory, std::byte{0xff});
-    const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
     for (const impl::PartOfC& part : impl::vector_parts(task.product, set, threads)) {
-      set.part_of<T>()(task, part, memory.data() + (64 - address % 64) % 64);
+      set.part_of<T>()(task, part, impl::first_line(memory.data()));
     }
     return to_float ? fresh.sums.bytes() : fresh.c.bytes();
   }
@@ -265,8 +263,7 @@ struct OnVectors {
       }
     }
     const DeviceArray<std::byte> memory("workspace", set.workspace_bytes + 64);
-    const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-    set.part_of<T>()(task, {0, m, 0, n}, memory.data() + (64 - address % 64) % 64);
+    set.part_of<T>()(task, {0, m, 0, n}, impl::first_line(memory.data()));
     const auto got = to_float ? fresh.sums.values() : fresh.c.values();
     const double tolerance =
         1e-6 * static_cast<double>(k + 4) + (to_float ? 0 : test::rounding<T>());
@@ -298,6 +295,44 @@ TYPED_TEST(NarrowGemmOnVectors, HaveTheSumsOfThePlainLoop) {
             const OnVectors<TypeParam> followed(m, n, k, ta, tb, add, true);
             followed.expect_right(*set, false);
           }
+        }
+      }
+    }
+  }
+}
+
+// Every value of the type, times some that take it to infinity, below the normal numbers
+// and between its neighbours: rounded as the type rounds.
+TYPED_TEST(NarrowGemmOnVectors, RoundAsTheTypeDoes) {
+  using T = TypeParam;
+  constexpr index_t kValues = 65536;
+  const auto value = [](index_t bits) {
+    T x;
+    x.bits = static_cast<std::uint16_t>(bits);
+    return x;
+  };
+  const Kokkos::View<T*, Kokkos::HostSpace> all("all", kValues), c("c", kValues),
+      factor("factor", 1);
+  for (index_t i = 0; i < kValues; ++i) all(i) = value(i);
+  for (const impl::VectorSet* set : impl::vector_sets()) {
+    const DeviceArray<std::byte> memory("workspace", set->workspace_bytes + impl::kLine);
+    for (const float by : {1.0f, 1.0078125f, 1.75f, 0.001f, 4096.0f, -3e4f}) {
+      factor(0) = static_cast<T>(by);
+      const impl::FusedProduct<T> task{
+          .product = {Transpose::no, Transpose::no, Accumulate::no, 1, kValues, 1, 1,
+                      kValues, kValues},
+          .a = factor.data(),
+          .b = all.data(),
+          .c = c.data()};
+      set->part_of<T>()(task, {0, 1, 0, kValues}, impl::first_line(memory.data()));
+      for (index_t i = 0; i < kValues; ++i) {
+        const float exact =
+            0.0f + static_cast<float>(factor(0)) * static_cast<float>(all(i));
+        const T want = static_cast<T>(exact);
+        if (std::isnan(exact)) {
+          ASSERT_TRUE(std::isnan(static_cast<float>(c(i)))) << set->name << ", " << i;
+        } else {
+          ASSERT_EQ(c(i).bits, want.bits) << set->name << ", " << i << " by " << by;
         }
       }
     }

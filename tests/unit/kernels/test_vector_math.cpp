@@ -38,9 +38,15 @@ void sweep(const char* name, double bound, Own own, Library library) {
   EXPECT_LE(worst, bound) << name << " at " << worst_at;
 }
 
+// Without fused multiply-adds the argument's reduction rounds twice.
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+constexpr double kExpError = 0.95;
+#else
+constexpr double kExpError = 1.2;
+#endif
 TEST(VectorMathErrors, Exp) {
   sweep(
-      "exp", 0.95, [](float x) { return vector_exp(x); },
+      "exp", kExpError, [](float x) { return vector_exp(x); },
       [](double x) { return std::exp(x) < 0x1p-126 ? 0.0 : std::exp(x); });
 }
 TEST(VectorMathErrors, Log) {
