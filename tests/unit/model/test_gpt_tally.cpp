@@ -151,10 +151,10 @@ double passes_of_a_layer(double dropout) {
   return static_cast<double>(bytes) / (4 * kRowsOfH);
 }
 
-// Forward: norm 2, residual and norm 4, residual 3; where no product does them, QKV's bias
-// 6 and GeLU 12. Backward: mask and sums for a bias 2 (1 where nothing is dropped), GeLU
-// 12, residual and norm 5 (4), sums for QKV's bias 3, norm 4. Sums over blocks, which are
-// 16 rows here, are 2 more.
+// Forward: norm 2, residual and norm 4, residual 3; where no product does them, QKV's
+// bias 6 and GeLU 12. Backward: mask and sums for a bias 2 (1 where nothing is dropped),
+// GeLU 12, residual and norm 5 (4), sums for QKV's bias 3, norm 4. Sums over blocks,
+// which are 16 rows here, are 2 more.
 TEST(GptTally, PassesOverTheRowsOfALayer) {
   const double of_products = kHostExecution ? 0 : 6 + 12;
   EXPECT_NEAR(passes_of_a_layer(0.1), 35 + 2 + of_products, 0.5);
