@@ -72,6 +72,7 @@ void library_product(const impl::Product& p, const float* a, const float* b, flo
                   "oneDNN sgemm of ({}, {}) by ({}, {}): status {}", p.m, p.k, p.k, p.n,
                   static_cast<int>(status));
 }
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
@@ -114,9 +115,9 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
 
 namespace {
 
-// The library's product and a pass over it, by equal blocks of y: the pass finds the
-// block in the second caches or the last one. The product takes as long in blocks of this
-// size. At most.
+// The library's product and a pass over it, by equal blocks of y of at most this size:
+// the pass finds the block in the second caches or the last one. The product takes as
+// long as in one go.
 constexpr index_t kBlockRows = 1024, kBlockColumns = 768;
 
 void forward_in_blocks(const Exec& exec, const impl::Product& all,
