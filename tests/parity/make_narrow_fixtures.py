@@ -154,10 +154,12 @@ class Gpt:
         def product(name, x):
             return narrow(x @ weights[f"{name}/weight"].T)
 
+        def biased_product(name, x):  # rounded once
+            return narrow(x @ weights[f"{name}/weight"].T + weights[f"{name}/bias"])
+
         def attention(i, x):
             b, s, _ = x.shape
-            qkv = narrow(product(f"layers/{i}/attention/qkv", x)
-                         + weights[f"layers/{i}/attention/qkv/bias"])
+            qkv = biased_product(f"layers/{i}/attention/qkv", x)
             q, k, v = (part.view(b, s, self.heads, -1).transpose(1, 2)
                        for part in qkv.split(self.hidden, dim=2))
             scores = q @ k.transpose(2, 3) / math.sqrt(self.hidden // self.heads)
@@ -167,8 +169,8 @@ class Gpt:
             return product(f"layers/{i}/attention/projection", y)
 
         def mlp(i, x):
-            z = product(f"layers/{i}/mlp/fc1", x) + weights[f"layers/{i}/mlp/fc1/bias"]
-            y = narrow(torch.nn.functional.gelu(narrow(z), approximate="tanh"))
+            z = biased_product(f"layers/{i}/mlp/fc1", x)
+            y = narrow(torch.nn.functional.gelu(z, approximate="tanh"))
             return product(f"layers/{i}/mlp/fc2", y)
 
         inputs, labels = tokens[:, :-1], tokens[:, 1:]
