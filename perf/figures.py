@@ -183,7 +183,8 @@ def activations(options, case, compute):
                         "--dry-run", "--json", file.name, "--set",
                         f"data.train={options.corpus}", "--set",
                         f"precision.compute={compute}"], check=True, capture_output=True)
-        return json.load(file)["memory"]["stages"][0]["activations"]
+        with open(file.name) as written:  # in place of the file that was made above
+            return json.load(written)["memory"]["stages"][0]["activations"]
 
 
 def fp32_step(options, row, case, dropout):
