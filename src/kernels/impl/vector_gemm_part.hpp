@@ -293,7 +293,7 @@ class VectorGemm {
     Vector sum[kTileRows][kTileVectors];
 #pragma GCC unroll 16
     for (index_t i = 0; i < kTileRows; ++i) {
-      // C is needed at the end, and comes meanwhile.
+      // The sums so far are needed at the end, and come meanwhile.
       __builtin_prefetch(c + i * kBlockColumns, 1);
       __builtin_prefetch(c + i * kBlockColumns + kTileColumns - 1, 1);
 #pragma GCC unroll 4
@@ -333,7 +333,7 @@ class VectorGemm {
           row_bytes_(row_bytes),
           rows_(rows),
           bytes_(bytes),
-          lines_((rows * (bytes / kLine + 2) + asks - 1) / asks) {}
+          lines_(ceil_divide(rows * (bytes / kLine + 2), asks)) {}
     void ask() {
       for (index_t i = 0; i < lines_ && rows_ > 0; ++i) {
         __builtin_prefetch(reinterpret_cast<const void*>(line_), 0, 2);
@@ -432,7 +432,7 @@ class VectorGemm {
   }
 
   static index_t strips_of(const PartOfC& block) {
-    return (block.column_end - block.column + kTileColumns - 1) / kTileColumns;
+    return ceil_divide(block.column_end - block.column, kTileColumns);
   }
   // An operand's elements (index, k), `count` by `depth` of them.
   template <class T>
@@ -463,7 +463,7 @@ class VectorGemm {
     const index_t column = k < p.k ? block.column : block.column_end;
     const index_t end = std::min(column + kBlockColumns, columns_end);
     if (k >= p.k) k = 0;
-    const index_t rounds = (block.row_end - block.row + kTileRows - 1) / kTileRows;
+    const index_t rounds = ceil_divide(block.row_end - block.row, kTileRows);
     return elements_ahead(task.b, p.ldb, p.transpose_b == Transpose::no, column,
                           end - column, k, std::min(chunk, p.k - k),
                           rounds * strips_of(block));
@@ -518,8 +518,7 @@ class VectorGemm {
   // k is cut evenly; the same for every part and every length of vectors.
   static index_t chunk_of(index_t k) {
     constexpr index_t kStep = 16;
-    const index_t chunks = (k + kChunk - 1) / kChunk;
-    return ((k + chunks - 1) / chunks + kStep - 1) / kStep * kStep;
+    return ceil_divide(ceil_divide(k, ceil_divide(k, kChunk)), kStep) * kStep;
   }
 };
 
