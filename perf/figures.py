@@ -178,13 +178,13 @@ def widened_step(options, row, case):
 
 def activations(options, case, compute):
     """Bytes of a micro-batch's activations, by the plan."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+    with tempfile.TemporaryDirectory() as directory:
+        plan = pathlib.Path(directory) / "plan.json"
         subprocess.run([options.trireme, "train", HERE / "cases" / f"{case}.yaml",
-                        "--dry-run", "--json", file.name, "--set",
+                        "--dry-run", "--json", plan, "--set",
                         f"data.train={options.corpus}", "--set",
                         f"precision.compute={compute}"], check=True, capture_output=True)
-        with open(file.name) as written:  # in place of the file that was made above
-            return json.load(written)["memory"]["stages"][0]["activations"]
+        return json.loads(plan.read_text())["memory"]["stages"][0]["activations"]
 
 
 def fp32_step(options, row, case, dropout):

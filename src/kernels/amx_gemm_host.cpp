@@ -36,6 +36,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "base/types.hpp"
 #include "kernels/impl/amx_gemm.hpp"
@@ -235,11 +236,10 @@ TRIREME_AMX inline void store_bf16(bf16* x, __mmask16 mask, __m512 values) {
   _mm256_mask_storeu_epi16(x, mask, (__m256i)_mm512_cvtneps_pbh(values));
 }
 
-// What is a part of C: rows [row, row_end), columns [column, column_end).
-struct Rectangle {
-  index_t row, row_end, column, column_end;
-  index_t strips() const { return ceil_divide(column_end - column, kEdge); }
-};
+// Of a part: 32 columns each.
+index_t strips_of(const PartOfC& part) {
+  return ceil_divide(part.columns(), kEdge);
+}
 
 // Whether 64 bytes at `to` are a line of its own.
 inline bool is_line(const void* to) {
@@ -305,9 +305,9 @@ TRIREME_AMX inline void finish_32(const FusedProduct<bf16>& task, index_t row,
 }
 
 // Rows [row, row + rows) of a part whose sums are complete.
-TRIREME_AMX void finish_rows(const FusedProduct<bf16>& task, const Rectangle& part,
+TRIREME_AMX void finish_rows(const FusedProduct<bf16>& task, const PartOfC& part,
                              index_t row, index_t rows, const std::byte* sums) {
-  for (index_t strip = 0; strip < part.strips(); ++strip, sums += 4 * kTileBytes) {
+  for (index_t strip = 0; strip < strips_of(part); ++strip, sums += 4 * kTileBytes) {
     const index_t column = part.column + strip * kEdge;
     const LaneMasks mask(part.column_end - column);
     for (index_t i = 0; i < rows; ++i) {
@@ -322,7 +322,7 @@ TRIREME_AMX void finish_rows(const FusedProduct<bf16>& task, const Rectangle& pa
         task.pre_activation == nullptr
             ? c
             : task.pre_activation + i * task.ld_pre_activation + part.column;
-    task.activate(z, c, part.column_end - part.column);
+    task.activate(z, c, part.columns());
   }
 }
 
@@ -354,16 +354,6 @@ TRIREME_AMX void multiply_strips(const StripOfA& a, const std::byte* b, index_t 
   }
 }
 
-struct Range {
-  index_t begin, end;
-};
-// Part `index` of `parts` of n, cut at multiples of 32.
-Range range_of(index_t n, index_t parts, index_t index) {
-  const index_t blocks = ceil_divide(n, kEdge);
-  return {index * blocks / parts * kEdge,
-          std::min(n, (index + 1) * blocks / parts * kEdge)};
-}
-
 // k is cut evenly into chunks: the same for every part.
 index_t chunk_of(index_t k) {
   return ceil_divide(ceil_divide(k, ceil_divide(k, kChunk)), kStep) * kStep;
@@ -384,7 +374,7 @@ bool may_use_amx() {
   return may;
 }
 
-AmxCut amx_cut(const Product& product, int threads) {
+std::vector<PartOfC> amx_parts(const Product& product, index_t threads) {
   const index_t rows = ceil_divide(product.m, kEdge);
   const index_t columns = ceil_divide(product.n, kEdge);
   // Rough costs in cycles: of 4 products of tiles with B in the second-level cache, of
@@ -394,7 +384,7 @@ AmxCut amx_cut(const Product& product, int threads) {
   const double pack_a = product.transpose_a == Transpose::yes ? kPack : kInPlace;
   const index_t least_rows = product.k > kChunk ? ceil_divide(rows, kMaxBlocks) : 1;
   const index_t least_columns = ceil_divide(columns, kMaxStrips);
-  AmxCut best;
+  index_t row_parts = 1, column_parts = 1;
   double least = std::numeric_limits<double>::infinity();
   for (index_t c = least_columns; c <= std::min(columns, least_columns + threads); ++c) {
     for (index_t r = least_rows; r <= std::min(rows, least_rows + threads); ++r) {
@@ -404,19 +394,18 @@ AmxCut amx_cut(const Product& product, int threads) {
                           (height * width * kProducts + height * pack_a + width * kPack);
       if (cost < least) {
         least = cost;
-        best = {r, c};
+        row_parts = r;
+        column_parts = c;
       }
     }
   }
-  return best;
+  return parts_of_tiles(product, kEdge, kEdge, row_parts, column_parts);
 }
 
-TRIREME_AMX void amx_part(const FusedProduct<bf16>& task, const AmxCut& cut, index_t part,
+TRIREME_AMX void amx_part(const FusedProduct<bf16>& task, const PartOfC& part,
                           std::byte* workspace) {
   const Product& p = task.product;
-  const Range rows = range_of(p.m, cut.row_parts, part % cut.row_parts);
-  const Range columns = range_of(p.n, cut.column_parts, part / cut.row_parts);
-  const Rectangle mine{rows.begin, rows.end, columns.begin, columns.end};
+  const index_t strips = strips_of(part);
   const index_t chunk = chunk_of(p.k);
   const bool a_has_k_rows = p.transpose_a == Transpose::no;
   const bool b_has_k_rows = p.transpose_b == Transpose::yes;
@@ -429,10 +418,10 @@ TRIREME_AMX void amx_part(const FusedProduct<bf16>& task, const AmxCut& cut, ind
   for (index_t k = 0; k < p.k; k += chunk) {
     const index_t depth = std::min(chunk, p.k - k);
     pack<Tile::b>(
-        task.b + (b_has_k_rows ? mine.column * p.ldb + k : k * p.ldb + mine.column),
-        p.ldb, b_has_k_rows, mine.column_end - mine.column, depth, packed_b);
-    for (index_t row = mine.row; row < mine.row_end; row += group) {
-      const index_t rows = std::min(group, mine.row_end - row);
+        task.b + (b_has_k_rows ? part.column * p.ldb + k : k * p.ldb + part.column),
+        p.ldb, b_has_k_rows, part.columns(), depth, packed_b);
+    for (index_t row = part.row; row < part.row_end; row += group) {
+      const index_t rows = std::min(group, part.row_end - row);
       const bf16* const a = task.a + (a_has_k_rows ? row * p.lda + k : k * p.lda + row);
       const bool in_place = is_in_place(p, rows, depth);
       if (!in_place) pack<Tile::a>(a, p.lda, a_has_k_rows, rows, depth, packed_a);
@@ -441,17 +430,17 @@ TRIREME_AMX void amx_part(const FusedProduct<bf16>& task, const AmxCut& cut, ind
         const StripOfA strip = in_place
                                    ? strip_in_place(a + i * p.lda, p.lda)
                                    : packed_strip(packed_a + i / kEdge * kStripBytes);
-        const index_t block = chunk < p.k ? (row + i - mine.row) / kEdge : 0;
-        std::byte* const sums = all_sums + block * mine.strips() * 4 * kTileBytes;
-        const index_t next = std::min(kEdge, mine.row_end - (row + i + kEdge));
+        const index_t block = chunk < p.k ? (row + i - part.row) / kEdge : 0;
+        std::byte* const sums = all_sums + block * strips * 4 * kTileBytes;
+        const index_t next = std::min(kEdge, part.row_end - (row + i + kEdge));
         const Ahead ahead =
             a_has_k_rows && next > 0
                 ? Ahead{reinterpret_cast<const std::byte*>(a + (i + kEdge) * p.lda),
                         p.lda * static_cast<index_t>(sizeof(bf16)), next}
                 : Ahead{};
-        multiply_strips(strip, packed_b, mine.strips(), depth, k == 0, sums, ahead);
+        multiply_strips(strip, packed_b, strips, depth, k == 0, sums, ahead);
         if (k + depth == p.k) {
-          finish_rows(task, mine, row + i, std::min(kEdge, rows - i), sums);
+          finish_rows(task, part, row + i, std::min(kEdge, rows - i), sums);
         }
       }
     }

@@ -1,4 +1,7 @@
 // kernels/amx_gemm_none.cpp — for processors that have no matrix tiles of Intel's.
+#include <cstddef>
+#include <vector>
+
 #include "base/error.hpp"
 #include "kernels/impl/amx_gemm.hpp"
 
@@ -8,11 +11,11 @@ bool may_use_amx() {
   return false;
 }
 
-AmxCut amx_cut(const Product&, int) {
+std::vector<PartOfC> amx_parts(const Product&, index_t) {
   return {};
 }
 
-void amx_part(const FusedProduct<bf16>&, const AmxCut&, index_t, std::byte*) {
+void amx_part(const FusedProduct<bf16>&, const PartOfC&, std::byte*) {
   TRIREME_REQUIRE(false, "kernels::amx_part: this build has no products on tiles");
 }
 

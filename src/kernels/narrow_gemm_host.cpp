@@ -215,13 +215,13 @@ class State final : public LibraryState {
     const bool has_dots = (dnnl_get_effective_cpu_isa() & kDots) == kDots;
     return has_dots ? "AVX-512 BF16" : "emulated";
   }
-  const AmxCut& cut(const Product& product, int threads) {
-    const auto found = cuts_.find(product);
-    if (found != cuts_.end()) return found->second;
-    return cuts_.emplace(product, amx_cut(product, threads)).first->second;
+  const std::vector<PartOfC>& parts(const Product& product, index_t threads) {
+    const auto found = parts_.find(product);
+    if (found != parts_.end()) return found->second;
+    return parts_.emplace(product, amx_parts(product, threads)).first->second;
   }
   // kAmxWorkspaceBytes for each thread, from a multiple of 64 on.
-  std::byte* tile_workspace(int threads) {
+  std::byte* tile_workspace(index_t threads) {
     if (workspace_.extent(0) == 0) {
       workspace_ = DeviceArray<std::byte>(
           Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed tiles"),
@@ -238,7 +238,7 @@ class State final : public LibraryState {
 
  private:
   static std::size_t tile_workspace_bytes(index_t threads) {
-    return static_cast<std::size_t>(threads) * kAmxWorkspaceBytes + kLine;
+    return extent(threads) * kAmxWorkspaceBytes + kLine;
   }
   void open_engine() {
     if (engine_ != nullptr) return;
@@ -252,7 +252,7 @@ class State final : public LibraryState {
   }
   NarrowProducts bf16_way, fp16_way;
   bool has_tiles_ = false;
-  std::map<Product, AmxCut> cuts_;
+  std::map<Product, std::vector<PartOfC>> parts_;
   DeviceArray<std::byte> workspace_;
   Engine engine_;
   Stream stream_;
@@ -265,16 +265,18 @@ State& state_of(const Exec& exec) {
 }
 
 void amx_product(const Exec& exec, State& state, const FusedProduct<bf16>& task) {
-  const int threads = static_cast<int>(thread_count());
-  const AmxCut& cut = state.cut(task.product, threads);
+  const index_t threads = thread_count();
+  const std::vector<PartOfC>& parts = state.parts(task.product, threads);
   std::byte* const workspace = state.tile_workspace(threads);
-  const auto workers = std::min<index_t>(threads, cut.parts());
-  launch(exec, "trireme::kernels::amx_product", workers, [=, &task](index_t worker) {
-    for (index_t part = worker; part < cut.parts(); part += workers) {
-      amx_part(task, cut, part,
-               workspace + static_cast<std::size_t>(worker) * kAmxWorkspaceBytes);
-    }
-  });
+  const auto count = static_cast<index_t>(parts.size());
+  const index_t workers = std::min(threads, count);
+  launch(exec, "trireme::kernels::amx_product", workers,
+         [=, &task, &parts](index_t worker) {
+           for (index_t part = worker; part < count; part += workers) {
+             amx_part(task, parts[extent(part)],
+                      workspace + extent(worker) * kAmxWorkspaceBytes);
+           }
+         });
 }
 
 // The same function of an element as in gelu_forward(), so that what is made again has
@@ -288,6 +290,27 @@ void gelu_of_row(const T* z, T* y, index_t count) {
 }
 
 }  // namespace
+
+std::vector<PartOfC> parts_of_tiles(const Product& product, index_t tile_rows,
+                                    index_t tile_columns, index_t row_parts,
+                                    index_t column_parts) {
+  const auto begin = [](index_t n, index_t tile, index_t parts, index_t part) {
+    return std::min(n, ceil_divide(n, tile) * part / parts * tile);
+  };
+  const auto row = [&](index_t part) {
+    return begin(product.m, tile_rows, row_parts, part);
+  };
+  const auto column = [&](index_t part) {
+    return begin(product.n, tile_columns, column_parts, part);
+  };
+  std::vector<PartOfC> parts;
+  for (index_t c = 0; c < column_parts; ++c) {
+    for (index_t r = 0; r < row_parts; ++r) {
+      parts.push_back({row(r), row(r + 1), column(c), column(c + 1)});
+    }
+  }
+  return parts;
+}
 
 template <class T, class To>
 void narrow_product(const Exec& exec, const Product& product, const T* a, const T* b,

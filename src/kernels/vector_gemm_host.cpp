@@ -91,20 +91,8 @@ std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
       column_parts = c;
     }
   }
-  const auto cut = [](index_t tiles, index_t parts, index_t index, index_t edge,
-                      index_t end) {
-    return std::min(end, tiles * index / parts * edge);
-  };
-  std::vector<PartOfC> parts;
-  for (index_t c = 0; c < column_parts; ++c) {
-    for (index_t r = 0; r < row_parts; ++r) {
-      parts.push_back({cut(rows, row_parts, r, set.tile_rows, product.m),
-                       cut(rows, row_parts, r + 1, set.tile_rows, product.m),
-                       cut(columns, column_parts, c, set.tile_columns, product.n),
-                       cut(columns, column_parts, c + 1, set.tile_columns, product.n)});
-    }
-  }
-  return parts;
+  return parts_of_tiles(product, set.tile_rows, set.tile_columns, row_parts,
+                        column_parts);
 }
 
 template <class T>

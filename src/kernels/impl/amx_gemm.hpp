@@ -10,6 +10,7 @@
 #define TRIREME_KERNELS_IMPL_AMX_GEMM_HPP_
 
 #include <cstddef>
+#include <vector>
 
 #include "base/types.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
@@ -19,19 +20,14 @@ namespace trireme::kernels::impl {
 // Whether this process may use the tiles. Asks Linux for them at the first call.
 bool may_use_amx();
 
-// How C is cut into parts, each computed by one thread: for the least time of the slowest
-// of `threads`. The bits of C do not depend on it.
-struct AmxCut {
-  index_t row_parts = 1, column_parts = 1;
-  index_t parts() const { return row_parts * column_parts; }
-};
-AmxCut amx_cut(const Product& product, int threads);
+// C in parts that a thread's workspace has room for, for the least time of the slowest of
+// `threads`. The bits of C do not depend on how it is cut.
+std::vector<PartOfC> amx_parts(const Product& product, index_t threads);
 
 // One part; `workspace` has kAmxWorkspaceBytes, from a multiple of kLine on, and belongs
 // to this call.
 inline constexpr std::size_t kAmxWorkspaceBytes = (1024u + 256u + 2048u) << 10;
-void amx_part(const FusedProduct<bf16>& task, const AmxCut& cut, index_t part,
-              std::byte* workspace);
+void amx_part(const FusedProduct<bf16>& task, const PartOfC& part, std::byte* workspace);
 static_assert(kAmxWorkspaceBytes % kLine == 0);
 
 }  // namespace trireme::kernels::impl

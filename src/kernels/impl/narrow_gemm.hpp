@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/exec.hpp"
 #include "base/types.hpp"
@@ -35,6 +36,19 @@ struct Product {
 
   auto operator<=>(const Product&) const = default;
 };
+
+// A part of C, computed by one thread: rows [row, row_end), columns [column, column_end).
+struct PartOfC {
+  index_t row, row_end, column, column_end;
+  index_t rows() const { return row_end - row; }
+  index_t columns() const { return column_end - column; }
+};
+
+// C (m, n) as row_parts x column_parts parts of whole tiles, where C has them: of equal
+// size, or one tile more; parts of the same columns follow each other.
+std::vector<PartOfC> parts_of_tiles(const Product& product, index_t tile_rows,
+                                    index_t tile_columns, index_t row_parts,
+                                    index_t column_parts);
 
 // C = or += op(A) op(B) [+ bias] [+ residual]; then, where there is an activation,
 // C = activation(z) of that z, as it is rounded. Null pointers: left out. A float C has

@@ -19,11 +19,6 @@
 
 namespace trireme::kernels::impl {
 
-// A part of C: rows [row, row_end), columns [column, column_end).
-struct PartOfC {
-  index_t row, row_end, column, column_end;
-};
-
 // The products of one instruction set.
 struct VectorSet {
   std::string_view name;
@@ -53,7 +48,7 @@ extern const VectorSet kAvx2Vectors, kAvx512Vectors;
 std::vector<const VectorSet*> vector_sets();
 const VectorSet& fastest_vector_set();
 
-// C in parts for `threads`, one each or fewer: for the least time of the slowest.
+// C in parts, one for each of `threads` or fewer, for the least time of the slowest.
 std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
                                   index_t threads);
 

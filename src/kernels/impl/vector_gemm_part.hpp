@@ -81,7 +81,7 @@ class VectorGemm {
                    std::byte* workspace) {
     const Room room(workspace);
     const bool has_chunks = task.product.k > kChunk;
-    const index_t rows = has_chunks ? kSumRows : part.row_end - part.row;
+    const index_t rows = has_chunks ? kSumRows : part.rows();
     for (index_t row = part.row; row < part.row_end; row += rows) {
       for (index_t j = part.column; j < part.column_end; j += kBlockColumns) {
         multiply_block(task,
@@ -333,7 +333,7 @@ class VectorGemm {
           row_bytes_(row_bytes),
           rows_(rows),
           bytes_(bytes),
-          lines_(ceil_divide(rows * (bytes / kLine + 2), asks)) {}
+          lines_(ceil_divide(rows * (bytes / static_cast<index_t>(kLine) + 2), asks)) {}
     void ask() {
       for (index_t i = 0; i < lines_ && rows_ > 0; ++i) {
         __builtin_prefetch(reinterpret_cast<const void*>(line_), 0, 2);
@@ -346,7 +346,6 @@ class VectorGemm {
     }
 
    private:
-    static constexpr index_t kLine = 64;
     std::uintptr_t first_line() const { return row_ / kLine * kLine; }
 
     std::uintptr_t row_ = 0, line_ = 0;
@@ -372,10 +371,18 @@ class VectorGemm {
     return data == nullptr ? nullptr : data + row * leading + column;
   }
 
+  // c[j] = sums[j] [+ c[j]].
+  static void finish_row(const float* sums, bool adds, float* c, index_t count) {
+    index_t j = 0;
+    for (; j + kFloats <= count; j += kFloats) {
+      store(adds ? load(c + j) + load(sums + j) : load(sums + j), c + j);
+    }
+    for (; j < count; ++j) c[j] = adds ? c[j] + sums[j] : sums[j];
+  }
   // z[j] = sums[j] + bias[j] + residual[j] + before[j], without those that are null.
-  template <class T, class To>
+  template <class T>
   static void finish_row(const float* sums, const T* bias, const T* residual,
-                         const To* before, To* z, index_t count) {
+                         const T* before, T* z, index_t count) {
     index_t j = 0;
     for (; j + kFloats <= count; j += kFloats) {
       Vector x = load(sums + j);
@@ -389,7 +396,7 @@ class VectorGemm {
       if (bias != nullptr) x += static_cast<float>(bias[j]);
       if (residual != nullptr) x += static_cast<float>(residual[j]);
       if (before != nullptr) x += static_cast<float>(before[j]);
-      z[j] = static_cast<To>(x);
+      z[j] = static_cast<T>(x);
     }
   }
 
@@ -397,22 +404,22 @@ class VectorGemm {
   template <class T>
   static void finish(const FusedProduct<T>& task, const PartOfC& block, index_t row,
                      index_t rows, const float* sums) {
-    const index_t columns = block.column_end - block.column;
+    const index_t columns = block.columns();
     const T* const bias = row_of(task.bias, 0, 0, block.column);
     const bool adds = task.product.accumulate == Accumulate::yes;
     for (index_t i = row; i < row + rows; ++i, sums += kBlockColumns) {
-      const T* const residual = row_of(task.residual, task.ld_residual, i, block.column);
       if (task.is_c_float) {
         float* const c =
             row_of(static_cast<float*>(task.c), task.product.ldc, i, block.column);
-        finish_row<T, float>(sums, bias, residual, adds ? c : nullptr, c, columns);
+        finish_row(sums, adds, c, columns);
         continue;
       }
+      const T* const residual = row_of(task.residual, task.ld_residual, i, block.column);
       T* const c = row_of(static_cast<T*>(task.c), task.product.ldc, i, block.column);
       T* const kept =
           row_of(task.pre_activation, task.ld_pre_activation, i, block.column);
       T* const z = kept != nullptr ? kept : c;
-      finish_row<T, T>(sums, bias, residual, adds ? c : nullptr, z, columns);
+      finish_row<T>(sums, bias, residual, adds ? c : nullptr, z, columns);
       if (task.activate != nullptr) task.activate(z, c, columns);
     }
   }
@@ -423,7 +430,7 @@ class VectorGemm {
   static void pack_b(const FusedProduct<T>& task, const PartOfC& block, index_t k,
                      index_t depth, const Room& room) {
     const Product& p = task.product;
-    const index_t columns = block.column_end - block.column;
+    const index_t columns = block.columns();
     if (p.transpose_b == Transpose::yes) {
       pack_b_of_columns(task.b + block.column * p.ldb + k, p.ldb, columns, depth, room.b);
     } else {
@@ -432,7 +439,7 @@ class VectorGemm {
   }
 
   static index_t strips_of(const PartOfC& block) {
-    return ceil_divide(block.column_end - block.column, kTileColumns);
+    return ceil_divide(block.columns(), kTileColumns);
   }
   // An operand's elements (index, k), `count` by `depth` of them.
   template <class T>
@@ -463,7 +470,7 @@ class VectorGemm {
     const index_t column = k < p.k ? block.column : block.column_end;
     const index_t end = std::min(column + kBlockColumns, columns_end);
     if (k >= p.k) k = 0;
-    const index_t rounds = ceil_divide(block.row_end - block.row, kTileRows);
+    const index_t rounds = ceil_divide(block.rows(), kTileRows);
     return elements_ahead(task.b, p.ldb, p.transpose_b == Transpose::no, column,
                           end - column, k, std::min(chunk, p.k - k),
                           rounds * strips_of(block));
@@ -474,7 +481,7 @@ class VectorGemm {
   static void multiply_rows(const FusedProduct<T>& task, const PartOfC& block, index_t k,
                             index_t chunk, const Room& room, Ahead b_ahead) {
     const Product& p = task.product;
-    const index_t columns = block.column_end - block.column;
+    const index_t columns = block.columns();
     const index_t depth = std::min(chunk, p.k - k);
     constexpr index_t kGroupRows = kGroup * kTileRows;
     for (index_t first = block.row; first < block.row_end; first += kGroupRows) {

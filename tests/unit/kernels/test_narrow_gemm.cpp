@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -21,6 +22,18 @@ namespace trireme::kernels {
 namespace {
 
 using test::Array;
+
+// What a thread of a product works in. Nothing may depend on what was there.
+class Workspace {
+ public:
+  explicit Workspace(std::size_t bytes) : memory_("workspace", bytes + impl::kLine) {
+    Kokkos::deep_copy(memory_, std::byte{0xff});
+  }
+  std::byte* data() const { return impl::first_line(memory_.data()); }
+
+ private:
+  DeviceArray<std::byte> memory_;
+};
 
 TEST(NarrowGemm, TableGoesByMeasuredModelsAndNotByFlags) {
   const impl::CpuModel sapphire_rapids{"GenuineIntel", 6, 143, true};
@@ -168,17 +181,17 @@ TEST(NarrowGemm, PartsOfAProductOnTilesDoNotShowInIt) {
           tb == Transpose::yes ? b.cmatrix(n, k) : b.cmatrix(k, n), plain.matrix(m, n));
       std::vector<unsigned char> first;
       for (const int threads : {1, 2, 5, 64}) {
-        const impl::AmxCut cut = impl::amx_cut(product, threads);
-        EXPECT_GE(cut.parts(), std::min(threads, 8));
+        const std::vector<impl::PartOfC> parts = impl::amx_parts(product, threads);
+        EXPECT_GE(parts.size(), std::min<std::size_t>(extent(threads), 8));
         const Array<float> c(m * n, NAN);
-        const DeviceArray<std::byte> memory("workspace", impl::kAmxWorkspaceBytes + 64);
-        for (index_t part = 0; part < cut.parts(); ++part) {
+        const Workspace workspace(impl::kAmxWorkspaceBytes);
+        for (const impl::PartOfC& part : parts) {
           impl::amx_part({.product = product,
                           .a = a.cvector().data(),
                           .b = b.cvector().data(),
                           .c = c.vector().data(),
                           .is_c_float = true},
-                         cut, part, impl::first_line(memory.data()));
+                         part, workspace.data());
         }
         if (first.empty()) first = c.bytes();
         EXPECT_EQ(c.bytes(), first) << threads << " threads";
@@ -235,11 +248,9 @@ struct OnVectors {
                                  bool to_float) const {
     const OnVectors fresh(m, n, k, ta, tb, accumulate, has_epilogue);
     const auto task = fresh.task(to_float);
-    const DeviceArray<std::byte> memory("workspace", set.workspace_bytes + 64);
-    // Nothing may depend on what was there.
-    Kokkos::deep_copy(memory, std::byte{0xff});
+    const Workspace workspace(set.workspace_bytes);
     for (const impl::PartOfC& part : impl::vector_parts(task.product, set, threads)) {
-      set.part_of<T>()(task, part, impl::first_line(memory.data()));
+      set.part_of<T>()(task, part, workspace.data());
     }
     return to_float ? fresh.sums.bytes() : fresh.c.bytes();
   }
@@ -262,8 +273,8 @@ struct OnVectors {
         want[extent(i * n + j)] = sum;
       }
     }
-    const DeviceArray<std::byte> memory("workspace", set.workspace_bytes + 64);
-    set.part_of<T>()(task, {0, m, 0, n}, impl::first_line(memory.data()));
+    const Workspace workspace(set.workspace_bytes);
+    set.part_of<T>()(task, {0, m, 0, n}, workspace.data());
     const auto got = to_float ? fresh.sums.values() : fresh.c.values();
     const double tolerance =
         1e-6 * static_cast<double>(k + 4) + (to_float ? 0 : test::rounding<T>());
@@ -315,7 +326,7 @@ TYPED_TEST(NarrowGemmOnVectors, RoundAsTheTypeDoes) {
       factor("factor", 1);
   for (index_t i = 0; i < kValues; ++i) all(i) = value(i);
   for (const impl::VectorSet* set : impl::vector_sets()) {
-    const DeviceArray<std::byte> memory("workspace", set->workspace_bytes + impl::kLine);
+    const Workspace workspace(set->workspace_bytes);
     for (const float by : {1.0f, 1.0078125f, 1.75f, 0.001f, 4096.0f, -3e4f}) {
       factor(0) = static_cast<T>(by);
       const impl::FusedProduct<T> task{
@@ -324,7 +335,7 @@ TYPED_TEST(NarrowGemmOnVectors, RoundAsTheTypeDoes) {
           .a = factor.data(),
           .b = all.data(),
           .c = c.data()};
-      set->part_of<T>()(task, {0, 1, 0, kValues}, impl::first_line(memory.data()));
+      set->part_of<T>()(task, {0, 1, 0, kValues}, workspace.data());
       for (index_t i = 0; i < kValues; ++i) {
         const float exact =
             0.0f + static_cast<float>(factor(0)) * static_cast<float>(all(i));
