@@ -10,6 +10,15 @@ set(TRIREME_SANITIZE "" CACHE STRING "Value of -fsanitize, empty for none")
 option(TRIREME_UNITY "Compile sources in batches: half the time from nothing (OFF: each \
 alone, for who changes one at a time)" ON)
 
+# Vectors of an instruction set that a file names, and their shuffles, are g++'s; Kokkos's
+# wrapper of nvcc, which is what a build for GPUs compiles with, answers as g++, too.
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  message(FATAL_ERROR "The compiler is ${CMAKE_CXX_COMPILER_ID} (${CMAKE_CXX_COMPILER}), and "
+                      "Trireme is built with g++ 12 or later: name it by "
+                      "-DCMAKE_CXX_COMPILER=g++, or load your site's module of it "
+                      "(on a Cray: PrgEnv-gnu)")
+endif()
+
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
@@ -31,23 +40,19 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 add_library(trireme_flags INTERFACE)
 target_compile_options(trireme_flags INTERFACE -Wall -Wextra)
 # g++ 12 sees overflows in strings put together that are none (GCC bugs 105329, 105651).
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(trireme_flags INTERFACE -Wno-stringop-overflow)
 endif()
 # Vectors that the build's processor lacks are passed between functions of one file only.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(trireme_flags INTERFACE -Wno-psabi)
-endif()
+target_compile_options(trireme_flags INTERFACE -Wno-psabi)
 # An eighth less time in g++: it collects garbage when a gigabyte has come together, which
 # no file of ours reaches, not at every 128 megabytes.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(trireme_flags INTERFACE --param=ggc-min-heapsize=1000000)
-endif()
+target_compile_options(trireme_flags INTERFACE --param=ggc-min-heapsize=1000000)
 # A precompiled header is taken only where all settings are those that it was made with. In
 # newer g++ -O2 switches on two that -O1 does not; named, they are the same for both.
 include(CheckCXXCompilerFlag)
 check_cxx_compiler_flag(-munroll-only-small-loops TRIREME_HAS_UNROLL_ONLY_SMALL_LOOPS)
-if(TRIREME_HAS_UNROLL_ONLY_SMALL_LOOPS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(TRIREME_HAS_UNROLL_ONLY_SMALL_LOOPS)
   target_compile_options(trireme_flags INTERFACE -munroll-only-small-loops -mvzeroupper)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
