@@ -27,11 +27,6 @@ constexpr double kFloat = sizeof(float);
 #define TRIREME_BENCHMARK_ROWS(function)                                              \
   BENCHMARK_TEMPLATE(function, float)->Arg(kRows)->Arg(kBeyondCaches)->UseRealTime(); \
   BENCHMARK_TEMPLATE(function, bf16)->Arg(kRows)->Arg(kBeyondCaches)->UseRealTime()
-// At the shape of a step, in fp32, bf16 and fp16.
-#define TRIREME_BENCHMARK_TYPES(function)             \
-  BENCHMARK_TEMPLATE(function, float)->UseRealTime(); \
-  BENCHMARK_TEMPLATE(function, bf16)->UseRealTime();  \
-  BENCHMARK_TEMPLATE(function, fp16)->UseRealTime()
 // The same with percent dropped as argument 1.
 #define TRIREME_BENCHMARK_DROPPING(function)           \
   BENCHMARK_TEMPLATE(function, float)                  \
@@ -244,26 +239,30 @@ TRIREME_BENCHMARK_ROWS(sum_rows);
 
 template <class T>
 void gelu_forward(benchmark::State& state) {
-  const auto z = normals<T>("z", kRows, kFfn), y = normals<T>("y", kRows, kFfn);
-  run_memory_bound(state, 2.0 * sizeof(T) * kRows * kFfn, [&](const Exec& exec) {
-    kernels::gelu_forward<T>(exec, matrix(z, kRows, kFfn), matrix(y, kRows, kFfn));
+  const index_t rows = state.range(0);
+  const auto z = normals<T>("z", rows, kFfn), y = normals<T>("y", rows, kFfn);
+  const double bytes = 2.0 * sizeof(T) * static_cast<double>(rows * kFfn);
+  run_memory_bound(state, bytes, [&](const Exec& exec) {
+    kernels::gelu_forward<T>(exec, matrix(z, rows, kFfn), matrix(y, rows, kFfn));
   });
 }
-TRIREME_BENCHMARK_TYPES(gelu_forward);
+TRIREME_BENCHMARK_ROWS(gelu_forward);
 
 template <class T>
 void gelu_backward(benchmark::State& state) {
   using A = Accumulator<T>;
-  const index_t blocks = kernels::partial_count(kRows);
-  const auto z = normals<T>("z", kRows, kFfn), d_y = normals<T>("dy", kRows, kFfn),
-             d_z = normals<T>("dz", kRows, kFfn);
+  const index_t rows = state.range(0);
+  const index_t blocks = kernels::partial_count(rows);
+  const auto z = normals<T>("z", rows, kFfn), d_y = normals<T>("dy", rows, kFfn),
+             d_z = normals<T>("dz", rows, kFfn);
   const auto partials = normals<A>("p", blocks, kFfn);
-  run_memory_bound(state, 3.0 * sizeof(T) * kRows * kFfn, [&](const Exec& exec) {
-    kernels::gelu_backward<T>(exec, matrix(d_y, kRows, kFfn), matrix(z, kRows, kFfn),
-                              matrix(d_z, kRows, kFfn), matrix(partials, blocks, kFfn));
+  const double bytes = 3.0 * sizeof(T) * static_cast<double>(rows * kFfn);
+  run_memory_bound(state, bytes, [&](const Exec& exec) {
+    kernels::gelu_backward<T>(exec, matrix(d_y, rows, kFfn), matrix(z, rows, kFfn),
+                              matrix(d_z, rows, kFfn), matrix(partials, blocks, kFfn));
   });
 }
-TRIREME_BENCHMARK_TYPES(gelu_backward);
+TRIREME_BENCHMARK_ROWS(gelu_backward);
 
 DeviceArray<std::int32_t> token_ids(index_t rows) {
   DeviceArray<std::int32_t> ids("ids", rows);
