@@ -280,8 +280,12 @@ void launch(const Exec& exec, const Kernel& kernel, index_t count,
   exec.idle();
 }
 
-// Where team scratch lies: shared memory on a GPU, a per-thread pool on the host.
-inline constexpr int kScratchLevel = kHostExecution ? 1 : 0;
+// Where so much scratch memory of a team lies: level 0 is shared memory of a GPU's block,
+// of which Kokkos has 48 KiB and needs a little itself; level 1 is a pool in memory, also
+// the host's.
+KOKKOS_INLINE_FUNCTION constexpr int scratch_level(std::size_t bytes) {
+  return kHostExecution || bytes > std::size_t{46} << 10 ? 1 : 0;
+}
 
 // functor(member) for each of `teams` teams. On the host a team is one thread; on a GPU
 // `device_threads` threads.
@@ -294,7 +298,7 @@ void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
   TeamPolicy policy(exec.space_for(kernel.cost), teams,
                     kHostExecution ? 1 : device_threads, 1);
   if (scratch_bytes > 0) {  // kept by Kokkos from launch to launch, grown when needed
-    policy.set_scratch_size(kScratchLevel,
+    policy.set_scratch_size(scratch_level(scratch_bytes),
                             Kokkos::PerTeam(static_cast<int>(scratch_bytes)));
   }
   {

@@ -8,8 +8,8 @@
 // more teams are needed, one launch takes the tiles of keys and another the tiles of
 // queries (seven).
 //
-// Hosts have faster code for tiles of float and of 16-bit elements, behind
-// impl/attention_host.hpp; this file is its reference, and computes double, large heads
+// There is faster code for tiles of float (hosts) and of 16-bit elements, behind
+// impl/attention_fast.hpp; this file is its reference, and computes double, large heads
 // and a few queries over cached keys.
 #include "kernels/attention.hpp"
 
@@ -18,7 +18,7 @@
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
-#include "kernels/impl/attention_host.hpp"
+#include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_mask.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
@@ -50,14 +50,17 @@ struct Carver {
   }
 };
 
+// Bytes of a team's scratch for so many elements, which begin at a multiple of 64.
+template <class Acc>
+KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes(index_t elements) {
+  return static_cast<std::size_t>(elements) * sizeof(Acc) + 64;
+}
+
 template <class Acc>
 KOKKOS_INLINE_FUNCTION Carver<Acc> carver(const TeamMember& team, index_t elements) {
-  // This is a copy because team_scratch takes a reference, and the host's constant has no
-  // address on the device.
-  const int level = kScratchLevel;
-  auto memory = team.team_scratch(level);
-  return {static_cast<Acc*>(
-      memory.get_shmem_aligned(static_cast<std::size_t>(elements) * sizeof(Acc), 64))};
+  const std::size_t bytes = scratch_bytes<Acc>(elements);
+  auto memory = team.team_scratch(scratch_level(bytes));
+  return {static_cast<Acc*>(memory.get_shmem_aligned(bytes - 64, 64))};
 }
 
 // tile (rows, d) = factor * view rows [begin, begin + rows) of a head.
@@ -506,25 +509,6 @@ Cost cost_of(const AttentionDesc& desc, int products, int queries, int keys, int
                    rows * row_count * sum};
 }
 
-// delta = sum over d of d_o * o.
-template <class T>
-void compute_delta(const Exec& exec, const AttentionDesc& desc, HeadsView<const T> o,
-                   HeadsView<const T> d_o, View1<Accumulator<T>> delta) {
-  launch(
-      exec, {"trireme::kernels::attention_backward[delta]", cost_of<T>(desc, 0, 2, 0, 1)},
-      desc.batch * desc.heads * desc.q_length, KOKKOS_LAMBDA(const index_t index) {
-        const index_t q = index % desc.q_length;
-        const index_t head = index / desc.q_length % desc.heads;
-        const index_t sample = index / (desc.q_length * desc.heads);
-        const T* out = o.row(q, sample, head, desc.head_dim);
-        const T* d_out = d_o.row(q, sample, head, desc.head_dim);
-        using Acc = Accumulator<T>;
-        delta(index) = sum_columns<Acc>(HostRow{}, desc.head_dim, [=](index_t c) {
-          return static_cast<Acc>(out[c]) * static_cast<Acc>(d_out[c]);
-        });
-      });
-}
-
 index_t row_count(const AttentionDesc& desc) {
   return desc.batch * desc.heads * desc.q_length;
 }
@@ -562,46 +546,25 @@ void check_masks(const Exec& exec, const AttentionDesc& desc) {
 
 constexpr int kDeviceThreads = 128;
 
-// False where the tiles of this file are to do it.
-template <class T>
-bool forward_in_tiles(const Exec& exec, const Kernel& kernel,
-                      const impl::ForwardArguments<T>& arguments) {
-  switch (impl::attention_way(exec, dtype_of<T>, arguments.desc)) {
-    case impl::AttentionWay::vectors:
-      impl::forward_by_vectors(exec, kernel, arguments);
-      return true;
-    case impl::AttentionWay::matrices:
-      if constexpr (std::is_same_v<T, bf16>) {
-        impl::forward_by_matrices(exec, kernel, arguments);
-        return true;
-      }
-      break;
-    case impl::AttentionWay::reference:
-      break;
-  }
-  return false;
-}
-
-template <class T>
-bool backward_in_tiles(const Exec& exec, const impl::BackwardKernels& kernels,
-                       const impl::BackwardArguments<T>& arguments) {
-  switch (impl::attention_way(exec, dtype_of<T>, arguments.desc)) {
-    case impl::AttentionWay::vectors:
-      impl::backward_by_vectors(exec, kernels, arguments);
-      return true;
-    case impl::AttentionWay::matrices:
-      if constexpr (std::is_same_v<T, bf16>) {
-        impl::backward_by_matrices(exec, kernels, arguments);
-        return true;
-      }
-      break;
-    case impl::AttentionWay::reference:
-      break;
-  }
-  return false;
-}
-
 }  // namespace
+
+template <class T>
+void impl::attention_delta(const Exec& exec, const Kernel& kernel,
+                           const AttentionDesc& desc, HeadsView<const T> o,
+                           HeadsView<const T> d_o, View1<Accumulator<T>> delta) {
+  launch(
+      exec, kernel, row_count(desc), KOKKOS_LAMBDA(const index_t index) {
+        const index_t q = index % desc.q_length;
+        const index_t head = index / desc.q_length % desc.heads;
+        const index_t sample = index / (desc.q_length * desc.heads);
+        const T* out = o.row(q, sample, head, desc.head_dim);
+        const T* d_out = d_o.row(q, sample, head, desc.head_dim);
+        using Acc = Accumulator<T>;
+        delta(index) = sum_columns<Acc>(HostRow{}, desc.head_dim, [=](index_t c) {
+          return static_cast<Acc>(out[c]) * static_cast<Acc>(d_out[c]);
+        });
+      });
+}
 
 template <class T>
 void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateView step,
@@ -612,26 +575,23 @@ void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateVie
   using Acc = Accumulator<T>;
   const Kernel kernel{"trireme::kernels::attention_forward",
                       cost_of<T>(desc, 2, 2, 2, 1)};
-  if constexpr (kHostExecution && !std::is_same_v<T, double>) {
+  if constexpr (!std::is_same_v<T, double>) {
     const impl::ForwardArguments<T> arguments{desc, step, q, k, v, o, lse.data()};
-    if (forward_in_tiles(exec, kernel, arguments)) return;
+    if (impl::forward_fast(exec, kernel, arguments)) return;
   }
   const Forward<T> functor{
       desc, step, q, k, v, o, lse, random::DropoutWords::threshold(desc.dropout)};
-  const auto bytes =
-      static_cast<std::size_t>(Forward<T>::scratch_elements(desc.head_dim)) * sizeof(Acc);
+  const std::size_t bytes =
+      scratch_bytes<Acc>(Forward<T>::scratch_elements(desc.head_dim));
   launch_teams(exec, kernel, desc.batch * desc.heads * tiles_of(desc.q_length),
-               kDeviceThreads, functor, bytes + 64);
+               kDeviceThreads, functor, bytes);
 }
 
 // Both begin with d_q while it is summed, so that it is aligned as the scratch is.
 index_t attention_backward_scratch_elements(const AttentionDesc& desc) {
   const index_t rows = row_count(desc);
-  if constexpr (kHostExecution) {
-    return std::max(rows * desc.head_dim, impl::tiled_query_elements(desc)) + rows;
-  } else {
-    return rows;
-  }
+  const index_t sums = kHostExecution ? rows * desc.head_dim : 0;
+  return std::max(sums, impl::fast_scratch_elements(desc)) + rows;
 }
 
 template <class T>
@@ -646,44 +606,44 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   const index_t rows = row_count(desc);
   const index_t sums = attention_backward_scratch_elements(desc) - rows;
   const View1<Acc> delta(scratch.data() + sums, extent(rows));
-  compute_delta<T>(exec, desc, o, d_o, delta);
 
   const impl::BackwardKernels kernels{
+      {"trireme::kernels::attention_backward[delta]", cost_of<T>(desc, 0, 2, 0, 1)},
       {"trireme::kernels::attention_backward", cost_of<T>(desc, 4, 3, 4, 2)},
       {"trireme::kernels::attention_backward[kv]", cost_of<T>(desc, 3, 2, 4, 2)},
       {"trireme::kernels::attention_backward[q]", cost_of<T>(desc, 1, 3, 2, 2)}};
-  if constexpr (kHostExecution && !std::is_same_v<T, double>) {
+  if constexpr (!std::is_same_v<T, double>) {
     const impl::BackwardArguments<T> arguments{
-        desc,         step,           q,   k,   v,  d_o, lse.data(),
+        desc,         step,           q,   k,   v,  o, d_o, lse.data(),
         delta.data(), scratch.data(), d_q, d_k, d_v};
-    if (backward_in_tiles(exec, kernels, arguments)) return;
+    if (impl::backward_fast(exec, kernels, arguments)) return;
   }
+  impl::attention_delta<T>(exec, kernels.delta, desc, o, d_o, delta);
   const BackwardTiles<T> tiles{
       desc, step,  q,
       k,    v,     d_o,
       lse,  delta, random::DropoutWords::threshold(desc.dropout)};
-  const auto key_bytes =
-      static_cast<std::size_t>(BackwardKeys<T>::scratch_elements(desc.head_dim)) *
-      sizeof(Acc);
+  const std::size_t key_bytes =
+      scratch_bytes<Acc>(BackwardKeys<T>::scratch_elements(desc.head_dim));
   if constexpr (kHostExecution) {
     const View1<Acc> d_q_sum(scratch.data(), extent(rows * desc.head_dim));
     launch_teams(exec, kernels.whole, desc.batch * desc.kv_heads, kDeviceThreads,
-                 BackwardKeys<T>{tiles, d_k, d_v, d_q, d_q_sum}, key_bytes + 64);
+                 BackwardKeys<T>{tiles, d_k, d_v, d_q, d_q_sum}, key_bytes);
   } else {
     launch_teams(exec, kernels.keys,
                  desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
-                 BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes + 64);
-    const auto query_bytes =
-        static_cast<std::size_t>(BackwardQueries<T>::scratch_elements(desc.head_dim)) *
-        sizeof(Acc);
+                 BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes);
+    const std::size_t query_bytes =
+        scratch_bytes<Acc>(BackwardQueries<T>::scratch_elements(desc.head_dim));
     launch_teams(exec, kernels.queries, desc.batch * desc.heads * tiles_of(desc.q_length),
-                 kDeviceThreads, BackwardQueries<T>{tiles, d_q}, query_bytes + 64);
+                 kDeviceThreads, BackwardQueries<T>{tiles, d_q}, query_bytes);
   }
 }
 
-#define TRIREME_INSTANTIATE(T)                                  \
-  template decltype(attention_forward<T>) attention_forward<T>; \
-  template decltype(attention_backward<T>) attention_backward<T>;
+#define TRIREME_INSTANTIATE(T)                                    \
+  template decltype(attention_forward<T>) attention_forward<T>;   \
+  template decltype(attention_backward<T>) attention_backward<T>; \
+  template decltype(impl::attention_delta<T>) impl::attention_delta<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

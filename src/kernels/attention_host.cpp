@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "kernels/impl/attention_tiles.hpp"
@@ -40,6 +41,8 @@ bool has_attention_way(DType type, AttentionWay way) {
       return type != DType::float64;
     case AttentionWay::matrices:
       return type == DType::bfloat16 && has_bf16_matrices();
+    case AttentionWay::tensor_cores:
+      return false;
     default:
       return true;
   }
@@ -78,10 +81,58 @@ bool backward_in_one(const Exec& exec, index_t items) {
   return 7 * items >= 5 * rounds * threads;
 }
 
-index_t tiled_query_elements(const AttentionDesc& desc) {
+// Whole tiles of queries, padded head sizes.
+index_t fast_scratch_elements(const AttentionDesc& desc) {
   constexpr index_t kPadding = 32;  // of a head's size, at most
   const index_t depth = (desc.head_dim + kPadding - 1) / kPadding * kPadding;
   return desc.batch * desc.heads * tiles_in(desc.q_length) * kTile * depth;
 }
+
+template <class T>
+bool forward_fast(const Exec& exec, const Kernel& kernel,
+                  const ForwardArguments<T>& arguments) {
+  switch (attention_way(exec, dtype_of<T>, arguments.desc)) {
+    case AttentionWay::vectors:
+      forward_by_vectors(exec, kernel, arguments);
+      return true;
+    case AttentionWay::matrices:
+      if constexpr (std::is_same_v<T, bf16>) {
+        forward_by_matrices(exec, kernel, arguments);
+        return true;
+      }
+      break;
+    case AttentionWay::reference:
+    case AttentionWay::tensor_cores:
+      break;
+  }
+  return false;
+}
+
+template <class T>
+bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
+                   const BackwardArguments<T>& in) {
+  const AttentionWay way = attention_way(exec, dtype_of<T>, in.desc);
+  if (way == AttentionWay::reference) return false;
+  const index_t rows = in.desc.batch * in.desc.heads * in.desc.q_length;
+  attention_delta<T>(exec, kernels.delta, in.desc, in.o, in.d_o,
+                     View1<float>(in.delta, extent(rows)));
+  if constexpr (std::is_same_v<T, bf16>) {
+    if (way == AttentionWay::matrices) {
+      backward_by_matrices(exec, kernels, in);
+      return true;
+    }
+  }
+  backward_by_vectors(exec, kernels, in);
+  return true;
+}
+
+#define TRIREME_INSTANTIATE(T)                                                        \
+  template bool forward_fast(const Exec&, const Kernel&, const ForwardArguments<T>&); \
+  template bool backward_fast(const Exec&, const BackwardKernels&,                    \
+                              const BackwardArguments<T>&);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(bf16)
+TRIREME_INSTANTIATE(fp16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels::impl

@@ -184,7 +184,7 @@ inline index_t tiles_in(index_t length) {
 
 inline std::byte* scratch_of(const TeamMember& team, std::size_t bytes) {
   return static_cast<std::byte*>(
-      team.team_scratch(kScratchLevel).get_shmem_aligned(bytes, 64));
+      team.team_scratch(scratch_level(bytes)).get_shmem_aligned(bytes, 64));
 }
 
 // The tiles of queries of a work item: of one head of a sample, the last ones first, as

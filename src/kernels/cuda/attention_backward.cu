@@ -1,0 +1,70 @@
+// kernels/cuda/attention_backward.cu — launches attention_backward.hpp.
+#include "kernels/cuda/attention_backward.hpp"
+
+#include "kernels/cuda/launch.cuh"
+
+namespace trireme::cuda {
+namespace {
+
+template <Element kElement, int kHeadDim>
+__global__ void __launch_bounds__(AttentionDelta<kElement, kHeadDim>::kThreads)
+    delta_kernel(const __grid_constant__ AttentionBackwardTask task) {
+  AttentionDelta<kElement, kHeadDim>::block(task);
+}
+
+template <Element kElement, int kHeadDim, bool kDrops>
+__global__ void __launch_bounds__(AttentionBackward<kElement, kHeadDim, kDrops>::kThreads)
+    backward_kernel(const __grid_constant__ AttentionBackwardTask task,
+                    const KeyTiles of_block) {
+  AttentionBackward<kElement, kHeadDim, kDrops>::block(task, of_block);
+}
+
+// Multiprocessors of the device that this process has.
+int multiprocessors() {
+  static const int count = [] {
+    int device = 0, found = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device) !=
+            cudaSuccess) {
+      return 0;
+    }
+    return found;
+  }();
+  return count;
+}
+
+template <Element kElement, int kHeadDim, bool kDrops>
+struct Delta {
+  static const char* launch(void* stream, const AttentionBackwardTask& task) {
+    using Block = AttentionDelta<kElement, kHeadDim>;
+    return launch_blocks(delta_kernel<kElement, kHeadDim>, Block::blocks(task.shape),
+                         Block::kThreads, 0, stream, task);
+  }
+};
+
+template <Element kElement, int kHeadDim, bool kDrops>
+struct Backward {
+  static const char* launch(void* stream, const AttentionBackwardTask& task) {
+    using Block = AttentionBackward<kElement, kHeadDim, kDrops>;
+    constexpr int kRounds = 4;  // of blocks, so that the last one matters little
+    const bool fills =
+        task.shape.batch * task.shape.kv_heads >= kRounds * multiprocessors();
+    const KeyTiles of_block = fills ? KeyTiles::all : KeyTiles::one;
+    return launch_blocks(backward_kernel<kElement, kHeadDim, kDrops>,
+                         Block::blocks(task.shape, of_block), Block::kThreads,
+                         Block::kSharedBytes, stream, task, of_block);
+  }
+};
+
+}  // namespace
+
+const char* attention_delta(void* stream, Element element,
+                            const AttentionBackwardTask& task) {
+  return dispatch<Delta>(stream, element, task);
+}
+const char* attention_backward(void* stream, Element element,
+                               const AttentionBackwardTask& task) {
+  return dispatch<Backward>(stream, element, task);
+}
+
+}  // namespace trireme::cuda

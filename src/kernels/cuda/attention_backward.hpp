@@ -1,0 +1,531 @@
+// kernels/cuda/attention_backward.hpp — gradients of attention on tensor cores: what a
+// block of 256 threads does, and before it a kernel for delta (Dao et al. 2022,
+// arXiv:2205.14135, alg. 4; Dao 2023, arXiv:2307.08691, alg. 2).
+//
+// A block has a tile of keys of a key head and walks over the tiles of 64 queries, of all
+// query heads of that key head, that see it:
+//
+//   p   = e^(scale q k^T - lse)           d_p = d_o v^T        z = dropout(p)
+//   d_s = scale p (dropout'(d_p) - delta)
+//   d_v += z^T d_o        d_k += d_s^T q        d_q += d_s k
+//
+// Warps 0 to 3 take the queries' upper 32 rows and 4 to 7 the lower ones, each with a
+// quarter of the keys, for which they keep sums of d_k and d_v in registers; in the end
+// the two halves add up. d_q needs all keys: d_s goes through shared memory, and the
+// result to sums in memory.
+//
+// The order of those sums is fixed, and with it their bits: from the last tile of keys
+// that the queries see to the first. A causal block's first queries see no later keys, so
+// that no block waits if all begin at once. What is added first overwrites; what is added
+// last is rounded into d_q instead. Blocks take their work in this order, by a ticket:
+// whom one waits for has begun.
+#ifndef TRIREME_KERNELS_CUDA_ATTENTION_BACKWARD_HPP_
+#define TRIREME_KERNELS_CUDA_ATTENTION_BACKWARD_HPP_
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/attention_forward.hpp"
+#include "kernels/cuda/attention_tiles.hpp"
+#include "kernels/cuda/philox.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme::cuda {
+
+// delta, the sum of d_o o over a row, by eight threads a row; rows that see no key have
+// no gradient; counters and ticket begin at 0.
+template <Element kElement, int kHeadDim>
+class AttentionDelta {
+ public:
+  static constexpr int kThreads = 128;
+  static int blocks(const AttentionShape& shape) {
+    const std::int64_t rows =
+        static_cast<std::int64_t>(shape.batch) * shape.heads * shape.q_length;
+    return static_cast<int>((rows + kRows - 1) / kRows);
+  }
+
+  TRIREME_DEVICE static void block(const AttentionBackwardTask& task) {
+    const AttentionShape& shape = task.shape;
+    const std::int64_t thread =
+        static_cast<std::int64_t>(block_index()) * kThreads + thread_index();
+    // There are more threads than counters.
+    if (thread <= tiles_of_queries(shape)) task.counters[thread] = 0;
+    const std::int64_t row = thread / kLanes;
+    const std::int64_t rows =
+        static_cast<std::int64_t>(shape.batch) * shape.heads * shape.q_length;
+    const bool is_row = row < rows;  // all threads stay, for the shuffles
+    const std::int64_t place = is_row ? row : 0;
+    const int query = static_cast<int>(place % shape.q_length);
+    const int head = static_cast<int>(place / shape.q_length % shape.heads);
+    const int sample = static_cast<int>(place / shape.q_length / shape.heads);
+    const std::uint16_t* const o =
+        rows_of(task.o, sample, head, kHeadDim) + query * task.o.sequence_stride;
+    const std::uint16_t* const d_o =
+        rows_of(task.d_o, sample, head, kHeadDim) + query * task.d_o.sequence_stride;
+    std::uint16_t* const d_q =
+        rows_of(task.d_q, sample, head, kHeadDim) + query * task.d_q.sequence_stride;
+    const bool is_blind = visible_keys(shape, sample, query).is_empty();
+    float sum = 0;
+    for (int at = thread_index() % kLanes * kQuadElements; at < kHeadDim;
+         at += kLanes * kQuadElements) {
+      const Quad a = *reinterpret_cast<const Quad*>(o + at);
+      const Quad b = *reinterpret_cast<const Quad*>(d_o + at);
+      TRIREME_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        sum += low_of<kElement>(a.word[i]) * low_of<kElement>(b.word[i]);
+        sum += high_of<kElement>(a.word[i]) * high_of<kElement>(b.word[i]);
+      }
+      if (is_row && is_blind) *reinterpret_cast<Quad*>(d_q + at) = Quad{};
+    }
+    TRIREME_UNROLL
+    for (int mask = 1; mask < kLanes; mask *= 2) sum += shuffle_xor(sum, mask);
+    if (is_row && thread_index() % kLanes == 0) task.delta[row] = sum;
+  }
+
+ private:
+  static constexpr int kLanes = 8;  // of a row
+  static constexpr int kRows = kThreads / kLanes;
+};
+
+// Whether a block takes all tiles of keys of its head, or one: the first where there are
+// blocks enough for the GPU. The bits are the same.
+enum class KeyTiles { all, one };
+
+template <Element kElement, int kHeadDim, bool kDrops>
+class AttentionBackward {
+ public:
+  static constexpr int kThreads = 256;
+  static constexpr int kQueries = kBackwardQueries;
+  static constexpr int kKeyTiles = kHeadDim <= 64 ? 2 : 1;  // of 16 keys, of a warp
+  static constexpr int kKeys = 4 * 16 * kKeyTiles;
+  static constexpr int kPitch = pitch_of(kHeadDim);
+  static constexpr int kKeyPitch = pitch_of(kKeys);
+  // Keys and values; two stages of queries and d_o; z and d_s.
+  static constexpr int kStageElements = 2 * kQueries * kPitch;
+  static constexpr int kSharedElements =
+      2 * kKeys * kPitch + 2 * kStageElements + 2 * kQueries * kKeyPitch;
+  static constexpr int kSharedBytes =
+      kSharedElements * static_cast<int>(sizeof(std::uint16_t));
+  // Of sums of d_q, for a tile of queries.
+  static constexpr int kQueryQuads = kHeadDim / 16 * kThreads;
+  static int blocks(const AttentionShape& shape, KeyTiles of_block) {
+    return (of_block == KeyTiles::all ? 1 : divide_up(shape.kv_length, kKeys)) *
+           shape.kv_heads * shape.batch;
+  }
+
+  TRIREME_DEVICE static void block(const AttentionBackwardTask& task, KeyTiles of_block) {
+    const AttentionShape& shape = task.shape;
+    const int tiles = divide_up(shape.kv_length, kKeys);
+    const bool walks = of_block == KeyTiles::all;
+    int index = block_index();
+    if (!walks) {
+      auto* const shared = reinterpret_cast<std::int32_t*>(shared_memory());
+      if (thread_index() == 0) *shared = take_ticket(task.counters);
+      sync_block();
+      index = *shared;
+      sync_block();
+    }
+    const int heads = walks ? index : index / tiles;
+    const int last = walks ? tiles - 1 : tiles - 1 - index % tiles;
+    const int first = walks ? 0 : last;
+    AttentionBackward self(task, walks, heads % shape.kv_heads, heads / shape.kv_heads);
+    for (int tile = last; tile >= first; --tile) self.run(tile);
+  }
+
+ private:
+  static constexpr int kRowTiles = 2;               // of 16 queries, of a warp
+  static constexpr int kSteps = kHeadDim / 16;      // of q k^T
+  static constexpr int kColumns = 2 * kKeyTiles;    // tiles of s, 8 keys each
+  static constexpr int kOutColumns = kHeadDim / 8;  // tiles of d_k and d_v
+  // d_q of a tile: four times 16 queries, by two halves of the columns.
+  static constexpr int kQueryColumns = kHeadDim / 16;
+  // Of d_k or of d_v, in float, of four warps.
+  static constexpr int kExchangeBytes = kKeys * kHeadDim * 4;
+  static_assert(2 * kExchangeBytes <=
+                kSharedBytes - 2 * kKeys * kPitch * 2);  // behind keys and values
+
+  struct QueryTile {
+    int head, tile;
+  };
+
+  TRIREME_DEVICE AttentionBackward(const AttentionBackwardTask& task, bool walks,
+                                   int kv_head, int sample)
+      : task_(task),
+        walks_(walks),
+        kv_head_(kv_head),
+        sample_(sample),
+        query_tiles_(divide_up(task.shape.q_length, kQueries)),
+        keys_(reinterpret_cast<std::uint16_t*>(shared_memory())),
+        values_(keys_ + kKeys * kPitch),
+        stages_(values_ + kKeys * kPitch),
+        z_(stages_ + 2 * kStageElements),
+        d_s_(z_ + kQueries * kKeyPitch) {}
+
+  TRIREME_DEVICE int group() const { return shape().heads / shape().kv_heads; }
+  TRIREME_DEVICE const AttentionShape& shape() const { return task_.shape; }
+  TRIREME_DEVICE std::uint16_t* queries_of(int stage) const {
+    return stages_ + stage * kStageElements;
+  }
+  TRIREME_DEVICE std::uint16_t* d_o_of(int stage) const {
+    return queries_of(stage) + kQueries * kPitch;
+  }
+  // This warp's keys and queries, within their tiles.
+  TRIREME_DEVICE int warp_key() const { return warp_index() % 4 * 16 * kKeyTiles; }
+  TRIREME_DEVICE int warp_query() const { return warp_index() / 4 * 32; }
+
+  // Tiles of keys [begin, end) that a tile of queries sees.
+  TRIREME_DEVICE KeyRange key_tiles(int query_tile) const {
+    const int begin = query_tile * kQueries;
+    const KeyRange keys = visible_keys(shape(), sample_, begin,
+                                       smaller(begin + kQueries, shape().q_length) - 1);
+    if (keys.is_empty()) return {0, 0};
+    return {keys.begin / kKeys, divide_up(keys.end, kKeys)};
+  }
+  // The next tile of queries that sees the keys; head == group() behind the last one.
+  TRIREME_DEVICE QueryTile next(QueryTile at) const {
+    while (at.head < group()) {
+      if (++at.tile == query_tiles_) at = {at.head + 1, 0};
+      if (at.head == group()) break;
+      const KeyRange seen = key_tiles(at.tile);
+      if (seen.begin <= tile_ && tile_ < seen.end) break;
+    }
+    return at;
+  }
+
+  TRIREME_DEVICE void run(int tile) {
+    tile_ = tile;
+    const int k_begin = tile * kKeys;
+    const int count = smaller(kKeys, shape().kv_length - k_begin);
+    load_tile<kKeys, kHeadDim, kThreads>(
+        rows_of(task_.k, sample_, kv_head_, kHeadDim) + k_begin * task_.k.sequence_stride,
+        task_.k.sequence_stride, count, keys_);
+    load_tile<kKeys, kHeadDim, kThreads>(
+        rows_of(task_.v, sample_, kv_head_, kHeadDim) + k_begin * task_.v.sequence_stride,
+        task_.v.sequence_stride, count, values_);
+    clear_sums();
+    QueryTile at = next({0, -1});
+    if (at.head < group()) load_queries(at, 0);
+    commit_copies();
+    int stage = 0;
+    Added added;
+    while (at.head < group()) {
+      const QueryTile following = next(at);
+      // Behind this, everyone has done with what stage ^ 1, z and d_s hold, and what was
+      // stored for d_q can be published.
+      sync_block();
+      publish_added(added);
+      if (following.head < group()) load_queries(following, stage ^ 1);
+      commit_copies();
+      wait_for_copies<1>();
+      sync_block();
+      visit_queries(at, stage);
+      wait_for_turn(at);
+      sync_block();
+      added = add_d_q(at);
+      at = following;
+      stage ^= 1;
+    }
+    wait_for_copies<0>();
+    sync_block();
+    publish_added(added);
+    finish(k_begin, count);
+    sync_block();  // before the next tile's keys come
+  }
+
+  TRIREME_DEVICE void clear_sums() {
+    TRIREME_UNROLL
+    for (int m = 0; m < kKeyTiles; ++m) {
+      TRIREME_UNROLL
+      for (int n = 0; n < kOutColumns; ++n) {
+        TRIREME_UNROLL
+        for (int i = 0; i < 4; ++i) d_k_[m][n][i] = d_v_[m][n][i] = 0;
+      }
+    }
+  }
+
+  TRIREME_DEVICE void load_queries(QueryTile at, int stage) const {
+    const int head = kv_head_ * group() + at.head;
+    const int begin = at.tile * kQueries;
+    const int count = smaller(kQueries, shape().q_length - begin);
+    load_tile<kQueries, kHeadDim, kThreads>(
+        rows_of(task_.q, sample_, head, kHeadDim) + begin * task_.q.sequence_stride,
+        task_.q.sequence_stride, count, queries_of(stage));
+    load_tile<kQueries, kHeadDim, kThreads>(
+        rows_of(task_.d_o, sample_, head, kHeadDim) + begin * task_.d_o.sequence_stride,
+        task_.d_o.sequence_stride, count, d_o_of(stage));
+  }
+
+  // This warp's part of s and d_p, of z and d_s, and what d_k and d_v have of it.
+  TRIREME_DEVICE void visit_queries(QueryTile at, int stage) {
+    float s[kRowTiles][kColumns][4] = {}, d_p[kRowTiles][kColumns][4] = {};
+    multiply_heads(queries_of(stage), keys_, s);
+    multiply_heads(d_o_of(stage), values_, d_p);
+    TRIREME_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      TRIREME_UNROLL
+      for (int half = 0; half < 2; ++half) make_row(at, m, half, s[m], d_p[m]);
+    }
+    sync_warp();
+    add_to_keys(z_, d_o_of(stage), d_v_);
+    add_to_keys(d_s_, queries_of(stage), d_k_);
+  }
+
+  // sums = rows of queries or d_o times rows of keys or values, over the head's size.
+  TRIREME_DEVICE void multiply_heads(const std::uint16_t* left,
+                                     const std::uint16_t* right,
+                                     float (&sums)[kRowTiles][kColumns][4]) const {
+    TRIREME_UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint32_t a[kRowTiles][4];
+      TRIREME_UNROLL
+      for (int m = 0; m < kRowTiles; ++m) {
+        load_matrices(matrices_down(left, kPitch, warp_query() + m * 16, step * 16),
+                      a[m]);
+      }
+      TRIREME_UNROLL
+      for (int pair = 0; pair < kKeyTiles; ++pair) {
+        std::uint32_t b[4];
+        load_matrices(matrices_right(right, kPitch, warp_key() + pair * 16, step * 16),
+                      b);
+        multiply_step<kElement>(a, b, sums, pair);
+      }
+    }
+  }
+
+  // z and d_s of row `half` of a tile, to shared memory.
+  TRIREME_DEVICE void make_row(QueryTile at, int m, int half,
+                               const float (&s)[kColumns][4],
+                               const float (&d_p)[kColumns][4]) const {
+    const int lane = lane_index();
+    const int row = warp_query() + m * 16 + half * 8 + lane / 4;
+    const int query = at.tile * kQueries + row;
+    const bool is_query = query < shape().q_length;
+    const int head = kv_head_ * group() + at.head;
+    const std::int64_t place =
+        (static_cast<std::int64_t>(sample_) * shape().heads + head) * shape().q_length +
+        (is_query ? query : 0);
+    const KeyRange keys =
+        is_query ? visible_keys(shape(), sample_, query) : KeyRange{0, 0};
+    const float lse = task_.lse[place] * kLog2OfE;
+    const float delta = task_.delta[place];
+    const float factor = shape().scale * kLog2OfE;
+    const int first = warp_key() + lane % 4 * 2;  // of this lane, within the tile
+    std::uint16_t* const z = z_ + row * kKeyPitch + first;
+    std::uint16_t* const d_s = d_s_ + row * kKeyPitch + first;
+    PhiloxWords words{};
+    if constexpr (kDrops) {
+      const DropoutOfHead dropout(task_.dropout, sample_, head);
+      words = dropout.words(query, (tile_ * kKeys + warp_key()) / 32, lane % 4);
+    }
+    TRIREME_UNROLL
+    for (int n = 0; n < kColumns; ++n) {
+      float of_z[2], of_d_s[2];
+      TRIREME_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const int key = tile_ * kKeys + first + n * 8 + e;
+        const bool is_seen = keys.begin <= key && key < keys.end;
+        const float p = is_seen ? power_of_2(s[n][2 * half + e] * factor - lse) : 0;
+        float keeps = 1;
+        if constexpr (kDrops) {
+          // A warp of 16 keys has the first or the second half of a group of 32.
+          const int i = kColumns == 4 ? n : n + (warp_key() / 16 % 2) * 2;
+          const std::uint32_t word = kColumns == 4
+                                         ? words.word[n]
+                                         : (i >= 2 ? words.word[n + 2] : words.word[n]);
+          const std::uint32_t bits = e == 0 ? word & 0xffffu : word >> 16;
+          keeps = bits >= task_.dropout.threshold ? task_.dropout.keep_scale : 0;
+        }
+        of_z[e] = p * keeps;
+        of_d_s[e] =
+            is_seen ? shape().scale * p * (keeps * d_p[n][2 * half + e] - delta) : 0;
+      }
+      *reinterpret_cast<std::uint32_t*>(z + n * 8) = pack<kElement>(of_z[0], of_z[1]);
+      *reinterpret_cast<std::uint32_t*>(d_s + n * 8) =
+          pack<kElement>(of_d_s[0], of_d_s[1]);
+    }
+  }
+
+  // sums (16 keys each, head_dim) += the transpose of this warp's part of z or d_s, times
+  // its rows of d_o or queries.
+  TRIREME_DEVICE void add_to_keys(const std::uint16_t* scores, const std::uint16_t* rows,
+                                  float (&sums)[kKeyTiles][kOutColumns][4]) const {
+    TRIREME_UNROLL
+    for (int step = 0; step < 2; ++step) {
+      const int query = warp_query() + step * 16;
+      std::uint32_t a[kKeyTiles][4];
+      TRIREME_UNROLL
+      for (int m = 0; m < kKeyTiles; ++m) {
+        load_transposed(matrices_right(scores, kKeyPitch, query, warp_key() + m * 16),
+                        a[m]);
+      }
+      TRIREME_UNROLL
+      for (int pair = 0; pair < kOutColumns / 2; ++pair) {
+        std::uint32_t b[4];
+        load_transposed(matrices_down(rows, kPitch, query, pair * 16), b);
+        multiply_step<kElement>(a, b, sums, pair);
+      }
+    }
+  }
+
+  // ---- d_q
+
+  // Where a tile of queries stands in the order of its sums.
+  struct Turn {
+    int number, count;
+  };
+  TRIREME_DEVICE Turn turn_of(QueryTile at) const {
+    const KeyRange seen = key_tiles(at.tile);
+    return {seen.end - 1 - tile_, seen.end - seen.begin};
+  }
+  TRIREME_DEVICE std::int64_t place_of(QueryTile at) const {
+    const int head = kv_head_ * group() + at.head;
+    return (static_cast<std::int64_t>(sample_) * shape().heads + head) * query_tiles_ +
+           at.tile;
+  }
+  // Counter 0 is the ticket.
+  TRIREME_DEVICE std::int32_t* counter_of(std::int64_t place) const {
+    return task_.counters + 1 + place;
+  }
+  // What was added by all threads, and is published when all have done so.
+  struct Added {
+    std::int64_t place = -1;
+    int turns = 0;
+  };
+  TRIREME_DEVICE void publish_added(const Added& added) const {
+    if (added.place < 0 || walks_ || thread_index() != 0) return;
+    publish(counter_of(added.place), added.turns);
+  }
+  TRIREME_DEVICE void wait_for_turn(QueryTile at) const {
+    const Turn turn = turn_of(at);
+    if (turn.number == 0 || walks_ || thread_index() != 0) return;
+    wait_for(counter_of(place_of(at)), turn.number);
+  }
+
+  TRIREME_DEVICE Added add_d_q(QueryTile at) const {
+    const int row = warp_index() % 4 * 16;
+    const int column = warp_index() / 4 * (kHeadDim / 2);
+    float sums[1][kQueryColumns][4] = {};
+    TRIREME_UNROLL
+    for (int step = 0; step < kKeys / 16; ++step) {
+      std::uint32_t a[1][4];
+      load_matrices(matrices_down(d_s_, kKeyPitch, row, step * 16), a[0]);
+      TRIREME_UNROLL
+      for (int pair = 0; pair < divide_up(kQueryColumns, 2); ++pair) {
+        // Where the number of columns is odd, the last ones read are not used.
+        std::uint32_t b[4];
+        load_transposed(matrices_down(keys_, kPitch, step * 16, column + pair * 16), b);
+        multiply_step<kElement>(a, b, sums, pair);
+      }
+    }
+    const Turn turn = turn_of(at);
+    const std::int64_t place = place_of(at);
+    FloatQuad* const stored = task_.d_q_sums + place * kQueryQuads + thread_index();
+    TRIREME_UNROLL
+    for (int n = 0; n < kQueryColumns; ++n) {
+      float(&sum)[4] = sums[0][n];
+      FloatQuad quad{{sum[0], sum[1], sum[2], sum[3]}};
+      if (turn.number > 0) {
+        const FloatQuad before = load_from_others(stored + n * kThreads);
+        TRIREME_UNROLL
+        for (int i = 0; i < 4; ++i) quad.value[i] += before.value[i];
+      }
+      if (turn.number + 1 < turn.count) {
+        store_for_others(quad, stored + n * kThreads);
+      } else {
+        store_d_q(at, row, column + n * 8, quad);
+      }
+    }
+    fence();
+    return {place, turn.number + 1};
+  }
+  TRIREME_DEVICE void store_d_q(QueryTile at, int row, int column,
+                                const FloatQuad& sums) const {
+    const int head = kv_head_ * group() + at.head;
+    TRIREME_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int query = at.tile * kQueries + row + half * 8 + lane_index() / 4;
+      if (query >= shape().q_length) continue;
+      *reinterpret_cast<std::uint32_t*>(rows_of(task_.d_q, sample_, head, kHeadDim) +
+                                        query * task_.d_q.sequence_stride + column +
+                                        lane_index() % 4 * 2) =
+          pack<kElement>(sums.value[2 * half], sums.value[2 * half + 1]);
+    }
+  }
+
+  // ---- d_k and d_v
+
+  // The two halves of the warps add up what they have: the upper one gets all of d_k, and
+  // the lower one all of d_v.
+  TRIREME_DEVICE void finish(int k_begin, int count) {
+    const bool is_upper = warp_index() < 4;
+    const int thread = thread_index() % (kThreads / 2);
+    float* const upper = reinterpret_cast<float*>(stages_) + thread;
+    float* const lower = upper + kExchangeBytes / 4;
+    if (is_upper) {
+      give(d_v_, lower);
+    } else {
+      give(d_k_, upper);
+    }
+    sync_block();
+    if (is_upper) {
+      take(upper, d_k_);
+    } else {
+      take(lower, d_v_);
+    }
+    sync_block();  // then the place is that of rounded rows
+    std::uint16_t* const tile = stages_ + (is_upper ? 0 : kKeys * kPitch);
+    if (is_upper) {
+      round_rows(d_k_, tile);
+    } else {
+      round_rows(d_v_, tile);
+    }
+    sync_block();
+    const Heads& to = is_upper ? task_.d_k : task_.d_v;
+    store_tile<kKeys, kHeadDim, kThreads / 2>(
+        tile, thread, count,
+        rows_of(to, sample_, kv_head_, kHeadDim) + k_begin * to.sequence_stride,
+        to.sequence_stride);
+  }
+  using KeySums = float[kKeyTiles][kOutColumns][4];
+  TRIREME_DEVICE static void give(const KeySums& sums, float* to) {
+    TRIREME_UNROLL
+    for (int i = 0; i < kKeyTiles * kOutColumns * 4; ++i) {
+      to[i * (kThreads / 2)] = sums[i / (kOutColumns * 4)][i / 4 % kOutColumns][i % 4];
+    }
+  }
+  TRIREME_DEVICE static void take(const float* from, KeySums& sums) {
+    TRIREME_UNROLL
+    for (int i = 0; i < kKeyTiles * kOutColumns * 4; ++i) {
+      sums[i / (kOutColumns * 4)][i / 4 % kOutColumns][i % 4] += from[i * (kThreads / 2)];
+    }
+  }
+  TRIREME_DEVICE void round_rows(const KeySums& sums, std::uint16_t* tile) const {
+    TRIREME_UNROLL
+    for (int m = 0; m < kKeyTiles; ++m) {
+      TRIREME_UNROLL
+      for (int n = 0; n < kOutColumns; ++n) {
+        TRIREME_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const int row = warp_key() + m * 16 + half * 8 + lane_index() / 4;
+          *reinterpret_cast<std::uint32_t*>(tile + row * kPitch + n * 8 +
+                                            lane_index() % 4 * 2) =
+              pack<kElement>(sums[m][n][2 * half], sums[m][n][2 * half + 1]);
+        }
+      }
+    }
+  }
+
+  const AttentionBackwardTask& task_;
+  const bool walks_;
+  const int kv_head_, sample_, query_tiles_;
+  int tile_ = 0;
+  std::uint16_t *keys_, *values_;  // (kKeys, kPitch)
+  std::uint16_t* stages_;          // two of queries and d_o, (kQueries, kPitch) each
+  std::uint16_t *z_, *d_s_;        // (kQueries, kKeyPitch)
+  KeySums d_k_, d_v_;
+};
+
+}  // namespace trireme::cuda
+
+#endif  // TRIREME_KERNELS_CUDA_ATTENTION_BACKWARD_HPP_

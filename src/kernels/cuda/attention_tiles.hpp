@@ -1,0 +1,134 @@
+// kernels/cuda/attention_tiles.hpp — tiles of attention's operands in shared memory, and
+// the fragments of tensor cores that are read from them.
+//
+// A tile has rows of head_dim elements, 8 further apart: the 16-byte pieces of eight rows
+// that one matrix of 8 x 8 is read from then lie in different banks, for every size that
+// is a multiple of 16.
+#ifndef TRIREME_KERNELS_CUDA_ATTENTION_TILES_HPP_
+#define TRIREME_KERNELS_CUDA_ATTENTION_TILES_HPP_
+
+#include <cstdint>
+
+#include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme::cuda {
+
+inline constexpr int kQuadElements = 8;  // of 16 bits
+constexpr int pitch_of(int elements) {
+  return elements + kQuadElements;
+}
+constexpr int divide_up(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+TRIREME_DEVICE int smaller(int a, int b) {
+  return a < b ? a : b;
+}
+TRIREME_DEVICE int larger(int a, int b) {
+  return a > b ? a : b;
+}
+
+// Keys [begin, end); none where begin >= end.
+struct KeyRange {
+  int begin, end;
+  TRIREME_DEVICE bool is_empty() const { return begin >= end; }
+};
+
+TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int query) {
+  KeyRange keys{0, shape.kv_length};
+  if (shape.is_causal) {
+    keys.end = smaller(keys.end, query + shape.kv_length - shape.q_length + 1);
+  }
+  if (shape.key_lengths != nullptr) {
+    keys.end = smaller(keys.end, shape.key_lengths[sample]);
+  }
+  if (shape.document_begins != nullptr) {
+    keys.begin =
+        shape.document_begins[static_cast<std::int64_t>(sample) * shape.q_length + query];
+  }
+  return keys;
+}
+// Those that the queries [first, last] see, without gaps: neither end of a range comes
+// before that of the query before it.
+TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, int first,
+                                     int last) {
+  return {visible_keys(shape, sample, first).begin,
+          visible_keys(shape, sample, last).end};
+}
+
+// Rows of a head of a sample; Heads or ConstHeads.
+template <class AnyHeads>
+TRIREME_DEVICE auto rows_of(const AnyHeads& heads, int sample, int head, int head_dim) {
+  return heads.data + sample * heads.batch_stride +
+         static_cast<std::int64_t>(head) * head_dim;
+}
+
+// A tile's rows [0, kRows) from `rows`, a row every `stride` elements, of which `count`
+// are there: zeros behind. By all threads of a block of kThreads.
+template <int kRows, int kHeadDim, int kThreads>
+TRIREME_DEVICE void load_tile(const std::uint16_t* rows, std::int64_t stride, int count,
+                              std::uint16_t* tile) {
+  constexpr int kQuads = kHeadDim / kQuadElements;
+  TRIREME_UNROLL
+  for (int i = 0; i < divide_up(kRows * kQuads, kThreads); ++i) {
+    const int quad = i * kThreads + thread_index();
+    if (kRows * kQuads % kThreads != 0 && quad >= kRows * kQuads) break;
+    const int row = quad / kQuads, column = quad % kQuads * kQuadElements;
+    const bool is_there = row < count;
+    copy_quad_async(tile + row * pitch_of(kHeadDim) + column,
+                    rows + (is_there ? row * stride : 0) + column, is_there);
+  }
+}
+
+// The other way, of a tile's first `count` rows, by the threads [0, kThreads) from
+// `thread` on.
+template <int kRows, int kHeadDim, int kThreads>
+TRIREME_DEVICE void store_tile(const std::uint16_t* tile, int thread, int count,
+                               std::uint16_t* rows, std::int64_t stride) {
+  constexpr int kQuads = kHeadDim / kQuadElements;
+  TRIREME_UNROLL
+  for (int i = 0; i < divide_up(kRows * kQuads, kThreads); ++i) {
+    const int quad = i * kThreads + thread;
+    const int row = quad / kQuads, column = quad % kQuads * kQuadElements;
+    if (row >= count || row >= kRows) break;
+    *reinterpret_cast<Quad*>(rows + row * stride + column) =
+        *reinterpret_cast<const Quad*>(tile + row * pitch_of(kHeadDim) + column);
+  }
+}
+
+// A fragment's four matrices, 16 x 16 elements from (row, column) of a tile on, with the
+// second one below the first:
+//   load_matrices:   A = the tile's elements;
+//   load_transposed: B, of two tiles of 8 columns, whose rows are the tile's rows.
+TRIREME_DEVICE const std::uint16_t* matrices_down(const std::uint16_t* tile, int pitch,
+                                                  int row, int column) {
+  const int lane = lane_index();
+  return tile + (row + lane % 16) * pitch + column + lane / 16 * 8;
+}
+// With the second one to the right of the first:
+//   load_matrices:   B, of two tiles of 8 columns, whose columns are the tile's rows;
+//   load_transposed: A = the transpose of the tile's elements.
+TRIREME_DEVICE const std::uint16_t* matrices_right(const std::uint16_t* tile, int pitch,
+                                                   int row, int column) {
+  const int lane = lane_index();
+  return tile + (row + lane / 16 * 8 + lane % 8) * pitch + column + lane / 8 % 2 * 8;
+}
+
+// sums (16 kRows x 16 kColumns) += a b: fragments of one step of k.
+template <Element kElement, int kRows, int kColumns>
+TRIREME_DEVICE void multiply_step(const std::uint32_t (&a)[kRows][4],
+                                  const std::uint32_t (&b)[4],
+                                  float (&sums)[kRows][kColumns][4], int column_pair) {
+  TRIREME_UNROLL
+  for (int m = 0; m < kRows; ++m) {
+    multiply_add<kElement>(a[m], b[0], b[1], sums[m][2 * column_pair]);
+    if (2 * column_pair + 1 < kColumns) {
+      multiply_add<kElement>(a[m], b[2], b[3], sums[m][2 * column_pair + 1]);
+    }
+  }
+}
+
+}  // namespace trireme::cuda
+
+#endif  // TRIREME_KERNELS_CUDA_ATTENTION_TILES_HPP_

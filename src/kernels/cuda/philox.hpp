@@ -1,0 +1,72 @@
+// kernels/cuda/philox.hpp — Philox-4x32 with seven rounds, and whose words are whose in a
+// row of attention's probabilities (random::DropoutWords). Salmon et al., SC'11.
+#ifndef TRIREME_KERNELS_CUDA_PHILOX_HPP_
+#define TRIREME_KERNELS_CUDA_PHILOX_HPP_
+
+#include <cstdint>
+
+#include "kernels/cuda/attention.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme::cuda {
+
+struct PhiloxWords {
+  std::uint32_t word[4];
+};
+
+TRIREME_DEVICE PhiloxWords philox_7(PhiloxWords c, std::uint32_t key0,
+                                    std::uint32_t key1) {
+  constexpr std::uint32_t kFactor0 = 0xd2511f53u, kFactor1 = 0xcd9e8d57u;
+  TRIREME_UNROLL
+  for (int round = 0; round < 7; ++round) {
+    const std::uint32_t low0 = c.word[0] * kFactor0, low1 = c.word[2] * kFactor1;
+    const std::uint32_t high0 = product_high(c.word[0], kFactor0);
+    const std::uint32_t high1 = product_high(c.word[2], kFactor1);
+    c = {{high1 ^ c.word[1] ^ key0, low1, high0 ^ c.word[3] ^ key1, low0}};
+    key0 += 0x9e3779b9u;
+    key1 += 0xbb67ae85u;
+  }
+  return c;
+}
+
+// The words of a head's rows of one sample.
+class DropoutOfHead {
+ public:
+  TRIREME_DEVICE DropoutOfHead(const AttentionDropout& task, int sample, int head)
+      : threshold_(task.threshold), site_(task.site), calls_per_row_(task.calls_per_row) {
+    if (threshold_ == 0) return;
+    const std::uint64_t owner = *task.sample_base + static_cast<std::uint64_t>(sample);
+    owner_low_ = static_cast<std::uint32_t>(owner);
+    owner_high_ = static_cast<std::uint32_t>(owner >> 32) << 16;
+    key0_ = static_cast<std::uint32_t>(*task.seed);
+    key1_ = static_cast<std::uint32_t>(*task.seed >> 32);
+    first_row_ = task.first_row + head * task.rows_per_head;
+  }
+
+  // The call that lane t of four makes for keys 32 group + 8 i + 2 t + e of a query: e of
+  // the word i of the result, 0 in its low half.
+  TRIREME_DEVICE PhiloxWords words(int query, int group, int t) const {
+    const auto call =
+        static_cast<std::uint64_t>((first_row_ + query) * calls_per_row_ + 4 * group + t);
+    const std::uint32_t call_high = static_cast<std::uint32_t>(call >> 32) & 0xffffu;
+    return philox_7(
+        {{static_cast<std::uint32_t>(call), owner_low_, call_high | owner_high_, site_}},
+        key0_, key1_);
+  }
+  TRIREME_DEVICE bool keeps_low(std::uint32_t word) const {
+    return (word & 0xffffu) >= threshold_;
+  }
+  TRIREME_DEVICE bool keeps_high(std::uint32_t word) const {
+    return word >> 16 >= threshold_;
+  }
+
+ private:
+  std::uint32_t threshold_, site_;
+  std::int64_t calls_per_row_;
+  std::uint32_t owner_low_ = 0, owner_high_ = 0, key0_ = 0, key1_ = 0;
+  std::int64_t first_row_ = 0;
+};
+
+}  // namespace trireme::cuda
+
+#endif  // TRIREME_KERNELS_CUDA_PHILOX_HPP_

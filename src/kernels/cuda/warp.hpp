@@ -1,0 +1,256 @@
+// kernels/cuda/warp.hpp — what a thread of a GPU's block has that C++ has no word for:
+// the other threads of its warp and its block, tensor cores, copies that go on by
+// themselves.
+//
+// Kernels in this directory are written against these names alone. nvcc compiles them to
+// the instructions; for any other compiler they are declared, and tests/support/
+// warp_emulation.cpp defines them: a block's threads are then fibers that meet where the
+// instructions meet, so that the same source runs on a host. No header of Kokkos is
+// included here: a file compiles in seconds, and alone.
+//
+// Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"). Lane l of 32 has g = l / 4
+// and t = l % 4. A (16 x 16): register 0 holds row g, columns 2t and 2t + 1; 1: row g +
+// 8; 2 and 3: the same, columns 8 further. B (16 x 8): register 0 holds rows 2t and 2t +
+// 1 of column g; 1: rows 8 further. C (16 x 8): elements 0 and 1 are row g, columns 2t
+// and 2t + 1; 2 and 3: row g + 8. So C's pairs of columns, rounded, are registers of A.
+#ifndef TRIREME_KERNELS_CUDA_WARP_HPP_
+#define TRIREME_KERNELS_CUDA_WARP_HPP_
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define TRIREME_DEVICE __device__ __forceinline__
+#define TRIREME_UNROLL _Pragma("unroll")
+#else
+#define TRIREME_DEVICE inline
+#define TRIREME_UNROLL
+#endif
+
+namespace trireme::cuda {
+
+inline constexpr int kWarpLanes = 32;
+
+// What the 16 bits of an operand are.
+enum class Element { bf16, fp16 };
+
+// Sixteen bytes, which are moved by one instruction.
+struct alignas(16) Quad {
+  std::uint32_t word[4];
+};
+struct alignas(16) FloatQuad {
+  float value[4];
+};
+
+#if defined(__CUDACC__)
+
+TRIREME_DEVICE int thread_index() {
+  return static_cast<int>(threadIdx.x);
+}
+TRIREME_DEVICE int block_index() {
+  return static_cast<int>(blockIdx.x);
+}
+TRIREME_DEVICE void sync_block() {
+  __syncthreads();
+}
+TRIREME_DEVICE void sync_warp() {
+  __syncwarp();
+}
+// The block's shared memory, from a multiple of 16 bytes on.
+TRIREME_DEVICE std::byte* shared_memory() {
+  extern __shared__ Quad trireme_shared_memory[];
+  return reinterpret_cast<std::byte*>(trireme_shared_memory);
+}
+// x of the lane whose number differs by the bits of `mask`.
+TRIREME_DEVICE float shuffle_xor(float x, int mask) {
+  return __shfl_xor_sync(0xffffffffu, x, mask);
+}
+
+TRIREME_DEVICE std::uint32_t shared_address(const void* shared) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// Sixteen bytes to shared memory, which wait_for_copies() waits for; zeros, where there
+// are none. `global` has to be a valid address either way.
+TRIREME_DEVICE void copy_quad_async(void* shared, const void* global, bool is_there) {
+  const int bytes = is_there ? 16 : 0;
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+      "l"(__cvta_generic_to_global(global)), "r"(bytes)
+      : "memory");
+}
+// The copies that this thread began since the last call are a group.
+TRIREME_DEVICE void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Until this thread's groups are done, but for the last kLeft of them.
+template <int kLeft>
+TRIREME_DEVICE void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
+}
+
+// Four matrices of 8 x 8 elements from shared memory: lane l names row l % 8 of matrix
+// l / 8, whose 16 bytes begin at a multiple of 16. Lane l gets of each matrix row l / 4,
+// columns 2 (l % 4) and the next; transposed: of each matrix's transpose.
+TRIREME_DEVICE void load_matrices(const void* row, std::uint32_t (&to)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+TRIREME_DEVICE void load_transposed(const void* row, std::uint32_t (&to)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// c (16 x 8) += a (16 x 16) b (16 x 8), sums in float.
+template <Element kElement>
+TRIREME_DEVICE void multiply_add(const std::uint32_t (&a)[4], std::uint32_t b0,
+                                 std::uint32_t b1, float (&c)[4]) {
+  if constexpr (kElement == Element::bf16) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+// Two numbers, rounded to nearest even: `low` in the low half.
+template <Element kElement>
+TRIREME_DEVICE std::uint32_t pack(float low, float high) {
+  std::uint32_t both;
+  if constexpr (kElement == Element::bf16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  }
+  return both;
+}
+template <Element kElement>
+TRIREME_DEVICE float low_of(std::uint32_t both) {
+  if constexpr (kElement == Element::bf16) {
+    return __uint_as_float(both << 16);
+  } else {
+    float value;
+    asm("{.reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low;}"
+        : "=f"(value)
+        : "r"(both));
+    return value;
+  }
+}
+template <Element kElement>
+TRIREME_DEVICE float high_of(std::uint32_t both) {
+  if constexpr (kElement == Element::bf16) {
+    return __uint_as_float(both & 0xffff0000u);
+  } else {
+    return low_of<kElement>(both >> 16);
+  }
+}
+
+// 2^x, to two units in the last place; 0 for minus infinity.
+TRIREME_DEVICE float power_of_2(float x) {
+  float value;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+}
+TRIREME_DEVICE float logarithm(float x) {
+  return logf(x);
+}
+
+// The upper and lower half of a product.
+TRIREME_DEVICE std::uint32_t product_high(std::uint32_t a, std::uint32_t b) {
+  return __umulhi(a, b);
+}
+
+// Memory that blocks hand on to each other; it is not kept in a multiprocessor's cache.
+TRIREME_DEVICE FloatQuad load_from_others(const FloatQuad* from) {
+  const float4 x = __ldcg(reinterpret_cast<const float4*>(from));
+  return {{x.x, x.y, x.z, x.w}};
+}
+TRIREME_DEVICE void store_for_others(const FloatQuad& x, FloatQuad* to) {
+  __stcg(reinterpret_cast<float4*>(to),
+         make_float4(x.value[0], x.value[1], x.value[2], x.value[3]));
+}
+// Until others have published `value` there. What they stored before is seen after it.
+TRIREME_DEVICE void wait_for(const std::int32_t* counter, std::int32_t value) {
+  std::int32_t seen;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                 : "=r"(seen)
+                 : "l"(__cvta_generic_to_global(counter))
+                 : "memory");
+  } while (seen != value);
+}
+// By one thread, behind a sync_block() that all have reached after their stores and a
+// fence().
+TRIREME_DEVICE void publish(std::int32_t* counter, std::int32_t value) {
+  asm volatile(
+      "st.release.gpu.global.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)),
+      "r"(value)
+      : "memory");
+}
+TRIREME_DEVICE void fence() {
+  __threadfence();
+}
+// The number of calls before this one.
+TRIREME_DEVICE std::int32_t take_ticket(std::int32_t* counter) {
+  return atomicAdd(counter, 1);
+}
+
+#else
+
+int thread_index();
+int block_index();
+void sync_block();
+void sync_warp();
+std::byte* shared_memory();
+float shuffle_xor(float x, int mask);
+void copy_quad_async(void* shared, const void* global, bool is_there);
+void commit_copies();
+void wait_for_copies_but(int left);
+template <int kLeft>
+void wait_for_copies() {
+  wait_for_copies_but(kLeft);
+}
+void load_matrices(const void* row, std::uint32_t (&to)[4]);
+void load_transposed(const void* row, std::uint32_t (&to)[4]);
+template <Element kElement>
+void multiply_add(const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                  float (&c)[4]);
+template <Element kElement>
+std::uint32_t pack(float low, float high);
+template <Element kElement>
+float low_of(std::uint32_t both);
+template <Element kElement>
+float high_of(std::uint32_t both);
+float power_of_2(float x);
+float logarithm(float x);
+inline std::uint32_t product_high(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>((static_cast<std::uint64_t>(a) * b) >> 32);
+}
+FloatQuad load_from_others(const FloatQuad* from);
+void store_for_others(const FloatQuad& x, FloatQuad* to);
+void wait_for(const std::int32_t* counter, std::int32_t value);
+void publish(std::int32_t* counter, std::int32_t value);
+void fence();
+std::int32_t take_ticket(std::int32_t* counter);
+
+#endif
+
+TRIREME_DEVICE int lane_index() {
+  return thread_index() % kWarpLanes;
+}
+TRIREME_DEVICE int warp_index() {
+  return thread_index() / kWarpLanes;
+}
+
+}  // namespace trireme::cuda
+
+#endif  // TRIREME_KERNELS_CUDA_WARP_HPP_

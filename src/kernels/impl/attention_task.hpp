@@ -1,0 +1,85 @@
+// kernels/impl/attention_task.hpp — attention's arguments as the kernels on tensor cores
+// take them (kernels/cuda/attention.hpp).
+#ifndef TRIREME_KERNELS_IMPL_ATTENTION_TASK_HPP_
+#define TRIREME_KERNELS_IMPL_ATTENTION_TASK_HPP_
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "base/types.hpp"
+#include "kernels/attention.hpp"
+#include "kernels/cuda/attention.hpp"
+
+namespace trireme::kernels::impl {
+
+template <class T>
+inline constexpr cuda::Element element_of =
+    std::is_same_v<T, bf16> ? cuda::Element::bf16 : cuda::Element::fp16;
+
+template <class T>
+cuda::ConstHeads heads_of(const HeadsView<const T>& view) {
+  return {reinterpret_cast<const std::uint16_t*>(view.data), view.sequence_stride,
+          view.batch_stride};
+}
+template <class T>
+cuda::Heads heads_of(const HeadsView<T>& view) {
+  return {reinterpret_cast<std::uint16_t*>(view.data), view.sequence_stride,
+          view.batch_stride};
+}
+
+// Whether rows are read sixteen bytes at a time.
+template <class T>
+bool has_whole_quads(const HeadsView<T>& view) {
+  constexpr index_t kElements = 16 / sizeof(T);
+  return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 &&
+         view.sequence_stride % kElements == 0 && view.batch_stride % kElements == 0;
+}
+
+// Whether there is a kernel for such a shape: head sizes, and counts of 32 bits.
+inline bool has_tensor_core_kernel(const AttentionDesc& desc) {
+  constexpr index_t kMost = std::numeric_limits<std::int32_t>::max() / 2;
+  return cuda::is_head_dim(desc.head_dim) && desc.scale > 0.0 && desc.batch > 0 &&
+         desc.q_length > 0 && desc.kv_length > 0 && desc.q_length < kMost &&
+         desc.kv_length < kMost && desc.batch * desc.heads * desc.q_length < kMost &&
+         desc.batch * desc.heads * desc.kv_length < kMost;
+}
+
+inline cuda::AttentionShape shape_of(const AttentionDesc& desc) {
+  const auto narrow = [](index_t n) { return static_cast<std::int32_t>(n); };
+  const bool has_documents = desc.mask == MaskKind::document;
+  return {.batch = narrow(desc.batch),
+          .q_length = narrow(desc.q_length),
+          .kv_length = narrow(desc.kv_length),
+          .heads = narrow(desc.heads),
+          .kv_heads = narrow(desc.kv_heads),
+          .head_dim = narrow(desc.head_dim),
+          .scale = static_cast<float>(desc.scale),
+          .is_causal = desc.mask == MaskKind::causal || has_documents,
+          .key_lengths = desc.mask == MaskKind::padding ? desc.key_lengths : nullptr,
+          .document_begins = has_documents ? desc.document_begins : nullptr};
+}
+
+inline cuda::AttentionDropout dropout_of(const AttentionDesc& desc,
+                                         const StepState* step) {
+  cuda::AttentionDropout dropout;
+  dropout.threshold = random::DropoutWords::threshold(desc.dropout);
+  if (dropout.threshold == 0) return dropout;
+  dropout.keep_scale =
+      static_cast<float>(random::DropoutWords::keep_scale(dropout.threshold));
+  dropout.seed = &step->seed;
+  dropout.sample_base = &step->sample_base;
+  const random::Generator generator{
+      .layer = desc.layer, .site = desc.site, .stream = random::Stream::dropout};
+  dropout.site = generator.counter(0)[3];
+  dropout.first_row = desc.head_begin * desc.mask_queries + desc.query_begin;
+  dropout.rows_per_head = desc.mask_queries;
+  dropout.calls_per_row =
+      static_cast<std::int64_t>(random::DropoutWords::calls_per_key_row(
+          static_cast<std::uint64_t>(desc.mask_keys)));
+  return dropout;
+}
+
+}  // namespace trireme::kernels::impl
+
+#endif  // TRIREME_KERNELS_IMPL_ATTENTION_TASK_HPP_

@@ -1,0 +1,404 @@
+// tests/support/warp_emulation.cpp — see warp_emulation.hpp.
+#include "support/warp_emulation.hpp"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme::test {
+namespace {
+
+using cuda::kWarpLanes;
+
+// Where threads of a warp meet.
+enum class Meeting { none, sync_warp, shuffle, matrices, transposed, bf16, fp16 };
+
+// What a thread brings to a meeting, and what it takes from there.
+struct Payload {
+  float value = 0;
+  int mask = 0;
+  const void* row = nullptr;
+  std::uint32_t* words = nullptr;  // four
+  const std::uint32_t* a = nullptr;
+  std::uint32_t b[2] = {};
+  float* c = nullptr;
+};
+
+struct Copy {
+  std::byte* to;
+  std::uint8_t bytes[16];
+};
+
+enum class State { runs, at_warp, at_block, done };
+
+struct Thread {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack;
+  State state = State::runs;
+  Meeting meeting = Meeting::none;
+  Payload payload;
+  std::vector<Copy> begun;
+  std::vector<std::vector<Copy>> groups;
+};
+
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+
+class Block {
+ public:
+  Block(const EmulatedGrid& grid, const std::function<void()>& kernel)
+      : grid_(grid),
+        kernel_(kernel),
+        threads_(static_cast<std::size_t>(grid.threads)),
+        shared_((grid.shared_bytes + sizeof(cuda::Quad) - 1) / sizeof(cuda::Quad)) {
+    TRIREME_REQUIRE(grid.threads % kWarpLanes == 0, "a block has whole warps");
+    for (Thread& thread : threads_) {
+      thread.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+    }
+  }
+
+  void run(int index) {
+    index_ = index;
+    std::memset(shared(), 0xff, grid_.shared_bytes);
+    for (std::size_t i = 0; i < threads_.size(); ++i) begin(i);
+    while (step()) {
+    }
+  }
+
+  int index() const { return index_; }
+  int thread() const { return static_cast<int>(current_); }
+  std::byte* shared() { return reinterpret_cast<std::byte*>(shared_.data()); }
+  Thread& self() { return threads_[current_]; }
+
+  void check_shared(const void* address, std::size_t bytes) {
+    const auto* at = static_cast<const std::byte*>(address);
+    TRIREME_REQUIRE(at >= shared() && at + bytes <= shared() + grid_.shared_bytes,
+                    "thread {} of block {}: {} bytes at {} of {} bytes of shared memory",
+                    current_, index_, bytes, at - shared(), grid_.shared_bytes);
+    TRIREME_REQUIRE(
+        (at - shared()) % 16 == 0,
+        "thread {} of block {}: byte {} of shared memory is no multiple of 16", current_,
+        index_, at - shared());
+  }
+
+  void meet(Meeting meeting, const Payload& payload) {
+    Thread& me = self();
+    me.meeting = meeting;
+    me.payload = payload;
+    me.state = State::at_warp;
+    pause();
+  }
+  void wait_for_block() {
+    self().state = State::at_block;
+    pause();
+  }
+
+ private:
+  static void enter(unsigned high, unsigned low) {
+    const auto address = (static_cast<std::uint64_t>(high) << 32) | low;
+    reinterpret_cast<Block*>(address)->be_thread();
+  }
+  void be_thread() {
+    try {
+      kernel_();
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+    self().state = State::done;
+    pause();
+  }
+  void begin(std::size_t i) {
+    Thread& thread = threads_[i];
+    thread.state = State::runs;
+    thread.begun.clear();
+    thread.groups.clear();
+    ::getcontext(&thread.context);
+    thread.context.uc_stack.ss_sp = thread.stack.get();
+    thread.context.uc_stack.ss_size = kStackBytes;
+    thread.context.uc_link = nullptr;
+    const auto address = reinterpret_cast<std::uint64_t>(this);
+    ::makecontext(&thread.context, reinterpret_cast<void (*)()>(&Block::enter), 2,
+                  static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
+  }
+  void pause() { ::swapcontext(&self().context, &scheduler_); }
+
+  // Lets one warp go as far as it can; false when all threads are done.
+  bool step() {
+    const int warps = grid_.threads / kWarpLanes;
+    for (int w = 0; w < warps; ++w) {
+      const int warp = grid_.order == WarpOrder::first_to_last ? w : warps - 1 - w;
+      if (advance(static_cast<std::size_t>(warp))) return true;
+    }
+    const auto is = [](State state) {
+      return [state](const Thread& thread) { return thread.state == state; };
+    };
+    if (std::all_of(threads_.begin(), threads_.end(), is(State::done))) return false;
+    TRIREME_REQUIRE(std::all_of(threads_.begin(), threads_.end(), is(State::at_block)),
+                    "block {}: some threads wait for others that are done, or wait "
+                    "elsewhere",
+                    index_);
+    for (Thread& thread : threads_) thread.state = State::runs;
+    return true;
+  }
+
+  bool advance(std::size_t warp) {
+    bool has_moved = false;
+    for (;;) {
+      bool moves = false;
+      for (int lane = 0; lane < kWarpLanes; ++lane) {
+        const std::size_t i = warp * kWarpLanes + static_cast<std::size_t>(lane);
+        if (threads_[i].state != State::runs) continue;
+        current_ = i;
+        ::swapcontext(&scheduler_, &threads_[i].context);
+        if (failure_) std::rethrow_exception(failure_);
+        moves = true;
+      }
+      Thread* const lanes = &threads_[warp * kWarpLanes];
+      if (std::any_of(lanes, lanes + kWarpLanes,
+                      [](const Thread& lane) { return lane.state == State::at_warp; })) {
+        hold_meeting(lanes);
+        moves = true;
+      }
+      if (!moves) return has_moved;
+      has_moved = true;
+    }
+  }
+
+  void hold_meeting(Thread* lanes) {
+    const Meeting meeting = lanes[0].meeting;
+    for (int l = 0; l < kWarpLanes; ++l) {
+      TRIREME_REQUIRE(lanes[l].state == State::at_warp && lanes[l].meeting == meeting,
+                      "block {}: lane {} of a warp has come to another instruction than "
+                      "lane 0",
+                      index_, l);
+    }
+    switch (meeting) {
+      case Meeting::shuffle:
+        shuffle(lanes);
+        break;
+      case Meeting::matrices:
+      case Meeting::transposed:
+        load(lanes, meeting == Meeting::transposed);
+        break;
+      case Meeting::bf16:
+        multiply<bf16>(lanes);
+        break;
+      case Meeting::fp16:
+        multiply<fp16>(lanes);
+        break;
+      case Meeting::sync_warp:
+      case Meeting::none:
+        break;
+    }
+    for (int l = 0; l < kWarpLanes; ++l) lanes[l].state = State::runs;
+  }
+
+  static void shuffle(Thread* lanes) {
+    float values[kWarpLanes];
+    for (int l = 0; l < kWarpLanes; ++l) values[l] = lanes[l].payload.value;
+    for (int l = 0; l < kWarpLanes; ++l) {
+      lanes[l].payload.value = values[l ^ lanes[l].payload.mask];
+    }
+  }
+  static void load(Thread* lanes, bool transposed) {
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      std::uint16_t x[8][8];
+      for (int row = 0; row < 8; ++row) {
+        std::memcpy(x[row], lanes[8 * matrix + row].payload.row, sizeof(x[row]));
+      }
+      for (int l = 0; l < kWarpLanes; ++l) {
+        const int g = l / 4, t = 2 * (l % 4);
+        const std::uint32_t low = transposed ? x[t][g] : x[g][t];
+        const std::uint32_t high = transposed ? x[t + 1][g] : x[g][t + 1];
+        lanes[l].payload.words[matrix] = low | high << 16;
+      }
+    }
+  }
+  template <class T>
+  static float half_of(std::uint32_t word, int half) {
+    T x;
+    x.bits = static_cast<std::uint16_t>(word >> (16 * half));
+    return static_cast<float>(x);
+  }
+  template <class T>
+  static void multiply(Thread* lanes) {
+    float a[16][16], b[16][8];
+    for (int l = 0; l < kWarpLanes; ++l) {
+      const int g = l / 4, t = l % 4;
+      for (int i = 0; i < 2; ++i) {
+        for (int r = 0; r < 4; ++r) {
+          a[g + r % 2 * 8][2 * t + i + r / 2 * 8] = half_of<T>(lanes[l].payload.a[r], i);
+        }
+        for (int r = 0; r < 2; ++r) {
+          b[2 * t + i + 8 * r][g] = half_of<T>(lanes[l].payload.b[r], i);
+        }
+      }
+    }
+    for (int l = 0; l < kWarpLanes; ++l) {
+      float* const c = lanes[l].payload.c;
+      for (int i = 0; i < 4; ++i) {
+        const int row = l / 4 + i / 2 * 8, column = 2 * (l % 4) + i % 2;
+        for (int k = 0; k < 16; ++k) c[i] += a[row][k] * b[k][column];
+      }
+    }
+  }
+
+  const EmulatedGrid grid_;
+  const std::function<void()>& kernel_;
+  std::vector<Thread> threads_;
+  std::vector<cuda::Quad> shared_;
+  ucontext_t scheduler_;
+  std::size_t current_ = 0;
+  int index_ = 0;
+  std::exception_ptr failure_;
+};
+
+// The block whose threads run.
+thread_local Block* block = nullptr;
+
+}  // namespace
+
+void run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel) {
+  Block emulated(grid, kernel);
+  block = &emulated;
+  for (int i = 0; i < grid.blocks; ++i) emulated.run(i);
+  block = nullptr;
+}
+
+}  // namespace trireme::test
+
+namespace trireme::cuda {
+
+using test::block;
+using test::Copy;
+using test::Meeting;
+using test::Payload;
+
+int thread_index() {
+  return block->thread();
+}
+int block_index() {
+  return block->index();
+}
+void sync_block() {
+  block->wait_for_block();
+}
+void sync_warp() {
+  block->meet(Meeting::sync_warp, {});
+}
+std::byte* shared_memory() {
+  return block->shared();
+}
+float shuffle_xor(float x, int mask) {
+  block->meet(Meeting::shuffle, {.value = x, .mask = mask});
+  return block->self().payload.value;
+}
+
+void copy_quad_async(void* shared, const void* global, bool is_there) {
+  block->check_shared(shared, 16);
+  TRIREME_REQUIRE(reinterpret_cast<std::uintptr_t>(global) % 16 == 0,
+                  "thread {}: sixteen bytes are read from no multiple of 16",
+                  block->thread());
+  Copy copy{static_cast<std::byte*>(shared), {}};
+  if (is_there) std::memcpy(copy.bytes, global, sizeof(copy.bytes));
+  std::memset(shared, 0xff, sizeof(copy.bytes));
+  block->self().begun.push_back(copy);
+}
+void commit_copies() {
+  auto& self = block->self();
+  self.groups.push_back(std::exchange(self.begun, {}));
+}
+void wait_for_copies_but(int left) {
+  auto& groups = block->self().groups;
+  while (groups.size() > static_cast<std::size_t>(left)) {
+    for (const Copy& copy : groups.front()) {
+      std::memcpy(copy.to, copy.bytes, sizeof(copy.bytes));
+    }
+    groups.erase(groups.begin());
+  }
+}
+
+void load_matrices(const void* row, std::uint32_t (&to)[4]) {
+  block->check_shared(row, 16);
+  block->meet(Meeting::matrices, {.row = row, .words = to});
+}
+void load_transposed(const void* row, std::uint32_t (&to)[4]) {
+  block->check_shared(row, 16);
+  block->meet(Meeting::transposed, {.row = row, .words = to});
+}
+
+template <Element kElement>
+void multiply_add(const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+                  float (&c)[4]) {
+  block->meet(kElement == Element::bf16 ? Meeting::bf16 : Meeting::fp16,
+              {.a = a, .b = {b0, b1}, .c = c});
+}
+template void multiply_add<Element::bf16>(const std::uint32_t (&)[4], std::uint32_t,
+                                          std::uint32_t, float (&)[4]);
+template void multiply_add<Element::fp16>(const std::uint32_t (&)[4], std::uint32_t,
+                                          std::uint32_t, float (&)[4]);
+
+namespace {
+template <Element kElement>
+using Number = std::conditional_t<kElement == Element::bf16, bf16, fp16>;
+}  // namespace
+
+template <Element kElement>
+std::uint32_t pack(float low, float high) {
+  return Number<kElement>(low).bits |
+         static_cast<std::uint32_t>(Number<kElement>(high).bits) << 16;
+}
+template <Element kElement>
+float low_of(std::uint32_t both) {
+  Number<kElement> x;
+  x.bits = static_cast<std::uint16_t>(both);
+  return static_cast<float>(x);
+}
+template <Element kElement>
+float high_of(std::uint32_t both) {
+  return low_of<kElement>(both >> 16);
+}
+template std::uint32_t pack<Element::bf16>(float, float);
+template std::uint32_t pack<Element::fp16>(float, float);
+template float low_of<Element::bf16>(std::uint32_t);
+template float low_of<Element::fp16>(std::uint32_t);
+template float high_of<Element::bf16>(std::uint32_t);
+template float high_of<Element::fp16>(std::uint32_t);
+
+float power_of_2(float x) {
+  return std::exp2(x);
+}
+float logarithm(float x) {
+  return std::log(x);
+}
+FloatQuad load_from_others(const FloatQuad* from) {
+  return *from;
+}
+void store_for_others(const FloatQuad& x, FloatQuad* to) {
+  *to = x;
+}
+// Blocks that others wait for have run before.
+void wait_for(const std::int32_t* counter, std::int32_t value) {
+  TRIREME_REQUIRE(*counter == value,
+                  "block {} waits for {} where {} was published by those before it",
+                  block->index(), value, *counter);
+}
+void publish(std::int32_t* counter, std::int32_t value) {
+  *counter = value;
+}
+void fence() {}
+std::int32_t take_ticket(std::int32_t* counter) {
+  return (*counter)++;
+}
+
+}  // namespace trireme::cuda

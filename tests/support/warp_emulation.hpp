@@ -1,0 +1,36 @@
+// tests/support/warp_emulation.hpp — blocks of a GPU's threads on a host: defines what
+// kernels/cuda/warp.hpp declares.
+//
+// A thread is a fiber. It runs until it waits for its warp (fragments, shuffles), its
+// block, or the end of the kernel; 32 that have come to the same instruction have it done
+// at once. Blocks run one after the other.
+//
+// Made to show mistakes: copies to shared memory arrive when they are waited for, and not
+// before (until then there are NaN); shared memory begins as NaN; one order of warps lets
+// each run as far as it can before the next one moves, the other begins with the last;
+// and threads of a warp that come to different instructions, waits that nothing ends,
+// addresses that are not multiples of 16 and places beyond shared memory are errors.
+#ifndef TRIREME_TESTS_SUPPORT_WARP_EMULATION_HPP_
+#define TRIREME_TESTS_SUPPORT_WARP_EMULATION_HPP_
+
+#include <cstddef>
+#include <functional>
+
+namespace trireme::test {
+
+enum class WarpOrder { first_to_last, last_to_first };
+
+struct EmulatedGrid {
+  int blocks = 1;
+  int threads = 32;  // of a block
+  std::size_t shared_bytes = 0;
+  WarpOrder order = WarpOrder::first_to_last;
+};
+
+// Runs `kernel` as every thread of the grid. Throws trireme::Error for a mistake as
+// above, and what a thread throws.
+void run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel);
+
+}  // namespace trireme::test
+
+#endif  // TRIREME_TESTS_SUPPORT_WARP_EMULATION_HPP_

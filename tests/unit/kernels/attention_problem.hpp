@@ -1,0 +1,362 @@
+// Problems of attention, their definition by dense matrices in double, and how near to it
+// a kernel has to be.
+#ifndef TRIREME_TESTS_UNIT_KERNELS_ATTENTION_PROBLEM_HPP_
+#define TRIREME_TESTS_UNIT_KERNELS_ATTENTION_PROBLEM_HPP_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/attention.hpp"
+#include "support/arrays.hpp"
+
+namespace trireme::kernels::attention_test {
+
+using test::Array;
+using Values = std::vector<double>;
+
+constexpr std::uint64_t kSeed = 77, kSampleBase = 1000;
+
+struct Step {
+  Kokkos::View<StepState, DeviceMemory> state{"state"};
+  explicit Step(std::uint64_t sample_base = kSampleBase) {
+    StepState values;
+    values.seed = kSeed;
+    values.sample_base = sample_base;
+    Kokkos::deep_copy(state, values);
+  }
+  StepStateView view() const { return StepStateView(state.data()); }
+};
+
+// Between rows, where nothing aligns them.
+inline constexpr index_t kOddGap = 3;
+
+// An (s, b, heads * d) activation whose rows lie `gap` elements apart; NaN between them.
+template <class T>
+class Heads {
+ public:
+  Heads(index_t positions, index_t batch, index_t columns, const Values& values,
+        index_t gap = kOddGap)
+      : batch_(batch),
+        columns_(columns),
+        gap_(gap),
+        data_(spread(positions * batch, values)) {}
+  Heads(index_t positions, index_t batch, index_t columns, double value,
+        index_t gap = kOddGap)
+      : Heads(positions, batch, columns, Values(positions * batch * columns, value),
+              gap) {}
+
+  template <class U = T>
+  HeadsView<U> view(index_t first_column = 0, index_t sample = 0) const {
+    const index_t width = columns_ + gap_;
+    return {data_.vector().data() + sample * width + first_column, batch_ * width, width};
+  }
+  Values values() const {
+    const Values all = data_.values();
+    Values inside;
+    const index_t width = columns_ + gap_;
+    for (index_t i = 0; i < static_cast<index_t>(all.size()); ++i) {
+      if (i % width < columns_) {
+        inside.push_back(all[i]);
+      } else {
+        EXPECT_TRUE(std::isnan(all[i])) << "gap at " << i;
+      }
+    }
+    return inside;
+  }
+  std::vector<unsigned char> bytes() const { return data_.bytes(); }
+
+ private:
+  Values spread(index_t rows, const Values& values) const {
+    const index_t width = columns_ + gap_;
+    Values all(rows * width, NAN);
+    for (index_t r = 0; r < rows; ++r) {
+      for (index_t c = 0; c < columns_; ++c) {
+        all[r * width + c] = values[r * columns_ + c];
+      }
+    }
+    return all;
+  }
+  index_t batch_, columns_, gap_;
+  Array<T> data_;
+};
+
+template <class T>
+struct Output {
+  Heads<T> o, d_q, d_k, d_v;
+  Array<Accumulator<T>> lse;
+
+  explicit Output(const AttentionDesc& d, index_t gap = kOddGap)
+      : o(d.q_length, d.batch, d.heads * d.head_dim, 7.0, gap),
+        d_q(d.q_length, d.batch, d.heads * d.head_dim, 7.0, gap),
+        d_k(d.kv_length, d.batch, d.kv_heads * d.head_dim, 7.0, gap),
+        d_v(d.kv_length, d.batch, d.kv_heads * d.head_dim, 7.0, gap),
+        lse(static_cast<std::size_t>(d.batch * d.heads * d.q_length), 7.0) {}
+  std::vector<unsigned char> bytes() const {
+    std::vector<unsigned char> all;
+    for (const auto& part :
+         {o.bytes(), d_q.bytes(), d_k.bytes(), d_v.bytes(), lse.bytes()}) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+};
+
+// Keys that query q of a sample sees, by the masks that Problem makes.
+struct Seen {
+  index_t begin, end;
+};
+inline Seen seen_keys(const AttentionDesc& d, index_t sample, index_t q) {
+  const index_t position = q + d.kv_length - d.q_length;
+  switch (d.mask) {
+    case MaskKind::causal:
+      return {0, position + 1};
+    case MaskKind::padding:
+      return {0, std::max<index_t>(1, d.kv_length - 9 * sample - 2)};
+    case MaskKind::document: {
+      // One begins at the second key of a tile; of the third sample it has all queries
+      // of the tile after that.
+      const index_t length = 11 + 60 * sample, first = 65 % length;
+      const index_t begin = (position + length - first) / length * length;
+      return {std::max<index_t>(0, begin - length + first), position + 1};
+    }
+    default:
+      return {0, d.kv_length};
+  }
+}
+
+template <class T>
+struct Problem {
+  AttentionDesc desc;
+  index_t gap;
+  Array<std::int32_t> lengths, begins;
+  Heads<T> q, k, v, d_o;
+
+  explicit Problem(const AttentionDesc& d, double largest = 2.0, index_t gap_ = kOddGap)
+      : desc(d),
+        gap(gap_),
+        lengths(static_cast<std::size_t>(d.batch)),
+        begins(static_cast<std::size_t>(d.batch * d.q_length)),
+        q(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 1), gap),
+        k(d.kv_length, d.batch, d.kv_heads * d.head_dim,
+          random(d.kv_length, d.kv_heads, 2, largest), gap),
+        v(d.kv_length, d.batch, d.kv_heads * d.head_dim,
+          random(d.kv_length, d.kv_heads, 3), gap),
+        d_o(d.q_length, d.batch, d.heads * d.head_dim, random(d.q_length, d.heads, 4),
+            gap) {
+    Values length, begin;
+    for (index_t b = 0; b < d.batch; ++b) {
+      length.push_back(static_cast<double>(seen_keys(d, b, 0).end));
+      for (index_t i = 0; i < d.q_length; ++i) {
+        begin.push_back(static_cast<double>(seen_keys(d, b, i).begin));
+      }
+    }
+    lengths.set(length);
+    begins.set(begin);
+    if (d.mask == MaskKind::padding) desc.key_lengths = lengths.vector().data();
+    if (d.mask == MaskKind::document) desc.document_begins = begins.vector().data();
+  }
+
+  Output<T> fast(const Exec& exec = Exec()) const {
+    Output<T> out(desc, gap);
+    part(exec, desc, Step(), 0, 0, 0, out);
+    return out;
+  }
+  // The heads from `head` on of the samples from `sample` on, as `d` says.
+  void part(const Exec& exec, const AttentionDesc& d, const Step& step, index_t head,
+            index_t kv_head, index_t sample, Output<T>& out) const {
+    using C = const T;
+    using A = Accumulator<T>;
+    const index_t at = head * d.head_dim, kv_at = kv_head * d.head_dim;
+    const Array<A> lse(static_cast<std::size_t>(d.batch * d.heads * d.q_length), NAN);
+    attention_forward<T>(exec, d, step.view(), q.template view<C>(at, sample),
+                         k.template view<C>(kv_at, sample),
+                         v.template view<C>(kv_at, sample), out.o.view(at, sample),
+                         lse.vector());
+    const Array<A> scratch(
+        static_cast<std::size_t>(attention_backward_scratch_elements(d)), NAN);
+    attention_backward<T>(
+        exec, d, step.view(), q.template view<C>(at, sample),
+        k.template view<C>(kv_at, sample), v.template view<C>(kv_at, sample),
+        out.o.template view<C>(at, sample), lse.cvector(),
+        d_o.template view<C>(at, sample), scratch.vector(), out.d_q.view(at, sample),
+        out.d_k.view(kv_at, sample), out.d_v.view(kv_at, sample));
+    // lse is (b, a, s_q): rows of one sample's part lie together in the whole.
+    exec.fence("test");
+    for (index_t b = 0; b < d.batch; ++b) {
+      const auto from =
+          std::pair(b * d.heads * d.q_length, (b + 1) * d.heads * d.q_length);
+      const index_t to = ((sample + b) * desc.heads + head) * d.q_length;
+      Kokkos::deep_copy(
+          Kokkos::subview(out.lse.vector(), std::pair(to, to + d.heads * d.q_length)),
+          Kokkos::subview(lse.vector(), from));
+    }
+  }
+
+ private:
+  Values random(index_t positions, index_t heads, unsigned seed, double largest = 2.0) {
+    return test::uniform(
+        static_cast<std::size_t>(positions * desc.batch * heads * desc.head_dim), seed,
+        -largest, largest);
+  }
+};
+
+// softmax(scale Q K^T + mask), dropout and all gradients by dense matrices, from the
+// definition alone. Gradients are those at the o and lse that a kernel saved, if given:
+// their rounding to 16 bits is no error of the backward pass.
+class Dense {
+ public:
+  Values o, lse, d_q, d_k, d_v;
+  // The same sums of absolute terms: what errors of the terms are relative to.
+  Values o_terms, d_q_terms, d_k_terms, d_v_terms;
+
+  template <class T>
+  explicit Dense(const Problem<T>& problem, const Output<T>* forward = nullptr)
+      : d(problem.desc),
+        q(problem.q.values()),
+        k(problem.k.values()),
+        v(problem.v.values()),
+        d_o(problem.d_o.values()) {
+    o.resize(q.size()), d_q.resize(q.size()), d_k.resize(k.size()), d_v.resize(v.size());
+    lse.resize(d.batch * d.heads * d.q_length);
+    o_terms = o, d_q_terms = d_q, d_k_terms = d_k, d_v_terms = d_v;
+    if (forward != nullptr) {
+      saved_o = forward->o.values();
+      saved_lse = forward->lse.values();
+    }
+    for (index_t b = 0; b < d.batch; ++b) {
+      for (index_t head = 0; head < d.heads; ++head) {
+        for (index_t i = 0; i < d.q_length; ++i) row(b, head, i);
+      }
+    }
+  }
+
+ private:
+  // A query's element 0, and a key's.
+  index_t q_at(index_t b, index_t head, index_t i) const {
+    return ((i * d.batch + b) * d.heads + head) * d.head_dim;
+  }
+  index_t k_at(index_t b, index_t head, index_t j) const {
+    return ((j * d.batch + b) * d.kv_heads + head * d.kv_heads / d.heads) * d.head_dim;
+  }
+  double dot(const Values& x, index_t i, const Values& y, index_t j) const {
+    double sum = 0;
+    for (index_t c = 0; c < d.head_dim; ++c) sum += x[i + c] * y[j + c];
+    return sum;
+  }
+  // What dropout multiplies the keys [0, count) of a query with.
+  Values factors(index_t b, index_t head, index_t i, index_t count) const {
+    Values factor(count, 1.0);
+    if (d.dropout == 0) return factor;
+    const double threshold = std::round(d.dropout * 65536);
+    const random::Generator words{.seed = kSeed,
+                                  .owner = kSampleBase + static_cast<std::uint64_t>(b),
+                                  .layer = d.layer,
+                                  .site = d.site,
+                                  .stream = random::Stream::dropout};
+    const auto at = static_cast<std::uint64_t>((d.head_begin + head) * d.mask_queries +
+                                               d.query_begin + i);
+    const auto calls = static_cast<std::uint64_t>(4 * ((d.mask_keys + 31) / 32));
+    for (index_t j = 0; j < count; ++j) {  // key 32 g + 8 n + 2 t + e
+      const index_t g = j / 32, n = j % 32 / 8, t = j % 8 / 2, e = j % 2;
+      const auto call = random::DropoutWords::call(
+          words, at * calls + static_cast<std::uint64_t>(4 * g + t));
+      const std::uint32_t word = call.word[n] >> (16 * e) & 0xffffu;
+      factor[j] = word >= threshold ? 65536 / (65536 - threshold) : 0.0;
+    }
+    return factor;
+  }
+  void row(index_t b, index_t head, index_t i) {
+    const Seen seen = seen_keys(d, b, i);
+    const index_t keys = seen.end, at = q_at(b, head, i);
+    Values p(keys, -INFINITY), d_p(keys);
+    double largest = -INFINITY, sum = 0, mean = 0;
+    for (index_t j = seen.begin; j < keys; ++j) {
+      p[j] = d.scale * dot(q, at, k, k_at(b, head, j));
+      largest = std::max(largest, p[j]);
+    }
+    for (double& x : p) sum += x = std::exp(x - largest);
+    const index_t lse_at = (b * d.heads + head) * d.q_length + i;
+    lse[lse_at] = largest + std::log(sum);
+    const Values keep = factors(b, head, i, keys);
+    for (index_t j = 0; j < keys; ++j) {
+      p[j] /= sum;
+      d_p[j] = keep[j] * dot(d_o, at, v, k_at(b, head, j));
+      mean += p[j] * d_p[j];
+      for (index_t c = 0; c < d.head_dim; ++c) {
+        add(p[j] * keep[j] * v[k_at(b, head, j) + c], o[at + c], o_terms[at + c]);
+      }
+    }
+    if (!saved_o.empty()) {
+      mean = dot(d_o, at, saved_o, at);
+      for (double& x : p) x *= std::exp(lse[lse_at] - saved_lse[lse_at]);
+    }
+    for (index_t j = 0; j < keys; ++j) {
+      const double d_s = d.scale * p[j] * (d_p[j] - mean);
+      for (index_t c = 0; c < d.head_dim; ++c) {
+        const index_t of_q = at + c, of_k = k_at(b, head, j) + c;
+        add(d_s * k[of_k], d_q[of_q], d_q_terms[of_q]);
+        add(d_s * q[of_q], d_k[of_k], d_k_terms[of_k]);
+        add(p[j] * keep[j] * d_o[of_q], d_v[of_k], d_v_terms[of_k]);
+      }
+    }
+  }
+  static void add(double term, double& to, double& terms) {
+    to += term;
+    terms += std::abs(term);
+  }
+
+  AttentionDesc d;
+  Values q, k, v, d_o, saved_o, saved_lse;
+};
+
+inline AttentionDesc make(index_t batch, index_t q_length, index_t kv_length,
+                          index_t heads, index_t kv_heads, index_t head_dim,
+                          double dropout = 0.0, MaskKind mask = MaskKind::causal) {
+  AttentionDesc desc;
+  desc.batch = batch;
+  desc.q_length = q_length;
+  desc.kv_length = kv_length;
+  desc.heads = heads;
+  desc.kv_heads = kv_heads;
+  desc.head_dim = head_dim;
+  desc.mask = mask;
+  desc.scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  desc.dropout = dropout;
+  desc.head_begin = 3;
+  // The model's samples are longer than this batch's; of cross attention, the queries'
+  // and the keys' lengths have nothing to do with each other.
+  desc.mask_keys = kv_length + 5;
+  const bool is_cross = mask == MaskKind::none || mask == MaskKind::padding;
+  desc.query_begin = is_cross ? 2 : kv_length - q_length;
+  desc.mask_queries = desc.query_begin + q_length + 3;
+  if (is_cross) desc.site = random::Site::cross_attention_probabilities;
+  desc.layer = 11;
+  return desc;
+}
+
+inline std::string name_of(const AttentionDesc& d) {
+  constexpr const char* kMasks[] = {"none", "causal", "padding", "document"};
+  return fmt::format("b {} queries {} keys {} heads {}/{} d {} dropout {} {}", d.batch,
+                     d.q_length, d.kv_length, d.heads, d.kv_heads, d.head_dim, d.dropout,
+                     kMasks[static_cast<int>(d.mask)]);
+}
+
+// What is summed was rounded to T before: each term is off by `rounding` of itself.
+inline void expect_within_terms(const Values& got, const Values& want,
+                                const Values& terms, double rounding, const char* what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double allowed = 1.05 * rounding * (terms[i] + std::abs(want[i])) + 1e-4;
+    ASSERT_LE(std::abs(got[i] - want[i]), allowed) << what << " " << i;
+  }
+}
+
+}  // namespace trireme::kernels::attention_test
+
+#endif  // TRIREME_TESTS_UNIT_KERNELS_ATTENTION_PROBLEM_HPP_

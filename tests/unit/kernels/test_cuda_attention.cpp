@@ -1,0 +1,239 @@
+// Attention on tensor cores, run on a host: the kernels that a GPU runs, by the fibers of
+// support/warp_emulation.hpp, against dense matrices in double.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.hpp"
+#include "kernels/cuda/attention_backward.hpp"
+#include "kernels/cuda/attention_forward.hpp"
+#include "kernels/impl/attention_task.hpp"
+#include "support/warp_emulation.hpp"
+#include "unit/kernels/attention_problem.hpp"
+
+namespace trireme::kernels {
+namespace {
+
+using namespace attention_test;
+using test::WarpOrder;
+
+constexpr index_t kGap = 8;  // rows begin at multiples of 16 bytes
+
+// How a problem is run.
+struct Run {
+  WarpOrder order = WarpOrder::first_to_last;
+  cuda::KeyTiles key_tiles = cuda::KeyTiles::one;  // of a block
+};
+
+template <class T, int kHeadDim, bool kDrops>
+Output<T> emulate(const Problem<T>& problem, const Run& run) {
+  constexpr cuda::Element kElement = impl::element_of<T>;
+  using Forward = cuda::AttentionForward<kElement, kHeadDim, kDrops>;
+  using Delta = cuda::AttentionDelta<kElement, kHeadDim>;
+  using Backward = cuda::AttentionBackward<kElement, kHeadDim, kDrops>;
+  const AttentionDesc& desc = problem.desc;
+  EXPECT_TRUE(impl::has_tensor_core_kernel(desc));
+  Output<T> out(desc, kGap);
+  const Step step;
+  const cuda::AttentionShape shape = impl::shape_of(desc);
+  const cuda::AttentionDropout dropout = impl::dropout_of(desc, step.view().data());
+  const auto heads = [](const Heads<T>& of) {
+    return impl::heads_of(of.template view<T>());
+  };
+  const auto const_heads = [](const Heads<T>& of) {
+    return impl::heads_of(of.template view<const T>());
+  };
+  const cuda::AttentionForwardTask forward{.shape = shape,
+                                           .dropout = dropout,
+                                           .q = const_heads(problem.q),
+                                           .k = const_heads(problem.k),
+                                           .v = const_heads(problem.v),
+                                           .o = heads(out.o),
+                                           .lse = out.lse.vector().data()};
+  test::run_emulated({.blocks = Forward::blocks(shape),
+                      .threads = Forward::kThreads,
+                      .shared_bytes = Forward::kSharedBytes,
+                      .order = run.order},
+                     [&] { Forward::block(forward); });
+
+  const auto rows = static_cast<std::size_t>(desc.batch * desc.heads * desc.q_length);
+  // Nothing may depend on what was there.
+  std::vector<float> delta(rows, NAN);
+  std::vector<std::int32_t> counters(cuda::attention_counters(shape), 77);
+  std::vector<cuda::FloatQuad> sums(
+      cuda::attention_sums_bytes(shape) / sizeof(cuda::FloatQuad),
+      {{NAN, NAN, NAN, NAN}});
+  const cuda::AttentionBackwardTask backward{.shape = shape,
+                                             .dropout = dropout,
+                                             .q = const_heads(problem.q),
+                                             .k = const_heads(problem.k),
+                                             .v = const_heads(problem.v),
+                                             .o = const_heads(out.o),
+                                             .d_o = const_heads(problem.d_o),
+                                             .lse = out.lse.vector().data(),
+                                             .d_q = heads(out.d_q),
+                                             .d_k = heads(out.d_k),
+                                             .d_v = heads(out.d_v),
+                                             .delta = delta.data(),
+                                             .d_q_sums = sums.data(),
+                                             .counters = counters.data()};
+  test::run_emulated(
+      {.blocks = Delta::blocks(shape), .threads = Delta::kThreads, .order = run.order},
+      [&] { Delta::block(backward); });
+  test::run_emulated({.blocks = Backward::blocks(shape, run.key_tiles),
+                      .threads = Backward::kThreads,
+                      .shared_bytes = Backward::kSharedBytes,
+                      .order = run.order},
+                     [&] { Backward::block(backward, run.key_tiles); });
+  return out;
+}
+
+template <class T, bool kDrops>
+Output<T> emulate(const Problem<T>& problem, const Run& run) {
+  switch (problem.desc.head_dim) {
+    case 64:
+      return emulate<T, 64, kDrops>(problem, run);
+    case 80:
+      return emulate<T, 80, kDrops>(problem, run);
+    case 96:
+      return emulate<T, 96, kDrops>(problem, run);
+    default:
+      return emulate<T, 128, kDrops>(problem, run);
+  }
+}
+template <class T>
+Output<T> emulate(const Problem<T>& problem, const Run& run = {}) {
+  return problem.desc.dropout > 0 ? emulate<T, true>(problem, run)
+                                  : emulate<T, false>(problem, run);
+}
+
+template <class T>
+void expect_right(const AttentionDesc& desc, const Run& run) {
+  SCOPED_TRACE(attention_test::name_of(desc));
+  const Problem<T> problem(desc, 2.0, kGap);
+  const Output<T> got = emulate(problem, run);
+  const Dense want(problem, &got);
+  const double u = test::rounding<T>();
+  test::expect_close(got.lse.values(), want.lse, 1e-5, 1, "lse");
+  expect_within_terms(got.o.values(), want.o, want.o_terms, u, "o");
+  expect_within_terms(got.d_q.values(), want.d_q, want.d_q_terms, u, "d_q");
+  expect_within_terms(got.d_k.values(), want.d_k, want.d_k_terms, u, "d_k");
+  expect_within_terms(got.d_v.values(), want.d_v, want.d_v_terms, u, "d_v");
+}
+
+// Lengths around the tiles' (64 and 128), one sample and several, key heads shared.
+struct Lengths {
+  index_t batch, queries, keys, heads, kv_heads;
+};
+constexpr Lengths kSelf[] = {{1, 1, 1, 1, 1},    {2, 7, 7, 2, 1},     {1, 31, 31, 1, 1},
+                             {1, 33, 33, 1, 1},  {1, 64, 64, 1, 1},   {1, 65, 65, 2, 2},
+                             {1, 97, 97, 1, 1},  {1, 128, 128, 1, 1}, {1, 129, 129, 1, 1},
+                             {1, 200, 200, 2, 1}};
+constexpr Lengths kCross[] = {
+    {1, 5, 71, 2, 2}, {2, 33, 70, 1, 1}, {1, 66, 192, 2, 1}, {1, 1, 130, 2, 2}};
+constexpr Lengths kFewerKeys[] = {{1, 70, 33, 2, 1}, {2, 130, 1, 1, 1}};
+
+std::vector<AttentionDesc> shapes(index_t head_dim) {
+  std::vector<AttentionDesc> all;
+  for (const double dropout : {0.0, 0.1}) {
+    const auto add = [&](const Lengths& l, MaskKind mask) {
+      all.push_back(
+          make(l.batch, l.queries, l.keys, l.heads, l.kv_heads, head_dim, dropout, mask));
+    };
+    for (const Lengths& l : kSelf) add(l, MaskKind::causal);
+    for (const Lengths& l : kCross) {
+      for (const MaskKind mask :
+           {MaskKind::causal, MaskKind::none, MaskKind::padding, MaskKind::document}) {
+        add(l, mask);
+      }
+    }
+    for (const Lengths& l : kFewerKeys) add(l, MaskKind::none);
+    add({3, 193, 193, 1, 1}, MaskKind::document);
+    add({2, 129, 129, 1, 1}, MaskKind::padding);
+  }
+  return all;
+}
+
+template <class HeadDim>
+class CudaAttentionOf : public ::testing::Test {};
+using HeadDims = ::testing::Types<
+    std::integral_constant<index_t, 64>, std::integral_constant<index_t, 80>,
+    std::integral_constant<index_t, 96>, std::integral_constant<index_t, 128>>;
+TYPED_TEST_SUITE(CudaAttentionOf, HeadDims);
+
+TYPED_TEST(CudaAttentionOf, MatchesTheDefinition) {
+  using cuda::KeyTiles;
+  KeyTiles tiles = KeyTiles::one;
+  for (const AttentionDesc& desc : shapes(TypeParam::value)) {
+    // Either way to share out keys has the shapes in turn.
+    expect_right<bf16>(desc, {.key_tiles = tiles});
+    tiles = tiles == KeyTiles::one ? KeyTiles::all : KeyTiles::one;
+  }
+}
+
+TYPED_TEST(CudaAttentionOf, MatchesTheDefinitionInFp16) {
+  for (const double dropout : {0.0, 0.25}) {
+    expect_right<fp16>(make(1, 70, 70, 2, 1, TypeParam::value, dropout), {});
+    expect_right<fp16>(
+        make(2, 40, 97, 1, 1, TypeParam::value, dropout, MaskKind::document), {});
+  }
+}
+
+// Neither the order in which warps run nor how keys are shared out among blocks changes a
+// bit.
+TYPED_TEST(CudaAttentionOf, SameBitsHoweverItRuns) {
+  for (const MaskKind mask : {MaskKind::causal, MaskKind::padding}) {
+    const Problem<bf16> problem(make(1, 150, 150, 2, 1, TypeParam::value, 0.1, mask), 2.0,
+                                kGap);
+    const auto first = emulate(problem).bytes();
+    EXPECT_EQ(emulate(problem, {.order = WarpOrder::last_to_first}).bytes(), first);
+    EXPECT_EQ(emulate(problem, {.key_tiles = cuda::KeyTiles::all}).bytes(), first);
+  }
+}
+
+// A sample without keys: no output, no gradient.
+TEST(CudaAttentionMasks, PaddingOfAllKeys) {
+  Problem<bf16> problem(make(2, 70, 70, 2, 2, 64, 0.1, MaskKind::padding), 2.0, kGap);
+  problem.lengths.set({0.0, 3.0});
+  const auto got = emulate(problem);
+  const Values lse = got.lse.values();
+  for (index_t i = 0; i < 2 * 70; ++i) {
+    ASSERT_EQ(lse[i], -INFINITY);
+    ASSERT_TRUE(std::isfinite(lse[2 * 70 + i]));
+  }
+  for (const auto* values : {&got.o, &got.d_q, &got.d_k, &got.d_v}) {
+    const Values all = values->values();
+    for (index_t i = 0; i < static_cast<index_t>(all.size()); ++i) {
+      const bool is_first = i / (2 * 64) % 2 == 0;  // sample
+      ASSERT_TRUE(is_first ? all[i] == 0 : std::isfinite(all[i])) << i;
+    }
+  }
+}
+
+// Scores of some thousand: exponentials of them overflow, the softmax does not.
+TEST(CudaAttentionMasks, LargeLogits) {
+  const Problem<bf16> problem(make(1, 200, 200, 1, 1, 64), 300, kGap);
+  const auto got = emulate(problem);
+  const Dense want(problem);
+  test::expect_close(got.o.values(), want.o, 0.03, 1, "o");
+  for (const auto* gradient : {&got.d_q, &got.d_k, &got.d_v}) {
+    for (const double x : gradient->values()) ASSERT_TRUE(std::isfinite(x));
+  }
+}
+
+TEST(CudaAttentionMasks, NotANumberIsPassedOn) {
+  Problem<bf16> problem(make(1, 70, 70, 1, 1, 64), 2.0, kGap);
+  Values k = problem.k.values();
+  k[66 * 64 + 1] = NAN;
+  problem.k = Heads<bf16>(70, 1, 64, k, kGap);
+  const auto got = emulate(problem);
+  const Values o = got.o.values();
+  for (index_t i = 0; i < 70 * 64; ++i) ASSERT_EQ(std::isnan(o[i]), i >= 66 * 64) << i;
+  EXPECT_TRUE(std::isnan(got.d_q.values()[66 * 64]));
+}
+
+}  // namespace
+}  // namespace trireme::kernels

@@ -1,0 +1,133 @@
+// The emulation of a GPU's blocks itself: it computes what the instructions compute, and
+// shows what a GPU would get wrong.
+#include "support/warp_emulation.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/types.hpp"
+#include "kernels/cuda/attention_tiles.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme {
+namespace {
+
+// Four warps; each hands a number to the next one through shared memory.
+void pass_on(bool syncs, std::vector<float>& got) {
+  auto* const shared = reinterpret_cast<float*>(cuda::shared_memory());
+  shared[cuda::warp_index()] = static_cast<float>(cuda::warp_index());
+  if (syncs) cuda::sync_block();
+  got[static_cast<std::size_t>(cuda::thread_index())] =
+      shared[(cuda::warp_index() + 1) % 4];
+}
+
+TEST(WarpEmulation, ShowsAMissingBarrier) {
+  std::vector<float> with(128), without(128);
+  test::run_emulated({.threads = 128, .shared_bytes = 64}, [&] { pass_on(true, with); });
+  test::run_emulated({.threads = 128, .shared_bytes = 64},
+                     [&] { pass_on(false, without); });
+  EXPECT_EQ(with[0], 1.0f);
+  EXPECT_EQ(with[127], 0.0f);
+  EXPECT_TRUE(std::isnan(without[0]));
+}
+
+TEST(WarpEmulation, ShowsACopyThatNobodyWaitedFor) {
+  alignas(16) const float from[4] = {1, 2, 3, 4};
+  const auto read = [&](bool waits) {
+    float got = 0;
+    test::run_emulated({.shared_bytes = 512}, [&] {
+      auto* const to = cuda::shared_memory() + 16 * cuda::thread_index();
+      cuda::copy_quad_async(to, from, true);
+      cuda::commit_copies();
+      if (waits) cuda::wait_for_copies<0>();
+      if (cuda::thread_index() == 3) got = reinterpret_cast<float*>(to)[1];
+    });
+    return got;
+  };
+  EXPECT_EQ(read(true), 2.0f);
+  EXPECT_TRUE(std::isnan(read(false)));
+}
+
+TEST(WarpEmulation, NamesMistakes) {
+  using ::testing::HasSubstr;
+  using ::testing::ThrowsMessage;
+  const auto expect = [](const std::function<void()>& kernel, const char* message) {
+    EXPECT_THAT([&] { test::run_emulated({.threads = 64, .shared_bytes = 64}, kernel); },
+                ThrowsMessage<Error>(HasSubstr(message)));
+  };
+  expect(
+      [] {
+        if (cuda::lane_index() == 3) cuda::sync_warp();
+      },
+      "lane 0");
+  expect(
+      [] {
+        if (cuda::lane_index() < 16) {
+          cuda::sync_warp();
+        } else {
+          (void)cuda::shuffle_xor(1, 1);
+        }
+      },
+      "another instruction");
+  expect(
+      [] {
+        if (cuda::warp_index() == 0) cuda::sync_block();
+      },
+      "are done");
+  expect(
+      [] {
+        std::uint32_t words[4];
+        cuda::load_matrices(cuda::shared_memory() + 8, words);
+      },
+      "no multiple of 16");
+  expect(
+      [] {
+        std::uint32_t words[4];
+        cuda::load_matrices(cuda::shared_memory() + 64, words);
+      },
+      "of 64 bytes of shared memory");
+  const std::int32_t counter = 2;
+  expect([&] { cuda::wait_for(&counter, 3); }, "waits for 3");
+}
+
+// The fragments of PTX: a product of 16 x 16 by 16 x 8 whose result each lane can check.
+TEST(WarpEmulation, MultipliesFragments) {
+  std::vector<float> got(16 * 8);
+  test::run_emulated({.shared_bytes = 2048}, [&] {
+    const int lane = cuda::lane_index();
+    auto* const a = reinterpret_cast<std::uint16_t*>(cuda::shared_memory());
+    auto* const b = a + 16 * 16;
+    for (int i = lane; i < 16 * 16; i += 32) {
+      a[i] = bf16(static_cast<float>(i % 7 - i / 16)).bits;
+      b[i] = bf16(static_cast<float>(i % 5 + i / 16)).bits;  // (k, n) of 16 columns
+    }
+    cuda::sync_warp();
+    std::uint32_t left[4], right[4];
+    cuda::load_matrices(cuda::matrices_down(a, 16, 0, 0), left);
+    cuda::load_transposed(cuda::matrices_down(b, 16, 0, 0), right);
+    float c[4] = {};
+    cuda::multiply_add<cuda::Element::bf16>(left, right[0], right[1], c);
+    for (int i = 0; i < 4; ++i) {
+      got[static_cast<std::size_t>((lane / 4 + i / 2 * 8) * 8 + 2 * (lane % 4) + i % 2)] =
+          c[i];
+    }
+  });
+  for (int i = 0; i < 16; ++i) {
+    for (int j = 0; j < 8; ++j) {
+      float want = 0;
+      for (int k = 0; k < 16; ++k) {
+        want += static_cast<float>((16 * i + k) % 7 - i) *
+                static_cast<float>((16 * k + j) % 5 + k);
+      }
+      ASSERT_EQ(got[static_cast<std::size_t>(i * 8 + j)], want) << i << " " << j;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
