@@ -43,6 +43,20 @@ if(TRIREME_REQUIRE_CUDA AND NOT Kokkos_ENABLE_CUDA)
                       "which has ${Kokkos_DEVICES}. Set Kokkos_ROOT to one that has CUDA.")
 endif()
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}) in ${Kokkos_DIR}")
+if(Kokkos_ENABLE_CUDA)
+  # What Kokkos has no words for is CUDA, for the GPUs that Kokkos was built for.
+  if(NOT Kokkos_CUDA_ARCHITECTURES OR Kokkos_CUDA_ARCHITECTURES LESS 80)
+    message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} was built for GPUs of architecture "
+                        "'${Kokkos_CUDA_ARCHITECTURES}'; Trireme needs 80 (A100), 90 (H100, "
+                        "H200) or later")
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES "${Kokkos_CUDA_ARCHITECTURES}")
+  find_package(CUDAToolkit REQUIRED)
+  if(NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
+  endif()
+  enable_language(CUDA)
+endif()
 
 find_package(MPI 3.1 REQUIRED COMPONENTS CXX)
 set(HDF5_PREFER_PARALLEL ON)

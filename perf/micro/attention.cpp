@@ -30,7 +30,7 @@ struct Problem {
     desc.scale = 0.125;
     desc.dropout = static_cast<double>(state.range(2)) / 100;
     scratch = DeviceArray<float>(
-        "scratch", extent(kernels::attention_backward_scratch_elements(desc)));
+        "scratch", extent(kernels::attention_backward_scratch_elements<bf16>(desc)));
   }
   double flops() const {  // of q k^T and of p v
     return 2.0 * 2.0 * static_cast<double>(batch * kHeads * kHeadDim * sequence) *

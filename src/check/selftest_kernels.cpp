@@ -243,7 +243,7 @@ std::string attention(const Exec& exec) {
   const Numbers<float> o(exec, "", s * b, heads * d), lse(exec, "", b * heads, s),
       d_q(exec, "", s * b, heads * d), d_k(exec, "", s * b, kv_heads * d),
       d_v(exec, "", s * b, kv_heads * d),
-      scratch(exec, "", 1, kernels::attention_backward_scratch_elements(desc));
+      scratch(exec, "", 1, kernels::attention_backward_scratch_elements<float>(desc));
   kernels::attention_forward<float>(exec, desc, step, q.heads_in(b), k.heads_in(b),
                                     v.heads_in(b), o.heads(b), lse.vector());
   kernels::attention_backward<float>(exec, desc, step, q.heads_in(b), k.heads_in(b),

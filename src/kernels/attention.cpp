@@ -588,10 +588,11 @@ void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateVie
 }
 
 // Both begin with d_q while it is summed, so that it is aligned as the scratch is.
+template <class T>
 index_t attention_backward_scratch_elements(const AttentionDesc& desc) {
   const index_t rows = row_count(desc);
   const index_t sums = kHostExecution ? rows * desc.head_dim : 0;
-  return std::max(sums, impl::fast_scratch_elements(desc)) + rows;
+  return std::max(sums, impl::fast_scratch_elements(dtype_of<T>, desc)) + rows;
 }
 
 template <class T>
@@ -604,7 +605,7 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   check_masks(exec, desc);
   using Acc = Accumulator<T>;
   const index_t rows = row_count(desc);
-  const index_t sums = attention_backward_scratch_elements(desc) - rows;
+  const index_t sums = attention_backward_scratch_elements<T>(desc) - rows;
   const View1<Acc> delta(scratch.data() + sums, extent(rows));
 
   const impl::BackwardKernels kernels{
@@ -640,9 +641,10 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
   }
 }
 
-#define TRIREME_INSTANTIATE(T)                                    \
-  template decltype(attention_forward<T>) attention_forward<T>;   \
-  template decltype(attention_backward<T>) attention_backward<T>; \
+#define TRIREME_INSTANTIATE(T)                                                   \
+  template decltype(attention_forward<T>) attention_forward<T>;                  \
+  template decltype(attention_backward<T>) attention_backward<T>;                \
+  template index_t attention_backward_scratch_elements<T>(const AttentionDesc&); \
   template decltype(impl::attention_delta<T>) impl::attention_delta<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

@@ -70,6 +70,7 @@ void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateVie
                        HeadsView<T> o, View1<Accumulator<T>> lse);
 
 // Scratch for backward: row sums of d_o * o, and per-thread tiles.
+template <class T>
 index_t attention_backward_scratch_elements(const AttentionDesc& desc);
 
 // d_q, d_k, d_v are overwritten.

@@ -1,6 +1,7 @@
 // kernels/attention_cuda.cpp — attention of 16-bit elements on a GPU's tensor cores,
 // where there is a kernel for the shape; see impl/attention_fast.hpp.
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -46,8 +47,9 @@ void set_attention_way(const Exec& exec, AttentionWay way) {
 }
 
 AttentionWay attention_way(const Exec& exec, DType type, const AttentionDesc& desc) {
-  const bool is_possible =
-      has_attention_way(type, AttentionWay::tensor_cores) && has_tensor_core_kernel(desc);
+  const bool is_possible = has_attention_way(type, AttentionWay::tensor_cores) &&
+                           has_tensor_core_kernel(desc) &&
+                           cuda::has_room_for_attention(shape_of(desc));
   const auto chosen = chosen_way(exec).way;
   return is_possible && chosen != AttentionWay::reference ? AttentionWay::tensor_cores
                                                           : AttentionWay::reference;
@@ -61,7 +63,7 @@ bool forward_fast(const Exec& exec, const Kernel& kernel, const ForwardArguments
       return false;
     }
     if (exec.only_counts(kernel)) return true;
-    const KernelCall call(exec, kernel);
+    LibraryCall call(exec, kernel);
     const cuda::AttentionForwardTask task{.shape = shape_of(in.desc),
                                           .dropout = dropout_of(in.desc, in.step.data()),
                                           .q = heads_of(in.q),
@@ -71,6 +73,7 @@ bool forward_fast(const Exec& exec, const Kernel& kernel, const ForwardArguments
                                           .lse = in.lse};
     require_launched(
         cuda::attention_forward(exec.space().cuda_stream(), element_of<T>, task), kernel);
+    call.finish();
     return true;
   }
   return false;
@@ -86,9 +89,12 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
         !has_whole_quads(in.d_k) || !has_whole_quads(in.d_v)) {
       return false;
     }
-    // Two kernels, of which the profile and a plan see each.
+    // Two kernels, of which a plan sees each.
     const bool only_counts = exec.only_counts(kernels.delta);
     if (exec.only_counts(kernels.whole) || only_counts) return true;
+    TRIREME_REQUIRE(reinterpret_cast<std::uintptr_t>(in.d_q_sum) % 16 == 0,
+                    "attention: the backward pass's scratch begins at no multiple of 16 "
+                    "bytes");
     const cuda::AttentionBackwardTask task{
         .shape = shape_of(in.desc),
         .dropout = dropout_of(in.desc, in.step.data()),
@@ -105,21 +111,24 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
         .d_q_sums = reinterpret_cast<cuda::FloatQuad*>(in.d_q_sum),
         .counters = reinterpret_cast<std::int32_t*>(in.d_q_sum + sum_elements(in.desc))};
     cudaStream_t const stream = exec.space().cuda_stream();
-    {
-      const KernelCall call(exec, kernels.delta);
-      require_launched(cuda::attention_delta(stream, element_of<T>, task), kernels.delta);
-    }
-    const KernelCall call(exec, kernels.whole);
+    LibraryCall first(exec, kernels.delta);
+    require_launched(cuda::attention_delta(stream, element_of<T>, task), kernels.delta);
+    first.finish();
+    LibraryCall second(exec, kernels.whole);
     require_launched(cuda::attention_backward(stream, element_of<T>, task),
                      kernels.whole);
+    second.finish();
     return true;
   }
   return false;
 }
 
 // The sums, and the counters behind them.
-index_t fast_scratch_elements(const AttentionDesc& desc) {
-  if (!has_tensor_core_kernel(desc)) return 0;
+index_t fast_scratch_elements(DType type, const AttentionDesc& desc) {
+  if (!has_attention_way(type, AttentionWay::tensor_cores) ||
+      !has_tensor_core_kernel(desc)) {
+    return 0;
+  }
   const auto counters =
       cuda::attention_counters(shape_of(desc)) * sizeof(std::int32_t) / sizeof(float);
   return sum_elements(desc) + static_cast<index_t>(counters);

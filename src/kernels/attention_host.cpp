@@ -82,7 +82,7 @@ bool backward_in_one(const Exec& exec, index_t items) {
 }
 
 // Whole tiles of queries, padded head sizes.
-index_t fast_scratch_elements(const AttentionDesc& desc) {
+index_t fast_scratch_elements(DType, const AttentionDesc& desc) {
   constexpr index_t kPadding = 32;  // of a head's size, at most
   const index_t depth = (desc.head_dim + kPadding - 1) / kPadding * kPadding;
   return desc.batch * desc.heads * tiles_in(desc.q_length) * kTile * depth;

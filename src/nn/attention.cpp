@@ -98,7 +98,7 @@ comm::Request Attention<T>::start_backward_input(const Context& context,
     const kernels::AttentionDesc desc = describe(context);
     const auto d_o = context.scratch.matrix<T>(Category::gradient, rows, heads_tp_ * d);
     const auto scratch = context.scratch.vector<Accumulator<T>>(
-        Category::attention, kernels::attention_backward_scratch_elements(desc));
+        Category::attention, kernels::attention_backward_scratch_elements<T>(desc));
     projection_.backward_input(context, held.d_y, d_o);
     const Parts<const T> in = parts_of(context, as_const(saved.qkv));
     const Parts<T> d_in = parts_of(context, held.d_qkv);

@@ -22,7 +22,7 @@ namespace {
 using cuda::kWarpLanes;
 
 // Where threads of a warp meet.
-enum class Meeting { none, sync_warp, shuffle, matrices, transposed, bf16, fp16 };
+enum class Meeting { none, sync_warp, shuffle, any, matrices, transposed, bf16, fp16 };
 
 // What a thread brings to a meeting, and what it takes from there.
 struct Payload {
@@ -186,6 +186,9 @@ class Block {
       case Meeting::shuffle:
         shuffle(lanes);
         break;
+      case Meeting::any:
+        any(lanes);
+        break;
       case Meeting::matrices:
       case Meeting::transposed:
         load(lanes, meeting == Meeting::transposed);
@@ -209,6 +212,12 @@ class Block {
     for (int l = 0; l < kWarpLanes; ++l) {
       lanes[l].payload.value = values[l ^ lanes[l].payload.mask];
     }
+  }
+  static void any(Thread* lanes) {
+    const bool holds = std::any_of(lanes, lanes + kWarpLanes, [](const Thread& lane) {
+      return lane.payload.value != 0;
+    });
+    for (int l = 0; l < kWarpLanes; ++l) lanes[l].payload.value = holds ? 1 : 0;
   }
   static void load(Thread* lanes, bool transposed) {
     for (int matrix = 0; matrix < 4; ++matrix) {
@@ -303,6 +312,10 @@ float shuffle_xor(float x, int mask) {
   block->meet(Meeting::shuffle, {.value = x, .mask = mask});
   return block->self().payload.value;
 }
+bool any_of_warp(bool holds) {
+  block->meet(Meeting::any, {.value = holds ? 1.0f : 0.0f});
+  return block->self().payload.value != 0;
+}
 
 void copy_quad_async(void* shared, const void* global, bool is_there) {
   block->check_shared(shared, 16);
@@ -396,7 +409,6 @@ void wait_for(const std::int32_t* counter, std::int32_t value) {
 void publish(std::int32_t* counter, std::int32_t value) {
   *counter = value;
 }
-void fence() {}
 std::int32_t take_ticket(std::int32_t* counter) {
   return (*counter)++;
 }

@@ -82,6 +82,11 @@ constexpr std::size_t attention_counters(const AttentionShape& shape) {
   return static_cast<std::size_t>(tiles_of_queries(shape)) + 1;
 }
 
+// Whether blocks of this device may have the shared memory that the kernels want: those
+// of sm_80 and sm_90 may, those of sm_86, sm_89 and sm_120 may not. True without a
+// device, for plans.
+bool has_room_for_attention(const AttentionShape& shape);
+
 // Launched on `stream` (a cudaStream_t). Null, or what CUDA says against it.
 const char* attention_forward(void* stream, Element element,
                               const AttentionForwardTask& task);

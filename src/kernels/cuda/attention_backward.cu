@@ -19,17 +19,17 @@ __global__ void __launch_bounds__(AttentionBackward<kElement, kHeadDim, kDrops>:
   AttentionBackward<kElement, kHeadDim, kDrops>::block(task, of_block);
 }
 
-// Multiprocessors of the device that this process has.
+// What the device of this process has of something; 0 where there is none.
+int attribute_of_device(cudaDeviceAttr attribute) {
+  int device = 0, found = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&found, attribute, device) != cudaSuccess) {
+    return 0;
+  }
+  return found;
+}
 int multiprocessors() {
-  static const int count = [] {
-    int device = 0, found = 0;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device) !=
-            cudaSuccess) {
-      return 0;
-    }
-    return found;
-  }();
+  static const int count = attribute_of_device(cudaDevAttrMultiProcessorCount);
   return count;
 }
 
@@ -46,7 +46,7 @@ template <Element kElement, int kHeadDim, bool kDrops>
 struct Backward {
   static const char* launch(void* stream, const AttentionBackwardTask& task) {
     using Block = AttentionBackward<kElement, kHeadDim, kDrops>;
-    constexpr int kRounds = 4;  // of blocks, so that the last one matters little
+    constexpr int kRounds = 16;  // of blocks, so that the last one matters little
     const bool fills =
         task.shape.batch * task.shape.kv_heads >= kRounds * multiprocessors();
     const KeyTiles of_block = fills ? KeyTiles::all : KeyTiles::one;
@@ -57,6 +57,14 @@ struct Backward {
 };
 
 }  // namespace
+
+bool has_room_for_attention(const AttentionShape& shape) {
+  static const int room = attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  const int wanted = shape.head_dim <= 64
+                         ? AttentionBackward<Element::bf16, 64, false>::kSharedBytes
+                         : AttentionBackward<Element::bf16, 128, false>::kSharedBytes;
+  return room == 0 || wanted <= room;
+}
 
 const char* attention_delta(void* stream, Element element,
                             const AttentionBackwardTask& task) {

@@ -156,13 +156,13 @@ class AttentionBackward {
         kv_head_(kv_head),
         sample_(sample),
         query_tiles_(divide_up(task.shape.q_length, kQueries)),
+        group_(task.shape.heads / task.shape.kv_heads),
         keys_(reinterpret_cast<std::uint16_t*>(shared_memory())),
         values_(keys_ + kKeys * kPitch),
         stages_(values_ + kKeys * kPitch),
         z_(stages_ + 2 * kStageElements),
         d_s_(z_ + kQueries * kKeyPitch) {}
 
-  TRIREME_DEVICE int group() const { return shape().heads / shape().kv_heads; }
   TRIREME_DEVICE const AttentionShape& shape() const { return task_.shape; }
   TRIREME_DEVICE std::uint16_t* queries_of(int stage) const {
     return stages_ + stage * kStageElements;
@@ -182,11 +182,11 @@ class AttentionBackward {
     if (keys.is_empty()) return {0, 0};
     return {keys.begin / kKeys, divide_up(keys.end, kKeys)};
   }
-  // The next tile of queries that sees the keys; head == group() behind the last one.
+  // The next tile of queries that sees the keys; head == group_ behind the last one.
   TRIREME_DEVICE QueryTile next(QueryTile at) const {
-    while (at.head < group()) {
+    while (at.head < group_) {
       if (++at.tile == query_tiles_) at = {at.head + 1, 0};
-      if (at.head == group()) break;
+      if (at.head == group_) break;
       const KeyRange seen = key_tiles(at.tile);
       if (seen.begin <= tile_ && tile_ < seen.end) break;
     }
@@ -205,20 +205,20 @@ class AttentionBackward {
         task_.v.sequence_stride, count, values_);
     clear_sums();
     QueryTile at = next({0, -1});
-    if (at.head < group()) load_queries(at, 0);
+    if (at.head < group_) load_queries(at, 0);
     commit_copies();
     int stage = 0;
     Added added;
-    while (at.head < group()) {
+    while (at.head < group_) {
       const QueryTile following = next(at);
-      // Behind this, everyone has done with what stage ^ 1, z and d_s hold, and what was
-      // stored for d_q can be published.
+      // Behind this the tile is there, everyone has done with what stage ^ 1, z and d_s
+      // hold, and what was stored for d_q can be published.
+      wait_for_copies<0>();
       sync_block();
       publish_added(added);
-      if (following.head < group()) load_queries(following, stage ^ 1);
+      if (following.head < group_) load_queries(following, stage ^ 1);
       commit_copies();
-      wait_for_copies<1>();
-      sync_block();
+      load_rows(at);
       visit_queries(at, stage);
       wait_for_turn(at);
       sync_block();
@@ -233,6 +233,24 @@ class AttentionBackward {
     sync_block();  // before the next tile's keys come
   }
 
+  // lse and delta of this lane's rows, on their way while products are computed.
+  TRIREME_DEVICE void load_rows(QueryTile at) {
+    const int head = kv_head_ * group_ + at.head;
+    const std::int64_t first =
+        (static_cast<std::int64_t>(sample_) * shape().heads + head) * shape().q_length;
+    TRIREME_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      TRIREME_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int query = smaller(
+            at.tile * kQueries + warp_query() + m * 16 + half * 8 + lane_index() / 4,
+            shape().q_length - 1);
+        lse_[m][half] = task_.lse[first + query] * kLog2OfE;
+        delta_[m][half] = task_.delta[first + query];
+      }
+    }
+  }
+
   TRIREME_DEVICE void clear_sums() {
     TRIREME_UNROLL
     for (int m = 0; m < kKeyTiles; ++m) {
@@ -245,7 +263,7 @@ class AttentionBackward {
   }
 
   TRIREME_DEVICE void load_queries(QueryTile at, int stage) const {
-    const int head = kv_head_ * group() + at.head;
+    const int head = kv_head_ * group_ + at.head;
     const int begin = at.tile * kQueries;
     const int count = smaller(kQueries, shape().q_length - begin);
     load_tile<kQueries, kHeadDim, kThreads>(
@@ -301,14 +319,10 @@ class AttentionBackward {
     const int row = warp_query() + m * 16 + half * 8 + lane / 4;
     const int query = at.tile * kQueries + row;
     const bool is_query = query < shape().q_length;
-    const int head = kv_head_ * group() + at.head;
-    const std::int64_t place =
-        (static_cast<std::int64_t>(sample_) * shape().heads + head) * shape().q_length +
-        (is_query ? query : 0);
+    const int head = kv_head_ * group_ + at.head;
     const KeyRange keys =
         is_query ? visible_keys(shape(), sample_, query) : KeyRange{0, 0};
-    const float lse = task_.lse[place] * kLog2OfE;
-    const float delta = task_.delta[place];
+    const float lse = lse_[m][half], delta = delta_[m][half];
     const float factor = shape().scale * kLog2OfE;
     const int first = warp_key() + lane % 4 * 2;  // of this lane, within the tile
     std::uint16_t* const z = z_ + row * kKeyPitch + first;
@@ -379,7 +393,7 @@ class AttentionBackward {
     return {seen.end - 1 - tile_, seen.end - seen.begin};
   }
   TRIREME_DEVICE std::int64_t place_of(QueryTile at) const {
-    const int head = kv_head_ * group() + at.head;
+    const int head = kv_head_ * group_ + at.head;
     return (static_cast<std::int64_t>(sample_) * shape().heads + head) * query_tiles_ +
            at.tile;
   }
@@ -405,6 +419,15 @@ class AttentionBackward {
   TRIREME_DEVICE Added add_d_q(QueryTile at) const {
     const int row = warp_index() % 4 * 16;
     const int column = warp_index() / 4 * (kHeadDim / 2);
+    const Turn turn = turn_of(at);
+    const std::int64_t place = place_of(at);
+    FloatQuad* const stored = task_.d_q_sums + place * kQueryQuads + thread_index();
+    FloatQuad before[kQueryColumns] = {};  // on its way, too
+    if (turn.number > 0) {
+      TRIREME_UNROLL
+      for (int n = 0; n < kQueryColumns; ++n)
+        before[n] = load_from_others(stored + n * kThreads);
+    }
     float sums[1][kQueryColumns][4] = {};
     TRIREME_UNROLL
     for (int step = 0; step < kKeys / 16; ++step) {
@@ -418,30 +441,23 @@ class AttentionBackward {
         multiply_step<kElement>(a, b, sums, pair);
       }
     }
-    const Turn turn = turn_of(at);
-    const std::int64_t place = place_of(at);
-    FloatQuad* const stored = task_.d_q_sums + place * kQueryQuads + thread_index();
     TRIREME_UNROLL
     for (int n = 0; n < kQueryColumns; ++n) {
       float(&sum)[4] = sums[0][n];
       FloatQuad quad{{sum[0], sum[1], sum[2], sum[3]}};
-      if (turn.number > 0) {
-        const FloatQuad before = load_from_others(stored + n * kThreads);
-        TRIREME_UNROLL
-        for (int i = 0; i < 4; ++i) quad.value[i] += before.value[i];
-      }
+      TRIREME_UNROLL
+      for (int i = 0; i < 4; ++i) quad.value[i] += before[n].value[i];
       if (turn.number + 1 < turn.count) {
         store_for_others(quad, stored + n * kThreads);
       } else {
         store_d_q(at, row, column + n * 8, quad);
       }
     }
-    fence();
     return {place, turn.number + 1};
   }
   TRIREME_DEVICE void store_d_q(QueryTile at, int row, int column,
                                 const FloatQuad& sums) const {
-    const int head = kv_head_ * group() + at.head;
+    const int head = kv_head_ * group_ + at.head;
     TRIREME_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int query = at.tile * kQueries + row + half * 8 + lane_index() / 4;
@@ -519,10 +535,12 @@ class AttentionBackward {
   const AttentionBackwardTask& task_;
   const bool walks_;
   const int kv_head_, sample_, query_tiles_;
+  const int group_;  // query heads of a key head
   int tile_ = 0;
-  std::uint16_t *keys_, *values_;  // (kKeys, kPitch)
-  std::uint16_t* stages_;          // two of queries and d_o, (kQueries, kPitch) each
-  std::uint16_t *z_, *d_s_;        // (kQueries, kKeyPitch)
+  float lse_[kRowTiles][2], delta_[kRowTiles][2];  // lse in powers of 2
+  std::uint16_t *keys_, *values_;                  // (kKeys, kPitch)
+  std::uint16_t* stages_;    // two of queries and d_o, (kQueries, kPitch) each
+  std::uint16_t *z_, *d_s_;  // (kQueries, kKeyPitch)
   KeySums d_k_, d_v_;
 };
 

@@ -20,6 +20,7 @@
 namespace trireme::cuda {
 
 inline constexpr float kLog2OfE = 1.4426950408889634f;
+inline constexpr float kLogOf2 = 0.6931471805599453f;
 
 template <Element kElement, int kHeadDim, bool kDrops>
 class AttentionForward {
@@ -86,13 +87,12 @@ class AttentionForward {
     begin_rows();
     int stage = 0;
     for (int k_begin = first; k_begin < keys.end; k_begin += kKeys, stage ^= 1) {
+      wait_for_copies<0>();
+      sync_block();
       if (k_begin + kKeys < keys.end) load_keys(k_begin + kKeys, stage ^ 1);
       commit_copies();
-      wait_for_copies<1>();
-      sync_block();
       if (kKeepsQueries && k_begin == first) keep_queries();
       visit_keys(k_begin, stage);
-      sync_block();
     }
     wait_for_copies<0>();
     sync_block();  // the queries' place becomes that of o
@@ -208,7 +208,7 @@ class AttentionForward {
   // Scores become e^(scale (score - maximum)); what was summed before is scaled to the
   // new maximum.
   TRIREME_DEVICE void make_probabilities(int m, int half, float (&s)[kColumns][4]) {
-    float max = max_[m][half];
+    float max = -INFINITY;
     TRIREME_UNROLL
     for (int n = 0; n < kColumns; ++n) {
       max = fmaxf(max, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
@@ -216,9 +216,12 @@ class AttentionForward {
     max = fmaxf(max, shuffle_xor(max, 1));
     max = fmaxf(max, shuffle_xor(max, 2));
     const float factor = task_.shape.scale * kLog2OfE;
+    // Of powers of 2, and rounded before it is kept: where it stays, nothing is rescaled,
+    // although compilers fuse multiplications and subtractions.
+    const float top = fmaxf(max_[m][half], max * factor);
     // A row that has seen no key has no maximum to subtract.
-    const float base = max == -INFINITY ? 0 : max * factor;
-    const float rescale = power_of_2(max_[m][half] * factor - base);
+    const float base = top == -INFINITY ? 0 : top;
+    const float rescale = power_of_2(max_[m][half] - base);
     float sum = 0;
     TRIREME_UNROLL
     for (int n = 0; n < kColumns; ++n) {
@@ -230,7 +233,8 @@ class AttentionForward {
       }
     }
     sum_[m][half] = sum_[m][half] * rescale + sum;
-    max_[m][half] = max;
+    max_[m][half] = top;
+    if (!any_of_warp(rescale != 1)) return;
     TRIREME_UNROLL
     for (int n = 0; n < kOutColumns; ++n) {
       out_[m][n][2 * half] *= rescale;
@@ -271,7 +275,7 @@ class AttentionForward {
         const float factor = sum == 0 ? 0 : task_.dropout.keep_scale / sum;
         const int query = query_of(m, half);
         if (lane_index() % 4 == 0 && query < shape.q_length) {
-          task_.lse[first_row + query] = max_[m][half] * shape.scale + logarithm(sum);
+          task_.lse[first_row + query] = max_[m][half] * kLogOf2 + logarithm(sum);
         }
         const int row = m * 16 + half * 8 + lane_index() / 4;
         TRIREME_UNROLL
@@ -297,6 +301,8 @@ class AttentionForward {
   std::uint16_t* const queries_;  // (kQueries, kPitch), and o in the end
   std::uint16_t* const stages_;   // two of keys and values, (kKeys, kPitch) each
   KeyRange row_keys_[kRowTiles][2];
+  // The largest score so far times scale log2(e), and the sum of what it is subtracted
+  // from.
   float max_[kRowTiles][2], sum_[kRowTiles][2];
   float out_[kRowTiles][kOutColumns][4];
   std::uint32_t kept_[kKeepsQueries ? kSteps : 1][kRowTiles][4];

@@ -19,10 +19,13 @@ TRIREME_DEVICE PhiloxWords philox_7(PhiloxWords c, std::uint32_t key0,
   constexpr std::uint32_t kFactor0 = 0xd2511f53u, kFactor1 = 0xcd9e8d57u;
   TRIREME_UNROLL
   for (int round = 0; round < 7; ++round) {
-    const std::uint32_t low0 = c.word[0] * kFactor0, low1 = c.word[2] * kFactor1;
-    const std::uint32_t high0 = product_high(c.word[0], kFactor0);
-    const std::uint32_t high1 = product_high(c.word[2], kFactor1);
-    c = {{high1 ^ c.word[1] ^ key0, low1, high0 ^ c.word[3] ^ key1, low0}};
+    // Whole products: one instruction gives both halves.
+    const std::uint64_t p0 = static_cast<std::uint64_t>(c.word[0]) * kFactor0;
+    const std::uint64_t p1 = static_cast<std::uint64_t>(c.word[2]) * kFactor1;
+    c = {{static_cast<std::uint32_t>(p1 >> 32) ^ c.word[1] ^ key0,
+          static_cast<std::uint32_t>(p1),
+          static_cast<std::uint32_t>(p0 >> 32) ^ c.word[3] ^ key1,
+          static_cast<std::uint32_t>(p0)}};
     key0 += 0x9e3779b9u;
     key1 += 0xbb67ae85u;
   }

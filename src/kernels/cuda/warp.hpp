@@ -66,6 +66,11 @@ TRIREME_DEVICE float shuffle_xor(float x, int mask) {
   return __shfl_xor_sync(0xffffffffu, x, mask);
 }
 
+// Whether it holds for any lane.
+TRIREME_DEVICE bool any_of_warp(bool holds) {
+  return __any_sync(0xffffffffu, holds);
+}
+
 TRIREME_DEVICE std::uint32_t shared_address(const void* shared) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
 }
@@ -164,11 +169,6 @@ TRIREME_DEVICE float logarithm(float x) {
   return logf(x);
 }
 
-// The upper and lower half of a product.
-TRIREME_DEVICE std::uint32_t product_high(std::uint32_t a, std::uint32_t b) {
-  return __umulhi(a, b);
-}
-
 // Memory that blocks hand on to each other; it is not kept in a multiprocessor's cache.
 TRIREME_DEVICE FloatQuad load_from_others(const FloatQuad* from) {
   const float4 x = __ldcg(reinterpret_cast<const float4*>(from));
@@ -188,16 +188,13 @@ TRIREME_DEVICE void wait_for(const std::int32_t* counter, std::int32_t value) {
                  : "memory");
   } while (seen != value);
 }
-// By one thread, behind a sync_block() that all have reached after their stores and a
-// fence().
+// By one thread, behind a sync_block() that all have reached after their stores: these
+// are seen, then, by who has waited for it.
 TRIREME_DEVICE void publish(std::int32_t* counter, std::int32_t value) {
   asm volatile(
       "st.release.gpu.global.s32 [%0], %1;" ::"l"(__cvta_generic_to_global(counter)),
       "r"(value)
       : "memory");
-}
-TRIREME_DEVICE void fence() {
-  __threadfence();
 }
 // The number of calls before this one.
 TRIREME_DEVICE std::int32_t take_ticket(std::int32_t* counter) {
@@ -212,6 +209,7 @@ void sync_block();
 void sync_warp();
 std::byte* shared_memory();
 float shuffle_xor(float x, int mask);
+bool any_of_warp(bool holds);
 void copy_quad_async(void* shared, const void* global, bool is_there);
 void commit_copies();
 void wait_for_copies_but(int left);
@@ -232,14 +230,10 @@ template <Element kElement>
 float high_of(std::uint32_t both);
 float power_of_2(float x);
 float logarithm(float x);
-inline std::uint32_t product_high(std::uint32_t a, std::uint32_t b) {
-  return static_cast<std::uint32_t>((static_cast<std::uint64_t>(a) * b) >> 32);
-}
 FloatQuad load_from_others(const FloatQuad* from);
 void store_for_others(const FloatQuad& x, FloatQuad* to);
 void wait_for(const std::int32_t* counter, std::int32_t value);
 void publish(std::int32_t* counter, std::int32_t value);
-void fence();
 std::int32_t take_ticket(std::int32_t* counter);
 
 #endif

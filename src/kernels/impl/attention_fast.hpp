@@ -79,7 +79,7 @@ template <class T>
 bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
                    const BackwardArguments<T>& arguments);
 // Of d_q while it is summed, and what else the backward pass keeps besides delta.
-index_t fast_scratch_elements(const AttentionDesc& desc);
+index_t fast_scratch_elements(DType type, const AttentionDesc& desc);
 
 }  // namespace trireme::kernels::impl
 

@@ -71,7 +71,7 @@ class Problem {
   Point gradient(const Point& point) {
     const Array<double> qkv(point), d_qkv(size());
     forward(qkv);
-    const Array<double> scratch(attention_backward_scratch_elements(d));
+    const Array<double> scratch(attention_backward_scratch_elements<double>(d));
     attention_backward<double>(
         Exec(), d, StepStateView(step.data()), q<const double>(qkv), k<const double>(qkv),
         v<const double>(qkv), q<const double>(o), lse.cvector(), q<const double>(d_o),

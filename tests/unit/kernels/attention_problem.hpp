@@ -179,7 +179,7 @@ struct Problem {
                          v.template view<C>(kv_at, sample), out.o.view(at, sample),
                          lse.vector());
     const Array<A> scratch(
-        static_cast<std::size_t>(attention_backward_scratch_elements(d)), NAN);
+        static_cast<std::size_t>(attention_backward_scratch_elements<T>(d)), NAN);
     attention_backward<T>(
         exec, d, step.view(), q.template view<C>(at, sample),
         k.template view<C>(kv_at, sample), v.template view<C>(kv_at, sample),

@@ -385,7 +385,7 @@ TEST(AttentionShapeOnly, WritesNothing) {
   const Output<float> out(problem.desc);
   const auto before = out.bytes();
   const Array<float> scratch(
-      static_cast<std::size_t>(attention_backward_scratch_elements(problem.desc)));
+      static_cast<std::size_t>(attention_backward_scratch_elements<float>(problem.desc)));
   attention_forward<float>(Exec::shape_only(), problem.desc, step.view(),
                            problem.q.view<const float>(), problem.k.view<const float>(),
                            problem.v.view<const float>(), out.o.view(), out.lse.vector());

@@ -122,8 +122,8 @@ TEST_F(Costs, Attention) {
 
   desc.kv_length = 7;
   attention_backward<bf16>(exec_, desc, {}, {}, {}, {}, {}, vector<const float>(42), {},
-                           vector<float>(attention_backward_scratch_elements(desc)), {},
-                           {}, {});
+                           vector<float>(attention_backward_scratch_elements<bf16>(desc)),
+                           {}, {}, {});
   expect("attention_backward[delta]", 0, 2 * 2 * 210 + 4 * 42);
   if (kHostExecution) {
     expect("attention_backward", 4 * 2940, 2 * (3 * 210 + 4 * 70) + 4 * 2 * 42, 5880);

@@ -165,12 +165,15 @@ using HeadDims = ::testing::Types<
 TYPED_TEST_SUITE(CudaAttentionOf, HeadDims);
 
 TYPED_TEST(CudaAttentionOf, MatchesTheDefinition) {
-  using cuda::KeyTiles;
-  KeyTiles tiles = KeyTiles::one;
+  int number = 0;
   for (const AttentionDesc& desc : shapes(TypeParam::value)) {
-    // Either way to share out keys has the shapes in turn.
-    expect_right<bf16>(desc, {.key_tiles = tiles});
-    tiles = tiles == KeyTiles::one ? KeyTiles::all : KeyTiles::one;
+    // The orders of warps, and either way to share out keys, have the shapes in turn.
+    const bool is_odd = number % 2 != 0;
+    expect_right<bf16>(desc,
+                       {.order = number / 2 % 2 == 0 ? WarpOrder::first_to_last
+                                                     : WarpOrder::last_to_first,
+                        .key_tiles = is_odd ? cuda::KeyTiles::all : cuda::KeyTiles::one});
+    ++number;
   }
 }
 
@@ -222,6 +225,27 @@ TEST(CudaAttentionMasks, LargeLogits) {
   for (const auto* gradient : {&got.d_q, &got.d_k, &got.d_v}) {
     for (const double x : gradient->values()) ASSERT_TRUE(std::isfinite(x));
   }
+}
+
+// The largest score comes first, and many tiles after it: sums that are not rescaled stay
+// as they are, to the last bit.
+TEST(CudaAttentionMasks, ManyTilesBehindTheLargestScore) {
+  const index_t keys = 4000, d = 64;
+  Problem<bf16> problem(make(1, 16, keys, 1, 1, d, 0.0, MaskKind::none), 2.0, kGap);
+  Values q(16 * d), k(keys * d), v(keys * d);
+  for (index_t i = 0; i < 16; ++i) q[i * d] = 61;
+  for (index_t j = 0; j < keys; ++j) {
+    k[j * d] = j < 10 ? 201 : 200;  // scores of 1533 and 1525
+    v[j * d] = j < 10 ? 1 : -1;
+  }
+  problem.q = Heads<bf16>(16, 1, d, q, kGap);
+  problem.k = Heads<bf16>(keys, 1, d, k, kGap);
+  problem.v = Heads<bf16>(keys, 1, d, v, kGap);
+  const auto got = emulate(problem);
+  const Dense want(problem);
+  // A score of 1500 is known to 1e-4, and so is what its exponential multiplies with.
+  test::expect_close(got.o.values(), want.o, 5e-3, 0.1, "o");
+  test::expect_close(got.lse.values(), want.lse, 1e-6, 1, "lse");
 }
 
 TEST(CudaAttentionMasks, NotANumberIsPassedOn) {
