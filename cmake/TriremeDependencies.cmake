@@ -56,6 +56,11 @@ if(Kokkos_ENABLE_CUDA)
     set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
   endif()
   enable_language(CUDA)
+  # CMake 3.25 knows no standard of nvcc's beyond C++17.
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
 endif()
 
 find_package(MPI 3.1 REQUIRED COMPONENTS CXX)
