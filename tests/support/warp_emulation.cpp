@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -40,7 +43,10 @@ struct Copy {
   std::uint8_t bytes[16];
 };
 
-enum class State { runs, at_warp, at_block, done };
+enum class State { runs, at_warp, at_block, at_counter, done };
+
+// What was stored for other blocks, by address.
+using Stores = std::map<cuda::FloatQuad*, cuda::FloatQuad>;
 
 struct Thread {
   ucontext_t context;
@@ -50,7 +56,14 @@ struct Thread {
   Payload payload;
   std::vector<Copy> begun;
   std::vector<std::vector<Copy>> groups;
+  Stores stored;  // since the last barrier
+  Stores passed;  // before it
+  const std::int32_t* counter = nullptr;
+  std::int32_t awaited = 0;
 };
+
+// How far a block could go.
+enum class Progress { moved, waits, done };
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 
@@ -67,11 +80,39 @@ class Block {
     }
   }
 
-  void run(int index) {
+  void begin(int index) {
     index_ = index;
     std::memset(shared(), 0xff, grid_.shared_bytes);
-    for (std::size_t i = 0; i < threads_.size(); ++i) begin(i);
-    while (step()) {
+    for (std::size_t i = 0; i < threads_.size(); ++i) begin_thread(i);
+  }
+
+  // Lets one warp go as far as it can.
+  Progress step() {
+    const int warps = grid_.threads / kWarpLanes;
+    for (int w = 0; w < warps; ++w) {
+      const int warp = grid_.order == WarpOrder::first_to_last ? w : warps - 1 - w;
+      if (advance(static_cast<std::size_t>(warp))) return Progress::moved;
+    }
+    if (count(State::done) == threads_.size()) {
+      pass_barrier();
+      publish();
+      return Progress::done;
+    }
+    if (count(State::at_counter) > 0) return Progress::waits;
+    TRIREME_REQUIRE(count(State::at_block) == threads_.size(),
+                    "block {}: some threads wait for others that are done, or wait "
+                    "elsewhere",
+                    index_);
+    pass_barrier();
+    for (Thread& thread : threads_) thread.state = State::runs;
+    return Progress::moved;
+  }
+
+  // What threads stored before the last barrier is seen by all.
+  void publish() {
+    for (Thread& thread : threads_) {
+      for (const auto& [to, value] : thread.passed) *to = value;
+      thread.passed.clear();
     }
   }
 
@@ -102,6 +143,18 @@ class Block {
     self().state = State::at_block;
     pause();
   }
+  void wait_for_counter(const std::int32_t* counter, std::int32_t value) {
+    self().counter = counter;
+    self().awaited = value;
+    self().state = State::at_counter;
+    pause();
+  }
+  // The thread that waits longest, for messages.
+  const Thread& waiting() const {
+    return *std::find_if(threads_.begin(), threads_.end(), [](const Thread& thread) {
+      return thread.state == State::at_counter;
+    });
+  }
 
  private:
   static void enter(unsigned high, unsigned low) {
@@ -117,11 +170,13 @@ class Block {
     self().state = State::done;
     pause();
   }
-  void begin(std::size_t i) {
+  void begin_thread(std::size_t i) {
     Thread& thread = threads_[i];
     thread.state = State::runs;
     thread.begun.clear();
     thread.groups.clear();
+    thread.stored.clear();
+    thread.passed.clear();
     ::getcontext(&thread.context);
     thread.context.uc_stack.ss_sp = thread.stack.get();
     thread.context.uc_stack.ss_size = kStackBytes;
@@ -132,23 +187,16 @@ class Block {
   }
   void pause() { ::swapcontext(&self().context, &scheduler_); }
 
-  // Lets one warp go as far as it can; false when all threads are done.
-  bool step() {
-    const int warps = grid_.threads / kWarpLanes;
-    for (int w = 0; w < warps; ++w) {
-      const int warp = grid_.order == WarpOrder::first_to_last ? w : warps - 1 - w;
-      if (advance(static_cast<std::size_t>(warp))) return true;
+  void pass_barrier() {
+    for (Thread& thread : threads_) {
+      for (const auto& [to, value] : thread.stored) thread.passed[to] = value;
+      thread.stored.clear();
     }
-    const auto is = [](State state) {
-      return [state](const Thread& thread) { return thread.state == state; };
-    };
-    if (std::all_of(threads_.begin(), threads_.end(), is(State::done))) return false;
-    TRIREME_REQUIRE(std::all_of(threads_.begin(), threads_.end(), is(State::at_block)),
-                    "block {}: some threads wait for others that are done, or wait "
-                    "elsewhere",
-                    index_);
-    for (Thread& thread : threads_) thread.state = State::runs;
-    return true;
+  }
+  std::size_t count(State state) const {
+    return static_cast<std::size_t>(
+        std::count_if(threads_.begin(), threads_.end(),
+                      [=](const Thread& thread) { return thread.state == state; }));
   }
 
   bool advance(std::size_t warp) {
@@ -157,7 +205,11 @@ class Block {
       bool moves = false;
       for (int lane = 0; lane < kWarpLanes; ++lane) {
         const std::size_t i = warp * kWarpLanes + static_cast<std::size_t>(lane);
-        if (threads_[i].state != State::runs) continue;
+        Thread& thread = threads_[i];
+        if (thread.state == State::at_counter && *thread.counter == thread.awaited) {
+          thread.state = State::runs;
+        }
+        if (thread.state != State::runs) continue;
         current_ = i;
         ::swapcontext(&scheduler_, &threads_[i].context);
         if (failure_) std::rethrow_exception(failure_);
@@ -278,10 +330,42 @@ thread_local Block* block = nullptr;
 }  // namespace
 
 void run_emulated(const EmulatedGrid& grid, const std::function<void()>& kernel) {
-  Block emulated(grid, kernel);
-  block = &emulated;
-  for (int i = 0; i < grid.blocks; ++i) emulated.run(i);
-  block = nullptr;
+  std::vector<std::unique_ptr<Block>> under_way, resting;
+  int begun = 0;
+  std::minstd_rand engine;
+  const auto begin_one = [&] {
+    if (resting.empty()) resting.push_back(std::make_unique<Block>(grid, kernel));
+    under_way.push_back(std::move(resting.back()));
+    resting.pop_back();
+    const bool forwards = grid.order == WarpOrder::first_to_last;
+    under_way.back()->begin(forwards ? begun : grid.blocks - 1 - begun);
+    ++begun;
+  };
+  for (;;) {
+    while (begun < grid.blocks &&
+           under_way.size() < static_cast<std::size_t>(grid.blocks_under_way)) {
+      begin_one();
+    }
+    if (under_way.empty()) return;
+    bool has_moved = false;
+    std::shuffle(under_way.begin(), under_way.end(), engine);
+    for (std::size_t i = 0; i < under_way.size() && !has_moved; ++i) {
+      block = under_way[i].get();
+      const Progress progress = block->step();
+      has_moved = progress != Progress::waits;
+      if (progress == Progress::done) {
+        resting.push_back(std::move(under_way[i]));
+        under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+    if (has_moved) continue;
+    const Thread& thread = under_way.front()->waiting();
+    TRIREME_REQUIRE(
+        has_moved,
+        "block {} waits for {} where {} was published, and so do all that are "
+        "under way",
+        under_way.front()->index(), thread.awaited, *thread.counter);
+  }
 }
 
 }  // namespace trireme::test
@@ -395,18 +479,22 @@ float logarithm(float x) {
   return std::log(x);
 }
 FloatQuad load_from_others(const FloatQuad* from) {
+  // A thread sees what it stored itself.
+  const auto& self = block->self();
+  for (const auto* stores : {&self.stored, &self.passed}) {
+    const auto found = stores->find(const_cast<FloatQuad*>(from));
+    if (found != stores->end()) return found->second;
+  }
   return *from;
 }
 void store_for_others(const FloatQuad& x, FloatQuad* to) {
-  *to = x;
+  block->self().stored[to] = x;
 }
-// Blocks that others wait for have run before.
 void wait_for(const std::int32_t* counter, std::int32_t value) {
-  TRIREME_REQUIRE(*counter == value,
-                  "block {} waits for {} where {} was published by those before it",
-                  block->index(), value, *counter);
+  if (*counter != value) block->wait_for_counter(counter, value);
 }
 void publish(std::int32_t* counter, std::int32_t value) {
+  block->publish();
   *counter = value;
 }
 std::int32_t take_ticket(std::int32_t* counter) {

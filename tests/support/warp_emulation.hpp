@@ -2,14 +2,17 @@
 // kernels/cuda/warp.hpp declares.
 //
 // A thread is a fiber. It runs until it waits for its warp (fragments, shuffles), its
-// block, or the end of the kernel; 32 that have come to the same instruction have it done
-// at once. Blocks run one after the other.
+// block, another block, or the end of the kernel; 32 that have come to the same
+// instruction have it done at once. Some blocks are under way at a time.
 //
 // Made to show mistakes: copies to shared memory arrive when they are waited for, and not
-// before (until then there are NaN); shared memory begins as NaN; one order of warps lets
-// each run as far as it can before the next one moves, the other begins with the last;
-// and threads of a warp that come to different instructions, waits that nothing ends,
-// addresses that are not multiples of 16 and places beyond shared memory are errors.
+// before (until then there are NaN); shared memory begins as NaN; what is stored for
+// other blocks is seen when it is published, if its threads had passed a barrier by then;
+// one order of warps lets each run as far as it can before the next one moves, the other
+// begins with the last, and with the last blocks; which of the blocks under way goes on
+// is drawn each time, the same in every run; and threads of a warp that come to different
+// instructions, waits that nothing ends, addresses that are not multiples of 16 and
+// places beyond shared memory are errors.
 #ifndef TRIREME_TESTS_SUPPORT_WARP_EMULATION_HPP_
 #define TRIREME_TESTS_SUPPORT_WARP_EMULATION_HPP_
 
@@ -18,6 +21,7 @@
 
 namespace trireme::test {
 
+// Of a block's warps, and in which blocks begin.
 enum class WarpOrder { first_to_last, last_to_first };
 
 struct EmulatedGrid {
@@ -25,6 +29,7 @@ struct EmulatedGrid {
   int threads = 32;  // of a block
   std::size_t shared_bytes = 0;
   WarpOrder order = WarpOrder::first_to_last;
+  int blocks_under_way = 1;  // at most
 };
 
 // Runs `kernel` as every thread of the grid. Throws trireme::Error for a mistake as

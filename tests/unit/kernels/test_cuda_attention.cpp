@@ -26,6 +26,7 @@ constexpr index_t kGap = 8;  // rows begin at multiples of 16 bytes
 struct Run {
   WarpOrder order = WarpOrder::first_to_last;
   cuda::KeyTiles key_tiles = cuda::KeyTiles::one;  // of a block
+  int blocks_under_way = 3;                        // of the backward pass
 };
 
 template <class T, int kHeadDim, bool kDrops>
@@ -86,7 +87,8 @@ Output<T> emulate(const Problem<T>& problem, const Run& run) {
   test::run_emulated({.blocks = Backward::blocks(shape, run.key_tiles),
                       .threads = Backward::kThreads,
                       .shared_bytes = Backward::kSharedBytes,
-                      .order = run.order},
+                      .order = run.order,
+                      .blocks_under_way = run.blocks_under_way},
                      [&] { Backward::block(backward, run.key_tiles); });
   return out;
 }

@@ -92,7 +92,49 @@ TEST(WarpEmulation, NamesMistakes) {
       },
       "of 64 bytes of shared memory");
   const std::int32_t counter = 2;
-  expect([&] { cuda::wait_for(&counter, 3); }, "waits for 3");
+  expect([&] { cuda::wait_for(&counter, 3); }, "waits for 3 where 2 was published");
+}
+
+// Two blocks: the first to take a ticket stores a number for the other one.
+float handed_on(bool waits, bool has_barrier, bool publishes) {
+  std::int32_t ticket = 0, counter = 0;
+  cuda::FloatQuad memory{{NAN, NAN, NAN, NAN}};
+  float got = 0;
+  // The first has a long way to go before it stores, and after it publishes.
+  const auto linger = [] {
+    for (int i = 0; i < 100; ++i) cuda::sync_block();
+  };
+  const auto store = [&] {
+    linger();
+    if (cuda::thread_index() == 5) cuda::store_for_others({{7, 7, 7, 7}}, &memory);
+    if (has_barrier) cuda::sync_block();
+    if (publishes && cuda::thread_index() == 0) cuda::publish(&counter, 1);
+    linger();
+  };
+  const auto load = [&] {
+    if (cuda::thread_index() != 0) return;
+    if (waits) cuda::wait_for(&counter, 1);
+    got = cuda::load_from_others(&memory).value[0];
+  };
+  test::run_emulated({.blocks = 2, .shared_bytes = 16, .blocks_under_way = 2}, [&] {
+    auto* const number = reinterpret_cast<std::int32_t*>(cuda::shared_memory());
+    if (cuda::thread_index() == 0) *number = cuda::take_ticket(&ticket);
+    cuda::sync_block();
+    if (*number == 0) {
+      store();
+    } else {
+      load();
+    }
+  });
+  return got;
+}
+
+TEST(WarpEmulation, ShowsWhatWasNotHandedOn) {
+  EXPECT_EQ(handed_on(true, true, true), 7.0f);
+  EXPECT_TRUE(std::isnan(handed_on(false, true, true)));
+  EXPECT_TRUE(std::isnan(handed_on(true, false, true)));
+  EXPECT_THAT([] { handed_on(true, true, false); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("waits for 1")));
 }
 
 // The fragments of PTX: a product of 16 x 16 by 16 x 8 whose result each lane can check.
