@@ -2,6 +2,9 @@
 #include "support/warp_emulation.hpp"
 
 #include <ucontext.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
@@ -45,12 +48,35 @@ struct Copy {
 
 enum class State { runs, at_warp, at_block, at_counter, done };
 
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+
+// A stack, which the address sanitizer is told of when threads change.
+struct Stack {
+  const void* bottom = nullptr;
+  std::size_t bytes = 0;
+  void* kept = nullptr;  // by the sanitizer
+
+  // Leaves this one, for good or until arrive().
+  void leave([[maybe_unused]] const Stack& to, [[maybe_unused]] bool for_good = false) {
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(for_good ? nullptr : &kept, to.bottom, to.bytes);
+#endif
+  }
+  // Behind it; `from` learns where the stack lies that was left.
+  void arrive([[maybe_unused]] Stack& from) {
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(kept, &from.bottom, &from.bytes);
+#endif
+  }
+};
+
 // What was stored for other blocks, by address.
 using Stores = std::map<cuda::FloatQuad*, cuda::FloatQuad>;
 
 struct Thread {
   ucontext_t context;
   std::unique_ptr<char[]> stack;
+  Stack own;
   State state = State::runs;
   Meeting meeting = Meeting::none;
   Payload payload;
@@ -64,8 +90,6 @@ struct Thread {
 
 // How far a block could go.
 enum class Progress { moved, waits, done };
-
-constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 
 class Block {
  public:
@@ -82,7 +106,7 @@ class Block {
 
   void begin(int index) {
     index_ = index;
-    std::memset(shared(), 0xff, grid_.shared_bytes);
+    if (!shared_.empty()) std::memset(shared(), 0xff, grid_.shared_bytes);
     for (std::size_t i = 0; i < threads_.size(); ++i) begin_thread(i);
   }
 
@@ -162,13 +186,14 @@ class Block {
     reinterpret_cast<Block*>(address)->be_thread();
   }
   void be_thread() {
+    self().own.arrive(scheduler_stack_);
     try {
       kernel_();
     } catch (...) {
       if (!failure_) failure_ = std::current_exception();
     }
     self().state = State::done;
-    pause();
+    pause(true);
   }
   void begin_thread(std::size_t i) {
     Thread& thread = threads_[i];
@@ -181,11 +206,17 @@ class Block {
     thread.context.uc_stack.ss_sp = thread.stack.get();
     thread.context.uc_stack.ss_size = kStackBytes;
     thread.context.uc_link = nullptr;
+    thread.own = {thread.stack.get(), kStackBytes, nullptr};
     const auto address = reinterpret_cast<std::uint64_t>(this);
     ::makecontext(&thread.context, reinterpret_cast<void (*)()>(&Block::enter), 2,
                   static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
   }
-  void pause() { ::swapcontext(&self().context, &scheduler_); }
+  void pause(bool for_good = false) {
+    Stack& mine = self().own;
+    mine.leave(scheduler_stack_, for_good);
+    ::swapcontext(&self().context, &scheduler_);
+    mine.arrive(scheduler_stack_);
+  }
 
   void pass_barrier() {
     for (Thread& thread : threads_) {
@@ -211,7 +242,10 @@ class Block {
         }
         if (thread.state != State::runs) continue;
         current_ = i;
-        ::swapcontext(&scheduler_, &threads_[i].context);
+        Stack mine;
+        mine.leave(thread.own);
+        ::swapcontext(&scheduler_, &thread.context);
+        mine.arrive(thread.own);
         if (failure_) std::rethrow_exception(failure_);
         moves = true;
       }
@@ -319,6 +353,7 @@ class Block {
   std::vector<Thread> threads_;
   std::vector<cuda::Quad> shared_;
   ucontext_t scheduler_;
+  Stack scheduler_stack_;
   std::size_t current_ = 0;
   int index_ = 0;
   std::exception_ptr failure_;
