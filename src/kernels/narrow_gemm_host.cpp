@@ -215,31 +215,16 @@ class State final : public LibraryState {
     const bool has_dots = (dnnl_get_effective_cpu_isa() & kDots) == kDots;
     return has_dots ? "AVX-512 BF16" : "emulated";
   }
-  const std::vector<PartOfC>& parts(const Product& product, index_t threads) {
-    const auto found = parts_.find(product);
-    if (found != parts_.end()) return found->second;
-    return parts_.emplace(product, amx_parts(product, threads)).first->second;
-  }
-  // kAmxWorkspaceBytes for each thread, from a multiple of 64 on.
-  std::byte* tile_workspace(index_t threads) {
-    if (workspace_.extent(0) == 0) {
-      workspace_ = DeviceArray<std::byte>(
-          Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed tiles"),
-          tile_workspace_bytes(threads));
-    }
-    return first_line(workspace_.data());
-  }
+  // For products on tiles.
+  ProductParts& parts() { return parts_; }
   // What products of a type take of it at most, and what all have taken.
   std::size_t workspace_bytes(DType type) {
     if (way(type) == NarrowProducts::widened) return vector_workspace_bytes();
-    return has_tiles_ ? tile_workspace_bytes(thread_count()) : 0;
+    return has_tiles_ ? workspaces_bytes(kAmxWorkspaceBytes) : 0;
   }
-  std::size_t kept_bytes() const { return workspace_.extent(0); }
+  std::size_t kept_bytes() const { return parts_.kept_bytes(); }
 
  private:
-  static std::size_t tile_workspace_bytes(index_t threads) {
-    return extent(threads) * kAmxWorkspaceBytes + kLine;
-  }
   void open_engine() {
     if (engine_ != nullptr) return;
     dnnl_engine_t engine = nullptr;
@@ -252,8 +237,7 @@ class State final : public LibraryState {
   }
   NarrowProducts bf16_way, fp16_way;
   bool has_tiles_ = false;
-  std::map<Product, std::vector<PartOfC>> parts_;
-  DeviceArray<std::byte> workspace_;
+  ProductParts parts_;
   Engine engine_;
   Stream stream_;
   std::map<std::pair<Product, dnnl_data_type_t>, std::unique_ptr<NativeProduct>>
@@ -266,8 +250,9 @@ State& state_of(const Exec& exec) {
 
 void amx_product(const Exec& exec, State& state, const FusedProduct<bf16>& task) {
   const index_t threads = thread_count();
-  const std::vector<PartOfC>& parts = state.parts(task.product, threads);
-  std::byte* const workspace = state.tile_workspace(threads);
+  const std::vector<PartOfC>& parts = state.parts().of(
+      task.product, [=](const Product& product) { return amx_parts(product, threads); });
+  std::byte* const workspace = state.parts().workspaces(kAmxWorkspaceBytes);
   const auto count = static_cast<index_t>(parts.size());
   const index_t workers = std::min(threads, count);
   launch(exec, "trireme::kernels::amx_product", workers,
@@ -290,6 +275,19 @@ void gelu_of_row(const T* z, T* y, index_t count) {
 }
 
 }  // namespace
+
+std::size_t workspaces_bytes(std::size_t of_thread) {
+  return extent(thread_count()) * of_thread + kLine;
+}
+
+std::byte* ProductParts::workspaces(std::size_t of_thread) {
+  if (memory_.extent(0) == 0) {
+    memory_ = DeviceArray<std::byte>(
+        Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed operands"),
+        workspaces_bytes(of_thread));
+  }
+  return first_line(memory_.data());
+}
 
 std::vector<PartOfC> parts_of_tiles(const Product& product, index_t tile_rows,
                                     index_t tile_columns, index_t row_parts,

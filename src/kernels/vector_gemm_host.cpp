@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,31 +25,12 @@ bool is_allowed(int isa) {
 #endif
 
 // What a queue keeps for these products.
-class VectorState final : public LibraryState {
- public:
-  const std::vector<PartOfC>& parts(const Product& product, index_t threads) {
-    const auto found = parts_.find(product);
-    if (found != parts_.end()) return found->second;
-    return parts_.emplace(product, vector_parts(product, fastest_vector_set(), threads))
-        .first->second;
-  }
-  std::byte* workspace() {
-    if (workspace_.extent(0) == 0) {
-      workspace_ = DeviceArray<std::byte>(
-          Kokkos::view_alloc(Kokkos::WithoutInitializing, "packed operands"),
-          vector_workspace_bytes());
-    }
-    return first_line(workspace_.data());
-  }
-  std::size_t kept_bytes() const { return workspace_.extent(0); }
-
- private:
-  std::map<Product, std::vector<PartOfC>> parts_;
-  DeviceArray<std::byte> workspace_;
+struct VectorState final : LibraryState {
+  ProductParts parts;
 };
 
-VectorState& state_of(const Exec& exec) {
-  return exec.library<VectorState>([] { return std::make_unique<VectorState>(); });
+ProductParts& parts_of(const Exec& exec) {
+  return exec.library<VectorState>([] { return std::make_unique<VectorState>(); }).parts;
 }
 
 }  // namespace
@@ -97,10 +77,12 @@ std::vector<PartOfC> vector_parts(const Product& product, const VectorSet& set,
 
 template <class T>
 void vector_product(const Exec& exec, const FusedProduct<T>& task) {
-  VectorState& state = state_of(exec);
   const VectorSet& set = fastest_vector_set();
-  const std::vector<PartOfC>& parts = state.parts(task.product, thread_count());
-  std::byte* const workspace = state.workspace();
+  ProductParts& kept = parts_of(exec);
+  const std::vector<PartOfC>& parts = kept.of(task.product, [&](const Product& product) {
+    return vector_parts(product, set, thread_count());
+  });
+  std::byte* const workspace = kept.workspaces(set.workspace_bytes);
   launch(exec, "trireme::kernels::vector_product", static_cast<index_t>(parts.size()),
          [=, &task, &set, &parts](index_t worker) {
            set.part_of<T>()(task, parts[extent(worker)],
@@ -109,10 +91,10 @@ void vector_product(const Exec& exec, const FusedProduct<T>& task) {
 }
 
 std::size_t vector_workspace_bytes() {
-  return extent(thread_count()) * fastest_vector_set().workspace_bytes + kLine;
+  return workspaces_bytes(fastest_vector_set().workspace_bytes);
 }
 std::size_t vector_kept_bytes(const Exec& exec) {
-  return state_of(exec).kept_bytes();
+  return parts_of(exec).kept_bytes();
 }
 
 template void vector_product<bf16>(const Exec&, const FusedProduct<bf16>&);

@@ -223,8 +223,7 @@ void check_messages(const MatrixRunOf<T>& run) {
 std::uint64_t bytes_of_products(const AllocatedBytes& allocated) {
   std::uint64_t sum = 0;
   for (const auto& [label, bytes] : allocated.bytes) {
-    const bool is_kept = label == "packed tiles" || label == "packed operands" ||
-                         label == "cublaslt workspace";
+    const bool is_kept = label == "packed operands" || label == "cublaslt workspace";
     if (is_kept) sum += bytes;
   }
   return sum;

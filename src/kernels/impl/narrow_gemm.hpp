@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,28 @@ inline std::byte* first_line(std::byte* memory) {
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
   return memory + (kLine - address % kLine) % kLine;
 }
+
+// Bytes of a workspace for each thread.
+std::size_t workspaces_bytes(std::size_t of_thread);
+
+// What a queue keeps for products that threads compute part by part.
+class ProductParts {
+ public:
+  // cut(product): C in parts. Asked once for each product.
+  template <class Cut>
+  const std::vector<PartOfC>& of(const Product& product, const Cut& cut) {
+    auto found = parts_.find(product);
+    if (found == parts_.end()) found = parts_.emplace(product, cut(product)).first;
+    return found->second;
+  }
+  // The first of the threads' workspaces; they follow each other.
+  std::byte* workspaces(std::size_t of_thread);
+  std::size_t kept_bytes() const { return memory_.extent(0); }
+
+ private:
+  std::map<Product, std::vector<PartOfC>> parts_;
+  DeviceArray<std::byte> memory_;
+};
 
 // The same as gemm(), of which it is the part for these types; k > 0. T: bf16 or fp16.
 template <class T, class To>

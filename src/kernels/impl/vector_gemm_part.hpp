@@ -371,18 +371,10 @@ class VectorGemm {
     return data == nullptr ? nullptr : data + row * leading + column;
   }
 
-  // c[j] = sums[j] [+ c[j]].
-  static void finish_row(const float* sums, bool adds, float* c, index_t count) {
-    index_t j = 0;
-    for (; j + kFloats <= count; j += kFloats) {
-      store(adds ? load(c + j) + load(sums + j) : load(sums + j), c + j);
-    }
-    for (; j < count; ++j) c[j] = adds ? c[j] + sums[j] : sums[j];
-  }
   // z[j] = sums[j] + bias[j] + residual[j] + before[j], without those that are null.
-  template <class T>
+  template <class T, class To>
   static void finish_row(const float* sums, const T* bias, const T* residual,
-                         const T* before, T* z, index_t count) {
+                         const To* before, To* z, index_t count) {
     index_t j = 0;
     for (; j + kFloats <= count; j += kFloats) {
       Vector x = load(sums + j);
@@ -396,7 +388,7 @@ class VectorGemm {
       if (bias != nullptr) x += static_cast<float>(bias[j]);
       if (residual != nullptr) x += static_cast<float>(residual[j]);
       if (before != nullptr) x += static_cast<float>(before[j]);
-      z[j] = static_cast<T>(x);
+      z[j] = static_cast<To>(x);
     }
   }
 
@@ -411,7 +403,7 @@ class VectorGemm {
       if (task.is_c_float) {
         float* const c =
             row_of(static_cast<float*>(task.c), task.product.ldc, i, block.column);
-        finish_row(sums, adds, c, columns);
+        finish_row<T, float>(sums, nullptr, nullptr, adds ? c : nullptr, c, columns);
         continue;
       }
       const T* const residual = row_of(task.residual, task.ld_residual, i, block.column);
@@ -419,7 +411,7 @@ class VectorGemm {
       T* const kept =
           row_of(task.pre_activation, task.ld_pre_activation, i, block.column);
       T* const z = kept != nullptr ? kept : c;
-      finish_row<T>(sums, bias, residual, adds ? c : nullptr, z, columns);
+      finish_row<T, T>(sums, bias, residual, adds ? c : nullptr, z, columns);
       if (task.activate != nullptr) task.activate(z, c, columns);
     }
   }
