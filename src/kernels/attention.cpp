@@ -14,6 +14,8 @@
 #include "kernels/attention.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -546,7 +548,23 @@ void check_masks(const Exec& exec, const AttentionDesc& desc) {
 
 constexpr int kDeviceThreads = 128;
 
+struct ChosenWay final : LibraryState {
+  std::optional<impl::AttentionWay> way;
+};
+
+std::optional<impl::AttentionWay>& way_of(const Exec& exec) {
+  return exec.library<ChosenWay>([] { return std::make_unique<ChosenWay>(); }).way;
+}
+
 }  // namespace
+
+void impl::set_attention_way(const Exec& exec, AttentionWay way) {
+  way_of(exec) = way;
+}
+
+std::optional<impl::AttentionWay> impl::chosen_attention_way(const Exec& exec) {
+  return way_of(exec);
+}
 
 template <class T>
 void impl::attention_delta(const Exec& exec, const Kernel& kernel,

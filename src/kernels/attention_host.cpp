@@ -2,7 +2,6 @@
 #include "kernels/impl/attention_host.hpp"
 
 #include <memory>
-#include <optional>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -14,13 +13,13 @@ namespace trireme::kernels::impl {
 
 namespace {
 
-struct ChosenWay final : LibraryState {
-  std::optional<AttentionWay> way;
+struct ChosenLaunches final : LibraryState {
   BackwardLaunches launches = BackwardLaunches::fitting;
 };
 
-ChosenWay& chosen_way(const Exec& exec) {
-  return exec.library<ChosenWay>([] { return std::make_unique<ChosenWay>(); });
+BackwardLaunches& chosen_launches(const Exec& exec) {
+  return exec.library<ChosenLaunches>([] { return std::make_unique<ChosenLaunches>(); })
+      .launches;
 }
 
 // What the tiles of the fast ways are made for. A few queries over cached keys do not
@@ -48,13 +47,9 @@ bool has_attention_way(DType type, AttentionWay way) {
   }
 }
 
-void set_attention_way(const Exec& exec, AttentionWay way) {
-  chosen_way(exec).way = way;
-}
-
 AttentionWay attention_way(const Exec& exec, DType type, const AttentionDesc& desc) {
   if (type == DType::float64) return AttentionWay::reference;
-  const auto chosen = chosen_way(exec).way;
+  const auto chosen = chosen_attention_way(exec);
   if (chosen && has_attention_way(type, *chosen)) {
     return *chosen == AttentionWay::reference || desc.head_dim > kLargestHead ||
                    desc.scale <= 0.0
@@ -69,12 +64,12 @@ AttentionWay attention_way(const Exec& exec, DType type, const AttentionDesc& de
 }
 
 void set_backward_launches(const Exec& exec, BackwardLaunches launches) {
-  chosen_way(exec).launches = launches;
+  chosen_launches(exec) = launches;
 }
 
 bool backward_in_one(const Exec& exec, index_t items) {
   if (exec.is_shape_only()) return true;
-  const BackwardLaunches launches = chosen_way(exec).launches;
+  const BackwardLaunches launches = chosen_launches(exec);
   if (launches != BackwardLaunches::fitting) return launches == BackwardLaunches::one;
   const index_t threads = thread_count();
   const index_t rounds = (items + threads - 1) / threads;
@@ -126,13 +121,6 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
   return true;
 }
 
-#define TRIREME_INSTANTIATE(T)                                                        \
-  template bool forward_fast(const Exec&, const Kernel&, const ForwardArguments<T>&); \
-  template bool backward_fast(const Exec&, const BackwardKernels&,                    \
-                              const BackwardArguments<T>&);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(bf16)
-TRIREME_INSTANTIATE(fp16)
-#undef TRIREME_INSTANTIATE
+TRIREME_FOR_EACH_FAST_REAL(TRIREME_INSTANTIATE_FAST_ATTENTION)
 
 }  // namespace trireme::kernels::impl

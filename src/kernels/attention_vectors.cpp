@@ -447,9 +447,7 @@ void backward_by_vectors(const Exec& exec, const BackwardKernels& kernels,
                                    const ForwardArguments<T>&);          \
   template void backward_by_vectors(const Exec&, const BackwardKernels&, \
                                     const BackwardArguments<T>&);
-TRIREME_INSTANTIATE(float)
-TRIREME_INSTANTIATE(bf16)
-TRIREME_INSTANTIATE(fp16)
+TRIREME_FOR_EACH_FAST_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels::impl

@@ -3,7 +3,6 @@
 #ifndef TRIREME_KERNELS_CUDA_ATTENTION_HPP_
 #define TRIREME_KERNELS_CUDA_ATTENTION_HPP_
 
-#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/warp.hpp"
@@ -73,13 +72,11 @@ constexpr std::int64_t tiles_of_queries(const AttentionShape& shape) {
   const std::int64_t tiles = (shape.q_length + kBackwardQueries - 1) / kBackwardQueries;
   return tiles * shape.heads * shape.batch;
 }
-constexpr std::size_t attention_sums_bytes(const AttentionShape& shape) {
-  return static_cast<std::size_t>(tiles_of_queries(shape) * kBackwardQueries *
-                                  shape.head_dim) *
-         sizeof(float);
+constexpr std::int64_t sum_quads_of_tile(std::int64_t head_dim) {
+  return kBackwardQueries * head_dim / 4;
 }
-constexpr std::size_t attention_counters(const AttentionShape& shape) {
-  return static_cast<std::size_t>(tiles_of_queries(shape)) + 1;
+constexpr std::int64_t counters_of(const AttentionShape& shape) {
+  return tiles_of_queries(shape) + 1;
 }
 
 // Whether blocks of this device may have the shared memory that the kernels want: those

@@ -59,12 +59,9 @@ class AttentionDelta {
     const int query = static_cast<int>(place % shape.q_length);
     const int head = static_cast<int>(place / shape.q_length % shape.heads);
     const int sample = static_cast<int>(place / shape.q_length / shape.heads);
-    const std::uint16_t* const o =
-        rows_of(task.o, sample, head, kHeadDim) + query * task.o.sequence_stride;
-    const std::uint16_t* const d_o =
-        rows_of(task.d_o, sample, head, kHeadDim) + query * task.d_o.sequence_stride;
-    std::uint16_t* const d_q =
-        rows_of(task.d_q, sample, head, kHeadDim) + query * task.d_q.sequence_stride;
+    const std::uint16_t* const o = row_of<kHeadDim>(task.o, sample, head, query);
+    const std::uint16_t* const d_o = row_of<kHeadDim>(task.d_o, sample, head, query);
+    std::uint16_t* const d_q = row_of<kHeadDim>(task.d_q, sample, head, query);
     const bool is_blind = visible_keys(shape, sample, query).is_empty();
     float sum = 0;
     for (int at = thread_index() % kLanes * kQuadElements; at < kHeadDim;
@@ -107,8 +104,6 @@ class AttentionBackward {
       2 * kKeys * kPitch + 2 * kStageElements + 2 * kQueries * kKeyPitch;
   static constexpr int kSharedBytes =
       kSharedElements * static_cast<int>(sizeof(std::uint16_t));
-  // Of sums of d_q, for a tile of queries.
-  static constexpr int kQueryQuads = kHeadDim / 16 * kThreads;
   static int blocks(const AttentionShape& shape, KeyTiles of_block) {
     return (of_block == KeyTiles::all ? 1 : divide_up(shape.kv_length, kKeys)) *
            shape.kv_heads * shape.batch;
@@ -140,18 +135,26 @@ class AttentionBackward {
   static constexpr int kOutColumns = kHeadDim / 8;  // tiles of d_k and d_v
   // d_q of a tile: four times 16 queries, by two halves of the columns.
   static constexpr int kQueryColumns = kHeadDim / 16;
+  static constexpr int kQueryQuads = kQueryColumns * kThreads;  // of its sums
+  static_assert(kQueryQuads == sum_quads_of_tile(kHeadDim));
   // Of d_k or of d_v, in float, of four warps.
   static constexpr int kExchangeBytes = kKeys * kHeadDim * 4;
   static_assert(2 * kExchangeBytes <=
                 kSharedBytes - 2 * kKeys * kPitch * 2);  // behind keys and values
 
+  // A tile of queries, and the tiles of keys that it sees.
   struct QueryTile {
     int head, tile;
+    KeyRange seen = {0, 0};
+    // How many tiles of keys are added to its d_q before this one, and at all.
+    TRIREME_DEVICE int turn(int key_tile) const { return seen.end - 1 - key_tile; }
+    TRIREME_DEVICE int turns() const { return seen.end - seen.begin; }
   };
 
   TRIREME_DEVICE AttentionBackward(const AttentionBackwardTask& task, bool walks,
                                    int kv_head, int sample)
       : task_(task),
+        dropout_(task.dropout, sample),
         walks_(walks),
         kv_head_(kv_head),
         sample_(sample),
@@ -170,9 +173,14 @@ class AttentionBackward {
   TRIREME_DEVICE std::uint16_t* d_o_of(int stage) const {
     return queries_of(stage) + kQueries * kPitch;
   }
+  TRIREME_DEVICE int head_of(QueryTile at) const { return kv_head_ * group_ + at.head; }
   // This warp's keys and queries, within their tiles.
   TRIREME_DEVICE int warp_key() const { return warp_index() % 4 * 16 * kKeyTiles; }
   TRIREME_DEVICE int warp_query() const { return warp_index() / 4 * 32; }
+  // This lane's row `half` (0: g, 1: g + 8) of 16 queries.
+  TRIREME_DEVICE int lane_query(int m, int half) const {
+    return warp_query() + m * 16 + half * 8 + lane_index() / 4;
+  }
 
   // Tiles of keys [begin, end) that a tile of queries sees.
   TRIREME_DEVICE KeyRange key_tiles(int query_tile) const {
@@ -187,8 +195,8 @@ class AttentionBackward {
     while (at.head < group_) {
       if (++at.tile == query_tiles_) at = {at.head + 1, 0};
       if (at.head == group_) break;
-      const KeyRange seen = key_tiles(at.tile);
-      if (seen.begin <= tile_ && tile_ < seen.end) break;
+      at.seen = key_tiles(at.tile);
+      if (at.seen.begin <= tile_ && tile_ < at.seen.end) break;
     }
     return at;
   }
@@ -196,13 +204,11 @@ class AttentionBackward {
   TRIREME_DEVICE void run(int tile) {
     tile_ = tile;
     const int k_begin = tile * kKeys;
-    const int count = smaller(kKeys, shape().kv_length - k_begin);
-    load_tile<kKeys, kHeadDim, kThreads>(
-        rows_of(task_.k, sample_, kv_head_, kHeadDim) + k_begin * task_.k.sequence_stride,
-        task_.k.sequence_stride, count, keys_);
-    load_tile<kKeys, kHeadDim, kThreads>(
-        rows_of(task_.v, sample_, kv_head_, kHeadDim) + k_begin * task_.v.sequence_stride,
-        task_.v.sequence_stride, count, values_);
+    const int length = shape().kv_length;
+    load_tile<kKeys, kHeadDim, kThreads>(task_.k, sample_, kv_head_, k_begin, length,
+                                         keys_);
+    load_tile<kKeys, kHeadDim, kThreads>(task_.v, sample_, kv_head_, k_begin, length,
+                                         values_);
     clear_sums();
     QueryTile at = next({0, -1});
     if (at.head < group_) load_queries(at, 0);
@@ -229,22 +235,21 @@ class AttentionBackward {
     wait_for_copies<0>();
     sync_block();
     publish_added(added);
-    finish(k_begin, count);
+    finish(k_begin);
     sync_block();  // before the next tile's keys come
   }
 
   // lse and delta of this lane's rows, on their way while products are computed.
   TRIREME_DEVICE void load_rows(QueryTile at) {
-    const int head = kv_head_ * group_ + at.head;
+    const int head = head_of(at);
     const std::int64_t first =
         (static_cast<std::int64_t>(sample_) * shape().heads + head) * shape().q_length;
     TRIREME_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       TRIREME_UNROLL
       for (int half = 0; half < 2; ++half) {
-        const int query = smaller(
-            at.tile * kQueries + warp_query() + m * 16 + half * 8 + lane_index() / 4,
-            shape().q_length - 1);
+        const int query =
+            smaller(at.tile * kQueries + lane_query(m, half), shape().q_length - 1);
         lse_[m][half] = task_.lse[first + query] * kLog2OfE;
         delta_[m][half] = task_.delta[first + query];
       }
@@ -263,15 +268,11 @@ class AttentionBackward {
   }
 
   TRIREME_DEVICE void load_queries(QueryTile at, int stage) const {
-    const int head = kv_head_ * group_ + at.head;
-    const int begin = at.tile * kQueries;
-    const int count = smaller(kQueries, shape().q_length - begin);
-    load_tile<kQueries, kHeadDim, kThreads>(
-        rows_of(task_.q, sample_, head, kHeadDim) + begin * task_.q.sequence_stride,
-        task_.q.sequence_stride, count, queries_of(stage));
-    load_tile<kQueries, kHeadDim, kThreads>(
-        rows_of(task_.d_o, sample_, head, kHeadDim) + begin * task_.d_o.sequence_stride,
-        task_.d_o.sequence_stride, count, d_o_of(stage));
+    const int head = head_of(at), begin = at.tile * kQueries, length = shape().q_length;
+    load_tile<kQueries, kHeadDim, kThreads>(task_.q, sample_, head, begin, length,
+                                            queries_of(stage));
+    load_tile<kQueries, kHeadDim, kThreads>(task_.d_o, sample_, head, begin, length,
+                                            d_o_of(stage));
   }
 
   // This warp's part of s and d_p, of z and d_s, and what d_k and d_v have of it.
@@ -316,10 +317,10 @@ class AttentionBackward {
                                const float (&s)[kColumns][4],
                                const float (&d_p)[kColumns][4]) const {
     const int lane = lane_index();
-    const int row = warp_query() + m * 16 + half * 8 + lane / 4;
+    const int row = lane_query(m, half);
     const int query = at.tile * kQueries + row;
     const bool is_query = query < shape().q_length;
-    const int head = kv_head_ * group_ + at.head;
+    const int head = head_of(at);
     const KeyRange keys =
         is_query ? visible_keys(shape(), sample_, query) : KeyRange{0, 0};
     const float lse = lse_[m][half], delta = delta_[m][half];
@@ -329,8 +330,7 @@ class AttentionBackward {
     std::uint16_t* const d_s = d_s_ + row * kKeyPitch + first;
     PhiloxWords words{};
     if constexpr (kDrops) {
-      const DropoutOfHead dropout(task_.dropout, sample_, head);
-      words = dropout.words(query, (tile_ * kKeys + warp_key()) / 32, lane % 4);
+      words = dropout_.words(head, query, (tile_ * kKeys + warp_key()) / 32, lane % 4);
     }
     TRIREME_UNROLL
     for (int n = 0; n < kColumns; ++n) {
@@ -343,12 +343,9 @@ class AttentionBackward {
         float keeps = 1;
         if constexpr (kDrops) {
           // A warp of 16 keys has the first or the second half of a group of 32.
-          const int i = kColumns == 4 ? n : n + (warp_key() / 16 % 2) * 2;
-          const std::uint32_t word = kColumns == 4
-                                         ? words.word[n]
-                                         : (i >= 2 ? words.word[n + 2] : words.word[n]);
-          const std::uint32_t bits = e == 0 ? word & 0xffffu : word >> 16;
-          keeps = bits >= task_.dropout.threshold ? task_.dropout.keep_scale : 0;
+          const bool is_second = kColumns == 2 && warp_key() / 16 % 2 == 1;
+          const std::uint32_t word = is_second ? words.word[n % 2 + 2] : words.word[n];
+          keeps = dropout_.keeps(word, e) ? task_.dropout.keep_scale : 0;
         }
         of_z[e] = p * keeps;
         of_d_s[e] =
@@ -384,16 +381,8 @@ class AttentionBackward {
 
   // ---- d_q
 
-  // Where a tile of queries stands in the order of its sums.
-  struct Turn {
-    int number, count;
-  };
-  TRIREME_DEVICE Turn turn_of(QueryTile at) const {
-    const KeyRange seen = key_tiles(at.tile);
-    return {seen.end - 1 - tile_, seen.end - seen.begin};
-  }
   TRIREME_DEVICE std::int64_t place_of(QueryTile at) const {
-    const int head = kv_head_ * group_ + at.head;
+    const int head = head_of(at);
     return (static_cast<std::int64_t>(sample_) * shape().heads + head) * query_tiles_ +
            at.tile;
   }
@@ -411,19 +400,19 @@ class AttentionBackward {
     publish(counter_of(added.place), added.turns);
   }
   TRIREME_DEVICE void wait_for_turn(QueryTile at) const {
-    const Turn turn = turn_of(at);
-    if (turn.number == 0 || walks_ || thread_index() != 0) return;
-    wait_for(counter_of(place_of(at)), turn.number);
+    const int turn = at.turn(tile_);
+    if (turn == 0 || walks_ || thread_index() != 0) return;
+    wait_for(counter_of(place_of(at)), turn);
   }
 
   TRIREME_DEVICE Added add_d_q(QueryTile at) const {
     const int row = warp_index() % 4 * 16;
     const int column = warp_index() / 4 * (kHeadDim / 2);
-    const Turn turn = turn_of(at);
+    const int turn = at.turn(tile_);
     const std::int64_t place = place_of(at);
     FloatQuad* const stored = task_.d_q_sums + place * kQueryQuads + thread_index();
     FloatQuad before[kQueryColumns] = {};  // on its way, too
-    if (turn.number > 0) {
+    if (turn > 0) {
       TRIREME_UNROLL
       for (int n = 0; n < kQueryColumns; ++n)
         before[n] = load_from_others(stored + n * kThreads);
@@ -447,24 +436,24 @@ class AttentionBackward {
       FloatQuad quad{{sum[0], sum[1], sum[2], sum[3]}};
       TRIREME_UNROLL
       for (int i = 0; i < 4; ++i) quad.value[i] += before[n].value[i];
-      if (turn.number + 1 < turn.count) {
+      if (turn + 1 < at.turns()) {
         store_for_others(quad, stored + n * kThreads);
       } else {
         store_d_q(at, row, column + n * 8, quad);
       }
     }
-    return {place, turn.number + 1};
+    return {place, turn + 1};
   }
   TRIREME_DEVICE void store_d_q(QueryTile at, int row, int column,
                                 const FloatQuad& sums) const {
-    const int head = kv_head_ * group_ + at.head;
+    const int head = head_of(at);
     TRIREME_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int query = at.tile * kQueries + row + half * 8 + lane_index() / 4;
       if (query >= shape().q_length) continue;
-      *reinterpret_cast<std::uint32_t*>(rows_of(task_.d_q, sample_, head, kHeadDim) +
-                                        query * task_.d_q.sequence_stride + column +
-                                        lane_index() % 4 * 2) =
+      *reinterpret_cast<std::uint32_t*>(
+          row_of<kHeadDim>(task_.d_q, sample_, head, query) + column +
+          lane_index() % 4 * 2) =
           pack<kElement>(sums.value[2 * half], sums.value[2 * half + 1]);
     }
   }
@@ -473,7 +462,7 @@ class AttentionBackward {
 
   // The two halves of the warps add up what they have: the upper one gets all of d_k, and
   // the lower one all of d_v.
-  TRIREME_DEVICE void finish(int k_begin, int count) {
+  TRIREME_DEVICE void finish(int k_begin) {
     const bool is_upper = warp_index() < 4;
     const int thread = thread_index() % (kThreads / 2);
     float* const upper = reinterpret_cast<float*>(stages_) + thread;
@@ -497,11 +486,9 @@ class AttentionBackward {
       round_rows(d_v_, tile);
     }
     sync_block();
-    const Heads& to = is_upper ? task_.d_k : task_.d_v;
-    store_tile<kKeys, kHeadDim, kThreads / 2>(
-        tile, thread, count,
-        rows_of(to, sample_, kv_head_, kHeadDim) + k_begin * to.sequence_stride,
-        to.sequence_stride);
+    store_tile<kKeys, kHeadDim, kThreads / 2>(tile, thread,
+                                              is_upper ? task_.d_k : task_.d_v, sample_,
+                                              kv_head_, k_begin, shape().kv_length);
   }
   using KeySums = float[kKeyTiles][kOutColumns][4];
   TRIREME_DEVICE static void give(const KeySums& sums, float* to) {
@@ -533,6 +520,7 @@ class AttentionBackward {
   }
 
   const AttentionBackwardTask& task_;
+  const DropoutOfSample dropout_;
   const bool walks_;
   const int kv_head_, sample_, query_tiles_;
   const int group_;  // query heads of a key head

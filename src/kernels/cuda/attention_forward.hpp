@@ -56,7 +56,7 @@ class AttentionForward {
   TRIREME_DEVICE AttentionForward(const AttentionForwardTask& task, int q_begin, int head,
                                   int sample)
       : task_(task),
-        dropout_(task.dropout, sample, head),
+        dropout_(task.dropout, sample),
         q_begin_(q_begin),
         head_(head),
         sample_(sample),
@@ -76,11 +76,10 @@ class AttentionForward {
 
   TRIREME_DEVICE void run() {
     const AttentionShape& shape = task_.shape;
-    const int count = smaller(kQueries, shape.q_length - q_begin_);
-    load_tile<kQueries, kHeadDim, kThreads>(
-        rows_of(task_.q, sample_, head_, kHeadDim) + q_begin_ * task_.q.sequence_stride,
-        task_.q.sequence_stride, count, queries_);
-    const KeyRange keys = visible_keys(shape, sample_, q_begin_, q_begin_ + count - 1);
+    load_tile<kQueries, kHeadDim, kThreads>(task_.q, sample_, head_, q_begin_,
+                                            shape.q_length, queries_);
+    const int last = smaller(q_begin_ + kQueries, shape.q_length) - 1;
+    const KeyRange keys = visible_keys(shape, sample_, q_begin_, last);
     const int first = keys.begin / kKeys * kKeys;
     if (!keys.is_empty()) load_keys(first, 0);
     commit_copies();
@@ -96,18 +95,16 @@ class AttentionForward {
     }
     wait_for_copies<0>();
     sync_block();  // the queries' place becomes that of o
-    finish(count);
+    finish();
   }
 
   TRIREME_DEVICE void load_keys(int k_begin, int stage) const {
     const int kv_head = head_ / (task_.shape.heads / task_.shape.kv_heads);
-    const int count = smaller(kKeys, task_.shape.kv_length - k_begin);
-    load_tile<kKeys, kHeadDim, kThreads>(
-        rows_of(task_.k, sample_, kv_head, kHeadDim) + k_begin * task_.k.sequence_stride,
-        task_.k.sequence_stride, count, keys_of(stage));
-    load_tile<kKeys, kHeadDim, kThreads>(
-        rows_of(task_.v, sample_, kv_head, kHeadDim) + k_begin * task_.v.sequence_stride,
-        task_.v.sequence_stride, count, values_of(stage));
+    const int length = task_.shape.kv_length;
+    load_tile<kKeys, kHeadDim, kThreads>(task_.k, sample_, kv_head, k_begin, length,
+                                         keys_of(stage));
+    load_tile<kKeys, kHeadDim, kThreads>(task_.v, sample_, kv_head, k_begin, length,
+                                         values_of(stage));
   }
 
   TRIREME_DEVICE void begin_rows() {
@@ -248,19 +245,19 @@ class AttentionForward {
     for (int half = 0; half < 2; ++half) {
       TRIREME_UNROLL
       for (int group = 0; group < kKeys / 32; ++group) {
-        const PhiloxWords words =
-            dropout_.words(query_of(m, half), k_begin / 32 + group, lane_index() % 4);
+        const PhiloxWords words = dropout_.words(head_, query_of(m, half),
+                                                 k_begin / 32 + group, lane_index() % 4);
         TRIREME_UNROLL
         for (int i = 0; i < 4; ++i) {
           float(&pairs)[4] = p[4 * group + i];
-          if (!dropout_.keeps_low(words.word[i])) pairs[2 * half] = 0;
-          if (!dropout_.keeps_high(words.word[i])) pairs[2 * half + 1] = 0;
+          if (!dropout_.keeps(words.word[i], 0)) pairs[2 * half] = 0;
+          if (!dropout_.keeps(words.word[i], 1)) pairs[2 * half + 1] = 0;
         }
       }
     }
   }
 
-  TRIREME_DEVICE void finish(int count) {
+  TRIREME_DEVICE void finish() {
     const AttentionShape& shape = task_.shape;
     std::uint16_t* const tile = queries_ + warp_index() * 32 * kPitch;
     const std::int64_t first_row =
@@ -288,15 +285,12 @@ class AttentionForward {
       }
     }
     sync_warp();
-    const int begin = warp_index() * 32;
-    store_tile<32, kHeadDim, kWarpLanes>(tile, lane_index(), count - begin,
-                                         rows_of(task_.o, sample_, head_, kHeadDim) +
-                                             (q_begin_ + begin) * task_.o.sequence_stride,
-                                         task_.o.sequence_stride);
+    store_tile<32, kHeadDim, kWarpLanes>(tile, lane_index(), task_.o, sample_, head_,
+                                         q_begin_ + warp_index() * 32, shape.q_length);
   }
 
   const AttentionForwardTask& task_;
-  const DropoutOfHead dropout_;
+  const DropoutOfSample dropout_;
   const int q_begin_, head_, sample_;
   std::uint16_t* const queries_;  // (kQueries, kPitch), and o in the end
   std::uint16_t* const stages_;   // two of keys and values, (kKeys, kPitch) each

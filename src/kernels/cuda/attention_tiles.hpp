@@ -25,9 +25,6 @@ constexpr int divide_up(int a, int b) {
 TRIREME_DEVICE int smaller(int a, int b) {
   return a < b ? a : b;
 }
-TRIREME_DEVICE int larger(int a, int b) {
-  return a > b ? a : b;
-}
 
 // Keys [begin, end); none where begin >= end.
 struct KeyRange {
@@ -57,42 +54,45 @@ TRIREME_DEVICE KeyRange visible_keys(const AttentionShape& shape, int sample, in
           visible_keys(shape, sample, last).end};
 }
 
-// Rows of a head of a sample; Heads or ConstHeads.
-template <class AnyHeads>
-TRIREME_DEVICE auto rows_of(const AnyHeads& heads, int sample, int head, int head_dim) {
-  return heads.data + sample * heads.batch_stride +
-         static_cast<std::int64_t>(head) * head_dim;
+// A row of a head of a sample; Heads or ConstHeads.
+template <int kHeadDim, class AnyHeads>
+TRIREME_DEVICE auto row_of(const AnyHeads& heads, int sample, int head, int position) {
+  return heads.data + position * heads.sequence_stride + sample * heads.batch_stride +
+         static_cast<std::int64_t>(head) * kHeadDim;
 }
 
-// A tile's rows [0, kRows) from `rows`, a row every `stride` elements, of which `count`
-// are there: zeros behind. By all threads of a block of kThreads.
+// A tile's rows [0, kRows) from position `begin` on, zeros from `length` on. By all
+// threads of a block of kThreads.
 template <int kRows, int kHeadDim, int kThreads>
-TRIREME_DEVICE void load_tile(const std::uint16_t* rows, std::int64_t stride, int count,
-                              std::uint16_t* tile) {
+TRIREME_DEVICE void load_tile(const ConstHeads& heads, int sample, int head, int begin,
+                              int length, std::uint16_t* tile) {
   constexpr int kQuads = kHeadDim / kQuadElements;
+  const std::uint16_t* const rows = row_of<kHeadDim>(heads, sample, head, begin);
   TRIREME_UNROLL
   for (int i = 0; i < divide_up(kRows * kQuads, kThreads); ++i) {
     const int quad = i * kThreads + thread_index();
     if (kRows * kQuads % kThreads != 0 && quad >= kRows * kQuads) break;
     const int row = quad / kQuads, column = quad % kQuads * kQuadElements;
-    const bool is_there = row < count;
+    const bool is_there = begin + row < length;
     copy_quad_async(tile + row * pitch_of(kHeadDim) + column,
-                    rows + (is_there ? row * stride : 0) + column, is_there);
+                    rows + (is_there ? row * heads.sequence_stride : 0) + column,
+                    is_there);
   }
 }
 
-// The other way, of a tile's first `count` rows, by the threads [0, kThreads) from
+// The other way, of a tile's rows below `length`, by the threads [0, kThreads) from
 // `thread` on.
 template <int kRows, int kHeadDim, int kThreads>
-TRIREME_DEVICE void store_tile(const std::uint16_t* tile, int thread, int count,
-                               std::uint16_t* rows, std::int64_t stride) {
+TRIREME_DEVICE void store_tile(const std::uint16_t* tile, int thread, const Heads& heads,
+                               int sample, int head, int begin, int length) {
   constexpr int kQuads = kHeadDim / kQuadElements;
+  std::uint16_t* const rows = row_of<kHeadDim>(heads, sample, head, begin);
   TRIREME_UNROLL
   for (int i = 0; i < divide_up(kRows * kQuads, kThreads); ++i) {
     const int quad = i * kThreads + thread;
     const int row = quad / kQuads, column = quad % kQuads * kQuadElements;
-    if (row >= count || row >= kRows) break;
-    *reinterpret_cast<Quad*>(rows + row * stride + column) =
+    if (begin + row >= length || row >= kRows) break;
+    *reinterpret_cast<Quad*>(rows + row * heads.sequence_stride + column) =
         *reinterpret_cast<const Quad*>(tile + row * pitch_of(kHeadDim) + column);
   }
 }

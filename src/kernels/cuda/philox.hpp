@@ -1,5 +1,6 @@
 // kernels/cuda/philox.hpp — Philox-4x32 with seven rounds, and whose words are whose in a
-// row of attention's probabilities (random::DropoutWords). Salmon et al., SC'11.
+// row of attention's probabilities (random::DropoutWords). Salmon et al., SC'11. Files
+// here compile without the library that base/random.hpp has it from.
 #ifndef TRIREME_KERNELS_CUDA_PHILOX_HPP_
 #define TRIREME_KERNELS_CUDA_PHILOX_HPP_
 
@@ -32,42 +33,36 @@ TRIREME_DEVICE PhiloxWords philox_7(PhiloxWords c, std::uint32_t key0,
   return c;
 }
 
-// The words of a head's rows of one sample.
-class DropoutOfHead {
+// The words of a sample's rows.
+class DropoutOfSample {
  public:
-  TRIREME_DEVICE DropoutOfHead(const AttentionDropout& task, int sample, int head)
-      : threshold_(task.threshold), site_(task.site), calls_per_row_(task.calls_per_row) {
-    if (threshold_ == 0) return;
+  TRIREME_DEVICE DropoutOfSample(const AttentionDropout& task, int sample) : task_(task) {
+    if (task.threshold == 0) return;
     const std::uint64_t owner = *task.sample_base + static_cast<std::uint64_t>(sample);
     owner_low_ = static_cast<std::uint32_t>(owner);
     owner_high_ = static_cast<std::uint32_t>(owner >> 32) << 16;
     key0_ = static_cast<std::uint32_t>(*task.seed);
     key1_ = static_cast<std::uint32_t>(*task.seed >> 32);
-    first_row_ = task.first_row + head * task.rows_per_head;
   }
 
-  // The call that lane t of four makes for keys 32 group + 8 i + 2 t + e of a query: e of
-  // the word i of the result, 0 in its low half.
-  TRIREME_DEVICE PhiloxWords words(int query, int group, int t) const {
+  // The call that lane t of four makes for keys 32 group + 8 i + 2 t + e of a query: half
+  // e of word i of the result.
+  TRIREME_DEVICE PhiloxWords words(int head, int query, int group, int t) const {
+    const std::int64_t row = task_.first_row + head * task_.rows_per_head + query;
     const auto call =
-        static_cast<std::uint64_t>((first_row_ + query) * calls_per_row_ + 4 * group + t);
+        static_cast<std::uint64_t>(row * task_.calls_per_row + 4 * group + t);
     const std::uint32_t call_high = static_cast<std::uint32_t>(call >> 32) & 0xffffu;
-    return philox_7(
-        {{static_cast<std::uint32_t>(call), owner_low_, call_high | owner_high_, site_}},
-        key0_, key1_);
+    return philox_7({{static_cast<std::uint32_t>(call), owner_low_,
+                      call_high | owner_high_, task_.site}},
+                    key0_, key1_);
   }
-  TRIREME_DEVICE bool keeps_low(std::uint32_t word) const {
-    return (word & 0xffffu) >= threshold_;
-  }
-  TRIREME_DEVICE bool keeps_high(std::uint32_t word) const {
-    return word >> 16 >= threshold_;
+  TRIREME_DEVICE bool keeps(std::uint32_t word, int e) const {
+    return (word >> (16 * e) & 0xffffu) >= task_.threshold;
   }
 
  private:
-  std::uint32_t threshold_, site_;
-  std::int64_t calls_per_row_;
+  const AttentionDropout& task_;
   std::uint32_t owner_low_ = 0, owner_high_ = 0, key0_ = 0, key1_ = 0;
-  std::int64_t first_row_ = 0;
 };
 
 }  // namespace trireme::cuda

@@ -10,6 +10,7 @@
 #ifndef TRIREME_KERNELS_IMPL_ATTENTION_FAST_HPP_
 #define TRIREME_KERNELS_IMPL_ATTENTION_FAST_HPP_
 
+#include <optional>
 #include <string_view>
 
 #include "base/exec.hpp"
@@ -38,6 +39,7 @@ bool has_attention_way(DType type, AttentionWay way);
 // shape that there is code for; others are computed as if nothing was set, by the
 // fastest.
 void set_attention_way(const Exec& exec, AttentionWay way);
+std::optional<AttentionWay> chosen_attention_way(const Exec& exec);
 AttentionWay attention_way(const Exec& exec, DType type, const AttentionDesc& desc);
 
 template <class T>
@@ -71,13 +73,20 @@ void attention_delta(const Exec& exec, const Kernel& kernel, const AttentionDesc
                      HeadsView<const T> o, HeadsView<const T> d_o,
                      View1<Accumulator<T>> delta);
 
-// False where the reference is to do it. T: float, bf16, fp16.
+// The element types that there is faster code for.
+#define TRIREME_FOR_EACH_FAST_REAL(X) X(float) X(bf16) X(fp16)
+
+// False where the reference is to do it.
 template <class T>
 bool forward_fast(const Exec& exec, const Kernel& kernel,
                   const ForwardArguments<T>& arguments);
 template <class T>
 bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
                    const BackwardArguments<T>& arguments);
+#define TRIREME_INSTANTIATE_FAST_ATTENTION(T)                                         \
+  template bool forward_fast(const Exec&, const Kernel&, const ForwardArguments<T>&); \
+  template bool backward_fast(const Exec&, const BackwardKernels&,                    \
+                              const BackwardArguments<T>&);
 // Of d_q while it is summed, and what else the backward pass keeps besides delta.
 index_t fast_scratch_elements(DType type, const AttentionDesc& desc);
 

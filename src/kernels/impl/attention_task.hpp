@@ -10,6 +10,7 @@
 #include "base/types.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/cuda/attention.hpp"
+#include "kernels/impl/attention_fast.hpp"
 
 namespace trireme::kernels::impl {
 
@@ -28,12 +29,19 @@ cuda::Heads heads_of(const HeadsView<T>& view) {
           view.batch_stride};
 }
 
-// Whether rows are read sixteen bytes at a time.
+// Whether memory, and every row of a view, begins at a multiple of sixteen bytes.
+inline bool has_whole_quads(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+}
 template <class T>
 bool has_whole_quads(const HeadsView<T>& view) {
   constexpr index_t kElements = 16 / sizeof(T);
-  return reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 &&
-         view.sequence_stride % kElements == 0 && view.batch_stride % kElements == 0;
+  return has_whole_quads(view.data) && view.sequence_stride % kElements == 0 &&
+         view.batch_stride % kElements == 0;
+}
+template <class... Views>
+bool have_whole_quads(const Views&... views) {
+  return (has_whole_quads(views) && ...);
 }
 
 // Whether there is a kernel for such a shape: head sizes, and counts of 32 bits.
@@ -78,6 +86,46 @@ inline cuda::AttentionDropout dropout_of(const AttentionDesc& desc,
       static_cast<std::int64_t>(random::DropoutWords::calls_per_key_row(
           static_cast<std::uint64_t>(desc.mask_keys)));
   return dropout;
+}
+
+// What the backward pass keeps for d_q, in floats: its sums, and behind them the
+// counters.
+inline index_t sum_elements(const cuda::AttentionShape& shape) {
+  return cuda::tiles_of_queries(shape) * cuda::sum_quads_of_tile(shape.head_dim) * 4;
+}
+inline index_t tensor_core_scratch_elements(const cuda::AttentionShape& shape) {
+  static_assert(sizeof(std::int32_t) == sizeof(float));
+  return sum_elements(shape) + cuda::counters_of(shape);
+}
+
+template <class T>
+cuda::AttentionForwardTask task_of(const ForwardArguments<T>& in) {
+  return {.shape = shape_of(in.desc),
+          .dropout = dropout_of(in.desc, in.step.data()),
+          .q = heads_of(in.q),
+          .k = heads_of(in.k),
+          .v = heads_of(in.v),
+          .o = heads_of(in.o),
+          .lse = in.lse};
+}
+
+template <class T>
+cuda::AttentionBackwardTask task_of(const BackwardArguments<T>& in) {
+  const cuda::AttentionShape shape = shape_of(in.desc);
+  return {.shape = shape,
+          .dropout = dropout_of(in.desc, in.step.data()),
+          .q = heads_of(in.q),
+          .k = heads_of(in.k),
+          .v = heads_of(in.v),
+          .o = heads_of(in.o),
+          .d_o = heads_of(in.d_o),
+          .lse = in.lse,
+          .d_q = heads_of(in.d_q),
+          .d_k = heads_of(in.d_k),
+          .d_v = heads_of(in.d_v),
+          .delta = in.delta,
+          .d_q_sums = reinterpret_cast<cuda::FloatQuad*>(in.d_q_sum),
+          .counters = reinterpret_cast<std::int32_t*>(in.d_q_sum + sum_elements(shape))};
 }
 
 }  // namespace trireme::kernels::impl

@@ -357,6 +357,35 @@ inline void expect_within_terms(const Values& got, const Values& want,
   }
 }
 
+template <class T>
+void expect_within_terms(const Output<T>& got, const Dense& want) {
+  const double u = test::rounding<T>();
+  test::expect_close(got.lse.values(), want.lse, 1e-5, 1, "lse");
+  expect_within_terms(got.o.values(), want.o, want.o_terms, u, "o");
+  expect_within_terms(got.d_q.values(), want.d_q, want.d_q_terms, u, "d_q");
+  expect_within_terms(got.d_k.values(), want.d_k, want.d_k_terms, u, "d_k");
+  expect_within_terms(got.d_v.values(), want.d_v, want.d_v_terms, u, "d_v");
+}
+
+// Of two samples the first has no keys: no output of it, no gradient, and nothing at all
+// that is not a number. `desc` has as many key heads as heads.
+template <class T>
+void expect_nothing_of_first_sample(const Output<T>& got, const AttentionDesc& desc) {
+  const index_t rows = desc.heads * desc.q_length, width = desc.heads * desc.head_dim;
+  const Values lse = got.lse.values();
+  for (index_t i = 0; i < rows; ++i) {
+    ASSERT_EQ(lse[i], -INFINITY);
+    ASSERT_TRUE(std::isfinite(lse[rows + i]));
+  }
+  for (const auto* values : {&got.o, &got.d_q, &got.d_k, &got.d_v}) {
+    const Values all = values->values();
+    for (index_t i = 0; i < static_cast<index_t>(all.size()); ++i) {
+      const bool is_first = i / width % 2 == 0;
+      ASSERT_TRUE(is_first ? all[i] == 0 : std::isfinite(all[i])) << i;
+    }
+  }
+}
+
 }  // namespace trireme::kernels::attention_test
 
 #endif  // TRIREME_TESTS_UNIT_KERNELS_ATTENTION_PROBLEM_HPP_
