@@ -65,6 +65,19 @@ CoreTime read_core_time() {
   return time;
 }
 
+int count_ready_threads() {
+  std::ifstream file("/proc/loadavg");
+  std::string mean;
+  int ready = 0;
+  file >> mean >> mean >> mean >> ready;  // "0.42 0.31 0.30 2/345 6789"
+  return file ? ready : 0;
+}
+
+bool are_cores_wanted(int threads) {
+  const int others = count_ready_threads() - 1;
+  return others + threads > ::sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 double thread_cpu_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

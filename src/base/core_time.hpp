@@ -27,6 +27,15 @@ struct CoreTime {
 // (Linux does: /proc/PID/task/TID/schedstat, /proc/stat).
 CoreTime read_core_time();
 
+// Threads of the whole machine that run or wait for a core now, the calling one among
+// them; 0 where the system does not say (Linux does: /proc/loadavg). A read of some us.
+int count_ready_threads();
+
+// Whether so many threads of this process would have to share cores now with what else
+// runs on the machine, the calling thread being one of them. Blind to bindings: what
+// others do on cores of their own counts, and so do their cores.
+bool are_cores_wanted(int threads);
+
 // Seconds that the calling thread has been on a core; a system call, some 0.2 us.
 double thread_cpu_seconds();
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/core_time.hpp"
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/wall_time.hpp"
@@ -58,7 +59,9 @@ class DecoderOf final : public Decoder {
         exec_(exec.is_shape_only() ? exec : exec.with_small_launches_alone()),
         alone_(exec.is_shape_only() ? exec : exec.on_one_thread()),
         state_(state),
-        way_(seconds_to_read(state)) {
+        way_(seconds_to_read(state), [threads = exec.space().concurrency()] {
+          return are_cores_wanted(threads);
+        }) {
     TRIREME_REQUIRE(places >= 1, "a decoder with {}", format_plural(places, "place"));
     const index_t ranks = state.groups.tensor->size();
     const index_t logits = places * state.whole().logit_columns();
@@ -107,7 +110,9 @@ class DecoderOf final : public Decoder {
         set_row(r, tokens[extent(at + r)], begin + r);
       }
       length_of(place) += rows;
-      run(exec_, rows, 1,
+      // Of few rows it is work like a step's.
+      const bool goes_alone = rows <= kStepTexts && way_.takes_second();
+      run(goes_alone ? alone_ : exec_, rows, 1,
           {.capacity = context(), .first_place = place, .longest = begin + rows}, 0,
           at + rows == count ? 1 : 0);
     }

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -54,6 +56,28 @@ TEST(CoreTime, ThreadsOnOneCoreWaitForEachOther) {
   EXPECT_GT(time.ran, 0.0);
   EXPECT_GT(time.waited, time.ran) << "of four threads three wait at any time";
   EXPECT_GT(time.waiting_share(), 0.5);
+}
+
+TEST(CoreTime, ReadyThreadsAreCounted) {
+  if (count_ready_threads() == 0) GTEST_SKIP() << "the system does not say";
+  constexpr int kOthers = 8;
+  std::atomic<bool> is_done = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < kOthers; ++i) {
+    others.emplace_back([&] {
+      while (!is_done) {
+      }
+    });
+  }
+  int most = 0;
+  const auto end = Clock::now() + std::chrono::seconds(10);
+  while (most <= kOthers && Clock::now() < end) {
+    most = std::max(most, count_ready_threads());
+  }
+  EXPECT_TRUE(are_cores_wanted(kMostHostCores));
+  is_done = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_GT(most, kOthers) << "the others and this one";
 }
 
 TEST(CoreTime, SleepIsNoWaiting) {

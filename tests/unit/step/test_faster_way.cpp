@@ -59,6 +59,42 @@ TEST(FasterWayTest, RareLongTurnsCount) {
   EXPECT_LE(total.seconds, 1.25 * 4000 * 70e-6);
 }
 
+// Every third turn of all threads waits for a slice of the system's time.
+TEST(FasterWayTest, ABusyMachineCostsFewSlices) {
+  constexpr int kTurns = 1500;
+  FasterWay way(30e-6);
+  int slices = 0;
+  const auto all = [&](int turn) {
+    const bool waits = turn % 3 == 1;
+    if (waits) ++slices;
+    return waits ? 4e-3 : 90e-6;
+  };
+  const Turns total = take(way, kTurns, all, always(150e-6));
+  EXPECT_LE(slices, 4);
+  EXPECT_LE(total.seconds, 1.08 * kTurns * 150e-6);
+}
+
+TEST(FasterWayTest, WhatTheSystemSaysPutsTheFirstWayOffButNotForEver) {
+  bool is_busy = true;
+  FasterWay way(30e-6, [&] { return is_busy; });
+  EXPECT_EQ(take(way, 1000, always(4e-3), always(150e-6)).second, 1000);
+  is_busy = false;  // and the first way has become the faster
+  EXPECT_LE(take(way, 1000, always(90e-6), always(150e-6)).second, 100);
+
+  FasterWay misled(30e-6, [] { return true; });
+  EXPECT_LE(take(misled, 2000, always(90e-6), always(150e-6)).second, 1200);
+}
+
+// Where turns are long, the first is of all threads already: a step of one thread of many
+// would be seen.
+TEST(FasterWayTest, TheFirstTurnGoesTheWayThatCostsLess) {
+  EXPECT_FALSE(FasterWay(0.02).takes_second());
+  EXPECT_TRUE(FasterWay(30e-6).takes_second());
+  FasterWay way(30e-6);
+  way.add(1e-3);
+  EXPECT_FALSE(way.takes_second());
+}
+
 TEST(FasterWayTest, AChangeIsNoticed) {
   FasterWay way(0.008);
   // Quiet, then a process that takes half a core from all threads, then quiet again.
