@@ -19,7 +19,7 @@ namespace trireme::kernels::impl {
 struct CpuModel {
   std::string vendor;  // "GenuineIntel", "AuthenticAMD"; empty where it is no x86
   int family = 0, model = 0;
-  bool has_amx_bf16 = false;
+  bool has_amx_bf16 = false, has_avx512_bf16 = false;
 };
 CpuModel this_cpu();
 

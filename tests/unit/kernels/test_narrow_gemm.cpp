@@ -43,10 +43,18 @@ TEST(NarrowGemm, TableGoesByMeasuredModelsAndNotByFlags) {
             NarrowProducts::widened);
   const impl::CpuModel masked{"GenuineIntel", 6, 167, true};
   EXPECT_EQ(impl::fastest_products(DType::bfloat16, masked), NarrowProducts::native);
-  const impl::CpuModel others[] = {
-      {"GenuineIntel", 6, 143, false}, {"GenuineIntel", 6, 167, false},
-      {"GenuineIntel", 6, 999, true},  {"GenuineIntel", 6, 106, false},
-      {"AuthenticAMD", 25, 1, false},  {}};
+  const impl::CpuModel turin{"AuthenticAMD", 26, 2, false, true};
+  EXPECT_EQ(impl::fastest_products(DType::bfloat16, turin), NarrowProducts::native);
+  EXPECT_EQ(impl::fastest_products(DType::float16, turin), NarrowProducts::widened);
+  const impl::CpuModel others[] = {{"GenuineIntel", 6, 143, false, true},
+                                   {"AuthenticAMD", 26, 2, false, false},
+                                   {"AuthenticAMD", 26, 99, false, true},
+                                   {"GenuineIntel", 6, 143, false},
+                                   {"GenuineIntel", 6, 167, false},
+                                   {"GenuineIntel", 6, 999, true},
+                                   {"GenuineIntel", 6, 106, false},
+                                   {"AuthenticAMD", 25, 1, false},
+                                   {}};
   for (const auto& cpu : others) {
     EXPECT_EQ(impl::fastest_products(DType::bfloat16, cpu), NarrowProducts::widened)
         << cpu.vendor << " " << cpu.model;
