@@ -9,10 +9,12 @@
 //   d_s = scale p (dropout'(d_p) - delta)
 //   d_v += z^T d_o        d_k += d_s^T q        d_q += d_s k
 //
-// Warps 0 to 3 take the queries' upper 32 rows and 4 to 7 the lower ones, each with a
-// quarter of the keys, for which they keep sums of d_k and d_v in registers; in the end
-// the two halves add up. d_q needs all keys: d_s goes through shared memory, and the
-// result to sums in memory.
+// Each product is shared out among the eight warps so that little is read from shared
+// memory, whose bandwidth bounds this kernel as much as the tensor cores do. Of s and d_p
+// a warp has 32 queries and 32 keys; z and d_s go through shared memory. Of d_k and d_v
+// it has 32 keys and half of the columns, over all queries, and keeps their sums in
+// registers; of d_q 16 queries and half of the columns, which are added to sums in
+// memory.
 //
 // The order of those sums is fixed, and with it their bits: from the last tile of keys
 // that the queries see to the first. A causal block's first queries see no later keys, so
@@ -94,14 +96,13 @@ class AttentionBackward {
  public:
   static constexpr int kThreads = 256;
   static constexpr int kQueries = kBackwardQueries;
-  static constexpr int kKeyTiles = kHeadDim <= 64 ? 2 : 1;  // of 16 keys, of a warp
-  static constexpr int kKeys = 4 * 16 * kKeyTiles;
+  static constexpr int kKeys = 128;
   static constexpr int kPitch = pitch_of(kHeadDim);
   static constexpr int kKeyPitch = pitch_of(kKeys);
-  // Keys and values; two stages of queries and d_o; z and d_s.
-  static constexpr int kStageElements = 2 * kQueries * kPitch;
+  // Keys and values; two stages of queries, one of d_o; z and d_s.
+  static constexpr int kStageElements = kQueries * kPitch;
   static constexpr int kSharedElements =
-      2 * kKeys * kPitch + 2 * kStageElements + 2 * kQueries * kKeyPitch;
+      2 * kKeys * kPitch + 3 * kStageElements + 2 * kQueries * kKeyPitch;
   static constexpr int kSharedBytes =
       kSharedElements * static_cast<int>(sizeof(std::uint16_t));
   static int blocks(const AttentionShape& shape, KeyTiles of_block) {
@@ -129,18 +130,13 @@ class AttentionBackward {
   }
 
  private:
-  static constexpr int kRowTiles = 2;               // of 16 queries, of a warp
-  static constexpr int kSteps = kHeadDim / 16;      // of q k^T
-  static constexpr int kColumns = 2 * kKeyTiles;    // tiles of s, 8 keys each
-  static constexpr int kOutColumns = kHeadDim / 8;  // tiles of d_k and d_v
-  // d_q of a tile: four times 16 queries, by two halves of the columns.
+  // What a warp has, in tiles: of s and d_p, 16 x 8; of d_k and d_v; of d_q.
+  static constexpr int kRowTiles = 2, kColumns = 4;
+  static constexpr int kKeyTiles = 2, kOutColumns = kHeadDim / 16;
   static constexpr int kQueryColumns = kHeadDim / 16;
-  static constexpr int kQueryQuads = kQueryColumns * kThreads;  // of its sums
+  static constexpr int kSteps = kHeadDim / 16;                  // of q k^T
+  static constexpr int kQueryQuads = kQueryColumns * kThreads;  // of d_q's sums
   static_assert(kQueryQuads == sum_quads_of_tile(kHeadDim));
-  // Of d_k or of d_v, in float, of four warps.
-  static constexpr int kExchangeBytes = kKeys * kHeadDim * 4;
-  static_assert(2 * kExchangeBytes <=
-                kSharedBytes - 2 * kKeys * kPitch * 2);  // behind keys and values
 
   // A tile of queries, and the tiles of keys that it sees.
   struct QueryTile {
@@ -162,21 +158,21 @@ class AttentionBackward {
         group_(task.shape.heads / task.shape.kv_heads),
         keys_(reinterpret_cast<std::uint16_t*>(shared_memory())),
         values_(keys_ + kKeys * kPitch),
-        stages_(values_ + kKeys * kPitch),
-        z_(stages_ + 2 * kStageElements),
+        queries_(values_ + kKeys * kPitch),
+        d_o_(queries_ + 2 * kStageElements),
+        z_(d_o_ + kStageElements),
         d_s_(z_ + kQueries * kKeyPitch) {}
 
   TRIREME_DEVICE const AttentionShape& shape() const { return task_.shape; }
   TRIREME_DEVICE std::uint16_t* queries_of(int stage) const {
-    return stages_ + stage * kStageElements;
-  }
-  TRIREME_DEVICE std::uint16_t* d_o_of(int stage) const {
-    return queries_of(stage) + kQueries * kPitch;
+    return queries_ + stage * kStageElements;
   }
   TRIREME_DEVICE int head_of(QueryTile at) const { return kv_head_ * group_ + at.head; }
-  // This warp's keys and queries, within their tiles.
-  TRIREME_DEVICE int warp_key() const { return warp_index() % 4 * 16 * kKeyTiles; }
+  // This warp's keys and, of s and d_p, queries, within their tiles; its columns, of d_k,
+  // d_v and d_q.
+  TRIREME_DEVICE int warp_key() const { return warp_index() % 4 * 32; }
   TRIREME_DEVICE int warp_query() const { return warp_index() / 4 * 32; }
+  TRIREME_DEVICE int warp_column() const { return warp_index() / 4 * (kHeadDim / 2); }
   // This lane's row `half` (0: g, 1: g + 8) of 16 queries.
   TRIREME_DEVICE int lane_query(int m, int half) const {
     return warp_query() + m * 16 + half * 8 + lane_index() / 4;
@@ -211,24 +207,36 @@ class AttentionBackward {
                                          values_);
     clear_sums();
     QueryTile at = next({0, -1});
-    if (at.head < group_) load_queries(at, 0);
+    if (at.head < group_) {
+      load_queries(task_.q, at, queries_of(0));
+      load_queries(task_.d_o, at, d_o_);
+    }
     commit_copies();
     int stage = 0;
     Added added;
     while (at.head < group_) {
       const QueryTile following = next(at);
+      const bool is_last = following.head == group_;
       // Behind this the tile is there, everyone has done with what stage ^ 1, z and d_s
       // hold, and what was stored for d_q can be published.
       wait_for_copies<0>();
       sync_block();
       publish_added(added);
-      if (following.head < group_) load_queries(following, stage ^ 1);
+      if (!is_last) load_queries(task_.q, following, queries_of(stage ^ 1));
       commit_copies();
       load_rows(at);
-      visit_queries(at, stage);
+      make_scores(at, stage);
+      sync_block();  // z and d_s are there
+      add_to_keys(z_, d_o_, d_v_);
       wait_for_turn(at);
-      sync_block();
-      added = add_d_q(at);
+      sync_block();  // the turn has come, and everyone has done with d_o
+      if (!is_last) load_queries(task_.d_o, following, d_o_);
+      commit_copies();
+      QuerySums d_q;
+      begin_d_q(at, d_q);  // on its way while d_k is computed
+      add_to_keys(d_s_, queries_of(stage), d_k_);
+      add_to_queries(d_q);
+      added = finish_d_q(at, d_q);
       at = following;
       stage ^= 1;
     }
@@ -267,34 +275,29 @@ class AttentionBackward {
     }
   }
 
-  TRIREME_DEVICE void load_queries(QueryTile at, int stage) const {
-    const int head = head_of(at), begin = at.tile * kQueries, length = shape().q_length;
-    load_tile<kQueries, kHeadDim, kThreads>(task_.q, sample_, head, begin, length,
-                                            queries_of(stage));
-    load_tile<kQueries, kHeadDim, kThreads>(task_.d_o, sample_, head, begin, length,
-                                            d_o_of(stage));
+  TRIREME_DEVICE void load_queries(const ConstHeads& from, QueryTile at,
+                                   std::uint16_t* to) const {
+    load_tile<kQueries, kHeadDim, kThreads>(from, sample_, head_of(at),
+                                            at.tile * kQueries, shape().q_length, to);
   }
 
-  // This warp's part of s and d_p, of z and d_s, and what d_k and d_v have of it.
-  TRIREME_DEVICE void visit_queries(QueryTile at, int stage) {
+  // This warp's part of s and d_p, and z and d_s of it.
+  TRIREME_DEVICE void make_scores(QueryTile at, int stage) const {
     float s[kRowTiles][kColumns][4] = {}, d_p[kRowTiles][kColumns][4] = {};
     multiply_heads(queries_of(stage), keys_, s);
-    multiply_heads(d_o_of(stage), values_, d_p);
+    multiply_heads(d_o_, values_, d_p);
     TRIREME_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       TRIREME_UNROLL
       for (int half = 0; half < 2; ++half) make_row(at, m, half, s[m], d_p[m]);
     }
-    sync_warp();
-    add_to_keys(z_, d_o_of(stage), d_v_);
-    add_to_keys(d_s_, queries_of(stage), d_k_);
   }
 
   // sums = rows of queries or d_o times rows of keys or values, over the head's size.
   TRIREME_DEVICE void multiply_heads(const std::uint16_t* left,
                                      const std::uint16_t* right,
                                      float (&sums)[kRowTiles][kColumns][4]) const {
-    TRIREME_UNROLL
+    TRIREME_UNROLL_BY_4
     for (int step = 0; step < kSteps; ++step) {
       std::uint32_t a[kRowTiles][4];
       TRIREME_UNROLL
@@ -303,7 +306,7 @@ class AttentionBackward {
                       a[m]);
       }
       TRIREME_UNROLL
-      for (int pair = 0; pair < kKeyTiles; ++pair) {
+      for (int pair = 0; pair < kColumns / 2; ++pair) {
         std::uint32_t b[4];
         load_matrices(matrices_right(right, kPitch, warp_key() + pair * 16, step * 16),
                       b);
@@ -342,10 +345,7 @@ class AttentionBackward {
         const float p = is_seen ? power_of_2(s[n][2 * half + e] * factor - lse) : 0;
         float keeps = 1;
         if constexpr (kDrops) {
-          // A warp of 16 keys has the first or the second half of a group of 32.
-          const bool is_second = kColumns == 2 && warp_key() / 16 % 2 == 1;
-          const std::uint32_t word = is_second ? words.word[n % 2 + 2] : words.word[n];
-          keeps = dropout_.keeps(word, e) ? task_.dropout.keep_scale : 0;
+          keeps = dropout_.keeps(words.word[n], e) ? task_.dropout.keep_scale : 0;
         }
         of_z[e] = p * keeps;
         of_d_s[e] =
@@ -357,23 +357,24 @@ class AttentionBackward {
     }
   }
 
-  // sums (16 keys each, head_dim) += the transpose of this warp's part of z or d_s, times
-  // its rows of d_o or queries.
+  // sums (this warp's keys, its columns) += the transpose of z or d_s, times d_o or the
+  // queries.
   TRIREME_DEVICE void add_to_keys(const std::uint16_t* scores, const std::uint16_t* rows,
                                   float (&sums)[kKeyTiles][kOutColumns][4]) const {
-    TRIREME_UNROLL
-    for (int step = 0; step < 2; ++step) {
-      const int query = warp_query() + step * 16;
+    TRIREME_UNROLL_BY_4
+    for (int step = 0; step < kQueries / 16; ++step) {
       std::uint32_t a[kKeyTiles][4];
       TRIREME_UNROLL
       for (int m = 0; m < kKeyTiles; ++m) {
-        load_transposed(matrices_right(scores, kKeyPitch, query, warp_key() + m * 16),
+        load_transposed(matrices_right(scores, kKeyPitch, step * 16, warp_key() + m * 16),
                         a[m]);
       }
       TRIREME_UNROLL
-      for (int pair = 0; pair < kOutColumns / 2; ++pair) {
+      for (int pair = 0; pair < divide_up(kOutColumns, 2); ++pair) {
+        // Where the number of columns is odd, the last ones read are not used.
         std::uint32_t b[4];
-        load_transposed(matrices_down(rows, kPitch, query, pair * 16), b);
+        load_transposed(matrices_down(rows, kPitch, step * 16, warp_column() + pair * 16),
+                        b);
         multiply_step<kElement>(a, b, sums, pair);
       }
     }
@@ -405,44 +406,50 @@ class AttentionBackward {
     wait_for(counter_of(place_of(at)), turn);
   }
 
-  TRIREME_DEVICE Added add_d_q(QueryTile at) const {
-    const int row = warp_index() % 4 * 16;
-    const int column = warp_index() / 4 * (kHeadDim / 2);
-    const int turn = at.turn(tile_);
-    const std::int64_t place = place_of(at);
-    FloatQuad* const stored = task_.d_q_sums + place * kQueryQuads + thread_index();
-    FloatQuad before[kQueryColumns] = {};  // on its way, too
-    if (turn > 0) {
-      TRIREME_UNROLL
-      for (int n = 0; n < kQueryColumns; ++n)
-        before[n] = load_from_others(stored + n * kThreads);
-    }
-    float sums[1][kQueryColumns][4] = {};
+  using QuerySums = float[1][kQueryColumns][4];
+  TRIREME_DEVICE FloatQuad* sums_of(QueryTile at) const {
+    return task_.d_q_sums + place_of(at) * kQueryQuads + thread_index();
+  }
+  // What other tiles of keys have added.
+  TRIREME_DEVICE void begin_d_q(QueryTile at, QuerySums& sums) const {
+    const bool is_first = at.turn(tile_) == 0;
+    const FloatQuad* const stored = sums_of(at);
     TRIREME_UNROLL
+    for (int n = 0; n < kQueryColumns; ++n) {
+      const FloatQuad quad =
+          is_first ? FloatQuad{} : load_from_others(stored + n * kThreads);
+      TRIREME_UNROLL
+      for (int i = 0; i < 4; ++i) sums[0][n][i] = quad.value[i];
+    }
+  }
+  TRIREME_DEVICE void add_to_queries(QuerySums& sums) const {
+    const int row = warp_index() % 4 * 16;
+    TRIREME_UNROLL_BY_4
     for (int step = 0; step < kKeys / 16; ++step) {
       std::uint32_t a[1][4];
       load_matrices(matrices_down(d_s_, kKeyPitch, row, step * 16), a[0]);
       TRIREME_UNROLL
       for (int pair = 0; pair < divide_up(kQueryColumns, 2); ++pair) {
-        // Where the number of columns is odd, the last ones read are not used.
         std::uint32_t b[4];
-        load_transposed(matrices_down(keys_, kPitch, step * 16, column + pair * 16), b);
+        load_transposed(
+            matrices_down(keys_, kPitch, step * 16, warp_column() + pair * 16), b);
         multiply_step<kElement>(a, b, sums, pair);
       }
     }
+  }
+  TRIREME_DEVICE Added finish_d_q(QueryTile at, const QuerySums& sums) const {
+    const int added = at.turn(tile_) + 1;
     TRIREME_UNROLL
     for (int n = 0; n < kQueryColumns; ++n) {
-      float(&sum)[4] = sums[0][n];
-      FloatQuad quad{{sum[0], sum[1], sum[2], sum[3]}};
-      TRIREME_UNROLL
-      for (int i = 0; i < 4; ++i) quad.value[i] += before[n].value[i];
-      if (turn + 1 < at.turns()) {
-        store_for_others(quad, stored + n * kThreads);
+      const float(&sum)[4] = sums[0][n];
+      const FloatQuad quad{{sum[0], sum[1], sum[2], sum[3]}};
+      if (added < at.turns()) {
+        store_for_others(quad, sums_of(at) + n * kThreads);
       } else {
-        store_d_q(at, row, column + n * 8, quad);
+        store_d_q(at, warp_index() % 4 * 16, warp_column() + n * 8, quad);
       }
     }
-    return {place, turn + 1};
+    return {place_of(at), added};
   }
   TRIREME_DEVICE void store_d_q(QueryTile at, int row, int column,
                                 const FloatQuad& sums) const {
@@ -460,49 +467,20 @@ class AttentionBackward {
 
   // ---- d_k and d_v
 
-  // The two halves of the warps add up what they have: the upper one gets all of d_k, and
-  // the lower one all of d_v.
-  TRIREME_DEVICE void finish(int k_begin) {
+  // Rounded where the keys and values were, and from there to memory: upper warps have
+  // the rows of d_k, lower ones those of d_v.
+  TRIREME_DEVICE void finish(int k_begin) const {
+    round_rows(d_k_, keys_);
+    round_rows(d_v_, values_);
+    sync_block();
     const bool is_upper = warp_index() < 4;
-    const int thread = thread_index() % (kThreads / 2);
-    float* const upper = reinterpret_cast<float*>(stages_) + thread;
-    float* const lower = upper + kExchangeBytes / 4;
-    if (is_upper) {
-      give(d_v_, lower);
-    } else {
-      give(d_k_, upper);
-    }
-    sync_block();
-    if (is_upper) {
-      take(upper, d_k_);
-    } else {
-      take(lower, d_v_);
-    }
-    sync_block();  // then the place is that of rounded rows
-    std::uint16_t* const tile = stages_ + (is_upper ? 0 : kKeys * kPitch);
-    if (is_upper) {
-      round_rows(d_k_, tile);
-    } else {
-      round_rows(d_v_, tile);
-    }
-    sync_block();
-    store_tile<kKeys, kHeadDim, kThreads / 2>(tile, thread,
+    // As a new number: the places that the tile was read from are not kept until here.
+    const int thread = as_unknown(thread_index()) % (kThreads / 2);
+    store_tile<kKeys, kHeadDim, kThreads / 2>(is_upper ? keys_ : values_, thread,
                                               is_upper ? task_.d_k : task_.d_v, sample_,
                                               kv_head_, k_begin, shape().kv_length);
   }
   using KeySums = float[kKeyTiles][kOutColumns][4];
-  TRIREME_DEVICE static void give(const KeySums& sums, float* to) {
-    TRIREME_UNROLL
-    for (int i = 0; i < kKeyTiles * kOutColumns * 4; ++i) {
-      to[i * (kThreads / 2)] = sums[i / (kOutColumns * 4)][i / 4 % kOutColumns][i % 4];
-    }
-  }
-  TRIREME_DEVICE static void take(const float* from, KeySums& sums) {
-    TRIREME_UNROLL
-    for (int i = 0; i < kKeyTiles * kOutColumns * 4; ++i) {
-      sums[i / (kOutColumns * 4)][i / 4 % kOutColumns][i % 4] += from[i * (kThreads / 2)];
-    }
-  }
   TRIREME_DEVICE void round_rows(const KeySums& sums, std::uint16_t* tile) const {
     TRIREME_UNROLL
     for (int m = 0; m < kKeyTiles; ++m) {
@@ -511,7 +489,7 @@ class AttentionBackward {
         TRIREME_UNROLL
         for (int half = 0; half < 2; ++half) {
           const int row = warp_key() + m * 16 + half * 8 + lane_index() / 4;
-          *reinterpret_cast<std::uint32_t*>(tile + row * kPitch + n * 8 +
+          *reinterpret_cast<std::uint32_t*>(tile + row * kPitch + warp_column() + n * 8 +
                                             lane_index() % 4 * 2) =
               pack<kElement>(sums[m][n][2 * half], sums[m][n][2 * half + 1]);
         }
@@ -527,8 +505,8 @@ class AttentionBackward {
   int tile_ = 0;
   float lse_[kRowTiles][2], delta_[kRowTiles][2];  // lse in powers of 2
   std::uint16_t *keys_, *values_;                  // (kKeys, kPitch)
-  std::uint16_t* stages_;    // two of queries and d_o, (kQueries, kPitch) each
-  std::uint16_t *z_, *d_s_;  // (kQueries, kKeyPitch)
+  std::uint16_t *queries_, *d_o_;  // two stages and one, (kQueries, kPitch) each
+  std::uint16_t *z_, *d_s_;        // (kQueries, kKeyPitch)
   KeySums d_k_, d_v_;
 };
 

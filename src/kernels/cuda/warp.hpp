@@ -22,9 +22,12 @@
 #if defined(__CUDACC__)
 #define TRIREME_DEVICE __device__ __forceinline__
 #define TRIREME_UNROLL _Pragma("unroll")
+// Where all of a loop's steps at once would take more registers than a thread has.
+#define TRIREME_UNROLL_BY_4 _Pragma("unroll 4")
 #else
 #define TRIREME_DEVICE inline
 #define TRIREME_UNROLL
+#define TRIREME_UNROLL_BY_4
 #endif
 
 namespace trireme::cuda {
@@ -55,6 +58,12 @@ TRIREME_DEVICE void sync_block() {
 }
 TRIREME_DEVICE void sync_warp() {
   __syncwarp();
+}
+// x, of which the compiler knows nothing: it computes again what depends on it, where it
+// would keep that in registers over a loop.
+TRIREME_DEVICE int as_unknown(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
 // The block's shared memory, from a multiple of 16 bytes on.
 TRIREME_DEVICE std::byte* shared_memory() {
@@ -207,6 +216,9 @@ int thread_index();
 int block_index();
 void sync_block();
 void sync_warp();
+inline int as_unknown(int x) {
+  return x;
+}
 std::byte* shared_memory();
 float shuffle_xor(float x, int mask);
 bool any_of_warp(bool holds);

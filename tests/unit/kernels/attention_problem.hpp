@@ -69,6 +69,14 @@ class Heads {
     }
     return inside;
   }
+  Values values_of(index_t sample) const {
+    const Values all = values();
+    Values own;
+    for (index_t i = 0; i < static_cast<index_t>(all.size()); ++i) {
+      if (i / columns_ % batch_ == sample) own.push_back(all[i]);
+    }
+    return own;
+  }
   std::vector<unsigned char> bytes() const { return data_.bytes(); }
 
  private:

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include <memory>
+
 #include "base/error.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_host.hpp"
@@ -131,6 +133,63 @@ TYPED_TEST(AttentionOf, HeadsAndSamplesApartHaveTheSameBits) {
       }
       EXPECT_EQ(by_heads.bytes(), whole.bytes()) << length << way.name;
       EXPECT_EQ(by_samples.bytes(), whole.bytes()) << length << way.name;
+    }
+  }
+}
+
+// The way of GPUs' tensor cores on this device, or null with what is said of it.
+template <class T>
+std::unique_ptr<Exec> tensor_cores(const AttentionDesc& desc) {
+  auto exec = std::make_unique<Exec>();
+  if (!impl::has_attention_way(dtype_of<T>, impl::AttentionWay::tensor_cores)) return {};
+  impl::set_attention_way(*exec, impl::AttentionWay::tensor_cores);
+  EXPECT_EQ(impl::attention_way(*exec, dtype_of<T>, desc),
+            impl::AttentionWay::tensor_cores);
+  return exec;
+}
+
+TYPED_TEST(AttentionOf, TensorCoresMatchTheDefinition) {
+  for (const index_t head_dim : {64, 80, 96, 128}) {
+    for (const double dropout : {0.0, 0.1}) {
+      for (const AttentionDesc& desc :
+           {make(2, 129, 129, 2, 1, head_dim, dropout),
+            make(1, 300, 300, 2, 2, head_dim, dropout),
+            make(2, 66, 192, 1, 1, head_dim, dropout),
+            make(1, 70, 333, 2, 1, head_dim, dropout, MaskKind::none),
+            make(2, 129, 129, 1, 1, head_dim, dropout, MaskKind::padding),
+            make(3, 193, 193, 1, 1, head_dim, dropout, MaskKind::document)}) {
+        SCOPED_TRACE(name_of(desc));
+        const auto exec = tensor_cores<TypeParam>(desc);
+        if (exec == nullptr) GTEST_SKIP() << "needs a GPU, and a type of 16 bits";
+        const Problem<TypeParam> problem(desc, 2.0, 8);
+        const auto got = problem.fast(*exec);
+        expect_within_terms(got, Dense(problem, &got));
+      }
+    }
+  }
+}
+
+// More blocks than run at once, whose sums of d_q wait for each other; and heads enough
+// for blocks that take all keys of theirs. Twice, and with the last sample alone.
+TYPED_TEST(AttentionOf, TensorCoresHaveTheSameBitsInAnyGrid) {
+  for (const AttentionDesc& desc :
+       {make(4, 1024, 1024, 16, 16, 64, 0.1), make(2, 2000, 2000, 16, 4, 128, 0.1),
+        make(132, 130, 130, 16, 16, 64, 0.1)}) {
+    SCOPED_TRACE(name_of(desc));
+    const auto exec = tensor_cores<TypeParam>(desc);
+    if (exec == nullptr) GTEST_SKIP() << "needs a GPU, and a type of 16 bits";
+    const Problem<TypeParam> problem(desc, 2.0, 8);
+    const auto whole = problem.fast(*exec);
+    EXPECT_EQ(problem.fast(*exec).bytes(), whole.bytes());
+    const index_t last = desc.batch - 1;
+    AttentionDesc one = problem.desc;
+    one.batch = 1;
+    Output<TypeParam> alone(desc, 8);
+    problem.part(*exec, one, Step(kSampleBase + static_cast<std::uint64_t>(last)), 0, 0,
+                 last, alone);
+    for (const auto part : {&Output<TypeParam>::o, &Output<TypeParam>::d_q,
+                            &Output<TypeParam>::d_k, &Output<TypeParam>::d_v}) {
+      EXPECT_EQ((alone.*part).values_of(last), (whole.*part).values_of(last));
     }
   }
 }
