@@ -18,32 +18,36 @@ endif()
 
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Kokkos 4.6 REQUIRED)
-if(TRIREME_KOKKOS_FROM_WHEEL AND NOT KokkosKernels_ROOT)
-  set(KokkosKernels_ROOT "${_wheel}/KokkosKernels")
-endif()
-if(TRIREME_KOKKOS_FROM_WHEEL)
-  find_package(KokkosKernels REQUIRED)  # the wheel's version file says only ".."; it is 4.4
-else()
-  find_package(KokkosKernels 4.4 REQUIRED)
-endif()
-find_package(BLAS REQUIRED)
-find_package(LAPACK REQUIRED)
-if(TRIREME_KOKKOS_FROM_WHEEL)
-  # The wheel's two targets name libraries of the machine that built it.
-  set_target_properties(Kokkos::BLAS PROPERTIES INTERFACE_LINK_LIBRARIES "${BLAS_LIBRARIES}")
-  set_target_properties(Kokkos::LAPACK PROPERTIES
-                        INTERFACE_LINK_LIBRARIES "${LAPACK_LIBRARIES}")
-  # Its shared libraries need others that lie beside the package, found at link time here
-  # and at run time through their own RPATH.
-  get_filename_component(_wheel_libs "${Kokkos_DIR}/../../../../pygenten.libs" ABSOLUTE)
-  add_link_options(-Wl,-rpath-link,${_wheel_libs})
-endif()
 if(TRIREME_REQUIRE_CUDA AND NOT Kokkos_ENABLE_CUDA)
   message(FATAL_ERROR "The cuda preset needs a Kokkos built with CUDA; found ${Kokkos_DIR}, "
                       "which has ${Kokkos_DEVICES}. Set Kokkos_ROOT to one that has CUDA.")
 endif()
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}) in ${Kokkos_DIR}")
-if(Kokkos_ENABLE_CUDA)
+if(NOT Kokkos_ENABLE_CUDA)
+  # What multiplies matrices on host cores. GPUs have cuBLASLt.
+  find_package(dnnl REQUIRED)
+  if(TRIREME_KOKKOS_FROM_WHEEL)
+    if(NOT KokkosKernels_ROOT)
+      set(KokkosKernels_ROOT "${_wheel}/KokkosKernels")
+    endif()
+    find_package(KokkosKernels REQUIRED)  # the wheel's version file says only ".."; it is 4.4
+  else()
+    find_package(KokkosKernels 4.4 REQUIRED)
+  endif()
+  find_package(BLAS REQUIRED)
+  if(TRIREME_KOKKOS_FROM_WHEEL)
+    # The wheel's two targets name libraries of the machine that built it.
+    find_package(LAPACK REQUIRED)
+    set_target_properties(Kokkos::BLAS PROPERTIES
+                          INTERFACE_LINK_LIBRARIES "${BLAS_LIBRARIES}")
+    set_target_properties(Kokkos::LAPACK PROPERTIES
+                          INTERFACE_LINK_LIBRARIES "${LAPACK_LIBRARIES}")
+    # Its shared libraries need others that lie beside the package, found at link time here
+    # and at run time through their own RPATH.
+    get_filename_component(_wheel_libs "${Kokkos_DIR}/../../../../pygenten.libs" ABSOLUTE)
+    add_link_options(-Wl,-rpath-link,${_wheel_libs})
+  endif()
+else()
   # What Kokkos has no words for is CUDA, for the GPUs that Kokkos was built for.
   if(NOT Kokkos_CUDA_ARCHITECTURES OR Kokkos_CUDA_ARCHITECTURES LESS 80)
     message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} was built for GPUs of architecture "
@@ -78,7 +82,6 @@ if(Kokkos_ENABLE_CUDA)
 endif()
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
-find_package(dnnl REQUIRED)
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)

@@ -15,7 +15,20 @@ const std::string& region_text(const char* label) {
   return texts.try_emplace(label, label).first->second;
 }
 
+struct NoWork {
+  KOKKOS_FUNCTION void operator()(const TeamMember&) const {}
+};
+
 }  // namespace
+
+void Exec::keep_team_scratch() const {
+  if (queue_->has_team_scratch) return;
+  queue_->has_team_scratch = true;
+  constexpr int kBytes = 16;
+  TeamPolicy policy(space_, 1, 1, 1);
+  policy.set_scratch_size(1, Kokkos::PerTeam(kBytes));
+  Kokkos::parallel_for("trireme::keep_team_scratch", policy, NoWork());
+}
 
 void KernelCall::begin(const Kernel& kernel) const {
   timers_->profile()->begin(kernel, timers_->section(), timers_->component());

@@ -166,6 +166,10 @@ class Exec {
   void idle() const {
     if (queue_->idle_work != nullptr) queue_->idle_work->run();
   }
+  // Before launches of teams on a GPU: while its pool of their scratch memory is empty,
+  // Kokkos asks CUDA for no bytes at each of them, which takes time and cannot be
+  // captured in a graph. The first call of a queue fills it.
+  void keep_team_scratch() const;
   // Waits for everything launched on this Exec.
   void fence(const char* label) const {
     if (shape_only_) return;
@@ -184,6 +188,7 @@ class Exec {
     std::vector<std::pair<std::type_index, std::unique_ptr<LibraryState>>> libraries;
     IdleWork* idle_work = nullptr;
     Timers* timers = nullptr;
+    bool has_team_scratch = false;
   };
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
 };
@@ -235,15 +240,30 @@ class LibraryCall {
 inline constexpr bool kHostExecution =
     Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
+using RangePolicy = Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<index_t>>;
 // Teams are handed out one by one: causal attention gives them unequal work.
 using TeamPolicy = Kokkos::TeamPolicy<ExecSpace, Kokkos::IndexType<index_t>,
                                       Kokkos::Schedule<Kokkos::Dynamic>>;
 using TeamMember = TeamPolicy::member_type;
 
 namespace detail {
-// Kokkos sends larger functors through constant memory on CUDA, which serialises
-// launches.
-inline constexpr std::size_t kMaxFunctorBytes = 512;
+// Kokkos sends closures that are not smaller through constant memory on CUDA, which
+// serialises launches and cannot be captured in a graph.
+inline constexpr std::size_t kMaxClosureBytes = 512;
+
+// Of a functor and what Kokkos keeps beside it. Its own count where it is CUDA's; on a
+// host at least that of Kokkos 4.6 and 4.7, so that a functor that is too large shows in
+// every build.
+template <class Functor, class Policy>
+constexpr std::size_t closure_bytes() {
+  if constexpr (kHostExecution) {
+    constexpr std::size_t kBesideTeams = 152, kBesideRange = 64;
+    constexpr bool is_range = std::is_base_of_v<RangePolicy, Policy>;
+    return sizeof(Functor) + (is_range ? kBesideRange : kBesideTeams);
+  } else {
+    return sizeof(Kokkos::Impl::ParallelFor<Functor, Policy, ExecSpace>);
+  }
+}
 
 // Kokkos takes labels as std::string; building one per launch would allocate. Every call
 // site has a functor type of its own, so each gets one string for the life of the
@@ -266,15 +286,14 @@ inline Kokkos::ChunkSize chunk_size(index_t count) {
 template <class Functor>
 void launch(const Exec& exec, const Kernel& kernel, index_t count,
             const Functor& functor) {
-  static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
+  static_assert(detail::closure_bytes<Functor, RangePolicy>() < detail::kMaxClosureBytes);
   if (count == 0 || exec.only_counts(kernel)) return;
-  using Policy = Kokkos::RangePolicy<ExecSpace, Kokkos::IndexType<index_t>>;
   {
     const KernelCall call(exec, kernel);
     // Without a chunk size Kokkos asks how many threads there are, and allocates for it.
     Kokkos::parallel_for(
         detail::label_of<Functor>(kernel.label),
-        Policy(exec.space_for(kernel.cost), 0, count, detail::chunk_size(count)),
+        RangePolicy(exec.space_for(kernel.cost), 0, count, detail::chunk_size(count)),
         functor);
   }
   exec.idle();
@@ -293,8 +312,9 @@ template <class Functor>
 void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
                   int device_threads, const Functor& functor,
                   std::size_t scratch_bytes = 0) {
-  static_assert(sizeof(Functor) <= detail::kMaxFunctorBytes);
+  static_assert(detail::closure_bytes<Functor, TeamPolicy>() < detail::kMaxClosureBytes);
   if (teams == 0 || exec.only_counts(kernel)) return;
+  if constexpr (!kHostExecution) exec.keep_team_scratch();
   TeamPolicy policy(exec.space_for(kernel.cost), teams,
                     kHostExecution ? 1 : device_threads, 1);
   if (scratch_bytes > 0) {  // kept by Kokkos from launch to launch, grown when needed

@@ -287,8 +287,9 @@ struct BackwardTiles {
   AttentionDesc desc;
   StepStateView step;
   HeadsView<const T> q, k, v, d_o;
-  View1<const Acc> lse;
-  View1<Acc> delta;  // sum over d of d_o * o, per row (b, a, s_q)
+  // Per row (b, a, s_q); delta is the sum over d of d_o * o. As pointers: a View of each
+  // would make the closures of launches too large (base/exec.hpp).
+  const Acc *lse, *delta;
   std::uint32_t threshold;
 
   // From query (rows, d), d_out (rows, d), key_t and value_t (d, kRows):
@@ -311,8 +312,8 @@ struct BackwardTiles {
       const VisibleKeys visible =
           visible_in_tile(self.desc, sample, q_begin + i, k_begin, k_rows);
       const int first = visible.begin, last = visible.end;
-      const Acc row_lse = self.lse(first_row + i);
-      const Acc row_delta = self.delta(first_row + i);
+      const Acc row_lse = self.lse[first_row + i];
+      const Acc row_delta = self.delta[first_row + i];
       for (int j = first; j < last; ++j) p[j] = vector_exp(scale * p[j] - row_lse);
       if (self.threshold == 0) {
         for (int j = first; j < last; ++j) g[j] = scale * p[j] * (g[j] - row_delta);
@@ -350,8 +351,7 @@ struct BackwardKeys {
 
   BackwardTiles<T> tiles;
   HeadsView<T> d_k, d_v, d_q;
-  View1<Acc>
-      d_q_sum;  // (b, a, s_q, d) on the host; null where d_q has a launch of its own
+  Acc* d_q_sum;  // (b, a, s_q, d) on the host; null where d_q has a launch of its own
 
   KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
     return kRows * (8 * d) + 2 * kRows * kRows;
@@ -361,12 +361,12 @@ struct BackwardKeys {
     const AttentionDesc& desc = tiles.desc;
     const index_t league = team.league_rank();
     Acc* memory = carver<Acc>(team, scratch_elements(desc.head_dim)).next;
-    if (d_q_sum.data() != nullptr) {
+    if (d_q_sum != nullptr) {
       const index_t kv_head = league % desc.kv_heads;
       const index_t sample = league / desc.kv_heads;
       const index_t group = desc.heads / desc.kv_heads;
       const index_t count = desc.q_length * desc.head_dim;
-      set_zero(team, d_q_sum.data() + (sample * desc.heads + kv_head * group) * count,
+      set_zero(team, d_q_sum + (sample * desc.heads + kv_head * group) * count,
                group * count);
       for (index_t k_begin = 0; k_begin < desc.kv_length; k_begin += kRows) {
         one_tile(team, sample, kv_head, k_begin, memory);
@@ -417,9 +417,9 @@ struct BackwardKeys {
                       key_t, value_t, z, d_s);
         tile::multiply(team, k_rows, d, rows, {z, 1, kRows}, d_out, d, sum_v, d, true);
         tile::multiply(team, k_rows, d, rows, {d_s, 1, kRows}, query, d, sum_k, d, true);
-        if (d_q_sum.data() != nullptr) {
-          Acc* sum_q = d_q_sum.data() +
-                       ((sample * desc.heads + head) * desc.q_length + q_begin) * d;
+        if (d_q_sum != nullptr) {
+          Acc* sum_q =
+              d_q_sum + ((sample * desc.heads + head) * desc.q_length + q_begin) * d;
           tile::multiply(team, rows, d, k_rows, {d_s, kRows, 1}, key, d, sum_q, d, true);
         }
       }
@@ -434,8 +434,7 @@ struct BackwardKeys {
     const int d = static_cast<int>(desc.head_dim);
     const index_t group = desc.heads / desc.kv_heads;
     for (index_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      const Acc* sum_q =
-          d_q_sum.data() + (sample * desc.heads + head) * desc.q_length * d;
+      const Acc* sum_q = d_q_sum + (sample * desc.heads + head) * desc.q_length * d;
       store(team, sum_q, d_q, 0, static_cast<int>(desc.q_length), sample, head, d);
     }
   }
@@ -638,20 +637,24 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
     if (impl::backward_fast(exec, kernels, arguments)) return;
   }
   impl::attention_delta<T>(exec, kernels.delta, desc, o, d_o, delta);
-  const BackwardTiles<T> tiles{
-      desc, step,  q,
-      k,    v,     d_o,
-      lse,  delta, random::DropoutWords::threshold(desc.dropout)};
+  const BackwardTiles<T> tiles{desc,
+                               step,
+                               q,
+                               k,
+                               v,
+                               d_o,
+                               lse.data(),
+                               delta.data(),
+                               random::DropoutWords::threshold(desc.dropout)};
   const std::size_t key_bytes =
       scratch_bytes<Acc>(BackwardKeys<T>::scratch_elements(desc.head_dim));
   if constexpr (kHostExecution) {
-    const View1<Acc> d_q_sum(scratch.data(), extent(rows * desc.head_dim));
     launch_teams(exec, kernels.whole, desc.batch * desc.kv_heads, kDeviceThreads,
-                 BackwardKeys<T>{tiles, d_k, d_v, d_q, d_q_sum}, key_bytes);
+                 BackwardKeys<T>{tiles, d_k, d_v, d_q, scratch.data()}, key_bytes);
   } else {
     launch_teams(exec, kernels.keys,
                  desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
-                 BackwardKeys<T>{tiles, d_k, d_v, d_q, {}}, key_bytes);
+                 BackwardKeys<T>{tiles, d_k, d_v, d_q, nullptr}, key_bytes);
     const std::size_t query_bytes =
         scratch_bytes<Acc>(BackwardQueries<T>::scratch_elements(desc.head_dim));
     launch_teams(exec, kernels.queries, desc.batch * desc.heads * tiles_of(desc.q_length),

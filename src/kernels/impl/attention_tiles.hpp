@@ -491,16 +491,26 @@ struct BackwardWork {
   }
 };
 
+// The work is lent: with its arguments it is larger than a closure may be, and a host's
+// launch is over when it returns.
+template <class Work>
+void launch_work(const Exec& exec, const Kernel& kernel, index_t items, const Work& work,
+                 std::size_t scratch_bytes) {
+  launch_teams(
+      exec, kernel, items, 1, [&work](const TeamMember& team) { work(team); },
+      scratch_bytes);
+}
+
 template <class Engine>
 void launch_forward(const Exec& exec, const Kernel& kernel,
                     const ForwardArguments<typename Engine::Element>& arguments) {
   const AttentionDesc& desc = arguments.desc;
   const int tiles = QueryBlock::fitting(desc, thread_count());
   const int depth = Engine::depth(static_cast<int>(desc.head_dim));
-  launch_teams(exec, kernel, QueryBlock::count(desc, tiles), 1,
-               ForwardWork<Engine>{arguments,
-                                   random::DropoutWords::threshold(desc.dropout), tiles},
-               ForwardWork<Engine>::bytes(depth, tiles) + 64);
+  launch_work(exec, kernel, QueryBlock::count(desc, tiles),
+              ForwardWork<Engine>{arguments,
+                                  random::DropoutWords::threshold(desc.dropout), tiles},
+              ForwardWork<Engine>::bytes(depth, tiles) + 64);
 }
 
 template <class Engine>
@@ -516,14 +526,14 @@ void launch_backward(const Exec& exec, const BackwardKernels& kernels,
   using Queries = BackwardWork<Engine, Gradients::of_queries>;
   const std::size_t bytes = Whole::Memory::bytes(depth) + 64;
   if (backward_in_one(exec, heads)) {
-    launch_teams(exec, kernels.whole, heads, 1, Whole{arguments, threshold, 0}, bytes);
+    launch_work(exec, kernels.whole, heads, Whole{arguments, threshold, 0}, bytes);
     return;
   }
   const int tiles = QueryBlock::fitting(desc, threads);
-  launch_teams(exec, kernels.keys, heads * Keys::chunks(desc), 1,
-               Keys{arguments, threshold, 0}, bytes);
-  launch_teams(exec, kernels.queries, QueryBlock::count(desc, tiles), 1,
-               Queries{arguments, threshold, tiles}, bytes);
+  launch_work(exec, kernels.keys, heads * Keys::chunks(desc),
+              Keys{arguments, threshold, 0}, bytes);
+  launch_work(exec, kernels.queries, QueryBlock::count(desc, tiles),
+              Queries{arguments, threshold, tiles}, bytes);
 }
 
 }  // namespace trireme::kernels::impl
