@@ -27,7 +27,7 @@ void Exec::keep_team_scratch() const {
   constexpr int kBytes = 16;
   TeamPolicy policy(space_, 1, 1, 1);
   policy.set_scratch_size(1, Kokkos::PerTeam(kBytes));
-  Kokkos::parallel_for("trireme::keep_team_scratch", policy, NoWork());
+  Kokkos::parallel_for("trireme::base::keep_team_scratch", policy, NoWork());
 }
 
 void KernelCall::begin(const Kernel& kernel) const {
