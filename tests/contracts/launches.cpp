@@ -1,0 +1,100 @@
+// tests/contracts/launches.cpp — the kernels of src/kernels/cuda/ and what their launches
+// ask for, from the headers themselves: for tests/contracts/machine_code.py, which
+// compiles and runs this. A line for each kernel, with tabs between:
+//
+//   file   kernel<arguments> as compilers write it   its name in the table   threads of a
+//   block   dynamic shared memory in bytes
+//
+// A kernel that is in no line here is an error there.
+#include <cstdio>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/attention_backward.hpp"
+#include "kernels/cuda/attention_forward.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace trireme::cuda {
+namespace {
+
+void print(const char* file, const std::string& kernel, const std::string& name,
+           int threads, int shared_bytes) {
+  std::printf("%s\t%s\t%s\t%d\t%d\n", file, kernel.c_str(), name.c_str(), threads,
+              shared_bytes);
+}
+
+std::string instance(const char* kernel, std::initializer_list<std::string> arguments) {
+  std::string text = std::string(kernel) + "<";
+  for (const std::string& argument : arguments) {
+    if (text.back() != '<') text += ", ";
+    text += argument;
+  }
+  return text + ">";
+}
+std::string text_of(bool value) {
+  return value ? "true" : "false";
+}
+std::string text_of(Element element) {
+  return std::to_string(static_cast<int>(element));
+}
+std::string name_of(const char* operation, Element element, int head_dim, bool drops) {
+  return std::string(operation) + (element == Element::bf16 ? " bf16" : " fp16") + " d" +
+         std::to_string(head_dim) + (drops ? " dropout" : "");
+}
+
+struct Forward {
+  template <Element kElement, int kHeadDim, bool kDrops>
+  static void list() {
+    using Block = AttentionForward<kElement, kHeadDim, kDrops>;
+    print("attention_forward.cu",
+          instance("forward_kernel",
+                   {text_of(kElement), std::to_string(kHeadDim), text_of(kDrops)}),
+          name_of("attention_forward", kElement, kHeadDim, kDrops), Block::kThreads,
+          Block::kSharedBytes);
+  }
+};
+struct Backward {
+  template <Element kElement, int kHeadDim, bool kDrops>
+  static void list() {
+    using Block = AttentionBackward<kElement, kHeadDim, kDrops>;
+    print("attention_backward.cu",
+          instance("backward_kernel",
+                   {text_of(kElement), std::to_string(kHeadDim), text_of(kDrops)}),
+          name_of("attention_backward", kElement, kHeadDim, kDrops), Block::kThreads,
+          Block::kSharedBytes);
+  }
+};
+struct Delta {
+  template <Element kElement, int kHeadDim, bool kDrops>
+  static void list() {
+    if (kDrops) return;  // it is the same kernel
+    using Block = AttentionDelta<kElement, kHeadDim>;
+    print("attention_backward.cu",
+          instance("delta_kernel", {text_of(kElement), std::to_string(kHeadDim)}),
+          name_of("attention_delta", kElement, kHeadDim, kDrops), Block::kThreads, 0);
+  }
+};
+
+// As dispatch() in launch.cuh.
+template <class Kernel, Element kElement, int... kHeadDims>
+void list_sizes(std::integer_sequence<int, kHeadDims...>) {
+  (Kernel::template list<kElement, kHeadDims, false>(), ...);
+  (Kernel::template list<kElement, kHeadDims, true>(), ...);
+}
+template <class Kernel>
+void list_all() {
+  using HeadDims = std::integer_sequence<int, 64, 80, 96, 128>;
+  list_sizes<Kernel, Element::bf16>(HeadDims());
+  list_sizes<Kernel, Element::fp16>(HeadDims());
+}
+
+}  // namespace
+}  // namespace trireme::cuda
+
+int main() {
+  trireme::cuda::list_all<trireme::cuda::Forward>();
+  trireme::cuda::list_all<trireme::cuda::Delta>();
+  trireme::cuda::list_all<trireme::cuda::Backward>();
+  return 0;
+}

@@ -1,0 +1,114 @@
+# tests/contracts/measures.py — what the contract speaks of, counted in a kernel's machine code.
+from collections import Counter
+
+from occupancy import blocks_per_multiprocessor, static_shared_bytes
+from sass import find_loops
+
+# Loads and stores by where they go. LD and ST name no kind of memory: what should have been
+# known to be global or shared was not.
+GLOBAL_LOADS, GLOBAL_STORES = ("LDG", "LDGSTS", "LD"), ("STG", "ST")
+SHARED = ("LDS", "STS")
+LOCAL = ("LDL", "STL")
+# Copies of whole boxes and rows by the unit that Hopper has for it.
+BULK_LOADS, BULK_STORES = ("UTMALDG", "UBLKCP.S"), ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED")
+WIDE = 128
+MATRIX_LOADS = ("LDSM",)
+TENSOR = ("HMMA", "HGMMA", "IMMA", "IGMMA", "QGMMA", "DMMA", "BMMA", "UTCHMMA")
+OPERAND_TYPES = {"BF16": "bf16", "TF32": "tf32", "E4M3": "fp8", "E5M2": "fp8"}
+WIDTHS = {"8": 8, "U8": 8, "S8": 8, "16": 16, "U16": 16, "S16": 16, "64": 64, "128": 128,
+          "256": 256}
+
+
+def width(instruction):
+    """Bits that one thread moves."""
+    return next((WIDTHS[one] for one in instruction.suffixes if one in WIDTHS), 32)
+
+
+def tensor_kind(instruction):
+    """HMMA.bf16 for a product of matrices of bf16 whose sums are float."""
+    suffixes = instruction.suffixes
+    types = [OPERAND_TYPES[one] for one in suffixes if one in OPERAND_TYPES]
+    if instruction.base in ("HMMA", "HGMMA") and not types:
+        types = ["fp16"]
+    kind = ".".join([instruction.base, *dict.fromkeys(types)])
+    is_narrow = instruction.base in ("HMMA", "HGMMA") and "F32" not in suffixes
+    return kind + "(sums-fp16)" if is_narrow else kind
+
+
+def main_loop(instructions):
+    """Places of the instructions that a kernel's time goes to: the innermost loops with tensor
+    cores; where there are none, all loops; where there is none, all of the kernel."""
+    loops = find_loops(instructions)
+    with_tensors = [loop for loop in loops
+                    if any(instructions[at].base in TENSOR for at in loop)]
+    if with_tensors:
+        loops = [loop for loop in with_tensors
+                 if not any(other < loop for other in with_tensors)]
+    return set().union(*loops) if loops else set(range(len(instructions)))
+
+
+def _kinds(names):
+    return "+".join(sorted(set(names))) or "-"
+
+
+def _bulk(instructions, opcodes):
+    return [one.base for one in instructions
+            if any(one.opcode == name or one.opcode.startswith(name + ".") for name in opcodes)]
+
+
+def _wide(instructions, bases, bulk):
+    return _kinds([f"{one.base}.{width(one)}" for one in instructions
+                   if one.base in bases and width(one) >= WIDE] + _bulk(instructions, bulk))
+
+
+def _narrow(instructions, bases):
+    return sum(one.base in bases and width(one) < WIDE for one in instructions)
+
+
+def _count(instructions, bases):
+    return sum(one.base in bases for one in instructions)
+
+
+def measure(arch, instructions, resources, launch):
+    """A row of the table, by the names of its columns."""
+    shared = static_shared_bytes(arch, resources.shared) + launch.shared_bytes
+    blocks = blocks_per_multiprocessor(arch, launch.threads, resources.registers, shared)
+    hot = [instructions[at] for at in sorted(main_loop(instructions))]
+    return {
+        "threads": launch.threads,
+        "shared": shared,
+        "blocks": blocks,
+        "warps": blocks * -(-launch.threads // 32),
+        "registers": resources.registers,
+        "stack": resources.stack,
+        "spills": _count(instructions, LOCAL),
+        "loop_spills": _count(hot, LOCAL),
+        "tensor": _kinds(tensor_kind(one) for one in instructions if one.base in TENSOR),
+        "ldmatrix": "yes" if _count(instructions, MATRIX_LOADS) else "no",
+        "wide_loads": _wide(instructions, GLOBAL_LOADS, BULK_LOADS),
+        "narrow_loads": _narrow(instructions, GLOBAL_LOADS),
+        "loop_narrow_loads": _narrow(hot, GLOBAL_LOADS),
+        "wide_stores": _wide(instructions, GLOBAL_STORES, BULK_STORES),
+        "narrow_stores": _narrow(instructions, GLOBAL_STORES),
+        "loop_narrow_shared": _narrow(hot, SHARED),
+        "loop_barriers": _count(hot, ("BAR",)),
+    }
+
+
+def details(instructions):
+    """Counts of what moves and multiplies, in all and (in the main loop), for people."""
+    hot = main_loop(instructions)
+    counts, hot_counts = Counter(), Counter()
+    for at, one in enumerate(instructions):
+        if one.base in TENSOR:
+            name = tensor_kind(one)
+        elif one.base in (*GLOBAL_LOADS, *GLOBAL_STORES, *SHARED, *LOCAL):
+            name = f"{one.base}.{width(one)}"
+        elif one.base in (*MATRIX_LOADS, "BAR", "MUFU"):
+            name = one.base
+        else:
+            continue
+        counts[name] += 1
+        hot_counts[name] += at in hot
+    shown = [f"{name} {counts[name]}({hot_counts[name]})" for name in sorted(counts)]
+    return f"instructions {len(instructions)}({len(hot)}) " + " ".join(shown)
