@@ -12,6 +12,7 @@ INSTRUCTION = re.compile(
 FUNCTION = re.compile(r"^\s*Function : (\S+)\s*$", re.M)
 RESOURCES = re.compile(r"^ *Function (\S+):\s*\n\s*REG:(\d+) STACK:(\d+) SHARED:(\d+)", re.M)
 TARGET = re.compile(r"0x([0-9a-f]+)$")
+NEVER = ("!PT", "!UPT")
 # A call may be that of a subroutine, which comes back, or a mere jump.
 BRANCHES = ("BRA", "BRX", "JMP", "JMX")
 JUMPS = (*BRANCHES, "CALL")
@@ -53,8 +54,10 @@ def read_functions(text):
     starts = list(FUNCTION.finditer(text))
     for start, following in zip(starts, [*starts[1:], None]):
         body = text[start.end():following.start() if following else len(text)]
+        # Compilers pad with instructions whose predicate is never true.
         found[start.group(1)] = [
-            Instruction(int(match["address"], 16), match["opcode"], match["operands"],
+            Instruction(int(match["address"], 16),
+                        "NOP" if match["guard"] in NEVER else match["opcode"], match["operands"],
                         match["guard"] is not None)
             for match in INSTRUCTION.finditer(body)]
     return found

@@ -138,6 +138,11 @@ class Kinds(unittest.TestCase):
                              ("LDG.E.128.STRONG.GPU", 128), ("LDG.E.ENL2.256", 256)):
             self.assertEqual(measures.width(sass.Instruction(0, opcode, "")), bits, opcode)
 
+    def test_what_never_runs_does_not_count(self):
+        code = instructions("@!PT LDS RZ, [RZ]", "@!UPT UIADD3 URZ, URZ, URZ, URZ",
+                            "@P0 LDS R1, [R2]", "EXIT")
+        self.assertEqual([one.base for one in code], ["NOP", "NOP", "LDS", "EXIT"])
+
     def test_copies_of_hopper_are_wide(self):
         code = instructions("UTMALDG.2D [UR8], [UR4]", "UBLKCP.S.G [UR4], [UR6], UR8",
                             "UTMASTG.2D [UR8], [UR4]", "UBLKCP.G.S [UR4], [UR6], UR8", "EXIT")

@@ -83,11 +83,12 @@ class Toolkit:
         if nvcc is None:
             return None, "no nvcc on the PATH, in CUDA_HOME, CUDA_PATH or /usr/local/cuda"
         tools = {name: find_disassembler(name, nvcc) for name in ("cuobjdump", "nvdisasm")}
-        tools["c++filt"] = shutil.which("c++filt")
         missing = [name for name, path in tools.items() if path is None]
         if missing:
-            return None, (f"no {' and no '.join(missing)} on the PATH, beside {nvcc} or in .deps: "
-                          "tools/bootstrap --tests installs CUDA's, binutils has c++filt")
+            return None, (f"no {' and no '.join(missing)} on the PATH, beside {nvcc} or in "
+                          ".deps/cuda-tools: tools/bootstrap --tests installs what is missing")
+        if shutil.which("c++filt") is None:
+            return None, "no c++filt on the PATH: binutils has it"
         return Toolkit(nvcc, tools["cuobjdump"], tools["nvdisasm"]), None
 
     def run(self, *command, text=None):
