@@ -36,14 +36,14 @@ def tensor_kind(instruction):
 
 
 def main_loop(instructions):
-    """Places of the instructions that a kernel's time goes to: the innermost loops with tensor
-    cores; where there are none, all loops; where there is none, all of the kernel."""
+    """Places of the instructions that a kernel's time goes to: the smallest loop with more than
+    half of its instructions of tensor cores, so that the loops of single products inside do not
+    hide what is around them; or else all loops, or, where there is none, all of the kernel."""
     loops = find_loops(instructions)
-    with_tensors = [loop for loop in loops
-                    if any(instructions[at].base in TENSOR for at in loop)]
-    if with_tensors:
-        loops = [loop for loop in with_tensors
-                 if not any(other < loop for other in with_tensors)]
+    tensors = {at for at, one in enumerate(instructions) if one.base in TENSOR}
+    main = [loop for loop in loops if 2 * len(loop & tensors) > len(tensors)] if tensors else []
+    if main:
+        return min(main, key=len)
     return set().union(*loops) if loops else set(range(len(instructions)))
 
 

@@ -82,14 +82,20 @@ class Loops(unittest.TestCase):
     def main_loop(self, *lines):
         return sorted(measures.main_loop(instructions(*lines)))
 
-    def test_the_innermost_loop_with_tensor_cores(self):
-        # 1 to 8 is a loop, in it 2 to 5, and in that 3 to 4 without a product.
-        lines = ["MOV R1, R2", "LDG.E R2, [R4.64]", "HMMA.16816.F32 R4, R8, R10, R4",
-                 "LDG.E R3, [R4.64]", "@P1 BRA 0x30", "@P0 BRA 0x20", "STG.E [R2.64], R3",
-                 "@!P2 BRA 0x90", "BRA 0x10", "EXIT", "BRA 0xa0"]
-        self.assertEqual([sorted(loop) for loop in sass.find_loops(instructions(*lines))],
-                         [[3, 4], [2, 3, 4, 5], list(range(1, 9))])
-        self.assertEqual(self.main_loop(*lines), [2, 3, 4, 5])
+    def test_the_smallest_loop_with_most_of_the_products(self):
+        # 1 to 9 is a loop, in it 2 to 6, in that 3 to 4 with one of three products.
+        product = "HMMA.16816.F32 R4, R8, R10, R4"
+        lines = ["MOV R1, R2", "LDG.E R2, [R4.64]", product, product, "@P1 BRA 0x30", product,
+                 "@P0 BRA 0x20", "STG.E [R2.64], R3", "@!P2 BRA 0xa0", "BRA 0x10", "EXIT",
+                 "BRA 0xb0"]
+        self.assertEqual(sorted(sorted(loop) for loop in sass.find_loops(instructions(*lines))),
+                         [list(range(1, 10)), list(range(2, 7)), [3, 4]])
+        self.assertEqual(self.main_loop(*lines), list(range(2, 7)))
+
+    def test_all_loops_where_none_has_most_of_the_products(self):
+        product = "HMMA.16816.F32 R4, R8, R10, R4"
+        self.assertEqual(self.main_loop("MOV R1, R2", product, "@P0 BRA 0x10", "MOV R1, R2",
+                                        product, "@P0 BRA 0x40", "EXIT"), [1, 2, 4, 5])
 
     def test_all_loops_without_tensor_cores_and_all_without_loops(self):
         self.assertEqual(self.main_loop("MOV R1, R2", "FADD R1, R1, R3", "@P0 BRA 0x10", "EXIT"),
