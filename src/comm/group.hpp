@@ -97,6 +97,8 @@ class Group {
   void reset_traffic();
   // Memory that operations keep for themselves (Transport::staging_bytes).
   std::size_t staging_bytes() const { return transport_->staging_bytes(); }
+  // Transport::is_on_stream.
+  bool is_on_stream() const { return transport_->is_on_stream(); }
 
   // data = op over ranks of data; in place.
   void all_reduce(const Exec& exec, Span data, Op op = Op::sum, Site site = "") {

@@ -122,6 +122,10 @@ class Transport {
   virtual void begin_group() = 0;
   virtual void end_group() = 0;
 
+  // Whether operations run on streams of the device, where wait() holds up the kernels
+  // that come after it and never the host. Then nothing is waited for before its result
+  // is needed, and what is reduced in place takes no memory while it is under way.
+  virtual bool is_on_stream() const { return false; }
   // Nothing where the calls return before their messages have gone, so that what they
   // take on the host says nothing of the messages: accounts then have no seconds.
   virtual std::optional<TransportSeconds> seconds() const { return {}; }

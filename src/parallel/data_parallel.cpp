@@ -3,7 +3,8 @@
 // Passes say which units they use (begin, end); here that becomes messages. A reduction
 // begins when the first unit of its bucket is done with, as backward passes go from the
 // last unit to the first, and its result is fetched as late as possible: when its memory
-// is needed, or at the end of the step. Two are under way at a time.
+// is needed, or at the end of the step. Two are under way at a time, unless messages are
+// on streams of a device and reduced in place: there a wait would only hold up kernels.
 //
 // With ZeRO 2 and 3 buckets take turns in two slots of memory, those that stand alone
 // have one each. Example of ZeRO 3, a forward pass through the buckets 0 to 3, of which
@@ -385,9 +386,10 @@ void DataParallel<T>::need_gradients(std::size_t bucket) {
 // micro-batch whose sums are added to those of the micro-batches before it.
 template <class T>
 void DataParallel<T>::reduce(std::size_t bucket, bool adds_to_shard) {
-  // Two may be under way at a time, because each keeps its result on the host until it is
-  // complete.
-  if (reducing_.size() == kRotating) finish_reduction(reducing_.front());
+  // Each keeps memory until it is complete: on the host a copy of its result, with ZeRO 2
+  // and 3 the slot that it was reduced from.
+  const bool keeps_memory = zero() >= 2 || !groups_.gradient->is_on_stream();
+  if (keeps_memory && reducing_.size() == kRotating) finish_reduction(reducing_.front());
   params_.zero_unwritten_gradients(exec_, bucket);
   params_.visit_gradient_type([&]<class G>(std::type_identity<G>) {
     if (overflows_) overflow_in<G>(bucket);

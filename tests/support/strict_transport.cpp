@@ -53,6 +53,7 @@ class StrictTransport final : public Transport {
   void end_group() override {
     if (--depth_ == 0) tell(std::exchange(in_call_, {}));
   }
+  bool is_on_stream() const override { return true; }
   std::optional<TransportSeconds> seconds() const override { return carrier_->seconds(); }
   std::size_t staging_bytes() const override { return carrier_->staging_bytes(); }
 

@@ -12,7 +12,8 @@
 //   - an input is not written between the two, or the wait throws;
 //   - what is begun together() is waited for after that;
 //   - there are no 16-bit integers.
-// Given to MpiOptions::wrap_transport (docs/developer/tests.md).
+// It says of itself that it is on a stream, so that nobody waits early for the sake of
+// the host. Given to MpiOptions::wrap_transport (docs/developer/tests.md).
 #ifndef TRIREME_SUPPORT_STRICT_TRANSPORT_HPP_
 #define TRIREME_SUPPORT_STRICT_TRANSPORT_HPP_
 

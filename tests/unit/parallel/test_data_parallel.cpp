@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
@@ -595,6 +596,64 @@ TYPED_TEST(DataParallelOf, MessagesGoBesideTheWork) {
     use.start_gather(0);
     EXPECT_EQ(this->world_->is_under_way(), ranks > 1);
     use.settle();
+  }
+}
+
+// Reductions that a transport has under way, now and at most. It says of itself that it
+// is on a stream, or on the host.
+struct UnderWay {
+  bool is_on_stream = false;
+  int now = 0, most = 0;
+};
+class CountedReductions final : public comm::Transport {
+ public:
+  CountedReductions(std::unique_ptr<comm::Transport> carrier, UnderWay& under_way)
+      : carrier_(std::move(carrier)), under_way_(under_way) {}
+
+  int start(const Exec& exec, const comm::Transfer& transfer) override {
+    using Kind = comm::Transfer::Kind;
+    const int operation = carrier_->start(exec, transfer);
+    if (transfer.kind == Kind::all_reduce || transfer.kind == Kind::reduce_scatter) {
+      reductions_.insert(operation);
+      under_way_.most = std::max(under_way_.most, ++under_way_.now);
+    }
+    return operation;
+  }
+  void wait(const Exec& exec, int operation) override {
+    carrier_->wait(exec, operation);
+    under_way_.now -= static_cast<int>(reductions_.erase(operation));
+  }
+  void begin_group() override { carrier_->begin_group(); }
+  void end_group() override { carrier_->end_group(); }
+  bool is_on_stream() const override { return under_way_.is_on_stream; }
+
+ private:
+  std::unique_ptr<comm::Transport> carrier_;
+  UnderWay& under_way_;
+  std::set<int> reductions_;
+};
+
+// On the host each keeps a copy of its result, with ZeRO 2 and 3 the memory it is taken
+// from. On a stream a wait before the end would only hold up the backward pass.
+TYPED_TEST(DataParallelOf, ReductionsInPlaceHaveNoLimitOnAStream) {
+  constexpr int kUnits = 5;
+  for (const bool is_on_stream : {false, true}) {
+    UnderWay under_way{.is_on_stream = is_on_stream};
+    const auto world = comm::make_mpi_world(
+        {.wait = comm::WaitPolicy::yield,
+         .wrap_transport = [&](auto carrier, const comm::Communicator&) {
+           return std::make_unique<CountedReductions>(std::move(carrier), under_way);
+         }});
+    for (const int zero : {0, 1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("ZeRO {}, on a stream {}", zero, is_on_stream));
+      under_way.most = 0;
+      Run<TypeParam> run(world, {{.data = world->size()}, zero, 1, false, kUnits, false});
+      ASSERT_NO_FATAL_FAILURE(run.accumulate(1));
+      ASSERT_NO_FATAL_FAILURE(run.expect_gradients(1));
+      EXPECT_EQ(under_way.now, 0);
+      const int most = is_on_stream && zero < 2 ? kUnits : 2;
+      EXPECT_EQ(under_way.most, world->size() == 1 ? 0 : most);
+    }
   }
 }
 
