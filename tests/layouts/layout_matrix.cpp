@@ -598,8 +598,7 @@ template void run_narrow_layouts<bf16>(const std::vector<Layout>&);
 template void run_narrow_layouts<fp16>(const std::vector<Layout>&);
 
 std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
-  const auto world = comm::make_mpi_world(
-      {.wait = comm::WaitPolicy::yield, .wrap_transport = comm::make_strict_transport});
+  const auto world = comm::make_mpi_world(comm::strict_options());
   const auto reference = matrix_reference<float>(layouts.front().size, kSteps);
   std::set<std::string> sites;
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {

@@ -20,17 +20,16 @@ struct Variant {
 };
 
 std::vector<Variant> variants() {
-  MpiOptions plain, pieces, staged, naps, aware, strict;
+  MpiOptions plain, pieces, staged, naps, aware;
   plain.wait = WaitPolicy::yield;  // tests run with more ranks than cores
-  pieces = staged = naps = aware = strict = plain;
+  pieces = staged = naps = aware = plain;
   pieces.max_count = 10;
   staged.stage_through_host = true;
   staged.max_count = 50;
   naps.wait.reset();                // what the machine asks for
   aware.host_reads_device = false;  // as where MPI takes pointers to a GPU's memory
-  strict.wrap_transport = make_strict_transport;
   return {{"plain", plain}, {"pieces", pieces}, {"staged", staged},
-          {"chosen", naps}, {"aware", aware},   {"strict", strict}};
+          {"chosen", naps}, {"aware", aware},   {"strict", strict_options()}};
 }
 
 constexpr index_t kSizes[] = {1, 31, 33, 257};

@@ -27,8 +27,7 @@ auto refuses(const Texts&... texts) {
 class StrictTransportPair : public testing::Test {
  protected:
   void SetUp() override {
-    world_ = make_mpi_world(
-        {.wait = WaitPolicy::yield, .wrap_transport = make_strict_transport});
+    world_ = make_mpi_world(strict_options());
     world_->set_timeout(30.0);
     auto pair = world_->split(world_->rank() / 2, 0, "pair");
     ASSERT_EQ(pair->size(), 2);
@@ -37,6 +36,10 @@ class StrictTransportPair : public testing::Test {
   }
   void TearDown() override { world_->barrier(); }
 
+  // Of the call that was made last.
+  std::string number_of_call() const {
+    return fmt::format("number {})", pair_->control().calls());
+  }
   Span own() { return {own_.data(), 8, DType::float32}; }
   Span got() { return {got_.data(), 8, DType::float32}; }
   Request send(Channel channel = Channel::main) {
@@ -57,15 +60,16 @@ class StrictTransportPair : public testing::Test {
 TEST_F(StrictTransportPair, CrossingSendsFailUnlessBegunTogether) {
   {
     [[maybe_unused]] Request sent = send(), received = receive();
-    EXPECT_THAT(
-        [&] { sent.wait(exec_); },
-        refuses("both send first on one channel (site)", "group 'pair'", "together()"));
+    EXPECT_THAT([&] { sent.wait(exec_); },
+                refuses("send in group 'pair' (site, number 1)",
+                        "both send first on one channel", "together()"));
   }
   pair_ = std::make_unique<Group>(world_->split(world_->rank() / 2, 0, "pair"));
   {
     [[maybe_unused]] Request received = receive(), sent = send();
     EXPECT_THAT([&] { received.wait(exec_); },
-                refuses("both receive first on one channel (site)"));
+                refuses("recv in group 'pair' (site, number 1)",
+                        "both receive first on one channel"));
   }
   pair_ = std::make_unique<Group>(world_->split(world_->rank() / 2, 0, "pair"));
   Request sent, received;
@@ -119,7 +123,7 @@ TEST_F(StrictTransportPair, AnInputIsNotWritten) {
       pair_->start_all_gather(exec_, own(), {all.data(), 16, DType::float32}, "weights");
   own_[3] = 2.0f;
   EXPECT_THAT([&] { gather.wait(exec_); },
-              refuses("all_gather in group 'pair' (weights)",
+              refuses("all_gather in group 'pair' (weights, " + number_of_call(),
                       "its input was written while it was under way"));
 }
 
@@ -129,7 +133,7 @@ TEST_F(StrictTransportPair, AnOutputIsNotWritten) {
                                            {all.data(), 10, DType::float32}, "weights");
   all[9] = 2.0f;
   EXPECT_THAT([&] { gather.wait(exec_); },
-              refuses("all_gather in group 'pair' (weights)",
+              refuses("all_gather in group 'pair' (weights, " + number_of_call(),
                       "its output was written while it was under way"));
 }
 
@@ -152,6 +156,46 @@ TEST_F(StrictTransportPair, AGroupCallEndsWhereItsBodyThrows) {
   EXPECT_THROW(pair_->together([] { throw Error("begun by nobody"); }), Error);
   pair_->all_reduce(exec_, own());  // is not waited for within that call
   EXPECT_THAT(own_, Each(2.0f));
+}
+
+// The second message is the one that crosses, and is named so.
+TEST_F(StrictTransportPair, MessagesAreNumbered) {
+  Request sent, received;
+  pair_->together([&] {
+    sent = send();
+    received = receive();
+  });
+  sent.wait(exec_);
+  received.wait(exec_);
+  [[maybe_unused]] Request again = send(), back = receive();
+  EXPECT_THAT([&] { again.wait(exec_); },
+              refuses("send in group 'pair' (site, number 3)"));
+}
+
+TEST_F(StrictTransportPair, AllBeginTheSameCollectives) {
+  std::vector<float> all(16);
+  const auto call = [&] {
+    if (pair_->rank() == 0) {
+      pair_->all_reduce(exec_, own(), Op::sum, "here");
+    } else {
+      pair_->all_gather(exec_, own(), {all.data(), 16, DType::float32}, "there");
+    }
+  };
+  const std::int64_t next = pair_->control().calls() + 1;
+  EXPECT_THAT(
+      call,
+      refuses("group 'pair' make different calls",
+              fmt::format("rank 0: call {}, all_reduce of 8 float32, sum (here)", next),
+              fmt::format("rank 1: call {}, all_gather of 16 float32 (there)", next)));
+  pair_->all_reduce(exec_, own());
+  EXPECT_THAT(own_, Each(2.0f));
+}
+
+TEST_F(StrictTransportPair, WantsCallsToBeCompared) {
+  MpiOptions unchecked = strict_options();
+  unchecked.check_calls = false;
+  const auto world = make_mpi_world(unchecked);
+  EXPECT_THAT([&] { Group group(world); }, refuses("compare what they call"));
 }
 
 TEST_F(StrictTransportPair, HasNo16BitIntegers) {

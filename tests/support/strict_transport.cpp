@@ -43,6 +43,11 @@ class StrictTransport final : public Transport {
   StrictTransport(std::unique_ptr<Transport> carrier, const Communicator& group)
       : carrier_(std::move(carrier)), group_(group) {
     TRIREME_REQUIRE(kHostExecution, "the strict transport is for kernels on the host");
+    TRIREME_REQUIRE(
+        group.checks_calls(),
+        "group '{}': the strict transport is for ranks that compare what they "
+        "call (MpiOptions::check_calls)",
+        group.name());
   }
 
   int start(const Exec& exec, const Transfer& transfer) override;
@@ -67,15 +72,18 @@ class StrictTransport final : public Transport {
     Notice notice;  // told by the carrier's operation `told`
     int told = kComplete;
     bool is_busy = false;
+    std::int64_t number = 0;  // of a message on its channel, else of the group's calls
   };
   // A channel to one other rank, as this end knows it: what was begun there and has not
   // met its other half.
   struct Lane {
     std::vector<const Operation*> mine;
     std::vector<Notice> theirs;
+    std::int64_t begun = 0;  // messages, by this end
   };
 
   int free_operation();
+  std::string text_of(const Operation& operation) const;
   Lane& lane_of(const Transfer& transfer) {
     return lanes_[{transfer.peer, transfer.channel}];
   }
@@ -111,14 +119,22 @@ int StrictTransport::free_operation() {
   return static_cast<int>(found - operations_.begin());
 }
 
+// "all_gather in group 'gradient' (weights, number 17)"
+std::string StrictTransport::text_of(const Operation& operation) const {
+  const Transfer& transfer = operation.transfer;
+  return fmt::format("{} in group '{}' ({}, number {})", name_of(transfer.kind),
+                     group_.name(), transfer.site, operation.number);
+}
+
 int StrictTransport::start(const Exec& exec, const Transfer& transfer) {
-  TRIREME_REQUIRE(transfer.whole().dtype != DType::uint16,
-                  "{} in group '{}' ({}): NCCL has no 16-bit integers",
-                  name_of(transfer.kind), group_.name(), transfer.site);
   const int number = free_operation();
   Operation& operation = *operations_[static_cast<std::size_t>(number)];
   operation.exec = exec;
   operation.transfer = transfer;
+  operation.number =
+      transfer.is_between_two() ? ++lane_of(transfer).begun : group_.calls();
+  TRIREME_REQUIRE(transfer.whole().dtype != DType::uint16,
+                  "{}: NCCL has no 16-bit integers", text_of(operation));
   operation.is_busy = true;
   exec.fence("comm");
   const ConstSpan in = transfer.in;
@@ -214,11 +230,11 @@ void StrictTransport::read_notice(const Operation& operation, Lane& lane) {
 void StrictTransport::refuse(const Operation& operation, const Lane& lane) const {
   const bool sends = lane.theirs.front().sends != 0;
   throw Error(fmt::format(
-      "ranks {} and {} of group '{}' both {} first on one channel ({}). Buffers may hide "
-      "it; over NCCL they wait for each other for ever. Begin the send and the receive "
-      "together(), or give them channels of their own",
-      group_.rank(), operation.transfer.peer, group_.name(), sends ? "send" : "receive",
-      operation.transfer.site));
+      "{}: ranks {} and {} both {} first on one channel. Buffers may hide it; over NCCL "
+      "they wait for each other for ever. Begin the send and the receive together(), or "
+      "give them channels of their own",
+      text_of(operation), group_.rank(), operation.transfer.peer,
+      sends ? "send" : "receive"));
 }
 
 void StrictTransport::require_same_input(const Operation& operation) const {
@@ -235,8 +251,7 @@ void StrictTransport::require_same_input(const Operation& operation) const {
   };
   TRIREME_REQUIRE(
       std::ranges::all_of(std::views::iota(std::size_t{0}, in.bytes()), is_same),
-      "{} in group '{}' ({}): its input was written while it was under way",
-      name_of(operation.transfer.kind), group_.name(), operation.transfer.site);
+      "{}: its input was written while it was under way", text_of(operation));
 }
 
 void StrictTransport::require_poisoned_output(const Operation& operation) const {
@@ -244,18 +259,15 @@ void StrictTransport::require_poisoned_output(const Operation& operation) const 
   const auto* const output = static_cast<const std::byte*>(out.data);
   TRIREME_REQUIRE(std::all_of(output, output + out.bytes(),
                               [](std::byte byte) { return byte == kPoison; }),
-                  "{} in group '{}' ({}): its output was written while it was under way",
-                  name_of(operation.transfer.kind), group_.name(),
-                  operation.transfer.site);
+                  "{}: its output was written while it was under way",
+                  text_of(operation));
 }
 
 void StrictTransport::wait(const Exec& exec, int number) {
   Operation& operation = *operations_.at(static_cast<std::size_t>(number));
   TRIREME_REQUIRE(depth_ == 0 || operation.notice.call != call_,
-                  "{} in group '{}' ({}) is waited for within the group call that begins "
-                  "it",
-                  name_of(operation.transfer.kind), group_.name(),
-                  operation.transfer.site);
+                  "{} is waited for within the group call that begins it",
+                  text_of(operation));
   exec.fence("comm");
   if (operation.transfer.is_between_two()) {
     meet(operation);
@@ -274,6 +286,12 @@ void StrictTransport::wait(const Exec& exec, int number) {
 std::unique_ptr<Transport> make_strict_transport(std::unique_ptr<Transport> carrier,
                                                  const Communicator& group) {
   return std::make_unique<StrictTransport>(std::move(carrier), group);
+}
+
+MpiOptions strict_options() {
+  return {.wait = WaitPolicy::yield,
+          .check_calls = true,
+          .wrap_transport = make_strict_transport};
 }
 
 }  // namespace trireme::comm
