@@ -164,11 +164,12 @@ std::string collectives(const Exec& exec, comm::Communicator& control) {
   if (size > 1) {  // around the ring
     own = ramp(exec, kCount, static_cast<float>(rank), 1.0f);
     const DeviceArray<float> received("selftest", static_cast<std::size_t>(kCount));
-    const int left = (rank + size - 1) % size;
+    const int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    world.open({{left}, {right}});
     comm::Request receive, send;
     world.together([&] {
       receive = world.start_recv(exec, comm::span_of(received), left);
-      send = world.start_send(exec, comm::span_of(own), (rank + 1) % size);
+      send = world.start_send(exec, comm::span_of(own), right);
     });
     receive.wait(exec);
     send.wait(exec);

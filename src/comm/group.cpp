@@ -6,11 +6,13 @@
 // transport has nothing to do but to carry.
 #include "comm/group.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
 
 #include "base/plural.hpp"
 #include "base/timers.hpp"
+#include "comm/on_ranks.hpp"
 #include "comm/operation_board.hpp"
 
 namespace trireme::comm {
@@ -73,6 +75,14 @@ const char* name_of(Kind kind) {
                                     "recv"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::recv) + 1);
   return kNames[static_cast<std::size_t>(kind)];
+}
+
+const char* name_of(Channel channel) {
+  constexpr const char* kNames[] = {"main", "forward", "backward", "forward_round",
+                                    "backward_round"};
+  static_assert(std::size(kNames) ==
+                static_cast<std::size_t>(Channel::backward_round) + 1);
+  return kNames[static_cast<std::size_t>(channel)];
 }
 
 Traffic& Traffic::operator+=(const Traffic& other) {
@@ -259,12 +269,55 @@ void Group::broadcast(const Exec& exec, Span data, int root, Site site) {
   start(exec, {Kind::broadcast, data, data, Op::sum, root, site}).wait(exec);
 }
 
+bool Group::is_open(const ChannelEnd& end) const {
+  return std::find(open_.begin(), open_.end(), end) != open_.end();
+}
+
+void Group::open(const std::vector<ChannelEnd>& channels) {
+  // " 3.1 4.1 ": the other ranks of this one's ends, and the numbers of the channels.
+  const auto text_of = [](int peer, Channel channel) {
+    return fmt::format(" {}.{} ", peer, static_cast<int>(channel));
+  };
+  if (size() == 1) return;
+  std::string mine;
+  for (const auto& [peer, channel] : channels) mine += text_of(peer, channel);
+  const std::vector<std::string> all = control_->gather(mine);
+  on_every_rank(*control_, [&] {
+    for (const auto& [peer, channel] : channels) {
+      control_->require_rank(peer, "channel: other end");
+      TRIREME_REQUIRE(peer != rank(), "group '{}': a channel of rank {} to itself",
+                      name(), rank());
+      const std::string& theirs = all[static_cast<std::size_t>(peer)];
+      TRIREME_REQUIRE(theirs.find(text_of(rank(), channel)) != std::string::npos,
+                      "group '{}': of the channel '{}' between ranks {} and {} only the "
+                      "first opens its end",
+                      name(), name_of(channel), rank(), peer);
+    }
+  });
+  std::vector<ChannelEnd> fresh;
+  for (const ChannelEnd& end : channels) {
+    if (is_open(end)) continue;
+    open_.push_back(end);
+    fresh.push_back(end);
+  }
+  transport_->open(fresh);
+}
+
+void Group::require_open(const char* call, const Exec& exec, const ChannelEnd& end,
+                         Site site) const {
+  TRIREME_REQUIRE(exec.is_shape_only() || is_open(end),
+                  "{} in group '{}' ({}): rank {} has no open channel '{}' to rank {}; "
+                  "both ends open() it first",
+                  call, name(), site, rank(), name_of(end.channel), end.peer);
+}
+
 Request Group::start_send(const Exec& exec, ConstSpan data, int to, Site site,
                           Channel channel) {
   require_memory("send", exec, data);
   control_->require_rank(to, "send: receiver");
   TRIREME_REQUIRE(to != rank(), "send in group '{}': rank {} sends to itself", name(),
                   rank());
+  require_open("send", exec, {to, channel}, site);
   return start(
       exec,
       {.kind = Kind::send, .in = data, .peer = to, .site = site, .channel = channel});
@@ -276,6 +329,7 @@ Request Group::start_recv(const Exec& exec, Span data, int from, Site site,
   control_->require_rank(from, "recv: sender");
   TRIREME_REQUIRE(from != rank(), "recv in group '{}': rank {} receives from itself",
                   name(), rank());
+  require_open("recv", exec, {from, channel}, site);
   return start(
       exec,
       {.kind = Kind::recv, .out = data, .peer = from, .site = site, .channel = channel});

@@ -125,9 +125,9 @@ class Group {
   Request start_reduce_scatter(const Exec& exec, ConstSpan in, Span out, Op op = Op::sum,
                                Site site = "");
   Request start_all_gather(const Exec& exec, ConstSpan in, Span out, Site site = "");
-  // Point to point: messages of one channel between two ranks arrive in the order they
-  // were sent, and must be as long as their receiver expects. Two ranks that send to each
-  // other on one channel begin both together().
+  // Point to point, on channels that were opened: messages of one channel between two
+  // ranks arrive in the order they were sent, and must be as long as their receiver
+  // expects. Two ranks that send to each other on one channel begin both together().
   void send(const Exec& exec, ConstSpan data, int to, Site site = "",
             Channel channel = Channel::main) {
     start_send(exec, data, to, site, channel).wait(exec);
@@ -140,6 +140,10 @@ class Group {
                      Channel channel = Channel::main);
   Request start_recv(const Exec& exec, Span data, int from, Site site = "",
                      Channel channel = Channel::main);
+  // Opens channels, unless they are open, for the life of the group. Collective over the
+  // group, before the first message on any of them: every rank names its ends, perhaps
+  // none. Throws Error on every rank where one end is named without the other.
+  void open(const std::vector<ChannelEnd>& channels);
   // What `begin()` begins in this group is issued together: none of it waits for another,
   // so that messages may cross. It waits for nothing itself. The transport's group call
   // ends also where begin() throws: later calls would be taken for a part of it.
@@ -162,9 +166,13 @@ class Group {
   MessageTally count_of(const Transfer& transfer) const;
   std::string details_of(const Transfer& transfer) const;
   void require_blocks(const char* call, ConstSpan whole, ConstSpan block) const;
+  bool is_open(const ChannelEnd& end) const;
+  void require_open(const char* call, const Exec& exec, const ChannelEnd& end,
+                    Site site) const;
 
   std::shared_ptr<Communicator> control_;  // outlives the transport
   std::unique_ptr<Transport> transport_;
+  std::vector<ChannelEnd> open_;  // few
   Traffic traffic_;
   Tally sent_;
   TransportSeconds before_;  // what the transport had taken at the last reset

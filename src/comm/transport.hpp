@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <optional>
 #include <type_traits>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/exec.hpp"
@@ -71,6 +72,14 @@ using Site = const char*;
 // channel for activations and another for the gradients that come the opposite way, and
 // two more where a message goes round from the last stage to the first.
 enum class Channel { main, forward, backward, forward_round, backward_round };
+const char* name_of(Channel channel);
+
+// One end of a channel: who has the other, and which of the channels between the two.
+struct ChannelEnd {
+  int peer = 0;
+  Channel channel = Channel::main;
+  bool operator==(const ChannelEnd&) const = default;
+};
 
 // One operation of this rank: what it reads and writes in device memory.
 struct Transfer {
@@ -116,6 +125,12 @@ class Transport {
   // What is launched on this Exec from now on sees the result. A transport of the host
   // blocks until it is there; one on streams lets the Exec's stream wait for an event.
   virtual void wait(const Exec& exec, int operation) = 0;
+
+  // Makes what these channels need, none of which is open yet. Collective; for each of
+  // them the other rank names its end, too. A communicator of two ranks takes both to be
+  // made, and the first message would be too late: a stage that waits for the one
+  // neighbour there keeps the other one waiting.
+  virtual void open(const std::vector<ChannelEnd>& channels) = 0;
 
   // What is begun between the two is issued together: none of it waits for another, and
   // wait() comes after the end. Calls may be nested; the outermost counts.

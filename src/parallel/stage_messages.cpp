@@ -13,9 +13,8 @@ comm::Site site_of(Way way) {
   return way == Way::forward ? "activations" : "activation gradients";
 }
 
-// What goes each way between two stages has a channel of its own, and so has what goes
-// round between the last stage and the first (virtual pipelines): with two stages that is
-// the opposite way between the same two.
+// What goes round between the last stage and the first has channels of its own: with two
+// stages that is the opposite way between the same two.
 comm::Channel channel_of(Way way, int from, int to) {
   const bool is_forward = way == Way::forward;
   const bool is_round = is_forward ? from > to : from < to;
@@ -27,15 +26,33 @@ comm::Channel channel_of(Way way, int from, int to) {
 
 }  // namespace
 
+std::vector<comm::ChannelEnd> channels_of_stage(int stage, int stages, bool goes_round) {
+  std::vector<comm::ChannelEnd> ends;
+  const auto add = [&](int from, int to) {  // forward from one piece to the next
+    const int other = stage == from ? to : from;
+    ends.push_back({other, channel_of(Way::forward, from, to)});
+    ends.push_back({other, channel_of(Way::backward, to, from)});
+  };
+  if (stage > 0) add(stage - 1, stage);
+  if (stage + 1 < stages) add(stage, stage + 1);
+  const bool is_end = stage == 0 || stage == stages - 1;
+  if (goes_round && stages > 1 && is_end) add(stages - 1, 0);
+  return ends;
+}
+
 template <class T>
 StageMessages<T>::StageMessages(const Exec& exec, const comm::ProcessGroups& groups,
-                                index_t elements, int buffers, bool sequence_parallel)
+                                index_t elements, int buffers, bool sequence_parallel,
+                                bool goes_round)
     : exec_(exec),
       groups_(groups),
       ranks_(sequence_parallel ? 1 : groups.tensor->size()),
       elements_(elements),
       buffers_(extent(buffers)) {
-  if (exec.is_shape_only() || buffers == 0) return;
+  if (exec.is_shape_only()) return;
+  groups.pipeline->open(
+      channels_of_stage(groups.pipeline->rank(), groups.pipeline->size(), goes_round));
+  if (buffers == 0) return;
   memory_ = DeviceArray<T>("messages between stages",
                            extent(slice_size(elements) * ranks_ * buffers));
 }

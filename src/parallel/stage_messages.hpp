@@ -9,6 +9,9 @@
 // do not divide has a few unused elements behind it. For example 10 elements over 4 ranks
 // are slices of 3, the last of which has one element and two unused ones. With sequence
 // parallelism ranks have slices anyway.
+//
+// A stage has two channels with each of its neighbours, one for each way; in a virtual
+// pipeline the last stage and the first are neighbours too.
 #ifndef TRIREME_PARALLEL_STAGE_MESSAGES_HPP_
 #define TRIREME_PARALLEL_STAGE_MESSAGES_HPP_
 
@@ -16,19 +19,24 @@
 
 #include "base/exec.hpp"
 #include "comm/process_groups.hpp"
+#include "comm/transport.hpp"
 
 namespace trireme::parallel {
 
 // Which way a message goes; messages of one way between two stages keep their order.
 enum class Way { forward, backward };
 
+// The channels of a stage. `goes_round`: whether messages go from the last stage to the
+// first and back (virtual pipelines).
+std::vector<comm::ChannelEnd> channels_of_stage(int stage, int stages, bool goes_round);
+
 template <class T>
 class StageMessages {
  public:
   // Buffers of `elements` each, those of the longest message; no memory where `exec` is
-  // shape-only.
+  // shape-only. Else it opens the channels, and is collective over the pipeline.
   StageMessages(const Exec& exec, const comm::ProcessGroups& groups, index_t elements,
-                int buffers, bool sequence_parallel);
+                int buffers, bool sequence_parallel, bool goes_round);
   ~StageMessages();
   StageMessages(const StageMessages&) = delete;
   StageMessages& operator=(const StageMessages&) = delete;

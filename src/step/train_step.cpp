@@ -74,7 +74,7 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
       workspace_(make_workspace()),
       borders_(find_borders()),
       messages_(exec, state.groups, longest_message(), needs_.buffers,
-                state.sequence_parallel()) {
+                state.sequence_parallel(), state.sharing.pipeline.chunks > 1) {
   if (!is_on_shapes()) {
     step_state_ = DeviceArray<kernels::StepState>("step state", 1);
     totals_ = DeviceArray<double>("step totals", totals().extent(0));

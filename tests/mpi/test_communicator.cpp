@@ -142,6 +142,11 @@ void check_movements(Group& comm, index_t n) {
       ASSERT_EQ(as_float(second[i]), as_float(value<T>(previous, i, 1))) << round;
     }
   };
+  comm.open({{next}, {previous}});
+  comm.open({{next, Channel::forward},
+             {previous, Channel::forward},
+             {next, Channel::backward},
+             {previous, Channel::backward}});
   {  // In the order they are sent; waited for in another.
     Request a, b, c, d;
     comm.together([&] {

@@ -98,11 +98,16 @@ TEST_F(OperationBoardOfRanks, IsSharedByAllGroups) {
     }
     Group(group).all_reduce(Exec(), span, Op::sum, "a site");
   }
+  Group on_device(part);
+  std::vector<ChannelEnd> channels;
+  if (world_->rank() == 0) channels = {{ranks - 1}};
+  if (world_->rank() == ranks - 1) channels = {{0}};
+  on_device.open(channels);
   if (world_->rank() == ranks - 1) {
     EXPECT_TRUE(comes_true([&] { return waiting("recv", "part") == 1; }));
-    Group(part).send(Exec(), span, 0);
+    on_device.send(Exec(), span, 0);
   } else if (world_->rank() == 0) {
-    Group(part).recv(Exec(), span, ranks - 1);
+    on_device.recv(Exec(), span, ranks - 1);
   }
   world_->barrier();
 }

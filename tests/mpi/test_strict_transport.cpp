@@ -31,11 +31,15 @@ class StrictTransportPair : public testing::Test {
     world_->set_timeout(30.0);
     auto pair = world_->split(world_->rank() / 2, 0, "pair");
     ASSERT_EQ(pair->size(), 2);
-    pair_ = std::make_unique<Group>(std::move(pair));
-    other_ = 1 - pair_->rank();
+    other_ = 1 - pair->rank();
+    make_pair(std::move(pair));
   }
   void TearDown() override { world_->barrier(); }
 
+  void make_pair(std::shared_ptr<Communicator> pair) {
+    pair_ = std::make_unique<Group>(std::move(pair));
+    pair_->open({{other_}, {other_, Channel::forward}, {other_, Channel::backward}});
+  }
   // Of the call that was made last.
   std::string number_of_call() const {
     return fmt::format("number {})", pair_->control().calls());
@@ -64,14 +68,14 @@ TEST_F(StrictTransportPair, CrossingSendsFailUnlessBegunTogether) {
                 refuses("send in group 'pair' (site, number 1)",
                         "both send first on one channel", "together()"));
   }
-  pair_ = std::make_unique<Group>(world_->split(world_->rank() / 2, 0, "pair"));
+  make_pair(world_->split(world_->rank() / 2, 0, "pair"));
   {
     [[maybe_unused]] Request received = receive(), sent = send();
     EXPECT_THAT([&] { received.wait(exec_); },
                 refuses("recv in group 'pair' (site, number 1)",
                         "both receive first on one channel"));
   }
-  pair_ = std::make_unique<Group>(world_->split(world_->rank() / 2, 0, "pair"));
+  make_pair(world_->split(world_->rank() / 2, 0, "pair"));
   Request sent, received;
   pair_->together([&] {
     sent = send();

@@ -83,6 +83,9 @@ TEST(WrongCallsMessages, OfTheWrongLength) {
   ASSERT_GE(comm->size(), 2);
   const Exec exec;
   std::vector<float> data(20);
+  std::vector<ChannelEnd> channels;
+  if (comm->rank() < 2) channels = {{1 - comm->rank()}};
+  comm->open(channels);
   for (const index_t expected : {5, 20}) {
     const index_t sent = expected == 5 ? 10 : 3;
     if (comm->rank() == 0) comm->send(exec, {data.data(), sent, DType::float32}, 1);
@@ -98,6 +101,41 @@ TEST(WrongCallsMessages, OfTheWrongLength) {
   }
 }
 
+// Both ends of a channel are opened before its first message, by the whole group.
+TEST(WrongCallsChannels, AreOpenedByBothEnds) {
+  const auto control = world();
+  Group group(control);
+  ASSERT_GE(group.size(), 2);
+  const int rank = group.rank();
+  std::vector<float> data(4);
+  const Span span{data.data(), 4, DType::float32};
+  const int other = rank == 0 ? 1 : 0;
+  EXPECT_THAT(message_of([&] { group.send(Exec(), span, other, "here"); }),
+              HasSubstr(fmt::format("send in group 'world' (here): rank {} has no open "
+                                    "channel 'main' to rank {}",
+                                    rank, other)));
+  // One end alone, which all learn of.
+  std::vector<ChannelEnd> channels;
+  if (rank == 1) channels = {{0, Channel::forward}};
+  EXPECT_THAT(message_of([&] { group.open(channels); }),
+              HasSubstr("the channel 'forward' between ranks 1 and 0 only the first"));
+  if (rank == 0) channels = {{1, Channel::backward}};
+  EXPECT_THAT(message_of([&] { group.open(channels); }), HasSubstr("only the first"));
+  EXPECT_THAT(message_of([&] { group.open({{rank}}); }),
+              HasSubstr("a channel of rank 0 to itself"));
+  EXPECT_THAT(message_of([&] { group.open({{group.size()}}); }),
+              HasSubstr("is not one of its"));
+  channels.clear();
+  if (rank < 2) channels = {{other, Channel::forward}};
+  for (int times = 0; times < 2; ++times) group.open(channels);
+  if (rank == 0) group.send(Exec(), span, 1, "", Channel::forward);
+  if (rank == 1) group.recv(Exec(), span, 0, "", Channel::forward);
+  EXPECT_THAT(
+      message_of([&] { group.recv(Exec(), span, other, "here", Channel::backward); }),
+      HasSubstr("no open channel 'backward'"));
+  control->barrier();
+}
+
 TEST(WrongCallsTimeout, SaysWhoWaitsForWhat) {
   std::vector<float> data(4);
   const auto comm = world();
@@ -105,6 +143,7 @@ TEST(WrongCallsTimeout, SaysWhoWaitsForWhat) {
   const auto pair = comm->split(comm->rank() < 2 ? 0 : -1, 0, "pair");
   if (!pair) return comm->barrier();
   Group on_device(pair);
+  on_device.open({{1 - pair->rank()}});
   if (pair->rank() == 0) {
     pair->set_timeout(0.3);
     const auto start = std::chrono::steady_clock::now();

@@ -623,6 +623,9 @@ class CountedReductions final : public comm::Transport {
     carrier_->wait(exec, operation);
     under_way_.now -= static_cast<int>(reductions_.erase(operation));
   }
+  void open(const std::vector<comm::ChannelEnd>& channels) override {
+    carrier_->open(channels);
+  }
   void begin_group() override { carrier_->begin_group(); }
   void end_group() override { carrier_->end_group(); }
   bool is_on_stream() const override { return under_way_.is_on_stream; }

@@ -47,7 +47,7 @@ void exchange(const comm::RankGrid& grid, bool sequence_parallel) {
   const comm::ProcessGroups& groups = grid.groups();
   const int stages = groups.pipeline->size(), stage = groups.pipeline->rank();
   const bool has_before = stage > 0, has_after = stage + 1 < stages;
-  StageMessages<float> messages(Exec(), groups, kElements, 4, sequence_parallel);
+  StageMessages<float> messages(Exec(), groups, kElements, 4, sequence_parallel, false);
   // Slices are equal: the last one ends in elements that nobody uses.
   const index_t ranks = sequence_parallel ? 1 : groups.tensor->size();
   const auto slice = [&](int message) { return (kSizes[message] + ranks - 1) / ranks; };
@@ -91,12 +91,44 @@ TEST(StageMessages, ArriveWhole) {
   }
 }
 
+std::string text_of(const std::vector<comm::ChannelEnd>& ends) {
+  std::string text;
+  for (const auto& [peer, channel] : ends) {
+    text += fmt::format("{} {}, ", comm::name_of(channel), peer);
+  }
+  return text;
+}
+
+TEST(StageMessages, ChannelsAreThoseOfTheNeighbours) {
+  EXPECT_EQ(text_of(channels_of_stage(0, 1, true)), "");
+  EXPECT_EQ(text_of(channels_of_stage(0, 2, false)), "forward 1, backward 1, ");
+  EXPECT_EQ(text_of(channels_of_stage(1, 3, true)),
+            "forward 0, backward 0, forward 2, backward 2, ");
+  EXPECT_EQ(text_of(channels_of_stage(2, 3, true)),
+            "forward 1, backward 1, forward_round 0, backward_round 0, ");
+  EXPECT_EQ(text_of(channels_of_stage(0, 2, true)),
+            text_of({{1, comm::Channel::forward},
+                     {1, comm::Channel::backward},
+                     {1, comm::Channel::forward_round},
+                     {1, comm::Channel::backward_round}}));
+  for (const int stages : {2, 3, 7}) {
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_LE(channels_of_stage(stage, stages, true).size(), 4u);
+      for (const auto& [peer, channel] : channels_of_stage(stage, stages, true)) {
+        const auto theirs = channels_of_stage(peer, stages, true);
+        EXPECT_THAT(theirs, ::testing::Contains(comm::ChannelEnd{stage, channel}));
+      }
+    }
+  }
+}
+
 // On shapes alone: counted, without memory.
 TEST(StageMessages, AreCountedWithoutMemory) {
   const auto ranks = world();
   const comm::RankGrid grid(ranks, {.pipeline = ranks->size()});
-  StageMessages<float> messages(Exec::shape_only(), grid.groups(), kElements, 3, false);
-  const StageMessages<float> real(Exec(), grid.groups(), kElements, 3, false);
+  StageMessages<float> messages(Exec::shape_only(), grid.groups(), kElements, 3, false,
+                                false);
+  const StageMessages<float> real(Exec(), grid.groups(), kElements, 3, false, false);
   EXPECT_EQ(messages.bytes(), real.bytes());
   EXPECT_EQ(messages.to_fill(2).data(), nullptr);
   EXPECT_EQ(messages.received(1).data(), nullptr);
