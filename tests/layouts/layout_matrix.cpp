@@ -1,6 +1,7 @@
 // tests/layouts/layout_matrix.cpp — see layout_matrix.hpp.
 #include "layouts/layout_matrix.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,9 +27,15 @@
 #include "step/step_plan.hpp"
 #include "support/allocated_bytes.hpp"
 #include "support/allocation_counter.hpp"
+#include "support/fences.hpp"
 #include "support/strict_transport.hpp"
 
 namespace trireme::test {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::IsSubsetOf;
 
 // How far one layout or all of them are from one rank, relative.
 struct Distances {
@@ -604,10 +611,17 @@ std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {
     MatrixRun run(ranks, layout);
     for (int step = 0; step < 3; ++step) {
+      const Fences fences;
       run.reset_traffic();
       run.accumulate(step);
       if (step == 0) check_gradients(*ranks, run, layout, reference);
       const optim::StepReport report = run.finish();
+      if (step > 0) {
+        // The transport waits, as kernels run on the host, and whoever reads the report.
+        EXPECT_THAT(Fences::of_queues(), AllOf(Contains("optimizer report"),
+                                               IsSubsetOf({"comm", "optimizer report"})));
+        EXPECT_THAT(Fences::of_devices(), IsEmpty());
+      }
       if (step == 1) check_messages(run);
       EXPECT_LE(distances_of(report, reference, extent(step)).loss,
                 Tolerances<float>::kLoss)

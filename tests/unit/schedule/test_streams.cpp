@@ -38,11 +38,21 @@ enum class Neighbours {
   grouped,  // those of a communicator that no pass lies between begin and end together
 };
 
+// What a pass waits for before it ends.
+enum class Passes {
+  wait_for_theirs,  // the messages that bring what it reads, and take what it writes over
+  wait_for_device,  // all that was begun before, as for an allocation on a device
+};
+
 class Devices {
  public:
   Devices(const PipelineShape& shape, const std::vector<StagePlan>& plans,
-          Communicators communicators, Neighbours neighbours)
-      : shape_(shape), communicators_(communicators), neighbours_(neighbours) {
+          Communicators communicators, Neighbours neighbours,
+          Passes passes = Passes::wait_for_theirs)
+      : shape_(shape),
+        communicators_(communicators),
+        neighbours_(neighbours),
+        passes_(passes) {
     for (int stage = 0; stage < shape.stages; ++stage) {
       add(stage, plans[static_cast<std::size_t>(stage)].actions);
     }
@@ -98,6 +108,7 @@ class Devices {
     const QueueKey passes{stage, -1, 0, false};
     std::map<int, std::size_t> last;  // message of a buffer, whose passes wait for it
     std::map<QueueKey, std::size_t> group;
+    std::vector<std::size_t> begun;  // messages
     std::map<std::tuple<int, bool, bool>, int> count;
     const auto wait_for = [&](std::initializer_list<int> buffers) {
       std::vector<std::size_t> after;
@@ -109,6 +120,7 @@ class Devices {
     for (const Action& action : actions) {
       if (!is_message(action)) {
         wait_for({action.in, action.out});
+        if (passes_ == Passes::wait_for_device) put(passes, begun);
         group.clear();
         continue;
       }
@@ -129,6 +141,7 @@ class Devices {
         tasks_[task].after.push_back(queues_[passes].tasks.back());
       }
       last[buffer] = task;
+      begun.push_back(task);
     }
   }
 
@@ -158,6 +171,7 @@ class Devices {
   PipelineShape shape_;
   Communicators communicators_;
   Neighbours neighbours_;
+  Passes passes_;
   std::vector<Task> tasks_;
   std::map<QueueKey, Queue> queues_;
   std::map<End, std::size_t> task_of_;
@@ -229,6 +243,16 @@ TEST(Streams, CommunicatorsOfAWholePipelineHang) {
     EXPECT_EQ(runs(evaluation, Communicators::of_ways), is_chain);
     EXPECT_FALSE(runs(training, Communicators::one));
     EXPECT_EQ(runs(evaluation, Communicators::one), is_chain);
+  }
+}
+
+// A receive begins before a pass that what it brings depends on.
+TEST(Streams, WaitingForAWholeDeviceHangs) {
+  for (const PipelineShape& shape : small_pipelines(32)) {
+    SCOPED_TRACE(text_of(shape));
+    EXPECT_FALSE(Devices(shape, training_plans(shape), Communicators::of_channels,
+                         Neighbours::apart, Passes::wait_for_device)
+                     .run());
   }
 }
 
