@@ -248,6 +248,8 @@ int run(int argc, char** argv) {
   if (rounds < 1) throw Error("the number of rounds is a whole number from 1");
   const auto world =
       std::make_shared<Group>(comm::make_mpi_world({.wait = comm::WaitPolicy::spin}));
+  const int ranks = world->size();  // around the ring
+  world->open({{(world->rank() + 1) % ranks}, {(world->rank() + ranks - 1) % ranks}});
   if (world->rank() == 0) {
     std::printf("%d ranks, %d rounds\n%-15s %9s %9s %9s %9s   %-21s   %s\n",
                 world->size(), rounds, "collective", "bytes", "us", "raw us", "block. us",

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
@@ -100,6 +101,13 @@ ClockReading read_clock(comm::Communicator& world) {
   const DeviceArray<float> token("clock reading", 1);
   const comm::Span span = comm::span_of(View1<float>(token));
   const int ranks = world.size();
+  std::vector<comm::ChannelEnd> ends;
+  for (int rank = 1; rank < ranks; ++rank) {
+    if (world.rank() == 0 || world.rank() == rank) {
+      ends.push_back({world.rank() == 0 ? rank : 0});
+    }
+  }
+  group.open(ends);
   // What is kept of each rank's best round: what rank 0's clock showed in the middle of
   // it, its number and its length.
   std::vector<double> middle(static_cast<std::size_t>(ranks), 0.0), round = middle,
