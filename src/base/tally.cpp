@@ -19,6 +19,9 @@ bool same_place(const KernelTally& a, const KernelTally& b) {
 bool same_place(const MessageTally& a, const MessageTally& b) {
   return a.site == b.site && a.operation == b.operation && a.axis == b.axis;
 }
+bool same_place(const ProductTally& a, const ProductTally& b) {
+  return a.shape == b.shape;
+}
 
 void accumulate(KernelTally& to, const KernelTally& more) {
   to.calls += more.calls;
@@ -30,6 +33,10 @@ void accumulate(MessageTally& to, const MessageTally& more) {
   to.calls += more.calls;
   to.elements += more.elements;
   to.bytes += more.bytes;
+}
+
+void accumulate(ProductTally& to, const ProductTally& more) {
+  to.calls += more.calls;
 }
 
 template <class Entry>
@@ -53,6 +60,10 @@ void Tally::add(const MessageTally& more) {
   add_to(messages_, more);
 }
 
+void Tally::add(const ProductTally& more) {
+  add_to(products_, more);
+}
+
 KernelTally Tally::kernel(const char* label) const {
   for (const KernelTally& entry : kernels_) {
     if (same(entry.label, label)) return entry;
@@ -69,6 +80,7 @@ KernelTally Tally::total() const {
 Tally& Tally::operator+=(const Tally& other) {
   for (const KernelTally& entry : other.kernels_) add(entry);
   for (const MessageTally& entry : other.messages_) add(entry);
+  for (const ProductTally& entry : other.products_) add(entry);
   drop_zeros();
   return *this;
 }
@@ -85,6 +97,7 @@ Tally& Tally::operator*=(index_t n) {
     entry.elements *= n;
     entry.bytes *= n;
   }
+  for (ProductTally& entry : products_) entry.calls *= n;
   drop_zeros();
   return *this;
 }
@@ -96,6 +109,7 @@ void Tally::drop_zeros() {
   std::erase_if(messages_, [](const MessageTally& e) {
     return e.calls == 0 && e.elements == 0 && e.bytes == 0;
   });
+  std::erase_if(products_, [](const ProductTally& e) { return e.calls == 0; });
 }
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 // base/tally.hpp — what a pass on shapes alone would have done: of each kernel the calls,
-// FLOPs and bytes, of each site that sends the calls, elements and bytes.
+// FLOPs and bytes, of each site that sends the calls, elements and bytes, and of each
+// product of matrices that a library would be asked for the calls.
 //
 // A kernel's host function states its cost beside its launch, from extents; the launch
 // counts the call (Exec::only_counts). FLOPs are those of matrix products, a multiply-add
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/product_shape.hpp"
 #include "base/types.hpp"
 
 namespace trireme {
@@ -55,15 +57,22 @@ struct MessageTally {
   auto operator<=>(const MessageTally&) const = default;
 };
 
+struct ProductTally {
+  ProductShape shape;
+  index_t calls = 0;
+};
+
 class Tally {
  public:
   void add(const Kernel& kernel) { add(KernelTally{kernel.label, 1, kernel.cost}); }
   void add(const KernelTally& more);
   void add(const MessageTally& more);
+  void add(const ProductTally& more);
 
   // What was counted, in the order of the first calls; what never happened is not listed.
   const std::vector<KernelTally>& kernels() const { return kernels_; }
   const std::vector<MessageTally>& messages() const { return messages_; }
+  const std::vector<ProductTally>& products() const { return products_; }
   // One kernel, or the sum of all: zeros where there is none.
   KernelTally kernel(const char* label) const;
   KernelTally total() const;
@@ -80,6 +89,7 @@ class Tally {
 
   std::vector<KernelTally> kernels_;
   std::vector<MessageTally> messages_;
+  std::vector<ProductTally> products_;
 };
 
 }  // namespace trireme

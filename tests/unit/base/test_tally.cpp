@@ -58,5 +58,21 @@ TEST(Tally, ARecordedPassIsReplayed) {
   EXPECT_TRUE((0 * before).kernels().empty());
 }
 
+TEST(Tally, CountsProductsByTheirShape) {
+  const ProductShape one{.m = 3, .n = 5, .k = 7}, other{.m = 3, .n = 5, .k = 8};
+  Tally tally;
+  tally.add(ProductTally{one, 1});
+  const Tally before = tally;
+  tally.add(ProductTally{other, 2});
+  tally.add(ProductTally{one, 1});
+  ASSERT_EQ(tally.products().size(), 2u);
+  EXPECT_EQ(tally.products()[0].shape, one);
+  EXPECT_EQ(tally.products()[0].calls, 2);
+  tally += 3 * (tally - before);
+  EXPECT_EQ(tally.products()[0].calls, 5);
+  EXPECT_EQ(tally.products()[1].calls, 8);
+  EXPECT_TRUE((tally - tally).products().empty());
+}
+
 }  // namespace
 }  // namespace trireme
