@@ -72,7 +72,8 @@ struct Epilogue {
 
 // y = activation(z) + residual, z = x W^T + bias: in one go where the library can, else
 // the product and then kernels/epilogue.hpp. Where T has 16 bits the activation takes z
-// as it is stored, rounded.
+// as it is stored, rounded; not so on a GPU where the run's table of products
+// (gemm_table.hpp) gives it to the library.
 template <class T>
 void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& weight,
                     const Epilogue<T>& epilogue, View2<T> y);

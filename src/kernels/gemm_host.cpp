@@ -16,6 +16,7 @@
 #include "kernels/gemm.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/impl/narrow_gemm.hpp"
+#include "kernels/impl/product_shape.hpp"
 #include "kernels/library_versions.hpp"
 
 namespace trireme::kernels {
@@ -88,7 +89,11 @@ template <class T, class To>
 void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
           Accumulate accumulate, View2<const T> a, View2<const T> b, View2<To> c) {
   const GemmShape shape = gemm_shape(transpose_a, transpose_b, a, b, c);
-  if (skips_gemm(exec, shape, accumulate, a, b, c)) return;
+  const Kernel kernel = gemm_kernel(shape, accumulate, a, b, c);
+  if (impl::skips_gemm(exec, kernel,
+                       impl::product_shape(transpose_a, transpose_b, shape, a, b, c))) {
+    return;
+  }
   // oneDNN refuses a sum of no products; Kokkos Kernels (4.4) takes a single column for a
   // contiguous vector, whatever lies between its rows.
   const bool is_column = std::is_same_v<T, double> && shape.n == 1 &&
@@ -98,7 +103,7 @@ void gemm(const Exec& exec, Transpose transpose_a, Transpose transpose_b,
     gemm_reference<T, To>(exec, transpose_a, transpose_b, accumulate, a, b, c);
     return;
   }
-  LibraryCall call(exec, gemm_kernel(shape, accumulate, a, b, c));
+  LibraryCall call(exec, kernel);
   const impl::Product product =
       product_of(transpose_a, transpose_b, accumulate, shape, a, b, c);
   if constexpr (std::is_same_v<T, float>) {
@@ -174,7 +179,10 @@ void linear_forward(const Exec& exec, View2<const T> x, const WeightOperand<T>& 
     }
     if (is_fused) {
       const Kernel kernel = fused_kernel(shape, x, weight, epilogue, y);
-      if (exec.only_counts(kernel)) return;
+      if (impl::only_counts_product(
+              exec, kernel, impl::forward_shape(shape, x, weight.rows, epilogue, y))) {
+        return;
+      }
       LibraryCall call(exec, kernel);
       if constexpr (std::is_same_v<T, float>) {
         forward_in_blocks(exec, product, x, weight.rows, epilogue, y);

@@ -38,13 +38,6 @@ Kernel gemm_kernel(const GemmShape& shape, Accumulate accumulate, const View2<co
                    const View2<const T>& b, const View2<To>& c) {
   return {"trireme::kernels::gemm", gemm_cost(shape, accumulate, a, b, c)};
 }
-// True where gemm() has nothing to compute: no elements, or an Exec that only counts.
-template <class T, class To>
-bool skips_gemm(const Exec& exec, const GemmShape& shape, Accumulate accumulate,
-                const View2<const T>& a, const View2<const T>& b, const View2<To>& c) {
-  return shape.m == 0 || shape.n == 0 ||
-         exec.only_counts(gemm_kernel(shape, accumulate, a, b, c));
-}
 
 }  // namespace trireme::kernels
 
