@@ -735,7 +735,9 @@ void add_run(Table& table) {
   table.length(TRIREME_AT(run.sample_every),
                {"Between samples of generated text; 0: none."}, 0);
   table.boolean(TRIREME_AT(run.deterministic),
-                {"The same layout gives the same bits. Today it does either way."});
+                {"The same layout gives the same bits. false: on a GPU each product of "
+                 "matrices is computed by the fastest of its algorithms, timed when the "
+                 "run begins; a restart takes the same, another run perhaps not."});
   table.time(TRIREME_AT(run.time_limit),
              {"Stop with a checkpoint and status 75 within this time. Under SLURM the "
               "job's own limit counts, too."},

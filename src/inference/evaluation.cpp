@@ -31,6 +31,7 @@
 #include "step/deck_model.hpp"
 #include "step/product_ways.hpp"
 #include "step/replica.hpp"
+#include "step/settled_products.hpp"
 
 namespace trireme::inference {
 
@@ -177,7 +178,9 @@ class Evaluator {
       ckpt::require_params(reader, replica_->part().registry, ckpt::Content::weights);
     };
     check(restore.reader());
-    replica_->begin_evaluation(step::make_exec(deck), step::step_shape(deck));
+    const Exec exec = step::make_exec(deck);
+    step::multiply_as_in(exec, restore.reader().state());
+    replica_->begin_evaluation(exec, step::step_shape(deck));
     restore.read(
         [&](const ckpt::CheckpointReader& reader) {
           replica_->load(reader, ckpt::Content::weights, ckpt::Conversion::floating);

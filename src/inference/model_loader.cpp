@@ -13,6 +13,7 @@
 #include "config/load.hpp"
 #include "step/deck_model.hpp"
 #include "step/product_ways.hpp"
+#include "step/settled_products.hpp"
 
 namespace trireme::inference {
 
@@ -126,7 +127,9 @@ LoadedModel load_model(const comm::ProcessGroups& groups, const io::Path& path, 
     model.end_of_document.reset();
   }
   model.replica = step::make_replica(model.deck, groups);
-  model.replica->begin_generation(step::make_exec(model.deck));
+  const Exec exec = step::make_exec(model.deck);
+  step::multiply_as_in(exec, model.training);
+  model.replica->begin_generation(exec);
   model.replica->load(reader, ckpt::Content::weights, ckpt::Conversion::floating);
   return model;
 }

@@ -1,4 +1,5 @@
-// run/products.hpp — by which instructions a run multiplies matrices of its 16-bit type.
+// run/products.hpp — by which instructions a run multiplies matrices of its 16-bit type,
+// and by which algorithms of a library where there is a choice of them.
 #ifndef TRIREME_RUN_PRODUCTS_HPP_
 #define TRIREME_RUN_PRODUCTS_HPP_
 
@@ -6,6 +7,7 @@
 
 #include "ckpt/training_state.hpp"
 #include "config/deck.hpp"
+#include "kernels/gemm_table.hpp"
 #include "kernels/narrow_gemm.hpp"
 
 namespace trireme::run {
@@ -17,6 +19,13 @@ namespace trireme::run {
 // what it would have been, else nothing.
 std::string adopt_products(ckpt::TrainingState& state, const config::Deck& deck,
                            const std::string& instructions);
+
+// Keeps the algorithms of this start on record: text `gemm_table`, below /extra of
+// index.h5, and nothing where there is no choice. What to tell the user where a product
+// is computed in another way than by the run's record so far, else nothing. InputError
+// where that record cannot be read.
+std::string adopt_gemm_table(ckpt::TrainingState& state, const config::Deck& deck,
+                             const kernels::GemmTable& table);
 
 // What to tell the user at a start, once: that this device multiplies the type by
 // widening. Empty where it does not.

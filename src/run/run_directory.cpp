@@ -169,4 +169,8 @@ void RunDirectory::write_environment(OrderedJson json) {
   });
 }
 
+void RunDirectory::write_gemm_table(std::string_view text) {
+  comm::on_first_rank(world_, [&] { io::write_file(file("gemm_table.json"), text); });
+}
+
 }  // namespace trireme::run

@@ -56,6 +56,8 @@ class RunDirectory {
   // Collective. environment.json becomes `json`; what an earlier start wrote goes to
   // `earlier_starts` in it.
   void write_environment(nlohmann::ordered_json json);
+  // Collective. gemm_table.json becomes this text.
+  void write_gemm_table(std::string_view text);
 
  private:
   check::RunStart hold_and_decide();

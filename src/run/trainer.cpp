@@ -39,6 +39,7 @@
 #include "io/atomic_file.hpp"
 #include "io/checksum.hpp"
 #include "job/stop_request.hpp"
+#include "kernels/gemm_tuner.hpp"
 #include "kernels/machine_peaks.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
@@ -54,7 +55,9 @@
 #include "run/training_run.hpp"
 #include "step/block_probe.hpp"
 #include "step/deck_model.hpp"
+#include "step/gemm_table_text.hpp"
 #include "step/product_ways.hpp"
+#include "step/settled_products.hpp"
 
 namespace trireme::run {
 
@@ -369,6 +372,7 @@ class Start {
   void check_checkpoint_with_corpora(const ckpt::CheckpointReader& checkpoint);
   void try_nodes();
   void begin_records(const Json& surroundings);
+  void settle_products();
   void note_restored();
   void say_what_begins();
   kernels::NarrowProducts products() const {
@@ -584,8 +588,28 @@ void Start::begin_records(const Json& surroundings) {
       [&run_log = run_log_](const std::string& text) { run_log->write(text); });
 }
 
+// By which algorithms products are computed, where there is a choice. They are timed
+// before the model takes its memory, when there is room for operands beside it, and after
+// the peak was measured, when the device is warm.
+void Start::settle_products() {
+  const auto tuner = kernels::make_gemm_tuner(*exec_);
+  const step::SettledProducts settled = step::settle_products(
+      world_, *tuner,
+      {.stored = resumes() ? step::stored_gemm_table(restore_->reader().state()) : "",
+       .times = !deck_.run.deterministic,
+       .occurring = [this] {
+         return step::products_of(*replica_, step::step_shape(deck_));
+       }});
+  if (!settled.note.empty()) log_.info("{}", wrap_lines(settled.note));
+  warn(log_, settled.warning);
+  if (settled.table.library.is_empty()) return;
+  kernels::use_gemm_table(*exec_, settled.table);
+  directory_->write_gemm_table(step::text_of(settled.table));
+}
+
 void Start::load() {
   peak_.emplace(world_, *exec_, step::compute_type(deck_));
+  settle_products();
   double bandwidth = 0.0;
   if (profile_) {  // ranks that share a memory measure what each has of it
     world_.barrier();

@@ -25,6 +25,7 @@
 #include "config/load.hpp"
 #include "config/text.hpp"
 #include "io/files.hpp"
+#include "kernels/gemm_tuner.hpp"
 #include "model/blueprint.hpp"
 #include "report/shared_cores.hpp"
 #include "run/dropout_words.hpp"
@@ -145,7 +146,7 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
       {.adamw = step::adamw_desc(deck), .clip_norm = deck.optimizer.clip_norm});
   hardware_flops_ = grid.groups().world->all_reduce(replica.flops()) /
                     static_cast<double>(deck.batch.global);
-  adopt_products(progress_, deck, products_);
+  adopt_ways_of_products();
   replica.initialize(deck.run.seed);
   interval_.losses.resize(objectives().size());
 }
@@ -165,8 +166,9 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
     number = found == progress_.numbers.end() ? 0.0 : found->second;
   });
   const bool drops = deck_.model.dropout > 0.0 || deck_.model.attention_dropout > 0.0;
-  for (const std::string& changed : {adopt_dropout_words(progress_, drops),
-                                     adopt_products(progress_, deck_, products_)}) {
+  std::vector<std::string> changes = adopt_ways_of_products();
+  changes.push_back(adopt_dropout_words(progress_, drops));
+  for (const std::string& changed : changes) {
     if (!changed.empty() && grid_.rank() == 0) log_.warning("{}", changed);
   }
   const std::string scale = loss_scaling_.resume(
@@ -181,6 +183,12 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
     progress_.best_step = -1;
     progress_.best_loss = 0.0;
   }
+}
+
+// Keeps on record how this start multiplies; what to say of changes, where there are any.
+std::vector<std::string> TrainingRun::adopt_ways_of_products() {
+  return {adopt_products(progress_, deck_, products_),
+          adopt_gemm_table(progress_, deck_, kernels::gemm_table(exec_))};
 }
 
 void TrainingRun::init_from(const ckpt::CheckpointReader& reader) {

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/core_time.hpp"
 #include "base/fault_plan.hpp"
@@ -94,6 +95,7 @@ class TrainingRun {
           const TrainCommand& typed);
 
  private:
+  std::vector<std::string> adopt_ways_of_products();
   void begin_loop(const report::Terminal& terminal);
   void start_loader();
   data::Batch model_batch() const;

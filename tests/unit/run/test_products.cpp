@@ -6,7 +6,9 @@
 
 #include "base/exec.hpp"
 #include "config/load.hpp"
+#include "step/gemm_table_text.hpp"
 #include "step/product_ways.hpp"
+#include "support/fake_gemm_tuner.hpp"
 
 namespace trireme::run {
 namespace {
@@ -65,6 +67,57 @@ TEST(ProductsOfRun, RanksThatDifferAreNamed) {
   EXPECT_THAT(other.warning,
               AllOf(HasSubstr("different instructions"), HasSubstr("rank 1 (on b): AMX"),
                     HasSubstr("precision.gemm: widened")));
+}
+
+// The table that a start with this tuner has for products of 5 and 7 rows.
+kernels::GemmTable timed_table(test::FakeGemmTuner tuner) {
+  return tuner.time({test::fake_product(5), test::fake_product(7)}, {});
+}
+
+TEST(ProductsOfRun, KeepsTheTableOfAlgorithms) {
+  ckpt::TrainingState state;
+  const kernels::GemmTable table = timed_table(test::FakeGemmTuner(1));
+  EXPECT_THAT(adopt_gemm_table(state, deck_in("bf16"), table), IsEmpty());
+  EXPECT_EQ(state.texts.at("gemm_table"), step::text_of(table));
+  EXPECT_THAT(adopt_gemm_table(state, deck_in("bf16"), table), IsEmpty());
+  // Of a device without a choice nothing is kept.
+  ckpt::TrainingState host;
+  EXPECT_THAT(adopt_gemm_table(host, deck_in("bf16"), {}), IsEmpty());
+  EXPECT_TRUE(host.texts.empty());
+}
+
+TEST(ProductsOfRun, OtherAlgorithmsAreSaid) {
+  ckpt::TrainingState state;
+  state.step = 500;
+  const config::Deck deck = deck_in("bf16");
+  const kernels::GemmTable untimed{test::fake_library(), {}};
+  adopt_gemm_table(state, deck, untimed);
+  EXPECT_THAT(adopt_gemm_table(state, deck, timed_table(test::FakeGemmTuner(1))),
+              HasSubstr("from step 501 on 2 matrix products are computed by algorithms "
+                        "that the run has not taken for them so far"));
+  kernels::GemmTable one = timed_table(test::FakeGemmTuner(1));
+  one.products.begin()->second.algorithm[5] = 1;
+  EXPECT_THAT(adopt_gemm_table(state, deck, one), HasSubstr("1 matrix product is"));
+  one.products.erase(one.products.begin());
+  EXPECT_THAT(adopt_gemm_table(state, deck, one), HasSubstr("1 matrix product is"));
+  // What is timed and stays the library's first proposal is no change.
+  one.products[test::fake_product(9)] = {};
+  EXPECT_THAT(adopt_gemm_table(state, deck, one), IsEmpty());
+}
+
+TEST(ProductsOfRun, AnotherDeviceIsSaid) {
+  ckpt::TrainingState state;
+  state.step = 20;
+  kernels::GemmTable table{test::fake_library(), {}};
+  adopt_gemm_table(state, deck_in("fp32"), table);
+  table.library.name = "fakeBLAS 2.0.0";
+  EXPECT_THAT(adopt_gemm_table(state, deck_in("fp32"), table),
+              AllOf(HasSubstr("matrices are multiplied by fakeBLAS 2.0.0 on Fake H100"),
+                    HasSubstr("from step 21 on, and by fakeBLAS 1.2.3 on")));
+  EXPECT_THAT(adopt_gemm_table(state, deck_in("fp32"), {}),
+              HasSubstr("by the host's cores from step 21 on, and by fakeBLAS 2.0.0"));
+  EXPECT_TRUE(state.texts.empty());
+  EXPECT_THAT(adopt_gemm_table(state, deck_in("fp32"), {}), IsEmpty());
 }
 
 }  // namespace
