@@ -39,9 +39,8 @@ GemmTable taken_over(GemmTuner& tuner, const std::string& stored, std::string& w
   });
   if (refused > 0) {
     warning = fmt::format(
-        "the algorithms of {} in {} are refused by {}: others are chosen, and may round "
-        "in "
-        "other ways than before",
+        "the algorithms of {} in {} are refused by {}: others are chosen, and may "
+        "round in other ways than before",
         format_plural(static_cast<std::int64_t>(refused), "matrix product"), kStored,
         table.library.text());
   }
