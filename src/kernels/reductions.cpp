@@ -1,7 +1,10 @@
 // kernels/reductions.cpp — sums whose order is a function of the shape alone.
 //
-// Rows (or elements) are cut in blocks; each block's sum goes to scratch, and a second
-// launch adds the blocks in order.
+// Rows (or elements) are cut in blocks; each block's sum goes to memory, and a second
+// launch adds the blocks in order. That launch is small, and a layer has eight such sums,
+// so that one launch makes several: its closure has a table, in which a work item looks
+// for the sum that it belongs to. Example: sums of 768 and of 2304 columns, in tiles of
+// 256, have 3 and 9 items, and item 4 is the second tile of the second sum.
 #include "kernels/reductions.hpp"
 
 #include "base/plural.hpp"
@@ -14,6 +17,20 @@ index_t flat_blocks(index_t n) {
   return (n + kFlatBlock - 1) / kFlatBlock;
 }
 
+// What add_partials() has in its closure: few numbers for each of the sums, as closures
+// are small.
+template <class A, class G>
+struct PartialTable {
+  struct Entry {
+    const A* partials;
+    G* sums;
+    std::int32_t blocks, columns;
+    std::int32_t end;  // work items of this sum and of those before it
+    bool adds;
+  };
+  Entry entries[kMostPartialSums];
+};
+
 }  // namespace
 
 index_t sum_rows_scratch_elements(index_t columns) {
@@ -25,48 +42,55 @@ index_t partial_count(index_t rows) {
 }
 
 template <class A, class G>
-void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumulate,
-                  View1<G> sums) {
-  const auto blocks = static_cast<index_t>(partials.extent(0));
-  const auto columns = static_cast<index_t>(partials.extent(1));
-  require_extent("add_partials", "sums", sums, columns);
-  const A* const partial = partials.data();
-  G* const sums_data = sums.data();
-  const bool adds = accumulate == Accumulate::yes;
+void add_partials(const Exec& exec, std::span<const PartialSum<A, G>> all) {
+  TRIREME_REQUIRE(all.size() <= kMostPartialSums, "add_partials: {}, {} in one launch",
+                  format_plural(all.size(), "sum"), kMostPartialSums);
+  PartialTable<A, G> table{};
+  index_t bytes = 0, end = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const PartialSum<A, G>& one = all[i];
+    const auto columns = static_cast<index_t>(one.partials.extent(1));
+    const bool adds = one.accumulate == Accumulate::yes;
+    require_extent("add_partials", "sums", one.sums, columns);
+    bytes += bytes_of(one.partials, one.sums) + (adds ? bytes_of(one.sums) : 0);
+    end += tiles_of(columns, kCombineTile);
+    table.entries[i] = {one.partials.data(),
+                        one.sums.data(),
+                        static_cast<std::int32_t>(one.partials.extent(0)),
+                        static_cast<std::int32_t>(columns),
+                        static_cast<std::int32_t>(end),
+                        adds};
+  }
   launch_rows(
-      exec,
-      {"trireme::kernels::add_partials",
-       {.bytes = bytes_of(partials, sums) + (adds ? bytes_of(sums) : 0)}},
-      tiles_of(columns, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
-        const index_t column = tile * kCombineTile;
-        combine_rows(team, adds, blocks, column,
-                     tile_width(columns, column, kCombineTile), sums_data + column,
+      exec, {"trireme::kernels::add_partials", {.bytes = bytes}}, end,
+      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+        int number = 0;
+        while (item >= table.entries[number].end) ++number;
+        const index_t first = number > 0 ? table.entries[number - 1].end : 0;
+        const auto& entry = table.entries[number];
+        const A* const partials = entry.partials;
+        const index_t columns = entry.columns;
+        const index_t column = (item - first) * kCombineTile;
+        combine_rows(team, entry.adds, entry.blocks, column,
+                     tile_width(columns, column, kCombineTile), entry.sums + column,
                      [=](index_t block) {
-                       const A* const row = partial + block * columns;
+                       const A* const row = partials + block * columns;
                        return [=](index_t j) { return row[j]; };
                      });
       });
 }
 
-template <class T, class G>
-void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
-              Accumulate accumulate, View1<G> sums) {
+template <class T>
+void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> partials) {
   using A = Accumulator<T>;
-  const auto rows = static_cast<index_t>(x.extent(0));
   const auto columns = static_cast<index_t>(x.extent(1));
-  require_extent("sum_rows", "sums", sums, columns);
-  TRIREME_REQUIRE(
-      static_cast<index_t>(scratch.extent(0)) >= sum_rows_scratch_elements(columns),
-      "kernels::sum_rows: scratch has {}, needs {}",
-      format_plural(scratch.extent(0), "element"), sum_rows_scratch_elements(columns));
-
+  const RowBlocks blocks(static_cast<index_t>(x.extent(0)));
+  require_extents("sum_row_blocks", "partials", partials, blocks.count, columns);
   const T* const x_data = x.data();
-  const RowBlocks blocks(rows);
-  const View2<A> of_blocks(scratch.data(), extent(blocks.count), extent(columns));
-  A* const partial = of_blocks.data();
+  A* const partial = partials.data();
   const index_t tiles = tiles_of(columns, kColumnTile);
   launch_rows(
-      exec, {"trireme::kernels::sum_rows[blocks]", {.bytes = bytes_of(x, of_blocks)}},
+      exec, {"trireme::kernels::sum_row_blocks", {.bytes = bytes_of(x, partials)}},
       blocks.count * tiles, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
@@ -78,7 +102,22 @@ void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
                     return [=](index_t j) { return static_cast<A>(in[j]); };
                   });
       });
-  add_partials<A, G>(exec, of_blocks, accumulate, sums);
+}
+
+template <class T, class G>
+void sum_rows(const Exec& exec, View2<const T> x, View1<Accumulator<T>> scratch,
+              Accumulate accumulate, View1<G> sums) {
+  using A = Accumulator<T>;
+  const auto columns = static_cast<index_t>(x.extent(1));
+  TRIREME_REQUIRE(
+      static_cast<index_t>(scratch.extent(0)) >= sum_rows_scratch_elements(columns),
+      "kernels::sum_rows: scratch has {}, needs {}",
+      format_plural(scratch.extent(0), "element"), sum_rows_scratch_elements(columns));
+  const View2<A> partials(scratch.data(),
+                          extent(partial_count(static_cast<index_t>(x.extent(0)))),
+                          extent(columns));
+  sum_row_blocks<T>(exec, x, partials);
+  add_partials<A, G>(exec, partials, accumulate, sums);
 }
 
 template <class T>
@@ -106,14 +145,19 @@ void count_non_finite(const Exec& exec, View1<const T> x, View0<std::int64_t> co
       });
 }
 
-#define TRIREME_INSTANTIATE(T) template decltype(count_non_finite<T>) count_non_finite<T>;
+#define TRIREME_INSTANTIATE(T)                                \
+  template decltype(count_non_finite<T>) count_non_finite<T>; \
+  template decltype(sum_row_blocks<T>) sum_row_blocks<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 #define TRIREME_INSTANTIATE(T, G) template decltype(sum_rows<T, G>) sum_rows<T, G>;
 TRIREME_FOR_EACH_GRADIENT(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
-template decltype(add_partials<float, float>) add_partials<float, float>;
-template decltype(add_partials<double, double>) add_partials<double, double>;
-template decltype(add_partials<float, bf16>) add_partials<float, bf16>;
+#define TRIREME_INSTANTIATE(A, G) \
+  template void add_partials<A, G>(const Exec&, std::span<const PartialSum<A, G>>);
+TRIREME_INSTANTIATE(float, float)
+TRIREME_INSTANTIATE(double, double)
+TRIREME_INSTANTIATE(float, bf16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::kernels

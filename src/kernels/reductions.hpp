@@ -3,6 +3,9 @@
 #ifndef TRIREME_KERNELS_REDUCTIONS_HPP_
 #define TRIREME_KERNELS_REDUCTIONS_HPP_
 
+#include <cstddef>
+#include <span>
+
 #include "base/exec.hpp"
 #include "kernels/accumulate.hpp"
 
@@ -16,9 +19,26 @@ namespace trireme::kernels {
 index_t partial_count(index_t rows);
 // sums[j] = or += sum over i of partials[i, j], rounded once where G is narrower.
 template <class A, class G = A>
+struct PartialSum {
+  View2<const A> partials;
+  Accumulate accumulate = Accumulate::no;
+  View1<G> sums;
+};
+// Several of them are made in one launch.
+inline constexpr std::size_t kMostPartialSums = 8;
+template <class A, class G = A>
+void add_partials(const Exec& exec, std::span<const PartialSum<A, G>> all);
+template <class A, class G = A>
 void add_partials(const Exec& exec, View2<const A> partials, Accumulate accumulate,
-                  View1<G> sums);
+                  View1<G> sums) {
+  const PartialSum<A, G> one{partials, accumulate, sums};
+  add_partials<A, G>(exec, {&one, 1});
+}
 
+// Such partials of x (rows, columns), by a pass for them alone: (partial_count(rows),
+// columns).
+template <class T>
+void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> partials);
 // sums[j] = or += sum over rows of x[., j] (bias gradients), by partials in scratch:
 // sum_rows_scratch_elements(columns) elements.
 index_t sum_rows_scratch_elements(index_t columns);

@@ -19,6 +19,8 @@
 #include "nn/attention.hpp"
 #include "nn/context.hpp"
 #include "nn/embedding.hpp"
+#include "nn/layer_norm.hpp"
+#include "tensor/arena.hpp"
 #include "tensor/param_registry.hpp"
 
 namespace trireme::model {
@@ -75,6 +77,17 @@ class Block {
                               const Tensors<T>& d_out, const Tensors<T>& d_in,
                               WeightPass weight_pass) = 0;
   virtual void backward_weight(const nn::Context& context, int slot) = 0;
+
+  // A block that ends with an addition to a residual stream may leave what it wants made
+  // of the gradient of its output to the block behind, whose backward_input() writes that
+  // gradient. Chunks ask the one for it, give it memory that lives until its weight
+  // gradients are taken, and tell the other before its backward_input() of the slot.
+  virtual nn::BranchGradient<T> leave_branch_gradient(const nn::Context&, int, WeightPass,
+                                                      Arena&) {
+    return {};
+  }
+  virtual bool makes_branch_gradients() const { return false; }
+  virtual void make_branch_gradient(int, const nn::BranchGradient<T>&) {}
 
   // Generation, without a slot: new rows behind those in `cache` (null where it has no
   // columns). The last block's `out` is the logits, (n, v_tp), of the last n rows.

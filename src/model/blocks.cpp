@@ -110,7 +110,19 @@ class LayerBlock final : public Block<T> {
                       const Tensors<T>& d_in, WeightPass weight_pass) override {
     const ComponentRegion region(context.exec.timers(), Component::norms);
     Slot& of = slots_.at(extent(slot));
-    layer_.backward_input(context, d_out[0], of.saved, d_in[0], of.held, weight_pass);
+    layer_.backward_input(context, d_out[0], of.saved, d_in[0], of.held, weight_pass,
+                          of.before);
+    of.before = {};
+  }
+  nn::BranchGradient<T> leave_branch_gradient(const nn::Context& context, int slot,
+                                              WeightPass weight_pass,
+                                              Arena& memory) override {
+    return layer_.leave_branch_gradient(context, slots_.at(extent(slot)).held,
+                                        weight_pass, memory);
+  }
+  bool makes_branch_gradients() const override { return true; }
+  void make_branch_gradient(int slot, const nn::BranchGradient<T>& before) override {
+    slots_.at(extent(slot)).before = before;
   }
   void backward_weight(const nn::Context& context, int slot) override {
     const ComponentRegion region(context.exec.timers(), Component::norms);
@@ -148,6 +160,7 @@ class LayerBlock final : public Block<T> {
   struct Slot {
     typename nn::TransformerLayer<T>::Saved saved;
     typename nn::TransformerLayer<T>::Held held;
+    nn::BranchGradient<T> before;  // what the next backward_input() makes, too
   };
   static const nn::Builder<T>& begin_unit(const Making<T>& making) {
     making.builder.registry.begin_unit(making.spec().name);

@@ -353,6 +353,22 @@ void Chunk<T>::recompute(const nn::Context& context, int slot, std::size_t block
                           listed(values_of(slot), reads_[block]), out);
 }
 
+// What the block before this one wants made of the gradient that this one writes, where
+// that is all of the gradient of its output.
+template <class T>
+void Chunk<T>::pass_branch_gradient(const nn::Context& context, int slot,
+                                    std::size_t block, WeightPass weight_pass,
+                                    Arena& memory) {
+  if (block == 0 || !blocks_[block]->makes_branch_gradients()) return;
+  const Ids& made = makes_[block - 1];
+  const bool is_handed_on = made.size() == 1 && made == reads_[block] &&
+                            lifetimes_[made[0]].last == lifetimes_[made[0]].first;
+  if (!is_handed_on) return;
+  blocks_[block]->make_branch_gradient(
+      slot, blocks_[block - 1]->leave_branch_gradient(
+                context.on_stream(spec(block - 1).stream), slot, weight_pass, memory));
+}
+
 template <class T>
 void Chunk<T>::backward(const nn::Context& context, int slot, const Tensors<T>& d_out,
                         const Tensors<T>& d_in, WeightPass weight_pass) {
@@ -371,8 +387,14 @@ void Chunk<T>::backward(const nn::Context& context, int slot, const Tensors<T>& 
   take_scratch(context, Category::gradient, gradients_);
   // Weight gradients are taken together with the input gradients of the same part, so
   // that what one needs from the other is held for one block at a time.
-  const std::size_t mark = context.held.used();
+  // What a block makes for the one before it lives until that one is done with: in the
+  // two arenas in turns, below what the block itself takes.
+  const std::array<Arena*, 2> arenas = {&context.held, &context.scratch};
+  const std::array<std::size_t, 2> marks = {context.held.used(), context.scratch.used()};
   for (std::size_t i = size(); i-- > 0;) {
+    const std::size_t mine = now ? i % 2 : 0, next = now ? 1 - mine : 0;
+    pass_branch_gradient(context, slot, i, weight_pass, *arenas[next]);
+    const std::size_t kept = arenas[next]->used();
     const auto run = [&] {
       if (is_recomputed(context, i)) recompute(context, slot, i);
       blocks_[i]->backward_input(context.on_stream(spec(i).stream), slot,
@@ -386,7 +408,9 @@ void Chunk<T>::backward(const nn::Context& context, int slot, const Tensors<T>& 
     } else {
       run();
     }
-    if (now) context.held.release_to(mark);
+    if (!now) continue;
+    arenas[mine]->release_to(marks[mine]);
+    arenas[next]->release_to(kept);
   }
 }
 

@@ -152,6 +152,8 @@ class Chunk {
   void run_block(const nn::Context& context, int slot, const Values& values,
                  std::size_t block);
   void recompute(const nn::Context& context, int slot, std::size_t block);
+  void pass_branch_gradient(const nn::Context& context, int slot, std::size_t block,
+                            WeightPass weight_pass, Arena& memory);
 
   const Blueprint& blueprint_;
   BlockRange range_;

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/timers.hpp"
+#include "kernels/reductions.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
@@ -111,14 +112,23 @@ comm::Request Attention<T>::start_backward_input(const Context& context,
 }
 
 template <class T>
+View2<Accumulator<T>> Attention<T>::take_bias_sums(const Context& context,
+                                                   Arena& memory) const {
+  return memory.matrix<Accumulator<T>>(
+      Category::gradient, kernels::partial_count(context.rows()), qkv_.out_tp());
+}
+
+template <class T>
 void Attention<T>::backward_weight(const Context& context, const Saved& saved,
-                                   const Held& held) const {
+                                   const Held& held, View2<Accumulator<T>> qkv_bias,
+                                   PartialGradients<T>& gradients) const {
   const ComponentRegion region(context.exec.timers(), Component::attention);
   const ArenaScope scope(context.scratch);
   GatheredRows<T> x = qkv_.start_weight_input(context, saved.x);  // beside the projection
   projection_.backward_weight(context, held.d_y, as_const(saved.o));
   qkv_.backward_weight(context, as_const(held.d_qkv), std::move(x));
-  qkv_.backward_bias(context, as_const(held.d_qkv));
+  kernels::sum_row_blocks<T>(context.exec, as_const(held.d_qkv), qkv_bias);
+  qkv_.backward_bias(as_const(qkv_bias), gradients);
 }
 
 template <class T>

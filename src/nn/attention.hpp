@@ -14,6 +14,8 @@
 #include "kernels/attention.hpp"
 #include "kernels/decode_attention.hpp"
 #include "nn/linear.hpp"
+#include "nn/weight_gradients.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 
@@ -48,8 +50,13 @@ class Attention {
   // d_y must live until backward_weight; d_x is there after wait().
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      const Saved& saved, View2<T> d_x, Held& held) const;
-  void backward_weight(const Context& context, const Saved& saved,
-                       const Held& held) const;
+  // The bias's gradient comes with add_all() of `gradients`, until when its sums over
+  // blocks of rows must live: qkv_bias (blocks, columns of qkv), which take_bias_sums()
+  // takes.
+  void backward_weight(const Context& context, const Saved& saved, const Held& held,
+                       View2<Accumulator<T>> qkv_bias,
+                       PartialGradients<T>& gradients) const;
+  View2<Accumulator<T>> take_bias_sums(const Context& context, Arena& memory) const;
 
   // Generation: context.sequence new positions of each text, the last of those that
   // cache.texts has, come to the cache. Several at a time are those of texts of one
@@ -58,9 +65,9 @@ class Attention {
                       const KvCache<T>& cache) const;
 
   // The output bias's gradient, from what the residual addition's backward pass leaves.
-  void backward_output_bias(const Context& context,
-                            View2<const Accumulator<T>> partials) const {
-    projection_.backward_bias(context, partials);
+  void backward_output_bias(View2<const Accumulator<T>> partials,
+                            PartialGradients<T>& gradients) const {
+    projection_.backward_bias(partials, gradients);
   }
 
   View1<const T> output_bias() const { return projection_.bias(); }

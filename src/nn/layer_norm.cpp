@@ -5,7 +5,6 @@
 #include "base/types.hpp"
 #include "kernels/layer_norm.hpp"
 #include "kernels/residual_norm.hpp"
-#include "nn/weight_gradients.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/param_registry.hpp"
 
@@ -87,22 +86,14 @@ typename LayerNorm<T>::Partials LayerNorm<T>::backward(const Context& context,
 
 template <class T>
 typename LayerNorm<T>::Partials LayerNorm<T>::backward_residual(
-    const Context& context, const kernels::DropoutDesc& dropout, View2<const T> d_y,
-    const Saved& saved, View2<const T> d_residual, View2<T> d_sum, View2<T> d_branch,
-    View2<Accumulator<T>> bias_partials) const {
+    const Context& context, const BranchGradient<T>& branch, View2<const T> d_y,
+    const Saved& saved, View2<const T> d_residual, View2<T> d_sum) const {
   const Partials partials = take_partials(context, saved.x);
-  kernels::residual_norm_backward<T>(context.exec, dropout, context.step, d_y, saved.x,
-                                     weight_.vector(), as_const(saved.mean),
-                                     as_const(saved.rstd), d_residual, d_sum, d_branch,
-                                     partials, bias_partials);
+  kernels::residual_norm_backward<T>(context.exec, branch.dropout, context.step, d_y,
+                                     saved.x, weight_.vector(), as_const(saved.mean),
+                                     as_const(saved.rstd), d_residual, d_sum,
+                                     branch.d_branch, partials, branch.bias_partials);
   return partials;
-}
-
-template <class T>
-void LayerNorm<T>::backward_weight(const Context& context,
-                                   const Partials& partials) const {
-  partials_gradient(context.exec, weight_, as_const(partials.gamma));
-  partials_gradient(context.exec, bias_, as_const(partials.beta));
 }
 
 template <class T>

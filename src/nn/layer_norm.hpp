@@ -11,11 +11,24 @@
 #include "kernels/dropout.hpp"
 #include "kernels/layer_norm.hpp"
 #include "nn/context.hpp"
+#include "nn/weight_gradients.hpp"
 #include "tensor/param_buffer.hpp"
 
 namespace trireme::nn {
 
 inline constexpr double kLayerNormEpsilon = 1e-5;  // GPT-2, Megatron-LM
+
+// What is made of the gradient d of a sum residual + dropout(branch + bias), by the pass
+// that writes d and has its rows at hand.
+template <class T>
+struct BranchGradient {
+  kernels::DropoutDesc dropout = {};
+  View2<T> d_branch = {};  // (rows, h); null where nothing is dropped: it is d itself
+  View2<Accumulator<T>> bias_partials = {};  // (blocks, h): sums of d_branch
+
+  // Whether anything is wanted.
+  explicit operator bool() const { return bias_partials.extent(0) > 0; }
+};
 
 template <class T>
 class LayerNorm {
@@ -54,13 +67,16 @@ class LayerNorm {
   // pass are left in context.held.
   Partials backward(const Context& context, View2<const T> d_y, const Saved& saved,
                     View2<const T> d_residual, View2<T> d_x) const;
-  // Of forward_residual: d_sum as d_x above; d_branch (null where nothing is dropped: it
-  // is d_sum) and, in bias_partials, sums for the gradient of the bias.
-  Partials backward_residual(const Context& context, const kernels::DropoutDesc& dropout,
+  // The same of a norm whose x is such a sum, made by forward_residual() or by whoever
+  // made x: beside the gradient of the sum what the branch wants of it.
+  Partials backward_residual(const Context& context, const BranchGradient<T>& branch,
                              View2<const T> d_y, const Saved& saved,
-                             View2<const T> d_residual, View2<T> d_sum, View2<T> d_branch,
-                             View2<Accumulator<T>> bias_partials) const;
-  void backward_weight(const Context& context, const Partials& partials) const;
+                             View2<const T> d_residual, View2<T> d_sum) const;
+  // The gradients come with add_all(), until when the partials must live.
+  void backward_weight(const Partials& partials, PartialGradients<T>& gradients) const {
+    gradients.gather(weight_, as_const(partials.gamma));
+    gradients.gather(bias_, as_const(partials.beta));
+  }
 
   // Each pass by itself: d_x = gradient through the norm + d_residual (null: none).
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,

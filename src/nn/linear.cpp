@@ -10,7 +10,6 @@
 #include "base/exec.hpp"
 #include "comm/group.hpp"
 #include "kernels/gemm.hpp"
-#include "kernels/reductions.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/param_registry.hpp"
 
@@ -29,19 +28,6 @@ ParamSpec bias_spec(const std::string& name, ShardSpec shard) {
   return {.name = name + "/bias",
           .shard = std::move(shard),
           .init = Initializer::constant(0)};
-}
-
-// d_b = or += row sum of d_y.
-template <class T>
-void bias_gradient(const Context& context, const ParamRef<T>& bias, View2<const T> d_y) {
-  const ArenaScope scope(context.scratch);
-  const auto columns = static_cast<index_t>(d_y.extent(1));
-  const auto partial = context.scratch.vector<Accumulator<T>>(
-      Category::gradient, kernels::sum_rows_scratch_elements(columns));
-  bias.write_vector_gradient(
-      [&]<class G>(kernels::Accumulate accumulate, View1<G> d_bias) {
-        kernels::sum_rows<T, G>(context.exec, d_y, partial, accumulate, d_bias);
-      });
 }
 
 }  // namespace
@@ -111,18 +97,6 @@ void ColumnParallelLinear<T>::backward_weight(const Context& context, View2<cons
 }
 
 template <class T>
-void ColumnParallelLinear<T>::backward_bias(const Context& context,
-                                            View2<const T> d_y) const {
-  bias_gradient(context, bias_, d_y);
-}
-
-template <class T>
-void ColumnParallelLinear<T>::backward_bias_of_partials(
-    const Context& context, View2<const Accumulator<T>> partials) const {
-  partials_gradient(context.exec, bias_, partials);
-}
-
-template <class T>
 RowParallelLinear<T>::RowParallelLinear(const Builder<T>& builder,
                                         const std::string& name, index_t in, index_t out,
                                         double init_std) {
@@ -142,6 +116,17 @@ void RowParallelLinear<T>::forward(const Context& context, View2<const T> x,
 }
 
 template <class T>
+void RowParallelLinear<T>::forward_residual(const Context& context, View2<const T> x,
+                                            View2<const T> residual, View2<T> y) const {
+  TRIREME_REQUIRE(context.groups.tensor->size() == 1,
+                  "'{}': a product that is a part of a sum takes no bias",
+                  weight_.name());
+  kernels::linear_forward<T>(
+      context.exec, x, weight_.operand(),
+      kernels::Epilogue<T>{.bias = bias_.vector(), .residual = residual}, y);
+}
+
+template <class T>
 View2<const T> RowParallelLinear<T>::whole_output_gradient(const Context& context,
                                                            View2<const T> d_y) const {
   return gather_rows(context, d_y, context.held, "row-parallel output gradient");
@@ -157,12 +142,6 @@ template <class T>
 void RowParallelLinear<T>::backward_weight(const Context& context, View2<const T> d_y,
                                            View2<const T> x) const {
   product_gradient(context.exec, weight_, d_y, x);
-}
-
-template <class T>
-void RowParallelLinear<T>::backward_bias(const Context& context,
-                                         View2<const Accumulator<T>> partials) const {
-  partials_gradient(context.exec, bias_, partials);
 }
 
 #define TRIREME_INSTANTIATE(T)            \

@@ -3,10 +3,10 @@
 //   ColumnParallelLinear: W (out, in) split by rows;    y_tp = x W_tp^T
 //   RowParallelLinear:    W (out, in) split by columns; y = sum over ranks of x_tp W_tp^T
 // A column-parallel layer's product adds its bias, and takes GeLU where asked. The bias
-// of a row-parallel one is not added here: its users fuse it with what follows (dropout
-// and residual), on local rows. A bias' gradient is the row sum of d_y, taken by
-// backward_bias in the weight pass, from partial sums where a pass over d_y has left
-// some. A layer saves x.
+// of a row-parallel one is left to what follows (dropout and residual), on local rows,
+// unless the product is all there is to add to the residual. A bias' gradient is the row
+// sum of d_y, from sums over blocks of rows that a pass over d_y has left. A layer saves
+// x.
 //
 // With sequence parallelism a column-parallel layer's x and d_x, and a row-parallel
 // layer's y, are local rows; x is gathered again for the weight gradient, as in
@@ -21,6 +21,7 @@
 #include "comm/group.hpp"
 #include "kernels/gemm.hpp"
 #include "nn/mappings.hpp"
+#include "nn/weight_gradients.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::nn {
@@ -46,10 +47,11 @@ class ColumnParallelLinear {
   GatheredRows<T> start_weight_input(const Context& context, View2<const T> x) const;
   void backward_weight(const Context& context, View2<const T> d_y,
                        GatheredRows<T> x) const;
-  void backward_bias(const Context& context, View2<const T> d_y) const;
-  // The same from partial sums of d_y (kernels/reductions.hpp).
-  void backward_bias_of_partials(const Context& context,
-                                 View2<const Accumulator<T>> partials) const;
+  // The bias's gradient from sums over blocks of rows of d_y: (blocks, out_tp).
+  void backward_bias(View2<const Accumulator<T>> partials,
+                     PartialGradients<T>& gradients) const {
+    gradients.gather(bias_, partials);
+  }
 
   index_t out_tp() const { return weight_.local_shape()[0]; }
 
@@ -68,6 +70,9 @@ class RowParallelLinear {
                     index_t out, double init_std);
 
   void forward(const Context& context, View2<const T> x, View2<T> y) const;
+  // y + bias + residual, by the product itself; where there is no other tensor rank.
+  void forward_residual(const Context& context, View2<const T> x, View2<const T> residual,
+                        View2<T> y) const;
   // The gradient of y that the backward passes take: all rows of d_y, gathered into
   // context.held where d_y has local ones.
   View2<const T> whole_output_gradient(const Context& context, View2<const T> d_y) const;
@@ -76,7 +81,10 @@ class RowParallelLinear {
                        View2<const T> x) const;
   // From sums over blocks of rows of y's gradient, which the backward pass of the
   // residual addition leaves: (blocks, out), of the rows that this rank adds on.
-  void backward_bias(const Context& context, View2<const Accumulator<T>> partials) const;
+  void backward_bias(View2<const Accumulator<T>> partials,
+                     PartialGradients<T>& gradients) const {
+    gradients.gather(bias_, partials);
+  }
 
   View1<const T> bias() const { return bias_.vector(); }
 

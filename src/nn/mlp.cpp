@@ -17,18 +17,31 @@ Mlp<T>::Mlp(const Builder<T>& builder, const std::string& name,
            config.output_init_std()) {}
 
 template <class T>
-void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
-                     Saved& saved) const {
-  const ComponentRegion region(context.exec.timers(), Component::mlp);
+View2<T> Mlp<T>::activate(const Context& context, View2<const T> x, Saved& saved) const {
   saved.x = x;
   saved.pre_activation =
       context.saved->matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
-  const ArenaScope scope(context.scratch);
   Arena& memory = context.recompute.selective ? context.scratch : *context.saved;
   const auto activation = memory.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
   saved.activation = context.recompute.selective ? View2<T>() : activation;
   fc1_.forward_gelu(context, x, saved.pre_activation, activation);
-  fc2_.forward(context, as_const(activation), y);
+  return activation;
+}
+
+template <class T>
+void Mlp<T>::forward(const Context& context, View2<const T> x, View2<T> y,
+                     Saved& saved) const {
+  const ComponentRegion region(context.exec.timers(), Component::mlp);
+  const ArenaScope scope(context.scratch);
+  fc2_.forward(context, as_const(activate(context, x, saved)), y);
+}
+
+template <class T>
+void Mlp<T>::forward_residual(const Context& context, View2<const T> x,
+                              View2<const T> residual, View2<T> y, Saved& saved) const {
+  const ComponentRegion region(context.exec.timers(), Component::mlp);
+  const ArenaScope scope(context.scratch);
+  fc2_.forward_residual(context, as_const(activate(context, x, saved)), residual, y);
 }
 
 template <class T>
@@ -50,8 +63,8 @@ comm::Request Mlp<T>::start_backward_input(const Context& context, View2<const T
 }
 
 template <class T>
-void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
-                             const Held& held) const {
+void Mlp<T>::backward_weight(const Context& context, const Saved& saved, const Held& held,
+                             PartialGradients<T>& gradients) const {
   const ComponentRegion region(context.exec.timers(), Component::mlp);
   const ArenaScope scope(context.scratch);
   GatheredRows<T> x = fc1_.start_weight_input(context, saved.x);  // beside fc2's products
@@ -62,7 +75,7 @@ void Mlp<T>::backward_weight(const Context& context, const Saved& saved,
   }
   fc2_.backward_weight(context, held.d_y, as_const(activation));
   fc1_.backward_weight(context, as_const(held.d_pre_activation), std::move(x));
-  fc1_.backward_bias_of_partials(context, as_const(held.fc1_bias_partials));
+  fc1_.backward_bias(as_const(held.fc1_bias_partials), gradients);
 }
 
 #define TRIREME_INSTANTIATE(T) template class Mlp<T>;

@@ -13,6 +13,7 @@
 #include "comm/group.hpp"
 #include "config/deck.hpp"
 #include "nn/linear.hpp"
+#include "nn/weight_gradients.hpp"
 
 namespace trireme::nn {
 
@@ -34,21 +35,28 @@ class Mlp {
       const config::ModelConfig& config);
 
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // y + b2 + residual, where there is no other tensor rank.
+  void forward_residual(const Context& context, View2<const T> x, View2<const T> residual,
+                        View2<T> y, Saved& saved) const;
   // d_y must live until backward_weight; d_x is there after wait().
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      const Saved& saved, View2<T> d_x, Held& held) const;
-  void backward_weight(const Context& context, const Saved& saved,
-                       const Held& held) const;
+  // The bias's gradient comes with add_all() of `gradients`, until when `held` must live.
+  void backward_weight(const Context& context, const Saved& saved, const Held& held,
+                       PartialGradients<T>& gradients) const;
 
   // The output bias's gradient, from what the residual addition's backward pass leaves.
-  void backward_output_bias(const Context& context,
-                            View2<const Accumulator<T>> partials) const {
-    fc2_.backward_bias(context, partials);
+  void backward_output_bias(View2<const Accumulator<T>> partials,
+                            PartialGradients<T>& gradients) const {
+    fc2_.backward_bias(partials, gradients);
   }
 
   View1<const T> output_bias() const { return fc2_.bias(); }
 
  private:
+  // The activation, kept or in scratch memory, and what is saved.
+  View2<T> activate(const Context& context, View2<const T> x, Saved& saved) const;
+
   ColumnParallelLinear<T> fc1_;
   RowParallelLinear<T> fc2_;
 };

@@ -63,45 +63,68 @@ void TransformerLayer<T>::forward(const Context& context, View2<const T> x, View
   mlp_norm_.forward_residual(context, dropout(context, random::Site::attention_output),
                              as_const(branch), attention_.output_bias(), x, middle,
                              middle_normed, saved.mlp_norm);
+  const kernels::DropoutDesc mlp_dropout = dropout(context, random::Site::mlp_output);
+  if (mlp_dropout.probability == 0.0 && context.groups.tensor->size() == 1) {
+    mlp_.forward_residual(context, as_const(middle_normed), as_const(middle), y,
+                          saved.mlp);
+    return;
+  }
   mlp_.forward(context, as_const(middle_normed), branch, saved.mlp);
-  kernels::bias_dropout_add_forward<T>(
-      context.exec, dropout(context, random::Site::mlp_output), context.step,
-      as_const(branch), mlp_.output_bias(), as_const(middle), y);
+  kernels::bias_dropout_add_forward<T>(context.exec, mlp_dropout, context.step,
+                                       as_const(branch), mlp_.output_bias(),
+                                       as_const(middle), y);
 }
 
-// The gradient of the MLP's output, and sums for its bias. Where nothing is dropped it is
-// d_y itself; a weight pass that comes later has a copy, unless it has all rows gathered.
+// A weight pass that comes later has a copy of d_y, unless it has all rows gathered.
 template <class T>
-View2<const T> TransformerLayer<T>::branch_gradient(const Context& context,
-                                                    View2<const T> d_y, Held& held,
-                                                    WeightPass weight_pass) const {
+bool TransformerLayer<T>::keeps_copy(const Context& context,
+                                     WeightPass weight_pass) const {
+  return weight_pass == WeightPass::later && !context.sequence_parallel;
+}
+
+template <class T>
+BranchGradient<T> TransformerLayer<T>::mlp_branch(const Context& context,
+                                                  WeightPass weight_pass,
+                                                  Arena& memory) const {
   const index_t rows = context.local_rows();
-  const kernels::DropoutDesc dropout = this->dropout(context, random::Site::mlp_output);
-  const bool is_copied = dropout.probability > 0.0 ||
-                         (weight_pass == WeightPass::later && !context.sequence_parallel);
-  const auto d_mlp =
-      is_copied ? context.held.matrix<T>(Category::gradient, rows, hidden_) : View2<T>();
-  held.mlp_bias = context.held.matrix<Accumulator<T>>(
+  const kernels::DropoutDesc desc = dropout(context, random::Site::mlp_output);
+  const bool is_apart = desc.probability > 0.0 || keeps_copy(context, weight_pass);
+  BranchGradient<T> branch{.dropout = desc};
+  if (is_apart) branch.d_branch = memory.matrix<T>(Category::gradient, rows, hidden_);
+  branch.bias_partials = memory.matrix<Accumulator<T>>(
       Category::gradient, kernels::partial_count(rows), hidden_);
-  kernels::bias_dropout_add_backward<T>(context.exec, dropout, context.step, d_y, d_mlp,
-                                        held.mlp_bias);
-  return is_copied ? as_const(d_mlp) : d_y;
+  return branch;
+}
+
+template <class T>
+BranchGradient<T> TransformerLayer<T>::leave_branch_gradient(const Context& context,
+                                                             Held& held,
+                                                             WeightPass weight_pass,
+                                                             Arena& memory) const {
+  const bool drops = dropout(context, random::Site::mlp_output).probability > 0.0;
+  held.has_mlp_branch = drops || !keeps_copy(context, weight_pass);
+  if (!held.has_mlp_branch) return {};
+  held.mlp_branch = mlp_branch(context, weight_pass, memory);
+  return held.mlp_branch;
 }
 
 template <class T>
 void TransformerLayer<T>::backward_input(const Context& context, View2<const T> d_y,
                                          const Saved& saved, View2<T> d_x, Held& held,
-                                         WeightPass weight_pass) const {
+                                         WeightPass weight_pass,
+                                         const BranchGradient<T>& before) const {
   const index_t rows = context.local_rows();
   const bool now = weight_pass == WeightPass::now;
   Arena& memory = context.held;
-  const auto dropout = this->dropout(context, random::Site::attention_output);
-  const bool drops = dropout.probability > 0.0;
   // The gradient of attention's output is held for its weight pass; that of x1 as well
   // where nothing is dropped, as they are the same then.
   const auto d_attention = memory.matrix<T>(Category::gradient, rows, hidden_);
-  held.attention_bias = memory.matrix<Accumulator<T>>(
+  BranchGradient<T>& attention_branch = held.attention_branch;
+  attention_branch = {.dropout = dropout(context, random::Site::attention_output)};
+  attention_branch.bias_partials = memory.matrix<Accumulator<T>>(
       Category::gradient, kernels::partial_count(rows), hidden_);
+  const bool drops = attention_branch.dropout.probability > 0.0;
+  if (drops) attention_branch.d_branch = d_attention;
   if (context.recompute.selective) {
     held.mlp_norm = mlp_norm_.values_for(context, weight_pass);
     held.input_norm = input_norm_.values_for(context, weight_pass);
@@ -110,33 +133,52 @@ void TransformerLayer<T>::backward_input(const Context& context, View2<const T> 
   const auto d_middle =
       drops ? context.scratch.matrix<T>(Category::gradient, rows, hidden_) : d_attention;
   const auto d_normed = context.scratch.matrix<T>(Category::gradient, rows, hidden_);
+  const auto qkv_bias =
+      now ? attention_.take_bias_sums(context, context.scratch) : View2<Accumulator<T>>();
+  PartialGradients<T> gradients;
 
-  const View2<const T> d_mlp = branch_gradient(context, d_y, held, weight_pass);
+  if (!held.has_mlp_branch) {
+    held.mlp_branch = mlp_branch(context, weight_pass, memory);
+    kernels::bias_dropout_add_backward<T>(context.exec, held.mlp_branch.dropout,
+                                          context.step, d_y, held.mlp_branch.d_branch,
+                                          held.mlp_branch.bias_partials);
+  }
+  held.has_mlp_branch = false;  // the next d_y may come without
+  const bool is_apart = held.mlp_branch.d_branch.extent(0) > 0;
+  const View2<const T> d_mlp = is_apart ? as_const(held.mlp_branch.d_branch) : d_y;
   comm::Request request =
       mlp_.start_backward_input(context, d_mlp, saved.mlp, d_normed, held.mlp);
-  if (now) mlp_weight(context, saved, held);
+  if (now) mlp_weight(context, saved, held, gradients);
   request.wait(context.exec);
   held.mlp_norm_sums = mlp_norm_.backward_residual(
-      context, dropout, as_const(d_normed), saved.mlp_norm, d_y, d_middle,
-      drops ? d_attention : View2<T>(), held.attention_bias);
-  if (now) mlp_norm_.backward_weight(context, held.mlp_norm_sums);
+      context, attention_branch, as_const(d_normed), saved.mlp_norm, d_y, d_middle);
+  if (now) mlp_norm_.backward_weight(held.mlp_norm_sums, gradients);
 
   request = attention_.start_backward_input(context, as_const(d_attention),
                                             saved.attention, d_normed, held.attention);
-  if (now) attention_weight(context, saved, held);
+  if (now) attention_weight(context, saved, held, qkv_bias, gradients);
   request.wait(context.exec);
-  held.input_norm_sums = input_norm_.backward(context, as_const(d_normed),
-                                              saved.input_norm, as_const(d_middle), d_x);
-  if (now) input_norm_.backward_weight(context, held.input_norm_sums);
+  held.input_norm_sums =
+      before ? input_norm_.backward_residual(context, before, as_const(d_normed),
+                                             saved.input_norm, as_const(d_middle), d_x)
+             : input_norm_.backward(context, as_const(d_normed), saved.input_norm,
+                                    as_const(d_middle), d_x);
+  if (!now) return;
+  input_norm_.backward_weight(held.input_norm_sums, gradients);
+  gradients.add_all(context.exec);
 }
 
 template <class T>
 void TransformerLayer<T>::backward_weight(const Context& context, const Saved& saved,
                                           const Held& held) const {
-  mlp_weight(context, saved, held);
-  mlp_norm_.backward_weight(context, held.mlp_norm_sums);
-  attention_weight(context, saved, held);
-  input_norm_.backward_weight(context, held.input_norm_sums);
+  const ArenaScope scope(context.scratch);
+  const auto qkv_bias = attention_.take_bias_sums(context, context.scratch);
+  PartialGradients<T> gradients;
+  mlp_weight(context, saved, held, gradients);
+  mlp_norm_.backward_weight(held.mlp_norm_sums, gradients);
+  attention_weight(context, saved, held, qkv_bias, gradients);
+  input_norm_.backward_weight(held.input_norm_sums, gradients);
+  gradients.add_all(context.exec);
 }
 
 template <class T>
@@ -152,22 +194,26 @@ View2<const T> TransformerLayer<T>::normed(const Context& context,
 
 template <class T>
 void TransformerLayer<T>::attention_weight(const Context& context, const Saved& saved,
-                                           const Held& held) const {
+                                           const Held& held,
+                                           View2<Accumulator<T>> qkv_bias,
+                                           PartialGradients<T>& gradients) const {
   const ArenaScope scope(context.scratch);
   typename Attention<T>::Saved whole = saved.attention;
   whole.x = normed(context, held.input_norm, saved.input_norm, whole.x);
-  attention_.backward_weight(context, whole, held.attention);
-  attention_.backward_output_bias(context, as_const(held.attention_bias));
+  attention_.backward_weight(context, whole, held.attention, qkv_bias, gradients);
+  attention_.backward_output_bias(as_const(held.attention_branch.bias_partials),
+                                  gradients);
 }
 
 template <class T>
 void TransformerLayer<T>::mlp_weight(const Context& context, const Saved& saved,
-                                     const Held& held) const {
+                                     const Held& held,
+                                     PartialGradients<T>& gradients) const {
   const ArenaScope scope(context.scratch);
   typename Mlp<T>::Saved whole = saved.mlp;
   whole.x = normed(context, held.mlp_norm, saved.mlp_norm, whole.x);
-  mlp_.backward_weight(context, whole, held.mlp);
-  mlp_.backward_output_bias(context, as_const(held.mlp_bias));
+  mlp_.backward_weight(context, whole, held.mlp, gradients);
+  mlp_.backward_output_bias(as_const(held.mlp_branch.bias_partials), gradients);
 }
 
 template <class T>

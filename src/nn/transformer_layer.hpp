@@ -2,7 +2,10 @@
 // 2019).
 //
 //   x1 = x + dropout(Attention(LN1(x)) + bo);   y = x1 + dropout(Mlp(LN2(x1)) + b2)
-// The addition that makes x1 and LN2 are one pass over memory, each way.
+// The addition that makes x1 and LN2 are one pass over memory, each way. The one that
+// makes y is done by the MLP's product, where nothing is dropped and no tensor rank has a
+// part of it; and backward by the pass that writes d_y, where that is a layer behind
+// this one (leave_branch_gradient()).
 // Saves what its parts save, and x1; with selective recomputation the norms' outputs are
 // made again. backward_input goes from d_y to d_x and holds what
 // backward_weight needs; the two may lie apart in the schedule. Of biases and norms it
@@ -16,6 +19,8 @@
 #include "nn/attention.hpp"
 #include "nn/layer_norm.hpp"
 #include "nn/mlp.hpp"
+#include "nn/weight_gradients.hpp"
+#include "tensor/arena.hpp"
 
 namespace trireme::nn {
 
@@ -30,9 +35,11 @@ class TransformerLayer {
   struct Held {
     typename Attention<T>::Held attention;
     typename Mlp<T>::Held mlp;
-    // Sums over blocks of rows: of the norms' parameters, of the output biases.
+    // Sums over blocks of rows, of the norms' parameters.
     typename LayerNorm<T>::Partials input_norm_sums, mlp_norm_sums;
-    View2<Accumulator<T>> attention_bias, mlp_bias;  // (blocks, h)
+    // Gradients of the outputs of attention and MLP, with sums for their biases.
+    BranchGradient<T> attention_branch, mlp_branch;
+    bool has_mlp_branch = false;  // made with d_y
     // What selective recomputation makes the norms' outputs again from.
     typename LayerNorm<T>::Values input_norm, mlp_norm;
   };
@@ -45,10 +52,17 @@ class TransformerLayer {
   // they come now; y may not be x.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
   // With WeightPass::now the weight gradients are taken, too, beside the messages that
-  // complete those of the inputs.
+  // complete those of the inputs. `before`: what is made with d_x for the layer whose
+  // output x is.
   void backward_input(const Context& context, View2<const T> d_y, const Saved& saved,
                       View2<T> d_x, Held& held,
-                      WeightPass weight_pass = WeightPass::later) const;
+                      WeightPass weight_pass = WeightPass::later,
+                      const BranchGradient<T>& before = {}) const;
+  // What whoever writes the next d_y is to make with it, in `memory`, which must live
+  // until the weight gradients are taken. Nothing where this layer needs a copy of d_y,
+  // and makes it itself.
+  BranchGradient<T> leave_branch_gradient(const Context& context, Held& held,
+                                          WeightPass weight_pass, Arena& memory) const;
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
@@ -63,11 +77,16 @@ class TransformerLayer {
   View2<const T> normed(const Context& context, const typename LayerNorm<T>::Values& norm,
                         const typename LayerNorm<T>::Saved& saved,
                         View2<const T> kept) const;
-  View2<const T> branch_gradient(const Context& context, View2<const T> d_y, Held& held,
-                                 WeightPass weight_pass) const;
-  void attention_weight(const Context& context, const Saved& saved,
-                        const Held& held) const;
-  void mlp_weight(const Context& context, const Saved& saved, const Held& held) const;
+  // The MLP's branch with memory for it; a copy of d_y where nothing is dropped, if the
+  // weight pass wants one.
+  BranchGradient<T> mlp_branch(const Context& context, WeightPass weight_pass,
+                               Arena& memory) const;
+  bool keeps_copy(const Context& context, WeightPass weight_pass) const;
+  void attention_weight(const Context& context, const Saved& saved, const Held& held,
+                        View2<Accumulator<T>> qkv_bias,
+                        PartialGradients<T>& gradients) const;
+  void mlp_weight(const Context& context, const Saved& saved, const Held& held,
+                  PartialGradients<T>& gradients) const;
   kernels::DropoutDesc dropout(const Context& context, random::Site site) const;
 
   index_t hidden_;

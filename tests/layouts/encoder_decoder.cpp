@@ -122,8 +122,10 @@ class MlpBlock final : public TestBlock<T> {
   }
   void backward_weight(const nn::Context& context, int slot) override {
     const Slot& of = slots_.at(extent(slot));
-    mlp_.backward_weight(context, of.saved, of.held);
-    mlp_.backward_output_bias(context, as_const(of.bias));
+    nn::PartialGradients<T> gradients;
+    mlp_.backward_weight(context, of.saved, of.held, gradients);
+    mlp_.backward_output_bias(as_const(of.bias), gradients);
+    gradients.add_all(context.exec);
   }
 
  private:

@@ -179,7 +179,7 @@ TEST_F(Costs, SumsOfRows) {
   expect("layer_norm_backward_weight[combine]", 0, partial + 4 * 4 * 7);
   sum_rows<float>(exec_, x, vector<float>(sum_rows_scratch_elements(7)), Accumulate::yes,
                   vector<float>(7));
-  expect("sum_rows[blocks]", 0, 4 * 259 + partial / 2);
+  expect("sum_row_blocks", 0, 4 * 259 + partial / 2);
   expect("add_partials", 0, partial / 2 + 4 * 2 * 7);
   forget();
   sum_rows<float>(exec_, x, vector<float>(sum_rows_scratch_elements(7)), Accumulate::no,

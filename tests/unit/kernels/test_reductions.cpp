@@ -1,6 +1,10 @@
 // Sums over rows and counts of non-finite numbers.
 #include "kernels/reductions.hpp"
 
+#include <span>
+#include <vector>
+
+#include "base/error.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -37,6 +41,38 @@ TYPED_TEST(ReductionsOf, SumRows) {
       EXPECT_EQ(over.bytes(), from_zero.bytes());
     }
   }
+}
+
+// Several sums of one launch have the bits that each has alone, and touch no other: of
+// unlike widths, of fewer and more columns than a work item takes, with and without what
+// was there.
+TYPED_TEST(ReductionsOf, PartialsOfSeveralSums) {
+  using A = Accumulator<TypeParam>;
+  const index_t columns[] = {768, 1, 2304, 256, 257, 31, 5, 300};
+  std::vector<Array<A>> partials, together, alone;
+  std::vector<PartialSum<A>> all;
+  for (std::size_t i = 0; i < kMostPartialSums; ++i) {
+    const auto seed = static_cast<unsigned>(i);
+    const auto blocks = static_cast<index_t>(1 + 9 * i);
+    const index_t n = columns[i];
+    partials.emplace_back(test::uniform(blocks * n, seed));
+    together.emplace_back(test::uniform(n, 20 + seed));
+    alone.emplace_back(together.back().values());
+    all.push_back({partials.back().cmatrix(blocks, n),
+                   i % 3 == 1 ? Accumulate::yes : Accumulate::no,
+                   together.back().vector()});
+    add_partials<A>(Exec(), all.back().partials, all.back().accumulate,
+                    alone.back().vector());
+  }
+  for (const std::size_t count : {std::size_t{3}, kMostPartialSums}) {
+    add_partials<A>(Exec(), std::span<const PartialSum<A>>(all).first(count));
+    for (std::size_t i = 0; i < kMostPartialSums; ++i) {
+      if (i % 3 == 1 && count == kMostPartialSums) continue;  // added twice by now
+      EXPECT_EQ(together[i].bytes() == alone[i].bytes(), i < count) << i;
+    }
+  }
+  all.push_back(all.front());
+  EXPECT_THROW(add_partials<A>(Exec(), std::span<const PartialSum<A>>(all)), Error);
 }
 
 // Sums of 16 bits are those of float, what was there included, rounded once.

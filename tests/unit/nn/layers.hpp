@@ -89,14 +89,18 @@ void backward_weight(const nn::Context& context, const nn::ColumnParallelLinear<
                      View2<const T> d_y, View2<const T> x) {
   const ArenaScope scope(context.scratch);
   layer.backward_weight(context, d_y, layer.start_weight_input(context, x));
-  layer.backward_bias(context, d_y);
+  nn::PartialGradients<T> gradients;
+  layer.backward_bias(bias_partials(context, d_y), gradients);
+  gradients.add_all(context.exec);
 }
 template <class T>
 void backward_weight(const nn::Context& context, const nn::RowParallelLinear<T>& layer,
                      View2<const T> d_y, View2<const T> x) {
   const ArenaScope scope(context.scratch);
   layer.backward_weight(context, d_y, x);
-  layer.backward_bias(context, bias_partials(context, d_y));
+  nn::PartialGradients<T> gradients;
+  layer.backward_bias(bias_partials(context, d_y), gradients);
+  gradients.add_all(context.exec);
 }
 
 // The parts of a Transformer layer begin their input gradients, the layer completes its.
@@ -109,6 +113,25 @@ void backward_input_of_parts(const nn::Context& context, Parts& parts, View2<con
         .wait(context.exec);
   } else {
     parts.layer.backward_input(context, d_y, parts.saved, d_x, parts.held);
+  }
+}
+
+template <class T, class Parts>
+void backward_weight_of_parts(const nn::Context& context, const Parts& parts) {
+  using Block = decltype(parts.layer);
+  if constexpr (std::is_same_v<Block, nn::TransformerLayer<T>>) {
+    parts.layer.backward_weight(context, parts.saved, parts.held);
+  } else {
+    nn::PartialGradients<T> gradients;
+    if constexpr (std::is_same_v<Block, nn::Attention<T>>) {
+      parts.layer.backward_weight(context, parts.saved, parts.held,
+                                  parts.layer.take_bias_sums(context, context.scratch),
+                                  gradients);
+    } else {
+      parts.layer.backward_weight(context, parts.saved, parts.held, gradients);
+    }
+    parts.layer.backward_output_bias(bias_partials(context, parts.d_y), gradients);
+    gradients.add_all(context.exec);
   }
 }
 
@@ -165,12 +188,8 @@ Layer<T> block(Block made) {
               },
           .backward_weight =
               [parts](const nn::Context& context) {
-                parts->layer.backward_weight(context, parts->saved, parts->held);
-                if constexpr (kLeavesBias) {
-                  const ArenaScope scope(context.scratch);
-                  parts->layer.backward_output_bias(context,
-                                                    bias_partials(context, parts->d_y));
-                }
+                const ArenaScope scope(context.scratch);
+                backward_weight_of_parts<T>(context, *parts);
               }};
 }
 
