@@ -2,6 +2,8 @@
 // gradients beside it are computed.
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include "comm/mpi_communicator.hpp"
 #include "nn/transformer_layer.hpp"
 #include "unit/nn/layer_bench.hpp"
@@ -9,7 +11,8 @@
 namespace trireme::test {
 namespace {
 
-// Kernels that begin while messages are under way, as long as this lives.
+// Kernels that begin while messages are under way, as long as this lives: Kokkos' own,
+// and those of libraries, which are regions to it.
 class KernelsBesideMessages {
  public:
   explicit KernelsBesideMessages(const comm::Communicator& world)
@@ -20,6 +23,10 @@ class KernelsBesideMessages {
         [](const char*, std::uint32_t, std::uint64_t*) {
           count_ += world_->is_under_way() ? 1 : 0;
         });
+    Kokkos::Tools::Experimental::set_push_region_callback([](const char* name) {
+      const bool is_kernel = std::string_view(name).starts_with("trireme::kernels::");
+      count_ += is_kernel && world_->is_under_way() ? 1 : 0;
+    });
   }
   ~KernelsBesideMessages() { Kokkos::Tools::Experimental::set_callbacks(before_); }
   KernelsBesideMessages(const KernelsBesideMessages&) = delete;
