@@ -63,7 +63,8 @@ TEST_F(TrainProfile, OfOneRank) {
   const RunResult result = train({"batch.global=8"}, {"--profile"});
   ASSERT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("Profile of 2 steps (3 to 4) in float32: "));
-  EXPECT_THAT(result.out, ContainsRegex("gemm \\(mlp\\) +40 "));
+  EXPECT_THAT(result.out, ContainsRegex("gemm \\(mlp\\) +32 "));
+  EXPECT_THAT(result.out, ContainsRegex("linear_forward\\[fused\\] \\(mlp\\) +16 "));
   EXPECT_THAT(result.out, ContainsRegex("Passes over .*: [1-9][0-9.]+\n"));
   const json profile = this->profile();
   expect_whole(profile);
