@@ -5,16 +5,12 @@
 
 #include <vector>
 
-#include "base/error.hpp"
+#include "base/cuda_status.hpp"
 #include "base/kernel_clock.hpp"
 
 namespace trireme {
 
 namespace {
-
-void check_event(cudaError_t status, const char* what) {
-  TRIREME_REQUIRE(status == cudaSuccess, "{}: {}", what, cudaGetErrorString(status));
-}
 
 class EventClock final : public KernelClock {
  public:
@@ -29,20 +25,20 @@ class EventClock final : public KernelClock {
   void begin(std::size_t stretch) override {
     while (stretch >= pairs_.size()) {
       Pair& pair = pairs_.emplace_back();
-      check_event(cudaEventCreate(&pair.begin), "cudaEventCreate");
-      check_event(cudaEventCreate(&pair.end), "cudaEventCreate");
+      require_cuda(cudaEventCreate(&pair.begin), "cudaEventCreate");
+      require_cuda(cudaEventCreate(&pair.end), "cudaEventCreate");
     }
-    check_event(cudaEventRecord(pairs_[stretch].begin, stream_), "cudaEventRecord");
+    require_cuda(cudaEventRecord(pairs_[stretch].begin, stream_), "cudaEventRecord");
   }
   void end(std::size_t stretch) override {
-    check_event(cudaEventRecord(pairs_[stretch].end, stream_), "cudaEventRecord");
+    require_cuda(cudaEventRecord(pairs_[stretch].end, stream_), "cudaEventRecord");
   }
   double seconds(std::size_t stretch) override {
     const Pair& pair = pairs_.at(stretch);
-    check_event(cudaEventSynchronize(pair.end), "cudaEventSynchronize");
+    require_cuda(cudaEventSynchronize(pair.end), "cudaEventSynchronize");
     float milliseconds = 0.0f;
-    check_event(cudaEventElapsedTime(&milliseconds, pair.begin, pair.end),
-                "cudaEventElapsedTime");
+    require_cuda(cudaEventElapsedTime(&milliseconds, pair.begin, pair.end),
+                 "cudaEventElapsedTime");
     return 1e-3 * static_cast<double>(milliseconds);
   }
 
