@@ -12,6 +12,7 @@ struct Event::Mark {
     require_cuda(cudaEventCreateWithFlags(
                      &event, has_time ? cudaEventDefault : cudaEventDisableTiming),
                  "cudaEventCreateWithFlags");
+    require_cuda(cudaGetDevice(&device), "cudaGetDevice");
   }
   // An event under way may be destroyed: CUDA frees it once it is past.
   ~Mark() { cudaEventDestroy(event); }
@@ -19,6 +20,7 @@ struct Event::Mark {
   Mark& operator=(const Mark&) = delete;
 
   cudaEvent_t event = nullptr;
+  int device = 0;
   bool has_time = false;
   bool is_recorded = false;
 };
@@ -55,6 +57,8 @@ void Event::hold_up(const Exec& exec) const {
 
 void Event::wait() const {
   if (!mark_->is_recorded) return;
+  // A thread begins with the first device, where CUDA would make a context for it.
+  require_cuda(cudaSetDevice(mark_->device), "cudaSetDevice");
   require_cuda(cudaEventSynchronize(mark_->event),
                "work on the device failed, as cudaEventSynchronize reports");
 }

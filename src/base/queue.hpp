@@ -13,6 +13,12 @@ enum class QueuePriority { normal, high };
 // An Exec that waits for no other one, unless an Event holds it up. Its stream ends with
 // the last copy of the Exec. On a host its launches run at once, as all do.
 Exec make_queue(QueuePriority priority = QueuePriority::normal);
+// The same for copies of what `compute` has made: late where that is (late_queue.hpp).
+Exec make_copy_queue(const Exec& compute);
+
+// Whether what is launched on the Exec may go on when the launch has returned: on a GPU,
+// and on a late queue of a host.
+bool is_asynchronous(const Exec& exec);
 
 }  // namespace trireme
 

@@ -22,4 +22,12 @@ Exec make_queue(QueuePriority priority) {
   return Exec(ExecSpace(stream));
 }
 
+Exec make_copy_queue(const Exec&) {
+  return make_queue();
+}
+
+bool is_asynchronous(const Exec& exec) {
+  return !exec.is_shape_only();
+}
+
 }  // namespace trireme
