@@ -1,5 +1,5 @@
-// kernels/decode_attention.cpp — see decode_attention.hpp; the way of the host is in
-// decode_attention_host.cpp.
+// kernels/decode_attention.cpp — see decode_attention.hpp; the way of a host is in
+// decode_attention_host.cpp, that of a GPU in decode_attention_teams.cpp.
 //
 // The reference keeps the scores of all keys, because a sum over tiles that grow with the
 // text would round otherwise than the definition does. What a caller got wrong is refused
@@ -65,7 +65,9 @@ void append_to_cache(const Exec& exec, const CachedTexts& texts, View2<const T> 
       exec, {"trireme::kernels::append_to_cache", {.bytes = bytes}}, rows,
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const index_t text = row % texts.count;
-        const index_t position = texts.length(text) - news + row / texts.count;
+        const index_t length = texts.length(text);
+        if (length == 0) return;
+        const index_t position = length - news + row / texts.count;
         const index_t to = (texts.first_row(text) + position) * columns;
         const T* const key = from + row * width + k_column;
         for_each_column(team, columns, [=](index_t j) {
@@ -105,6 +107,11 @@ void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
       texts.count * heads.heads, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t text = item / heads.heads, head = item % heads.heads;
         const index_t d = heads.head_dim, length = texts.length(text);
+        T* const to = out + item * d;
+        if (length == 0) {
+          for_each_column(team, d, [=](index_t c) { to[c] = T(A{0}); });
+          return;
+        }
         const index_t kv_head = head / (heads.heads / heads.kv_heads);
         const index_t begin = texts.first_row(text) * columns + kv_head * d;
         const T* const query = queries + text * width + head * d;
@@ -130,7 +137,7 @@ void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
           for (index_t j = 0; j < length; ++j) {
             sum += p[j] * static_cast<A>(value[j * columns + c]);
           }
-          out[text * heads.heads * d + head * d + c] = static_cast<T>(sum / total);
+          to[c] = static_cast<T>(sum / total);
         });
       });
 }
@@ -145,8 +152,10 @@ void decode_attention(const Exec& exec, const CachedTexts& texts,
       impl::decode_attention_on_host<T>(exec, texts, heads, qkv, k, v, scratch, o);
       return;
     }
+    decode_attention_reference<T>(exec, texts, heads, qkv, k, v, scratch, o);
+  } else {
+    impl::decode_attention_by_teams<T>(exec, texts, heads, qkv, k, v, scratch, o);
   }
-  decode_attention_reference<T>(exec, texts, heads, qkv, k, v, scratch, o);
 }
 
 #define TRIREME_INSTANTIATE(T)                                \

@@ -7,6 +7,8 @@
 // g_tp d), and so of v. Texts may be of unlike length, and in any places. A text's output
 // has the same bits whatever other texts are there, and for every number of threads: keys
 // are taken in tiles that begin at position 0, and the tiles are combined in order.
+//
+// A text of length 0 is passed over: nothing comes to the cache, and its output is zero.
 #ifndef TRIREME_KERNELS_DECODE_ATTENTION_HPP_
 #define TRIREME_KERNELS_DECODE_ATTENTION_HPP_
 
@@ -22,7 +24,9 @@ struct CachedTexts {
   View1<const std::int32_t> places = {};   // (count)
   View1<const std::int32_t> lengths = {};  // (count): positions, those of this call too
   index_t first_place = 0;
-  index_t longest = 1;  // positions of the longest of them
+  // Positions of the longest of them. Where lengths are there it may be more, as what the
+  // longest will have later: results are the same bits.
+  index_t longest = 1;
 
   KOKKOS_INLINE_FUNCTION index_t length(index_t text) const {
     return lengths.data() == nullptr ? longest : static_cast<index_t>(lengths(text));
@@ -58,7 +62,7 @@ void decode_attention(const Exec& exec, const CachedTexts& texts,
                       const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
                       View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o);
 
-// The definition, without tiles: what the tests compare with, and what a GPU runs.
+// The definition, without tiles: what the tests compare with.
 template <class T>
 void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
                                 const CachedHeads& heads, View2<const T> qkv,

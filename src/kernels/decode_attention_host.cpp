@@ -168,6 +168,10 @@ struct CombineTiles {
     using Result = TileResults<A>;
     const index_t text = item / results.heads, head = item % results.heads;
     const index_t tiles = (texts.length(text) + kDecodeTile - 1) / kDecodeTile;
+    if (tiles == 0) {
+      std::fill_n(out + item * results.d, results.d, T(A{0}));
+      return;
+    }
     A largest = Result::largest(results.of(text, head, 0));
     for (index_t t = 1; t < tiles; ++t) {
       largest = std::max(largest, Result::largest(results.of(text, head, t)));

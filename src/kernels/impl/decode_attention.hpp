@@ -1,5 +1,5 @@
-// kernels/impl/decode_attention.hpp — the host's way of decode_attention(), and what both
-// ways share.
+// kernels/impl/decode_attention.hpp — the ways of decode_attention(): that of a host and
+// that of a GPU, and what they share.
 #ifndef TRIREME_KERNELS_IMPL_DECODE_ATTENTION_HPP_
 #define TRIREME_KERNELS_IMPL_DECODE_ATTENTION_HPP_
 
@@ -30,6 +30,13 @@ void decode_attention_on_host(const Exec& exec, const CachedTexts& texts,
                               const CachedHeads& heads, View2<const T> qkv,
                               View2<const T> k, View2<const T> v,
                               View1<Accumulator<T>> scratch, View2<T> o);
+
+// By teams, for heads of any size: the way of a GPU. A host can take it, too.
+template <class T>
+void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
+                               const CachedHeads& heads, View2<const T> qkv,
+                               View2<const T> k, View2<const T> v,
+                               View1<Accumulator<T>> scratch, View2<T> o);
 
 }  // namespace trireme::kernels::impl
 

@@ -1,6 +1,6 @@
 // Attention over a cache: the definition, for texts of unlike length in any places, on
 // odd sizes; the same bits for a text whatever texts are beside it, and with one thread
-// and with several.
+// and with several. By both ways: a host's, and that of teams, which is a GPU's.
 #include "kernels/decode_attention.hpp"
 
 #include <gmock/gmock.h>
@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "kernels/impl/decode_attention.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -39,20 +40,21 @@ struct Problem {
         v(test::uniform(kPlaces * kCapacity * columns, 2)),
         qkv(test::uniform(count * width, 3)) {}
 
-  CachedTexts texts() const {
+  // longest: 0, what it is.
+  CachedTexts texts(index_t longest = 0) const {
     return {.count = count,
             .capacity = kCapacity,
             .places = device_places.cvector(),
             .lengths = device_lengths.cvector(),
-            .longest = std::ranges::max(lengths)};
+            .longest = longest > 0 ? longest : std::ranges::max(lengths)};
   }
   template <class Function>
-  Values run(Function function, const Exec& exec = Exec()) const {
+  Values run(Function function, const Exec& exec = Exec(), index_t longest = 0) const {
     const index_t out = heads.heads * heads.head_dim;
     const test::Array<T> o(count * out, -7.0);
     const test::Array<Accumulator<T>> scratch(
-        decode_attention_scratch_elements(texts(), heads), NAN);
-    function(exec, texts(), heads, qkv.cmatrix(count, width),
+        decode_attention_scratch_elements(texts(longest), heads), NAN);
+    function(exec, texts(longest), heads, qkv.cmatrix(count, width),
              k.cmatrix(kPlaces * kCapacity, columns),
              v.cmatrix(kPlaces * kCapacity, columns), scratch.vector(),
              o.matrix(count, out));
@@ -111,13 +113,34 @@ TYPED_TEST(DecodeAttentionOf, MatchesDefinition) {
   for (const CachedHeads& heads :
        {CachedHeads{1, 1, 1, 0.7}, CachedHeads{6, 3, 31, 0.2},
         CachedHeads{4, 4, 64, 0.125}, CachedHeads{11, 1, 33, 0.15},
-        CachedHeads{2, 1, 257, 0.05}}) {
-    const Problem<T> problem(heads, {3, 0, 4, 1}, {1, 257, 64, 65});
+        CachedHeads{3, 3, 80, 0.1}, CachedHeads{4, 2, 96, 0.1},
+        CachedHeads{5, 1, 128, 0.09}, CachedHeads{2, 1, 257, 0.05}}) {
+    const Problem<T> problem(heads, {3, 0, 4, 1, 2}, {1, 257, 64, 65, 33});
     const Values want = problem.expected();
     const double bound = test::rounding<T>() + 1e-6;
     test::expect_close(problem.run(), want, bound, 1, "o");
     test::expect_close(problem.run(decode_attention_reference<T>), want, bound, 1,
                        "reference");
+    test::expect_close(problem.run(impl::decode_attention_by_teams<T>), want, bound, 1,
+                       "by teams");
+  }
+}
+
+// A text that is passed over, and one whose launch has room for more keys than it has,
+// which is how a step is launched that is the same for every token.
+TYPED_TEST(DecodeAttentionOf, LengthsAreReadFromMemory) {
+  using T = TypeParam;
+  const CachedHeads heads{4, 2, 40, 0.2};
+  const Problem<T> problem(heads, {3, 0, 4}, {31, 0, 65});
+  const Values want = problem.run();
+  const std::vector<decltype(&decode_attention<T>)> ways = {
+      decode_attention<T>, decode_attention_reference<T>,
+      impl::decode_attention_by_teams<T>};
+  for (const auto way : ways) {
+    const Values got = problem.run(way), roomy = problem.run(way, Exec(), kCapacity);
+    EXPECT_EQ(got, roomy);
+    EXPECT_EQ(Values(got.begin() + 160, got.begin() + 320), Values(160, 0.0));
+    test::expect_close(got, want, 2 * test::rounding<T>() + 1e-6, 1, "o");
   }
 }
 
@@ -125,16 +148,18 @@ TYPED_TEST(DecodeAttentionOf, ATextHasTheBitsThatItHasAlone) {
   using T = TypeParam;
   const CachedHeads heads{6, 2, 33, 0.2};
   const Problem<T> all(heads, {3, 0, 4, 1, 2}, {31, 200, 64, 65, 129});
-  const Values together = all.run();
   const Values queries = all.qkv.values();
   const auto out = static_cast<std::size_t>(heads.heads * heads.head_dim);
-  for (std::size_t i = 0; i < 5; ++i) {
-    Problem<T> alone(heads, Numbers{all.places[i]}, Numbers{all.lengths[i]});
-    alone.qkv = test::Array<T>(
-        Values(queries.begin() + i * all.width, queries.begin() + (i + 1) * all.width));
-    EXPECT_EQ(alone.run(),
-              Values(together.begin() + i * out, together.begin() + (i + 1) * out))
-        << i;
+  for (const auto way : {decode_attention<T>, impl::decode_attention_by_teams<T>}) {
+    const Values together = all.run(way);
+    for (std::size_t i = 0; i < 5; ++i) {
+      Problem<T> alone(heads, Numbers{all.places[i]}, Numbers{all.lengths[i]});
+      alone.qkv = test::Array<T>(
+          Values(queries.begin() + i * all.width, queries.begin() + (i + 1) * all.width));
+      EXPECT_EQ(alone.run(way),
+                Values(together.begin() + i * out, together.begin() + (i + 1) * out))
+          << i;
+    }
   }
 }
 
@@ -142,7 +167,6 @@ TYPED_TEST(DecodeAttentionOf, ATextHasTheBitsThatItHasAlone) {
 TYPED_TEST(DecodeAttentionOf, AHeadHasTheBitsThatItHasAlone) {
   using T = TypeParam;
   const Problem<T> all({4, 2, 32, 0.2}, {1}, {130});
-  const Values together = all.run();
   Problem<T> half({2, 1, 32, 0.2}, {1}, {130});
   const auto slice = [](const test::Array<T>& from, index_t rows, index_t from_width,
                         std::vector<index_t> columns) {
@@ -159,7 +183,10 @@ TYPED_TEST(DecodeAttentionOf, AHeadHasTheBitsThatItHasAlone) {
   half.k = slice(all.k, kPlaces * kCapacity, all.columns, {32});
   half.v = slice(all.v, kPlaces * kCapacity, all.columns, {32});
   half.qkv = slice(all.qkv, 1, all.width, {64, 96, 160, 224});
-  EXPECT_EQ(half.run(), Values(together.begin() + 64, together.end()));
+  for (const auto way : {decode_attention<T>, impl::decode_attention_by_teams<T>}) {
+    const Values together = all.run(way);
+    EXPECT_EQ(half.run(way), Values(together.begin() + 64, together.end()));
+  }
 }
 
 TYPED_TEST(DecodeAttentionOf, ThreadsDoNotChangeBits) {
@@ -167,6 +194,8 @@ TYPED_TEST(DecodeAttentionOf, ThreadsDoNotChangeBits) {
   if (!one.exists) GTEST_SKIP() << "there is one thread only";
   const Problem<TypeParam> problem({6, 2, 33, 0.2}, {3, 0, 4}, {257, 200, 65});
   EXPECT_EQ(problem.run(one.exec), problem.run());
+  const auto by_teams = impl::decode_attention_by_teams<TypeParam>;
+  EXPECT_EQ(problem.run(by_teams, one.exec), problem.run(by_teams));
 }
 
 // Scores far apart: the largest is in the last tile, and what is left of the others is 0.
@@ -179,7 +208,9 @@ TEST(DecodeAttentionExtremes, ScoresFarApart) {
   problem.k = test::Array<float>(keys);
   problem.qkv = test::Array<float>(queries);
   const Values values = problem.v.values();
-  EXPECT_EQ(problem.run(), Values(values.begin() + 199 * 32, values.begin() + 200 * 32));
+  const Values want(values.begin() + 199 * 32, values.begin() + 200 * 32);
+  EXPECT_EQ(problem.run(), want);
+  EXPECT_EQ(problem.run(impl::decode_attention_by_teams<float>), want);
 }
 
 TEST(DecodeAttentionAppend, GoesBehindThePositionsOfEachText) {
@@ -203,6 +234,14 @@ TEST(DecodeAttentionAppend, GoesBehindThePositionsOfEachText) {
     want_k[c] = from[kWidth + 2 + c];
     want_v[c] = from[kWidth + 5 + c];
   }
+  EXPECT_EQ(k.values(), want_k);
+  EXPECT_EQ(v.values(), want_v);
+  // A text that is passed over leaves its place as it is.
+  const auto none = on_device({0, 0});
+  CachedTexts passed_over = texts;
+  passed_over.lengths = none.cvector();
+  append_to_cache<float>(Exec(), passed_over, qkv.cmatrix(2, kWidth), 1,
+                         k.matrix(15, kColumns), v.matrix(15, kColumns));
   EXPECT_EQ(k.values(), want_k);
   EXPECT_EQ(v.values(), want_v);
   // Two positions of two texts of one length, in places 1 and 2.

@@ -1,0 +1,367 @@
+// kernels/decode_attention_teams.cpp — decode_attention() by teams: the way of a GPU.
+//
+// The keys of a text are split at multiples of kDecodeTile, wherever the text ends. A
+// team takes one tile of keys with up to kHeads of the query heads that share it, and
+// leaves for each of these the largest score M, the sum S of exp(score - M), and the
+// values' sum weighted with the same; a second launch combines the tiles of a head in
+// order, as on a host (decode_attention_host.cpp). Nothing that a launch is given depends
+// on how long the texts are where texts.longest is the capacity: lengths are read from
+// memory, and a team whose tile lies behind its text's end has nothing to do.
+//
+// Eight threads read a row of keys together, 16 bytes each, and sixteen such groups of
+// them take four rows each: 64 x 64 elements of 16 bits are read in one turn, every
+// thread with four loads under way. Each sum has a fixed order, which no number of
+// threads changes: a host, whose teams have one thread, gets the same bits.
+#include <algorithm>
+
+#include "base/types.hpp"
+#include "kernels/impl/decode_attention.hpp"
+#include "kernels/impl/rows.hpp"
+#include "kernels/impl/vector_math.hpp"
+
+namespace trireme::kernels::impl {
+
+namespace {
+
+constexpr int kKeys = static_cast<int>(kDecodeTile);
+constexpr int kLanesOfRow = 8;  // threads that read a row together
+constexpr int kThreads = 128;
+constexpr int kSlots = kThreads / kLanesOfRow;  // rows at a time
+constexpr int kTurns = kKeys / kSlots;
+
+// What a thread reads at once.
+template <class T>
+struct alignas(16) Piece {
+  static constexpr int kElements = 16 / static_cast<int>(sizeof(T));
+  T element[kElements];
+};
+
+// The elements from `from` on, of which the row has `count` yet; zeros behind them.
+template <bool kAligned, class T>
+KOKKOS_FORCEINLINE_FUNCTION Piece<T> load_piece(const T* from, int count) {
+  if constexpr (kAligned) {
+    return *reinterpret_cast<const Piece<T>*>(from);
+  } else {
+    Piece<T> piece = {};
+    for (int e = 0; e < Piece<T>::kElements; ++e) {
+      if (e < count) piece.element[e] = from[e];
+    }
+    return piece;
+  }
+}
+
+// Where the results of a tile lie: its M, its S, and the weighted sum (d).
+template <class A>
+struct TileResults {
+  A* data;
+  int heads, tiles, d;
+
+  KOKKOS_FORCEINLINE_FUNCTION A* of(int text, int head, int tile) const {
+    const index_t row = (static_cast<index_t>(text) * heads + head) * tiles + tile;
+    return data + row * (2 + d);
+  }
+};
+
+// kAligned: every row of keys, values and queries begins at a multiple of 16 bytes.
+template <class T, int kHeads, bool kAligned>
+struct DecodeTile {
+  using A = Accumulator<T>;
+  static constexpr int kElements = Piece<T>::kElements;
+  // Columns of values in one turn of the team.
+  static constexpr int kWidth = kLanesOfRow * kElements;
+  // One more than there are, so that threads read different banks of shared memory.
+  static constexpr int kParts = kLanesOfRow + 1;
+  static constexpr int kSums = std::max(kHeads * kKeys * kParts, kSlots* kHeads* kWidth);
+  static constexpr int kScratch =
+      kSums + kHeads * kKeys + kHeads * kLanesOfRow + kSlots * kHeads;
+
+  CachedTexts texts;
+  TileResults<A> results;
+  int kv_heads;
+  int group;  // query heads that share a key head
+  A scale;
+  const T* queries;
+  index_t query_width;
+  const T* k;
+  const T* v;
+
+  // A team's work, and its scratch memory.
+  struct Place {
+    int text, head, heads, tile, keys;  // the first of so many query heads
+    const T *query, *key, *value;
+    index_t columns;  // of a row of keys
+    A* sums;          // parts of scores, then parts of outputs
+    A* p;             // (kHeads, kKeys): scores, then their exponentials
+    A* largest;       // (kHeads, kLanesOfRow)
+    A* totals;        // (kSlots, kHeads)
+  };
+
+  KOKKOS_FUNCTION int head_groups() const { return (group + kHeads - 1) / kHeads; }
+  KOKKOS_FUNCTION int teams() const {
+    return static_cast<int>(texts.count) * results.tiles * kv_heads * head_groups();
+  }
+
+  KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
+    Place place;
+    const auto item = static_cast<int>(team.league_rank());
+    if (!find(item, place)) return;
+    constexpr auto kBytes = static_cast<int>(kScratch * sizeof(A));
+    constexpr int kLevel = scratch_level(kBytes);
+    place.sums = static_cast<A*>(team.team_scratch(kLevel).get_shmem_aligned(kBytes, 16));
+    place.p = place.sums + kSums;
+    place.largest = place.p + kHeads * kKeys;
+    place.totals = place.largest + kHeads * kLanesOfRow;
+    add_scores(team, place);
+    soften(team, place);
+    for (int begin = 0; begin < results.d; begin += kWidth) {
+      weigh_values(team, place, begin);
+    }
+  }
+
+  // False where the tile has no keys.
+  KOKKOS_FUNCTION bool find(int item, Place& place) const {
+    const int groups = head_groups();
+    const int first = item % groups * kHeads;
+    const int kv_head = item / groups % kv_heads;
+    const int at = item / (groups * kv_heads);
+    place.text = at / results.tiles;
+    place.tile = at % results.tiles;
+    place.keys = static_cast<int>(texts.length(place.text)) - place.tile * kKeys;
+    if (place.keys <= 0) return false;
+    place.keys = place.keys < kKeys ? place.keys : kKeys;
+    place.head = kv_head * group + first;
+    place.heads = group - first < kHeads ? group - first : kHeads;
+    place.columns = static_cast<index_t>(kv_heads) * results.d;
+    const index_t row = texts.first_row(place.text) + place.tile * kKeys;
+    place.key = k + row * place.columns + kv_head * results.d;
+    place.value = v + row * place.columns + kv_head * results.d;
+    place.query = queries + place.text * query_width + place.head * results.d;
+    return true;
+  }
+
+  // A piece of each of the queries, scaled; of heads behind the last, the last again.
+  KOKKOS_FORCEINLINE_FUNCTION void load_queries(const Place& place, int column,
+                                                A (&query)[kHeads][kElements]) const {
+    for (int m = 0; m < kHeads; ++m) {
+      const int head = m < place.heads ? m : place.heads - 1;
+      const Piece<T> piece = load_piece<kAligned>(place.query + head * results.d + column,
+                                                  results.d - column);
+      for (int e = 0; e < kElements; ++e) {
+        query[m][e] = scale * static_cast<A>(piece.element[e]);
+      }
+    }
+  }
+
+  // p = the scores; those behind the last key are minus infinity.
+  KOKKOS_FUNCTION void add_scores(const TeamMember& team, const Place& place) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
+      const int lane = thread % kLanesOfRow, slot = thread / kLanesOfRow;
+      A sum[kTurns][kHeads] = {};
+      for (int c = lane * kElements; c < results.d; c += kWidth) {
+        A query[kHeads][kElements];
+        load_queries(place, c, query);
+        for (int turn = 0; turn < kTurns; ++turn) {
+          const int j = slot + turn * kSlots;
+          if (j >= place.keys) continue;
+          const Piece<T> key =
+              load_piece<kAligned>(place.key + j * place.columns + c, results.d - c);
+          for (int e = 0; e < kElements; ++e) {
+            const A x = static_cast<A>(key.element[e]);
+            for (int m = 0; m < kHeads; ++m) {
+              sum[turn][m] = multiply_add(query[m][e], x, sum[turn][m]);
+            }
+          }
+        }
+      }
+      for (int turn = 0; turn < kTurns; ++turn) {
+        for (int m = 0; m < kHeads; ++m) {
+          const int j = slot + turn * kSlots;
+          place.sums[(m * kKeys + j) * kParts + lane] = sum[turn][m];
+        }
+      }
+    });
+    team.team_barrier();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kHeads * kKeys), [&](int i) {
+      const A* const part = place.sums + i * kParts;
+      const A sum = ((part[0] + part[4]) + (part[2] + part[6])) +
+                    ((part[1] + part[5]) + (part[3] + part[7]));
+      place.p[i] = i % kKeys < place.keys ? sum : -Kokkos::Experimental::infinity_v<A>;
+    });
+    team.team_barrier();
+  }
+
+  // p = exp(score - M); M goes to the results.
+  KOKKOS_FUNCTION void soften(const TeamMember& team, const Place& place) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kHeads * kLanesOfRow), [&](int i) {
+      const A* const p = place.p + i / kLanesOfRow * kKeys + i % kLanesOfRow;
+      A most = p[0];
+      for (int j = kLanesOfRow; j < kKeys; j += kLanesOfRow) {
+        most = p[j] > most ? p[j] : most;
+      }
+      place.largest[i] = most;
+    });
+    team.team_barrier();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kHeads * kKeys), [&](int i) {
+      const int m = i / kKeys;
+      const A* const of_head = place.largest + m * kLanesOfRow;
+      A most = of_head[0];
+      for (int l = 1; l < kLanesOfRow; ++l) most = of_head[l] > most ? of_head[l] : most;
+      place.p[i] = vector_exp(place.p[i] - most);
+      if (i % kKeys == 0 && m < place.heads) {
+        results.of(place.text, place.head + m, place.tile)[0] = most;
+      }
+    });
+    team.team_barrier();
+  }
+
+  // The columns [begin, begin + kWidth) of the weighted sums, and with the first of them
+  // the sums of the weights.
+  KOKKOS_FUNCTION void weigh_values(const TeamMember& team, const Place& place,
+                                    int begin) const {
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
+      const int lane = thread % kLanesOfRow, slot = thread / kLanesOfRow;
+      const int c = begin + lane * kElements;
+      A sum[kHeads][kElements] = {};
+      A total[kHeads] = {};
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const int j = slot + turn * kSlots;
+        if (j >= place.keys) continue;
+        Piece<T> value = {};
+        if (c < results.d) {
+          value =
+              load_piece<kAligned>(place.value + j * place.columns + c, results.d - c);
+        }
+        for (int m = 0; m < kHeads; ++m) {
+          const A weight = place.p[m * kKeys + j];
+          total[m] += weight;
+          for (int e = 0; e < kElements; ++e) {
+            sum[m][e] = multiply_add(weight, static_cast<A>(value.element[e]), sum[m][e]);
+          }
+        }
+      }
+      for (int m = 0; m < kHeads; ++m) {
+        const int row = slot * kHeads + m;
+        for (int e = 0; e < kElements; ++e) {
+          place.sums[row * kWidth + e * kLanesOfRow + lane] = sum[m][e];
+        }
+        if (lane == 0) place.totals[row] = total[m];
+      }
+    });
+    team.team_barrier();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kHeads * kWidth), [&](int i) {
+      const int m = i / kWidth, w = i % kWidth;
+      if (m >= place.heads) return;
+      const auto add_slots = [&](const A* from, int stride) {
+        A sum = from[0];
+        for (int slot = 1; slot < kSlots; ++slot) sum += from[slot * stride];
+        return sum;
+      };
+      A* const result = results.of(place.text, place.head + m, place.tile);
+      if (begin == 0 && w == 0) result[1] = add_slots(place.totals + m, kHeads);
+      const int column = begin + w % kLanesOfRow * kElements + w / kLanesOfRow;
+      if (column < results.d) {
+        result[2 + column] = add_slots(place.sums + m * kWidth + w, kHeads * kWidth);
+      }
+    });
+    team.team_barrier();
+  }
+};
+
+template <class T>
+struct CombineTeamTiles {
+  using A = Accumulator<T>;
+
+  CachedTexts texts;
+  TileResults<A> results;
+  T* out;
+
+  KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
+    const auto item = static_cast<int>(team.league_rank());
+    const int text = item / results.heads, head = item % results.heads;
+    const int tiles = (static_cast<int>(texts.length(text)) + kKeys - 1) / kKeys;
+    const A* const first = results.of(text, head, 0);
+    const int stride = 2 + results.d;
+    T* const to = out + static_cast<index_t>(item) * results.d;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, results.d), [&](int c) {
+      if (tiles == 0) {
+        to[c] = T(A{0});
+        return;
+      }
+      A largest = first[0];
+      for (int t = 1; t < tiles; ++t) {
+        largest = first[t * stride] > largest ? first[t * stride] : largest;
+      }
+      A total{0}, sum{0};
+      for (int t = 0; t < tiles; ++t) {
+        const A* const result = first + t * stride;
+        const A weight = vector_exp(result[0] - largest);
+        total = multiply_add(weight, result[1], total);
+        sum = multiply_add(weight, result[2 + c], sum);
+      }
+      to[c] = static_cast<T>(sum / total);
+    });
+  }
+};
+
+template <class T, int kHeads, bool kAligned>
+void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& heads,
+                const TileResults<Accumulator<T>>& results, View2<const T> qkv,
+                View2<const T> k, View2<const T> v) {
+  const DecodeTile<T, kHeads, kAligned> tile{
+      texts,
+      results,
+      static_cast<int>(heads.kv_heads),
+      static_cast<int>(heads.heads / heads.kv_heads),
+      static_cast<Accumulator<T>>(heads.scale),
+      qkv.data(),
+      static_cast<index_t>(qkv.extent(1)),
+      k.data(),
+      v.data()};
+  launch_teams(exec,
+               {"trireme::kernels::decode_attention[tiles]",
+                decode_attention_cost<T>(texts, heads)},
+               tile.teams(), kThreads, tile, tile.kScratch * sizeof(Accumulator<T>) + 16);
+}
+
+// Whether every row of this matrix, and every head in it, begins at a piece.
+template <class T>
+bool is_of_pieces(const View2<const T>& rows, index_t head_dim) {
+  constexpr index_t kElements = Piece<T>::kElements;
+  return reinterpret_cast<std::uintptr_t>(rows.data()) % sizeof(Piece<T>) == 0 &&
+         static_cast<index_t>(rows.extent(1)) % kElements == 0 &&
+         head_dim % kElements == 0;
+}
+
+}  // namespace
+
+template <class T>
+void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
+                               const CachedHeads& heads, View2<const T> qkv,
+                               View2<const T> k, View2<const T> v,
+                               View1<Accumulator<T>> scratch, View2<T> o) {
+  using A = Accumulator<T>;
+  const index_t tiles = tiles_of(texts.longest, kDecodeTile);
+  const TileResults<A> results{scratch.data(), static_cast<int>(heads.heads),
+                               static_cast<int>(tiles), static_cast<int>(heads.head_dim)};
+  const bool is_aligned = is_of_pieces(qkv, heads.head_dim) &&
+                          is_of_pieces(k, heads.head_dim) &&
+                          is_of_pieces(v, heads.head_dim);
+  const bool is_grouped = heads.heads > heads.kv_heads;
+  const auto take =
+      is_aligned ? (is_grouped ? take_tiles<T, 4, true> : take_tiles<T, 1, true>)
+                 : (is_grouped ? take_tiles<T, 4, false> : take_tiles<T, 1, false>);
+  take(exec, texts, heads, results, qkv, k, v);
+  const index_t read = texts.count * heads.heads * tiles * (2 + heads.head_dim);
+  launch_teams(exec,
+               {"trireme::kernels::decode_attention[tiles_combined]",
+                {.bytes = read * static_cast<index_t>(sizeof(A)) + bytes_of(o)}},
+               texts.count * heads.heads, heads.head_dim > 64 ? 128 : 64,
+               CombineTeamTiles<T>{texts, results, o.data()});
+}
+
+#define TRIREME_INSTANTIATE(T) \
+  template decltype(decode_attention_by_teams<T>) decode_attention_by_teams<T>;
+TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels::impl
