@@ -67,6 +67,24 @@ else()
   endif()
 endif()
 
+# What carries messages between GPUs. Where it is not found MPI does, through the host.
+if(Kokkos_ENABLE_CUDA)
+  find_path(TRIREME_NCCL_HEADERS nccl.h
+            HINTS ENV NCCL_ROOT ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS}
+            PATH_SUFFIXES include)
+  find_library(TRIREME_NCCL_LIBRARY NAMES nccl libnccl.so.2
+               HINTS ENV NCCL_ROOT ENV NCCL_HOME ${CUDAToolkit_LIBRARY_DIR}
+               PATH_SUFFIXES lib lib64)
+  mark_as_advanced(TRIREME_NCCL_HEADERS TRIREME_NCCL_LIBRARY)
+  if(TRIREME_NCCL_HEADERS AND TRIREME_NCCL_LIBRARY)
+    message(STATUS "NCCL in ${TRIREME_NCCL_LIBRARY}")
+  else()
+    unset(TRIREME_NCCL_LIBRARY CACHE)
+    message(WARNING "No NCCL was found: messages between GPUs go through MPI and the host's "
+                    "memory. Set NCCL_ROOT to an installation that has include/nccl.h.")
+  endif()
+endif()
+
 find_package(MPI 3.1 REQUIRED COMPONENTS CXX)
 set(HDF5_PREFER_PARALLEL ON)
 find_package(HDF5 1.10 REQUIRED COMPONENTS C)

@@ -24,6 +24,7 @@
 
 #include "base/plural.hpp"
 #include "comm/self_communicator.hpp"
+#include "comm/transport_kind.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -208,6 +209,7 @@ void Environment::start() {
   try {
     wait_policy_ = choose_wait_policy(node_, std::getenv("TRIREME_WAIT"));
     choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES"));
+    choose_transport(std::getenv("TRIREME_TRANSPORT"));
   } catch (const InputError& error) {
     problem = error.what();
   }

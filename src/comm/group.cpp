@@ -102,17 +102,24 @@ void Request::wait(const Exec& exec) {
 }
 
 Group::Group(std::shared_ptr<Communicator> control)
-    : control_(std::move(control)), transport_(control_->make_transport()) {}
+    : control_(std::move(control)), transport_(control_->make_transport()) {
+  const std::optional<TransportSeconds> seconds = transport_->seconds();
+  times_calls_ = seconds && !seconds->held_up;
+}
 
 Group::Group(Communicator& control)
     : Group(std::shared_ptr<Communicator>(std::shared_ptr<void>(), &control)) {}
 
 Traffic Group::traffic() const {
   Traffic traffic = traffic_;
-  traffic.has_seconds = transport_->seconds().has_value();
-  if (const auto now = transport_->seconds()) {
-    traffic.under_way_seconds = now->under_way - before_.under_way;
-    traffic.progress_seconds = now->progress - before_.progress;
+  const std::optional<TransportSeconds> now = transport_->seconds();
+  traffic.has_seconds = now.has_value();
+  if (!now) return traffic;
+  traffic.under_way_seconds = now->under_way - before_.under_way;
+  traffic.progress_seconds = now->progress - before_.progress;
+  if (now->held_up) {
+    traffic.wait_seconds = *now->held_up - before_.held_up.value_or(0.0);
+    traffic.seconds = traffic.wait_seconds;
   }
   return traffic;
 }
@@ -170,7 +177,7 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   const MessageTally one = count_of(transfer);
   sent_.add(one);
   traffic_ += {.calls = one.calls, .elements = one.elements, .bytes = one.bytes};
-  if (transport_->seconds()) traffic_.seconds += seconds_between(begin, end);
+  if (times_calls_) traffic_.seconds += seconds_between(begin, end);
   request.operation_ = started;
   if (started != Transport::kComplete) request.owner_ = this;
   return request;
@@ -202,7 +209,7 @@ void Group::finish(const Exec& exec, const Request& request) {
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   control_->trace_call("wait", request.site_, begin, end);
-  if (!transport_->seconds()) return;
+  if (!times_calls_) return;
   const double seconds = seconds_between(begin, end);
   traffic_ += {.seconds = seconds, .wait_seconds = seconds};
 }

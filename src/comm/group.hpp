@@ -28,7 +28,8 @@
 namespace trireme::comm {
 
 // What a group has sent so far: calls, payload of this rank (of the whole buffer, for
-// collectives), host seconds in the calls.
+// collectives), and seconds: of the host in the calls, or where the device carries
+// messages those in which its queues stood still for a result.
 struct Traffic {
   std::int64_t calls = 0;
   std::int64_t elements = 0;
@@ -175,7 +176,8 @@ class Group {
   std::vector<ChannelEnd> open_;  // few
   Traffic traffic_;
   Tally sent_;
-  TransportSeconds before_;  // what the transport had taken at the last reset
+  bool times_calls_ = false;  // what the host takes for a call says something
+  TransportSeconds before_;   // what the transport had taken at the last reset
 };
 
 }  // namespace trireme::comm

@@ -16,6 +16,7 @@
 
 #include "base/host_cores.hpp"
 #include "comm/mpi_group.hpp"
+#include "comm/nccl_transport.hpp"
 #include "comm/self_communicator.hpp"
 
 namespace trireme::comm {
@@ -47,7 +48,9 @@ class MpiCommunicator final : public Communicator {
         group_(std::move(group)) {}
 
   std::unique_ptr<Transport> make_transport() override {
-    auto transport = make_mpi_transport(group_, *this);
+    std::unique_ptr<Transport> transport = world().transport == TransportKind::nccl
+                                               ? make_nccl()
+                                               : make_mpi_transport(group_, *this);
     const auto& wrap = world().options.wrap_transport;
     return wrap ? wrap(std::move(transport), *this) : std::move(transport);
   }
@@ -142,6 +145,14 @@ class MpiCommunicator final : public Communicator {
     return groups;
   }
 
+  std::unique_ptr<Transport> make_nccl() {
+    // Kernels wait for the messages of layers; those of gradients run beside kernels.
+    const bool has_high_priority = name() == "tensor" || name() == "context";
+    return make_nccl_transport(
+        *this, {.has_high_priority = has_high_priority,
+                .timeout = [group = group_] { return group->world->timeout; }});
+  }
+
   // MPI's own calls that make groups would wait for ever for a rank that died.
   void come_here() {
     if (size() > 1) do_barrier();
@@ -233,6 +244,9 @@ std::shared_ptr<Communicator> make_mpi_world(const MpiOptions& options) {
   shared->wait = options.wait
                      ? *options.wait
                      : choose_wait_policy(find_node_info(), std::getenv("TRIREME_WAIT"));
+  shared->transport = options.transport
+                          ? *options.transport
+                          : choose_transport(std::getenv("TRIREME_TRANSPORT"));
   end_naps_on_time();
   // A failed MPI_Test asks the error handler of the world, not of the group it was for.
   mpi_check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),

@@ -25,6 +25,7 @@
 #include "base/exec.hpp"
 #include "comm/communicator.hpp"
 #include "comm/transport.hpp"
+#include "comm/transport_kind.hpp"
 
 namespace trireme::comm {
 
@@ -48,6 +49,8 @@ WaitPolicy choose_wait_policy(const NodeInfo& node, const char* override_value);
 
 struct MpiOptions {
   std::optional<WaitPolicy> wait;  // else choose_wait_policy
+  // What carries device messages; all ranks give the same. Else choose_transport.
+  std::optional<TransportKind> transport = {};
   // Elements per MPI call: MPI counts are 32-bit.
   index_t max_count = index_t{1} << 30;
   // Send from and receive into host copies: needed where device memory is not the host's.

@@ -50,6 +50,7 @@ class MpiOwner {
 struct MpiWorld {
   MpiOptions options;
   WaitPolicy wait = WaitPolicy::spin;
+  TransportKind transport = TransportKind::mpi;
   AdaptiveWait adaptive;
   double timeout = 0.0;
   struct UnderWay {

@@ -106,11 +106,14 @@ struct Transfer {
 };
 const char* name_of(Transfer::Kind kind);
 
-// Seconds that the messages of a group have taken so far, by the host's clock: how long
-// at least one was under way, and what moving them on took meanwhile.
+// Seconds that the messages of a group have taken so far: how long at least one was under
+// way, and what moving them on took meanwhile. By the host's clock; where the device
+// carries them by the device's, as far as its marks are past. What the host takes for its
+// calls says nothing then, and held_up is how long Execs stood still for a result.
 struct TransportSeconds {
   double under_way = 0.0;
   double progress = 0.0;
+  std::optional<double> held_up = {};
 };
 
 class Transport {
@@ -141,8 +144,7 @@ class Transport {
   // that come after it and never the host. Then nothing is waited for before its result
   // is needed, and what is reduced in place takes no memory while it is under way.
   virtual bool is_on_stream() const { return false; }
-  // Nothing where the calls return before their messages have gone, so that what they
-  // take on the host says nothing of the messages: accounts then have no seconds.
+  // Nothing where nobody knows when messages have gone: accounts then have no seconds.
   virtual std::optional<TransportSeconds> seconds() const { return {}; }
   // Memory that operations keep for themselves: copies of what is sent and received, on
   // the host, and on the device those that a result takes its way through.

@@ -9,6 +9,7 @@
 
 #include "comm/group.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "comm/nccl_link.hpp"
 #include "support/strict_transport.hpp"
 
 namespace trireme::comm {
@@ -28,8 +29,15 @@ std::vector<Variant> variants() {
   staged.max_count = 50;
   naps.wait.reset();                // what the machine asks for
   aware.host_reads_device = false;  // as where MPI takes pointers to a GPU's memory
-  return {{"plain", plain}, {"pieces", pieces}, {"staged", staged},
-          {"chosen", naps}, {"aware", aware},   {"strict", strict_options()}};
+  std::vector<Variant> all = {{"plain", plain},   {"pieces", pieces},
+                              {"staged", staged}, {"chosen", naps},
+                              {"aware", aware},   {"strict", strict_options()}};
+  if (has_nccl()) {  // a host's, tests/support/fake_nccl.hpp
+    MpiOptions nccl = plain;
+    nccl.transport = TransportKind::nccl;
+    all.push_back({"nccl", nccl});
+  }
+  return all;
 }
 
 constexpr index_t kSizes[] = {1, 31, 33, 257};

@@ -1,0 +1,325 @@
+// comm/nccl_transport.cpp — see nccl_transport.hpp.
+//
+// An operation keeps four marks: where its messages' stream stood at the beginning and at
+// the end, where the Exec's stream stood when it was begun, and where that came to need
+// the result. From these the accounts are made once they are past: how long something was
+// under way, and how long an Exec stood still for a result. Nobody waits for that; an
+// operation that is not past yet keeps its marks, and the next one takes others.
+//
+// The messages of one communicator are carried in the order in which they are begun. Each
+// channel has its own, as receives are begun long before their messages are sent and
+// would hold back all that comes behind them.
+#include "comm/nccl_transport.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/exec.hpp"
+#include "comm/nccl_link.hpp"
+#include "comm/under_way_time.hpp"
+
+namespace trireme::comm {
+namespace {
+
+constexpr std::chrono::microseconds kNap{50};
+
+struct Lane;
+
+// From its start until it is in the accounts; its marks are used again.
+struct Operation {
+  NcclMark ready, begin, end, needed;
+  Lane* lane = nullptr;
+  std::int64_t call = 0;  // operations of one group call are issued together
+  bool is_waited_for = false;
+};
+
+// One communicator with its stream.
+struct Lane {
+  Lane(int peer_, Channel channel_, const NcclLink::Options& options)
+      : peer(peer_), channel(channel_), link(options) {}
+
+  int peer;  // of a channel: the other rank of the group; else -1
+  Channel channel;
+  NcclLink link;
+  std::vector<Operation*> operations;  // in order, until they are in the accounts
+};
+
+class NcclTransport final : public Transport {
+ public:
+  NcclTransport(Communicator& group, const NcclTransportOptions& options);
+  ~NcclTransport() override = default;
+
+  int start(const Exec& exec, const Transfer& transfer) override;
+  void wait(const Exec& exec, int operation) override;
+  void open(const std::vector<ChannelEnd>& channels) override;
+  void begin_group() override;
+  void end_group() override;
+  bool is_on_stream() const override { return true; }
+  std::optional<TransportSeconds> seconds() const override;
+
+ private:
+  Lane& add_lane(int peer, Channel channel, const std::string& id);
+  void warm_up(Lane& lane);
+  void carry_first(Lane& lane, int peer, const std::vector<Transfer>& transfers) const;
+  Lane& lane_of(const Transfer& transfer) const;
+  int free_operation();
+  void keep_accounts() const;
+  void account(Operation& operation) const;
+
+  Communicator& group_;
+  const NcclTransportOptions options_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // the first one is for collectives
+  std::vector<std::unique_ptr<Operation>> operations_;
+  int depth_ = 0;  // of group calls
+  std::int64_t call_ = 0;
+  std::vector<Operation*> in_call_;  // of the open group call
+  // The accounts, which are made when somebody asks. Times are since the first operation;
+  // that of the latest in the accounts, which keeps its marks, is what others are
+  // measured from.
+  mutable std::vector<Operation*> free_;
+  mutable Operation* latest_ = nullptr;
+  mutable double latest_begin_ = 0.0;
+  mutable UnderWayTime under_way_;
+  mutable double held_up_ = 0.0;
+};
+
+NcclTransport::NcclTransport(Communicator& group, const NcclTransportOptions& options)
+    : group_(group), options_(options) {
+  std::string id = group.rank() == 0 ? make_nccl_id() : std::string();
+  group.broadcast(id);
+  warm_up(add_lane(-1, Channel::main, id));
+}
+
+Lane& NcclTransport::add_lane(int peer, Channel channel, const std::string& id) {
+  NcclLink::Options options{.id = id,
+                            .rank = group_.rank(),
+                            .size = group_.size(),
+                            .has_high_priority = options_.has_high_priority,
+                            .group = group_.name()};
+  if (peer >= 0) {
+    options.rank = group_.rank() < peer ? 0 : 1;
+    options.size = 2;
+  }
+  auto lane = std::make_unique<Lane>(peer, channel, options);
+  lane->link.settle(options_.timeout());
+  lanes_.push_back(std::move(lane));
+  return *lanes_.back();
+}
+
+// One message of each kind that a communicator is for.
+void NcclTransport::warm_up(Lane& lane) {
+  using Kind = Transfer::Kind;
+  const bool is_channel = lane.peer >= 0;
+  const index_t size = is_channel ? 2 : group_.size();
+  const DeviceArray<float> one("trireme::comm::warm_up", 1),
+      all("trireme::comm::warm_up", extent(size));
+  Exec().fence("comm");  // the arrays are filled
+  const Span single = span_of(one), whole = span_of(all);
+  if (is_channel) {
+    const int peer = group_.rank() < lane.peer ? 1 : 0;
+    carry_first(lane, peer,
+                {{.kind = Kind::send, .in = single},
+                 {.kind = Kind::recv, .out = {all.data(), 1}}});
+    return;
+  }
+  for (const Transfer& transfer : {Transfer{Kind::all_reduce, single, single},
+                                   Transfer{Kind::reduce_scatter, whole, single},
+                                   Transfer{Kind::all_gather, single, whole},
+                                   Transfer{Kind::broadcast, single, single}}) {
+    carry_first(lane, 0, {transfer});
+  }
+}
+
+void NcclTransport::carry_first(Lane& lane, int peer,
+                                const std::vector<Transfer>& transfers) const {
+  begin_nccl_group();
+  for (const Transfer& transfer : transfers) lane.link.start(transfer, peer);
+  end_nccl_group();
+  const double limit = options_.timeout();
+  lane.link.settle(limit);
+  NcclMark end;
+  lane.link.record(end);
+  const auto begin = Clock::now();
+  while (!end.is_past()) {
+    const std::string problem = lane.link.asynchronous_error();
+    TRIREME_REQUIRE(problem.empty(), "the first message of group '{}' over NCCL: {}",
+                    group_.name(), problem);
+    const std::chrono::duration<double> passed = Clock::now() - begin;
+    TRIREME_REQUIRE(limit <= 0.0 || passed.count() < limit,
+                    "group '{}': the first message over NCCL has not arrived for {:.1f} "
+                    "s; the limit is run.hang_timeout",
+                    group_.name(), limit);
+    std::this_thread::sleep_for(kNap);
+  }
+}
+
+void NcclTransport::open(const std::vector<ChannelEnd>& channels) {
+  // "forward, 3: id": the lower rank of each pair makes the identity, and all learn all.
+  constexpr std::size_t kNumber = 8;
+  std::string mine;
+  std::size_t bytes = 0;
+  for (const auto& [peer, channel] : channels) {
+    if (peer < group_.rank()) continue;
+    const std::string id = make_nccl_id();
+    bytes = id.size();
+    mine += fmt::format("{:4}{:4}", static_cast<int>(channel), peer) + id;
+  }
+  bytes = static_cast<std::size_t>(
+      group_.all_reduce(static_cast<std::int64_t>(bytes), Op::max));
+  const std::vector<std::string> all = group_.gather(mine);
+  const auto id_of = [&](int lower, int upper, Channel channel) {
+    const std::string name = fmt::format("{:4}{:4}", static_cast<int>(channel), upper);
+    const std::string& theirs = all[static_cast<std::size_t>(lower)];
+    for (std::size_t at = 0; at < theirs.size(); at += kNumber + bytes) {
+      if (theirs.compare(at, kNumber, name) == 0) {
+        return theirs.substr(at + kNumber, bytes);
+      }
+    }
+    throw Error("open: no identity for a channel that both ends have named");
+  };
+  // All ranks go through the pairs in one order, so that none wait in a circle: even
+  // lower ranks come first, and pairs of neighbours are made side by side.
+  using Key = std::tuple<Channel, int, int, int>;
+  std::vector<std::pair<Key, ChannelEnd>> ordered;
+  for (const ChannelEnd& end : channels) {
+    const int lower = std::min(group_.rank(), end.peer);
+    const int upper = std::max(group_.rank(), end.peer);
+    ordered.push_back({Key(end.channel, lower % 2, lower, upper), end});
+  }
+  std::ranges::sort(ordered, {}, [](const auto& pair) { return pair.first; });
+  for (const auto& [key, end] : ordered) {
+    const auto& [channel, parity, lower, upper] = key;
+    warm_up(add_lane(end.peer, channel, id_of(lower, upper, channel)));
+  }
+}
+
+Lane& NcclTransport::lane_of(const Transfer& transfer) const {
+  if (!transfer.is_between_two()) return *lanes_.front();
+  const auto found = std::ranges::find_if(lanes_, [&](const auto& lane) {
+    return lane->peer == transfer.peer && lane->channel == transfer.channel;
+  });
+  TRIREME_REQUIRE(found != lanes_.end(), "{} in group '{}': no channel to rank {}",
+                  name_of(transfer.kind), group_.name(), transfer.peer);
+  return **found;
+}
+
+int NcclTransport::free_operation() {
+  if (free_.empty()) keep_accounts();
+  if (free_.empty()) {
+    operations_.push_back(std::make_unique<Operation>());
+    free_.reserve(operations_.size());
+    free_.push_back(operations_.back().get());
+  }
+  Operation* const operation = free_.back();
+  free_.pop_back();
+  const auto is_it = [&](const auto& one) { return one.get() == operation; };
+  return static_cast<int>(std::ranges::find_if(operations_, is_it) - operations_.begin());
+}
+
+void NcclTransport::begin_group() {
+  if (depth_++ > 0) return;
+  ++call_;
+  begin_nccl_group();
+}
+
+// NCCL issues here, and what is recorded behind it is recorded now.
+void NcclTransport::end_group() {
+  if (--depth_ > 0) return;
+  end_nccl_group();
+  for (Operation* operation : in_call_) {
+    Lane& lane = *operation->lane;
+    lane.link.settle(options_.timeout());
+    lane.link.record(operation->end);
+    lane.operations.push_back(operation);
+  }
+  in_call_.clear();
+}
+
+int NcclTransport::start(const Exec& exec, const Transfer& transfer) {
+  const int number = free_operation();
+  Operation& operation = *operations_[static_cast<std::size_t>(number)];
+  Lane& lane = lane_of(transfer);
+  operation.lane = &lane;
+  operation.is_waited_for = false;
+  operation.call = depth_ > 0 ? call_ : ++call_;
+  operation.ready.record(exec);
+  lane.link.hold_up(operation.ready);
+  lane.link.record(operation.begin);
+  // A channel has two ranks, in the order of the group's.
+  const int peer = !transfer.is_between_two()      ? transfer.peer
+                   : transfer.peer > group_.rank() ? 1
+                                                   : 0;
+  lane.link.start(transfer, peer);
+  if (depth_ > 0) {
+    in_call_.push_back(&operation);
+    return number;
+  }
+  lane.link.settle(options_.timeout());
+  lane.link.record(operation.end);
+  lane.operations.push_back(&operation);
+  return number;
+}
+
+void NcclTransport::wait(const Exec& exec, int number) {
+  Operation& operation = *operations_.at(static_cast<std::size_t>(number));
+  TRIREME_REQUIRE(depth_ == 0 || operation.call != call_,
+                  "group '{}': an operation is waited for within the group call that "
+                  "begins it",
+                  group_.name());
+  operation.needed.record(exec);
+  operation.end.hold_up(exec);
+  operation.is_waited_for = true;
+}
+
+// Takes the operations that are over into the accounts.
+void NcclTransport::keep_accounts() const {
+  for (const auto& lane : lanes_) {
+    auto& operations = lane->operations;
+    std::size_t past = 0;
+    for (; past < operations.size(); ++past) {
+      Operation& operation = *operations[past];
+      if (!operation.is_waited_for || !operation.end.is_past() ||
+          !operation.needed.is_past()) {
+        break;
+      }
+      account(operation);
+    }
+    operations.erase(operations.begin(),
+                     operations.begin() + static_cast<std::ptrdiff_t>(past));
+  }
+}
+
+void NcclTransport::account(Operation& operation) const {
+  if (latest_ != nullptr) {
+    latest_begin_ += operation.begin.seconds_since(latest_->begin);
+    free_.push_back(latest_);
+  }
+  latest_ = &operation;
+  if (group_.size() > 1) {
+    const double taken = operation.end.seconds_since(operation.begin);
+    under_way_.add(latest_begin_, latest_begin_ + taken);
+  }
+  held_up_ += std::max(0.0, operation.end.seconds_since(operation.needed));
+}
+
+std::optional<TransportSeconds> NcclTransport::seconds() const {
+  keep_accounts();
+  return TransportSeconds{.under_way = under_way_.seconds(), .held_up = held_up_};
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_nccl_transport(Communicator& group,
+                                               const NcclTransportOptions& options) {
+  return std::make_unique<NcclTransport>(group, options);
+}
+
+}  // namespace trireme::comm
