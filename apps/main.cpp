@@ -12,6 +12,7 @@
 #include "apps/subcommands.hpp"
 #include "apps/thread_settings.hpp"
 #include "base/cpu_check.hpp"
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/error_message.hpp"
 #include "comm/environment.hpp"
@@ -23,11 +24,17 @@ namespace {
 using namespace trireme;
 
 // Whether a subcommand has teams of threads at work for long.
-bool computes(std::string_view subcommand) {
+bool has_teams(std::string_view subcommand) {
   for (const char* name : {"train", "generate", "evaluate", "selftest"}) {
     if (subcommand == name) return true;
   }
   return false;
+}
+
+// Whether the command line asks for a dry run, which trains nothing.
+bool is_dry(int argc, char** argv) {
+  return std::any_of(argv + std::min(argc, 2), argv + argc,
+                     [](std::string_view word) { return word.starts_with("--dry-run"); });
 }
 
 // Says what keeps the program from going on; the status to end with.
@@ -37,16 +44,16 @@ int complain(std::string_view problem, int status) {
   return status;
 }
 
-// What has to be set before MPI and any thread: signals.
-void set_signals(int argc, char** argv) {
+// What has to be set before MPI and any thread: signals, and what CUDA reads when it
+// begins, which may be within MPI.
+void set_up_process(int argc, char** argv) {
+  set_device_variables();
   // A limit on the size of files (ulimit -f) is to be an error of the write, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
 
   // A request to save and stop may come at any time from here on. What saves nothing
   // ends by signals as any program does.
-  const auto is_dry = [](std::string_view word) { return word.starts_with("--dry-run"); };
-  if (argc > 1 && std::string_view(argv[1]) == "train" &&
-      std::none_of(argv + 2, argv + argc, is_dry)) {
+  if (argc > 1 && std::string_view(argv[1]) == "train" && !is_dry(argc, argv)) {
     job::StopRequest::listen_early();
   }
 }
@@ -82,11 +89,11 @@ int main(int argc, char** argv) {
 
   // Threads that wait for each other sleep soon: what runs them reads that before main().
   const apps::ThreadCheck threads;
-  const bool has_teams = argc > 1 && computes(argv[1]);
-  const int team = has_teams ? threads.threads() : 1;  // 0: its share of the node's cores
-  if (has_teams && threads.is_sound()) apps::spin_briefly(argv);
+  const bool computes = argc > 1 && has_teams(argv[1]);
+  const int team = computes ? threads.threads() : 1;  // 0: its share of the node's cores
+  if (computes && threads.is_sound()) apps::spin_briefly(argv);
 
-  set_signals(argc, argv);
+  set_up_process(argc, argv);
 
   // 2. MPI, for the life of the program, where the system has room for it.
   if (const std::string problem = comm::limit_problem(comm::find_system_limits(team));
@@ -116,12 +123,14 @@ int main(int argc, char** argv) {
   apps::CommandLine line;
   if (const auto status = parse(line, argc, argv, speaks)) return *status;
   // What trains tells of all ranks' cores, with the placement.
-  const bool is_alone = has_teams && argv[1] != std::string("train");
+  const bool is_alone = computes && argv[1] != std::string("train");
   if (const std::string warning = threads.warning();
       is_alone && speaks && !warning.empty()) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
 
   // 4. Kokkos, and what the user asked for.
-  return apps::run_guarded(*environment, line.action(), team);
+  return apps::run_guarded(
+      *environment, line.action(),
+      {.threads = team, .computes_on_device = computes && !is_dry(argc, argv)});
 }

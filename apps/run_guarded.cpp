@@ -1,4 +1,10 @@
 // apps/run_guarded.cpp — see run_guarded.hpp.
+//
+// What is said of an error depends on who else has it. Ranks with an error meet in a
+// group of their own and wait a few seconds for the others: where all come, rank 0 prints
+// each message once. A rank whose others do not come is alone with its error, and takes
+// them down, as they wait for it. Kokkos begins within the same block, because the device
+// that a rank is to have may be refused like any other input.
 #include "apps/run_guarded.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -16,6 +22,7 @@
 #include "base/error.hpp"
 #include "base/error_message.hpp"
 #include "base/signal_thread.hpp"
+#include "comm/device_of_rank.hpp"
 
 namespace trireme::apps {
 namespace {
@@ -23,15 +30,20 @@ namespace {
 // How long a rank with an error waits for the others to come with theirs.
 constexpr double kAgreementSeconds = 5.0;
 
-// Ranks that share a node share its cores, unless the user said otherwise.
+// Ranks that share a node share its cores, unless the user said otherwise; devices they
+// have alone. Collective.
 Kokkos::InitializationSettings kokkos_settings(const comm::Environment& environment,
-                                               int threads) {
+                                               const Resources& resources) {
   Kokkos::InitializationSettings settings;
   // Kokkos would warn on every rank that threads are not bound; a launcher does that.
   settings.set_disable_warnings(true);
   const comm::NodeInfo& node = environment.node();
-  settings.set_num_threads(
-      threads > 0 ? threads : std::clamp(node.cores / node.ranks, 1, kMostThreads));
+  settings.set_num_threads(resources.threads > 0
+                               ? resources.threads
+                               : std::clamp(node.cores / node.ranks, 1, kMostThreads));
+  if (const auto device = comm::take_device(environment, resources.computes_on_device)) {
+    settings.set_device_id(*device);
+  }
   return settings;
 }
 
@@ -113,7 +125,8 @@ int report(const comm::Environment& environment, comm::Communicator& errors,
 
 }  // namespace
 
-int run_guarded(comm::Environment& environment, const Action& action, int threads) {
+int run_guarded(comm::Environment& environment, const Action& action,
+                const Resources& resources) {
   Failure failure;
   std::shared_ptr<comm::Communicator> errors;
   try {
@@ -127,7 +140,7 @@ int run_guarded(comm::Environment& environment, const Action& action, int thread
     int status = kExitError;
     {
       const SignalThread signals;  // before Kokkos makes threads
-      const Kokkos::ScopeGuard kokkos(kokkos_settings(environment, threads));
+      const Kokkos::ScopeGuard kokkos(kokkos_settings(environment, resources));
       status = action(environment);
     }
     if (status == 0) check_stdout();  // other statuses say more

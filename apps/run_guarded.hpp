@@ -17,8 +17,16 @@ namespace trireme::apps {
 inline constexpr int kExitError = 1;
 inline constexpr int kExitInput = 2;
 
-// `threads` are those of a team; 0: this rank's share of its node's cores.
-int run_guarded(comm::Environment& environment, const Action& action, int threads);
+// What an action needs of Kokkos.
+struct Resources {
+  int threads = 1;  // of a team; 0: this rank's share of its node's cores
+  // Whether it computes on a device, if the build is for one: the rank then has one to
+  // itself.
+  bool computes_on_device = false;
+};
+
+int run_guarded(comm::Environment& environment, const Action& action,
+                const Resources& resources);
 
 }  // namespace trireme::apps
 

@@ -4,6 +4,9 @@
 #include <sched.h>
 
 #include <climits>
+#include <fstream>
+
+#include "base/words.hpp"
 
 namespace trireme {
 
@@ -19,6 +22,26 @@ std::vector<int> allowed_cores() {
     if ((words[core / kWordBits] >> (core % kWordBits) & 1ul) != 0) cores.push_back(core);
   }
   return cores;
+}
+
+std::vector<int> cores_in_list(std::string_view text) {
+  std::vector<int> cores;
+  for (const std::string_view run : split(trimmed(text), ",")) {
+    const std::size_t dash = run.find('-');
+    const auto first = number_in<int>(run.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : number_in<int>(run.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last >= kMostHostCores) return {};
+    for (int core = *first; core <= *last; ++core) cores.push_back(core);
+  }
+  return cores;
+}
+
+std::vector<int> cores_near(const std::string& address) {
+  std::ifstream file("/sys/bus/pci/devices/" + address + "/local_cpulist");
+  std::string line;
+  std::getline(file, line);  // none: the line stays empty
+  return cores_in_list(line);
 }
 
 }  // namespace trireme

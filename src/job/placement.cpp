@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/device.hpp"
 #include "base/host_cores.hpp"
 #include "base/plural.hpp"
 #include "comm/rank_list.hpp"
@@ -22,8 +23,8 @@
 
 namespace trireme::job {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, node, host, processor, cores, threads,
-                                   node_cores, umask)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Place, node, host, processor, device, device_id, near,
+                                   cores, threads, node_cores, umask)
 
 namespace {
 
@@ -57,10 +58,14 @@ Placement::Placement(std::vector<Place> places) : places_(std::move(places)) {
 }
 
 Placement Placement::gather(comm::Environment& environment, const Machine& machine) {
+  const Device device = current_device().value_or(Device{});
   const Place mine{
       .node = environment.node().first,
       .host = environment.host_name(),
       .processor = machine.device.empty() ? machine.cpu : machine.device,
+      .device = device.address,
+      .device_id = device.uuid,
+      .near = cores_near(device.address),
       .cores = cores_of_threads(),
       .threads = machine.threads,
       .node_cores = static_cast<int>(std::max(1l, ::sysconf(_SC_NPROCESSORS_ONLN))),
@@ -74,12 +79,9 @@ Placement Placement::gather(comm::Environment& environment, const Machine& machi
 }
 
 std::string Placement::binding_of(const std::vector<int>& ranks) const {
-  const auto place_of = [&](int rank) -> const Place& {
-    return places_[static_cast<std::size_t>(rank)];
-  };
   const Place& first = place_of(ranks.front());
   const auto all = [&](const auto& same) {
-    return std::ranges::all_of(ranks, same, place_of);
+    return std::ranges::all_of(ranks, same, [this](int rank) { return place_of(rank); });
   };
   const bool same_threads =
       all([&](const Place& place) { return place.threads == first.threads; });
@@ -99,11 +101,34 @@ std::string Placement::binding_of(const std::vector<int>& ranks) const {
   return text + fmt::format("{}", fmt::join(cores, ", "));
 }
 
+// The domain is left out where it is the one that machines with one have.
+std::string Placement::devices_of(const std::vector<int>& ranks) const {
+  std::vector<std::string> addresses;
+  for (const int rank : ranks) {
+    const std::string& address = place_of(rank).device;
+    addresses.push_back(address.starts_with("0000:") ? address.substr(5) : address);
+  }
+  return fmt::format("{}: {} {}", format_plural(std::ssize(ranks), "rank"),
+                     addresses.size() == 1 ? "GPU" : "GPUs", fmt::join(addresses, ", "));
+}
+
 std::vector<std::string> Placement::bindings() const {
-  std::map<std::string, std::size_t> nodes_of;  // that bind their ranks so
+  return patterns_of_nodes(
+      [this](const std::vector<int>& ranks) { return binding_of(ranks); });
+}
+
+std::vector<std::string> Placement::devices() const {
+  if (places_.front().device.empty()) return {};
+  return patterns_of_nodes(
+      [this](const std::vector<int>& ranks) { return devices_of(ranks); });
+}
+
+template <class TextOf>
+std::vector<std::string> Placement::patterns_of_nodes(const TextOf& text_of) const {
+  std::map<std::string, std::size_t> nodes_of;  // of which this is said
   std::vector<std::string> patterns;            // in the order of their first nodes
   for (const std::vector<int>& ranks : members_) {
-    patterns.push_back(binding_of(ranks));
+    patterns.push_back(text_of(ranks));
     if (nodes_of[patterns.back()]++ > 0) patterns.pop_back();
   }
   if (members_.size() == 1) return patterns;
@@ -115,7 +140,7 @@ std::vector<std::string> Placement::bindings() const {
 
 std::vector<std::string> Placement::warnings(const comm::GridShape& grid) const {
   std::vector<std::string> all = {tensor_warning(grid), cores_warning(),
-                                  difference_warning()};
+                                  distance_warning(), difference_warning()};
   std::erase(all, std::string());
   return all;
 }
@@ -197,6 +222,28 @@ std::string Placement::cores_warning() const {
                  : "Start fewer ranks, or set OMP_NUM_THREADS lower.");
   }
   return {};
+}
+
+// A rank far from its device launches and copies across the sockets, and its messages go
+// by another's network card.
+std::string Placement::distance_warning() const {
+  std::vector<int> far;
+  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+    const Place& place = places_[rank];
+    const bool is_near = std::ranges::any_of(place.cores, [&](int core) {
+      return std::ranges::find(place.near, core) != place.near.end();
+    });
+    if (!place.near.empty() && !is_near) far.push_back(static_cast<int>(rank));
+  }
+  if (far.empty()) return {};
+  const Place& first = place_of(far.front());
+  return fmt::format(
+      "{} {} far from {} (rank {} on {}: cores {}, and its GPU {} is nearest to {}). "
+      "Bind "
+      "ranks beside their GPUs: slurm/machines/perlmutter.sh and selene.sh show how.",
+      comm::rank_list(far), far.size() == 1 ? "runs" : "run",
+      far.size() == 1 ? "its GPU" : "their GPUs", far.front(), first.host,
+      core_list(first.cores), first.device, core_list(first.near));
 }
 
 std::string Placement::difference_warning() const {

@@ -71,18 +71,18 @@ Line grid_line(const BannerInfo& info) {
   return line;
 }
 
-// Says how threads are bound. Where nodes differ in many ways, a few of them tell enough.
-void put_bindings(const BannerInfo& info, std::string& out) {
+// Says how threads are bound, or which devices ranks have. Where nodes differ in many
+// ways, a few of them tell enough.
+void put_ways(const std::vector<std::string>& ways, const char* label, std::string& out) {
   constexpr std::size_t kShown = 4;
-  const std::size_t count = info.bindings.size();
-  const char* label = "binding";
+  const std::size_t count = ways.size();
   const auto put = [&](std::string_view text) {
     Line line;
     for (const std::string_view part : split(text, ", ")) line.add(true, "{}", part);
     line.put(out, label);
     label = "";
   };
-  for (std::size_t i = 0; i < std::min(count, kShown); ++i) put(info.bindings[i]);
+  for (std::size_t i = 0; i < std::min(count, kShown); ++i) put(ways[i]);
   if (count > kShown) put(fmt::format("{} more (environment.json)", count - kShown));
 }
 
@@ -183,7 +183,8 @@ std::string banner(const BannerInfo& info) {
   std::string out = fmt::format("Trireme {}: training a {}\n", info.version, kind);
   model_line(info).put(out, "model");
   grid_line(info).put(out, "grid");
-  put_bindings(info, out);
+  put_ways(info.bindings, "binding", out);
+  put_ways(info.devices, "devices", out);
   machine_line(info).put(out, "machine");
   build_line(info).put(out, "build");
   precision_line(info).put(out, "precision");

@@ -21,6 +21,7 @@ struct BannerInfo {
   std::int64_t parameters = 0;
   int hosts = 1;
   std::vector<std::string> bindings;  // Placement::bindings(); the first few are shown
+  std::vector<std::string> devices;   // Placement::devices(), the same way
   Machine machine;                    // of rank 0
   std::string wait_policy;            // "yield"; empty where it goes without saying
   double gemm_tflops = 0.0;           // measured, per device

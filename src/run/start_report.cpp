@@ -35,7 +35,12 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
   for (const job::Place& place : placement.places()) hosts.insert(place.host);
   json["hosts"] = hosts;
   for (const job::Place& place : placement.places()) {
-    if (!machine.device.empty()) json["devices"].push_back(place.processor);
+    if (!place.device.empty()) {
+      json["devices"].push_back({{"host", place.host},
+                                 {"name", place.processor},
+                                 {"address", place.device},
+                                 {"uuid", place.device_id}});
+    }
     json["places"].push_back(
         fmt::format("{}: cores {}", place.host, job::core_list(place.cores)));
   }
@@ -53,6 +58,7 @@ report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& 
   info.parameters = parameters;
   info.hosts = placement.nodes();
   if (deck.parallel.ranks() > 1) info.bindings = placement.bindings();
+  info.devices = placement.devices();
   info.machine = machine;
   info.gemm_tflops = gemm_tflops;
   for (const auto& corpus : datasets.corpora)

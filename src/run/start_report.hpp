@@ -16,7 +16,8 @@
 
 namespace trireme::run {
 
-// What environment.json holds: `devices` on GPUs only, `job` under a batch system.
+// What environment.json holds: `devices` on GPUs only, that of each rank; `job` under a
+// batch system.
 // `products`: how matrices of the compute type are multiplied; `instructions`: by which
 // (step::ProductWays::names).
 nlohmann::ordered_json describe_environment(const comm::GridShape& grid,

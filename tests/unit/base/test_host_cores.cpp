@@ -26,5 +26,15 @@ TEST(HostCores, AreThoseOfTheBinding) {
   EXPECT_EQ(allowed_cores(), all);
 }
 
+TEST(HostCores, OfAListOfLinux) {
+  using Cores = std::vector<int>;
+  EXPECT_EQ(cores_in_list("0-2,8"), (Cores{0, 1, 2, 8}));
+  EXPECT_EQ(cores_in_list("7"), Cores{7});
+  for (const char* none : {"", "a", "3-", "-3", "0-100000000", "1,,2"}) {
+    EXPECT_EQ(cores_in_list(none), Cores{}) << none;
+  }
+  EXPECT_EQ(cores_near("ffff:ff:1f.7"), Cores{});  // no such device
+}
+
 }  // namespace
 }  // namespace trireme

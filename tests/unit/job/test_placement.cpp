@@ -60,6 +60,45 @@ TEST(Placement, BindingsOfNodesThatAreAlikeStandOnce) {
               ElementsAre("2 ranks of 4 threads: all on cores 0-3"));
 }
 
+// As a node of Perlmutter has them: rank r beside GPU 3 - r.
+std::vector<Place> with_devices(std::vector<Place> places, int per_node) {
+  const char* const addresses[] = {"0000:c1:00.0", "0000:81:00.0", "0000:41:00.0",
+                                   "0000:03:00.0"};
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    places[rank].device = addresses[static_cast<int>(rank) % per_node];
+    places[rank].near = places[rank].cores;
+  }
+  return places;
+}
+
+TEST(Placement, DevicesOfNodesThatAreAlikeStandOnce) {
+  EXPECT_THAT(Placement(cluster(2, 4)).devices(), IsEmpty());
+  EXPECT_THAT(Placement(with_devices(cluster(1, 1), 1)).devices(),
+              ElementsAre("1 rank: GPU c1:00.0"));
+  auto places = with_devices(cluster(3, 2), 2);
+  EXPECT_THAT(Placement(places).devices(),
+              ElementsAre("3 nodes of 2 ranks: GPUs c1:00.0, 81:00.0"));
+  places[5].device = "0001:01:00.0";
+  EXPECT_THAT(Placement(places).devices(),
+              ElementsAre("2 nodes of 2 ranks: GPUs c1:00.0, 81:00.0",
+                          "1 node of 2 ranks: GPUs c1:00.0, 0001:01:00.0"));
+}
+
+TEST(Placement, ARankFarFromItsDeviceIsAWarning) {
+  auto places = with_devices(cluster(2, 4), 4);
+  const comm::GridShape grid{.tensor = 4, .data = 2};
+  EXPECT_THAT(Placement(places).warnings(grid), IsEmpty());
+  places[1].near = cores_from(12, 4);
+  places[2].near = cores_from(11, 2);  // one of its own among them
+  const auto warnings = Placement(places).warnings(grid);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings.front(),
+              HasSubstr("rank 1 runs far from its GPU (rank 1 on n0: cores 4-7, and its "
+                        "GPU 0000:81:00.0 is nearest to 12-15)"));
+  for (Place& place : places) place.near.clear();  // not known
+  EXPECT_THAT(Placement(places).warnings(grid), IsEmpty());
+}
+
 TEST(Placement, NothingIsSaidOfAGoodOne) {
   EXPECT_THAT(Placement(cluster(2, 4)).warnings({.tensor = 4, .data = 2}), IsEmpty());
   EXPECT_THAT(Placement(cluster(2, 4)).warnings({.tensor = 2, .data = 4}), IsEmpty());

@@ -83,6 +83,15 @@ TEST(Banner, ManyRanksAndAResumption) {
   EXPECT_THAT(text, HasSubstr("400 done before,\n              time limit 2h00m\n"));
 }
 
+TEST(Banner, TheDevicesOfRanks) {
+  BannerInfo info = example_banner();
+  info.bindings = {"2 nodes of 2 ranks of 8 threads: cores 0-7, 8-15"};
+  info.devices = {"2 nodes of 2 ranks: GPUs c1:00.0, 81:00.0"};
+  EXPECT_THAT(banner(info),
+              HasSubstr("cores 0-7, 8-15\n"
+                        "  devices     2 nodes of 2 ranks: GPUs c1:00.0, 81:00.0\n"));
+}
+
 TEST(Banner, FitsEightyColumns) {
   BannerInfo info = example_banner();
   info.deck.parallel.tensor = info.deck.parallel.pipeline = 16;
