@@ -4,6 +4,7 @@
 #include "kernels/cuda/attention.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_task.hpp"
+#include "kernels/impl/cuda_queue.hpp"
 
 namespace trireme::kernels::impl {
 
@@ -43,9 +44,8 @@ bool forward_fast(const Exec& exec, const Kernel& kernel, const ForwardArguments
     }
     if (exec.only_counts(kernel)) return true;
     LibraryCall call(exec, kernel);
-    require_launched(
-        cuda::attention_forward(exec.space().cuda_stream(), element_of<T>, task_of(in)),
-        kernel);
+    require_launched(cuda::attention_forward(stream_of(exec), element_of<T>, task_of(in)),
+                     kernel);
     call.finish();
     return true;
   }
@@ -67,7 +67,7 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
                     "attention: the backward pass's scratch begins at no multiple of 16 "
                     "bytes");
     const cuda::AttentionBackwardTask task = task_of(in);
-    cudaStream_t const stream = exec.space().cuda_stream();
+    cudaStream_t const stream = stream_of(exec);
     LibraryCall first(exec, kernels.delta);
     require_launched(cuda::attention_delta(stream, element_of<T>, task), kernels.delta);
     first.finish();

@@ -120,11 +120,12 @@ class Pass {
     run_backward(exec_);
     exec_.fence("test");
   }
-  // Both on an Exec that only counts.
-  void count(const Exec& exec) {
+  // Both on an Exec that only counts, or each on one of its own.
+  void count(const Exec& exec) { count(exec, exec); }
+  void count(const Exec& forward, const Exec& backward) {
     saved_.reset();
-    run_forward(exec);
-    run_backward(exec);
+    run_forward(forward);
+    run_backward(backward);
   }
 
   nn::Context context(const Exec& exec) {

@@ -1,0 +1,30 @@
+// tests/support/uncalled_cuda_kernels.cpp — what src/kernels/cuda/ defines, where there
+// is no device: for programs that only count what would be launched. A launch is an
+// error.
+#include "kernels/cuda/attention.hpp"
+
+namespace trireme::cuda {
+
+bool has_room_for_attention(const AttentionShape&) {
+  return true;  // as without a device
+}
+
+namespace {
+
+const char* refused() {
+  return "a kernel was launched where launches are only counted";
+}
+
+}  // namespace
+
+const char* attention_forward(void*, Element, const AttentionForwardTask&) {
+  return refused();
+}
+const char* attention_delta(void*, Element, const AttentionBackwardTask&) {
+  return refused();
+}
+const char* attention_backward(void*, Element, const AttentionBackwardTask&) {
+  return refused();
+}
+
+}  // namespace trireme::cuda

@@ -1,0 +1,111 @@
+// What a layer launches on a GPU: counted by a pass on shapes through the kernels that a
+// CUDA build chooses, which this program links in the place of the host's
+// (TRIREME_CUDA_KERNEL_SOURCES). No device is there: what would touch one fails.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "gpt_pass.hpp"
+#include "kernels/impl/attention_fast.hpp"
+#include "kernels/narrow_gemm.hpp"
+
+namespace trireme::test {
+namespace {
+
+using Launches = std::map<std::string, index_t>;
+
+struct Passes {
+  Launches forward, backward;
+};
+
+Launches launches_of(const Tally& tally) {
+  const std::string prefix = "trireme::kernels::";
+  Launches launches;
+  for (const KernelTally& kernel : tally.kernels()) {
+    std::string label = kernel.label;
+    if (label.starts_with(prefix)) label.erase(0, prefix.size());
+    launches[label] += kernel.calls;
+  }
+  return launches;
+}
+
+index_t sum_of(const Launches& launches) {
+  index_t sum = 0;
+  for (const auto& [label, calls] : launches) sum += calls;
+  return sum;
+}
+
+// Of three layers less those of two: a layer between others.
+Passes launches_of_a_layer(double dropout, index_t head_size) {
+  model::Architecture config = small_gpt(dropout);
+  config.heads = config.kv_heads = 2;
+  config.hidden = 2 * head_size;
+  config.ffn_hidden = 4 * config.hidden;
+  config.sequence = 128;
+  Tally forward[2], backward[2];
+  for (const int i : {0, 1}) {
+    config.layers = 2 + i;
+    Gpt<bf16> gpt(config);
+    Pass<bf16> pass(gpt, {.batch = 2, .sequence = 128});
+    pass.count(Exec::shape_only(forward[i]), Exec::shape_only(backward[i]));
+  }
+  return {launches_of(forward[1] - forward[0]), launches_of(backward[1] - backward[0])};
+}
+
+// This program has a GPU's kernels, or its counts are of nothing.
+TEST(CudaLaunches, KernelsAreThoseOfAGpu) {
+  EXPECT_EQ(kernels::product_instructions(Exec::shape_only(), DType::bfloat16),
+            "tensor cores");
+  using kernels::impl::AttentionWay;
+  EXPECT_TRUE(
+      kernels::impl::has_attention_way(DType::bfloat16, AttentionWay::tensor_cores));
+  EXPECT_FALSE(kernels::impl::has_attention_way(DType::bfloat16, AttentionWay::vectors));
+}
+
+const Launches kBackward = {{"add_partials", 1},
+                            {"attention_backward", 1},
+                            {"attention_backward[delta]", 1},
+                            {"gelu_backward", 1},
+                            {"gemm", 8},
+                            {"residual_norm_backward", 2},
+                            {"sum_row_blocks", 1}};
+
+TEST(CudaLaunches, OfALayerWithDropout) {
+  const auto [forward, backward] = launches_of_a_layer(0.1, 64);
+  EXPECT_EQ(forward, (Launches{{"apply_epilogue", 1},
+                               {"attention_forward", 1},
+                               {"bias_dropout_add_forward", 1},
+                               {"gemm", 2},
+                               {"layer_norm_forward", 1},
+                               {"linear_forward[fused]", 2},
+                               {"residual_norm_forward", 1}}));
+  EXPECT_EQ(backward, kBackward);
+  EXPECT_EQ(sum_of(forward) + sum_of(backward), 24);
+}
+
+// The last product of a layer adds its residual.
+TEST(CudaLaunches, OfALayerWithoutDropout) {
+  const auto [forward, backward] = launches_of_a_layer(0.0, 64);
+  EXPECT_EQ(forward, (Launches{{"apply_epilogue", 1},
+                               {"attention_forward", 1},
+                               {"gemm", 1},
+                               {"layer_norm_forward", 1},
+                               {"linear_forward[fused]", 3},
+                               {"residual_norm_forward", 1}}));
+  EXPECT_EQ(backward, kBackward);
+  EXPECT_EQ(sum_of(forward) + sum_of(backward), 23);
+}
+
+// Heads of every size that tensor cores have a kernel for.
+TEST(CudaLaunches, OfLayersWithWiderHeads) {
+  for (const index_t head_size : {80, 96, 128}) {
+    SCOPED_TRACE(head_size);
+    const auto [forward, backward] = launches_of_a_layer(0.1, head_size);
+    EXPECT_EQ(sum_of(forward), 9);
+    EXPECT_EQ(backward, kBackward);
+  }
+}
+
+}  // namespace
+}  // namespace trireme::test
