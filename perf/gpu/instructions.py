@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Instructions of the main loops of src/kernels/cuda/, for perf/gpu/predict.py.
+
+    perf/gpu/instructions.py             # compares with instructions.json
+    perf/gpu/instructions.py --update    # writes it
+
+It needs nvcc and CUDA's disassemblers, as tests/contracts/machine_code.py does, whose reading
+of machine code it uses; status 77 without. Loops inside of the main loop are counted by
+themselves ("inner"), because how often they run is no matter of the code alone.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "contracts"))
+
+import machine_code  # noqa: E402
+import measures  # noqa: E402
+from sass import find_loops  # noqa: E402
+from toolkit import Toolkit  # noqa: E402
+
+OUTPUT = HERE / "instructions.json"
+CANNOT_RUN = 77
+
+
+def counts_of(instructions):
+    """By the unit of a multiprocessor that executes them."""
+    bases = [one.base for one in instructions]
+    return {"all": sum(base != "NOP" for base in bases),
+            "tensor": sum(base in measures.TENSOR for base in bases),
+            "special": bases.count("MUFU"),
+            "matrix_loads": bases.count("LDSM"),
+            "shared": sum(base in measures.SHARED for base in bases),
+            "global": sum(base in (*measures.GLOBAL_LOADS, *measures.GLOBAL_STORES)
+                          for base in bases),
+            "barriers": bases.count("BAR")}
+
+
+def inner_loops(instructions, main):
+    """Loops inside of the main loop, the outermost of each nest."""
+    inside = [loop for loop in find_loops(instructions) if loop < main]
+    return [loop for loop in inside if not any(loop < other for other in inside)]
+
+
+def entry(instructions, row):
+    main = set(measures.main_loop(instructions))
+    loops = inner_loops(instructions, main)
+    within = set().union(*loops) if loops else set()
+    return {"threads": row["threads"], "blocks": row["blocks"],
+            "loop": counts_of([instructions[at] for at in sorted(main - within)]),
+            "inner": [counts_of([instructions[at] for at in sorted(loop)]) for loop in loops],
+            "outside": counts_of([one for at, one in enumerate(instructions)
+                                  if at not in main])}
+
+
+def read(toolkit):
+    reading = machine_code.Reading(toolkit, ROOT)
+    if reading.findings:
+        sys.exit("instructions: " + "\n".join(reading.findings))
+    kernels = {}
+    for (name, arch), row in reading.rows.items():
+        if " bf16 " in name:
+            kernels.setdefault(name, {})[arch] = entry(reading.instructions[name, arch], row)
+    return {"nvcc": toolkit.version(), "kernels": kernels}
+
+
+def text_of(found):
+    """One line for each kernel and architecture."""
+    lines = []
+    for name, archs in found["kernels"].items():
+        rows = [f'  "{arch}": {json.dumps(one)}' for arch, one in archs.items()]
+        lines.append(f' "{name}": {{\n' + ",\n".join(rows) + "}")
+    return (f'{{"nvcc": "{found["nvcc"]}", "kernels": {{\n' + ",\n".join(lines) + "}}\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--update", action="store_true", help="write instructions.json")
+    arguments = parser.parse_args()
+    toolkit, missing = Toolkit.find()
+    if toolkit is None:
+        print(f"SKIPPED: instructions are not counted: {missing}")
+        return CANNOT_RUN
+    text = text_of(read(toolkit))
+    if arguments.update:
+        OUTPUT.write_text(text, encoding="utf-8")
+        return 0
+    if json.loads(text)["nvcc"] != json.loads(OUTPUT.read_text(encoding="utf-8"))["nvcc"]:
+        print("SKIPPED: instructions.json is of another nvcc")
+        return CANNOT_RUN
+    if text != OUTPUT.read_text(encoding="utf-8"):
+        print("instructions: the kernels have changed since instructions.json was written: "
+              "perf/gpu/instructions.py --update, then perf/gpu/predict.py --update")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

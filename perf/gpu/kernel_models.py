@@ -1,0 +1,173 @@
+"""How long a kernel takes by its sizes: pure functions, for perf/gpu/predict.py.
+
+Each is a bound with a few losses that are named: tiles and waves of products, what of two
+units of a multiprocessor works at a time, the share of a copy's bandwidth. The losses are
+assumed, and are the first that a measurement corrects.
+"""
+import math
+
+# Row kernels are to reach this share of a copy's bandwidth, on arrays larger than caches.
+ROW_SHARE = 0.85
+# Of embeddings, whose rows are looked up one by one: assumed.
+LOOKUP_SHARE = 0.5
+# From the end of a kernel to the work of the next one in the same queue, and how long a
+# kernel's first bytes take: assumed.
+LAUNCH_GAP = 1.0e-6
+FIRST_BYTES = 1.5e-6
+# What a launch through Kokkos or a library takes the host: assumed. It is hidden as long as
+# kernels take longer.
+HOST_LAUNCH = 5.0e-6
+# Instructions of a thread for an element, where they can take longer than its bytes:
+# counted by hand in impl/gelu.hpp with the exponential and the division of the device.
+INSTRUCTIONS_OF_AN_ELEMENT = {"apply_epilogue": 40, "gelu_forward": 40, "gelu_backward": 60}
+BYTES_OF_AN_ELEMENT = {"apply_epilogue": 4, "gelu_forward": 4, "gelu_backward": 6}
+
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+# How a product of operands that begin at no multiple of 16 bytes compares: assumed.
+UNALIGNED_SHARE = 0.6
+
+
+def divide_up(a, b):
+    return -(-a // b)
+
+
+def product_seconds(machine, product):
+    """Of one product: the best of tiles and cuts of k, in whole waves of tiles, and not less
+    than memory takes. `product` has m, n, k, type_c, alignment and whether C is read."""
+    m, n, k = product["m"], product["n"], product["k"]
+    bytes_c = 4 if product["type_c"] in ("fp32", "float32") else 2
+    moved = 2 * (m * k + n * k) + bytes_c * m * n * (2 if product["reads_c"] else 1)
+    least = moved / machine.copy_bandwidth
+    best = math.inf
+    for rows, columns, share in machine.tiles:
+        if product["alignment"] < 16:
+            share *= UNALIGNED_SHARE
+        rate = share * machine.sustained * machine.gemm_peak / machine.multiprocessors
+        for split in SPLITS:
+            if split > 1 and k // split < 256:
+                break
+            tiles = divide_up(m, rows) * divide_up(n, columns) * split
+            waves = divide_up(tiles, machine.multiprocessors)
+            inner = divide_up(divide_up(k, split), 32) * 32
+            seconds = waves * (2 * rows * columns * inner / rate + machine.wave_seconds)
+            # Parts of k are stored in float, read again and added by a kernel of its own.
+            stored = m * n * (bytes_c if split == 1 else 4 * split)
+            seconds += machine.store_shown * stored / machine.copy_bandwidth
+            if split > 1:
+                seconds += (stored + bytes_c * m * n) / (ROW_SHARE * machine.copy_bandwidth)
+                seconds += LAUNCH_GAP
+            best = min(best, seconds)
+    return max(best, least) + LAUNCH_GAP
+
+
+def row_seconds(machine, label, calls, moved):
+    """Of all calls of a kernel that passes over rows and moves so many bytes in all."""
+    share = LOOKUP_SHARE if label.startswith("embedding") else ROW_SHARE
+    seconds = moved / (share * machine.copy_bandwidth)
+    if label in INSTRUCTIONS_OF_AN_ELEMENT:
+        elements = moved / BYTES_OF_AN_ELEMENT[label]
+        seconds = max(seconds, elements * INSTRUCTIONS_OF_AN_ELEMENT[label] / machine.lane_rate)
+    return seconds + calls * (LAUNCH_GAP + FIRST_BYTES)
+
+
+# ---- attention
+
+FORWARD_QUERIES, BACKWARD_QUERIES, BACKWARD_KEYS = 128, 64, 128
+# Of what the second busiest unit of a multiprocessor has to do, how much is not done while
+# the busiest works: two blocks take turns, one block waits at its barriers. Assumed.
+SHOWN_OF_TWO_BLOCKS, SHOWN_OF_ONE_BLOCK = 0.5, 0.75
+BARRIER_CYCLES = 40
+# Until a block's first tiles are there.
+BLOCK_CYCLES = 1500
+# Of a multiprocessor: quarters that issue one instruction a cycle, lanes of special functions
+# a cycle of a quarter, bytes of shared memory a cycle.
+QUARTERS, SPECIAL_LANES, SHARED_BYTES = 4, 4, 128
+
+
+def forward_keys(head_size):
+    """Keys of a tile of the forward kernel (kernels/cuda/attention_forward.hpp)."""
+    return 64 if head_size <= 96 else 32
+
+
+def dynamic(entry, wanted_tensor):
+    """Instructions of one round of the main loop, with those of the loops inside as often as
+    makes the instructions of tensor cores `wanted_tensor`."""
+    counts = dict(entry["loop"])
+    inner = entry["inner"]
+    tensor_loops = [loop for loop in inner if loop["tensor"]]
+    trips = _trips([loop["tensor"] for loop in tensor_loops],
+                   wanted_tensor - counts["tensor"])
+    for loop, times in [*zip(tensor_loops, trips),
+                        *((loop, 1) for loop in inner if not loop["tensor"])]:
+        for name, count in loop.items():
+            counts[name] += times * count
+    return counts
+
+
+def _trips(steps, wanted):
+    """How often loops run whose rounds add these numbers to the one that is wanted."""
+    if not steps:
+        if wanted:
+            raise ValueError(f"the main loop has {-wanted} instructions of tensor cores too many")
+        return []
+    for first in range(wanted // steps[0], 0, -1):
+        try:
+            return [first, *_trips(steps[1:], wanted - first * steps[0])]
+        except ValueError:
+            continue
+    raise ValueError(f"no number of rounds makes {wanted} of {steps}")
+
+
+def round_cycles(machine, entry, counts):
+    """Cycles of a multiprocessor for one round of the main loop of all its blocks."""
+    warps = entry["blocks"] * entry["threads"] // 32
+    of_quarter = warps / QUARTERS
+    units = sorted((of_quarter * counts["tensor"] * machine.mma_cycles,
+                    of_quarter * counts["all"],
+                    of_quarter * counts["special"] * 32 / SPECIAL_LANES,
+                    # ldmatrix moves four matrices of 128 bytes; others a word of each lane.
+                    warps * (counts["matrix_loads"] * 512 + counts["shared"] * 128)
+                    / SHARED_BYTES), reverse=True)
+    shown = SHOWN_OF_ONE_BLOCK if entry["blocks"] == 1 else SHOWN_OF_TWO_BLOCKS
+    barriers = counts["barriers"] * BARRIER_CYCLES if entry["blocks"] == 1 else 0
+    return units[0] + shown * units[1] + barriers
+
+
+def causal_rounds(length, queries, keys):
+    """Of every block, tiles of keys that its tile of queries sees."""
+    return [divide_up(min((tile + 1) * queries, length), keys)
+            for tile in range(divide_up(length, queries))]
+
+
+def causal_rounds_of_keys(length, queries, keys):
+    """Of every block, tiles of queries that see one of its keys."""
+    tiles = divide_up(length, queries)
+    return [tiles - tile * keys // queries for tile in range(divide_up(length, keys))]
+
+
+def blocks_seconds(machine, entry, cycles_of_round, rounds, copies):
+    """Of blocks that do so many rounds each, the longest first: each copy of the list is a
+    head of a sample. The last ones leave half of the longest one's time to be waited for."""
+    places = machine.multiprocessors * entry["blocks"]
+    # A round takes cycles_of_round with all places of a multiprocessor busy.
+    cycles = [one * cycles_of_round + BLOCK_CYCLES + entry["outside"]["all"] for one in rounds]
+    tail = max(cycles) / 2 if copies * len(rounds) > places else 0
+    mean = max(copies * sum(cycles) / places, max(cycles))
+    return (mean + tail) / machine.clock
+
+
+def attention_forward_seconds(machine, entry, samples, heads, length, head_size):
+    keys = forward_keys(head_size)
+    # Two products of 32 queries of a warp with the keys of a tile.
+    counts = dynamic(entry, 2 * 32 * keys * head_size // 2048)
+    return blocks_seconds(machine, entry, round_cycles(machine, entry, counts),
+                          causal_rounds(length, FORWARD_QUERIES, keys),
+                          samples * heads) + LAUNCH_GAP
+
+
+def attention_backward_seconds(machine, entry, samples, heads, length, head_size):
+    warps = entry["threads"] // 32
+    counts = dynamic(entry, 5 * BACKWARD_QUERIES * BACKWARD_KEYS * head_size // 2048 // warps)
+    return blocks_seconds(machine, entry, round_cycles(machine, entry, counts),
+                          causal_rounds_of_keys(length, BACKWARD_QUERIES, BACKWARD_KEYS),
+                          samples * heads) + LAUNCH_GAP

@@ -1,0 +1,135 @@
+// perf/gpu/tally.cpp — trireme_gpu_tally: what a step of these decks launches on a GPU,
+// as JSON for perf/gpu/predict.py: of each kernel calls, FLOPs and bytes, and the
+// products of matrices by their shapes.
+//
+//   trireme_gpu_tally DECK.yaml... > perf/gpu/tally.json
+//
+// It is the dry run of `trireme train`, with the kernels that a CUDA build chooses in the
+// place of the host's. Two sizes are still a host's: how many rows of logits the head
+// takes at a time, and into how many blocks rows are cut for sums over them.
+#include <Kokkos_Core.hpp>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "plan/dry_run.hpp"
+
+namespace {
+
+using nlohmann::ordered_json;
+
+// Deck settings that a case is counted with, beside its own.
+struct Variant {
+  const char* name;
+  std::vector<std::string> overrides;
+};
+
+const std::vector<Variant> kVariants = {
+    {"dropout 0", {"model.dropout=0", "model.attention_dropout=0"}},
+    {"dropout 0.1", {"model.dropout=0.1", "model.attention_dropout=0.1"}}};
+
+ordered_json json_of(const trireme::KernelTally& kernel) {
+  return {{"label", kernel.label},
+          {"calls", kernel.calls},
+          {"flops", kernel.cost.flops},
+          {"masked_flops", kernel.cost.masked_flops},
+          {"bytes", kernel.cost.bytes}};
+}
+
+ordered_json json_of(const trireme::ProductTally& product) {
+  const trireme::ProductShape& shape = product.shape;
+  return {{"calls", product.calls},
+          {"m", shape.m},
+          {"n", shape.n},
+          {"k", shape.k},
+          {"transpose_a", shape.transpose_a},
+          {"transpose_b", shape.transpose_b},
+          {"type_c", std::string(trireme::name_of(shape.type_c))},
+          {"alignment", shape.alignment},
+          {"bias", shape.has_bias},
+          {"gelu", shape.has_gelu},
+          {"kept", shape.ld_kept > 0},
+          {"residual", shape.ld_residual > 0}};
+}
+
+ordered_json json_of(const trireme::plan::DryRun& plan) {
+  const trireme::config::Deck& deck = plan.deck;
+  const int data = deck.parallel.data;
+  const auto samples = static_cast<double>(deck.batch.global) / data;  // of this GPU
+  ordered_json kernels = ordered_json::array(), products = ordered_json::array();
+  const trireme::Tally& tally = plan.stages.front().tally;
+  for (const trireme::KernelTally& kernel : tally.kernels()) {
+    kernels.push_back(json_of(kernel));
+  }
+  for (const trireme::ProductTally& product : tally.products()) {
+    products.push_back(json_of(product));
+  }
+  return {{"layers", deck.model.layers},
+          {"hidden", deck.model.hidden},
+          {"heads", deck.model.heads},
+          {"head_size", deck.model.head_size},
+          {"sequence", deck.model.sequence},
+          {"vocab", deck.model.vocab},
+          {"micro", deck.batch.micro},
+          {"micro_batches", samples / static_cast<double>(deck.batch.micro)},
+          {"tokens", samples * static_cast<double>(deck.model.sequence)},
+          {"parameters", plan.parameters},
+          {"data_ranks", data},
+          {"model_flops", plan.model_flops / data},
+          {"memory", plan.stages.front().memory.total()},
+          {"kernels", kernels},
+          {"products", products}};
+}
+
+// One line for each kernel and product, so that a change shows as the lines that changed.
+std::string text_of(const ordered_json& cases) {
+  std::string text = "{";
+  const char* separator = "\n";
+  for (const auto& [name, entry] : cases.items()) {
+    text += separator + ordered_json(name).dump() + ": {";
+    const char* comma = "\n ";
+    for (const auto& [key, value] : entry.items()) {
+      text += comma + ordered_json(key).dump() + ": ";
+      if (!value.is_array()) {
+        text += value.dump();
+      } else {
+        text += "[";
+        const char* next = "\n  ";
+        for (const auto& row : value) {
+          text += next + row.dump();
+          next = ",\n  ";
+        }
+        text += "]";
+      }
+      comma = ",\n ";
+    }
+    text += "}";
+    separator = ",\n";
+  }
+  return text + "\n}\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Kokkos::ScopeGuard kokkos;
+  ordered_json cases;
+  try {
+    for (int i = 1; i < argc; ++i) {
+      const std::string name = std::filesystem::path(argv[i]).stem().string();
+      for (const Variant& variant : kVariants) {
+        const auto plan =
+            trireme::plan::dry_run({.deck = argv[i], .overrides = variant.overrides});
+        cases[name + ", " + variant.name] = json_of(plan);
+      }
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trireme_gpu_tally: %s\n", error.what());
+    return 2;
+  }
+  std::fputs(text_of(cases).c_str(), stdout);
+  return 0;
+}

@@ -1,0 +1,225 @@
+"""The arithmetic of perf/gpu/predict.py on cases worked by hand."""
+import dataclasses
+import json
+import unittest
+
+import gpu_modules  # noqa: F401  (finds perf/gpu)
+import kernel_models as models
+import predict
+from machines import MACHINES, Machine, machine_of
+
+# Ten multiprocessors of 1 TFLOP/s at 1 GHz beside a memory that copies 1 TB/s.
+PLAIN = Machine(name="plain", arch="sm_80", multiprocessors=10, clock=1e9, tensor_peak=10e12,
+                gemm_peak=10e12, sustained=1.0, bandwidth=1e12, copy_share=1.0, memory=1e12,
+                mma_cycles=8, tiles=((128, 128, 1.0),), wave_seconds=0.0, store_shown=0.0)
+
+
+def product(m, n, k, **more):
+    return {"m": m, "n": n, "k": k, "type_c": "bf16", "alignment": 16, "reads_c": False, **more}
+
+
+class Products(unittest.TestCase):
+    def test_whole_waves_run_at_the_peak(self):
+        # Twenty tiles on ten multiprocessors: two waves of 2 * 128 * 128 * 1024 FLOPs.
+        seconds = models.product_seconds(PLAIN, product(2560, 128, 1024))
+        self.assertAlmostEqual(seconds, 2 * 2 * 128 * 128 * 1024 / 1e12 + models.LAUNCH_GAP)
+
+    def test_a_tile_more_is_a_wave_more(self):
+        # Of a k that is too short to be cut.
+        two = models.product_seconds(PLAIN, product(2560, 128, 256))
+        three = models.product_seconds(PLAIN, product(2561, 128, 256))
+        self.assertAlmostEqual((three - models.LAUNCH_GAP) / (two - models.LAUNCH_GAP), 1.5)
+
+    def test_memory_bounds_a_product_of_few_columns(self):
+        # 2 * (8192 * 128 + 128 * 128) + 2 * 8192 * 128 bytes at 1 TB/s are 4.2 us, and the
+        # products of 64 tiles in 7 waves 29.4 us on slow tensor cores, 0.3 us on fast ones.
+        fast = dataclasses.replace(PLAIN, gemm_peak=1000e12)
+        seconds = models.product_seconds(fast, product(8192, 128, 128))
+        self.assertAlmostEqual(seconds, 4.227072e-6 + models.LAUNCH_GAP)
+
+    def test_k_is_cut_where_tiles_are_few(self):
+        # One tile of k 16384 takes 537 us alone; cut in eight, 67 us and the sums.
+        alone = 2 * 128 * 128 * 16384 / 1e12
+        seconds = models.product_seconds(PLAIN, product(128, 128, 16384))
+        moved = 128 * 128 * (8 * 4 + 2) / models.ROW_SHARE / 1e12
+        self.assertAlmostEqual(seconds, alone / 8 + moved + 2 * models.LAUNCH_GAP)
+
+    def test_odd_addresses_cost(self):
+        even = models.product_seconds(PLAIN, product(2560, 128, 1024))
+        odd = models.product_seconds(PLAIN, product(2560, 128, 1024, alignment=2))
+        self.assertAlmostEqual((even - models.LAUNCH_GAP) / (odd - models.LAUNCH_GAP),
+                               models.UNALIGNED_SHARE)
+
+    def test_storing_is_shown_as_far_as_nothing_hides_it(self):
+        shown = dataclasses.replace(PLAIN, store_shown=0.5, wave_seconds=1e-6)
+        more = (models.product_seconds(shown, product(2560, 128, 1024))
+                - models.product_seconds(PLAIN, product(2560, 128, 1024)))
+        self.assertAlmostEqual(more, 2 * 1e-6 + 0.5 * 2 * 2560 * 128 / 1e12)
+
+
+class Rows(unittest.TestCase):
+    def test_bytes_at_a_share_of_a_copy(self):
+        seconds = models.row_seconds(PLAIN, "residual_norm_forward", 2, 85e9)
+        self.assertAlmostEqual(seconds, 0.1 + 2 * (models.LAUNCH_GAP + models.FIRST_BYTES))
+
+    def test_rows_that_are_looked_up_take_longer(self):
+        self.assertGreater(models.row_seconds(PLAIN, "embedding_dropout_forward", 1, 1e9),
+                           models.row_seconds(PLAIN, "residual_norm_forward", 1, 1e9))
+
+    def test_gelu_is_bound_by_instructions_where_memory_is_fast(self):
+        # 1e9 elements of 40 instructions at 10 * 128 lanes of 1 GHz: 31.25 ms; 4 GB of bytes
+        # take 0.24 ms of a memory of 20 TB/s.
+        fast = dataclasses.replace(PLAIN, bandwidth=20e12)
+        seconds = models.row_seconds(fast, "apply_epilogue", 1, 4e9)
+        self.assertAlmostEqual(seconds, 31.25e-3 + models.LAUNCH_GAP + models.FIRST_BYTES)
+
+
+def entry(**loop):
+    counts = {"all": 0, "tensor": 0, "special": 0, "matrix_loads": 0, "shared": 0, "global": 0,
+              "barriers": 0}
+    return {"threads": 128, "blocks": 2, "loop": {**counts, **loop}, "inner": [],
+            "outside": counts}
+
+
+class Attention(unittest.TestCase):
+    def test_the_busiest_unit_and_a_part_of_the_next(self):
+        # Two blocks of four warps: two warps a quarter. Tensor cores 2 * 100 * 8 cycles,
+        # instructions 2 * 1000, special functions 2 * 50 * 8; the last is hidden.
+        one = entry(tensor=100, all=1000, special=50)
+        self.assertEqual(models.round_cycles(PLAIN, one, one["loop"]), 2000 + 0.5 * 1600)
+
+    def test_one_block_waits_at_its_barriers(self):
+        one = {**entry(tensor=100, all=1000, barriers=3), "blocks": 1}
+        self.assertEqual(models.round_cycles(PLAIN, one, one["loop"]),
+                         1000 + 0.75 * 800 + 3 * models.BARRIER_CYCLES)
+
+    def test_shared_memory_is_one_for_all_quarters(self):
+        # Eight warps of 100 loads of 512 bytes, at 128 bytes a cycle.
+        one = entry(matrix_loads=100)
+        self.assertEqual(models.round_cycles(PLAIN, one, one["loop"]), 3200)
+
+    def test_loops_inside_run_as_often_as_tensor_cores_want(self):
+        inner = entry()["loop"]
+        one = {**entry(tensor=96, all=1000),
+               "inner": [{**inner, "all": 76, "tensor": 32}, {**inner, "all": 5},
+                         {**inner, "all": 44, "tensor": 20}]}
+        counts = models.dynamic(one, 200)  # 96 + 2 * 32 + 2 * 20
+        self.assertEqual(counts["tensor"], 200)
+        self.assertEqual(counts["all"], 1000 + 2 * 76 + 2 * 44 + 5)
+
+    def test_no_number_of_rounds_is_an_error(self):
+        one = {**entry(tensor=96), "inner": [{**entry()["loop"], "tensor": 32}]}
+        with self.assertRaisesRegex(ValueError, "no number of rounds"):
+            models.dynamic(one, 100)
+
+    def test_causal_tiles(self):
+        self.assertEqual(models.causal_rounds(1024, 128, 64), [2, 4, 6, 8, 10, 12, 14, 16])
+        self.assertEqual(models.causal_rounds(130, 128, 64), [2, 3])
+        self.assertEqual(models.causal_rounds_of_keys(512, 64, 128), [8, 6, 4, 2])
+
+    def test_blocks_share_the_multiprocessors(self):
+        # 100 heads of rounds 1 and 3 on 20 places, a round 1000 cycles: (4000 + 2 * 1500)
+        # cycles a head, five heads a place, and half of the longest block behind them.
+        seconds = models.blocks_seconds(PLAIN, entry(), 1000, [3, 1], 100)
+        self.assertAlmostEqual(seconds, (5 * 7000 + (3000 + 1500) / 2) / 1e9)
+
+    def test_head_sizes_of_the_machine_code_can_be_counted(self):
+        kernels = json.loads(predict.INSTRUCTIONS.read_text(encoding="utf-8"))["kernels"]
+        for name, archs in kernels.items():
+            head_size = int(name.split(" d")[1].split()[0])
+            for arch, one in archs.items():
+                with self.subTest(kernel=name, arch=arch):
+                    if name.startswith("attention_forward"):
+                        keys = models.forward_keys(head_size)
+                        models.dynamic(one, 2 * 32 * keys * head_size // 2048)
+                    elif name.startswith("attention_backward"):
+                        models.dynamic(one, 5 * 64 * 128 * head_size // 2048 // 8)
+
+
+CASE = {"vocab": 50257, "micro": 16, "sequence": 1024, "dropout": 0.0}
+
+
+class Head(unittest.TestCase):
+    def test_a_gpu_takes_more_rows_of_logits_at_a_time(self):
+        # 512 MiB are 5336 rows of 50304 words: four parts of 4096.
+        forward = {**product(1280, 50304, 768), "transpose_a": False, "transpose_b": True,
+                   "calls": 4 * 12}
+        last = {**forward, "m": 16384 - 12 * 1280, "calls": 4}
+        found = predict.as_on_a_gpu(CASE, [forward, last])
+        self.assertEqual([(one["m"], one["calls"]) for one in found], [(4096, 16)])
+
+    def test_parts_of_rows_that_do_not_divide(self):
+        self.assertEqual(predict.rows_of_a_part(16384, 50304), 4096)
+        self.assertEqual(predict.rows_of_a_part(5400, 50304), 2720)  # 2700 in multiples of 32
+        self.assertEqual(predict.rows_of_a_part(100, 50304), 100)
+
+    def test_padding_is_multiplied(self):
+        d_input = {**product(16384, 768, 50257), "transpose_a": False, "transpose_b": False,
+                   "calls": 1}
+        self.assertTrue(all(one["k"] == 50304
+                            for one in predict.as_on_a_gpu(CASE, [d_input])))
+
+    def test_other_products_stay(self):
+        one = {**product(16384, 2304, 768), "transpose_a": False, "transpose_b": True,
+               "calls": 48}
+        self.assertEqual(predict.as_on_a_gpu(CASE, [one]), [one])
+
+
+class Predictions(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.predictions, cls.tally = predict.predict_all()
+
+    def test_every_kernel_is_in_a_group(self):
+        for cases in self.predictions.values():
+            for found in cases.values():
+                self.assertLessEqual(found["groups"].keys(), set(predict.GROUPS))
+                self.assertAlmostEqual(sum(found["groups"].values()),
+                                       sum(row.seconds for row in found["rows"]))
+
+    def test_products_are_all_of_those_that_kernels_count(self):
+        # FLOPs of products by shape are those of the kernels' costs.
+        for title, case in self.tally.items():
+            flops = sum(2 * one["calls"] * one["m"] * one["n"] * one["k"]
+                        for one in case["products"] if not one["gelu"])
+            counted = sum(one["flops"] for one in case["kernels"]
+                          if one["label"].removeprefix(predict.PREFIX)
+                          in predict.PRODUCT_LABELS)
+            self.assertAlmostEqual(flops / counted, 1.0, places=9, msg=title)
+
+    def test_nothing_is_faster_than_its_bound(self):
+        for machine, cases in self.predictions.items():
+            for title, found in cases.items():
+                for row in found["rows"]:
+                    # Attention counts hidden scores, which are not computed.
+                    most = 2.0 if row.group == "attention" else 1.0
+                    self.assertLess(row.share, most, (machine, title, row.name))
+
+    def test_a_faster_gpu_is_faster(self):
+        for title, found in self.predictions["A100-SXM-80GB"].items():
+            self.assertGreater(found["seconds"],
+                               self.predictions["H100-SXM"][title]["seconds"])
+            self.assertGreater(self.predictions["H100-SXM"][title]["seconds"],
+                               self.predictions["H200"][title]["seconds"])
+
+    def test_what_is_written_is_what_is_predicted(self):
+        self.assertEqual(predict.PREDICTIONS.read_text(encoding="utf-8"),
+                         predict.json_text(self.predictions, self.tally),
+                         "perf/gpu/predict.py --update")
+        docs = predict.DOCS.read_text(encoding="utf-8")
+        self.assertEqual(docs, predict.docs_with(
+            docs, predict.docs_text(self.predictions, self.tally)),
+            "perf/gpu/predict.py --update")
+
+
+class Names(unittest.TestCase):
+    def test_drivers_names(self):
+        self.assertEqual(machine_of("NVIDIA H100 80GB HBM3").name, "H100-SXM")
+        self.assertEqual(machine_of("NVIDIA H200").name, "H200")
+        self.assertEqual(machine_of("NVIDIA A100-SXM4-80GB").name, "A100-SXM-80GB")
+        self.assertIsNone(machine_of("NVIDIA T4"))
+        self.assertEqual(set(MACHINES), {"A100-SXM-40GB", "A100-SXM-80GB", "H100-SXM", "H200"})
+
+
+if __name__ == "__main__":
+    unittest.main()
