@@ -19,8 +19,8 @@ inline constexpr const char* kBoardPrefix = "ranks.";
 inline constexpr std::uint32_t kMostSlots = 1u << 16;
 
 struct BoardHeader {
-  static constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'A', 'N', 'K', '1'};
-  char magic[8] = {'T', 'R', 'I', 'R', 'A', 'N', 'K', '1'};
+  static constexpr char kMagic[8] = {'T', 'R', 'I', 'R', 'A', 'N', 'K', '2'};
+  char magic[8] = {'T', 'R', 'I', 'R', 'A', 'N', 'K', '2'};
   std::uint32_t slots = 0;
   std::uint32_t ranks = 0;  // of the run
   char host[240] = {};
@@ -42,12 +42,41 @@ struct BoardSlot {
   char operation[40], group[56], site[104];
 };
 
-static_assert(sizeof(BoardHeader) == 256 && sizeof(BoardSlot) == 256);
+// One communicator of a rank, as far as its device is: what it says of an operation is of
+// the oldest that has not ended.
+struct BoardLane {
+  std::uint64_t key;          // the same on all ranks of the communicator
+  std::int64_t begun, ended;  // operations
+  std::int64_t since;  // ns since 1970; where the device is at the operation, else 0
+  std::int64_t elements;
+  std::int32_t peer, spare;
+  char operation[16], group[24], site[56];
+};
+
+// What the device of a rank does. The thread that watches it is the only one to write
+// here.
+struct BoardDevice {
+  static constexpr std::uint32_t kMostLanes = 16;
+  std::atomic<std::uint32_t> version;  // odd while it is written
+  std::uint32_t lanes;
+  std::int64_t spare;
+  BoardLane lane[kMostLanes];
+};
+
+static_assert(sizeof(BoardHeader) == 256 && sizeof(BoardSlot) == 256 &&
+              sizeof(BoardLane) == 144 && sizeof(BoardDevice) == 2320);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
               std::atomic<std::int64_t>::is_always_lock_free);
 
+// The header, all slots, and then as many devices.
+inline std::size_t slot_place(std::uint32_t slot) {
+  return sizeof(BoardHeader) + sizeof(BoardSlot) * slot;
+}
+inline std::size_t device_place(std::uint32_t slots, std::uint32_t slot) {
+  return slot_place(slots) + sizeof(BoardDevice) * slot;
+}
 inline std::size_t board_bytes(std::uint32_t slots) {
-  return sizeof(BoardHeader) + sizeof(BoardSlot) * slots;
+  return device_place(slots, slots);
 }
 
 // At a path of its own flags; not open where the file cannot be opened (errno).

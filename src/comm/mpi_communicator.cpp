@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/host_cores.hpp"
+#include "comm/environment.hpp"
 #include "comm/mpi_group.hpp"
 #include "comm/nccl_transport.hpp"
 #include "comm/self_communicator.hpp"
@@ -54,14 +55,21 @@ class MpiCommunicator final : public Communicator {
     const auto& wrap = world().options.wrap_transport;
     return wrap ? wrap(std::move(transport), *this) : std::move(transport);
   }
-  void set_timeout(double seconds) override { world().timeout = seconds; }
+  void set_timeout(double seconds) override {
+    world().timeout = seconds;
+    if (world().watch != nullptr) world().watch->set_timeout(seconds);
+  }
   const void* native_handle() const override { return &group_->comm; }
   bool checks_calls() const override { return world().checks_calls; }
   void progress() override { world().progress(); }
   bool is_under_way() const override {
-    return !world().under_way.empty() || world().gave_up;
+    const auto& watch = world().watch;
+    return !world().under_way.empty() || has_given_up() ||
+           (watch != nullptr && watch->is_under_way());
   }
-  bool has_given_up() const override { return world().gave_up; }
+  bool has_given_up() const override {
+    return world().gave_up || (world().watch != nullptr && world().watch->has_failed());
+  }
 
  private:
   // One MPI call to its end. `start` begins it, and returns MPI's code.
@@ -148,9 +156,21 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Transport> make_nccl() {
     // Kernels wait for the messages of layers; those of gradients run beside kernels.
     const bool has_high_priority = name() == "tensor" || name() == "context";
+    int world_rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    std::unique_ptr<DeviceWatch>& watch = world().watch;
+    if (watch == nullptr) {
+      const auto& end = world().options.end_job;
+      watch = std::make_unique<DeviceWatch>(DeviceWatch::Options{
+          .rank = world_rank, .end = end ? end : [] { Environment::abort(1); }});
+      watch->set_timeout(world().timeout);
+    }
     return make_nccl_transport(
         *this, {.has_high_priority = has_high_priority,
-                .timeout = [group = group_] { return group->world->timeout; }});
+                .timeout = [group = group_] { return group->world->timeout; },
+                .watch = watch.get(),
+                .world_rank = world_rank,
+                .board = [group = group_] { return group->world->recorders->board; }});
   }
 
   // MPI's own calls that make groups would wait for ever for a rank that died.

@@ -68,6 +68,9 @@ struct MpiOptions {
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>,
                                            const Communicator&)>
       wrap_transport = {};
+  // What takes the job down where messages on the device hang and the rank's own thread
+  // does not come to see it; else Environment::abort(1).
+  std::function<void()> end_job = {};
 };
 
 // On in builds without NDEBUG; TRIREME_CHECK_MESSAGES=1|0 (argument: its value or null)

@@ -14,6 +14,7 @@
 
 #include "base/types.hpp"
 #include "comm/adaptive_wait.hpp"
+#include "comm/device_watch.hpp"
 #include "comm/mpi_communicator.hpp"
 
 namespace trireme::comm {
@@ -66,6 +67,8 @@ struct MpiWorld {
   bool checks_calls = false;
   bool gave_up = false;
   std::shared_ptr<Recorders> recorders = std::make_shared<Recorders>();
+  // Looks after what the device carries; null where it carries nothing.
+  std::unique_ptr<DeviceWatch> watch;
 
   explicit MpiWorld(const MpiOptions& given);
   ~MpiWorld();

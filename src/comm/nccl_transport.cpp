@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -33,10 +34,21 @@ constexpr std::chrono::microseconds kNap{50};
 
 struct Lane;
 
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a
+  for (const char c : text) {
+    hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3ull;
+  }
+  return hash;
+}
+
 // From its start until it is in the accounts; its marks are used again.
 struct Operation {
   NcclMark ready, begin, end, needed;
   Lane* lane = nullptr;
+  const char* name = "";
+  Site site = "";
+  index_t elements = 0;
   std::int64_t call = 0;  // operations of one group call are issued together
   bool is_waited_for = false;
 };
@@ -44,18 +56,20 @@ struct Operation {
 // One communicator with its stream.
 struct Lane {
   Lane(int peer_, Channel channel_, const NcclLink::Options& options)
-      : peer(peer_), channel(channel_), link(options) {}
+      : peer(peer_), channel(channel_), key(hash_of(options.id)), link(options) {}
 
   int peer;  // of a channel: the other rank of the group; else -1
   Channel channel;
+  std::uint64_t key;  // the same on all its ranks
   NcclLink link;
   std::vector<Operation*> operations;  // in order, until they are in the accounts
+  std::int64_t begun = 0;
 };
 
-class NcclTransport final : public Transport {
+class NcclTransport final : public Transport, private Watched {
  public:
   NcclTransport(Communicator& group, const NcclTransportOptions& options);
-  ~NcclTransport() override = default;
+  ~NcclTransport() override { options_.watch->remove(*this); }
 
   int start(const Exec& exec, const Transfer& transfer) override;
   void wait(const Exec& exec, int operation) override;
@@ -73,9 +87,19 @@ class NcclTransport final : public Transport {
   int free_operation();
   void keep_accounts() const;
   void account(Operation& operation) const;
+  void stay_in_touch();
+  void add_to_lane(Operation& operation);
+  // For the watch's thread.
+  void look(std::vector<WatchedLane>& lanes) override;
+  bool is_under_way() override;
+  void abort() noexcept override;
 
   Communicator& group_;
   const NcclTransportOptions options_;
+  std::vector<std::int64_t> world_ranks_;  // of the group's ranks
+  const OperationBoard* board_ = nullptr;  // that the watch was told of
+  // Guards the lanes, and the operations in them, against the watch.
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;  // the first one is for collectives
   std::vector<std::unique_ptr<Operation>> operations_;
   int depth_ = 0;  // of group calls
@@ -92,10 +116,14 @@ class NcclTransport final : public Transport {
 };
 
 NcclTransport::NcclTransport(Communicator& group, const NcclTransportOptions& options)
-    : group_(group), options_(options) {
+    : group_(group),
+      options_(options),
+      world_ranks_(group.gather(std::int64_t{options.world_rank})) {
+  stay_in_touch();
   std::string id = group.rank() == 0 ? make_nccl_id() : std::string();
   group.broadcast(id);
   warm_up(add_lane(-1, Channel::main, id));
+  options_.watch->add(*this);
 }
 
 Lane& NcclTransport::add_lane(int peer, Channel channel, const std::string& id) {
@@ -110,6 +138,7 @@ Lane& NcclTransport::add_lane(int peer, Channel channel, const std::string& id) 
   }
   auto lane = std::make_unique<Lane>(peer, channel, options);
   lane->link.settle(options_.timeout());
+  const std::lock_guard<std::mutex> lock(mutex_);
   lanes_.push_back(std::move(lane));
   return *lanes_.back();
 }
@@ -238,16 +267,28 @@ void NcclTransport::end_group() {
     Lane& lane = *operation->lane;
     lane.link.settle(options_.timeout());
     lane.link.record(operation->end);
-    lane.operations.push_back(operation);
+    add_to_lane(*operation);
   }
   in_call_.clear();
 }
 
+// Ends here where the watch has found that something hangs, and tells it of a new board.
+void NcclTransport::stay_in_touch() {
+  options_.watch->require_whole();
+  if (group_.board() == board_) return;
+  board_ = group_.board();
+  options_.watch->set_board(options_.board());
+}
+
 int NcclTransport::start(const Exec& exec, const Transfer& transfer) {
+  stay_in_touch();
   const int number = free_operation();
   Operation& operation = *operations_[static_cast<std::size_t>(number)];
   Lane& lane = lane_of(transfer);
   operation.lane = &lane;
+  operation.name = name_of(transfer.kind);
+  operation.site = transfer.site;
+  operation.elements = transfer.whole().count;
   operation.is_waited_for = false;
   operation.call = depth_ > 0 ? call_ : ++call_;
   operation.ready.record(exec);
@@ -264,8 +305,14 @@ int NcclTransport::start(const Exec& exec, const Transfer& transfer) {
   }
   lane.link.settle(options_.timeout());
   lane.link.record(operation.end);
-  lane.operations.push_back(&operation);
+  add_to_lane(operation);
   return number;
+}
+
+void NcclTransport::add_to_lane(Operation& operation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++operation.lane->begun;
+  operation.lane->operations.push_back(&operation);
 }
 
 void NcclTransport::wait(const Exec& exec, int number) {
@@ -274,6 +321,7 @@ void NcclTransport::wait(const Exec& exec, int number) {
                   "group '{}': an operation is waited for within the group call that "
                   "begins it",
                   group_.name());
+  stay_in_touch();
   operation.needed.record(exec);
   operation.end.hold_up(exec);
   operation.is_waited_for = true;
@@ -281,6 +329,7 @@ void NcclTransport::wait(const Exec& exec, int number) {
 
 // Takes the operations that are over into the accounts.
 void NcclTransport::keep_accounts() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& lane : lanes_) {
     auto& operations = lane->operations;
     std::size_t past = 0;
@@ -313,6 +362,44 @@ void NcclTransport::account(Operation& operation) const {
 std::optional<TransportSeconds> NcclTransport::seconds() const {
   keep_accounts();
   return TransportSeconds{.under_way = under_way_.seconds(), .held_up = held_up_};
+}
+
+void NcclTransport::look(std::vector<WatchedLane>& lanes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& lane : lanes_) {
+    const auto& operations = lane->operations;
+    const auto oldest = std::ranges::find_if(
+        operations, [](const Operation* operation) { return !operation->end.is_past(); });
+    WatchedLane& seen = lanes.emplace_back();
+    OperationBoard::DeviceLane& progress = seen.progress;
+    progress.key = lane->key;
+    progress.group = group_.name().c_str();
+    progress.begun = lane->begun;
+    progress.ended = lane->begun - (operations.end() - oldest);
+    if (lane->peer >= 0) {
+      progress.peer =
+          static_cast<int>(world_ranks_[static_cast<std::size_t>(lane->peer)]);
+    }
+    if (oldest != operations.end()) {
+      progress.operation = (*oldest)->name;
+      progress.site = (*oldest)->site;
+      progress.elements = (*oldest)->elements;
+      progress.is_running = (*oldest)->begin.is_past();
+    }
+    seen.error = lane->link.asynchronous_error();
+  }
+}
+
+bool NcclTransport::is_under_way() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::ranges::any_of(lanes_, [](const auto& lane) {
+    return !lane->operations.empty() && !lane->operations.back()->end.is_past();
+  });
+}
+
+void NcclTransport::abort() noexcept {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& lane : lanes_) lane->link.abort();
 }
 
 }  // namespace

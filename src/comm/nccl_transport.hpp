@@ -15,6 +15,8 @@
 #include <memory>
 
 #include "comm/communicator.hpp"
+#include "comm/device_watch.hpp"
+#include "comm/operation_board.hpp"
 #include "comm/transport.hpp"
 
 namespace trireme::comm {
@@ -24,6 +26,11 @@ struct NcclTransportOptions {
   bool has_high_priority = false;
   // How long a step that takes all ranks may last, seconds; 0: for ever.
   std::function<double()> timeout;
+  // Looks after what is under way; it outlives the transport.
+  DeviceWatch* watch = nullptr;
+  int world_rank = 0;
+  // Where all groups of the world note what they do.
+  std::function<std::shared_ptr<OperationBoard>()> board;
 };
 
 // Collective over the group, which outlives it. Each communicator is made and has carried

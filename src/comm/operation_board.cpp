@@ -95,9 +95,10 @@ OperationBoard::OperationBoard(const fs::path& file, int slot, int rank)
   memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, in, 0);
   if (memory_ == MAP_FAILED) throw Error(system_text("map", file, errno));
   guard_ = MappingGuard(memory_, bytes_);
-  slot_ =
-      reinterpret_cast<BoardSlot*>(static_cast<std::byte*>(memory_) + sizeof(header) +
-                                   sizeof(BoardSlot) * static_cast<std::size_t>(slot));
+  auto* const bytes = static_cast<std::byte*>(memory_);
+  const auto number = static_cast<std::uint32_t>(slot);
+  slot_ = reinterpret_cast<BoardSlot*>(bytes + slot_place(number));
+  device_ = reinterpret_cast<BoardDevice*>(bytes + device_place(header.slots, number));
   const auto now = Clock::now();
   wall_offset_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
                      std::chrono::system_clock::now().time_since_epoch())
@@ -120,14 +121,47 @@ std::int64_t OperationBoard::wall(Clock::time_point time) const noexcept {
   return since_epoch(time) + wall_offset_;
 }
 
+namespace {
+
 // Readers that find an odd version, or another one after reading, read again.
+template <class Part, class Write>
+void change_part(Part& part, const Write& write) noexcept {
+  const std::uint32_t version = part.version.load(std::memory_order_relaxed);
+  part.version.store(version | 1u, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  write(part);
+  part.version.store((version | 1u) + 1u, std::memory_order_release);
+}
+
+}  // namespace
+
 template <class Write>
 void OperationBoard::change(const Write& write) noexcept {
-  const std::uint32_t version = slot_->version.load(std::memory_order_relaxed);
-  slot_->version.store(version | 1u, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  write(*slot_);
-  slot_->version.store((version | 1u) + 1u, std::memory_order_release);
+  change_part(*slot_, write);
+}
+
+// Of more communicators than there is room for, those that have ended all that was begun
+// are left out first.
+void OperationBoard::note_device(const std::vector<DeviceLane>& lanes) noexcept {
+  change_part(*device_, [&](BoardDevice& mine) {
+    mine.lanes = 0;
+    for (const bool is_busy : {true, false}) {
+      for (const DeviceLane& lane : lanes) {
+        if ((lane.begun > lane.ended) != is_busy) continue;
+        if (mine.lanes == BoardDevice::kMostLanes) return;
+        BoardLane& to = mine.lane[mine.lanes++];
+        to.key = lane.key;
+        to.begun = lane.begun;
+        to.ended = lane.ended;
+        to.since = lane.is_running ? wall(lane.since) : 0;
+        to.elements = lane.elements;
+        to.peer = lane.peer;
+        put(to.operation, lane.operation);
+        put(to.group, lane.group);
+        put(to.site, lane.site);
+      }
+    }
+  });
 }
 
 void OperationBoard::enter(const Operation& operation, Clock::time_point now) noexcept {

@@ -24,6 +24,7 @@
 
 namespace trireme::comm {
 
+struct BoardDevice;
 struct BoardSlot;
 
 enum class RankActivity : std::uint32_t { computing, waiting, done, failed };
@@ -41,6 +42,20 @@ class OperationBoard {
     int peer = -1;  // of a message between two ranks
   };
 
+  // How far the device is with the messages of one communicator. What it says of an
+  // operation is of the oldest that has not ended, where fewer have ended than begun.
+  struct DeviceLane {
+    std::uint64_t key = 0;  // the same on all ranks of the communicator, and on no other
+    const char* group = "";
+    std::int64_t begun = 0, ended = 0;  // operations of this rank
+    const char* operation = "";
+    Site site = "";
+    index_t elements = 0;
+    int peer = -1;            // of a message between two ranks: the other, of the world
+    bool is_running = false;  // the device is at it, and was so at `since`
+    Clock::time_point since{};
+  };
+
   // A file for `slots` ranks of this host; replaces what has this name.
   static void create_file(const std::filesystem::path& file, const std::string& host,
                           int slots, int ranks);
@@ -55,6 +70,9 @@ class OperationBoard {
   // The process lives: while it waits, and now and then while it does not.
   void give_sign(Clock::time_point now) noexcept;
   void end(bool clean) noexcept;
+  // What the device is at; for the one thread that watches it, beside what the rank's own
+  // thread notes.
+  void note_device(const std::vector<DeviceLane>& lanes) noexcept;
   // Once, to the first rank of the host: that the file is lost, for a warning. Empty
   // where it is not.
   std::string take_loss();
@@ -63,6 +81,10 @@ class OperationBoard {
   // stderr, and writes it to kHangName in the run directory. Comes back after seconds
   // even where the file system does not answer.
   void report_hang(double waited) const noexcept;
+  // Of an operation that does not end, as a sentence: which ranks of its communicator
+  // have not begun it, or begun another one, and what they do. Comes back after seconds
+  // as well.
+  std::string late_ranks(const DeviceLane& lane) const noexcept;
 
  private:
   std::int64_t wall(Clock::time_point time) const noexcept;
@@ -76,6 +98,7 @@ class OperationBoard {
   std::size_t bytes_ = 0;
   MappingGuard guard_;
   BoardSlot* slot_ = nullptr;
+  BoardDevice* device_ = nullptr;
   bool tells_loss_ = false;
   std::int64_t wall_offset_ = 0;  // of the wall clock to Clock, ns
 };
@@ -92,6 +115,16 @@ struct OpenedBoard {
 OpenedBoard open_board(Communicator& world, const std::filesystem::path& directory,
                        const std::string& host);
 
+// A communicator of a rank's device as it was read; OperationBoard::DeviceLane says more.
+struct LaneState {
+  std::uint64_t key = 0;
+  std::int64_t begun = 0, ended = 0;
+  double since = 0.0;  // 0: the device is not at the operation
+  std::string group, operation, site;
+  index_t elements = 0;
+  int peer = -1;
+};
+
 // A slot as it was read. Times are seconds since 1970.
 struct RankState {
   int rank = 0;
@@ -105,12 +138,18 @@ struct RankState {
   std::int64_t sequence = 0;
   index_t elements = 0;
   int peer = -1;
+  std::vector<LaneState> lanes;  // of its device
 };
 struct BoardReading {
   std::vector<RankState> ranks;       // ascending
   std::vector<std::string> problems;  // files that are no boards or damaged
 };
 BoardReading read_boards(const std::filesystem::path& directory);
+
+// What keeps this rank's operation on a communicator from ending, see
+// OperationBoard::late_ranks; `now` in seconds since 1970.
+std::string describe_late(const BoardReading& reading, int rank,
+                          const OperationBoard::DeviceLane& lane, double now);
 
 // "rank 3 (process 4711 on host): in all_reduce 'row-parallel output' of group tensor
 // (call 17, 4096 elements), since 12.4 s".

@@ -51,13 +51,14 @@ std::string text_of(const char (&field)[N]) {
   return text;
 }
 
-// Reads a slot between two changes of it. Its owner may have been killed in the middle of
-// one: then the slot is taken as it is.
-bool read_slot(const OpenFile& file, std::size_t place, BoardSlot& slot) {
+// Reads a slot or a device between two changes of it. Its owner may have been killed in
+// the middle of one: then it is taken as it is.
+template <class Part>
+bool read_part(const OpenFile& file, std::size_t place, Part& part) {
   for (int reading = 0; reading < kReadings; ++reading) {
     std::uint32_t version = 0;
-    if (!file.read_at(place, &slot, sizeof(slot))) return false;
-    const std::uint32_t before = slot.version.load(std::memory_order_relaxed);
+    if (!file.read_at(place, &part, sizeof(part))) return false;
+    const std::uint32_t before = part.version.load(std::memory_order_relaxed);
     if (!file.read_at(place, &version, sizeof(version))) return false;
     if (before == version && version % 2 == 0) return true;
     if (reading >= kReadingsAtOnce) std::this_thread::sleep_for(kTurn);
@@ -67,6 +68,25 @@ bool read_slot(const OpenFile& file, std::size_t place, BoardSlot& slot) {
 
 double seconds_of(std::int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-9;
+}
+
+// What was read may be of a file that is damaged: nothing of it is taken for more than it
+// can be.
+std::vector<LaneState> lanes_of(const BoardDevice& device) {
+  std::vector<LaneState> lanes;
+  for (std::uint32_t i = 0; i < std::min(device.lanes, BoardDevice::kMostLanes); ++i) {
+    const BoardLane& lane = device.lane[i];
+    lanes.push_back({.key = lane.key,
+                     .begun = lane.begun,
+                     .ended = lane.ended,
+                     .since = seconds_of(lane.since),
+                     .group = text_of(lane.group),
+                     .operation = text_of(lane.operation),
+                     .site = text_of(lane.site),
+                     .elements = lane.elements,
+                     .peer = lane.peer});
+  }
+  return lanes;
 }
 
 // What is wrong with the file; empty: nothing.
@@ -80,13 +100,17 @@ std::string read_board(const fs::path& path, std::vector<RankState>& states) {
   std::string problem;
   for (std::uint32_t i = 0; i < header.slots; ++i) {
     BoardSlot slot;
-    const std::size_t place = sizeof(header) + sizeof(slot) * i;
-    if (!read_slot(file, place, slot)) return "it is too short";
+    if (!read_part(file, slot_place(i), slot)) return "it is too short";
     if (slot.process == 0) continue;  // its rank went without
     if (slot.activity > static_cast<std::uint32_t>(RankActivity::failed) ||
         slot.rank < 0 || static_cast<std::uint32_t>(slot.rank) >= header.ranks) {
       problem = fmt::format("slot {} is damaged", i);
       continue;
+    }
+    BoardDevice device;
+    if (!read_part(file, device_place(header.slots, i), device)) {
+      device.lanes = 0;
+      problem = "it is too short";
     }
     RankState state{.rank = slot.rank,
                     .ranks = static_cast<int>(header.ranks),
@@ -99,7 +123,8 @@ std::string read_board(const fs::path& path, std::vector<RankState>& states) {
                     .site = text_of(slot.site),
                     .sequence = slot.sequence,
                     .elements = slot.elements,
-                    .peer = slot.peer};
+                    .peer = slot.peer,
+                    .lanes = lanes_of(device)};
     state.last_sign = std::max(state.since, seconds_of(slot.last_sign.load()));
     states.push_back(std::move(state));
   }
@@ -120,6 +145,27 @@ std::string operation_of(const RankState& state) {
   if (state.elements > 0)
     text += fmt::format(", {}", format_plural(state.elements, "element"));
   return text + ")";
+}
+
+// "all_reduce 'row-parallel output' of group tensor (number 17, 4096 elements)"
+std::string operation_of(const LaneState& lane) {
+  std::string text = lane.operation;
+  if (!lane.site.empty()) text += fmt::format(" '{}'", lane.site);
+  text += " of group " + lane.group;
+  if (lane.peer >= 0) text += fmt::format(" with rank {}", lane.peer);
+  return text + fmt::format(" (number {}, {})", lane.ended + 1,
+                            format_plural(lane.elements, "element"));
+}
+
+// What the device of a rank is at, a line each.
+std::string device_lines(const RankState& state, double now) {
+  std::string text;
+  for (const LaneState& lane : state.lanes) {
+    if (lane.since <= 0.0 || lane.begun <= lane.ended) continue;
+    text += fmt::format("    on its device: {}, since {:.1f} s\n", operation_of(lane),
+                        std::max(0.0, now - lane.since));
+  }
+  return text;
 }
 
 std::string describe(const RankState& state, const std::string& time) {
@@ -180,7 +226,7 @@ std::string table_of(std::vector<RankState> states, const std::string& host, dou
     std::string line = describe_now(state, now);
     const std::string process = state.host == host ? process_state(state.process) : "";
     if (!process.empty()) line += "; " + process;
-    text += "  " + line + "\n";
+    text += "  " + line + "\n" + device_lines(state, now);
   }
   if (all > most) text += fmt::format("  and {} more ranks\n", all - most);
   return text;
@@ -193,20 +239,26 @@ bool claim(const fs::path& path, std::optional<OpenFile>& file) {
   return file->is_open() || errno != EEXIST;
 }
 
-// `wall_offset` makes a time of the boards, which no change of the system's clock moves,
-// of one of OperationBoard::Clock.
+// Now, in seconds since 1970. `wall_offset` makes a time of the boards, which no change
+// of the system's clock moves, of one of OperationBoard::Clock.
+double wall_now(std::int64_t wall_offset) {
+  const std::chrono::nanoseconds now = OperationBoard::Clock::now().time_since_epoch();
+  return seconds_of(now.count() + wall_offset);
+}
+
 void print_hang(const fs::path& directory, const std::string& host, int rank,
                 double waited, std::int64_t wall_offset) {
   std::optional<OpenFile> copy;
   if (!claim(directory / kHangName, copy)) return;
   const BoardReading reading = read_boards(directory);
-  const double now = seconds_of(
-      std::chrono::nanoseconds(OperationBoard::Clock::now().time_since_epoch()).count() +
-      wall_offset);
-  const std::string head = fmt::format(
-      "trireme: run.hang_timeout: rank {} waited {:.1f} s for the others. What each rank "
-      "does ({}):\n",
-      rank, waited, iso_time(wall_seconds()));
+  const double now = wall_now(wall_offset);
+  const std::string why =
+      waited > 0.0
+          ? fmt::format("run.hang_timeout: rank {} waited {:.1f} s for the others", rank,
+                        waited)
+          : fmt::format("rank {} ends the run", rank);
+  const std::string head = fmt::format("trireme: {}. What each rank does ({}):\n", why,
+                                       iso_time(wall_seconds()));
   std::string text = head + table_of(reading.ranks, host, now, kMostLines);
   for (const std::string& problem : reading.problems) text += "  " + problem + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -264,6 +316,32 @@ std::string describe_now(const RankState& state, double now) {
   return text;
 }
 
+std::string describe_late(const BoardReading& reading, int rank,
+                          const OperationBoard::DeviceLane& lane, double now) {
+  const std::int64_t number = lane.ended + 1;
+  std::string late, others;
+  std::size_t count = 0;
+  for (const RankState& state : reading.ranks) {
+    for (const LaneState& theirs : state.lanes) {
+      if (theirs.key != lane.key || state.rank == rank) continue;
+      ++count;
+      if (theirs.begun < number) {
+        late += fmt::format("\n  late: it has begun {} there. {}",
+                            format_plural(theirs.begun, "operation"),
+                            describe_now(state, now));
+      } else if (theirs.ended + 1 == number &&
+                 (theirs.elements != lane.elements ||
+                  (lane.peer < 0 && theirs.operation != lane.operation))) {
+        others += fmt::format("\n  rank {} does something else there: {}", state.rank,
+                              operation_of(theirs));
+      }
+    }
+  }
+  if (!late.empty() || !others.empty()) return late + others;
+  if (count == 0) return "\n  Which rank is late is not known: no other one has noted it";
+  return "\n  All its ranks have begun it: a GPU has failed, or what links them";
+}
+
 std::string describe_past(const RankState& state) {
   std::string text = describe(state, iso_time(state.since));
   if (state.activity == RankActivity::waiting) {
@@ -299,8 +377,13 @@ std::vector<std::string> unclean_ends(const fs::path& directory) {
   return lines;
 }
 
-void OperationBoard::report_hang(double waited) const noexcept {
-  // The file system may be what hangs: another thread asks it, and this one goes on.
+namespace {
+
+// Has another thread do something for which it asks the file system, which may be what
+// hangs, and waits for it a few seconds; false where that was not enough. The work owns
+// all that it touches.
+template <class Work>
+bool is_done_in_time(const Work& work) {
   struct Progress {
     std::mutex mutex;
     std::condition_variable changed;
@@ -308,10 +391,9 @@ void OperationBoard::report_hang(double waited) const noexcept {
   };
   try {
     const auto progress = std::make_shared<Progress>();
-    std::thread([progress, directory = file_.parent_path(), host = host_, rank = rank_,
-                 waited, wall_offset = wall_offset_] {
+    std::thread([progress, work] {
       try {
-        print_hang(directory, host, rank, waited, wall_offset);
+        work();
       } catch (const std::exception&) {  // the error that follows says the rest
       }
       const std::lock_guard<std::mutex> lock(progress->mutex);
@@ -319,9 +401,28 @@ void OperationBoard::report_hang(double waited) const noexcept {
       progress->changed.notify_all();
     }).detach();
     std::unique_lock<std::mutex> lock(progress->mutex);
-    progress->changed.wait_for(lock, kReportTime, [&] { return progress->done; });
+    return progress->changed.wait_for(lock, kReportTime, [&] { return progress->done; });
   } catch (const std::exception&) {
+    return false;
   }
+}
+
+}  // namespace
+
+void OperationBoard::report_hang(double waited) const noexcept {
+  is_done_in_time([directory = file_.parent_path(), host = host_, rank = rank_, waited,
+                   wall_offset = wall_offset_] {
+    print_hang(directory, host, rank, waited, wall_offset);
+  });
+}
+
+std::string OperationBoard::late_ranks(const DeviceLane& lane) const noexcept {
+  const auto text = std::make_shared<std::string>();
+  const bool is_known = is_done_in_time([text, directory = file_.parent_path(),
+                                         rank = rank_, lane, wall_offset = wall_offset_] {
+    *text = describe_late(read_boards(directory), rank, lane, wall_now(wall_offset));
+  });
+  return is_known ? *text : "\n  Which rank is late is not known: the file system hangs";
 }
 
 }  // namespace trireme::comm

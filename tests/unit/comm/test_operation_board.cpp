@@ -225,6 +225,72 @@ TEST_F(OperationBoardFile, IsMadeAnew) {
   EXPECT_THAT(none.note, AllOf(HasSubstr("1 of 1 rank will"), HasSubstr("nowhere")));
 }
 
+OperationBoard::DeviceLane lane(std::uint64_t key, std::int64_t begun, std::int64_t ended,
+                                const char* operation, index_t elements, int peer = -1) {
+  return {.key = key,
+          .group = "tensor",
+          .begun = begun,
+          .ended = ended,
+          .operation = operation,
+          .site = "a site",
+          .elements = elements,
+          .peer = peer,
+          .is_running = true,
+          .since = Clock::now() - std::chrono::seconds(9)};
+}
+
+TEST_F(OperationBoardFile, HoldsWhatTheDeviceIsAt) {
+  OperationBoard board(make("node", 2, 2), 0, 0);
+  EXPECT_THAT(only_state().lanes, IsEmpty());
+  board.note_device({lane(7, 5, 3, "all_reduce", 100), lane(8, 2, 2, "", 0)});
+  const auto lanes = only_state().lanes;
+  ASSERT_THAT(lanes, SizeIs(2));
+  EXPECT_EQ(lanes[0].key, 7u);
+  EXPECT_EQ(lanes[0].begun, 5);
+  EXPECT_EQ(lanes[0].ended, 3);
+  EXPECT_EQ(lanes[0].group, "tensor");
+  EXPECT_EQ(lanes[0].operation, "all_reduce");
+  EXPECT_EQ(lanes[0].site, "a site");
+  EXPECT_EQ(lanes[0].elements, 100);
+  EXPECT_NEAR(lanes[0].since, seconds_now() - 9.0, 5.0);
+  EXPECT_EQ(lanes[1].key, 8u);
+  // More than there is room for: those that are busy are there.
+  std::vector<OperationBoard::DeviceLane> many(40, lane(1, 4, 4, "", 0));
+  many.push_back(lane(99, 4, 3, "broadcast", 1));
+  board.note_device(many);
+  EXPECT_THAT(only_state().lanes, SizeIs(16));
+  EXPECT_EQ(only_state().lanes.front().key, 99u);
+  board.note_device({});
+  EXPECT_THAT(only_state().lanes, IsEmpty());
+}
+
+TEST_F(OperationBoardFile, KnowsWhoIsLate) {
+  const auto file = make("node", 4, 4);
+  OperationBoard boards[] = {{file, 0, 0}, {file, 1, 1}, {file, 2, 2}, {file, 3, 3}};
+  const auto stuck = lane(7, 5, 3, "all_reduce", 100);
+  boards[0].note_device({stuck});
+  EXPECT_THAT(boards[0].late_ranks(stuck), HasSubstr("is not known"));
+  boards[1].note_device({lane(6, 1, 0, "send", 1), lane(7, 3, 3, "", 0)});
+  boards[2].note_device({lane(7, 6, 3, "all_reduce", 100)});
+  boards[3].note_device({lane(6, 9, 8, "recv", 1)});  // of another communicator
+  EXPECT_THAT(boards[0].late_ranks(stuck),
+              AllOf(HasSubstr("late: it has begun 3 operations there. rank 1 (process"),
+                    Not(HasSubstr("rank 2")), Not(HasSubstr("rank 3"))));
+  boards[1].note_device({lane(7, 4, 3, "all_gather", 100)});
+  EXPECT_THAT(boards[0].late_ranks(stuck),
+              AllOf(HasSubstr("rank 1 does something else there: all_gather 'a site' of "
+                              "group tensor (number 4, 100 elements)"),
+                    Not(HasSubstr("rank 2")), Not(HasSubstr("late"))));
+  boards[1].note_device({lane(7, 4, 3, "all_reduce", 100)});
+  EXPECT_THAT(boards[0].late_ranks(stuck), HasSubstr("All its ranks have begun it"));
+  // A message has one name at either end.
+  const auto received = lane(8, 1, 0, "recv", 10, 1);
+  boards[1].note_device({lane(8, 1, 0, "send", 10, 0)});
+  EXPECT_THAT(boards[0].late_ranks(received), HasSubstr("All its ranks have begun it"));
+  boards[1].note_device({lane(8, 1, 0, "send", 12, 0)});
+  EXPECT_THAT(boards[0].late_ranks(received), HasSubstr("rank 1 does something else"));
+}
+
 TEST_F(OperationBoardFile, HangIsToldOnce) {
   const auto file = make("host", 2, 2);
   OperationBoard first(file, 0, 0);
