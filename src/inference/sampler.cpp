@@ -17,8 +17,8 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/random.hpp"
-#include "kernels/impl/vector_math.hpp"
+#include "base/plural.hpp"
+#include "kernels/impl/token_weights.hpp"
 
 namespace trireme::inference {
 
@@ -49,6 +49,9 @@ void SamplingConfig::validate() const {
 
 Sampler::Sampler(const SamplingConfig& config, index_t vocabulary) : config_(config) {
   config.validate();
+  TRIREME_REQUIRE(vocabulary < kernels::kMostTokens,
+                  "a vocabulary of {}: fewer than {} can be drawn from",
+                  format_plural(vocabulary, "token"), kernels::kMostTokens);
   const std::size_t tokens = extent(vocabulary);
   largest_of_block_.reserve(blocks_of(tokens));
   bounds_.reserve(blocks_of(tokens));
@@ -68,7 +71,7 @@ data::TokenId Sampler::choose(std::span<const Logit> logits, const Draw& draw) {
   } else {
     weights_.assign(logits.begin(), logits.end());
     weigh(largest);
-    if (config_.top_p >= 1.0) return static_cast<data::TokenId>(fall(uniform(draw)));
+    if (config_.top_p >= 1.0) return static_cast<data::TokenId>(fall(draw));
     take_all_but_the_least(logits);
   }
   keep_nucleus();
@@ -77,7 +80,7 @@ data::TokenId Sampler::choose(std::span<const Logit> logits, const Draw& draw) {
   std::ranges::sort(candidates_, {}, &Candidate::id);
   weights_.clear();
   for (const Candidate& candidate : candidates_) weights_.push_back(candidate.weight);
-  return candidates_[fall(uniform(draw))].id;
+  return candidates_[fall(draw)].id;
 }
 
 // Whether top_k leaves out any of so many tokens.
@@ -114,14 +117,11 @@ std::size_t Sampler::find_largest(Logits logits, const Draw& draw) {
                                   logits.begin());
 }
 
-// weights_ = exp((logit - largest) / temperature) of the logits in it.
+// weights_ = the weights of the logits in it.
 void Sampler::weigh(Logit largest) {
-  // A temperature beyond float's numbers is as good as the smallest or the largest.
-  const auto inverse = static_cast<Logit>(
-      std::clamp(1.0 / config_.temperature, 0.0,
-                 static_cast<double>(std::numeric_limits<Logit>::max())));
+  const Logit inverse = kernels::inverse_of(config_.temperature);
   for (Logit& weight : weights_) {
-    weight = kernels::vector_exp((weight - largest) * inverse);
+    weight = kernels::token_weight(weight, largest, inverse);
   }
 }
 
@@ -159,7 +159,8 @@ void Sampler::take_top_k(Logits logits) {
   }
 }
 
-// The candidates are all tokens, but for those that together have less than 1 - top_p.
+// The candidates are all tokens, but for those that together have less than 1 - top_p of
+// the sum: none of them is needed to reach top_p.
 void Sampler::take_all_but_the_least(Logits logits) {
   double total = 0.0;
   for (const Logit weight : weights_) total += static_cast<double>(weight);
@@ -178,15 +179,17 @@ void Sampler::keep_nucleus() {
   double total = 0.0;
   for (const Logit weight : weights_) total += static_cast<double>(weight);
   std::ranges::sort(candidates_, comes_before);
+  const auto least = static_cast<double>(
+      kernels::share_of(config_.top_p, static_cast<std::uint64_t>(total)));
   double sum = 0.0;
   std::size_t count = 0;
-  while (count < candidates_.size() && sum < config_.top_p * total) {
+  while (count < candidates_.size() && sum < least) {
     sum += static_cast<double>(candidates_[count++].weight);
   }
   candidates_.resize(std::max<std::size_t>(count, 1));
 }
 
-std::size_t Sampler::fall(double number) {
+std::size_t Sampler::fall(const Draw& draw) {
   sums_.clear();
   double total = 0.0;
   for (std::size_t begin = 0; begin < weights_.size(); begin += kBlock) {
@@ -203,31 +206,18 @@ std::size_t Sampler::fall(double number) {
     sums_.push_back(std::accumulate(lanes, lanes + kLanes, 0.0));
     total += sums_.back();
   }
-  const double target = number * total;
+  const std::uint64_t owner = draw.prompt | (draw.sample << 32);
+  const auto target = static_cast<double>(
+      kernels::multiply_high(kernels::number_of_draw(config_.seed, owner, draw.position),
+                             static_cast<std::uint64_t>(total)));
   double sum = 0.0;
   std::size_t block = 0;
-  while (block + 1 < sums_.size() && target >= sum + sums_[block]) sum += sums_[block++];
-  // Added one by one, a block's weights may come to a little less than its sum: the last
-  // that is not zero then takes what is missing.
-  const std::size_t end = std::min((block + 1) * kBlock, weights_.size());
-  std::size_t last = 0;
-  for (std::size_t i = block * kBlock; i < end; ++i) {
-    if (weights_[i] == 0) continue;
-    last = i;
-    sum += static_cast<double>(weights_[i]);
-    if (target < sum) break;
+  while (target >= sum + sums_[block]) sum += sums_[block++];
+  std::size_t place = block * kBlock;
+  for (sum += static_cast<double>(weights_[place]); target >= sum;) {
+    sum += static_cast<double>(weights_[++place]);
   }
-  return last;
-}
-
-double Sampler::uniform(const Draw& draw) const {
-  const random::Generator generator{.seed = config_.seed,
-                                    .owner = draw.prompt | (draw.sample << 32),
-                                    .stream = random::Stream::evaluation};
-  const random::Words words = generator.block(draw.position);
-  const std::uint64_t bits =
-      (static_cast<std::uint64_t>(words.word[0]) << 21) | (words.word[1] >> 11);
-  return static_cast<double>(bits) * 0x1p-53;
+  return place;
 }
 
 }  // namespace trireme::inference

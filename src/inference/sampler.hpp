@@ -3,9 +3,10 @@
 //   p_i = softmax(logits / temperature)_i, restricted to the top_k largest, then to the
 //   nucleus: the smallest set of the largest whose sum reaches top_p (Holtzman et al.
 //   2020, arXiv:1904.09751); renormalised.
-// On the host, weights in float and their sums in double. A draw is a pure function of
-// (seed, prompt, sample, position) and the logits: it knows nothing of batches or of the
-// other prompts. Of equal logits the lower token id comes first.
+// A draw is a pure function of (seed, prompt, sample, position) and the logits: it knows
+// nothing of batches or of the other prompts. Of equal logits the lower token id comes
+// first. Weights are whole numbers, kept in float, with exact sums in double: this is the
+// way of a host to the tokens that kernels/sampling.hpp draws on a device.
 #ifndef TRIREME_INFERENCE_SAMPLER_HPP_
 #define TRIREME_INFERENCE_SAMPLER_HPP_
 
@@ -49,7 +50,7 @@ class Sampler {
   using Logits = std::span<const Logit>;
   struct Candidate {
     Logit logit;
-    Logit weight;  // exp((logit - largest) / temperature)
+    Logit weight;  // 2^32 exp((logit - largest) / temperature), a whole number
     data::TokenId id;
   };
   static bool comes_before(const Candidate& a, const Candidate& b) {
@@ -61,10 +62,8 @@ class Sampler {
   void take_all_but_the_least(Logits logits);
   void keep_nucleus();
   void weigh(Logit largest);
-  // The place in weights_ that a number in [0, 1) falls on.
-  std::size_t fall(double number);
-  // A number in [0, 1) of 53 random bits.
-  double uniform(const Draw& draw) const;
+  // The place in weights_ that the draw's number falls on.
+  std::size_t fall(const Draw& draw);
 
   SamplingConfig config_;
   // The largest logit of each block of tokens, and room to change them.

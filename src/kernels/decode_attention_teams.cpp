@@ -16,6 +16,7 @@
 
 #include "base/types.hpp"
 #include "kernels/impl/decode_attention.hpp"
+#include "kernels/impl/pieces.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/vector_math.hpp"
 
@@ -28,27 +29,6 @@ constexpr int kLanesOfRow = 8;  // threads that read a row together
 constexpr int kThreads = 128;
 constexpr int kSlots = kThreads / kLanesOfRow;  // rows at a time
 constexpr int kTurns = kKeys / kSlots;
-
-// What a thread reads at once.
-template <class T>
-struct alignas(16) Piece {
-  static constexpr int kElements = 16 / static_cast<int>(sizeof(T));
-  T element[kElements];
-};
-
-// The elements from `from` on, of which the row has `count` yet; zeros behind them.
-template <bool kAligned, class T>
-KOKKOS_FORCEINLINE_FUNCTION Piece<T> load_piece(const T* from, int count) {
-  if constexpr (kAligned) {
-    return *reinterpret_cast<const Piece<T>*>(from);
-  } else {
-    Piece<T> piece = {};
-    for (int e = 0; e < Piece<T>::kElements; ++e) {
-      if (e < count) piece.element[e] = from[e];
-    }
-    return piece;
-  }
-}
 
 // Where the results of a tile lie: its M, its S, and the weighted sum (d).
 template <class A>
@@ -323,15 +303,6 @@ void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& h
                tile.teams(), kThreads, tile, tile.kScratch * sizeof(Accumulator<T>) + 16);
 }
 
-// Whether every row of this matrix, and every head in it, begins at a piece.
-template <class T>
-bool is_of_pieces(const View2<const T>& rows, index_t head_dim) {
-  constexpr index_t kElements = Piece<T>::kElements;
-  return reinterpret_cast<std::uintptr_t>(rows.data()) % sizeof(Piece<T>) == 0 &&
-         static_cast<index_t>(rows.extent(1)) % kElements == 0 &&
-         head_dim % kElements == 0;
-}
-
 }  // namespace
 
 template <class T>
@@ -343,9 +314,10 @@ void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
   const index_t tiles = tiles_of(texts.longest, kDecodeTile);
   const TileResults<A> results{scratch.data(), static_cast<int>(heads.heads),
                                static_cast<int>(tiles), static_cast<int>(heads.head_dim)};
-  const bool is_aligned = is_of_pieces(qkv, heads.head_dim) &&
-                          is_of_pieces(k, heads.head_dim) &&
-                          is_of_pieces(v, heads.head_dim);
+  const bool is_aligned = heads.head_dim % Piece<T>::kElements == 0 &&
+                          has_pieces(qkv.data(), static_cast<index_t>(qkv.extent(1))) &&
+                          has_pieces(k.data(), static_cast<index_t>(k.extent(1))) &&
+                          has_pieces(v.data(), static_cast<index_t>(v.extent(1)));
   const bool is_grouped = heads.heads > heads.kv_heads;
   const auto take =
       is_aligned ? (is_grouped ? take_tiles<T, 4, true> : take_tiles<T, 1, true>)

@@ -1,4 +1,5 @@
-// Sampler: the distribution it draws from, its limits, its order on ties, its seeds.
+// Sampler: the distribution it draws from, its limits, its order on ties, its seeds; and
+// that its tokens are those of kernels/sampling.hpp.
 #include "inference/sampler.hpp"
 
 #include <gmock/gmock.h>
@@ -11,6 +12,8 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "kernels/sampling.hpp"
+#include "support/arrays.hpp"
 
 namespace trireme::inference {
 namespace {
@@ -156,6 +159,65 @@ TEST(SamplerDistribution, OfManyTokensIsTheDefinitions) {
     }
     // A number may fall so near the border of two tokens that rounding decides.
     EXPECT_LE(differ, 1) << config.top_k << " " << config.top_p;
+  }
+}
+
+// As many texts as there are positions, drawn by a launch.
+std::vector<double> drawn_by_launch(const SamplingConfig& config, const Logits& logits,
+                                    int positions, double owner) {
+  const auto count = static_cast<std::size_t>(positions);
+  std::vector<double> all, sizes(count);
+  for (int i = 0; i < positions; ++i) {
+    all.insert(all.end(), logits.begin(), logits.end());
+    sizes[static_cast<std::size_t>(i)] = i + 1;
+  }
+  const test::Array<float> on_device(all);
+  const test::Array<std::int32_t> tokens(count), at(count), lengths(sizes), size(sizes),
+      left(count, 9.0), counts(count), drawn(count);
+  const test::Array<std::uint64_t> owners(count, owner);
+  const auto width = static_cast<index_t>(logits.size());
+  kernels::draw_tokens<float>(
+      Exec(), {config.temperature, config.top_k, config.top_p, config.seed},
+      {.data = on_device.vector().data(),
+       .count = positions,
+       .columns = width,
+       .share = width,
+       .usable = width},
+      -1, 1 << 20,
+      {tokens.vector(), at.vector(), lengths.vector(), size.vector(), left.vector(),
+       owners.vector(), counts.vector(), drawn.matrix(positions, 1)});
+  return drawn.values();
+}
+
+// Of a vocabulary like GPT-2's, and of small ones, with and without ties.
+TEST(SamplerDevice, DrawsTheSameTokens) {
+  constexpr int kPositions = 12;
+  for (const std::size_t size : {7u, 1000u, 50257u}) {
+    std::mt19937 random(static_cast<unsigned>(size));
+    std::normal_distribution<float> normal(0.0f, 3.0f);
+    for (const float steps : {4.0f, 1e5f}) {
+      Logits logits(size);
+      for (float& logit : logits) logit = std::round(normal(random) * steps) / steps;
+      for (const SamplingConfig& config :
+           {SamplingConfig{.temperature = 0}, SamplingConfig{},
+            SamplingConfig{.temperature = 0.7, .top_k = 40},
+            SamplingConfig{.top_k = 900, .top_p = 0.9}, SamplingConfig{.top_p = 0.5},
+            SamplingConfig{.top_p = 1e-12}, SamplingConfig{.top_p = 1 - 1e-9},
+            SamplingConfig{.temperature = 3.0, .top_p = 0.999, .seed = 8},
+            SamplingConfig{.temperature = 1e-300, .top_p = 0.9},
+            SamplingConfig{.temperature = 1e300, .top_k = 50}}) {
+        Sampler sampler(config, static_cast<index_t>(size));
+        std::vector<double> expected_tokens;
+        for (int i = 0; i < kPositions; ++i) {
+          expected_tokens.push_back(sampler.choose(
+              logits, {.prompt = 3, .sample = 2, .position = std::uint64_t(i) + 1}));
+        }
+        EXPECT_EQ(drawn_by_launch(config, logits, kPositions, 3 + 2 * 0x1p32),
+                  expected_tokens)
+            << size << " tokens, " << config.temperature << " " << config.top_k << " "
+            << config.top_p;
+      }
+    }
   }
 }
 
