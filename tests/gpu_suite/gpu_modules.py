@@ -3,4 +3,4 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "perf" / "gpu"))
+sys.path[:0] = [str(ROOT / "perf" / "gpu"), str(ROOT / "perf")]

@@ -1,0 +1,90 @@
+"""Where everything is: in the archive that `perf/gpu_suite pack` makes, whose directory has a
+manifest.json, and which alone has programs for a GPU."""
+import functools
+import json
+import os
+import pathlib
+import shutil
+
+import device
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+MANIFEST = ROOT / "manifest.json"
+TOOLS = ("compute-sanitizer", "nvcc", "ncu")
+
+
+class NotPacked(Exception):
+    """What was asked for runs from an unpacked archive only."""
+
+
+@functools.lru_cache(maxsize=None)
+def manifest():
+    try:
+        return json.loads(MANIFEST.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise NotPacked(f"'{ROOT}' is no unpacked archive of the suite: make one with "
+                        "'perf/gpu_suite pack', and run the gpu_suite that is in it") from None
+
+
+def program(name):
+    return ROOT / "bin" / name
+
+
+def deck(name):
+    return ROOT / "decks" / f"{name}.yaml"
+
+
+def corpus(name):
+    return ROOT / "corpora" / f"{name}.h5"
+
+
+def expected(name):
+    return ROOT / "expected" / name
+
+
+def python_candidates():
+    """Pythons that may have NVIDIA's libraries and PyTorch."""
+    named = os.environ.get("TRIREME_SUITE_PYTHON")
+    return [one for one in (named, shutil.which("python3"), shutil.which("python")) if one]
+
+
+def find_tool(name):
+    """A program of the CUDA toolkit, on PATH or where it is usually installed."""
+    found = shutil.which(name)
+    usual = pathlib.Path("/usr/local/cuda/bin") / name
+    return found or (str(usual) if usual.exists() else None)
+
+
+class Surroundings:
+    """What this machine has beside the archive, looked up once."""
+
+    def __init__(self):
+        names = manifest()["nvidia_libraries"]
+        self.libraries = device.find_libraries(names, python_candidates())
+        self.lacking_libraries = [name for name in names if name not in self.libraries]
+        self.python = device.python_with_torch(python_candidates())
+        self.tools = {name: find_tool(name) for name in TOOLS}
+
+    def missing(self):
+        """What steps may need and is not here -> why."""
+        found = {}
+        if self.lacking_libraries:
+            found["libraries"] = ("no " + ", ".join(self.lacking_libraries) + " in any package "
+                                  "nvidia-* nor in /usr/local/cuda")
+        if not self.python:
+            found["torch"] = "no Python here has PyTorch with CUDA (TRIREME_SUITE_PYTHON)"
+        for name, path in self.tools.items():
+            if not path:
+                found[name] = f"no {name}"
+        return found
+
+    def environment(self):
+        """Of every step: libraries by path, one thread, and a host's MPI that needs no network."""
+        path = device.library_path(self.libraries)
+        return {**os.environ, "LD_LIBRARY_PATH": path, "OMP_NUM_THREADS": "8",
+                "OMP_PROC_BIND": "false", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                "TRIREME_SUITE_PYTHON": self.python or "",
+                "TRIREME_SUITE_SANITIZER": self.tools["compute-sanitizer"] or "",
+                "TRIREME_SUITE_NCU": self.tools["ncu"] or "",
+                "CUDA_MODULE_LOADING": os.environ.get("CUDA_MODULE_LOADING", "LAZY")}

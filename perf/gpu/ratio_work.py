@@ -1,0 +1,111 @@
+"""The steps of `gpu_suite ratio`: whole steps beside compiled PyTorch, in turns, and decoding."""
+import json
+import os
+import pathlib
+import statistics
+import tempfile
+
+import bundle
+import compare
+import truth_work
+from work import finding, run, say
+
+HERE = pathlib.Path(__file__).resolve().parent
+PEERS = HERE.parent / "peers"
+TURNS, STEPS = 3, 4
+TIMES_AS_FAST = 1.1
+# Both are in the GPU's memory at a time, where one of them stands still.
+MICRO = {"megatron-1.2b": 4}
+SHARE_WANTED = {"gpt2-124m": 0.54, "gpt2-355m": 0.60, "megatron-1.2b": 0.66, "slice-8.3b": 0.72}
+DECODE_WANTED = {"gpt2-124m": 0.35, "megatron-1.2b": 0.60}
+
+
+def case_of(model, dropout):
+    tally = json.loads((HERE / "tally.json").read_text(encoding="utf-8"))
+    case = dict(tally[f"{model}, dropout {dropout}"])
+    micro = MICRO.get(model, case["micro"])
+    case["micro_batches"] = int(case["micro_batches"] * case["micro"] / micro)
+    case["micro"] = micro
+    return case
+
+
+def contenders(model, dropout, case, scratch):
+    settings = [f"model.dropout={dropout}", f"model.attention_dropout={dropout}",
+                f"batch.micro={case['micro']}", f"data.train={bundle.corpus('gpt2')}",
+                "checkpoint.every=0", "run.hang_timeout=24h", "run.deterministic=false"]
+    directory = scratch / "run"
+    command = [bundle.program("trireme"), "train", bundle.deck(model), "--run-dir", directory]
+    for setting in settings:
+        command += ["--set", setting]
+    peer = [os.environ["TRIREME_SUITE_PYTHON"], PEERS / "gpt2_step_gpu.py", "--serve",
+            "--layers", case["layers"], "--hidden", case["hidden"], "--heads", case["heads"],
+            "--sequence", case["sequence"], "--micro", case["micro"], "--accumulate",
+            case["micro_batches"], "--dropout", dropout]
+    return [compare.Trireme("trireme", command, directory, {}),
+            compare.Peer("pytorch", peer)]
+
+
+def ratio(model, dropout):
+    """Turns of a few steps; every turn's seconds are a result at once."""
+    title, case = f"{model}, dropout {dropout}", case_of(model, dropout)
+    seconds = {"trireme": [], "pytorch": []}
+    with tempfile.TemporaryDirectory() as scratch:
+        both = contenders(model, dropout, case, pathlib.Path(scratch))
+        try:
+            for turn in range(TURNS):
+                for one in both if turn % 2 == 0 else reversed(both):
+                    taken = statistics.median(one.turn(STEPS))
+                    seconds[one.name].append(taken)
+                    say({"kind": "turn", "case": title, "who": one.name, "seconds": taken,
+                         "tokens_per_second": case["tokens"] / taken})
+            peak = both[0].gemm_peak()
+        except compare.Failure as failure:
+            raise SystemExit(str(failure)) from None
+        finally:
+            for one in both:
+                one.stop()
+    say_ratio(title, model, case, seconds, peak)
+
+
+def say_ratio(title, model, case, seconds, peak):
+    ours = statistics.median(seconds["trireme"])
+    say({"kind": "measured", "case": title, "what": "step",
+         "us_per_token": 1e6 * ours / case["tokens"]})
+    times = statistics.median(theirs / mine for mine, theirs in zip(seconds["trireme"],
+                                                                    seconds["pytorch"]))
+    finding(f"{title}: times as fast as compiled PyTorch", times >= TIMES_AS_FAST,
+            round(times, 3))
+    if peak:
+        share = case["model_flops"] / ours / peak
+        wanted = SHARE_WANTED[model] if title.endswith("dropout 0") else None
+        finding(f"{title}: share of the measured GEMM peak", wanted and share >= wanted,
+                round(share, 4))
+
+
+def decode(model):
+    """One text, token by token, beside reading every weight once a token."""
+    bandwidth = float(os.environ.get("TRIREME_SUITE_COPY_BANDWIDTH") or 0)
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        truth_work.train(scratch / "run", "run.steps=1", "batch.global=1", "batch.micro=1",
+                         "checkpoint.every=1", deck=model, corpus="gpt2")
+        out = scratch / "out.json"
+        for _ in range(3):
+            run([bundle.program("trireme"), "generate", "--checkpoint", scratch / "run",
+                 "--greedy", "--max-tokens", 256, "--set", "precision.compute=bf16",
+                 "--prompt-ids", " ".join(map(str, range(16))), "--format", "jsonl", "--out",
+                 scratch / "texts.jsonl", "--json", out])
+            report = json.loads(out.read_text(encoding="utf-8"))
+            out.unlink()
+            (scratch / "texts.jsonl").unlink()
+            seconds = report["seconds"] / 256
+            say({"kind": "facts", "decode": model, "seconds_of_a_token": seconds})
+    case = case_of(model, "0")
+    weights = 2 * (case["parameters"] - case["sequence"] * case["hidden"])
+    if bandwidth:
+        share = weights / bandwidth / seconds
+        finding(f"{model}: decoding, share of reading the weights",
+                share >= DECODE_WANTED[model], round(share, 4))
+
+
+WORK = {"ratio": ratio, "decode": decode}

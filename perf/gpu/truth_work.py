@@ -1,0 +1,270 @@
+"""The steps of `gpu_suite truth`: whether what runs on this GPU is what the CPU says."""
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+import bundle
+import device
+from checkpoint_tensors import tensors_of
+from work import finding, run, say
+
+# The CPU's expected values are of these runs of decks/tiny.yaml; pack.py makes them.
+TINY_STEPS, TINY_STOP = 6, 3
+# fp32 on another machine: as far as layouts of one machine may differ, and sums of other
+# lengths more.
+LOSS_TOLERANCE = 2e-5
+# A step this small leaves weights as they were drawn.
+NO_STEP = ("optimizer.lr=1e-30", "run.steps=1")
+
+
+def train(directory, *settings, deck="tiny", arguments=(), corpus="tiny"):
+    """A run, from an empty directory; returns the records of its steps."""
+    command = [bundle.program("trireme"), "train", bundle.deck(deck), "--run-dir", directory,
+               *arguments, "--set", f"data.train={bundle.corpus(corpus)}"]
+    for setting in settings:
+        command += ["--set", setting]
+    run(command)
+    return steps_of(directory)
+
+
+def steps_of(directory):
+    text = (pathlib.Path(directory) / "train.jsonl").read_text(encoding="utf-8")
+    return [record for record in map(json.loads, text.splitlines()) if "loss" in record]
+
+
+def last_checkpoint(directory):
+    found = sorted((pathlib.Path(directory) / "checkpoints").glob("step_*"))
+    return found[-1]
+
+
+def digests_of(checkpoint):
+    """Of every tensor, by name."""
+    return {name: hashlib.sha256(data).hexdigest()
+            for name, data in tensors_of(pathlib.Path(checkpoint)).items()}
+
+
+def same(what, ours, theirs):
+    """Whether two dictionaries are equal, with the first key where they are not."""
+    different = sorted(key for key in {*ours, *theirs} if ours.get(key) != theirs.get(key))
+    finding(what, not different, f"{len(different)} of {len(theirs)} differ, first "
+            f"{different[0]}" if different else f"{len(theirs)} equal")
+
+
+def versions():
+    say({"kind": "facts", "gpu": device.find_gpu(), "archive": bundle.manifest(),
+         "libraries": device.find_libraries(bundle.manifest()["nvidia_libraries"],
+                                            bundle.python_candidates()),
+         "smi": device.run(["nvidia-smi"])})
+    say({"kind": "facts", "trireme": run([bundle.program("trireme"), "--version"])})
+    python = os.environ.get("TRIREME_SUITE_PYTHON")
+    if python:
+        say({"kind": "facts", "torch": run([python, "-c", "import torch; print(torch.__version__,"
+                                            " torch.version.cuda)"]).strip()})
+
+
+TESTS = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+\.\S+)(?:, where .*)? \((\d+) ms\)")
+
+
+def read_tests(lines):
+    """Names by how they ended, of what GoogleTest prints, and the test that was not over."""
+    ended, running = {"OK": [], "FAILED": [], "SKIPPED": []}, None
+    for line in lines:
+        begin = re.match(r"^\[ RUN\s+\] (\S+)", line)
+        end = TESTS.match(line)
+        if begin:
+            running = begin.group(1)
+        elif end:
+            ended[end.group(1)].append(end.group(2))
+            running = None
+    return ended, running
+
+
+def tests(shard, shards):
+    """One part of all unit tests, which are one program; a test that crashes is left out, and
+    the rest is run again behind it."""
+    left_out, passed = [], 0
+    for _ in range(5):
+        command = [bundle.program("trireme_gpu_tests"), "--gtest_color=no"]
+        if left_out:
+            command.append("--gtest_filter=-" + ":".join(left_out))
+        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+                              env={**os.environ, "GTEST_TOTAL_SHARDS": shards,
+                                   "GTEST_SHARD_INDEX": shard,
+                                   "TRIREME_SOURCE_DIR": str(bundle.ROOT),
+                                   "TRIREME_BINARY": str(bundle.program("trireme"))})
+        ended, running = read_tests(done.stdout.splitlines())
+        passed = max(passed, len(ended["OK"]))
+        say({"kind": "facts", "passed": len(ended["OK"]), "failed": ended["FAILED"],
+             "skipped": ended["SKIPPED"], "crashed": running, "returned": done.returncode})
+        if running is None:
+            break
+        left_out.append(running)
+        print("\n".join(done.stdout.splitlines()[-15:]), flush=True)
+    finding(f"unit tests, part {shard} of {shards}", not ended["FAILED"] and not left_out
+            and passed > 0 and running is None,
+            f"{passed} passed; failed {ended['FAILED']}; crashed {left_out}")
+
+
+def masks():
+    said = [json.loads(line) for line in run([bundle.program("trireme_gpu_masks")]).splitlines()
+            if line.startswith("{")]
+    wanted = json.loads(bundle.expected("masks.json").read_text(encoding="utf-8"))
+    same("dropout masks are the CPU's, bit for bit",
+         {one["mask"]: one["digest"] for one in said}, wanted)
+
+
+def weights():
+    with tempfile.TemporaryDirectory() as scratch:
+        run_directory = pathlib.Path(scratch) / "run"
+        train(run_directory, *NO_STEP, "checkpoint.every=1")
+        ours = digests_of(last_checkpoint(run_directory))
+    wanted = json.loads(bundle.expected("weights.json").read_text(encoding="utf-8"))
+    same("initial weights are the CPU's, bit for bit",
+         {name: digest for name, digest in ours.items() if name in wanted}, wanted)
+
+
+def twice():
+    for compute in ("fp32", "bf16"):
+        records, checkpoints = [], []
+        with tempfile.TemporaryDirectory() as scratch:
+            for name in ("one", "two"):
+                directory = pathlib.Path(scratch) / name
+                steps = train(directory, f"precision.compute={compute}", "model.dropout=0.1",
+                              "model.attention_dropout=0.1", f"run.steps={TINY_STEPS}",
+                              f"checkpoint.every={TINY_STEPS}")
+                records.append({f"{step['step']} {key}": step[key] for step in steps
+                                for key in ("loss", "grad_norm")})
+                checkpoints.append(digests_of(last_checkpoint(directory)))
+        same(f"the same run twice, {compute}: losses and norms", *records)
+        same(f"the same run twice, {compute}: every tensor", *checkpoints)
+
+
+def largest_difference(ours, theirs):
+    return max(abs(ours[step] - theirs[step]) / abs(theirs[step]) for step in theirs)
+
+
+def losses_of(steps):
+    return {step["step"]: step["loss"] for step in steps}
+
+
+def restart(results):
+    """From the CPU's checkpoint here, and from here to the CPU: the checkpoint and the losses
+    behind it are kept beside the results, for `gpu_suite report --trireme`."""
+    wanted = {int(step): loss for step, loss in json.loads(
+        bundle.expected("losses.json").read_text(encoding="utf-8")).items()}
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        ours = losses_of(train(scratch / "whole", f"run.steps={TINY_STEPS}",
+                               f"checkpoint.every={TINY_STOP}", "checkpoint.keep=2"))
+        gap = largest_difference(ours, wanted)
+        finding("losses of a run in fp32 are the CPU's", gap < LOSS_TOLERANCE, gap)
+        resumed = losses_of(train(scratch / "resumed", f"run.steps={TINY_STEPS}",
+                                  arguments=("--resume", bundle.expected("checkpoint"))))
+        behind = {step: loss for step, loss in wanted.items() if step > TINY_STOP}
+        gap = largest_difference(resumed, behind)
+        finding("losses behind the CPU's checkpoint are the CPU's", gap < LOSS_TOLERANCE, gap)
+        checkpoint = sorted((scratch / "whole" / "checkpoints").glob("step_*"))[0]
+        run([bundle.program("trireme"), "inspect", checkpoint, "--verify"])
+        kept = pathlib.Path(results).resolve().parent / "gpu_checkpoint"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(checkpoint, kept / checkpoint.name)
+        say({"kind": "facts", "gpu_checkpoint": checkpoint.name,
+             "losses_behind": {step: loss for step, loss in ours.items() if step > TINY_STOP}})
+
+
+def sanitizer(tool):
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [os.environ["TRIREME_SUITE_SANITIZER"], "--tool", tool, "--error-exitcode",
+                   "99", "--print-limit", "20", bundle.program("trireme"), "train",
+                   bundle.deck("tiny"), "--run-dir", pathlib.Path(scratch) / "run", "--set",
+                   f"data.train={bundle.corpus('tiny')}", "--set", "run.steps=1", "--set",
+                   "precision.compute=bf16", "--set", "model.dropout=0.1", "--set",
+                   "model.attention_dropout=0.1", "--set", "checkpoint.every=0"]
+        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, encoding="utf-8", errors="replace")
+    summary = [line for line in done.stdout.splitlines() if "ERROR SUMMARY" in line
+               or "RACECHECK SUMMARY" in line]
+    print(done.stdout[-20000:], flush=True)
+    finding(f"compute-sanitizer {tool} finds nothing", done.returncode == 0,
+            summary[-1] if summary else f"status {done.returncode}")
+
+
+def used_mib():
+    found = device.smi("memory.used")
+    return float(found["memory.used"]) if found else 0.0
+
+
+def memory():
+    """The most that the GPU has in use while GPT-2 124M trains, beside the plan."""
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        settings = ["--set", f"data.train={bundle.corpus('gpt2')}", "--set", "run.steps=8",
+                    "--set", "checkpoint.every=0"]
+        plan = scratch / "plan.json"
+        command = [bundle.program("trireme"), "train", bundle.deck("gpt2-124m")]
+        run([*command, *settings, "--dry-run", "--json", plan])
+        stages = json.loads(plan.read_text(encoding="utf-8"))["memory"]["stages"]
+        planned = max(stage["total"] for stage in stages) / 2 ** 20
+        before, most = used_mib(), 0.0
+        with open(scratch / "log", "wb") as log:
+            process = subprocess.Popen([str(word) for word in [*command, *settings, "--run-dir",
+                                                               scratch / "run"]],
+                                       stdout=log, stderr=subprocess.STDOUT)
+            while process.poll() is None:
+                most = max(most, used_mib())
+                time.sleep(0.1)
+        if process.returncode != 0:
+            raise SystemExit((scratch / "log").read_text(errors="replace")[-2000:])
+    used = most - before
+    # Beside the plan: the context and what libraries load, some hundreds of MiB.
+    finding("memory of gpt2-124m: used MiB beside planned MiB, and 1 GiB for the context",
+            used <= planned + 1024, [round(used), round(planned)])
+
+
+def profile(dropout):
+    """What each kernel of GPT-2 124M takes, by the events of its queue."""
+    case = f"gpt2-124m, dropout {dropout}"
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(scratch) / "run"
+        settings = (f"model.dropout={dropout}", f"model.attention_dropout={dropout}",
+                    "checkpoint.every=0")
+        steps = train(directory, *settings, "run.steps=12", deck="gpt2-124m", corpus="gpt2")
+        tokens = tokens_of_a_step(directory)
+        seconds = statistics.median(step["seconds"] for step in steps[4:])
+        say({"kind": "measured", "case": case, "what": "step",
+             "us_per_token": 1e6 * seconds / tokens})
+        directory = pathlib.Path(scratch) / "profiled"
+        train(directory, *settings, "run.steps=8", deck="gpt2-124m", corpus="gpt2",
+              arguments=("--profile=5",))
+        text = (directory / "profile.json").read_text(encoding="utf-8")
+    for kernel, taken in kernel_seconds(json.loads(text)).items():
+        say({"kind": "measured", "case": case, "what": kernel,
+             "us_per_token": 1e6 * taken / tokens})
+
+
+def kernel_seconds(profile_json):
+    """Seconds a step of each kernel; all products are one, as their shapes are not in it."""
+    found = {}
+    for use in profile_json["kernels"]:
+        name = use["kernel"].removeprefix("kernels::")
+        name = "all products" if name in ("gemm", "linear_forward[fused]") else name
+        found[name] = found.get(name, 0.0) + use["seconds"]
+    return found
+
+
+def tokens_of_a_step(directory):
+    """Of one GPU, from the deck as the run wrote it."""
+    records = steps_of(directory)
+    return records[-1]["tokens"] / records[-1]["step"]
+
+
+WORK = {"versions": versions, "tests": tests, "masks": masks, "weights": weights, "twice": twice,
+        "restart": restart, "sanitizer": sanitizer, "memory": memory, "profile": profile}

@@ -1,0 +1,172 @@
+"""gpu_suite as it is called, where there is no GPU and where a script pretends to be one."""
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from gpu_modules import ROOT
+import truth_work
+import tune_work
+import ratio_work
+import parts
+
+PERF = ROOT / "perf"
+MASKS = '{"mask": "residual bf16", "digest": "0123"}'
+# nvidia-smi of a machine with one GPU: the fields that it was asked for.
+SMI = """#!/bin/sh
+case "$1" in
+  --query-gpu=name,*) echo "NVIDIA H100 80GB HBM3, 580.1, 81559" ;;
+  --query-gpu=memory.used) echo "512" ;;
+  *) echo "a table" ;;
+esac
+"""
+
+
+def write_program(path, text):
+    path.write_text(text, encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+class NoGpu(unittest.TestCase):
+    def test_status_77_without_a_gpu(self):
+        for part in parts.PARTS:
+            with tempfile.TemporaryDirectory() as directory:
+                results = pathlib.Path(directory) / "results.jsonl"
+                done = subprocess.run(
+                    [sys.executable, "-B", PERF / "gpu_suite", part, "--results", results],
+                    env={"PATH": directory}, stdout=subprocess.PIPE, encoding="utf-8")
+                if done.returncode != 77:
+                    self.skip_where_there_is_one()
+                self.assertEqual(done.returncode, 77, done.stdout)
+                self.assertIn("no GPU", done.stdout)
+                self.assertFalse(results.exists())
+
+    def skip_where_there_is_one(self):
+        import device
+        if device.count_by_driver() > 0:
+            self.skipTest("this machine has a GPU")
+
+    def test_steps_are_listed_without_one(self):
+        done = subprocess.run([sys.executable, "-B", PERF / "gpu_suite", "tune", "--list"],
+                              stdout=subprocess.PIPE, encoding="utf-8")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("s  rows", done.stdout)
+
+
+class Pretended(unittest.TestCase):
+    """An unpacked archive whose programs are scripts, and a GPU that is one."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        (self.root / "path").mkdir()
+        (self.root / "bin").mkdir()
+        (self.root / "expected").mkdir()
+        shutil.copytree(PERF / "gpu", self.root / "gpu",
+                        ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("gpu_suite", "compare.py", "checkpoint_tensors.py"):
+            shutil.copy(PERF / name, self.root / name)
+        (self.root / "manifest.json").write_text('{"nvidia_libraries": [], "commit": "abc"}')
+        (self.root / "expected" / "masks.json").write_text('{"residual bf16": "0123"}')
+        write_program(self.root / "path" / "nvidia-smi", SMI)
+        write_program(self.root / "bin" / "trireme_gpu_masks", f"#!/bin/sh\necho '{MASKS}'\n")
+        write_program(self.root / "bin" / "trireme", "#!/bin/sh\necho trireme 0\n")
+
+    def call(self, *words):
+        return subprocess.run(
+            [sys.executable, "-B", self.root / "gpu_suite", *words, "--results",
+             self.root / "results.jsonl"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": f"{self.root / 'path'}:/usr/bin:/bin"}, encoding="utf-8")
+
+    def records(self):
+        return [json.loads(line)
+                for line in (self.root / "results.jsonl").read_text().splitlines()]
+
+    def test_what_is_asked_for_is_run_and_kept(self):
+        done = self.call("truth", "--only", "masks", "--only", "versions")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("NVIDIA H100 80GB HBM3", done.stdout)
+        (finding,) = [one for one in self.records() if one["kind"] == "finding"]
+        self.assertIs(finding["holds"], True)
+        self.assertEqual(self.call("report").returncode, 0)
+
+    def test_a_failure_is_kept_and_reported_and_the_rest_is_run(self):
+        write_program(self.root / "bin" / "trireme_gpu_masks", "#!/bin/sh\nexit 4\n")
+        done = self.call("truth", "--only", "masks", "--only", "weights", "--only", "memcheck")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        ends = {one["step"]: one["status"] for one in self.records() if one["kind"] == "end"}
+        self.assertEqual(ends["masks"], "failed")
+        self.assertEqual(ends["weights"], "failed")  # the pretended program leaves no run
+        self.assertIn("memcheck", ends)
+        report = self.call("report")
+        self.assertEqual(report.returncode, 1)
+        self.assertIn("masks", report.stdout)
+
+    def test_a_mask_that_differs_does_not_hold(self):
+        (self.root / "expected" / "masks.json").write_text('{"residual bf16": "4567"}')
+        self.assertEqual(self.call("truth", "--only", "masks").returncode, 0)
+        (finding,) = [one for one in self.records() if one["kind"] == "finding"]
+        self.assertIs(finding["holds"], False)
+        self.assertIn("residual bf16", finding["value"])
+        self.assertEqual(self.call("report").returncode, 1)
+
+    def test_a_step_that_does_not_exist_is_refused(self):
+        done = self.call("truth", "--only", "everything")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("everything", done.stdout)
+
+    def test_libraries_that_are_nowhere_leave_steps_out(self):
+        (self.root / "manifest.json").write_text('{"nvidia_libraries": ["libcublasLt.so.99"]}')
+        self.assertEqual(self.call("truth", "--only", "masks").returncode, 0)
+        (end,) = [one for one in self.records() if one["kind"] == "end"]
+        self.assertEqual(end["status"], "missing")
+        self.assertIn("libcublasLt.so.99", end["tail"][0])
+
+
+class Unpacked(unittest.TestCase):
+    def test_parts_run_from_an_archive_only(self):
+        with tempfile.TemporaryDirectory() as directory:
+            write_program(pathlib.Path(directory) / "nvidia-smi", SMI)
+            done = subprocess.run(
+                [sys.executable, "-B", PERF / "gpu_suite", "truth", "--results",
+                 pathlib.Path(directory) / "results.jsonl"], stdout=subprocess.PIPE,
+                env={**os.environ, "PATH": f"{directory}:/usr/bin:/bin"}, encoding="utf-8")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("gpu_suite pack", done.stdout)
+
+
+class Work(unittest.TestCase):
+    def test_every_step_of_a_part_is_some_work(self):
+        known = {**truth_work.WORK, **tune_work.WORK, **ratio_work.WORK}
+        for planned in parts.PARTS.values():
+            for step in planned("results.jsonl"):
+                self.assertIn(step.command[2], known)
+
+    def test_tests_are_read_as_googletest_prints_them(self):
+        ended, running = truth_work.read_tests([
+            "[ RUN      ] Gemm.Small", "[       OK ] Gemm.Small (3 ms)",
+            "[ RUN      ] Gemm/0.Large", "a message",
+            "[  FAILED  ] Gemm/0.Large, where TypeParam = float (12 ms)",
+            "[ RUN      ] Other.Skips", "[  SKIPPED ] Other.Skips (0 ms)",
+            "[ RUN      ] Other.Crashes"])
+        self.assertEqual(ended, {"OK": ["Gemm.Small"], "FAILED": ["Gemm/0.Large"],
+                                 "SKIPPED": ["Other.Skips"]})
+        self.assertEqual(running, "Other.Crashes")
+
+    def test_kernels_of_a_profile_are_those_of_the_predictions(self):
+        found = truth_work.kernel_seconds({"kernels": [
+            {"kernel": "kernels::gemm", "seconds": 1.0},
+            {"kernel": "kernels::linear_forward[fused]", "seconds": 2.0},
+            {"kernel": "kernels::adamw", "seconds": 0.5},
+            {"kernel": "kernels::adamw", "seconds": 0.25}]})
+        self.assertEqual(found, {"all products": 3.0, "adamw": 0.75})
+
+
+if __name__ == "__main__":
+    unittest.main()
