@@ -3,6 +3,8 @@
 
 #include "base/types.hpp"
 #include "ckpt/params.hpp"
+#include "comm/planned_communicator.hpp"
+#include "comm/rank_grid.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "step/deck_model.hpp"
 
@@ -21,6 +23,13 @@ std::size_t bytes_of_products(const config::Deck& deck) {
 }
 
 }  // namespace
+
+comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
+  const comm::GridShape shape{p.tensor, p.context, p.data, p.pipeline, p.order};
+  const int rank = comm::rank_of(shape, {.pipeline = stage});
+  return comm::make_process_groups(
+      comm::make_planned_communicator(rank, shape.size(), "world"), shape);
+}
 
 step::MemoryPlan plan_memory(step::Replica& replica, const config::Deck& deck) {
   const step::ModelPart& part = replica.part();

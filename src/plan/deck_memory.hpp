@@ -3,11 +3,15 @@
 #ifndef TRIREME_PLAN_DECK_MEMORY_HPP_
 #define TRIREME_PLAN_DECK_MEMORY_HPP_
 
+#include "comm/process_groups.hpp"
 #include "config/deck.hpp"
 #include "step/memory_plan.hpp"
 #include "step/replica.hpp"
 
 namespace trireme::plan {
+
+// The groups of the first rank of a pipeline stage; they send nothing.
+comm::ProcessGroups planned_groups(const config::ParallelConfig& parallel, int stage);
 
 // What the deck's training takes on this rank, its samples of text included.
 step::MemoryPlan plan_memory(step::Replica& replica, const config::Deck& deck);

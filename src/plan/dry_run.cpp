@@ -18,26 +18,18 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
-#include "comm/planned_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "config/text.hpp"
 #include "io/json.hpp"
 #include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
+#include "plan/device_memory.hpp"
 #include "step/deck_model.hpp"
 #include "tensor/arena.hpp"
 
 namespace trireme::plan {
 
 namespace {
-
-// The groups of the first rank of a pipeline stage; they send nothing.
-comm::ProcessGroups planned_groups(const config::ParallelConfig& p, int stage) {
-  const comm::GridShape shape{p.tensor, p.context, p.data, p.pipeline, p.order};
-  const int rank = comm::rank_of(shape, {.pipeline = stage});
-  return comm::make_process_groups(
-      comm::make_planned_communicator(rank, shape.size(), "world"), shape);
-}
 
 // All stages of a pipeline that a page can show. Of a deeper one the first and the last
 // of the stages whose chunks have blocks of the same kinds: what those between them need
@@ -78,6 +70,8 @@ std::map<int, int> stages_to_plan(const step::PipelineLayout& layout,
   return stages;
 }
 
+constexpr Carrier kCarrier = kHostExecution ? Carrier::host : Carrier::device;
+
 // Plans a rank of each of these stages.
 std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown shown) {
   const step::Sharing shared = step::sharing(deck);
@@ -98,6 +92,8 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown 
                       .slots = plan.memory.workspace.slots,
                       .parameters = replica->part().registry.global_element_count(),
                       .memory = with_all_else(std::move(plan.memory), *replica, deck),
+                      .messages = message_bytes(replica->part().groups, kCarrier),
+                      .context = kHostExecution ? 0 : kContextBytes,
                       .tally = std::move(plan.tally)});
   }
   return stages;
@@ -164,6 +160,8 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
           {"products", memory.products},
           {"generation", memory.generation},
           {"total", memory.total()},
+          {"messages", stage.messages},
+          {"context", stage.context},
           {"checkpoint_copy", memory.checkpoint_copy},
           {"flops", cost.flops},
           {"bytes_moved", cost.bytes}};
@@ -261,7 +259,7 @@ std::string DryRun::stages_text() const {
       stages, {}, [](const Stage& stage) { return stage.memory.total(); });
   out +=
       fmt::format("\nmemory of each rank of stage {}, which takes most\n", most->number);
-  return out + memory_text(most->memory);
+  return out + memory_text(*most);
 }
 
 std::string DryRun::memory_text() const {
@@ -269,15 +267,16 @@ std::string DryRun::memory_text() const {
   if (stages.empty()) {
     return fmt::format("{}  {}\n", head, not_known(memory_not_known(), 2));
   }
-  return stages.size() == 1 ? head + memory_text(stages.front().memory) : stages_text();
+  return stages.size() == 1 ? head + memory_text(stages.front()) : stages_text();
 }
 
-std::string DryRun::memory_text(const step::MemoryPlan& memory) const {
+std::string DryRun::memory_text(const Stage& stage) const {
+  const step::MemoryPlan& memory = stage.memory;
   std::string out;
   // What ZeRO leaves on each rank, from which stage on.
-  const auto state = [&](const char* name, std::size_t amount, int stage) {
+  const auto state = [&](const char* name, std::size_t amount, int first) {
     const int zero = deck.parallel.zero;
-    const int parts = zero >= stage ? deck.parallel.data : 1;
+    const int parts = zero >= first ? deck.parallel.data : 1;
     out += line(
         name,
         bytes(amount) +
@@ -305,6 +304,15 @@ std::string DryRun::memory_text(const step::MemoryPlan& memory) const {
   out += line("total",
               bytes(memory.total()) +
                   (deck.parallel.ranks() == 1 ? "" : ", without the MPI library's own"));
+  if (stage.context > 0) {
+    out += line("beside it, estimated",
+                fmt::format("{}CUDA's context {}: {} of a GPU",
+                            stage.messages > 0 ? fmt::format("NCCL's buffers {}, ",
+                                                             bytes(stage.messages))
+                                               : "",
+                            bytes(stage.context),
+                            bytes(memory.total() + stage.messages + stage.context)));
+  }
   if (memory.checkpoint_copy > 0) {
     out += line("on the host", bytes(memory.checkpoint_copy) +
                                    ", the copy that a checkpoint is written from");

@@ -3,6 +3,7 @@
 #ifndef TRIREME_PLAN_DRY_RUN_HPP_
 #define TRIREME_PLAN_DRY_RUN_HPP_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ struct DryRun {
     std::vector<int> slots;       // of its chunks: micro-batches in flight
     std::int64_t parameters = 0;  // of all its ranks, tied copies not counted
     step::MemoryPlan memory;
+    // What libraries take of a GPU beside it, estimated (device_memory.hpp); 0 on host
+    // cores.
+    std::size_t messages = 0, context = 0;
     // What its first rank computes and sends in a step.
     Tally tally;
   };
@@ -59,7 +63,7 @@ struct DryRun {
   std::string model_text() const;
   std::string step_text() const;
   std::string memory_text() const;
-  std::string memory_text(const step::MemoryPlan& memory) const;
+  std::string memory_text(const Stage& stage) const;
   std::string stages_text() const;
   std::string messages_text() const;
 };

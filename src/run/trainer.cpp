@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/device.hpp"
 #include "base/error_message.hpp"
 #include "base/format.hpp"
 #include "base/host_name.hpp"
@@ -44,6 +45,7 @@
 #include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
+#include "plan/device_memory.hpp"
 #include "report/peak_meter.hpp"
 #include "report/run_history.hpp"
 #include "report/step_profile.hpp"
@@ -251,8 +253,12 @@ bool is_of_run(const io::Path& checkpoint, const config::Deck& deck) {
 // of a node may be of different stages.
 void require_memory(const config::Deck& deck, step::Replica& replica,
                     const Machine& machine, const comm::Environment& environment) {
-  if constexpr (!kHostExecution) return;  // the device's memory says so itself
   comm::Communicator& world = *environment.world();
+  if constexpr (!kHostExecution) {
+    plan::require_device_memory(world, environment.host_name(), deck, replica,
+                                machine.device, device_bytes());
+    return;
+  }
   const step::MemoryPlan plan = plan::plan_memory(replica, deck);
   const std::vector<std::string> hosts = world.gather(environment.host_name());
   const std::vector<std::int64_t> totals =

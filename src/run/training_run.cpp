@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <tuple>
 
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/host_name.hpp"
@@ -774,6 +775,10 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);
   times.peak = peak_.peak();
   times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
+  if (const DeviceBytes device = device_bytes(); device.total > 0) {
+    times.memory.push_back(
+        {"device", 0.0, static_cast<double>(device.total - device.free)});
+  }
   for (const auto& [name, traffic] : replica_.part().groups.traffic()) {
     times.traffic.push_back({name, traffic});
   }

@@ -1,0 +1,65 @@
+// plan/device_memory.hpp — whether a run fits the memory of its device, told before the
+// first step: by category, how much too large it is, and what would make it smaller.
+//
+// Beside what the program plans for itself a device holds what libraries take there
+// (docs/math/memory.md): NCCL's buffers, estimated, and CUDA's context, which a run has
+// when it asks how much is free, and a dry run estimates.
+#ifndef TRIREME_PLAN_DEVICE_MEMORY_HPP_
+#define TRIREME_PLAN_DEVICE_MEMORY_HPP_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/device.hpp"
+#include "comm/process_groups.hpp"
+#include "config/deck.hpp"
+#include "step/memory_plan.hpp"
+#include "step/replica.hpp"
+
+namespace trireme::plan {
+
+// What carries a run's messages between ranks.
+enum class Carrier { host, device };
+
+// What CUDA takes for a process on an A100 or H100 with its modules loaded.
+inline constexpr std::size_t kContextBytes = std::size_t{640} << 20;
+
+// What NCCL keeps on the device for these groups: what their transport says, or an
+// estimate where it says nothing yet. 0 where messages go through the host.
+std::size_t message_bytes(const comm::ProcessGroups& groups, Carrier carrier);
+
+// What a rank takes of its device.
+struct DeviceNeed {
+  step::MemoryPlan plan;
+  std::size_t messages = 0;  // message_bytes()
+  std::size_t total() const { return plan.total() + messages; }
+};
+DeviceNeed device_need(step::Replica& replica, const config::Deck& deck, Carrier carrier);
+
+// A setting of a deck with which a rank would take less.
+struct Saving {
+  std::string setting;  // "memory.recompute=full"
+  std::size_t total = 0;
+};
+// Those that save a hundredth or more of what the deck's neediest stage takes, the most
+// first: recomputation, ZeRO, sequence parallelism, smaller micro-batches, narrow
+// gradients, and twice the tensor or pipeline ranks for half of the data ranks. Each is
+// planned anew.
+std::vector<Saving> savings(const config::Deck& deck, Carrier carrier);
+
+// What is wrong where a device has less memory free than is needed, as a table; empty
+// where there is room. `whose`: "rank 3 on node7".
+std::string device_problem(const DeviceNeed& need, const std::string& device,
+                           const DeviceBytes& bytes, const std::string& whose,
+                           const std::vector<Saving>& savings);
+
+// Collective. InputError on all ranks, with the table of the first rank, where a rank
+// needs more than its device has free.
+void require_device_memory(comm::Communicator& world, const std::string& host,
+                           const config::Deck& deck, step::Replica& replica,
+                           const std::string& device, const DeviceBytes& bytes);
+
+}  // namespace trireme::plan
+
+#endif  // TRIREME_PLAN_DEVICE_MEMORY_HPP_
