@@ -20,7 +20,9 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Kokkos 4.6 REQUIRED)
 if(TRIREME_REQUIRE_CUDA AND NOT Kokkos_ENABLE_CUDA)
   message(FATAL_ERROR "The cuda preset needs a Kokkos built with CUDA; found ${Kokkos_DIR}, "
-                      "which has ${Kokkos_DEVICES}. Set Kokkos_ROOT to one that has CUDA.")
+                      "which has ${Kokkos_DEVICES}. Set Kokkos_ROOT to one that has CUDA "
+                      "(docs/developer/cuda.md builds one in two commands), and begin anew with "
+                      "cmake --fresh.")
 endif()
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}) in ${Kokkos_DIR}")
 if(NOT Kokkos_ENABLE_CUDA)
@@ -48,41 +50,7 @@ if(NOT Kokkos_ENABLE_CUDA)
     add_link_options(-Wl,-rpath-link,${_wheel_libs})
   endif()
 else()
-  # What Kokkos has no words for is CUDA, for the GPUs that Kokkos was built for.
-  if(NOT Kokkos_CUDA_ARCHITECTURES OR Kokkos_CUDA_ARCHITECTURES LESS 80)
-    message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} was built for GPUs of architecture "
-                        "'${Kokkos_CUDA_ARCHITECTURES}'; Trireme needs 80 (A100), 90 (H100, "
-                        "H200) or later")
-  endif()
-  set(CMAKE_CUDA_ARCHITECTURES "${Kokkos_CUDA_ARCHITECTURES}")
-  find_package(CUDAToolkit REQUIRED)
-  if(NOT CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
-  endif()
-  enable_language(CUDA)
-  # CMake 3.25 knows no standard of nvcc's beyond C++17.
-  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
-    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
-    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
-  endif()
-endif()
-
-# What carries messages between GPUs. Where it is not found MPI does, through the host.
-if(Kokkos_ENABLE_CUDA)
-  find_path(TRIREME_NCCL_HEADERS nccl.h
-            HINTS ENV NCCL_ROOT ENV NCCL_HOME ${CUDAToolkit_INCLUDE_DIRS}
-            PATH_SUFFIXES include)
-  find_library(TRIREME_NCCL_LIBRARY NAMES nccl libnccl.so.2
-               HINTS ENV NCCL_ROOT ENV NCCL_HOME ${CUDAToolkit_LIBRARY_DIR}
-               PATH_SUFFIXES lib lib64)
-  mark_as_advanced(TRIREME_NCCL_HEADERS TRIREME_NCCL_LIBRARY)
-  if(TRIREME_NCCL_HEADERS AND TRIREME_NCCL_LIBRARY)
-    message(STATUS "NCCL in ${TRIREME_NCCL_LIBRARY}")
-  else()
-    unset(TRIREME_NCCL_LIBRARY CACHE)
-    message(WARNING "No NCCL was found: messages between GPUs go through MPI and the host's "
-                    "memory. Set NCCL_ROOT to an installation that has include/nccl.h.")
-  endif()
+  include(TriremeCuda)  # toolkit, architecture, NCCL, run path
 endif()
 
 find_package(MPI 3.1 REQUIRED COMPONENTS CXX)

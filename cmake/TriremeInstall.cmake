@@ -33,7 +33,8 @@ endif()
 if(TARGET trireme)
   install(TARGETS trireme RUNTIME DESTINATION bin)
   # Kokkos of a module or of Spack stays where it is; its directory is in the RPATH then.
-  set_target_properties(trireme PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/trireme")
+  set(_run_path "$ORIGIN/../lib/trireme" ${TRIREME_RUN_PATH})  # no empty entry on host cores
+  set_target_properties(trireme PROPERTIES INSTALL_RPATH "${_run_path}")
   if(NOT TRIREME_KOKKOS_FROM_WHEEL)
     set_target_properties(trireme PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   endif()

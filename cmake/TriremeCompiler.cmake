@@ -1,0 +1,15 @@
+# Which compiler, before project() looks for one. A build for GPUs is compiled by the nvcc_wrapper
+# that its Kokkos brings: where nobody names a compiler, that one is taken.
+if(TRIREME_REQUIRE_CUDA AND NOT DEFINED CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
+  if(NOT Kokkos_ROOT AND NOT Kokkos_DIR AND DEFINED ENV{Kokkos_ROOT})
+    set(_kokkos "$ENV{Kokkos_ROOT}")
+  elseif(Kokkos_ROOT)
+    set(_kokkos "${Kokkos_ROOT}")
+  elseif(Kokkos_DIR)
+    get_filename_component(_kokkos "${Kokkos_DIR}/../../.." ABSOLUTE)
+  endif()
+  find_program(TRIREME_NVCC_WRAPPER nvcc_wrapper HINTS "${_kokkos}/bin" "${_kokkos}")
+  if(TRIREME_NVCC_WRAPPER)
+    set(CMAKE_CXX_COMPILER "${TRIREME_NVCC_WRAPPER}")
+  endif()
+endif()
