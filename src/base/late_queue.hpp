@@ -46,9 +46,10 @@ class LateWork {
   std::uint64_t done_ = 0;
 };
 
-// Makes the queue of this Exec, and of its copies, a late one.
+// Makes the queue of this Exec, and of its copies, a late one. Those of a GPU are late as
+// they are: there it changes nothing.
 void make_late(const Exec& exec, LateWork::Kind kind = LateWork::Kind::of_kernels);
-// Null where the queue is not late.
+// Of a host's queue; null where it is not late.
 std::shared_ptr<LateWork> late_work(const Exec& exec);
 
 }  // namespace trireme

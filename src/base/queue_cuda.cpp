@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include "base/cuda_status.hpp"
+#include "base/late_queue.hpp"
 
 namespace trireme {
 
@@ -25,6 +26,8 @@ Exec make_queue(QueuePriority priority) {
 Exec make_copy_queue(const Exec&) {
   return make_queue();
 }
+
+void make_late(const Exec&, LateWork::Kind) {}
 
 bool is_asynchronous(const Exec& exec) {
   return !exec.is_shape_only();

@@ -110,7 +110,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
   std::string failure;
   try {
     enter_phase(options_.hook, "ckpt.stage", options_.directory);
-    exec.fence("trireme::ckpt::Saver::begin");
+    launched_.record(exec);
     if (options_.in_background) snapshot_.take(exec, parts);
     parts_ = options_.in_background ? snapshot_.parts() : parts;
   } catch (const std::exception& error) {
@@ -131,9 +131,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
     if (world_.rank() == 0) remove_stale(options_.directory, staging_.path);
     if (outlines_.empty()) return;  // another rank does it
     shard_ = lay_out_shard(staging_, writer_, outlines_, options_.hook);
-    if (group_ == nullptr) {
-      write_blocks(*exec_, staging_.path, parts_, shard_, options_.hook);
-    }
+    if (group_ == nullptr) write();
   });
   if (group_ == nullptr) phase_ = Phase::writing;
 }
@@ -178,9 +176,14 @@ void Saver::share_layout() {
   shard_ = all.part(static_cast<std::size_t>(first), mine);
 }
 
+// By the thread, which waits until what it reads is there.
+void Saver::write() {
+  (options_.in_background ? copied() : launched_).wait();
+  write_blocks(*exec_, staging_.path, parts_, shard_, options_.hook);
+}
+
 void Saver::start_writing() {
-  start(Phase::writing,
-        [this] { write_blocks(*exec_, staging_.path, parts_, shard_, options_.hook); });
+  start(Phase::writing, [this] { write(); });
 }
 
 void Saver::start_publishing(const std::vector<std::string>& shards) {

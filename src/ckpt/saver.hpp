@@ -1,9 +1,10 @@
 // ckpt/saver.hpp — the saves of a run, each beside the training that goes on.
 //
-// A save stops its caller for a copy of the state to the host. The rest is done by a
-// thread of each rank, in phases: shared files are laid out, blocks are written and
-// synced, rank 0 publishes. From phase to phase all ranks meet in advance(), which the
-// training loop calls once a step: threads make no MPI call.
+// A save begins with a copy of the state to the host: beside the caller's next passes on
+// a GPU, while the caller waits on a host. The rest is done by a thread of each rank, in
+// phases: shared files are laid out, blocks are written and synced, rank 0 publishes.
+// From phase to phase all ranks meet in advance(), which the training loop calls once a
+// step: threads make no MPI call.
 #ifndef TRIREME_CKPT_SAVER_HPP_
 #define TRIREME_CKPT_SAVER_HPP_
 
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/event.hpp"
 #include "base/types.hpp"
 #include "ckpt/save.hpp"
 #include "comm/communicator.hpp"
@@ -55,10 +57,13 @@ class Saver {
   void reserve(const std::vector<TensorPart>& parts);
   std::size_t staging_bytes() const { return snapshot_.bytes(); }
 
-  // Collective; none may be under way. In the background, parts may change on return;
-  // else they may not before the save has ended.
+  // Collective; none may be under way. In the background, parts may change on return, but
+  // for those on a device: who writes them is held up by copied() before. In the
+  // foreground they may not before the save has ended.
   void begin(const Exec& exec, const std::vector<TensorPart>& parts,
              const TrainingState& state, const Retention& retention);
+  // In the queue that copies the state for the newest save in the background.
+  const Event& copied() const { return snapshot_.taken(); }
   bool is_under_way() const { return phase_ != Phase::idle; }
   // Collective, one message long; nothing to do where none is under way. The report once
   // the save has ended.
@@ -76,6 +81,7 @@ class Saver {
   std::string make_staging();
   template <class Work>
   void start(Phase phase, Work&& work);
+  void write();
   void start_writing();
   void start_publishing(const std::vector<std::string>& shards);
   SaveReport end(std::string error);
@@ -93,6 +99,7 @@ class Saver {
   Phase phase_ = Phase::idle;
   Snapshot snapshot_;
   std::optional<Exec> exec_;
+  Event launched_;  // behind what makes the state that is to be saved
   std::vector<TensorPart> parts_;
   TrainingState state_;
   Retention retention_;

@@ -3,10 +3,11 @@
 // Writing is cut into steps that each fit a thread and that can fail in one way only:
 // outline_of() lists the blocks, lay_out_shard() lets HDF5 make the file with room for
 // them, and write_blocks() fills the room with plain writes, which may come from several
-// ranks. Before these, Snapshot::take() copies the state to the host with all threads,
-// which is the only time that training waits. Regions with gaps between their rows are
-// packed into the staging buffer, as many rows as fit; a region without gaps is written
-// from where it lies.
+// ranks. Before these, Snapshot::take() begins to copy the state to pinned memory: a
+// GPU's copy engine does it beside the passes of the next step, whose update waits for
+// it; a host's threads do it at once. Without a snapshot, regions with gaps between their
+// rows are packed into a staging buffer, as many rows as fit; a region without gaps is
+// written from where it lies.
 #include "ckpt/shard_writer.hpp"
 
 #include <algorithm>
@@ -22,10 +23,6 @@
 namespace trireme::ckpt {
 
 namespace {
-
-using HostBytes =
-    Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-using ConstDeviceBytes = DeviceView<const std::byte*>;
 
 // What is written between two syncs, about: a slow disk shows progress, and a save that
 // fails does so early.
@@ -56,7 +53,8 @@ class RegionReader {
                                                       run * region.local_stride);
       for (std::size_t done = 0; done < run_bytes; done += kStagingBytes) {
         const std::size_t bytes = std::min(kStagingBytes, run_bytes - done);
-        take(on_host(part, from + done, bytes), bytes);
+        const RowCopy piece{.from = from + done, .row_bytes = bytes};
+        take(on_host(part) ? piece.from : packed(part, piece), bytes);
       }
     }
   }
@@ -69,87 +67,44 @@ class RegionReader {
     const std::size_t stride =
         size_of(part.dtype) * static_cast<std::size_t>(region.local_stride);
     const auto rows = static_cast<std::size_t>(region.global.rows);
-    const std::size_t at_once = std::max<std::size_t>(1, kStagingBytes / stride);
+    const std::size_t at_once = kStagingBytes / std::max<std::size_t>(1, row_bytes);
     const std::byte* from =
         part.data + size_of(part.dtype) * static_cast<std::size_t>(region.local_offset);
     for (std::size_t row = 0; row < rows; row += at_once) {
-      const std::size_t count = std::min(at_once, rows - row);
-      const std::byte* here =
-          on_host(part, from + row * stride, (count - 1) * stride + row_bytes);
-      packed_.resize(count * row_bytes);
-      for (std::size_t i = 0; i < count; ++i) {
-        std::memcpy(packed_.data() + i * row_bytes, here + i * stride, row_bytes);
-      }
-      take(packed_.data(), packed_.size());
+      const RowCopy piece{.from = from + row * stride,
+                          .rows = std::min(at_once, rows - row),
+                          .row_bytes = row_bytes,
+                          .stride = stride};
+      take(packed(part, piece), piece.bytes());
     }
   }
 
-  const std::byte* on_host(const TensorPart& part, const std::byte* data,
-                           std::size_t bytes) {
-    if (kHostExecution || part.on_host) return data;
-    staging_.resize(std::max(staging_.size(), bytes));
-    Kokkos::deep_copy(exec_.space(), HostBytes(staging_.data(), bytes),
-                      ConstDeviceBytes(data, bytes));
-    exec_.fence("trireme::ckpt::stage");
+  static bool on_host(const TensorPart& part) { return kHostExecution || part.on_host; }
+
+  // Rows without their gaps, in host memory until the next call.
+  const std::byte* packed(const TensorPart& part, RowCopy piece) {
+    if (staging_.size() < piece.bytes()) {
+      staging_ = PinnedArray<std::byte>(
+          Kokkos::view_alloc(Kokkos::WithoutInitializing, "staging"), piece.bytes());
+    }
+    piece.to = staging_.data();
+    if (!on_host(part)) {
+      copy_rows_to_host(exec_, {&piece, 1});
+      copied_.record(exec_);
+      copied_.wait();
+      return staging_.data();
+    }
+    for (std::size_t i = 0; i < piece.rows; ++i) {
+      std::memcpy(piece.to + i * piece.row_bytes, piece.from + i * piece.stride,
+                  piece.row_bytes);
+    }
     return staging_.data();
   }
 
   const Exec& exec_;
-  std::vector<std::byte> staging_;
-  std::vector<std::byte> packed_;
+  PinnedArray<std::byte> staging_;
+  Event copied_;
 };
-
-// A copy from memory to memory, of rows that may have gaps where they come from.
-struct Copy {
-  std::byte* to = nullptr;
-  const std::byte* from = nullptr;
-  std::size_t rows = 1;
-  std::size_t row_bytes = 0;
-  std::size_t stride = 0;  // from row to row, where they come from
-};
-
-// Cuts a region into copies of kPieceBytes or so, which many threads can work on.
-void add_copies(const TensorPart& part, const Region& region, std::byte* to,
-                std::vector<Copy>& copies) {
-  const std::size_t size = size_of(part.dtype);
-  const std::byte* from =
-      part.data + size * static_cast<std::size_t>(region.local_offset);
-  Copy all{to, from, static_cast<std::size_t>(region.global.rows),
-           size * static_cast<std::size_t>(region.global.columns),
-           size * static_cast<std::size_t>(region.local_stride)};
-  if (all.row_bytes == all.stride || all.rows == 1) {
-    const std::size_t bytes = all.rows * all.row_bytes;
-    for (std::size_t at = 0; at < bytes; at += kPieceBytes) {
-      const std::size_t now = std::min(kPieceBytes, bytes - at);
-      copies.push_back({to + at, from + at, 1, now, now});
-    }
-    return;
-  }
-  const std::size_t at_once = std::max<std::size_t>(1, kPieceBytes / all.row_bytes);
-  for (std::size_t row = 0; row < all.rows; row += at_once) {
-    Copy copy = all;
-    copy.rows = std::min(at_once, all.rows - row);
-    copy.to += row * all.row_bytes;
-    copy.from += row * all.stride;
-    copies.push_back(copy);
-  }
-}
-
-void copy_by_threads(const std::vector<Copy>& copies) {
-  using Host = Kokkos::DefaultHostExecutionSpace;
-  const Copy* list = copies.data();
-  Kokkos::parallel_for("trireme::ckpt::take_snapshot",
-                       Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Dynamic>>(
-                           0, static_cast<int>(copies.size())),
-                       [=](int i) {
-                         const Copy& copy = list[i];
-                         for (std::size_t row = 0; row < copy.rows; ++row) {
-                           std::memcpy(copy.to + row * copy.row_bytes,
-                                       copy.from + row * copy.stride, copy.row_bytes);
-                         }
-                       });
-  Host().fence("trireme::ckpt::take_snapshot");
-}
 
 std::uint64_t place_in_file(const io::H5Dataset& dataset) {
   const auto offset = dataset.offset();
@@ -197,24 +152,21 @@ void Snapshot::reserve(std::size_t bytes) {
 
 void Snapshot::take(const Exec& exec, const std::vector<TensorPart>& parts) {
   reserve(bytes_of(parts));
-  exec.fence("trireme::ckpt::take_snapshot");
   parts_ = parts;
-  std::vector<Copy> copies;
+  std::vector<RowCopy> from_host, from_device;
   std::byte* next = memory_.data();
   for (TensorPart& part : parts_) {
-    index_t offset = 0;
+    const std::size_t size = size_of(part.dtype);
     std::byte* const begin = next;
+    index_t offset = 0;
     for (Region& region : part.regions) {
-      if (kHostExecution || part.on_host) {
-        add_copies(part, region, next, copies);
-        next += size_of(part.dtype) * static_cast<std::size_t>(region.global.elements());
-      } else {
-        RegionReader(exec).read(part, region,
-                                [&](const std::byte* data, std::size_t count) {
-                                  std::memcpy(next, data, count);
-                                  next += count;
-                                });
-      }
+      const RowCopy copy{next,
+                         part.data + size * static_cast<std::size_t>(region.local_offset),
+                         static_cast<std::size_t>(region.global.rows),
+                         size * static_cast<std::size_t>(region.global.columns),
+                         size * static_cast<std::size_t>(region.local_stride)};
+      (part.on_host ? from_host : from_device).push_back(copy);
+      next += copy.bytes();
       region.local_offset = offset;
       region.local_stride = region.global.columns;
       offset += region.global.elements();
@@ -222,7 +174,8 @@ void Snapshot::take(const Exec& exec, const std::vector<TensorPart>& parts) {
     part.data = begin;
     part.on_host = true;
   }
-  copy_by_threads(copies);
+  queue_.start(exec, from_device);
+  copy_rows(from_host);
 }
 
 Manifest outline_of(const std::vector<TensorPart>& parts) {

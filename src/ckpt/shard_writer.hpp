@@ -3,8 +3,8 @@
 //
 // HDF5 lays the file out, with a stamp that says what it is of (manifest.hpp); the data
 // are then written at the datasets' offsets with plain writes, by every rank its own,
-// each chunk's checksum taken on the way. Device memory passes through a bounded staging
-// buffer. No MPI call: a background thread may do it.
+// each chunk's checksum taken on the way. Device memory that is written from where it is
+// passes through a bounded staging buffer. No MPI call: a background thread may do it.
 #ifndef TRIREME_CKPT_SHARD_WRITER_HPP_
 #define TRIREME_CKPT_SHARD_WRITER_HPP_
 
@@ -14,8 +14,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/copy_queue.hpp"
+#include "base/event.hpp"
 #include "base/exec.hpp"
 #include "base/fault_plan.hpp"
+#include "base/pinned.hpp"
 #include "ckpt/manifest.hpp"
 
 namespace trireme::ckpt {
@@ -44,20 +47,25 @@ struct TensorPart {
 };
 
 // A copy on the host of what parts show, so that training may go on while it is written.
-// Its memory is kept from one copy to the next.
+// It is made beside what is launched next; its memory is pinned, and kept from one copy
+// to the next.
 class Snapshot {
  public:
   // Bytes that a copy of the parts takes.
   static std::size_t bytes_of(const std::vector<TensorPart>& parts);
   void reserve(std::size_t bytes);
   std::size_t bytes() const { return memory_.size(); }
+  // Begins to copy what is there once all that was launched on `exec` has ended. On
+  // return parts on the host may change; those on a device once they are held up by
+  // taken(), as parts() may be read.
   void take(const Exec& exec, const std::vector<TensorPart>& parts);
+  const Event& taken() const { return queue_.done(); }
   const std::vector<TensorPart>& parts() const { return parts_; }
 
  private:
   std::vector<TensorPart> parts_;
-  // Pinned where there is a device.
-  Kokkos::View<std::byte*, Kokkos::LayoutRight, Kokkos::SharedHostPinnedSpace> memory_;
+  PinnedArray<std::byte> memory_;
+  CopyQueue queue_;
 };
 
 // A checkpoint that is being written: where, and what its parts will be known by.

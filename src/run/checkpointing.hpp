@@ -4,11 +4,13 @@
 #define TRIREME_RUN_CHECKPOINTING_HPP_
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/event.hpp"
 #include "base/exec.hpp"
 #include "ckpt/saver.hpp"
 #include "comm/communicator.hpp"
@@ -47,6 +49,8 @@ class Checkpointing {
   // when checkpoint.max_misses in a row have failed.
   void begin(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,
              const ckpt::TrainingState& state, double step_seconds);
+  // What has to be past before weights and moments are written again, after begin().
+  const Event& state_copied() const { return saver_.copied(); }
   // Moves the save that is under way on. Collective, after each step.
   void advance();
   // Collective: the end of training. Waits for the save that is under way; where there is
@@ -59,6 +63,9 @@ class Checkpointing {
   void wait();
   // Whether a save does not come to its end. The destructor would wait for it for ever.
   bool has_given_up() const { return saver_.has_given_up(); }
+
+  // Host memory for the copy that a save in the background is written from.
+  std::size_t copy_bytes() const { return saver_.staging_bytes(); }
 
   // The step of the save that is under way; -1: there is none.
   std::int64_t step_under_way() const { return step_under_way_; }

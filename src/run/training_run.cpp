@@ -242,6 +242,7 @@ optim::StepReport TrainingRun::one_step() {
                          [&](const std::string& field) {
                            return loader_->sum_ahead(microbatches, field);
                          },
+                     .state_copied = &checkpoints_.state_copied(),
                      .overflows = fault == Fault::overflow});
   if (!report.is_finite()) {
     if (!loss_scaling_.can_skip(report)) stop_on_non_finite(report);
@@ -770,6 +771,12 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   if (generator_) {
     const auto bytes = static_cast<double>(replica_.plan_decoder().total);
     times.memory.push_back({"generation", bytes, bytes});
+  }
+  if (deck_.checkpoint.async) {
+    times.memory.push_back(
+        {"checkpoint copy",
+         static_cast<double>(ckpt::Snapshot::bytes_of(replica_.parts())),
+         static_cast<double>(checkpoints_.copy_bytes())});
   }
   // The device is idle again, and may be less busy with others' work than it was before.
   if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);

@@ -74,6 +74,7 @@ class ReplicaOf final : public Replica {
     step_->accumulate_gradients(input.fetch, input.sum);
     const Region region(timers(), Section::optimizer);
     optimizer_->prepare(exec_, step_->state_view(), step_->totals());
+    if (input.state_copied != nullptr) input.state_copied->hold_up(exec_);
     step_->update(*optimizer_);  // which leaves a step out by itself
     return optimizer_->read_report(exec_);
   }

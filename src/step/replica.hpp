@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/event.hpp"
 #include "base/timers.hpp"
 #include "ckpt/params.hpp"
 #include "ckpt/reader.hpp"
@@ -42,6 +43,9 @@ struct StepInput {
   int microbatches = 1;  // of this rank
   FetchBatch fetch = {};
   SumField sum = {};
+  // What the update waits for, on the device, before it writes weights and moments: a
+  // copy of them that is under way. Null: nothing.
+  const Event* state_copied = nullptr;
   // One of this rank's gradients is made infinite before gradients are summed, as if it
   // had overflowed: for tests, and for --fault.
   bool overflows = false;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/late_queue.hpp"
 #include "ckpt/saver.hpp"
 #include "comm/mpi_communicator.hpp"
 #include "unit/ckpt/sample.hpp"
@@ -87,6 +88,27 @@ TEST_F(SaverTogether, WritesAsManyFilesAsItIsTold) {
       EXPECT_FALSE(saver.is_under_way());
       EXPECT_FALSE(saver.advance().has_value());
       EXPECT_EQ(shards(report.path), files);
+      expect_whole(report.path);
+    }
+  }
+}
+
+// On a device the copy is under way when begin() returns: the next update waits for it on
+// the device, and who writes the file on the host.
+TEST_F(SaverTogether, SavesWhatWasThereBeforeTheNextUpdate) {
+  const Exec exec;
+  make_late(exec);
+  for (const index_t writers : {config::kWriterPerRank, index_t{1}}) {
+    ckpt::Saver saver(*world_, host(), {.directory = directory_, .writers = writers});
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      test::DeviceMemory memory(world_->rank(), world_->size());
+      saver.begin(exec, memory.parts(), test::sample_state(step), {.keep = 0});
+      if (step != 2) {  // else nobody but the writer waits
+        saver.copied().hold_up(exec);
+        memory.overwrite(exec);
+      }
+      const ckpt::SaveReport report = saver.finish();
+      EXPECT_EQ(report.error, "");
       expect_whole(report.path);
     }
   }

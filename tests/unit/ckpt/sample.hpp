@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exec.hpp"
 #include "base/version.hpp"
 #include "ckpt/reader.hpp"
 #include "ckpt/save.hpp"
@@ -94,6 +95,36 @@ class RankMemory {
   std::vector<Tensor> tensors_;
   std::vector<std::vector<float>> arrays_;
   int rank_, ranks_;
+};
+
+// The same in device memory, to be changed by what is launched behind a save.
+class DeviceMemory {
+ public:
+  DeviceMemory(int rank, int ranks) : memory_(rank, ranks, true) {
+    for (const std::vector<float>& array : memory_.arrays()) {
+      DeviceArray<float>& copy = arrays_.emplace_back("array", array.size());
+      const Kokkos::View<const float*, Kokkos::HostSpace,
+                         Kokkos::MemoryTraits<Kokkos::Unmanaged>>
+          host(array.data(), array.size());
+      Kokkos::deep_copy(copy, host);
+    }
+  }
+  std::vector<ckpt::TensorPart> parts() const {
+    std::vector<ckpt::TensorPart> parts = memory_.parts();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i].data = reinterpret_cast<const std::byte*>(arrays_[i].data());
+      parts[i].on_host = false;
+    }
+    return parts;
+  }
+  // What an optimizer's step does to them.
+  void overwrite(const Exec& exec) {
+    for (const auto& array : arrays_) Kokkos::deep_copy(exec.space(), array, -2.0f);
+  }
+
+ private:
+  RankMemory memory_;
+  std::vector<DeviceArray<float>> arrays_;
 };
 
 inline ckpt::TrainingState sample_state(std::int64_t step) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/late_queue.hpp"
 #include "io/hdf5.hpp"
 #include "unit/ckpt/sample.hpp"
 #include "unit/io/scratch.hpp"
@@ -142,6 +143,28 @@ TEST(Save, SnapshotIsIndependent) {
   std::vector<ckpt::Manifest> shards = {
       test::write_shard(Exec(), staging, 0, test::RankMemory(0, 2, true).parts()),
       test::write_shard(Exec(), staging, 1, snapshot.parts())};
+  const auto saved =
+      ckpt::publish(scratch.path(), staging, test::sample_state(3), shards);
+  test::RankMemory back(0, 1, false);
+  back.read(ckpt::CheckpointReader(saved.path));
+  EXPECT_EQ(back.arrays(), test::RankMemory(0, 1, true).arrays());
+}
+
+// It is taken beside what is launched next, which waits before it writes.
+TEST(Save, SnapshotIsOfWhatWasLaunchedBefore) {
+  const test::Scratch scratch;
+  const Exec exec;
+  make_late(exec);
+  test::DeviceMemory memory(1, 2);
+  ckpt::Snapshot snapshot;
+  snapshot.take(exec, memory.parts());
+  snapshot.taken().hold_up(exec);
+  memory.overwrite(exec);
+  snapshot.taken().wait();
+  const ckpt::Staging staging = ckpt::begin_save(scratch.path(), test::sample_state(3));
+  std::vector<ckpt::Manifest> shards = {
+      test::write_shard(exec, staging, 0, test::DeviceMemory(0, 2).parts()),
+      test::write_shard(exec, staging, 1, snapshot.parts())};
   const auto saved =
       ckpt::publish(scratch.path(), staging, test::sample_state(3), shards);
   test::RankMemory back(0, 1, false);
