@@ -9,9 +9,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <ranges>
 
 #include "base/error.hpp"
+#include "base/event.hpp"
 #include "base/plural.hpp"
 #include "comm/group.hpp"
 #include "kernels/initialize.hpp"
@@ -24,14 +26,6 @@
 namespace trireme::step {
 
 namespace {
-
-void copy_to_device(const Exec& exec, const void* from, std::byte* to,
-                    std::size_t bytes) {
-  const Kokkos::View<const std::byte*, Kokkos::HostSpace,
-                     Kokkos::MemoryTraits<Kokkos::Unmanaged>>
-      host(static_cast<const std::byte*>(from), bytes);
-  copy(exec, View1<std::byte>(to, bytes), host);
-}
 
 void set_sample_base(const Exec& exec, View0<kernels::StepState> state,
                      std::uint64_t base) {
@@ -78,6 +72,7 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
   if (!is_on_shapes()) {
     step_state_ = DeviceArray<kernels::StepState>("step state", 1);
     totals_ = DeviceArray<double>("step totals", totals().extent(0));
+    host_totals_ = PinnedArray<double>("step totals on the host", totals().extent(0));
   }
   for (std::size_t c = 0; c < state_.chunks.size(); ++c) {
     state_.chunks[c]->set_slot_count(needs_.slots[c]);
@@ -163,6 +158,7 @@ void TrainStep<T>::make_batches() {
                        extent(spec.elements(field, shape_.micro)) * size_of(field.type)});
     batch_bytes_ += bytes_of_field(spec, index, shape_.micro);
   }
+  if (!is_on_shapes()) staging_ = BatchStaging(batch_bytes_);
   for (int i = 0; i < needs_.batches; ++i) {
     DeviceBatch& batch = batches_.emplace_back();
     batch.view = shape_.micro_batch(state_.blueprint.batch);
@@ -223,7 +219,8 @@ MemoryPlan TrainStep<T>::memory() const {
                                          params, state_.sequence_parallel())
                                    : data_parallel_.bytes();
   if constexpr (!kHostExecution) return memory;
-  // Copies of messages; where there is a device they are no memory of it.
+  // Copies of messages and of batches; where there is a device they are no memory of it.
+  memory.batch += BatchStaging::kBuffers * batch_bytes_;
   if (is_on_shapes()) {
     memory.buffers += parallel::DataParallel<T>::planned_staging_bytes(params);
     return memory;
@@ -236,12 +233,14 @@ MemoryPlan TrainStep<T>::memory() const {
 
 template <class T>
 void TrainStep<T>::load(DeviceBatch& to, const HostBatch& batch) {
+  std::byte* const staged = staging_.next();
   for (const LoadedField& field : fields_) {
     const void* const from = batch.fields.at(field.index);
     TRIREME_REQUIRE(from != nullptr, "field '{}' of a micro-batch was not filled",
                     state_.blueprint.batch.fields[field.index].name);
-    copy_to_device(exec_, from, to.memory.data() + field.begin, field.bytes);
+    std::memcpy(staged + field.begin, from, field.bytes);
   }
+  staging_.send(exec_, View1<std::byte>(to.memory.data(), batch_bytes_));
   to.first_sample = batch.first_sample;
 }
 
@@ -487,12 +486,13 @@ LossSums TrainStep<T>::evaluate(const FetchBatch& fetch, int microbatches) {
   run(evaluation_work(microbatches), fetch, nn::Mode::evaluation);
   state_.groups.pipeline->all_reduce(exec_, comm::span_of(totals()), comm::Op::sum,
                                      "objectives of all stages");
-  const auto host = Kokkos::create_mirror_view(totals_);
-  Kokkos::deep_copy(exec_.space(), host, totals_);
-  exec_.fence("evaluate");
+  copy_to_host(exec_, host_totals_.data(), totals());
+  Event copied;
+  copied.record(exec_);
+  copied.wait();
   LossSums sums;
-  for (std::size_t i = 0; i < host.extent(0); i += 2) {
-    sums.push_back({host(i), host(i + 1)});
+  for (std::size_t i = 0; i < host_totals_.extent(0); i += 2) {
+    sums.push_back({host_totals_(i), host_totals_(i + 1)});
   }
   return sums;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/pinned.hpp"
 #include "base/timers.hpp"
 #include "comm/group.hpp"
 #include "kernels/step_state.hpp"
@@ -16,6 +17,7 @@
 #include "optim/optimizer.hpp"
 #include "parallel/data_parallel.hpp"
 #include "parallel/stage_messages.hpp"
+#include "step/batch_staging.hpp"
 #include "step/memory_plan.hpp"
 #include "step/param_schedule.hpp"
 #include "step/pass_records.hpp"
@@ -188,12 +190,14 @@ class TrainStep {
   std::vector<LoadedField> fields_;
   std::size_t batch_bytes_ = 0;
   std::vector<DeviceBatch> batches_;
+  BatchStaging staging_;
   // A step on shapes has no memory for these. Else they have one element, and two for
   // each objective.
   DeviceArray<kernels::StepState> step_state_;
   DeviceArray<double> totals_;
-  comm::Request counts_;   // of objectives, on their way
-  DeviceArray<T> logits_;  // of last_logits()
+  PinnedArray<double> host_totals_;  // of an evaluation
+  comm::Request counts_;             // of objectives, on their way
+  DeviceArray<T> logits_;            // of last_logits()
 };
 
 }  // namespace trireme::step
