@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 LIBRARY_GLOBS = ("nvidia/*/lib", "nvidia/*/*/lib")
-SYSTEM_DIRECTORIES = ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib",
+SYSTEM_DIRECTORIES = ("/usr/local/cuda/lib64", "/usr/local/cuda/lib",
+                      "/usr/local/cuda/targets/x86_64-linux/lib",
                       "/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 
 

@@ -68,7 +68,6 @@ def configure_command(kokkos, build):
             f"-DKokkos_ROOT={kokkos}", f"-DCMAKE_CXX_COMPILER={kokkos / 'bin' / 'nvcc_wrapper'}",
             "-DTRIREME_REQUIRE_CUDA=ON", "-DTRIREME_ENABLE_TESTS=ON", "-DTRIREME_ENABLE_PERF=ON",
             "-DTRIREME_ARCH=x86-64-v3", "-DTRIREME_SHARED_CUDA_KERNELS=ON",
-            "-DCMAKE_CXX_FLAGS=-Xfatbin -compress-all", "-DCMAKE_CUDA_FLAGS=-Xfatbin -compress-all",
             f"-DCMAKE_EXE_LINKER_FLAGS={LINKER_FLAGS}", "-DCMAKE_SKIP_RPATH=ON"]
 
 
@@ -79,7 +78,9 @@ def build_programs(kokkos, build, jobs):
     if kokkos is None or not (kokkos / "bin" / "nvcc_wrapper").exists():
         raise Failed("--kokkos DIR: a Kokkos with CUDA for one architecture (Hopper), installed "
                      "with its nvcc_wrapper; docs/developer/cuda.md says how")
-    environment = {**os.environ, "CMAKE_CXX_COMPILER_LAUNCHER": ""}
+    # Kokkos' wrapper of nvcc does not know how to hand on what is for the fat binary.
+    environment = {**os.environ, "CMAKE_CXX_COMPILER_LAUNCHER": "",
+                   "NVCC_APPEND_FLAGS": "-Xfatbin -compress-all"}
     print(run(configure_command(kokkos.resolve(), build), env=environment).splitlines()[-1])
     run(["cmake", "--build", build, "-j", jobs, "--target", *PROGRAMS], env=environment)
 

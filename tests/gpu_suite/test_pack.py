@@ -83,6 +83,8 @@ class Archive(unittest.TestCase):
         masks.write_text('#!/bin/sh\necho \'{"mask": "residual bf16", "digest": "0123"}\'\n')
         masks.chmod(0o755)
         build_programs(cls.scratch / "build")
+        cls.addClassCleanup(setattr, pack, "WORDS_OF_TEXT", pack.WORDS_OF_TEXT)
+        pack.WORDS_OF_TEXT = 20_000
         cls.stage = cls.scratch / pack.NAME
         cls.stage.mkdir()
         pack.fill(cls.stage, cls.scratch / "build", host)

@@ -1,0 +1,181 @@
+"""The steps themselves, with the host's trireme in the place of the GPU's: what is to hold on a
+GPU holds of the CPU and itself. And turns beside a peer, with scripts in both places."""
+import json
+import os
+import pathlib
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import gpu_modules  # noqa: F401  (finds perf/gpu)
+import pack
+
+# Writes a step every hundredth of a second, as a run does.
+FAKE_TRIREME = """#!{python}
+import json, pathlib, sys, time
+run = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
+run.mkdir()
+(run / "log.txt").write_text("GEMM peak 700.0 TFLOP/s")
+(run / "environment.json").write_text("{{}}")
+step = 0
+while True:
+    step += 1
+    time.sleep(0.01)
+    with open(run / "train.jsonl", "a") as file:
+        file.write(json.dumps({{"step": step, "loss": 1.0, "seconds": 0.2,
+                               "model_tflops": 350.0}}) + "\\n")
+"""
+FAKE_PEER = """
+import json, sys
+print(json.dumps({"setup": True}), flush=True)
+for line in sys.stdin:
+    for _ in range(int(line)):
+        print(json.dumps({"step": 1, "loss": 1.0, "seconds": 0.3}), flush=True)
+    print(json.dumps({"summary": True}), flush=True)
+"""
+
+
+def write_program(path, text):
+    path.write_text(text, encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def setUpModule():
+    """An archive that is unpacked already, in Bundle.root."""
+    directory = tempfile.TemporaryDirectory()
+    unittest.addModuleCleanup(directory.cleanup)
+    root = Bundle.root = pathlib.Path(directory.name) / pack.NAME
+    root.mkdir()
+    host = pathlib.Path(directory.name) / "host"
+    host.mkdir()
+    (host / "trireme").symlink_to(os.environ["TRIREME_BINARY"])
+    write_program(host / "trireme_gpu_masks",
+                  '#!/bin/sh\necho \'{"mask": "residual bf16", "digest": "0123"}\'\n')
+    pack.stage_suite(root)
+    unittest.addModuleCleanup(setattr, pack, "WORDS_OF_TEXT", pack.WORDS_OF_TEXT)
+    pack.WORDS_OF_TEXT = 20_000
+    pack.stage_decks(root, host / "trireme")
+    pack.stage_expected(root, host)
+    pack.write_manifest(root, [])
+    (root / "bin").symlink_to(host)
+
+
+class Bundle(unittest.TestCase):
+    root = None
+
+    def work(self, *arguments, **environment):
+        """Findings and other results of a step that ends well."""
+        done = subprocess.run([sys.executable, "-B", self.root / "gpu" / "work.py",
+                               *map(str, arguments)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, encoding="utf-8",
+                              env={**os.environ, **environment})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        records = [json.loads(line) for line in done.stdout.splitlines()
+                   if line.startswith("{")]
+        return [one for one in records if one["kind"] == "finding"], records
+
+
+class Truth(Bundle):
+    def assert_all_hold(self, findings, count):
+        self.assertEqual(len(findings), count, findings)
+        for finding in findings:
+            self.assertIs(finding["holds"], True, finding)
+
+    def test_initial_weights(self):
+        findings, _ = self.work("weights")
+        self.assert_all_hold(findings, 1)
+        self.assertEqual(findings[0]["value"], "28 equal")
+
+    def test_a_weight_that_differs_is_seen(self):
+        path = self.root / "expected" / "weights.json"
+        text = path.read_text()
+        self.addCleanup(path.write_text, text)
+        spoilt = json.loads(text)
+        spoilt["model/final_norm/bias"] = "0" * 64
+        path.write_text(json.dumps(spoilt))
+        (finding,), _ = self.work("weights")
+        self.assertIs(finding["holds"], False)
+        self.assertIn("1 of 28 differ, first model/final_norm/bias", finding["value"])
+
+    def test_restart_both_ways(self):
+        results = self.root / "results.jsonl"
+        findings, records = self.work("restart", results)
+        self.assert_all_hold(findings, 2)
+        behind = [one["losses_behind"] for one in records if "losses_behind" in one]
+        self.assertEqual([sorted(one) for one in behind], [["4", "5", "6"]])
+        self.assertTrue((self.root / "gpu_checkpoint" / "step_00000003" / "manifest.json").exists())
+
+    def test_losses_that_differ_are_seen(self):
+        path = self.root / "expected" / "losses.json"
+        text = path.read_text()
+        self.addCleanup(path.write_text, text)
+        losses = json.loads(text)
+        losses["5"] *= 1.001
+        path.write_text(json.dumps(losses))
+        findings, _ = self.work("restart", self.root / "results.jsonl")
+        self.assertEqual([one["holds"] for one in findings], [False, False])
+
+    def test_the_same_run_twice(self):
+        findings, _ = self.work("twice")
+        self.assert_all_hold(findings, 4)
+
+    def test_a_profile_names_kernels_as_predictions_do(self):
+        deck = self.root / "decks" / "gpt2-124m.yaml"
+        text = deck.read_text()
+        self.addCleanup(deck.write_text, text)
+        deck.write_text(pack.TINY_DECK + "precision: {compute: bf16}\n")
+        _, records = self.work("profile", "0.1")
+        measured = {one["what"]: one["us_per_token"] for one in records
+                    if one["kind"] == "measured"}
+        for name in ("step", "all products", "attention_forward", "adamw",
+                     "residual_norm_backward", "cross_entropy_in_place"):
+            self.assertGreater(measured[name], 0.0)
+
+
+class Ratio(Bundle):
+    def setUp(self):
+        fakes = self.root / "fakes"
+        fakes.mkdir()
+        self.addCleanup(shutil.rmtree, fakes)
+        write_program(fakes / "trireme", FAKE_TRIREME.format(python=sys.executable))
+        bin_directory, target = self.root / "bin", os.readlink(self.root / "bin")
+        bin_directory.unlink()
+        bin_directory.symlink_to(fakes)
+        self.addCleanup(self.restore, target)
+        self.peer = self.root / "peers" / "gpt2_step_gpu.py"
+        self.peer_text = self.peer.read_text()
+        self.peer.write_text(FAKE_PEER)
+
+    def restore(self, target):
+        (self.root / "bin").unlink()
+        (self.root / "bin").symlink_to(target)
+        self.peer.write_text(self.peer_text)
+
+    def test_turns_of_both_and_what_follows(self):
+        findings, records = self.work("ratio", "gpt2-124m", "0",
+                                      TRIREME_SUITE_PYTHON=sys.executable)
+        turns = [one["who"] for one in records if one["kind"] == "turn"]
+        self.assertEqual(turns, ["trireme", "pytorch", "pytorch", "trireme", "trireme",
+                                 "pytorch"])
+        (step,) = [one for one in records if one["kind"] == "measured"]
+        self.assertAlmostEqual(step["us_per_token"], 0.2e6 / 65536)
+        times, share = findings
+        self.assertEqual((times["holds"], times["value"]), (True, 1.5))
+        # 854 MFLOPs a token at 65536 tokens in 0.2 s, of 700 TFLOP/s.
+        self.assertEqual((share["holds"], share["value"]), (False, 0.4))
+
+    def test_a_peer_that_ends_is_a_failure_that_says_why(self):
+        self.peer.write_text("raise SystemExit('out of memory')")
+        done = subprocess.run([sys.executable, "-B", self.root / "gpu" / "work.py", "ratio",
+                               "gpt2-124m", "0"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, encoding="utf-8",
+                              env={**os.environ, "TRIREME_SUITE_PYTHON": sys.executable})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("out of memory", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
