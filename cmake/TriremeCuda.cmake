@@ -75,6 +75,21 @@ else()
   endif()
 endif()
 
+# cuDNN's attention is possible where its headers and those of its front end are.
+find_path(CUDNN_INCLUDE_DIR cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ENV CUDNN_ROOT
+          PATH_SUFFIXES include)
+find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h
+          HINTS ENV CUDNN_FRONTEND_ROOT ${TRIREME_DEPS}/cudnn-frontend PATH_SUFFIXES include)
+mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_FRONTEND_INCLUDE_DIR)
+set(TRIREME_CUDNN_HEADERS "")
+if(CUDNN_INCLUDE_DIR AND CUDNN_FRONTEND_INCLUDE_DIR)
+  set(TRIREME_CUDNN_HEADERS ${CUDNN_INCLUDE_DIR} ${CUDNN_FRONTEND_INCLUDE_DIR})
+  message(STATUS "cuDNN: headers in ${CUDNN_INCLUDE_DIR} and ${CUDNN_FRONTEND_INCLUDE_DIR}")
+else()
+  message(STATUS "cuDNN: not both of cudnn.h and cudnn_frontend.h, so no "
+                 "precision.attention: cudnn")
+endif()
+
 # trireme_run_path(<imported library or path>)
 #   What is linked from its directory is found there at run time. CMake leaves directories out of
 #   the run path that the compiler searches by itself, as nvcc does its toolkit's: the loader does

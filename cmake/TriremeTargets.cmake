@@ -131,6 +131,16 @@ function(trireme_add_tests label group)
   endforeach()
 endfunction()
 
+# trireme_cudnn_source(target source directory ...): `source` of this target includes cuDNN's
+# front end, from these directories. It finds the library's functions when it is run, and is
+# compiled by itself.
+function(trireme_cudnn_source target source)
+  set_source_files_properties(
+    ${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON
+    COMPILE_DEFINITIONS "NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING;CUDNN_FRONTEND_SKIP_JSON_LIB")
+  target_include_directories(${target} SYSTEM PRIVATE ${ARGN})
+endfunction()
+
 # The environment every test runs in: two threads unless said otherwise (and two cores of
 # those that ctest gives out), one per rank where there are ranks; threads not bound, and
 # asleep soon where they wait: spinning is slow where others use the cores, too.

@@ -64,6 +64,7 @@ class Checker {
     check_pipeline();
     check_memory();
     check_precision();
+    check_attention();
     check_loss_scale();
     check_batch();
     check_data();
@@ -368,6 +369,27 @@ class Checker {
                                                "it would round what fp32 computes",
         "fp32 unless precision.compute is bf16",
         "precision.gradients: fp32, or precision.compute: bf16");
+  }
+
+  // cuDNN draws masks that are not Trireme's, and has no fp32.
+  void check_attention() {
+    if (!good({"precision.attention", "precision.compute", "model.attention_dropout"})) {
+      return;
+    }
+    if (deck_.precision.attention == AttentionKernels::own) return;
+    if (deck_.precision.compute == Precision::fp32) {
+      add("precision.attention", "goes with elements of 16 bits, and compute is fp32",
+          "own unless precision.compute is bf16 or fp16",
+          "precision.attention: own, or precision.compute: bf16");
+    }
+    if (deck_.model.attention_dropout > 0.0) {
+      add("precision.attention",
+          fmt::format("has no dropout of Trireme's masks, and model.attention_dropout is "
+                      "{}",
+                      deck_.model.attention_dropout),
+          "own unless model.attention_dropout is 0",
+          "precision.attention: own, or model.attention_dropout: 0");
+    }
   }
 
   // What pipelines cannot be combined with.

@@ -656,6 +656,11 @@ void add_precision_and_memory(Table& table) {
       {"Matrix products of 16-bit elements: by the device's own instructions for "
        "them, or by those for fp32 after the operands were widened. auto: the "
        "faster of the two where that was measured, else widened."});
+  table.choice(
+      TRIREME_AT(precision.attention),
+      {"Attention on a GPU: by Trireme's own kernels, or by NVIDIA's cuDNN, in builds "
+       "that have it, for compute: bf16 or fp16 and model.attention_dropout: 0. With "
+       "run.deterministic its memory grows with the square of the sequence."});
   table.boolean(TRIREME_AT(precision.loss_scale.dynamic),
                 {"Whether the factor on the loss (fp16 only) follows overflows of "
                  "gradients; false: it stays at initial, and the 16th overflow in a row "

@@ -29,6 +29,12 @@ namespace trireme::kernels {
 //             not decrease and are not beyond the query.
 enum class MaskKind { none, causal, padding, document };
 
+// Whose kernels: Trireme's own; or cuDNN's, for the shapes that it has
+// (impl/cudnn_attention.hpp), with gradients whose sums have one order, or any.
+enum class AttentionLibrary : std::uint8_t { own, cudnn, cudnn_in_any_order };
+// Whether this build can call cuDNN, whose library is looked for at the first call.
+bool has_cudnn_attention();
+
 struct AttentionDesc {
   index_t batch = 1;      // b
   index_t q_length = 1;   // queries per sample
@@ -50,6 +56,7 @@ struct AttentionDesc {
   index_t mask_keys = 1;
   std::uint16_t layer = 0;
   random::Site site = random::Site::attention_probabilities;
+  AttentionLibrary library = AttentionLibrary::own;
 };
 
 template <class T>

@@ -1,17 +1,122 @@
 // kernels/attention_cuda.cpp — attention of 16-bit elements on a GPU's tensor cores,
 // where there is a kernel for the shape; see impl/attention_fast.hpp.
+//
+// cuDNN goes before that where the descriptor asks for it and it has the shape. A plan of
+// it belongs to a queue, because the library's handle does; it is made when its shape
+// first comes. The memory of its backward pass lies in the scratch that the caller has
+// planned, since the library would take it at every call; the few bytes of its forward
+// pass, which has no scratch, are kept with the plans.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+
 #include "base/error.hpp"
+#include "base/plural.hpp"
 #include "kernels/cuda/attention.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_task.hpp"
 #include "kernels/impl/cuda_queue.hpp"
+#include "kernels/impl/cudnn_attention.hpp"
 
 namespace trireme::kernels::impl {
 
 namespace {
 
-bool takes_tensor_cores(const Exec& exec, DType type, const AttentionDesc& desc) {
-  return attention_way(exec, type, desc) == AttentionWay::tensor_cores;
+// What a queue keeps of cuDNN: the library, and a plan for each pass of each shape.
+class CudnnState final : public LibraryState {
+ public:
+  explicit CudnnState(const Exec& exec) : cudnn_(stream_of(exec)) {}
+
+  const Cudnn& cudnn() const { return cudnn_; }
+  const CudnnAttention& plan(const CudnnAttentionShape& shape) {
+    auto& plan = plans_[shape];
+    if (!plan) plan = std::make_unique<CudnnAttention>(cudnn_, shape);
+    return *plan;
+  }
+  std::byte* forward_workspace() const { return forward_workspace_.data(); }
+
+ private:
+  Cudnn cudnn_;
+  std::map<CudnnAttentionShape, std::unique_ptr<CudnnAttention>> plans_;
+  DeviceArray<std::byte> forward_workspace_{"cuDNN's forward workspace",
+                                            kCudnnForwardBytes};
+};
+
+CudnnState& cudnn_of(const Exec& exec) {
+  return exec.library<CudnnState>([&] { return std::make_unique<CudnnState>(exec); });
+}
+
+template <class T>
+HeadStrides strides_of(const HeadsView<T>& view) {
+  return {.sequence = view.sequence_stride, .batch = view.batch_stride};
+}
+
+template <class T, class Arguments>
+CudnnAttentionShape cudnn_shape(CudnnAttentionShape::Pass pass, const Arguments& in) {
+  return {.pass = pass,
+          .type = dtype_of<T>,
+          .is_causal = in.desc.mask == MaskKind::causal,
+          .is_deterministic = in.desc.library == AttentionLibrary::cudnn,
+          .batch = in.desc.batch,
+          .q_length = in.desc.q_length,
+          .kv_length = in.desc.kv_length,
+          .heads = in.desc.heads,
+          .kv_heads = in.desc.kv_heads,
+          .head_dim = in.desc.head_dim,
+          .scale = in.desc.scale,
+          .q = strides_of(in.q),
+          .k = strides_of(in.k),
+          .v = strides_of(in.v),
+          .o = strides_of(in.o)};
+}
+
+void require_planned(const CudnnAttention& plan, const char* pass, std::size_t planned) {
+  TRIREME_REQUIRE(plan.workspace_bytes() <= planned,
+                  "cuDNN wants {} for attention's pass {}, and {} were planned: set "
+                  "precision.attention: own",
+                  format_plural(plan.workspace_bytes(), "byte"), pass, planned);
+}
+
+template <class T>
+void forward_by_cudnn(const Exec& exec, const ForwardArguments<T>& in) {
+  CudnnState& state = cudnn_of(exec);
+  const CudnnAttention& plan =
+      state.plan(cudnn_shape<T>(CudnnAttentionShape::Pass::forward, in));
+  require_planned(plan, "forward", kCudnnForwardBytes);
+  plan.run(
+      state.cudnn(),
+      {.q = in.q.data, .k = in.k.data, .v = in.v.data, .o = in.o.data, .lse = in.lse},
+      state.forward_workspace());
+}
+
+// The library wants its workspace aligned as it would allocate it.
+constexpr std::size_t kCudnnAlignment = 256;
+
+template <class T>
+void backward_by_cudnn(const Exec& exec, const BackwardArguments<T>& in) {
+  CudnnState& state = cudnn_of(exec);
+  auto shape = cudnn_shape<T>(CudnnAttentionShape::Pass::backward, in);
+  shape.d_o = strides_of(in.d_o);
+  shape.d_q = strides_of(in.d_q);
+  shape.d_k = strides_of(in.d_k);
+  shape.d_v = strides_of(in.d_v);
+  const CudnnAttention& plan = state.plan(shape);
+  require_planned(plan, "backward", cudnn_scratch_bytes(in.desc, shape.is_deterministic));
+  const auto begin = reinterpret_cast<std::uintptr_t>(in.d_q_sum);
+  const auto aligned = (begin + kCudnnAlignment - 1) / kCudnnAlignment * kCudnnAlignment;
+  plan.run(state.cudnn(),
+           {.q = in.q.data,
+            .k = in.k.data,
+            .v = in.v.data,
+            .o = const_cast<T*>(in.o.data),
+            .lse = const_cast<float*>(in.lse),
+            .d_o = in.d_o.data,
+            .d_q = in.d_q.data,
+            .d_k = in.d_k.data,
+            .d_v = in.d_v.data},
+           reinterpret_cast<void*>(aligned));
 }
 
 void require_launched(const char* message, const Kernel& kernel) {
@@ -23,10 +128,14 @@ void require_launched(const char* message, const Kernel& kernel) {
 bool has_attention_way(DType type, AttentionWay way) {
   const bool is_narrow = type == DType::bfloat16 || type == DType::float16;
   return way == AttentionWay::reference ||
-         (way == AttentionWay::tensor_cores && is_narrow);
+         (way == AttentionWay::tensor_cores && is_narrow) ||
+         (way == AttentionWay::cudnn && is_narrow && has_cudnn_attention());
 }
 
 AttentionWay attention_way(const Exec& exec, DType type, const AttentionDesc& desc) {
+  if (desc.library != AttentionLibrary::own && is_for_cudnn(type, desc)) {
+    return AttentionWay::cudnn;
+  }
   const bool is_possible = has_attention_way(type, AttentionWay::tensor_cores) &&
                            has_tensor_core_kernel(desc) &&
                            cuda::has_room_for_attention(shape_of(desc));
@@ -38,14 +147,18 @@ AttentionWay attention_way(const Exec& exec, DType type, const AttentionDesc& de
 template <class T>
 bool forward_fast(const Exec& exec, const Kernel& kernel, const ForwardArguments<T>& in) {
   if constexpr (sizeof(T) == 2) {
-    if (!takes_tensor_cores(exec, dtype_of<T>, in.desc) ||
-        !have_whole_quads(in.q, in.k, in.v, in.o)) {
+    const AttentionWay way = attention_way(exec, dtype_of<T>, in.desc);
+    if (way == AttentionWay::reference || !have_whole_quads(in.q, in.k, in.v, in.o)) {
       return false;
     }
     if (exec.only_counts(kernel)) return true;
     LibraryCall call(exec, kernel);
-    require_launched(cuda::attention_forward(stream_of(exec), element_of<T>, task_of(in)),
-                     kernel);
+    if (way == AttentionWay::cudnn) {
+      forward_by_cudnn(exec, in);
+    } else {
+      require_launched(
+          cuda::attention_forward(stream_of(exec), element_of<T>, task_of(in)), kernel);
+    }
     call.finish();
     return true;
   }
@@ -56,9 +169,17 @@ template <class T>
 bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
                    const BackwardArguments<T>& in) {
   if constexpr (sizeof(T) == 2) {
-    if (!takes_tensor_cores(exec, dtype_of<T>, in.desc) ||
+    const AttentionWay way = attention_way(exec, dtype_of<T>, in.desc);
+    if (way == AttentionWay::reference ||
         !have_whole_quads(in.q, in.k, in.v, in.o, in.d_o, in.d_q, in.d_k, in.d_v)) {
       return false;
+    }
+    if (way == AttentionWay::cudnn) {
+      if (exec.only_counts(kernels.whole)) return true;
+      LibraryCall call(exec, kernels.whole);
+      backward_by_cudnn(exec, in);
+      call.finish();
+      return true;
     }
     // Two kernels, of which a plan sees each.
     const bool only_counts = exec.only_counts(kernels.delta);
@@ -83,7 +204,12 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
 index_t fast_scratch_elements(DType type, const AttentionDesc& desc) {
   const bool may_be_taken =
       has_attention_way(type, AttentionWay::tensor_cores) && has_tensor_core_kernel(desc);
-  return may_be_taken ? tensor_core_scratch_elements(shape_of(desc)) : 0;
+  const index_t own = may_be_taken ? tensor_core_scratch_elements(shape_of(desc)) : 0;
+  if (desc.library == AttentionLibrary::own || !is_for_cudnn(type, desc)) return own;
+  const std::size_t bytes =
+      cudnn_scratch_bytes(desc, desc.library == AttentionLibrary::cudnn) +
+      kCudnnAlignment;
+  return std::max(own, static_cast<index_t>((bytes + sizeof(float) - 1) / sizeof(float)));
 }
 
 TRIREME_FOR_EACH_FAST_REAL(TRIREME_INSTANTIATE_FAST_ATTENTION)

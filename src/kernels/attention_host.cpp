@@ -41,6 +41,7 @@ bool has_attention_way(DType type, AttentionWay way) {
     case AttentionWay::matrices:
       return type == DType::bfloat16 && has_bf16_matrices();
     case AttentionWay::tensor_cores:
+    case AttentionWay::cudnn:
       return false;
     default:
       return true;
@@ -98,6 +99,7 @@ bool forward_fast(const Exec& exec, const Kernel& kernel,
       break;
     case AttentionWay::reference:
     case AttentionWay::tensor_cores:
+    case AttentionWay::cudnn:
       break;
   }
   return false;
@@ -124,3 +126,11 @@ bool backward_fast(const Exec& exec, const BackwardKernels& kernels,
 TRIREME_FOR_EACH_FAST_REAL(TRIREME_INSTANTIATE_FAST_ATTENTION)
 
 }  // namespace trireme::kernels::impl
+
+namespace trireme::kernels {
+
+bool has_cudnn_attention() {
+  return false;
+}
+
+}  // namespace trireme::kernels

@@ -54,7 +54,8 @@ kernels::AttentionDesc Attention<T>::describe(const Context& context) const {
           .head_begin = head_begin_,
           .mask_queries = config_.sequence,
           .mask_keys = config_.sequence,
-          .layer = layer_};
+          .layer = layer_,
+          .library = context.attention};
 }
 
 template <class T>

@@ -10,6 +10,7 @@
 #include "base/exec.hpp"
 #include "comm/group.hpp"
 #include "comm/process_groups.hpp"
+#include "kernels/attention.hpp"
 #include "kernels/step_state.hpp"
 #include "nn/micro_batch.hpp"
 #include "tensor/arena.hpp"
@@ -58,6 +59,7 @@ struct Context {
   bool sequence_parallel = false;
   ParamUse* params = nullptr;  // who is told what is in use
   Recompute recompute = {};
+  kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   int stream = 0;  // that rows are of
 
   // Contexts that differ from this one in a single thing: the arena that saved tensors go

@@ -48,7 +48,8 @@ class BlockProbe {
             .batch = step_shape(deck).micro_batch(part.blueprint.batch),
             .totals = totals_,
             .sequence_parallel = deck.parallel.sequence && part.groups.tensor->size() > 1,
-            .recompute = {.selective = step_shape(deck).recompute.selective}} {
+            .recompute = {.selective = step_shape(deck).recompute.selective},
+            .attention = step_shape(deck).attention} {
     allocate(part.blueprint, make_exec(deck));
   }
 

@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "ckpt/manifest.hpp"
+#include "kernels/attention.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "nn/context.hpp"
@@ -75,6 +76,12 @@ DType compute_type(const config::Deck& deck) {
 
 Exec make_exec(const config::Deck& deck) {
   const Exec exec;
+  TRIREME_REQUIRE_INPUT(
+      deck.precision.attention == config::AttentionKernels::own ||
+          kernels::has_cudnn_attention(),
+      "precision.attention: cudnn: this build of trireme has no cuDNN. Set it to own, or "
+      "build for NVIDIA GPUs where CMake finds cudnn_frontend.h "
+      "(docs/developer/cuda.md)");
   const DType type = compute_type(deck);
   if (type != DType::float32 && deck.precision.gemm != config::Products::automatic) {
     kernels::set_narrow_products(exec, type,
@@ -98,6 +105,14 @@ nn::Recompute recompute(const config::Deck& deck) {
   return result;
 }
 
+kernels::AttentionLibrary attention_library(const config::Deck& deck) {
+  if (deck.precision.attention == config::AttentionKernels::own) {
+    return kernels::AttentionLibrary::own;
+  }
+  return deck.run.deterministic ? kernels::AttentionLibrary::cudnn
+                                : kernels::AttentionLibrary::cudnn_in_any_order;
+}
+
 // Numbers of micro-batches of steps in the ramp, each once.
 std::vector<int> ramp_microbatches(const config::Deck& deck) {
   std::vector<int> counts;
@@ -118,6 +133,7 @@ StepShape step_shape(const config::Deck& deck) {
           .microbatches = static_cast<int>(deck.microbatches()),
           .seed = deck.run.seed,
           .recompute = recompute(deck),
+          .attention = attention_library(deck),
           .other_microbatches = ramp_microbatches(deck)};
 }
 

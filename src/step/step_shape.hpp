@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/types.hpp"
+#include "kernels/attention.hpp"
 #include "nn/context.hpp"
 #include "tensor/batch_spec.hpp"
 
@@ -18,6 +19,7 @@ struct StepShape {
   int microbatches = 1;    // of this rank, in one optimizer step
   std::uint64_t seed = 0;  // of dropout
   nn::Recompute recompute = {};
+  kernels::AttentionLibrary attention = kernels::AttentionLibrary::own;
   // Other numbers of micro-batches that steps may have (batch.ramp_up).
   std::vector<int> other_microbatches = {};
 

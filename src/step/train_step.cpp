@@ -395,7 +395,8 @@ struct TrainStep<T>::Handler {
             .gradients = bad == nullptr ? nn::Gradients::taken : nn::Gradients::none,
             .sequence_parallel = step.state_.sequence_parallel(),
             .params = &use,
-            .recompute = step.shape_.recompute};
+            .recompute = step.shape_.recompute,
+            .attention = step.shape_.attention};
   }
   // Time in messages that were waited for.
   Tensors input(const Action& action, const nn::Context& context,

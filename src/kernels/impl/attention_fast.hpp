@@ -7,6 +7,7 @@
 //                 and fp16 are widened
 //   matrices      host: tiles of bf16 in Intel's matrix registers (AMX)
 //   tensor_cores  GPU: tiles of bf16 and fp16 in fragments (kernels/cuda/attention.hpp)
+//   cudnn         GPU: NVIDIA's library, where the descriptor asks for it
 #ifndef TRIREME_KERNELS_IMPL_ATTENTION_FAST_HPP_
 #define TRIREME_KERNELS_IMPL_ATTENTION_FAST_HPP_
 
@@ -18,7 +19,7 @@
 
 namespace trireme::kernels::impl {
 
-enum class AttentionWay { reference, vectors, matrices, tensor_cores };
+enum class AttentionWay { reference, vectors, matrices, tensor_cores, cudnn };
 constexpr std::string_view name_of(AttentionWay way) {
   switch (way) {
     case AttentionWay::vectors:
@@ -27,6 +28,8 @@ constexpr std::string_view name_of(AttentionWay way) {
       return "matrices";
     case AttentionWay::tensor_cores:
       return "tensor cores";
+    case AttentionWay::cudnn:
+      return "cuDNN";
     default:
       return "reference";
   }
