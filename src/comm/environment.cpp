@@ -23,6 +23,7 @@
 #include <thread>
 
 #include "base/plural.hpp"
+#include "comm/device_mpi.hpp"
 #include "comm/self_communicator.hpp"
 #include "comm/transport_kind.hpp"
 
@@ -206,15 +207,21 @@ void Environment::start() {
   host_name_ = host;
   node_ = find_node_info();
   std::string problem;
+  MpiOptions options;
   try {
     wait_policy_ = choose_wait_policy(node_, std::getenv("TRIREME_WAIT"));
     choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES"));
-    choose_transport(std::getenv("TRIREME_TRANSPORT"));
+    const MpiDeviceFacts facts{
+        .transport = choose_transport(std::getenv("TRIREME_TRANSPORT")),
+        .library = library_text(),
+        .says_cuda = library_says_cuda()};
+    if (choose_device_mpi([](const char* name) { return std::getenv(name); }, facts)) {
+      options.stage_through_host = false;
+    }
   } catch (const InputError& error) {
     problem = error.what();
   }
   throw_on_all(problem);
-  MpiOptions options;
   options.wait = wait_policy_;
   world_ = size == 1 ? make_self_communicator("world") : make_mpi_world(options);
   world_->set_timeout(kStartSeconds);
