@@ -2,10 +2,10 @@
 # Selene and other DGX A100 systems have them: two EPYC 7742 (64 cores in four NUMA domains
 # each, two hardware threads a core), GPUs by NVSwitch.
 #
-# Written from public descriptions: the DGX A100 system architecture, the `nvidia-smi topo -m`
-# of such nodes as published, and NVIDIA's MLPerf training scripts for them, which bind each
-# rank to four of the same eight cores. Not tried there: compare that command's output and
-# the run's banner with what stands here.
+# Written from public descriptions: the DGX A100 system architecture, the `nvidia-smi topo -m` of
+# such nodes as published (in issues of NVIDIA/nccl, too), and NVIDIA's MLPerf training scripts
+# for them, which bind each rank to four of the same eight cores. Not tried there: compare that
+# command's output and the run's banner with what stands here.
 #
 #SBATCH --ntasks-per-node=8
 #SBATCH --cpus-per-task=32
@@ -28,10 +28,6 @@
 # CPUs than it asks for, hence 32 to a rank, though half of them lie far from every GPU. Where
 # hyperthreading is off: 16, and masks without the upper half.
 #
-# NCCL and UCX find the card nearest to a GPU by themselves. The four others (mlx5_4, mlx5_5,
-# mlx5_10, mlx5_11) are for storage and not for messages: where `ibdev2netdev` shows them up,
-# leave them out with NCCL_IB_HCA and UCX_NET_DEVICES.
-#
 # What a rank's device does at most, for the estimate of `trireme jobscript`, in FLOP/s:
 #PEAK fp32=19.5e12 bf16=312e12 fp16=312e12
 #
@@ -45,6 +41,36 @@ masks=
 for core in 48 56 16 24 112 120 80 88; do  # the first of each rank; a digit is four CPUs
   masks+=$(printf ',0xff%030dff%0*d' 0 $((core / 4)) 0)
 done
+#
+# NCCL, which carries the messages between GPUs. Within a node by NVSwitch; between nodes by
+# InfiniBand, where each GPU has a card behind its own switch and NCCL finds it:
+#   NCCL_IB_HCA         the eight cards for messages. mlx5_4, mlx5_5, mlx5_10 and mlx5_11 are for
+#                       storage: NCCL would count them in where they are up. Compare
+#                       `ibdev2netdev`, and set your nodes' names; = is for exactly these.
+#   NCCL_SOCKET_IFNAME  by which NCCL's processes find each other: anything but loop-back and
+#                       containers' bridges
+#   NCCL_CROSS_NIC      0: card i of a node speaks to card i of the next one, which are on one
+#                       rail
+#   NCCL_NET_GDR_LEVEL  PXB: a card reads a GPU's memory by itself where both are behind the same
+#                       switches; needs the module nvidia_peermem of the kernel
+#   NCCL_IB_TIMEOUT     22 is 17 s before a message is given up, where the default's 4 s is short
+#                       of a route that changes in a large network
+export NCCL_IB_HCA="${NCCL_IB_HCA:-=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_6,mlx5_7,mlx5_8,mlx5_9}"
+export NCCL_SOCKET_IFNAME="${NCCL_SOCKET_IFNAME:-^lo,docker0}"
+export NCCL_CROSS_NIC=${NCCL_CROSS_NIC:-0} NCCL_NET_GDR_LEVEL=${NCCL_NET_GDR_LEVEL:-PXB}
+export NCCL_IB_TIMEOUT=${NCCL_IB_TIMEOUT:-22}
+# NVLS (sums within the switch) is Hopper's, and off in runs with run.deterministic.
+#
+# MPI, which carries host values, and device messages where TRIREME_TRANSPORT=mpi. With Open MPI:
+#   UCX_NET_DEVICES     the same cards for UCX, which otherwise may take those for storage
+#   OMPI_MCA_coll       without hcoll and ucc, whose sums on the network come in any order: a run
+#                       would not have the same bits twice
+export UCX_NET_DEVICES="${UCX_NET_DEVICES:-mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,mlx5_6:1,mlx5_7:1,\
+mlx5_8:1,mlx5_9:1}"
+export OMPI_MCA_coll=^hcoll,ucc
+# CUDA: trireme itself sets CUDA_DEVICE_MAX_CONNECTIONS=32 (streams do not wait for each other)
+# and CUDA_MODULE_LOADING=EAGER (no kernel is loaded while another rank waits in NCCL).
+#
 # srun's --mpi is what goes with the program's MPI library; to have another (srun --mpi=list):
 # export SLURM_MPI_TYPE=pmix
 # shellcheck disable=SC2034,SC2054  # used by who sources this

@@ -146,6 +146,75 @@ TEST(Scripts, BindRanksOfADgxBesideTheirGpus) {
   EXPECT_EQ(rank, domains.size());
 }
 
+// A machine's file as a job sources it, where every module is there; then a command.
+RunResult with_machine(const std::string& machine, const std::string& command,
+                       const std::map<std::string, std::string>& environment = {}) {
+  return run({"bash", "-c", "set -u; module() { :; }; source \"$0\" && " + command,
+              script("machines/" + machine + ".sh")},
+             {.environment = environment});
+}
+
+// One domain of sixteen cores to a rank, and the GPU of that domain: rank r has the GPU
+// that counts from the other end.
+TEST(Scripts, BindRanksOfPerlmutterBesideTheirGpus) {
+  const std::string text = slurp(script("machines/perlmutter.sh"));
+  EXPECT_THAT(text, HasSubstr("#SBATCH --ntasks-per-node=4\n"));
+  EXPECT_THAT(text, HasSubstr("#SBATCH --gpus-per-node=4\n#SBATCH --gpu-bind=none\n"));
+  const Scratch place;
+  spill_program(place / "srun",
+                "echo \"options: $1 $2\"\nshift 2\n"
+                "for SLURM_LOCALID in 0 1 2 3; do SLURM_LOCALID=$SLURM_LOCALID \"$@\"; "
+                "done\n");
+  spill_program(place / "ranks", "echo \"$1 on $CUDA_VISIBLE_DEVICES\"\n");
+  const RunResult result =
+      with_machine("perlmutter", "\"${launcher[@]}\" ranks 'a b'",
+                   {{"PATH", place.path().string() + ":" + std::getenv("PATH")}});
+  EXPECT_EQ(result.out,
+            "options: --kill-on-bad-exit=1 --cpu-bind=cores\n"
+            "a b on 3\na b on 2\na b on 1\na b on 0\n")
+      << result.err;
+  for (int rank = 0; rank < 4; ++rank) {  // as the table says
+    const int first = 16 * rank;
+    EXPECT_THAT(text, ContainsRegex(fmt::format("# +{} +{}-{}, {}-{} +{} +{} ", rank,
+                                                first, first + 15, first + 64, first + 79,
+                                                rank, 3 - rank)));
+  }
+}
+
+// What a file sets for NCCL, libfabric and MPI it explains, and a person's own value
+// stays where it says that it may be another.
+TEST(Scripts, ExplainTheVariablesOfMessages) {
+  for (const std::string machine : {"perlmutter", "selene"}) {
+    SCOPED_TRACE(machine);
+    const std::string text = slurp(script("machines/" + machine + ".sh"));
+    const RunResult set =
+        with_machine(machine, "compgen -e | grep -E '^(NCCL|FI|MPICH|UCX|OMPI)_' | sort");
+    ASSERT_EQ(set.status, 0) << set.err;
+    std::istringstream names(set.out);
+    int count = 0;
+    for (std::string name; std::getline(names, name); ++count) {
+      EXPECT_THAT(text, ContainsRegex("\n#   ([A-Z_]+, )?" + name + "[ ,\n]"));
+    }
+    EXPECT_GE(count, 6);
+    const RunResult own = with_machine(machine, "echo \"$NCCL_SOCKET_IFNAME\"",
+                                       {{"NCCL_SOCKET_IFNAME", "ib0"}});
+    EXPECT_EQ(own.out, "ib0\n");
+  }
+  const RunResult aware = with_machine(
+      "perlmutter", "echo \"$MPICH_GPU_SUPPORT_ENABLED\"", {{"TRIREME_MPI_DEVICE", "1"}});
+  EXPECT_EQ(aware.out, "1\n");
+  EXPECT_EQ(with_machine("perlmutter", "echo \"$MPICH_GPU_SUPPORT_ENABLED\"").out, "0\n");
+}
+
+// Cards of messages, and none of those for storage.
+TEST(Scripts, NameTheCardsOfADgx) {
+  const RunResult result =
+      with_machine("selene", "printf '%s\\n%s\\n' \"$NCCL_IB_HCA\" \"$UCX_NET_DEVICES\"");
+  EXPECT_EQ(result.out,
+            "=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_6,mlx5_7,mlx5_8,mlx5_9\n"
+            "mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1,mlx5_6:1,mlx5_7:1,mlx5_8:1,mlx5_9:1\n");
+}
+
 // train.sbatch with modules: `site` defines the command, as a file for login shells does.
 struct ModulesJob {
   std::string machine = "module load gcc/12 mpich hdf5\n";
