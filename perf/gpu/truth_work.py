@@ -72,45 +72,64 @@ def versions():
 TESTS = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+\.\S+)(?:, where .*)? \((\d+) ms\)")
 
 
-def read_tests(lines):
-    """Names by how they ended, of what GoogleTest prints, and the test that was not over."""
-    ended, running = {"OK": [], "FAILED": [], "SKIPPED": []}, None
-    for line in lines:
-        begin = re.match(r"^\[ RUN\s+\] (\S+)", line)
-        end = TESTS.match(line)
+class TestLines:
+    """What GoogleTest prints, line by line: names by how they ended, and the test under way."""
+
+    def __init__(self):
+        self.ended = {"OK": [], "FAILED": [], "SKIPPED": []}
+        self.running, self.tail = None, []
+
+    def add(self, line):
+        """How a test ended with this line, or None."""
+        self.tail = [*self.tail, line][-15:]
+        begin, end = re.match(r"^\[ RUN\s+\] (\S+)", line), TESTS.match(line)
         if begin:
-            running = begin.group(1)
-        elif end:
-            ended[end.group(1)].append(end.group(2))
-            running = None
-    return ended, running
+            self.running = begin.group(1)
+        if end is None:
+            return None
+        self.ended[end.group(1)].append(end.group(2))
+        self.running = None
+        return end.group(1)
+
+
+def run_tests(left_out, shard, shards):
+    """A part of the program's tests without these; failures are said as they come."""
+    command = [bundle.program("trireme_gpu_tests"), "--gtest_color=no"]
+    if left_out:
+        command.append("--gtest_filter=-" + ":".join(left_out))
+    lines = TestLines()
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+                          env={**os.environ, "GTEST_TOTAL_SHARDS": shards,
+                               "GTEST_SHARD_INDEX": shard,
+                               "TRIREME_SOURCE_DIR": str(bundle.ROOT),
+                               "TRIREME_BINARY": str(bundle.program("trireme"))}) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            how = lines.add(line.rstrip("\n"))
+            if how == "FAILED":
+                finding(f"unit test {lines.ended[how][-1]}", False)
+            elif how and sum(map(len, lines.ended.values())) % 50 == 0:
+                say({"kind": "facts", "passed": len(lines.ended["OK"])})
+    return lines, process.returncode
 
 
 def tests(shard, shards):
     """One part of all unit tests, which are one program; a test that crashes is left out, and
     the rest is run again behind it."""
-    left_out, passed = [], 0
+    left_out, passed, failed = [], 0, []
     for _ in range(5):
-        command = [bundle.program("trireme_gpu_tests"), "--gtest_color=no"]
-        if left_out:
-            command.append("--gtest_filter=-" + ":".join(left_out))
-        done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
-                              env={**os.environ, "GTEST_TOTAL_SHARDS": shards,
-                                   "GTEST_SHARD_INDEX": shard,
-                                   "TRIREME_SOURCE_DIR": str(bundle.ROOT),
-                                   "TRIREME_BINARY": str(bundle.program("trireme"))})
-        ended, running = read_tests(done.stdout.splitlines())
-        passed = max(passed, len(ended["OK"]))
-        say({"kind": "facts", "passed": len(ended["OK"]), "failed": ended["FAILED"],
-             "skipped": ended["SKIPPED"], "crashed": running, "returned": done.returncode})
-        if running is None:
+        lines, returned = run_tests(left_out, shard, shards)
+        passed, failed = max(passed, len(lines.ended["OK"])), lines.ended["FAILED"]
+        say({"kind": "facts", "passed": len(lines.ended["OK"]), "failed": failed,
+             "skipped": lines.ended["SKIPPED"], "crashed": lines.running, "returned": returned})
+        if lines.running is None:
             break
-        left_out.append(running)
-        print("\n".join(done.stdout.splitlines()[-15:]), flush=True)
-    finding(f"unit tests, part {shard} of {shards}", not ended["FAILED"] and not left_out
-            and passed > 0 and running is None,
-            f"{passed} passed; failed {ended['FAILED']}; crashed {left_out}")
+        finding(f"unit test {lines.running}", False, f"ended the program: status {returned}")
+        left_out.append(lines.running)
+    finding(f"unit tests, part {int(shard) + 1} of {shards}",
+            passed > 0 and not failed and not left_out,
+            f"{passed} passed, {len(failed)} failed, {len(left_out)} crashed")
 
 
 def masks():

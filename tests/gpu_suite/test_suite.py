@@ -27,6 +27,22 @@ esac
 """
 
 
+# All unit tests, one of which ends the program unless it is left out.
+FAKE_TESTS = """#!/bin/sh
+echo "[ RUN      ] A.Passes"
+echo "[       OK ] A.Passes (1 ms)"
+case "$*" in
+  *-A.Crashes*) ;;
+  *) echo "[ RUN      ] A.Crashes"; exit 3 ;;
+esac
+echo "[ RUN      ] A.Fails"
+echo "[  FAILED  ] A.Fails (1 ms)"
+echo "[ RUN      ] A.Last"
+echo "[       OK ] A.Last (1 ms)"
+exit 1
+"""
+
+
 def write_program(path, text):
     path.write_text(text, encoding="utf-8")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -116,6 +132,17 @@ class Pretended(unittest.TestCase):
         self.assertIn("residual bf16", finding["value"])
         self.assertEqual(self.call("report").returncode, 1)
 
+    def test_a_test_that_crashes_is_left_out_and_the_rest_is_run(self):
+        write_program(self.root / "bin" / "trireme_gpu_tests", FAKE_TESTS)
+        done = self.call("truth", "--only", "tests 1 of 4")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        findings = {one["what"]: one for one in self.records() if one["kind"] == "finding"}
+        self.assertEqual(findings["unit test A.Crashes"]["value"], "ended the program: status 3")
+        self.assertIs(findings["unit test A.Fails"]["holds"], False)
+        whole = findings["unit tests, part 1 of 4"]
+        self.assertEqual((whole["holds"], whole["value"]),
+                         (False, "2 passed, 1 failed, 1 crashed"))
+
     def test_a_step_that_does_not_exist_is_refused(self):
         done = self.call("truth", "--only", "everything")
         self.assertEqual(done.returncode, 2)
@@ -149,15 +176,17 @@ class Work(unittest.TestCase):
                 self.assertIn(step.command[2], known)
 
     def test_tests_are_read_as_googletest_prints_them(self):
-        ended, running = truth_work.read_tests([
+        lines = truth_work.TestLines()
+        said = [lines.add(line) for line in (
             "[ RUN      ] Gemm.Small", "[       OK ] Gemm.Small (3 ms)",
             "[ RUN      ] Gemm/0.Large", "a message",
             "[  FAILED  ] Gemm/0.Large, where TypeParam = float (12 ms)",
             "[ RUN      ] Other.Skips", "[  SKIPPED ] Other.Skips (0 ms)",
-            "[ RUN      ] Other.Crashes"])
-        self.assertEqual(ended, {"OK": ["Gemm.Small"], "FAILED": ["Gemm/0.Large"],
-                                 "SKIPPED": ["Other.Skips"]})
-        self.assertEqual(running, "Other.Crashes")
+            "[ RUN      ] Other.Crashes")]
+        self.assertEqual([how for how in said if how], ["OK", "FAILED", "SKIPPED"])
+        self.assertEqual(lines.ended, {"OK": ["Gemm.Small"], "FAILED": ["Gemm/0.Large"],
+                                       "SKIPPED": ["Other.Skips"]})
+        self.assertEqual(lines.running, "Other.Crashes")
 
     def test_kernels_of_a_profile_are_those_of_the_predictions(self):
         found = truth_work.kernel_seconds({"kernels": [
