@@ -51,8 +51,10 @@ class Row:
 
 
 def logit_bytes():
-    """What LmHead makes at a time on a GPU, from the source that says it."""
-    text = (ROOT / "src" / "nn" / "lm_head.hpp").read_text(encoding="utf-8")
+    """What LmHead makes at a time on a GPU, from the source that says it: of this tree, or
+    beside the suite in an archive."""
+    sources = [root / "src" / "nn" / "lm_head.hpp" for root in (ROOT, HERE.parent)]
+    text = next(path for path in sources if path.exists()).read_text(encoding="utf-8")
     found = re.search(r"kLogitBytes = index_t\{kHostExecution \? \d+ : (\d+)\} << 20", text)
     if not found:
         sys.exit("predict: src/nn/lm_head.hpp no longer says kLogitBytes as it did")

@@ -78,6 +78,22 @@ class Bundle(unittest.TestCase):
         return [one for one in records if one["kind"] == "finding"], records
 
 
+class Modules(Bundle):
+    def test_predictions_can_be_made_from_an_archive(self):
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", "import predict; print(predict.logit_bytes())"],
+            cwd=self.root / "gpu", stdout=subprocess.PIPE, encoding="utf-8", check=True)
+        self.assertEqual(int(done.stdout), 512 * 2 ** 20)
+
+    def test_every_module_can_be_loaded_from_an_archive(self):
+        for path in sorted((self.root / "gpu").glob("*.py")):
+            if path.stem in ("torch_peaks", "instructions"):  # of PyTorch, and of the tree
+                continue
+            subprocess.run([sys.executable, "-B", "-c",
+                            f"import sys; sys.path[:0] = ['gpu', '.']; import {path.stem}"],
+                           cwd=self.root, check=True)
+
+
 class Truth(Bundle):
     def assert_all_hold(self, findings, count):
         self.assertEqual(len(findings), count, findings)
