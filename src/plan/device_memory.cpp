@@ -168,11 +168,9 @@ std::size_t message_bytes(const comm::ProcessGroups& groups, Carrier carrier) {
   std::size_t bytes = 0;
   for (const comm::Group* group : groups.all()) {
     if (group->size() == 1) continue;
-    const std::size_t said = group->is_on_stream() ? group->staging_bytes() : 0;
-    const std::size_t estimate = group == groups.pipeline.get()
-                                     ? channels_of(*group) * kOfChannel
-                                     : kOfCollectives;
-    bytes += said > 0 ? said : estimate;
+    // A group that exists has carried a message: its communicator has all its buffers.
+    if (!group->is_on_stream()) bytes += kOfCollectives;
+    if (group == groups.pipeline.get()) bytes += channels_of(*group) * kOfChannel;
   }
   return bytes;
 }
@@ -206,8 +204,8 @@ std::string device_problem(const DeviceNeed& need, const std::string& device,
              bytes_text(needed - free)) +
          categories(need) +
          fmt::format(
-             "\n{} of its {} are in use before the run: by CUDA's contexts, and "
-             "by whoever else is there (nvidia-smi).",
+             "\n{} of its {} are in use before the run: by CUDA's contexts, by "
+             "NCCL, and by whoever else is there (nvidia-smi).",
              format_bytes(static_cast<double>(bytes.total - bytes.free)),
              format_bytes(static_cast<double>(bytes.total))) +
          advice(savings, needed, free);

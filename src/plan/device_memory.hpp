@@ -2,8 +2,9 @@
 // first step: by category, how much too large it is, and what would make it smaller.
 //
 // Beside what the program plans for itself a device holds what libraries take there
-// (docs/math/memory.md): NCCL's buffers, estimated, and CUDA's context, which a run has
-// when it asks how much is free, and a dry run estimates.
+// (docs/math/memory.md): NCCL's buffers, and CUDA's context. A dry run estimates both. A
+// run has the context, and NCCL the communicators of its groups, when it asks how much is
+// free: only channels between stages are still to come then.
 #ifndef TRIREME_PLAN_DEVICE_MEMORY_HPP_
 #define TRIREME_PLAN_DEVICE_MEMORY_HPP_
 
@@ -25,8 +26,9 @@ enum class Carrier { host, device };
 // What CUDA takes for a process on an A100 or H100 with its modules loaded.
 inline constexpr std::size_t kContextBytes = std::size_t{640} << 20;
 
-// What NCCL keeps on the device for these groups: what their transport says, or an
-// estimate where it says nothing yet. 0 where messages go through the host.
+// What NCCL is still going to take of the device for these groups, estimated: for planned
+// ones all, for groups that send over it already the channels between neighbouring
+// stages. 0 where messages go through the host.
 std::size_t message_bytes(const comm::ProcessGroups& groups, Carrier carrier);
 
 // What a rank takes of its device.
