@@ -207,7 +207,7 @@ def read_inputs():
 
 
 def fits(machine, case):
-    return case["memory"] <= MEMORY_SHARE * machine.memory
+    return case["memory_gib"] * 2 ** 30 <= MEMORY_SHARE * machine.memory
 
 
 def predict_all():

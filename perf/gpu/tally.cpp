@@ -8,6 +8,7 @@
 // place of the host's. Two sizes are still a host's: how many rows of logits the head
 // takes at a time, and into how many blocks rows are cut for sums over them.
 #include <Kokkos_Core.hpp>
+#include <cstddef>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -20,6 +21,8 @@
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr std::size_t kGib = std::size_t{1} << 30;
 
 // Deck settings that a case is counted with, beside its own.
 struct Variant {
@@ -79,7 +82,7 @@ ordered_json json_of(const trireme::plan::DryRun& plan) {
           {"parameters", plan.parameters},
           {"data_ranks", data},
           {"model_flops", plan.model_flops / data},
-          {"memory", plan.stages.front().memory.total()},
+          {"memory_gib", (plan.stages.front().memory.total() + kGib - 1) / kGib},
           {"kernels", kernels},
           {"products", products}};
 }
