@@ -138,11 +138,53 @@ class Truth(Bundle):
         findings, _ = self.work("twice")
         self.assert_all_hold(findings, 4)
 
-    def test_a_profile_names_kernels_as_predictions_do(self):
+    def make_small(self):
+        """GPT-2 124M becomes a model that a test has time for."""
         deck = self.root / "decks" / "gpt2-124m.yaml"
         text = deck.read_text()
         self.addCleanup(deck.write_text, text)
         deck.write_text(pack.TINY_DECK + "precision: {compute: bf16}\n")
+
+    def test_memory_beside_the_plan(self):
+        self.make_small()
+        (finding,), _ = self.work("memory")
+        self.assertIs(finding["holds"], True)
+        self.assertGreater(finding["value"][1], 0)
+
+    def test_compute_sanitizer(self):
+        tool = self.root / "compute-sanitizer"
+        write_program(tool, """#!/bin/sh
+while [ "$1" != train ]; do program="$1"; shift; done
+"$program" "$@" && echo "========= ERROR SUMMARY: 0 errors"
+""")
+        (finding,), _ = self.work("sanitizer", "memcheck", TRIREME_SUITE_SANITIZER=str(tool))
+        self.assertEqual((finding["holds"], finding["value"]),
+                         (True, "========= ERROR SUMMARY: 0 errors"))
+        write_program(tool, "#!/bin/sh\necho '========= ERROR SUMMARY: 2 errors'\nexit 99\n")
+        (finding,), _ = self.work("sanitizer", "memcheck", TRIREME_SUITE_SANITIZER=str(tool))
+        self.assertEqual((finding["holds"], finding["value"]),
+                         (False, "========= ERROR SUMMARY: 2 errors"))
+
+    def test_attention_beside_pytorchs(self):
+        self.make_small()
+        results = self.root / "attention.jsonl"
+        results.write_text(json.dumps({
+            "part": "tune", "step": "attention of PyTorch", "kind": "attention",
+            "by": "torch flash", "shape": [16, 12, 1024, 64], "both": 1e6}) + "\n")
+        (finding,), records = self.work("own_attention", results)
+        self.assertIs(finding["holds"], True)
+        (ours,) = [one for one in records if one["kind"] == "attention"]
+        self.assertAlmostEqual(finding["value"], 1e6 / ours["both"], delta=0.001)
+
+    def test_decoding(self):
+        self.make_small()
+        (finding,), records = self.work("decode", "gpt2-124m", TRIREME_SUITE_COPY_BANDWIDTH="1e9")
+        seconds = records[-2]["seconds_of_a_token"]
+        weights = 2 * (124439808 - 1024 * 768)
+        self.assertAlmostEqual(finding["value"], weights / 1e9 / seconds, delta=0.001)
+
+    def test_a_profile_names_kernels_as_predictions_do(self):
+        self.make_small()
         _, records = self.work("profile", "0.1")
         measured = {one["what"]: one["us_per_token"] for one in records
                     if one["kind"] == "measured"}
@@ -151,12 +193,27 @@ class Truth(Bundle):
             self.assertGreater(measured[name], 0.0)
 
 
+# As Google Benchmark writes its results: one kernel beyond the caches, and one within.
+FAKE_MICRO = """#!{python}
+import json, sys
+out = next(word for word in sys.argv if word.startswith("--benchmark_out=")).split("=")[1]
+kernels = [{{"name": "norm/65536", "real_time": 200.0, "time_unit": "us", "GB/s": 2500.0,
+            "of_triad": 0.83}},
+           {{"name": "norm/64", "real_time": 2e3, "time_unit": "ns", "GB/s": 9000.0,
+            "of_triad": 3.0}}]
+json.dump({{"benchmarks": kernels}}, open(out, "w"))
+"""
+
+
 class Ratio(Bundle):
+    """Programs that are scripts."""
+
     def setUp(self):
         fakes = self.root / "fakes"
         fakes.mkdir()
         self.addCleanup(shutil.rmtree, fakes)
         write_program(fakes / "trireme", FAKE_TRIREME.format(python=sys.executable))
+        write_program(fakes / "trireme_micro", FAKE_MICRO.format(python=sys.executable))
         bin_directory, target = self.root / "bin", os.readlink(self.root / "bin")
         bin_directory.unlink()
         bin_directory.symlink_to(fakes)
@@ -169,6 +226,12 @@ class Ratio(Bundle):
         (self.root / "bin").unlink()
         (self.root / "bin").symlink_to(target)
         self.peer.write_text(self.peer_text)
+
+    def test_rows_count_beyond_the_caches(self):
+        (finding,), records = self.work("rows")
+        self.assertEqual((finding["what"], finding["holds"], finding["value"]),
+                         ("norm/65536: share of the bandwidth", False, 0.83))
+        self.assertEqual(len([one for one in records if one["kind"] == "benchmark"]), 2)
 
     def test_turns_of_both_and_what_follows(self):
         findings, records = self.work("ratio", "gpt2-124m", "0",
