@@ -14,9 +14,11 @@
 #include <array>
 #include <chrono>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/exec.hpp"
 #include "base/plural.hpp"
 #include "base/types.hpp"
 #include "base/wall_time.hpp"
@@ -51,6 +53,7 @@ struct Generator::Job {
   // Room for the texts of a step, to allocate it once.
   std::vector<std::size_t> stepping = {};
   std::vector<step::Decoder::Next> next = {};
+  std::vector<step::Decoder::Continued> continued = {};
 
   static constexpr std::size_t kNone = ~std::size_t{0};
 
@@ -67,6 +70,15 @@ index_t texts_at_once(const step::DecoderMemory& of_one, std::size_t texts) {
   return std::max<index_t>(1,
                            std::min(wanted, kBytes / static_cast<index_t>(of_one.cache)));
 }
+
+Generator::Generator(std::unique_ptr<step::Decoder> decoder)
+    : Generator(std::move(decoder),
+                kHostExecution ? DrawingPlace::host : DrawingPlace::device) {}
+
+Generator::Generator(std::unique_ptr<step::Decoder> decoder, DrawingPlace drawing)
+    : decoder_(std::move(decoder)),
+      draws_on_device_(drawing == DrawingPlace::device &&
+                       decoder_->places() <= step::Decoder::kStepTexts) {}
 
 void Generator::check_prompt(const GenerationRequest& request,
                              const GenerationConfig& config) const {
@@ -114,6 +126,7 @@ std::vector<Generation> Generator::run(const std::vector<GenerationRequest>& req
   job.in_place.assign(extent(decoder_->places()), Job::kNone);
   job.stepping.reserve(job.in_place.size());
   job.next.reserve(job.in_place.size());
+  job.continued.reserve(job.in_place.size());
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Text text;
     text.request = &requests[i];
@@ -133,7 +146,7 @@ std::vector<Generation> Generator::run(const std::vector<GenerationRequest>& req
   };
   while (!is_done()) {
     fill_places(job);
-    advance(job);
+    draws_on_device_ ? draw(job) : advance(job);
   }
   std::vector<Generation> results;
   for (Text& text : job.texts) results.push_back(std::move(text.result));
@@ -189,6 +202,39 @@ void Generator::advance(Job& job) {
   speed_.seconds += seconds_since(begin);
 }
 
+// Some tokens more for every text that is in a place, drawn on the device.
+void Generator::draw(Job& job) {
+  job.stepping.clear();
+  job.continued.clear();
+  index_t most = 0;
+  for (const std::size_t index : job.in_place) {
+    if (index == Job::kNone) continue;
+    Text& text = job.texts[index];
+    if (!make_room(job, text)) continue;
+    const index_t left = job.config.max_tokens - std::ssize(text.result.tokens);
+    most = std::max(most, left);
+    job.stepping.push_back(index);
+    job.continued.push_back({text.place, text.tokens.back(), std::ssize(text.tokens),
+                             left, text.request->number | (text.request->sample << 32)});
+  }
+  if (job.continued.empty()) return;
+  const auto begin = Clock::now();
+  const SamplingConfig& sampling = job.config.sampling;
+  const auto& end = job.config.end_of_document;
+  decoder_->draw(
+      {.rule = {sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed},
+       .usable = static_cast<index_t>(job.usable),
+       .end_of_document = end ? static_cast<std::int32_t>(*end) : -1},
+      job.continued, std::min(most, step::Decoder::kDrawnSteps));
+  for (const std::size_t index : job.stepping) {
+    Text& text = job.texts[index];
+    for (const std::int32_t token : decoder_->drawn(text.place)) {
+      take_token(job, text, static_cast<data::TokenId>(token));
+    }
+  }
+  speed_.seconds += seconds_since(begin);
+}
+
 // Whether a text's last token can be added to its positions. Where they are full it ends,
 // or forgets its older half and gets its next token here.
 bool Generator::make_room(Job& job, Text& text) {
@@ -219,6 +265,10 @@ void Generator::choose_token(Job& job, Text& text, std::span<const step::Logit> 
       job.sampler.choose(logits.first(job.usable), {.prompt = text.request->number,
                                                     .sample = text.request->sample,
                                                     .position = text.tokens.size()});
+  take_token(job, text, token);
+}
+
+void Generator::take_token(Job& job, Text& text, data::TokenId token) {
   ++speed_.new_tokens;
   if (token == job.config.end_of_document) {
     text.result.finish = FinishReason::end_of_document;

@@ -67,13 +67,19 @@ struct GenerationSpeed {
 // their keys and values would take more than 1 GiB.
 index_t texts_at_once(const step::DecoderMemory& of_one, std::size_t texts);
 
+// Where tokens are drawn; they are the same. Of texts that get theirs on the device, the
+// host sees up to step::Decoder::kDrawnSteps tokens at a time.
+enum class DrawingPlace { host, device };
+
 class Generator {
  public:
   // request: index in the list that run() was given.
   using OnToken = std::function<void(std::size_t request, data::TokenId token)>;
 
-  explicit Generator(std::unique_ptr<step::Decoder> decoder)
-      : decoder_(std::move(decoder)) {}
+  // On a GPU tokens are drawn on the device, where the decoder has no more places than
+  // that takes.
+  explicit Generator(std::unique_ptr<step::Decoder> decoder);
+  Generator(std::unique_ptr<step::Decoder> decoder, DrawingPlace drawing);
 
   // Throws InputError for a prompt that is longer than the context (unless texts slide)
   // or has a token outside the vocabulary, and for settings out of range.
@@ -95,11 +101,14 @@ class Generator {
                     const GenerationConfig& config) const;
   void fill_places(Job& job);
   void advance(Job& job);
+  void draw(Job& job);
   bool make_room(Job& job, Text& text);
   std::span<const step::Logit> read_last(const Text& text, index_t count);
   void choose_token(Job& job, Text& text, std::span<const step::Logit> logits);
+  void take_token(Job& job, Text& text, data::TokenId token);
 
   std::unique_ptr<step::Decoder> decoder_;
+  bool draws_on_device_;
   GenerationSpeed speed_;
 };
 

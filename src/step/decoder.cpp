@@ -8,6 +8,10 @@
 // A step of few tokens is little work: its small launches are left to the calling thread,
 // and whether the others take part in the large ones is decided by their time
 // (faster_way.hpp). Neither changes a bit of the results.
+//
+// A step of draw() has a row for each place, whether there is a text or not: a row
+// without one has length 0. So its launches are the same from token to token, and for any
+// texts.
 #include "step/decoder.hpp"
 
 #include <algorithm>
@@ -16,6 +20,7 @@
 
 #include "base/core_time.hpp"
 #include "base/error.hpp"
+#include "base/graph.hpp"
 #include "base/plural.hpp"
 #include "base/wall_time.hpp"
 #include "comm/group.hpp"
@@ -23,6 +28,7 @@
 #include "kernels/step_state.hpp"
 #include "model/chunk.hpp"
 #include "nn/micro_batch.hpp"
+#include "step/drawn_texts.hpp"
 #include "step/faster_way.hpp"
 #include "tensor/arena.hpp"
 #include "tensor/batch_spec.hpp"
@@ -59,9 +65,10 @@ class DecoderOf final : public Decoder {
         exec_(exec.is_shape_only() ? exec : exec.with_small_launches_alone()),
         alone_(exec.is_shape_only() ? exec : exec.on_one_thread()),
         state_(state),
-        way_(seconds_to_read(state), [threads = exec.space().concurrency()] {
-          return are_cores_wanted(threads);
-        }) {
+        way_(
+            seconds_to_read(state),
+            [threads = exec.space().concurrency()] { return are_cores_wanted(threads); }),
+        texts_(exec, std::min(places, kStepTexts), kDrawnSteps) {
     TRIREME_REQUIRE(places >= 1, "a decoder with {}", format_plural(places, "place"));
     const index_t ranks = state.groups.tensor->size();
     const index_t logits = places * state.whole().logit_columns();
@@ -72,6 +79,7 @@ class DecoderOf final : public Decoder {
     allocate(of_texts_, "decoder texts", 2 * kStepTexts);
     allocate(logits_, "decoder logits", logits);
     if (ranks > 1) allocate(gathered_, "decoder gather", ranks * logits);
+    bytes_ += texts_.device_bytes();
     deal_cache();
     if (exec.is_shape_only()) {
       find_workspace();
@@ -151,6 +159,51 @@ class DecoderOf final : public Decoder {
     return fetch_logits(count);
   }
 
+  void draw(const Drawing& drawing, std::span<const Continued> texts,
+            index_t steps) override {
+    TRIREME_REQUIRE(places() <= kStepTexts && steps >= 1 && steps <= kDrawnSteps,
+                    "{} drawn in {}: {} and {} at most", format_plural(steps, "step"),
+                    format_plural(places(), "place"), kDrawnSteps, kStepTexts);
+    texts_.clear();
+    for (const Continued& text : texts) {
+      require_room(text.place, 1);
+      texts_.set(text.place,
+                 {text.token, length(text.place), text.size, text.left, text.owner});
+    }
+    texts_.send(exec_);
+    for (index_t i = 0; i < steps; ++i) run_or_replay_token(drawing);
+    texts_.fetch(exec_);
+    for (const Continued& text : texts) {
+      length_of(text.place) += std::ssize(drawn(text.place));
+      check_drawn(text);
+    }
+  }
+  std::span<const std::int32_t> drawn(index_t place) const override {
+    return texts_.drawn(place);
+  }
+
+  // One step of draw().
+  void run_token(const Exec& exec, const Drawing& drawing) {
+    const kernels::TextRows rows = texts_.rows();
+    const auto count = static_cast<index_t>(rows.tokens.extent(0));
+    run_layers(exec, 1, count,
+               {.count = count,
+                .capacity = context(),
+                .lengths = rows.lengths,
+                .longest = context()},
+               logits_from(0, count), rows.tokens.data(), rows.positions.data());
+    const index_t ranks = state_.groups.tensor->size();
+    if (ranks > 1) gather_logits(exec, count);
+    kernels::draw_tokens<T>(exec, drawing.rule,
+                            {.data = ranks > 1 ? gathered_.data() : logits_.data(),
+                             .count = count,
+                             .columns = state_.whole().logit_columns(),
+                             .ranks = ranks,
+                             .share = largest_share(vocabulary(), ranks),
+                             .usable = drawing.usable},
+                            drawing.end_of_document, context(), rows);
+  }
+
  private:
   template <class Array>
   void allocate(Array& array, const char* label, index_t count) {
@@ -176,6 +229,28 @@ class DecoderOf final : public Decoder {
     }
   }
 
+  // The first token of a drawing is launched as ever, which makes what libraries keep.
+  void run_or_replay_token(const Drawing& drawing) {
+    if (graph_.is_recorded() && recorded_.is_same(drawing)) {
+      graph_.replay(exec_);
+      return;
+    }
+    run_token(exec_, drawing);
+    // Messages lie between the launches, or weights are lent for each use of them.
+    if (state_.groups.tensor->size() > 1 || state_.use != nullptr) return;
+    graph_.record(exec_, [this, drawing](const Exec& on) { run_token(on, drawing); });
+    recorded_ = drawing;
+  }
+  void check_drawn(const Continued& text) const {
+    const auto tokens = drawn(text.place);
+    if (tokens.empty() || kernels::TextRows::is_token(tokens.back())) return;
+    TRIREME_REQUIRE(false,
+                    "the logit of token {} at position {} is not finite: the weights are "
+                    "not those of a healthy model (did its training diverge?)",
+                    kernels::TextRows::bad_logit(tokens.back()),
+                    text.size + std::ssize(tokens) - 1);
+  }
+
   index_t& length_of(index_t place) { return lengths_.at(extent(place)); }
   void require_room(index_t place, index_t news) const {
     TRIREME_REQUIRE(length(place) + news <= context(),
@@ -194,11 +269,11 @@ class DecoderOf final : public Decoder {
     run_layers(exec_, kPieceRows, 1,
                {.capacity = std::max(context(), kPieceRows),
                 .longest = std::max(context(), kPieceRows)},
-               logits_from(0, 1));
+               logits_from(0, 1), nullptr, nullptr);
     const index_t texts = std::min(kStepTexts, places());
     run_layers(exec_, 1, texts,
                {.count = texts, .capacity = context(), .longest = context()},
-               logits_from(0, texts));
+               logits_from(0, texts), nullptr, nullptr);
   }
 
   // Texts of one step, whose logits go to the rows from `first` on.
@@ -237,21 +312,24 @@ class DecoderOf final : public Decoder {
            const kernels::CachedTexts& texts, index_t first_logits, index_t logit_rows) {
     copy_front(exec, tokens_, host_tokens_, sequence * samples);
     copy_front(exec, positions_, host_positions_, sequence * samples);
-    run_layers(exec, sequence, samples, texts, logits_from(first_logits, logit_rows));
+    run_layers(exec, sequence, samples, texts, logits_from(first_logits, logit_rows),
+               tokens_.data(), positions_.data());
     // The host's copies are written again by the next call.
     exec.fence("trireme::step::decode");
   }
 
+  // token_ids and positions: on the device, of `sequence` of each of `samples` texts.
   void run_layers(const Exec& exec, index_t sequence, index_t samples,
-                  const kernels::CachedTexts& texts, const View2<T>& logits) {
+                  const kernels::CachedTexts& texts, const View2<T>& logits,
+                  const std::int32_t* token_ids, const std::int32_t* positions) {
     for (nn::KvCache<T>& layer : layers_.caches) layer.texts = texts;
     BatchSpec spec = state_.blueprint.batch;
     const std::size_t tokens = spec.field(state_.blueprint.decoded.tokens);
     spec.streams.at(extent(spec.fields[tokens].stream)).sequence = sequence;
     nn::MicroBatch batch(spec, samples);
     const index_t rows = sequence * samples;
-    batch.set(tokens, tokens_.data(), rows);
-    batch.set(spec.field(state_.blueprint.decoded.positions), positions_.data(), rows);
+    batch.set(tokens, token_ids, rows);
+    batch.set(spec.field(state_.blueprint.decoded.positions), positions, rows);
     const nn::Context context{.exec = exec,
                               .groups = state_.groups,
                               .step = kernels::StepStateView(step_.data()),
@@ -264,15 +342,18 @@ class DecoderOf final : public Decoder {
     state_.whole().decode(context, layers_, logits);
   }
 
-  std::span<const Logit> fetch_logits(index_t texts) {
+  void gather_logits(const Exec& exec, index_t texts) {
     comm::Group& tensor = *state_.groups.tensor;
-    const index_t ranks = tensor.size();
+    const index_t part = texts * state_.whole().logit_columns();
+    tensor.all_gather(exec, comm::ConstSpan(logits_.data(), part, dtype_of<T>),
+                      {gathered_.data(), tensor.size() * part, dtype_of<T>});
+  }
+
+  std::span<const Logit> fetch_logits(index_t texts) {
+    const index_t ranks = state_.groups.tensor->size();
     const index_t columns = state_.whole().logit_columns();
     const index_t part = texts * columns;
-    if (ranks > 1) {
-      tensor.all_gather(exec_, comm::ConstSpan(logits_.data(), part, dtype_of<T>),
-                        {gathered_.data(), ranks * part, dtype_of<T>});
-    }
+    if (ranks > 1) gather_logits(exec_, texts);
     copy_front(exec_, host_logits_, ranks > 1 ? gathered_ : logits_, ranks * part);
     exec_.fence("trireme::step::fetch_logits");
     // Words of a rank: its first columns; those behind them are padding.
@@ -304,9 +385,18 @@ class DecoderOf final : public Decoder {
   HostArray<std::int32_t> host_tokens_, host_positions_, host_of_texts_;
   HostArray<T> host_logits_;
   std::vector<Logit> whole_logits_;  // (places, V)
+  DrawnTexts texts_;                 // of draw(): row i is place i
+  Graph graph_;                      // of a step of draw(), and by what it draws
+  Drawing recorded_;
 };
 
 }  // namespace
+
+bool Decoder::Drawing::is_same(const Drawing& other) const {
+  return rule.temperature == other.rule.temperature && rule.top_k == other.rule.top_k &&
+         rule.top_p == other.rule.top_p && rule.seed == other.rule.seed &&
+         usable == other.usable && end_of_document == other.end_of_document;
+}
 
 template <class T>
 std::unique_ptr<Decoder> make_decoder(const Exec& exec, ModelState<T>& state,
@@ -320,10 +410,21 @@ DecoderMemory plan_decoder(const ModelState<T>& state, index_t places) {
   return DecoderOf<T>(Exec::shape_only(), shapes, places).planned_memory();
 }
 
+template <class T>
+Tally plan_token(const ModelState<T>& state, index_t places) {
+  ModelState<T> shapes = state.without_memory();
+  Tally tally;
+  DecoderOf<T> decoder(Exec::shape_only(tally), shapes, places);
+  const Tally before = tally;
+  decoder.run_token(Exec::shape_only(tally), {.usable = decoder.vocabulary()});
+  return tally - before;
+}
+
 #define TRIREME_INSTANTIATE(T)                                                   \
   template std::unique_ptr<Decoder> make_decoder<T>(const Exec&, ModelState<T>&, \
                                                     index_t);                    \
-  template DecoderMemory plan_decoder<T>(const ModelState<T>&, index_t);
+  template DecoderMemory plan_decoder<T>(const ModelState<T>&, index_t);         \
+  template Tally plan_token<T>(const ModelState<T>&, index_t);
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

@@ -9,14 +9,21 @@
 //
 // Memory is taken once, for the model's longest sequence and a number of places. With a
 // tensor group every rank of it makes the same calls and gets the same logits.
+//
+// Where the host looks at logits, it chooses the tokens. Or texts get theirs on the
+// device, many steps long (draw()): a step is then one graph of launches that reads all
+// that changes, and writes it, in the device's memory. With a tensor group, and where
+// weights are lent for each use, launches are made one by one: messages are among them.
 #ifndef TRIREME_STEP_DECODER_HPP_
 #define TRIREME_STEP_DECODER_HPP_
 
 #include <memory>
 #include <span>
 
+#include "base/tally.hpp"
 #include "base/types.hpp"
 #include "data/bpe.hpp"
+#include "kernels/sampling.hpp"
 #include "model/blueprint.hpp"
 #include "step/model_state.hpp"
 
@@ -37,6 +44,25 @@ class Decoder {
     data::TokenId token = 0;
   };
 
+  // What draw() draws by.
+  struct Drawing {
+    kernels::SamplingRule rule = {};
+    index_t usable = 0;  // only tokens below this
+    std::int32_t end_of_document = -1;
+
+    bool is_same(const Drawing& other) const;
+  };
+  // A text that is to go on.
+  struct Continued {
+    index_t place = 0;
+    data::TokenId token = 0;  // its last one, which is not in the cache yet
+    index_t size = 0;         // tokens that the text has
+    index_t left = 0;         // tokens that it may yet get
+    std::uint64_t owner = 0;  // of its random numbers (kernels::TextRows)
+  };
+  // Steps of one draw() at most.
+  static constexpr index_t kDrawnSteps = 16;
+
   Decoder(const model::Architecture& model, index_t places)
       : context_(model.sequence), vocabulary_(model.vocab), places_(places) {}
   virtual ~Decoder() = default;
@@ -51,6 +77,14 @@ class Decoder {
   virtual void copy_text(index_t from, index_t to) = 0;
   // Adds a token to each of these texts: their logits, (texts, V).
   virtual std::span<const Logit> step(std::span<const Next> texts) = 0;
+  // Adds a token to each of these texts, and draws the next one, `steps` times. A text
+  // ends earlier at the end of its document, with the last token that it may get, and
+  // where its place is full. Of a decoder with kStepTexts places at most. Error where a
+  // logit is not finite.
+  virtual void draw(const Drawing& drawing, std::span<const Continued> texts,
+                    index_t steps) = 0;
+  // What the last draw() drew for the text in a place, the end of a document included.
+  virtual std::span<const std::int32_t> drawn(index_t place) const = 0;
   // Positions that the text in a place has.
   virtual index_t length(index_t place) const = 0;
 
@@ -73,6 +107,9 @@ struct DecoderMemory {
 };
 template <class T>
 DecoderMemory plan_decoder(const ModelState<T>& state, index_t places);
+// What one step of draw() launches and sends.
+template <class T>
+Tally plan_token(const ModelState<T>& state, index_t places);
 
 }  // namespace trireme::step
 

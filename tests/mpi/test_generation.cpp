@@ -1,5 +1,5 @@
 // Generation with the model split over a tensor group: the tokens of one rank, on every
-// rank. The vocabulary divides by none of the sizes.
+// rank, drawn by the host or on the device. The vocabulary divides by none of the sizes.
 #include <gtest/gtest.h>
 
 #include "comm/mpi_communicator.hpp"
@@ -10,7 +10,8 @@
 namespace trireme::inference {
 namespace {
 
-std::vector<data::TokenId> generate(const comm::ProcessGroups& groups) {
+std::vector<data::TokenId> generate(const comm::ProcessGroups& groups,
+                                    DrawingPlace drawing) {
   step::ModelState<double> state(groups, {.layers = 2,
                                           .hidden = 48,
                                           .heads = 12,
@@ -21,7 +22,7 @@ std::vector<data::TokenId> generate(const comm::ProcessGroups& groups) {
                                           .init_std = 0.3});
   state.params.allocate(state.registry, ParamBuffer<double>::Use::inference);
   state.params.initialize(Exec(), 17);
-  Generator generator(step::make_decoder(Exec(), state, 2));
+  Generator generator(step::make_decoder(Exec(), state, 2), drawing);
   const GenerationConfig config{.sampling = {.top_p = 0.95, .seed = 9},
                                 .max_tokens = 40,
                                 .at_limit = AtContextLimit::slide};
@@ -36,11 +37,12 @@ std::vector<data::TokenId> generate(const comm::ProcessGroups& groups) {
 }
 
 TEST(GenerationRanks, TensorGroupGivesTheTokensOfOneRank) {
-  const auto expected = generate(comm::make_groups_of_one());
+  const auto expected = generate(comm::make_groups_of_one(), DrawingPlace::host);
   ASSERT_EQ(expected.size(), 120u);
   const auto world = comm::make_mpi_world();
   const comm::RankGrid grid(world, {.tensor = world->size()});
-  EXPECT_EQ(generate(grid.groups()), expected);
+  EXPECT_EQ(generate(grid.groups(), DrawingPlace::host), expected);
+  EXPECT_EQ(generate(grid.groups(), DrawingPlace::device), expected);
 }
 
 }  // namespace

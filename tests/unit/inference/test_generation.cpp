@@ -1,5 +1,5 @@
 // Generation: cached decoding against the full forward pass, Hugging Face's greedy
-// continuations, and what ends a text.
+// continuations, what ends a text, and tokens drawn on the device.
 #include "inference/generation.hpp"
 
 #include <gmock/gmock.h>
@@ -435,6 +435,157 @@ TEST(GenerationInput, EmptyPromptBeginsADocument) {
   EXPECT_EQ(full.tokens.size(), 1u);
 }
 
+// Everything that ends a text, and more of them than places.
+template <class T>
+void expect_device_draws_the_same(const SamplingConfig& sampling, AtContextLimit limit) {
+  Model<T> model;
+  const GenerationConfig config{.sampling = sampling,
+                                .max_tokens = 40,
+                                .usable_vocabulary = 51,
+                                .end_of_document = 7,
+                                .at_limit = limit};
+  std::vector<GenerationRequest> requests;
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    const Tokens prompt = random_tokens(index_t(3 + 8 * n), static_cast<unsigned>(n), 51);
+    for (std::uint64_t sample = 0; sample < 2; ++sample) {
+      requests.push_back({prompt, n, sample});
+    }
+  }
+  const auto texts = [&](index_t places, DrawingPlace drawing) {
+    Generator generator(step::make_decoder(Exec(), model, places), drawing);
+    std::vector<std::pair<std::size_t, TokenId>> streamed;
+    std::vector<Tokens> tokens;
+    std::vector<FinishReason> finish;
+    for (const Generation& g :
+         generator.run(requests, config, [&](std::size_t request, TokenId token) {
+           streamed.emplace_back(request, token);
+         })) {
+      tokens.push_back(g.tokens);
+      finish.push_back(g.finish);
+    }
+    std::ranges::stable_sort(streamed, {}, &std::pair<std::size_t, TokenId>::first);
+    return std::tuple(tokens, finish, streamed);
+  };
+  const auto on_host = texts(3, DrawingPlace::host);
+  for (const index_t places : {1, 2, 3, 16}) {
+    EXPECT_EQ(texts(places, DrawingPlace::device), on_host) << places << " places";
+  }
+  // More than are drawn for on a device.
+  EXPECT_EQ(texts(17, DrawingPlace::device), on_host);
+}
+
+TEST(GenerationDrawn, OnTheDeviceTheSameTokens) {
+  using enum AtContextLimit;
+  expect_device_draws_the_same<float>({.temperature = 0}, stop);
+  expect_device_draws_the_same<float>({.top_k = 20, .top_p = 0.9, .seed = 5}, slide);
+  expect_device_draws_the_same<bf16>({.temperature = 0.8, .top_k = 11}, stop);
+  expect_device_draws_the_same<fp16>({.temperature = 2.0}, slide);
+  expect_device_draws_the_same<double>({.top_p = 0.7}, stop);
+}
+
+// One decoder, one text, other ways of drawing: each has a graph of its own.
+TEST(GenerationDrawn, AnotherWayOfDrawingIsRecordedAnew) {
+  Model<float> model;
+  const std::vector<GenerationRequest> request = {{.prompt = random_tokens(5)}};
+  Generator device(step::make_decoder(Exec(), model, 2), DrawingPlace::device);
+  Generator host(step::make_decoder(Exec(), model, 2), DrawingPlace::host);
+  for (const SamplingConfig& sampling :
+       {SamplingConfig{}, SamplingConfig{.seed = 1}, SamplingConfig{.temperature = 0},
+        SamplingConfig{.top_k = 2}, SamplingConfig{.top_p = 0.5}, SamplingConfig{}}) {
+    const GenerationConfig config{.sampling = sampling, .max_tokens = 9};
+    EXPECT_EQ(device.run(request, config)[0].tokens, host.run(request, config)[0].tokens);
+  }
+  EXPECT_EQ(device.speed().new_tokens, 54);
+}
+
+TEST(GenerationDrawn, StepsOfTheDecoder) {
+  Model<float> model;
+  const auto decoder = step::make_decoder(Exec(), model, 4);
+  decoder->read(1, random_tokens(5));
+  decoder->read(2, random_tokens(33, 2));
+  const step::Decoder::Drawing drawing{.rule = {.temperature = 0}, .usable = 53};
+  // Places 0 and 3 are empty; the text in place 2 has room for 4 more.
+  const std::vector<step::Decoder::Continued> texts = {
+      {.place = 2, .token = 9, .size = 34, .left = 99},
+      {.place = 1, .token = 8, .size = 6, .left = 7}};
+  decoder->draw(drawing, texts, 16);
+  EXPECT_EQ(decoder->drawn(1).size(), 7u);
+  EXPECT_EQ(decoder->drawn(2).size(), 4u);
+  EXPECT_TRUE(decoder->drawn(0).empty());
+  EXPECT_EQ(decoder->length(1), 12);
+  EXPECT_EQ(decoder->length(2), 37);
+  EXPECT_EQ(decoder->length(3), 0);
+  // A text that is not among those drawn for keeps what it has.
+  const Tokens first(decoder->drawn(1).begin(), decoder->drawn(1).end());
+  decoder->read(3, random_tokens(6, 3));
+  const step::Decoder::Continued third{.place = 3, .token = 9, .size = 7, .left = 99};
+  decoder->draw(drawing, {&third, 1}, 3);
+  EXPECT_TRUE(decoder->drawn(1).empty());
+  EXPECT_EQ(decoder->drawn(3).size(), 3u);
+  const step::Decoder::Next next{1, 4};
+  const auto logits = decoder->step({&next, 1});
+  const auto again = step::make_decoder(Exec(), model);
+  again->read(0, random_tokens(5));
+  std::vector<TokenId> fed = {8};
+  fed.insert(fed.end(), first.begin(), first.end() - 1);
+  fed.push_back(4);
+  Logits last;
+  for (const TokenId token : fed) {
+    const step::Decoder::Next one{0, token};
+    const auto of_one = again->step({&one, 1});
+    last.assign(of_one.begin(), of_one.end());
+  }
+  EXPECT_EQ(Logits(logits.begin(), logits.end()), last);
+}
+
+TEST(GenerationDrawn, WhatIsWrongIsSaid) {
+  Model<float> model;
+  const auto decoder = step::make_decoder(Exec(), model, 2);
+  decoder->read(0, random_tokens(37));
+  decoder->read(1, random_tokens(5));
+  const step::Decoder::Drawing drawing{.usable = 53};
+  const auto draw = [&](index_t place, index_t steps) {
+    const step::Decoder::Continued text{.place = place, .token = 1, .size = 6, .left = 9};
+    decoder->draw(drawing, {&text, 1}, steps);
+  };
+  EXPECT_THAT([&] { draw(0, 2); }, ::testing::ThrowsMessage<Error>(HasSubstr(
+                                       "37 positions are filled, 1 token more")));
+  EXPECT_THAT([&] { draw(1, 17); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("17 steps drawn in 2 places")));
+  // A model whose training diverged: the final norm's weights are no numbers.
+  const auto weights =
+      model.params.slice(Slab::weight, model.registry.find("final_norm/weight"));
+  Kokkos::deep_copy(weights, NAN);
+  EXPECT_THAT([&] { draw(1, 2); },
+              ::testing::ThrowsMessage<Error>(HasSubstr(
+                  "the logit of token 0 at position 6 is not finite: the weights")));
+}
+
+// Of a layer: a norm, four products and the biases of two of them, what comes to the
+// cache, attention and its tiles combined, residual and norm, residual. Beside the
+// layers: embedding, the last norm, the head's product, and the draw. A GPU has no more:
+// there a product adds its bias.
+TEST(GenerationDrawn, LaunchesOfAToken) {
+  model::Architecture config = kConfig;
+  const auto count = [&](index_t layers, index_t places) {
+    config.layers = layers;
+    const step::ModelState<float> model(comm::make_groups_of_one(), config);
+    return step::plan_token(model, places);
+  };
+  const Tally one = count(1, 3), layer = count(2, 3) - one;
+  EXPECT_LE(layer.total().calls, 12);
+  EXPECT_LE((one - layer).total().calls, 4);
+  if (kHostExecution) {
+    EXPECT_EQ(layer.total().calls, 12);
+    EXPECT_EQ((one - layer).total().calls, 4);
+  }
+  EXPECT_EQ(one.kernel("trireme::kernels::draw_tokens").calls, 1);
+  EXPECT_EQ(one.kernel("trireme::copy").calls, 0) << "the host's memory";
+  EXPECT_TRUE(one.messages().empty());
+  // They do not depend on how many texts there are room for.
+  EXPECT_EQ(count(2, 16).total().calls, count(2, 1).total().calls);
+}
+
 int allocations = 0;
 void count_allocation(Kokkos::Profiling::SpaceHandle, const char*, const void*,
                       std::uint64_t) {
@@ -443,15 +594,19 @@ void count_allocation(Kokkos::Profiling::SpaceHandle, const char*, const void*,
 
 TEST(GenerationMemory, NothingIsAllocatedAfterTheFirstToken) {
   Model<float> model;
-  Generator generator(step::make_decoder(Exec(), model, 2));
-  int after_first = -1;
-  Kokkos::Tools::Experimental::set_allocate_data_callback(count_allocation);
-  generator.run({{.prompt = random_tokens(5)}, {.prompt = random_tokens(5, 2)}},
-                {.max_tokens = 20}, [&](std::size_t, TokenId) {
-                  if (after_first < 0) after_first = allocations;
-                });
-  Kokkos::Tools::Experimental::set_allocate_data_callback(nullptr);
-  EXPECT_EQ(allocations, after_first);
+  for (const auto drawing : {DrawingPlace::host, DrawingPlace::device}) {
+    Generator generator(step::make_decoder(Exec(), model, 2), drawing);
+    // Draws on the device begin with the third token: one launch of theirs has scratch.
+    const int first = drawing == DrawingPlace::host ? 1 : 3;
+    int seen = 0, after_first = -1;
+    Kokkos::Tools::Experimental::set_allocate_data_callback(count_allocation);
+    generator.run({{.prompt = random_tokens(5)}, {.prompt = random_tokens(5, 2)}},
+                  {.max_tokens = 20}, [&](std::size_t, TokenId) {
+                    if (++seen == first) after_first = allocations;
+                  });
+    Kokkos::Tools::Experimental::set_allocate_data_callback(nullptr);
+    EXPECT_EQ(allocations, after_first);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+// base/graph_cuda.cpp — a Graph of an NVIDIA GPU: what a stream captures while a function
+// launches on it, made into an executable graph.
+//
+// While a stream captures, this thread may make no call that allocates or waits: CUDA
+// then refuses the capture, and the error names the call's status. Times of single
+// kernels are not taken in a graph, and idle work between launches has nothing to do.
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "base/cuda_status.hpp"
+#include "base/error.hpp"
+#include "base/graph.hpp"
+
+namespace trireme {
+
+namespace {
+
+// Launches are not timed one by one as long as it lives.
+class WithoutTimers {
+ public:
+  explicit WithoutTimers(const Exec& exec) : exec_(exec), timers_(exec.timers()) {
+    exec_.set_timers(nullptr);
+  }
+  ~WithoutTimers() { exec_.set_timers(timers_); }
+  WithoutTimers(const WithoutTimers&) = delete;
+  WithoutTimers& operator=(const WithoutTimers&) = delete;
+
+ private:
+  const Exec& exec_;
+  Timers* timers_;
+};
+
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+};
+using CapturedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+
+// Ends the capture of a stream, also where the function has thrown: a stream that is left
+// capturing can do nothing else.
+class Capture {
+ public:
+  explicit Capture(cudaStream_t stream) : stream_(stream) {
+    require_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                 "cudaStreamBeginCapture");
+  }
+  ~Capture() {
+    if (!is_open_) return;
+    cudaGraph_t graph = nullptr;
+    if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+    (void)cudaGetLastError();  // the first error is on its way to the caller
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  CapturedGraph end() {
+    is_open_ = false;
+    cudaGraph_t graph = nullptr;
+    require_cuda(cudaStreamEndCapture(stream_, &graph),
+                 "cudaStreamEndCapture (between launches that are captured the host may "
+                 "neither wait nor allocate)");
+    return CapturedGraph(graph);
+  }
+
+ private:
+  cudaStream_t stream_;
+  bool is_open_ = true;
+};
+
+}  // namespace
+
+struct Graph::Recorded {
+  Recorded() = default;
+  ~Recorded() {
+    if (graph != nullptr) cudaGraphExecDestroy(graph);
+  }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+
+  cudaGraphExec_t graph = nullptr;
+};
+
+Graph::Graph() = default;
+Graph::~Graph() = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+
+void Graph::record(const Exec& exec, Launches launches) {
+  recorded_.reset();
+  const WithoutTimers untimed(exec);
+  Capture capture(exec.space().cuda_stream());
+  launches(exec);
+  const CapturedGraph captured = capture.end();
+  auto recorded = std::make_unique<Recorded>();
+  require_cuda(cudaGraphInstantiate(&recorded->graph, captured.get(), 0),
+               "cudaGraphInstantiate");
+  recorded_ = std::move(recorded);
+}
+
+bool Graph::is_recorded() const {
+  return recorded_ != nullptr;
+}
+
+void Graph::replay(const Exec& exec) const {
+  TRIREME_REQUIRE(is_recorded(), "a replay of what was not recorded");
+  require_cuda(cudaGraphLaunch(recorded_->graph, exec.space().cuda_stream()),
+               "cudaGraphLaunch");
+}
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+// Graph: nothing runs while it is recorded, replays run in the queue's order and read
+// what changes from memory; on a host, what a device could not replay is refused.
+#include "base/graph.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "support/arrays.hpp"
+
+namespace trireme {
+namespace {
+
+struct Add {
+  View1<float> to;
+  View1<const float> by;
+  KOKKOS_FUNCTION void operator()(index_t i) const { to(i) = 2 * to(i) + by(i); }
+};
+
+void add(const Exec& exec, const test::Array<float>& to, const test::Array<float>& by,
+         index_t count = 3) {
+  launch(exec, {"trireme::test::add", {.bytes = 4 * count}}, count,
+         Add{to.vector(), by.cvector()});
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(GraphReplays, RunInOrderAndReadMemory) {
+  const Exec exec;
+  const test::Array<float> to({1, 2, 3});
+  test::Array<float> by({1, 1, 1});
+  add(exec, to, by);
+  EXPECT_EQ(to.values(), (std::vector<double>{3, 5, 7}));
+  Graph graph;
+  EXPECT_FALSE(graph.is_recorded());
+  graph.record(exec, [&](const Exec& on) {
+    add(on, to, by);
+    add(on, to, by);
+  });
+  EXPECT_TRUE(graph.is_recorded());
+  exec.fence("test");
+  EXPECT_EQ(to.values(), (std::vector<double>{3, 5, 7})) << "the recording ran";
+  graph.replay(exec);
+  exec.fence("test");
+  EXPECT_EQ(to.values(), (std::vector<double>{15, 23, 31}));
+  by.set({0, 0, 1});
+  graph.replay(exec);
+  add(exec, to, by);
+  exec.fence("test");
+  EXPECT_EQ(to.values(), (std::vector<double>{120, 184, 255}));
+  Graph moved = std::move(graph);
+  EXPECT_TRUE(moved.is_recorded());
+  moved.record(exec, [&](const Exec& on) { add(on, to, by); });
+  moved.replay(exec);
+  exec.fence("test");
+  EXPECT_EQ(to.values(), (std::vector<double>{240, 368, 511}));
+}
+
+TEST(GraphReplays, OfNothingAreRefused) {
+  const Exec exec;
+  Graph graph;
+  EXPECT_THAT(message_of([&] { graph.replay(exec); }),
+              testing::HasSubstr("not recorded"));
+  EXPECT_THAT(message_of([&] {
+                graph.record(exec, [](const Exec&) { TRIREME_REQUIRE(false, "no"); });
+              }),
+              testing::HasSubstr("no"));
+  EXPECT_FALSE(graph.is_recorded());
+}
+
+// A device replays the old launches then, and says nothing.
+TEST(GraphReplays, OfOtherLaunchesAreRefusedOnAHost) {
+  if (!kHostExecution) return;
+  const Exec exec;
+  const test::Array<float> to({1, 2, 3}), by({1, 1, 1});
+  int launches = 1;
+  index_t count = 3;
+  Graph graph;
+  graph.record(exec, [&](const Exec& on) {
+    for (int i = 0; i < launches; ++i) add(on, to, by, count);
+  });
+  graph.replay(exec);
+  launches = 2;
+  EXPECT_THAT(message_of([&] { graph.replay(exec); }),
+              testing::HasSubstr("trireme::test::add has 1 call more and +12 B"));
+  launches = 1;
+  count = 2;
+  EXPECT_THAT(message_of([&] { graph.replay(exec); }),
+              testing::HasSubstr("trireme::test::add has 0 calls more and -4 B"));
+  EXPECT_EQ(to.values(), (std::vector<double>{3, 5, 7})) << "a refused replay ran";
+  count = 3;
+  graph.replay(exec);
+  exec.fence("test");
+  EXPECT_EQ(to.values(), (std::vector<double>{7, 11, 15}));
+}
+
+}  // namespace
+}  // namespace trireme
