@@ -147,15 +147,7 @@ void decode_attention(const Exec& exec, const CachedTexts& texts,
                       const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
                       View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o) {
   check_decode("decode_attention", texts, heads, qkv, k, v, scratch, o);
-  if constexpr (kHostExecution) {
-    if (heads.head_dim <= impl::kMostHeadElements) {
-      impl::decode_attention_on_host<T>(exec, texts, heads, qkv, k, v, scratch, o);
-      return;
-    }
-    decode_attention_reference<T>(exec, texts, heads, qkv, k, v, scratch, o);
-  } else {
-    impl::decode_attention_by_teams<T>(exec, texts, heads, qkv, k, v, scratch, o);
-  }
+  impl::decode_attention_here<T>(exec, texts, heads, qkv, k, v, scratch, o);
 }
 
 #define TRIREME_INSTANTIATE(T)                                \

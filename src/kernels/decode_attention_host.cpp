@@ -20,6 +20,9 @@ namespace trireme::kernels::impl {
 
 namespace {
 
+// The largest head for which there is a way here: its queries lie on the stack.
+constexpr index_t kMostHeadElements = 256;
+
 // What the items of a call leave behind: of each text, head and tile.
 template <class A>
 struct TileResults {
@@ -193,11 +196,14 @@ struct CombineTiles {
 }  // namespace
 
 template <class T>
-void decode_attention_on_host(const Exec& exec, const CachedTexts& texts,
-                              const CachedHeads& heads, View2<const T> qkv,
-                              View2<const T> k, View2<const T> v,
-                              View1<Accumulator<T>> scratch, View2<T> o) {
+void decode_attention_here(const Exec& exec, const CachedTexts& texts,
+                           const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
+                           View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o) {
   using A = Accumulator<T>;
+  if (heads.head_dim > kMostHeadElements) {
+    decode_attention_reference<T>(exec, texts, heads, qkv, k, v, scratch, o);
+    return;
+  }
   const index_t tiles = (texts.longest + kDecodeTile - 1) / kDecodeTile;
   const TileResults<A> results{scratch.data(), heads.heads, tiles, heads.head_dim};
   launch(exec,
@@ -213,7 +219,7 @@ void decode_attention_on_host(const Exec& exec, const CachedTexts& texts,
 }
 
 #define TRIREME_INSTANTIATE(T) \
-  template decltype(decode_attention_on_host<T>) decode_attention_on_host<T>;
+  template decltype(decode_attention_here<T>) decode_attention_here<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE
 

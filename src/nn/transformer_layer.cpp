@@ -233,6 +233,10 @@ void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> 
   mlp_norm_.forward_residual(context, dropout(context, random::Site::attention_output),
                              as_const(branch), attention_.output_bias(), x, middle,
                              normed, unused);
+  if (context.groups.tensor->size() == 1) {
+    mlp_.forward_residual(context, as_const(normed), as_const(middle), y, mlp_unused);
+    return;
+  }
   mlp_.forward(context, as_const(normed), branch, mlp_unused);
   kernels::bias_dropout_add_forward<T>(
       context.exec, dropout(context, random::Site::mlp_output), context.step,

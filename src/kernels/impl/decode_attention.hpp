@@ -22,14 +22,12 @@ Cost decode_attention_cost(const CachedTexts& texts, const CachedHeads& heads) {
           .bytes = elements * static_cast<index_t>(sizeof(T))};
 }
 
-// The largest head for which there is a way for the host: its queries lie on the stack.
-inline constexpr index_t kMostHeadElements = 256;
-
+// The way that the build has chosen: a host's in decode_attention_host.cpp, a GPU's in
+// decode_attention_cuda.cpp.
 template <class T>
-void decode_attention_on_host(const Exec& exec, const CachedTexts& texts,
-                              const CachedHeads& heads, View2<const T> qkv,
-                              View2<const T> k, View2<const T> v,
-                              View1<Accumulator<T>> scratch, View2<T> o);
+void decode_attention_here(const Exec& exec, const CachedTexts& texts,
+                           const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
+                           View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o);
 
 // By teams, for heads of any size: the way of a GPU. A host can take it, too.
 template <class T>

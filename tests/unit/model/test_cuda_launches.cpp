@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpt_pass.hpp"
+#include "kernels/few_rows.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/narrow_gemm.hpp"
 
@@ -95,6 +96,63 @@ TEST(CudaLaunches, OfALayerWithoutDropout) {
                                {"residual_norm_forward", 1}}));
   EXPECT_EQ(backward, kBackward);
   EXPECT_EQ(sum_of(forward) + sum_of(backward), 23);
+}
+
+// A token of so many texts that a host, too, takes a library's products for them; a GPU
+// has the same launches whatever the texts' number and lengths are.
+Launches launches_of_a_token(index_t layers) {
+  constexpr index_t kTexts = kernels::kFewRows + 1, kCapacity = 100;
+  model::Architecture config = small_gpt();
+  config.layers = layers;
+  Gpt<bf16> gpt(config);
+  model::DecodeState<bf16> state;
+  for (const index_t columns : gpt.chunk.cache_columns()) {
+    const View2<bf16> cache(nullptr, extent(kTexts * kCapacity), extent(columns));
+    state.caches.push_back(
+        {.k = cache,
+         .v = cache,
+         .texts = {.count = kTexts, .capacity = kCapacity, .longest = kCapacity}});
+  }
+  Tally tally;
+  const Exec exec = Exec::shape_only(tally);
+  constexpr std::size_t kBytes = 1 << 20;
+  const Kokkos::View<std::byte*, DeviceMemory> memory("memory", kBytes);
+  Arena saved, scratch(memory.data(), kBytes), held;
+  BatchSpec spec = gpt.blueprint.batch;
+  spec.streams[0].sequence = 1;
+  const nn::MicroBatch batch(spec, kTexts);
+  const nn::Context context{.exec = exec,
+                            .groups = gpt.groups,
+                            .step = kernels::StepStateView(nullptr),
+                            .saved = &saved,
+                            .scratch = scratch,
+                            .held = held,
+                            .batch = batch,
+                            .mode = nn::Mode::evaluation};
+  gpt.chunk.decode(
+      context, state,
+      View2<bf16>(nullptr, extent(kTexts), extent(gpt.chunk.logit_columns())));
+  return launches_of(tally);
+}
+
+TEST(CudaLaunches, OfATokenInALayer) {
+  Launches layer = launches_of_a_token(3);
+  const Launches beside = launches_of_a_token(2);
+  for (const auto& [label, calls] : beside) {
+    layer[label] -= calls;
+    if (layer[label] == 0) layer.erase(label);
+  }
+  EXPECT_EQ(layer, (Launches{{"append_to_cache", 1},
+                             {"apply_epilogue", 1},
+                             {"decode_attention[tiles]", 1},
+                             {"decode_attention[tiles_combined]", 1},
+                             {"gemm", 1},
+                             {"layer_norm_forward", 1},
+                             {"linear_forward[fused]", 3},
+                             {"residual_norm_forward", 1}}));
+  EXPECT_EQ(sum_of(layer), 10);
+  // Embedding, the last norm, the head's product; a draw comes behind them.
+  EXPECT_EQ(sum_of(beside) - 2 * sum_of(layer), 3);
 }
 
 // Heads of every size that tensor cores have a kernel for.
