@@ -112,6 +112,8 @@ void add_train(CommandLine& line, int argc, char** argv) {
           "--fault", options.fault,
           "Make something go wrong, to try a system: kill:rank=3,phase=ckpt.write")
       ->type_name("PLAN");
+  command.add_flag("--late", options.late, "Copies come late, as on a GPU: for tests")
+      ->group("");
   CLI::Option* const dry_run = command.add_flag(
       "--dry-run", arguments->dry_run,
       "Check the deck; print parameters, FLOPs and memory; do nothing else");

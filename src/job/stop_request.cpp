@@ -292,7 +292,8 @@ std::optional<double> StopRequest::seconds_to_limit() const {
 bool StopRequest::limit_has_come() const {
   const auto left = seconds_to_limit();
   const double until_saved = is_saving_ ? longest_save_ : 0.0;
-  return left && *left <= longest_interval_ + until_saved;
+  const double steps = longest_interval_ * (1 + steps_under_way_);
+  return left && *left <= steps + until_saved;
 }
 
 std::string StopRequest::take_note() {

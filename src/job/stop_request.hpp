@@ -71,7 +71,8 @@ class StopRequest {
 
   // Collective: after each step and between the batches of a validation; the same answer
   // on every rank; once given it stays. The limit has come when another interval like the
-  // longest between two calls and the margin would not fit into what is left.
+  // longest between two calls (one more for each step that is under way) and the margin
+  // would not fit into what is left.
   StopReason poll(comm::Communicator& world);
   // Asks as poll() does, of signals alone: before the first step, so that every start
   // makes one whatever the limit.
@@ -89,6 +90,8 @@ class StopRequest {
   void expect_save(double seconds) { expected_save_ = seconds; }
   // A save is being written beside the steps: the last one has to wait for it.
   void set_saving(bool is_saving) { is_saving_ = is_saving; }
+  // So many steps are launched that nobody has waited for: they come before the end.
+  void set_steps_under_way(int steps) { steps_under_way_ = steps; }
   // The run directory has a checkpoint to go on from: a second ^C is status 75.
   void note_published();
   bool is_published() const;
@@ -124,6 +127,7 @@ class StopRequest {
   double longest_save_ = 0.0;
   double expected_save_ = 0.0;
   bool is_saving_ = false;
+  int steps_under_way_ = 0;
   std::optional<double> last_poll_;
   StopReason reason_ = StopReason::none;
   std::string description_;

@@ -16,6 +16,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/error.hpp"
+#include "base/plural.hpp"
 #include "kernels/initialize.hpp"
 
 namespace trireme::optim {
@@ -39,24 +41,36 @@ void sum_over_ranks(const Exec& exec, const comm::ProcessGroups& groups, int zer
   groups.model->all_reduce(exec, comm::span_of(gradient_sums), comm::Op::sum, kSite);
 }
 
-void set_step(const Exec& exec, View0<kernels::StepState> state, std::uint64_t step,
-              double learning_rate, double loss_scale, double correction1,
-              double correction2) {
+// What one update takes, of the two that a step may turn out to be.
+struct Rates {
+  double learning_rate, bias_correction1, bias_correction2;
+};
+
+// One thread. The host is `behind` where it has not read all reports: then the device
+// knows better which update it is, and with which loss scale.
+void set_step(const Exec& exec, View0<kernels::StepState> state, View1<StepCourse> course,
+              const StepStart& start, bool is_behind, const Rates& rates,
+              const Rates& rates_before) {
+  const std::int64_t update = start.update;
+  const LossScale loss_scale = start.loss_scale;
   launch(
       exec, "trireme::optim::set_step", 1, KOKKOS_LAMBDA(const index_t) {
-        state().step = step;
-        state().loss_scale = loss_scale;
-        state().learning_rate = learning_rate;
-        state().bias_correction1 = correction1;
-        state().bias_correction2 = correction2;
+        if (!is_behind) course(0) = {loss_scale, update, 0};
+        const Rates& now = course(0).update == update ? rates : rates_before;
+        state().step = static_cast<std::uint64_t>(course(0).update);
+        state().loss_scale = course(0).loss_scale.scale();
+        state().learning_rate = now.learning_rate;
+        state().bias_correction1 = now.bias_correction1;
+        state().bias_correction2 = now.bias_correction2;
       });
 }
 
-// One thread: the factor every gradient is multiplied with, the report, and whether the
-// weights are to be updated.
+// One thread: the factor every gradient is multiplied with, the report, whether the
+// weights are to be updated, and what the next step begins with.
 void finish_scale(const Exec& exec, View0<kernels::StepState> state,
-                  View1<const double> totals, View1<const double> gradient_sums,
-                  double clip_norm, View1<StepReport> report) {
+                  View1<StepCourse> course, View1<const double> totals,
+                  View1<const double> gradient_sums, double clip_norm,
+                  View1<StepReport> report) {
   launch(
       exec, "trireme::optim::finish_scale", 1, KOKKOS_LAMBDA(const index_t) {
         const double loss_scale = state().loss_scale;
@@ -69,10 +83,21 @@ void finish_scale(const Exec& exec, View0<kernels::StepState> state,
         state().gradient_scale = clip / loss_scale;
         report(0).grad_norm = norm;
         report(0).non_finite = gradient_sums(1);
+        report(0).loss_scale = loss_scale;
+        report(0).update = course(0).update;
         for (std::size_t i = 0; 2 * i < totals.extent(0); ++i) {
           report(0).losses[i] = {totals(2 * i), totals(2 * i + 1)};
         }
-        state().skips_update = report(0).is_finite() ? 0 : 1;
+        const bool is_finite = report(0).is_finite();
+        state().skips_update = is_finite && course(0).has_ended == 0 ? 0 : 1;
+        if (course(0).has_ended != 0) return;
+        if (!is_finite &&
+            !(report(0).has_finite_losses() && course(0).loss_scale.can_skip())) {
+          course(0).has_ended = 1;
+          return;
+        }
+        course(0).loss_scale.update(!is_finite);
+        if (is_finite) ++course(0).update;
       });
 }
 
@@ -88,7 +113,8 @@ Optimizer<T>::Optimizer(const Exec& exec, ParamBuffer<T>& params,
   partial_sums_ = DeviceArray<double>("optimizer partial sums", 2 * chunks_.extent(0));
   gradient_sums_ = DeviceArray<double>("optimizer gradient sums", 2);
   report_ = DeviceArray<StepReport>("optimizer report", 1);
-  host_report_ = decltype(host_report_)("optimizer host report", 1);
+  course_ = DeviceArray<StepCourse>("optimizer course", 1);
+  host_reports_ = PinnedArray<StepReport>("optimizer reports on the host", kReports);
 }
 
 // On shapes the chunks are only counted: the list of a large model takes gigabytes.
@@ -153,11 +179,15 @@ View1<const kernels::AdamWChunk> Optimizer<T>::chunks(std::size_t begin,
 
 template <class T>
 void Optimizer<T>::begin_step(const Exec& exec, View0<kernels::StepState> state,
-                              std::int64_t update, double learning_rate,
-                              double loss_scale) {
-  const auto k = static_cast<double>(update);
-  set_step(exec, state, static_cast<std::uint64_t>(update), learning_rate, loss_scale,
-           1.0 - std::pow(adamw_.beta1, k), 1.0 - std::pow(adamw_.beta2, k));
+                              const StepStart& start) {
+  const auto rates = [&](std::int64_t update, double learning_rate) {
+    const auto k = static_cast<double>(update);
+    return Rates{learning_rate, 1.0 - std::pow(adamw_.beta1, k),
+                 1.0 - std::pow(adamw_.beta2, k)};
+  };
+  set_step(exec, state, course_, start, unread_ > 0,
+           rates(start.update, start.learning_rate),
+           rates(start.update - 1, start.learning_rate_before));
 }
 
 template <class T>
@@ -174,19 +204,29 @@ void Optimizer<T>::prepare(const Exec& exec, View0<kernels::StepState> state,
                                      gradient_sums);
   });
   sum_over_ranks(exec, groups_, params_.sharding().zero, gradient_sums);
-  finish_scale(exec, state, totals, gradient_sums, clip_norm_, report_);
+  finish_scale(exec, state, course_, totals, gradient_sums, clip_norm_, report_);
+  send_report(exec);
 }
 
 template <class T>
-StepReport Optimizer<T>::read_report(const Exec& exec) {
-  if constexpr (kHostExecution) {
-    exec.fence("optimizer report");
-    return report_(0);
-  } else {
-    Kokkos::deep_copy(exec.space(), host_report_, report_);
-    exec.fence("optimizer report");
-    return host_report_(0);
-  }
+void Optimizer<T>::send_report(const Exec& exec) {
+  if (exec.is_shape_only()) return;
+  TRIREME_REQUIRE(unread_ < kReports, "{} are not read, and there is room for no more",
+                  format_plural(unread_, "step report"));
+  const std::size_t slot = (next_report_ + unread_) % kReports;
+  copy_to_host(exec, &host_reports_(slot), report_);
+  copied_[slot].record(exec);
+  ++unread_;
+}
+
+template <class T>
+StepReport Optimizer<T>::read_report() {
+  TRIREME_REQUIRE(unread_ > 0, "all step reports are read");
+  copied_[next_report_].wait();
+  const StepReport report = host_reports_(next_report_);
+  next_report_ = (next_report_ + 1) % kReports;
+  --unread_;
+  return report;
 }
 
 template <class T>

@@ -11,13 +11,18 @@
 #ifndef TRIREME_OPTIM_OPTIMIZER_HPP_
 #define TRIREME_OPTIM_OPTIMIZER_HPP_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "base/event.hpp"
 #include "base/exec.hpp"
+#include "base/pinned.hpp"
 #include "comm/process_groups.hpp"
 #include "kernels/adamw.hpp"
 #include "kernels/step_state.hpp"
+#include "optim/loss_scale.hpp"
 #include "tensor/param_buffer.hpp"
 
 namespace trireme::optim {
@@ -28,6 +33,8 @@ struct StepReport {
   kernels::LossSum losses[kernels::kMostObjectives];
   double grad_norm = 0.0;   // before clipping
   double non_finite = 0.0;  // numbers of the gradients, over all ranks, each counted once
+  double loss_scale = 1.0;  // of this step
+  std::int64_t update = 0;  // the number it has, or would have had
 
   KOKKOS_INLINE_FUNCTION bool has_finite_losses() const {
     for (const kernels::LossSum& loss : losses) {
@@ -41,6 +48,25 @@ struct StepReport {
   }
 };
 
+// What is decided on the device from step to step.
+struct StepCourse {
+  LossScale loss_scale = 1.0;  // of the next step
+  std::int64_t update = 1;     // its number
+  std::int32_t has_ended = 0;  // not 0: a step was not finite that cannot be left out
+};
+
+// What a step begins with, as far as the host knows.
+struct StepStart {
+  // The number of the update, from 1, and its learning rate: if the steps whose reports
+  // are not read yet change weights. If the last of them does not, the number is one less
+  // and the rate the other one.
+  std::int64_t update = 1;
+  double learning_rate = 0.0;
+  double learning_rate_before = 0.0;
+  // Taken where all reports are read; else the device has gone on from what it got then.
+  LossScale loss_scale = 1.0;
+};
+
 template <class T>
 class Optimizer {
  public:
@@ -51,26 +77,39 @@ class Optimizer {
   Optimizer(const Exec& exec, ParamBuffer<T>& params, const comm::ProcessGroups& groups,
             const kernels::AdamWDesc& adamw, double clip_norm);
 
-  // To be called before a step's passes: writes the step's number (from 1), its learning
-  // rate, its loss scale and Adam's bias corrections 1 - beta^update, for the kernels to
-  // read.
+  // To be called before a step's passes: writes the step's number, its learning rate, its
+  // loss scale and Adam's bias corrections 1 - beta^update, for the kernels to read.
+  void begin_step(const Exec& exec, View0<kernels::StepState> state,
+                  const StepStart& start);
   void begin_step(const Exec& exec, View0<kernels::StepState> state, std::int64_t update,
-                  double learning_rate, double loss_scale = 1.0);
+                  double learning_rate, double loss_scale = 1.0) {
+    begin_step(exec, state,
+               {.update = update,
+                .learning_rate = learning_rate,
+                .learning_rate_before = learning_rate,
+                .loss_scale = loss_scale});
+  }
   // First half of a step: sums `totals` (of this rank's micro-batches, two for each
   // objective: of mask * loss, and of mask) over ranks, takes the global norm and sets
-  // step.gradient_scale and step.skips_update. Weights are not touched.
+  // step.gradient_scale and step.skips_update. Weights are not touched. The report begins
+  // its way to the host, where there is room for kReports.
   void prepare(const Exec& exec, View0<kernels::StepState> state, View1<double> totals);
   // Second half: new weights and moments of one bucket of the parameters, or of all, and
   // their compute copy; nothing where step.skips_update says so.
   void apply_bucket(const Exec& exec, View0<kernels::StepState> state,
                     std::size_t bucket);
   void apply(const Exec& exec, View0<kernels::StepState> state);
-  // Copies the report to the host, any time after the first half: the one place of a step
-  // where the host waits.
-  StepReport read_report(const Exec& exec);
+
+  static constexpr std::size_t kReports = 2;
+  // How many are not read yet.
+  std::size_t unread() const { return unread_; }
+  // The report of the earliest step that is not read yet, any time after its first half:
+  // the one place of a step where the host waits, until that step has come so far.
+  StepReport read_report();
 
  private:
   void find_chunks(const Exec& exec);
+  void send_report(const Exec& exec);
   View1<const kernels::AdamWChunk> chunks(std::size_t begin, std::size_t end) const;
 
   ParamBuffer<T>& params_;
@@ -83,7 +122,10 @@ class Optimizer {
   index_t elements_in_norm_ = 0;
   DeviceArray<double> gradient_sums_;  // the sum of squares; how many are not finite
   DeviceArray<StepReport> report_;     // one
-  Kokkos::View<StepReport*, Kokkos::SharedHostPinnedSpace> host_report_;
+  DeviceArray<StepCourse> course_;     // one
+  PinnedArray<StepReport> host_reports_;
+  std::array<Event, kReports> copied_;
+  std::size_t next_report_ = 0, unread_ = 0;
   DeviceArray<double> partial_sums_;
 };
 

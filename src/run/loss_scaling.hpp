@@ -25,6 +25,8 @@ class LossScaling {
                      ckpt::TrainingState& state);
 
   double scale() const { return has_scale_ ? scale_.scale() : 1.0; }
+  // For the step to come, and those behind it whose scale follows from its report.
+  optim::LossScale rules() const { return has_scale_ ? scale_ : optim::LossScale(1.0); }
   // Whether a step with this report can be left out and the run go on: its loss is finite
   // and a smaller scale may mend its gradients.
   bool can_skip(const optim::StepReport& report) const;

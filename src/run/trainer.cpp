@@ -22,6 +22,7 @@
 #include "base/error_message.hpp"
 #include "base/format.hpp"
 #include "base/host_name.hpp"
+#include "base/late_queue.hpp"
 #include "base/log.hpp"
 #include "base/version.hpp"
 #include "check/checkpoint_check.hpp"
@@ -548,6 +549,7 @@ void Start::try_nodes() {
 
 std::optional<int> Start::open() {
   exec_ = step::make_exec(deck_);
+  if (options_.late) make_late(*exec_);
   ways_ = step::product_ways(world_, *exec_, deck_);
   directory_->begin();
   on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);

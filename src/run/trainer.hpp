@@ -15,6 +15,7 @@ struct TrainOptions : check::DeckCheckOptions {
   std::string trace;                // file for a timeline; empty: none
   std::string trace_steps = "2-4";  // the steps of this start that it shows
   std::string profile;              // how many steps to profile; empty: none
+  bool late = false;                // on a host, too: base/late_queue.hpp; for tests
   std::string program = "trireme";  // as it was called
   std::string command_line;         // for environment.json
 };

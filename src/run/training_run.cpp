@@ -7,6 +7,12 @@
 // it is there. A record covers the steps since the record before: with run.log_every of
 // 10 that of step 20 has the mean loss of steps 11 to 20, wherever the run was
 // interrupted in between, because the sums are part of a checkpoint.
+//
+// Where a launched step goes on by itself (a GPU), the next one is launched before its
+// report is read, so that the device never waits for the host: progress_ is then one step
+// behind newest_step(). What is due after a step (a validation, a checkpoint, a sample,
+// the end) needs its report at once, and so do the first step, traces and profiles:
+// reads_at_once(). So nothing is ever due while a step is launched and unread.
 #include "run/training_run.hpp"
 
 #include <cmath>
@@ -225,36 +231,93 @@ void TrainingRun::visit_interval(const Visit& visit) {
   visit("skipped_since_record", interval_.skipped);
 }
 
-optim::StepReport TrainingRun::one_step() {
-  const std::int64_t step = progress_.step + 1;
-  const std::int64_t update = next_update(progress_);
+index_t TrainingRun::samples_of_started() const {
+  index_t samples = progress_.samples;
+  for (const Started& step : started_) samples += step.samples;
+  return samples;
+}
+
+// The update that it is to make has the number that follows if no unread step is left
+// out, or the one before: the device will know.
+void TrainingRun::start_step() {
+  const std::int64_t step = newest_step() + 1;
+  const std::int64_t update =
+      next_update(progress_) + static_cast<std::int64_t>(started_.size());
   faults_.set_step(step);
   const Fault fault = faults_.at("step");
-  const index_t samples = batches_->samples_of_step(progress_.samples);
-  const int microbatches = batches_->microbatches(progress_.samples);
-  const optim::StepReport report =
-      replica_.step({.number = update,
-                     .learning_rate = schedule_.at(update),
-                     .loss_scale = loss_scaling_.scale(),
-                     .microbatches = microbatches,
-                     .fetch = [&](int) { return loader_->next().view(); },
-                     .sum =
-                         [&](const std::string& field) {
-                           return loader_->sum_ahead(microbatches, field);
-                         },
-                     .state_copied = &checkpoints_.state_copied(),
-                     .overflows = fault == Fault::overflow});
+  const index_t before = samples_of_started();
+  const int microbatches = batches_->microbatches(before);
+  started_.push_back({step, batches_->samples_of_step(before), timers_.total_seconds()});
+  replica_.start(
+      {.number = update,
+       .learning_rate = schedule_.at(update),
+       .learning_rate_before = schedule_.at(std::max<std::int64_t>(update - 1, 1)),
+       .loss_scale = loss_scaling_.rules(),
+       .microbatches = microbatches,
+       .fetch = [&](int) { return loader_->next().view(); },
+       .sum =
+           [&](const std::string& field) {
+             return loader_->sum_ahead(microbatches, field);
+           },
+       .state_copied = &checkpoints_.state_copied(),
+       .overflows = fault == Fault::overflow});
+}
+
+// The step that it is of is done from here on.
+optim::StepReport TrainingRun::take_report() {
+  const optim::StepReport report = replica_.read_report();
+  const std::int64_t update = next_update(progress_);
+  TRIREME_REQUIRE(report.update == update && report.loss_scale == loss_scaling_.scale(),
+                  "step {} was update {} with the loss scale {} on the device, and is "
+                  "update {} with {} on the host",
+                  progress_.step + 1, report.update, report.loss_scale, update,
+                  loss_scaling_.scale());
   if (!report.is_finite()) {
     if (!loss_scaling_.can_skip(report)) stop_on_non_finite(report);
     ++progress_.skipped_steps;
     interval_.skipped += 1.0;
   }
-  progress_.step = step;
-  progress_.samples += samples;
-  progress_.tokens += samples * deck_.model.sequence;
+  progress_.step = started_.front().step;
+  progress_.samples += started_.front().samples;
+  progress_.tokens += started_.front().samples * deck_.model.sequence;
+  account_for(report);
+  started_.pop_front();
   const std::string told = loss_scaling_.note_step(report, progress_);
   if (!told.empty() && grid_.rank() == 0) say(told);
   return report;
+}
+
+// Validation, saving and samples of text are no part of a step's time: a rate with them
+// in it says how often they happen, and not how fast the training is. Of two steps that
+// overlap, the second begins when the report of the first is there.
+void TrainingRun::account_for(const optim::StepReport& report) {
+  const Started& step = started_.front();
+  const double seconds = timers_.total_seconds() - std::max(step.begin, last_report_);
+  start_.step_times.add(seconds);
+  interval_.times.add(seconds);
+  interval_.samples += step.samples;
+  for (std::size_t i = 0; i < interval_.losses.size(); ++i) {
+    interval_.losses[i].sum += report.losses[i].sum;
+    interval_.losses[i].count += report.losses[i].count;
+  }
+}
+
+// Whether something is to follow the step that was launched last.
+bool TrainingRun::reads_at_once() const {
+  const std::int64_t step = newest_step();
+  return !replica_.is_asynchronous() || step == start_.first_step + 1 ||
+         step >= last_step() || profile_ || timers_.trace() != nullptr ||
+         due(deck_.run.validate_every, step) || due(deck_.run.sample_every, step) ||
+         due(deck_.checkpoint.every, step);
+}
+
+void TrainingRun::settle_steps(std::size_t left, const job::StopRequest& stop) {
+  while (started_.size() > left) {
+    const optim::StepReport report = take_report();
+    if (profile_) profile_->end_step();
+    log_step(report, stop);
+    last_report_ = timers_.total_seconds();
+  }
 }
 
 void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
@@ -303,25 +366,8 @@ void TrainingRun::stop_on_non_finite(const optim::StepReport& report) {
       progress_.samples + plan.samples_of_step(progress_.samples) - 1));
 }
 
-bool TrainingRun::due(const config::Length& every) const {
-  return every.steps > 0 && progress_.step % every.steps == 0;
-}
-
-// Validation, saving and samples of text are no part of a step's time: a rate with them
-// in it says how often they happen, and not how fast the training is.
-optim::StepReport TrainingRun::timed_step() {
-  const std::int64_t samples = progress_.samples;
-  const double begin = timers_.total_seconds();
-  const optim::StepReport report = one_step();
-  const double seconds = timers_.total_seconds() - begin;
-  start_.step_times.add(seconds);
-  interval_.times.add(seconds);
-  interval_.samples += progress_.samples - samples;
-  for (std::size_t i = 0; i < interval_.losses.size(); ++i) {
-    interval_.losses[i].sum += report.losses[i].sum;
-    interval_.losses[i].count += report.losses[i].count;
-  }
-  return report;
+bool TrainingRun::due(const config::Length& every, std::int64_t step) const {
+  return every.steps > 0 && step % every.steps == 0;
 }
 
 void TrainingRun::begin_interval() {
@@ -396,7 +442,8 @@ void TrainingRun::log_step(const optim::StepReport& report,
   begin_interval();
   visit_interval([](const std::string&, double& number) { number = 0.0; });
   const double now = timers_.total_seconds();
-  if (peak_.is_due(now)) peak_.probe(exec_, now);
+  // While a step runs, the probe would measure that.
+  if (started_.empty() && peak_.is_due(now)) peak_.probe(exec_, now);
 }
 
 void TrainingRun::validate(job::StopRequest& stop) {
@@ -595,16 +642,15 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
   begin_interval();
 }
 
-// One step, its record, and a validation where one is due.
+// One step, the records of those that are known, and a validation where one is due.
 void TrainingRun::step_and_validate(job::StopRequest& stop) {
-  const std::int64_t number = progress_.step - start_.first_step + 1;  // of this start
+  const std::int64_t number = newest_step() - start_.first_step + 1;  // of this start
   if (trace_) trace_->begin_step(number);
   if (profile_) profile_->begin_step(number);
-  const optim::StepReport report = timed_step();
-  if (profile_) profile_->end_step();
-  log_step(report, stop);
+  start_step();
+  settle_steps(reads_at_once() ? 0 : 1, stop);
   if (number == 1) note_first_step(timers_.total_seconds());
-  if (due(deck_.run.validate_every) || is_last()) validate(stop);
+  if (started_.empty() && (due(deck_.run.validate_every) || is_last())) validate(stop);
   if (trace_) trace_->end_step(number);
   look_();
 }
@@ -618,7 +664,7 @@ void TrainingRun::save_where_due(job::StopRequest& stop, bool ends) {
   }
   if (ends) {
     finish_save();
-  } else if (due(deck_.checkpoint.every)) {
+  } else if (started_.empty() && due(deck_.checkpoint.every)) {
     begin_save();
   }
   if (checkpoints_.published() > published) {
@@ -638,13 +684,16 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
   while (!is_last() && !is_stop() && reason == job::StopReason::none) {
     step_and_validate(stop);
     stop.set_saving(checkpoints_.step_under_way() >= 0);
+    stop.set_steps_under_way(static_cast<int>(started_.size()));
     reason = stop.poll(world);
+    if (reason != job::StopReason::none) settle_steps(0, stop);
     save_where_due(stop, is_last() || is_stop() || reason != job::StopReason::none);
     if (const std::string said = stop.take_note(); first_rank_.display && !said.empty())
       say(said);
     note(stop.take_warning());
     // The time that is kept for ending is not spent on samples.
-    if (reason == job::StopReason::none && due(deck_.run.sample_every)) write_sample();
+    const bool goes_on = reason == job::StopReason::none && started_.empty();
+    if (goes_on && due(deck_.run.sample_every)) write_sample();
   }
   return end_loop(stop, reason, typed);
 }
@@ -774,8 +823,7 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   }
   if (deck_.checkpoint.async) {
     times.memory.push_back(
-        {"checkpoint copy",
-         static_cast<double>(ckpt::Snapshot::bytes_of(replica_.parts())),
+        {"snapshot", static_cast<double>(ckpt::Snapshot::bytes_of(replica_.parts())),
          static_cast<double>(checkpoints_.copy_bytes())});
   }
   // The device is idle again, and may be less busy with others' work than it was before.

@@ -11,6 +11,7 @@
 #define TRIREME_RUN_TRAINING_RUN_HPP_
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -103,8 +104,12 @@ class TrainingRun {
   void save_where_due(job::StopRequest& stop, bool ends);
   int end_loop(const job::StopRequest& stop, job::StopReason reason,
                const TrainCommand& typed);
-  optim::StepReport one_step();
-  optim::StepReport timed_step();
+  void start_step();
+  optim::StepReport take_report();
+  void account_for(const optim::StepReport& report);
+  // Reads reports until so many steps are left that run, and logs their steps.
+  void settle_steps(std::size_t left, const job::StopRequest& stop);
+  bool reads_at_once() const;
   // Calls visit(name, number) for each of the sums since the last record, under the name
   // that it has in a checkpoint.
   template <class Visit>
@@ -128,7 +133,8 @@ class TrainingRun {
   void note(const std::string& problem);
   void begin_save();
   void finish_save();
-  bool due(const config::Length& every) const;
+  bool due(const config::Length& every, std::int64_t step) const;
+  bool due(const config::Length& every) const { return due(every, progress_.step); }
   bool is_last() const { return progress_.step >= deck_.run.steps.steps; }
   // Whether this start has done what run.stop_after asks for, and the run is to go on.
   bool is_stop() const { return progress_.step >= start_.stop_step && !is_last(); }
@@ -156,6 +162,16 @@ class TrainingRun {
     report::StepTimes step_times;
     report::RestartTimes restart_times;
   };
+  // A step that was launched and whose report is not read yet.
+  struct Started {
+    std::int64_t step = 0;
+    index_t samples = 0;
+    double begin = 0.0;  // Timers::total_seconds()
+  };
+  std::int64_t newest_step() const {
+    return progress_.step + static_cast<std::int64_t>(started_.size());
+  }
+  index_t samples_of_started() const;
   struct Validated {
     std::int64_t step = -1;
     double loss = 0.0;  // of the first set, at that step
@@ -196,6 +212,8 @@ class TrainingRun {
   bool names_loss_scale_;     // the deck as it was given, which rank 0 alone has
   Start start_;
   Interval interval_;
+  std::deque<Started> started_;  // in order; at most Replica::kReports
+  double last_report_ = 0.0;     // when it was read: Timers::total_seconds()
   Validated validated_;
   FirstRank first_rank_;
   std::optional<step::BatchPlan> batches_;

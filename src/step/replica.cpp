@@ -2,6 +2,7 @@
 #include "step/replica.hpp"
 
 #include "base/error.hpp"
+#include "base/queue.hpp"
 #include "comm/process_groups.hpp"
 #include "model/blueprint.hpp"
 #include "optim/optimizer.hpp"
@@ -10,6 +11,8 @@
 #include "tensor/param_buffer.hpp"
 
 namespace trireme::step {
+
+static_assert(Replica::kReports == optim::Optimizer<float>::kReports);
 
 namespace {
 
@@ -66,18 +69,25 @@ class ReplicaOf final : public Replica {
                           ckpt::replicas_of(state_.groups));
   }
 
-  optim::StepReport step(const StepInput& input) override {
+  void start(const StepInput& input) override {
     step_->set_microbatches(input.microbatches);
-    optimizer_->begin_step(exec_, step_->state_view(), input.number, input.learning_rate,
-                           input.loss_scale);
+    optimizer_->begin_step(exec_, step_->state_view(),
+                           {.update = input.number,
+                            .learning_rate = input.learning_rate,
+                            .learning_rate_before = input.learning_rate_before,
+                            .loss_scale = input.loss_scale});
     if (input.overflows) step_->plant_overflow();
     step_->accumulate_gradients(input.fetch, input.sum);
     const Region region(timers(), Section::optimizer);
     optimizer_->prepare(exec_, step_->state_view(), step_->totals());
     if (input.state_copied != nullptr) input.state_copied->hold_up(exec_);
     step_->update(*optimizer_);  // which leaves a step out by itself
-    return optimizer_->read_report(exec_);
   }
+  optim::StepReport read_report() override {
+    const Region region(timers(), Section::optimizer);
+    return optimizer_->read_report();
+  }
+  bool is_asynchronous() const override { return trireme::is_asynchronous(exec_); }
   LossSums evaluate(const FetchBatch& fetch, int microbatches) override {
     return step_->evaluate(fetch, microbatches);
   }

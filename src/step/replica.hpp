@@ -21,6 +21,7 @@
 #include "config/deck.hpp"
 #include "kernels/adamw.hpp"
 #include "model/blueprint.hpp"
+#include "optim/loss_scale.hpp"
 #include "optim/optimizer.hpp"
 #include "schedule/balance.hpp"
 #include "step/decoder.hpp"
@@ -37,9 +38,11 @@ struct UpdateRule {
 
 // One step of training.
 struct StepInput {
-  std::int64_t number = 1;  // of the update, from 1
+  // The same as the fields of optim::StepStart.
+  std::int64_t number = 1;
   double learning_rate = 0.0;
-  double loss_scale = 1.0;
+  double learning_rate_before = 0.0;
+  optim::LossScale loss_scale = 1.0;
   int microbatches = 1;  // of this rank
   FetchBatch fetch = {};
   SumField sum = {};
@@ -81,8 +84,21 @@ class Replica {
   // memory, what it would save.
   virtual std::vector<ckpt::TensorPart> parts() = 0;
 
-  // Weights are updated if the report is finite, and left as they are if not.
-  virtual optim::StepReport step(const StepInput& input) = 0;
+  // Launches a step. Weights are updated if its report is finite, and left as they are if
+  // not; then by no step behind it either, where the loss scale lets none be left out,
+  // before that report is read. So many reports may wait to be read meanwhile.
+  virtual void start(const StepInput& input) = 0;
+  static constexpr int kReports = 2;
+  // The report of the earliest step that is not read yet: waits until that step has come
+  // to it.
+  virtual optim::StepReport read_report() = 0;
+  // Whether steps may go on when they are launched: then reports are best read one late.
+  virtual bool is_asynchronous() const = 0;
+  // Both at once, for those in no haste.
+  optim::StepReport step(const StepInput& input) {
+    start(input);
+    return read_report();
+  }
   // The same as the functions of TrainStep.
   virtual LossSums evaluate(const FetchBatch& fetch, int microbatches) = 0;
   virtual std::string locate_non_finite(const FetchBatch& fetch) = 0;

@@ -305,7 +305,7 @@ class MatrixRunOf {
   // Loss sum, token count and gradient norm.
   optim::StepReport finish() {
     optimizer_.prepare(exec_, step_.state_view(), step_.totals());
-    const optim::StepReport report = optimizer_.read_report(exec_);
+    const optim::StepReport report = optimizer_.read_report();
     step_.update(optimizer_);
     return report;
   }

@@ -178,7 +178,7 @@ struct MaskedRun {
     step->accumulate_gradients(fetch(),
                                [this](const std::string& f) { return counted(f); });
     optimizer->prepare(exec, step->state_view(), step->totals());
-    return optimizer->read_report(exec);
+    return optimizer->read_report();
   }
   Values values(Slab slab) const {
     exec.fence("test");

@@ -184,7 +184,7 @@ void expect_training(const std::string& name, double bound) {
     EXPECT_LE(std::abs(loss - losses[n]) / losses[n], bound) << "update " << k;
     optimizer.begin_step(test.exec_, test.step_->state_view(), k, lr);
     optimizer.prepare(test.exec_, test.step_->state_view(), test.step_->totals());
-    const optim::StepReport report = optimizer.read_report(test.exec_);
+    const optim::StepReport report = optimizer.read_report();
     EXPECT_LE(std::abs(report.grad_norm - norms[n]) / norms[n], bound) << "update " << k;
     optimizer.apply(test.exec_, test.step_->state_view());
   }

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <string>
@@ -128,7 +129,7 @@ class TrainingRuns : public ::testing::Test {
     return {static_cast<double>(record.step),
             record.loss,
             record.loss_mean,
-            record.grad_norm,
+            std::isnan(record.grad_norm) ? -1.0 : record.grad_norm,  // of a step left out
             record.lr,
             static_cast<double>(record.samples),
             static_cast<double>(record.tokens),

@@ -24,6 +24,7 @@ struct RunResult {
 RunResult run(const std::vector<std::string>& command, const RunOptions& options = {});
 
 // The program under test (TRIREME_BINARY) with these arguments; alone, or on some ranks.
+// Where TRIREME_TRAIN_LATE is set, trainings have late copies (base/late_queue.hpp).
 RunResult trireme(const std::vector<std::string>& arguments,
                   const RunOptions& options = {});
 RunResult trireme_on_ranks(int ranks, const std::vector<std::string>& arguments,

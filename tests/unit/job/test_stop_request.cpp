@@ -350,6 +350,20 @@ TEST_F(StopRequestTest, AnotherStepMustFit) {
   EXPECT_EQ(request.poll(*world_), StopReason::time_limit);
 }
 
+// A step that was begun is waited for before the end, whether there is another or not.
+TEST_F(StopRequestTest, StepsUnderWayMustFit) {
+  StopRequest::Options options;
+  options.time_limit_seconds = 10.0;
+  options.margin_seconds = 1.0;
+  options.start = StopRequest::Clock::now() - 6s;  // 3 s until the margin
+  StopRequest request(options);
+  EXPECT_EQ(request.poll(*world_), StopReason::none);
+  nap(1.2);
+  EXPECT_EQ(request.poll(*world_), StopReason::none);  // one fits into 1.8 s
+  request.set_steps_under_way(1);
+  EXPECT_EQ(request.poll(*world_), StopReason::time_limit);
+}
+
 TEST_F(StopRequestTest, SavesAreNoIntervals) {
   StopRequest::Options options;
   options.time_limit_seconds = 10.0;

@@ -102,7 +102,7 @@ class Problem {
   StepReport first_half(const test::Array<double>& totals = test::Array<double>({1.0,
                                                                                  64.0})) {
     optimizer_.prepare(exec_, state(), totals.vector());
-    return optimizer_.read_report(exec_);
+    return optimizer_.read_report();
   }
   void wait() const { exec_.fence("test: optimizer"); }
   void second_half() { optimizer_.apply(exec_, state()); }

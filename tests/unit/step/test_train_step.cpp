@@ -134,7 +134,7 @@ struct StepRun {
   }
   optim::StepReport report() {
     optimizer->prepare(exec, step->state_view(), step->totals());
-    return optimizer->read_report(exec);
+    return optimizer->read_report();
   }
   double gradient_scale() const {
     kernels::StepState host;
@@ -458,7 +458,7 @@ class TrainStepAllocations : public ::testing::Test {
     const Region region(timers_, Section::optimizer);
     optimizer_->begin_step(exec_, step_->state_view(), update_, 1e-3);
     optimizer_->prepare(exec_, step_->state_view(), step_->totals());
-    const optim::StepReport report = optimizer_->read_report(exec_);
+    const optim::StepReport report = optimizer_->read_report();
     optimizer_->apply(exec_, step_->state_view());
     return report.losses[0].mean();
   }
