@@ -133,14 +133,17 @@ int run_guarded(comm::Environment& environment, const Action& action,
     // Errors have a group of their own, as other ranks may be in the middle of something
     // in the world.
     errors = environment.world()->split(0, environment.world_rank(), "errors");
-    environment.world()->set_timeout(0.0);
     environment.set_error_handler([&](const std::exception& error) {
       comm::Environment::abort(report(environment, *errors, describe(error)));
     });
     int status = kExitError;
     {
-      const SignalThread signals;  // before Kokkos makes threads
-      const Kokkos::ScopeGuard kokkos(kokkos_settings(environment, resources));
+      const SignalThread signals;  // before CUDA and Kokkos make threads
+      // A rank whose driver does not answer is waited for as long as a start may last.
+      const Kokkos::InitializationSettings settings =
+          kokkos_settings(environment, resources);
+      environment.world()->set_timeout(0.0);
+      const Kokkos::ScopeGuard kokkos(settings);
       status = action(environment);
     }
     if (status == 0) check_stdout();  // other statuses say more

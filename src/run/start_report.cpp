@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/device.hpp"
 #include "base/version.hpp"
 #include "base/wall_time.hpp"
 #include "ckpt/build_identity.hpp"
@@ -31,6 +32,9 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
   json["ranks"] = placement.places().size();
   json["threads_per_rank"] = machine.threads;
   json["peak_bytes_before_model"] = peak_process_bytes();
+  if (const DeviceBytes bytes = device_bytes(); bytes.total > 0) {
+    json["device_bytes_before_model"] = bytes.total - bytes.free;
+  }
   std::set<std::string> hosts;
   for (const job::Place& place : placement.places()) hosts.insert(place.host);
   json["hosts"] = hosts;
