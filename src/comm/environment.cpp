@@ -24,6 +24,7 @@
 
 #include "base/plural.hpp"
 #include "comm/device_mpi.hpp"
+#include "comm/nccl_environment.hpp"
 #include "comm/self_communicator.hpp"
 #include "comm/transport_kind.hpp"
 
@@ -211,10 +212,10 @@ void Environment::start() {
   try {
     wait_policy_ = choose_wait_policy(node_, std::getenv("TRIREME_WAIT"));
     choose_call_checks(std::getenv("TRIREME_CHECK_MESSAGES"));
-    const MpiDeviceFacts facts{
-        .transport = choose_transport(std::getenv("TRIREME_TRANSPORT")),
-        .library = library_text(),
-        .says_cuda = library_says_cuda()};
+    transport_ = choose_transport(std::getenv("TRIREME_TRANSPORT"));
+    const MpiDeviceFacts facts{.transport = transport_,
+                               .library = library_text(),
+                               .says_cuda = library_says_cuda()};
     if (choose_device_mpi([](const char* name) { return std::getenv(name); }, facts)) {
       options.stage_through_host = false;
     }
@@ -223,6 +224,9 @@ void Environment::start() {
   }
   throw_on_all(problem);
   options.wait = wait_policy_;
+  options.transport = transport_;
+  options.is_deterministic = [this] { return is_deterministic_; };
+  if (transport_ == TransportKind::nccl && size > 1) give_streams_queues();
   world_ = size == 1 ? make_self_communicator("world") : make_mpi_world(options);
   world_->set_timeout(kStartSeconds);
 }

@@ -16,6 +16,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "comm/transport_kind.hpp"
 
 namespace trireme::comm {
 
@@ -37,6 +38,11 @@ class Environment {
   const NodeInfo& node() const { return node_; }
   WaitPolicy wait_policy() const { return wait_policy_; }
   const std::string& library() const { return library_; }  // library_version()
+  TransportKind transport() const { return transport_; }
+  // Whether messages between devices add to the same bits in every run
+  // (run.deterministic; true until something else is said). Before the first group is
+  // made.
+  void set_deterministic(bool is_deterministic) { is_deterministic_ = is_deterministic; }
   // What the program does about an error that cannot be handed up, as messages are under
   // way to and from memory that would be freed on the way: reports it and ends all ranks.
   using ErrorHandler = std::function<void(const std::exception&)>;
@@ -64,6 +70,8 @@ class Environment {
   std::string host_name_, library_;
   NodeInfo node_;
   WaitPolicy wait_policy_ = WaitPolicy::adaptive;
+  TransportKind transport_ = TransportKind::mpi;
+  bool is_deterministic_ = true;
   std::shared_ptr<Communicator> world_;
   ErrorHandler handler_;
 };

@@ -17,6 +17,7 @@
 #include "base/host_cores.hpp"
 #include "comm/environment.hpp"
 #include "comm/mpi_group.hpp"
+#include "comm/nccl_environment.hpp"
 #include "comm/nccl_transport.hpp"
 #include "comm/self_communicator.hpp"
 
@@ -160,6 +161,8 @@ class MpiCommunicator final : public Communicator {
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     std::unique_ptr<DeviceWatch>& watch = world().watch;
     if (watch == nullptr) {
+      const auto& asks = world().options.is_deterministic;
+      settle_nccl(*this, asks ? asks() : true);
       const auto& end = world().options.end_job;
       watch = std::make_unique<DeviceWatch>(DeviceWatch::Options{
           .rank = world_rank, .end = end ? end : [] { Environment::abort(1); }});

@@ -68,6 +68,9 @@ struct MpiOptions {
   std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport>,
                                            const Communicator&)>
       wrap_transport = {};
+  // Whether NCCL's sums have to have the same bits in every run; asked when the first of
+  // its communicators is made. Without it they have.
+  std::function<bool()> is_deterministic = {};
   // What takes the job down where messages on the device hang and the rank's own thread
   // does not come to see it; else Environment::abort(1).
   std::function<void()> end_job = {};

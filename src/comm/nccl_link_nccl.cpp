@@ -36,8 +36,9 @@ const char* advice_on(ncclResult_t result) {
   switch (result) {
     case ncclInvalidUsage:
       return " Two ranks on one GPU are the usual reason: start one rank per GPU "
-             "(slurm/train.sbatch; srun --gpus-per-task=1, or CUDA_VISIBLE_DEVICES per "
-             "rank). Where ranks must share a GPU, TRIREME_TRANSPORT=mpi carries their "
+             "(slurm/machines has how; without SLURM, ranks of a node take the GPUs that "
+             "they see in turn). Where ranks must share a GPU, TRIREME_TRANSPORT=mpi "
+             "carries their "
              "messages.";
     case ncclSystemError:
       return " NCCL_DEBUG=WARN says which call of the system failed: often the network "

@@ -739,10 +739,14 @@ void add_run(Table& table) {
       0);
   table.length(TRIREME_AT(run.sample_every),
                {"Between samples of generated text; 0: none."}, 0);
-  table.boolean(TRIREME_AT(run.deterministic),
-                {"The same layout gives the same bits. false: on a GPU each product of "
-                 "matrices is computed by the fastest of its algorithms, timed when the "
-                 "run begins; a restart takes the same, another run perhaps not."});
+  table.boolean(
+      TRIREME_AT(run.deterministic),
+      {"The same layout gives the same bits. false: on a GPU each product of "
+       "matrices is computed by the fastest of its algorithms, timed when the "
+       "run begins; a restart takes the same, another run perhaps not; and NCCL "
+       "may add in the switches, in the order in which numbers arrive. true sets "
+       "NCCL_ALGO, NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE and NCCL_TUNER_PLUGIN, "
+       "and refuses other values in the environment."});
   table.time(TRIREME_AT(run.time_limit),
              {"Stop with a checkpoint and status 75 within this time. Under SLURM the "
               "job's own limit counts, too."},

@@ -311,6 +311,7 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
       world, ckpt::Restore::candidates_of(world, options.checkpoint, log), log);
   const config::Deck deck = evaluation_deck(world, restore.reader(), options.overrides);
   world.set_timeout(deck.run.hang_timeout.value_or(0.0));
+  environment.set_deterministic(deck.run.deterministic);
   const std::vector<Plan> plans =
       make_plans_together(options, deck, restore.reader(), environment, log);
   const step::ProductWays products =

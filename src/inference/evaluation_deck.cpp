@@ -81,6 +81,7 @@ config::Deck evaluation_deck(comm::Communicator& world,
   }
   deck.data = trained.data;
   deck.run.hang_timeout = trained.run.hang_timeout;
+  deck.run.deterministic = trained.run.deterministic;
   return deck;
 }
 

@@ -9,6 +9,8 @@
 #include "base/version.hpp"
 #include "base/wall_time.hpp"
 #include "ckpt/build_identity.hpp"
+#include "comm/nccl_environment.hpp"
+#include "comm/nccl_link.hpp"
 #include "config/deck.hpp"
 #include "job/job_clock.hpp"
 
@@ -48,6 +50,15 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
     json["places"].push_back(
         fmt::format("{}: cores {}", place.host, job::core_list(place.cores)));
   }
+  return json;
+}
+
+nlohmann::ordered_json describe_messages(comm::TransportKind transport) {
+  nlohmann::ordered_json json = {{"transport", comm::name_of(transport)}};
+  if (transport != comm::TransportKind::nccl) return json;
+  json["version"] = comm::nccl_version();
+  for (const auto& [name, value] : comm::nccl_variables())
+    json["variables"][name] = value;
   return json;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/machine.hpp"
 #include "comm/process_groups.hpp"
+#include "comm/transport_kind.hpp"
 #include "config/deck.hpp"
 #include "data/datasets.hpp"
 #include "job/placement.hpp"
@@ -26,6 +27,10 @@ nlohmann::ordered_json describe_environment(const comm::GridShape& grid,
                                             const Machine& machine,
                                             const job::Placement& placement,
                                             const std::string& command_line);
+
+// What carries messages between the ranks' kernels, in which version, and what it was
+// told by the environment: `messages` of environment.json, where there are other ranks.
+nlohmann::ordered_json describe_messages(comm::TransportKind transport);
 
 report::BannerInfo describe_run(const config::Deck& deck, const data::Datasets& datasets,
                                 const Machine& machine, const job::Placement& placement,

@@ -458,6 +458,7 @@ void Start::listen() {
 std::optional<int> Start::decide() {
   loaded_ = load_deck(options_, world_);
   world_.set_timeout(deck_.run.hang_timeout.value_or(0.0));
+  environment_.set_deterministic(deck_.run.deterministic);
   stops_.signals = deck_.checkpoint.on_signal;
   stops_.time_limit_seconds = deck_.run.time_limit.value_or(0.0);
   stops_.margin_seconds = deck_.checkpoint.wall_time_margin;
@@ -554,9 +555,11 @@ std::optional<int> Start::open() {
   directory_->begin();
   on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);
   directory_->write_deck(config::resolved_text(deck_));
-  const Json surroundings =
-      describe_environment(grid_->shape(), products(), ways_.names, machine_, *placement_,
-                           options_.command_line);
+  Json surroundings = describe_environment(grid_->shape(), products(), ways_.names,
+                                           machine_, *placement_, options_.command_line);
+  if (world_.size() > 1) {
+    surroundings["messages"] = describe_messages(environment_.transport());
+  }
   directory_->write_environment(surroundings);
   history_.emplace(directory_->path());
   if (options_.resume == "auto") {

@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "comm/group.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "comm/nccl_environment.hpp"
 #include "comm/nccl_link.hpp"
 #include "support/fake_nccl.hpp"
 
@@ -344,6 +346,24 @@ TEST_F(NcclTransportOfRanks, SaysWhatToDoAboutSharedDevices) {
                                          HasSubstr("one rank per GPU"),
                                          HasSubstr("TRIREME_TRANSPORT=mpi"))));
   test::fake_nccl().failing_start = 0;
+}
+
+TEST_F(NcclTransportOfRanks, RefusesSettingsThatDifferBetweenRanks) {
+  {
+    const Group group(world_);  // tells NCCL what to do, where nobody has
+    const Variables told = nccl_variables();
+    EXPECT_THAT(told,
+                ::testing::Contains(Variables::value_type("NCCL_ALGO", "Ring,Tree")));
+  }
+  ::setenv("NCCL_PROTO", rank_ == 0 ? "LL" : "Simple", 1);
+  world_ = make_mpi_world(nccl_options());
+  if (size_ > 1) {
+    EXPECT_THAT([&] { Group group(world_); },
+                ThrowsMessage<InputError>(AllOf(HasSubstr("different settings of NCCL"),
+                                                HasSubstr("NCCL_PROTO=LL"),
+                                                HasSubstr("NCCL_PROTO=Simple"))));
+  }
+  ::unsetenv("NCCL_PROTO");
 }
 
 // Where an error ends a group its messages are not waited for.
