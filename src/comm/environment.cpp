@@ -24,7 +24,6 @@
 
 #include "base/plural.hpp"
 #include "comm/device_mpi.hpp"
-#include "comm/nccl_environment.hpp"
 #include "comm/self_communicator.hpp"
 #include "comm/transport_kind.hpp"
 
@@ -226,7 +225,6 @@ void Environment::start() {
   options.wait = wait_policy_;
   options.transport = transport_;
   options.is_deterministic = [this] { return is_deterministic_; };
-  if (transport_ == TransportKind::nccl && size > 1) give_streams_queues();
   world_ = size == 1 ? make_self_communicator("world") : make_mpi_world(options);
   world_->set_timeout(kStartSeconds);
 }

@@ -1,5 +1,9 @@
-// comm/nccl_environment.cpp — see nccl_environment.hpp. Of NCCL's manual, "Environment
-// Variables"; a list of algorithms is written there as
+// comm/nccl_environment.cpp — see nccl_environment.hpp.
+//
+// What a user has set is read as NCCL reads it, because a list that leaves nothing but
+// fixed orders is as good as ours and must not be refused. All that contradicts is said
+// at once, since each start on a cluster may wait in a queue. NCCL's manual ("Environment
+// Variables") writes a list of algorithms as
 //   [function:][^]algorithm,...[;function:[^]algorithm,...]...
 // where ^ takes all but those, and a part without a function is for all that no other
 // part names.
@@ -158,10 +162,6 @@ Variables nccl_variables() {
   }
   std::ranges::sort(variables);
   return variables;
-}
-
-void give_streams_queues() {
-  ::setenv(kQueues, "32", 0);
 }
 
 }  // namespace trireme::comm

@@ -40,13 +40,9 @@ Variables nccl_settings(const std::function<const char*(const char*)>& get,
 // same algorithms. Throws the same on all of them.
 void settle_nccl(Communicator& group, bool is_deterministic);
 
-// What the environment says to NCCL, in the order of names: for the records of a run.
+// What the environment says to NCCL, and how many queues its streams have
+// (CUDA_DEVICE_MAX_CONNECTIONS), in the order of names: for the records of a run.
 Variables nccl_variables();
-
-// Kernels that wait for messages must not stand before others in a queue of the device:
-// CUDA_DEVICE_MAX_CONNECTIONS is set to what the device has, unless the user has. Before
-// anybody asks CUDA for something.
-void give_streams_queues();
 
 }  // namespace trireme::comm
 
