@@ -69,7 +69,11 @@ CudnnAttentionShape cudnn_shape(CudnnAttentionShape::Pass pass, const Arguments&
           .q = strides_of(in.q),
           .k = strides_of(in.k),
           .v = strides_of(in.v),
-          .o = strides_of(in.o)};
+          .o = strides_of(in.o),
+          .d_o = {},
+          .d_q = {},
+          .d_k = {},
+          .d_v = {}};
 }
 
 void require_planned(const CudnnAttention& plan, const char* pass, std::size_t planned) {
