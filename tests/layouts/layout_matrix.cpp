@@ -603,7 +603,12 @@ template void run_narrow_layouts<bf16>(const std::vector<Layout>&);
 template void run_narrow_layouts<fp16>(const std::vector<Layout>&);
 
 std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts) {
-  const auto world = comm::make_mpi_world(comm::strict_options());
+  return run_layouts_over(comm::strict_options(), layouts);
+}
+
+std::set<std::string> run_layouts_over(const comm::MpiOptions& transport,
+                                       const std::vector<Layout>& layouts) {
+  const auto world = comm::make_mpi_world(transport);
   const auto reference = matrix_reference<float>(layouts.front().size, kSteps);
   std::set<std::string> sites;
   for_each_layout(*world, layouts, [&](const auto& ranks, const Layout& layout) {

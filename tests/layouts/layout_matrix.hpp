@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/tally.hpp"
+#include "comm/mpi_communicator.hpp"
 #include "comm/rank_grid.hpp"
 #include "layouts/encoder_decoder.hpp"
 #include "step/train_step.hpp"
@@ -427,9 +428,11 @@ void run_layouts(const std::vector<Layout>& layouts);
 // rounded numbers do not say. Says how far the furthest were apart.
 template <class T>
 void run_narrow_layouts(const std::vector<Layout>& layouts);
-// A few steps of each over a transport that has NCCL's rules; the sites that this rank
-// has sent from.
+// A few steps of each over a transport that has NCCL's rules, or NCCL; the sites that
+// this rank has sent from.
 std::set<std::string> run_layouts_strictly(const std::vector<Layout>& layouts);
+std::set<std::string> run_layouts_over(const comm::MpiOptions& transport,
+                                       const std::vector<Layout>& layouts);
 // Rows that differ in what they send, and in when: one of each kind.
 std::vector<Layout> of_each_kind(const std::vector<Layout>& layouts);
 
