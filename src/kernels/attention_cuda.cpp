@@ -89,10 +89,10 @@ void forward_by_cudnn(const Exec& exec, const ForwardArguments<T>& in) {
   const CudnnAttention& plan =
       state.plan(cudnn_shape<T>(CudnnAttentionShape::Pass::forward, in));
   require_planned(plan, "forward", kCudnnForwardBytes);
-  plan.run(
-      state.cudnn(),
-      {.q = in.q.data, .k = in.k.data, .v = in.v.data, .o = in.o.data, .lse = in.lse},
-      state.forward_workspace());
+  // Named, as nvcc 13.0 makes nonsense of a temporary with named fields.
+  const CudnnAttentionOperands operands{
+      .q = in.q.data, .k = in.k.data, .v = in.v.data, .o = in.o.data, .lse = in.lse};
+  plan.run(state.cudnn(), operands, state.forward_workspace());
 }
 
 // The library wants its workspace aligned as it would allocate it.
@@ -110,17 +110,16 @@ void backward_by_cudnn(const Exec& exec, const BackwardArguments<T>& in) {
   require_planned(plan, "backward", cudnn_scratch_bytes(in.desc, shape.is_deterministic));
   const auto begin = reinterpret_cast<std::uintptr_t>(in.d_q_sum);
   const auto aligned = (begin + kCudnnAlignment - 1) / kCudnnAlignment * kCudnnAlignment;
-  plan.run(state.cudnn(),
-           {.q = in.q.data,
-            .k = in.k.data,
-            .v = in.v.data,
-            .o = const_cast<T*>(in.o.data),
-            .lse = const_cast<float*>(in.lse),
-            .d_o = in.d_o.data,
-            .d_q = in.d_q.data,
-            .d_k = in.d_k.data,
-            .d_v = in.d_v.data},
-           reinterpret_cast<void*>(aligned));
+  const CudnnAttentionOperands operands{.q = in.q.data,
+                                        .k = in.k.data,
+                                        .v = in.v.data,
+                                        .o = const_cast<T*>(in.o.data),
+                                        .lse = const_cast<float*>(in.lse),
+                                        .d_o = in.d_o.data,
+                                        .d_q = in.d_q.data,
+                                        .d_k = in.d_k.data,
+                                        .d_v = in.d_v.data};
+  plan.run(state.cudnn(), operands, reinterpret_cast<void*>(aligned));
 }
 
 void require_launched(const char* message, const Kernel& kernel) {
