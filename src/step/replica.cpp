@@ -84,7 +84,8 @@ class ReplicaOf final : public Replica {
     step_->update(*optimizer_);  // which leaves a step out by itself
   }
   optim::StepReport read_report() override {
-    const Region region(timers(), Section::optimizer);
+    // On a device that is a wait for all of the step, and no work of the optimizer.
+    const Region region(timers(), Section::other, {.name = "read report"});
     return optimizer_->read_report();
   }
   bool is_asynchronous() const override { return trireme::is_asynchronous(exec_); }

@@ -12,6 +12,7 @@ import unittest
 from pathlib import Path
 
 TOOL = Path(__file__).resolve().parents[2] / "perf" / "same_bits"
+sys.path.insert(0, str(TOOL.parent))  # as where it is started as a program
 loader = importlib.machinery.SourceFileLoader("same_bits", str(TOOL))
 same_bits = importlib.util.module_from_spec(
     importlib.util.spec_from_loader("same_bits", loader))
