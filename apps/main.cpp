@@ -129,8 +129,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "warning: %s\n", warning.c_str());
   }
 
-  // 4. Kokkos, and what the user asked for.
+  // 4. Kokkos, where something is computed, and what the user asked for.
   return apps::run_guarded(
       *environment, line.action(),
-      {.threads = team, .computes_on_device = computes && !is_dry(argc, argv)});
+      {.threads = team, .computes = computes && !is_dry(argc, argv)});
 }

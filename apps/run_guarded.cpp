@@ -4,7 +4,8 @@
 // group of their own and wait a few seconds for the others: where all come, rank 0 prints
 // each message once. A rank whose others do not come is alone with its error, and takes
 // them down, as they wait for it. Kokkos begins within the same block, because the device
-// that a rank is to have may be refused like any other input.
+// that a rank is to have may be refused like any other input. What computes nothing has
+// no Kokkos at all, as in a build for GPUs that would begin with one.
 #include "apps/run_guarded.hpp"
 
 #include <Kokkos_Core.hpp>
@@ -13,6 +14,7 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "base/error.hpp"
 #include "base/error_message.hpp"
 #include "base/signal_thread.hpp"
+#include "base/team_threads.hpp"
 #include "comm/device_of_rank.hpp"
 
 namespace trireme::apps {
@@ -30,20 +33,21 @@ namespace {
 // How long a rank with an error waits for the others to come with theirs.
 constexpr double kAgreementSeconds = 5.0;
 
-// Ranks that share a node share its cores, unless the user said otherwise; devices they
-// have alone. Collective.
+// Ranks that share a node share its cores, unless the user said otherwise.
+int team_of(const comm::Environment& environment, const Resources& resources) {
+  const comm::NodeInfo& node = environment.node();
+  return resources.threads > 0 ? resources.threads
+                               : std::clamp(node.cores / node.ranks, 1, kMostThreads);
+}
+
+// Devices they have alone. Collective.
 Kokkos::InitializationSettings kokkos_settings(const comm::Environment& environment,
-                                               const Resources& resources) {
+                                               int team) {
   Kokkos::InitializationSettings settings;
   // Kokkos would warn on every rank that threads are not bound; a launcher does that.
   settings.set_disable_warnings(true);
-  const comm::NodeInfo& node = environment.node();
-  settings.set_num_threads(resources.threads > 0
-                               ? resources.threads
-                               : std::clamp(node.cores / node.ranks, 1, kMostThreads));
-  if (const auto device = comm::take_device(environment, resources.computes_on_device)) {
-    settings.set_device_id(*device);
-  }
+  settings.set_num_threads(team);
+  if (const auto device = comm::take_device(environment)) settings.set_device_id(*device);
   return settings;
 }
 
@@ -139,11 +143,16 @@ int run_guarded(comm::Environment& environment, const Action& action,
     int status = kExitError;
     {
       const SignalThread signals;  // before CUDA and Kokkos make threads
-      // A rank whose driver does not answer is waited for as long as a start may last.
-      const Kokkos::InitializationSettings settings =
-          kokkos_settings(environment, resources);
+      const int team = team_of(environment, resources);
+      std::optional<Kokkos::ScopeGuard> kokkos;
+      if (resources.computes) {
+        kokkos.emplace(kokkos_settings(environment, team));
+      } else {
+        plan_team_threads(team);
+      }
+      // Until here a rank whose driver does not answer is waited for as long as a start
+      // may last.
       environment.world()->set_timeout(0.0);
-      const Kokkos::ScopeGuard kokkos(settings);
       status = action(environment);
     }
     if (status == 0) check_stdout();  // other statuses say more

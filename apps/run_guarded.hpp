@@ -1,5 +1,5 @@
-// apps/run_guarded.hpp — runs what the user asked for with Kokkos up, and turns errors
-// into messages and an exit status.
+// apps/run_guarded.hpp — runs what the user asked for, with Kokkos up where it computes,
+// and turns errors into messages and an exit status.
 //
 //   InputError          the message, status 2
 //   any other error     ranks, host and message, status 1
@@ -17,12 +17,13 @@ namespace trireme::apps {
 inline constexpr int kExitError = 1;
 inline constexpr int kExitInput = 2;
 
-// What an action needs of Kokkos.
+// What an action needs.
 struct Resources {
   int threads = 1;  // of a team; 0: this rank's share of its node's cores
-  // Whether it computes on a device, if the build is for one: the rank then has one to
-  // itself.
-  bool computes_on_device = false;
+  // Whether it computes. Then Kokkos is up, and in a build for GPUs the rank has one to
+  // itself. Else Kokkos does not begin, so that a node without a GPU, as a cluster's
+  // login nodes are, will do.
+  bool computes = false;
 };
 
 int run_guarded(comm::Environment& environment, const Action& action,

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 
+#include "base/cuda_driver.hpp"
 #include "base/device.hpp"
 #include "base/error.hpp"
 
@@ -65,6 +66,7 @@ Device describe(int index) {
 }  // namespace
 
 std::vector<Device> visible_devices() {
+  if (!has_cuda_driver()) return {};
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaErrorNoDevice) return {};

@@ -8,16 +8,22 @@
 namespace trireme {
 
 struct Event::Mark {
-  explicit Mark(bool has_time_) : has_time(has_time_) {
+  explicit Mark(bool has_time_) : has_time(has_time_) {}
+  // An event under way may be destroyed: CUDA frees it once it is past.
+  ~Mark() {
+    if (event != nullptr) cudaEventDestroy(event);
+  }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+
+  // Made by the first record: what is only planned has no device to make it on.
+  void make() {
+    if (event != nullptr) return;
+    require_cuda(cudaGetDevice(&device), "cudaGetDevice");
     require_cuda(cudaEventCreateWithFlags(
                      &event, has_time ? cudaEventDefault : cudaEventDisableTiming),
                  "cudaEventCreateWithFlags");
-    require_cuda(cudaGetDevice(&device), "cudaGetDevice");
   }
-  // An event under way may be destroyed: CUDA frees it once it is past.
-  ~Mark() { cudaEventDestroy(event); }
-  Mark(const Mark&) = delete;
-  Mark& operator=(const Mark&) = delete;
 
   cudaEvent_t event = nullptr;
   int device = 0;
@@ -32,6 +38,7 @@ Event& Event::operator=(Event&&) noexcept = default;
 
 void Event::record(const Exec& exec) {
   if (exec.is_shape_only()) return;
+  mark_->make();
   require_cuda(cudaEventRecord(mark_->event, exec.space().cuda_stream()),
                "cudaEventRecord");
   mark_->is_recorded = true;

@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "base/error.hpp"
 #include "base/kernel_profile.hpp"
 
 namespace trireme {
@@ -21,11 +22,15 @@ struct NoWork {
 
 }  // namespace
 
+void Exec::refuse_space() {
+  throw Error("something is to run on a shape-only Exec, which has nowhere to run it");
+}
+
 void Exec::keep_team_scratch() const {
   if (queue_->has_team_scratch) return;
   queue_->has_team_scratch = true;
   constexpr int kBytes = 16;
-  TeamPolicy policy(space_, 1, 1, 1);
+  TeamPolicy policy(space(), 1, 1, 1);
   policy.set_scratch_size(1, Kokkos::PerTeam(kBytes));
   Kokkos::parallel_for("trireme::base::keep_team_scratch", policy, NoWork());
 }

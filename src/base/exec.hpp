@@ -5,7 +5,9 @@
 // fences implicitly. An Exec may be *shape-only*: launches are then skipped, so that the
 // code of a training step, run on Views without memory, tells how much workspace it
 // needs; and counted, where it has a Tally, so that it tells what it would compute and
-// send. Where its timers have a profile, each launch that runs is recorded there.
+// send. It has no instance of an execution space: plans are made where Kokkos has not
+// begun, and where there is no GPU. Where its timers have a profile, each launch that
+// runs is recorded there.
 #ifndef TRIREME_BASE_EXEC_HPP_
 #define TRIREME_BASE_EXEC_HPP_
 
@@ -94,52 +96,47 @@ Space one_thread_of(const Space& space) {
 
 class Exec {
  public:
-  Exec() = default;
+  Exec() : space_(std::in_place) {}
   explicit Exec(ExecSpace space) : space_(space) {}
 
   // An Exec on which launches do nothing, but are counted where there is a tally, which
   // must live as long as the Exec and its copies.
-  static Exec shape_only() {
-    Exec exec;
-    exec.shape_only_ = true;
-    return exec;
-  }
-  static Exec shape_only(Tally& tally) {
-    Exec exec = shape_only();
-    exec.tally_ = &tally;
-    return exec;
-  }
+  static Exec shape_only() { return Exec(std::nullopt, nullptr); }
+  static Exec shape_only(Tally& tally) { return Exec(std::nullopt, &tally); }
 
   // For work in small pieces, as generation has it, where waking the other threads for a
   // launch takes longer than the launch: copies of this Exec whose small launches, or all
   // of them, are left to the calling thread. On a GPU they change nothing.
   Exec with_small_launches_alone() const {
     Exec exec = *this;
-    exec.alone_ = detail::one_thread_of(space_);
-    exec.has_alone_ = true;
+    if (space_) exec.alone_ = detail::one_thread_of(*space_);
     return exec;
   }
   Exec on_one_thread() const {
     Exec exec = *this;
-    exec.space_ = detail::one_thread_of(space_);
+    if (space_) exec.space_ = detail::one_thread_of(*space_);
     return exec;
   }
 
-  const ExecSpace& space() const { return space_; }
+  // Error on a shape-only Exec.
+  const ExecSpace& space() const {
+    if (!space_) refuse_space();
+    return *space_;
+  }
   // Where a launch of this cost runs.
   const ExecSpace& space_for(const Cost& cost) const {
     constexpr index_t kSmallBytes = 384 << 10;
     constexpr double kSmallFlops = 2e6;
     const bool is_small =
         cost.bytes > 0 && cost.bytes <= kSmallBytes && cost.flops <= kSmallFlops;
-    return has_alone_ && is_small ? alone_ : space_;
+    return alone_ && is_small ? *alone_ : space();
   }
-  bool is_shape_only() const { return shape_only_; }
+  bool is_shape_only() const { return !space_; }
   // Where messages are counted that are not sent; null: nowhere.
   Tally* tally() const { return tally_; }
   // True where this kernel is not to run, but counts as one call of it.
   bool only_counts(const Kernel& kernel) const {
-    if (!shape_only_) return false;
+    if (!is_shape_only()) return false;
     if (tally_ != nullptr) tally_->add(kernel);
     return true;
   }
@@ -172,16 +169,19 @@ class Exec {
   void keep_team_scratch() const;
   // Waits for everything launched on this Exec.
   void fence(const char* label) const {
-    if (shape_only_) return;
+    if (is_shape_only()) return;
     static thread_local std::string text;  // Kokkos wants one; kept, to allocate it once
     text = label;
-    space_.fence(text);
+    space_->fence(text);
   }
 
  private:
-  ExecSpace space_{}, alone_{};
-  bool has_alone_ = false;
-  bool shape_only_ = false;
+  Exec(std::nullopt_t, Tally* tally) : tally_(tally) {}
+  [[noreturn]] static void refuse_space();
+
+  std::optional<ExecSpace> space_;  // none: shape-only
+  // For small launches, where these have one of their own.
+  std::optional<ExecSpace> alone_;
   Tally* tally_ = nullptr;
   // What copies of an Exec share.
   struct Queue {

@@ -172,8 +172,9 @@ Converted import_hugging_face(const io::Path& directory, const io::Path& out_nam
     ++result.tensors;
   }
   const auto self = comm::make_self_communicator("convert");
+  // What is in host memory is written without a launch: no GPU is needed.
   io::StagedDirectory staged(out);
-  save_checkpoint(Exec(), *self, staged.temporary(), state, parts);
+  save_checkpoint(Exec::shape_only(), *self, staged.temporary(), state, parts);
   staged.commit();
   return result;
 }

@@ -220,7 +220,7 @@ void refuse_device_choice_of_kokkos(const std::function<const char*(const char*)
   }
 }
 
-std::optional<int> take_device(const Environment& environment, bool computes) {
+std::optional<int> take_device(const Environment& environment) {
   if constexpr (kHostExecution) return {};
   const auto get = [](const char* name) { return std::getenv(name); };
   Communicator& world = *environment.world();
@@ -228,11 +228,10 @@ std::optional<int> take_device(const Environment& environment, bool computes) {
                    .host = environment.host_name(),
                    .visible = {},
                    .binding = device_binding(get)};
-  DeviceRules rules{.may_share = !computes,
-                    .capability = computes ? built_capability() : 0};
+  DeviceRules rules{.may_share = false, .capability = built_capability()};
   on_every_rank(world, [&] {
     refuse_device_choice_of_kokkos(get);
-    rules.may_share = choose_device_sharing(get("TRIREME_SHARE_DEVICES")) || !computes;
+    rules.may_share = choose_device_sharing(get("TRIREME_SHARE_DEVICES"));
     mine.visible = visible_devices();
   });
   return device_of_rank(world, mine, rules);

@@ -32,9 +32,8 @@ struct RankDevices {
 };
 
 struct DeviceRules {
-  // Ranks may have a device together: for tests, and for commands that compute nothing.
-  bool may_share = false;
-  int capability = 0;  // that the program was built for; 0: any will do
+  bool may_share = false;  // ranks may have a device together: for tests
+  int capability = 0;      // that the program was built for; 0: any will do
 };
 
 // The variables by which launchers and people bind devices, as far as they are set:
@@ -61,9 +60,9 @@ int device_of_rank(Communicator& world, const RankDevices& mine, DeviceRules rul
 void refuse_device_choice_of_kokkos(const std::function<const char*(const char*)>& get);
 
 // Collective, before Kokkos begins: the index of this rank's device by its environment
-// and by what the runtime sees; nothing in a build for host cores. Where nothing is to be
-// computed ranks may have a device together. Throws the same on all ranks.
-std::optional<int> take_device(const Environment& environment, bool computes);
+// and by what the runtime sees; nothing in a build for host cores. Throws the same on all
+// ranks.
+std::optional<int> take_device(const Environment& environment);
 
 }  // namespace trireme::comm
 

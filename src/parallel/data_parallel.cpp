@@ -144,14 +144,13 @@ DataParallel<T>::DataParallel(const Exec& exec, const comm::ProcessGroups& group
   if (zero() >= 2) {
     const BufferSizes sizes = buffer_sizes(params.partition());
     const auto add_slot = [&](index_t whole, index_t part) {
-      Slot slot;
-      if (!params.is_allocated()) whole = part = 0;
+      Slot& slot = slots_.emplace_back();
+      if (!params.is_allocated()) return;
       if (zero() >= 3) slot.weights = DeviceArray<T>("gathered weights", extent(whole));
       const std::size_t each = gradient_bytes(params);
       slot.gradients =
           DeviceArray<std::byte>("bucket of gradients", extent(whole) * each);
       slot.part = DeviceArray<std::byte>("reduced part of a bucket", extent(part) * each);
-      slots_.push_back(slot);
     };
     for (int i = 0; i < kRotating; ++i) add_slot(sizes.whole, sizes.part);
     for (const std::size_t b : sizes.dedicated) {

@@ -16,10 +16,12 @@ namespace {
 // wants them, as it would compute them itself.
 std::size_t bytes_of_products(const config::Deck& deck) {
   const DType type = step::compute_type(deck);
-  const bool is_here =
-      deck.precision.gemm != config::Products::native ||
-      kernels::has_narrow_products(Exec(), type, kernels::NarrowProducts::native);
-  return kernels::product_workspace_bytes(is_here ? step::make_exec(deck) : Exec(), type);
+  const Exec exec = Exec::shape_only();  // plans are made where nothing could run, too
+  if (deck.precision.gemm != config::Products::native ||
+      kernels::has_narrow_products(exec, type, kernels::NarrowProducts::native)) {
+    step::set_kernels(exec, deck);
+  }
+  return kernels::product_workspace_bytes(exec, type);
 }
 
 }  // namespace

@@ -75,7 +75,12 @@ DType compute_type(const config::Deck& deck) {
 }
 
 Exec make_exec(const config::Deck& deck) {
-  const Exec exec;
+  Exec exec;
+  set_kernels(exec, deck);
+  return exec;
+}
+
+void set_kernels(const Exec& exec, const config::Deck& deck) {
   TRIREME_REQUIRE_INPUT(
       deck.precision.attention == config::AttentionKernels::own ||
           kernels::has_cudnn_attention(),
@@ -89,7 +94,6 @@ Exec make_exec(const config::Deck& deck) {
                                      ? kernels::NarrowProducts::native
                                      : kernels::NarrowProducts::widened);
   }
-  return exec;
 }
 
 namespace {

@@ -26,6 +26,9 @@ optim::LrSchedule lr_schedule(const config::Deck& deck);
 DType compute_type(const config::Deck& deck);
 // A queue whose products are computed as the deck says.
 Exec make_exec(const config::Deck& deck);
+// The same of an Exec that there is, also a shape-only one. InputError where this build
+// or this device has no such kernels.
+void set_kernels(const Exec& exec, const config::Deck& deck);
 // What one rank does in a step of the deck.
 StepShape step_shape(const config::Deck& deck);
 

@@ -62,12 +62,13 @@ class DecoderOf final : public Decoder {
   // On a shape-only Exec it finds what it would take, and can do no more.
   DecoderOf(const Exec& exec, ModelState<T>& state, index_t places)
       : Decoder(state.architecture(), places),
-        exec_(exec.is_shape_only() ? exec : exec.with_small_launches_alone()),
-        alone_(exec.is_shape_only() ? exec : exec.on_one_thread()),
+        exec_(exec.with_small_launches_alone()),
+        alone_(exec.on_one_thread()),
         state_(state),
-        way_(
-            seconds_to_read(state),
-            [threads = exec.space().concurrency()] { return are_cores_wanted(threads); }),
+        way_(seconds_to_read(state),
+             [threads = exec.is_shape_only() ? 1 : exec.space().concurrency()] {
+               return are_cores_wanted(threads);
+             }),
         texts_(exec, std::min(places, kStepTexts), kDrawnSteps) {
     TRIREME_REQUIRE(places >= 1, "a decoder with {}", format_plural(places, "place"));
     const index_t ranks = state.groups.tensor->size();

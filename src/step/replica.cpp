@@ -115,7 +115,7 @@ class ReplicaOf final : public Replica {
     state_.allocate(use);
   }
 
-  Exec exec_;
+  Exec exec_ = Exec::shape_only();  // until it begins: many are only planned
   ModelState<T> state_;
   std::optional<TrainStep<T>> step_;              // but for generation
   std::optional<optim::Optimizer<T>> optimizer_;  // of training

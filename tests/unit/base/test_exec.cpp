@@ -4,6 +4,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/error.hpp"
 #include "base/exec.hpp"
 
 namespace trireme {
@@ -76,6 +77,24 @@ TEST(Exec, CountsWhatItDoesNotRun) {
   EXPECT_EQ(tally.kernel("test::free").calls, 1);
   EXPECT_EQ(tally.kernel("trireme::copy").cost.bytes, 2 * 3 * 5 * 4);
   EXPECT_EQ(Exec().tally(), nullptr);
+}
+
+// So that there may be no Kokkos, and no GPU, where only shapes are gone through.
+TEST(Exec, OnShapesAloneHasNowhereToRun) {
+  const Exec shapes = Exec::shape_only();
+  for (const Exec& exec :
+       {shapes, shapes.with_small_launches_alone(), shapes.on_one_thread()}) {
+    EXPECT_TRUE(exec.is_shape_only());
+    EXPECT_THROW((void)exec.space(), Error);
+    EXPECT_THROW((void)exec.space_for({.flops = 1, .bytes = 1}), Error);
+    exec.fence("test");  // nothing to wait for
+  }
+  const Exec real;
+  for (const Exec& exec :
+       {real, real.with_small_launches_alone(), real.on_one_thread()}) {
+    EXPECT_FALSE(exec.is_shape_only());
+    EXPECT_NO_THROW((void)exec.space());
+  }
 }
 
 TEST(Exec, BytesAreThoseOfTheExtents) {
