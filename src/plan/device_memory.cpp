@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/exec.hpp"
 #include "base/format.hpp"
 #include "comm/on_ranks.hpp"
 #include "config/capability.hpp"
@@ -163,22 +164,42 @@ std::string advice(const std::vector<Saving>& savings, std::size_t needed,
 
 }  // namespace
 
+Carrier carrier_of(const comm::ProcessGroups& groups) {
+  const bool is_on_device = std::ranges::any_of(
+      groups.all(), [](const comm::Group* group) { return group->is_on_stream(); });
+  return is_on_device ? Carrier::device : Carrier::host;
+}
+
 std::size_t message_bytes(const comm::ProcessGroups& groups, Carrier carrier) {
   if (carrier == Carrier::host) return 0;
   std::size_t bytes = 0;
   for (const comm::Group* group : groups.all()) {
     if (group->size() == 1) continue;
-    // A group that exists has carried a message: its communicator has all its buffers.
-    if (!group->is_on_stream()) bytes += kOfCollectives;
+    bytes += kOfCollectives;
     if (group == groups.pipeline.get()) bytes += channels_of(*group) * kOfChannel;
   }
   return bytes;
 }
 
+std::size_t message_bytes_to_come(const comm::ProcessGroups& groups, Carrier carrier) {
+  std::size_t bytes = message_bytes(groups, carrier);
+  if (carrier == Carrier::host) return bytes;
+  for (const comm::Group* group : groups.all()) {
+    // A group that exists has carried a message: its communicator has all its buffers.
+    if (group->size() > 1 && group->is_on_stream()) bytes -= kOfCollectives;
+  }
+  return bytes;
+}
+
+LibraryBytes library_bytes(const comm::ProcessGroups& groups, Carrier carrier) {
+  if constexpr (kHostExecution) return {};
+  return {.messages = message_bytes(groups, carrier), .context = kContextBytes};
+}
+
 DeviceNeed device_need(step::Replica& replica, const config::Deck& deck,
                        Carrier carrier) {
   return {.plan = plan_memory(replica, deck),
-          .messages = message_bytes(replica.part().groups, carrier)};
+          .messages = message_bytes_to_come(replica.part().groups, carrier)};
 }
 
 std::vector<Saving> savings(const config::Deck& deck, Carrier carrier) {
@@ -214,10 +235,7 @@ std::string device_problem(const DeviceNeed& need, const std::string& device,
 void require_device_memory(comm::Communicator& world, const std::string& host,
                            const config::Deck& deck, step::Replica& replica,
                            const std::string& device, const DeviceBytes& bytes) {
-  const std::vector<comm::Group*> groups = replica.part().groups.all();
-  const bool is_on_device =
-      std::ranges::any_of(groups, [](auto* group) { return group->is_on_stream(); });
-  const Carrier carrier = is_on_device ? Carrier::device : Carrier::host;
+  const Carrier carrier = carrier_of(replica.part().groups);
   const DeviceNeed need = device_need(replica, deck, carrier);
   comm::on_every_rank(world, [&] {
     if (need.total() <= static_cast<std::size_t>(bytes.free)) return;

@@ -26,15 +26,29 @@ enum class Carrier { host, device };
 // What CUDA takes for a process on an A100 or H100 with its modules loaded.
 inline constexpr std::size_t kContextBytes = std::size_t{640} << 20;
 
-// What NCCL is still going to take of the device for these groups, estimated: for planned
-// ones all, for groups that send over it already the channels between neighbouring
-// stages. 0 where messages go through the host.
-std::size_t message_bytes(const comm::ProcessGroups& groups, Carrier carrier);
+// What carries the messages of these groups, which send already.
+Carrier carrier_of(const comm::ProcessGroups& groups);
 
-// What a rank takes of its device.
+// What NCCL takes of the device for these groups, estimated. 0 where messages go through
+// the host.
+std::size_t message_bytes(const comm::ProcessGroups& groups, Carrier carrier);
+// What of it is still to come: for planned groups all, for those that send over NCCL
+// already the channels between neighbouring stages.
+std::size_t message_bytes_to_come(const comm::ProcessGroups& groups, Carrier carrier);
+
+// What libraries have of a device beside the plan of the program.
+struct LibraryBytes {
+  std::size_t messages = 0;  // NCCL's buffers
+  std::size_t context = 0;   // CUDA's
+  std::size_t total() const { return messages + context; }
+};
+// Estimated; nothing where kernels run on the host's cores.
+LibraryBytes library_bytes(const comm::ProcessGroups& groups, Carrier carrier);
+
+// What a rank takes of its device from now on.
 struct DeviceNeed {
   step::MemoryPlan plan;
-  std::size_t messages = 0;  // message_bytes()
+  std::size_t messages = 0;  // message_bytes_to_come()
   std::size_t total() const { return plan.total() + messages; }
 };
 DeviceNeed device_need(step::Replica& replica, const config::Deck& deck, Carrier carrier);

@@ -92,8 +92,7 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown 
                       .slots = plan.memory.workspace.slots,
                       .parameters = replica->part().registry.global_element_count(),
                       .memory = with_all_else(std::move(plan.memory), *replica, deck),
-                      .messages = message_bytes(replica->part().groups, kCarrier),
-                      .context = kHostExecution ? 0 : kContextBytes,
+                      .libraries = library_bytes(replica->part().groups, kCarrier),
                       .tally = std::move(plan.tally)});
   }
   return stages;
@@ -160,8 +159,9 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
           {"products", memory.products},
           {"generation", memory.generation},
           {"total", memory.total()},
-          {"messages", stage.messages},
-          {"context", stage.context},
+          {"messages", stage.libraries.messages},
+          {"context", stage.libraries.context},
+          {"device_total", stage.total()},
           {"checkpoint_copy", memory.checkpoint_copy},
           {"flops", cost.flops},
           {"bytes_moved", cost.bytes}};
@@ -253,10 +253,10 @@ std::string DryRun::stages_text() const {
                        fmt::format("{}", fmt::join(stage.slots, "+")),
                        format_count(static_cast<double>(stage.parameters)),
                        bytes(memory.weights), bytes(memory.gradients + memory.optimizer),
-                       bytes(memory.saved()), bytes(memory.total()));
+                       bytes(memory.saved()), bytes(stage.total()));
   }
   const auto most = std::ranges::max_element(
-      stages, {}, [](const Stage& stage) { return stage.memory.total(); });
+      stages, {}, [](const Stage& stage) { return stage.total(); });
   out +=
       fmt::format("\nmemory of each rank of stage {}, which takes most\n", most->number);
   return out + memory_text(*most);
@@ -295,24 +295,24 @@ std::string DryRun::memory_text(const Stage& stage) const {
   out += line("batch", bytes(memory.batch));
   if (memory.buffers > 0) out += line("buffers", bytes(memory.buffers));
   if (memory.products > 0) {
-    out += line("matrix products",
-                bytes(memory.products) + ", by the instructions and threads here");
+    out += line("matrix products", bytes(memory.products) +
+                                       (stage.libraries.context > 0
+                                            ? ", cuBLASLt's workspace"
+                                            : ", by the instructions and threads here"));
   }
   if (memory.generation > 0) {
     out += line("samples of text", bytes(memory.generation));
   }
-  out += line("total",
-              bytes(memory.total()) +
-                  (deck.parallel.ranks() == 1 ? "" : ", without the MPI library's own"));
-  if (stage.context > 0) {
-    out += line("beside it, estimated",
-                fmt::format("{}CUDA's context {}: {} of a GPU",
-                            stage.messages > 0 ? fmt::format("NCCL's buffers {}, ",
-                                                             bytes(stage.messages))
-                                               : "",
-                            bytes(stage.context),
-                            bytes(memory.total() + stage.messages + stage.context)));
+  if (stage.libraries.messages > 0) {
+    out +=
+        line("messages", bytes(stage.libraries.messages) + ", NCCL's buffers, estimated");
   }
+  if (stage.libraries.context > 0) {
+    out += line("context", bytes(stage.libraries.context) + ", CUDA's, estimated");
+  }
+  const char* rest = deck.parallel.ranks() == 1 ? "" : ", without the MPI library's own";
+  if (stage.libraries.context > 0) rest = " of a GPU";
+  out += line("total", bytes(stage.total()) + rest);
   if (memory.checkpoint_copy > 0) {
     out += line("on the host", bytes(memory.checkpoint_copy) +
                                    ", the copy that a checkpoint is written from");

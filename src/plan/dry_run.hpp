@@ -13,6 +13,7 @@
 #include "check/deck_check.hpp"
 #include "config/capability.hpp"
 #include "config/deck.hpp"
+#include "plan/device_memory.hpp"
 #include "step/memory_plan.hpp"
 
 namespace trireme::plan {
@@ -33,9 +34,8 @@ struct DryRun {
     std::vector<int> slots;       // of its chunks: micro-batches in flight
     std::int64_t parameters = 0;  // of all its ranks, tied copies not counted
     step::MemoryPlan memory;
-    // What libraries take of a GPU beside it, estimated (device_memory.hpp); 0 on host
-    // cores.
-    std::size_t messages = 0, context = 0;
+    LibraryBytes libraries;  // beside it, of a GPU
+    std::size_t total() const { return memory.total() + libraries.total(); }
     // What its first rank computes and sends in a step.
     Tally tally;
   };

@@ -250,6 +250,12 @@ bool is_of_run(const io::Path& checkpoint, const config::Deck& deck) {
                                      ignored);
 }
 
+// Of this rank's device, by whoever is there; 0 without one.
+std::size_t bytes_in_use() {
+  const DeviceBytes bytes = device_bytes();
+  return static_cast<std::size_t>(bytes.total - bytes.free);
+}
+
 // Refuses a run that could never fit, before anything is made for it. Collective: ranks
 // of a node may be of different stages.
 void require_memory(const config::Deck& deck, step::Replica& replica,
@@ -408,6 +414,7 @@ class Start {
   std::optional<ckpt::Restore> restore_;  // of the first weights
   data::Datasets datasets_;
   std::optional<comm::RankGrid> grid_;
+  plan::LibraryBytes libraries_;  // before the model is there
   Machine machine_;
   std::optional<job::Placement> placement_;
   std::optional<OnBoard> on_board_;
@@ -514,7 +521,9 @@ void Start::prepare() {
       deck_, is_first_rank() ? loaded_.corpora : data::open_corpora(deck_));
   check::require_same_corpora(world_, environment_.host_name(),
                               datasets_.identity_of_all());
+  libraries_.context = bytes_in_use();
   grid_.emplace(environment_.world(), step::grid_shape(deck_));
+  libraries_.messages = std::max(bytes_in_use(), libraries_.context) - libraries_.context;
   if (deck_.parallel.is_to_be_measured()) {
     log_.info("{}",
               wrap_lines(step::deal_by_measured_costs(grid_->groups(), loaded_.deck)));
@@ -628,6 +637,7 @@ void Start::load() {
   }
   run_.emplace(deck_, *grid_, *replica_, datasets_, *directory_, *peak_, log_, faults_,
                *exec_);
+  run_->record(libraries_);
   run_->after_each_step([this] { on_board_->look(); });
   if (trace_) run_->record(*trace_);
   if (profile_) run_->record(*profile_, bandwidth);

@@ -15,8 +15,10 @@
 // reads_at_once(). So nothing is ever due while a step is launched and unread.
 #include "run/training_run.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <tuple>
 
 #include "base/device.hpp"
@@ -36,6 +38,7 @@
 #include "model/blueprint.hpp"
 #include "report/shared_cores.hpp"
 #include "run/dropout_words.hpp"
+#include "run/memory_uses.hpp"
 #include "run/products.hpp"
 #include "run/run_log.hpp"
 #include "step/deck_model.hpp"
@@ -50,27 +53,6 @@ constexpr index_t kSampleTokens = 64;
 constexpr double kLongEnoughToProbe = 10.0;
 
 constexpr const char* kProfileName = "profile.json";
-
-// The rows of the table at the end: the same categories on every rank.
-std::vector<report::MemoryUse> memory_uses(const step::MemoryUse& use) {
-  const auto& [plan, measured] = use;
-  std::vector<report::MemoryUse> uses;
-  const auto add = [&](const char* name, std::size_t planned, std::size_t bytes) {
-    uses.push_back({name, static_cast<double>(planned), static_cast<double>(bytes)});
-  };
-  const auto scratch = [](const step::MemoryPlan& memory) {
-    return memory.workspace.scratch + memory.workspace.held_bytes();
-  };
-  add("weights", plan.weights, measured.weights);
-  add("gradients", plan.gradients, measured.gradients);
-  add("optimizer", plan.optimizer, measured.optimizer);
-  add("activations", plan.saved(), measured.saved());
-  add("scratch", scratch(plan), scratch(measured));
-  add("batch", plan.batch, measured.batch);
-  add("buffers", plan.buffers, measured.buffers);
-  add("products", plan.products, measured.products);
-  return uses;
-}
 
 ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck& deck,
                                   const data::Datasets& datasets) {
@@ -816,9 +798,11 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   times.threads = static_cast<int>(exec_.space().concurrency());
   times.model_flops = flops;
   times.hardware_flops = hardware_flops_ * static_cast<double>(samples);
-  times.memory = memory_uses(replica_.memory_use());
+  step::MemoryUse use = replica_.memory_use();
+  times.memory = memory_uses(use);
   if (generator_) {
-    const auto bytes = static_cast<double>(replica_.plan_decoder().total);
+    use.planned.generation = replica_.plan_decoder().total;
+    const auto bytes = static_cast<double>(use.planned.generation);
     times.memory.push_back({"generation", bytes, bytes});
   }
   if (deck_.checkpoint.async) {
@@ -830,11 +814,11 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   if (times.loop_seconds > kLongEnoughToProbe) peak_.probe(exec_, times.loop_seconds);
   times.peak = peak_.peak();
   times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
-  if (const DeviceBytes device = device_bytes(); device.total > 0) {
-    times.memory.push_back(
-        {"device", 0.0, static_cast<double>(device.total - device.free)});
-  }
-  for (const auto& [name, traffic] : replica_.part().groups.traffic()) {
+  const comm::ProcessGroups& groups = replica_.part().groups;
+  std::ranges::move(device_uses(plan::library_bytes(groups, plan::carrier_of(groups)),
+                                libraries_, use.planned.total(), device_bytes()),
+                    std::back_inserter(times.memory));
+  for (const auto& [name, traffic] : groups.traffic()) {
     times.traffic.push_back({name, traffic});
   }
   const report::SectionTable table(*grid_.groups().world, times);

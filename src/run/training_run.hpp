@@ -34,6 +34,7 @@
 #include "job/stop_request.hpp"
 #include "model/losses.hpp"
 #include "optim/lr_schedule.hpp"
+#include "plan/device_memory.hpp"
 #include "report/metrics.hpp"
 #include "report/peak_meter.hpp"
 #include "report/progress.hpp"
@@ -83,6 +84,9 @@ class TrainingRun {
     first_rank_.history = &history;
     start_.restart_times = times;
   }
+
+  // Says what libraries had of the device before the model was there.
+  void record(const plan::LibraryBytes& libraries) { libraries_ = libraries; }
 
   // Sets what each rank does for itself after every step.
   void after_each_step(std::function<void()> look) { look_ = std::move(look); }
@@ -224,6 +228,7 @@ class TrainingRun {
   std::optional<report::StepTrace> trace_;
   std::optional<report::StepProfile> profile_;
   double bytes_per_second_ = 0.0;  // of the memory, for the profile
+  plan::LibraryBytes libraries_;   // of the device, before the model was there
   // When the save that is under way began, if the trace shows it.
   std::optional<TraceEvent::Clock::time_point> save_begin_;
   double hardware_flops_ = 0.0;  // of a sample, on all ranks

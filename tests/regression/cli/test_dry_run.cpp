@@ -356,6 +356,7 @@ TEST_F(DryRun, DataRanksReplicateOrShard) {
     stage["optimizer"] = whole["optimizer"];
     stage["buffers"] = whole["buffers"];
     stage["total"] = whole["total"];
+    stage["device_total"] = whole["device_total"];
     EXPECT_EQ(stage, whole);
     EXPECT_THAT(out_, HasSubstr("ZeRO 1: a part in " + std::to_string(ranks)));
     json replica = on_ranks("parallel.zero=0");

@@ -54,6 +54,11 @@ TEST(DeviceMemory, IsWhatThePlanHasAndWhatCarriesMessages) {
   EXPECT_EQ(need_of(many).messages, 0u);
   const DeviceNeed need = need_of(many, Carrier::device);
   EXPECT_EQ(need.total(), need.plan.total() + need.messages);
+  const auto replica = replica_of(many);
+  const comm::ProcessGroups& groups = replica->part().groups;
+  EXPECT_EQ(carrier_of(groups), Carrier::host);  // they send nothing
+  EXPECT_EQ(message_bytes(groups, Carrier::device), need.messages);
+  EXPECT_EQ(message_bytes(groups, Carrier::host), 0u);
   // Tensor, gradient, pipeline and model groups, and the words that two stages have.
   constexpr std::size_t kMiB = std::size_t{1} << 20;
   EXPECT_GT(need.messages, 5 * 441 * kMiB);
