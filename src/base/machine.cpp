@@ -10,12 +10,14 @@
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <thread>
 
 #include "base/exec.hpp"
 #include "base/host_cores.hpp"
 #include "base/host_name.hpp"
+#include "base/memory_group.hpp"
 #include "base/words.hpp"
 
 namespace trireme {
@@ -53,16 +55,14 @@ int available_cores() {
   return static_cast<int>(std::max(1u, cores));
 }
 
+std::optional<MemoryGroup> this_memory_group() {
+  return memory_group("/sys/fs/cgroup", proc_text("/proc/self/cgroup"));
+}
+
 std::int64_t available_memory() {
-  std::int64_t bytes = detail::proc_bytes(proc_text("/proc/meminfo"), "MemTotal");
-  // A container's or a job's limit; "max" where there is none.
-  const std::string limit = proc_text("/sys/fs/cgroup/memory.max");
-  const auto limit_bytes =
-      number_in<std::int64_t>(trimmed(limit.substr(0, limit.find('\n'))));
-  if (limit_bytes && *limit_bytes > 0 && (bytes == 0 || *limit_bytes < bytes)) {
-    bytes = *limit_bytes;
-  }
-  return bytes;
+  const std::int64_t bytes = detail::proc_bytes(proc_text("/proc/meminfo"), "MemTotal");
+  const auto group = this_memory_group();  // a container's, or a job's
+  return group && (bytes == 0 || group->limit < bytes) ? group->limit : bytes;
 }
 
 // Spaces with a device know its properties; host spaces have no such member.
@@ -145,7 +145,10 @@ int current_umask() {
 }
 
 std::int64_t available_memory_now() {
-  return detail::proc_bytes(proc_text("/proc/meminfo"), "MemAvailable");
+  const std::int64_t bytes =
+      detail::proc_bytes(proc_text("/proc/meminfo"), "MemAvailable");
+  const auto group = this_memory_group();
+  return group && (bytes == 0 || group->left < bytes) ? group->left : bytes;
 }
 
 std::int64_t peak_process_bytes() {

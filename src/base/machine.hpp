@@ -26,7 +26,8 @@ Machine find_machine();
 // The permissions that files this process makes do not get.
 int current_umask();
 
-// Memory of the host that nobody occupies, in bytes; 0 where not known.
+// Memory of the host that nobody occupies, in bytes, or what is left of the container's
+// or the job's share where that is less; 0 where not known.
 std::int64_t available_memory_now();
 
 // The most memory this process has occupied so far, in bytes; 0 where not known.

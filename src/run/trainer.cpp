@@ -24,6 +24,7 @@
 #include "base/host_name.hpp"
 #include "base/late_queue.hpp"
 #include "base/log.hpp"
+#include "base/machine.hpp"
 #include "base/version.hpp"
 #include "check/checkpoint_check.hpp"
 #include "check/deck_check.hpp"
@@ -47,6 +48,7 @@
 #include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
 #include "plan/device_memory.hpp"
+#include "plan/host_memory.hpp"
 #include "report/peak_meter.hpp"
 #include "report/run_history.hpp"
 #include "report/step_profile.hpp"
@@ -264,6 +266,8 @@ void require_memory(const config::Deck& deck, step::Replica& replica,
   if constexpr (!kHostExecution) {
     plan::require_device_memory(world, environment.host_name(), deck, replica,
                                 machine.device, device_bytes());
+    plan::require_host_memory(world, environment.host_name(),
+                              plan::host_need(replica, deck), available_memory_now());
     return;
   }
   const step::MemoryPlan plan = plan::plan_memory(replica, deck);
