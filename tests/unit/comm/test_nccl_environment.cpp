@@ -98,10 +98,14 @@ TEST(NcclEnvironment, IsSetAndRecorded) {
   for (const auto& [name, value] : nccl_variables()) ::unsetenv(name.c_str());
   EXPECT_THAT(nccl_variables(), IsEmpty());
   ::setenv("NCCL_DEBUG", "WARN", 1);
+  ::setenv("NCCL_NET", "AWS Libfabric", 1);  // the network and who drives it, too
+  ::setenv("NCCL_NET_PLUGIN", "ofi", 1);
   ::setenv("NOT_NCCL_DEBUG", "WARN", 1);
   settle_nccl(*make_self_communicator("world"), true);
   ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   EXPECT_THAT(nccl_variables(), AllOf(Contains(Pair("NCCL_DEBUG", "WARN")),
+                                      Contains(Pair("NCCL_NET", "AWS Libfabric")),
+                                      Contains(Pair("NCCL_NET_PLUGIN", "ofi")),
                                       Contains(Pair("NCCL_ALGO", "Ring,Tree")),
                                       Contains(Pair("CUDA_DEVICE_MAX_CONNECTIONS", "32")),
                                       Not(Contains(Key("NOT_NCCL_DEBUG")))));
