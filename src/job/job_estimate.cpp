@@ -53,7 +53,7 @@ std::string memory_comment(const plan::DryRun& plan, const JobSize& job) {
   if (plan.stages.empty()) return "# - memory: not known for this deck yet\n";
   std::size_t most = 0, copy = 0;
   for (const plan::DryRun::Stage& stage : plan.stages) {
-    most = std::max(most, stage.total());
+    most = std::max(most, stage.memory.total());
     copy = std::max(copy, stage.memory.checkpoint_copy);
   }
   const std::int64_t of_node = job.ranks / job.nodes;
