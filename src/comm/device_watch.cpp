@@ -174,8 +174,9 @@ void DeviceWatch::fail(const WatchedLane& lane, double seconds) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (changed_.wait_for(lock, kShortestPause, [&] { return is_ended_; })) return;
   }
-  // Else it waits for what hangs. It must not go on with results that never came, so that
-  // nothing is freed for it while the job can be ended.
+  // Else it waits for what hangs, and not within MPI, whose waits look here. It must not
+  // go on with results that never came, so that nothing is freed for it while the job can
+  // be ended.
   if (!is_known_ && options_.end) options_.end();
   const std::lock_guard<std::mutex> lock(mutex_);
   for (Watched* transport : transports_) transport->abort();

@@ -6,8 +6,8 @@
 // board, where other ranks can read it. An operation that the device has been at for
 // longer than the limit, or an error that the library reports, ends the run: what hangs
 // and who is late goes to stderr, and the rank's own thread is told so at its next
-// message; what is under way is aborted then. Where that thread does not come to one, as
-// it waits for the device, this one ends the job.
+// message, or while it waits for other ranks; what is under way is aborted then. Where
+// that thread does not come to see it, as it waits for the device, this one ends the job.
 #ifndef TRIREME_COMM_DEVICE_WATCH_HPP_
 #define TRIREME_COMM_DEVICE_WATCH_HPP_
 

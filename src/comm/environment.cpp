@@ -7,11 +7,15 @@
 // to all by bare MPI calls, as there is no Communicator yet. The end is as careful: a
 // launcher kills all ranks as soon as one has aborted, so that messages get time to reach
 // the terminal first, and a rank that fails before MPI_Init has to start MPI to be heard.
+// Nothing that this takes is sure to come back: a terminal that nobody reads, a launcher
+// that does not answer, what libraries do at exit() beside a device that hangs. An alarm
+// ends the process then.
 #include "comm/environment.hpp"
 
 #include <dlfcn.h>
 #include <mpi.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -33,7 +37,25 @@ namespace {
 // Launchers may kill the ranks before they have passed on what was printed.
 constexpr std::chrono::milliseconds kTimeToPrint(300);
 
+// How long the end of a process may take, seconds.
+constexpr unsigned kLongestEnd = 5;
+
 constexpr rlim_t kDescriptorsOfMpi = 32;
+
+volatile std::sig_atomic_t status_at_alarm = 1;
+
+// The process ends with this status in kLongestEnd, whatever its threads are in by then.
+void end_at_the_latest(int status) noexcept {
+  status_at_alarm = status;
+  struct sigaction action = {};
+  action.sa_handler = [](int) { std::_Exit(status_at_alarm); };
+  ::sigaction(SIGALRM, &action, nullptr);
+  sigset_t alarms;
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  ::pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);
+  ::alarm(kLongestEnd);
+}
 
 // The limit on open files, after it was raised as far as the system lets this user.
 rlim_t raised_descriptor_limit() {
@@ -171,7 +193,7 @@ Environment::Environment(int& argc, char**& argv) {
   int provided = MPI_THREAD_FUNNELED;
   if (up == 0) {
     leave_crashes_alone();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     owns_mpi_ = true;
     ignore_taken_hang_up();
   }
@@ -252,6 +274,7 @@ void Environment::abort_before_start(int argc, char** argv, int status) noexcept
 }
 
 void Environment::abort(int status) noexcept {
+  end_at_the_latest(status);
   std::fflush(nullptr);
   int up = 0;
   int finalized = 0;
@@ -264,6 +287,16 @@ void Environment::abort(int status) noexcept {
     MPI_Abort(MPI_COMM_WORLD, status);
   }
   std::_Exit(status);  // without MPI, or where MPI_Abort comes back
+}
+
+void Environment::abort_beside_main(int status) noexcept {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  if (level >= MPI_THREAD_SERIALIZED) abort(status);
+  end_at_the_latest(status);
+  std::fflush(nullptr);
+  std::this_thread::sleep_for(kTimeToPrint);
+  std::_Exit(status);
 }
 
 }  // namespace trireme::comm

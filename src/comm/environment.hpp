@@ -22,9 +22,10 @@ namespace trireme::comm {
 
 class Environment {
  public:
-  // Initialises MPI (only the main thread may call it: MPI_THREAD_FUNNELED) unless it is
-  // up. What is wrong with the environment of one rank is thrown on all: on rank 0 with
-  // the message, on the others with none.
+  // Initialises MPI unless it is up. Only the main thread calls it, but for
+  // abort_beside_main(): MPI_THREAD_SERIALIZED is asked for, MPI_THREAD_FUNNELED will do.
+  // What is wrong with the environment of one rank is thrown on all: on rank 0 with the
+  // message, on the others with none.
   Environment(int& argc, char**& argv);
   // Finalises MPI if the constructor initialised it.
   ~Environment();
@@ -54,8 +55,14 @@ class Environment {
   // All ranks; the self implementation where there is one.
   const std::shared_ptr<Communicator>& world() const { return world_; }
 
-  // Takes every rank down with this exit status; flushes what was printed.
+  // Takes every rank down with this exit status; flushes what was printed. This process
+  // ends within seconds, even where MPI_Abort does not come back.
   [[noreturn]] static void abort(int status) noexcept;
+  // The same for another thread, while the main one is in no call of MPI and does not
+  // come back. Where MPI takes calls of its main thread only, this process ends by
+  // itself: launchers take the other ranks down for one that has ended with an error
+  // before the end of MPI (srun: --kill-on-bad-exit=1).
+  [[noreturn]] static void abort_beside_main(int status) noexcept;
   // Ends all ranks before there is an Environment: the launcher's others would wait for
   // this one.
   [[noreturn]] static void abort_before_start(int argc, char** argv, int status) noexcept;

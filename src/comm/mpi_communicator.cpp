@@ -165,7 +165,8 @@ class MpiCommunicator final : public Communicator {
       settle_nccl(*this, asks ? asks() : true);
       const auto& end = world().options.end_job;
       watch = std::make_unique<DeviceWatch>(DeviceWatch::Options{
-          .rank = world_rank, .end = end ? end : [] { Environment::abort(1); }});
+          .rank = world_rank,
+          .end = end ? end : [] { Environment::abort_beside_main(1); }});
       watch->set_timeout(world().timeout);
     }
     return make_nccl_transport(

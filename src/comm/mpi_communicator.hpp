@@ -72,7 +72,8 @@ struct MpiOptions {
   // its communicators is made. Without it they have.
   std::function<bool()> is_deterministic = {};
   // What takes the job down where messages on the device hang and the rank's own thread
-  // does not come to see it; else Environment::abort(1).
+  // does not come to see it; else Environment::abort_beside_main(1). The watch's thread
+  // calls it.
   std::function<void()> end_job = {};
 };
 

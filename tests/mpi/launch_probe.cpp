@@ -2,14 +2,29 @@
 // told.
 //   launch_probe            prints "rank R of N" in rank order
 //   launch_probe abort S    rank N-1 aborts everyone with status S, the others wait
+//   launch_probe stuck S    the same, where MPI_Abort does not come back
 //   launch_probe never S    ends with status S before it is a rank
 //   launch_probe hang_up    gets the signal of a terminal that is closed
+#include <mpi.h>
+
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "comm/environment.hpp"
+
+namespace {
+bool is_stuck = false;
+}
+
+// In the place of the library's.
+int MPI_Abort(MPI_Comm comm, int status) {
+  while (is_stuck) std::this_thread::sleep_for(std::chrono::seconds(1));
+  return PMPI_Abort(comm, status);
+}
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -19,7 +34,8 @@ int main(int argc, char** argv) {
   try {
     const comm::Environment environment(argc, argv);
     const auto& world = environment.world();
-    if (argc == 3 && std::string(argv[1]) == "abort") {
+    is_stuck = argc == 3 && std::string(argv[1]) == "stuck";
+    if (is_stuck || (argc == 3 && std::string(argv[1]) == "abort")) {
       if (world->rank() == world->size() - 1)
         comm::Environment::abort(std::atoi(argv[2]));
       world->barrier();

@@ -191,6 +191,21 @@ TEST_F(DeviceWatchOfRanks, EndsTheJobWhereTheThreadWaits) {
   EXPECT_EQ(ends_, world_->rank() == 0 ? 1 : 0);
 }
 
+// Nor does one that waits for other ranks, but it looks.
+TEST_F(DeviceWatchOfRanks, EndsAWaitOverMpi) {
+  in_group([&](Group& group) {
+    if (world_->rank() > 0) return control_->barrier();
+    [[maybe_unused]] const Request request = sum(group, "gradients");
+    world_->set_timeout(1.5);  // for the barrier, too, which begins later
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    EXPECT_THAT([&] { world_->barrier(); },
+                ::testing::ThrowsMessage<Error>(AllOf(
+                    HasSubstr("'gradients'"), HasSubstr("under way on the device"))));
+    control_->barrier();
+  });
+  EXPECT_EQ(ends_, 0);
+}
+
 TEST_F(DeviceWatchOfRanks, EndsOnAnErrorOfTheLibrary) {
   in_group([&](Group& group) {
     world_->set_timeout(0.0);  // nothing has to take long
