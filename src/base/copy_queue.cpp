@@ -2,14 +2,22 @@
 #include "base/copy_queue.hpp"
 
 #include "base/queue.hpp"
+#include "base/timers.hpp"
 
 namespace trireme {
 
 void CopyQueue::start(const Exec& compute, std::span<const RowCopy> copies) {
-  if (!queue_) queue_ = make_copy_queue(compute);
+  if (!queue_) {
+    queue_ = make_copy_queue(compute);
+    spans_ = std::make_unique<QueueSpans>(*queue_, "copies");
+    if (Timers* timers = compute.timers()) spans_->show_in(timers->trace_sources());
+  }
+  spans_->take([](const auto&, double) {});
   launched_.record(compute);
   launched_.hold_up(*queue_);
+  const std::int64_t span = spans_->begin({.name = "copy"});
   copy_rows_to_host(*queue_, copies);
+  spans_->end(span);
   done_.record(*queue_);
 }
 

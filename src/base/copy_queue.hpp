@@ -2,17 +2,19 @@
 #ifndef TRIREME_BASE_COPY_QUEUE_HPP_
 #define TRIREME_BASE_COPY_QUEUE_HPP_
 
+#include <memory>
 #include <optional>
 #include <span>
 
 #include "base/event.hpp"
 #include "base/exec.hpp"
 #include "base/pinned.hpp"
+#include "base/queue_spans.hpp"
 
 namespace trireme {
 
 // Its stream is made by the first copy. Where kernels run on the host, copies are done at
-// once, with all threads.
+// once, with all threads. Traces of the timers that `compute` has then show the copies.
 class CopyQueue {
  public:
   // Copies what is there once all that was launched on `compute` so far has ended. What
@@ -25,6 +27,7 @@ class CopyQueue {
  private:
   std::optional<Exec> queue_;
   Event launched_, done_;
+  std::unique_ptr<QueueSpans> spans_;
 };
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <chrono>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -55,6 +56,17 @@ class Timers {
   // Regions are recorded there, too, until null is given.
   void trace_to(Trace* trace) { trace_ = trace; }
   Trace* trace() const { return trace_; }
+  // The same with what a device does, which is there when the trace has ended. Both wait
+  // for the device.
+  void begin_trace(Trace& trace) {
+    trace_sources_->begin();
+    trace_to(&trace);
+  }
+  void end_trace() {
+    trace_sources_->end(*trace_);
+    trace_to(nullptr);
+  }
+  const std::shared_ptr<TraceSources>& trace_sources() const { return trace_sources_; }
   // What is launched is recorded there, until null is given: base/kernel_profile.hpp.
   void profile_to(KernelProfile* profile) { profile_ = profile; }
   KernelProfile* profile() const { return profile_; }
@@ -82,6 +94,7 @@ class Timers {
   std::vector<Level> stack_;
   std::array<double, kSectionCount> seconds_{};
   Trace* trace_ = nullptr;
+  std::shared_ptr<TraceSources> trace_sources_ = std::make_shared<TraceSources>();
   KernelProfile* profile_ = nullptr;
 };
 

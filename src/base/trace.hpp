@@ -16,8 +16,10 @@ struct TraceEvent {
 
   const char* name = "";
   const char* detail = "";  // a message's site
-  // The group that a message goes through ("checkpoint" for what a thread writes beside
-  // the steps); "" for what the rank itself is busy with, one event inside the other.
+  // The group that a message goes through, with its channel where the device carries it
+  // ("checkpoint" for what a thread writes beside the steps, "kernels" and "copies" for
+  // what the device was at); "" for what the rank itself is busy with, one event inside
+  // the other.
   const char* group = "";
   Clock::time_point begin, end;
   int microbatch = -1, chunk = -1;
@@ -42,6 +44,39 @@ class Trace {
  private:
   std::vector<TraceEvent> events_;
   std::size_t lost_ = 0;
+};
+
+// Who learns late when something began and ended, as a device did it: tells so when the
+// trace is over.
+class TraceSource {
+ public:
+  virtual ~TraceSource() = default;
+  // Both may wait for the device, whose clock is read then.
+  virtual void begin_trace() = 0;
+  virtual void end_trace(Trace& trace) = 0;
+};
+
+// They share it with whoever records, and may outlive that.
+class TraceSources {
+ public:
+  void add(TraceSource& source) {
+    sources_.push_back(&source);
+    if (is_recording_) source.begin_trace();
+  }
+  void remove(TraceSource& source) { std::erase(sources_, &source); }
+
+  void begin() {
+    is_recording_ = true;
+    for (TraceSource* source : sources_) source->begin_trace();
+  }
+  void end(Trace& trace) {
+    is_recording_ = false;
+    for (TraceSource* source : sources_) source->end_trace(trace);
+  }
+
+ private:
+  std::vector<TraceSource*> sources_;
+  bool is_recording_ = false;
 };
 
 }  // namespace trireme

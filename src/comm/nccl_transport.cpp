@@ -4,7 +4,9 @@
 // the end, where the Exec's stream stood when it was begun, and where that came to need
 // the result. From these the accounts are made once they are past: how long something was
 // under way, and how long an Exec stood still for a result. Nobody waits for that; an
-// operation that is not past yet keeps its marks, and the next one takes others.
+// operation that is not past yet keeps its marks, and the next one takes others. What was
+// begun while a trace was recorded is shown there with these times, by one clock for all
+// streams of the device, which is read beside the host's before and after.
 //
 // The messages of one communicator are carried in the order in which they are begun. Each
 // channel has its own, as receives are begun long before their messages are sent and
@@ -22,8 +24,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/device_clock.hpp"
 #include "base/error.hpp"
 #include "base/exec.hpp"
+#include "base/timers.hpp"
+#include "base/trace.hpp"
 #include "comm/nccl_link.hpp"
 #include "comm/under_way_time.hpp"
 
@@ -51,25 +56,43 @@ struct Operation {
   index_t elements = 0;
   std::int64_t call = 0;  // operations of one group call are issued together
   bool is_waited_for = false;
+  bool is_traced = false;  // and its times are still to be taken
+};
+
+// When a traced operation was, in seconds of the device's clock.
+struct TracedTimes {
+  const Lane* lane = nullptr;
+  const char* name = "";
+  Site site = "";
+  index_t elements = 0;
+  double begin = 0.0, end = 0.0;
 };
 
 // One communicator with its stream.
 struct Lane {
   Lane(int peer_, Channel channel_, const NcclLink::Options& options)
-      : peer(peer_), channel(channel_), key(hash_of(options.id)), link(options) {}
+      : peer(peer_),
+        channel(channel_),
+        row(peer < 0 ? options.group : options.group + " " + name_of(channel)),
+        key(hash_of(options.id)),
+        link(options) {}
 
   int peer;  // of a channel: the other rank of the group; else -1
   Channel channel;
+  std::string row;    // of a trace
   std::uint64_t key;  // the same on all its ranks
   NcclLink link;
   std::vector<Operation*> operations;  // in order, until they are in the accounts
   std::int64_t begun = 0;
 };
 
-class NcclTransport final : public Transport, private Watched {
+class NcclTransport final : public Transport, private Watched, private TraceSource {
  public:
   NcclTransport(Communicator& group, const NcclTransportOptions& options);
-  ~NcclTransport() override { options_.watch->remove(*this); }
+  ~NcclTransport() override {
+    if (sources_ != nullptr) sources_->remove(*this);
+    options_.watch->remove(*this);
+  }
 
   int start(const Exec& exec, const Transfer& transfer) override;
   void wait(const Exec& exec, int operation) override;
@@ -88,6 +111,11 @@ class NcclTransport final : public Transport, private Watched {
   void keep_accounts() const;
   void account(Operation& operation) const;
   void stay_in_touch();
+  void note_times(Operation& operation) const;
+  void wait_for(const NcclMark& mark);
+  double read_clock();
+  void begin_trace() override;
+  void end_trace(Trace& trace) override;
   void add_to_lane(Operation& operation);
   // For the watch's thread.
   void look(std::vector<WatchedLane>& lanes) override;
@@ -113,6 +141,11 @@ class NcclTransport final : public Transport, private Watched {
   mutable double latest_begin_ = 0.0;
   mutable UnderWayTime under_way_;
   mutable double held_up_ = 0.0;
+  // Of traces; while one is recorded there is a zero of the times.
+  std::shared_ptr<TraceSources> sources_;
+  std::unique_ptr<NcclMark> zero_;
+  DeviceClock clock_;
+  mutable std::vector<TracedTimes> traced_;
 };
 
 NcclTransport::NcclTransport(Communicator& group, const NcclTransportOptions& options)
@@ -272,9 +305,16 @@ void NcclTransport::end_group() {
   in_call_.clear();
 }
 
-// Ends here where the watch has found that something hangs, and tells it of a new board.
+// Ends here where the watch has found that something hangs, and tells it of a new board;
+// is there for traces.
 void NcclTransport::stay_in_touch() {
   options_.watch->require_whole();
+  const Timers* const timers = group_.timers();
+  if (timers != nullptr && timers->trace_sources() != sources_ && !lanes_.empty()) {
+    if (sources_ != nullptr) sources_->remove(*this);
+    sources_ = timers->trace_sources();
+    sources_->add(*this);
+  }
   if (group_.board() == board_) return;
   board_ = group_.board();
   options_.watch->set_board(options_.board());
@@ -290,6 +330,7 @@ int NcclTransport::start(const Exec& exec, const Transfer& transfer) {
   operation.site = transfer.site;
   operation.elements = transfer.whole().count;
   operation.is_waited_for = false;
+  operation.is_traced = zero_ != nullptr && group_.size() > 1;
   operation.call = depth_ > 0 ? call_ : ++call_;
   operation.ready.record(exec);
   lane.link.hold_up(operation.ready);
@@ -347,6 +388,7 @@ void NcclTransport::keep_accounts() const {
 }
 
 void NcclTransport::account(Operation& operation) const {
+  note_times(operation);
   if (latest_ != nullptr) {
     latest_begin_ += operation.begin.seconds_since(latest_->begin);
     free_.push_back(latest_);
@@ -362,6 +404,60 @@ void NcclTransport::account(Operation& operation) const {
 std::optional<TransportSeconds> NcclTransport::seconds() const {
   keep_accounts();
   return TransportSeconds{.under_way = under_way_.seconds(), .held_up = held_up_};
+}
+
+void NcclTransport::note_times(Operation& operation) const {
+  if (!std::exchange(operation.is_traced, false)) return;
+  traced_.push_back({.lane = operation.lane,
+                     .name = operation.name,
+                     .site = operation.site,
+                     .elements = operation.elements,
+                     .begin = operation.begin.seconds_since(*zero_),
+                     .end = operation.end.seconds_since(*zero_)});
+}
+
+// On the stream of the collectives, where nothing is under way.
+double NcclTransport::read_clock() {
+  NcclMark now;
+  lanes_.front()->link.record(now);
+  wait_for(now);
+  return now.seconds_since(*zero_);
+}
+
+void NcclTransport::begin_trace() {
+  traced_.clear();
+  zero_ = std::make_unique<NcclMark>();
+  lanes_.front()->link.record(*zero_);
+  wait_for(*zero_);
+  clock_.begin([this] { return read_clock(); });
+}
+
+// Each operation that was begun is there, whether its result was needed or not.
+void NcclTransport::end_trace(Trace& trace) {
+  for (const auto& lane : lanes_) {
+    for (Operation* operation : lane->operations) {
+      wait_for(operation->end);
+      note_times(*operation);
+    }
+  }
+  clock_.end([this] { return read_clock(); });
+  for (const TracedTimes& times : traced_) {
+    trace.add({.name = times.name,
+               .detail = times.site,
+               .group = times.lane->row.c_str(),
+               .begin = clock_.host_time(times.begin),
+               .end = clock_.host_time(times.end),
+               .elements = times.elements});
+  }
+  traced_.clear();
+  zero_.reset();
+}
+
+void NcclTransport::wait_for(const NcclMark& mark) {
+  while (!mark.is_past()) {
+    options_.watch->require_whole();
+    std::this_thread::yield();
+  }
 }
 
 void NcclTransport::look(std::vector<WatchedLane>& lanes) {

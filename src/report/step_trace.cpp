@@ -18,7 +18,6 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "base/words.hpp"
-#include "comm/group.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/atomic_file.hpp"
 #include "io/json.hpp"
@@ -94,20 +93,10 @@ TraceOptions parse_trace_steps(const std::string& steps, io::Path path) {
   return {.path = std::move(path), .first = *first, .last = *last};
 }
 
+// Host values: a message of a device is not waited for by the host where it arrives.
 ClockReading read_clock(comm::Communicator& world) {
-  comm::Group group(world);
   constexpr int kRounds = 16;
-  const Exec exec;
-  const DeviceArray<float> token("clock reading", 1);
-  const comm::Span span = comm::span_of(View1<float>(token));
   const int ranks = world.size();
-  std::vector<comm::ChannelEnd> ends;
-  for (int rank = 1; rank < ranks; ++rank) {
-    if (world.rank() == 0 || world.rank() == rank) {
-      ends.push_back({world.rank() == 0 ? rank : 0});
-    }
-  }
-  group.open(ends);
   // What is kept of each rank's best round: what rank 0's clock showed in the middle of
   // it, its number and its length.
   std::vector<double> middle(static_cast<std::size_t>(ranks), 0.0), round = middle,
@@ -115,19 +104,21 @@ ClockReading read_clock(comm::Communicator& world) {
   std::vector<double> own(kRounds, seconds_of(comm::Clock::now()));
   world.barrier();
   for (int rank = 1; rank < ranks; ++rank) {
-    if (world.rank() != 0 && world.rank() != rank) continue;
+    const auto pair = world.subset({0, rank}, "clock reading");
+    if (pair == nullptr) continue;
     const auto r = static_cast<std::size_t>(rank);
     double shortest = std::numeric_limits<double>::infinity();
+    std::int64_t token = 0;
     for (int k = 0; k < kRounds; ++k) {
       if (world.rank() == rank) {
-        group.recv(exec, span, 0, "clock reading");
+        pair->broadcast(token, 0);
         own[static_cast<std::size_t>(k)] = seconds_of(comm::Clock::now());
-        group.send(exec, span, 0, "clock reading");
+        pair->broadcast(token, 1);
         continue;
       }
       const double begin = seconds_of(comm::Clock::now());
-      group.send(exec, span, rank, "clock reading");
-      group.recv(exec, span, rank, "clock reading");
+      pair->broadcast(token, 0);
+      pair->broadcast(token, 1);
       const double end = seconds_of(comm::Clock::now());
       if (end - begin >= shortest) continue;
       shortest = end - begin;
@@ -163,7 +154,7 @@ void StepTrace::begin_step(std::int64_t step) {
   if (step != options_.first) return;
   trace_.emplace(kMostEvents);
   before_ = read_clock(*grid_.groups().world);
-  timers_.trace_to(&*trace_);
+  timers_.begin_trace(*trace_);
 }
 
 void StepTrace::end_step(std::int64_t step) {
@@ -187,7 +178,7 @@ void StepTrace::finish() {
 
 void StepTrace::end_recording() {
   comm::Communicator& world = *grid_.groups().world;
-  timers_.trace_to(nullptr);
+  timers_.end_trace();
   const ClockReading after = read_clock(world);
   double zero = std::numeric_limits<double>::infinity();
   for (const TraceEvent& event : trace_->events()) {
@@ -243,10 +234,12 @@ std::string StepTrace::text_of_rank(const ClockReading& after, double zero) cons
           ",\n";
   text += io::json_text(metadata("thread_name", rank, 0, {{"name", "passes"}})) + ",\n";
   for (const auto& [row, group] : rows.names()) {
-    text += io::json_text(metadata(
-                "thread_name", rank, row,
-                {{"name", group == "checkpoint" ? group : group + " messages"}})) +
-            ",\n";
+    const bool is_messages =
+        group != "checkpoint" && group != "kernels" && group != "copies";
+    text +=
+        io::json_text(metadata("thread_name", rank, row,
+                               {{"name", is_messages ? group + " messages" : group}})) +
+        ",\n";
   }
   return text;
 }

@@ -1,6 +1,7 @@
 // report/step_trace.hpp — some steps of a run as one timeline of all ranks, in the trace
 // event format of Chrome, which Perfetto reads: a process for each rank, with what it is
-// busy with and, beside that, its messages under way.
+// busy with and, beside that, its messages under way, and passes as its device was at
+// them.
 //
 // Ranks have clocks of their own. Each is compared with rank 0's by messages to and fro,
 // of which the fastest counts (Cristian 1989), before the first step and after the last;

@@ -11,7 +11,7 @@
 // Where a launched step goes on by itself (a GPU), the next one is launched before its
 // report is read, so that the device never waits for the host: progress_ is then one step
 // behind newest_step(). What is due after a step (a validation, a checkpoint, a sample,
-// the end) needs its report at once, and so do the first step, traces and profiles:
+// the end) needs its report at once, and so do the first step and profiles:
 // reads_at_once(). So nothing is ever due while a step is launched and unread.
 #include "run/training_run.hpp"
 
@@ -288,9 +288,8 @@ void TrainingRun::account_for(const optim::StepReport& report) {
 bool TrainingRun::reads_at_once() const {
   const std::int64_t step = newest_step();
   return !replica_.is_asynchronous() || step == start_.first_step + 1 ||
-         step >= last_step() || profile_ || timers_.trace() != nullptr ||
-         due(deck_.run.validate_every, step) || due(deck_.run.sample_every, step) ||
-         due(deck_.checkpoint.every, step);
+         step >= last_step() || profile_ || due(deck_.run.validate_every, step) ||
+         due(deck_.run.sample_every, step) || due(deck_.checkpoint.every, step);
 }
 
 void TrainingRun::settle_steps(std::size_t left, const job::StopRequest& stop) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "base/exec.hpp"
 #include "base/format.hpp"
 #include "comm/communicator.hpp"
 #include "config/enums.hpp"
@@ -51,7 +50,7 @@ std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
                                               const StepShape& shape,
                                               comm::Communicator& pipeline,
                                               const PassTimes& times) {
-  if (layout.stages == 1 || !kHostExecution || times.steps() == 0) return {};
+  if (layout.stages == 1 || times.steps() == 0) return {};
   PipelineReport report{.shape = layout.shape(shape.microbatches),
                         .schedule = layout.schedule,
                         .simulated = {}};

@@ -17,8 +17,8 @@
 
 namespace trireme::step {
 
-// Host seconds of one rank: in the passes of its chunks, in beginning messages, and in
-// all passes of a step together, waits included.
+// Seconds of one rank: in the passes of its chunks, in beginning messages, and in all
+// passes of a step together, waits included; by the clock of what computes them.
 class PassTimes {
  public:
   using Clock = std::chrono::steady_clock;
@@ -72,8 +72,7 @@ struct PipelineReport {
   std::string text() const;  // ends with a newline
 };
 
-// Collective over the pipeline; nothing for one stage, before there was a step, or where
-// kernels run beside the host.
+// Collective over the pipeline; nothing for one stage, or before there was a step.
 std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
                                               const model::Blueprint& blueprint,
                                               const StepShape& shape,

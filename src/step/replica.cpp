@@ -99,7 +99,7 @@ class ReplicaOf final : public Replica {
     return {step_->plan().memory, step_->memory()};
   }
   double flops() const override { return step_->plan().tally.total().cost.flops; }
-  std::optional<PipelineReport> pipeline_report() const override {
+  std::optional<PipelineReport> pipeline_report() override {
     return step_->pipeline_report();
   }
 

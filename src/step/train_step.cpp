@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/event.hpp"
 #include "base/plural.hpp"
+#include "base/queue.hpp"
 #include "comm/group.hpp"
 #include "kernels/initialize.hpp"
 #include "kernels/narrow_gemm.hpp"
@@ -26,6 +27,9 @@
 namespace trireme::step {
 
 namespace {
+
+// Of a span that is no single pass, beside those of Pass.
+constexpr int kAllPasses = -1;
 
 void set_sample_base(const Exec& exec, View0<kernels::StepState> state,
                      std::uint64_t base) {
@@ -64,6 +68,7 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
       needs_(plans_.needs(state.groups.pipeline->rank())),
       work_(training_work(shape.microbatches)),
       params_(state, data_parallel_),
+      spans_(exec, "kernels"),
       times_(state.chunks.size()),
       workspace_(make_workspace()),
       borders_(find_borders()),
@@ -83,6 +88,7 @@ TrainStep<T>::TrainStep(const Exec& exec, ModelState<T>& state, const StepShape&
   if (is_on_shapes()) return;
   if (state_.groups.world->size() > 1) exec_.set_idle_work(&progress_);
   state_.groups.world->charge_to(&timers_);
+  spans_.show_in(timers_.trace_sources());
 }
 
 // There is a held slot for each micro-batch whose weight gradients are still to come, and
@@ -294,7 +300,10 @@ struct TrainStep<T>::Handler {
     } else {
       step.messages_.begin_send(action.in, other, way, elements);
     }
-    if (counts()) step.times_.add_message(PassTimes::Clock::now() - begin);
+    // Beside a device the host's calls take nobody's time.
+    if (counts() && !is_asynchronous(step.exec_)) {
+      step.times_.add_message(PassTimes::Clock::now() - begin);
+    }
   }
 
  private:
@@ -331,11 +340,13 @@ struct TrainStep<T>::Handler {
     await_messages(action);
     const nn::Context context = context_of(action, step.exec_, step.data_parallel_);
     step.params_.begin_pass(action);
-    const auto begin = PassTimes::Clock::now();
+    const std::int64_t span = step.spans_.begin({.name = name_of(pass),
+                                                 .microbatch = action.microbatch,
+                                                 .chunk = action.chunk,
+                                                 .kind = static_cast<int>(pass),
+                                                 .is_counted = counts()});
     run(context, input(action, context, border_in), output(action, context, border_out));
-    // Where regions are recorded, a pass on a GPU has to end with its region.
-    if (step.timers_.trace() != nullptr) step.exec_.fence("trace");
-    if (counts()) step.times_.add(action.chunk, pass, PassTimes::Clock::now() - begin);
+    step.spans_.end(span);
     if (is_forward && bad != nullptr && bad->part.empty()) look(action, context);
   }
   void select_sample(const Action& action) const {
@@ -414,6 +425,7 @@ struct TrainStep<T>::Handler {
 template <class T>
 void TrainStep<T>::run(const Work& work, const FetchBatch& fetch, nn::Mode mode,
                        NonFinite* bad) {
+  spans_.take([this](const auto& label, double seconds) { add_time(label, seconds); });
   params_.begin(work.plan->actions, shape_.microbatches);
   Handler handler{*this, work, fetch, mode, bad};
   schedule::execute(work.plan->actions, handler);
@@ -427,7 +439,20 @@ void TrainStep<T>::set_microbatches(int count) {
   if (count == shape_.microbatches) return;
   work_ = training_work(count);
   shape_.microbatches = count;
+  spans_.settle([](const auto&, double) {});
   times_ = PassTimes(state_.chunks.size());  // those of steps like these
+}
+
+template <class T>
+void TrainStep<T>::add_time(const QueueSpans::Label& label, double seconds) {
+  if (!label.is_counted) return;
+  const auto duration = std::chrono::duration_cast<PassTimes::Clock::duration>(
+      std::chrono::duration<double>(seconds));
+  if (label.kind == kAllPasses) {
+    times_.add_step(duration);
+  } else {
+    times_.add(label.chunk, static_cast<Pass>(label.kind), duration);
+  }
 }
 
 // Replicas of a stage make the same objectives: no other stage takes part. The sum is
@@ -455,9 +480,10 @@ void TrainStep<T>::accumulate_gradients(const FetchBatch& fetch, const SumField&
   data_parallel_.begin_step();
   kernels::fill(exec_, totals(), 0.0);
   start_counts(sum);
-  const auto begin = PassTimes::Clock::now();
+  const std::int64_t span =
+      spans_.begin({.kind = kAllPasses, .is_counted = !is_first_step_});
   run(work_, fetch, nn::Mode::training);
-  if (!is_first_step_) times_.add_step(PassTimes::Clock::now() - begin);
+  spans_.end(span);
   is_first_step_ = false;
   const Region region(timers_, Section::communication, {.name = "finish gradients"});
   data_parallel_.finish_gradients();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/pinned.hpp"
+#include "base/queue_spans.hpp"
 #include "base/timers.hpp"
 #include "comm/group.hpp"
 #include "kernels/step_state.hpp"
@@ -99,7 +100,9 @@ class TrainStep {
   }
 
   // What passes took, of all steps but the first. Collective over the pipeline.
-  std::optional<PipelineReport> pipeline_report() const {
+  std::optional<PipelineReport> pipeline_report() {
+    spans_.settle(
+        [this](const auto& label, double seconds) { add_time(label, seconds); });
     return report_pipeline(state_.sharing.pipeline, state_.blueprint, shape_,
                            state_.groups.pipeline->control(), times_);
   }
@@ -124,6 +127,7 @@ class TrainStep {
   struct Handler;  // what schedule::execute calls
 
   bool is_on_shapes() const { return exec_.is_shape_only(); }
+  void add_time(const QueueSpans::Label& label, double seconds);
   // For passes that leave nothing in it.
   Arena& spare_held() {
     return workspace_.held(needs_.has_weight_passes ? state_.sharing.pipeline.chunks : 0);
@@ -180,6 +184,7 @@ class TrainStep {
   StageNeeds needs_;
   Work work_;
   ParamSchedule<T> params_;
+  QueueSpans spans_;  // of passes, and of all passes of a step
   PassTimes times_;
   bool is_first_step_ = true;  // memory is touched, libraries find their ways
   PassRecords records_;        // of passes on shapes

@@ -30,6 +30,8 @@ EVENTS = [
     event(1, 0, "forward 0", 5000.0, 5000.0, microbatch=0, chunk=0),
     event(1, 0, "wait", 5000.0, 500.0, site="a < b"),
     event(1, 0, "attention", 5500.0, 2000.0),  # a part of the pass, which it would hide
+    event(1, 2, "backward 0", 6000.0, 1000.0, microbatch=0),  # as the device was at it
+    {"name": "thread_name", "ph": "M", "pid": 1, "tid": 2, "args": {"name": "kernels"}},
     {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "rank 0: stage 0"}},
     {"name": "thread_name", "ph": "M", "pid": 0, "tid": 1, "args": {"name": "pipeline messages"}},
 ]
@@ -67,6 +69,7 @@ class PlotTrace(unittest.TestCase):
                 ("forward 0, microbatch 0, chunk 0: 4.000 ms", "forward", 0, 4),
                 ("forward 0, microbatch 0, chunk 0: 5.000 ms", "forward", 5, 5),
                 ("send, site activations: 1.000 ms", "message", 4, 1),
+                ("backward 0, microbatch 0: 1.000 ms", "backward", 6, 1),
                 ("wait, site a < b: 0.500 ms", "wait", 5, 0.5)):
             ((got_kind, x, width),) = boxes[what]
             self.assertEqual(got_kind, kind)
@@ -102,7 +105,7 @@ class PlotTrace(unittest.TestCase):
     def test_parts_of_it(self):
         text = json.dumps({"traceEvents": EVENTS})
         _, boxes, _ = self.draw(text, "--ranks", "1")
-        self.assertEqual(len(boxes), 2)
+        self.assertEqual(len(boxes), 3)
         _, boxes, _ = self.draw(text, "--from", "4.5", "--to", "4.9")
         self.assertEqual(list(boxes), ["send, site activations: 1.000 ms"])
 

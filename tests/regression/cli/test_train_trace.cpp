@@ -102,6 +102,40 @@ TEST_F(TrainTrace, OfAPipeline) {
   }
 }
 
+// Where launches go on beside the host: each pass once more, as the device was at it. On
+// a host a kernel runs when it is launched, and copies alone come late.
+TEST_F(TrainTrace, OfADevice) {
+  const RunResult result = trireme_on_ranks(
+      2, arguments({"parallel.pipeline=2"}, {"--late", "--trace-steps", "2-3"}));
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("Pipeline: 2 stages"));
+  const json trace = json::parse(slurp(this->trace()));
+  int row = -1;
+  for (const json& event : trace["traceEvents"]) {
+    if (event["ph"] == "M" && event["pid"] == 1 && event["args"]["name"] == "kernels") {
+      row = event["tid"];
+    }
+  }
+  ASSERT_GT(row, 0);
+  for (int m = 0; m < 4; ++m) {
+    for (const std::string kind : {"forward ", "backward "}) {
+      SCOPED_TRACE(kind + std::to_string(m));
+      std::vector<json> host, device;
+      for (const json& event : events(trace, 1, kind + std::to_string(m))) {
+        (event["tid"] == 0 ? host : device).push_back(event);
+      }
+      ASSERT_EQ(host.size(), 2u);
+      ASSERT_EQ(device.size(), 2u);
+      for (std::size_t step = 0; step < 2; ++step) {
+        EXPECT_EQ(device[step]["tid"], row);
+        EXPECT_EQ(device[step]["args"]["microbatch"], m);
+        EXPECT_GE(begin(device[step]), begin(host[step]) - 100.0);  // us
+        EXPECT_LE(end(device[step]), end(host[step]) + 100.0);
+      }
+    }
+  }
+}
+
 // Steps go on while it is written.
 TEST_F(TrainTrace, OfASave) {
   const RunResult result = trireme(

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/late_queue.hpp"
 #include "base/pinned.hpp"
+#include "base/timers.hpp"
 
 namespace trireme {
 namespace {
@@ -46,6 +48,33 @@ TEST(CopyQueue, CopiesWhatWasThereWhenItBegan) {
     EXPECT_TRUE(queue.done().is_past());
     EXPECT_EQ(copied(0), now);
     EXPECT_EQ(copied(kCopied - 1), now);
+  }
+}
+
+TEST(CopyQueue, TracesShowItsCopies) {
+  const Exec exec;
+  make_late(exec);
+  Timers timers;
+  exec.set_timers(&timers);
+  CopyQueue queue;
+  const DeviceArray<float> values("values", kCopied);
+  const PinnedArray<float> copied("copied", kCopied);
+  const RowCopy copy{.to = reinterpret_cast<std::byte*>(copied.data()),
+                     .from = reinterpret_cast<const std::byte*>(values.data()),
+                     .row_bytes = kCopied * sizeof(float)};
+  queue.start(exec, {&copy, 1});
+  Trace trace(10);
+  timers.begin_trace(trace);
+  for (int i = 0; i < 3; ++i) queue.start(exec, {&copy, 1});
+  timers.end_trace();
+  queue.start(exec, {&copy, 1});
+  queue.done().wait();
+  exec.set_timers(nullptr);
+  ASSERT_EQ(trace.events().size(), 3u);
+  for (const TraceEvent& event : trace.events()) {
+    EXPECT_STREQ(event.group, "copies");
+    EXPECT_STREQ(event.name, "copy");
+    EXPECT_LE(event.begin, event.end);
   }
 }
 
