@@ -32,6 +32,7 @@ class DeviceWatchOfRanks : public ::testing::Test {
     MpiOptions options;
     options.wait = WaitPolicy::yield;
     options.transport = TransportKind::nccl;
+    options.check_calls = false;  // as ranks make different calls
     options.end_job = [this] { ++ends_; };
     world_ = make_mpi_world(options);
     std::string path;

@@ -149,7 +149,8 @@ struct Ring {
   std::byte data[kBytes];
 };
 
-struct SharedHeader {
+// Rings come behind it, whose numbers are of eight bytes.
+struct alignas(64) SharedHeader {
   std::atomic<int> arrived;
   std::atomic<int> has[64];  // by rank
 };
@@ -273,7 +274,7 @@ struct ncclComm {
   bool move(Piece& piece);
   bool carry(std::vector<Piece>& pieces);
   void run(const std::vector<std::shared_ptr<Operation>>& call);
-  void check(const Operation& operation) const;
+  void find_touched_memory(const Operation& operation) const;
   void finish(Operation& operation) const;
   void reduce(Operation& operation, const std::vector<Bytes>& inputs) const;
   void issue();
@@ -366,7 +367,7 @@ void ncclComm::reduce(Operation& operation, const std::vector<Bytes>& inputs) co
 }
 
 // What a program did with the memory of an operation while that was under way.
-void ncclComm::check(const Operation& operation) const {
+void ncclComm::find_touched_memory(const Operation& operation) const {
   if (!std::all_of(operation.output, operation.output + operation.out_bytes,
                    [](std::byte byte) { return byte == kPoison; })) {
     fake_nccl().note("the output of " + operation.text() +
@@ -384,7 +385,7 @@ void ncclComm::check(const Operation& operation) const {
 }
 
 void ncclComm::finish(Operation& operation) const {
-  check(operation);
+  find_touched_memory(operation);
   if (operation.out_bytes > 0) {
     std::memcpy(operation.output, operation.out.data(), operation.out_bytes);
   }
