@@ -21,6 +21,7 @@ int MPI_Abort(MPI_Comm comm, int status) {
   if (is_main == 0) {
     std::fprintf(stderr, "MPI_Abort of another thread: %s\n",
                  level >= MPI_THREAD_SERIALIZED ? "allowed" : "forbidden");
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));  // until it is passed on
   }
   return PMPI_Abort(comm, status);
 }
