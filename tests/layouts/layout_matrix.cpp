@@ -395,7 +395,7 @@ void check_layout(const std::shared_ptr<comm::Communicator>& world, const Layout
 
 }  // namespace
 
-std::vector<Layout> covering(const std::vector<Layout>& all) {
+std::vector<Layout> covering(const std::vector<Layout>& all, Meet meet) {
   constexpr std::size_t kAxes = 12, kValues = 16;
   constexpr std::size_t kPlaces = kAxes * kValues;  // of a value of an axis
   using Places = std::array<std::size_t, kAxes>;
@@ -418,12 +418,15 @@ std::vector<Layout> covering(const std::vector<Layout>& all) {
     for (std::size_t a = 0; a < kAxes; ++a) {
       for (std::size_t b = a + 1; b < kAxes; ++b) {
         char* const begin = &is_missing[(row[a] * kPlaces + row[b]) * kPlaces];
-        for (std::size_t c = b + 1; c < kAxes; ++c) function(begin[row[c]]);
+        if (meet == Meet::pairs) function(*begin);
+        for (std::size_t c = b + 1; meet == Meet::triples && c < kAxes; ++c) {
+          function(begin[row[c]]);
+        }
       }
     }
   };
   // A row adds no more later than it does now: only who is first in line counts anew.
-  using Gain = std::pair<int, std::ptrdiff_t>;  // triples, and less the row's number
+  using Gain = std::pair<int, std::ptrdiff_t>;  // what meets, and less the row's number
   std::priority_queue<Gain> line;
   int missing = 0;
   for (std::size_t row = 0; row < rows.size(); ++row) {

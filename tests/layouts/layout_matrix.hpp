@@ -259,9 +259,10 @@ inline std::vector<Layout> one_of_each_grid(const std::vector<Layout>& layouts) 
 // axes in turn.
 std::vector<Layout> one_of_each_pipeline(const std::vector<Layout>& all);
 
-// Some rows, in which every triple (so every pair) of values that a valid row has stands
-// at least once: the row that adds most comes next.
-std::vector<Layout> covering(const std::vector<Layout>& all);
+// Some rows, in which every pair, or every triple (so every pair), of values that a valid
+// row has stands at least once: the row that adds most comes next.
+enum class Meet { pairs, triples };
+std::vector<Layout> covering(const std::vector<Layout>& all, Meet meet = Meet::triples);
 
 // A micro-batch with every field of a kind's batch, whose elements are functions of the
 // global sample.

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "base/error.hpp"
 #include "kernels/epilogue.hpp"
 #include "kernels/gelu.hpp"
@@ -286,16 +288,17 @@ class GemmEpilogueOf : public ::testing::Test {
     const char* name;
     bool has_bias, has_residual, is_residual_y, has_gelu, keeps_z;
   };
-  static constexpr Case kCases[] = {
-      {"nothing", false, false, false, false, false},
-      {"bias", true, false, false, false, false},
-      {"residual", false, true, false, false, false},
-      {"bias and residual", true, true, false, false, false},
-      {"bias and residual in y", true, true, true, false, false},
-      {"GeLU", false, false, false, true, false},
-      {"bias and GeLU", true, false, false, true, false},
-      {"bias and GeLU of a kept z", true, false, false, true, true},
-      {"GeLU of a kept z", false, false, false, true, true}};
+  // No plain array: nvcc does not know its size in a class derived from this one.
+  static constexpr std::array<Case, 9> kCases = {
+      {{"nothing", false, false, false, false, false},
+       {"bias", true, false, false, false, false},
+       {"residual", false, true, false, false, false},
+       {"bias and residual", true, true, false, false, false},
+       {"bias and residual in y", true, true, true, false, false},
+       {"GeLU", false, false, false, true, false},
+       {"bias and GeLU", true, false, false, true, false},
+       {"bias and GeLU of a kept z", true, false, false, true, true},
+       {"GeLU of a kept z", false, false, false, true, true}}};
 
   using Forward = void (*)(const Exec&, View2<const T>, const WeightOperand<T>&,
                            const Epilogue<T>&, View2<T>);
