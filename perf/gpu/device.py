@@ -47,13 +47,31 @@ def count_by_driver():
     return count.value
 
 
+def number(text):
+    """What nvidia-smi says as a number; 0 where it says "[N/A]", as of a slice of a GPU."""
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def slice_of_gpu():
+    """The profile ("1g.10gb") of the slice that programs find here where the GPU is divided
+    (MIG), or None."""
+    lines = (run(["nvidia-smi", "-L"]) or "").splitlines()
+    return next((line.split()[1] for line in lines if line.split()[:1] == ["MIG"]), None)
+
+
 def find_gpu():
     """{"name", "driver", "memory_mib"} of the GPU, or None. A machine whose driver's library is
-    there and whose nvidia-smi is not has one, too."""
+    there and whose nvidia-smi is not has one, too. The name of a slice ends in it: what is
+    predicted of the whole GPU is nothing to measure that by."""
     found = smi("name", "driver_version", "memory.total")
     if found:
-        return {"name": found["name"], "driver": found["driver_version"],
-                "memory_mib": float(found["memory.total"])}
+        profile = slice_of_gpu()
+        return {"name": f"{found['name']} MIG {profile}" if profile else found["name"],
+                "driver": found["driver_version"],
+                "memory_mib": number(found["memory.total"])}
     if count_by_driver() > 0:
         return {"name": "unknown", "driver": "unknown", "memory_mib": 0.0}
     return None

@@ -65,13 +65,12 @@ MACHINES = {
         Machine(name="H200", bandwidth=4800e9, copy_share=0.89, memory=141e9, **_HOPPER))}
 
 # What GPUs are called by their driver -> as above.
-DRIVER_NAMES = (("A100-SXM4-40GB", "A100-SXM-40GB"), ("A100-SXM4-80GB", "A100-SXM-80GB"),
-                ("H100 80GB HBM3", "H100-SXM"), ("H200", "H200"))
+DRIVER_NAMES = {"A100-SXM4-40GB": "A100-SXM-40GB", "A100-SXM4-80GB": "A100-SXM-80GB",
+                "H100 80GB HBM3": "H100-SXM", "H200": "H200"}
 
 
 def machine_of(driver_name):
-    """The Machine that a driver's name means, or None."""
-    for part, name in DRIVER_NAMES:
-        if part in driver_name:
-            return MACHINES[name]
-    return None
+    """The Machine that a driver's name means, or None: also of a slice (MIG), which is not
+    the GPU of whose name its own begins."""
+    name = DRIVER_NAMES.get(driver_name.removeprefix("NVIDIA ").strip())
+    return MACHINES[name] if name else None

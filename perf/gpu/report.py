@@ -89,14 +89,25 @@ def step_lines(records):
             yield from (f"    {line}" for line in tail[-5:])
 
 
+def last_findings(records):
+    """Of each step, what was found the last time it was run."""
+    found = {}
+    for record in records:
+        key = record["part"], record["step"]
+        if record.get("kind") == "begin":
+            found[key] = []
+        elif record.get("kind") == "finding":
+            found.setdefault(key, []).append(record)
+    return [record for records_of_step in found.values() for record in records_of_step]
+
+
 def finding_lines(records):
     """What was found to be so or not, and numbers without a prediction."""
-    for record in records:
-        if record.get("kind") == "finding":
-            verdict = {True: "yes", False: "NO", None: ""}[record.get("holds")]
-            value = record.get("value")
-            yield (f"{record['step']:<32} {record['what']:<60} "
-                   f"{'' if value is None else value} {verdict}").rstrip()
+    for record in last_findings(records):
+        verdict = {True: "yes", False: "NO", None: ""}[record.get("holds")]
+        value = record.get("value")
+        yield (f"{record['step']:<32} {record['what']:<60} "
+               f"{'' if value is None else value} {verdict}").rstrip()
 
 
 def text_of(records, predictions):
@@ -111,6 +122,5 @@ def failed(records):
     """Whether anything was found not to hold, or a step failed the last time."""
     ends = {(record["part"], record["step"]): record.get("status") for record in records
             if record.get("kind") in ("begin", "end")}
-    return (any(record.get("kind") == "finding" and record.get("holds") is False
-                for record in records)
+    return (any(record.get("holds") is False for record in last_findings(records))
             or any(status not in ("done", "missing") for status in ends.values()))

@@ -175,8 +175,9 @@ def losses_of(steps):
 
 
 def restart(results):
-    """From the CPU's checkpoint here, and from here to the CPU: the checkpoint and the losses
-    behind it are kept beside the results, for `gpu_suite report --trireme`."""
+    """From the CPU's checkpoint here, and from here to the CPU: the checkpoint, what it was
+    trained on and the losses behind it are kept beside the results, for `gpu_suite report
+    --trireme`."""
     wanted = {int(step): loss for step, loss in json.loads(
         bundle.expected("losses.json").read_text(encoding="utf-8")).items()}
     with tempfile.TemporaryDirectory() as scratch:
@@ -195,8 +196,27 @@ def restart(results):
         kept = pathlib.Path(results).resolve().parent / "gpu_checkpoint"
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(checkpoint, kept / checkpoint.name)
-        say({"kind": "facts", "gpu_checkpoint": checkpoint.name,
-             "losses_behind": {step: loss for step, loss in ours.items() if step > TINY_STOP}})
+        shutil.copy(bundle.deck("tiny"), kept / "tiny.yaml")
+        shutil.copy(bundle.corpus("tiny"), kept / "tiny.h5")
+        (kept / "losses_behind.json").write_text(json.dumps(
+            {step: loss for step, loss in ours.items() if step > TINY_STOP}), encoding="utf-8")
+
+
+def go_on_from(kept, trireme):
+    """Goes on from a GPU's checkpoint, kept by restart(), with this program: the largest
+    difference of losses to the GPU's, or None where no checkpoint was kept."""
+    kept = pathlib.Path(kept)
+    checkpoints = sorted(kept.glob("step_*"))
+    if not checkpoints:
+        return None
+    behind = json.loads((kept / "losses_behind.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(scratch) / "behind"
+        run([trireme, "train", kept / "tiny.yaml", "--run-dir", directory, "--resume",
+             checkpoints[0], "--set", f"data.train={kept / 'tiny.h5'}", "--set",
+             f"run.steps={TINY_STEPS}"])
+        return largest_difference(losses_of(steps_of(directory)),
+                                  {int(step): loss for step, loss in behind.items()})
 
 
 def sanitizer(tool):
@@ -218,6 +238,9 @@ def sanitizer(tool):
 
 def used_mib():
     found = device.smi("memory.used")
+    if found and not found["memory.used"].isdigit():
+        raise SystemExit(f"nvidia-smi says that '{found['memory.used']}' of the memory is in "
+                         "use, as it does of a slice")
     return float(found["memory.used"]) if found else 0.0
 
 
@@ -231,7 +254,7 @@ def memory():
         command = [bundle.program("trireme"), "train", bundle.deck("gpt2-124m")]
         run([*command, *settings, "--dry-run", "--json", plan])
         stages = json.loads(plan.read_text(encoding="utf-8"))["memory"]["stages"]
-        planned = max(stage["total"] for stage in stages) / 2 ** 20
+        planned = max(stage.get("device_total", stage["total"]) for stage in stages) / 2 ** 20
         before, most = used_mib(), 0.0
         with open(scratch / "log", "wb") as log:
             process = subprocess.Popen([str(word) for word in [*command, *settings, "--run-dir",
@@ -243,8 +266,8 @@ def memory():
         if process.returncode != 0:
             raise SystemExit((scratch / "log").read_text(errors="replace")[-2000:])
     used = most - before
-    # Beside the plan: the context and what libraries load, some hundreds of MiB.
-    finding("memory of gpt2-124m: used MiB beside planned MiB, and 1 GiB for the context",
+    # The plan has the context; what libraries load beside it is some hundreds of MiB.
+    finding("memory of gpt2-124m: used MiB beside planned MiB, and 1 GiB for libraries",
             used <= planned + 1024, [round(used), round(planned)])
 
 

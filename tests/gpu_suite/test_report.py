@@ -47,6 +47,11 @@ class Gaps(unittest.TestCase):
         records = [{**GPU, "gpu": {"name": "NVIDIA T4"}}, measured("step", 2.2)]
         self.assertEqual([row[2] for row in report.gaps(records, PREDICTIONS)], [None])
 
+    def test_of_a_slice_and_of_a_name_that_is_longer_there_are_no_predictions(self):
+        for name in ("NVIDIA H200 MIG 1g.18gb", "NVIDIA GH200 480GB"):
+            records = [{**GPU, "gpu": {"name": name}}, measured("step", 2.2)]
+            self.assertEqual([row[2] for row in report.gaps(records, PREDICTIONS)], [None])
+
     def test_peaks_are_beside_what_was_assumed(self):
         records = [GPU, {"part": "truth", "step": "peaks", "kind": "peak", "what": "gemm_peak",
                          "value": 600e12}]
@@ -77,6 +82,11 @@ class Text(unittest.TestCase):
         self.assertTrue(report.failed([end("a", "done"), {**finding, "holds": False}]))
         self.assertTrue(report.failed([end("a", "killed")]))
         self.assertFalse(report.failed([end("a", "killed"), end("a", "done")]))
+        again = [{**finding, "holds": False}, end("a", "done"),
+                 {"part": "truth", "step": "a", "kind": "begin"}, {**finding, "holds": True},
+                 end("a", "done")]
+        self.assertFalse(report.failed(again))
+        self.assertEqual(len(list(report.finding_lines(again))), 1)
 
     def test_the_committed_predictions_can_be_read(self):
         cases = report.read_predictions()["H100-SXM"]

@@ -8,8 +8,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from gpu_modules import ROOT
+import device
+import machines
 import truth_work
 import tune_work
 import ratio_work
@@ -154,6 +157,27 @@ class Pretended(unittest.TestCase):
         (end,) = [one for one in self.records() if one["kind"] == "end"]
         self.assertEqual(end["status"], "missing")
         self.assertIn("libcublasLt.so.99", end["tail"][0])
+
+
+SMI_OF_A_SLICE = """#!/bin/sh
+case "$1" in
+  -L) echo "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)"
+      echo "  MIG 1g.10gb     Device  0: (UUID: MIG-2)" ;;
+  *) echo "NVIDIA H100 80GB HBM3, 580.1, [N/A]" ;;
+esac
+"""
+
+
+class Slices(unittest.TestCase):
+    def test_a_slice_is_named_and_is_not_its_gpu(self):
+        with tempfile.TemporaryDirectory() as directory:
+            write_program(pathlib.Path(directory) / "nvidia-smi", SMI_OF_A_SLICE)
+            with mock.patch.dict(os.environ, PATH=f"{directory}:/usr/bin:/bin"):
+                gpu = device.find_gpu()
+        self.assertEqual(gpu, {"name": "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "driver": "580.1",
+                               "memory_mib": 0.0})
+        self.assertIsNone(machines.machine_of(gpu["name"]))
+        self.assertEqual(machines.machine_of("NVIDIA H100 80GB HBM3").name, "H100-SXM")
 
 
 class Unpacked(unittest.TestCase):

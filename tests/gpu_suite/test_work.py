@@ -12,6 +12,7 @@ import unittest
 
 import gpu_modules  # noqa: F401  (finds perf/gpu)
 import pack
+import truth_work
 
 # Writes a step every hundredth of a second, as a run does.
 FAKE_TRIREME = """#!{python}
@@ -120,9 +121,16 @@ class Truth(Bundle):
         results = self.root / "results.jsonl"
         findings, records = self.work("restart", results)
         self.assert_all_hold(findings, 2)
-        behind = [one["losses_behind"] for one in records if "losses_behind" in one]
-        self.assertEqual([sorted(one) for one in behind], [["4", "5", "6"]])
-        self.assertTrue((self.root / "gpu_checkpoint" / "step_00000003" / "manifest.json").exists())
+        kept = self.root / "gpu_checkpoint"
+        self.assertTrue((kept / "step_00000003" / "manifest.json").exists())
+        program = self.root / "bin" / "trireme"
+        self.assertEqual(truth_work.go_on_from(kept, program), 0.0)
+        losses = json.loads((kept / "losses_behind.json").read_text())
+        self.assertEqual(sorted(losses), ["4", "5", "6"])
+        losses["6"] *= 1.001
+        (kept / "losses_behind.json").write_text(json.dumps(losses))
+        self.assertGreater(truth_work.go_on_from(kept, program), truth_work.LOSS_TOLERANCE)
+        self.assertIsNone(truth_work.go_on_from(self.root / "nowhere", program))
 
     def test_losses_that_differ_are_seen(self):
         path = self.root / "expected" / "losses.json"
