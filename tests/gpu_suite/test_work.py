@@ -183,6 +183,9 @@ while [ "$1" != train ]; do program="$1"; shift; done
         self.assertIs(finding["holds"], True)
         (ours,) = [one for one in records if one["kind"] == "attention"]
         self.assertAlmostEqual(finding["value"], 1e6 / ours["both"], delta=0.001)
+        (finding,), _ = self.work("own_attention", self.root / "nothing.jsonl")
+        self.assertIsNone(finding["holds"])
+        self.assertIn("not judged", finding["value"])
 
     def test_decoding(self):
         self.make_small()
@@ -240,6 +243,8 @@ class Ratio(Bundle):
         self.assertEqual((finding["what"], finding["holds"], finding["value"]),
                          ("norm/65536: share of the bandwidth", False, 0.83))
         self.assertEqual(len([one for one in records if one["kind"] == "benchmark"]), 2)
+        (finding,), _ = self.work("rows", TRIREME_SUITE_COPY_BANDWIDTH="2.8e12")
+        self.assertEqual((finding["holds"], finding["value"]), (True, 0.893))
 
     def test_turns_of_both_and_what_follows(self):
         findings, records = self.work("ratio", "gpt2-124m", "0",
