@@ -14,6 +14,15 @@ inline void require_cuda(cudaError_t status, const char* what) {
   TRIREME_REQUIRE(status == cudaSuccess, "{}: {}", what, cudaGetErrorString(status));
 }
 
+// Whether a queue or an event that was asked is not there yet. The answer is no failure,
+// but the runtime keeps it as the thread's last error, which the next launch would take
+// for its own: it is forgotten here.
+inline bool is_not_ready(cudaError_t status) {
+  if (status != cudaErrorNotReady) return false;
+  (void)cudaGetLastError();
+  return true;
+}
+
 }  // namespace trireme
 
 #endif  // TRIREME_BASE_CUDA_STATUS_HPP_

@@ -51,7 +51,7 @@ bool Event::is_recorded() const {
 bool Event::is_past() const {
   if (!mark_->is_recorded) return true;
   const cudaError_t status = cudaEventQuery(mark_->event);
-  if (status == cudaErrorNotReady) return false;
+  if (is_not_ready(status)) return false;
   require_cuda(status, "work on the device failed, as cudaEventQuery reports");
   return true;
 }

@@ -30,7 +30,9 @@ std::chrono::milliseconds pause_of(double timeout) {
 }  // namespace
 
 DeviceWatch::DeviceWatch(Options options)
-    : options_(std::move(options)), thread_([this] { run(); }) {}
+    : options_(std::move(options)),
+      device_(device_of_thread()),
+      thread_([this] { run(); }) {}
 
 DeviceWatch::~DeviceWatch() {
   {
@@ -71,7 +73,7 @@ void DeviceWatch::require_whole() {
 
 void DeviceWatch::run() {
   try {
-    enter_nccl_thread();
+    enter_nccl_thread(device_);
     while (look()) {
       std::unique_lock<std::mutex> lock(mutex_);
       changed_.wait_for(lock, pause_of(timeout_), [&] { return is_ended_; });

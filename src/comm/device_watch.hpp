@@ -81,6 +81,7 @@ class DeviceWatch {
   void fail(const WatchedLane& lane, double seconds);
 
   const Options options_;
+  const int device_;
   std::atomic<double> timeout_{0.0};
   std::atomic<bool> has_failed_{false}, is_known_{false};
   std::mutex mutex_;  // of what follows

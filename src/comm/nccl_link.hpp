@@ -21,9 +21,11 @@ bool has_nccl();
 std::string nccl_version();  // "2.28.9"; empty without it
 // What the ranks of a new communicator have to know, some bytes that one of them makes.
 std::string make_nccl_id();
-// Before a thread other than the main one asks marks and communicators: of this rank's
-// device, and without harm to graphs that the main thread captures.
-void enter_nccl_thread();
+// The device that calls of this thread are of.
+int device_of_thread();
+// Before a thread other than the main one asks marks and communicators: of this device,
+// and without harm to graphs that the main thread captures.
+void enter_nccl_thread(int device);
 // What is started between the two, on any communicators, is issued together. May be
 // nested.
 void begin_nccl_group();

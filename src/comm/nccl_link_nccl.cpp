@@ -31,6 +31,14 @@ void require_runtime(cudaError_t status, const char* call) {
   TRIREME_REQUIRE(status == cudaSuccess, "{}: {}", call, cudaGetErrorString(status));
 }
 
+// As in base/cuda_status.hpp: asked of what is not there yet, the runtime keeps an error
+// that a later launch would take for its own.
+bool is_not_ready(cudaError_t status) {
+  if (status != cudaErrorNotReady) return false;
+  (void)cudaGetLastError();
+  return true;
+}
+
 // What to do about the errors that users meet.
 const char* advice_on(ncclResult_t result) {
   switch (result) {
@@ -139,9 +147,16 @@ std::string make_nccl_id() {
   return {id.internal, sizeof(id.internal)};
 }
 
-void enter_nccl_thread() {
-  // A thread that was made by the program begins with device 0; NCCL's calls ask their
-  // communicator for its device, and events know theirs.
+int device_of_thread() {
+  int device = 0;
+  require_runtime(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+void enter_nccl_thread(int device) {
+  // A thread begins with device 0, on which its first call would make a context that
+  // takes half a gigabyte, for every rank of the node.
+  require_runtime(cudaSetDevice(device), "cudaSetDevice");
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   require_runtime(cudaThreadExchangeStreamCaptureMode(&mode),
                   "cudaThreadExchangeStreamCaptureMode");
@@ -173,7 +188,7 @@ void NcclMark::record(const Exec& exec) {
 
 bool NcclMark::is_past() const {
   const cudaError_t status = cudaEventQuery(event_of(event_));
-  if (status == cudaErrorNotReady) return false;
+  if (is_not_ready(status)) return false;
   require_runtime(status, "work on the device failed, as cudaEventQuery reports");
   return true;
 }
@@ -267,7 +282,7 @@ bool NcclLink::State::has_come_to_rest() {
   const auto begin = Clock::now();
   for (;;) {
     const cudaError_t status = cudaStreamQuery(stream);
-    if (status != cudaErrorNotReady) return status == cudaSuccess;
+    if (!is_not_ready(status)) return status == cudaSuccess;
     if (Clock::now() - begin > std::chrono::duration<double>(kEndSeconds)) return false;
     ask("the end of a communicator");
     std::this_thread::sleep_for(kNap);

@@ -25,7 +25,10 @@ std::string nccl_version() {
 std::string make_nccl_id() {
   refuse();
 }
-void enter_nccl_thread() {}
+int device_of_thread() {
+  return 0;
+}
+void enter_nccl_thread(int) {}
 void begin_nccl_group() {
   refuse();
 }

@@ -77,6 +77,8 @@ class NcclTransportOfRanks : public ::testing::Test {
     EXPECT_EQ(test::fake_nccl().communicators, 0);
     EXPECT_EQ(test::fake_nccl().streams, 0);
     EXPECT_EQ(test::fake_nccl().events, 0);
+    // Which the next launch of a kernel would take for its own.
+    EXPECT_EQ(test::fake_nccl().last_error(), 0);
   }
 
   template <class T>
@@ -271,6 +273,24 @@ TEST_F(NcclTransportOfRanks, CrossingMessagesAreBegunTogether) {
     b.wait(exec_);
     a.wait(exec_);
     EXPECT_TRUE(is_same(got, filled<double>(previous, 50'000)));
+  }
+}
+
+// To be asked too early is no error, and leaves none.
+TEST_F(NcclTransportOfRanks, MarksMayBeAskedEarly) {
+  Group group(world_);
+  Values<float> data(200'000, 1.0f), more(200'000, 1.0f);
+  const int before = test::fake_nccl().not_ready;
+  for (int i = 0; i < 20; ++i) {
+    Request request = group.start_all_reduce(exec_, span(data));
+    Request another = group.start_all_reduce(exec_, span(more));
+    EXPECT_EQ(test::fake_nccl().last_error(), 0);
+    another.wait(exec_);
+    request.wait(exec_);
+    EXPECT_EQ(test::fake_nccl().last_error(), 0);
+  }
+  if (size_ > 1) {
+    EXPECT_GT(test::fake_nccl().not_ready, before);
   }
 }
 

@@ -562,6 +562,33 @@ bool overlap(const std::byte* a, std::size_t a_bytes, const std::byte* b,
 
 // ---- CUDA's runtime ----
 
+namespace {
+
+thread_local cudaError_t last_error_of_thread = cudaSuccess;
+
+// As the runtime does, keeps what is no success until it is asked for.
+cudaError_t answer(bool is_ready) {
+  if (is_ready) return cudaSuccess;
+  ++fake_nccl().not_ready;
+  return last_error_of_thread = cudaErrorNotReady;
+}
+
+}  // namespace
+
+int trireme::test::FakeNccl::last_error() {
+  return last_error_of_thread;
+}
+cudaError_t cudaGetLastError() {
+  return std::exchange(last_error_of_thread, cudaSuccess);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) {
+  return cudaSuccess;
+}
+
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorNotReady ? "device not ready" : "an error of the fake runtime";
 }
@@ -586,7 +613,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return own(stream).is_idle() ? cudaSuccess : cudaErrorNotReady;
+  return answer(own(stream).is_idle());
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   ++fake_nccl().events;
@@ -627,7 +654,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard<std::mutex> lock(state_mutex());
-  return own(event).past == own(event).recorded ? cudaSuccess : cudaErrorNotReady;
+  return answer(own(event).past == own(event).recorded);
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
                                  cudaEvent_t end) {

@@ -43,6 +43,11 @@ class FakeNccl {
   // What was made so far, and not ended.
   std::atomic<int> communicators{0}, streams{0}, high_streams{0}, events{0};
   std::atomic<int> aborted{0};
+  // How often what was asked was not there yet.
+  std::atomic<int> not_ready{0};
+
+  // Of the runtime's calls of this thread, kept until somebody forgets it; 0 for none.
+  static int last_error();
 
   void note(const std::string& violation);
   std::vector<std::string> take_violations();

@@ -29,9 +29,14 @@ const char* launch_blocks(void (*kernel)(Arguments...), int blocks, int threads,
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
     if (status != cudaSuccess) return message_of(status);
   }
-  kernel<<<blocks, threads, shared_bytes, static_cast<cudaStream_t>(stream)>>>(
-      arguments...);
-  return message_of(cudaGetLastError());
+  // Not by <<<>>>, which tells a failure only as the thread's last error: that may be one
+  // of another call.
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  return message_of(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
 // launch(Kernel<kElement, kHeadDim, kDrops>) for what a task asks for.
