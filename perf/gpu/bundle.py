@@ -82,9 +82,11 @@ class Surroundings:
     def environment(self):
         """Of every step: libraries by path, one thread, and a host's MPI that needs no network."""
         path = device.library_path(self.libraries)
-        return {**os.environ, "LD_LIBRARY_PATH": path, "OMP_NUM_THREADS": "8",
+        # Each program loads its modules as it does for its users, whatever a container says.
+        inherited = {name: value for name, value in os.environ.items()
+                     if name != "CUDA_MODULE_LOADING"}
+        return {**inherited, "LD_LIBRARY_PATH": path, "OMP_NUM_THREADS": "8",
                 "OMP_PROC_BIND": "false", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
                 "TRIREME_SUITE_PYTHON": self.python or "",
                 "TRIREME_SUITE_SANITIZER": self.tools["compute-sanitizer"] or "",
-                "TRIREME_SUITE_NCU": self.tools["ncu"] or "",
-                "CUDA_MODULE_LOADING": os.environ.get("CUDA_MODULE_LOADING", "LAZY")}
+                "TRIREME_SUITE_NCU": self.tools["ncu"] or ""}

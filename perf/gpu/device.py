@@ -120,8 +120,8 @@ def library_path(libraries):
 
 def python_with_torch(candidates=()):
     """The first Python that has PyTorch with CUDA's part, or None."""
-    for python in [*candidates, sys.executable, shutil.which("python3"),
-                   shutil.which("python")]:
+    for python in dict.fromkeys([*candidates, sys.executable, shutil.which("python3"),
+                                 shutil.which("python")]):
         if python and run([python, "-c", "import torch, sys; "
                            "sys.exit(torch.version.cuda is None)"], 120) is not None:
             return python

@@ -16,8 +16,9 @@ def step(name, limit, *work, needs=()):
 
 
 def truth(results):
-    return [step("versions", 20, "versions"),
-            step("peaks", 35, "peaks", needs=("torch",)),
+    return [step("versions", 15, "versions"),
+            step("peaks", 25, "peaks", needs=("torch",)),
+            step("start", 20, "start"),
             *[step(f"tests {shard + 1} of {SHARDS}", 40, "tests", shard, SHARDS)
               for shard in range(SHARDS)],
             step("masks", 10, "masks"),

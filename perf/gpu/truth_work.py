@@ -24,13 +24,13 @@ LOSS_TOLERANCE = 2e-5
 NO_STEP = ("optimizer.lr=1e-30", "run.steps=1")
 
 
-def train(directory, *settings, deck="tiny", arguments=(), corpus="tiny"):
+def train(directory, *settings, deck="tiny", arguments=(), corpus="tiny", variables=None):
     """A run, from an empty directory; returns the records of its steps."""
     command = [bundle.program("trireme"), "train", bundle.deck(deck), "--run-dir", directory,
                *arguments, "--set", f"data.train={bundle.corpus(corpus)}"]
     for setting in settings:
         command += ["--set", setting]
-    run(command)
+    run(command, env={**os.environ, **(variables or {})})
     return steps_of(directory)
 
 
@@ -67,6 +67,22 @@ def versions():
     if python:
         say({"kind": "facts", "torch": run([python, "-c", "import torch; print(torch.__version__,"
                                             " torch.version.cuda)"]).strip()})
+
+
+def start():
+    """What loading all modules at the start costs, which is what users get, beside loading
+    each when it is first asked for: seconds of a whole run of one small step, and the memory
+    in use before there is a model."""
+    for loading in ("EAGER", "LAZY"):
+        with tempfile.TemporaryDirectory() as scratch:
+            directory = pathlib.Path(scratch) / "run"
+            begin = time.monotonic()
+            train(directory, "run.steps=1", "checkpoint.every=0",
+                  variables={"CUDA_MODULE_LOADING": loading})
+            seconds = time.monotonic() - begin
+            found = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
+        say({"kind": "facts", "module_loading": loading, "seconds": round(seconds, 3),
+             "device_bytes_before_model": found.get("device_bytes_before_model")})
 
 
 TESTS = re.compile(r"^\[\s*(OK|FAILED|SKIPPED)\s*\] (\S+\.\S+)(?:, where .*)? \((\d+) ms\)")
@@ -308,5 +324,6 @@ def tokens_of_a_step(directory):
     return records[-1]["tokens"] / records[-1]["step"]
 
 
-WORK = {"versions": versions, "tests": tests, "masks": masks, "weights": weights, "twice": twice,
-        "restart": restart, "sanitizer": sanitizer, "memory": memory, "profile": profile}
+WORK = {"versions": versions, "start": start, "tests": tests, "masks": masks, "weights": weights,
+        "twice": twice, "restart": restart, "sanitizer": sanitizer, "memory": memory,
+        "profile": profile}

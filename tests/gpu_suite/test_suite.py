@@ -97,11 +97,17 @@ class Pretended(unittest.TestCase):
         write_program(self.root / "bin" / "trireme_gpu_masks", f"#!/bin/sh\necho '{MASKS}'\n")
         write_program(self.root / "bin" / "trireme", "#!/bin/sh\necho trireme 0\n")
 
-    def call(self, *words):
-        return subprocess.run(
-            [sys.executable, "-B", self.root / "gpu_suite", *words, "--results",
-             self.root / "results.jsonl"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={**os.environ, "PATH": f"{self.root / 'path'}:/usr/bin:/bin"}, encoding="utf-8")
+    def environment(self):
+        return {**os.environ, "PATH": f"{self.root / 'path'}:/usr/bin:/bin"}
+
+    def command(self, *words):
+        return [sys.executable, "-B", self.root / "gpu_suite", *words, "--results",
+                self.root / "results.jsonl"]
+
+    def call(self, *words, **variables):
+        return subprocess.run(self.command(*words), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, encoding="utf-8",
+                              env={**self.environment(), **variables})
 
     def records(self):
         return [json.loads(line)
@@ -145,6 +151,20 @@ class Pretended(unittest.TestCase):
         whole = findings["unit tests, part 1 of 4"]
         self.assertEqual((whole["holds"], whole["value"]),
                          (False, "2 passed, 1 failed, 1 crashed"))
+
+    def test_looking_around_is_within_the_time_of_a_call(self):
+        slow = self.root / "path" / "slow_python"
+        write_program(slow, "#!/bin/sh\nsleep 3\nexit 1\n")
+        done = self.call("truth", "--only", "masks", "--seconds", "12",
+                         TRIREME_SUITE_PYTHON=str(slow))
+        self.assertIn("masks: not begun", done.stdout)
+
+    def test_modules_are_loaded_as_programs_load_them_for_users(self):
+        write_program(self.root / "bin" / "trireme_gpu_masks",
+                      "#!/bin/sh\necho \"loading is '$CUDA_MODULE_LOADING'\"\nexit 5\n")
+        self.call("truth", "--only", "masks", CUDA_MODULE_LOADING="LAZY")
+        (end,) = [one for one in self.records() if one["kind"] == "end"]
+        self.assertIn("loading is ''", end["tail"])
 
     def test_a_step_that_does_not_exist_is_refused(self):
         done = self.call("truth", "--only", "everything")

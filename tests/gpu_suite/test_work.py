@@ -101,6 +101,11 @@ class Truth(Bundle):
         for finding in findings:
             self.assertIs(finding["holds"], True, finding)
 
+    def test_a_start_with_each_way_of_loading_modules(self):
+        _, records = self.work("start")
+        self.assertEqual([one["module_loading"] for one in records], ["EAGER", "LAZY"])
+        self.assertTrue(all(one["seconds"] > 0 for one in records))
+
     def test_initial_weights(self):
         findings, _ = self.work("weights")
         self.assert_all_hold(findings, 1)
