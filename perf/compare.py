@@ -93,16 +93,19 @@ class Contender:
 class PausedContender(Contender):
     """One that trains by itself: let run until it has said enough, then stopped."""
 
+    # Steps at a turn's begin that do not count: the first one stood still in its middle.
+    not_counted = 1
+
     def turn(self, count):
         if self.process is None:
             self.start()
         self.discard()
         self.signal(signal.SIGCONT)
         seconds = []
-        while len(seconds) < count + 1:
+        while len(seconds) < count + self.not_counted:
             seconds += self.poll()
         self.signal(signal.SIGSTOP)
-        return seconds[1:count + 1]  # the first one stood still in its middle
+        return seconds[self.not_counted:count + self.not_counted]
 
     def discard(self):
         """Forgets steps that ended after the last turn was taken."""
@@ -113,10 +116,13 @@ class PausedContender(Contender):
 
 
 class Trireme(PausedContender):
-    """Reads the `seconds` of run_dir/train.jsonl as they are written."""
+    """Reads the `seconds` of run_dir/train.jsonl as they are written. `late_reports`: as on a
+    GPU, where a step is reported a step late. The step behind the one that stood still is
+    then short: the device computed a part of it while the process was stopped."""
 
-    def __init__(self, name, command, run_directory, environment):
+    def __init__(self, name, command, run_directory, environment, late_reports=False):
         super().__init__(name, command, environment)
+        self.not_counted = 2 if late_reports else 1
         self.run_directory = pathlib.Path(run_directory)
         self.log = self.run_directory / "train.jsonl"
         self.read = 0

@@ -12,7 +12,7 @@ from work import finding, run, say
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / "peers"
-TURNS, STEPS = 3, 4
+TURNS, STEPS = 3, 5
 TIMES_AS_FAST = 1.1
 # Both are in the GPU's memory at a time, where one of them stands still.
 MICRO = {"megatron-1.2b": 4}
@@ -41,7 +41,7 @@ def contenders(model, dropout, case, scratch):
             "--layers", case["layers"], "--hidden", case["hidden"], "--heads", case["heads"],
             "--sequence", case["sequence"], "--micro", case["micro"], "--accumulate",
             case["micro_batches"], "--dropout", dropout]
-    return [compare.Trireme("trireme", command, directory, {}),
+    return [compare.Trireme("trireme", command, directory, {}, late_reports=True),
             compare.Peer("pytorch", peer)]
 
 

@@ -9,14 +9,20 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import gpu_modules  # noqa: F401  (finds perf/gpu)
+import bundle
 import pack
+import ratio_work
 import truth_work
 
-# Writes a step every hundredth of a second, as a run does.
+# Writes a step every hundredth of a second, as a run on a GPU does: behind a pause, one has the
+# pause in it, and the next one less than it takes.
 FAKE_TRIREME = """#!{python}
-import json, pathlib, sys, time
+import json, pathlib, signal, sys, time
+behind_a_pause = []
+signal.signal(signal.SIGCONT, lambda *_: behind_a_pause.extend([9.0, 0.01]))
 run = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
 run.mkdir()
 (run / "log.txt").write_text("GEMM peak 700.0 TFLOP/s")
@@ -26,7 +32,8 @@ while True:
     step += 1
     time.sleep(0.01)
     with open(run / "train.jsonl", "a") as file:
-        file.write(json.dumps({{"step": step, "loss": 1.0, "seconds": 0.2,
+        seconds = behind_a_pause.pop(0) if behind_a_pause else 0.2
+        file.write(json.dumps({{"step": step, "loss": 1.0, "seconds": seconds,
                                "model_tflops": 350.0}}) + "\\n")
 """
 FAKE_PEER = """
@@ -263,6 +270,19 @@ class Ratio(Bundle):
         self.assertEqual((times["holds"], times["value"]), (True, 1.5))
         # 854 MFLOPs a token at 65536 tokens in 0.2 s, of 700 TFLOP/s.
         self.assertEqual((share["holds"], share["value"]), (False, 0.4))
+
+    def test_steps_around_a_pause_do_not_count(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            case = {"micro": 1, "micro_batches": 1, "layers": 1, "hidden": 1, "heads": 1,
+                    "sequence": 1}
+            with mock.patch.dict(os.environ, TRIREME_SUITE_PYTHON=sys.executable), \
+                    mock.patch.object(bundle, "ROOT", self.root):
+                ours, theirs = ratio_work.contenders("gpt2-124m", "0", case,
+                                                     pathlib.Path(scratch))
+            for one in (ours, theirs):
+                self.addCleanup(one.messages.close)
+            self.addCleanup(ours.stop)
+            self.assertEqual([ours.turn(3) for _ in range(3)], [[0.2] * 3] * 3)
 
     def test_a_peer_that_ends_is_a_failure_that_says_why(self):
         self.peer.write_text("raise SystemExit('out of memory')")
