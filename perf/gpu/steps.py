@@ -4,8 +4,10 @@ A step is a command. A line of its output that is a JSON object is a result, and
 the file of results at once, flushed to the disk: whatever ends the step, the results so far
 stay. A step that goes on for longer than its own limit is killed with all that it started;
 later steps run all the same. The file also has when steps began and how they ended, so that a
-later call goes on where an earlier one stopped.
+later call goes on where an earlier one stopped, and runs again what was killed: what such a step
+had compiled by then is still there.
 """
+import collections
 import contextlib
 import dataclasses
 import json
@@ -21,6 +23,10 @@ CALL_SECONDS = 540
 # Left of a call's time for what is between its steps.
 SPARE_SECONDS = 20
 TAIL_LINES = 30
+# So often is a step begun that is killed each time, one time a call.
+MOST_RUNS = 3
+# Names, in the environment of a step's processes, the file that its results go to.
+MARK = "TRIREME_SUITE_RESULTS"
 NO_GPU = 77
 
 
@@ -56,8 +62,23 @@ class Results:
 
     def ended(self):
         """Names of the steps that need no further call -> how each ended."""
-        return {record["step"]: record["status"] for record in self.records()
-                if record.get("kind") == "end" and record["status"] != "missing"}
+        ended, kills = {}, collections.Counter()
+        for record in self.records():
+            if record.get("kind") == "end" and record["status"] != "missing":
+                ended[record["step"]] = record["status"]
+                kills[record["step"]] += record["status"] == "killed"
+        return {name: status for name, status in ended.items()
+                if status != "killed" or kills[name] >= MOST_RUNS}
+
+    def left_running(self):
+        """Of steps that began and have no end: the processes that lead them."""
+        begun = {}
+        for record in self.records():
+            if record.get("kind") == "begin":
+                begun[record["step"]] = record.get("process")
+            elif record.get("kind") == "end":
+                begun.pop(record["step"], None)
+        return [process for process in begun.values() if process]
 
 
 def read_records(path):
@@ -86,6 +107,26 @@ def kill_group(process):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def processes_of(group):
+    """Process numbers of a group of processes."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            # state, parent, group, behind a name that may have anything in it
+            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[2]) == group:
+                yield int(stat.parent.name)
+
+
+def kill_left_over(results):
+    """What an earlier call left running, being killed itself: it would hold the GPU's memory.
+    Only processes that say to be of these results: numbers of processes are used again."""
+    mark = f"{MARK}={results.path.resolve()}".encode()
+    for group in results.left_running():
+        for process in processes_of(group):
+            with contextlib.suppress(OSError):
+                if mark in pathlib.Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+                    os.kill(process, signal.SIGKILL)
 
 
 def as_result(line):
@@ -130,8 +171,8 @@ class Output:
 def run_step(step, results, environment, log, limit):
     """Runs it; returns how it ended: "done", "failed" or "killed"."""
     begin = time.monotonic()
-    results.append(step.name, {"kind": "begin", "limit": round(limit, 1)})
     output = Output(results, step.name, log)
+    environment = {**environment, MARK: str(results.path.resolve())}
     try:
         process = subprocess.Popen([str(word) for word in step.command], env=environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -141,6 +182,8 @@ def run_step(step, results, environment, log, limit):
                                    "tail": [str(error)]})
         return "failed"
     try:
+        results.append(step.name, {"kind": "begin", "limit": round(limit, 1),
+                                   "process": process.pid})
         is_late = follow(process, output, begin + limit)
     finally:
         kill_group(process)  # and what it may have left behind
@@ -181,6 +224,7 @@ def run_steps(steps, results, environment, missing, log, budget, again=(), say=p
     """All that have not ended yet, and those of `again`, in order, as far as the time goes.
     Status 0, or 1 where one of them failed, in this call or before; a step that the time did
     not reach, or without what it needs, is no failure."""
+    kill_left_over(results)
     ended = results.ended()
     for step in steps:
         if step.name in ended and step.name not in again:

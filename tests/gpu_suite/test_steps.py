@@ -3,6 +3,7 @@ import io
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -136,6 +137,29 @@ class Budgets(Suite):
         self.results.append("a", {"kind": "begin"})
         self.run_steps(Step("a", 30, python("pass")))
         self.assertEqual(self.status("a"), ["done"])
+
+    def test_a_step_that_was_killed_is_run_again_by_later_calls_and_not_for_ever(self):
+        slow = Step("a", 0.5, python("import time; time.sleep(60)"))
+        for count in range(1, steps.MOST_RUNS + 1):
+            self.run_steps(slow)
+            self.assertEqual(self.status("a"), ["killed"] * count)
+        self.assertEqual(self.run_steps(slow), 1)
+        self.assertEqual(self.said[-1], "a: killed before")
+        self.assertEqual(self.status("a"), ["killed"] * steps.MOST_RUNS)
+
+    def test_a_step_that_was_killed_may_end_well_later(self):
+        self.run_steps(Step("a", 0.5, python("import time; time.sleep(60)")))
+        self.assertEqual(self.run_steps(Step("a", 30, python("pass"))), 0)
+        self.assertEqual(self.run_steps(Step("a", 30, python("pass"))), 0)
+        self.assertEqual(self.status("a"), ["killed", "done"])
+
+    def test_a_process_of_somebody_else_is_left_alone(self):
+        other = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        self.results.append("a", {"kind": "begin", "process": other.pid})
+        self.run_steps(Step("a", 30, python("pass")))
+        self.assertIsNone(other.poll())
 
     def test_a_failure_is_not_forgotten_by_a_later_call(self):
         self.run_steps(Step("a", 30, python("raise SystemExit(1)")))

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -151,6 +152,59 @@ class Pretended(unittest.TestCase):
         whole = findings["unit tests, part 1 of 4"]
         self.assertEqual((whole["holds"], whole["value"]),
                          (False, "2 passed, 1 failed, 1 crashed"))
+
+    def begin_a_slow_step(self):
+        """A call of which the second step has begun, and does not end by itself."""
+        write_program(self.root / "bin" / "trireme_gpu_masks",
+                      "#!/bin/sh\necho $$ >$(dirname $0)/../process\nexec sleep 600\n")
+        suite = subprocess.Popen(
+            self.command("truth", "--only", "versions", "--only", "masks"), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment())
+        self.addCleanup(suite.wait)
+        self.addCleanup(suite.stdout.close)
+        self.addCleanup(suite.kill)
+        self.wait_for(lambda: (self.root / "process").exists()
+                      and (self.root / "process").read_text().strip())
+        return suite, int((self.root / "process").read_text())
+
+    def wait_for(self, holds):
+        for _ in range(600):
+            if holds():
+                return
+            time.sleep(0.05)
+        self.fail("waited for 30 s")
+
+    @staticmethod
+    def is_gone(process):
+        try:
+            stat = pathlib.Path(f"/proc/{process}/stat").read_text()
+        except OSError:
+            return True
+        return stat.rpartition(")")[2].split()[0] == "Z"
+
+    def test_a_call_that_is_killed_is_gone_on_with(self):
+        suite, process = self.begin_a_slow_step()
+        suite.kill()
+        suite.wait()
+        self.assertFalse(self.is_gone(process))
+        before = self.records()
+        write_program(self.root / "bin" / "trireme_gpu_masks", f"#!/bin/sh\necho '{MASKS}'\n")
+        done = self.call("truth", "--seconds", "25.5")
+        self.assertIn("versions: done before", done.stdout)
+        self.wait_for(lambda: self.is_gone(process))
+        self.assertEqual(self.records()[:len(before)], before)
+        # As far as the time goes, the call went on where the first one was killed.
+        self.call("truth", "--only", "masks")
+        ends = [(one["step"], one["status"]) for one in self.records() if one.get("kind") == "end"]
+        self.assertEqual(ends.count(("versions", "done")), 1)
+        self.assertIn(("masks", "done"), ends)
+        self.assertNotIn("cut off", self.call("report").stdout)
+
+    def test_a_call_that_is_asked_to_end_ends_its_step(self):
+        suite, process = self.begin_a_slow_step()
+        suite.terminate()
+        suite.wait(30)
+        self.wait_for(lambda: self.is_gone(process))
 
     def test_looking_around_is_within_the_time_of_a_call(self):
         slow = self.root / "path" / "slow_python"
