@@ -108,18 +108,32 @@ class TestLines:
         return end.group(1)
 
 
-def run_tests(left_out, shard, shards):
-    """A part of the program's tests without these; failures are said as they come."""
-    command = [bundle.program("trireme_gpu_tests"), "--gtest_color=no"]
-    if left_out:
-        command.append("--gtest_filter=-" + ":".join(left_out))
+def tests_environment():
+    return {**os.environ, "TRIREME_SOURCE_DIR": str(bundle.ROOT),
+            "TRIREME_BINARY": str(bundle.program("trireme"))}
+
+
+def names_of_tests(listing):
+    """Of what --gtest_list_tests prints: "Suite." lines with indented names below."""
+    names, suite = [], None
+    for line in listing.splitlines():
+        line = line.partition("#")[0].rstrip()
+        if re.fullmatch(r"\S+\.", line):
+            suite = line
+        elif suite and re.fullmatch(r"  \S+", line):
+            names.append(suite + line.strip())
+    return [name for name in names if "DISABLED_" not in name]
+
+
+def run_tests(names, scratch):
+    """These tests; failures are said as they come."""
+    flags = scratch / "flags"
+    flags.write_text(f"--gtest_color=no\n--gtest_filter={':'.join(names)}\n", encoding="utf-8")
+    command = [bundle.program("trireme_gpu_tests"), f"--gtest_flagfile={flags}"]
     lines = TestLines()
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
-                          env={**os.environ, "GTEST_TOTAL_SHARDS": shards,
-                               "GTEST_SHARD_INDEX": shard,
-                               "TRIREME_SOURCE_DIR": str(bundle.ROOT),
-                               "TRIREME_BINARY": str(bundle.program("trireme"))}) as process:
+                          env=tests_environment()) as process:
         for line in process.stdout:
             print(line, end="", flush=True)
             how = lines.add(line.rstrip("\n"))
@@ -131,21 +145,31 @@ def run_tests(left_out, shard, shards):
 
 
 def tests(shard, shards):
-    """One part of all unit tests, which are one program; a test that crashes is left out, and
-    the rest is run again behind it."""
-    left_out, passed, failed = [], 0, []
-    for _ in range(5):
-        lines, returned = run_tests(left_out, shard, shards)
-        passed, failed = max(passed, len(lines.ended["OK"])), lines.ended["FAILED"]
-        say({"kind": "facts", "passed": len(lines.ended["OK"]), "failed": failed,
-             "skipped": lines.ended["SKIPPED"], "crashed": lines.running, "returned": returned})
-        if lines.running is None:
-            break
-        finding(f"unit test {lines.running}", False, f"ended the program: status {returned}")
-        left_out.append(lines.running)
-    finding(f"unit tests, part {int(shard) + 1} of {shards}",
-            passed > 0 and not failed and not left_out,
-            f"{passed} passed, {len(failed)} failed, {len(left_out)} crashed")
+    """One part of all unit tests, which are one program: every so-manieth of its list. Behind
+    a test that crashes the program is started again with those that it has not run yet."""
+    shard, shards = int(shard), int(shards)
+    listing = run([bundle.program("trireme_gpu_tests"), "--gtest_list_tests"],
+                  env=tests_environment())
+    left = names_of_tests(listing)[shard::shards]
+    passed, failed, crashed = 0, [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        while left:
+            lines, returned = run_tests(left, pathlib.Path(scratch))
+            say({"kind": "facts", "passed": len(lines.ended["OK"]),
+                 "failed": lines.ended["FAILED"], "skipped": lines.ended["SKIPPED"],
+                 "crashed": lines.running, "returned": returned})
+            passed, failed = passed + len(lines.ended["OK"]), failed + lines.ended["FAILED"]
+            over = {lines.running, *(name for names in lines.ended.values() for name in names)}
+            if lines.running:
+                finding(f"unit test {lines.running}", False,
+                        f"ended the program: status {returned}")
+                crashed.append(lines.running)
+            if over.isdisjoint(left):
+                break  # nothing of it was run: a further start would find no more
+            left = [name for name in left if name not in over]
+    finding(f"unit tests, part {shard + 1} of {shards}",
+            passed > 0 and not failed and not crashed and not left,
+            f"{passed} passed, {len(failed)} failed, {len(crashed)} crashed, {len(left)} not run")
 
 
 def masks():

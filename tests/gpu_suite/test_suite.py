@@ -31,19 +31,35 @@ esac
 """
 
 
-# All unit tests, one of which ends the program unless it is left out.
-FAKE_TESTS = """#!/bin/sh
-echo "[ RUN      ] A.Passes"
-echo "[       OK ] A.Passes (1 ms)"
-case "$*" in
-  *-A.Crashes*) ;;
-  *) echo "[ RUN      ] A.Crashes"; exit 3 ;;
-esac
-echo "[ RUN      ] A.Fails"
-echo "[  FAILED  ] A.Fails (1 ms)"
-echo "[ RUN      ] A.Last"
-echo "[       OK ] A.Last (1 ms)"
-exit 1
+# All unit tests, as GoogleTest lists and runs them: what each does is in its name. It also keeps
+# the tests of each start.
+FAKE_TESTS = """#!{python}
+import pathlib, sys
+if sys.argv[1] == "--gtest_list_tests":
+    print('''Trireme's tests
+A.
+  Passes1
+  Crashes2
+  Passes3
+  DISABLED_Passes4
+B/0.  # TypeParam = float
+  Fails5
+  Crashes6  # GetParam() = 8-byte object
+  Passes7
+  Passes8
+''')
+    sys.exit()
+path, file = sys.argv[1].split("=")
+assert path == "--gtest_flagfile"
+flags = dict(line.split("=") for line in pathlib.Path(file).read_text().split())
+names = flags["--gtest_filter"].split(":")
+with open(pathlib.Path(__file__).parent / "starts", "a") as starts:
+    print(*names, file=starts)
+for name in names:
+    print("[ RUN      ]", name, flush=True)
+    if "Crashes" in name:
+        sys.exit(3)
+    print("[       OK ]" if "Passes" in name else "[  FAILED  ]", name, "(1 ms)", flush=True)
 """
 
 
@@ -142,16 +158,44 @@ class Pretended(unittest.TestCase):
         self.assertIn("residual bf16", finding["value"])
         self.assertEqual(self.call("report").returncode, 1)
 
-    def test_a_test_that_crashes_is_left_out_and_the_rest_is_run(self):
-        write_program(self.root / "bin" / "trireme_gpu_tests", FAKE_TESTS)
-        done = self.call("truth", "--only", "tests 1 of 4")
+    def run_tests(self, shard, program=FAKE_TESTS):
+        """Findings of a part of four, by what they say; and the tests of each start."""
+        write_program(self.root / "bin" / "trireme_gpu_tests",
+                      program.replace("{python}", sys.executable))
+        done = self.call("truth", "--only", f"tests {shard} of 4")
         self.assertEqual(done.returncode, 0, done.stdout)
-        findings = {one["what"]: one for one in self.records() if one["kind"] == "finding"}
-        self.assertEqual(findings["unit test A.Crashes"]["value"], "ended the program: status 3")
-        self.assertIs(findings["unit test A.Fails"]["holds"], False)
+        starts = self.root / "bin" / "starts"
+        return ({one["what"]: one for one in self.records() if one["kind"] == "finding"},
+                starts.read_text().splitlines() if starts.exists() else [])
+
+    def test_behind_a_test_that_crashes_the_rest_is_run_and_nothing_twice(self):
+        findings, starts = self.run_tests(2)
+        self.assertEqual(starts, ["A.Crashes2 B/0.Passes7", "B/0.Passes7"])
+        self.assertEqual(findings["unit test A.Crashes2"]["value"],
+                         "ended the program: status 3")
+        whole = findings["unit tests, part 2 of 4"]
+        self.assertEqual((whole["holds"], whole["value"]),
+                         (False, "1 passed, 0 failed, 1 crashed, 0 not run"))
+
+    def test_all_tests_are_in_one_part_each(self):
+        ran = []
+        for shard in (1, 2, 3, 4):
+            (self.root / "bin" / "starts").unlink(missing_ok=True)
+            findings, starts = self.run_tests(shard)
+            ran += starts[0].split()
+        self.assertEqual(sorted(ran), ["A.Crashes2", "A.Passes1", "A.Passes3", "B/0.Crashes6",
+                                       "B/0.Fails5", "B/0.Passes7", "B/0.Passes8"])
+        self.assertIs(findings["unit test B/0.Fails5"]["holds"], False)
+        self.assertEqual(findings["unit tests, part 3 of 4"]["value"],
+                         "2 passed, 0 failed, 0 crashed, 0 not run")
+        self.assertIs(findings["unit tests, part 3 of 4"]["holds"], True)
+
+    def test_tests_that_do_not_run_are_no_success(self):
+        findings, _ = self.run_tests(1, FAKE_TESTS.replace("names = flags",
+                                                           "sys.exit(4)\nnames = flags"))
         whole = findings["unit tests, part 1 of 4"]
         self.assertEqual((whole["holds"], whole["value"]),
-                         (False, "2 passed, 1 failed, 1 crashed"))
+                         (False, "0 passed, 0 failed, 0 crashed, 2 not run"))
 
     def begin_a_slow_step(self):
         """A call of which the second step has begun, and does not end by itself."""
