@@ -74,8 +74,11 @@ def products(tally, title):
         say({"kind": "facts", "product": [m, n, k], "flops_per_second": 2 * m * n * k / seconds})
 
 
-SHAPES = ((16, 12, 1024, 64), (8, 12, 2048, 64), (8, 16, 1024, 96), (4, 16, 2048, 128),
-          (16, 24, 1024, 128))
+# Of each head size that Trireme's kernels have, heads as models of that size have them, and
+# 16384 tokens: trireme_micro has the same (perf/micro/attention.cpp).
+SHAPES = tuple((16384 // length, heads, length, head_size)
+               for heads, head_size in ((12, 64), (12, 80), (16, 96), (24, 128))
+               for length in (1024, 2048, 8192))
 
 
 def attention():

@@ -1,5 +1,8 @@
-// perf/micro/attention.cpp — causal attention of GPT-2 124M: 12 heads of 64.
+// perf/micro/attention.cpp — causal attention of GPT-2 124M, which has 12 heads of 64,
+// and of each head size that tensor cores have a kernel for.
 #include "kernels/attention.hpp"
+
+#include <cmath>
 
 #include "bounds.hpp"
 #include "kernels/impl/attention_host.hpp"
@@ -9,55 +12,57 @@ namespace {
 
 using kernels::impl::AttentionWay;
 
-constexpr index_t kHeads = 12, kHeadDim = 64, kHidden = kHeads * kHeadDim;
+constexpr index_t kHeads = 12, kHeadDim = 64;
 
 // Arguments: batch, sequence, percent dropped. FLOPs: half of the square, as causal.
 template <class T>
 struct Problem {
-  explicit Problem(const benchmark::State& state)
+  explicit Problem(const benchmark::State& state, index_t heads = kHeads,
+                   index_t head_dim = kHeadDim)
       : batch(state.range(0)),
         sequence(state.range(1)),
-        qkv(normals<T>("qkv", batch * sequence, 3 * kHidden)),
-        o(normals<T>("o", batch * sequence, kHidden)),
-        d_o(normals<T>("d_o", batch * sequence, kHidden)),
-        d_qkv("d_qkv", extent(batch * sequence * 3 * kHidden)),
-        lse("lse", extent(batch * kHeads * sequence)),
+        hidden(heads * head_dim),
+        qkv(normals<T>("qkv", batch * sequence, 3 * hidden)),
+        o(normals<T>("o", batch * sequence, hidden)),
+        d_o(normals<T>("d_o", batch * sequence, hidden)),
+        d_qkv("d_qkv", extent(batch * sequence * 3 * hidden)),
+        lse("lse", extent(batch * heads * sequence)),
         step("step") {
     desc.batch = batch;
     desc.q_length = desc.kv_length = desc.mask_queries = desc.mask_keys = sequence;
-    desc.heads = desc.kv_heads = kHeads;
-    desc.head_dim = kHeadDim;
-    desc.scale = 0.125;
+    desc.heads = desc.kv_heads = heads;
+    desc.head_dim = head_dim;
+    desc.scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
     desc.dropout = static_cast<double>(state.range(2)) / 100;
     scratch = DeviceArray<float>(
         "scratch", extent(kernels::attention_backward_scratch_elements<bf16>(desc)));
   }
   double flops() const {  // of q k^T and of p v
-    return 2.0 * 2.0 * static_cast<double>(batch * kHeads * kHeadDim * sequence) *
+    return 2.0 * 2.0 * static_cast<double>(batch * hidden * sequence) *
            static_cast<double>(sequence + 1) / 2;
   }
   template <class U>
   kernels::HeadsView<U> part(const DeviceArray<T>& array, index_t index,
                              index_t width) const {
-    return {array.data() + index * kHidden, batch * width, width};
+    return {array.data() + index * hidden, batch * width, width};
   }
   kernels::StepStateView state() const { return kernels::StepStateView(step.data()); }
   void forward(const Exec& exec) const {
-    kernels::attention_forward<T>(exec, desc, state(), part<const T>(qkv, 0, 3 * kHidden),
-                                  part<const T>(qkv, 1, 3 * kHidden),
-                                  part<const T>(qkv, 2, 3 * kHidden),
-                                  part<T>(o, 0, kHidden), vector(lse));
+    kernels::attention_forward<T>(exec, desc, state(), part<const T>(qkv, 0, 3 * hidden),
+                                  part<const T>(qkv, 1, 3 * hidden),
+                                  part<const T>(qkv, 2, 3 * hidden),
+                                  part<T>(o, 0, hidden), vector(lse));
   }
   void backward(const Exec& exec) const {
     kernels::attention_backward<T>(
-        exec, desc, state(), part<const T>(qkv, 0, 3 * kHidden),
-        part<const T>(qkv, 1, 3 * kHidden), part<const T>(qkv, 2, 3 * kHidden),
-        part<const T>(o, 0, kHidden), vector(lse), part<const T>(d_o, 0, kHidden),
-        vector(scratch), part<T>(d_qkv, 0, 3 * kHidden), part<T>(d_qkv, 1, 3 * kHidden),
-        part<T>(d_qkv, 2, 3 * kHidden));
+        exec, desc, state(), part<const T>(qkv, 0, 3 * hidden),
+        part<const T>(qkv, 1, 3 * hidden), part<const T>(qkv, 2, 3 * hidden),
+        part<const T>(o, 0, hidden), vector(lse), part<const T>(d_o, 0, hidden),
+        vector(scratch), part<T>(d_qkv, 0, 3 * hidden), part<T>(d_qkv, 1, 3 * hidden),
+        part<T>(d_qkv, 2, 3 * hidden));
   }
 
-  index_t batch, sequence;
+  index_t batch, sequence, hidden;
   kernels::AttentionDesc desc;
   DeviceArray<T> qkv, o, d_o, d_qkv;
   DeviceArray<float> lse, scratch;
@@ -104,6 +109,35 @@ BENCHMARK(attention<bf16, kMatrices, forward>)->Apply(shapes);
 BENCHMARK(attention<bf16, kMatrices, backward>)->Apply(shapes);
 BENCHMARK(attention<bf16, kMatrices, both>)->Apply(shapes);
 BENCHMARK(attention<fp16, kVectors, both>)->Apply(shapes);
+
+// Arguments: batch, sequence, percent dropped, heads, head size.
+template <Pass pass>
+void attention_of_sizes(benchmark::State& state) {
+  const Problem<bf16> p(state, state.range(3), state.range(4));
+  const double times = pass == forward ? 1.0 : 3.5;
+  run_compute_bound<bf16>(state, times * p.flops(), [&](const Exec& exec) {
+    p.forward(exec);
+    if (pass & backward) p.backward(exec);
+  });
+}
+
+// On a GPU 16384 tokens of heads as models of that head size have them, as
+// perf/gpu/torch_peaks.py has them of PyTorch; on a host so few that they can be tried.
+void sizes(benchmark::internal::Benchmark* benchmark) {
+  constexpr int kTokens = 16384;
+  benchmark->ArgNames({"batch", "sequence", "dropout", "heads", "head_size"})
+      ->UseRealTime();
+  for (const auto& [heads, head_size] :
+       {std::pair(12, 64), {12, 80}, {16, 96}, {24, 128}}) {
+    for (const int sequence : {1024, 2048, 8192}) {
+      const int fewer = kHostExecution ? 8 : 1;
+      benchmark->Args({kHostExecution ? 1 : kTokens / sequence, sequence / fewer, 0,
+                       heads, head_size});
+    }
+  }
+}
+BENCHMARK(attention_of_sizes<forward>)->Apply(sizes);
+BENCHMARK(attention_of_sizes<both>)->Apply(sizes);
 
 }  // namespace
 }  // namespace trireme::perf

@@ -6,10 +6,11 @@
 
 #include <benchmark/benchmark.h>
 
-#include <chrono>
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
+#include "base/event.hpp"
 #include "base/exec.hpp"
 #include "kernels/initialize.hpp"
 
@@ -18,36 +19,57 @@ namespace trireme::perf {
 // Measured once, at the start of main().
 struct Bounds {
   double bytes_per_second = 0;       // STREAM's triad
+  double copy_bytes_per_second = 0;  // read and written
   double read_bytes_per_second = 0;  // nothing is written
   double flops_per_second = 0;       // float matrix products
   double bf16_flops_per_second = 0;  // those of bf16
 };
 const Bounds& bounds();
 
-// Times work() and reports `amount` of it per second beside the bound.
+// Of so many calls of work(), one behind the other: by the device's own marks, as a fence
+// for each call takes a device as long as a kernel does.
+template <class Work>
+double seconds_of(const Exec& exec, int calls, const Work& work) {
+  Event begin(Event::Time::kept), end(Event::Time::kept);
+  begin.record(exec);
+  for (int call = 0; call < calls; ++call) work(exec);
+  end.record(exec);
+  end.wait();
+  return end.seconds_since(begin);
+}
+
+// How many calls a device is timed with at a time, of calls that take so long. A host
+// returns from each when it is done.
+inline int calls_at_a_time(double seconds) {
+  constexpr double kAtLeast = 2e-3;
+  constexpr int kAtMost = 100;
+  if (kHostExecution) return 1;
+  return static_cast<int>(std::clamp(kAtLeast / seconds, 1.0, double{kAtMost}));
+}
+
+// Times work() and reports `amount` of it per second beside the bound, and the seconds of
+// one call.
 template <class Work>
 void run(benchmark::State& state, double amount, const char* rate, double bound,
          const char* share, const Work& work) {
-  using Clock = std::chrono::steady_clock;
   const Exec exec;
-  work(exec);
-  exec.fence("trireme::perf");
+  seconds_of(exec, 1, work);
+  const int calls = calls_at_a_time(seconds_of(exec, 1, work));
   double seconds = 0;
-  for (auto _ : state) {
-    const Clock::time_point begin = Clock::now();
-    work(exec);
-    exec.fence("trireme::perf");
-    seconds += std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-  const double per_second = amount * static_cast<double>(state.iterations()) / seconds;
-  state.counters[rate] = benchmark::Counter(per_second / 1e9);
-  state.counters[share] = benchmark::Counter(per_second / bound);
+  for (auto _ : state) seconds += seconds_of(exec, calls, work);
+  const double of_a_call = seconds / static_cast<double>(state.iterations() * calls);
+  state.counters["seconds"] = benchmark::Counter(of_a_call);
+  state.counters[rate] = benchmark::Counter(amount / of_a_call / 1e9);
+  state.counters[share] = benchmark::Counter(amount / of_a_call / bound);
 }
 
-// bytes: what work() has to move at least, each array once.
+// bytes: what work() has to move at least, each array once. Beside the triad, which has
+// two arrays read for one written, stands a copy, which has one.
 template <class Work>
 void run_memory_bound(benchmark::State& state, double bytes, const Work& work) {
   run(state, bytes, "GB/s", bounds().bytes_per_second, "of_triad", work);
+  state.counters["of_copy"] = benchmark::Counter(1e9 * state.counters["GB/s"].value /
+                                                 bounds().copy_bytes_per_second);
 }
 
 // The same of work that writes next to nothing. Triad counts no lines that are read only

@@ -2,8 +2,8 @@
 //
 //   OMP_NUM_THREADS=2 bin/trireme_micro --benchmark_filter=layer_norm
 // `of_triad` is the share of the measured memory bandwidth (above 1 where the data fit a
-// cache), `of_reading` that of reading alone, `of_gemm` the share of the measured matrix
-// product of the same type.
+// cache), `of_copy` that of a copy's, `of_reading` that of reading alone, `of_gemm` the
+// share of the measured matrix product of the same type; `seconds` are those of one call.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -70,6 +70,21 @@ double measured_read_bandwidth(const Exec& exec) {
   return best;
 }
 
+// The best of some copies of an array that lies in no cache: bytes read and written.
+double measured_copy_bandwidth(const Exec& exec) {
+  constexpr index_t kCount = index_t{1} << 27;
+  const DeviceArray<float> from("from", kCount), to("to", kCount);  // written, by page
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const double seconds = seconds_of(exec, kHostExecution ? 1 : 10, [&](const Exec& on) {
+      Kokkos::deep_copy(on.space(), to, from);
+    });
+    const double bytes = 2.0 * sizeof(float) * static_cast<double>(kCount);
+    best = std::max(best, (kHostExecution ? 1 : 10) * bytes / seconds);
+  }
+  return best;
+}
+
 }  // namespace
 
 const Bounds& bounds() {
@@ -82,7 +97,8 @@ int run(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(argc, argv);
   const Exec exec;
   mutable_bounds() = {kernels::measured_memory_bandwidth(exec),
-                      measured_read_bandwidth(exec), kernels::measured_gemm_peak(exec),
+                      measured_copy_bandwidth(exec), measured_read_bandwidth(exec),
+                      kernels::measured_gemm_peak(exec),
                       kernels::measured_gemm_peak(exec, DType::bfloat16)};
   const int host_threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   const int host_cores = count_cores(host_threads);
@@ -95,6 +111,8 @@ int run(int argc, char** argv) {
   benchmark::AddCustomContext("cores", fmt::format("{}", host_cores));
   const std::string threads = fmt::format("{}", exec.space().concurrency());
   const std::string triad = fmt::format("{:.1f} GB/s", bounds().bytes_per_second / 1e9);
+  const std::string copy =
+      fmt::format("{:.1f} GB/s", bounds().copy_bytes_per_second / 1e9);
   const std::string read =
       fmt::format("{:.1f} GB/s", bounds().read_bytes_per_second / 1e9);
   const std::string gemm = fmt::format("{:.1f} GFLOP/s", bounds().flops_per_second / 1e9);
@@ -102,6 +120,7 @@ int run(int argc, char** argv) {
       fmt::format("{:.1f} GFLOP/s", bounds().bf16_flops_per_second / 1e9);
   benchmark::AddCustomContext("threads", threads);
   benchmark::AddCustomContext("memory triad", triad);
+  benchmark::AddCustomContext("memory copy", copy);
   benchmark::AddCustomContext("memory read", read);
   benchmark::AddCustomContext("float matrix product", gemm);
   benchmark::AddCustomContext("bf16 matrix product", bf16_gemm);

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 import sys
 import types
 import unittest
@@ -124,7 +125,24 @@ class Scripts(unittest.TestCase):
         module = load(PERF / "gpu" / "torch_peaks.py")
         records = self.printed(module.attention)
         self.assertEqual([tuple(one["shape"]) for one in records], list(module.SHAPES))
-        self.assertIn((16, 12, 1024, 64), module.SHAPES)  # which tune_work.py compares
+        # Own kernels are timed in the same shapes.
+        source = (PERF / "micro" / "attention.cpp").read_text(encoding="utf-8")
+        heads = re.search(r"heads, head_size\] :\s+\{std::pair\((\d+), (\d+)\), (.*?)\}\)", source)
+        pairs = {(int(heads[1]), int(heads[2])),
+                 *((int(a), int(b)) for a, b in re.findall(r"\{(\d+), (\d+)\}", heads[3] + "}"))}
+        lengths = re.search(r"const int sequence : \{([0-9, ]+)\}", source)[1].split(", ")
+        self.assertEqual({shape[1::2] for shape in module.SHAPES}, pairs)
+        self.assertEqual({shape[2] for shape in module.SHAPES}, set(map(int, lengths)))
+        self.assertEqual({shape[0] * shape[2] for shape in module.SHAPES}, {16384})
+        self.assertIn("kTokens = 16384;", source)
+
+    def test_the_peer_that_is_but_compiled(self):
+        script = load(PERF / "peers" / "gpt2_step_gpu.py")
+        with mock.patch.object(sys, "argv", ["gpt2_step_gpu.py", "--layers", "2", "--warmup",
+                                             "1", "--steps", "0"]):
+            records = self.printed(script.main)
+        self.assertEqual([("setup" in one, "summary" in one) for one in records],
+                         [(True, False), (False, True)])
 
     def test_the_peer_of_whole_steps(self):
         script = load(PERF / "peers" / "gpt2_step_gpu.py")
