@@ -89,4 +89,6 @@ class Surroundings:
                 "OMP_PROC_BIND": "false", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1",
                 "TRIREME_SUITE_PYTHON": self.python or "",
                 "TRIREME_SUITE_SANITIZER": self.tools["compute-sanitizer"] or "",
-                "TRIREME_SUITE_NCU": self.tools["ncu"] or ""}
+                "TRIREME_SUITE_NCU": self.tools["ncu"] or "",
+                # What torch.compile made in an earlier step is not made again.
+                "TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}

@@ -3,12 +3,14 @@ import json
 import os
 import pathlib
 import statistics
+import subprocess
 import tempfile
+import time
 
 import bundle
 import compare
 import truth_work
-from work import finding, run, say
+from work import ProgramFailed, finding, run, say
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = HERE.parent / "peers"
@@ -18,6 +20,9 @@ TIMES_AS_FAST = 1.1
 MICRO = {"megatron-1.2b": 4}
 SHARE_WANTED = {"gpt2-124m": 0.54, "gpt2-355m": 0.60, "megatron-1.2b": 0.66, "slice-8.3b": 0.72}
 DECODE_WANTED = {"gpt2-124m": 0.35, "megatron-1.2b": 0.60}
+# Tokens of the two texts whose difference counts, and how often both are made.
+SHORT_TEXT, LONG_TEXT = 128, 768
+DECODE_ROUNDS = {"gpt2-124m": 3, "megatron-1.2b": 1}
 
 
 def case_of(model, dropout):
@@ -29,6 +34,33 @@ def case_of(model, dropout):
     return case
 
 
+def peer_command(case, dropout):
+    return [os.environ["TRIREME_SUITE_PYTHON"], PEERS / "gpt2_step_gpu.py",
+            "--layers", case["layers"], "--hidden", case["hidden"], "--heads", case["heads"],
+            "--sequence", case["sequence"], "--micro", case["micro"], "--accumulate",
+            case["micro_batches"], "--dropout", dropout]
+
+
+def compile_peers(dropout, *models):
+    """One step of each model by PyTorch, all at a time: what it compiles stays in its caches,
+    from which ratio() starts in seconds."""
+    started = []
+    for model in models:
+        command = [*peer_command({**case_of(model, dropout), "micro_batches": 1}, dropout),
+                   "--warmup", "1", "--steps", "0"]
+        started.append((model, time.monotonic(), subprocess.Popen(
+            [str(word) for word in command], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL)))
+    failed = []
+    for model, begin, process in started:
+        if process.wait() != 0:
+            failed.append(model)
+        say({"kind": "facts", "compiled": f"{model}, dropout {dropout}",
+             "seconds": round(time.monotonic() - begin, 1), "returned": process.returncode})
+    if failed:
+        raise ProgramFailed(f"PyTorch's steps of {', '.join(failed)} ended with an error")
+
+
 def contenders(model, dropout, case, scratch):
     settings = [f"model.dropout={dropout}", f"model.attention_dropout={dropout}",
                 f"batch.micro={case['micro']}", f"data.train={bundle.corpus('gpt2')}",
@@ -37,10 +69,7 @@ def contenders(model, dropout, case, scratch):
     command = [bundle.program("trireme"), "train", bundle.deck(model), "--run-dir", directory]
     for setting in settings:
         command += ["--set", setting]
-    peer = [os.environ["TRIREME_SUITE_PYTHON"], PEERS / "gpt2_step_gpu.py", "--serve",
-            "--layers", case["layers"], "--hidden", case["hidden"], "--heads", case["heads"],
-            "--sequence", case["sequence"], "--micro", case["micro"], "--accumulate",
-            case["micro_batches"], "--dropout", dropout]
+    peer = [*peer_command(case, dropout), "--serve"]
     return [compare.Trireme("trireme", command, directory, {}, late_reports=True),
             compare.Peer("pytorch", peer)]
 
@@ -91,20 +120,38 @@ def decode(model):
         scratch = pathlib.Path(scratch)
         truth_work.train(scratch / "run", "run.steps=1", "batch.global=1", "batch.micro=1",
                          "checkpoint.every=1", deck=model, corpus="gpt2")
-        out = scratch / "out.json"
-        for _ in range(3):
-            run([bundle.program("trireme"), "generate", "--checkpoint", scratch / "run",
-                 "--greedy", "--max-tokens", 256, "--set", "precision.compute=bf16",
-                 "--prompt-ids", " ".join(map(str, range(16))), "--format", "jsonl", "--out",
-                 scratch / "texts.jsonl", "--json", out])
-            report = json.loads(out.read_text(encoding="utf-8"))
-            out.unlink()
-            (scratch / "texts.jsonl").unlink()
-            seconds = report["seconds"] / 256
-            say({"kind": "facts", "decode": model, "seconds_of_a_token": seconds})
+        found = []
+        for _ in range(DECODE_ROUNDS[model]):
+            short, long = (text_seconds(scratch, tokens) for tokens in (SHORT_TEXT, LONG_TEXT))
+            found.append((long - short) / (LONG_TEXT - SHORT_TEXT))
+            say({"kind": "facts", "decode": model, "seconds_of_a_text": [short, long],
+                 "seconds_of_a_token": found[-1]})
+    say_decoding(model, statistics.median(found), bandwidth)
+
+
+def text_seconds(scratch, tokens):
+    """Of one text of so many tokens. They have what a process does once in them: libraries'
+    choices, modules, the graph; a difference of two lengths does not."""
+    out = scratch / "out.json"
+    run([bundle.program("trireme"), "generate", "--checkpoint", scratch / "run", "--greedy",
+         "--max-tokens", tokens, "--set", "precision.compute=bf16", "--prompt-ids",
+         " ".join(map(str, range(16))), "--format", "jsonl", "--out", scratch / "texts.jsonl",
+         "--json", out])
+    report = json.loads(out.read_text(encoding="utf-8"))
+    out.unlink()
+    (scratch / "texts.jsonl").unlink()
+    return report["seconds"]
+
+
+def say_decoding(model, seconds, bandwidth):
     case = case_of(model, "0")
     weights = 2 * (case["parameters"] - case["sequence"] * case["hidden"])
     what = f"{model}: decoding, share of reading the weights"
+    if seconds <= 0:
+        finding(what, None, "not judged: a longer text took no longer than a short one")
+        return
+    say({"kind": "measured", "case": f"decoding {model}", "what": "token",
+         "us_per_token": 1e6 * seconds})
     if bandwidth:
         share = weights / bandwidth / seconds
         finding(what, share >= DECODE_WANTED[model], round(share, 4))
@@ -112,4 +159,4 @@ def decode(model):
         finding(what, None, "not judged: the results have no bandwidth of a copy (peaks)")
 
 
-WORK = {"ratio": ratio, "decode": decode}
+WORK = {"ratio": ratio, "decode": decode, "compile": compile_peers}

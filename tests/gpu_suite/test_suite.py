@@ -317,6 +317,12 @@ class Work(unittest.TestCase):
             for step in planned("results.jsonl"):
                 self.assertIn(step.command[2], known)
 
+    def test_kernels_whose_counters_are_read_are_functions_of_the_source(self):
+        text = "".join(path.read_text(encoding="utf-8")
+                       for path in sorted((ROOT / "src" / "kernels").glob("**/*.c*")))
+        for name in parts.COUNTED:
+            self.assertRegex(text, rf"void (__launch_bounds__\S.*\s+)?(launch_)?{name}\(")
+
     def test_tests_are_read_as_googletest_prints_them(self):
         lines = truth_work.TestLines()
         said = [lines.add(line) for line in (

@@ -14,6 +14,7 @@ from unittest import mock
 import gpu_modules  # noqa: F401  (finds perf/gpu)
 import bundle
 import pack
+import parts
 import ratio_work
 import truth_work
 
@@ -35,6 +36,19 @@ while True:
         seconds = behind_a_pause.pop(0) if behind_a_pause else 0.2
         file.write(json.dumps({{"step": step, "loss": 1.0, "seconds": seconds,
                                "model_tflops": 350.0}}) + "\\n")
+"""
+# Takes 5 s for what it does once, and a millisecond a token.
+FAKE_GENERATE = """#!{python}
+import json, pathlib, sys
+words = dict(zip(sys.argv, sys.argv[1:]))
+if sys.argv[1] == "train":
+    run = pathlib.Path(words["--run-dir"])
+    run.mkdir()
+    (run / "train.jsonl").write_text("")
+else:
+    pathlib.Path(words["--out"]).write_text("")
+    pathlib.Path(words["--json"]).write_text(
+        json.dumps({{"seconds": 5 + 0.001 * int(words["--max-tokens"])}}))
 """
 FAKE_PEER = """
 import json, sys
@@ -185,26 +199,21 @@ while [ "$1" != train ]; do program="$1"; shift; done
         self.assertEqual((finding["holds"], finding["value"]),
                          (False, "========= ERROR SUMMARY: 2 errors"))
 
-    def test_attention_beside_pytorchs(self):
-        self.make_small()
-        results = self.root / "attention.jsonl"
-        results.write_text(json.dumps({
-            "part": "tune", "step": "attention of PyTorch", "kind": "attention",
-            "by": "torch flash", "shape": [16, 12, 1024, 64], "both": 1e6}) + "\n")
-        (finding,), records = self.work("own_attention", results)
-        self.assertIs(finding["holds"], True)
-        (ours,) = [one for one in records if one["kind"] == "attention"]
-        self.assertAlmostEqual(finding["value"], 1e6 / ours["both"], delta=0.001)
-        (finding,), _ = self.work("own_attention", self.root / "nothing.jsonl")
-        self.assertIsNone(finding["holds"])
-        self.assertIn("not judged", finding["value"])
-
     def test_decoding(self):
         self.make_small()
+        deck = self.root / "decks" / "gpt2-124m.yaml"  # texts are as long as its sequence
+        deck.write_text(deck.read_text().replace("sequence: 128", "sequence: 1024"))
         (finding,), records = self.work("decode", "gpt2-124m", TRIREME_SUITE_COPY_BANDWIDTH="1e9")
-        seconds = records[-2]["seconds_of_a_token"]
+        found = [one for one in records if "seconds_of_a_text" in one]
+        self.assertEqual(len(found), 3)
+        for one in found:
+            short, long = one["seconds_of_a_text"]
+            self.assertAlmostEqual(one["seconds_of_a_token"], (long - short) / (768 - 128))
+        (token,) = [one for one in records if one["kind"] == "measured"]
+        self.assertEqual((token["case"], token["what"]), ("decoding gpt2-124m", "token"))
         weights = 2 * (124439808 - 1024 * 768)
-        self.assertAlmostEqual(finding["value"], weights / 1e9 / seconds, delta=0.001)
+        self.assertAlmostEqual(finding["value"], weights / 1e3 / token["us_per_token"],
+                               delta=0.001)
 
     def test_a_profile_names_kernels_as_predictions_do(self):
         self.make_small()
@@ -216,15 +225,39 @@ while [ "$1" != train ]; do program="$1"; shift; done
             self.assertGreater(measured[name], 0.0)
 
 
-# As Google Benchmark writes its results: one kernel beyond the caches, and one within.
+# As Google Benchmark writes its results: one kernel beyond the caches, and one within; and two
+# shapes of attention.
 FAKE_MICRO = """#!{python}
-import json, sys
+import json, re, sys
 out = next(word for word in sys.argv if word.startswith("--benchmark_out=")).split("=")[1]
-kernels = [{{"name": "norm/65536", "real_time": 200.0, "time_unit": "us", "GB/s": 2500.0,
-            "of_triad": 0.83}},
-           {{"name": "norm/64", "real_time": 2e3, "time_unit": "ns", "GB/s": 9000.0,
-            "of_triad": 3.0}}]
-json.dump({{"benchmarks": kernels}}, open(out, "w"))
+wanted = next(word for word in sys.argv if word.startswith("--benchmark_filter=")).split("=")[1]
+shape = "/batch:%d/sequence:%d/dropout:0/heads:12/head_size:80/real_time"
+found = [{{"name": "layer_norm_forward<bf16>/65536/real_time", "seconds": 200e-6, "GB/s": 2500.0,
+          "of_triad": 0.9, "of_copy": 0.83}},
+         {{"name": "sum_rows<bf16>/65536/real_time", "seconds": 2e-6, "GB/s": 9000.0,
+          "of_triad": 3.0, "of_copy": 3.0}},
+         {{"name": "layer_norm_forward<bf16>/1024/real_time", "seconds": 1.0, "GB/s": 1.0,
+          "of_copy": 1.0}},
+         {{"name": "attention<bf16, kMatrices, both>/batch:4/sequence:256/dropout:0/real_time"}},
+         {{"name": "attention_of_sizes<forward>" + shape % (16, 1024), "seconds": 1e-3}},
+         {{"name": "attention_of_sizes<both>" + shape % (16, 1024), "seconds": 4e-3}},
+         {{"name": "attention_of_sizes<both>" + shape % (8, 2048), "seconds": 6e-3}}]
+json.dump({{"benchmarks": [one for one in found if re.search(wanted, one["name"])]}},
+          open(out, "w"))
+"""
+# Asked as Nsight Compute is, of a program whose kernels have names as a CUDA build's.
+FAKE_NCU = """#!{python}
+import re, sys
+words = dict(zip(sys.argv, sys.argv[1:]))
+assert words["--launch-count"] == "1" and words["--kernel-name-base"] == "demangled"
+kernels = ["void cuda::forward_kernel<(Element)0, 64, false>(Task)",
+           "void Kokkos::Impl::cuda_parallel_launch_local_memory<Kokkos::Impl::ParallelFor<"
+           "DeviceRows<__nv_dl_wrapper_t<__nv_dl_tag<void (*)(Exec const&), &trireme::kernels::"
+           "adamw<float>, 1>>>>>(ParallelFor)"]
+print("==PROF== Connected to process 1")
+for kernel in kernels:
+    if re.search(words["--kernel-name"].removeprefix("regex:"), kernel):
+        print('"0","1","trireme","127.0.0.1","' + kernel + '","1","7"')
 """
 
 
@@ -253,10 +286,43 @@ class Ratio(Bundle):
     def test_rows_count_beyond_the_caches(self):
         (finding,), records = self.work("rows")
         self.assertEqual((finding["what"], finding["holds"], finding["value"]),
-                         ("norm/65536: share of the bandwidth", False, 0.83))
-        self.assertEqual(len([one for one in records if one["kind"] == "benchmark"]), 2)
+                         ("layer_norm_forward<bf16>/65536/real_time: share of the bandwidth",
+                          False, 0.83))
+        self.assertEqual([one["name"].split("<")[0] for one in records
+                          if one["kind"] == "benchmark"], ["layer_norm_forward", "sum_rows"])
         (finding,), _ = self.work("rows", TRIREME_SUITE_COPY_BANDWIDTH="2.8e12")
         self.assertEqual((finding["holds"], finding["value"]), (True, 0.893))
+
+    def test_attention_beside_pytorchs(self):
+        results = self.root / "attention.jsonl"
+        results.write_text(json.dumps({
+            "part": "tune", "step": "attention of PyTorch", "kind": "attention",
+            "by": "torch flash", "shape": [16, 12, 1024, 80], "both": 2e-3}) + "\n")
+        findings, records = self.work("own_attention", results)
+        self.assertEqual([(one["holds"], one["value"]) for one in findings],
+                         [(False, 0.5), (None, "not judged: the results have no time of "
+                                               "PyTorch's")])
+        self.assertIn("12 heads of 80, length 1024", findings[0]["what"])
+        self.assertEqual([one for one in records if one["kind"] == "attention"][0],
+                         {"kind": "attention", "by": "trireme", "shape": [16, 12, 1024, 80],
+                          "forward": 1e-3, "both": 4e-3})
+
+    def counters(self, kernel, program):
+        tool = self.root / "fakes" / "ncu"
+        write_program(tool, program.replace("{python}", sys.executable))
+        (finding,), _ = self.work("counters", kernel, TRIREME_SUITE_NCU=str(tool))
+        return finding["holds"], finding["value"]
+
+    def test_counters_are_of_the_kernel_that_was_meant(self):
+        self.assertEqual(self.counters("adamw", FAKE_NCU), (True, "1 lines"))
+        self.assertEqual(self.counters("forward_kernel", FAKE_NCU), (True, "1 lines"))
+        self.assertEqual(self.counters("gelu_backward", FAKE_NCU), (False, "0 lines"))
+
+    def test_counters_that_a_user_may_not_read_are_no_failure(self):
+        holds, value = self.counters(
+            "adamw", "#!/bin/sh\necho '==ERROR== ERR_NVGPUCTRPERM - no permission'\nexit 1\n")
+        self.assertIsNone(holds)
+        self.assertIn("ERR_NVGPUCTRPERM", value)
 
     def test_turns_of_both_and_what_follows(self):
         findings, records = self.work("ratio", "gpt2-124m", "0",
@@ -283,6 +349,31 @@ class Ratio(Bundle):
                 self.addCleanup(one.messages.close)
             self.addCleanup(ours.stop)
             self.assertEqual([ours.turn(3) for _ in range(3)], [[0.2] * 3] * 3)
+
+    def test_what_is_used_for_the_first_time_is_not_in_a_tokens_time(self):
+        write_program(self.root / "fakes" / "trireme", FAKE_GENERATE.format(
+            python=sys.executable))
+        (finding,), _ = self.work("decode", "megatron-1.2b", TRIREME_SUITE_COPY_BANDWIDTH="3e12")
+        seconds = 2 * (1213459968 - 1024 * 1536) / 3e12 / 0.001
+        self.assertAlmostEqual(finding["value"], seconds, delta=0.02)
+
+    def test_peers_are_compiled_before_they_are_timed(self):
+        kept = self.root / "fakes" / "kept"
+        self.peer.write_text(f"import sys\nopen({str(kept)!r}, 'a').write("
+                             "' '.join(sys.argv[1:]) + '\\n')\n")
+        _, records = self.work("compile", "0.1", "gpt2-124m", "slice-8.3b",
+                               TRIREME_SUITE_PYTHON=sys.executable)
+        self.assertEqual([one["compiled"] for one in records],
+                         ["gpt2-124m, dropout 0.1", "slice-8.3b, dropout 0.1"])
+        self.assertEqual(len(kept.read_text().splitlines()), 2)
+        for line in kept.read_text().splitlines():
+            self.assertIn("--dropout 0.1 --warmup 1 --steps 0", line)
+        planned = [step.name for step in parts.ratio("results.jsonl")]
+        for dropout in ("0", "0.1"):
+            compiling = [planned.index(name) for name in planned
+                         if name.startswith("compile") and name.endswith(f" {dropout}")]
+            for model in parts.MODELS:
+                self.assertGreater(planned.index(f"{model}, dropout {dropout}"), max(compiling))
 
     def test_a_peer_that_ends_is_a_failure_that_says_why(self):
         self.peer.write_text("raise SystemExit('out of memory')")
