@@ -61,8 +61,10 @@ class Surroundings:
 
     def __init__(self):
         names = manifest()["nvidia_libraries"]
-        self.libraries = device.find_libraries(names, python_candidates())
+        optional = manifest().get("optional_libraries", [])
+        self.libraries = device.find_libraries([*names, *optional], python_candidates())
         self.lacking_libraries = [name for name in names if name not in self.libraries]
+        self.lacking_optional = [name for name in optional if name not in self.libraries]
         self.python = device.python_with_torch(python_candidates())
         self.tools = {name: find_tool(name) for name in TOOLS}
 
@@ -72,6 +74,10 @@ class Surroundings:
         if self.lacking_libraries:
             found["libraries"] = ("no " + ", ".join(self.lacking_libraries) + " in any package "
                                   "nvidia-* nor in /usr/local/cuda")
+        for name in self.lacking_optional:
+            # By the library's own name, "cudnn" of "libcudnn.so.9".
+            found[name.removeprefix("lib").partition(".")[0]] = (
+                f"no {name} in any package nvidia-* nor in /usr/local/cuda")
         if not self.python:
             found["torch"] = "no Python here has PyTorch with CUDA (TRIREME_SUITE_PYTHON)"
         for name, path in self.tools.items():

@@ -29,6 +29,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAME = "trireme-gpu-suite"
 MOST_BYTES = 45 * 2 ** 20
 PROGRAMS = ("trireme", "trireme_gpu_tests", "trireme_gpu_masks", "trireme_micro")
+# Loaded when a run asks for them, so that the loader does not name them: steps that need one are
+# left out where it is not.
+OPTIONAL_LIBRARIES = ("libcudnn.so.9",)
 KERNEL_LIBRARY = "libtrireme_kernels_on_cuda.so"
 # Programs look for libraries beside themselves first, and so do these libraries.
 LINKER_FLAGS = "-Wl,--disable-new-dtags,-rpath,'$ORIGIN/../lib'"
@@ -243,6 +246,7 @@ def write_manifest(stage, nvidia):
         "nvcc": first_line(["nvcc", "--version"], r"release [0-9.]+, V([0-9.]+)"),
         "glibc": platform.libc_ver()[1],
         "nvidia_libraries": nvidia,
+        "optional_libraries": list(OPTIONAL_LIBRARIES),
         "files": sorted(str(path.relative_to(stage)) for path in stage.glob("**/*")
                         if path.is_file())})
 

@@ -24,17 +24,18 @@ def truth(results):
     return [step("versions", 15, "versions"),
             step("peaks", 25, "peaks", needs=("torch",)),
             step("start", 20, "start"),
-            *[step(f"tests {shard + 1} of {SHARDS}", 40, "tests", shard, SHARDS)
+            *[step(f"tests {shard + 1} of {SHARDS}", 38, "tests", shard, SHARDS)
               for shard in range(SHARDS)],
             step("masks", 10, "masks"),
             step("weights", 10, "weights"),
-            step("restart", 30, "restart", results),
-            step("twice", 30, "twice"),
-            step("profile", 35, "profile", "0"),
-            step("memory", 30, "memory"),
-            step("memcheck", 60, "sanitizer", "memcheck", needs=("compute-sanitizer",)),
-            step("racecheck", 60, "sanitizer", "racecheck", needs=("compute-sanitizer",)),
-            step("profile with dropout", 35, "profile", "0.1")]
+            step("restart", 25, "restart", results),
+            step("twice", 25, "twice"),
+            step("profile", 30, "profile", "0"),
+            step("memory", 25, "memory"),
+            step("attention of cuDNN", 43, "cudnn", results, needs=("cudnn",)),
+            step("memcheck", 55, "sanitizer", "memcheck", needs=("compute-sanitizer",)),
+            step("racecheck", 55, "sanitizer", "racecheck", needs=("compute-sanitizer",)),
+            step("profile with dropout", 30, "profile", "0.1")]
 
 
 def tune(results):

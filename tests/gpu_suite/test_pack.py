@@ -127,6 +127,10 @@ class Archive(unittest.TestCase):
         self.assertEqual(json.loads((self.stage / "expected" / "masks.json").read_text()),
                          {"residual bf16": "0123"})
 
+    def test_it_names_libraries_that_the_loader_does_not(self):
+        manifest = json.loads((self.stage / "manifest.json").read_text())
+        self.assertEqual(manifest["optional_libraries"], ["libcudnn.so.9"])
+
     def test_it_starts(self):
         status, printed = self.check(self.archive)
         self.assertEqual(status, 0, printed)

@@ -12,6 +12,7 @@ import unittest
 from unittest import mock
 
 from gpu_modules import ROOT
+import bundle
 import device
 import machines
 import truth_work
@@ -275,6 +276,27 @@ class Pretended(unittest.TestCase):
         (end,) = [one for one in self.records() if one["kind"] == "end"]
         self.assertEqual(end["status"], "missing")
         self.assertIn("libcublasLt.so.99", end["tail"][0])
+
+
+    def test_cudnn_is_found_in_packages_and_its_step_left_out_where_it_is_not(self):
+        (self.root / "manifest.json").write_text(
+            '{"nvidia_libraries": [], "optional_libraries": ["libcudnn.so.9"]}')
+        packages = self.root / "site-packages"
+        library = packages / "nvidia" / "cudnn" / "lib" / "libcudnn.so.9"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        write_program(self.root / "bin" / "trireme",
+                      "#!/bin/sh\necho \"path: $LD_LIBRARY_PATH\"\nexit 5\n")
+        self.call("truth", "--only", "attention of cuDNN", PYTHONPATH=str(packages))
+        (end,) = [one for one in self.records() if one["kind"] == "end"]
+        self.assertEqual(end["status"], "failed")
+        self.assertTrue(any(line.startswith("path: ") and "nvidia/cudnn/lib" in line
+                            for line in end["tail"]), end)
+        with mock.patch.object(bundle, "manifest", lambda: {
+                "nvidia_libraries": [], "optional_libraries": ["libcudnn.so.99"]}):
+            missing = bundle.Surroundings().missing()
+        self.assertIn("no libcudnn.so.99", missing["cudnn"])
+        self.assertNotIn("libraries", missing)
 
 
 SMI_OF_A_SLICE = """#!/bin/sh

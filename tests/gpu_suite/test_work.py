@@ -1,5 +1,7 @@
 """The steps themselves, with the host's trireme in the place of the GPU's: what is to hold on a
 GPU holds of the CPU and itself. And turns beside a peer, with scripts in both places."""
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -184,6 +186,67 @@ class Truth(Bundle):
         (finding,), _ = self.work("memory")
         self.assertIs(finding["holds"], True)
         self.assertGreater(finding["value"][1], 0)
+
+    def pretend_cudnn(self):
+        """trireme with own attention where cuDNN's is asked for, which is kept in a file."""
+        target = os.readlink(self.root / "bin")
+        fakes = self.root / "with_cudnn"
+        fakes.mkdir()
+        self.addCleanup(shutil.rmtree, fakes)
+        asked = fakes / "asked"
+        write_program(fakes / "trireme", f"""#!{sys.executable}
+import os, sys
+words = [word.replace("precision.attention=cudnn", "precision.attention=own")
+         for word in sys.argv[1:]]
+if words != sys.argv[1:]:
+    open({str(asked)!r}, "a").write(" ".join(words) + "\\n")
+os.execv({os.environ["TRIREME_BINARY"]!r}, ["trireme", *words])
+""")
+        (self.root / "bin").unlink()
+        (self.root / "bin").symlink_to(fakes)
+
+        def restore():
+            (self.root / "bin").unlink()
+            (self.root / "bin").symlink_to(target)
+        self.addCleanup(restore)
+        return asked
+
+    def test_cudnns_attention(self):
+        self.make_small()
+        asked = self.pretend_cudnn()
+        results = self.root / "profile.jsonl"
+        results.write_text("".join(json.dumps(
+            {"part": "truth", "step": "profile", "kind": "measured", "us_per_token": 5e5,
+             "case": "gpt2-124m, dropout 0", "what": what}) + "\n"
+            for what in ("attention_forward", "attention_backward", "step")))
+        findings, records = self.work("cudnn", results)
+        self.assert_all_hold(findings[:3], 3)
+        (theirs,) = [one["us_per_token"] for one in records if one["kind"] == "measured"]
+        self.assertAlmostEqual(findings[3]["value"], 1e6 / theirs, delta=0.001)
+        runs = asked.read_text().splitlines()
+        self.assertEqual(len(runs), 3)
+        for line in runs:
+            for setting in ("run.deterministic=true", "model.attention_dropout=0"):
+                self.assertIn(setting, line)
+
+    def test_attention_that_is_another_or_varies_is_seen(self):
+        count = 0
+
+        def train(directory, *settings, **_):
+            nonlocal count
+            count += 1
+            directory.mkdir()
+            (directory / "profile.json").write_text(json.dumps({"kernels": [
+                {"kernel": "kernels::attention_forward", "seconds": 1.0}]}))
+            return [{"step": 1, "loss": 5.0 + 0.2 * count, "grad_norm": 1.0}]
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), mock.patch.multiple(
+                truth_work, train=train, last_checkpoint=str, tokens_of_a_step=lambda _: 1,
+                digests_of=lambda where: {"a": where}):
+            truth_work.cudnn(self.root / "nothing.jsonl")
+        records = [json.loads(line) for line in printed.getvalue().splitlines()]
+        self.assertEqual([one["holds"] for one in records if one["kind"] == "finding"],
+                         [False, False, False, None])
 
     def test_compute_sanitizer(self):
         tool = self.root / "compute-sanitizer"
