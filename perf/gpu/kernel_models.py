@@ -70,6 +70,25 @@ def row_seconds(machine, label, calls, moved):
     return seconds + calls * (LAUNCH_GAP + FIRST_BYTES)
 
 
+# Launches for a token of a text: those of each layer, and embedding, last norm, head and draw
+# beside them (tests/unit/model/test_cuda_launches.cpp).
+TOKEN_LAUNCHES_OF_A_LAYER, TOKEN_LAUNCHES_BESIDE = 10, 4
+
+
+def weight_bytes(case):
+    """Of what a token multiplies by: all but the table of positions, in 16 bits."""
+    return 2 * (case["parameters"] - case["sequence"] * case["hidden"])
+
+
+def token_seconds(machine, case, context):
+    """Of a token of one text, of which `context` tokens are there: weights and what is kept of
+    the context are read once, by the kernels of one graph, one behind the other."""
+    kept = 4 * case["layers"] * case["hidden"] * context
+    launches = TOKEN_LAUNCHES_OF_A_LAYER * case["layers"] + TOKEN_LAUNCHES_BESIDE
+    return ((weight_bytes(case) + kept) / (ROW_SHARE * machine.copy_bandwidth)
+            + launches * (LAUNCH_GAP + FIRST_BYTES))
+
+
 # ---- attention
 
 FORWARD_QUERIES, BACKWARD_QUERIES, BACKWARD_KEYS = 128, 64, 128

@@ -38,6 +38,11 @@ WANTED = {("A100", "gpt2-124m"): 0.61, ("A100", "gpt3-1.3b"): 0.65, ("A100", "gp
           ("H", "slice-8.3b"): 0.72}
 
 
+# Models that texts are made with, what the issue asks of the share of reading their weights, and
+# the mean context of the tokens that `gpu_suite ratio` times (ratio_work.py).
+DECODED, DECODED_CONTEXT = {"gpt2-124m": 0.35, "megatron-1.2b": 0.60}, 16 + (128 + 768) // 2
+
+
 @dataclasses.dataclass
 class Row:
     """A kernel in a step: calls, seconds of all of them, and what it reaches of its bound
@@ -218,6 +223,12 @@ def predict_all():
             for name, machine in MACHINES.items()}, tally
 
 
+def predict_token(machine, case):
+    """Seconds of a token, and the share that reading the weights at a copy's speed is of it."""
+    seconds = models.token_seconds(machine, case, DECODED_CONTEXT)
+    return seconds, models.weight_bytes(case) / machine.copy_bandwidth / seconds
+
+
 # ---- what is written
 
 def rounded(value):
@@ -252,6 +263,11 @@ def json_text(predictions, tally):
                     "launches": rounded(found["launches"])}
             lines.append(f'  "{title}": {json.dumps(head)[:-1]}, "kernels": [\n   '
                          + ",\n   ".join(kernel_lines(found, tokens)) + "]}")
+        for model in DECODED:
+            seconds, share = predict_token(MACHINES[machine], tally[f"{model}, dropout 0"])
+            token = {"us_per_token": rounded(1e6 * seconds), "share_of_weights": rounded(share),
+                     "kernels": []}
+            lines.append(f'  "decoding {model}": {json.dumps(token)}')
         machines.append(f' "{machine}": {{\n' + ",\n".join(lines) + "}")
     return "{\n" + ",\n".join(machines) + "\n}\n"
 
@@ -271,6 +287,16 @@ def model_table(predictions, tally):
             yield (f"| {machine} | {title} | {groups} | {scale * found['seconds']:.3g} | "
                    f"{100 * found['share']:.1f} % | "
                    f"{'' if wanted is None else f'{100 * wanted:.0f} %'} |")
+
+
+def token_table(tally):
+    yield "| GPU | model | µs a token | share of reading the weights | wanted |"
+    yield "|---|---|---|---|---|"
+    for name, machine in MACHINES.items():
+        for model, wanted in DECODED.items():
+            seconds, share = predict_token(machine, tally[f"{model}, dropout 0"])
+            yield (f"| {name} | {model} | {1e6 * seconds:.0f} | {100 * share:.0f} % | "
+                   f"{'' if name.startswith('A100') else f'{100 * wanted:.0f} %'} |")
 
 
 def kernel_table(predictions, tally, machine, title):
@@ -296,6 +322,8 @@ def docs_text(predictions, tally):
     parts.append("**What each loss costs** (share of the peak of gpt2-124m without dropout on an "
                  "A100-SXM-80GB, if it alone were not there):")
     parts.append("\n".join(gap_table(MACHINES["A100-SXM-80GB"], "gpt2-124m, dropout 0")))
+    parts.append(f"**A token of one text**, with {DECODED_CONTEXT} tokens before it:")
+    parts.append("\n".join(token_table(tally)))
     return "\n\n".join(parts) + "\n"
 
 

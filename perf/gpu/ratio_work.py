@@ -9,6 +9,7 @@ import time
 
 import bundle
 import compare
+import kernel_models
 import truth_work
 from work import ProgramFailed, finding, run, say
 
@@ -145,7 +146,7 @@ def text_seconds(scratch, tokens):
 
 def say_decoding(model, seconds, bandwidth):
     case = case_of(model, "0")
-    weights = 2 * (case["parameters"] - case["sequence"] * case["hidden"])
+    weights = kernel_models.weight_bytes(case)
     what = f"{model}: decoding, share of reading the weights"
     if seconds <= 0:
         finding(what, None, "not judged: a longer text took no longer than a short one")

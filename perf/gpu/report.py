@@ -1,9 +1,11 @@
 """Predicted and measured, the worst gap first."""
 import json
 import pathlib
+import re
 import statistics
 
 import machines
+import single_kernels
 
 HERE = pathlib.Path(__file__).resolve().parent
 PREDICTIONS = HERE / "predictions.json"
@@ -33,7 +35,7 @@ def measured_values(records):
 def predicted_value(cases, case, what):
     if case not in cases:
         return None
-    if what == "step":
+    if what in ("step", "token"):
         return cases[case]["us_per_token"]
     what = what.removeprefix("torch: ")  # the same product by another program
     values = [kernel["us_per_token"] for kernel in cases[case]["kernels"]
@@ -51,13 +53,20 @@ def peak_rows(records, machine):
             yield "peak", record["what"], predicted, record["value"], gap
 
 
+def predicted_of(gpu, predictions):
+    """The Machine that a driver's name means, and what is predicted of it, if anything."""
+    machine = machines.machine_of(gpu) if gpu else None
+    return machine, predictions.get(machine.name, {}) if machine else {}
+
+
 def gaps(records, predictions):
     """Rows (case, what, predicted, measured, gap): measured over predicted less one, the
     farthest from it first; what has no prediction comes last, with None."""
-    gpu = gpu_of(records)
-    machine = machines.machine_of(gpu) if gpu else None
-    cases = predictions.get(machine.name, {}) if machine else {}
+    machine, cases = predicted_of(gpu_of(records), predictions)
     rows = list(peak_rows(records, machine))
+    for case, what, predicted, measured in single_kernels.rows_of(records, machine):
+        rows.append((case, what, predicted, measured,
+                     measured / predicted - 1 if predicted else None))
     for (case, what), values in measured_values(records).items():
         measured = statistics.median(values)
         predicted = predicted_value(cases, case, what)
@@ -101,19 +110,39 @@ def last_findings(records):
     return [record for records_of_step in found.values() for record in records_of_step]
 
 
-def finding_lines(records):
-    """What was found to be so or not, and numbers without a prediction."""
+# What is found of a case, and what of it is predicted.
+PREDICTED_SHARES = ((re.compile(r"(.*): share of the measured GEMM peak"), "{}", "share_of_peak"),
+                    (re.compile(r"(.*): decoding, share of reading the weights"), "decoding {}",
+                     "share_of_weights"))
+
+
+def predicted_share(cases, what):
+    """Of a finding that is a share, or None."""
+    for pattern, name, key in PREDICTED_SHARES:
+        found = pattern.fullmatch(what)
+        if found:
+            return cases.get(name.format(found[1]), {}).get(key)
+    return None
+
+
+def finding_lines(records, cases):
+    """What was found to be so or not, and what was predicted of it."""
     for record in last_findings(records):
         verdict = {True: "yes", False: "NO", None: ""}[record.get("holds")]
         value = record.get("value")
-        yield (f"{record['step']:<32} {record['what']:<60} "
-               f"{'' if value is None else value} {verdict}").rstrip()
+        share = predicted_share(cases, record["what"])
+        said = "" if share is None else f"(predicted {share:.3g})"
+        yield " ".join(filter(None, (f"{record['step']:<32} {record['what']:<60}",
+                                     "" if value is None else str(value), said, verdict)))
 
 
 def text_of(records, predictions):
     gpu = gpu_of(records) or "no GPU is named in the results"
-    parts = [[f"GPU: {gpu}"], ["", "Predicted and measured, µs a token, the worst gap first", ""],
-             gap_lines(records, predictions), ["", "Findings", ""], finding_lines(records),
+    _, cases = predicted_of(gpu, predictions)
+    parts = [[f"GPU: {gpu}"],
+             ["", "Predicted and measured, the worst gap first: µs a token, of kernels alone µs a "
+              "call", ""],
+             gap_lines(records, predictions), ["", "Findings", ""], finding_lines(records, cases),
              ["", "Steps", ""], step_lines(records)]
     return "\n".join(line for part in parts for line in part) + "\n"
 

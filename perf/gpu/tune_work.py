@@ -6,6 +6,7 @@ import re
 import tempfile
 
 import bundle
+import single_kernels
 import steps
 import truth_work
 from work import ProgramFailed, finding, run, say
@@ -13,7 +14,6 @@ from work import ProgramFailed, finding, run, say
 HERE = pathlib.Path(__file__).resolve().parent
 NO_PERMISSION = "ERR_NVGPUCTRPERM"
 ROW_SHARE, ATTENTION_SHARE = 0.85, 0.75  # wanted, of a copy and of PyTorch's attention
-BEYOND_CACHES = 256 * 2 ** 20  # bytes
 SECONDS_OF_A_BENCHMARK = 0.2
 # Those of bf16 that a step launches, on arrays beyond the cache.
 ROW_BENCHMARKS = ("^((layer_norm|residual_norm|bias_dropout_add|gelu)_(forward|backward)"
@@ -94,7 +94,7 @@ def share_of_bandwidth(one):
     """Of a copy's, as it was measured here; else of what the program itself measures. None of
     a benchmark that has no bytes, or not more than caches hold."""
     own = one.get("of_copy", one.get("of_reading"))
-    if own is None or 1e9 * one["GB/s"] * one["seconds"] <= BEYOND_CACHES:
+    if own is None or 1e9 * one["GB/s"] * one["seconds"] <= single_kernels.BEYOND_CACHES:
         return None
     copy = float(os.environ.get("TRIREME_SUITE_COPY_BANDWIDTH") or 0)
     return 1e9 * one["GB/s"] / copy if copy else own
@@ -112,7 +112,7 @@ def rows():
                     round(share, 3))
     if judged == 0:
         finding("kernels over rows: share of the bandwidth", None,
-                f"not judged: no benchmark has more than {BEYOND_CACHES >> 20} MiB")
+                f"not judged: no benchmark has more than {single_kernels.BEYOND_CACHES >> 20} MiB")
 
 
 def counters(kernel):

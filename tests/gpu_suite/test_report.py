@@ -2,7 +2,10 @@
 import unittest
 
 import gpu_modules  # noqa: F401  (finds perf/gpu)
+import kernel_models
+import machines
 import report
+import single_kernels
 
 PREDICTIONS = {"H200": {"gpt2-124m, dropout 0": {"us_per_token": 2.0, "kernels": [
     {"kernel": "attention_backward", "group": "attention", "us_per_token": 0.4},
@@ -52,6 +55,42 @@ class Gaps(unittest.TestCase):
             records = [{**GPU, "gpu": {"name": name}}, measured("step", 2.2)]
             self.assertEqual([row[2] for row in report.gaps(records, PREDICTIONS)], [None])
 
+    def test_kernels_alone_are_beside_what_is_predicted_of_a_call(self):
+        gpu = {**GPU, "gpu": {"name": "NVIDIA H100 80GB HBM3"}}
+        machine = machines.MACHINES["H100-SXM"]
+        attention = {"part": "tune", "step": "attention", "kind": "attention", "by": "trireme",
+                     "shape": [16, 12, 1024, 64], "forward": 1e-4, "both": 1e-3}
+        norm = {"part": "tune", "step": "rows", "kind": "benchmark", "GB/s": 2000.0,
+                "name": "layer_norm_forward<bf16>/65536/real_time", "seconds": 2e-4}
+        small = {**norm, "seconds": 1e-5}
+        theirs = {**attention, "by": "torch flash"}
+        found = {row[:2]: row[2:] for row in report.gaps([gpu, attention, norm, small, theirs],
+                                                         {})}
+        self.assertEqual(len(found), 3)
+        case = report.read_predictions()["H100-SXM"][CASE]
+        in_a_step = sum(report.predicted_value({CASE: case}, CASE, f"attention_{one}")
+                        for one in ("forward", "backward", "backward[delta]"))
+        predicted, measured, gap = found["attention, both", "16 x 12 x 1024 x 64"]
+        # 48 calls for 65536 tokens.
+        self.assertAlmostEqual(predicted / (in_a_step * 65536 / 48), 1.0, delta=1e-3)
+        self.assertAlmostEqual(measured, 1e3)
+        self.assertAlmostEqual(gap, 1e3 / predicted - 1)
+        predicted, measured, _ = found["a kernel over rows", norm["name"]]
+        self.assertAlmostEqual(predicted, 1e6 * kernel_models.row_seconds(
+            machine, "layer_norm_forward", 1, 400e6))
+        self.assertAlmostEqual(measured, 200.0)
+
+    def test_a_head_size_that_no_kernel_has_is_not_predicted(self):
+        self.assertEqual(single_kernels.attention_seconds(machines.MACHINES["H200"],
+                                                          (1, 1, 1024, 72)), {})
+
+    def test_tokens_of_texts_are_predicted(self):
+        gpu = {**GPU, "gpu": {"name": "NVIDIA H200"}}
+        records = [gpu, measured("token", 500.0, "decoding gpt2-124m")]
+        predicted = report.read_predictions()
+        (row,) = report.gaps(records, predicted)
+        self.assertEqual(row[2], predicted["H200"]["decoding gpt2-124m"]["us_per_token"])
+
     def test_peaks_are_beside_what_was_assumed(self):
         records = [GPU, {"part": "truth", "step": "peaks", "kind": "peak", "what": "gemm_peak",
                          "value": 600e12}]
@@ -74,6 +113,18 @@ class Text(unittest.TestCase):
         self.assertRegex(text, r"twice +killed +3 s\n +last words")
         self.assertRegex(text, r"tune +rows +cut off")
 
+    def test_shares_are_beside_what_was_predicted_of_them(self):
+        cases = {CASE: {"share_of_peak": 0.5512},
+                 "decoding gpt2-124m": {"share_of_weights": 0.2}}
+        for what, said in ((f"{CASE}: share of the measured GEMM peak", "0.4 (predicted 0.551) NO"),
+                           ("gpt2-124m: decoding, share of reading the weights",
+                            "0.4 (predicted 0.2) NO"),
+                           (f"{CASE}: times as fast as compiled PyTorch", "0.4 NO")):
+            record = {"part": "ratio", "step": "a", "kind": "finding", "what": what,
+                      "holds": False, "value": 0.4}
+            (line,) = report.finding_lines([record], cases)
+            self.assertTrue(line.endswith(f" {said}"), line)
+
     def test_what_does_not_hold_is_a_failure(self):
         finding = {"part": "truth", "step": "a", "kind": "finding", "what": "x"}
         self.assertFalse(report.failed([end("a", "done"), {**finding, "holds": True}]))
@@ -86,7 +137,7 @@ class Text(unittest.TestCase):
                  {"part": "truth", "step": "a", "kind": "begin"}, {**finding, "holds": True},
                  end("a", "done")]
         self.assertFalse(report.failed(again))
-        self.assertEqual(len(list(report.finding_lines(again))), 1)
+        self.assertEqual(len(list(report.finding_lines(again, {}))), 1)
 
     def test_the_committed_predictions_can_be_read(self):
         cases = report.read_predictions()["H100-SXM"]
