@@ -3,7 +3,8 @@
 // MPI has no standard way to ask. MPICH and Open MPI have MPIX_Query_cuda_support(), the
 // first in mpi.h and the second in a header of extensions; looked up by its name it needs
 // neither. Cray MPICH is switched by a variable, and does not start where that is set and
-// its library for GPUs is not linked.
+// its library for GPUs is not linked. Open MPI answers for its blocking calls alone: its
+// manual excepts the non-blocking collectives, which are what carries our messages.
 #include "comm/device_mpi.hpp"
 
 #include <dlfcn.h>
@@ -45,10 +46,17 @@ void require_library(const std::function<const char*(const char*)>& get,
         "loaded");
   }
   TRIREME_REQUIRE_INPUT(
+      !is("Open MPI"),
+      "{} is 1, and Open MPI takes pointers to a GPU's memory in blocking calls and in "
+      "messages between two ranks, not in non-blocking collectives (MPI_Iallreduce and "
+      "the like), which trireme calls: unset it, and messages go through the host's "
+      "memory; or let NCCL carry them (TRIREME_TRANSPORT=nccl); or build with an MPICH "
+      "that has CUDA",
+      kVariable);
+  TRIREME_REQUIRE_INPUT(
       facts.says_cuda.value_or(false),
       "{} is 1, and this MPI library {} take pointers to a GPU's memory: take a build of "
-      "it that has CUDA (MPICH: configure --with-cuda; Open MPI: --with-cuda, on a UCX "
-      "with CUDA){}",
+      "it that has CUDA (MPICH: configure --with-cuda){}",
       kVariable, facts.says_cuda ? "does not" : "does not say whether it can",
       kOtherwise);
   if (is("MVAPICH")) {

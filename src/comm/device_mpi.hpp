@@ -29,8 +29,8 @@ struct MpiDeviceFacts {
 
 // TRIREME_MPI_DEVICE=1|0 (asked of `get`, as the library's own variables are; std::getenv
 // or a test's). InputError, with what to do, for another value, and for 1 where it cannot
-// work: on host cores, beside NCCL, and with a library that does not take such pointers,
-// or is not switched to it.
+// work: on host cores, beside NCCL, and with a library that does not take such pointers
+// (Open MPI: in non-blocking collectives), or is not switched to it.
 bool choose_device_mpi(const std::function<const char*(const char*)>& get,
                        const MpiDeviceFacts& facts);
 

@@ -66,12 +66,21 @@ TEST(DeviceMpi, IsRefusedWhereThereIsNoDeviceOrAnotherCarrier) {
 }
 
 TEST(DeviceMpi, AsksTheLibrary) {
-  EXPECT_EQ(refusal({}, on_device(kOpenMpi, true)), kNone);
-  EXPECT_THAT(refusal({}, on_device(kOpenMpi, false)),
+  EXPECT_EQ(refusal({}, on_device(kMpich, true)), kNone);
+  EXPECT_THAT(refusal({}, on_device(kMpich, false)),
               AllOf(HasSubstr("this MPI library does not take pointers"),
                     HasSubstr("--with-cuda"), HasSubstr("or unset it")));
   EXPECT_THAT(refusal({}, on_device(kMpich, {})),
               HasSubstr("this MPI library does not say whether it can take pointers"));
+}
+
+// Its blocking calls take such pointers, which is all that it says.
+TEST(DeviceMpi, OpenMpisCollectivesDoNotTakePointers) {
+  for (const std::optional<bool> says : {std::optional(true), std::optional(false)}) {
+    EXPECT_THAT(refusal({}, on_device(kOpenMpi, says)),
+                AllOf(HasSubstr("not in non-blocking collectives"), HasSubstr("unset it"),
+                      HasSubstr("TRIREME_TRANSPORT=nccl")));
+  }
 }
 
 TEST(DeviceMpi, AsksTheLibrarysOwnSwitches) {
