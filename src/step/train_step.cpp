@@ -156,6 +156,14 @@ index_t TrainStep<T>::longest_message() const {
 }
 
 template <class T>
+std::size_t TrainStep<T>::staging_buffers() const {
+  if constexpr (kHostExecution) return BatchStaging::kFewest;
+  int most = shape_.microbatches;
+  for (const int other : shape_.other_microbatches) most = std::max(most, other);
+  return BatchStaging::buffers_of_steps(most, batch_bytes_);
+}
+
+template <class T>
 void TrainStep<T>::make_batches() {
   const BatchSpec spec = shape_.batch_spec(state_.blueprint.batch);
   for (const std::size_t index : state_.fields()) {
@@ -164,7 +172,7 @@ void TrainStep<T>::make_batches() {
                        extent(spec.elements(field, shape_.micro)) * size_of(field.type)});
     batch_bytes_ += bytes_of_field(spec, index, shape_.micro);
   }
-  if (!is_on_shapes()) staging_ = BatchStaging(batch_bytes_);
+  if (!is_on_shapes()) staging_ = BatchStaging(batch_bytes_, staging_buffers());
   for (int i = 0; i < needs_.batches; ++i) {
     DeviceBatch& batch = batches_.emplace_back();
     batch.view = shape_.micro_batch(state_.blueprint.batch);
@@ -226,7 +234,7 @@ MemoryPlan TrainStep<T>::memory() const {
                                    : data_parallel_.bytes();
   if constexpr (!kHostExecution) return memory;
   // Copies of messages and of batches; where there is a device they are no memory of it.
-  memory.batch += BatchStaging::kBuffers * batch_bytes_;
+  memory.batch += staging_buffers() * batch_bytes_;
   if (is_on_shapes()) {
     memory.buffers += parallel::DataParallel<T>::planned_staging_bytes(params);
     return memory;

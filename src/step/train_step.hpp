@@ -157,6 +157,7 @@ class TrainStep {
   };
   std::vector<BorderElements> find_borders() const;
   index_t longest_message() const;
+  std::size_t staging_buffers() const;
   void make_batches();
   void start_counts(const SumField& sum);
   void load(DeviceBatch& to, const HostBatch& batch);
