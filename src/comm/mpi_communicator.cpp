@@ -131,6 +131,9 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::shared_ptr<Communicator>> do_cartesian(
       const std::vector<int>& extents, const std::vector<SubGrid>& grids) override {
     come_here();
+    // Groups of one axis need not agree with those of another one by themselves, and the
+    // ranks of all have to.
+    if (world().transport == TransportKind::nccl) begin_nccl();
     const std::vector<int> open_ends(extents.size(), 0);
     MPI_Comm cart = MPI_COMM_NULL;
     group_->started(
@@ -154,26 +157,35 @@ class MpiCommunicator final : public Communicator {
     return groups;
   }
 
+  static int world_rank() {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+  }
+
+  // What comes once, before the first of NCCL's communicators: the ranks of this group
+  // agree on its settings, and the watch begins.
+  void begin_nccl() {
+    std::unique_ptr<DeviceWatch>& watch = world().watch;
+    if (watch != nullptr) return;
+    const auto& asks = world().options.is_deterministic;
+    settle_nccl(*this, asks ? asks() : true);
+    const auto& end = world().options.end_job;
+    watch = std::make_unique<DeviceWatch>(DeviceWatch::Options{
+        .rank = world_rank(),
+        .end = end ? end : [] { Environment::abort_beside_main(1); }});
+    watch->set_timeout(world().timeout);
+  }
+
   std::unique_ptr<Transport> make_nccl() {
+    begin_nccl();
     // Kernels wait for the messages of layers; those of gradients run beside kernels.
     const bool has_high_priority = name() == "tensor" || name() == "context";
-    int world_rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-    std::unique_ptr<DeviceWatch>& watch = world().watch;
-    if (watch == nullptr) {
-      const auto& asks = world().options.is_deterministic;
-      settle_nccl(*this, asks ? asks() : true);
-      const auto& end = world().options.end_job;
-      watch = std::make_unique<DeviceWatch>(DeviceWatch::Options{
-          .rank = world_rank,
-          .end = end ? end : [] { Environment::abort_beside_main(1); }});
-      watch->set_timeout(world().timeout);
-    }
     return make_nccl_transport(
         *this, {.has_high_priority = has_high_priority,
                 .timeout = [group = group_] { return group->world->timeout; },
-                .watch = watch.get(),
-                .world_rank = world_rank,
+                .watch = world().watch.get(),
+                .world_rank = world_rank(),
                 .board = [group = group_] { return group->world->recorders->board; }});
   }
 

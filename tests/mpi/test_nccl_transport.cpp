@@ -20,6 +20,7 @@
 #include "comm/mpi_communicator.hpp"
 #include "comm/nccl_environment.hpp"
 #include "comm/nccl_link.hpp"
+#include "comm/process_groups.hpp"
 #include "support/fake_nccl.hpp"
 
 namespace trireme::comm {
@@ -451,6 +452,17 @@ TEST_F(NcclTransportOfRanks, RefusesSettingsThatDifferBetweenRanks) {
                                                 HasSubstr("NCCL_PROTO=LL"),
                                                 HasSubstr("NCCL_PROTO=Simple"))));
   }
+  ::unsetenv("NCCL_PROTO");
+}
+
+// Each tensor group agrees within itself; the groups of gradients would not.
+TEST_F(NcclTransportOfRanks, RefusesSettingsThatDifferBetweenGroups) {
+  if (size_ != 4) return;
+  ::setenv("NCCL_PROTO", rank_ < 2 ? "LL" : "Simple", 1);
+  EXPECT_THAT([&] { make_process_groups(world_, {.tensor = 2, .data = 2}); },
+              ThrowsMessage<InputError>(AllOf(HasSubstr("different settings of NCCL"),
+                                              HasSubstr("NCCL_PROTO=LL"),
+                                              HasSubstr("NCCL_PROTO=Simple"))));
   ::unsetenv("NCCL_PROTO");
 }
 
