@@ -102,11 +102,6 @@ Variables nccl_settings(const std::function<const char*(const char*)>& get,
       refuse(name, why);
     }
   };
-  const char* blocking = get("NCCL_COMM_BLOCKING");
-  if (blocking != nullptr && std::string_view(blocking) != "0") {
-    refuse("NCCL_COMM_BLOCKING",
-           "calls that block would keep this rank for ever where another one dies");
-  }
   if (get("NCCL_RUNTIME_CONNECT") == nullptr) {
     settings.emplace_back("NCCL_RUNTIME_CONNECT", "0");
   }

@@ -9,8 +9,11 @@
 #ifndef TRIREME_COMM_NCCL_LINK_HPP_
 #define TRIREME_COMM_NCCL_LINK_HPP_
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "base/exec.hpp"
 #include "comm/transport.hpp"
@@ -57,10 +60,10 @@ class NcclLink {
     std::string id;  // make_nccl_id(), of one rank
     int rank = 0, size = 1;
     bool has_high_priority = false;
-    std::string group;  // for messages
+    std::string group;   // for messages
+    double limit = 0.0;  // seconds that it may take to make it; 0: for ever
   };
-  // Collective over the ranks of the communicator, which settle() makes. NCCL's calls
-  // may have to wait for other ranks; settle() waits, for `limit` seconds (0: for ever).
+  // Collective over the ranks of the communicator. Error where others do not come.
   explicit NcclLink(const Options& options);
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
@@ -71,16 +74,28 @@ class NcclLink {
   void record(NcclMark& mark);
   // Issues an operation. `peer` is a rank of this communicator.
   void start(const Transfer& transfer, int peer);
-  // Waits until what was started lies on the stream.
+  // The same for operations of which each is the first of its kind, together: NCCL makes
+  // connections for them and waits for other ranks, here for `limit` seconds at most (0:
+  // for ever). Not within a group call.
+  void start_first(const std::vector<Transfer>& transfers, int peer, double limit);
+  // While this is held nobody aborts the communicator: for the end of a group call.
+  std::unique_lock<std::timed_mutex> hold() const;
+  // Waits until what was started lies on the stream, for `limit` seconds at most. It does
+  // already unless NCCL_COMM_BLOCKING=0 is in the environment.
   void settle(double limit);
   // What has gone wrong since; empty: nothing. For any thread.
   std::string asynchronous_error() const;
   // Ends what is under way, and every use of this but its destruction. For any thread.
+  // Nothing happens where another thread is in a call that does not come back.
   void abort() noexcept;
 
  private:
+  // Runs what waits for other ranks, within a limit.
+  void wait_for_others(double limit, std::function<void()> call);
+
   struct State;
-  std::unique_ptr<State> state_;
+  // A call that was left behind has it, too.
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace trireme::comm

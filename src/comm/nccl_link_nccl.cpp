@@ -1,19 +1,34 @@
 // comm/nccl_link_nccl.cpp — NCCL's own calls (2.14 or later), and nowhere else. See
 // nccl_link.hpp.
 //
-// Communicators do not block: a call that has to wait for other ranks (the first message
-// between two of them makes a connection) returns ncclInProgress, and settle() asks until
-// it is done or the limit is over. A rank that died therefore never leaves the others
-// within a call of the library. nccl.h brings the types and calls of CUDA's runtime with
-// it; no header of CUDA's is included here, as these belong to base.
+// Communicators block (ncclConfig_t::blocking is 1). For one that does not, NCCL makes a
+// thread for every call of a group, and each message is such a call (ncclGroupEnd in its
+// src/group.cc, from 2.14 to today): tens of microseconds of the host for each. Nothing
+// switches a communicator over when it has been made. What waits for other ranks is the
+// making of a communicator, of its connections, and its end. These calls run on a thread
+// of their own, which is left behind when the limit is over, so that a rank that died
+// never keeps the others within a call of the library. Later messages find all
+// connections there (NCCL_RUNTIME_CONNECT is 0, and each kind of message has been
+// carried once), and their calls wait for nobody but this rank's own device.
+//
+// NCCL aborts a communicator safely while no thread is in a call with it (its manual,
+// "Fault Tolerance"): a mutex sees to that, and abort() gives up where a call does not
+// come back, as the job is then taken down. Communicators of an environment that says
+// NCCL_COMM_BLOCKING=0 work as well: settle() asks until they have issued.
+//
+// nccl.h brings the types and calls of CUDA's runtime with it; no header of CUDA's is
+// included here, as these belong to base.
 #include <nccl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/error.hpp"
 #include "comm/nccl_link.hpp"
@@ -26,6 +41,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::microseconds kNap{20};
 // How long the end of a communicator may take before it is torn down instead.
 constexpr double kEndSeconds = 30.0;
+// How long abort() waits for a call of another thread to come back.
+constexpr std::chrono::seconds kAbortPatience{1};
 
 void require_runtime(cudaError_t status, const char* call) {
   TRIREME_REQUIRE(status == cudaSuccess, "{}: {}", call, cudaGetErrorString(status));
@@ -63,6 +80,27 @@ const char* advice_on(ncclResult_t result) {
 
 std::string text_of(ncclResult_t result) {
   return fmt::format("{}.{}", ncclGetErrorString(result), advice_on(result));
+}
+
+// Runs what may wait for other ranks on a thread of its own, and waits for that for
+// `limit` seconds (0: for ever); false where it has not come back by then, and is left
+// behind. It throws what the call throws. What the call uses must live as long as it
+// does.
+bool is_done_within(double limit, std::function<void()> call) {
+  std::packaged_task<void()> task(
+      [device = device_of_thread(), call = std::move(call)]() mutable {
+        const std::function<void()> mine = std::move(call);  // gone when it is done
+        enter_nccl_thread(device);
+        mine();
+      });
+  std::future<void> done = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (limit > 0.0 &&
+      done.wait_for(std::chrono::duration<double>(limit)) != std::future_status::ready) {
+    return false;
+  }
+  done.get();
+  return true;
 }
 
 void require_nccl(ncclResult_t result, const char* call, const char* group) {
@@ -127,6 +165,20 @@ struct Moved {
 
 cudaEvent_t event_of(void* event) {
   return static_cast<cudaEvent_t>(event);
+}
+
+// Throws where the communicator is still to be aborted.
+void end_in_order(ncclComm_t communicator, const std::string& group) {
+  require_nccl(ncclCommFinalize(communicator), "ncclCommFinalize", group.c_str());
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    require_nccl(ncclCommGetAsyncError(communicator, &state), "ncclCommGetAsyncError",
+                 group.c_str());
+    require_nccl(state, "ncclCommFinalize", group.c_str());
+    if (state == ncclSuccess) break;
+    std::this_thread::sleep_for(kNap);
+  }
+  ncclCommDestroy(communicator);
 }
 
 }  // namespace
@@ -228,15 +280,21 @@ struct NcclLink::State {
   bool has_come_to_rest();
   void end() noexcept;
 
+  void make(const ncclUniqueId& id);
+  [[noreturn]] void refuse_to_wait(double limit) const;
+  void start(const Transfer& transfer, int peer);
+
   const Options options;
-  // Guards the communicator against the thread that ends it.
-  std::mutex mutex;
+  // Held during calls with the communicator, against the thread that aborts it.
+  mutable std::timed_mutex mutex;
+  // A call has not come back in time; where it does later, its thread ends this.
+  bool is_left_behind = false;
   ncclComm_t communicator = nullptr;
   cudaStream_t stream = nullptr;
 };
 
 ncclResult_t NcclLink::State::ask(const char* call) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::timed_mutex> lock(mutex);
   require_whole();
   ncclResult_t state = ncclSuccess;
   check(ncclCommGetAsyncError(communicator, &state), "ncclCommGetAsyncError");
@@ -254,7 +312,7 @@ bool NcclLink::State::is_settled(double limit, const char* call) {
   return true;
 }
 
-NcclLink::NcclLink(const Options& options) : state_(std::make_unique<State>(options)) {
+NcclLink::NcclLink(const Options& options) : state_(std::make_shared<State>(options)) {
   int least = 0;
   int greatest = 0;
   require_runtime(cudaDeviceGetStreamPriorityRange(&least, &greatest),
@@ -268,11 +326,21 @@ NcclLink::NcclLink(const Options& options) : state_(std::make_unique<State>(opti
                   "an identity of NCCL's has a size of {}, not of {}",
                   sizeof(id.internal), options.id.size());
   std::memcpy(id.internal, options.id.data(), sizeof(id.internal));
+  wait_for_others(options.limit, [state = state_, id] { state->make(id); });
+}
+
+void NcclLink::State::make(const ncclUniqueId& id) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  state_->check(ncclCommInitRankConfig(&state_->communicator, options.size, id,
-                                       options.rank, &config),
-                "ncclCommInitRankConfig");
+  config.blocking = 1;
+  const std::lock_guard<std::timed_mutex> lock(mutex);
+  check(ncclCommInitRankConfig(&communicator, options.size, id, options.rank, &config),
+        "ncclCommInitRankConfig");
+}
+
+void NcclLink::wait_for_others(double limit, std::function<void()> call) {
+  if (is_done_within(limit, std::move(call))) return;
+  state_->is_left_behind = true;
+  state_->refuse_to_wait(limit);
 }
 
 NcclLink::~NcclLink() = default;
@@ -289,25 +357,26 @@ bool NcclLink::State::has_come_to_rest() {
   }
 }
 
-// In order where all is well; by force where an error ends it.
+// In order where all is well; by force where an error ends it, or a call came back too
+// late; not at all where the end does not come back.
 void NcclLink::State::end() noexcept {
+  bool is_free = true;
   if (communicator != nullptr) {
-    bool is_clean = std::uncaught_exceptions() == 0;
+    bool is_clean = !is_left_behind && std::uncaught_exceptions() == 0;
     try {
       is_clean = is_clean && has_come_to_rest();
-      if (is_clean) check(ncclCommFinalize(communicator), "ncclCommFinalize");
-      is_clean = is_clean && is_settled(kEndSeconds, "ncclCommFinalize");
+      if (is_clean) {
+        is_free = is_done_within(kEndSeconds, [own = communicator, name = options.group] {
+          end_in_order(own, name);
+        });
+      }
     } catch (const std::exception&) {  // a destructor has nobody to tell
       is_clean = false;
     }
-    if (is_clean) {
-      ncclCommDestroy(communicator);
-    } else if (communicator != nullptr) {
-      ncclCommAbort(communicator);
-    }
+    if (!is_clean && communicator != nullptr) ncclCommAbort(communicator);
     communicator = nullptr;
   }
-  if (stream != nullptr) cudaStreamDestroy(stream);
+  if (is_free && stream != nullptr) cudaStreamDestroy(stream);
   stream = nullptr;
 }
 
@@ -340,61 +409,85 @@ void NcclLink::State::all_to_all(const Transfer& transfer) {
 }
 
 void NcclLink::start(const Transfer& transfer, int peer) {
-  State& own = *state_;
-  const std::lock_guard<std::mutex> lock(own.mutex);
-  own.require_whole();
+  const std::lock_guard<std::timed_mutex> lock(state_->mutex);
+  state_->start(transfer, peer);
+}
+
+void NcclLink::start_first(const std::vector<Transfer>& transfers, int peer,
+                           double limit) {
+  wait_for_others(limit, [state = state_, transfers, peer] {
+    const std::lock_guard<std::timed_mutex> lock(state->mutex);
+    begin_nccl_group();
+    for (const Transfer& transfer : transfers) state->start(transfer, peer);
+    end_nccl_group();
+  });
+}
+
+std::unique_lock<std::timed_mutex> NcclLink::hold() const {
+  std::unique_lock<std::timed_mutex> lock(state_->mutex);
+  state_->require_whole();
+  return lock;
+}
+
+// The mutex is held.
+void NcclLink::State::start(const Transfer& transfer, int peer) {
+  require_whole();
   const ConstSpan in = transfer.in;
   const Span out = transfer.out;
   const Moved moved(transfer.whole().dtype);
   using Kind = Transfer::Kind;
   switch (transfer.kind) {
     case Kind::all_reduce:
-      return own.check(
-          ncclAllReduce(in.data, out.data, static_cast<std::size_t>(in.count),
-                        type_of(in.dtype), operation_of(transfer.op), own.communicator,
-                        own.stream),
-          "ncclAllReduce");
+      return check(ncclAllReduce(in.data, out.data, static_cast<std::size_t>(in.count),
+                                 type_of(in.dtype), operation_of(transfer.op),
+                                 communicator, stream),
+                   "ncclAllReduce");
     case Kind::reduce_scatter:
-      return own.check(
+      return check(
           ncclReduceScatter(in.data, out.data, static_cast<std::size_t>(out.count),
-                            type_of(in.dtype), operation_of(transfer.op),
-                            own.communicator, own.stream),
+                            type_of(in.dtype), operation_of(transfer.op), communicator,
+                            stream),
           "ncclReduceScatter");
     case Kind::all_gather:
-      return own.check(ncclAllGather(in.data, out.data, moved.count(in.count), moved.type,
-                                     own.communicator, own.stream),
-                       "ncclAllGather");
+      return check(ncclAllGather(in.data, out.data, moved.count(in.count), moved.type,
+                                 communicator, stream),
+                   "ncclAllGather");
     case Kind::all_to_all:
-      return own.all_to_all(transfer);
+      return all_to_all(transfer);
     case Kind::broadcast:
-      return own.check(ncclBroadcast(in.data, out.data, moved.count(out.count),
-                                     moved.type, peer, own.communicator, own.stream),
-                       "ncclBroadcast");
+      return check(ncclBroadcast(in.data, out.data, moved.count(out.count), moved.type,
+                                 peer, communicator, stream),
+                   "ncclBroadcast");
     case Kind::send:
-      return own.check(ncclSend(in.data, moved.count(in.count), moved.type, peer,
-                                own.communicator, own.stream),
-                       "ncclSend");
+      return check(ncclSend(in.data, moved.count(in.count), moved.type, peer,
+                            communicator, stream),
+                   "ncclSend");
     case Kind::recv:
-      return own.check(ncclRecv(out.data, moved.count(out.count), moved.type, peer,
-                                own.communicator, own.stream),
-                       "ncclRecv");
+      return check(ncclRecv(out.data, moved.count(out.count), moved.type, peer,
+                            communicator, stream),
+                   "ncclRecv");
   }
 }
 
 void NcclLink::settle(double limit) {
-  const bool is_issued = state_->is_settled(limit, "a step that takes other ranks");
-  TRIREME_REQUIRE(is_issued,
-                  "group '{}': rank {} of {} waited {:.1f} s for NCCL, which makes a "
-                  "communicator or a connection together with the other ranks. One of "
-                  "them has stopped, hangs or does something else; the limit is "
-                  "run.hang_timeout",
-                  state_->options.group, state_->options.rank, state_->options.size,
-                  limit);
+  if (!state_->is_settled(limit, "a step that takes other ranks")) {
+    state_->refuse_to_wait(limit);
+  }
+}
+
+void NcclLink::State::refuse_to_wait(double limit) const {
+  throw Error(fmt::format(
+      "group '{}': rank {} of {} waited {:.1f} s for NCCL, which makes a communicator or "
+      "a connection together with the other ranks. One of them has stopped, hangs or "
+      "does "
+      "something else; the limit is run.hang_timeout",
+      options.group, options.rank, options.size, limit));
 }
 
 std::string NcclLink::asynchronous_error() const {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->communicator == nullptr) return {};
+  // A call that is under way says itself what goes wrong.
+  const std::unique_lock<std::timed_mutex> lock(state_->mutex, std::try_to_lock);
+  if (!lock.owns_lock() || state_->communicator == nullptr) return {};
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(state_->communicator, &state);
   if (asked != ncclSuccess) return text_of(asked);
@@ -402,8 +495,8 @@ std::string NcclLink::asynchronous_error() const {
 }
 
 void NcclLink::abort() noexcept {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->communicator == nullptr) return;
+  const std::unique_lock<std::timed_mutex> lock(state_->mutex, kAbortPatience);
+  if (!lock.owns_lock() || state_->communicator == nullptr) return;
   ncclCommAbort(state_->communicator);
   state_->communicator = nullptr;
 }

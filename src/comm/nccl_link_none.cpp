@@ -54,6 +54,10 @@ NcclLink::~NcclLink() = default;
 void NcclLink::hold_up(const NcclMark&) {}
 void NcclLink::record(NcclMark&) {}
 void NcclLink::start(const Transfer&, int) {}
+void NcclLink::start_first(const std::vector<Transfer>&, int, double) {}
+std::unique_lock<std::timed_mutex> NcclLink::hold() const {
+  return {};
+}
 void NcclLink::settle(double) {}
 std::string NcclLink::asynchronous_error() const {
   return {};

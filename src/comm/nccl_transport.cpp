@@ -84,6 +84,7 @@ struct Lane {
   NcclLink link;
   std::vector<Operation*> operations;  // in order, until they are in the accounts
   std::int64_t begun = 0;
+  bool has_connected_all = false;  // each rank with each other one, for all_to_all
 };
 
 class NcclTransport final : public Transport, private Watched, private TraceSource {
@@ -108,6 +109,8 @@ class NcclTransport final : public Transport, private Watched, private TraceSour
   void carry_first(Lane& lane, int peer, const std::vector<Transfer>& transfers) const;
   Lane& lane_of(const Transfer& transfer) const;
   int free_operation();
+  void issue(Lane& lane, const Transfer& transfer);
+  void issue_group();
   void keep_accounts() const;
   void account(Operation& operation) const;
   void stay_in_touch();
@@ -164,7 +167,8 @@ Lane& NcclTransport::add_lane(int peer, Channel channel, const std::string& id) 
                             .rank = group_.rank(),
                             .size = group_.size(),
                             .has_high_priority = options_.has_high_priority,
-                            .group = group_.name()};
+                            .group = group_.name(),
+                            .limit = options_.timeout()};
   if (peer >= 0) {
     options.rank = group_.rank() < peer ? 0 : 1;
     options.size = 2;
@@ -202,10 +206,8 @@ void NcclTransport::warm_up(Lane& lane) {
 
 void NcclTransport::carry_first(Lane& lane, int peer,
                                 const std::vector<Transfer>& transfers) const {
-  begin_nccl_group();
-  for (const Transfer& transfer : transfers) lane.link.start(transfer, peer);
-  end_nccl_group();
   const double limit = options_.timeout();
+  lane.link.start_first(transfers, peer, limit);
   lane.link.settle(limit);
   NcclMark end;
   lane.link.record(end);
@@ -292,10 +294,21 @@ void NcclTransport::begin_group() {
   begin_nccl_group();
 }
 
+void NcclTransport::issue_group() {
+  std::vector<const Lane*> lanes;
+  std::vector<std::unique_lock<std::timed_mutex>> held;
+  for (const Operation* operation : in_call_) {
+    if (std::ranges::find(lanes, operation->lane) != lanes.end()) continue;
+    lanes.push_back(operation->lane);
+    held.push_back(operation->lane->link.hold());
+  }
+  end_nccl_group();
+}
+
 // NCCL issues here, and what is recorded behind it is recorded now.
 void NcclTransport::end_group() {
   if (--depth_ > 0) return;
-  end_nccl_group();
+  issue_group();
   for (Operation* operation : in_call_) {
     Lane& lane = *operation->lane;
     lane.link.settle(options_.timeout());
@@ -335,11 +348,7 @@ int NcclTransport::start(const Exec& exec, const Transfer& transfer) {
   operation.ready.record(exec);
   lane.link.hold_up(operation.ready);
   lane.link.record(operation.begin);
-  // A channel has two ranks, in the order of the group's.
-  const int peer = !transfer.is_between_two()      ? transfer.peer
-                   : transfer.peer > group_.rank() ? 1
-                                                   : 0;
-  lane.link.start(transfer, peer);
+  issue(lane, transfer);
   if (depth_ > 0) {
     in_call_.push_back(&operation);
     return number;
@@ -348,6 +357,25 @@ int NcclTransport::start(const Exec& exec, const Transfer& transfer) {
   lane.link.record(operation.end);
   add_to_lane(operation);
   return number;
+}
+
+void NcclTransport::issue(Lane& lane, const Transfer& transfer) {
+  // A channel has two ranks, in the order of the group's.
+  const int peer = !transfer.is_between_two()      ? transfer.peer
+                   : transfer.peer > group_.rank() ? 1
+                                                   : 0;
+  // NCCL has no such collective: it is made of messages, whose connections between all
+  // pairs of ranks take memory that groups without it are spared.
+  const bool is_first =
+      transfer.kind == Transfer::Kind::all_to_all && !lane.has_connected_all;
+  if (!is_first) return lane.link.start(transfer, peer);
+  TRIREME_REQUIRE(
+      depth_ == 0,
+      "group '{}': the first all_to_all makes connections, and cannot be part "
+      "of a group call",
+      group_.name());
+  lane.link.start_first({transfer}, peer, options_.timeout());
+  lane.has_connected_all = true;
 }
 
 void NcclTransport::add_to_lane(Operation& operation) {

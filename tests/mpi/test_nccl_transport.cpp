@@ -415,9 +415,38 @@ TEST_F(NcclTransportOfRanks, MessagesOfLayersComeFirst) {
   EXPECT_EQ(test::fake_nccl().high_streams, before + (size_ > 1 ? 1 : 0));
 }
 
+// NCCL makes one for each call where communicators do not block.
+TEST_F(NcclTransportOfRanks, MessagesMakeNoThreads) {
+  const int before = test::fake_nccl().threads;
+  Group group(world_);
+  Values<float> data(12, 1.0f), other(12);
+  group.all_reduce(exec_, span(data));
+  group.all_to_all(exec_, span(data), span(other));
+  EXPECT_EQ(test::fake_nccl().threads, before);
+}
+
+// The limit is over while a call waits for the others: it is left behind.
+TEST_F(NcclTransportOfRanks, GivesUpWaitingForARankThatDoesNotCome) {
+  if (size_ == 1) return;
+  std::string id = rank_ == 0 ? make_nccl_id() : std::string();
+  if (rank_ > 0) return;
+  EXPECT_THAT(
+      [&] {
+        const NcclLink link({.id = id, .rank = 0, .size = 2, .group = "g", .limit = 0.2});
+      },
+      ThrowsMessage<Error>(HasSubstr("group 'g': rank 0 of 2 waited 0.2 s for NCCL")));
+  // The other one comes too late, and what was left behind ends.
+  NcclLink({.id = id, .rank = 1, .size = 2, .group = "g", .limit = 10.0}).abort();
+  for (int i = 0; i < 1000 && test::fake_nccl().streams > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
 // A library that takes its time to issue: marks are recorded when it has.
 TEST_F(NcclTransportOfRanks, WaitsForTheLibraryToIssue) {
+  ::setenv("NCCL_COMM_BLOCKING", "0", 1);
   test::fake_nccl().busy_answers = 40;
+  const int before = test::fake_nccl().threads;
   Group group(world_);
   Values<float> data(10, 1.0f);
   for (int i = 0; i < 3; ++i) {
@@ -425,7 +454,9 @@ TEST_F(NcclTransportOfRanks, WaitsForTheLibraryToIssue) {
     group.all_reduce(exec_, span(data));
     EXPECT_THAT(data, Each(static_cast<float>(size_)));
   }
+  EXPECT_GT(test::fake_nccl().threads, before);
   test::fake_nccl().busy_answers = 2;
+  ::unsetenv("NCCL_COMM_BLOCKING");
 }
 
 TEST_F(NcclTransportOfRanks, SaysWhatToDoAboutSharedDevices) {

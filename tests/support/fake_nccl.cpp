@@ -265,8 +265,9 @@ struct ncclComm {
   Ring* rings = nullptr;
   std::size_t mapped = 0;
   std::atomic<bool> is_aborted{false};
-  bool is_made = false;
-  int answers = 0;  // "in progress" that are still to be given
+  bool is_made = false, blocks = true;
+  std::vector<bool> is_connected;  // for messages, by rank
+  int answers = 0;                 // "in progress" that are still to be given
   std::vector<std::shared_ptr<Operation>> pending;  // not issued yet
   std::uintptr_t stream = 0;
 
@@ -508,11 +509,29 @@ ncclResult_t refuse(const std::string& why) {
   return ncclInvalidArgument;
 }
 
+// The program's own thread must not be where the library waits for other ranks.
+const std::thread::id kMainThread = std::this_thread::get_id();
+
+void wait_as_a_blocking_call(const std::string& what) {
+  if (std::this_thread::get_id() != kMainThread) return;
+  fake_nccl().note("the main thread waits for other ranks within a call of NCCL's: " +
+                   what);
+}
+
+void connect(ncclComm* comm, const Operation& operation) {
+  if (operation.peer < 0 || operation.peer == comm->rank) return;
+  if (comm->is_connected[static_cast<std::size_t>(operation.peer)]) return;
+  comm->is_connected[static_cast<std::size_t>(operation.peer)] = true;
+  if (comm->blocks) wait_as_a_blocking_call("the first message to or from a rank");
+}
+
 void hand_over(ncclComm* comm,
                const std::vector<std::shared_ptr<Operation>>& operations) {
+  for (const auto& operation : operations) connect(comm, *operation);
   const std::lock_guard<std::mutex> lock(state_mutex());
   comm->pending.insert(comm->pending.end(), operations.begin(), operations.end());
-  comm->answers = fake_nccl().busy_answers;
+  comm->answers = comm->blocks ? 0 : fake_nccl().busy_answers.load();
+  if (!comm->blocks) ++fake_nccl().threads;
   if (comm->answers == 0) comm->issue();
 }
 
@@ -700,15 +719,16 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
                                     ncclConfig_t* config) {
   const auto failing = static_cast<ncclResult_t>(fake_nccl().failing_start.load());
   if (failing != ncclSuccess) return failing;
-  if (config == nullptr || config->blocking != 0) {
-    return refuse(
-        "a communicator that blocks: a rank that died would hold up the others");
-  }
+  const char* const blocking = std::getenv("NCCL_COMM_BLOCKING");
+  const bool blocks =
+      blocking != nullptr ? std::strcmp(blocking, "0") != 0 : config->blocking != 0;
   if (size < 1 || size > 64 || rank < 0 || rank >= size)
     return refuse("ranks of a start");
   auto* const made = new ncclComm();
   made->rank = rank;
   made->size = size;
+  made->blocks = blocks;
+  made->is_connected.resize(static_cast<std::size_t>(size));
   made->path = id.internal;
   made->mapped = sizeof(SharedHeader) + sizeof(Ring) * static_cast<std::size_t>(size) *
                                             static_cast<std::size_t>(size);
@@ -729,7 +749,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   ++made->shared->arrived;
   ++fake_nccl().communicators;
   *comm = made;
-  return ncclInProgress;
+  if (!blocks) return ncclInProgress;
+  wait_as_a_blocking_call("a communicator is made");
+  while (made->shared->arrived < size) std::this_thread::sleep_for(kNap);
+  ::unlink(made->path.c_str());
+  made->is_made = true;
+  return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
@@ -748,6 +773,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (comm->blocks) wait_as_a_blocking_call("the end of a communicator");
   return comm->is_aborted ? refuse("ncclCommFinalize after abort") : ncclSuccess;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -784,7 +810,7 @@ ncclResult_t ncclGroupEnd() {
       return true;
     });
     hand_over(comm, mine);
-    if (fake_nccl().busy_answers > 0) result = ncclInProgress;
+    if (comm->answers > 0) result = ncclInProgress;
   }
   return result;
 }

@@ -14,6 +14,9 @@
 //   - operations in place have their block where NCCL wants it;
 //   - a communicator that does not block has issued nothing before it says so: events are
 //     recorded after that;
+//   - of one that blocks, what waits for other ranks (its making, the first message with
+//   a
+//     rank, its end) is not called on the main thread;
 //   - nothing is called after abort.
 // What breaks one of these fails the test, unless that expects it. It says nothing of how
 // fast NCCL is, nor of the order in which it adds.
@@ -38,8 +41,11 @@ class FakeNccl {
   std::atomic<int> asynchronous_error{0};
   // Making a communicator fails with this ncclResult_t.
   std::atomic<int> failing_start{0};
-  // How often a communicator says that it is not done yet, after each call.
+  // How often a communicator that does not block says that it is not done yet, after each
+  // call.
   std::atomic<int> busy_answers{2};
+  // That the library made for calls of such communicators.
+  std::atomic<int> threads{0};
   // What was made so far, and not ended.
   std::atomic<int> communicators{0}, streams{0}, high_streams{0}, events{0};
   std::atomic<int> aborted{0};
