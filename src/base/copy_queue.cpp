@@ -6,9 +6,13 @@
 
 namespace trireme {
 
+void CopyQueue::prepare(const Exec& compute) {
+  if (!queue_) queue_ = make_copy_queue(compute);
+}
+
 void CopyQueue::start(const Exec& compute, std::span<const RowCopy> copies) {
-  if (!queue_) {
-    queue_ = make_copy_queue(compute);
+  prepare(compute);
+  if (spans_ == nullptr) {
     spans_ = std::make_unique<QueueSpans>(*queue_, "copies");
     if (Timers* timers = compute.timers()) spans_->show_in(timers->trace_sources());
   }

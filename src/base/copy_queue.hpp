@@ -13,10 +13,14 @@
 
 namespace trireme {
 
-// Its stream is made by the first copy. Where kernels run on the host, copies are done at
-// once, with all threads. Traces of the timers that `compute` has then show the copies.
+// Its stream is made by prepare(), else by the first copy. Where kernels run on the host,
+// copies are done at once, with all threads. Traces of the timers that `compute` has then
+// show the copies.
 class CopyQueue {
  public:
+  // Takes now what the device has for a queue, and may wait for all that runs there.
+  void prepare(const Exec& compute);
+  bool is_prepared() const { return queue_.has_value(); }
   // Copies what is there once all that was launched on `compute` so far has ended. What
   // is launched on `compute` from now on does not wait for that: who is going to write
   // what is copied calls done().hold_up(compute) before.

@@ -78,8 +78,8 @@ Saver::~Saver() {
   }
 }
 
-void Saver::reserve(const std::vector<TensorPart>& parts) {
-  if (options_.in_background) snapshot_.reserve(Snapshot::bytes_of(parts));
+void Saver::reserve(const Exec& exec, const std::vector<TensorPart>& parts) {
+  if (options_.in_background) snapshot_.reserve(exec, Snapshot::bytes_of(parts));
 }
 
 template <class Work>

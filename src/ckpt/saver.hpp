@@ -53,8 +53,10 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Memory for copies of such parts, so that no save has to ask for it.
-  void reserve(const std::vector<TensorPart>& parts);
+  // Memory for copies of such parts, and a queue for them beside `exec`, so that no save
+  // has to ask for it.
+  void reserve(const Exec& exec, const std::vector<TensorPart>& parts);
+  bool is_prepared() const { return snapshot_.is_prepared(); }
   std::size_t staging_bytes() const { return snapshot_.bytes(); }
 
   // Collective; none may be under way. In the background, parts may change on return, but

@@ -143,7 +143,8 @@ std::size_t Snapshot::bytes_of(const std::vector<TensorPart>& parts) {
   return total;
 }
 
-void Snapshot::reserve(std::size_t bytes) {
+void Snapshot::reserve(const Exec& exec, std::size_t bytes) {
+  queue_.prepare(exec);
   if (memory_.size() == bytes) return;
   memory_ = {};
   memory_ =
@@ -151,7 +152,7 @@ void Snapshot::reserve(std::size_t bytes) {
 }
 
 void Snapshot::take(const Exec& exec, const std::vector<TensorPart>& parts) {
-  reserve(bytes_of(parts));
+  reserve(exec, bytes_of(parts));
   parts_ = parts;
   std::vector<RowCopy> from_host, from_device;
   std::byte* next = memory_.data();

@@ -53,7 +53,9 @@ class Snapshot {
  public:
   // Bytes that a copy of the parts takes.
   static std::size_t bytes_of(const std::vector<TensorPart>& parts);
-  void reserve(std::size_t bytes);
+  // Takes memory for so many bytes, and the queue of copies beside `exec`.
+  void reserve(const Exec& exec, std::size_t bytes);
+  bool is_prepared() const { return queue_.is_prepared(); }
   std::size_t bytes() const { return memory_.size(); }
   // Begins to copy what is there once all that was launched on `exec` has ended. On
   // return parts on the host may change; those on a device once they are held up by

@@ -25,8 +25,9 @@ void MeasuredPeak::add(double tera) {
   ++probes;
 }
 
-PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type)
-    : type_(type) {
+PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type,
+                     bool repeats)
+    : type_(type), repeats_(repeats) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const kernels::GemmProbe probe(exec, type);
@@ -41,6 +42,7 @@ PeakMeter::PeakMeter(comm::Communicator& world, const Exec& exec, DType type)
 }
 
 void PeakMeter::probe(const Exec& exec, double seconds) {
+  if (!repeats_) return;
   next_ = seconds + interval_;
   std::optional<kernels::GemmProbe> probe;
   try {

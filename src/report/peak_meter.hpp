@@ -24,19 +24,23 @@ class PeakMeter {
  public:
   // Collective; the first probes. Ranks that share a processor measure at the same time,
   // as they also compute at the same time.
-  PeakMeter(comm::Communicator& world, const Exec& exec, DType type);
+  // `repeats`: whether probe() measures. Not on a GPU, whose memory is all training's by
+  // then, and which nobody else uses.
+  PeakMeter(comm::Communicator& world, const Exec& exec, DType type,
+            bool repeats = kHostExecution);
 
   const MeasuredPeak& peak() const { return peak_; }
   // Whether it is time for another one, `seconds` after the beginning of training. So
   // seldom that they take less than a thousandth of the time; the same on all ranks but
   // for the differences of their clocks.
-  bool is_due(double seconds) const { return seconds >= next_; }
+  bool is_due(double seconds) const { return repeats_ && seconds >= next_; }
   // While nothing else runs on the device. Allocates and frees what it needs; where there
   // is not enough memory, nothing is measured.
   void probe(const Exec& exec, double seconds);
 
  private:
   DType type_;  // of the products
+  bool repeats_;
   MeasuredPeak peak_;
   double interval_ = 0.0, next_ = 0.0;  // seconds
 };

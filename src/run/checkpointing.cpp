@@ -25,7 +25,7 @@ std::string text_of(const ckpt::SaveReport& report, double stopped_seconds) {
 }  // namespace
 
 Checkpointing::Checkpointing(const config::Deck& deck, comm::Communicator& world,
-                             const std::string& host,
+                             const std::string& host, const Exec& exec,
                              const std::vector<ckpt::TensorPart>& parts,
                              const Options& options)
     : deck_(deck.checkpoint),
@@ -38,7 +38,7 @@ Checkpointing::Checkpointing(const config::Deck& deck, comm::Communicator& world
               .in_background = deck_.async,
               .before_publish = options.before_publish,
               .hook = options.hook}) {
-  saver_.reserve(parts);
+  saver_.reserve(exec, parts);
 }
 
 void Checkpointing::start(const Exec& exec, const std::vector<ckpt::TensorPart>& parts,

@@ -39,10 +39,10 @@ class Checkpointing {
   };
 
   // Collective. `parts` are like those that begin() will get: memory for their copy is
-  // taken now.
+  // taken now, and a queue for it beside `exec`.
   Checkpointing(const config::Deck& deck, comm::Communicator& world,
-                const std::string& host, const std::vector<ckpt::TensorPart>& parts,
-                const Options& options);
+                const std::string& host, const Exec& exec,
+                const std::vector<ckpt::TensorPart>& parts, const Options& options);
 
   // Collective. Begins to save, once the save before has ended; nothing to do where this
   // step is saved or being saved. `step_seconds`: in steps so far, of this start. Error

@@ -100,7 +100,7 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
           grid.rank() == 0 && deck.given("precision.loss_scale.initial"))),
       validation_(deck, grid, replica, model_batch()),
       checkpoints_(
-          deck, *grid.groups().world, host_name(), replica.parts(),
+          deck, *grid.groups().world, host_name(), exec, replica.parts(),
           {.say = [this](const std::string& text) { say(text); },
            .warn = [this](const std::string& text) { log_.warning("{}", text); },
            .prepare = [this] { prepare_save(); },

@@ -146,7 +146,9 @@ TEST_F(SaverTogether, FailuresAreOfAllAndPass) {
 TEST_F(SaverTogether, OneAtATime) {
   const test::RankMemory memory(world_->rank(), world_->size(), true);
   ckpt::Saver saver(*world_, host(), {.directory = directory_});
-  saver.reserve(memory.parts());
+  EXPECT_FALSE(saver.is_prepared());
+  saver.reserve(Exec(), memory.parts());
+  EXPECT_TRUE(saver.is_prepared());  // no save takes memory of a device
   EXPECT_EQ(saver.staging_bytes(), ckpt::Snapshot::bytes_of(memory.parts()));
   saver.begin(Exec(), memory.parts(), test::sample_state(1), {});
   EXPECT_THAT(test::message_of<Error>([&] {

@@ -22,7 +22,7 @@ TEST(PeakMeter, BestAndLeastOfTheProbes) {
 TEST(PeakMeter, RepeatsSoSeldomThatItCostsNothing) {
   const auto world = comm::make_self_communicator("world");
   const Exec exec;
-  PeakMeter meter(*world, exec, DType::float32);
+  PeakMeter meter(*world, exec, DType::float32, true);
   const MeasuredPeak first = meter.peak();
   EXPECT_GT(first.probes, 1);
   EXPECT_GT(first.least, 0.0);
@@ -42,6 +42,17 @@ TEST(PeakMeter, RepeatsSoSeldomThatItCostsNothing) {
   EXPECT_GE(meter.peak().best, first.best);
   EXPECT_LE(meter.peak().least, first.least);
   EXPECT_FALSE(meter.is_due(due + 100.0));
+}
+
+// On a GPU.
+TEST(PeakMeter, TakesNoMemoryOnceTheModelHasIt) {
+  const auto world = comm::make_self_communicator("world");
+  PeakMeter meter(*world, Exec(), DType::float32, false);
+  const int first = meter.peak().probes;
+  EXPECT_GT(first, 1);
+  EXPECT_FALSE(meter.is_due(1e9));
+  meter.probe(Exec(), 1e9);
+  EXPECT_EQ(meter.peak().probes, first);
 }
 
 }  // namespace
