@@ -213,6 +213,12 @@ std::vector<Saving> savings(const config::Deck& deck, Carrier carrier) {
   return all;
 }
 
+DeviceBytes usable_bytes(const DeviceBytes& now, std::size_t products) {
+  const auto free = now.free + static_cast<std::int64_t>(products);
+  const auto reserve = static_cast<std::int64_t>(kReserveBytes);
+  return {.free = std::max<std::int64_t>(free - reserve, 0), .total = now.total};
+}
+
 std::string device_problem(const DeviceNeed& need, const std::string& device,
                            const DeviceBytes& bytes, const std::string& whose,
                            const std::vector<Saving>& savings) {
@@ -226,9 +232,10 @@ std::string device_problem(const DeviceNeed& need, const std::string& device,
          categories(need) +
          fmt::format(
              "\n{} of its {} are in use before the run: by CUDA's contexts, by "
-             "NCCL, and by whoever else is there (nvidia-smi).",
+             "NCCL, and by whoever else is there (nvidia-smi); {} of them are a reserve.",
              format_bytes(static_cast<double>(bytes.total - bytes.free)),
-             format_bytes(static_cast<double>(bytes.total))) +
+             format_bytes(static_cast<double>(bytes.total)),
+             format_bytes(static_cast<double>(kReserveBytes))) +
          advice(savings, needed, free);
 }
 

@@ -64,6 +64,13 @@ struct Saving {
 // planned anew.
 std::vector<Saving> savings(const config::Deck& deck, Carrier carrier);
 
+// Of the memory that is free when a run asks: for kernels that libraries load when they
+// are first used, and for the rounding of allocations to pages of 2 MiB.
+inline constexpr std::size_t kReserveBytes = std::size_t{128} << 20;
+// What a plan may take: what is free but for the reserve, and what matrix products keep
+// already (`products`), which the plan has.
+DeviceBytes usable_bytes(const DeviceBytes& now, std::size_t products);
+
 // What is wrong where a device has less memory free than is needed, as a table; empty
 // where there is room. `whose`: "rank 3 on node7".
 std::string device_problem(const DeviceNeed& need, const std::string& device,
@@ -71,7 +78,7 @@ std::string device_problem(const DeviceNeed& need, const std::string& device,
                            const std::vector<Saving>& savings);
 
 // Collective. InputError on all ranks, with the table of the first rank, where a rank
-// needs more than its device has free.
+// needs more than usable_bytes() says that its device has.
 void require_device_memory(comm::Communicator& world, const std::string& host,
                            const config::Deck& deck, step::Replica& replica,
                            const std::string& device, const DeviceBytes& bytes);

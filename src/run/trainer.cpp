@@ -43,6 +43,7 @@
 #include "io/checksum.hpp"
 #include "job/stop_request.hpp"
 #include "kernels/gemm_tuner.hpp"
+#include "kernels/load_products.hpp"
 #include "kernels/machine_peaks.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
@@ -261,11 +262,14 @@ std::size_t bytes_in_use() {
 // Refuses a run that could never fit, before anything is made for it. Collective: ranks
 // of a node may be of different stages.
 void require_memory(const config::Deck& deck, step::Replica& replica,
-                    const Machine& machine, const comm::Environment& environment) {
+                    const Machine& machine, const comm::Environment& environment,
+                    const Exec& exec) {
   comm::Communicator& world = *environment.world();
   if constexpr (!kHostExecution) {
+    const DeviceBytes usable =
+        plan::usable_bytes(device_bytes(), kernels::kept_by_products(exec));
     plan::require_device_memory(world, environment.host_name(), deck, replica,
-                                machine.device, device_bytes());
+                                machine.device, usable);
     plan::require_host_memory(world, environment.host_name(),
                               plan::host_need(replica, deck), available_memory_now());
     return;
@@ -525,9 +529,15 @@ void Start::prepare() {
       deck_, is_first_rank() ? loaded_.corpora : data::open_corpora(deck_));
   check::require_same_corpora(world_, environment_.host_name(),
                               datasets_.identity_of_all());
-  libraries_.context = bytes_in_use();
+  exec_ = step::make_exec(deck_);
+  // Nobody can plan what the kernels of a library take: they are there before the rest is
+  // compared with what is free.
+  kernels::load_products(*exec_, step::compute_type(deck_));
+  const std::size_t kept = kernels::kept_by_products(*exec_);
+  const std::size_t before_groups = bytes_in_use();
+  libraries_.context = before_groups - std::min(before_groups, kept);
   grid_.emplace(environment_.world(), step::grid_shape(deck_));
-  libraries_.messages = std::max(bytes_in_use(), libraries_.context) - libraries_.context;
+  libraries_.messages = std::max(bytes_in_use(), before_groups) - before_groups;
   if (deck_.parallel.is_to_be_measured()) {
     log_.info("{}",
               wrap_lines(step::deal_by_measured_costs(grid_->groups(), loaded_.deck)));
@@ -535,7 +545,7 @@ void Start::prepare() {
   replica_ = step::make_replica(deck_, grid_->groups(), step::sharing(deck_));
   if (restore_) check_checkpoint_with_corpora(restore_->reader());
   machine_ = find_machine();
-  require_memory(deck_, *replica_, machine_, environment_);
+  require_memory(deck_, *replica_, machine_, environment_, *exec_);
   placement_ = job::Placement::gather(environment_, machine_);
   if (deck_.run.preflight) try_nodes();
 }
@@ -562,7 +572,6 @@ void Start::try_nodes() {
 }
 
 std::optional<int> Start::open() {
-  exec_ = step::make_exec(deck_);
   if (options_.late) make_late(*exec_);
   ways_ = step::product_ways(world_, *exec_, deck_);
   directory_->begin();

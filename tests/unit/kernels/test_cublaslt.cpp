@@ -14,6 +14,7 @@
 #include "kernels/gelu.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/gemm_tuner.hpp"
+#include "kernels/load_products.hpp"
 #include "kernels/narrow_gemm.hpp"
 #include "support/arrays.hpp"
 #include "support/fake_cublaslt.hpp"
@@ -309,6 +310,15 @@ TEST_F(Cublaslt, ATableOfAnotherLibraryIsRefused) {
 TEST_F(Cublaslt, WorkspaceIsPlanned) {
   EXPECT_GE(product_workspace_bytes(Exec(), DType::bfloat16), std::size_t{32} << 20);
   EXPECT_EQ(product_workspace_bytes(Exec(), DType::bfloat16), kept_by_products(Exec()));
+}
+
+// Before anybody asks how much memory is free: the library's kernels are there then.
+TEST_F(Cublaslt, IsLoadedByOneProduct) {
+  for (const DType type : {DType::bfloat16, DType::float32}) {
+    const int before = fake_cublaslt().products;
+    load_products(Exec(), type);
+    EXPECT_EQ(fake_cublaslt().products, before + 1);
+  }
 }
 
 }  // namespace

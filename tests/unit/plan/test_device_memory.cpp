@@ -104,13 +104,23 @@ TEST(DeviceMemory, WhatDoesNotFitIsToldByCategory) {
             "  matrix products     32.0 MiB, cuBLASLt's workspace\n"
             "  messages             2.0 GiB, NCCL's buffers, estimated\n"
             "1.0 GiB of its 40.0 GiB are in use before the run: by CUDA's contexts, by "
-            "NCCL, and by whoever else is there (nvidia-smi).\n"
+            "NCCL, and by whoever else is there (nvidia-smi); 128.0 MiB of them are a "
+            "reserve.\n"
             "What a rank would take of its GPU with --set:\n"
             "  memory.recompute=full               25.0 GiB, which saves 26.0 GiB: it "
             "fits\n"
             "  parallel.zero=1                     45.0 GiB, which saves 6.0 GiB");
   EXPECT_THAT(device_problem(need, "a GPU", {0, 1}, "rank 0", {}),
               HasSubstr("\nTake a smaller model, or a GPU with more memory."));
+}
+
+// The workspace of products is in use already, and in the plan.
+TEST(DeviceMemory, LeavesAReserve) {
+  const auto reserve = static_cast<std::int64_t>(kReserveBytes);
+  const DeviceBytes usable = usable_bytes({5 * reserve, 9 * reserve}, 2 * kReserveBytes);
+  EXPECT_EQ(usable.free, 6 * reserve);
+  EXPECT_EQ(usable.total, 9 * reserve);
+  EXPECT_EQ(usable_bytes({reserve / 2, reserve}, 0).free, 0);
 }
 
 auto setting(const std::string& text) {
