@@ -22,6 +22,7 @@
 #include "base/plural.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_mask.hpp"
+#include "kernels/impl/attention_pool.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/tile.hpp"
@@ -52,15 +53,9 @@ struct Carver {
   }
 };
 
-// Bytes of a team's scratch for so many elements, which begin at a multiple of 64.
-template <class Acc>
-KOKKOS_INLINE_FUNCTION std::size_t scratch_bytes(index_t elements) {
-  return static_cast<std::size_t>(elements) * sizeof(Acc) + 64;
-}
-
 template <class Acc>
 KOKKOS_INLINE_FUNCTION Carver<Acc> carver(const TeamMember& team, index_t elements) {
-  const std::size_t bytes = scratch_bytes<Acc>(elements);
+  const std::size_t bytes = impl::team_bytes<Acc>(elements);
   auto memory = team.team_scratch(scratch_level(bytes));
   return {static_cast<Acc*>(memory.get_shmem_aligned(bytes - 64, 64))};
 }
@@ -190,7 +185,7 @@ struct Forward {
   std::uint32_t threshold;
 
   KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
-    return kRows * (4 * d) + d * kRows + kRows * kRows + 3 * kRows;
+    return impl::forward_team_elements(d, kRows);
   }
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
@@ -354,7 +349,7 @@ struct BackwardKeys {
   Acc* d_q_sum;  // (b, a, s_q, d) on the host; null where d_q has a launch of its own
 
   KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
-    return kRows * (8 * d) + 2 * kRows * kRows;
+    return impl::keys_team_elements(d, kRows);
   }
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
@@ -449,7 +444,7 @@ struct BackwardQueries {
   HeadsView<T> d_q;
 
   KOKKOS_FUNCTION static index_t scratch_elements(index_t d) {
-    return kRows * (6 * d) + 2 * kRows * kRows;
+    return impl::queries_team_elements(d, kRows);
   }
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
@@ -545,7 +540,8 @@ void check_masks(const Exec& exec, const AttentionDesc& desc) {
                   "mask, are missing");
 }
 
-constexpr int kDeviceThreads = 128;
+constexpr int kDeviceThreads = impl::kAttentionThreads;
+static_assert(kHostExecution || kRows == impl::kDeviceTileRows);
 
 struct ChosenWay final : LibraryState {
   std::optional<impl::AttentionWay> way;
@@ -599,7 +595,7 @@ void attention_forward(const Exec& exec, const AttentionDesc& desc, StepStateVie
   const Forward<T> functor{
       desc, step, q, k, v, o, lse, random::DropoutWords::threshold(desc.dropout)};
   const std::size_t bytes =
-      scratch_bytes<Acc>(Forward<T>::scratch_elements(desc.head_dim));
+      impl::team_bytes<Acc>(Forward<T>::scratch_elements(desc.head_dim));
   launch_teams(exec, kernel, desc.batch * desc.heads * tiles_of(desc.q_length),
                kDeviceThreads, functor, bytes);
 }
@@ -647,7 +643,7 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
                                delta.data(),
                                random::DropoutWords::threshold(desc.dropout)};
   const std::size_t key_bytes =
-      scratch_bytes<Acc>(BackwardKeys<T>::scratch_elements(desc.head_dim));
+      impl::team_bytes<Acc>(BackwardKeys<T>::scratch_elements(desc.head_dim));
   if constexpr (kHostExecution) {
     launch_teams(exec, kernels.whole, desc.batch * desc.kv_heads, kDeviceThreads,
                  BackwardKeys<T>{tiles, d_k, d_v, d_q, scratch.data()}, key_bytes);
@@ -656,7 +652,7 @@ void attention_backward(const Exec& exec, const AttentionDesc& desc, StepStateVi
                  desc.batch * desc.kv_heads * tiles_of(desc.kv_length), kDeviceThreads,
                  BackwardKeys<T>{tiles, d_k, d_v, d_q, nullptr}, key_bytes);
     const std::size_t query_bytes =
-        scratch_bytes<Acc>(BackwardQueries<T>::scratch_elements(desc.head_dim));
+        impl::team_bytes<Acc>(BackwardQueries<T>::scratch_elements(desc.head_dim));
     launch_teams(exec, kernels.queries, desc.batch * desc.heads * tiles_of(desc.q_length),
                  kDeviceThreads, BackwardQueries<T>{tiles, d_q}, query_bytes);
   }

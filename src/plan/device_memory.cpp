@@ -21,6 +21,7 @@
 #include "config/capability.hpp"
 #include "config/deck_error.hpp"
 #include "config/load.hpp"
+#include "kernels/attention_pool.hpp"
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
 
@@ -133,6 +134,11 @@ std::size_t total_with(const Change& change, const config::Deck& deck, Carrier c
   }
 }
 
+std::size_t bytes_of_tiles(const config::Deck& deck) {
+  return kernels::attention_pool_bytes(step::compute_type(deck),
+                                       deck.model.head_elements());
+}
+
 std::string line(const char* name, std::size_t bytes, const char* note = "") {
   return bytes == 0 ? ""
                     : fmt::format("\n  {:<18}{:>10}{}", name, bytes_text(bytes), note);
@@ -146,6 +152,7 @@ std::string categories(const DeviceNeed& need) {
          line("batch", plan.batch) + line("buffers", plan.buffers) +
          line("matrix products", plan.products, ", cuBLASLt's workspace") +
          line("samples of text", plan.generation) +
+         line("attention's tiles", need.tiles, ", in fp32 they are in no shared memory") +
          line("messages", need.messages, ", NCCL's buffers, estimated");
 }
 
@@ -191,15 +198,19 @@ std::size_t message_bytes_to_come(const comm::ProcessGroups& groups, Carrier car
   return bytes;
 }
 
-LibraryBytes library_bytes(const comm::ProcessGroups& groups, Carrier carrier) {
+LibraryBytes library_bytes(const comm::ProcessGroups& groups, Carrier carrier,
+                           const config::Deck& deck) {
   if constexpr (kHostExecution) return {};
-  return {.messages = message_bytes(groups, carrier), .context = kContextBytes};
+  return {.messages = message_bytes(groups, carrier),
+          .context = kContextBytes,
+          .tiles = bytes_of_tiles(deck)};
 }
 
 DeviceNeed device_need(step::Replica& replica, const config::Deck& deck,
                        Carrier carrier) {
   return {.plan = plan_memory(replica, deck),
-          .messages = message_bytes_to_come(replica.part().groups, carrier)};
+          .messages = message_bytes_to_come(replica.part().groups, carrier),
+          .tiles = bytes_of_tiles(deck)};
 }
 
 std::vector<Saving> savings(const config::Deck& deck, Carrier carrier) {

@@ -40,16 +40,19 @@ std::size_t message_bytes_to_come(const comm::ProcessGroups& groups, Carrier car
 struct LibraryBytes {
   std::size_t messages = 0;  // NCCL's buffers
   std::size_t context = 0;   // CUDA's
-  std::size_t total() const { return messages + context; }
+  std::size_t tiles = 0;     // of attention without tensor cores, in a pool of Kokkos'
+  std::size_t total() const { return messages + context + tiles; }
 };
 // Estimated; nothing where kernels run on the host's cores.
-LibraryBytes library_bytes(const comm::ProcessGroups& groups, Carrier carrier);
+LibraryBytes library_bytes(const comm::ProcessGroups& groups, Carrier carrier,
+                           const config::Deck& deck);
 
 // What a rank takes of its device from now on.
 struct DeviceNeed {
   step::MemoryPlan plan;
   std::size_t messages = 0;  // message_bytes_to_come()
-  std::size_t total() const { return plan.total() + messages; }
+  std::size_t tiles = 0;     // as LibraryBytes has them, which the first step takes
+  std::size_t total() const { return plan.total() + messages + tiles; }
 };
 DeviceNeed device_need(step::Replica& replica, const config::Deck& deck, Carrier carrier);
 

@@ -92,7 +92,7 @@ std::vector<DryRun::Stage> planned_stages(const config::Deck& deck, StagesShown 
                       .slots = plan.memory.workspace.slots,
                       .parameters = replica->part().registry.global_element_count(),
                       .memory = with_all_else(std::move(plan.memory), *replica, deck),
-                      .libraries = library_bytes(replica->part().groups, kCarrier),
+                      .libraries = library_bytes(replica->part().groups, kCarrier, deck),
                       .tally = std::move(plan.tally)});
   }
   return stages;
@@ -161,6 +161,7 @@ nlohmann::ordered_json stage_json(const DryRun::Stage& stage) {
           {"total", memory.total()},
           {"messages", stage.libraries.messages},
           {"context", stage.libraries.context},
+          {"tiles", stage.libraries.tiles},
           {"device_total", stage.total()},
           {"checkpoint_copy", memory.checkpoint_copy},
           {"flops", cost.flops},
@@ -302,6 +303,10 @@ std::string DryRun::memory_text(const Stage& stage) const {
   }
   if (memory.generation > 0) {
     out += line("samples of text", bytes(memory.generation));
+  }
+  if (stage.libraries.tiles > 0) {
+    out += line("attention's tiles",
+                bytes(stage.libraries.tiles) + ", in fp32 they are in no shared memory");
   }
   if (stage.libraries.messages > 0) {
     out +=

@@ -814,9 +814,10 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   times.peak = peak_.peak();
   times.memory.push_back({"process", 0.0, static_cast<double>(peak_process_bytes())});
   const comm::ProcessGroups& groups = replica_.part().groups;
-  std::ranges::move(device_uses(plan::library_bytes(groups, plan::carrier_of(groups)),
-                                libraries_, use.planned.total(), device_bytes()),
-                    std::back_inserter(times.memory));
+  std::ranges::move(
+      device_uses(plan::library_bytes(groups, plan::carrier_of(groups), deck_),
+                  libraries_, use.planned.total(), device_bytes()),
+      std::back_inserter(times.memory));
   for (const auto& [name, traffic] : groups.traffic()) {
     times.traffic.push_back({name, traffic});
   }

@@ -6,8 +6,10 @@
 #include <gmock/gmock.h>
 
 #include "base/error.hpp"
+#include "kernels/attention_pool.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_host.hpp"
+#include "kernels/impl/attention_pool.hpp"
 #include "kernels/impl/philox_lanes.hpp"
 #include "support/arrays.hpp"
 #include "unit/kernels/attention_problem.hpp"
@@ -36,6 +38,9 @@ const std::vector<AttentionDesc>& cases() {
       make(1, 66, 200, 2, 1, 8, 0.1),
       make(1, 66, 192, 1, 1, 8, 0.1),  // one key of a tile is not seen by the first query
       make(1, 31, 31, 1, 1, 64, 0.1),
+      make(1, 65, 65, 2, 1, 160, 0.1),  // heads up to the largest
+      make(1, 70, 70, 1, 1, 256, 0.2),
+      make(1, 33, 65, 2, 2, 256, 0.0, MaskKind::none),
       make(1, 257, 257, 2, 2, 64, 0.1),  // two halves of a tile, and one query more
       make(1, 600, 600, 1, 1, 40, 0.1),  // two chunks of keys
       make(3, 33, 33, 2, 1, 20, 0.1, MaskKind::padding),
@@ -474,6 +479,27 @@ TEST(AttentionErrors, WhatCannotBeIsNamed) {
     EXPECT_THAT(
         [&] { attention_forward<float>(Exec(), without, {}, {}, {}, {}, {}, {}); },
         ::testing::ThrowsMessage<Error>(::testing::HasSubstr("are missing")));
+  }
+}
+
+// What launches of teams take on a GPU, by hand: 128 threads each, of 2048 that run on
+// one of 132 multiprocessors, with eight tiles of (32, d) and two of (32, 32).
+TEST(AttentionPool, HasTheTilesOfAllTeamsThatRun) {
+  EXPECT_EQ(impl::pool_bytes<float>(36, 132), 0u);  // within 46 KiB of shared memory
+  EXPECT_EQ(impl::pool_bytes<float>(64, 132),
+            std::size_t{132 * 16} * (4 * (32 * 8 * 64 + 2 * 32 * 32) + 64));
+  EXPECT_EQ(impl::pool_bytes<double>(64, 132),
+            std::size_t{132 * 16} * (8 * (32 * 8 * 64 + 2 * 32 * 32) + 64));
+  EXPECT_EQ(impl::pool_bytes<float>(256, 108),
+            std::size_t{108 * 16} * (4 * (32 * 8 * 256 + 2 * 32 * 32) + 64));
+  // No other team's tiles are larger, so that the pool has room for each of them.
+  for (const index_t d : {1, 8, 40, 64, 128, 256}) {
+    const index_t most = impl::keys_team_elements(d, 32);
+    EXPECT_GE(most, impl::queries_team_elements(d, 32));
+    EXPECT_GE(most + 3 * 32, impl::forward_team_elements(d, 32));
+  }
+  if constexpr (kHostExecution) {
+    EXPECT_EQ(attention_pool_bytes(DType::float32, 256), 0u);
   }
 }
 

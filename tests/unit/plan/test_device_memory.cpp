@@ -53,7 +53,7 @@ TEST(DeviceMemory, IsWhatThePlanHasAndWhatCarriesMessages) {
   const config::Deck many = deck_with({"parallel.tensor=2", "parallel.pipeline=2"}, 8);
   EXPECT_EQ(need_of(many).messages, 0u);
   const DeviceNeed need = need_of(many, Carrier::device);
-  EXPECT_EQ(need.total(), need.plan.total() + need.messages);
+  EXPECT_EQ(need.total(), need.plan.total() + need.messages + need.tiles);
   const auto replica = replica_of(many);
   const comm::ProcessGroups& groups = replica->part().groups;
   EXPECT_EQ(carrier_of(groups), Carrier::host);  // they send nothing
@@ -87,7 +87,8 @@ TEST(DeviceMemory, WhatDoesNotFitIsToldByCategory) {
   need.plan.workspace.slots = {3};
   need.plan.workspace.scratch = kGiB;
   need.plan.products = kGiB / 32;
-  need.messages = 2 * kGiB;
+  need.messages = kGiB;
+  need.tiles = kGiB;
   const std::string text =
       device_problem(need, "NVIDIA A100", {39 * kGiB, 40 * kGiB}, "rank 3 on n1",
                      {{"memory.recompute=full", 25 * kGiB},
@@ -102,7 +103,8 @@ TEST(DeviceMemory, WhatDoesNotFitIsToldByCategory) {
             "  activations         30.0 GiB\n"
             "  scratch              1.0 GiB\n"
             "  matrix products     32.0 MiB, cuBLASLt's workspace\n"
-            "  messages             2.0 GiB, NCCL's buffers, estimated\n"
+            "  attention's tiles    1.0 GiB, in fp32 they are in no shared memory\n"
+            "  messages             1.0 GiB, NCCL's buffers, estimated\n"
             "1.0 GiB of its 40.0 GiB are in use before the run: by CUDA's contexts, by "
             "NCCL, and by whoever else is there (nvidia-smi); 128.0 MiB of them are a "
             "reserve.\n"
