@@ -72,13 +72,13 @@ function(trireme_reuse_pch target)
 endfunction()
 
 # trireme_add_tests(<label> <group> SOURCES test_a.cpp ... [USES <modules>] [RANKS 1 2 4]
-#                   [LIBRARIES <targets>] [TIMEOUT <s>])
+#                   [LIBRARIES <targets>] [TIMEOUT <s>] [EXCEPT <pattern>])
 #   One executable test_<label>_<group>; one ctest entry <label>.<group>.<file> per source
 #   (and per rank count), which runs the suites whose names start with the file's name in
-#   CamelCase: test_layer_norm.cpp holds TEST(LayerNorm..., ...). An entry that runs no test
-#   fails (tests/support/main.cpp).
+#   CamelCase: test_layer_norm.cpp holds TEST(LayerNorm..., ...), but for those of the pattern.
+#   An entry that runs no test fails (tests/support/main.cpp).
 function(trireme_add_tests label group)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;USES;RANKS;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;EXCEPT" "SOURCES;USES;RANKS;LIBRARIES;LABELS" ${ARGN})
   set(target test_${label}_${group})
   add_executable(${target} ${ARG_SOURCES})
   list(TRANSFORM ARG_USES PREPEND trireme_)
@@ -99,6 +99,10 @@ function(trireme_add_tests label group)
       set_property(GLOBAL APPEND PROPERTY TRIREME_UNIT_TESTS ${target})
       set_property(GLOBAL APPEND PROPERTY TRIREME_UNIT_LIBRARIES ${ARG_USES} ${ARG_LIBRARIES})
     endif()
+  endif()
+  set(except "")
+  if(ARG_EXCEPT)
+    set(except "-${ARG_EXCEPT}")
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
@@ -122,14 +126,14 @@ function(trireme_add_tests label group)
       foreach(ranks IN LISTS ARG_RANKS)
         set(name ${label}.${group}.${stem}.np${ranks})
         add_test(NAME ${name} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks}
-                 $<TARGET_FILE:${target}> --gtest_filter=${suite}*)
+                 $<TARGET_FILE:${target}> --gtest_filter=${suite}*${except})
         trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON ENVIRONMENT_MODIFICATION
                                                 OMP_NUM_THREADS=set:1)
       endforeach()
     else()
       set(name ${label}.${group}.${stem})
-      add_test(NAME ${name} COMMAND ${target} --gtest_filter=${suite}*)
+      add_test(NAME ${name} COMMAND ${target} --gtest_filter=${suite}*${except})
       trireme_test_properties(${name} "${label};${ARG_LABELS}" ${ARG_TIMEOUT})
     endif()
   endforeach()

@@ -306,17 +306,26 @@ KOKKOS_INLINE_FUNCTION constexpr int scratch_level(std::size_t bytes) {
   return kHostExecution || bytes > std::size_t{46} << 10 ? 1 : 0;
 }
 
-// functor(member) for each of `teams` teams. On the host a team is one thread; on a GPU
-// `device_threads` threads.
+// functor(member) for each of `teams` teams. On a GPU a team is `device_threads` threads;
+// on the host one, or `host_threads` where there are as many.
 template <class Functor>
 void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
                   int device_threads, const Functor& functor,
-                  std::size_t scratch_bytes = 0) {
+                  std::size_t scratch_bytes = 0, int host_threads = 1) {
   static_assert(detail::closure_bytes<Functor, TeamPolicy>() < detail::kMaxClosureBytes);
   if (teams == 0 || exec.only_counts(kernel)) return;
   if constexpr (!kHostExecution) exec.keep_team_scratch();
-  TeamPolicy policy(exec.space_for(kernel.cost), teams,
-                    kHostExecution ? 1 : device_threads, 1);
+  const auto space = exec.space_for(kernel.cost);
+  int threads = device_threads;
+  if constexpr (kHostExecution) {
+    threads = 1;
+    if (host_threads > 1) {
+      const TeamPolicy alone(space, teams, 1, 1);
+      threads =
+          std::min(host_threads, alone.team_size_max(functor, Kokkos::ParallelForTag()));
+    }
+  }
+  TeamPolicy policy(space, teams, threads, 1);
   if (scratch_bytes > 0) {  // kept by Kokkos from launch to launch, grown when needed
     policy.set_scratch_size(scratch_level(scratch_bytes),
                             Kokkos::PerTeam(static_cast<int>(scratch_bytes)));

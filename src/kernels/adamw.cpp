@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
@@ -60,19 +61,21 @@ KOKKOS_FORCEINLINE_FUNCTION void update(const RowTeam& team, const Factors<A>& b
     ask_ahead<kStreamPiece>(exp_avg_sq + j);
     if constexpr (kHasCopy) ask_ahead<kStreamPiece>(compute + j);
   };
-  for_each_streamed(team, count, ask, [=](index_t j) {
-    const A g = static_cast<A>(gradient[j]) * by.scale;
-    const A m = by.beta1 * exp_avg[j] + by.rest1 * g;
-    const A v = by.beta2 * exp_avg_sq[j] + by.rest2 * (g * g);
-    exp_avg[j] = m;
-    exp_avg_sq[j] = v;
+  for_each_streamed(team, count, ask, [=](auto j) {
+    const auto g = read<A>(gradient, j) * by.scale;
+    const auto m = by.beta1 * read<A>(exp_avg, j) + by.rest1 * g;
+    const auto v = by.beta2 * read<A>(exp_avg_sq, j) + by.rest2 * (g * g);
+    write(exp_avg, j, m);
+    write(exp_avg_sq, j, v);
     // The decay is subtracted as lr wd w: 1 - lr wd would lose most of its digits in
     // float.
-    const A w = weight[j];
-    const A root = Kokkos::sqrt(v) * by.correction2 + by.epsilon;
-    const A updated = w - (by.step_size * m / root + by.decay * w);
-    weight[j] = updated;
-    if constexpr (kHasCopy) compute[j] = static_cast<T>(updated);
+    const auto w = read<A>(weight, j);
+    const auto root =
+        mapped(v, [](A square) { return Kokkos::sqrt(square); }) * by.correction2 +
+        by.epsilon;
+    const auto updated = w - (by.step_size * m / root + by.decay * w);
+    write(weight, j, updated);
+    if constexpr (kHasCopy) write(compute, j, updated);
   });
 }
 
@@ -102,10 +105,11 @@ void square_sum_of_chunks(const Exec& exec, View1<const AdamWChunk> chunks,
         const AdamWChunk chunk = chunk_data[index];
         const T* const run = gradient_data + chunk.gradient;
         const index_t n = chunk.in_norm != 0 ? chunk.count : 0;
-        const double sum = sum_streamed<double>(team, run, n, [](T number) {
-          const auto value = static_cast<double>(static_cast<Accumulator<T>>(number));
-          return value * value;
-        });
+        const double sum =
+            sum_streamed<double>(team_of_run(team, run), run, n, [](auto number) {
+              const auto value = static_cast<double>(static_cast<Accumulator<T>>(number));
+              return value * value;
+            });
         const bool is_finite = sum - sum == 0.0;
         partial_data[2 * index] = sum;
         partial_data[2 * index + 1] = is_finite ? 0.0 : non_finite_of(team, run, n);
@@ -152,10 +156,14 @@ void adamw(const Exec& exec, const AdamWDesc& desc, StepStateView step,
       KOKKOS_LAMBDA(const RowTeam& team, index_t index) {
         if (state->skips_update != 0) return;
         const AdamWChunk chunk = chunk_data[index];
-        update<T, G, A>(team, factors.in(*state, chunk.decays != 0 ? weight_decay : 0.0),
-                        chunk.count, gradient_data + chunk.gradient,
-                        weight_data + chunk.weight, m_data + chunk.moment,
-                        v_data + chunk.moment, compute_data + chunk.compute);
+        const G* const of_gradient = gradient_data + chunk.gradient;
+        A* const of_weight = weight_data + chunk.weight;
+        A* const m = m_data + chunk.moment;
+        A* const v = v_data + chunk.moment;
+        T* const copy = compute_data + chunk.compute;
+        update<T, G, A>(team_of_run(team, of_gradient, of_weight, m, v, copy),
+                        factors.in(*state, chunk.decays != 0 ? weight_decay : 0.0),
+                        chunk.count, of_gradient, of_weight, m, v, copy);
       });
 }
 

@@ -12,6 +12,7 @@
 // Derivation: docs/math/cross_entropy.md
 #include "kernels/cross_entropy.hpp"
 
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/softmax_rows.hpp"
 #include "kernels/impl/vector_math.hpp"
@@ -26,7 +27,7 @@ constexpr index_t kPiece = impl::kSoftmaxPiece;
 
 // Whether there may be loops in a host's longest vectors, besides the plain ones here.
 template <class T>
-constexpr bool kMayHaveVectors = kHostExecution && sizeof(T) == 2;
+constexpr bool kMayHaveVectors = !kRowsByTeams && sizeof(T) == 2;
 
 template <class T>
 SoftmaxRows<T> vectors_of_host() {
@@ -48,7 +49,7 @@ KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> label_logit(const VocabRange& range,
 // The largest of `count` logits, and the sum of exp(logit - largest).
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
-    const RowTeam& team, const SoftmaxRows<T>& vectors, const T* in, index_t count,
+    const HostRow& team, const SoftmaxRows<T>& vectors, const T* in, index_t count,
     const Ahead<T>& ahead) {
   using A = Accumulator<T>;
   if constexpr (kMayHaveVectors<T>) {
@@ -75,9 +76,48 @@ KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
   return {largest, sum};
 }
 
+// What a thread of a GPU finds of its columns in one pass.
+template <class A>
+struct RunningStatistics {
+  A largest = Kokkos::Experimental::finite_min_v<A>;
+  A sum{0};
+
+  // NaN is no maximum, and makes the sum one.
+  KOKKOS_FORCEINLINE_FUNCTION void raise(A to) {
+    if (!(to > largest)) return;
+    sum *= vector_exp(largest - to);
+    largest = to;
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void add(A logit) {
+    raise(logit);
+    sum += vector_exp(logit - largest);
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void add(const Eight<A>& logits) {
+    A most = logits.of[0];
+    for (const A& logit : logits.of) most = logit > most || most != most ? logit : most;
+    raise(most);
+    const A shift = largest;
+    sum += sum_of(mapped(logits, [=](A logit) { return vector_exp(logit - shift); }));
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void join(const RunningStatistics& other) {
+    raise(other.largest);
+    sum += other.sum * vector_exp(other.largest - largest);
+  }
+};
+
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
+    const TeamRow& team, const SoftmaxRows<T>&, const T* in, index_t count,
+    const Ahead<T>&) {
+  using A = Accumulator<T>;
+  const auto found = detail::reduce_pieces<RunningStatistics<A>>(
+      team, count, [=](auto j, auto& running) { running.add(read<A>(in, j)); });
+  return {found.largest, found.sum};
+}
+
 // in[j] = exp(in[j] - largest) * factor
 template <class T>
-KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const RowTeam& team,
+KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const HostRow& team,
                                                 const SoftmaxRows<T>& vectors,
                                                 index_t count, Accumulator<T> largest,
                                                 Accumulator<T> factor, T* in,
@@ -96,6 +136,20 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const RowTeam& team,
       piece[j] = static_cast<T>(vector_exp(static_cast<A>(piece[j]) - largest) * factor);
     });
   }
+}
+
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const TeamRow& team,
+                                                const SoftmaxRows<T>&, index_t count,
+                                                Accumulator<T> largest,
+                                                Accumulator<T> factor, T* in,
+                                                const Ahead<T>&) {
+  using A = Accumulator<T>;
+  for_each_lanes(team, count, [=](auto j) {
+    write(in, j, mapped(read<A>(in, j), [=](A logit) {
+            return vector_exp(logit - largest) * factor;
+          }));
+  });
 }
 
 // Logits of a row become d_logits = weight * (exp(logit - largest) / sum - one_hot), and
@@ -218,7 +272,8 @@ void cross_entropy_row_max_and_sums(const Exec& exec, VocabRange range,
       exec,
       {"trireme::kernels::cross_entropy_row_max_and_sums",
        {.bytes = bytes_of(logits, labels, row_max, sums)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(columns, logits_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = logits_data + row * columns;
         const Ahead<T> ahead{row + 1 < rows ? in + columns : nullptr, 1};
         const auto [largest, sum] =
@@ -296,7 +351,8 @@ void cross_entropy_backward(const Exec& exec, VocabRange range, StepStateView st
       exec,
       {"trireme::kernels::cross_entropy_backward",
        {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(columns, logits_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         T* const in = logits_data + row * columns;
         if (mask_data[row] == 0.0f) {
           zero_row(team, columns, in);
@@ -334,7 +390,8 @@ void cross_entropy_in_place(const Exec& exec, VocabRange range, StepStateView st
       exec,
       {"trireme::kernels::cross_entropy_in_place",
        {.bytes = bytes_of(labels, mask, row_max, sums, logits, logits)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(columns, logits_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         T* const in = logits_data + row * columns;
         const T* const next = row + 1 < rows ? in + columns : nullptr;
         const Ahead<T> first{next, 2};

@@ -34,7 +34,8 @@ void bias_dropout_add_forward(const Exec& exec, const DropoutDesc& desc,
       exec,
       {"trireme::kernels::bias_dropout_add_forward",
        {.bytes = bytes_of(x, bias, residual, y)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(h, x_data, bias_data, residual_data, y_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         bias_dropout_add_row<T>(team, mask, state, row, h, x_data, bias_data,
                                 residual_data, y_data);
       });
@@ -57,6 +58,7 @@ void dropout_backward(const Exec& exec, const DropoutDesc& desc, StepStateView s
   const StepState* const state = step.data();
   launch_rows(
       exec, {"trireme::kernels::dropout_backward", {.bytes = bytes_of(d_y, d_x)}}, rows,
+      ColumnsOfRows(h, d_y_data, d_x_data),
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const d_out = d_y_data + row * h;
         T* const d_in = d_x_data + row * h;
@@ -78,7 +80,8 @@ void launch_bias_dropout_add_backward(const Exec& exec, const Kernel& kernel,
   const auto h = static_cast<index_t>(d_y.extent(1));
   const T* const d_y_data = d_y.data();
   launch_rows(
-      exec, kernel, blocks.count, KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+      exec, kernel, blocks.count, ColumnsOfRows(h, d_y_data, d_x_data, partial),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         const BlockOfRows<A, 1> sums{
             blocks.begin(block), blocks.begin(block + 1), h, {partial + block * h}};
         const auto row_of = [=](const RowTeam&, index_t row) {

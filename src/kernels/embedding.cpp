@@ -33,7 +33,7 @@ View2<T> rows_used(View2<T> table, index_t rows) {
 
 template <class T>
 void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
-                       View2<const T> table, index_t row_begin, Write write, View2<T> y) {
+                       View2<const T> table, index_t row_begin, Write how, View2<T> y) {
   using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(ids.extent(0));
   const auto table_rows = static_cast<index_t>(table.extent(0));
@@ -43,23 +43,23 @@ void embedding_forward(const Exec& exec, View1<const std::int32_t> ids,
   const std::int32_t* const id_data = ids.data();
   const T* const table_data = table.data();
   T* const y_data = y.data();
-  const bool adds = write == Write::add;
+  const bool adds = how == Write::add;
   const View2<const T> used = rows_used(table, rows);
   launch_rows(
       exec,
       {"trireme::kernels::embedding_forward",
        {.bytes = bytes_of(ids, used, y) + (adds ? bytes_of(y) : 0)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(h, table_data, y_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
         const bool is_here = entry >= 0 && entry < table_rows;
         const T* const in = table_data + (is_here ? entry : 0) * h;
         T* const out = y_data + row * h;
         if (is_here && adds) {
-          for_each_column(team, h, [=](index_t j) {
-            out[j] = static_cast<T>(static_cast<A>(out[j]) + static_cast<A>(in[j]));
-          });
+          for_each_lanes(
+              team, h, [=](auto j) { write(out, j, read<A>(out, j) + read<A>(in, j)); });
         } else if (is_here) {
-          for_each_column(team, h, [=](index_t j) { out[j] = in[j]; });
+          for_each_lanes(team, h, [=](auto j) { write(out, j, read<A>(in, j)); });
         } else if (!adds) {
           for_each_column(team, h, [=](index_t j) { out[j] = static_cast<T>(A{0}); });
         }
@@ -96,7 +96,8 @@ void embedding_dropout_forward(const Exec& exec, const DropoutDesc& desc,
       exec,
       {"trireme::kernels::embedding_dropout_forward",
        {.bytes = bytes_of(ids, words_used, positions, places_used, y)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(h, word_data, place_data, y_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const index_t id = looks_up ? static_cast<index_t>(id_data[row]) : row;
         const auto position = static_cast<index_t>(position_data[row]);
         const T* const word = id >= 0 && id < word_rows ? word_data + id * h : nullptr;
@@ -158,16 +159,17 @@ void add_chains(const Exec& exec, View1<const std::int32_t> ids, View2<const T> 
       exec,
       {"trireme::kernels::embedding_backward[sum]",
        {.bytes = bytes_of(ids, chains.links, d_y, used, used)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(h, d_y_data, table_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const index_t entry = static_cast<index_t>(id_data[row]) - row_begin;
         if (is_first[row] == 0 || entry < 0 || entry >= table_rows) return;
         G* const sums = table_data + entry * h;
-        for_each_column(team, h, [=](index_t j) {
-          A sum = static_cast<A>(sums[j]);
+        for_each_lanes(team, h, [=](auto j) {
+          auto sum = read<A>(sums, j);
           for (index_t r = row; r < rows; r = next[r]) {
-            sum += static_cast<A>(d_y_data[r * h + j]);
+            sum = sum + read<A>(d_y_data + r * h, j);
           }
-          sums[j] = static_cast<G>(sum);
+          write(sums, j, sum);
         });
       });
 }
@@ -176,7 +178,7 @@ void add_chains(const Exec& exec, View1<const std::int32_t> ids, View2<const T> 
 
 template <class T, class G>
 index_t embedding_scratch_elements(index_t rows, index_t table_rows) {
-  if (!kHostExecution) return 2 * rows;
+  if (kRowsByTeams) return 2 * rows;
   return std::is_same_v<G, Accumulator<T>> ? 0 : 2 * rows + table_rows;
 }
 
@@ -311,7 +313,7 @@ void embedding_backward(const Exec& exec, View1<const std::int32_t> ids,
                         View2<const T> d_y, index_t row_begin,
                         View1<std::int32_t> scratch, Accumulate accumulate,
                         View2<G> d_table) {
-  if constexpr (!kHostExecution) {
+  if constexpr (kRowsByTeams) {
     embedding_backward_chains<T, G>(exec, ids, d_y, row_begin, scratch, accumulate,
                                     d_table);
   } else if constexpr (!std::is_same_v<G, Accumulator<T>>) {

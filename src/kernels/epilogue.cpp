@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "kernels/gemm_reference.hpp"
 #include "kernels/impl/gelu.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
@@ -19,6 +20,9 @@ struct RowsOf {
   explicit RowsOf(const View& view)
       : data(view.extent(0) == 0 ? nullptr : view.data()),
         leading(static_cast<index_t>(view.stride(0))) {}
+  bool goes_on_in_pieces() const {
+    return data == nullptr || leading % kPieceColumns == 0;
+  }
   KOKKOS_FORCEINLINE_FUNCTION T* row(index_t i) const {
     return data == nullptr ? nullptr : data + i * leading;
   }
@@ -57,36 +61,39 @@ void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>&
   const RowsOf<T> kept(epilogue.pre_activation), out(y);
   const T* const bias = epilogue.bias.extent(0) == 0 ? nullptr : epilogue.bias.data();
   const bool has_gelu = epilogue.activation == Activation::gelu;
+  ColumnsOfRows columns(f, in.data, residual.data, kept.data, out.data, bias);
+  columns.has_pieces = columns.has_pieces && in.goes_on_in_pieces() &&
+                       residual.goes_on_in_pieces() && kept.goes_on_in_pieces() &&
+                       out.goes_on_in_pieces();
   const index_t bytes = pass == PassOf::product
                             ? 0
                             : bytes_of(product, epilogue.bias, epilogue.residual,
                                        epilogue.pre_activation, y);
   launch_rows(
-      exec, {"trireme::kernels::apply_epilogue", {.bytes = bytes}}, rows,
+      exec, {"trireme::kernels::apply_epilogue", {.bytes = bytes}}, rows, columns,
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* from = in.row(row);
         T* const to = out.row(row);
         T* const z = kept.row(row);
         if (bias != nullptr) {
           T* const sum = z != nullptr ? z : to;
-          for_each_column(team, f, [=](index_t j) {
-            sum[j] = static_cast<T>(static_cast<A>(from[j]) + static_cast<A>(bias[j]));
+          for_each_lanes(team, f, [=](auto j) {
+            write(sum, j, read<A>(from, j) + read<A>(bias, j));
           });
           from = sum;
           team_barrier(team);
         } else if (z != nullptr && z != from) {
-          for_each_column(team, f, [=](index_t j) { z[j] = from[j]; });
+          for_each_lanes(team, f, [=](auto j) { write(z, j, read<A>(from, j)); });
         }
         if (has_gelu) {
-          for_each_column(team, f, [=](index_t j) {
-            to[j] = static_cast<T>(gelu(static_cast<A>(from[j])));
+          for_each_lanes(team, f, [=](auto j) {
+            write(to, j, mapped(read<A>(from, j), [](A value) { return gelu(value); }));
           });
         } else if (const T* const add = residual.row(row); add != nullptr) {
-          for_each_column(team, f, [=](index_t j) {
-            to[j] = static_cast<T>(static_cast<A>(from[j]) + static_cast<A>(add[j]));
-          });
+          for_each_lanes(
+              team, f, [=](auto j) { write(to, j, read<A>(from, j) + read<A>(add, j)); });
         } else if (from != to) {
-          for_each_column(team, f, [=](index_t j) { to[j] = from[j]; });
+          for_each_lanes(team, f, [=](auto j) { write(to, j, read<A>(from, j)); });
         }
       });
 }

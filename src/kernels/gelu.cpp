@@ -1,6 +1,7 @@
 // kernels/gelu.cpp — GeLU and its gradient, each in one pass over the activation.
 #include "kernels/gelu.hpp"
 
+#include "kernels/impl/column_sums.hpp"
 #include "kernels/impl/gelu.hpp"
 #include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
@@ -19,7 +20,7 @@ void gelu_forward(const Exec& exec, View2<const T> z, View2<T> y) {
   T* const y_data = y.data();
   launch_rows(
       exec, {"trireme::kernels::gelu_forward", {.bytes = bytes_of(z, y)}}, rows,
-      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      ColumnsOfRows(f, z_data, y_data), KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         const T* const in = z_data + row * f;
         T* const out = y_data + row * f;
         for_each_lanes(team, f, [=](auto j) {
@@ -27,6 +28,28 @@ void gelu_forward(const Exec& exec, View2<const T> z, View2<T> y) {
         });
       });
 }
+
+namespace {
+
+// d_z of some columns of a block of rows, which lie f apart, and its sums over them.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
+    const RowTeam& team, const BlockOfRows<Accumulator<T>, 1>& block, const T* d_y,
+    const T* z, T* d_z, index_t f) {
+  using A = Accumulator<T>;
+  write_and_sum_rows(team, block, [=](const RowTeam&, index_t row) {
+    const T* const d_out = d_y + row * f;
+    const T* const in = z + row * f;
+    T* const d_in = d_z + row * f;
+    return [=](auto j, const auto&) {
+      const auto slope =
+          mapped(read<A>(in, j), [](A value) { return gelu_slope(value); });
+      return terms_of(written<A>(d_in, j, read<A>(d_out, j) * slope));
+    };
+  });
+}
+
+}  // namespace
 
 template <class T>
 void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2<T> d_z,
@@ -47,10 +70,19 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
   launch_rows(
       exec,
       {"trireme::kernels::gelu_backward", {.bytes = bytes_of(d_y, z, d_z, partials)}},
-      blocks.count * tiles, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+      blocks.count * tiles, ColumnsOfRows(f, d_y_data, z_data, d_z_data, sums),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
         const index_t width = tile_width(f, column, kColumnTile);
+        if constexpr (kRowsByTeams) {
+          const BlockOfRows<A, 1> to{blocks.begin(block),
+                                     blocks.begin(block + 1),
+                                     width,
+                                     {sums + block * f + column}};
+          return gelu_backward_of_block<T>(team, to, d_y_data + column, z_data + column,
+                                           d_z_data + column, f);
+        }
         // Two loops; the second finds its numbers in cache. What is summed is the
         // gradient as it is stored, which the weight gradient reads, too.
         for (index_t row = blocks.begin(block); row < blocks.begin(block + 1); ++row) {
@@ -67,7 +99,7 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
         sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
                   sums + block * f + column, [=](index_t row) {
                     const T* const d_in = d_z_data + row * f;
-                    return [=](index_t j) { return static_cast<A>(d_in[j]); };
+                    return [=](auto j) { return read<A>(d_in, j); };
                   });
       });
 }

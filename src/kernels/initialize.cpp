@@ -34,7 +34,7 @@ KOKKOS_FORCEINLINE_FUNCTION void draw_normals(const HostRow&,
 }
 
 template <class Store>
-KOKKOS_FORCEINLINE_FUNCTION void draw_normals(const TeamMember& team,
+KOKKOS_FORCEINLINE_FUNCTION void draw_normals(const TeamRow& team,
                                               const random::Generator& generator,
                                               std::uint64_t first, index_t count,
                                               const Store& store) {

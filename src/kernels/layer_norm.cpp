@@ -41,7 +41,8 @@ void layer_norm_forward(const Exec& exec, View2<const T> x, View1<const T> gamma
       exec,
       {"trireme::kernels::layer_norm_forward",
        {.bytes = bytes_of(x, gamma, beta, y, mean, rstd)}},
-      tiles_of(rows, kNormRows), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+      tiles_of(rows, kNormRows), ColumnsOfRows(h, x_data, norm.gamma, norm.beta, norm.y),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t begin = tile * kNormRows;
         const index_t end = begin + tile_width(rows, begin, kNormRows);
         layer_norm_rows<T>(team, norm, begin, end, h,
@@ -78,7 +79,8 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
       exec,
       {"trireme::kernels::layer_norm_backward_input",
        {.bytes = bytes_of(d_y, x, gamma, mean, rstd, d_residual, d_x)}},
-      rows, KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
+      rows, ColumnsOfRows(h, d_y_data, x_data, gamma_data, residual_data, d_x_data),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
         T* const d_in = d_x_data + row * h;
         const T* const by_pass =
             residual_data == nullptr ? nullptr : residual_data + row * h;
@@ -141,9 +143,11 @@ void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t 
   const RowBlocks blocks(rows);
   const index_t h = of.h;
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
-  const DropoutMask<A> no_mask({}, 0, h, "layer_norm_backward");
   launch_rows(
-      exec, kernel, blocks.count, KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+      exec, kernel, blocks.count,
+      ColumnsOfRows(h, of.d_y, of.x, of.gamma, of.d_residual, of.d_x, of.gamma_sums,
+                    of.beta_sums),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         const BlockOfRows<A, 2> sums{
             blocks.begin(block),
             blocks.begin(block + 1),
@@ -156,7 +160,7 @@ void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t 
                 return layer_norm_backward_row<kResidual>(row_team, of, gamma, row,
                                                           per_column);
               };
-              write_and_sum_rows<false>(team, no_mask, nullptr, sums, row_of);
+              write_and_sum_rows(team, sums, row_of);
             },
             of.gamma);
       });
@@ -223,12 +227,12 @@ void combine_blocks(const Exec& exec, View3<A> sums, Accumulate accumulate,
         combine_rows(team, adds, blocks, column, width, d_gamma_data + column,
                      [=](index_t block) {
                        const A* const row = partial + block * 2 * h;
-                       return [=](index_t j) { return row[j]; };
+                       return [=](auto j) { return read<A>(row, j); };
                      });
         combine_rows(team, adds, blocks, column, width, d_beta_data + column,
                      [=](index_t block) {
                        const A* const row = partial + block * 2 * h + h;
-                       return [=](index_t j) { return row[j]; };
+                       return [=](auto j) { return read<A>(row, j); };
                      });
       });
 }
@@ -266,7 +270,8 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
       exec,
       {"trireme::kernels::layer_norm_backward_weight[blocks]",
        {.bytes = bytes_of(d_y, x, mean, rstd, sums)}},
-      blocks.count * tiles, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+      blocks.count * tiles, ColumnsOfRows(h, d_y_data, x_data, partial),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
         const index_t width = tile_width(h, column, kColumnTile);
@@ -277,15 +282,14 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
                     const A scale = rstd_data[row];
                     const T* const in = x_data + row * h;
                     const T* const d_out = d_y_data + row * h;
-                    return [=](index_t j) {
-                      return static_cast<A>(d_out[j]) *
-                             ((static_cast<A>(in[j]) - center) * scale);
+                    return [=](auto j) {
+                      return read<A>(d_out, j) * ((read<A>(in, j) - center) * scale);
                     };
                   });
         sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
                   to + h, [=](index_t row) {
                     const T* const d_out = d_y_data + row * h;
-                    return [=](index_t j) { return static_cast<A>(d_out[j]); };
+                    return [=](auto j) { return read<A>(d_out, j); };
                   });
       });
 

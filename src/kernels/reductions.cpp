@@ -8,6 +8,7 @@
 #include "kernels/reductions.hpp"
 
 #include "base/plural.hpp"
+#include "kernels/impl/lanes.hpp"
 #include "kernels/impl/rows.hpp"
 
 namespace trireme::kernels {
@@ -75,7 +76,7 @@ void add_partials(const Exec& exec, std::span<const PartialSum<A, G>> all) {
                      tile_width(columns, column, kCombineTile), entry.sums + column,
                      [=](index_t block) {
                        const A* const row = partials + block * columns;
-                       return [=](index_t j) { return row[j]; };
+                       return [=](auto j) { return read<A>(row, j); };
                      });
       });
 }
@@ -91,7 +92,8 @@ void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> pa
   const index_t tiles = tiles_of(columns, kColumnTile);
   launch_rows(
       exec, {"trireme::kernels::sum_row_blocks", {.bytes = bytes_of(x, partials)}},
-      blocks.count * tiles, KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+      blocks.count * tiles, ColumnsOfRows(columns, x_data, partial),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
         const index_t width =
@@ -99,7 +101,7 @@ void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> pa
         sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
                   partial + block * columns + column, [=](index_t row) {
                     const T* const in = x_data + row * columns;
-                    return [=](index_t j) { return static_cast<A>(in[j]); };
+                    return [=](auto j) { return read<A>(in, j); };
                   });
       });
 }

@@ -51,7 +51,10 @@ void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateV
       exec,
       {"trireme::kernels::residual_norm_forward",
        {.bytes = bytes_of(branch, bias, residual, gamma, beta, x1, y, mean, rstd)}},
-      tiles_of(rows, kNormRows), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+      tiles_of(rows, kNormRows),
+      ColumnsOfRows(h, branch_data, bias_data, residual_data, x1_data, norm.gamma,
+                    norm.beta, norm.y),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t begin = tile * kNormRows;
         const index_t end = begin + tile_width(rows, begin, kNormRows);
         layer_norm_rows<T>(team, norm, begin, end, h, [=](index_t row) {
@@ -117,7 +120,10 @@ void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
   const index_t h = of.h;
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
   launch_rows(
-      exec, kernel, blocks.count, KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
+      exec, kernel, blocks.count,
+      ColumnsOfRows(h, of.d_y, of.x1, of.gamma, of.d_residual, of.d_x1, of.d_branch,
+                    of.gamma_sums, of.beta_sums, of.bias_sums),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         const BlockOfRows<A, 3> sums{blocks.begin(block),
                                      blocks.begin(block + 1),
                                      h,

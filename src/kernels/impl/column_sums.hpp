@@ -3,8 +3,9 @@
 // A backward pass writes gradients of its inputs, element by element, and the gradients
 // of biases and norms are sums of what it has in hand over the rows. Both are done while
 // a block of rows (RowBlocks) is walked: on the host by one thread, four rows at a time,
-// so that a sum is stored once for four; on a GPU by one team, row by row. The order is
-// that of add_rows(): the bits are those of sums taken in a pass of their own.
+// so that a sum is stored once for four; on a GPU by one team, row by row, whose threads
+// keep the sums of their columns in registers. The order is that of add_rows(): the bits
+// are those of sums taken in a pass of their own.
 #ifndef TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
 #define TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
 
@@ -104,12 +105,75 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
   }
 }
 
-template <bool kMasked, class A, int kSums, class RowOf>
-KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamMember& team,
+namespace detail {
+
+// body(j, dropping) of a thread's piece q of a row.
+template <bool kMasked, class A, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void do_piece(const DropoutMask<A>& mask,
+                                          const StepState* step, index_t row, index_t q,
+                                          const Body& body) {
+  const PieceAt at{kPieceColumns * q};
+  if constexpr (kMasked) {
+    const std::uint64_t call = mask.first_call(row) + static_cast<std::uint64_t>(q);
+    body(at,
+         dropping(mask, random::DropoutWords::call(mask.generator(*step, row), call)));
+  } else {
+    body(at, Keeping{});
+  }
+}
+
+// A thread has the same kPieces pieces of every row, at most, and their sums in
+// registers.
+template <bool kMasked, int kPieces, class A, int kSums, class RowOf>
+KOKKOS_FORCEINLINE_FUNCTION void sum_rows_of_pieces(const TeamRow& team,
                                                     const DropoutMask<A>& mask,
                                                     const StepState* step,
                                                     const BlockOfRows<A, kSums>& block,
                                                     const RowOf& row_of) {
+  const index_t pieces = block.h / kPieceColumns;
+  const auto first = static_cast<index_t>(team.member.team_rank());
+  const auto stride = static_cast<index_t>(team.member.team_size());
+  Eight<A> sums[kPieces][kSums];
+  for (int p = 0; p < kPieces; ++p) {
+    for (int k = 0; k < kSums; ++k) sums[p][k] = A{0};
+  }
+  for (index_t row = block.begin; row < block.end; ++row) {
+    const auto at = row_of(team, row);
+    for (int p = 0; p < kPieces; ++p) {
+      const index_t q = first + p * stride;
+      if (q >= pieces) continue;
+      do_piece<kMasked>(mask, step, row, q, [&](PieceAt j, const auto& dropped) {
+        const auto terms = at(j, dropped);
+        for (int k = 0; k < kSums; ++k) sums[p][k] = sums[p][k] + terms.of[k];
+      });
+    }
+  }
+  for (int p = 0; p < kPieces; ++p) {
+    const index_t q = first + p * stride;
+    if (q >= pieces) continue;
+    for (int k = 0; k < kSums; ++k) {
+      write(block.to[k], PieceAt{kPieceColumns * q}, sums[p][k]);
+    }
+  }
+}
+
+}  // namespace detail
+
+template <bool kMasked, class A, int kSums, class RowOf>
+KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamRow& team,
+                                                    const DropoutMask<A>& mask,
+                                                    const StepState* step,
+                                                    const BlockOfRows<A, kSums>& block,
+                                                    const RowOf& row_of) {
+  const index_t size = kPieceColumns * static_cast<index_t>(team.member.team_size());
+  if (team.has_pieces && block.h % kPieceColumns == 0 && block.h <= 2 * size) {
+    if (block.h <= size) {
+      detail::sum_rows_of_pieces<kMasked, 1>(team, mask, step, block, row_of);
+    } else {
+      detail::sum_rows_of_pieces<kMasked, 2>(team, mask, step, block, row_of);
+    }
+    return;
+  }
   // A thread has the same columns in every row, so that no barrier is needed between
   // rows; between this loop and them it is.
   for_each_column(team, block.h, [&](index_t j) {
@@ -118,15 +182,23 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamMember& team,
   team_barrier(team);
   for (index_t row = block.begin; row < block.end; ++row) {
     const auto at = row_of(team, row);
-    const auto add = [&](index_t j, const auto& dropped) {
+    const auto add = [&](auto j, const auto& dropped) {
       detail::add_terms(block, j, at(j, dropped));
     };
     if constexpr (kMasked) {
       for_each_dropping(team, mask, *step, row, block.h, add);
     } else {
-      for_each_column(team, block.h, [&](index_t j) { add(j, Keeping{}); });
+      for_each_lanes(team, block.h, [&](auto j) { add(j, Keeping{}); });
     }
   }
+}
+
+// The same where nothing is dropped.
+template <class A, int kSums, class RowOf>
+KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const RowTeam& team,
+                                                    const BlockOfRows<A, kSums>& block,
+                                                    const RowOf& row_of) {
+  write_and_sum_rows<false>(team, DropoutMask<A>(), nullptr, block, row_of);
 }
 
 }  // namespace trireme::kernels

@@ -31,6 +31,7 @@ struct DropoutMask {
   std::uint16_t layer = 0;
   random::Site site = random::Site::embedding;
 
+  DropoutMask() = default;
   DropoutMask(const DropoutDesc& desc, index_t rows, index_t h, const char* kernel)
       : batch(desc.batch),
         sequence_begin(desc.sequence_begin),
@@ -120,20 +121,25 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_dropping(const HostRow& team,
 }
 
 template <class A, class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_dropping(const TeamMember& team,
+KOKKOS_FORCEINLINE_FUNCTION void for_each_dropping(const TeamRow& team,
                                                    const DropoutMask<A>& mask,
                                                    const StepState& step, index_t row,
                                                    index_t h, const Body& body) {
   using random::DropoutWords;
   const random::Generator generator = mask.generator(step, row);
   const std::uint64_t first_call = mask.first_call(row);
-  for_each_column(team, (h + 7) / 8, [&](index_t q) {
+  static_assert(kPieceColumns == DropoutWords::kPerCall);
+  const index_t pieces = team.has_pieces ? h / kPieceColumns : 0;
+  for_each_column(team, (h + kPieceColumns - 1) / kPieceColumns, [&](index_t q) {
     const random::Words words =
         DropoutWords::call(generator, first_call + static_cast<std::uint64_t>(q));
-    for (int k = 0; k < 8; ++k) {
-      if (8 * q + k < h) {
-        body(8 * q + k, dropping(mask, DropoutWords::half(words.word[k / 2], k % 2)));
-      }
+    const index_t begin = kPieceColumns * q;
+    if (q < pieces) {
+      body(PieceAt{begin}, dropping(mask, words));
+      return;
+    }
+    for (int k = 0; k < kPieceColumns && begin + k < h; ++k) {
+      body(begin + k, dropping(mask, DropoutWords::half(words.word[k / 2], k % 2)));
     }
   });
 }

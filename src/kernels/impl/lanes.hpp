@@ -5,7 +5,7 @@
 // generic lambda of j: an index_t, and what is read there a number; or a LanesAt, and
 // what is read there Lanes of numbers. Its arithmetic is the same, and so are its bits.
 // Example: for_each_lanes(team, 70, body) calls body(LanesAt{0}), body(LanesAt{32}),
-// body(64) ... body(69); a GPU's threads call body(j) with single columns only.
+// body(64) ... body(69). A GPU's threads have eight columns: impl/team_lanes.hpp.
 #ifndef TRIREME_KERNELS_IMPL_LANES_HPP_
 #define TRIREME_KERNELS_IMPL_LANES_HPP_
 
@@ -19,19 +19,10 @@
 
 #include "base/types.hpp"
 #include "kernels/impl/rows.hpp"
+#include "kernels/impl/team_lanes.hpp"
 #include "kernels/impl/vector_rows.hpp"
 
 namespace trireme::kernels {
-
-// What is read at column j, as a number to count with, and what is written there.
-template <class A, class T>
-KOKKOS_FORCEINLINE_FUNCTION A read(const T* row, index_t j) {
-  return static_cast<A>(row[j]);
-}
-template <class T, class A>
-KOKKOS_FORCEINLINE_FUNCTION void write(T* row, index_t j, A value) {
-  row[j] = static_cast<T>(value);
-}
 
 // Asks for what will be read at j of a row that comes later, which the second cache
 // keeps; or written there, for which a core has to get the line, too, and waits for it
@@ -299,7 +290,7 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const HostRow& team, index_t c
 
 #endif
 
-// Where there are no lanes: a GPU's teams, and hosts without vector types.
+// Where there are no lanes: hosts without vector types.
 template <class Team, class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_lanes(const Team& team, index_t count,
                                                 const Body& body) {
@@ -347,7 +338,7 @@ template <class T, class Body, class... Rows>
 KOKKOS_FORCEINLINE_FUNCTION void with_widened(const RowTeam& team, index_t h,
                                               const Body& body, const Rows*... rows) {
   using A = Accumulator<T>;
-  if constexpr (kHostExecution && sizeof(T) < sizeof(A)) {
+  if constexpr (!kRowsByTeams && sizeof(T) < sizeof(A)) {
     if (h <= kWideColumns) {
       A wide[sizeof...(Rows)][kWideColumns];
       int next = 0;

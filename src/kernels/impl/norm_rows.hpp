@@ -59,7 +59,7 @@ KOKKOS_FORCEINLINE_FUNCTION void layer_norm_row(const RowTeam& team,
 }
 
 // Rows that one work item normalises: a host widens gamma and beta once for all of them.
-inline constexpr index_t kNormRows = kHostExecution ? 8 : 1;
+inline constexpr index_t kNormRows = kRowsByTeams ? 1 : 8;
 
 // y = norm of x for rows of x, which x_of_row(row) returns when they are in cache.
 template <class T, class XOfRow>

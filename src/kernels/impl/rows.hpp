@@ -5,10 +5,12 @@
 // over columns go through the functions below. On the host they are plain loops that g++
 // vectorises; sums run in kLanes interleaved partial sums (column j goes to lane
 // j % kLanes), combined in a fixed tree: the same bits for every number of threads,
-// alignment and vector length.
+// alignment and vector length. What a team's threads do instead: impl/team_lanes.hpp.
 #ifndef TRIREME_KERNELS_IMPL_ROWS_HPP_
 #define TRIREME_KERNELS_IMPL_ROWS_HPP_
 
+#include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -32,11 +34,50 @@
 
 namespace trireme::kernels {
 
+// Whether a row is a team's, as on a GPU. Tests compile kernels once more so on a host,
+// where what a GPU's threads do is held against the same references.
+#if defined(TRIREME_ROWS_BY_TEAMS)
+inline constexpr bool kRowsByTeams = true;
+#else
+inline constexpr bool kRowsByTeams = !kHostExecution;
+#endif
+
 struct HostRow {};
-using RowTeam = std::conditional_t<kHostExecution, HostRow, TeamMember>;
+struct TeamRow {
+  const TeamMember& member;
+  bool has_pieces;  // see ColumnsOfRows
+};
+using RowTeam = std::conditional_t<kRowsByTeams, TeamRow, HostRow>;
 
 inline constexpr int kLanes = 32;
-inline constexpr int kRowThreads = 256;  // of a team, on a GPU
+inline constexpr int kPieceColumns = 8;  // that a thread of a GPU has side by side
+inline constexpr int kRowThreads = 256;  // of a GPU's team, where rows are flat arrays
+inline constexpr int kMostRowThreads = 512;
+
+// What a GPU's teams are made for: rows of so many columns. They have whole pieces, of 16
+// bytes or more, where every array begins, and every row goes on, at a multiple of 16.
+struct ColumnsOfRows {
+  index_t count = index_t{kRowThreads} * kPieceColumns;
+  bool has_pieces = false;
+
+  ColumnsOfRows() = default;
+  template <class... Arrays>
+  explicit ColumnsOfRows(index_t columns, const Arrays*... arrays)
+      : count(columns), has_pieces(columns % kPieceColumns == 0) {
+    const auto begins_at_piece = [](const void* array) {
+      return reinterpret_cast<std::uintptr_t>(array) % 16 == 0;
+    };
+    has_pieces = has_pieces && (begins_at_piece(arrays) && ...);
+  }
+  // Whole warps, in which each thread has a piece; of longest rows, several.
+  int threads() const {
+    constexpr index_t kWarp = 32;
+    const index_t each = has_pieces ? kPieceColumns : 1;
+    const index_t warps = (count + kWarp * each - 1) / (kWarp * each);
+    const index_t most = has_pieces ? kMostRowThreads : kRowThreads;
+    return static_cast<int>(std::clamp(kWarp * warps, kWarp, most));
+  }
+};
 // Elements that one row of a flat array is taken to have: long enough to stream, short
 // enough that there are rows for every thread.
 inline constexpr index_t kFlatBlock = 16384;
@@ -50,11 +91,42 @@ struct HostRows {
 };
 
 template <class Body>
-struct DeviceRows {
+struct TeamRows {
   Body body;
-  KOKKOS_FORCEINLINE_FUNCTION void operator()(const TeamMember& team) const {
-    body(team, static_cast<index_t>(team.league_rank()));
+  bool has_pieces;
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const TeamMember& member) const {
+    body(TeamRow{member, has_pieces}, static_cast<index_t>(member.league_rank()));
   }
+};
+
+// Sums that are taken together.
+template <class A, int kSums>
+struct Sums {
+  A of[kSums] = {};
+  KOKKOS_FORCEINLINE_FUNCTION void join(const Sums& other) {
+    for (int k = 0; k < kSums; ++k) of[k] += other.of[k];
+  }
+};
+
+// Kokkos' reducer of values that begin as Value{} and can be joined.
+template <class Value>
+struct TeamReducer {
+  using reducer = TeamReducer;
+  using value_type = Value;
+  using result_view_type = Kokkos::View<Value, Kokkos::AnonymousSpace,
+                                        Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+  KOKKOS_FORCEINLINE_FUNCTION explicit TeamReducer(Value& to) : value(&to) {}
+  KOKKOS_FORCEINLINE_FUNCTION void join(Value& to, const Value& from) const {
+    to.join(from);
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void init(Value& to) const { to = Value{}; }
+  KOKKOS_FORCEINLINE_FUNCTION Value& reference() const { return *value; }
+  KOKKOS_FORCEINLINE_FUNCTION bool references_scalar() const { return true; }
+  KOKKOS_FORCEINLINE_FUNCTION result_view_type view() const {
+    return result_view_type(value);
+  }
+  Value* value;
 };
 
 // Folds the lanes onto lane 0.
@@ -90,14 +162,44 @@ KOKKOS_FORCEINLINE_FUNCTION A reduce_on_host(index_t count, A identity, const Jo
 
 }  // namespace detail
 
-// body(team, row) for row in [0, rows). `kernel` is a label, or {label, cost}.
+// body(team, row) for row in [0, rows). `kernel` is a label, or {label, cost}. Without
+// `columns` a GPU's threads have single ones.
 template <class Body>
-void launch_rows(const Exec& exec, const Kernel& kernel, index_t rows, const Body& body) {
-  if constexpr (kHostExecution) {
+void launch_rows(const Exec& exec, const Kernel& kernel, index_t rows,
+                 const ColumnsOfRows& columns, const Body& body) {
+  if constexpr (!kRowsByTeams) {
     launch(exec, kernel, rows, detail::HostRows<Body>{body});
   } else {
-    launch_teams(exec, kernel, rows, kRowThreads, detail::DeviceRows<Body>{body});
+    // On a host, for tests, two, so that a barrier that is missing shows.
+    constexpr int kHostThreads = 2;
+    launch_teams(exec, kernel, rows, columns.threads(),
+                 detail::TeamRows<Body>{body, columns.has_pieces}, 0, kHostThreads);
   }
+}
+template <class Body>
+void launch_rows(const Exec& exec, const Kernel& kernel, index_t rows, const Body& body) {
+  launch_rows(exec, kernel, rows, ColumnsOfRows(), body);
+}
+
+// What is read at column j, as a number to count with, and what is written there.
+template <class A, class T>
+KOKKOS_FORCEINLINE_FUNCTION A read(const T* row, index_t j) {
+  return static_cast<A>(row[j]);
+}
+template <class T, class A>
+KOKKOS_FORCEINLINE_FUNCTION void write(T* row, index_t j, A value) {
+  row[j] = static_cast<T>(value);
+}
+
+// The team of a run of elements that begins somewhere in each of some arrays.
+template <class... Arrays>
+KOKKOS_FORCEINLINE_FUNCTION HostRow team_of_run(const HostRow& team, const Arrays*...) {
+  return team;
+}
+template <class... Arrays>
+KOKKOS_FORCEINLINE_FUNCTION TeamRow team_of_run(const TeamRow& team,
+                                                const Arrays*... arrays) {
+  return {team.member, ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...)};
 }
 
 // body(j) for j in [0, count), in any order.
@@ -108,9 +210,9 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_column(const HostRow&, index_t count,
   for (index_t j = 0; j < count; ++j) body(j);
 }
 template <class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_column(const TeamMember& team, index_t count,
+KOKKOS_FORCEINLINE_FUNCTION void for_each_column(const TeamRow& team, index_t count,
                                                  const Body& body) {
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), body);
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, count), body);
 }
 
 // How far ahead of its place, in bytes, a pass over memory asks for what it will read. A
@@ -143,16 +245,10 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_streamed(const HostRow&, index_t count
     for (index_t j = begin; j < end; ++j) body(j);
   }
 }
-template <class Ask, class Body>
-KOKKOS_FORCEINLINE_FUNCTION void for_each_streamed(const TeamMember& team, index_t count,
-                                                   const Ask&, const Body& body) {
-  for_each_column(team, count, body);
-}
-
 // What the team's threads wrote before is seen by all of them after.
 KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const HostRow&) {}
-KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const TeamMember& team) {
-  team.team_barrier();
+KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const TeamRow& team) {
+  team.member.team_barrier();
 }
 
 // Sum of value(j) over j in [0, count), known to the whole team.
@@ -162,12 +258,12 @@ KOKKOS_FORCEINLINE_FUNCTION A sum_columns(const HostRow&, index_t count,
   return detail::reduce_on_host(count, A{0}, detail::Plus<A>{}, value);
 }
 template <class A, class Value>
-KOKKOS_FORCEINLINE_FUNCTION A sum_columns(const TeamMember& team, index_t count,
+KOKKOS_FORCEINLINE_FUNCTION A sum_columns(const TeamRow& team, index_t count,
                                           const Value& value) {
   A total{0};
   Kokkos::parallel_reduce(
-      Kokkos::TeamThreadRange(team, count), [&](index_t j, A& sum) { sum += value(j); },
-      total);
+      Kokkos::TeamThreadRange(team.member, count),
+      [&](index_t j, A& sum) { sum += value(j); }, total);
   return total;
 }
 
@@ -184,12 +280,6 @@ KOKKOS_FORCEINLINE_FUNCTION A sum_streamed(const HostRow&, const T* data, index_
   for (int l = 0; j + l < count; ++l) lanes[l] += value(data[j + l]);
   return detail::combine_lanes(lanes, detail::Plus<A>{});
 }
-template <class A, class T, class Value>
-KOKKOS_FORCEINLINE_FUNCTION A sum_streamed(const TeamMember& team, const T* data,
-                                           index_t count, const Value& value) {
-  return sum_columns<A>(team, count, [&](index_t j) { return value(data[j]); });
-}
-
 // Sums of both values that value(j, a, b) sets.
 template <class A, class Value>
 KOKKOS_FORCEINLINE_FUNCTION void sum_columns_of_two(const HostRow&, index_t count,
@@ -215,19 +305,21 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_columns_of_two(const HostRow&, index_t coun
   total_b = detail::combine_lanes(lanes_b, detail::Plus<A>{});
 }
 template <class A, class Value>
-KOKKOS_FORCEINLINE_FUNCTION void sum_columns_of_two(const TeamMember& team, index_t count,
+KOKKOS_FORCEINLINE_FUNCTION void sum_columns_of_two(const TeamRow& team, index_t count,
                                                     const Value& value, A& total_a,
                                                     A& total_b) {
-  total_a = sum_columns<A>(team, count, [&](index_t j) {
-    A a, b;
-    value(j, a, b);
-    return a;
-  });
-  total_b = sum_columns<A>(team, count, [&](index_t j) {
-    A a, b;
-    value(j, a, b);
-    return b;
-  });
+  detail::Sums<A, 2> totals;
+  Kokkos::parallel_reduce(
+      Kokkos::TeamThreadRange(team.member, count),
+      [&](index_t j, detail::Sums<A, 2>& sums) {
+        A a, b;
+        value(j, a, b);
+        sums.of[0] += a;
+        sums.of[1] += b;
+      },
+      detail::TeamReducer<detail::Sums<A, 2>>(totals));
+  total_a = totals.of[0];
+  total_b = totals.of[1];
 }
 
 // Largest value(j); minus infinity where count is 0. NaN is passed over.
@@ -238,11 +330,11 @@ KOKKOS_FORCEINLINE_FUNCTION A max_columns(const HostRow&, index_t count,
                                 detail::Larger<A>{}, value);
 }
 template <class A, class Value>
-KOKKOS_FORCEINLINE_FUNCTION A max_columns(const TeamMember& team, index_t count,
+KOKKOS_FORCEINLINE_FUNCTION A max_columns(const TeamRow& team, index_t count,
                                           const Value& value) {
   A largest;
   Kokkos::parallel_reduce(
-      Kokkos::TeamThreadRange(team, count),
+      Kokkos::TeamThreadRange(team.member, count),
       [&](index_t j, A& best) {
         const A v = value(j);
         best = v > best ? v : best;
@@ -257,7 +349,7 @@ KOKKOS_FORCEINLINE_FUNCTION A max_columns(const TeamMember& team, index_t count,
 // Rows cut in blocks, for sums over rows: a function of the shape only. A GPU has a block
 // walked by one team and wants some for each of its multiprocessors.
 struct RowBlocks {
-  static constexpr index_t kMaxBlocks = kHostExecution ? 64 : 512;
+  static constexpr index_t kMaxBlocks = kRowsByTeams ? 1024 : 64;
   static constexpr index_t kMinRows = 16;
 
   index_t rows = 0;
@@ -275,7 +367,7 @@ struct RowBlocks {
 
 // Columns that one work item of a sum over rows takes; of the sum over blocks, fewer, so
 // that there is work for every thread.
-inline constexpr index_t kColumnTile = kHostExecution ? 4096 : kRowThreads;
+inline constexpr index_t kColumnTile = kRowsByTeams ? kRowThreads * kPieceColumns : 4096;
 inline constexpr index_t kCombineTile = kRowThreads;
 
 // Work items that cover `columns` in tiles, and the columns of one of them.
@@ -309,17 +401,6 @@ KOKKOS_FORCEINLINE_FUNCTION void add_rows(const HostRow&, index_t begin, index_t
     for (index_t j = 0; j < width; ++j) sums[j] += term(column_begin + j);
   }
 }
-template <class A, class TermOf>
-KOKKOS_FORCEINLINE_FUNCTION void add_rows(const TeamMember& team, index_t begin,
-                                          index_t end, index_t column_begin,
-                                          index_t width, A* sums, const TermOf& term_of) {
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team, width), [&](index_t j) {
-    A sum = sums[j];
-    for (index_t row = begin; row < end; ++row) sum += term_of(row)(column_begin + j);
-    sums[j] = sum;
-  });
-}
-
 // sums[j] = the same sum.
 template <class A, class TermOf>
 KOKKOS_FORCEINLINE_FUNCTION void sum_block(const RowTeam& team, index_t begin,

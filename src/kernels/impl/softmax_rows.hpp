@@ -14,9 +14,8 @@
 namespace trireme::kernels::impl {
 
 // The columns that are gone through at a time: they are read from memory for the maximum,
-// and from the nearest cache (or registers) for the sum. A GPU's team needs enough of
-// them for all its threads.
-inline constexpr index_t kSoftmaxPiece = kHostExecution ? 256 : 4096;
+// and from the nearest cache (or registers) for the sum.
+inline constexpr index_t kSoftmaxPiece = 256;
 
 template <class A>
 struct RowStatistics {
@@ -39,7 +38,7 @@ struct Ahead {
       __builtin_prefetch(from + j, 0, 2);  // for reading, into the second cache
     }
   }
-  KOKKOS_FORCEINLINE_FUNCTION void fetch(const TeamMember&, index_t, index_t) const {}
+  KOKKOS_FORCEINLINE_FUNCTION void fetch(const TeamRow&, index_t, index_t) const {}
 };
 
 template <class T>

@@ -100,7 +100,8 @@ TYPED_TEST(CrossEntropyOf, MatchesReference) {
                                   labels.cvector(), row_max2.cvector(),
                                   sums2.matrix(rows, 2));
         EXPECT_EQ(row_max.bytes(), row_max2.bytes());
-        test::expect_close(sums.values(), sums2.values(), 16 * ua, 0, "one pass or two");
+        // Where a row is a team's of two threads, each adds half of it.
+        test::expect_close(sums.values(), sums2.values(), 32 * ua, 0, "one pass or two");
 
         cross_entropy_loss<T>(exec, row_max.cvector(), sums.cmatrix(rows, 2),
                               mask.cvector(), loss.vector(), totals.vector());

@@ -146,8 +146,14 @@ TYPED_TEST(DropoutOf, BackwardLeavesSumsForTheBias) {
   using A = Accumulator<T>;
   const DropoutStep step;
   for (const double p : {0.0, 0.3}) {
-    for (const auto& [rows, h] :
-         {std::pair{1, 1}, {31, 33}, {33, 1100}, {257, 31}, {2000, 17}}) {
+    for (const auto& [rows, h] : {std::pair{1, 1},
+                                  {31, 33},
+                                  {33, 1100},
+                                  {257, 31},
+                                  {31, 16},
+                                  {33, 32},
+                                  {19, 64},
+                                  {2000, 17}}) {
       SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", " << p);
       const DropoutDesc desc{.probability = p, .sequence_begin = 2, .layer = 4};
       const index_t blocks = partial_count(rows);

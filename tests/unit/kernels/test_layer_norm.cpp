@@ -44,7 +44,7 @@ Reference reference(index_t rows, index_t h, const std::vector<double>& x,
 }
 
 constexpr double kEpsilon = 1e-5;
-constexpr index_t kSizes[] = {1, 31, 33, 257};
+constexpr index_t kSizes[] = {1, 31, 33, 64, 257};
 
 template <class T>
 class LayerNormOf : public ::testing::Test {};
@@ -134,8 +134,15 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
   using T = TypeParam;
   using A = Accumulator<T>;
   const Exec exec;
-  for (const auto& [rows, h] :
-       {std::pair{1, 1}, {1, 257}, {31, 33}, {33, 31}, {257, 257}, {2000, 17}}) {
+  for (const auto& [rows, h] : {std::pair{1, 1},
+                                {1, 257},
+                                {31, 33},
+                                {33, 31},
+                                {257, 257},
+                                {31, 16},
+                                {33, 32},
+                                {19, 64},
+                                {2000, 17}}) {
     SCOPED_TRACE(::testing::Message() << rows << " x " << h);
     const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2)), beta(h),
         d_y(test::uniform(rows * h, 4)), by_pass(test::uniform(rows * h, 5)), y(rows * h),

@@ -123,8 +123,9 @@ template <class T>
 class ResidualNormOf : public ::testing::Test {};
 TYPED_TEST_SUITE(ResidualNormOf, test::RealTypes);
 
-// 1100 columns are more than the words that are drawn at once; of 2000 rows there are as
-// many blocks as there can be, and of unequal size.
+// A GPU's threads have whole pieces of 16, 32 and 64 columns, of some in registers; 1100
+// are more than the words that are drawn at once; of 2000 rows there are as many blocks
+// as there can be, and of unequal size.
 TYPED_TEST(ResidualNormOf, BitsOfTheSeparateKernels) {
   for (const double probability : {0.0, 0.3}) {
     for (const auto& [rows, h] : {std::pair{1, 1},
@@ -133,6 +134,9 @@ TYPED_TEST(ResidualNormOf, BitsOfTheSeparateKernels) {
                                   {33, 31},
                                   {33, 1},
                                   {257, 257},
+                                  {31, 16},
+                                  {33, 32},
+                                  {19, 64},
                                   {31, 1100},
                                   {2000, 17}}) {
       SCOPED_TRACE(::testing::Message() << rows << " x " << h << ", " << probability);

@@ -1,0 +1,227 @@
+// kernels/impl/team_lanes.hpp — columns of a row as a thread of a GPU has them: eight
+// side by side, which are 16 bytes of 16-bit numbers, read and written at once.
+//
+// What impl/lanes.hpp is to the vectors of a host. The body of a loop over columns is a
+// generic lambda of j: a PieceAt, and what is read there Eight numbers; or an index_t,
+// where a row is not made of whole pieces (TeamRow::has_pieces) or ends with a part of
+// one. Columns 8 q to 8 q + 7 are those of thread q % team_size in every loop over
+// pieces, so that a thread reads what it wrote itself without a barrier.
+#ifndef TRIREME_KERNELS_IMPL_TEAM_LANES_HPP_
+#define TRIREME_KERNELS_IMPL_TEAM_LANES_HPP_
+
+#include <cstdint>
+
+#include "base/random.hpp"
+#include "base/types.hpp"
+#include "kernels/impl/pieces.hpp"
+#include "kernels/impl/rows.hpp"
+
+namespace trireme::kernels {
+
+// kPieceColumns columns from j on, of arrays that have whole pieces there.
+struct PieceAt {
+  index_t j;
+  KOKKOS_FORCEINLINE_FUNCTION friend PieceAt operator+(index_t begin, PieceAt at) {
+    return {begin + at.j};
+  }
+};
+
+// Numbers of kPieceColumns columns.
+template <class A>
+struct Eight {
+  A of[kPieceColumns];
+
+  Eight() = default;
+  KOKKOS_FORCEINLINE_FUNCTION Eight(A value) {
+    for (A& one : of) one = value;
+  }
+  template <class Of>
+  KOKKOS_FORCEINLINE_FUNCTION static Eight each(const Of& value_of) {
+    Eight result;
+    for (int i = 0; i < kPieceColumns; ++i) result.of[i] = value_of(i);
+    return result;
+  }
+  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator+(const Eight& a, const Eight& b) {
+    return each([&](int i) { return a.of[i] + b.of[i]; });
+  }
+  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator-(const Eight& a, const Eight& b) {
+    return each([&](int i) { return a.of[i] - b.of[i]; });
+  }
+  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator*(const Eight& a, const Eight& b) {
+    return each([&](int i) { return a.of[i] * b.of[i]; });
+  }
+  KOKKOS_FORCEINLINE_FUNCTION friend Eight operator/(const Eight& a, const Eight& b) {
+    return each([&](int i) { return a.of[i] / b.of[i]; });
+  }
+};
+
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION A sum_of(const Eight<A>& value) {
+  return ((value.of[0] + value.of[1]) + (value.of[2] + value.of[3])) +
+         ((value.of[4] + value.of[5]) + (value.of[6] + value.of[7]));
+}
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION A sum_of(A value) {
+  return value;
+}
+
+template <class A, class T>
+KOKKOS_FORCEINLINE_FUNCTION Eight<A> read(const T* row, PieceAt at) {
+  constexpr int kElements = impl::Piece<T>::kElements;
+  const T* const from = row + at.j;
+  Eight<A> value;
+  for (int p = 0; p < kPieceColumns / kElements; ++p) {
+    const auto piece = impl::load_piece<true>(from + p * kElements, kElements);
+    for (int e = 0; e < kElements; ++e) {
+      value.of[p * kElements + e] = static_cast<A>(piece.element[e]);
+    }
+  }
+  return value;
+}
+template <class T, class A>
+KOKKOS_FORCEINLINE_FUNCTION void write(T* row, PieceAt at, const Eight<A>& value) {
+  constexpr int kElements = impl::Piece<T>::kElements;
+  T* const to = row + at.j;
+  for (int p = 0; p < kPieceColumns / kElements; ++p) {
+    impl::Piece<T> piece;
+    for (int e = 0; e < kElements; ++e) {
+      piece.element[e] = static_cast<T>(value.of[p * kElements + e]);
+    }
+    *reinterpret_cast<impl::Piece<T>*>(to + p * kElements) = piece;
+  }
+}
+
+// Threads of a GPU ask for nothing ahead: others read meanwhile.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void ask_for(const T*, PieceAt) {}
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void ask_to_write(const T*, PieceAt) {}
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void ask_ahead_of(const T*, PieceAt) {}
+
+template <class A, class F>
+KOKKOS_FORCEINLINE_FUNCTION Eight<A> mapped(const Eight<A>& value, const F& f) {
+  return Eight<A>::each([&](int i) { return f(value.of[i]); });
+}
+
+// The values whose random words are not below the threshold, else 0: one call of the
+// generator has the words of a piece.
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION Eight<A> zero_below(std::uint32_t threshold,
+                                                const random::Words& words,
+                                                const Eight<A>& value) {
+  return Eight<A>::each([&](int i) {
+    const std::uint32_t word = random::DropoutWords::half(words.word[i / 2], i % 2);
+    return word < threshold ? A{0} : value.of[i];
+  });
+}
+
+template <class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_lanes(const TeamRow& team, index_t count,
+                                                const Body& body) {
+  const index_t pieces = team.has_pieces ? count / kPieceColumns : 0;
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, pieces),
+                       [&](index_t q) { body(PieceAt{kPieceColumns * q}); });
+  const index_t rest = pieces * kPieceColumns;
+  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, count - rest),
+                       [&](index_t i) { body(rest + i); });
+}
+
+namespace detail {
+
+// What add(j, partial) adds up over the columns, joined over the team's threads in an
+// order that only depends on their number.
+template <class Value, class Add>
+KOKKOS_FORCEINLINE_FUNCTION Value reduce_pieces(const TeamRow& team, index_t count,
+                                                const Add& add) {
+  const index_t pieces = team.has_pieces ? count / kPieceColumns : 0;
+  const index_t rest = pieces * kPieceColumns;
+  Value total;
+  Kokkos::parallel_reduce(
+      Kokkos::TeamThreadRange(team.member, pieces + (count - rest)),
+      [&](index_t q, Value& partial) {
+        if (q < pieces) {
+          add(PieceAt{kPieceColumns * q}, partial);
+        } else {
+          add(rest + (q - pieces), partial);
+        }
+      },
+      TeamReducer<Value>(total));
+  return total;
+}
+
+}  // namespace detail
+
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A sum_lanes(const TeamRow& team, index_t count,
+                                        const Value& value) {
+  return detail::reduce_pieces<detail::Sums<A, 1>>(
+             team, count, [&](auto j, auto& sums) { sums.of[0] += sum_of(value(j)); })
+      .of[0];
+}
+template <class A, class Value>
+KOKKOS_FORCEINLINE_FUNCTION void sum_lanes_of_two(const TeamRow& team, index_t count,
+                                                  const Value& value, A& total_a,
+                                                  A& total_b) {
+  const auto totals =
+      detail::reduce_pieces<detail::Sums<A, 2>>(team, count, [&](auto j, auto& sums) {
+        decltype(read<A>(static_cast<const A*>(nullptr), j)) a, b;
+        value(j, a, b);
+        sums.of[0] += sum_of(a);
+        sums.of[1] += sum_of(b);
+      });
+  total_a = totals.of[0];
+  total_b = totals.of[1];
+}
+
+// Arrays that are gone through once.
+template <class Ask, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_streamed(const TeamRow& team, index_t count,
+                                                   const Ask&, const Body& body) {
+  for_each_lanes(team, count, body);
+}
+
+namespace detail {
+
+template <class A, class Number, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A sum_of_each(const Eight<Number>& numbers,
+                                          const Value& value) {
+  A sum{0};
+  for (const Number& number : numbers.of) sum += value(number);
+  return sum;
+}
+template <class A, class Number, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A sum_of_each(Number number, const Value& value) {
+  return value(number);
+}
+
+}  // namespace detail
+
+template <class A, class T, class Value>
+KOKKOS_FORCEINLINE_FUNCTION A sum_streamed(const TeamRow& team, const T* data,
+                                           index_t count, const Value& value) {
+  return detail::reduce_pieces<detail::Sums<A, 1>>(
+             team, count,
+             [&](auto j, auto& sums) {
+               sums.of[0] += detail::sum_of_each<A>(read<Accumulator<T>>(data, j), value);
+             })
+      .of[0];
+}
+
+// A thread adds up its columns over the rows by itself.
+template <class A, class TermOf>
+KOKKOS_FORCEINLINE_FUNCTION void add_rows(const TeamRow& team, index_t begin, index_t end,
+                                          index_t column_begin, index_t width, A* sums,
+                                          const TermOf& term_of) {
+  for_each_lanes(team, width, [&](auto j) {
+    auto sum = read<A>(sums, j);
+    for (index_t row = begin; row < end; ++row) {
+      sum = sum + term_of(row)(column_begin + j);
+    }
+    write(sums, j, sum);
+  });
+}
+
+}  // namespace trireme::kernels
+
+#endif  // TRIREME_KERNELS_IMPL_TEAM_LANES_HPP_
