@@ -34,10 +34,10 @@ namespace {
 // d_z of some columns of a block of rows, which lie f apart, and its sums over them.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
-    const RowTeam& team, const BlockOfRows<Accumulator<T>, 1>& block, const T* d_y,
+    const TeamRow& team, const BlockOfRows<Accumulator<T>, 1>& block, const T* d_y,
     const T* z, T* d_z, index_t f) {
   using A = Accumulator<T>;
-  write_and_sum_rows(team, block, [=](const RowTeam&, index_t row) {
+  write_and_sum_rows(team, block, [=](const TeamRow&, index_t row) {
     const T* const d_out = d_y + row * f;
     const T* const in = z + row * f;
     T* const d_in = d_z + row * f;
@@ -46,6 +46,29 @@ KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
           mapped(read<A>(in, j), [](A value) { return gelu_slope(value); });
       return terms_of(written<A>(d_in, j, read<A>(d_out, j) * slope));
     };
+  });
+}
+
+// Two loops; the second finds its numbers in cache. What is summed is the gradient as it
+// is stored, which the weight gradient reads, too.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
+    const HostRow& team, const BlockOfRows<Accumulator<T>, 1>& block, const T* d_y,
+    const T* z, T* d_z, index_t f) {
+  using A = Accumulator<T>;
+  for (index_t row = block.begin; row < block.end; ++row) {
+    const T* const d_out = d_y + row * f;
+    const T* const in = z + row * f;
+    T* const d_in = d_z + row * f;
+    for_each_lanes(team, block.h, [=](auto j) {
+      const auto slope =
+          mapped(read_streamed<A>(in, j), [](A value) { return gelu_slope(value); });
+      write(d_in, j, read_streamed<A>(d_out, j) * slope);
+    });
+  }
+  sum_block(team, block.begin, block.end, 0, block.h, block.to[0], [=](index_t row) {
+    const T* const d_in = d_z + row * f;
+    return [=](auto j) { return read<A>(d_in, j); };
   });
 }
 
@@ -75,32 +98,12 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
         const index_t block = item / tiles;
         const index_t column = item % tiles * kColumnTile;
         const index_t width = tile_width(f, column, kColumnTile);
-        if constexpr (kRowsByTeams) {
-          const BlockOfRows<A, 1> to{blocks.begin(block),
-                                     blocks.begin(block + 1),
-                                     width,
-                                     {sums + block * f + column}};
-          return gelu_backward_of_block<T>(team, to, d_y_data + column, z_data + column,
-                                           d_z_data + column, f);
-        }
-        // Two loops; the second finds its numbers in cache. What is summed is the
-        // gradient as it is stored, which the weight gradient reads, too.
-        for (index_t row = blocks.begin(block); row < blocks.begin(block + 1); ++row) {
-          const T* const d_out = d_y_data + row * f + column;
-          const T* const in = z_data + row * f + column;
-          T* const d_in = d_z_data + row * f + column;
-          for_each_lanes(team, width, [=](auto j) {
-            const auto slope =
-                mapped(read_streamed<A>(in, j), [](A z) { return gelu_slope(z); });
-            write(d_in, j, read_streamed<A>(d_out, j) * slope);
-          });
-        }
-        team_barrier(team);
-        sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
-                  sums + block * f + column, [=](index_t row) {
-                    const T* const d_in = d_z_data + row * f;
-                    return [=](auto j) { return read<A>(d_in, j); };
-                  });
+        const BlockOfRows<A, 1> to{blocks.begin(block),
+                                   blocks.begin(block + 1),
+                                   width,
+                                   {sums + block * f + column}};
+        gelu_backward_of_block<T>(team, to, d_y_data + column, z_data + column,
+                                  d_z_data + column, f);
       });
 }
 

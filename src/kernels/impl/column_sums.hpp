@@ -194,8 +194,8 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamRow& team,
 }
 
 // The same where nothing is dropped.
-template <class A, int kSums, class RowOf>
-KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const RowTeam& team,
+template <class Team, class A, int kSums, class RowOf>
+KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const Team& team,
                                                     const BlockOfRows<A, kSums>& block,
                                                     const RowOf& row_of) {
   write_and_sum_rows<false>(team, DropoutMask<A>(), nullptr, block, row_of);

@@ -402,10 +402,9 @@ KOKKOS_FORCEINLINE_FUNCTION void add_rows(const HostRow&, index_t begin, index_t
   }
 }
 // sums[j] = the same sum.
-template <class A, class TermOf>
-KOKKOS_FORCEINLINE_FUNCTION void sum_block(const RowTeam& team, index_t begin,
-                                           index_t end, index_t column_begin,
-                                           index_t width, A* sums,
+template <class Team, class A, class TermOf>
+KOKKOS_FORCEINLINE_FUNCTION void sum_block(const Team& team, index_t begin, index_t end,
+                                           index_t column_begin, index_t width, A* sums,
                                            const TermOf& term_of) {
   for_each_column(team, width, [=](index_t j) { sums[j] = A{0}; });
   team_barrier(team);
