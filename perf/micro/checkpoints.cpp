@@ -158,7 +158,7 @@ class Rounds {
         saver_(world, "node", {.directory = checkpoints_}) {
     if (world.rank() == 0) fs::create_directories(checkpoints_);
     state_.step = 1;
-    saver_.reserve(parts_);
+    saver_.reserve(Exec(), parts_);
   }
   ~Rounds() {
     remove_all();

@@ -17,11 +17,11 @@ namespace trireme::job {
 struct Place {
   int node = 0;  // the lowest rank of those that share its memory
   std::string host;
-  std::string processor;   // CPU, or device where kernels run on one
-  std::string device;      // its address on the PCI bus; empty without one
-  std::string device_id;   // its UUID
-  std::vector<int> near;   // cores of the device's NUMA domain; empty where not known
-  std::vector<int> cores;  // that its threads may run on, ascending
+  std::string processor;    // CPU, or device where kernels run on one
+  std::string device{};     // its address on the PCI bus; empty without one
+  std::string device_id{};  // its UUID
+  std::vector<int> near{};  // cores of the device's NUMA domain; empty where not known
+  std::vector<int> cores;   // that its threads may run on, ascending
   int threads = 1;
   int node_cores = 1;  // of the node, bound or not
   int umask = 0;       // which permissions files it makes do not get

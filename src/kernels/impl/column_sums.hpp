@@ -9,6 +9,9 @@
 #ifndef TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
 #define TRIREME_KERNELS_IMPL_COLUMN_SUMS_HPP_
 
+#include <type_traits>
+#include <utility>
+
 #include "base/types.hpp"
 #include "kernels/impl/dropout_rows.hpp"
 #include "kernels/impl/lanes.hpp"
@@ -107,6 +110,14 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
 
 namespace detail {
 
+// body(p) for p = 0, 1, ... with p known to the compiler, which keeps arrays in registers
+// only where it knows every index.
+template <int... kP, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void unrolled(std::integer_sequence<int, kP...>,
+                                          const Body& body) {
+  (body(std::integral_constant<int, kP>()), ...);
+}
+
 // body(j, dropping) of a thread's piece q of a row.
 template <bool kMasked, class A, class Body>
 KOKKOS_FORCEINLINE_FUNCTION void do_piece(const DropoutMask<A>& mask,
@@ -133,28 +144,31 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_rows_of_pieces(const TeamRow& team,
   const index_t pieces = block.h / kPieceColumns;
   const auto first = static_cast<index_t>(team.member.team_rank());
   const auto stride = static_cast<index_t>(team.member.team_size());
-  Eight<A> sums[kPieces][kSums];
-  for (int p = 0; p < kPieces; ++p) {
-    for (int k = 0; k < kSums; ++k) sums[p][k] = A{0};
-  }
+  Terms<Eight<A>, kSums> sums[kPieces];
+  const auto for_each_piece = [&](const auto& body) {
+    unrolled(std::make_integer_sequence<int, kPieces>(), [&](auto p) {
+      constexpr int kPiece = decltype(p)::value;
+      const index_t q = first + kPiece * stride;
+      if (q < pieces) body(q, sums[kPiece]);
+    });
+  };
+  unrolled(std::make_integer_sequence<int, kPieces>(), [&](auto p) {
+    for (auto& sum : sums[decltype(p)::value].of) sum = A{0};
+  });
   for (index_t row = block.begin; row < block.end; ++row) {
     const auto at = row_of(team, row);
-    for (int p = 0; p < kPieces; ++p) {
-      const index_t q = first + p * stride;
-      if (q >= pieces) continue;
+    for_each_piece([&](index_t q, Terms<Eight<A>, kSums>& to) {
       do_piece<kMasked>(mask, step, row, q, [&](PieceAt j, const auto& dropped) {
         const auto terms = at(j, dropped);
-        for (int k = 0; k < kSums; ++k) sums[p][k] = sums[p][k] + terms.of[k];
+        for (int k = 0; k < kSums; ++k) to.of[k] = to.of[k] + terms.of[k];
       });
-    }
+    });
   }
-  for (int p = 0; p < kPieces; ++p) {
-    const index_t q = first + p * stride;
-    if (q >= pieces) continue;
+  for_each_piece([&](index_t q, Terms<Eight<A>, kSums>& from) {
     for (int k = 0; k < kSums; ++k) {
-      write(block.to[k], PieceAt{kPieceColumns * q}, sums[p][k]);
+      write(block.to[k], PieceAt{kPieceColumns * q}, from.of[k]);
     }
-  }
+  });
 }
 
 }  // namespace detail

@@ -59,11 +59,17 @@ inline constexpr int kMostRowThreads = 512;
 struct ColumnsOfRows {
   index_t count = index_t{kRowThreads} * kPieceColumns;
   bool has_pieces = false;
+  // Of a team. Kernels over double take up to 222 registers, those over other types at
+  // most 128, and a multiprocessor has 65536.
+  int most_threads = kRowThreads;
 
   ColumnsOfRows() = default;
   template <class... Arrays>
   explicit ColumnsOfRows(index_t columns, const Arrays*... arrays)
-      : count(columns), has_pieces(columns % kPieceColumns == 0) {
+      : count(columns),
+        has_pieces(columns % kPieceColumns == 0),
+        most_threads(((sizeof(Arrays) == sizeof(double)) || ...) ? kRowThreads
+                                                                 : kMostRowThreads) {
     const auto begins_at_piece = [](const void* array) {
       return reinterpret_cast<std::uintptr_t>(array) % 16 == 0;
     };
@@ -74,7 +80,7 @@ struct ColumnsOfRows {
     constexpr index_t kWarp = 32;
     const index_t each = has_pieces ? kPieceColumns : 1;
     const index_t warps = (count + kWarp * each - 1) / (kWarp * each);
-    const index_t most = has_pieces ? kMostRowThreads : kRowThreads;
+    const index_t most = has_pieces ? most_threads : kRowThreads;
     return static_cast<int>(std::clamp(kWarp * warps, kWarp, most));
   }
 };
