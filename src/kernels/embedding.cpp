@@ -141,6 +141,32 @@ struct Chains {
   View2<std::int32_t> links;
 };
 
+// Ids that a thread of a GPU reads at a time: one after the other it would wait for each.
+constexpr index_t kIdsAtOnce = 8;
+
+KOKKOS_FORCEINLINE_FUNCTION bool is_among(std::int32_t id, const std::int32_t* ids) {
+  bool is_found = false;
+  for (index_t i = 0; i < kIdsAtOnce; ++i) is_found = is_found | (ids[i] == id);
+  return is_found;
+}
+// The first place from `begin` on that has the id, or `end`.
+KOKKOS_FORCEINLINE_FUNCTION index_t first_place_of(std::int32_t id,
+                                                   const std::int32_t* ids, index_t begin,
+                                                   index_t end) {
+  index_t at = begin;
+  while (at + kIdsAtOnce <= end && !is_among(id, ids + at)) at += kIdsAtOnce;
+  while (at < end && ids[at] != id) ++at;
+  return at;
+}
+// The last place before `end` that has it, or -1.
+KOKKOS_FORCEINLINE_FUNCTION index_t last_place_of(std::int32_t id,
+                                                  const std::int32_t* ids, index_t end) {
+  index_t at = end;
+  while (at >= kIdsAtOnce && !is_among(id, ids + at - kIdsAtOnce)) at -= kIdsAtOnce;
+  while (at > 0 && ids[at - 1] != id) --at;
+  return at - 1;
+}
+
 // Adds to the table what each chain sums up to.
 template <class T, class G>
 void add_chains(const Exec& exec, View1<const std::int32_t> ids, View2<const T> d_y,
@@ -211,10 +237,8 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
         }
         if (row >= rows) return;
         const std::int32_t id = id_data[row];
-        index_t after = row + 1;
-        while (after < rows && id_data[after] != id) ++after;
-        index_t before = row - 1;
-        while (before >= 0 && id_data[before] != id) --before;
+        const index_t after = first_place_of(id, id_data, row + 1, rows);
+        const index_t before = last_place_of(id, id_data, row);
         next[row] = static_cast<std::int32_t>(after);
         is_first[row] = before < 0 ? 1 : 0;
       });
