@@ -21,6 +21,7 @@
 
 #include "apps/standard_streams.hpp"
 #include "apps/thread_settings.hpp"
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/error_message.hpp"
 #include "base/signal_thread.hpp"
@@ -147,6 +148,7 @@ int run_guarded(comm::Environment& environment, const Action& action,
       std::optional<Kokkos::ScopeGuard> kokkos;
       if (resources.computes) {
         kokkos.emplace(kokkos_settings(environment, team));
+        check_closures();
       } else {
         plan_team_threads(team);
       }

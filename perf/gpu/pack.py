@@ -257,7 +257,8 @@ def write_archive(stage, out):
         entry.uid = entry.gid = 0
         entry.uname = entry.gname = ""
         return entry
-    with tarfile.open(out, "w:gz", compresslevel=9) as archive:
+    # What several programs have, kernels above all, is within the reach of this dictionary.
+    with tarfile.open(out, "w:xz", preset=9) as archive:
         archive.add(stage, arcname=NAME, filter=without_owner)
     size = out.stat().st_size
     if size >= MOST_BYTES:
@@ -286,7 +287,7 @@ def fill(stage, build, host):
 def pack(arguments):
     build = arguments.build or ROOT / "build" / "gpu_suite"
     host = (arguments.host or ROOT / "build" / "release") / "bin"
-    out = arguments.out or ROOT / "build" / f"{NAME}.tar.gz"
+    out = arguments.out or ROOT / "build" / f"{NAME}.tar.xz"
     try:
         for name in ("trireme", "trireme_gpu_masks"):
             if not (host / name).exists():

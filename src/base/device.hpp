@@ -48,6 +48,11 @@ constexpr bool runs_build(int capability, int built) {
   return built == 0 || (capability / 10 == built / 10 && capability >= built);
 }
 
+// Throws Error where kernels do not read their arguments as the host wrote them, since
+// the compiler lays them out in two ways: every result would be wrong. One launch, and
+// waits for it; nothing in a build for host cores. Kokkos is up.
+void check_closures();
+
 // Variables that are to be set before CUDA begins, where the user has not: names and
 // values. Asks `get` for variables (std::getenv, or a test's).
 //   CUDA_DEVICE_MAX_CONNECTIONS  queues of the hardware: with fewer than there are

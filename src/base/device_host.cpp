@@ -19,6 +19,8 @@ int built_capability() {
   return 0;
 }
 
+void check_closures() {}
+
 void set_device_variables() {}
 
 }  // namespace trireme

@@ -47,6 +47,10 @@ TEST(Device, RunsWhatWasBuiltForItsGeneration) {
   EXPECT_FALSE(runs_build(100, 90));
 }
 
+TEST(Device, KernelsReadClosuresAsTheyWereWritten) {
+  EXPECT_NO_THROW(check_closures());
+}
+
 TEST(Device, ABuildForHostCoresSeesNone) {
   if constexpr (kHostExecution) {
     EXPECT_THAT(visible_devices(), IsEmpty());

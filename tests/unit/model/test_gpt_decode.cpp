@@ -41,7 +41,9 @@ class Decoder {
   Values feed(index_t news, index_t wanted) {
     const index_t at = length_, rows = news * batch_;
     for (nn::KvCache<T>& layer : state_.caches) {
-      layer.texts = {.count = batch_, .capacity = capacity_, .longest = at + news};
+      layer.texts.count = batch_;
+      layer.texts.capacity = capacity_;
+      layer.texts.longest = at + news;
     }
     Values tokens(rows), positions(rows);
     for (index_t r = 0; r < rows; ++r) {
