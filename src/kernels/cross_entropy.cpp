@@ -77,31 +77,32 @@ KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
 }
 
 // What a thread of a GPU finds of its columns in one pass.
-template <class A>
+template <class T>
 struct RunningStatistics {
+  using A = Accumulator<T>;
   A largest = Kokkos::Experimental::finite_min_v<A>;
   A sum{0};
 
   // NaN is no maximum, and makes the sum one.
   KOKKOS_FORCEINLINE_FUNCTION void raise(A to) {
     if (!(to > largest)) return;
-    sum *= vector_exp(largest - to);
+    sum *= exp_for<T>(largest - to);
     largest = to;
   }
   KOKKOS_FORCEINLINE_FUNCTION void add(A logit) {
     raise(logit);
-    sum += vector_exp(logit - largest);
+    sum += exp_for<T>(logit - largest);
   }
   KOKKOS_FORCEINLINE_FUNCTION void add(const Eight<A>& logits) {
     A most = logits.of[0];
     for (const A& logit : logits.of) most = logit > most || most != most ? logit : most;
     raise(most);
     const A shift = largest;
-    sum += sum_of(mapped(logits, [=](A logit) { return vector_exp(logit - shift); }));
+    sum += sum_of(mapped(logits, [=](A logit) { return exp_for<T>(logit - shift); }));
   }
   KOKKOS_FORCEINLINE_FUNCTION void join(const RunningStatistics& other) {
     raise(other.largest);
-    sum += other.sum * vector_exp(other.largest - largest);
+    sum += other.sum * exp_for<T>(other.largest - largest);
   }
 };
 
@@ -110,7 +111,7 @@ KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
     const TeamRow& team, const SoftmaxRows<T>&, const T* in, index_t count,
     const Ahead<T>&) {
   using A = Accumulator<T>;
-  const auto found = detail::reduce_pieces<RunningStatistics<A>>(
+  const auto found = detail::reduce_pieces<RunningStatistics<T>>(
       team, count, [=](auto j, auto& running) { running.add(read<A>(in, j)); });
   return {found.largest, found.sum};
 }
@@ -133,7 +134,7 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const HostRow& team,
     T* const piece = in + begin;
     ahead.fetch(team, begin, width);
     for_each_column(team, width, [=](index_t j) {
-      piece[j] = static_cast<T>(vector_exp(static_cast<A>(piece[j]) - largest) * factor);
+      piece[j] = static_cast<T>(exp_for<T>(static_cast<A>(piece[j]) - largest) * factor);
     });
   }
 }
@@ -147,7 +148,7 @@ KOKKOS_FORCEINLINE_FUNCTION void softmax_of_row(const TeamRow& team,
   using A = Accumulator<T>;
   for_each_lanes(team, count, [=](auto j) {
     write(in, j, mapped(read<A>(in, j), [=](A logit) {
-            return vector_exp(logit - largest) * factor;
+            return exp_for<T>(logit - largest) * factor;
           }));
   });
 }
@@ -175,7 +176,7 @@ KOKKOS_FORCEINLINE_FUNCTION void gradient_of_row(
   if (is_here) {
     for_each_column(team, 1, [=](index_t j) {
       in[column + j] =
-          static_cast<T>(vector_exp(label_value - largest) * factor - weight);
+          static_cast<T>(exp_for<T>(label_value - largest) * factor - weight);
     });
   }
 }
@@ -242,7 +243,7 @@ void cross_entropy_row_sums(const Exec& exec, VocabRange range, View2<const T> l
         const T* const in = logits_data + row * columns;
         const A largest = max_data[row];
         const A sum = sum_columns<A>(team, range.valid_columns, [=](index_t j) {
-          return vector_exp(static_cast<A>(in[j]) - largest);
+          return exp_for<T>(static_cast<A>(in[j]) - largest);
         });
         sums_data[2 * row] = sum;
         sums_data[2 * row + 1] = label_logit(range, in, label_data[row]);

@@ -167,6 +167,69 @@ KOKKOS_FORCEINLINE_FUNCTION index_t last_place_of(std::int32_t id,
   return at - 1;
 }
 
+// Links of the rows [begin, begin + kChainRows) of the chains.
+constexpr index_t kChainRows = kRowsByTeams ? kRowThreads / 2 : 128;
+
+KOKKOS_FORCEINLINE_FUNCTION void link_rows(const HostRow&, const std::int32_t* ids,
+                                           index_t begin, index_t rows,
+                                           std::int32_t* next, std::int32_t* is_first) {
+  for (index_t row = begin; row < rows && row < begin + kChainRows; ++row) {
+    next[row] = static_cast<std::int32_t>(first_place_of(ids[row], ids, row + 1, rows));
+    is_first[row] = last_place_of(ids[row], ids, row) < 0 ? 1 : 0;
+  }
+}
+
+// Ids that lie in a team's scratch memory at a time, on either side of its rows.
+constexpr index_t kIdTile = 1024;
+constexpr std::size_t kChainScratch =
+    kRowsByTeams ? (2 * kIdTile + kRowThreads) * sizeof(std::int32_t) : 0;
+
+// Two threads of a team have a row: one goes through the ids behind it, the other
+// through those before it, a tile at a time, both from the row on outwards.
+KOKKOS_FORCEINLINE_FUNCTION void link_rows(const TeamRow& team, const std::int32_t* ids,
+                                           index_t begin, index_t rows,
+                                           std::int32_t* next, std::int32_t* is_first) {
+  auto* const behind = static_cast<std::int32_t*>(
+      team.member.team_scratch(scratch_level(kChainScratch))
+          .get_shmem_aligned(static_cast<int>(kChainScratch), 4));
+  std::int32_t* const before = behind + kIdTile;
+  // Of row begin + i: [i] behind it, [kChainRows + i] before it; -1: none so far.
+  std::int32_t* const found = before + kIdTile;
+  const index_t own_end = begin + kChainRows < rows ? begin + kChainRows : rows;
+  for_each_column(team, kRowThreads, [=](index_t i) { found[i] = -1; });
+  for (index_t far = 0; begin + far < rows || far < own_end; far += kIdTile) {
+    const index_t behind_begin = begin + far < rows ? begin + far : rows;
+    const index_t behind_count = tile_width(rows, behind_begin, kIdTile);
+    const index_t before_end = far < own_end ? own_end - far : 0;
+    const index_t before_begin = before_end > kIdTile ? before_end - kIdTile : 0;
+    const index_t before_count = before_end - before_begin;
+    team_barrier(team);
+    for_each_column(team, behind_count,
+                    [=](index_t j) { behind[j] = ids[behind_begin + j]; });
+    for_each_column(team, before_count,
+                    [=](index_t j) { before[j] = ids[before_begin + j]; });
+    team_barrier(team);
+    for_each_column(team, kRowThreads, [=](index_t i) {
+      const index_t row = begin + i % kChainRows;
+      if (row >= rows || found[i] >= 0) return;
+      if (i < kChainRows) {
+        const index_t from = row >= behind_begin ? row + 1 - behind_begin : 0;
+        const index_t at = first_place_of(ids[row], behind, from, behind_count);
+        if (at < behind_count) found[i] = static_cast<std::int32_t>(behind_begin + at);
+      } else {
+        const index_t end = row < before_end ? row - before_begin : before_count;
+        const index_t at = last_place_of(ids[row], before, end);
+        if (at >= 0) found[i] = static_cast<std::int32_t>(before_begin + at);
+      }
+    });
+  }
+  team_barrier(team);
+  for_each_column(team, own_end - begin, [=](index_t i) {
+    next[begin + i] = found[i] >= 0 ? found[i] : static_cast<std::int32_t>(rows);
+    is_first[begin + i] = found[kChainRows + i] < 0 ? 1 : 0;
+  });
+}
+
 // Adds to the table what each chain sums up to.
 template <class T, class G>
 void add_chains(const Exec& exec, View1<const std::int32_t> ids, View2<const T> d_y,
@@ -224,24 +287,21 @@ void embedding_backward_chains(const Exec& exec, View1<const std::int32_t> ids,
   std::int32_t* const is_first = chains.is_first();
   G* const table_data = d_table.data();
   const index_t zeroed = accumulate == Accumulate::yes ? 0 : table_rows * h;
-  const index_t threads = std::max<index_t>(rows, zeroed > 0 ? 1 : 0);
-  // The search is quadratic, but neighbouring threads read the same ids, so that it costs
-  // less than a sort would.
-  launch(
+  const index_t items = std::max<index_t>(tiles_of(rows, kChainRows), zeroed > 0 ? 1 : 0);
+  // The search is quadratic, but all threads of a team read the same ids, so that it
+  // costs less than a sort would.
+  launch_rows(
       exec,
       {"trireme::kernels::embedding_backward[chains]",
        {.bytes = bytes_of(ids, chains.links) + (zeroed > 0 ? bytes_of(d_table) : 0)}},
-      threads, KOKKOS_LAMBDA(index_t row) {
-        for (index_t i = row; i < zeroed; i += threads) {
-          table_data[i] = static_cast<G>(Accumulator<T>{0});
-        }
-        if (row >= rows) return;
-        const std::int32_t id = id_data[row];
-        const index_t after = first_place_of(id, id_data, row + 1, rows);
-        const index_t before = last_place_of(id, id_data, row);
-        next[row] = static_cast<std::int32_t>(after);
-        is_first[row] = before < 0 ? 1 : 0;
-      });
+      items, ColumnsOfRows(),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
+        G* const zeros = table_data + item * zeroed / items;
+        for_each_column(team, (item + 1) * zeroed / items - item * zeroed / items,
+                        [=](index_t i) { zeros[i] = static_cast<G>(Accumulator<T>{0}); });
+        link_rows(team, id_data, item * kChainRows, rows, next, is_first);
+      },
+      kChainScratch);
   add_chains<T, G>(exec, ids, d_y, row_begin, chains, d_table);
 }
 

@@ -28,6 +28,58 @@ struct RowsOf {
   }
 };
 
+// A row's epilogue: `to` from `from`, with what is kept of it in z, if anything. A sum
+// with the bias is rounded as it is stored before it goes on.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const HostRow& team, index_t f,
+                                                 bool has_gelu, const T* bias,
+                                                 const T* add, const T* from, T* z,
+                                                 T* to) {
+  using A = Accumulator<T>;
+  if (bias != nullptr) {
+    T* const sum = z != nullptr ? z : to;
+    for_each_lanes(team, f,
+                   [=](auto j) { write(sum, j, read<A>(from, j) + read<A>(bias, j)); });
+    from = sum;
+  } else if (z != nullptr && z != from) {
+    for_each_lanes(team, f, [=](auto j) { write(z, j, read<A>(from, j)); });
+  }
+  if (has_gelu) {
+    for_each_lanes(team, f, [=](auto j) {
+      write(to, j, mapped(read<A>(from, j), [](A value) { return gelu<T>(value); }));
+    });
+  } else if (add != nullptr) {
+    for_each_lanes(team, f,
+                   [=](auto j) { write(to, j, read<A>(from, j) + read<A>(add, j)); });
+  } else if (from != to) {
+    for_each_lanes(team, f, [=](auto j) { write(to, j, read<A>(from, j)); });
+  }
+}
+
+// In one loop: threads have no vectors that a branch would spoil.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const TeamRow& team, index_t f,
+                                                 bool has_gelu, const T* bias,
+                                                 const T* add, const T* from, T* z,
+                                                 T* to) {
+  using A = Accumulator<T>;
+  for_each_lanes(team, f, [=](auto j) {
+    auto value = read<A>(from, j);
+    if (bias != nullptr) value = value + read<A>(bias, j);
+    if (z != nullptr) {
+      value = written<A>(z, j, value);
+    } else if (bias != nullptr) {
+      value = written<A>(to, j, value);
+    }
+    if (has_gelu) {
+      value = mapped(value, [](A one) { return gelu<T>(one); });
+    } else if (add != nullptr) {
+      value = value + read<A>(add, j);
+    }
+    write(to, j, value);
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -51,7 +103,6 @@ void require_epilogue(const Epilogue<T>& epilogue, const View2<T>& y) {
 template <class T>
 void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>& epilogue,
                     View2<T> y, PassOf pass) {
-  using A = Accumulator<T>;
   const auto rows = static_cast<index_t>(y.extent(0));
   const auto f = static_cast<index_t>(y.extent(1));
   require_extents("apply_epilogue", "product", product, rows, f);
@@ -72,29 +123,8 @@ void apply_epilogue(const Exec& exec, View2<const T> product, const Epilogue<T>&
   launch_rows(
       exec, {"trireme::kernels::apply_epilogue", {.bytes = bytes}}, rows, columns,
       KOKKOS_LAMBDA(const RowTeam& team, index_t row) {
-        const T* from = in.row(row);
-        T* const to = out.row(row);
-        T* const z = kept.row(row);
-        if (bias != nullptr) {
-          T* const sum = z != nullptr ? z : to;
-          for_each_lanes(team, f, [=](auto j) {
-            write(sum, j, read<A>(from, j) + read<A>(bias, j));
-          });
-          from = sum;
-          team_barrier(team);
-        } else if (z != nullptr && z != from) {
-          for_each_lanes(team, f, [=](auto j) { write(z, j, read<A>(from, j)); });
-        }
-        if (has_gelu) {
-          for_each_lanes(team, f, [=](auto j) {
-            write(to, j, mapped(read<A>(from, j), [](A value) { return gelu(value); }));
-          });
-        } else if (const T* const add = residual.row(row); add != nullptr) {
-          for_each_lanes(
-              team, f, [=](auto j) { write(to, j, read<A>(from, j) + read<A>(add, j)); });
-        } else if (from != to) {
-          for_each_lanes(team, f, [=](auto j) { write(to, j, read<A>(from, j)); });
-        }
+        epilogue_of_row<T>(team, f, has_gelu, bias, residual.row(row), in.row(row),
+                           kept.row(row), out.row(row));
       });
 }
 

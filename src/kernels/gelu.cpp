@@ -24,7 +24,7 @@ void gelu_forward(const Exec& exec, View2<const T> z, View2<T> y) {
         const T* const in = z_data + row * f;
         T* const out = y_data + row * f;
         for_each_lanes(team, f, [=](auto j) {
-          write(out, j, mapped(read_streamed<A>(in, j), [](A z) { return gelu(z); }));
+          write(out, j, mapped(read_streamed<A>(in, j), [](A z) { return gelu<T>(z); }));
         });
       });
 }
@@ -43,7 +43,7 @@ KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
     T* const d_in = d_z + row * f;
     return [=](auto j, const auto&) {
       const auto slope =
-          mapped(read<A>(in, j), [](A value) { return gelu_slope(value); });
+          mapped(read<A>(in, j), [](A value) { return gelu_slope<T>(value); });
       return terms_of(written<A>(d_in, j, read<A>(d_out, j) * slope));
     };
   });
@@ -62,7 +62,7 @@ KOKKOS_FORCEINLINE_FUNCTION void gelu_backward_of_block(
     T* const d_in = d_z + row * f;
     for_each_lanes(team, block.h, [=](auto j) {
       const auto slope =
-          mapped(read_streamed<A>(in, j), [](A value) { return gelu_slope(value); });
+          mapped(read_streamed<A>(in, j), [](A value) { return gelu_slope<T>(value); });
       write(d_in, j, read_streamed<A>(d_out, j) * slope);
     });
   }
@@ -89,15 +89,16 @@ void gelu_backward(const Exec& exec, View2<const T> d_y, View2<const T> z, View2
   const T* const z_data = z.data();
   T* const d_z_data = d_z.data();
   A* const sums = partials.data();
-  const index_t tiles = tiles_of(f, kColumnTile);
+  const index_t tile = column_tile(f), tiles = tiles_of(f, tile);
   launch_rows(
       exec,
       {"trireme::kernels::gelu_backward", {.bytes = bytes_of(d_y, z, d_z, partials)}},
-      blocks.count * tiles, ColumnsOfRows(f, d_y_data, z_data, d_z_data, sums),
+      blocks.count * tiles,
+      ColumnsOfRows(f, d_y_data, z_data, d_z_data, sums).in_tiles(tile),
       KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
-        const index_t column = item % tiles * kColumnTile;
-        const index_t width = tile_width(f, column, kColumnTile);
+        const index_t column = item % tiles * tile;
+        const index_t width = tile_width(f, column, tile);
         const BlockOfRows<A, 1> to{blocks.begin(block),
                                    blocks.begin(block + 1),
                                    width,

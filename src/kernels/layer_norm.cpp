@@ -221,7 +221,8 @@ void combine_blocks(const Exec& exec, View3<A> sums, Accumulate accumulate,
       {"trireme::kernels::layer_norm_backward_weight[combine]",
        {.bytes =
             bytes_of(sums, d_gamma, d_beta) + (adds ? bytes_of(d_gamma, d_beta) : 0)}},
-      tiles_of(h, kCombineTile), KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
+      tiles_of(h, kCombineTile), ColumnsOfRows(),
+      KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         const index_t column = tile * kCombineTile;
         const index_t width = tile_width(h, column, kCombineTile);
         combine_rows(team, adds, blocks, column, width, d_gamma_data + column,
@@ -234,7 +235,8 @@ void combine_blocks(const Exec& exec, View3<A> sums, Accumulate accumulate,
                        const A* const row = partial + block * 2 * h + h;
                        return [=](auto j) { return read<A>(row, j); };
                      });
-      });
+      },
+      2 * kCombineScratch<A>);
 }
 
 }  // namespace
@@ -265,16 +267,16 @@ void layer_norm_backward_weight(const Exec& exec, View2<const T> d_y, View2<cons
   const RowBlocks blocks(rows);
   const View3<A> sums(scratch.data(), extent(blocks.count), 2, extent(h));
   A* const partial = sums.data();
-  const index_t tiles = tiles_of(h, kColumnTile);
+  const index_t tile = column_tile(h), tiles = tiles_of(h, tile);
   launch_rows(
       exec,
       {"trireme::kernels::layer_norm_backward_weight[blocks]",
        {.bytes = bytes_of(d_y, x, mean, rstd, sums)}},
-      blocks.count * tiles, ColumnsOfRows(h, d_y_data, x_data, partial),
+      blocks.count * tiles, ColumnsOfRows(h, d_y_data, x_data, partial).in_tiles(tile),
       KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
-        const index_t column = item % tiles * kColumnTile;
-        const index_t width = tile_width(h, column, kColumnTile);
+        const index_t column = item % tiles * tile;
+        const index_t width = tile_width(h, column, tile);
         A* const to = partial + block * 2 * h + column;
         sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width, to,
                   [=](index_t row) {

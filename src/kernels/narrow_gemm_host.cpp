@@ -285,7 +285,7 @@ template <class T>
 void gelu_of_row(const T* z, T* y, index_t count) {
   TRIREME_INDEPENDENT_ITERATIONS
   for (index_t j = 0; j < count; ++j) {
-    y[j] = static_cast<T>(gelu(static_cast<float>(z[j])));
+    y[j] = static_cast<T>(gelu<T>(static_cast<float>(z[j])));
   }
 }
 

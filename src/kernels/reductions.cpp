@@ -3,8 +3,8 @@
 // Rows (or elements) are cut in blocks; each block's sum goes to memory, and a second
 // launch adds the blocks in order. That launch is small, and a layer has eight such sums,
 // so that one launch makes several: its closure has a table, in which a work item looks
-// for the sum that it belongs to. Example: sums of 768 and of 2304 columns, in tiles of
-// 256, have 3 and 9 items, and item 4 is the second tile of the second sum.
+// for the sum that it belongs to. Example: sums of 768 and of 2304 columns, in a host's
+// tiles of 256, have 3 and 9 items, and item 4 is the second tile of the second sum.
 #include "kernels/reductions.hpp"
 
 #include "base/plural.hpp"
@@ -63,7 +63,7 @@ void add_partials(const Exec& exec, std::span<const PartialSum<A, G>> all) {
                         adds};
   }
   launch_rows(
-      exec, {"trireme::kernels::add_partials", {.bytes = bytes}}, end,
+      exec, {"trireme::kernels::add_partials", {.bytes = bytes}}, end, ColumnsOfRows(),
       KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         int number = 0;
         while (item >= table.entries[number].end) ++number;
@@ -78,7 +78,8 @@ void add_partials(const Exec& exec, std::span<const PartialSum<A, G>> all) {
                        const A* const row = partials + block * columns;
                        return [=](auto j) { return read<A>(row, j); };
                      });
-      });
+      },
+      kCombineScratch<A>);
 }
 
 template <class T>
@@ -89,15 +90,14 @@ void sum_row_blocks(const Exec& exec, View2<const T> x, View2<Accumulator<T>> pa
   require_extents("sum_row_blocks", "partials", partials, blocks.count, columns);
   const T* const x_data = x.data();
   A* const partial = partials.data();
-  const index_t tiles = tiles_of(columns, kColumnTile);
+  const index_t tile = column_tile(columns), tiles = tiles_of(columns, tile);
   launch_rows(
       exec, {"trireme::kernels::sum_row_blocks", {.bytes = bytes_of(x, partials)}},
-      blocks.count * tiles, ColumnsOfRows(columns, x_data, partial),
+      blocks.count * tiles, ColumnsOfRows(columns, x_data, partial).in_tiles(tile),
       KOKKOS_LAMBDA(const RowTeam& team, index_t item) {
         const index_t block = item / tiles;
-        const index_t column = item % tiles * kColumnTile;
-        const index_t width =
-            columns - column < kColumnTile ? columns - column : kColumnTile;
+        const index_t column = item % tiles * tile;
+        const index_t width = tile_width(columns, column, tile);
         sum_block(team, blocks.begin(block), blocks.begin(block + 1), column, width,
                   partial + block * columns + column, [=](index_t row) {
                     const T* const in = x_data + row * columns;

@@ -18,26 +18,27 @@ template <class A>
 inline constexpr A kGeluCubic = static_cast<A>(1.5957691216057307 * 0.044715);
 
 // exp(-2 u)
-template <class A>
+template <class T, class A>
 KOKKOS_FORCEINLINE_FUNCTION A exp_minus_2u(A z) {
-  return vector_exp(-z * multiply_add(kGeluCubic<A>, z * z, kGeluLinear<A>));
+  return exp_for<T>(-z * multiply_add(kGeluCubic<A>, z * z, kGeluLinear<A>));
 }
 
 }  // namespace detail
 
-template <class A>
+// Of a kernel over T: see exp_for().
+template <class T, class A>
 KOKKOS_FORCEINLINE_FUNCTION A gelu(A z) {
-  return z / (A{1} + detail::exp_minus_2u(z));
+  return quotient_for<T>(z, A{1} + detail::exp_minus_2u<T>(z));
 }
 
 // d(z s)/dz = s + z s (1 - s) d(2 u)/dz
-template <class A>
+template <class T, class A>
 KOKKOS_FORCEINLINE_FUNCTION A gelu_slope(A z) {
   // Beyond +-10 the slope is 1 or 0 to the last digit; within, nothing overflows.
   z = z > A{10} ? A{10} : z;
   z = z < A{-10} ? A{-10} : z;
-  const A e = detail::exp_minus_2u(z);
-  const A s = A{1} / (A{1} + e);
+  const A e = detail::exp_minus_2u<T>(z);
+  const A s = quotient_for<T>(A{1}, A{1} + e);
   const A rest = e * s;  // 1 - s, without cancellation
   const A du = multiply_add(A{3} * detail::kGeluCubic<A>, z * z, detail::kGeluLinear<A>);
   return multiply_add(z * du, s * rest, s);

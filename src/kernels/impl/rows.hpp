@@ -75,6 +75,12 @@ struct ColumnsOfRows {
     };
     has_pieces = has_pieces && (begins_at_piece(arrays) && ...);
   }
+  // Rows are cut in tiles of so many columns.
+  ColumnsOfRows in_tiles(index_t tile) const {
+    ColumnsOfRows columns = *this;
+    columns.count = std::min(count, tile);
+    return columns;
+  }
   // Whole warps, in which each thread has a piece; of longest rows, several.
   int threads() const {
     constexpr index_t kWarp = 32;
@@ -169,17 +175,19 @@ KOKKOS_FORCEINLINE_FUNCTION A reduce_on_host(index_t count, A identity, const Jo
 }  // namespace detail
 
 // body(team, row) for row in [0, rows). `kernel` is a label, or {label, cost}. Without
-// `columns` a GPU's threads have single ones.
+// `columns` a GPU's threads have single ones. A team has so much scratch memory.
 template <class Body>
 void launch_rows(const Exec& exec, const Kernel& kernel, index_t rows,
-                 const ColumnsOfRows& columns, const Body& body) {
+                 const ColumnsOfRows& columns, const Body& body,
+                 std::size_t scratch_bytes = 0) {
   if constexpr (!kRowsByTeams) {
     launch(exec, kernel, rows, detail::HostRows<Body>{body});
   } else {
     // On a host, for tests, two, so that a barrier that is missing shows.
     constexpr int kHostThreads = 2;
     launch_teams(exec, kernel, rows, columns.threads(),
-                 detail::TeamRows<Body>{body, columns.has_pieces}, 0, kHostThreads);
+                 detail::TeamRows<Body>{body, columns.has_pieces}, scratch_bytes,
+                 kHostThreads);
   }
 }
 template <class Body>
@@ -353,9 +361,11 @@ KOKKOS_FORCEINLINE_FUNCTION A max_columns(const TeamRow& team, index_t count,
 }
 
 // Rows cut in blocks, for sums over rows: a function of the shape only. A GPU has a block
-// walked by one team and wants some for each of its multiprocessors.
+// walked by one team and wants some for each of its multiprocessors, but no more than run
+// at a time: the last ones would run alone. 648 are six for each of an A100 and five for
+// each of an H100.
 struct RowBlocks {
-  static constexpr index_t kMaxBlocks = kRowsByTeams ? 1024 : 64;
+  static constexpr index_t kMaxBlocks = kRowsByTeams ? 648 : 64;
   static constexpr index_t kMinRows = 16;
 
   index_t rows = 0;
@@ -371,10 +381,20 @@ struct RowBlocks {
   }
 };
 
-// Columns that one work item of a sum over rows takes; of the sum over blocks, fewer, so
-// that there is work for every thread.
-inline constexpr index_t kColumnTile = kRowsByTeams ? kRowThreads * kPieceColumns : 4096;
-inline constexpr index_t kCombineTile = kRowThreads;
+// Columns that one work item of a sum over rows takes, at most; of the sum over blocks,
+// fewer, so that there is work for every thread.
+inline constexpr index_t kColumnTile = 4096;
+inline constexpr index_t kCombineTile = kRowsByTeams ? 32 : 256;
+
+// The tile that so many columns are cut in. Those of a GPU are alike, so that no team has
+// threads without columns: 6144 are two tiles of 3072.
+inline index_t column_tile(index_t columns) {
+  if constexpr (!kRowsByTeams) return kColumnTile;
+  constexpr index_t kWarp = 32 * kPieceColumns;
+  const index_t tiles = (columns + kColumnTile - 1) / kColumnTile;
+  const index_t even = tiles > 0 ? (columns + tiles - 1) / tiles : kWarp;
+  return (even + kWarp - 1) / kWarp * kWarp;
+}
 
 // Work items that cover `columns` in tiles, and the columns of one of them.
 KOKKOS_FORCEINLINE_FUNCTION index_t tiles_of(index_t columns, index_t tile) {
@@ -417,10 +437,14 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_block(const Team& team, index_t begin, inde
   add_rows(team, begin, end, column_begin, width, sums, term_of);
 }
 
+// Of a GPU's team that runs combine_rows(): partial sums of its warps.
+template <class A>
+inline constexpr std::size_t kCombineScratch = kRowsByTeams ? kRowThreads * sizeof(A) : 0;
+
 // sums[j] += the sum over all rows, or = where it does not add. Sums of 16 bits are taken
-// in float and rounded once.
+// in float and rounded once. At most kCombineTile columns.
 template <class G, class TermOf>
-KOKKOS_FORCEINLINE_FUNCTION void combine_rows(const RowTeam& team, bool adds,
+KOKKOS_FORCEINLINE_FUNCTION void combine_rows(const HostRow& team, bool adds,
                                               index_t rows, index_t column_begin,
                                               index_t width, G* sums,
                                               const TermOf& term_of) {

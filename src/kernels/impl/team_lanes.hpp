@@ -222,6 +222,55 @@ KOKKOS_FORCEINLINE_FUNCTION void add_rows(const TeamRow& team, index_t begin, in
   });
 }
 
+namespace detail {
+
+// The sum of some rows of a column, of which eight are read at a time.
+template <class A, class TermOf>
+KOKKOS_FORCEINLINE_FUNCTION A sum_of_rows(index_t begin, index_t end, index_t column,
+                                          const TermOf& term_of) {
+  constexpr int kAtOnce = 8;
+  A sum{0};
+  index_t row = begin;
+  for (; row + kAtOnce <= end; row += kAtOnce) {
+    Eight<A> part;
+    for (int i = 0; i < kAtOnce; ++i) part.of[i] = term_of(row + i)(column);
+    sum += sum_of(part);
+  }
+  for (; row < end; ++row) sum += term_of(row)(column);
+  return sum;
+}
+
+}  // namespace detail
+
+// There are few columns, so that a thread that went through all rows would wait for
+// memory most of its time: a warp has some of the rows, and a thread of it one column.
+// Each call takes kCombineScratch of the team's memory.
+template <class G, class TermOf>
+KOKKOS_FORCEINLINE_FUNCTION void combine_rows(const TeamRow& team, bool adds,
+                                              index_t rows, index_t column_begin,
+                                              index_t width, G* sums,
+                                              const TermOf& term_of) {
+  using A = Accumulator<G>;
+  constexpr index_t kSlices = kRowThreads / kCombineTile;
+  constexpr std::size_t kBytes = kCombineScratch<A>;
+  auto* const slices = static_cast<A*>(team.member.team_scratch(scratch_level(kBytes))
+                                           .get_shmem(static_cast<int>(kBytes)));
+  for_each_column(team, kRowThreads, [&](index_t thread) {
+    const index_t j = thread % kCombineTile, slice = thread / kCombineTile;
+    if (j >= width) return;
+    slices[thread] = detail::sum_of_rows<A>(
+        slice * rows / kSlices, (slice + 1) * rows / kSlices, column_begin + j, term_of);
+  });
+  team_barrier(team);
+  for_each_column(team, width, [&](index_t j) {
+    A sum = adds ? static_cast<A>(sums[j]) : A{0};
+    for (index_t slice = 0; slice < kSlices; ++slice) {
+      sum += slices[slice * kCombineTile + j];
+    }
+    sums[j] = static_cast<G>(sum);
+  });
+}
+
 }  // namespace trireme::kernels
 
 #endif  // TRIREME_KERNELS_IMPL_TEAM_LANES_HPP_
