@@ -23,8 +23,8 @@ TINY_STEPS, TINY_STOP = 6, 3
 LOSS_TOLERANCE = 2e-5
 # Of losses and norms of gradients in bf16, with another kernel in one place: norms differ most.
 BF16_TOLERANCE = 2e-2
-# A step this small leaves weights as they were drawn.
-NO_STEP = ("optimizer.lr=1e-30", "run.steps=1")
+# A step this small, which is 0 in fp32, leaves weights as they were drawn, zeros included.
+NO_STEP = ("optimizer.lr=1e-60", "run.steps=1")
 
 
 def train(directory, *settings, deck="tiny", arguments=(), corpus="tiny", variables=None):

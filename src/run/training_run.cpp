@@ -794,7 +794,8 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   times.steps = steps;
   times.samples = samples;
   times.tokens = samples * deck_.model.sequence;
-  times.threads = static_cast<int>(exec_.space().concurrency());
+  // Of the host: a device has some hundred thousand.
+  times.threads = kHostExecution ? static_cast<int>(exec_.space().concurrency()) : 1;
   times.model_flops = flops;
   times.hardware_flops = hardware_flops_ * static_cast<double>(samples);
   step::MemoryUse use = replica_.memory_use();
