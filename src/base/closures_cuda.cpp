@@ -71,7 +71,7 @@ void check_closures() {
   for (int i = 0; i < kMarks; ++i) {
     TRIREME_REQUIRE(host(i) == 1000 + i,
                     "kernels of this program read their arguments wrongly: of the mark "
-                    "{} behind a View of {} dimensions they read {}. nvcc {}.{} and this "
+                    "{} behind a View of rank {} they read {}. nvcc {}.{} and this "
                     "Kokkos {}.{}.{} do not agree: see docs/developer/cuda.md for those "
                     "that do",
                     1000 + i, i, host(i), CUDART_VERSION / 1000,
