@@ -22,20 +22,20 @@ def step(name, limit, *work, needs=()):
 
 def truth(results):
     return [step("versions", 15, "versions"),
-            step("peaks", 25, "peaks", needs=("torch",)),
+            step("peaks", 15, "peaks", needs=("torch",)),
             step("start", 20, "start"),
             *[step(f"tests {shard + 1} of {SHARDS}", 38, "tests", shard, SHARDS)
               for shard in range(SHARDS)],
-            step("masks", 10, "masks"),
+            step("masks", 5, "masks"),
             step("weights", 10, "weights"),
             step("restart", 25, "restart", results),
             step("twice", 25, "twice"),
-            step("profile", 30, "profile", "0"),
+            step("profile", 20, "profile", "0"),
             step("memory", 25, "memory"),
             step("attention of cuDNN", 43, "cudnn", results, needs=("cudnn",)),
             step("memcheck", 55, "sanitizer", "memcheck", needs=("compute-sanitizer",)),
-            step("racecheck", 55, "sanitizer", "racecheck", needs=("compute-sanitizer",)),
-            step("profile with dropout", 30, "profile", "0.1")]
+            step("racecheck", 90, "sanitizer", "racecheck", needs=("compute-sanitizer",)),
+            step("profile with dropout", 20, "profile", "0.1")]
 
 
 def tune(results):
@@ -52,7 +52,7 @@ def tune(results):
 
 def ratio(results):
     del results
-    limits = {"gpt2-124m": 30, "gpt2-355m": 38, "megatron-1.2b": 42, "slice-8.3b": 35}
+    limits = {"gpt2-124m": 25, "gpt2-355m": 33, "megatron-1.2b": 42, "slice-8.3b": 52}
     planned = []
     for dropout in ("0", "0.1"):
         # Two at a time have room in the GPU's memory, and compile on the host's cores.
@@ -61,8 +61,8 @@ def ratio(results):
                     for limit, models in ((55, MODELS[:2]), (25, MODELS[2:]))]
         planned += [step(f"{model}, dropout {dropout}", limits[model], "ratio", model, dropout,
                          needs=("torch",)) for model in MODELS]
-    return [*planned, step("decoding gpt2-124m", 25, "decode", "gpt2-124m"),
-            step("decoding megatron-1.2b", 40, "decode", "megatron-1.2b")]
+    return [*planned, step("decoding gpt2-124m", 20, "decode", "gpt2-124m"),
+            step("decoding megatron-1.2b", 36, "decode", "megatron-1.2b")]
 
 
 PARTS = {"truth": truth, "tune": tune, "ratio": ratio}

@@ -220,6 +220,13 @@ void Optimizer<T>::send_report(const Exec& exec) {
 }
 
 template <class T>
+std::size_t Optimizer<T>::ready() const {
+  std::size_t count = 0;
+  while (count < unread_ && copied_[(next_report_ + count) % kReports].is_past()) ++count;
+  return count;
+}
+
+template <class T>
 StepReport Optimizer<T>::read_report() {
   TRIREME_REQUIRE(unread_ > 0, "all step reports are read");
   copied_[next_report_].wait();

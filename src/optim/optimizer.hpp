@@ -103,6 +103,8 @@ class Optimizer {
   static constexpr std::size_t kReports = 2;
   // How many are not read yet.
   std::size_t unread() const { return unread_; }
+  // How many of these the host need not wait for.
+  std::size_t ready() const;
   // The report of the earliest step that is not read yet, any time after its first half:
   // the one place of a step where the host waits, until that step has come so far.
   StepReport read_report();

@@ -247,6 +247,7 @@ void TrainingRun::start_step() {
 
 // The step that it is of is done from here on.
 optim::StepReport TrainingRun::take_report() {
+  const std::size_t ready = replica_.ready_reports();
   const optim::StepReport report = replica_.read_report();
   const std::int64_t update = next_update(progress_);
   TRIREME_REQUIRE(report.update == update && report.loss_scale == loss_scaling_.scale(),
@@ -262,7 +263,7 @@ optim::StepReport TrainingRun::take_report() {
   progress_.step = started_.front().step;
   progress_.samples += started_.front().samples;
   progress_.tokens += started_.front().samples * deck_.model.sequence;
-  account_for(report);
+  account_for(report, std::max<std::size_t>(ready, 1));
   started_.pop_front();
   const std::string told = loss_scaling_.note_step(report, progress_);
   if (!told.empty() && grid_.rank() == 0) say(told);
@@ -271,10 +272,13 @@ optim::StepReport TrainingRun::take_report() {
 
 // Validation, saving and samples of text are no part of a step's time: a rate with them
 // in it says how often they happen, and not how fast the training is. Of two steps that
-// overlap, the second begins when the report of the first is there.
-void TrainingRun::account_for(const optim::StepReport& report) {
+// overlap, the second begins when the report of the first is there. Of reports that were
+// there together nobody knows when each came: their steps have equal parts of the time.
+void TrainingRun::account_for(const optim::StepReport& report, std::size_t ready) {
   const Started& step = started_.front();
-  const double seconds = timers_.total_seconds() - std::max(step.begin, last_report_);
+  const double all = timers_.total_seconds() - std::max(step.begin, last_report_);
+  const double seconds = all / static_cast<double>(ready);
+  of_later_steps_ = all - seconds;
   start_.step_times.add(seconds);
   interval_.times.add(seconds);
   interval_.samples += step.samples;
@@ -297,7 +301,7 @@ void TrainingRun::settle_steps(std::size_t left, const job::StopRequest& stop) {
     const optim::StepReport report = take_report();
     if (profile_) profile_->end_step();
     log_step(report, stop);
-    last_report_ = timers_.total_seconds();
+    last_report_ = timers_.total_seconds() - of_later_steps_;
   }
 }
 

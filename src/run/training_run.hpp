@@ -110,7 +110,7 @@ class TrainingRun {
                const TrainCommand& typed);
   void start_step();
   optim::StepReport take_report();
-  void account_for(const optim::StepReport& report);
+  void account_for(const optim::StepReport& report, std::size_t ready);
   // Reads reports until so many steps are left that run, and logs their steps.
   void settle_steps(std::size_t left, const job::StopRequest& stop);
   bool reads_at_once() const;
@@ -217,7 +217,10 @@ class TrainingRun {
   Start start_;
   Interval interval_;
   std::deque<Started> started_;  // in order; at most Replica::kReports
-  double last_report_ = 0.0;     // when it was read: Timers::total_seconds()
+  // When it came, as far as is known: Timers::total_seconds(). Of the time before that,
+  // what belongs to steps whose reports came with it.
+  double last_report_ = 0.0;
+  double of_later_steps_ = 0.0;
   Validated validated_;
   FirstRank first_rank_;
   std::optional<step::BatchPlan> batches_;

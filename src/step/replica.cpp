@@ -88,6 +88,7 @@ class ReplicaOf final : public Replica {
     const Region region(timers(), Section::other, {.name = "read report"});
     return optimizer_->read_report();
   }
+  std::size_t ready_reports() const override { return optimizer_->ready(); }
   bool is_asynchronous() const override { return trireme::is_asynchronous(exec_); }
   LossSums evaluate(const FetchBatch& fetch, int microbatches) override {
     return step_->evaluate(fetch, microbatches);

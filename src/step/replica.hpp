@@ -92,6 +92,8 @@ class Replica {
   // The report of the earliest step that is not read yet: waits until that step has come
   // to it.
   virtual optim::StepReport read_report() = 0;
+  // How many reports that are not read yet need not be waited for.
+  virtual std::size_t ready_reports() const = 0;
   // Whether steps may go on when they are launched: then reports are best read one late.
   virtual bool is_asynchronous() const = 0;
   // Both at once, for those in no haste.

@@ -37,7 +37,9 @@ class Case {
       const auto slice =
           state_.params.slice(Slab::weight, state_.registry.find(tensor.name));
       ASSERT_SAME(values.size(), slice.extent(0));
-      for (std::size_t i = 0; i < values.size(); ++i) slice(i) = values[i];
+      const auto host = Kokkos::create_mirror_view(slice);
+      for (std::size_t i = 0; i < values.size(); ++i) host(i) = values[i];
+      Kokkos::deep_copy(slice, host);
     }
     state_.params.refresh_compute(exec_);
     tokens_ = test::elements<std::int32_t>(oracle_.at("tokens"));

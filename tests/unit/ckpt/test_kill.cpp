@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kNoForks = "a process that has CUDA cannot fork";
+
 // Runs `action` in a child; returns its wait status.
 template <class F>
 int in_child(F&& action) {
@@ -44,6 +46,7 @@ void expect_all_whole(const fs::path& directory, const std::string& when) {
 }
 
 TEST(Kill, AtEveryPhase) {
+  if constexpr (!kHostExecution) GTEST_SKIP() << kNoForks;
   for (const FaultPhase& struck : ckpt::save_phases()) {
     const std::string& deadly = struck.name;
     const test::Scratch scratch;
@@ -84,6 +87,7 @@ TEST(Kill, AtEveryPhase) {
 
 // SIGKILL at times nobody chose, over and over, in one directory.
 TEST(Kill, AtRandomTimes) {
+  if constexpr (!kHostExecution) GTEST_SKIP() << kNoForks;
   const test::Scratch scratch;
   std::int64_t acknowledged = 0;
   unsigned random = 12345;

@@ -260,7 +260,9 @@ TEST(GenerationGreedy, IsHuggingFaces) {
       const auto slice =
           model.params.slice(Slab::weight, model.registry.find(tensor.name));
       ASSERT_EQ(values.size(), slice.extent(0)) << tensor.name;
-      std::copy(values.begin(), values.end(), slice.data());
+      Kokkos::deep_copy(slice, Kokkos::View<const float*, Kokkos::HostSpace,
+                                            Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
+                                   values.data(), values.size()));
     }
     Generator generator(step::make_decoder(Exec(), model, 2));
     for (int i = 0; oracle.has(fmt::format("prompt/{}", i)); ++i) {

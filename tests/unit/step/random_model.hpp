@@ -21,10 +21,11 @@ void randomize(step::ModelState<T>& state, double scale = 0.2, unsigned seed = 7
     const bool is_scale =
         spec.init.kind == Initializer::Kind::constant && spec.init.value == 1.0;
     const auto weight = state.params.slice(Slab::weight, i);
+    const auto host = Kokkos::create_mirror_view(weight);
     for (std::size_t j = 0; j < weight.extent(0); ++j) {
-      weight(j) =
-          static_cast<Accumulator<T>>(scale * normal(random) + (is_scale ? 1 : 0));
+      host(j) = static_cast<Accumulator<T>>(scale * normal(random) + (is_scale ? 1 : 0));
     }
+    Kokkos::deep_copy(weight, host);
   }
   state.params.refresh_compute(Exec());
   Exec().fence("randomize");
