@@ -10,8 +10,6 @@
 #include <cstdint>
 #include <string>
 
-#include "base/exec.hpp"
-
 namespace trireme::test {
 
 // Counts, on all threads, from construction to stop() or destruction. One at a time. A
@@ -27,8 +25,10 @@ class AllocationCounter {
   std::int64_t host() const;    // calls of operator new, but for those of libraries below
   std::int64_t kokkos() const;  // allocations and deallocations of Kokkos
   std::int64_t total() const { return host() + kokkos(); }
-  // What Trireme can help: Kokkos calls operator new in every launch on a GPU.
-  std::int64_t of_trireme() const { return kHostExecution ? total() : kokkos(); }
+  // What Trireme can help: in every launch on a GPU Kokkos itself calls operator new.
+  std::int64_t of_trireme(bool is_on_host) const {
+    return is_on_host ? total() : kokkos();
+  }
   // Calls of operator new by oneDNN: its sgemm makes one of 192 bytes where the CPU has
   // no AVX-512, which no caller can help.
   std::int64_t vendor() const;

@@ -90,7 +90,7 @@ TEST(AllocationCounter, LaunchesAllocateNothingTheSecondTime) {
   launch_both(exec, view);
   AllocationCounter counter;
   for (int step = 0; step < 5; ++step) launch_both(exec, view);
-  EXPECT_EQ(counter.of_trireme(), 0) << counter.report();
+  EXPECT_EQ(counter.of_trireme(kHostExecution), 0) << counter.report();
 }
 
 TEST(AllocationCounter, CopiesAllocateNothing) {
@@ -102,7 +102,7 @@ TEST(AllocationCounter, CopiesAllocateNothing) {
     copy(exec, target, source);
     AllocationCounter counter;
     copy(exec, target, source);
-    EXPECT_EQ(counter.of_trireme(), 0) << counter.report();
+    EXPECT_EQ(counter.of_trireme(kHostExecution), 0) << counter.report();
     counter.stop();
     exec.fence("trireme::test::fence");
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace{}, to);

@@ -340,7 +340,7 @@ TYPED_TEST(OptimizerOf, SecondStepAllocatesNothing) {
   problem.second_half();
   problem.wait();
   counter.stop();
-  EXPECT_EQ(counter.of_trireme(), 0) << counter.report();
+  EXPECT_EQ(counter.of_trireme(kHostExecution), 0) << counter.report();
 }
 
 }  // namespace
