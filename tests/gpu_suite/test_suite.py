@@ -254,7 +254,7 @@ class Pretended(unittest.TestCase):
     def test_looking_around_is_within_the_time_of_a_call(self):
         slow = self.root / "path" / "slow_python"
         write_program(slow, "#!/bin/sh\nsleep 3\nexit 1\n")
-        done = self.call("truth", "--only", "masks", "--seconds", "12",
+        done = self.call("truth", "--only", "masks", "--seconds", "7",
                          TRIREME_SUITE_PYTHON=str(slow))
         self.assertIn("masks: not begun", done.stdout)
 
