@@ -136,12 +136,18 @@ KOKKOS_FORCEINLINE_FUNCTION Value reduce_pieces(const TeamRow& team, index_t cou
                                                 const Add& add) {
   const index_t pieces = team.has_pieces ? count / kPieceColumns : 0;
   const index_t rest = pieces * kPieceColumns;
-  Value own;
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, pieces),
-                       [&](index_t q) { add(PieceAt{kPieceColumns * q}, own); });
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, count - rest),
-                       [&](index_t i) { add(rest + i, own); });
-  return reduce(team, own);
+  Value total;
+  Kokkos::parallel_reduce(
+      Kokkos::TeamThreadRange(team.member, pieces + (count - rest)),
+      [&](index_t q, Value& partial) {
+        if (q < pieces) {
+          add(PieceAt{kPieceColumns * q}, partial);
+        } else {
+          add(rest + (q - pieces), partial);
+        }
+      },
+      TeamReducer<Value>(total));
+  return total;
 }
 
 }  // namespace detail
