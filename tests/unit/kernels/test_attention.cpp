@@ -84,9 +84,8 @@ bool is_taken(const Way& way, DType type, const AttentionDesc& desc) {
   const auto cores = impl::AttentionWay::tensor_cores;
   if (way.name != impl::name_of(cores)) return true;
   const index_t d = desc.head_dim;
-  const bool has_fragments = kHostExecution
-                                 ? d >= 64 && d % 16 == 0
-                                 : d == 64 || d == 80 || d == 96 || d == 128;
+  const bool has_fragments =
+      kHostExecution ? d >= 64 && d % 16 == 0 : d == 64 || d == 80 || d == 96 || d == 128;
   return !has_fragments || impl::attention_way(way.exec, type, desc) == cores;
 }
 
