@@ -63,14 +63,14 @@ KOKKOS_FORCEINLINE_FUNCTION void epilogue_of_row(const TeamRow& team, index_t f,
                                                  const T* add, const T* from, T* z,
                                                  T* to) {
   using A = Accumulator<T>;
+  const bool has_z = bias == nullptr && z == from;
   for_each_lanes(team, f, [=](auto j) {
     auto value = read<A>(from, j);
-    if (bias != nullptr) value = value + read<A>(bias, j);
-    if (z != nullptr) {
-      value = written<A>(z, j, value);
-    } else if (bias != nullptr) {
-      value = written<A>(to, j, value);
+    if (bias != nullptr) {
+      value = mapped(value + read<A>(bias, j),
+                     [](A sum) { return static_cast<A>(static_cast<T>(sum)); });
     }
+    if (z != nullptr && !has_z) write(z, j, value);
     if (has_gelu) {
       value = mapped(value, [](A one) { return gelu<T>(one); });
     } else if (add != nullptr) {

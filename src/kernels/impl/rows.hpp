@@ -386,16 +386,6 @@ struct RowBlocks {
 inline constexpr index_t kColumnTile = 4096;
 inline constexpr index_t kCombineTile = kRowsByTeams ? 32 : 256;
 
-// The tile that so many columns are cut in. Those of a GPU are alike, so that no team has
-// threads without columns: 6144 are two tiles of 3072.
-inline index_t column_tile(index_t columns) {
-  if constexpr (!kRowsByTeams) return kColumnTile;
-  constexpr index_t kWarp = 32 * kPieceColumns;
-  const index_t tiles = (columns + kColumnTile - 1) / kColumnTile;
-  const index_t even = tiles > 0 ? (columns + tiles - 1) / tiles : kWarp;
-  return (even + kWarp - 1) / kWarp * kWarp;
-}
-
 // Work items that cover `columns` in tiles, and the columns of one of them.
 KOKKOS_FORCEINLINE_FUNCTION index_t tiles_of(index_t columns, index_t tile) {
   return (columns + tile - 1) / tile;
@@ -403,6 +393,16 @@ KOKKOS_FORCEINLINE_FUNCTION index_t tiles_of(index_t columns, index_t tile) {
 KOKKOS_FORCEINLINE_FUNCTION index_t tile_width(index_t columns, index_t begin,
                                                index_t tile) {
   return columns - begin < tile ? columns - begin : tile;
+}
+
+// The tile that so many columns are cut in. Those of a GPU are alike, so that no team has
+// threads without columns: 6144 are two tiles of 3072.
+inline index_t column_tile(index_t columns) {
+  if constexpr (!kRowsByTeams) return kColumnTile;
+  constexpr index_t kWarp = 32 * kPieceColumns;
+  const index_t tiles = tiles_of(columns, kColumnTile);
+  const index_t even = tiles > 0 ? tiles_of(columns, tiles) : kWarp;
+  return tiles_of(even, kWarp) * kWarp;
 }
 
 // sums[j] += term_of(row)(column_begin + j) for rows [begin, end) in order and j in
