@@ -1,25 +1,34 @@
 """How long a kernel takes by its sizes: pure functions, for perf/gpu/predict.py.
 
 Each is a bound with a few losses that are named: tiles and waves of products, what of two
-units of a multiprocessor works at a time, the share of a copy's bandwidth. The losses are
-assumed, and are the first that a measurement corrects.
+units of a multiprocessor works at a time, the share of a copy's bandwidth. Losses are measured
+on an H200 (measured/h200.jsonl) where nothing else is said; an A100's are taken to be the same.
 """
 import math
 
-# Row kernels are to reach this share of a copy's bandwidth, on arrays larger than caches.
-ROW_SHARE = 0.85
-# Of embeddings, whose rows are looked up one by one: assumed.
-LOOKUP_SHARE = 0.5
+# Kernels over rows reach this share of a copy's bandwidth, on arrays larger than caches.
+ROW_SHARE = 0.80
+# Those that do not have so much to compute, or wait so long for it, that a multiprocessor moves
+# these bytes in a cycle: by the beginning of their names, of which the first that fits counts.
+BYTES_OF_A_CYCLE = (("layer_norm_forward", 5.3), ("layer_norm_backward_", 9.0),
+                    ("layer_norm_backward", 7.2), ("residual_norm_forward", 8.0),
+                    ("residual_norm_backward", 7.0), ("cross_entropy", 9.7),
+                    ("attention_backward[delta]", 10.7), ("add_partials", 6.7),
+                    ("sum_row_blocks", 13.7), ("embedding_backward[sum]", 2.7),
+                    ("embedding", 10.1))
 # From the end of a kernel to the work of the next one in the same queue, and how long a
 # kernel's first bytes take: assumed.
 LAUNCH_GAP = 1.0e-6
 FIRST_BYTES = 1.5e-6
+# Instructions of a thread for a pair of rows whose ids are compared, the mean of the tables of
+# words and positions.
+INSTRUCTIONS_OF_A_PAIR = 20
 # What a launch through Kokkos or a library takes the host: assumed. It is hidden as long as
 # kernels take longer.
 HOST_LAUNCH = 5.0e-6
 # Instructions of a thread for an element, where they can take longer than its bytes:
-# counted by hand in impl/gelu.hpp with the exponential and the division of the device.
-INSTRUCTIONS_OF_AN_ELEMENT = {"apply_epilogue": 40, "gelu_forward": 40, "gelu_backward": 60}
+# of one rounding, with the exponential and the division of the GPU's own unit.
+INSTRUCTIONS_OF_AN_ELEMENT = {"apply_epilogue": 41, "gelu_forward": 36, "gelu_backward": 50}
 BYTES_OF_AN_ELEMENT = {"apply_epilogue": 4, "gelu_forward": 4, "gelu_backward": 6}
 
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -62,17 +71,29 @@ def product_seconds(machine, product):
 
 def row_seconds(machine, label, calls, moved):
     """Of all calls of a kernel that passes over rows and moves so many bytes in all."""
-    share = LOOKUP_SHARE if label.startswith("embedding") else ROW_SHARE
-    seconds = moved / (share * machine.copy_bandwidth)
+    rate = ROW_SHARE * machine.copy_bandwidth
+    for begin, of_a_cycle in BYTES_OF_A_CYCLE:
+        if label.startswith(begin):
+            rate = min(rate, of_a_cycle * machine.multiprocessors * machine.clock)
+            break
+    seconds = moved / rate
     if label in INSTRUCTIONS_OF_AN_ELEMENT:
         elements = moved / BYTES_OF_AN_ELEMENT[label]
         seconds = max(seconds, elements * INSTRUCTIONS_OF_AN_ELEMENT[label] / machine.lane_rate)
     return seconds + calls * (LAUNCH_GAP + FIRST_BYTES)
 
 
+def chains_seconds(machine, calls, rows):
+    """Of linking the rows of an embedding's gradient, each compared with all others."""
+    return calls * (rows * rows * INSTRUCTIONS_OF_A_PAIR / machine.lane_rate + LAUNCH_GAP)
+
+
 # Launches for a token of a text: those of each layer, and embedding, last norm, head and draw
 # beside them (tests/unit/model/test_cuda_launches.cpp).
 TOKEN_LAUNCHES_OF_A_LAYER, TOKEN_LAUNCHES_BESIDE = 10, 4
+# From a kernel of a token's graph to the next one, beside what reading its weights takes: as
+# ten kernels a layer took on an H200.
+TOKEN_LAUNCH = 3.9e-6
 
 
 def weight_bytes(case):
@@ -86,18 +107,20 @@ def token_seconds(machine, case, context):
     kept = 4 * case["layers"] * case["hidden"] * context
     launches = TOKEN_LAUNCHES_OF_A_LAYER * case["layers"] + TOKEN_LAUNCHES_BESIDE
     return ((weight_bytes(case) + kept) / (ROW_SHARE * machine.copy_bandwidth)
-            + launches * (LAUNCH_GAP + FIRST_BYTES))
+            + launches * TOKEN_LAUNCH)
 
 
 # ---- attention
 
 FORWARD_QUERIES, BACKWARD_QUERIES, BACKWARD_KEYS = 128, 64, 128
 # Of what the second busiest unit of a multiprocessor has to do, how much is not done while
-# the busiest works: two blocks take turns, one block waits at its barriers. Assumed.
-SHOWN_OF_TWO_BLOCKS, SHOWN_OF_ONE_BLOCK = 0.5, 0.75
-BARRIER_CYCLES = 40
-# Until a block's first tiles are there.
-BLOCK_CYCLES = 1500
+# the busiest works: two blocks take turns, one block waits at its barriers and for what its
+# other units have to do as well. These four are fitted to twelve shapes of heads of 64 to 128,
+# lengths of 1024 to 8192, forward and backward; no shape is further off than 6 %.
+SHOWN_OF_TWO_BLOCKS, SHOWN_OF_ONE_BLOCK = 0.9, 1.2
+BARRIER_CYCLES = 200
+# Until a block's first tiles are there, and its last ones are stored.
+BLOCK_CYCLES = 6000
 # Of a multiprocessor: quarters that issue one instruction a cycle, lanes of special functions
 # a cycle of a quarter, bytes of shared memory a cycle.
 QUARTERS, SPECIAL_LANES, SHARED_BYTES = 4, 4, 128

@@ -1,7 +1,8 @@
 """GPUs that predictions are made for: what their makers say, and what is assumed of them.
 
-Rates of products and shares of bandwidth are assumed until `perf/gpu_suite truth` has measured
-them on such a GPU; each constant names where it is from.
+What is assumed of products made steps of an H200 that are within 4 % of what was measured
+(measured/h200.jsonl; docs/performance.md); an A100 has not been asked. Each constant names where
+it is from.
 """
 import dataclasses
 
@@ -20,8 +21,8 @@ class Machine:
     memory: float            # bytes
     mma_cycles: float        # of a warp's m16n8k16 product on its quarter of a multiprocessor
     tiles: tuple             # of products: (rows, columns, share of gemm_peak)
-    wave_seconds: float      # a wave of tiles' beginning and end: assumed
-    store_shown: float       # share of storing a tile that no computing hides: assumed
+    wave_seconds: float      # a wave of tiles' beginning and end: fitted to an H200's products
+    store_shown: float       # share of storing a tile that no computing hides: the same
 
     @property
     def copy_bandwidth(self):
@@ -52,10 +53,10 @@ H100_MMA_CYCLES = 2048 / 512 / 0.63
 # (Bekman, "Machine Learning Engineering", table of the maximum achievable matmul FLOPS).
 _A100 = dict(arch="sm_80", multiprocessors=108, clock=1.41e9, tensor_peak=312e12,
              gemm_peak=271e12, sustained=0.95, mma_cycles=A100_MMA_CYCLES,
-             tiles=AMPERE_TILES, wave_seconds=1.5e-6, store_shown=0.5)
+             tiles=AMPERE_TILES, wave_seconds=0.75e-6, store_shown=0.3)
 _HOPPER = dict(arch="sm_90a", multiprocessors=132, clock=1.70e9, tensor_peak=989.4e12,
                gemm_peak=798e12, sustained=0.95, mma_cycles=H100_MMA_CYCLES,
-               tiles=HOPPER_TILES, wave_seconds=1.0e-6, store_shown=0.35)
+               tiles=HOPPER_TILES, wave_seconds=0.5e-6, store_shown=0.2)
 
 MACHINES = {
     machine.name: machine for machine in (

@@ -59,19 +59,36 @@ class Products(unittest.TestCase):
 
 class Rows(unittest.TestCase):
     def test_bytes_at_a_share_of_a_copy(self):
-        seconds = models.row_seconds(PLAIN, "residual_norm_forward", 2, 85e9)
+        seconds = models.row_seconds(PLAIN, "adamw", 2, models.ROW_SHARE * 1e11)
         self.assertAlmostEqual(seconds, 0.1 + 2 * (models.LAUNCH_GAP + models.FIRST_BYTES))
 
-    def test_rows_that_are_looked_up_take_longer(self):
-        self.assertGreater(models.row_seconds(PLAIN, "embedding_dropout_forward", 1, 1e9),
-                           models.row_seconds(PLAIN, "residual_norm_forward", 1, 1e9))
+    def test_what_waits_for_sums_moves_so_many_bytes_in_a_cycle(self):
+        bytes_of = dict(models.BYTES_OF_A_CYCLE)
+        moved = 10 * bytes_of["residual_norm_forward"] * 1e8
+        seconds = models.row_seconds(PLAIN, "residual_norm_forward", 1, moved)
+        self.assertAlmostEqual(seconds, 0.1 + models.LAUNCH_GAP + models.FIRST_BYTES)
+        # As fast as memory is, and no faster, where many multiprocessors share it.
+        many = dataclasses.replace(PLAIN, multiprocessors=10000)
+        seconds = models.row_seconds(many, "residual_norm_forward", 1, models.ROW_SHARE * 1e11)
+        self.assertAlmostEqual(seconds, 0.1 + models.LAUNCH_GAP + models.FIRST_BYTES)
+
+    def test_the_longer_name_is_asked_first(self):
+        self.assertLess(models.row_seconds(PLAIN, "layer_norm_backward_input", 1, 1e9),
+                        models.row_seconds(PLAIN, "layer_norm_backward", 1, 1e9))
+
+    def test_chains_are_quadratic(self):
+        one, two = (models.chains_seconds(PLAIN, 3, rows) - 3 * models.LAUNCH_GAP
+                    for rows in (10000, 20000))
+        self.assertAlmostEqual(two / one, 4)
+        # 1e8 pairs at 10 * 128 lanes of 1 GHz.
+        self.assertAlmostEqual(one, 3 * 1e8 * models.INSTRUCTIONS_OF_A_PAIR / 1.28e12)
 
     def test_gelu_is_bound_by_instructions_where_memory_is_fast(self):
-        # 1e9 elements of 40 instructions at 10 * 128 lanes of 1 GHz: 31.25 ms; 4 GB of bytes
-        # take 0.24 ms of a memory of 20 TB/s.
+        # 1e9 elements of 41 instructions at 10 * 128 lanes of 1 GHz: 32.0 ms; 4 GB of bytes
+        # take 0.25 ms of a memory of 20 TB/s.
         fast = dataclasses.replace(PLAIN, bandwidth=20e12)
         seconds = models.row_seconds(fast, "apply_epilogue", 1, 4e9)
-        self.assertAlmostEqual(seconds, 31.25e-3 + models.LAUNCH_GAP + models.FIRST_BYTES)
+        self.assertAlmostEqual(seconds, 41e9 / 1.28e12 + models.LAUNCH_GAP + models.FIRST_BYTES)
 
 
 def entry(**loop):
@@ -86,12 +103,13 @@ class Attention(unittest.TestCase):
         # Two blocks of four warps: two warps a quarter. Tensor cores 2 * 100 * 8 cycles,
         # instructions 2 * 1000, special functions 2 * 50 * 8; the last is hidden.
         one = entry(tensor=100, all=1000, special=50)
-        self.assertEqual(models.round_cycles(PLAIN, one, one["loop"]), 2000 + 0.5 * 1600)
+        self.assertEqual(models.round_cycles(PLAIN, one, one["loop"]),
+                         2000 + models.SHOWN_OF_TWO_BLOCKS * 1600)
 
     def test_one_block_waits_at_its_barriers(self):
         one = {**entry(tensor=100, all=1000, barriers=3), "blocks": 1}
         self.assertEqual(models.round_cycles(PLAIN, one, one["loop"]),
-                         1000 + 0.75 * 800 + 3 * models.BARRIER_CYCLES)
+                         1000 + models.SHOWN_OF_ONE_BLOCK * 800 + 3 * models.BARRIER_CYCLES)
 
     def test_shared_memory_is_one_for_all_quarters(self):
         # Eight warps of 100 loads of 512 bytes, at 128 bytes a cycle.
@@ -118,10 +136,10 @@ class Attention(unittest.TestCase):
         self.assertEqual(models.causal_rounds_of_keys(512, 64, 128), [8, 6, 4, 2])
 
     def test_blocks_share_the_multiprocessors(self):
-        # 100 heads of rounds 1 and 3 on 20 places, a round 1000 cycles: (4000 + 2 * 1500)
+        # 100 heads of rounds 1 and 3 on 20 places, a round 1000 cycles: (4000 + 2 * 6000)
         # cycles a head, five heads a place, and half of the longest block behind them.
         seconds = models.blocks_seconds(PLAIN, entry(), 1000, [3, 1], 100)
-        self.assertAlmostEqual(seconds, (5 * 7000 + (3000 + 1500) / 2) / 1e9)
+        self.assertAlmostEqual(seconds, (5 * 16000 + (3000 + models.BLOCK_CYCLES) / 2) / 1e9)
 
     def test_head_sizes_of_the_machine_code_can_be_counted(self):
         kernels = json.loads(predict.INSTRUCTIONS.read_text(encoding="utf-8"))["kernels"]

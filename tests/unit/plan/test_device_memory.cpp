@@ -157,8 +157,11 @@ TEST(DeviceMemory, SettingsSaveWhatTheirOwnPlansSay) {
 }
 
 // Four heads are not for eight tensor ranks.
+// Of layers that take more than all else, whatever computes them.
 TEST(DeviceMemory, SettingsThatCannotBeAreLeftOut) {
-  const config::Deck deck = deck_with({"parallel.tensor=4"}, 8);
+  const config::Deck deck = deck_with(
+      {"parallel.tensor=4", "model.layers=16", "model.hidden=256", "model.sequence=256"},
+      8);
   EXPECT_THAT(savings(deck, Carrier::host), Not(setting("parallel.tensor=8")));
   EXPECT_THAT(savings(deck, Carrier::host), setting("parallel.sequence=true"));
 }
