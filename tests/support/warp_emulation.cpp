@@ -1,6 +1,8 @@
 // tests/support/warp_emulation.cpp — see warp_emulation.hpp.
+#undef _FORTIFY_SOURCE  // its longjmp() takes a change of stacks for an error
 #include "support/warp_emulation.hpp"
 
+#include <setjmp.h>
 #include <ucontext.h>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
@@ -70,11 +72,33 @@ struct Stack {
   }
 };
 
+// Where a thread goes on. A thread is begun by setcontext() and then changed by
+// longjmp(), which asks the kernel for nothing: swapcontext() asks twice, for signals
+// that nobody blocks here. Sanitizers know of swapcontext() alone.
+struct Context {
+  ucontext_t first;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  void go_to(Context& other) {
+    ::swapcontext(&first, &other.first);
+  }
+#else
+  jmp_buf next;
+  bool is_begun = false;
+
+  void go_to(Context& other) {
+    is_begun = true;
+    if (_setjmp(next) != 0) return;
+    if (other.is_begun) _longjmp(other.next, 1);
+    ::setcontext(&other.first);
+  }
+#endif
+};
+
 // What was stored for other blocks, by address.
 using Stores = std::map<cuda::FloatQuad*, cuda::FloatQuad>;
 
 struct Thread {
-  ucontext_t context;
+  Context context;
   std::unique_ptr<char[]> stack;
   Stack own;
   State state = State::runs;
@@ -202,19 +226,21 @@ class Block {
     thread.groups.clear();
     thread.stored.clear();
     thread.passed.clear();
-    ::getcontext(&thread.context);
-    thread.context.uc_stack.ss_sp = thread.stack.get();
-    thread.context.uc_stack.ss_size = kStackBytes;
-    thread.context.uc_link = nullptr;
+    thread.context = {};
+    ucontext_t& context = thread.context.first;
+    ::getcontext(&context);
+    context.uc_stack.ss_sp = thread.stack.get();
+    context.uc_stack.ss_size = kStackBytes;
+    context.uc_link = nullptr;
     thread.own = {thread.stack.get(), kStackBytes, nullptr};
     const auto address = reinterpret_cast<std::uint64_t>(this);
-    ::makecontext(&thread.context, reinterpret_cast<void (*)()>(&Block::enter), 2,
+    ::makecontext(&context, reinterpret_cast<void (*)()>(&Block::enter), 2,
                   static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
   }
   void pause(bool for_good = false) {
     Stack& mine = self().own;
     mine.leave(scheduler_stack_, for_good);
-    ::swapcontext(&self().context, &scheduler_);
+    self().context.go_to(scheduler_);
     mine.arrive(scheduler_stack_);
   }
 
@@ -244,7 +270,7 @@ class Block {
         current_ = i;
         Stack mine;
         mine.leave(thread.own);
-        ::swapcontext(&scheduler_, &thread.context);
+        scheduler_.go_to(thread.context);
         mine.arrive(thread.own);
         if (failure_) std::rethrow_exception(failure_);
         moves = true;
@@ -352,7 +378,7 @@ class Block {
   const std::function<void()>& kernel_;
   std::vector<Thread> threads_;
   std::vector<cuda::Quad> shared_;
-  ucontext_t scheduler_;
+  Context scheduler_;
   Stack scheduler_stack_;
   std::size_t current_ = 0;
   int index_ = 0;

@@ -262,9 +262,8 @@ struct OnVectors {
     }
     return to_float ? fresh.sums.bytes() : fresh.c.bytes();
   }
-  void expect_right(const impl::VectorSet& set, bool to_float) const {
-    const OnVectors fresh(m, n, k, ta, tb, accumulate, has_epilogue);
-    const auto task = fresh.task(to_float);
+  // By the plain loop.
+  std::vector<double> wanted() const {
     std::vector<double> want(extent(m * n));
     const auto left = a.values(), right = b.values(), before = c.values();
     const auto biases = bias.values(), residuals = residual.values();
@@ -281,6 +280,12 @@ struct OnVectors {
         want[extent(i * n + j)] = sum;
       }
     }
+    return want;
+  }
+  void expect_right(const impl::VectorSet& set, const std::vector<double>& want,
+                    bool to_float) const {
+    const OnVectors fresh(m, n, k, ta, tb, accumulate, has_epilogue);
+    const auto task = fresh.task(to_float);
     const Workspace workspace(set.workspace_bytes);
     set.part_of<T>()(task, {0, m, 0, n}, workspace.data());
     const auto got = to_float ? fresh.sums.values() : fresh.c.values();
@@ -300,19 +305,20 @@ TYPED_TEST(NarrowGemmOnVectors, HaveTheSumsOfThePlainLoop) {
   constexpr index_t kSizes[][3] = {{1, 1, 1},     {31, 33, 1},   {33, 31, 257},
                                    {12, 32, 384}, {13, 17, 385}, {7, 257, 33},
                                    {257, 9, 800}, {60, 16, 40}};
-  for (const impl::VectorSet* set : impl::vector_sets()) {
-    for (const auto& [m, n, k] : kSizes) {
-      for (const Transpose ta : {Transpose::no, Transpose::yes}) {
-        for (const Transpose tb : {Transpose::no, Transpose::yes}) {
-          for (const Accumulate add : {Accumulate::no, Accumulate::yes}) {
+  for (const auto& [m, n, k] : kSizes) {
+    for (const Transpose ta : {Transpose::no, Transpose::yes}) {
+      for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+        for (const Accumulate add : {Accumulate::no, Accumulate::yes}) {
+          const OnVectors<TypeParam> plain(m, n, k, ta, tb, add, false);
+          const OnVectors<TypeParam> followed(m, n, k, ta, tb, add, true);
+          const auto sums = plain.wanted(), results = followed.wanted();
+          for (const impl::VectorSet* set : impl::vector_sets()) {
             SCOPED_TRACE(fmt::format("{}: {} x {} x {}, {}{}{}", set->name, m, n, k,
                                      ta == Transpose::yes, tb == Transpose::yes,
                                      add == Accumulate::yes));
-            const OnVectors<TypeParam> plain(m, n, k, ta, tb, add, false);
-            plain.expect_right(*set, true);
-            plain.expect_right(*set, false);
-            const OnVectors<TypeParam> followed(m, n, k, ta, tb, add, true);
-            followed.expect_right(*set, false);
+            plain.expect_right(*set, sums, true);
+            plain.expect_right(*set, sums, false);
+            followed.expect_right(*set, results, false);
           }
         }
       }

@@ -341,7 +341,9 @@ class DataParallelOf : public ::testing::Test {
 using Types = ::testing::Types<float, double, bf16>;
 TYPED_TEST_SUITE(DataParallelOf, Types);
 
+// In double, which is float's code, on one and two ranks.
 TYPED_TEST(DataParallelOf, StepsSumGradientsAndGatherWeights) {
+  if (std::is_same_v<TypeParam, double> && this->world_->size() > 2) return;
   for (const comm::GridShape& grid : grids_of(this->world_->size())) {
     for (const int zero : {0, 1, 2, 3}) {
       // A bucket for every unit, for two or three, and for all that nobody borrows.
