@@ -269,11 +269,13 @@ struct DecodeLinear {
         for (int group = 0; group < kGroups; ++group) {
           all.add(place.row_sums[r * kPartSums + kThreads + group]);
         }
-        const A shift = all.sum * of.input.per_column, center = pivot_of(x) + shift;
-        const A about_pivot = all.squares * of.input.per_column;
+        // With every contraction written out, so that kernels for more rows have the
+        // same bits.
+        const A shift = all.sum * of.input.per_column;
+        const A center = multiply_add(all.sum, of.input.per_column, pivot_of(x));
+        const A rest = multiply_add(-shift, shift, all.squares * of.input.per_column);
         // Rounding may leave less than nothing of a row that is constant.
-        const A variance =
-            about_pivot > shift * shift ? about_pivot - shift * shift : A{0};
+        const A variance = rest > A{0} ? rest : A{0};
         const A scale = A{1} / Kokkos::sqrt(variance + of.input.epsilon);
         for (int c = thread * kElements; c < of.in; c += kTeamColumns<T>) {
           const Piece<T> gamma = load_piece<kAligned>(of.input.gamma + c, of.in - c);
