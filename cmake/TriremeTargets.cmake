@@ -95,7 +95,7 @@ function(trireme_add_tests label group)
   if(label STREQUAL "unit")
     add_dependencies(unit_tests ${target})
     # For trireme_gpu_tests, which is all of them; a stand-in for a library is no GPU's.
-    if(NOT ARG_LIBRARIES MATCHES "trireme_fake_|trireme_kernels_as_on_cuda")
+    if(NOT ARG_LIBRARIES MATCHES "trireme_(fake_|kernels_as_on_cuda|decode_by_teams)")
       set_property(GLOBAL APPEND PROPERTY TRIREME_UNIT_TESTS ${target})
       set_property(GLOBAL APPEND PROPERTY TRIREME_UNIT_LIBRARIES ${ARG_USES} ${ARG_LIBRARIES})
     endif()

@@ -5,6 +5,7 @@
 // the weights come from memory and not from a cache.
 #include "bounds.hpp"
 #include "kernels/decode_attention.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/gemm.hpp"
 
 namespace trireme::perf {
@@ -44,6 +45,50 @@ void few_rows_shapes(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(few_rows<float>)->Apply(few_rows_shapes);
 BENCHMARK(few_rows<bf16>)->Apply(few_rows_shapes);
 BENCHMARK(few_rows<fp16>)->Apply(few_rows_shapes);
+
+// The products of a step as a GPU does them. Arguments: rows, in, out, and whether x is
+// the norm of rows.
+template <class T>
+void decode_linear(benchmark::State& state) {
+  const index_t rows = state.range(0), in = state.range(1), out = state.range(2);
+  const auto size = static_cast<index_t>(sizeof(T));
+  const index_t copies = kMatrixBytes / (in * out * size);
+  const DeviceArray<T> x("x", rows * in), w("w", copies * out * in), y("y", rows * out),
+      gamma("gamma", in), beta("beta", in), bias("bias", out);
+  kernels::DecodeInput<T> input;
+  input.rows = matrix(x, rows, in);
+  if (state.range(3) != 0) {
+    input.gamma = vector(gamma);
+    input.beta = vector(beta);
+    input.epsilon = 1e-5;
+  }
+  kernels::DecodeOutput<T> output;
+  output.y = matrix(y, rows, out);
+  output.bias = vector(bias);
+  run_read_bound(state, static_cast<double>(copies * out * in * size),
+                 [&](const Exec& exec) {
+                   for (index_t copy = 0; copy < copies; ++copy) {
+                     const View2<const T> weight(w.data() + copy * out * in, extent(out),
+                                                 extent(in));
+                     kernels::decode_linear<T>(exec, input,
+                                               kernels::WeightOperand<T>(weight), output);
+                   }
+                 });
+}
+
+void decode_linear_shapes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgNames({"rows", "in", "out", "norm"})->UseRealTime();
+  for (const index_t rows : {1, 4, 16}) {
+    benchmark->Args({rows, 768, 2304, 1})
+        ->Args({rows, 768, 768, 0})
+        ->Args({rows, 768, 3072, 1})
+        ->Args({rows, 3072, 768, 0})
+        ->Args({rows, 1536, 6144, 1})
+        ->Args({rows, 6144, 1536, 0})
+        ->Args({rows, 768, 50304, 1});
+  }
+}
+BENCHMARK(decode_linear<bf16>)->Apply(decode_linear_shapes);
 
 // Arguments: texts, positions of each. The caches of twelve layers are read in turn.
 template <class T>

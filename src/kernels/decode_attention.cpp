@@ -21,8 +21,7 @@ namespace {
 template <class T>
 void check_decode(const char* kernel, const CachedTexts& texts, const CachedHeads& heads,
                   const View2<const T>& qkv, const View2<const T>& k,
-                  const View2<const T>& v, const View1<Accumulator<T>>& scratch,
-                  const View2<T>& o) {
+                  const View2<const T>& v, const View1<Accumulator<T>>& scratch) {
   TRIREME_REQUIRE(
       heads.kv_heads > 0 && heads.heads % heads.kv_heads == 0 && heads.head_dim > 0,
       "kernels::{}: {} query heads share {} key heads, of size {}", kernel, heads.heads,
@@ -35,7 +34,6 @@ void check_decode(const char* kernel, const CachedTexts& texts, const CachedHead
                   format_plural(qkv.extent(1), "column"),
                   format_plural(heads.heads, "head"), heads.head_dim);
   require_extents(kernel, "qkv", qkv, texts.count, static_cast<index_t>(qkv.extent(1)));
-  require_extents(kernel, "o", o, texts.count, heads.heads * heads.head_dim);
   const auto rows = static_cast<index_t>(k.extent(0));
   require_extents(kernel, "k", k, rows, heads.kv_heads * heads.head_dim);
   require_extents(kernel, "v", v, rows, heads.kv_heads * heads.head_dim);
@@ -43,6 +41,11 @@ void check_decode(const char* kernel, const CachedTexts& texts, const CachedHead
   TRIREME_REQUIRE(static_cast<index_t>(scratch.extent(0)) >= least,
                   "kernels::{}: scratch of {}, {} are needed", kernel,
                   format_plural(scratch.extent(0), "element"), least);
+}
+template <class T>
+void check_output(const char* kernel, const CachedTexts& texts, const CachedHeads& heads,
+                  const View2<T>& o) {
+  require_extents(kernel, "o", o, texts.count, heads.heads * heads.head_dim);
 }
 
 }  // namespace
@@ -92,7 +95,9 @@ void decode_attention_reference(const Exec& exec, const CachedTexts& texts,
                                 View2<const T> k, View2<const T> v,
                                 View1<Accumulator<T>> scratch, View2<T> o) {
   using A = Accumulator<T>;
-  check_decode("decode_attention_reference", texts, heads, qkv, k, v, scratch, o);
+  constexpr const char* kName = "decode_attention_reference";
+  check_decode<T>(kName, texts, heads, qkv, k, v, scratch);
+  check_output(kName, texts, heads, o);
   const auto width = static_cast<index_t>(qkv.extent(1));
   const auto columns = static_cast<index_t>(k.extent(1));
   const T* const queries = qkv.data();
@@ -146,13 +151,25 @@ template <class T>
 void decode_attention(const Exec& exec, const CachedTexts& texts,
                       const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
                       View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o) {
-  check_decode("decode_attention", texts, heads, qkv, k, v, scratch, o);
+  constexpr const char* kName = "decode_attention";
+  check_decode<T>(kName, texts, heads, qkv, k, v, scratch);
+  check_output(kName, texts, heads, o);
   impl::decode_attention_here<T>(exec, texts, heads, qkv, k, v, scratch, o);
 }
 
-#define TRIREME_INSTANTIATE(T)                                \
-  template decltype(append_to_cache<T>) append_to_cache<T>;   \
-  template decltype(decode_attention<T>) decode_attention<T>; \
+template <class T>
+void decode_attention_tiles(const Exec& exec, const CachedTexts& texts,
+                            const CachedHeads& heads, View2<const T> qkv,
+                            View2<const T> k, View2<const T> v,
+                            View1<Accumulator<T>> scratch) {
+  check_decode<T>("decode_attention_tiles", texts, heads, qkv, k, v, scratch);
+  impl::decode_tiles_by_teams<T>(exec, texts, heads, qkv, k, v, scratch);
+}
+
+#define TRIREME_INSTANTIATE(T)                                            \
+  template decltype(append_to_cache<T>) append_to_cache<T>;               \
+  template decltype(decode_attention<T>) decode_attention<T>;             \
+  template decltype(decode_attention_tiles<T>) decode_attention_tiles<T>; \
   template decltype(decode_attention_reference<T>) decode_attention_reference<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

@@ -52,7 +52,7 @@ struct CachedHeads {
   double scale = 1.0;
 };
 
-// Numbers of scratch that either function below wants.
+// Numbers of scratch that each function below wants.
 index_t decode_attention_scratch_elements(const CachedTexts& texts,
                                           const CachedHeads& heads);
 
@@ -61,6 +61,14 @@ template <class T>
 void decode_attention(const Exec& exec, const CachedTexts& texts,
                       const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
                       View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o);
+
+// The first half of it, by teams: what each tile of keys makes is left in scratch, from
+// which decode_linear() (decode_linear.hpp) combines o for the product that takes it.
+template <class T>
+void decode_attention_tiles(const Exec& exec, const CachedTexts& texts,
+                            const CachedHeads& heads, View2<const T> qkv,
+                            View2<const T> k, View2<const T> v,
+                            View1<Accumulator<T>> scratch);
 
 // The definition, without tiles: what the tests compare with.
 template <class T>

@@ -1,8 +1,13 @@
-// kernels/decode_attention_cuda.cpp — decode_attention() on NVIDIA GPUs: by teams.
+// kernels/decode_attention_cuda.cpp — decode_attention() on NVIDIA GPUs: by teams,
+// as the layers around it.
 #include "base/exec.hpp"
 #include "kernels/impl/decode_attention.hpp"
 
 namespace trireme::kernels::impl {
+
+bool decodes_by_teams() {
+  return true;
+}
 
 template <class T>
 void decode_attention_here(const Exec& exec, const CachedTexts& texts,

@@ -195,6 +195,10 @@ struct CombineTiles {
 
 }  // namespace
 
+bool decodes_by_teams() {
+  return false;
+}
+
 template <class T>
 void decode_attention_here(const Exec& exec, const CachedTexts& texts,
                            const CachedHeads& heads, View2<const T> qkv, View2<const T> k,

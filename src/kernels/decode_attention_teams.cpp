@@ -3,10 +3,11 @@
 // The keys of a text are split at multiples of kDecodeTile, wherever the text ends. A
 // team takes one tile of keys with up to kHeads of the query heads that share it, and
 // leaves for each of these the largest score M, the sum S of exp(score - M), and the
-// values' sum weighted with the same; a second launch combines the tiles of a head in
-// order, as on a host (decode_attention_host.cpp). Nothing that a launch is given depends
-// on how long the texts are where texts.longest is the capacity: lengths are read from
-// memory, and a team whose tile lies behind its text's end has nothing to do.
+// values' sum weighted with the same. The tiles of a head are combined in order
+// (impl/decode_tiles.hpp), by a second launch or by the product that follows. Nothing
+// that a launch is given depends on how long the texts are where texts.longest is the
+// capacity: lengths are read from memory, and a team whose tile lies behind its text's
+// end has nothing to do.
 //
 // Eight threads read a row of keys together, 16 bytes each, and sixteen such groups of
 // them take four rows each: 64 x 64 elements of 16 bits are read in one turn, every
@@ -16,6 +17,7 @@
 
 #include "base/types.hpp"
 #include "kernels/impl/decode_attention.hpp"
+#include "kernels/impl/decode_tiles.hpp"
 #include "kernels/impl/pieces.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/vector_math.hpp"
@@ -29,18 +31,6 @@ constexpr int kLanesOfRow = 8;  // threads that read a row together
 constexpr int kThreads = 128;
 constexpr int kSlots = kThreads / kLanesOfRow;  // rows at a time
 constexpr int kTurns = kKeys / kSlots;
-
-// Where the results of a tile lie: its M, its S, and the weighted sum (d).
-template <class A>
-struct TileResults {
-  A* data;
-  int heads, tiles, d;
-
-  KOKKOS_FORCEINLINE_FUNCTION A* of(int text, int head, int tile) const {
-    const index_t row = (static_cast<index_t>(text) * heads + head) * tiles + tile;
-    return data + row * (2 + d);
-  }
-};
 
 // kAligned: every row of keys, values and queries begins at a multiple of 16 bytes.
 template <class T, int kHeads, bool kAligned>
@@ -56,7 +46,7 @@ struct DecodeTile {
       kSums + kHeads * kKeys + kHeads * kLanesOfRow + kSlots * kHeads;
 
   CachedTexts texts;
-  TileResults<A> results;
+  TeamTiles<A> results;
   int kv_heads;
   int group;  // query heads that share a key head
   A scale;
@@ -186,9 +176,9 @@ struct DecodeTile {
       const A* const of_head = place.largest + m * kLanesOfRow;
       A most = of_head[0];
       for (int l = 1; l < kLanesOfRow; ++l) most = of_head[l] > most ? of_head[l] : most;
-      place.p[i] = vector_exp(place.p[i] - most);
+      place.p[i] = exp_for<T>(place.p[i] - most);
       if (i % kKeys == 0 && m < place.heads) {
-        results.of(place.text, place.head + m, place.tile)[0] = most;
+        results.weight(place.text, place.head + m, place.tile)[0] = most;
       }
     });
     team.team_barrier();
@@ -236,11 +226,15 @@ struct DecodeTile {
         for (int slot = 1; slot < kSlots; ++slot) sum += from[slot * stride];
         return sum;
       };
-      A* const result = results.of(place.text, place.head + m, place.tile);
-      if (begin == 0 && w == 0) result[1] = add_slots(place.totals + m, kHeads);
+      const int head = place.head + m;
+      if (begin == 0 && w == 0) {
+        results.weight(place.text, head, place.tile)[1] =
+            add_slots(place.totals + m, kHeads);
+      }
       const int column = begin + w % kLanesOfRow * kElements + w / kLanesOfRow;
       if (column < results.d) {
-        result[2 + column] = add_slots(place.sums + m * kWidth + w, kHeads * kWidth);
+        results.output(place.text, head, place.tile)[column] =
+            add_slots(place.sums + m * kWidth + w, kHeads * kWidth);
       }
     });
     team.team_barrier();
@@ -252,40 +246,25 @@ struct CombineTeamTiles {
   using A = Accumulator<T>;
 
   CachedTexts texts;
-  TileResults<A> results;
+  TeamTiles<A> results;
   T* out;
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
     const auto item = static_cast<int>(team.league_rank());
     const int text = item / results.heads, head = item % results.heads;
-    const int tiles = (static_cast<int>(texts.length(text)) + kKeys - 1) / kKeys;
-    const A* const first = results.of(text, head, 0);
-    const int stride = 2 + results.d;
+    const index_t length = texts.length(text);
     T* const to = out + static_cast<index_t>(item) * results.d;
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, results.d), [&](int c) {
-      if (tiles == 0) {
-        to[c] = T(A{0});
-        return;
-      }
-      A largest = first[0];
-      for (int t = 1; t < tiles; ++t) {
-        largest = first[t * stride] > largest ? first[t * stride] : largest;
-      }
-      A total{0}, sum{0};
-      for (int t = 0; t < tiles; ++t) {
-        const A* const result = first + t * stride;
-        const A weight = vector_exp(result[0] - largest);
-        total = multiply_add(weight, result[1], total);
-        sum = multiply_add(weight, result[2 + c], sum);
-      }
-      to[c] = static_cast<T>(sum / total);
+      A sum[1];
+      combine_tiles<T>(results, text, head, c, length, sum);
+      to[c] = static_cast<T>(sum[0]);
     });
   }
 };
 
 template <class T, int kHeads, bool kAligned>
 void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& heads,
-                const TileResults<Accumulator<T>>& results, View2<const T> qkv,
+                const TeamTiles<Accumulator<T>>& results, View2<const T> qkv,
                 View2<const T> k, View2<const T> v) {
   const DecodeTile<T, kHeads, kAligned> tile{
       texts,
@@ -306,14 +285,10 @@ void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& h
 }  // namespace
 
 template <class T>
-void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
-                               const CachedHeads& heads, View2<const T> qkv,
-                               View2<const T> k, View2<const T> v,
-                               View1<Accumulator<T>> scratch, View2<T> o) {
-  using A = Accumulator<T>;
-  const index_t tiles = tiles_of(texts.longest, kDecodeTile);
-  const TileResults<A> results{scratch.data(), static_cast<int>(heads.heads),
-                               static_cast<int>(tiles), static_cast<int>(heads.head_dim)};
+void decode_tiles_by_teams(const Exec& exec, const CachedTexts& texts,
+                           const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
+                           View2<const T> v, View1<Accumulator<T>> scratch) {
+  const TeamTiles<Accumulator<T>> results(texts, heads, scratch);
   const bool is_aligned = heads.head_dim % Piece<T>::kElements == 0 &&
                           has_pieces(qkv.data(), static_cast<index_t>(qkv.extent(1))) &&
                           has_pieces(k.data(), static_cast<index_t>(k.extent(1))) &&
@@ -323,7 +298,17 @@ void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
       is_aligned ? (is_grouped ? take_tiles<T, 4, true> : take_tiles<T, 1, true>)
                  : (is_grouped ? take_tiles<T, 4, false> : take_tiles<T, 1, false>);
   take(exec, texts, heads, results, qkv, k, v);
-  const index_t read = texts.count * heads.heads * tiles * (2 + heads.head_dim);
+}
+
+template <class T>
+void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
+                               const CachedHeads& heads, View2<const T> qkv,
+                               View2<const T> k, View2<const T> v,
+                               View1<Accumulator<T>> scratch, View2<T> o) {
+  using A = Accumulator<T>;
+  decode_tiles_by_teams<T>(exec, texts, heads, qkv, k, v, scratch);
+  const TeamTiles<A> results(texts, heads, scratch);
+  const index_t read = texts.count * heads.heads * results.tiles * (2 + heads.head_dim);
   launch_teams(exec,
                {"trireme::kernels::decode_attention[tiles_combined]",
                 {.bytes = read * static_cast<index_t>(sizeof(A)) + bytes_of(o)}},
@@ -331,7 +316,8 @@ void decode_attention_by_teams(const Exec& exec, const CachedTexts& texts,
                CombineTeamTiles<T>{texts, results, o.data()});
 }
 
-#define TRIREME_INSTANTIATE(T) \
+#define TRIREME_INSTANTIATE(T)                                          \
+  template decltype(decode_tiles_by_teams<T>) decode_tiles_by_teams<T>; \
   template decltype(decode_attention_by_teams<T>) decode_attention_by_teams<T>;
 TRIREME_FOR_EACH_REAL(TRIREME_INSTANTIATE)
 #undef TRIREME_INSTANTIATE

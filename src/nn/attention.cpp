@@ -8,11 +8,14 @@
 // and v out, to the places of their texts behind those of the positions before.
 #include "nn/attention.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/timers.hpp"
+#include "kernels/decode_attention.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/reductions.hpp"
 #include "tensor/arena.hpp"
 
@@ -133,11 +136,8 @@ void Attention<T>::backward_weight(const Context& context, const Saved& saved,
 }
 
 template <class T>
-void Attention<T>::forward_cached(const Context& context, View2<const T> x, View2<T> y,
-                                  const KvCache<T>& cache) const {
-  const ComponentRegion region(context.exec.timers(), Component::attention);
-  const ArenaScope scope(context.scratch);
-  const kernels::CachedTexts& texts = cache.texts;
+void Attention<T>::require_room(const Context& context,
+                                const kernels::CachedTexts& texts) const {
   TRIREME_REQUIRE(texts.count == context.samples() && texts.longest >= context.sequence(),
                   "{} of {} for a cache of {} with {} of them",
                   format_plural(context.sequence(), "new position"),
@@ -147,6 +147,15 @@ void Attention<T>::forward_cached(const Context& context, View2<const T> x, View
                   "the key cache has room for {}, {} are in it, {} more come",
                   format_plural(texts.capacity, "position"),
                   texts.longest - context.sequence(), context.sequence());
+}
+
+template <class T>
+void Attention<T>::forward_cached(const Context& context, View2<const T> x, View2<T> y,
+                                  const KvCache<T>& cache) const {
+  const ComponentRegion region(context.exec.timers(), Component::attention);
+  const ArenaScope scope(context.scratch);
+  const kernels::CachedTexts& texts = cache.texts;
+  require_room(context, texts);
   const index_t rows = context.rows(), d = config_.head_elements();
   const auto qkv = context.scratch.matrix<T>(Category::attention, rows, qkv_.out_tp());
   const auto o = context.scratch.matrix<T>(Category::attention, rows, heads_tp_ * d);
@@ -162,10 +171,8 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
                                  const KvCache<T>& cache, View2<T> o) const {
   using Acc = Accumulator<T>;
   const kernels::CachedTexts& texts = cache.texts;
-  const index_t d = config_.head_elements();
-  const kernels::AttentionDesc desc = describe(context);
   if (context.sequence() == 1) {
-    const kernels::CachedHeads of_one{heads_tp_, kv_heads_tp_, d, desc.scale};
+    const kernels::CachedHeads of_one = cached_heads(context);
     const auto scratch = context.scratch.vector<Acc>(
         Category::attention, kernels::decode_attention_scratch_elements(texts, of_one));
     kernels::decode_attention<T>(context.exec, texts, of_one, qkv, as_const(cache.k),
@@ -175,7 +182,7 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
   TRIREME_REQUIRE(texts.places.data() == nullptr && texts.lengths.data() == nullptr,
                   "{} at a time of texts of unlike length",
                   format_plural(context.sequence(), "position"));
-  kernels::AttentionDesc of_several = desc;
+  kernels::AttentionDesc of_several = describe(context);
   of_several.kv_length = texts.longest;
   const index_t columns = kv_columns();
   const auto cached = [&](const View2<T>& view) -> kernels::HeadsView<const T> {
@@ -188,6 +195,41 @@ void Attention<T>::attend_cached(const Context& context, View2<const T> qkv,
   kernels::attention_forward<T>(context.exec, of_several, context.step,
                                 heads(context, qkv), cached(cache.k), cached(cache.v),
                                 heads(context, o), lse);
+}
+
+template <class T>
+bool Attention<T>::has_decode(const Context& context) const {
+  const index_t widest = std::max(config_.hidden, heads_tp_ * config_.head_elements());
+  return context.sequence() == 1 && kernels::has_decode_linear<T>(context.rows(), widest);
+}
+
+template <class T>
+void Attention<T>::decode(const Context& context, const kernels::DecodeInput<T>& input,
+                          View2<const T> residual, View2<T> y,
+                          const KvCache<T>& cache) const {
+  using Acc = Accumulator<T>;
+  const ComponentRegion region(context.exec.timers(), Component::attention);
+  const ArenaScope scope(context.scratch);
+  const kernels::CachedTexts& texts = cache.texts;
+  require_room(context, texts);
+  const kernels::CachedHeads heads_of_one = cached_heads(context);
+  kernels::DecodeOutput<T> qkv;
+  qkv.y = context.scratch.matrix<T>(Category::attention, context.rows(),
+                                    heads_tp_ * config_.head_elements());
+  qkv.k = cache.k;
+  qkv.v = cache.v;
+  qkv.texts = texts;
+  qkv_.decode(context, input, qkv);
+  const auto tiles = context.scratch.vector<Acc>(
+      Category::attention,
+      kernels::decode_attention_scratch_elements(texts, heads_of_one));
+  kernels::decode_attention_tiles<T>(context.exec, texts, heads_of_one, as_const(qkv.y),
+                                     as_const(cache.k), as_const(cache.v), tiles);
+  kernels::DecodeInput<T> attended;
+  attended.tiles = tiles;
+  attended.texts = texts;
+  attended.heads = heads_of_one;
+  projection_.decode(context, attended, residual, y);
 }
 
 #define TRIREME_INSTANTIATE(T) template class Attention<T>;

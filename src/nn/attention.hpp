@@ -13,6 +13,7 @@
 #include "config/deck.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/decode_attention.hpp"
+#include "kernels/decode_linear.hpp"
 #include "nn/linear.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/arena.hpp"
@@ -64,6 +65,14 @@ class Attention {
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       const KvCache<T>& cache) const;
 
+  // The same of one position of each text with what stands beside it, y = residual +
+  // attention of `input` + bo, where has_decode().
+  void decode(const Context& context, const kernels::DecodeInput<T>& input,
+              View2<const T> residual, View2<T> y, const KvCache<T>& cache) const;
+  // Whether a layer's step is of the rows of this context, and of sizes, that are done in
+  // as few launches as a GPU wants.
+  bool has_decode(const Context& context) const;
+
   // The output bias's gradient, from what the residual addition's backward pass leaves.
   void backward_output_bias(View2<const Accumulator<T>> partials,
                             PartialGradients<T>& gradients) const {
@@ -76,6 +85,10 @@ class Attention {
 
  private:
   kernels::AttentionDesc describe(const Context& context) const;
+  void require_room(const Context& context, const kernels::CachedTexts& texts) const;
+  kernels::CachedHeads cached_heads(const Context& context) const {
+    return {heads_tp_, kv_heads_tp_, config_.head_elements(), describe(context).scale};
+  }
   void attend_cached(const Context& context, View2<const T> qkv, const KvCache<T>& cache,
                      View2<T> o) const;
   template <class U>

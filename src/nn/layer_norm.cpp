@@ -49,6 +49,16 @@ void LayerNorm<T>::forward(const Context& context, View2<const T> x, View2<T> y,
 }
 
 template <class T>
+kernels::DecodeInput<T> LayerNorm<T>::decode_input(View2<const T> x) const {
+  kernels::DecodeInput<T> input;
+  input.rows = x;
+  input.gamma = weight_.vector();
+  input.beta = bias_.vector();
+  input.epsilon = kLayerNormEpsilon;
+  return input;
+}
+
+template <class T>
 void LayerNorm<T>::forward_residual(const Context& context,
                                     const kernels::DropoutDesc& dropout,
                                     View2<const T> branch, View1<const T> bias,

@@ -8,6 +8,7 @@
 
 #include "base/exec.hpp"
 #include "base/types.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/layer_norm.hpp"
 #include "nn/context.hpp"
@@ -50,6 +51,8 @@ class LayerNorm {
 
   // y may not be x. The statistics are taken from context.saved.
   void forward(const Context& context, View2<const T> x, View2<T> y, Saved& saved) const;
+  // y as what a product of a step of generation makes for itself from x.
+  kernels::DecodeInput<T> decode_input(View2<const T> x) const;
   // sum = residual + dropout(branch + bias), y = norm of sum, which is the saved x.
   void forward_residual(const Context& context, const kernels::DropoutDesc& dropout,
                         View2<const T> branch, View1<const T> bias,

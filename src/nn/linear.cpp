@@ -9,6 +9,8 @@
 
 #include "base/exec.hpp"
 #include "comm/group.hpp"
+#include "kernels/decode_linear.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/gemm.hpp"
 #include "nn/weight_gradients.hpp"
 #include "tensor/param_registry.hpp"
@@ -72,6 +74,14 @@ void ColumnParallelLinear<T>::forward_gelu(const Context& context, View2<const T
 }
 
 template <class T>
+void ColumnParallelLinear<T>::decode(const Context& context,
+                                     const kernels::DecodeInput<T>& input,
+                                     kernels::DecodeOutput<T> output) const {
+  output.bias = bias_.vector();
+  kernels::decode_linear<T>(context.exec, input, weight_.operand(), output);
+}
+
+template <class T>
 comm::Request ColumnParallelLinear<T>::start_backward_input(const Context& context,
                                                             View2<const T> d_y,
                                                             View2<T> d_x) const {
@@ -124,6 +134,33 @@ void RowParallelLinear<T>::forward_residual(const Context& context, View2<const 
   kernels::linear_forward<T>(
       context.exec, x, weight_.operand(),
       kernels::Epilogue<T>{.bias = bias_.vector(), .residual = residual}, y);
+}
+
+template <class T>
+void RowParallelLinear<T>::decode(const Context& context,
+                                  const kernels::DecodeInput<T>& input,
+                                  View2<const T> residual, View2<T> y) const {
+  kernels::DecodeOutput<T> output;
+  output.y = y;
+  if (context.groups.tensor->size() == 1) {
+    output.bias = bias_.vector();
+    output.residual = residual;
+    kernels::decode_linear<T>(context.exec, input, weight_.operand(), output);
+    return;
+  }
+  const ArenaScope scope(context.scratch);
+  output.y = context.scratch.matrix<T>(Category::hidden, context.rows(),
+                                       static_cast<index_t>(y.extent(1)));
+  reduce_rows(context, output.y, "row-parallel output of a step",
+              [&](const View2<T>& partial) {
+                kernels::DecodeOutput<T> part;
+                part.y = partial;
+                kernels::decode_linear<T>(context.exec, input, weight_.operand(), part);
+              });
+  kernels::DropoutDesc keeps_all;
+  keeps_all.batch = context.samples();
+  kernels::bias_dropout_add_forward<T>(context.exec, keeps_all, context.step,
+                                       as_const(output.y), bias_.vector(), residual, y);
 }
 
 template <class T>

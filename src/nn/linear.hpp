@@ -19,6 +19,7 @@
 
 #include "base/types.hpp"
 #include "comm/group.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/gemm.hpp"
 #include "nn/mappings.hpp"
 #include "nn/weight_gradients.hpp"
@@ -40,6 +41,10 @@ class ColumnParallelLinear {
   // z = x W^T + bias; y = gelu(z).
   void forward_gelu(const Context& context, View2<const T> x, View2<T> z,
                     View2<T> y) const;
+  // A step of generation where kernels::has_decode_linear(): the output's bias is set
+  // here.
+  void decode(const Context& context, const kernels::DecodeInput<T>& input,
+              kernels::DecodeOutput<T> output) const;
   // d_x is there after wait(); takes from context.held what must live until then.
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      View2<T> d_x) const;
@@ -73,6 +78,10 @@ class RowParallelLinear {
   // y + bias + residual, by the product itself; where there is no other tensor rank.
   void forward_residual(const Context& context, View2<const T> x, View2<const T> residual,
                         View2<T> y) const;
+  // The same of a step of generation where kernels::has_decode_linear(), whatever ranks
+  // there are: their parts are summed before bias and residual come to them.
+  void decode(const Context& context, const kernels::DecodeInput<T>& input,
+              View2<const T> residual, View2<T> y) const;
   // The gradient of y that the backward passes take: all rows of d_y, gathered into
   // context.held where d_y has local ones.
   View2<const T> whole_output_gradient(const Context& context, View2<const T> d_y) const;

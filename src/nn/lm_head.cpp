@@ -18,6 +18,7 @@
 #include "base/error.hpp"
 #include "base/exec.hpp"
 #include "comm/group.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/gemm.hpp"
 #include "nn/weight_gradients.hpp"
 
@@ -186,6 +187,13 @@ void LmHead<T>::logits(const Context& context, View2<const T> x, View2<T> logits
   const ArenaScope scope(context.scratch);
   const ArenaScope statistics(*context.saved);
   const auto rows = static_cast<index_t>(x.extent(0));
+  if (kernels::has_decode_linear<T>(rows, hidden_)) {
+    kernels::DecodeOutput<T> output;
+    output.y = logits;
+    kernels::decode_linear<T>(context.exec, norm_.decode_input(x), word_weight_.operand(),
+                              output);
+    return;
+  }
   const auto normed = context.scratch.matrix<T>(Category::norm, rows, hidden_);
   typename LayerNorm<T>::Saved unused;
   norm_.forward(context, x, normed, unused);

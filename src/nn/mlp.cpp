@@ -3,6 +3,7 @@
 
 #include "base/exec.hpp"
 #include "base/timers.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/gelu.hpp"
 #include "kernels/reductions.hpp"
 #include "tensor/arena.hpp"
@@ -42,6 +43,20 @@ void Mlp<T>::forward_residual(const Context& context, View2<const T> x,
   const ComponentRegion region(context.exec.timers(), Component::mlp);
   const ArenaScope scope(context.scratch);
   fc2_.forward_residual(context, as_const(activate(context, x, saved)), residual, y);
+}
+
+template <class T>
+void Mlp<T>::decode(const Context& context, const kernels::DecodeInput<T>& input,
+                    View2<const T> residual, View2<T> y) const {
+  const ComponentRegion region(context.exec.timers(), Component::mlp);
+  const ArenaScope scope(context.scratch);
+  kernels::DecodeOutput<T> activation;
+  activation.y = context.scratch.matrix<T>(Category::mlp, context.rows(), fc1_.out_tp());
+  activation.activation = kernels::Activation::gelu;
+  fc1_.decode(context, input, activation);
+  kernels::DecodeInput<T> activated;
+  activated.rows = activation.y;
+  fc2_.decode(context, activated, residual, y);
 }
 
 template <class T>

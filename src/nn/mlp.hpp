@@ -12,6 +12,7 @@
 #include "base/types.hpp"
 #include "comm/group.hpp"
 #include "config/deck.hpp"
+#include "kernels/decode_linear.hpp"
 #include "nn/linear.hpp"
 #include "nn/weight_gradients.hpp"
 
@@ -38,6 +39,10 @@ class Mlp {
   // y + b2 + residual, where there is no other tensor rank.
   void forward_residual(const Context& context, View2<const T> x, View2<const T> residual,
                         View2<T> y, Saved& saved) const;
+  // The same of a step of generation where kernels::has_decode_linear(), whatever ranks
+  // there are; saves nothing.
+  void decode(const Context& context, const kernels::DecodeInput<T>& input,
+              View2<const T> residual, View2<T> y) const;
   // d_y must live until backward_weight; d_x is there after wait().
   comm::Request start_backward_input(const Context& context, View2<const T> d_y,
                                      const Saved& saved, View2<T> d_x, Held& held) const;

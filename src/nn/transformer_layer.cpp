@@ -219,6 +219,10 @@ void TransformerLayer<T>::mlp_weight(const Context& context, const Saved& saved,
 template <class T>
 void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> x,
                                          View2<T> y, KvCache<T>& cache) const {
+  if (attention_.has_decode(context)) {
+    decode(context, x, y, cache);
+    return;
+  }
   const index_t rows = context.rows();
   const ArenaScope scope(context.scratch);
   const ArenaScope statistics(*context.saved);
@@ -241,6 +245,16 @@ void TransformerLayer<T>::forward_cached(const Context& context, View2<const T> 
   kernels::bias_dropout_add_forward<T>(
       context.exec, dropout(context, random::Site::mlp_output), context.step,
       as_const(branch), mlp_.output_bias(), as_const(middle), y);
+}
+
+template <class T>
+void TransformerLayer<T>::decode(const Context& context, View2<const T> x, View2<T> y,
+                                 const KvCache<T>& cache) const {
+  const ArenaScope scope(context.scratch);
+  const auto middle =
+      context.scratch.matrix<T>(Category::hidden, context.rows(), hidden_);
+  attention_.decode(context, input_norm_.decode_input(x), x, middle, cache);
+  mlp_.decode(context, mlp_norm_.decode_input(as_const(middle)), as_const(middle), y);
 }
 
 #define TRIREME_INSTANTIATE(T) template class TransformerLayer<T>;

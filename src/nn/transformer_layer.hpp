@@ -66,13 +66,16 @@ class TransformerLayer {
   void backward_weight(const Context& context, const Saved& saved,
                        const Held& held) const;
 
-  // The forward pass of generation, which saves nothing for a backward pass.
+  // The forward pass of generation, which saves nothing for a backward pass. A step on a
+  // GPU is five launches (kernels/decode_linear.hpp), and seven with a tensor group.
   void forward_cached(const Context& context, View2<const T> x, View2<T> y,
                       KvCache<T>& cache) const;
 
   index_t kv_columns() const { return attention_.kv_columns(); }
 
  private:
+  void decode(const Context& context, View2<const T> x, View2<T> y,
+              const KvCache<T>& cache) const;
   // The norm's output as the forward pass had it: kept, or made again in context.scratch.
   View2<const T> normed(const Context& context, const typename LayerNorm<T>::Values& norm,
                         const typename LayerNorm<T>::Saved& saved,

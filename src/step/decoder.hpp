@@ -4,8 +4,8 @@
 // There are places for texts, which begin, grow and end independently of each other. A
 // text's logits have the same bits whatever stands in the other places: prompts are read
 // one by one, and in a step, where the weights are read once for all texts, no number of
-// a text depends on the others (kernels/few_rows.hpp, kernels/decode_attention.hpp; on a
-// GPU as far as its library's products promise it).
+// a text depends on the others (kernels/few_rows.hpp, or on a GPU decode_linear.hpp
+// there; kernels/decode_attention.hpp).
 //
 // Memory is taken once, for the model's longest sequence and a number of places. With a
 // tensor group every rank of it makes the same calls and gets the same logits.

@@ -22,12 +22,21 @@ Cost decode_attention_cost(const CachedTexts& texts, const CachedHeads& heads) {
           .bytes = elements * static_cast<index_t>(sizeof(T))};
 }
 
+// Whether a step's layers are done by teams throughout (decode_linear.hpp), as a GPU's.
+bool decodes_by_teams();
+
 // The way that the build has chosen: a host's in decode_attention_host.cpp, a GPU's in
 // decode_attention_cuda.cpp.
 template <class T>
 void decode_attention_here(const Exec& exec, const CachedTexts& texts,
                            const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
                            View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o);
+
+// The tiles alone: their results are left in scratch (impl/decode_tiles.hpp).
+template <class T>
+void decode_tiles_by_teams(const Exec& exec, const CachedTexts& texts,
+                           const CachedHeads& heads, View2<const T> qkv, View2<const T> k,
+                           View2<const T> v, View1<Accumulator<T>> scratch);
 
 // By teams, for heads of any size: the way of a GPU. A host can take it, too.
 template <class T>

@@ -6,6 +6,13 @@
 
 #include "base/exec.hpp"
 
+// Before a loop over what a thread of a GPU has in registers, which are not indexed.
+#if defined(__CUDA_ARCH__)
+#define TRIREME_IN_REGISTERS _Pragma("unroll")
+#else
+#define TRIREME_IN_REGISTERS
+#endif
+
 namespace trireme::kernels::impl {
 
 template <class T>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "gpt_pass.hpp"
-#include "kernels/few_rows.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/narrow_gemm.hpp"
 
@@ -98,20 +98,19 @@ TEST(CudaLaunches, OfALayerWithoutDropout) {
   EXPECT_EQ(sum_of(forward) + sum_of(backward), 23);
 }
 
-// A token of so many texts that a host, too, takes a library's products for them; a GPU
-// has the same launches whatever the texts' number and lengths are.
-Launches launches_of_a_token(index_t layers) {
-  constexpr index_t kTexts = kernels::kFewRows + 1, kCapacity = 100;
+// A token of so many texts, whatever their lengths are.
+Launches launches_of_a_token(index_t layers, index_t texts) {
+  constexpr index_t kCapacity = 100;
   model::Architecture config = small_gpt();
   config.layers = layers;
   Gpt<bf16> gpt(config);
   model::DecodeState<bf16> state;
   for (const index_t columns : gpt.chunk.cache_columns()) {
-    const View2<bf16> cache(nullptr, extent(kTexts * kCapacity), extent(columns));
+    const View2<bf16> cache(nullptr, extent(texts * kCapacity), extent(columns));
     state.caches.push_back(
         {.k = cache,
          .v = cache,
-         .texts = {.count = kTexts, .capacity = kCapacity, .longest = kCapacity}});
+         .texts = {.count = texts, .capacity = kCapacity, .longest = kCapacity}});
   }
   Tally tally;
   const Exec exec = Exec::shape_only(tally);
@@ -120,7 +119,7 @@ Launches launches_of_a_token(index_t layers) {
   Arena saved, scratch(memory.data(), kBytes), held;
   BatchSpec spec = gpt.blueprint.batch;
   spec.streams[0].sequence = 1;
-  const nn::MicroBatch batch(spec, kTexts);
+  const nn::MicroBatch batch(spec, texts);
   const nn::Context context{.exec = exec,
                             .groups = gpt.groups,
                             .step = kernels::StepStateView(nullptr),
@@ -131,17 +130,35 @@ Launches launches_of_a_token(index_t layers) {
                             .mode = nn::Mode::evaluation};
   gpt.chunk.decode(
       context, state,
-      View2<bf16>(nullptr, extent(kTexts), extent(gpt.chunk.logit_columns())));
+      View2<bf16>(nullptr, extent(texts), extent(gpt.chunk.logit_columns())));
   return launches_of(tally);
 }
 
-TEST(CudaLaunches, OfATokenInALayer) {
-  Launches layer = launches_of_a_token(3);
-  const Launches beside = launches_of_a_token(2);
-  for (const auto& [label, calls] : beside) {
-    layer[label] -= calls;
-    if (layer[label] == 0) layer.erase(label);
+Launches difference_of(Launches more, const Launches& less) {
+  for (const auto& [label, calls] : less) {
+    more[label] -= calls;
+    if (more[label] == 0) more.erase(label);
   }
+  return more;
+}
+
+// Norm and product of qkv, attention's tiles, these combined and the projection, norm and
+// fc1 with GeLU, fc2. Beside the layers: embedding, the last norm with the head's
+// product; a draw comes behind them.
+TEST(CudaLaunches, OfATokenInALayer) {
+  for (const index_t texts : {1, 16}) {
+    const Launches beside = launches_of_a_token(2, texts);
+    const Launches layer = difference_of(launches_of_a_token(3, texts), beside);
+    EXPECT_EQ(layer, (Launches{{"decode_attention[tiles]", 1}, {"decode_linear", 4}}));
+    EXPECT_EQ(sum_of(beside) - 2 * sum_of(layer), 2);
+  }
+}
+
+// More texts than one launch takes: a library's products, with passes beside them.
+TEST(CudaLaunches, OfATokenOfManyTextsInALayer) {
+  constexpr index_t kTexts = kernels::kDecodeRows + 1;
+  const Launches beside = launches_of_a_token(2, kTexts);
+  const Launches layer = difference_of(launches_of_a_token(3, kTexts), beside);
   EXPECT_EQ(layer, (Launches{{"append_to_cache", 1},
                              {"apply_epilogue", 1},
                              {"decode_attention[tiles]", 1},
@@ -151,7 +168,7 @@ TEST(CudaLaunches, OfATokenInALayer) {
                              {"linear_forward[fused]", 3},
                              {"residual_norm_forward", 1}}));
   EXPECT_EQ(sum_of(layer), 10);
-  // Embedding, the last norm, the head's product; a draw comes behind them.
+  // Embedding, the last norm, the head's product.
   EXPECT_EQ(sum_of(beside) - 2 * sum_of(layer), 3);
 }
 
