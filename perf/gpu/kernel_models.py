@@ -88,12 +88,12 @@ def chains_seconds(machine, calls, rows):
     return calls * (rows * rows * INSTRUCTIONS_OF_A_PAIR / machine.lane_rate + LAUNCH_GAP)
 
 
-# Launches for a token of a text: those of each layer, and embedding, last norm, head and draw
-# beside them (tests/unit/model/test_cuda_launches.cpp).
-TOKEN_LAUNCHES_OF_A_LAYER, TOKEN_LAUNCHES_BESIDE = 10, 4
-# From a kernel of a token's graph to the next one, beside what reading its weights takes: as
-# ten kernels a layer took on an H200.
-TOKEN_LAUNCH = 3.9e-6
+# Launches for a token of a text: those of each layer, and embedding, head and draw beside
+# them (tests/unit/model/test_cuda_launches.cpp).
+TOKEN_LAUNCHES_OF_A_LAYER, TOKEN_LAUNCHES_BESIDE = 5, 3
+# From a kernel of a token's graph to the next one, beside what reading its weights takes:
+# assumed. Ten smaller kernels a layer, libraries' among them, took 3.9 us each on an H200.
+TOKEN_LAUNCH = LAUNCH_GAP + FIRST_BYTES
 
 
 def weight_bytes(case):
