@@ -30,6 +30,7 @@ struct RowOfAddition {
   const T *branch, *bias, *residual;
   T* x1;
   index_t row, h;
+  WordsOfRow words;  // where a GPU draws any
 
   KOKKOS_FORCEINLINE_FUNCTION const T* in(const RowTeam& team) const {
     bias_dropout_add_row<T>(team, mask, state, row, h, branch, bias, residual, x1);
@@ -42,7 +43,7 @@ struct RowOfAddition {
   KOKKOS_FORCEINLINE_FUNCTION Eight<A> make(const Loaded& loaded, PieceAt at) const {
     Eight<A> sum = numbers_of<A>(loaded.branch) + read<A>(bias, at);
     if (mask.threshold != 0) {
-      sum = dropping(mask, words_of_piece(mask, *state, row, at))(sum);
+      sum = dropping(mask, words.at(at))(sum);
     }
     return written<A>(x1, row * h + at, sum + numbers_of<A>(loaded.residual));
   }
@@ -91,8 +92,12 @@ void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateV
                     norm.beta, norm.y),
       KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
         layer_norm_rows<T>(team, norm, tile, rows, h, [=](index_t row) {
-          return RowOfAddition<T>{mask,          state,   branch_data, bias_data,
-                                  residual_data, x1_data, row,         h};
+          WordsOfRow words;
+          if (kRowsByTeams && mask.threshold != 0) {
+            words = WordsOfRow(mask, *state, row);
+          }
+          return RowOfAddition<T>{mask,    state, branch_data, bias_data, residual_data,
+                                  x1_data, row,   h,           words};
         });
       });
 }

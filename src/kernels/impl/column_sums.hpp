@@ -117,7 +117,7 @@ KOKKOS_FORCEINLINE_FUNCTION void do_piece(const DropoutMask<A>& mask,
                                           const Body& body) {
   const PieceAt at{kPieceColumns * q};
   if constexpr (kMasked) {
-    body(at, dropping(mask, words_of_piece(mask, *step, row, at)));
+    body(at, dropping(mask, WordsOfRow(mask, *step, row).at(at)));
   } else {
     body(at, Keeping{});
   }

@@ -179,15 +179,21 @@ KOKKOS_FORCEINLINE_FUNCTION void bias_dropout_add_row(
   });
 }
 
-// The words of a GPU's thread for the piece at `at` of a row, where it draws any.
-template <class A>
-KOKKOS_FORCEINLINE_FUNCTION random::Words words_of_piece(const DropoutMask<A>& mask,
-                                                         const StepState& step,
-                                                         index_t row, PieceAt at) {
-  return random::DropoutWords::call(
-      mask.generator(step, row),
-      mask.first_call(row) + static_cast<std::uint64_t>(at.j / kPieceColumns));
-}
+// Where a GPU's threads have the words of a row from, a piece at a time.
+struct WordsOfRow {
+  random::Generator generator;
+  std::uint64_t first_call = 0;
+
+  WordsOfRow() = default;
+  template <class A>
+  KOKKOS_FORCEINLINE_FUNCTION WordsOfRow(const DropoutMask<A>& mask,
+                                         const StepState& step, index_t row)
+      : generator(mask.generator(step, row)), first_call(mask.first_call(row)) {}
+  KOKKOS_FORCEINLINE_FUNCTION random::Words at(PieceAt piece) const {
+    const auto call = static_cast<std::uint64_t>(piece.j / kPieceColumns);
+    return random::DropoutWords::call(generator, first_call + call);
+  }
+};
 
 }  // namespace trireme::kernels
 

@@ -66,7 +66,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradients(
   if constexpr (kResidual) d_x = d_x + numbers_of<A>(piece.by_pass);
   d_x = written<A>(of.d_x, at, d_x);
   if constexpr (kMasked) {
-    d_x = dropping(mask, words_of_piece(mask, *step, row, in_row))(d_x);
+    d_x = dropping(mask, WordsOfRow(mask, *step, row).at(in_row))(d_x);
     d_x = written<A>(of.d_branch, at, d_x);
   }
   sums.of[0] = sums.of[0] + piece.d_y * piece.x_hat;

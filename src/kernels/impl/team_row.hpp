@@ -18,7 +18,7 @@
 #include "base/exec.hpp"
 
 // Before a loop that nvcc would unroll although it goes round once, most often.
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #define TRIREME_ROUND_BY_ROUND _Pragma("unroll 1")
 #else
 #define TRIREME_ROUND_BY_ROUND
