@@ -307,12 +307,15 @@ KOKKOS_INLINE_FUNCTION constexpr int scratch_level(std::size_t bytes) {
 }
 
 // functor(member) for each of `teams` teams. On a GPU a team is `device_threads` threads;
-// on the host one, or `host_threads` where there are as many.
-template <class Functor>
+// on the host one, or `host_threads` where there are as many. The Bounds are on threads
+// and teams of a multiprocessor: nvcc takes no more registers than let them run together.
+template <class Bounds = Kokkos::LaunchBounds<>, class Functor>
 void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
                   int device_threads, const Functor& functor,
                   std::size_t scratch_bytes = 0, int host_threads = 1) {
-  static_assert(detail::closure_bytes<Functor, TeamPolicy>() < detail::kMaxClosureBytes);
+  using Policy = Kokkos::TeamPolicy<ExecSpace, Kokkos::IndexType<index_t>,
+                                    Kokkos::Schedule<Kokkos::Dynamic>, Bounds>;
+  static_assert(detail::closure_bytes<Functor, Policy>() < detail::kMaxClosureBytes);
   if (teams == 0 || exec.only_counts(kernel)) return;
   if constexpr (!kHostExecution) exec.keep_team_scratch();
   const auto space = exec.space_for(kernel.cost);
@@ -320,12 +323,12 @@ void launch_teams(const Exec& exec, const Kernel& kernel, index_t teams,
   if constexpr (kHostExecution) {
     threads = 1;
     if (host_threads > 1) {
-      const TeamPolicy alone(space, teams, 1, 1);
+      const Policy alone(space, teams, 1, 1);
       threads =
           std::min(host_threads, alone.team_size_max(functor, Kokkos::ParallelForTag()));
     }
   }
-  TeamPolicy policy(space, teams, threads, 1);
+  Policy policy(space, teams, threads, 1);
   if (scratch_bytes > 0) {  // kept by Kokkos from launch to launch, grown when needed
     policy.set_scratch_size(scratch_level(scratch_bytes),
                             Kokkos::PerTeam(static_cast<int>(scratch_bytes)));

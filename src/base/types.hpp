@@ -21,7 +21,8 @@ constexpr std::size_t extent(index_t n) {
 }
 
 // Conversions of both types choose between results and do not branch, so that the
-// compiler makes vectors of them. Both round to nearest even.
+// compiler makes vectors of them; a GPU has instructions for them, of which the NaNs are
+// others. Both round to nearest even.
 
 // Brain floating point: the upper half of a float.
 struct bf16 {
@@ -29,11 +30,15 @@ struct bf16 {
 
   bf16() = default;
   KOKKOS_FUNCTION explicit bf16(float value) {
+#if defined(__CUDA_ARCH__)
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
     const auto word = Kokkos::bit_cast<std::uint32_t>(value);
     const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
     const std::uint32_t quiet = (word >> 16) | 0x40u;  // never rounded to infinity
     const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
     bits = static_cast<std::uint16_t>(is_nan ? quiet : rounded);
+#endif
   }
   KOKKOS_FUNCTION operator float() const {
     return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -47,6 +52,9 @@ struct fp16 {
 
   fp16() = default;
   KOKKOS_FUNCTION explicit fp16(float value) {
+#if defined(__CUDA_ARCH__)
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#else
     const auto word = Kokkos::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (word >> 16) & 0x8000u;
     const std::uint32_t magnitude = word & 0x7fffffffu;
@@ -59,8 +67,14 @@ struct fp16 {
     result = magnitude >= 0x477ff000u ? 0x7c00u : result;  // rounds to 65536 or more
     result = magnitude > 0x7f800000u ? 0x7e00u : result;   // NaN
     bits = static_cast<std::uint16_t>(sign | result);
+#endif
   }
   KOKKOS_FUNCTION operator float() const {
+#if defined(__CUDA_ARCH__)
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#else
     const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
     const std::uint32_t exponent = (bits >> 10) & 0x1fu;
     const std::uint32_t mantissa = bits & 0x3ffu;
@@ -73,6 +87,7 @@ struct fp16 {
                                         ? Kokkos::bit_cast<std::uint32_t>(small)
                                         : exponent_bits | (mantissa << 13);
     return Kokkos::bit_cast<float>(sign | magnitude);
+#endif
   }
 };
 static_assert(sizeof(fp16) == 2);

@@ -78,8 +78,9 @@ KOKKOS_FORCEINLINE_FUNCTION RowStatistics<Accumulator<T>> statistics_of_row(
 
 // What a thread of a GPU finds of its columns in one pass.
 template <class T>
-struct RunningStatistics {
+struct alignas(detail::kReducedAlignment<Accumulator<T>, 2>) RunningStatistics {
   using A = Accumulator<T>;
+  static constexpr bool kIsSymmetric = false;  // one of the two sums is scaled
   A largest = Kokkos::Experimental::finite_min_v<A>;
   A sum{0};
 

@@ -10,6 +10,7 @@
 #include "kernels/impl/column_sums.hpp"
 #include "kernels/impl/dropout_rows.hpp"
 #include "kernels/impl/lanes.hpp"
+#include "kernels/impl/norm_gradients.hpp"
 #include "kernels/impl/norm_rows.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/reductions.hpp"
@@ -37,16 +38,14 @@ void layer_norm_forward(const Exec& exec, View2<const T> x, View1<const T> gamma
                            y.data(),
                            mean.data(),
                            rstd.data()};
-  launch_rows(
+  launch_held_rows<T, kHeldPieces>(
       exec,
       {"trireme::kernels::layer_norm_forward",
        {.bytes = bytes_of(x, gamma, beta, y, mean, rstd)}},
       tiles_of(rows, kNormRows), ColumnsOfRows(h, x_data, norm.gamma, norm.beta, norm.y),
       KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
-        const index_t begin = tile * kNormRows;
-        const index_t end = begin + tile_width(rows, begin, kNormRows);
-        layer_norm_rows<T>(team, norm, begin, end, h,
-                           [=](index_t row) { return x_data + row * h; });
+        layer_norm_rows<T>(team, norm, tile, rows, h,
+                           [=](index_t row) { return RowInMemory<T>{x_data + row * h}; });
       });
 }
 
@@ -97,21 +96,10 @@ void layer_norm_backward_input(const Exec& exec, View2<const T> d_y, View2<const
 
 namespace {
 
-// Pointers of layer_norm_backward.
-template <class T>
-struct LayerNormBackward {
-  using A = Accumulator<T>;
-  const T *d_y, *x, *gamma, *d_residual;
-  const A *mean, *rstd;
-  T* d_x;
-  A *gamma_sums, *beta_sums;
-  index_t h;
-};
-
 // What a row writes and adds to the sums, as a function of the column.
 template <bool kResidual, class T, class X>
 KOKKOS_FORCEINLINE_FUNCTION auto layer_norm_backward_row(const RowTeam& team,
-                                                         const LayerNormBackward<T>& of,
+                                                         const NormGradients<T>& of,
                                                          const X* gamma, index_t row,
                                                          Accumulator<T> per_column) {
   using A = Accumulator<T>;
@@ -138,12 +126,12 @@ KOKKOS_FORCEINLINE_FUNCTION auto layer_norm_backward_row(const RowTeam& team,
 
 template <bool kResidual, class T>
 void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t rows,
-                                const LayerNormBackward<T>& of) {
+                                const NormGradients<T>& of) {
   using A = Accumulator<T>;
   const RowBlocks blocks(rows);
   const index_t h = of.h;
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
-  launch_rows(
+  launch_held_blocks<T>(
       exec, kernel, blocks.count,
       ColumnsOfRows(h, of.d_y, of.x, of.gamma, of.d_residual, of.d_x, of.gamma_sums,
                     of.beta_sums),
@@ -153,6 +141,10 @@ void launch_layer_norm_backward(const Exec& exec, const Kernel& kernel, index_t 
             blocks.begin(block + 1),
             h,
             {of.gamma_sums + block * h, of.beta_sums + block * h}};
+        if (norm_gradients_in_registers<kResidual, false>(team, DropoutMask<A>(), nullptr,
+                                                          per_column, sums, of)) {
+          return;
+        }
         with_widened<T>(
             team, h,
             [&](const auto* gamma) {
@@ -189,9 +181,10 @@ void layer_norm_backward(const Exec& exec, View2<const T> d_y, View2<const T> x,
   const Kernel kernel{"trireme::kernels::layer_norm_backward",
                       {.bytes = bytes_of(d_y, x, gamma, mean, rstd, d_residual, d_x,
                                          partials.gamma, partials.beta)}};
-  const LayerNormBackward<T> of{
-      d_y.data(),  x.data(),   gamma.data(),          d_residual.data(),    mean.data(),
-      rstd.data(), d_x.data(), partials.gamma.data(), partials.beta.data(), h};
+  const NormGradients<T> of{d_y.data(),           x.data(),    gamma.data(),
+                            d_residual.data(),    mean.data(), rstd.data(),
+                            d_x.data(),           nullptr,     partials.gamma.data(),
+                            partials.beta.data(), nullptr,     h};
   if (has_residual) {
     launch_layer_norm_backward<true, T>(exec, kernel, rows, of);
   } else {

@@ -9,11 +9,47 @@
 #include "kernels/impl/column_sums.hpp"
 #include "kernels/impl/dropout_rows.hpp"
 #include "kernels/impl/lanes.hpp"
+#include "kernels/impl/norm_gradients.hpp"
 #include "kernels/impl/norm_rows.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/reductions.hpp"
 
 namespace trireme::kernels {
+
+namespace {
+
+// A row of residual + dropout(branch + bias), for layer_norm_rows().
+template <class T>
+struct RowOfAddition {
+  using A = Accumulator<T>;
+  struct Loaded {
+    StoredEight<T> branch, residual;
+  };
+  const DropoutMask<A>& mask;
+  const StepState* state;
+  const T *branch, *bias, *residual;
+  T* x1;
+  index_t row, h;
+  WordsOfRow words;  // where a GPU draws any
+
+  KOKKOS_FORCEINLINE_FUNCTION const T* in(const RowTeam& team) const {
+    bias_dropout_add_row<T>(team, mask, state, row, h, branch, bias, residual, x1);
+    team_barrier(team);
+    return x1 + row * h;
+  }
+  KOKKOS_FORCEINLINE_FUNCTION Loaded load(PieceAt at) const {
+    return {load_eight(branch, row * h + at), load_eight(residual, row * h + at)};
+  }
+  KOKKOS_FORCEINLINE_FUNCTION Eight<A> make(const Loaded& loaded, PieceAt at) const {
+    Eight<A> sum = numbers_of<A>(loaded.branch) + read<A>(bias, at);
+    if (mask.threshold != 0) {
+      sum = dropping(mask, words.at(at))(sum);
+    }
+    return written<A>(x1, row * h + at, sum + numbers_of<A>(loaded.residual));
+  }
+};
+
+}  // namespace
 
 template <class T>
 void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateView step,
@@ -47,7 +83,7 @@ void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateV
                            y.data(),
                            mean.data(),
                            rstd.data()};
-  launch_rows(
+  launch_held_rows<T, kHeldPieces>(
       exec,
       {"trireme::kernels::residual_norm_forward",
        {.bytes = bytes_of(branch, bias, residual, gamma, beta, x1, y, mean, rstd)}},
@@ -55,45 +91,35 @@ void residual_norm_forward(const Exec& exec, const DropoutDesc& desc, StepStateV
       ColumnsOfRows(h, branch_data, bias_data, residual_data, x1_data, norm.gamma,
                     norm.beta, norm.y),
       KOKKOS_LAMBDA(const RowTeam& team, index_t tile) {
-        const index_t begin = tile * kNormRows;
-        const index_t end = begin + tile_width(rows, begin, kNormRows);
-        layer_norm_rows<T>(team, norm, begin, end, h, [=](index_t row) {
-          bias_dropout_add_row<T>(team, mask, state, row, h, branch_data, bias_data,
-                                  residual_data, x1_data);
-          team_barrier(team);
-          return x1_data + row * h;
+        layer_norm_rows<T>(team, norm, tile, rows, h, [=](index_t row) {
+          WordsOfRow words;
+          if (kRowsByTeams && mask.threshold != 0) {
+            words = WordsOfRow(mask, *state, row);
+          }
+          return RowOfAddition<T>{mask,    state, branch_data, bias_data, residual_data,
+                                  x1_data, row,   h,           words};
         });
       });
 }
 
 namespace {
 
-// Pointers of residual_norm_backward.
-template <class T>
-struct ResidualNormBackward {
-  using A = Accumulator<T>;
-  const T *d_y, *x1, *gamma, *d_residual;
-  const A *mean, *rstd;
-  T *d_x1, *d_branch;
-  A *gamma_sums, *beta_sums, *bias_sums;
-  index_t h;
-};
-
 // What a row writes and adds to the sums, as a function of the column.
 template <bool kMasked, class T, class X>
-KOKKOS_FORCEINLINE_FUNCTION auto residual_norm_backward_row(
-    const RowTeam& team, const ResidualNormBackward<T>& of, const X* gamma, index_t row,
-    Accumulator<T> per_column) {
+KOKKOS_FORCEINLINE_FUNCTION auto residual_norm_backward_row(const RowTeam& team,
+                                                            const NormGradients<T>& of,
+                                                            const X* gamma, index_t row,
+                                                            Accumulator<T> per_column) {
   using A = Accumulator<T>;
   const index_t h = of.h;
   const NormBackwardRow<T, X> norm =
-      norm_backward_row<T, X>(team, of.d_y + row * h, of.x1 + row * h, gamma,
-                              of.mean[row], of.rstd[row], h, per_column, [=](auto j) {
-                                ask_for(of.x1 + (row + 4) * h, j);
+      norm_backward_row<T, X>(team, of.d_y + row * h, of.x + row * h, gamma, of.mean[row],
+                              of.rstd[row], h, per_column, [=](auto j) {
+                                ask_for(of.x + (row + 4) * h, j);
                                 if (kMasked) ask_for(of.d_y + (row + 4) * h, j);
                               });
   const T* const by_pass = of.d_residual + row * h;
-  T* const d_x1 = of.d_x1 + row * h;
+  T* const d_x1 = of.d_x + row * h;
   T* const d_branch = kMasked ? of.d_branch + row * h : nullptr;
   // The host takes four rows at a time; the next four come while these are written.
   // Behind the last row the address is never read.
@@ -114,14 +140,14 @@ template <bool kMasked, class T>
 void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
                                    const DropoutMask<Accumulator<T>>& mask,
                                    const StepState* state, index_t rows,
-                                   const ResidualNormBackward<T>& of) {
+                                   const NormGradients<T>& of) {
   using A = Accumulator<T>;
   const RowBlocks blocks(rows);
   const index_t h = of.h;
   const A per_column = static_cast<A>(1.0 / static_cast<double>(h));
-  launch_rows(
+  launch_held_blocks<T>(
       exec, kernel, blocks.count,
-      ColumnsOfRows(h, of.d_y, of.x1, of.gamma, of.d_residual, of.d_x1, of.d_branch,
+      ColumnsOfRows(h, of.d_y, of.x, of.gamma, of.d_residual, of.d_x, of.d_branch,
                     of.gamma_sums, of.beta_sums, of.bias_sums),
       KOKKOS_LAMBDA(const RowTeam& team, index_t block) {
         const BlockOfRows<A, 3> sums{blocks.begin(block),
@@ -129,6 +155,10 @@ void launch_residual_norm_backward(const Exec& exec, const Kernel& kernel,
                                      h,
                                      {of.gamma_sums + block * h, of.beta_sums + block * h,
                                       of.bias_sums + block * h}};
+        if (norm_gradients_in_registers<true, kMasked>(team, mask, state, per_column,
+                                                       sums, of)) {
+          return;
+        }
         with_widened<T>(
             team, h,
             [&](const auto* gamma) {
@@ -173,18 +203,18 @@ void residual_norm_backward(const Exec& exec, const DropoutDesc& desc, StepState
       "trireme::kernels::residual_norm_backward",
       {.bytes = bytes_of(d_y, x1, gamma, mean, rstd, d_residual, d_x1, d_branch,
                          norm_partials.gamma, norm_partials.beta, bias_partials)}};
-  const ResidualNormBackward<T> of{d_y.data(),
-                                   x1.data(),
-                                   gamma.data(),
-                                   d_residual.data(),
-                                   mean.data(),
-                                   rstd.data(),
-                                   d_x1.data(),
-                                   d_branch.data(),
-                                   norm_partials.gamma.data(),
-                                   norm_partials.beta.data(),
-                                   bias_partials.data(),
-                                   h};
+  const NormGradients<T> of{d_y.data(),
+                            x1.data(),
+                            gamma.data(),
+                            d_residual.data(),
+                            mean.data(),
+                            rstd.data(),
+                            d_x1.data(),
+                            d_branch.data(),
+                            norm_partials.gamma.data(),
+                            norm_partials.beta.data(),
+                            bias_partials.data(),
+                            h};
   if (drops) {
     launch_residual_norm_backward<true, T>(exec, kernel, mask, step.data(), rows, of);
   } else {

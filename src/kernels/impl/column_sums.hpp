@@ -110,14 +110,6 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const HostRow& team,
 
 namespace detail {
 
-// body(p) for p = 0, 1, ... with p known to the compiler, which keeps arrays in registers
-// only where it knows every index.
-template <int... kP, class Body>
-KOKKOS_FORCEINLINE_FUNCTION void unrolled(std::integer_sequence<int, kP...>,
-                                          const Body& body) {
-  (body(std::integral_constant<int, kP>()), ...);
-}
-
 // body(j, dropping) of a thread's piece q of a row.
 template <bool kMasked, class A, class Body>
 KOKKOS_FORCEINLINE_FUNCTION void do_piece(const DropoutMask<A>& mask,
@@ -125,9 +117,7 @@ KOKKOS_FORCEINLINE_FUNCTION void do_piece(const DropoutMask<A>& mask,
                                           const Body& body) {
   const PieceAt at{kPieceColumns * q};
   if constexpr (kMasked) {
-    const std::uint64_t call = mask.first_call(row) + static_cast<std::uint64_t>(q);
-    body(at,
-         dropping(mask, random::DropoutWords::call(mask.generator(*step, row), call)));
+    body(at, dropping(mask, WordsOfRow(mask, *step, row).at(at)));
   } else {
     body(at, Keeping{});
   }
@@ -142,8 +132,8 @@ KOKKOS_FORCEINLINE_FUNCTION void sum_rows_of_pieces(const TeamRow& team,
                                                     const BlockOfRows<A, kSums>& block,
                                                     const RowOf& row_of) {
   const index_t pieces = block.h / kPieceColumns;
-  const auto first = static_cast<index_t>(team.member.team_rank());
-  const auto stride = static_cast<index_t>(team.member.team_size());
+  const auto first = static_cast<index_t>(team.rank);
+  const auto stride = static_cast<index_t>(team.size);
   Terms<Eight<A>, kSums> sums[kPieces];
   const auto for_each_piece = [&](const auto& body) {
     unrolled(std::make_integer_sequence<int, kPieces>(), [&](auto p) {
@@ -179,7 +169,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_and_sum_rows(const TeamRow& team,
                                                     const StepState* step,
                                                     const BlockOfRows<A, kSums>& block,
                                                     const RowOf& row_of) {
-  const index_t size = kPieceColumns * static_cast<index_t>(team.member.team_size());
+  const index_t size = kPieceColumns * static_cast<index_t>(team.size);
   if (team.has_pieces && block.h % kPieceColumns == 0 && block.h <= 2 * size) {
     if (block.h <= size) {
       detail::sum_rows_of_pieces<kMasked, 1>(team, mask, step, block, row_of);

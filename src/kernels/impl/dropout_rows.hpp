@@ -8,6 +8,9 @@
 #ifndef TRIREME_KERNELS_IMPL_DROPOUT_ROWS_HPP_
 #define TRIREME_KERNELS_IMPL_DROPOUT_ROWS_HPP_
 
+#include <cstdint>
+#include <limits>
+
 #include "base/error.hpp"
 #include "base/exec.hpp"
 #include "base/plural.hpp"
@@ -25,7 +28,7 @@ template <class A>
 struct DropoutMask {
   std::uint32_t threshold = 0;  // 0: everything is kept
   A scale{1};                   // of what is kept
-  index_t batch = 1;
+  std::uint32_t batch = 1;  // a GPU divides numbers of 64 bits in three times the time
   index_t sequence_begin = 0;
   std::uint64_t calls_per_row = 0;
   std::uint16_t layer = 0;
@@ -33,7 +36,7 @@ struct DropoutMask {
 
   DropoutMask() = default;
   DropoutMask(const DropoutDesc& desc, index_t rows, index_t h, const char* kernel)
-      : batch(desc.batch),
+      : batch(static_cast<std::uint32_t>(desc.batch)),
         sequence_begin(desc.sequence_begin),
         calls_per_row(random::DropoutWords::calls_per_row(static_cast<std::uint64_t>(h))),
         layer(desc.layer),
@@ -54,14 +57,15 @@ struct DropoutMask {
                                                           index_t row) const {
     random::Generator generator;
     generator.seed = step.seed;
-    generator.owner = step.sample_base + static_cast<std::uint64_t>(row % batch);
+    generator.owner = step.sample_base + static_cast<std::uint32_t>(row) % batch;
     generator.layer = layer;
     generator.site = site;
     generator.stream = random::Stream::dropout;
     return generator;
   }
   KOKKOS_FORCEINLINE_FUNCTION std::uint64_t first_call(index_t row) const {
-    return static_cast<std::uint64_t>(sequence_begin + row / batch) * calls_per_row;
+    const index_t position = sequence_begin + static_cast<std::uint32_t>(row) / batch;
+    return static_cast<std::uint64_t>(position) * calls_per_row;
   }
 };
 
@@ -174,6 +178,22 @@ KOKKOS_FORCEINLINE_FUNCTION void bias_dropout_add_row(
     write(out, j, value);
   });
 }
+
+// Where a GPU's threads have the words of a row from, a piece at a time.
+struct WordsOfRow {
+  random::Generator generator;
+  std::uint64_t first_call = 0;
+
+  WordsOfRow() = default;
+  template <class A>
+  KOKKOS_FORCEINLINE_FUNCTION WordsOfRow(const DropoutMask<A>& mask,
+                                         const StepState& step, index_t row)
+      : generator(mask.generator(step, row)), first_call(mask.first_call(row)) {}
+  KOKKOS_FORCEINLINE_FUNCTION random::Words at(PieceAt piece) const {
+    const auto call = static_cast<std::uint64_t>(piece.j / kPieceColumns);
+    return random::DropoutWords::call(generator, first_call + call);
+  }
+};
 
 }  // namespace trireme::kernels
 

@@ -5,7 +5,8 @@
 // over columns go through the functions below. On the host they are plain loops that g++
 // vectorises; sums run in kLanes interleaved partial sums (column j goes to lane
 // j % kLanes), combined in a fixed tree: the same bits for every number of threads,
-// alignment and vector length. What a team's threads do instead: impl/team_lanes.hpp.
+// alignment and vector length. What a team's threads do instead: impl/team_lanes.hpp,
+// and how they join sums: impl/team_row.hpp.
 #ifndef TRIREME_KERNELS_IMPL_ROWS_HPP_
 #define TRIREME_KERNELS_IMPL_ROWS_HPP_
 
@@ -16,6 +17,7 @@
 #include "base/error.hpp"
 #include "base/exec.hpp"
 #include "base/plural.hpp"
+#include "kernels/impl/team_row.hpp"
 
 // Before a loop whose iterations are independent although the compiler cannot see it (an
 // output may alias an input of the same index).
@@ -43,33 +45,31 @@ inline constexpr bool kRowsByTeams = !kHostExecution;
 #endif
 
 struct HostRow {};
-struct TeamRow {
-  const TeamMember& member;
-  bool has_pieces;  // see ColumnsOfRows
-};
 using RowTeam = std::conditional_t<kRowsByTeams, TeamRow, HostRow>;
 
 inline constexpr int kLanes = 32;
 inline constexpr int kPieceColumns = 8;  // that a thread of a GPU has side by side
-inline constexpr int kRowThreads = 256;  // of a GPU's team, where rows are flat arrays
-inline constexpr int kMostRowThreads = 512;
+
+// Of a team. Kernels over double take up to 228 registers, those over other types at most
+// 128, and a multiprocessor has 65536.
+template <class T>
+inline constexpr int kMostThreadsOver = sizeof(T) == sizeof(double) ? kRowThreads
+                                                                    : kMostRowThreads;
 
 // What a GPU's teams are made for: rows of so many columns. They have whole pieces, of 16
 // bytes or more, where every array begins, and every row goes on, at a multiple of 16.
 struct ColumnsOfRows {
   index_t count = index_t{kRowThreads} * kPieceColumns;
   bool has_pieces = false;
-  // Of a team. Kernels over double take up to 222 registers, those over other types at
-  // most 128, and a multiprocessor has 65536.
-  int most_threads = kRowThreads;
+  int most_threads = kRowThreads;  // of a team
+  int pieces_each = 1;             // of a thread, where there are threads enough
 
   ColumnsOfRows() = default;
   template <class... Arrays>
   explicit ColumnsOfRows(index_t columns, const Arrays*... arrays)
       : count(columns),
         has_pieces(columns % kPieceColumns == 0),
-        most_threads(((sizeof(Arrays) == sizeof(double)) || ...) ? kRowThreads
-                                                                 : kMostRowThreads) {
+        most_threads(std::min({kMostThreadsOver<Arrays>...})) {
     const auto begins_at_piece = [](const void* array) {
       return reinterpret_cast<std::uintptr_t>(array) % 16 == 0;
     };
@@ -81,20 +81,43 @@ struct ColumnsOfRows {
     columns.count = std::min(count, tile);
     return columns;
   }
-  // Whole warps, in which each thread has a piece; of longest rows, several.
+  // Threads keep so many pieces of a row in registers: a row has few threads then, and
+  // what they join takes less of its time.
+  ColumnsOfRows held(int pieces) const {
+    ColumnsOfRows columns = *this;
+    columns.pieces_each = pieces;
+    return columns;
+  }
+  // Whole warps, in which each thread has a piece, or some; of longest rows, more.
   int threads() const {
-    constexpr index_t kWarp = 32;
-    const index_t each = has_pieces ? kPieceColumns : 1;
+    const index_t each = has_pieces ? pieces_each * kPieceColumns : 1;
     const index_t warps = (count + kWarp * each - 1) / (kWarp * each);
     const index_t most = has_pieces ? most_threads : kRowThreads;
-    return static_cast<int>(std::clamp(kWarp * warps, kWarp, most));
+    return static_cast<int>(std::clamp(kWarp * warps, index_t{kWarp}, most));
+  }
+  // 0 where rows are not made of pieces.
+  index_t pieces_of_thread() const {
+    const index_t of_threads = index_t{threads()} * kPieceColumns;
+    return has_pieces ? (count + of_threads - 1) / of_threads : 0;
   }
 };
 // Elements that one row of a flat array is taken to have: long enough to stream, short
 // enough that there are rows for every thread.
 inline constexpr index_t kFlatBlock = 16384;
 
+// Work items that cover `columns` in tiles, and the columns of one of them.
+KOKKOS_FORCEINLINE_FUNCTION index_t tiles_of(index_t columns, index_t tile) {
+  return (columns + tile - 1) / tile;
+}
+KOKKOS_FORCEINLINE_FUNCTION index_t tile_width(index_t columns, index_t begin,
+                                               index_t tile) {
+  return columns - begin < tile ? columns - begin : tile;
+}
+
 namespace detail {
+
+// Threads of a team on a host, for tests: two, so that a barrier that is missing shows.
+inline constexpr int kHostTeam = 2;
 
 template <class Body>
 struct HostRows {
@@ -102,43 +125,39 @@ struct HostRows {
   KOKKOS_FORCEINLINE_FUNCTION void operator()(index_t row) const { body(HostRow{}, row); }
 };
 
-template <class Body>
+// How many pieces threads hold is known to the compiler, or it takes the registers that
+// the most would need. 0: a row may have any number.
+template <class Body, int kHeld>
 struct TeamRows {
   Body body;
   bool has_pieces;
   KOKKOS_FORCEINLINE_FUNCTION void operator()(const TeamMember& member) const {
-    body(TeamRow{member, has_pieces}, static_cast<index_t>(member.league_rank()));
+    body(TeamRow{member, has_pieces, kHeld, member.team_rank(), member.team_size(),
+                 memory_to_reduce(member)},
+         static_cast<index_t>(member.league_rank()));
   }
 };
 
-// Sums that are taken together.
-template <class A, int kSums>
-struct Sums {
-  A of[kSums] = {};
-  KOKKOS_FORCEINLINE_FUNCTION void join(const Sums& other) {
-    for (int k = 0; k < kSums; ++k) of[k] += other.of[k];
+// Each warp of a team has a row. Teams of several warps, since a multiprocessor runs no
+// more than 32 blocks at a time.
+inline constexpr int kWarpsOfTeam = 4;
+template <class Body, int kHeld>
+struct WarpRows {
+  Body body;
+  index_t rows;
+  KOKKOS_FORCEINLINE_FUNCTION void operator()(const TeamMember& member) const {
+    const int rank = member.team_rank() % kWarp;
+    index_t row = kWarpsOfTeam * static_cast<index_t>(member.league_rank()) +
+                  member.team_rank() / kWarp;
+    if constexpr (!kHostExecution) {
+      if (row < rows) body(TeamRow{member, true, kHeld, rank, kWarp, nullptr}, row);
+    } else {  // a team has fewer threads
+      const index_t end = kWarpsOfTeam * (member.league_rank() + 1);
+      for (; row < rows && row < end; row += member.team_size()) {
+        body(TeamRow{member, true, kHeld, rank, kWarp, nullptr}, row);
+      }
+    }
   }
-};
-
-// Kokkos' reducer of values that begin as Value{} and can be joined.
-template <class Value>
-struct TeamReducer {
-  using reducer = TeamReducer;
-  using value_type = Value;
-  using result_view_type = Kokkos::View<Value, Kokkos::AnonymousSpace,
-                                        Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-
-  KOKKOS_FORCEINLINE_FUNCTION explicit TeamReducer(Value& to) : value(&to) {}
-  KOKKOS_FORCEINLINE_FUNCTION void join(Value& to, const Value& from) const {
-    to.join(from);
-  }
-  KOKKOS_FORCEINLINE_FUNCTION void init(Value& to) const { to = Value{}; }
-  KOKKOS_FORCEINLINE_FUNCTION Value& reference() const { return *value; }
-  KOKKOS_FORCEINLINE_FUNCTION bool references_scalar() const { return true; }
-  KOKKOS_FORCEINLINE_FUNCTION result_view_type view() const {
-    return result_view_type(value);
-  }
-  Value* value;
 };
 
 // Folds the lanes onto lane 0.
@@ -183,16 +202,83 @@ void launch_rows(const Exec& exec, const Kernel& kernel, index_t rows,
   if constexpr (!kRowsByTeams) {
     launch(exec, kernel, rows, detail::HostRows<Body>{body});
   } else {
-    // On a host, for tests, two, so that a barrier that is missing shows.
-    constexpr int kHostThreads = 2;
     launch_teams(exec, kernel, rows, columns.threads(),
-                 detail::TeamRows<Body>{body, columns.has_pieces}, scratch_bytes,
-                 kHostThreads);
+                 detail::TeamRows<Body, 0>{body, columns.has_pieces},
+                 detail::kReduceScratch + scratch_bytes, detail::kHostTeam);
   }
 }
 template <class Body>
 void launch_rows(const Exec& exec, const Kernel& kernel, index_t rows, const Body& body) {
   launch_rows(exec, kernel, rows, ColumnsOfRows(), body);
+}
+
+namespace detail {
+
+// Threads and teams of a multiprocessor that leave a thread so many registers as nvcc
+// needs for what a warp's threads hold, without memory: 80 and 96 for numbers of 16 bits.
+template <class T, int kHeld>
+using BoundsOfWarps = Kokkos::LaunchBounds < 32 * kWarpsOfTeam,
+      sizeof(T) == 8   ? 2
+      : sizeof(T) == 4 ? 4
+                       : kHeld<4 ? 6 : 5>;
+
+template <class T, int kHeld, class Body>
+void launch_held(const Exec& exec, const Kernel& kernel, index_t rows,
+                 const ColumnsOfRows& columns, const Body& body) {
+  if (columns.threads() > kWarp) {
+    launch_teams<Kokkos::LaunchBounds<kMostThreadsOver<T>, 1>>(
+        exec, kernel, rows, columns.threads(),
+        TeamRows<Body, kHeld>{body, columns.has_pieces}, kReduceScratch, kHostTeam);
+  } else {
+    launch_teams<BoundsOfWarps<T, kHeld>>(
+        exec, kernel, tiles_of(rows, kWarpsOfTeam), kWarpsOfTeam * kWarp,
+        WarpRows<Body, kHeld>{body, rows}, 0, kHostTeam);
+  }
+}
+
+// With as many pieces as a thread has, if that is kMost or less.
+template <class T, int kMost, class Body>
+void launch_held_or_not(const Exec& exec, const Kernel& kernel, index_t rows,
+                        const ColumnsOfRows& columns, const Body& body) {
+  if constexpr (kRowsByTeams && kMost > 0) {
+    if (columns.pieces_of_thread() == kMost) {
+      launch_held<T, kMost>(exec, kernel, rows, columns, body);
+    } else {
+      launch_held_or_not<T, kMost - 1>(exec, kernel, rows, columns, body);
+    }
+  } else {
+    launch_rows(exec, kernel, rows, columns, body);
+  }
+}
+
+}  // namespace detail
+
+// The same for rows of T of which a GPU's threads hold up to kMost pieces in registers
+// (TeamRow::held). A warp has one, where it fits, so that there are no barriers in the
+// body for rows that are held.
+template <class T, int kMost, class Body>
+void launch_held_rows(const Exec& exec, const Kernel& kernel, index_t rows,
+                      const ColumnsOfRows& columns, const Body& body) {
+  detail::launch_held_or_not<T, kMost>(exec, kernel, rows, columns.held(kMost), body);
+}
+
+// body(team, block) for blocks of rows of T that a GPU's team walks. A thread holds one
+// piece of each row, unless there are too many.
+template <class T, class Body>
+void launch_held_blocks(const Exec& exec, const Kernel& kernel, index_t blocks,
+                        const ColumnsOfRows& columns, const Body& body) {
+  if constexpr (kRowsByTeams) {
+    if (columns.pieces_of_thread() == 1) {
+      // 96 registers, with which five teams of four warps run together: see RowBlocks.
+      constexpr int kBound = kMostThreadsOver<T> * (sizeof(T) == 2 ? 5 : 4) / 4;
+      launch_teams<Kokkos::LaunchBounds<kBound, 1>>(
+          exec, kernel, blocks, columns.threads(),
+          detail::TeamRows<Body, 1>{body, columns.has_pieces}, detail::kReduceScratch,
+          detail::kHostTeam);
+      return;
+    }
+  }
+  launch_rows(exec, kernel, blocks, columns, body);
 }
 
 // What is read at column j, as a number to count with, and what is written there.
@@ -213,7 +299,9 @@ KOKKOS_FORCEINLINE_FUNCTION HostRow team_of_run(const HostRow& team, const Array
 template <class... Arrays>
 KOKKOS_FORCEINLINE_FUNCTION TeamRow team_of_run(const TeamRow& team,
                                                 const Arrays*... arrays) {
-  return {team.member, ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...)};
+  TeamRow of_run = team;
+  of_run.has_pieces = ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...);
+  return of_run;
 }
 
 // body(j) for j in [0, count), in any order.
@@ -226,7 +314,7 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_column(const HostRow&, index_t count,
 template <class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_column(const TeamRow& team, index_t count,
                                                  const Body& body) {
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, count), body);
+  for (index_t j = team.rank; j < count; j += team.size) body(j);
 }
 
 // How far ahead of its place, in bytes, a pass over memory asks for what it will read. A
@@ -259,11 +347,7 @@ KOKKOS_FORCEINLINE_FUNCTION void for_each_streamed(const HostRow&, index_t count
     for (index_t j = begin; j < end; ++j) body(j);
   }
 }
-// What the team's threads wrote before is seen by all of them after.
 KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const HostRow&) {}
-KOKKOS_FORCEINLINE_FUNCTION void team_barrier(const TeamRow& team) {
-  team.member.team_barrier();
-}
 
 // Sum of value(j) over j in [0, count), known to the whole team.
 template <class A, class Value>
@@ -274,11 +358,9 @@ KOKKOS_FORCEINLINE_FUNCTION A sum_columns(const HostRow&, index_t count,
 template <class A, class Value>
 KOKKOS_FORCEINLINE_FUNCTION A sum_columns(const TeamRow& team, index_t count,
                                           const Value& value) {
-  A total{0};
-  Kokkos::parallel_reduce(
-      Kokkos::TeamThreadRange(team.member, count),
-      [&](index_t j, A& sum) { sum += value(j); }, total);
-  return total;
+  detail::Sums<A, 1> own;
+  for (index_t j = team.rank; j < count; j += team.size) own.of[0] += value(j);
+  return detail::reduce(team, own).of[0];
 }
 
 // sum_columns of value(data[j]), for data that no cache has.
@@ -322,16 +404,14 @@ template <class A, class Value>
 KOKKOS_FORCEINLINE_FUNCTION void sum_columns_of_two(const TeamRow& team, index_t count,
                                                     const Value& value, A& total_a,
                                                     A& total_b) {
-  detail::Sums<A, 2> totals;
-  Kokkos::parallel_reduce(
-      Kokkos::TeamThreadRange(team.member, count),
-      [&](index_t j, detail::Sums<A, 2>& sums) {
-        A a, b;
-        value(j, a, b);
-        sums.of[0] += a;
-        sums.of[1] += b;
-      },
-      detail::TeamReducer<detail::Sums<A, 2>>(totals));
+  detail::Sums<A, 2> own;
+  for (index_t j = team.rank; j < count; j += team.size) {
+    A a, b;
+    value(j, a, b);
+    own.of[0] += a;
+    own.of[1] += b;
+  }
+  const auto totals = detail::reduce(team, own);
   total_a = totals.of[0];
   total_b = totals.of[1];
 }
@@ -346,18 +426,9 @@ KOKKOS_FORCEINLINE_FUNCTION A max_columns(const HostRow&, index_t count,
 template <class A, class Value>
 KOKKOS_FORCEINLINE_FUNCTION A max_columns(const TeamRow& team, index_t count,
                                           const Value& value) {
-  A largest;
-  Kokkos::parallel_reduce(
-      Kokkos::TeamThreadRange(team.member, count),
-      [&](index_t j, A& best) {
-        const A v = value(j);
-        best = v > best ? v : best;
-      },
-      Kokkos::Max<A>(largest));
-  // Kokkos starts from the lowest finite number.
-  return largest == -Kokkos::Experimental::finite_max_v<A>
-             ? -Kokkos::Experimental::infinity_v<A>
-             : largest;
+  detail::Largest<A> own;
+  for (index_t j = team.rank; j < count; j += team.size) own.add(value(j));
+  return detail::reduce(team, own).of;
 }
 
 // Rows cut in blocks, for sums over rows: a function of the shape only. A GPU has a block
@@ -385,15 +456,6 @@ struct RowBlocks {
 // fewer, so that there is work for every thread.
 inline constexpr index_t kColumnTile = 4096;
 inline constexpr index_t kCombineTile = kRowsByTeams ? 32 : 256;
-
-// Work items that cover `columns` in tiles, and the columns of one of them.
-KOKKOS_FORCEINLINE_FUNCTION index_t tiles_of(index_t columns, index_t tile) {
-  return (columns + tile - 1) / tile;
-}
-KOKKOS_FORCEINLINE_FUNCTION index_t tile_width(index_t columns, index_t begin,
-                                               index_t tile) {
-  return columns - begin < tile ? columns - begin : tile;
-}
 
 // The tile that so many columns are cut in. Those of a GPU are alike, so that no team has
 // threads without columns: 6144 are two tiles of 3072.

@@ -4,17 +4,21 @@
 // What impl/lanes.hpp is to the vectors of a host. The body of a loop over columns is a
 // generic lambda of j: a PieceAt, and what is read there Eight numbers; or an index_t,
 // where a row is not made of whole pieces (TeamRow::has_pieces) or ends with a part of
-// one. Columns 8 q to 8 q + 7 are those of thread q % team_size in every loop over
-// pieces, so that a thread reads what it wrote itself without a barrier.
+// one. Columns 8 q to 8 q + 7 are those of thread q % size in every loop over pieces, so
+// that a thread reads what it wrote itself without a barrier.
 #ifndef TRIREME_KERNELS_IMPL_TEAM_LANES_HPP_
 #define TRIREME_KERNELS_IMPL_TEAM_LANES_HPP_
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "base/random.hpp"
 #include "base/types.hpp"
 #include "kernels/impl/pieces.hpp"
 #include "kernels/impl/rows.hpp"
+#include "kernels/impl/team_row.hpp"
 
 namespace trireme::kernels {
 
@@ -65,30 +69,105 @@ KOKKOS_FORCEINLINE_FUNCTION A sum_of(A value) {
   return value;
 }
 
+namespace detail {
+
+// Two numbers of 16 bits, the first in the lower half.
+template <class T, class A>
+KOKKOS_FORCEINLINE_FUNCTION std::uint32_t pair_of(A first, A second) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t pair;
+  if constexpr (std::is_same_v<T, bf16>) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  }
+  return pair;
+#else
+  return T(first).bits | static_cast<std::uint32_t>(T(second).bits) << 16;
+#endif
+}
+template <class T, class A>
+KOKKOS_FORCEINLINE_FUNCTION A half_of(std::uint32_t pair, int which) {
+  T half;
+  half.bits = static_cast<std::uint16_t>(pair >> 16 * which);
+  return static_cast<A>(half);
+}
+
+}  // namespace detail
+
+// The same as they lie in memory: those of 16 bits in pairs, since nvcc gives each number
+// a register.
+template <class T>
+struct StoredEight {
+  static constexpr bool kHasPairs = sizeof(T) == 2;
+  using Unit = std::conditional_t<kHasPairs, std::uint32_t, T>;
+  static constexpr int kUnits = kPieceColumns / (kHasPairs ? 2 : 1);
+  static constexpr int kOfPiece = impl::Piece<Unit>::kElements;
+  impl::Piece<Unit> piece[kUnits / kOfPiece];
+
+  KOKKOS_FORCEINLINE_FUNCTION Unit& unit(int i) {
+    return piece[i / kOfPiece].element[i % kOfPiece];
+  }
+  KOKKOS_FORCEINLINE_FUNCTION const Unit& unit(int i) const {
+    return piece[i / kOfPiece].element[i % kOfPiece];
+  }
+};
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION StoredEight<T> load_eight(const T* row, PieceAt at) {
+#if defined(__CUDA_ARCH__)
+  return *reinterpret_cast<const StoredEight<T>*>(row + at.j);
+#else
+  StoredEight<T> stored;
+  std::memcpy(&stored, row + at.j, sizeof(stored));
+  return stored;
+#endif
+}
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void store_eight(T* row, PieceAt at,
+                                             const StoredEight<T>& stored) {
+#if defined(__CUDA_ARCH__)
+  *reinterpret_cast<StoredEight<T>*>(row + at.j) = stored;
+#else
+  std::memcpy(static_cast<void*>(row + at.j), &stored, sizeof(stored));
+#endif
+}
 template <class A, class T>
-KOKKOS_FORCEINLINE_FUNCTION Eight<A> read(const T* row, PieceAt at) {
-  constexpr int kElements = impl::Piece<T>::kElements;
-  const T* const from = row + at.j;
-  Eight<A> value;
-  for (int p = 0; p < kPieceColumns / kElements; ++p) {
-    const auto piece = impl::load_piece<true>(from + p * kElements, kElements);
-    for (int e = 0; e < kElements; ++e) {
-      value.of[p * kElements + e] = static_cast<A>(piece.element[e]);
+KOKKOS_FORCEINLINE_FUNCTION Eight<A> numbers_of(const StoredEight<T>& stored) {
+  return Eight<A>::each([&](int i) {
+    if constexpr (StoredEight<T>::kHasPairs) {
+      return detail::half_of<T, A>(stored.unit(i / 2), i % 2);
+    } else {
+      return static_cast<A>(stored.unit(i));
+    }
+  });
+}
+template <class T, class A>
+KOKKOS_FORCEINLINE_FUNCTION StoredEight<T> stored_as(const Eight<A>& value) {
+  StoredEight<T> stored;
+  for (int i = 0; i < StoredEight<T>::kUnits; ++i) {
+    if constexpr (StoredEight<T>::kHasPairs) {
+      stored.unit(i) = detail::pair_of<T>(value.of[2 * i], value.of[2 * i + 1]);
+    } else {
+      stored.unit(i) = static_cast<T>(value.of[i]);
     }
   }
-  return value;
+  return stored;
+}
+
+template <class A, class T>
+KOKKOS_FORCEINLINE_FUNCTION Eight<A> read(const T* row, PieceAt at) {
+  return numbers_of<A>(load_eight(row, at));
 }
 template <class T, class A>
 KOKKOS_FORCEINLINE_FUNCTION void write(T* row, PieceAt at, const Eight<A>& value) {
-  constexpr int kElements = impl::Piece<T>::kElements;
-  T* const to = row + at.j;
-  for (int p = 0; p < kPieceColumns / kElements; ++p) {
-    impl::Piece<T> piece;
-    for (int e = 0; e < kElements; ++e) {
-      piece.element[e] = static_cast<T>(value.of[p * kElements + e]);
-    }
-    *reinterpret_cast<impl::Piece<T>*>(to + p * kElements) = piece;
-  }
+  store_eight(row, at, stored_as<T>(value));
+}
+// What is written is not read from memory again.
+template <class A, class T>
+KOKKOS_FORCEINLINE_FUNCTION Eight<A> written(T* row, PieceAt at, const Eight<A>& value) {
+  const StoredEight<T> stored = stored_as<T>(value);
+  store_eight(row, at, stored);
+  return numbers_of<A>(stored);
 }
 
 // Threads of a GPU ask for nothing ahead: others read meanwhile.
@@ -120,14 +199,21 @@ template <class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_lanes(const TeamRow& team, index_t count,
                                                 const Body& body) {
   const index_t pieces = team.has_pieces ? count / kPieceColumns : 0;
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, pieces),
-                       [&](index_t q) { body(PieceAt{kPieceColumns * q}); });
+  for (index_t q = team.rank; q < pieces; q += team.size)
+    body(PieceAt{kPieceColumns * q});
   const index_t rest = pieces * kPieceColumns;
-  Kokkos::parallel_for(Kokkos::TeamThreadRange(team.member, count - rest),
-                       [&](index_t i) { body(rest + i); });
+  for (index_t j = rest + team.rank; j < count; j += team.size) body(j);
 }
 
 namespace detail {
+
+// body(p) for p = 0, 1, ... with p known to the compiler, which keeps arrays in registers
+// only where it knows every index.
+template <int... kP, class Body>
+KOKKOS_FORCEINLINE_FUNCTION void unrolled(std::integer_sequence<int, kP...>,
+                                          const Body& body) {
+  (body(std::integral_constant<int, kP>()), ...);
+}
 
 // What add(j, partial) adds up over the columns, joined over the team's threads in an
 // order that only depends on their number.
@@ -136,18 +222,12 @@ KOKKOS_FORCEINLINE_FUNCTION Value reduce_pieces(const TeamRow& team, index_t cou
                                                 const Add& add) {
   const index_t pieces = team.has_pieces ? count / kPieceColumns : 0;
   const index_t rest = pieces * kPieceColumns;
-  Value total;
-  Kokkos::parallel_reduce(
-      Kokkos::TeamThreadRange(team.member, pieces + (count - rest)),
-      [&](index_t q, Value& partial) {
-        if (q < pieces) {
-          add(PieceAt{kPieceColumns * q}, partial);
-        } else {
-          add(rest + (q - pieces), partial);
-        }
-      },
-      TeamReducer<Value>(total));
-  return total;
+  Value own;
+  for (index_t q = team.rank; q < pieces; q += team.size) {
+    add(PieceAt{kPieceColumns * q}, own);
+  }
+  for (index_t j = rest + team.rank; j < count; j += team.size) add(j, own);
+  return reduce(team, own);
 }
 
 }  // namespace detail

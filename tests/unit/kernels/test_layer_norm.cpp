@@ -44,7 +44,9 @@ Reference reference(index_t rows, index_t h, const std::vector<double>& x,
 }
 
 constexpr double kEpsilon = 1e-5;
-constexpr index_t kSizes[] = {1, 31, 33, 64, 257};
+// A GPU's threads hold rows of 16, 40 and 64 columns in registers; on a host, for tests,
+// a warp is one thread with up to four pieces of eight.
+constexpr index_t kSizes[] = {1, 16, 31, 33, 40, 64, 257};
 
 template <class T>
 class LayerNormOf : public ::testing::Test {};
@@ -75,7 +77,7 @@ TYPED_TEST(LayerNormOf, MatchesReference) {
       const double noise = h == 1 ? 400 : 1;
       test::expect_close(mean.values(), want.mean, 8 * ua, 1, "mean");
       test::expect_close(rstd.values(), want.rstd, 16 * ua, 1, "rstd");
-      test::expect_close(y.values(), want.y, u + 16 * ua * noise, 1, "y");
+      test::expect_close(y.values(), want.y, u + 20 * ua * noise, 1, "y");
 
       layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
                                    gamma.cvector(), mean.cvector(), rstd.cvector(),
@@ -150,6 +152,7 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
                                 {31, 33},
                                 {33, 31},
                                 {257, 257},
+                                {31, 8},
                                 {31, 16},
                                 {33, 32},
                                 {19, 64},

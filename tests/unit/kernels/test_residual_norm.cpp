@@ -123,7 +123,7 @@ template <class T>
 class ResidualNormOf : public ::testing::Test {};
 TYPED_TEST_SUITE(ResidualNormOf, test::RealTypes);
 
-// A GPU's threads have whole pieces of 16, 32 and 64 columns, of some in registers; 1100
+// A GPU's threads have whole pieces of 8, 16, ... 64 columns, of some in registers; 1100
 // are more than the words that are drawn at once; of 2000 rows there are as many blocks
 // as there can be, and of unequal size.
 TYPED_TEST(ResidualNormOf, BitsOfTheSeparateKernels) {
@@ -137,8 +137,11 @@ TYPED_TEST(ResidualNormOf, BitsOfTheSeparateKernels) {
                                   {33, 31},
                                   {33, 1},
                                   {257, 257},
+                                  {31, 8},
                                   {31, 16},
+                                  {18, 24},
                                   {33, 32},
+                                  {21, 40},
                                   {19, 64},
                                   {31, 1100},
                                   {2000, 17}}) {
