@@ -4,47 +4,26 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
+
+#include "base/exec.hpp"
+#include "support/narrow_types.hpp"
 
 namespace trireme {
 namespace {
 
-// What a type is: bits of exponent and of mantissa, as IEEE 754 has them.
-template <class T>
-struct Format;
-template <>
-struct Format<bf16> {
-  static constexpr int kExponent = 8, kMantissa = 7;
-};
-template <>
-struct Format<fp16> {
-  static constexpr int kExponent = 5, kMantissa = 10;
-};
-constexpr std::uint32_t kSign = 0x8000;
-// Bits of infinity; what is larger is no number.
-template <class T>
-constexpr std::uint32_t kInfinity = kSign - (1u << Format<T>::kMantissa);
+using test::kInfinity;
+using test::kSign;
+using test::magnitude_of;
 
 template <class T>
 T from_bits(std::uint32_t bits) {
   T value;
   value.bits = static_cast<std::uint16_t>(bits);
   return value;
-}
-
-// By the definition, of bits without the sign. Infinity is what would be there if the
-// exponent went on: what numbers beyond the largest are rounded by.
-template <class T>
-double magnitude_of(std::uint32_t bits) {
-  constexpr int kBias = (1 << (Format<T>::kExponent - 1)) - 1;
-  const auto mantissa = static_cast<int>(bits & ((1u << Format<T>::kMantissa) - 1));
-  const auto exponent = static_cast<int>(bits >> Format<T>::kMantissa);
-  const int implicit = exponent == 0 ? 0 : 1 << Format<T>::kMantissa;
-  return std::ldexp(mantissa + implicit,
-                    std::max(exponent, 1) - kBias - Format<T>::kMantissa);
 }
 
 // Every value is read as the definition says, and survives the way to float and back.
@@ -79,8 +58,7 @@ void expect_nearest_even() {
     const float one = sign != 0 ? -1.0f : 1.0f;
     for (std::uint32_t low = 0; low < kInfinity<T>; ++low) {
       const std::uint32_t even = low % 2 == 0 ? low : low + 1;
-      const auto middle =
-          static_cast<float>(0.5 * (magnitude_of<T>(low) + magnitude_of<T>(low + 1)));
+      const auto middle = test::tie_above<T>(low);
       ASSERT_EQ(T(one * middle).bits, sign | even) << "tie above " << low;
       const float below = std::nextafter(middle, 0.0f);
       ASSERT_EQ(T(one * below).bits, sign | low) << "below the tie above " << low;
@@ -88,6 +66,21 @@ void expect_nearest_even() {
       ASSERT_EQ(T(one * above).bits, sign | (low + 1)) << "above the tie above " << low;
     }
   }
+}
+
+// What a launch makes of numbers: on a GPU, by its instructions.
+template <class T>
+void convert(const float* numbers, T* narrow, float* wide, index_t count) {
+  launch(
+      Exec(), "trireme::test::convert", count, KOKKOS_LAMBDA(const index_t i) {
+        narrow[i] = T(numbers[i]);
+        wide[i] = static_cast<float>(narrow[i]);
+      });
+}
+template <class T>
+void expect_device_rounds_to_nearest() {
+  const std::vector<float> numbers = test::numbers_to_round();
+  test::expect_nearest(numbers, test::rounded_by<T>(numbers, convert<T>));
 }
 
 // What is no number stays none, wherever its bits are: a mantissa whose upper bits are
@@ -115,6 +108,13 @@ TEST(TypesBf16, NearestEvenBetweenAllNeighbours) {
 }
 TEST(TypesFp16, NearestEvenBetweenAllNeighbours) {
   expect_nearest_even<fp16>();
+}
+
+TEST(TypesBf16, DeviceRoundsToNearestEven) {
+  expect_device_rounds_to_nearest<bf16>();
+}
+TEST(TypesFp16, DeviceRoundsToNearestEven) {
+  expect_device_rounds_to_nearest<fp16>();
 }
 
 TEST(TypesBf16, WhatIsNoNumberStaysNone) {
