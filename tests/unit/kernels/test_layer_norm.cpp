@@ -20,13 +20,14 @@ Reference reference(index_t rows, index_t h, const std::vector<double>& x,
               std::vector<double>(rows),     std::vector<double>(rows * h),
               std::vector<double>(h),        std::vector<double>(h)};
   for (index_t i = 0; i < rows; ++i) {
-    double mean = 0, variance = 0;
+    // Long sums in double would be no better than what they are compared with.
+    long double mean = 0, variance = 0;
     for (index_t j = 0; j < h; ++j) mean += x[i * h + j] / h;
     for (index_t j = 0; j < h; ++j) variance += std::pow(x[i * h + j] - mean, 2) / h;
     const double rstd = 1 / std::sqrt(variance + epsilon);
     r.mean[i] = mean;
     r.rstd[i] = rstd;
-    double mean_g = 0, mean_gx = 0;
+    long double mean_g = 0, mean_gx = 0;
     for (index_t j = 0; j < h; ++j) {
       const double x_hat = (x[i * h + j] - mean) * rstd;
       r.y[i * h + j] = x_hat * gamma[j] + beta[j];
@@ -48,6 +49,21 @@ constexpr double kEpsilon = 1e-5;
 // a warp is one thread with up to four pieces of eight.
 constexpr index_t kSizes[] = {1, 16, 31, 33, 40, 64, 257};
 
+// Rows that a GPU's team of several warps has: its threads hold one piece of eight
+// columns or more, all of them or some; the longest rows are not held.
+constexpr std::pair<index_t, index_t> kLongRows[] = {{33, 264}, {21, 520}, {7, 1000},
+                                                     {19, 776}, {5, 1032}, {9, 4096},
+                                                     {6, 4104}, {3, 8200}, {2, 16392}};
+
+std::vector<std::pair<index_t, index_t>> shapes() {
+  std::vector<std::pair<index_t, index_t>> all(std::begin(kLongRows),
+                                               std::end(kLongRows));
+  for (const index_t rows : kSizes) {
+    for (const index_t h : kSizes) all.emplace_back(rows, h);
+  }
+  return all;
+}
+
 template <class T>
 class LayerNormOf : public ::testing::Test {};
 TYPED_TEST_SUITE(LayerNormOf, test::RealTypes);
@@ -56,89 +72,88 @@ TYPED_TEST(LayerNormOf, MatchesReference) {
   using T = TypeParam;
   using A = Accumulator<T>;
   const Exec exec;
-  for (const index_t rows : kSizes) {
-    for (const index_t h : kSizes) {
-      SCOPED_TRACE(::testing::Message() << rows << " x " << h);
-      const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2, 0.5, 1.5)),
-          beta(test::uniform(h, 3)), d_y(test::uniform(rows * h, 4)), y(rows * h),
-          d_x(rows * h), by_pass(test::uniform(rows * h, 5));
-      const Array<A> mean(rows), rstd(rows),
-          scratch(layer_norm_scratch_elements(h), 1e30), d_gamma(test::uniform(h, 6)),
-          d_beta(test::uniform(h, 7));
-      const std::vector<double> d_gamma_before = d_gamma.values();
-      const std::vector<double> d_beta_before = d_beta.values();
-      Reference want = reference(rows, h, x.values(), gamma.values(), beta.values(),
-                                 d_y.values(), kEpsilon);
+  for (const auto& [rows, h] : shapes()) {
+    SCOPED_TRACE(::testing::Message() << rows << " x " << h);
+    const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2, 0.5, 1.5)),
+        beta(test::uniform(h, 3)), d_y(test::uniform(rows * h, 4)), y(rows * h),
+        d_x(rows * h), by_pass(test::uniform(rows * h, 5));
+    const Array<A> mean(rows), rstd(rows), scratch(layer_norm_scratch_elements(h), 1e30),
+        d_gamma(test::uniform(h, 6)), d_beta(test::uniform(h, 7));
+    const std::vector<double> d_gamma_before = d_gamma.values();
+    const std::vector<double> d_beta_before = d_beta.values();
+    Reference want = reference(rows, h, x.values(), gamma.values(), beta.values(),
+                               d_y.values(), kEpsilon);
 
-      layer_norm_forward<T>(exec, x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
-                            kEpsilon, y.matrix(rows, h), mean.vector(), rstd.vector());
-      // h = 1: the deviation is rounding noise of the mean, times 1 / sqrt(epsilon).
-      const double u = test::rounding<T>(), ua = test::rounding<A>();
-      const double noise = h == 1 ? 400 : 1;
-      test::expect_close(mean.values(), want.mean, 8 * ua, 1, "mean");
-      test::expect_close(rstd.values(), want.rstd, 16 * ua, 1, "rstd");
-      test::expect_close(y.values(), want.y, u + 20 * ua * noise, 1, "y");
+    layer_norm_forward<T>(exec, x.cmatrix(rows, h), gamma.cvector(), beta.cvector(),
+                          kEpsilon, y.matrix(rows, h), mean.vector(), rstd.vector());
+    // h = 1: the deviation is rounding noise of the mean, times 1 / sqrt(epsilon).
+    const double u = test::rounding<T>(), ua = test::rounding<A>();
+    const double noise = h == 1 ? 400 : 1;
+    test::expect_close(mean.values(), want.mean, 8 * ua, 1, "mean");
+    test::expect_close(rstd.values(), want.rstd, 16 * ua, 1, "rstd");
+    test::expect_close(y.values(), want.y, u + 20 * ua * noise, 1, "y");
 
-      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
-                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
-                                   View2<const T>(), d_x.matrix(rows, h));
-      const double scale = h == 1 ? 1000 : 4;
-      test::expect_close(d_x.values(), want.d_x, u + 32 * ua, scale, "d_x");
+    layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                 gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                 View2<const T>(), d_x.matrix(rows, h));
+    const double scale = h == 1 ? 1000 : 4;
+    test::expect_close(d_x.values(), want.d_x, u + 32 * ua, scale, "d_x");
 
-      // With a by-pass gradient, written over it; and over d_y.
-      const std::vector<double> residual = by_pass.values();
-      for (std::size_t i = 0; i < residual.size(); ++i) want.d_x[i] += residual[i];
-      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
-                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
-                                   by_pass.cmatrix(rows, h), d_x.matrix(rows, h));
-      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
-                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
-                                   by_pass.cmatrix(rows, h), by_pass.matrix(rows, h));
-      test::expect_close(by_pass.values(), want.d_x, u + 32 * ua, scale, "d_x + by-pass");
-      EXPECT_EQ(by_pass.bytes(), d_x.bytes());
+    // With a by-pass gradient, written over it; and over d_y.
+    const std::vector<double> residual = by_pass.values();
+    for (std::size_t i = 0; i < residual.size(); ++i) want.d_x[i] += residual[i];
+    layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                 gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                 by_pass.cmatrix(rows, h), d_x.matrix(rows, h));
+    layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                 gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                 by_pass.cmatrix(rows, h), by_pass.matrix(rows, h));
+    test::expect_close(by_pass.values(), want.d_x, u + 32 * ua, scale, "d_x + by-pass");
+    EXPECT_EQ(by_pass.bytes(), d_x.bytes());
 
-      layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
-                                    mean.cvector(), rstd.cvector(), scratch.vector(),
-                                    Accumulate::yes, d_gamma.vector(), d_beta.vector());
-      for (index_t j = 0; j < h; ++j) {  // added to what was there
-        want.d_gamma[j] += d_gamma_before[j];
-        want.d_beta[j] += d_beta_before[j];
-      }
-      test::expect_close(d_gamma.values(), want.d_gamma, 64 * ua * noise, 16, "d_gamma");
-      test::expect_close(d_beta.values(), want.d_beta, 64 * ua, 16, "d_beta");
-      // Over what was there, whatever it was: the bits of sums that begin at zero.
-      const Array<A> gamma_from_zero(h), beta_from_zero(h), gamma_over(h, NAN),
-          beta_over(h, NAN);
-      layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
-                                    mean.cvector(), rstd.cvector(), scratch.vector(),
-                                    Accumulate::yes, gamma_from_zero.vector(),
-                                    beta_from_zero.vector());
-      layer_norm_backward_weight<T>(
-          exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h), mean.cvector(), rstd.cvector(),
-          scratch.vector(), Accumulate::no, gamma_over.vector(), beta_over.vector());
-      EXPECT_EQ(gamma_over.bytes(), gamma_from_zero.bytes());
-      EXPECT_EQ(beta_over.bytes(), beta_from_zero.bytes());
-
-      const Array<T> in_place(d_y.values());
-      layer_norm_backward_input<T>(exec, in_place.cmatrix(rows, h), x.cmatrix(rows, h),
-                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
-                                   View2<const T>(), in_place.matrix(rows, h));
-      layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
-                                   gamma.cvector(), mean.cvector(), rstd.cvector(),
-                                   View2<const T>(), d_x.matrix(rows, h));
-      EXPECT_EQ(in_place.bytes(), d_x.bytes());
+    layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                  mean.cvector(), rstd.cvector(), scratch.vector(),
+                                  Accumulate::yes, d_gamma.vector(), d_beta.vector());
+    for (index_t j = 0; j < h; ++j) {  // added to what was there
+      want.d_gamma[j] += d_gamma_before[j];
+      want.d_beta[j] += d_beta_before[j];
     }
+    test::expect_close(d_gamma.values(), want.d_gamma, 64 * ua * noise, 16, "d_gamma");
+    test::expect_close(d_beta.values(), want.d_beta, 64 * ua, 16, "d_beta");
+    // Over what was there, whatever it was: the bits of sums that begin at zero.
+    const Array<A> gamma_from_zero(h), beta_from_zero(h), gamma_over(h, NAN),
+        beta_over(h, NAN);
+    layer_norm_backward_weight<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                  mean.cvector(), rstd.cvector(), scratch.vector(),
+                                  Accumulate::yes, gamma_from_zero.vector(),
+                                  beta_from_zero.vector());
+    layer_norm_backward_weight<T>(
+        exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h), mean.cvector(), rstd.cvector(),
+        scratch.vector(), Accumulate::no, gamma_over.vector(), beta_over.vector());
+    EXPECT_EQ(gamma_over.bytes(), gamma_from_zero.bytes());
+    EXPECT_EQ(beta_over.bytes(), beta_from_zero.bytes());
+
+    const Array<T> in_place(d_y.values());
+    layer_norm_backward_input<T>(exec, in_place.cmatrix(rows, h), x.cmatrix(rows, h),
+                                 gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                 View2<const T>(), in_place.matrix(rows, h));
+    layer_norm_backward_input<T>(exec, d_y.cmatrix(rows, h), x.cmatrix(rows, h),
+                                 gamma.cvector(), mean.cvector(), rstd.cvector(),
+                                 View2<const T>(), d_x.matrix(rows, h));
+    EXPECT_EQ(in_place.bytes(), d_x.bytes());
   }
 }
 
 // The same bits; on a GPU, where nvcc contracts products and sums as it likes in each
 // kernel, nearly.
 template <class T>
-void expect_same(const Array<T>& got, const Array<T>& want, const char* what) {
+void expect_same(const Array<T>& got, const Array<T>& want, const char* what,
+                 double scale = 4) {
   if constexpr (kHostExecution) {
     EXPECT_EQ(got.bytes(), want.bytes()) << what;
   } else {
-    test::expect_close(got.values(), want.values(), 16 * test::rounding<T>(), 4.0, what);
+    test::expect_close(got.values(), want.values(), 16 * test::rounding<T>(), scale,
+                       what);
   }
 }
 
@@ -147,16 +162,21 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
   using T = TypeParam;
   using A = Accumulator<T>;
   const Exec exec;
-  for (const auto& [rows, h] : {std::pair{1, 1},
-                                {1, 257},
-                                {31, 33},
-                                {33, 31},
-                                {257, 257},
-                                {31, 8},
-                                {31, 16},
-                                {33, 32},
-                                {19, 64},
-                                {2000, 17}}) {
+  std::vector<std::pair<index_t, index_t>> all(std::begin(kLongRows),
+                                               std::end(kLongRows));
+  for (const auto& shape : {std::pair{1, 1},
+                            {1, 257},
+                            {31, 33},
+                            {33, 31},
+                            {257, 257},
+                            {31, 8},
+                            {31, 16},
+                            {33, 32},
+                            {19, 64},
+                            {2000, 17}}) {
+    all.emplace_back(shape);
+  }
+  for (const auto& [rows, h] : all) {
     SCOPED_TRACE(::testing::Message() << rows << " x " << h);
     const Array<T> x(test::uniform(rows * h, 1)), gamma(test::uniform(h, 2)), beta(h),
         d_y(test::uniform(rows * h, 4)), by_pass(test::uniform(rows * h, 5)), y(rows * h),
@@ -183,8 +203,9 @@ TYPED_TEST(LayerNormOf, BackwardInOnePass) {
       const Array<A> d_gamma(test::uniform(h, 6)), d_beta(test::uniform(h, 7));
       add_partials<A>(exec, gammas.cmatrix(blocks, h), Accumulate::yes, d_gamma.vector());
       add_partials<A>(exec, betas.cmatrix(blocks, h), Accumulate::yes, d_beta.vector());
-      expect_same<A>(d_gamma, want_gamma, "d_gamma");
-      expect_same<A>(d_beta, want_beta, "d_beta");
+      const double of_sums = 4 + static_cast<double>(rows) / 8;
+      expect_same<A>(d_gamma, want_gamma, "d_gamma", of_sums);
+      expect_same<A>(d_beta, want_beta, "d_beta", of_sums);
     }
   }
 }
@@ -309,6 +330,30 @@ TEST(LayerNormShapes, NoRowsAndShapeOnlyRunsDoNothing) {
                             beta.cvector(), 1e-5, y.matrix(2, 3), mean.vector(),
                             rstd.vector());
   EXPECT_EQ(y.values(), std::vector<double>(6, 7.0));
+}
+
+// Of no rows nothing is read, and the sums are zero.
+TYPED_TEST(LayerNormOf, GradientsOfNoRows) {
+  using T = TypeParam;
+  using A = Accumulator<T>;
+  for (const index_t h : {8, 3}) {
+    SCOPED_TRACE(::testing::Message() << "0 x " << h);
+    const View2<const T> none(nullptr, 0, h);
+    const View1<const A> of_no_rows(nullptr, 0);
+    ASSERT_EQ(partial_count(0), 1);
+    const Array<T> gamma(h, 1.0);
+    const Array<A> gammas(h, 1e30), betas(h, 1e30),
+        scratch(layer_norm_scratch_elements(h), 1e30), d_gamma(h, NAN), d_beta(h, NAN);
+    layer_norm_backward<T>(Exec(), none, none, gamma.cvector(), of_no_rows, of_no_rows,
+                           View2<const T>(), View2<T>(nullptr, 0, h),
+                           {gammas.matrix(1, h), betas.matrix(1, h)});
+    layer_norm_backward_weight<T>(Exec(), none, none, of_no_rows, of_no_rows,
+                                  scratch.vector(), Accumulate::no, d_gamma.vector(),
+                                  d_beta.vector());
+    for (const Array<A>* sums : {&gammas, &betas, &d_gamma, &d_beta}) {
+      EXPECT_EQ(sums->values(), std::vector<double>(h, 0.0));
+    }
+  }
 }
 
 }  // namespace
