@@ -60,8 +60,11 @@ class Array {
   }
   explicit Array(std::initializer_list<double> values)
       : Array(std::vector<double>(values)) {}
-  explicit Array(std::size_t count, double value = 0.0)
-      : Array(std::vector<double>(count, value)) {}
+  explicit Array(std::size_t count, double value = 0.0) : data_("array", count) {
+    auto host = Kokkos::create_mirror_view(data_);
+    std::fill_n(host.data(), count, from_double<T>(value));
+    Kokkos::deep_copy(data_, host);
+  }
 
   void set(const std::vector<double>& values) {
     auto host = Kokkos::create_mirror_view(data_);
