@@ -342,7 +342,7 @@ inline constexpr index_t kReadAhead = 4096;
 template <index_t kCount, class T>
 KOKKOS_FORCEINLINE_FUNCTION void ask_ahead(const T* data) {
   constexpr auto kLine = static_cast<index_t>(64 / sizeof(T));
-  constexpr auto kAhead = static_cast<index_t>(kReadAhead / sizeof(T));
+  [[maybe_unused]] constexpr auto kAhead = static_cast<index_t>(kReadAhead / sizeof(T));
   for (index_t i = 0; i < kCount; i += kLine) TRIREME_PREFETCH(data + kAhead + i);
 }
 
