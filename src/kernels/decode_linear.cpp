@@ -33,11 +33,11 @@ namespace {
 using impl::load_piece;
 using impl::Piece;
 
-constexpr int kWarp = 32;
+constexpr int kWarpThreads = 32;
 constexpr int kWarps = 4;
-constexpr int kThreads = kWarp * kWarps;
+constexpr int kThreads = kWarpThreads * kWarps;
 // One more than there are, so that threads read different banks of shared memory.
-constexpr int kParts = kWarp + 1;
+constexpr int kParts = kWarpThreads + 1;
 // Sums over a row are those of groups of threads, then of the groups.
 constexpr int kGroups = 8;
 constexpr int kGroup = kThreads / kGroups;
@@ -45,9 +45,9 @@ constexpr int kPartSums = kThreads + kGroups;
 
 // What a team has of shared memory.
 constexpr std::size_t kScratchBytes = std::size_t{46} << 10;
-// Teams that run at a time on an H100, twelve on each multiprocessor: a product with more
-// tiles than that has teams go on to the next one, and x is made less often.
-constexpr index_t kMostTeams = 1584;
+// Of an H100. A product with more tiles than teams that run at a time has teams go on to
+// the next one, so that x is made less often.
+constexpr index_t kMultiprocessors = 132;
 // Rows of W from which on warps have some at a time: teams are still two for each
 // multiprocessor.
 constexpr index_t kManyOut = 4096;
@@ -111,6 +111,17 @@ struct RowSums {
   }
 };
 
+// Of a row: its mean less the pivot, its mean, and its variance.
+template <class A>
+struct Moments {
+  A shift, center, variance;
+
+  // The variance is what is left of a number so many times as large.
+  KOKKOS_FORCEINLINE_FUNCTION bool is_lost() const {
+    return shift * shift > A{16} * variance;
+  }
+};
+
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> dot(
     const Piece<T>& a, const Accumulator<T> (&b)[Piece<T>::kElements]) {
@@ -129,9 +140,11 @@ template <class T, int kRows, int kOut, bool kStaged, bool kAligned>
 struct DecodeLinear {
   using A = Accumulator<T>;
   static constexpr int kElements = Piece<T>::kElements;
-  static constexpr int kTile = kWarps * kOut;       // rows of W that a team has
-  static constexpr int kWidth = kWarp * kElements;  // columns of a warp's turn
-  static constexpr int kTurns = kOut == 1 ? 4 : 2;  // whose loads are under way
+  static constexpr int kTile = kWarps * kOut;              // rows of W that a team has
+  static constexpr int kWidth = kWarpThreads * kElements;  // columns of a warp's turn
+  static constexpr int kTurns = kOut == 1 ? 4 : 2;         // whose loads are under way
+  // Of a multiprocessor, by the registers of kernels over bf16.
+  static constexpr index_t kTeamsAtOnce = kOut == 4 ? 5 : kRows == 1 ? 9 : 7;
   static constexpr int kSums =
       std::max(kRows * kTile * kParts, kStaged ? kRows* kPartSums * 2 : 0);
 
@@ -143,12 +156,13 @@ struct DecodeLinear {
     T* x;                  // (kRows, staged_leading()), where it is made
     A* sums;               // (kRows, kTile, kParts)
     RowSums<A>* row_sums;  // (kRows, kPartSums), in the same memory
+    A* pivots;             // (kRows), about which sums over rows are taken
   };
 
   static std::size_t scratch_bytes(index_t in) {
     const index_t made =
         kStaged ? kRows * tiles_of(in, kElements) * kElements : index_t{0};
-    return extent(made) * sizeof(T) + kSums * sizeof(A) + 16;
+    return extent(made) * sizeof(T) + (kSums + kRows) * sizeof(A) + 16;
   }
   KOKKOS_FUNCTION int staged_leading() const {
     return (of.in + kElements - 1) / kElements * kElements;
@@ -156,7 +170,7 @@ struct DecodeLinear {
   KOKKOS_FUNCTION int row_tiles() const { return (of.rows + kRows - 1) / kRows; }
   KOKKOS_FUNCTION int out_tiles() const { return (of.out + kTile - 1) / kTile; }
   index_t teams() const {
-    const index_t most = std::max(kMostTeams / row_tiles(), index_t{1});
+    const index_t most = kMultiprocessors * kTeamsAtOnce / row_tiles();
     return row_tiles() * std::min(static_cast<index_t>(out_tiles()), most);
   }
 
@@ -181,12 +195,13 @@ struct DecodeLinear {
 
   KOKKOS_FUNCTION void find_scratch(const TeamMember& team, Place& place) const {
     const int made = kStaged ? kRows * staged_leading() * static_cast<int>(sizeof(T)) : 0;
-    constexpr int kSumBytes = kSums * static_cast<int>(sizeof(A));
+    constexpr int kSumBytes = (kSums + kRows) * static_cast<int>(sizeof(A));
     auto* const memory = static_cast<char*>(
         team.team_scratch(scratch_level(1)).get_shmem_aligned(made + kSumBytes, 16));
     place.x = reinterpret_cast<T*>(memory);
     place.sums = reinterpret_cast<A*>(memory + made);
     place.row_sums = reinterpret_cast<RowSums<A>*>(place.sums);
+    place.pivots = place.sums + kSums;
   }
 
   // The first bytes of each row of W that the team will read.
@@ -213,6 +228,8 @@ struct DecodeLinear {
   KOKKOS_FUNCTION void make_rows(const TeamMember& team, const Place& place) const {
     if (of.input.gamma != nullptr) {
       add_rows_up(team, place);
+      // The whole team knows, from what all of it has added up.
+      if (is_any_lost(place)) add_rows_again(team, place);
       normalize(team, place);
     } else {
       combine(team, place);
@@ -220,10 +237,8 @@ struct DecodeLinear {
     team.team_barrier();
   }
 
-  // About which sums over a row are taken, so that little is lost of the variance of a
-  // row that is far from zero: the mean of its first columns. Were one of them as far
-  // from the others as can be, sqrt(in) deviations, that would cost in / kElements^2
-  // roundings.
+  // Sums over a row are taken about the mean of its first columns, so that little is lost
+  // of the variance of a row that is far from zero.
   KOKKOS_FORCEINLINE_FUNCTION A pivot_of(const T* x) const {
     const Piece<T> piece = load_piece<kAligned>(x, of.in);
     A sum{0};
@@ -234,21 +249,29 @@ struct DecodeLinear {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
       for (int r = 0; r < kRows; ++r) {
         if (r >= place.rows) break;
-        const T* const x = given_row(place, r);
-        const A pivot = pivot_of(x);
-        RowSums<A> sums;
-        for (int c = thread * kElements; c < of.in; c += kTeamColumns<T>) {
-          const Piece<T> piece = load_piece<kAligned>(x + c, of.in - c);
-          for (int e = 0; e < kElements; ++e) {
-            if (!kAligned && c + e >= of.in) break;
-            const A difference = static_cast<A>(piece.element[e]) - pivot;
-            sums.sum += difference;
-            sums.squares = multiply_add(difference, difference, sums.squares);
-          }
-        }
-        place.row_sums[r * kPartSums + thread] = sums;
+        const A pivot = pivot_of(given_row(place, r));
+        place.row_sums[r * kPartSums + thread] =
+            sums_of(given_row(place, r), thread, pivot);
+        if (thread == 0) place.pivots[r] = pivot;
       }
     });
+    add_threads_up(team, place);
+  }
+  // Of a thread's columns.
+  KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int thread, A pivot) const {
+    RowSums<A> sums;
+    for (int c = thread * kElements; c < of.in; c += kTeamColumns<T>) {
+      const Piece<T> piece = load_piece<kAligned>(x + c, of.in - c);
+      for (int e = 0; e < kElements; ++e) {
+        if (!kAligned && c + e >= of.in) break;
+        const A difference = static_cast<A>(piece.element[e]) - pivot;
+        sums.sum += difference;
+        sums.squares = multiply_add(difference, difference, sums.squares);
+      }
+    }
+    return sums;
+  }
+  KOKKOS_FUNCTION void add_threads_up(const TeamMember& team, const Place& place) const {
     team.team_barrier();
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, place.rows * kGroups), [&](int i) {
       const int group = i % kGroups;
@@ -260,22 +283,54 @@ struct DecodeLinear {
     team.team_barrier();
   }
 
+  // With every contraction written out, so that kernels for more rows have the same bits.
+  KOKKOS_FORCEINLINE_FUNCTION Moments<A> moments_of(const Place& place, int r) const {
+    RowSums<A> all;
+    for (int group = 0; group < kGroups; ++group) {
+      all.add(place.row_sums[r * kPartSums + kThreads + group]);
+    }
+    const A shift = all.sum * of.input.per_column;
+    const A rest = multiply_add(-shift, shift, all.squares * of.input.per_column);
+    return {shift, multiply_add(all.sum, of.input.per_column, place.pivots[r]), rest};
+  }
+  // Were the first columns far from all others, most of the variance would be lost.
+  KOKKOS_FORCEINLINE_FUNCTION bool is_any_lost(const Place& place) const {
+    bool is_lost = false;
+    for (int r = 0; r < kRows; ++r) {
+      if (r < place.rows && moments_of(place, r).is_lost()) is_lost = true;
+    }
+    return is_lost;
+  }
+  // Sums of such rows are taken about the mean that was found; those of others stay as
+  // they are, so that a row has the same bits beside any.
+  KOKKOS_FUNCTION void add_rows_again(const TeamMember& team, const Place& place) const {
+    team.team_barrier();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
+      for (int r = 0; r < kRows; ++r) {
+        if (r >= place.rows) break;
+        const Moments<A> moments = moments_of(place, r);
+        if (!moments.is_lost()) continue;
+        place.row_sums[r * kPartSums + thread] =
+            sums_of(given_row(place, r), thread, moments.center);
+      }
+    });
+    team.team_barrier();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, place.rows), [&](int r) {
+      const Moments<A> moments = moments_of(place, r);
+      if (moments.is_lost()) place.pivots[r] = moments.center;
+    });
+    add_threads_up(team, place);
+  }
+
   KOKKOS_FUNCTION void normalize(const TeamMember& team, const Place& place) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
       for (int r = 0; r < kRows; ++r) {
         if (r >= place.rows) break;
         const T* const x = given_row(place, r);
-        RowSums<A> all;
-        for (int group = 0; group < kGroups; ++group) {
-          all.add(place.row_sums[r * kPartSums + kThreads + group]);
-        }
-        // With every contraction written out, so that kernels for more rows have the
-        // same bits.
-        const A shift = all.sum * of.input.per_column;
-        const A center = multiply_add(all.sum, of.input.per_column, pivot_of(x));
-        const A rest = multiply_add(-shift, shift, all.squares * of.input.per_column);
+        const Moments<A> moments = moments_of(place, r);
+        const A center = moments.center;
         // Rounding may leave less than nothing of a row that is constant.
-        const A variance = rest > A{0} ? rest : A{0};
+        const A variance = moments.variance > A{0} ? moments.variance : A{0};
         const A scale = A{1} / Kokkos::sqrt(variance + of.input.epsilon);
         for (int c = thread * kElements; c < of.in; c += kTeamColumns<T>) {
           const Piece<T> gamma = load_piece<kAligned>(of.input.gamma + c, of.in - c);
@@ -328,7 +383,7 @@ struct DecodeLinear {
   KOKKOS_FUNCTION void multiply(const TeamMember& team, const Place& place,
                                 int tile) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
-      const int lane = thread % kWarp, warp = thread / kWarp;
+      const int lane = thread % kWarpThreads, warp = thread / kWarpThreads;
       const T* weight[kOut];
       for (int o = 0; o < kOut; ++o) {
         const int n = tile * kTile + warp * kOut + o;
@@ -390,7 +445,7 @@ struct DecodeLinear {
                            : static_cast<A>(to.residual[row * to.residual_leading + n]);
       const A* const part = place.sums + i * kParts;
       A sum[4] = {part[0], part[1], part[2], part[3]};
-      for (int lane = 4; lane < kWarp; lane += 4) {
+      for (int lane = 4; lane < kWarpThreads; lane += 4) {
         for (int k = 0; k < 4; ++k) sum[k] += part[lane + k];
       }
       const A z = (sum[0] + sum[2]) + (sum[1] + sum[3]) + bias;
@@ -430,8 +485,12 @@ void check(const DecodeInput<T>& input, const View2<const T>& weight,
                     format_plural(input.texts.count, "text"),
                     format_plural(input.heads.heads, "head"), input.heads.head_dim,
                     format_plural(rows, "row"), in);
+    TRIREME_REQUIRE(output.k.extent(1) == 0,
+                    "kernels::{}: what is made of tiles does not go to a cache", kName);
   } else {
     require_extents(kName, "x", input.rows, rows, in);
+    TRIREME_REQUIRE(output.y.data() == nullptr || output.y.data() != input.rows.data(),
+                    "kernels::{}: y is x, which other teams still read", kName);
   }
   if (input.gamma.extent(0) > 0) {
     require_extent(kName, "gamma", input.gamma, in);
@@ -568,6 +627,7 @@ template <class T>
 void decode_linear(const Exec& exec, const DecodeInput<T>& input,
                    const WeightOperand<T>& weight, const DecodeOutput<T>& output) {
   check(input, weight.rows, output);
+  if (output.y.extent(0) == 0) return;
   const Problem<T> of = problem_of(input, weight.rows, output);
   const Kernel kernel = kernel_of(input, weight.rows, output);
   if (input.gamma.extent(0) == 0 && input.tiles.extent(0) == 0) {

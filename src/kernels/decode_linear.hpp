@@ -35,12 +35,12 @@ struct DecodeInput {
 // What is done with x W^T. Views without elements are left out.
 template <class T>
 struct DecodeOutput {
-  View2<T> y;                 // (m, out), less the columns that go to the cache
+  View2<T> y;                 // (m, out), less the columns that go to the cache; not x
   View1<const T> bias{};      // (out)
   View2<const T> residual{};  // (m, out); may be y itself
   Activation activation = Activation::none;
-  // (places * capacity, columns) each: row r goes to the last position of text r of
-  // `texts`; nothing does where its length is 0.
+  // (places * capacity, columns) each, where x is not made of tiles: row r goes to the
+  // last position of text r of `texts`; nothing does where its length is 0.
   View2<T> k{}, v{};
   CachedTexts texts = {};
 };

@@ -25,6 +25,7 @@
 #include "base/wall_time.hpp"
 #include "comm/group.hpp"
 #include "kernels/decode_attention.hpp"
+#include "kernels/decode_linear.hpp"
 #include "kernels/step_state.hpp"
 #include "model/chunk.hpp"
 #include "nn/micro_batch.hpp"
@@ -37,6 +38,10 @@
 namespace trireme::step {
 
 namespace {
+
+// A GPU's step has a text's bits whatever the other texts are as long as its products are
+// decode_linear()'s.
+static_assert(Decoder::kStepTexts <= kernels::kDecodeRows);
 
 // The first `count` elements, on the Exec's queue.
 template <class To, class From>

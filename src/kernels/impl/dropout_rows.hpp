@@ -34,6 +34,8 @@ struct DropoutMask {
   std::uint16_t layer = 0;
   random::Site site = random::Site::embedding;
 
+  static constexpr index_t kMostRows = std::numeric_limits<std::uint32_t>::max();
+
   DropoutMask() = default;
   DropoutMask(const DropoutDesc& desc, index_t rows, index_t h, const char* kernel)
       : batch(static_cast<std::uint32_t>(desc.batch)),
@@ -51,6 +53,9 @@ struct DropoutMask {
     TRIREME_REQUIRE(desc.batch > 0 && rows % desc.batch == 0,
                     "kernels::{}: {} are no multiple of the batch {}", kernel,
                     format_plural(rows, "row"), desc.batch);
+    TRIREME_REQUIRE(rows <= kMostRows && desc.batch <= kMostRows,
+                    "kernels::{}: {} in a batch of {}, {} at most", kernel,
+                    format_plural(rows, "row"), desc.batch, kMostRows);
   }
 
   KOKKOS_FORCEINLINE_FUNCTION random::Generator generator(const StepState& step,

@@ -3,8 +3,8 @@
 //
 // What a thread has of a row lies in registers from the row's two sums to its gradients,
 // and the next row is under way meanwhile: it waits for memory no longer than others do.
-// Elsewhere column_sums.hpp and norm_rows.hpp read each row twice. The same order of
-// sums, and the same bits.
+// Elsewhere column_sums.hpp and norm_rows.hpp read each row twice. The order of sums is
+// the same, and on a host so are the bits; nvcc contracts each kernel by itself.
 #ifndef TRIREME_KERNELS_IMPL_NORM_GRADIENTS_HPP_
 #define TRIREME_KERNELS_IMPL_NORM_GRADIENTS_HPP_
 
@@ -93,7 +93,10 @@ KOKKOS_FORCEINLINE_FUNCTION bool norm_gradients_in_registers(
   Terms<Eight<A>, kSums> sums;
   for (int k = 0; k < kSums; ++k) sums.of[k] = Eight<A>(A{0});
   PieceAt at = block.begin * of.h + in_row;
-  auto next = detail::load_gradients<kResidual>(of, block.begin, at);
+  detail::LoadedGradients<T> next{};
+  if (block.begin < block.end) {
+    next = detail::load_gradients<kResidual>(of, block.begin, at);
+  }
   team_barrier(team);  // a team may have had another block before, and a turn of it last
   for (index_t row = block.begin; row < block.end; ++row) {
     const detail::PieceOfGradients<T> piece(next);

@@ -236,6 +236,19 @@ void launch_held(const Exec& exec, const Kernel& kernel, index_t rows,
   }
 }
 
+// As launch_rows() has them, with registers for as many threads as a team may have.
+template <class T, class Body>
+void launch_bounded_rows(const Exec& exec, const Kernel& kernel, index_t rows,
+                         const ColumnsOfRows& columns, const Body& body) {
+  if constexpr (kRowsByTeams) {
+    launch_teams<Kokkos::LaunchBounds<kMostThreadsOver<T>, 1>>(
+        exec, kernel, rows, columns.threads(),
+        TeamRows<Body, 0>{body, columns.has_pieces}, kReduceScratch, kHostTeam);
+  } else {
+    launch_rows(exec, kernel, rows, columns, body);
+  }
+}
+
 // With as many pieces as a thread has, if that is kMost or less.
 template <class T, int kMost, class Body>
 void launch_held_or_not(const Exec& exec, const Kernel& kernel, index_t rows,
@@ -247,7 +260,7 @@ void launch_held_or_not(const Exec& exec, const Kernel& kernel, index_t rows,
       launch_held_or_not<T, kMost - 1>(exec, kernel, rows, columns, body);
     }
   } else {
-    launch_rows(exec, kernel, rows, columns, body);
+    launch_bounded_rows<T>(exec, kernel, rows, columns, body);
   }
 }
 
@@ -278,7 +291,7 @@ void launch_held_blocks(const Exec& exec, const Kernel& kernel, index_t blocks,
       return;
     }
   }
-  launch_rows(exec, kernel, blocks, columns, body);
+  detail::launch_bounded_rows<T>(exec, kernel, blocks, columns, body);
 }
 
 // What is read at column j, as a number to count with, and what is written there.
@@ -329,7 +342,7 @@ inline constexpr index_t kReadAhead = 4096;
 template <index_t kCount, class T>
 KOKKOS_FORCEINLINE_FUNCTION void ask_ahead(const T* data) {
   constexpr auto kLine = static_cast<index_t>(64 / sizeof(T));
-  constexpr auto kAhead = static_cast<index_t>(kReadAhead / sizeof(T));
+  [[maybe_unused]] constexpr auto kAhead = static_cast<index_t>(kReadAhead / sizeof(T));
   for (index_t i = 0; i < kCount; i += kLine) TRIREME_PREFETCH(data + kAhead + i);
 }
 

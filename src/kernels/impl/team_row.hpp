@@ -4,8 +4,8 @@
 // Kokkos' reduction of a team took ten barriers and some 300 instructions: here a warp's
 // threads pass numbers on by shuffles, and where a row has several warps, these leave
 // theirs in shared memory. What is joined lies in registers: it is a value, never
-// captured. Example: reduce() of the sums of 96 threads are five shuffles, one barrier,
-// and three numbers that each thread adds up.
+// captured. Example: reduce_in_turn() of the sums of 96 threads are five shuffles, one
+// barrier, and three numbers that each thread adds up.
 //
 // On a host, for tests, a warp is one thread. It shuffles nothing; all else is the same.
 #ifndef TRIREME_KERNELS_IMPL_TEAM_ROW_HPP_
@@ -101,6 +101,7 @@ KOKKOS_FORCEINLINE_FUNCTION Value join_warp(const TeamRow& team, Value value) {
   return Value::kIsSymmetric ? value : value_of_thread(value, 0);
 }
 #else
+// Of one thread, or compiled for the host and never called.
 template <class Value>
 KOKKOS_FORCEINLINE_FUNCTION Value join_warp(const TeamRow&, const Value& value) {
   return value;

@@ -208,15 +208,32 @@ TEST(DecodeLinearNorm, OfRowsFarFromZero) {
   EXPECT_EQ(part_of(y.values(), kIn, kIn), Values(kIn, 0.0));
 }
 
-// Sums are taken about the first columns: one of them is as far from the others as any
-// number of a row can be.
-TEST(DecodeLinearNorm, OfARowWhoseFirstColumnIsFarFromTheOthers) {
-  Layer<float> layer(1032, 20);
-  Values x = layer.x.values();
-  for (index_t row = 0; row < kDecodeRows; ++row) x[row * layer.in] = 1e4;
-  layer.x = test::Array<float>(x);
-  test::expect_close(layer.run(true, false, false, 0, 3),
-                     layer.expected(true, false, false, 3), 4e-5, 1, "y");
+// Sums are taken about the first columns. Where these are far from all others, they are
+// taken again: about the first columns alone, 1e-4 would be lost.
+TEST(DecodeLinearNorm, OfRowsWhoseFirstColumnsAreFarFromTheOthers) {
+  for (const index_t far : {1, 4}) {
+    Layer<float> layer(4096, 20);
+    Values x = layer.x.values();
+    // Beside rows that are not like that.
+    for (index_t row = 0; row < kDecodeRows; row += 2) {
+      for (index_t c = 0; c < far; ++c) x[row * layer.in + c] = 1e4;
+    }
+    layer.x = test::Array<float>(x);
+    const Values got = layer.run(true, false, false, 0, 3);
+    test::expect_close(got, layer.expected(true, false, false, 3), 1e-5, 1, "y");
+    // A row by itself has the same bits.
+    EXPECT_EQ(layer.run(true, false, false, 1, 1), part_of(got, 20, 20));
+  }
+}
+
+TEST(DecodeLinearRows, NoneIsNothing) {
+  const Layer<float> layer(64, 33);
+  const test::Array<float> y(0);
+  DecodeOutput<float> to;
+  to.y = y.matrix(0, 33);
+  decode_linear<float>(Exec(), layer.input(true, 0, 0),
+                       WeightOperand<float>(layer.weight()), to);
+  Exec().fence("test");
 }
 
 TEST(DecodeLinearResidual, MayBeTheOutput) {
