@@ -222,30 +222,28 @@ using BoundsOfWarps = Kokkos::LaunchBounds < 32 * kWarpsOfTeam,
       : sizeof(T) == 4 ? 4
                        : kHeld<4 ? 6 : 5>;
 
-template <class T, int kHeld, class Body>
-void launch_held(const Exec& exec, const Kernel& kernel, index_t rows,
-                 const ColumnsOfRows& columns, const Body& body) {
-  if (columns.threads() > kWarp) {
-    launch_teams<Kokkos::LaunchBounds<kMostThreadsOver<T>, 1>>(
-        exec, kernel, rows, columns.threads(),
-        TeamRows<Body, kHeld>{body, columns.has_pieces}, kReduceScratch, kHostTeam);
-  } else {
-    launch_teams<BoundsOfWarps<T, kHeld>>(
-        exec, kernel, tiles_of(rows, kWarpsOfTeam), kWarpsOfTeam * kWarp,
-        WarpRows<Body, kHeld>{body, rows}, 0, kHostTeam);
-  }
-}
-
 // As launch_rows() has them, with registers for as many threads as a team may have.
-template <class T, class Body>
+template <class T, int kHeld, class Body>
 void launch_bounded_rows(const Exec& exec, const Kernel& kernel, index_t rows,
                          const ColumnsOfRows& columns, const Body& body) {
   if constexpr (kRowsByTeams) {
     launch_teams<Kokkos::LaunchBounds<kMostThreadsOver<T>, 1>>(
         exec, kernel, rows, columns.threads(),
-        TeamRows<Body, 0>{body, columns.has_pieces}, kReduceScratch, kHostTeam);
+        TeamRows<Body, kHeld>{body, columns.has_pieces}, kReduceScratch, kHostTeam);
   } else {
     launch_rows(exec, kernel, rows, columns, body);
+  }
+}
+
+template <class T, int kHeld, class Body>
+void launch_held(const Exec& exec, const Kernel& kernel, index_t rows,
+                 const ColumnsOfRows& columns, const Body& body) {
+  if (columns.threads() > kWarp) {
+    launch_bounded_rows<T, kHeld>(exec, kernel, rows, columns, body);
+  } else {
+    launch_teams<BoundsOfWarps<T, kHeld>>(
+        exec, kernel, tiles_of(rows, kWarpsOfTeam), kWarpsOfTeam * kWarp,
+        WarpRows<Body, kHeld>{body, rows}, 0, kHostTeam);
   }
 }
 
@@ -260,7 +258,7 @@ void launch_held_or_not(const Exec& exec, const Kernel& kernel, index_t rows,
       launch_held_or_not<T, kMost - 1>(exec, kernel, rows, columns, body);
     }
   } else {
-    launch_bounded_rows<T>(exec, kernel, rows, columns, body);
+    launch_bounded_rows<T, 0>(exec, kernel, rows, columns, body);
   }
 }
 
@@ -291,7 +289,7 @@ void launch_held_blocks(const Exec& exec, const Kernel& kernel, index_t blocks,
       return;
     }
   }
-  detail::launch_bounded_rows<T>(exec, kernel, blocks, columns, body);
+  detail::launch_bounded_rows<T, 0>(exec, kernel, blocks, columns, body);
 }
 
 // What is read at column j, as a number to count with, and what is written there.
