@@ -4,11 +4,15 @@
 // While a stream captures, this thread may make no call that allocates or waits: CUDA
 // then refuses the capture, and the error names the call's status. Times of single
 // kernels are not taken in a graph, and idle work between launches has nothing to do.
+//
+// A kernel that may start early gets an edge of another kind from the one before it: the
+// stream's capture is told so before the launch.
 #include <cuda_runtime.h>
 
 #include <utility>
 
 #include "base/cuda_status.hpp"
+#include "base/early_start.hpp"
 #include "base/error.hpp"
 #include "base/graph.hpp"
 
@@ -67,7 +71,63 @@ class Capture {
   bool is_open_ = true;
 };
 
+// Of a stream that captures: what its next node will depend on.
+struct Dependencies {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaGraphNode_t* nodes = nullptr;
+  std::size_t count = 0;
+};
+
+#if defined(KOKKOS_ARCH_HOPPER) && CUDART_VERSION >= 12030
+constexpr bool kHasEarlyStarts = true;
+
+Dependencies dependencies_of(cudaStream_t stream) {
+  Dependencies found;
+  const cudaGraphEdgeData* edges = nullptr;
+#if CUDART_VERSION >= 13000
+  constexpr auto kGetInfo = cudaStreamGetCaptureInfo;
+#else
+  constexpr auto kGetInfo = cudaStreamGetCaptureInfo_v3;
+#endif
+  require_cuda(kGetInfo(stream, &found.status, nullptr, nullptr, &found.nodes, &edges,
+                        &found.count),
+               "cudaStreamGetCaptureInfo");
+  return found;
+}
+
+// The stream's next node may start when all blocks of this kernel have said so.
+void depend_on_starts(cudaStream_t stream, cudaGraphNode_t kernel) {
+  cudaGraphEdgeData edge = {};
+  edge.from_port = cudaGraphKernelNodePortProgrammatic;
+  edge.type = cudaGraphDependencyTypeProgrammatic;
+#if CUDART_VERSION >= 13000
+  constexpr auto kUpdate = cudaStreamUpdateCaptureDependencies;
+#else
+  constexpr auto kUpdate = cudaStreamUpdateCaptureDependencies_v2;
+#endif
+  require_cuda(kUpdate(stream, &kernel, &edge, 1, cudaStreamSetCaptureDependencies),
+               "cudaStreamUpdateCaptureDependencies");
+}
+#else  // kernels of such builds do not wait, and CUDA before 12.3 has no such edges
+constexpr bool kHasEarlyStarts = false;
+Dependencies dependencies_of(cudaStream_t) {
+  return {};
+}
+void depend_on_starts(cudaStream_t, cudaGraphNode_t) {}
+#endif
+
 }  // namespace
+
+// Behind anything but a single kernel it starts when all of that has ended.
+void detail::let_launch_start_early(const Exec& exec) {
+  if (!kHasEarlyStarts) return;
+  cudaStream_t const stream = exec.space().cuda_stream();
+  const Dependencies before = dependencies_of(stream);
+  if (before.status != cudaStreamCaptureStatusActive || before.count != 1) return;
+  cudaGraphNodeType type;
+  require_cuda(cudaGraphNodeGetType(before.nodes[0], &type), "cudaGraphNodeGetType");
+  if (type == cudaGraphNodeTypeKernel) depend_on_starts(stream, before.nodes[0]);
+}
 
 struct Graph::Recorded {
   Recorded() = default;

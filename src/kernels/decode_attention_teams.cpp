@@ -15,6 +15,7 @@
 // threads changes: a host, whose teams have one thread, gets the same bits.
 #include <algorithm>
 
+#include "base/early_start.hpp"
 #include "base/types.hpp"
 #include "kernels/impl/decode_attention.hpp"
 #include "kernels/impl/decode_tiles.hpp"
@@ -74,7 +75,11 @@ struct DecodeTile {
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
     Place place;
     const auto item = static_cast<int>(team.league_rank());
-    if (!find(item, place)) return;
+    let_next_start();
+    const bool has_keys = find(item, place);
+    if (has_keys) ask_for_keys(team, place);
+    wait_for_previous();
+    if (!has_keys) return;
     constexpr auto kBytes = static_cast<int>(kScratch * sizeof(A));
     constexpr int kLevel = scratch_level(kBytes);
     place.sums = static_cast<A*>(team.team_scratch(kLevel).get_shmem_aligned(kBytes, 16));
@@ -107,6 +112,21 @@ struct DecodeTile {
     place.value = v + row * place.columns + kv_head * results.d;
     place.query = queries + place.text * query_width + place.head * results.d;
     return true;
+  }
+
+  // The tile's keys and values, whose newest row is yet to be written.
+  KOKKOS_FUNCTION void ask_for_keys(const TeamMember& team, const Place& place) const {
+    if constexpr (!kHostExecution) {
+      const int lines =
+          (results.d * static_cast<int>(sizeof(T)) + kDeviceLine - 1) / kDeviceLine;
+      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, 2 * place.keys * lines),
+                           [&](int i) {
+                             const T* const rows = i % 2 == 0 ? place.key : place.value;
+                             const T* const row = rows + i / 2 / lines * place.columns;
+                             ask_for_line(reinterpret_cast<const char*>(row) +
+                                          i / 2 % lines * kDeviceLine);
+                           });
+    }
   }
 
   // A piece of each of the queries, scaled; of heads behind the last, the last again.
@@ -276,10 +296,11 @@ void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& h
       static_cast<index_t>(qkv.extent(1)),
       k.data(),
       v.data()};
-  launch_teams(exec,
-               {"trireme::kernels::decode_attention[tiles]",
-                decode_attention_cost<T>(texts, heads)},
-               tile.teams(), kThreads, tile, tile.kScratch * sizeof(Accumulator<T>) + 16);
+  launch_early_teams(exec,
+                     {"trireme::kernels::decode_attention[tiles]",
+                      decode_attention_cost<T>(texts, heads)},
+                     tile.teams(), kThreads, tile,
+                     tile.kScratch * sizeof(Accumulator<T>) + 16);
 }
 
 }  // namespace

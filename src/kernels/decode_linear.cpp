@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "base/early_start.hpp"
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "base/types.hpp"
@@ -53,14 +54,6 @@ constexpr index_t kMultiprocessors = 132;
 constexpr index_t kManyOut = 4096;
 // What a team asks for ahead, in bytes of W.
 constexpr int kAsked = 24 << 10;
-constexpr int kLine = 128;
-
-// Asks for a line of memory to come to the cache that all multiprocessors share.
-KOKKOS_FORCEINLINE_FUNCTION void ask_for_line([[maybe_unused]] const void* address) {
-#if defined(__CUDA_ARCH__)
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-#endif
-}
 
 template <class T>
 struct Input {
@@ -175,10 +168,12 @@ struct DecodeLinear {
   }
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
+    let_next_start();
     const auto rank = static_cast<int>(team.league_rank());
     const int step = static_cast<int>(team.league_size()) / row_tiles();
     int tile = rank / row_tiles();
     ask_for_weights(team, tile);
+    wait_for_previous();
     Place place;
     place.row = rank % row_tiles() * kRows;
     place.rows = of.rows - place.row < kRows ? of.rows - place.row : kRows;
@@ -209,12 +204,12 @@ struct DecodeLinear {
     if constexpr (!kHostExecution) {
       constexpr int kMost = kAsked / kTile;
       const int bytes = of.in * static_cast<int>(sizeof(T));
-      const int lines = ((bytes < kMost ? bytes : kMost) + kLine - 1) / kLine;
+      const int lines = ((bytes < kMost ? bytes : kMost) + kDeviceLine - 1) / kDeviceLine;
       const int first = tile * kTile;
       const int count = of.out - first < kTile ? of.out - first : kTile;
       Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count * lines), [&](int i) {
         const T* const row = of.weight + (first + i / lines) * of.weight_leading;
-        ask_for_line(reinterpret_cast<const char*>(row) + i % lines * kLine);
+        ask_for_line(reinterpret_cast<const char*>(row) + i % lines * kDeviceLine);
       });
     }
   }
@@ -595,8 +590,8 @@ void run(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
   const DecodeLinear<T, kRows, kOut, kStaged, kAligned> functor{of};
   // On a host, for tests, two, so that a barrier that is missing shows.
   constexpr int kHostThreads = 2;
-  launch_teams(exec, kernel, functor.teams(), kThreads, functor,
-               functor.scratch_bytes(of.in), kHostThreads);
+  launch_early_teams(exec, kernel, functor.teams(), kThreads, functor,
+                     functor.scratch_bytes(of.in), kHostThreads);
 }
 
 // The most rows of x at a time that there are and that fit.

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "base/early_start.hpp"
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "kernels/impl/pieces.hpp"
@@ -23,6 +24,7 @@ namespace trireme::kernels {
 namespace {
 
 constexpr int kSamplers = 256;  // threads that go through a text's logits
+constexpr int kTurns = 4;       // whose loads are under way
 constexpr int kDigitBits = 4, kDigits = 1 << kDigitBits;
 constexpr int kSegments = kSamplers / kDigits;  // of the sums of a digit's counters
 
@@ -75,6 +77,8 @@ struct DrawToken {
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
     const auto text = static_cast<int>(team.league_rank());
+    let_next_start();
+    wait_for_previous();
     if (texts.lengths[text] == 0) return;
     constexpr auto kBytes = static_cast<int>(kScratch * sizeof(Amount));
     auto* const memory = static_cast<Amount*>(
@@ -94,12 +98,24 @@ struct DrawToken {
       const auto first = static_cast<int>(rank * logits.share);
       const auto words = static_cast<int>(words_of(rank));
       const T* const row = row_of(rank, text);
-      for (int c = thread * kElements; c < words; c += kSamplers * kElements) {
-        const impl::Piece<T> piece = has_pieces
-                                         ? impl::load_piece<true>(row + c, kElements)
-                                         : impl::load_piece<false>(row + c, words - c);
-        for (int e = 0; e < kElements; ++e) {
-          if (c + e < words) body(first + c + e, static_cast<float>(piece.element[e]));
+      constexpr int kWidth = kSamplers * kElements;  // of the team's turn
+      for (int begin = thread * kElements; begin < words; begin += kTurns * kWidth) {
+        impl::Piece<T> piece[kTurns] = {};
+        TRIREME_IN_REGISTERS
+        for (int turn = 0; turn < kTurns; ++turn) {
+          const int c = begin + turn * kWidth;
+          if (c >= words) continue;
+          piece[turn] = has_pieces ? impl::load_piece<true>(row + c, kElements)
+                                   : impl::load_piece<false>(row + c, words - c);
+        }
+        TRIREME_IN_REGISTERS
+        for (int turn = 0; turn < kTurns; ++turn) {
+          const int c = begin + turn * kWidth;
+          TRIREME_IN_REGISTERS
+          for (int e = 0; e < kElements; ++e) {
+            if (c + e >= words) continue;
+            body(first + c + e, static_cast<float>(piece[turn].element[e]));
+          }
         }
       }
     }
@@ -354,8 +370,9 @@ void draw_tokens(const Exec& exec, const SamplingRule& rule, const TextLogits<T>
                              capacity,
                              RowPointers(texts)};
   const index_t bytes = logits.count * logits.usable * static_cast<index_t>(sizeof(T));
-  launch_teams(exec, {"trireme::kernels::draw_tokens", {.bytes = bytes}}, logits.count,
-               kSamplers, of_team, of_team.kScratch * sizeof(Amount) + 8);
+  launch_early_teams(exec, {"trireme::kernels::draw_tokens", {.bytes = bytes}},
+                     logits.count, kSamplers, of_team,
+                     of_team.kScratch * sizeof(Amount) + 8);
 }
 
 #define TRIREME_INSTANTIATE(T) template decltype(draw_tokens<T>) draw_tokens<T>;

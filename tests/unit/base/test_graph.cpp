@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/early_start.hpp"
 #include "base/error.hpp"
 #include "support/arrays.hpp"
 
@@ -73,6 +74,52 @@ TEST(GraphReplays, OfNothingAreRefused) {
               }),
               testing::HasSubstr("no"));
   EXPECT_FALSE(graph.is_recorded());
+}
+
+struct AddEarly {
+  View1<float> to;
+  View1<const float> by;
+  bool is_backward = false;
+  static constexpr index_t kTeams = 2000, kOfTeam = 64;
+  KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
+    let_next_start();
+    const auto rank = static_cast<index_t>(team.league_rank());
+    const index_t first = kOfTeam * (is_backward ? kTeams - 1 - rank : rank);
+    ask_for_line(&by(static_cast<std::size_t>(first)));
+    wait_for_previous();
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kOfTeam), [&](index_t i) {
+      to(first + i) = 2 * to(first + i) + by(first + i);
+    });
+  }
+};
+
+// Launches go through the array from either end in turns, so that the first teams of one
+// need what the last teams of the other write: what does not wait is seen.
+TEST(GraphReplays, KernelsThatStartEarlyFindWhatTheOnesBeforeHaveWritten) {
+  const Exec exec;
+  constexpr index_t kCount = AddEarly::kTeams * AddEarly::kOfTeam;
+  constexpr int kLaunches = 16, kReplays = kHostExecution ? 2 : 20;
+  const std::vector<double> zeros(extent(kCount), 0.0);
+  test::Array<float> to(zeros);
+  const test::Array<float> by(extent(kCount), 1.0);
+  const auto launches = [&](const Exec& on) {
+    add(on, to, by, kCount);  // behind which nothing starts early
+    for (int i = 1; i < kLaunches; ++i) {
+      launch_early_teams(on, {"trireme::test::add_early", {.bytes = 4 * kCount}},
+                         AddEarly::kTeams, static_cast<int>(AddEarly::kOfTeam),
+                         AddEarly{to.vector(), by.cvector(), i % 2 == 1});
+    }
+  };
+  Graph graph;
+  launches(exec);
+  graph.record(exec, launches);
+  exec.fence("test");
+  for (int replay = 0; replay < kReplays; ++replay) {
+    to.set(zeros);
+    graph.replay(exec);
+    exec.fence("test");
+    EXPECT_THAT(to.values(), testing::Each((1 << kLaunches) - 1)) << "replay " << replay;
+  }
 }
 
 // A device replays the old launches then, and says nothing.
