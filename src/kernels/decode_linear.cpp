@@ -3,15 +3,16 @@
 //
 // A team makes its rows of x in its scratch memory (a norm, or attention's output),
 // unless they lie in memory as they are, and multiplies them with rows of W: a warp with
-// one or some of them at a time, whose threads read 16 bytes each. That is done again by
-// every team, since x is little beside its part of W, and the part is asked for before:
-// it comes to the GPU's cache while x is made. Rows of W are the more at a time where
-// there are so many that all multiprocessors have some; with more than one row of x, some
-// of these share what is read of W.
+// one or some of them at a time, of which each of its threads reads 16 bytes in a turn.
+// That x is made again by every team matters little beside what does not wait for it: the
+// first turns of W are on their way to registers, and more of it, like all that is no
+// product of earlier kernels, to the GPU's cache, before the kernel ahead has ended
+// (base/early_start.hpp). Rows of W are the more at a time where there are so many that
+// all multiprocessors have some; with more than one row of x, these share what is read.
 //
-// Each number has one order of sums, whatever is multiplied beside it: a thread's columns
-// in order, piece by piece, then the threads of its warp. Of a norm it is that of the
-// team's threads. A host, whose teams have two threads, gets the same bits.
+// Each number has one order of sums, whatever is multiplied beside it: a lane's columns
+// in order, piece by piece, then the lanes of a warp by halves. On a host a thread has
+// all lanes of some warps, and gets the same bits.
 #include "kernels/decode_linear.hpp"
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "kernels/impl/gelu.hpp"
 #include "kernels/impl/pieces.hpp"
 #include "kernels/impl/rows.hpp"
+#include "kernels/impl/team_row.hpp"
 #include "kernels/impl/vector_math.hpp"
 
 namespace trireme::kernels {
@@ -37,12 +39,9 @@ using impl::Piece;
 constexpr int kWarpThreads = 32;
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarpThreads * kWarps;
-// One more than there are, so that threads read different banks of shared memory.
-constexpr int kParts = kWarpThreads + 1;
-// Sums over a row are those of groups of threads, then of the groups.
-constexpr int kGroups = 8;
-constexpr int kGroup = kThreads / kGroups;
-constexpr int kPartSums = kThreads + kGroups;
+// A thread of a GPU is one lane of one warp; one of a host is all lanes of some warps.
+constexpr int kWarpsHere = kHostExecution ? kWarps : 1;
+constexpr int kLanesHere = kHostExecution ? kWarpThreads : 1;
 
 // What a team has of shared memory.
 constexpr std::size_t kScratchBytes = std::size_t{46} << 10;
@@ -54,6 +53,45 @@ constexpr index_t kMultiprocessors = 132;
 constexpr index_t kManyOut = 4096;
 // What a team asks for ahead, in bytes of W.
 constexpr int kAsked = 24 << 10;
+
+// A warp of a team, and the lanes of it that this thread has, from `lane` on.
+struct Warp {
+  int rank, lane;
+
+  // body(lane, i), i counting those that are here.
+  template <class Body>
+  KOKKOS_FORCEINLINE_FUNCTION void for_each_lane(const Body& body) const {
+    for (int i = 0; i < kLanesHere; ++i) body(lane + i, i);
+  }
+  // The sum over all lanes, for each of them: by halves.
+  template <class A>
+  KOKKOS_FORCEINLINE_FUNCTION A sum(const A (&of)[kLanesHere]) const {
+#if defined(__CUDA_ARCH__)
+    A sum = of[0];
+    for (int apart = kWarpThreads / 2; apart > 0; apart /= 2) {
+      sum += detail::value_of_thread(sum, lane ^ apart);
+    }
+    return sum;
+#else
+    A sums[kLanesHere];
+    for (int i = 0; i < kLanesHere; ++i) sums[i] = of[i];
+    for (int apart = kLanesHere / 2; apart > 0; apart /= 2) {
+      for (int i = 0; i < apart; ++i) sums[i] += sums[i + apart];
+    }
+    return sums[0];
+#endif
+  }
+};
+
+template <class Body>
+KOKKOS_FORCEINLINE_FUNCTION void for_each_warp(const TeamMember& team, const Body& body) {
+  const int rank = team.team_rank();
+  if constexpr (kHostExecution) {
+    for (int warp = rank; warp < kWarps; warp += team.team_size()) body(Warp{warp, 0});
+  } else {
+    body(Warp{rank / kWarpThreads, rank % kWarpThreads});
+  }
+}
 
 template <class T>
 struct Input {
@@ -90,18 +128,10 @@ struct Problem {
   int rows = 0, in = 0, out = 0;
 };
 
-// Columns of a row that a team takes in a turn.
-template <class T>
-constexpr int kTeamColumns = kThreads* Piece<T>::kElements;
-
 // Of some columns of a row: sums of their differences from one number, and of squares.
 template <class A>
 struct RowSums {
   A sum{}, squares{};
-  KOKKOS_FORCEINLINE_FUNCTION void add(const RowSums& other) {
-    sum += other.sum;
-    squares += other.squares;
-  }
 };
 
 // Of a row: its mean less the pivot, its mean, and its variance.
@@ -127,35 +157,44 @@ KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> dot(
   return sum;
 }
 
-// kRows: rows of x that a team has; kOut: rows of W that a warp has at a time. kStaged:
-// x is made in scratch memory. kAligned: rows of every array are whole pieces.
-template <class T, int kRows, int kOut, bool kStaged, bool kAligned>
+// kRows: rows of x that a team has; kOut: rows of W that a warp has at a time; kTurns: of
+// W's columns, whose loads are under way together. kStaged: x is made in scratch memory.
+// kAligned: rows of every array are whole pieces.
+template <class T, int kRows, int kOut, int kTurns, bool kStaged, bool kAligned>
 struct DecodeLinear {
   using A = Accumulator<T>;
   static constexpr int kElements = Piece<T>::kElements;
   static constexpr int kTile = kWarps * kOut;              // rows of W that a team has
   static constexpr int kWidth = kWarpThreads * kElements;  // columns of a warp's turn
-  static constexpr int kTurns = kOut == 1 ? 4 : 2;         // whose loads are under way
-  // Of a multiprocessor, by the registers of kernels over bf16.
-  static constexpr index_t kTeamsAtOnce = kOut == 4 ? 5 : kRows == 1 ? 9 : 7;
-  static constexpr int kSums =
-      std::max(kRows * kTile * kParts, kStaged ? kRows* kPartSums * 2 : 0);
+  static constexpr int kRound = kTurns * kWidth;
+  // Warps that make a row together, each a part of its columns.
+  static constexpr int kMakers = kRows < kWarps ? kWarps / kRows : 1;
+  // Of a multiprocessor, by the registers of kernels over bf16, with room for a kernel
+  // that starts early.
+  static constexpr index_t kTeamsAtOnce = kOut == 4 ? 4 : kRows == 1 ? 8 : 6;
+  // A lane ends with one number.
+  static_assert(kOut * kRows <= kWarpThreads);
 
   Problem<T> of;
 
   // A team's rows of x, and its scratch memory.
   struct Place {
-    int row, rows;         // the first of so many
-    T* x;                  // (kRows, staged_leading()), where it is made
-    A* sums;               // (kRows, kTile, kParts)
-    RowSums<A>* row_sums;  // (kRows, kPartSums), in the same memory
-    A* pivots;             // (kRows), about which sums over rows are taken
+    int row, rows;  // the first of so many
+    T* x;           // (kRows, staged_leading()), where it is made
+  };
+  // What a lane has of W, of the next round; its sums; and what it ends with.
+  struct Lane {
+    Piece<T> held[kTurns][kOut];
+    A sum[kOut][kRows];
+    A bias;
+    A beside;
+    T* result;
   };
 
   static std::size_t scratch_bytes(index_t in) {
     const index_t made =
         kStaged ? kRows * tiles_of(in, kElements) * kElements : index_t{0};
-    return extent(made) * sizeof(T) + (kSums + kRows) * sizeof(A) + 16;
+    return extent(made) * sizeof(T) + 16;
   }
   KOKKOS_FUNCTION int staged_leading() const {
     return (of.in + kElements - 1) / kElements * kElements;
@@ -171,45 +210,95 @@ struct DecodeLinear {
     let_next_start();
     const auto rank = static_cast<int>(team.league_rank());
     const int step = static_cast<int>(team.league_size()) / row_tiles();
-    int tile = rank / row_tiles();
-    ask_for_weights(team, tile);
+    const int first = rank / row_tiles();
+    Lane lanes[kWarpsHere][kLanesHere];
+    for_each_warp(team, [&](const Warp& warp) {
+      warp.for_each_lane([&](int lane, int i) {
+        begin_tile(warp, lane, first, lanes[kHostExecution ? warp.rank : 0][i]);
+      });
+    });
+    ask_ahead(team, first);
     wait_for_previous();
-    Place place;
-    place.row = rank % row_tiles() * kRows;
-    place.rows = of.rows - place.row < kRows ? of.rows - place.row : kRows;
-    find_scratch(team, place);
+    const Place place = find_place(team, rank % row_tiles() * kRows);
     if constexpr (kStaged) make_rows(team, place);
-    for (; tile < out_tiles(); tile += step) {
-      if (tile + step < out_tiles()) ask_for_weights(team, tile + step);
-      multiply(team, place, tile);
-      team.team_barrier();
-      finish(team, place, tile);
-      team.team_barrier();
+    for_each_warp(team, [&](const Warp& warp) {
+      Lane(&mine)[kLanesHere] = lanes[kHostExecution ? warp.rank : 0];
+      for (int tile = first; tile < out_tiles(); tile += step) {
+        multiply(warp, place, tile, tile + step, mine);
+      }
+    });
+  }
+
+  KOKKOS_FORCEINLINE_FUNCTION Place find_place(const TeamMember& team, int row) const {
+    Place place{row, of.rows - row < kRows ? of.rows - row : kRows, nullptr};
+    if constexpr (kStaged) {
+      const int bytes = kRows * staged_leading() * static_cast<int>(sizeof(T));
+      place.x = static_cast<T*>(
+          team.team_scratch(scratch_level(1)).get_shmem_aligned(bytes, 16));
+    }
+    return place;
+  }
+
+  // A row of W of a warp's tile; behind the last row, the last again.
+  KOKKOS_FORCEINLINE_FUNCTION const T* weight_row(const Warp& warp, int tile,
+                                                  int o) const {
+    const int n = tile * kTile + warp.rank * kOut + o;
+    return of.weight + (n < of.out ? n : of.out - 1) * of.weight_leading;
+  }
+  // Of the columns from `begin` on, kTurns turns.
+  KOKKOS_FORCEINLINE_FUNCTION void load_round(const Warp& warp, int tile, int begin,
+                                              Piece<T> (&part)[kTurns][kOut]) const {
+    TRIREME_IN_REGISTERS
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int c = begin + turn * kWidth;
+      TRIREME_IN_REGISTERS
+      for (int o = 0; o < kOut; ++o) {
+        part[turn][o] =
+            c < of.in ? load_piece<kAligned>(weight_row(warp, tile, o) + c, of.in - c)
+                      : Piece<T>{};
+      }
     }
   }
-
-  KOKKOS_FUNCTION void find_scratch(const TeamMember& team, Place& place) const {
-    const int made = kStaged ? kRows * staged_leading() * static_cast<int>(sizeof(T)) : 0;
-    constexpr int kSumBytes = (kSums + kRows) * static_cast<int>(sizeof(A));
-    auto* const memory = static_cast<char*>(
-        team.team_scratch(scratch_level(1)).get_shmem_aligned(made + kSumBytes, 16));
-    place.x = reinterpret_cast<T*>(memory);
-    place.sums = reinterpret_cast<A*>(memory + made);
-    place.row_sums = reinterpret_cast<RowSums<A>*>(place.sums);
-    place.pivots = place.sums + kSums;
+  // Of the numbers of a warp's tile, which of them this lane ends with.
+  KOKKOS_FORCEINLINE_FUNCTION static int row_of_lane(int lane) { return lane / kOut; }
+  KOKKOS_FORCEINLINE_FUNCTION static int column_of_lane(const Warp& warp, int lane,
+                                                        int tile) {
+    return tile * kTile + warp.rank * kOut + lane % kOut;
   }
 
-  // The first bytes of each row of W that the team will read.
-  KOKKOS_FUNCTION void ask_for_weights(const TeamMember& team, int tile) const {
+  // What of a tile no kernel before this one makes.
+  KOKKOS_FORCEINLINE_FUNCTION void begin_tile(const Warp& warp, int lane, int tile,
+                                              Lane& mine) const {
+    if (tile >= out_tiles()) return;
+    load_round(warp, tile, lane * kElements, mine.held);
+    const int n = column_of_lane(warp, lane, tile);
+    const bool has_bias = of.output.bias != nullptr && n < of.out;
+    mine.bias = has_bias ? static_cast<A>(of.output.bias[n]) : A{0};
+  }
+
+  // The columns of W behind the first round, as far as there is room for them on their
+  // way, and what the norm takes.
+  KOKKOS_FUNCTION void ask_ahead(const TeamMember& team, int tile) const {
     if constexpr (!kHostExecution) {
       constexpr int kMost = kAsked / kTile;
-      const int bytes = of.in * static_cast<int>(sizeof(T));
-      const int lines = ((bytes < kMost ? bytes : kMost) + kDeviceLine - 1) / kDeviceLine;
+      constexpr int kSize = static_cast<int>(sizeof(T));
+      const int bytes = (of.in - kRound) * kSize;
       const int first = tile * kTile;
       const int count = of.out - first < kTile ? of.out - first : kTile;
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count * lines), [&](int i) {
-        const T* const row = of.weight + (first + i / lines) * of.weight_leading;
-        ask_for_line(reinterpret_cast<const char*>(row) + i % lines * kDeviceLine);
+      if (bytes > 0) {
+        const int lines =
+            ((bytes < kMost ? bytes : kMost) + kDeviceLine - 1) / kDeviceLine;
+        Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count * lines), [&](int i) {
+          const T* const row = of.weight + (first + i / lines) * of.weight_leading;
+          ask_for_line(reinterpret_cast<const char*>(row + kRound) +
+                       i % lines * kDeviceLine);
+        });
+      }
+      if (of.input.gamma == nullptr) return;
+      const int lines = (of.in * kSize + kDeviceLine - 1) / kDeviceLine;
+      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, 2 * lines), [&](int i) {
+        const T* const from = i < lines ? of.input.gamma : of.input.beta;
+        ask_for_line(reinterpret_cast<const char*>(from) + i % lines * kDeviceLine);
       });
     }
   }
@@ -222,14 +311,36 @@ struct DecodeLinear {
 
   KOKKOS_FUNCTION void make_rows(const TeamMember& team, const Place& place) const {
     if (of.input.gamma != nullptr) {
-      add_rows_up(team, place);
-      // The whole team knows, from what all of it has added up.
-      if (is_any_lost(place)) add_rows_again(team, place);
-      normalize(team, place);
+      for_each_warp(team, [&](const Warp& warp) {
+        for (int r = warp.rank / kMakers; r < place.rows; r += kWarps / kMakers) {
+          normalize(warp, given_row(place, r), place.x + r * staged_leading());
+        }
+      });
     } else {
       combine(team, place);
     }
     team.team_barrier();
+  }
+
+  // use(c, load(c)) for the first columns c of pieces, from `begin` on and so many apart;
+  // some loads are under way together.
+  template <class Load, class Use>
+  KOKKOS_FORCEINLINE_FUNCTION void in_turns(int begin, int apart, const Load& load,
+                                            const Use& use) const {
+    constexpr int kTogether = 4;
+    for (int first = begin; first < of.in; first += kTogether * apart) {
+      decltype(load(first)) part[kTogether] = {};
+      TRIREME_IN_REGISTERS
+      for (int turn = 0; turn < kTogether; ++turn) {
+        const int c = first + turn * apart;
+        if (c < of.in) part[turn] = load(c);
+      }
+      TRIREME_IN_REGISTERS
+      for (int turn = 0; turn < kTogether; ++turn) {
+        const int c = first + turn * apart;
+        if (c < of.in) use(c, part[turn]);
+      }
+    }
   }
 
   // Sums over a row are taken about the mean of its first columns, so that little is lost
@@ -240,106 +351,70 @@ struct DecodeLinear {
     for (const T& one : piece.element) sum += static_cast<A>(one);
     return sum / static_cast<A>(of.in < kElements ? of.in : kElements);
   }
-  KOKKOS_FUNCTION void add_rows_up(const TeamMember& team, const Place& place) const {
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
-      for (int r = 0; r < kRows; ++r) {
-        if (r >= place.rows) break;
-        const A pivot = pivot_of(given_row(place, r));
-        place.row_sums[r * kPartSums + thread] =
-            sums_of(given_row(place, r), thread, pivot);
-        if (thread == 0) place.pivots[r] = pivot;
-      }
-    });
-    add_threads_up(team, place);
-  }
-  // Of a thread's columns.
-  KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int thread, A pivot) const {
+  // Of a lane's columns.
+  KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int lane, A pivot) const {
     RowSums<A> sums;
-    for (int c = thread * kElements; c < of.in; c += kTeamColumns<T>) {
-      const Piece<T> piece = load_piece<kAligned>(x + c, of.in - c);
-      for (int e = 0; e < kElements; ++e) {
-        if (!kAligned && c + e >= of.in) break;
-        const A difference = static_cast<A>(piece.element[e]) - pivot;
-        sums.sum += difference;
-        sums.squares = multiply_add(difference, difference, sums.squares);
-      }
-    }
+    in_turns(
+        lane * kElements, kWidth,
+        [&](int c) { return load_piece<kAligned>(x + c, of.in - c); },
+        [&](int c, const Piece<T>& piece) {
+          for (int e = 0; e < kElements; ++e) {
+            if (!kAligned && c + e >= of.in) break;
+            const A difference = static_cast<A>(piece.element[e]) - pivot;
+            sums.sum += difference;
+            sums.squares = multiply_add(difference, difference, sums.squares);
+          }
+        });
     return sums;
   }
-  KOKKOS_FUNCTION void add_threads_up(const TeamMember& team, const Place& place) const {
-    team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, place.rows * kGroups), [&](int i) {
-      const int group = i % kGroups;
-      RowSums<A>* const row = place.row_sums + i / kGroups * kPartSums;
-      RowSums<A> sums;
-      for (int k = 0; k < kGroup; ++k) sums.add(row[group * kGroup + k]);
-      row[kThreads + group] = sums;
-    });
-    team.team_barrier();
-  }
-
   // With every contraction written out, so that kernels for more rows have the same bits.
-  KOKKOS_FORCEINLINE_FUNCTION Moments<A> moments_of(const Place& place, int r) const {
-    RowSums<A> all;
-    for (int group = 0; group < kGroups; ++group) {
-      all.add(place.row_sums[r * kPartSums + kThreads + group]);
-    }
-    const A shift = all.sum * of.input.per_column;
-    const A rest = multiply_add(-shift, shift, all.squares * of.input.per_column);
-    return {shift, multiply_add(all.sum, of.input.per_column, place.pivots[r]), rest};
-  }
-  // Were the first columns far from all others, most of the variance would be lost.
-  KOKKOS_FORCEINLINE_FUNCTION bool is_any_lost(const Place& place) const {
-    bool is_lost = false;
-    for (int r = 0; r < kRows; ++r) {
-      if (r < place.rows && moments_of(place, r).is_lost()) is_lost = true;
-    }
-    return is_lost;
-  }
-  // Sums of such rows are taken about the mean that was found; those of others stay as
-  // they are, so that a row has the same bits beside any.
-  KOKKOS_FUNCTION void add_rows_again(const TeamMember& team, const Place& place) const {
-    team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
-      for (int r = 0; r < kRows; ++r) {
-        if (r >= place.rows) break;
-        const Moments<A> moments = moments_of(place, r);
-        if (!moments.is_lost()) continue;
-        place.row_sums[r * kPartSums + thread] =
-            sums_of(given_row(place, r), thread, moments.center);
-      }
+  KOKKOS_FORCEINLINE_FUNCTION Moments<A> moments_of(const Warp& warp, const T* x,
+                                                    A pivot) const {
+    A sum[kLanesHere], squares[kLanesHere];
+    warp.for_each_lane([&](int lane, int i) {
+      const RowSums<A> sums = sums_of(x, lane, pivot);
+      sum[i] = sums.sum;
+      squares[i] = sums.squares;
     });
-    team.team_barrier();
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, place.rows), [&](int r) {
-      const Moments<A> moments = moments_of(place, r);
-      if (moments.is_lost()) place.pivots[r] = moments.center;
-    });
-    add_threads_up(team, place);
+    const A all = warp.sum(sum), all_squares = warp.sum(squares);
+    const A shift = all * of.input.per_column;
+    const A rest = multiply_add(-shift, shift, all_squares * of.input.per_column);
+    return {shift, multiply_add(all, of.input.per_column, pivot), rest};
   }
 
-  KOKKOS_FUNCTION void normalize(const TeamMember& team, const Place& place) const {
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
-      for (int r = 0; r < kRows; ++r) {
-        if (r >= place.rows) break;
-        const T* const x = given_row(place, r);
-        const Moments<A> moments = moments_of(place, r);
-        const A center = moments.center;
-        // Rounding may leave less than nothing of a row that is constant.
-        const A variance = moments.variance > A{0} ? moments.variance : A{0};
-        const A scale = A{1} / Kokkos::sqrt(variance + of.input.epsilon);
-        for (int c = thread * kElements; c < of.in; c += kTeamColumns<T>) {
-          const Piece<T> gamma = load_piece<kAligned>(of.input.gamma + c, of.in - c);
-          const Piece<T> beta = load_piece<kAligned>(of.input.beta + c, of.in - c);
-          Piece<T> piece = load_piece<kAligned>(x + c, of.in - c);
-          for (int e = 0; e < kElements; ++e) {
-            const A x_hat = (static_cast<A>(piece.element[e]) - center) * scale;
-            piece.element[e] =
-                static_cast<T>(multiply_add(x_hat, static_cast<A>(gamma.element[e]),
-                                            static_cast<A>(beta.element[e])));
-          }
-          *reinterpret_cast<Piece<T>*>(place.x + r * staged_leading() + c) = piece;
-        }
-      }
+  // Each warp that makes the row knows its moments, and writes its part. Were the first
+  // columns far from all others, most of the variance would be lost: the sums are taken
+  // again about the mean that was found.
+  KOKKOS_FUNCTION void normalize(const Warp& warp, const T* x, T* to) const {
+    Moments<A> moments = moments_of(warp, x, pivot_of(x));
+    if (moments.is_lost()) moments = moments_of(warp, x, moments.center);
+    const A center = moments.center;
+    // Rounding may leave less than nothing of a row that is constant.
+    const A variance = moments.variance > A{0} ? moments.variance : A{0};
+    const A scale = A{1} / Kokkos::sqrt(variance + of.input.epsilon);
+    struct Pieces {
+      Piece<T> x, gamma, beta;
+    };
+    warp.for_each_lane([&](int lane, int) {
+      const int part = warp.rank % kMakers * kWarpThreads + lane;
+      in_turns(
+          part * kElements, kMakers * kWidth,
+          [&](int c) {
+            const int left = of.in - c;
+            return Pieces{load_piece<kAligned>(x + c, left),
+                          load_piece<kAligned>(of.input.gamma + c, left),
+                          load_piece<kAligned>(of.input.beta + c, left)};
+          },
+          [&](int c, const Pieces& from) {
+            Piece<T> piece;
+            for (int e = 0; e < kElements; ++e) {
+              const A x_hat = (static_cast<A>(from.x.element[e]) - center) * scale;
+              piece.element[e] = static_cast<T>(
+                  multiply_add(x_hat, static_cast<A>(from.gamma.element[e]),
+                               static_cast<A>(from.beta.element[e])));
+            }
+            *reinterpret_cast<Piece<T>*>(to + c) = piece;
+          });
     });
   }
 
@@ -373,43 +448,70 @@ struct DecodeLinear {
     }
   }
 
-  // sums = what each thread of a warp makes of its columns. Rows of W behind the last are
-  // the last again.
-  KOKKOS_FUNCTION void multiply(const TeamMember& team, const Place& place,
-                                int tile) const {
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, kThreads), [&](int thread) {
-      const int lane = thread % kWarpThreads, warp = thread / kWarpThreads;
-      const T* weight[kOut];
-      for (int o = 0; o < kOut; ++o) {
-        const int n = tile * kTile + warp * kOut + o;
-        weight[o] = of.weight + (n < of.out ? n : of.out - 1) * of.weight_leading;
-      }
-      A sum[kOut][kRows] = {};
-      for (int begin = lane * kElements; begin < of.in; begin += kTurns * kWidth) {
-        add_turns(place, begin, weight, sum);
-      }
-      TRIREME_IN_REGISTERS
-      for (int r = 0; r < kRows; ++r) {
-        TRIREME_IN_REGISTERS
-        for (int o = 0; o < kOut; ++o) {
-          place.sums[(r * kTile + warp * kOut + o) * kParts + lane] = sum[o][r];
-        }
-      }
+  // A warp's rows of W, of this tile. What lanes hold when it is over is of the next.
+  KOKKOS_FUNCTION void multiply(const Warp& warp, const Place& place, int tile, int next,
+                                Lane (&lanes)[kLanesHere]) const {
+    A bias[kLanesHere];
+    warp.for_each_lane([&](int lane, int i) {
+      Lane& mine = lanes[i];
+      find_end(warp, place, lane, tile, mine);
+      add_products(warp, place, lane, tile, mine);
+      bias[i] = mine.bias;
+      begin_tile(warp, lane, next, mine);
     });
-  }
-  KOKKOS_FORCEINLINE_FUNCTION void add_turns(const Place& place, int begin,
-                                             const T* const (&weight)[kOut],
-                                             A (&sum)[kOut][kRows]) const {
-    Piece<T> part[kTurns][kOut] = {};
+    A own[kLanesHere] = {};
     TRIREME_IN_REGISTERS
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const int c = begin + turn * kWidth;
-      if (c >= of.in) continue;
+    for (int r = 0; r < kRows; ++r) {
       TRIREME_IN_REGISTERS
       for (int o = 0; o < kOut; ++o) {
-        part[turn][o] = load_piece<kAligned>(weight[o] + c, of.in - c);
+        A part[kLanesHere];
+        for (int i = 0; i < kLanesHere; ++i) part[i] = lanes[i].sum[o][r];
+        const A sum = warp.sum(part);
+        warp.for_each_lane([&](int lane, int i) {
+          if (lane == r * kOut + o) own[i] = sum;
+        });
       }
     }
+    warp.for_each_lane([&](int, int i) {
+      const Lane& mine = lanes[i];
+      if (mine.result == nullptr) return;
+      const A z = own[i] + bias[i];
+      *mine.result = static_cast<T>((of.output.has_gelu ? gelu<T>(z) : z) + mine.beside);
+    });
+  }
+
+  // Where a lane's number goes, if it has one, and what is added to it.
+  KOKKOS_FORCEINLINE_FUNCTION void find_end(const Warp& warp, const Place& place,
+                                            int lane, int tile, Lane& mine) const {
+    const Output<T>& to = of.output;
+    const int r = row_of_lane(lane), n = column_of_lane(warp, lane, tile);
+    const int row = place.row + r;
+    mine.result = nullptr;
+    mine.beside = A{0};
+    if (r >= place.rows || n >= of.out) return;
+    mine.result = place_of(row, n);
+    if (to.residual == nullptr) return;
+    mine.beside = static_cast<A>(to.residual[row * to.residual_leading + n]);
+  }
+
+  KOKKOS_FORCEINLINE_FUNCTION void add_products(const Warp& warp, const Place& place,
+                                                int lane, int tile, Lane& mine) const {
+    TRIREME_IN_REGISTERS
+    for (int o = 0; o < kOut; ++o) {
+      TRIREME_IN_REGISTERS
+      for (int r = 0; r < kRows; ++r) mine.sum[o][r] = A{0};
+    }
+    int begin = lane * kElements;
+    add_round(place, begin, mine.held, mine);
+    for (begin += kRound; begin < of.in; begin += kRound) {
+      Piece<T> part[kTurns][kOut];
+      load_round(warp, tile, begin, part);
+      add_round(place, begin, part, mine);
+    }
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void add_round(const Place& place, int begin,
+                                             const Piece<T> (&part)[kTurns][kOut],
+                                             Lane& mine) const {
     TRIREME_IN_REGISTERS
     for (int turn = 0; turn < kTurns; ++turn) {
       const int c = begin + turn * kWidth;
@@ -421,33 +523,11 @@ struct DecodeLinear {
         TRIREME_IN_REGISTERS
         for (int e = 0; e < kElements; ++e) x[e] = static_cast<A>(piece.element[e]);
         TRIREME_IN_REGISTERS
-        for (int o = 0; o < kOut; ++o) sum[o][r] += dot<T>(part[turn][o], x);
+        for (int o = 0; o < kOut; ++o) mine.sum[o][r] += dot<T>(part[turn][o], x);
       }
     }
   }
 
-  // What is beside the sums is read before they are taken.
-  KOKKOS_FUNCTION void finish(const TeamMember& team, const Place& place,
-                              int tile) const {
-    const Output<T>& to = of.output;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, place.rows * kTile), [&](int i) {
-      const int n = tile * kTile + i % kTile, row = place.row + i / kTile;
-      if (n >= of.out) return;
-      T* const result = place_of(row, n);
-      const A bias = to.bias == nullptr ? A{0} : static_cast<A>(to.bias[n]);
-      const A beside = to.residual == nullptr
-                           ? A{0}
-                           : static_cast<A>(to.residual[row * to.residual_leading + n]);
-      const A* const part = place.sums + i * kParts;
-      A sum[4] = {part[0], part[1], part[2], part[3]};
-      for (int lane = 4; lane < kWarpThreads; lane += 4) {
-        for (int k = 0; k < 4; ++k) sum[k] += part[lane + k];
-      }
-      const A z = (sum[0] + sum[2]) + (sum[1] + sum[3]) + bias;
-      if (result == nullptr) return;
-      *result = static_cast<T>((to.has_gelu ? gelu<T>(z) : z) + beside);
-    });
-  }
   // Null where a text of length 0 has no place in the cache.
   KOKKOS_FORCEINLINE_FUNCTION T* place_of(int row, int n) const {
     const Output<T>& to = of.output;
@@ -579,34 +659,38 @@ Kernel kernel_of(const DecodeInput<T>& input, const View2<const T>& weight,
   return {"trireme::kernels::decode_linear", cost};
 }
 
-template <class T, int kRows, int kOut, bool kStaged, bool kAligned>
+template <class T, int kRows>
 bool fits(index_t in) {
-  return DecodeLinear<T, kRows, kOut, kStaged, kAligned>::scratch_bytes(in) <=
-         kScratchBytes;
+  return DecodeLinear<T, kRows, 1, 1, true, true>::scratch_bytes(in) <= kScratchBytes;
 }
 
-template <class T, int kRows, int kOut, bool kStaged, bool kAligned>
+template <class T, int kRows, int kOut, int kTurns, bool kStaged, bool kAligned>
 void run(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
-  const DecodeLinear<T, kRows, kOut, kStaged, kAligned> functor{of};
+  const DecodeLinear<T, kRows, kOut, kTurns, kStaged, kAligned> functor{of};
   // On a host, for tests, two, so that a barrier that is missing shows.
   constexpr int kHostThreads = 2;
   launch_early_teams(exec, kernel, functor.teams(), kThreads, functor,
                      functor.scratch_bytes(of.in), kHostThreads);
 }
 
-// The most rows of x at a time that there are and that fit.
+// The most rows of x at a time that there are and that fit. Of one row, so many turns of
+// W are under way that all of it is, or nearly.
 template <class T, bool kStaged>
 void choose(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
+  constexpr int kFewTurns = 4, kManyTurns = 12;
+  constexpr int kWidth = kWarpThreads * Piece<T>::kElements;
   if (!is_aligned(of)) {
-    run<T, 1, 1, kStaged, false>(exec, kernel, of);
-  } else if (of.rows > 4 && fits<T, 8, 2, kStaged, true>(of.in)) {
-    run<T, 8, 2, kStaged, true>(exec, kernel, of);
-  } else if (of.rows > 1 && fits<T, 4, 2, kStaged, true>(of.in)) {
-    run<T, 4, 2, kStaged, true>(exec, kernel, of);
+    run<T, 1, 1, kFewTurns, kStaged, false>(exec, kernel, of);
+  } else if (of.rows > 4 && fits<T, 8>(of.in)) {
+    run<T, 8, 2, 2, kStaged, true>(exec, kernel, of);
+  } else if (of.rows > 1 && fits<T, 4>(of.in)) {
+    run<T, 4, 2, 2, kStaged, true>(exec, kernel, of);
   } else if (of.out >= kManyOut) {
-    run<T, 1, 4, kStaged, true>(exec, kernel, of);
+    run<T, 1, 4, 3, kStaged, true>(exec, kernel, of);
+  } else if (of.in <= kFewTurns * kWidth) {
+    run<T, 1, 1, kFewTurns, kStaged, true>(exec, kernel, of);
   } else {
-    run<T, 1, 1, kStaged, true>(exec, kernel, of);
+    run<T, 1, 1, kManyTurns, kStaged, true>(exec, kernel, of);
   }
 }
 
@@ -614,8 +698,7 @@ void choose(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
 
 template <class T>
 bool has_decode_linear(index_t rows, index_t in) {
-  return impl::decodes_by_teams() && rows >= 1 && rows <= kDecodeRows &&
-         fits<T, 1, 4, true, true>(in);
+  return impl::decodes_by_teams() && rows >= 1 && rows <= kDecodeRows && fits<T, 1>(in);
 }
 
 template <class T>
@@ -629,7 +712,7 @@ void decode_linear(const Exec& exec, const DecodeInput<T>& input,
     choose<T, false>(exec, kernel, of);
     return;
   }
-  TRIREME_REQUIRE((fits<T, 1, 4, true, true>(of.in)),
+  TRIREME_REQUIRE((fits<T, 1>(of.in)),
                   "kernels::decode_linear: a row of {} does not fit a team's memory",
                   format_plural(of.in, "element"));
   choose<T, true>(exec, kernel, of);
