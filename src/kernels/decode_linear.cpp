@@ -24,6 +24,7 @@
 #include "kernels/impl/decode_attention.hpp"
 #include "kernels/impl/decode_tiles.hpp"
 #include "kernels/impl/gelu.hpp"
+#include "kernels/impl/held_piece.hpp"
 #include "kernels/impl/pieces.hpp"
 #include "kernels/impl/rows.hpp"
 #include "kernels/impl/team_row.hpp"
@@ -33,7 +34,8 @@ namespace trireme::kernels {
 
 namespace {
 
-using impl::load_piece;
+using impl::HeldPiece;
+using impl::hold_piece;
 using impl::Piece;
 
 constexpr int kWarpThreads = 32;
@@ -147,12 +149,12 @@ struct Moments {
 
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> dot(
-    const Piece<T>& a, const Accumulator<T> (&b)[Piece<T>::kElements]) {
+    const HeldPiece<T>& a, const Accumulator<T> (&b)[Piece<T>::kElements]) {
   using A = Accumulator<T>;
-  A sum = static_cast<A>(a.element[0]) * b[0];
+  A sum = a.number(0) * b[0];
   TRIREME_IN_REGISTERS
   for (int e = 1; e < Piece<T>::kElements; ++e) {
-    sum = multiply_add(static_cast<A>(a.element[e]), b[e], sum);
+    sum = multiply_add(a.number(e), b[e], sum);
   }
   return sum;
 }
@@ -184,7 +186,7 @@ struct DecodeLinear {
   };
   // What a lane has of W, of the next round; its sums; and what it ends with.
   struct Lane {
-    Piece<T> held[kTurns][kOut];
+    HeldPiece<T> held[kTurns][kOut];
     A sum[kOut][kRows];
     A bias;
     A beside;
@@ -247,15 +249,15 @@ struct DecodeLinear {
   }
   // Of the columns from `begin` on, kTurns turns.
   KOKKOS_FORCEINLINE_FUNCTION void load_round(const Warp& warp, int tile, int begin,
-                                              Piece<T> (&part)[kTurns][kOut]) const {
+                                              HeldPiece<T> (&part)[kTurns][kOut]) const {
     TRIREME_IN_REGISTERS
     for (int turn = 0; turn < kTurns; ++turn) {
       const int c = begin + turn * kWidth;
       TRIREME_IN_REGISTERS
       for (int o = 0; o < kOut; ++o) {
         part[turn][o] =
-            c < of.in ? load_piece<kAligned>(weight_row(warp, tile, o) + c, of.in - c)
-                      : Piece<T>{};
+            c < of.in ? hold_piece<kAligned>(weight_row(warp, tile, o) + c, of.in - c)
+                      : HeldPiece<T>{};
       }
     }
   }
@@ -346,9 +348,9 @@ struct DecodeLinear {
   // Sums over a row are taken about the mean of its first columns, so that little is lost
   // of the variance of a row that is far from zero.
   KOKKOS_FORCEINLINE_FUNCTION A pivot_of(const T* x) const {
-    const Piece<T> piece = load_piece<kAligned>(x, of.in);
+    const HeldPiece<T> piece = hold_piece<kAligned>(x, of.in);
     A sum{0};
-    for (const T& one : piece.element) sum += static_cast<A>(one);
+    for (int e = 0; e < kElements; ++e) sum += piece.number(e);
     return sum / static_cast<A>(of.in < kElements ? of.in : kElements);
   }
   // Of a lane's columns.
@@ -356,11 +358,11 @@ struct DecodeLinear {
     RowSums<A> sums;
     in_turns(
         lane * kElements, kWidth,
-        [&](int c) { return load_piece<kAligned>(x + c, of.in - c); },
-        [&](int c, const Piece<T>& piece) {
+        [&](int c) { return hold_piece<kAligned>(x + c, of.in - c); },
+        [&](int c, const HeldPiece<T>& piece) {
           for (int e = 0; e < kElements; ++e) {
             if (!kAligned && c + e >= of.in) break;
-            const A difference = static_cast<A>(piece.element[e]) - pivot;
+            const A difference = piece.number(e) - pivot;
             sums.sum += difference;
             sums.squares = multiply_add(difference, difference, sums.squares);
           }
@@ -393,7 +395,7 @@ struct DecodeLinear {
     const A variance = moments.variance > A{0} ? moments.variance : A{0};
     const A scale = A{1} / Kokkos::sqrt(variance + of.input.epsilon);
     struct Pieces {
-      Piece<T> x, gamma, beta;
+      HeldPiece<T> x, gamma, beta;
     };
     warp.for_each_lane([&](int lane, int) {
       const int part = warp.rank % kMakers * kWarpThreads + lane;
@@ -401,21 +403,24 @@ struct DecodeLinear {
           part * kElements, kMakers * kWidth,
           [&](int c) {
             const int left = of.in - c;
-            return Pieces{load_piece<kAligned>(x + c, left),
-                          load_piece<kAligned>(of.input.gamma + c, left),
-                          load_piece<kAligned>(of.input.beta + c, left)};
+            return Pieces{hold_piece<kAligned>(x + c, left),
+                          hold_piece<kAligned>(of.input.gamma + c, left),
+                          hold_piece<kAligned>(of.input.beta + c, left)};
           },
           [&](int c, const Pieces& from) {
-            Piece<T> piece;
+            A numbers[kElements];
             for (int e = 0; e < kElements; ++e) {
-              const A x_hat = (static_cast<A>(from.x.element[e]) - center) * scale;
-              piece.element[e] = static_cast<T>(
-                  multiply_add(x_hat, static_cast<A>(from.gamma.element[e]),
-                               static_cast<A>(from.beta.element[e])));
+              const A x_hat = (from.x.number(e) - center) * scale;
+              numbers[e] = multiply_add(x_hat, from.gamma.number(e), from.beta.number(e));
             }
-            *reinterpret_cast<Piece<T>*>(to + c) = piece;
+            store(to + c, numbers);
           });
     });
+  }
+
+  // To a team's memory, each number rounded.
+  KOKKOS_FORCEINLINE_FUNCTION static void store(T* to, const A (&numbers)[kElements]) {
+    *reinterpret_cast<HeldPiece<T>*>(to) = HeldPiece<T>::of(numbers);
   }
 
   // Attention's output, in columns that a thread has side by side: they are of one head.
@@ -431,20 +436,19 @@ struct DecodeLinear {
                                c % of.input.tiles.d, of.texts.length(row), sum);
       }
       if constexpr (kAligned) {
-        Piece<T> piece;
-        for (int e = 0; e < kElements; ++e) piece.element[e] = static_cast<T>(sum[e]);
-        *reinterpret_cast<Piece<T>*>(to) = piece;
+        store(to, sum);
       } else {
         to[0] = static_cast<T>(sum[0]);
       }
     });
   }
 
-  KOKKOS_FORCEINLINE_FUNCTION Piece<T> load_x(const Place& place, int r, int c) const {
+  KOKKOS_FORCEINLINE_FUNCTION HeldPiece<T> load_x(const Place& place, int r,
+                                                  int c) const {
     if constexpr (kStaged) {
-      return load_piece<true>(place.x + r * staged_leading() + c, kElements);
+      return hold_piece<true>(place.x + r * staged_leading() + c, kElements);
     } else {
-      return load_piece<kAligned>(given_row(place, r) + c, of.in - c);
+      return hold_piece<kAligned>(given_row(place, r) + c, of.in - c);
     }
   }
 
@@ -504,13 +508,13 @@ struct DecodeLinear {
     int begin = lane * kElements;
     add_round(place, begin, mine.held, mine);
     for (begin += kRound; begin < of.in; begin += kRound) {
-      Piece<T> part[kTurns][kOut];
+      HeldPiece<T> part[kTurns][kOut];
       load_round(warp, tile, begin, part);
       add_round(place, begin, part, mine);
     }
   }
   KOKKOS_FORCEINLINE_FUNCTION void add_round(const Place& place, int begin,
-                                             const Piece<T> (&part)[kTurns][kOut],
+                                             const HeldPiece<T> (&part)[kTurns][kOut],
                                              Lane& mine) const {
     TRIREME_IN_REGISTERS
     for (int turn = 0; turn < kTurns; ++turn) {
@@ -518,10 +522,10 @@ struct DecodeLinear {
       if (c >= of.in) continue;
       TRIREME_IN_REGISTERS
       for (int r = 0; r < kRows; ++r) {
-        const Piece<T> piece = load_x(place, r, c);
+        const HeldPiece<T> piece = load_x(place, r, c);
         A x[kElements];
         TRIREME_IN_REGISTERS
-        for (int e = 0; e < kElements; ++e) x[e] = static_cast<A>(piece.element[e]);
+        for (int e = 0; e < kElements; ++e) x[e] = piece.number(e);
         TRIREME_IN_REGISTERS
         for (int o = 0; o < kOut; ++o) mine.sum[o][r] += dot<T>(part[turn][o], x);
       }
