@@ -53,7 +53,7 @@ void let_launch_start_early(const Exec& exec);
 }  // namespace detail
 
 // launch_teams() of a functor whose threads make the calls above.
-template <class Functor>
+template <class Bounds = Kokkos::LaunchBounds<>, class Functor>
 void launch_early_teams(const Exec& exec, const Kernel& kernel, index_t teams,
                         int device_threads, const Functor& functor,
                         std::size_t scratch_bytes = 0, int host_threads = 1) {
@@ -63,7 +63,8 @@ void launch_early_teams(const Exec& exec, const Kernel& kernel, index_t teams,
       detail::let_launch_start_early(exec);
     }
   }
-  launch_teams(exec, kernel, teams, device_threads, functor, scratch_bytes, host_threads);
+  launch_teams<Bounds>(exec, kernel, teams, device_threads, functor, scratch_bytes,
+                       host_threads);
 }
 
 }  // namespace trireme

@@ -171,9 +171,14 @@ struct DecodeLinear {
   static constexpr int kRound = kTurns * kWidth;
   // Warps that make a row together, each a part of its columns.
   static constexpr int kMakers = kRows < kWarps ? kWarps / kRows : 1;
-  // Of a multiprocessor, by the registers of kernels over bf16, with room for a kernel
-  // that starts early.
-  static constexpr index_t kTeamsAtOnce = kOut == 4 ? 4 : kRows == 1 ? 8 : 6;
+  // Teams that a multiprocessor runs together: nvcc takes no more registers than let
+  // them, and needs no more.
+  static constexpr bool kIsSmall = kOut == 1 && kTurns <= 4;
+  static constexpr int kTeamsAtOnce = sizeof(A) == 8 ? (kIsSmall ? 4 : 2)
+                                      : kIsSmall     ? 6
+                                      : kRows == 4   ? 4
+                                                     : 3;
+  using Bounds = Kokkos::LaunchBounds<kThreads, kTeamsAtOnce>;
   // A lane ends with one number.
   static_assert(kOut * kRows <= kWarpThreads);
 
@@ -204,7 +209,7 @@ struct DecodeLinear {
   KOKKOS_FUNCTION int row_tiles() const { return (of.rows + kRows - 1) / kRows; }
   KOKKOS_FUNCTION int out_tiles() const { return (of.out + kTile - 1) / kTile; }
   index_t teams() const {
-    const index_t most = kMultiprocessors * kTeamsAtOnce / row_tiles();
+    const index_t most = kMultiprocessors * index_t{kTeamsAtOnce} / row_tiles();
     return row_tiles() * std::min(static_cast<index_t>(out_tiles()), most);
   }
 
@@ -325,11 +330,10 @@ struct DecodeLinear {
   }
 
   // use(c, load(c)) for the first columns c of pieces, from `begin` on and so many apart;
-  // some loads are under way together.
-  template <class Load, class Use>
+  // so many loads are under way together.
+  template <int kTogether, class Load, class Use>
   KOKKOS_FORCEINLINE_FUNCTION void in_turns(int begin, int apart, const Load& load,
                                             const Use& use) const {
-    constexpr int kTogether = 4;
     for (int first = begin; first < of.in; first += kTogether * apart) {
       decltype(load(first)) part[kTogether] = {};
       TRIREME_IN_REGISTERS
@@ -356,7 +360,7 @@ struct DecodeLinear {
   // Of a lane's columns.
   KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int lane, A pivot) const {
     RowSums<A> sums;
-    in_turns(
+    in_turns<4>(
         lane * kElements, kWidth,
         [&](int c) { return hold_piece<kAligned>(x + c, of.in - c); },
         [&](int c, const HeldPiece<T>& piece) {
@@ -399,7 +403,7 @@ struct DecodeLinear {
     };
     warp.for_each_lane([&](int lane, int) {
       const int part = warp.rank % kMakers * kWarpThreads + lane;
-      in_turns(
+      in_turns<kMakers == 1 ? 4 : 2>(
           part * kElements, kMakers * kWidth,
           [&](int c) {
             const int left = of.in - c;
@@ -670,11 +674,13 @@ bool fits(index_t in) {
 
 template <class T, int kRows, int kOut, int kTurns, bool kStaged, bool kAligned>
 void run(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
-  const DecodeLinear<T, kRows, kOut, kTurns, kStaged, kAligned> functor{of};
+  using Functor = DecodeLinear<T, kRows, kOut, kTurns, kStaged, kAligned>;
+  const Functor functor{of};
   // On a host, for tests, two, so that a barrier that is missing shows.
   constexpr int kHostThreads = 2;
-  launch_early_teams(exec, kernel, functor.teams(), kThreads, functor,
-                     functor.scratch_bytes(of.in), kHostThreads);
+  launch_early_teams<typename Functor::Bounds>(exec, kernel, functor.teams(), kThreads,
+                                               functor, functor.scratch_bytes(of.in),
+                                               kHostThreads);
 }
 
 // The most rows of x at a time that there are and that fit. Of one row, so many turns of
