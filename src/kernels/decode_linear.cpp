@@ -1,17 +1,18 @@
 // kernels/decode_linear.cpp — see decode_linear.hpp. By teams: the way of a GPU, which a
 // host can take, too.
 //
-// A team makes its rows of x in its scratch memory (a norm, or attention's output),
-// unless they lie in memory as they are, and multiplies them with rows of W: a warp with
-// one or some of them at a time, of which each of its threads reads 16 bytes in a turn.
-// That x is made again by every team matters little beside what does not wait for it: the
-// first turns of W are on their way to registers, and more of it, like all that is no
-// product of earlier kernels, to the GPU's cache, before the kernel ahead has ended
-// (base/early_start.hpp). Rows of W are the more at a time where there are so many that
-// all multiprocessors have some; with more than one row of x, these share what is read.
+// Of one row of x a warp has so little to do that what counts is how many instructions it
+// does one after the other. A team therefore has some rows of W, and deals their columns
+// to its warps in turns of 16 bytes a lane: each lane makes of x (a norm, or attention's
+// output) just the columns that it multiplies, and keeps them in shared memory, where
+// nobody else reads them. The lanes' sums meet there, once for a tile of rows of W; then
+// each of its numbers is a warp's. The first turns of W are on their way to registers,
+// and more of it, like all that is no product of earlier kernels, to the GPU's cache,
+// before the kernel ahead has ended (base/early_start.hpp). With more than one row of x,
+// some share what is read of W.
 //
 // Each number has one order of sums, whatever is multiplied beside it: a lane's columns
-// in order, piece by piece, then the lanes of a warp by halves. On a host a thread has
+// in order, then the warps of the team, then the lanes by halves. On a host a thread has
 // all lanes of some warps, and gets the same bits.
 #include "kernels/decode_linear.hpp"
 
@@ -50,11 +51,13 @@ constexpr std::size_t kScratchBytes = std::size_t{46} << 10;
 // Of an H100. A product with more tiles than teams that run at a time has teams go on to
 // the next one, so that x is made less often.
 constexpr index_t kMultiprocessors = 132;
-// Rows of W from which on warps have some at a time: teams are still two for each
-// multiprocessor.
-constexpr index_t kManyOut = 4096;
-// What a team asks for ahead, in bytes of W.
-constexpr int kAsked = 24 << 10;
+// Up to so many rows of W a team has one at a time, where each has columns enough.
+constexpr index_t kFewOut = 2048;
+// What a warp asks for ahead of each row of W, in bytes.
+constexpr int kAsked = 4 << 10;
+
+// What x is made of.
+enum class Made : std::uint8_t { as_it_is, of_norm, of_tiles };
 
 // A warp of a team, and the lanes of it that this thread has, from `lane` on.
 struct Warp {
@@ -87,11 +90,14 @@ struct Warp {
 
 template <class Body>
 KOKKOS_FORCEINLINE_FUNCTION void for_each_warp(const TeamMember& team, const Body& body) {
-  const int rank = team.team_rank();
   if constexpr (kHostExecution) {
-    for (int warp = rank; warp < kWarps; warp += team.team_size()) body(Warp{warp, 0});
+    for (int warp = team.team_rank(); warp < kWarps; warp += team.team_size()) {
+      body(Warp{warp, 0});
+    }
   } else {
-    body(Warp{rank / kWarpThreads, rank % kWarpThreads});
+    const auto rank = static_cast<unsigned>(team.team_rank());
+    body(Warp{static_cast<int>(rank / kWarpThreads),
+              static_cast<int>(rank % kWarpThreads)});
   }
 }
 
@@ -104,6 +110,13 @@ struct Input {
   const T* beta = nullptr;
   A epsilon{}, per_column{};
   impl::TeamTiles<A> tiles = {};
+  std::uint32_t per_head = 0;  // 2^32 / tiles.d, rounded up
+
+  // Of a column: exact, since a row has fewer than 2^16, and d is more than 1.
+  KOKKOS_FORCEINLINE_FUNCTION int head_of(int c) const {
+    if (tiles.d == 1) return c;
+    return static_cast<int>(std::uint64_t{static_cast<unsigned>(c)} * per_head >> 32);
+  }
 };
 
 template <class T>
@@ -126,7 +139,7 @@ struct Problem {
   Input<T> input = {};
   Output<T> output = {};
   const T* weight = nullptr;
-  index_t weight_leading = 0;
+  int weight_leading = 0;
   int rows = 0, in = 0, out = 0;
 };
 
@@ -134,6 +147,10 @@ struct Problem {
 template <class A>
 struct RowSums {
   A sum{}, squares{};
+  KOKKOS_FORCEINLINE_FUNCTION friend RowSums operator+(const RowSums& a,
+                                                       const RowSums& b) {
+    return {a.sum + b.sum, a.squares + b.squares};
+  }
 };
 
 // Of a row: its mean less the pivot, its mean, and its variance.
@@ -159,154 +176,189 @@ KOKKOS_FORCEINLINE_FUNCTION Accumulator<T> dot(
   return sum;
 }
 
-// kRows: rows of x that a team has; kOut: rows of W that a warp has at a time; kTurns: of
-// W's columns, whose loads are under way together. kStaged: x is made in scratch memory.
-// kAligned: rows of every array are whole pieces.
-template <class T, int kRows, int kOut, int kTurns, bool kStaged, bool kAligned>
+// kRows: rows of x that a team has; kOut: rows of W at a time; kTurns: of a warp, whose
+// loads are under way together. kAligned: rows of every array are whole pieces.
+template <class T, Made kMade, int kRows, int kOut, int kTurns, bool kAligned>
 struct DecodeLinear {
   using A = Accumulator<T>;
   static constexpr int kElements = Piece<T>::kElements;
-  static constexpr int kTile = kWarps * kOut;              // rows of W that a team has
-  static constexpr int kWidth = kWarpThreads * kElements;  // columns of a warp's turn
-  static constexpr int kRound = kTurns * kWidth;
-  // Warps that make a row together, each a part of its columns.
-  static constexpr int kMakers = kRows < kWarps ? kWarps / kRows : 1;
+  static constexpr int kTurn = kWarpThreads * kElements;  // columns of a warp's turn
+  static constexpr int kApart = kWarps * kTurn;           // from one of its turns on
+  static constexpr int kRound = kTurns * kApart;
+  // Of a tile; each is ended by a warp.
+  static constexpr int kNumbers = kRows * kOut;
+  static constexpr int kEnds = (kNumbers + kWarps - 1) / kWarps;
   // Teams that a multiprocessor runs together: nvcc takes no more registers than let
   // them, and needs no more.
-  static constexpr bool kIsSmall = kOut == 1 && kTurns <= 4;
-  static constexpr int kTeamsAtOnce = sizeof(A) == 8 ? (kIsSmall ? 4 : 2)
-                                      : kIsSmall     ? 6
-                                      : kRows == 4   ? 4
-                                                     : 3;
+  static constexpr int kTeamsAtOnce = sizeof(A) == 8 ? 4 : kOut * kTurns > 4 ? 6 : 8;
   using Bounds = Kokkos::LaunchBounds<kThreads, kTeamsAtOnce>;
-  // A lane ends with one number.
-  static_assert(kOut * kRows <= kWarpThreads);
 
   Problem<T> of;
+  int row_tiles;  // of x
+  int step;       // teams of each
 
   // A team's rows of x, and its scratch memory.
   struct Place {
-    int row, rows;  // the first of so many
-    T* x;           // (kRows, staged_leading()), where it is made
+    int row, rows;     // the first of so many
+    T* x;              // (kRows, made_leading()), where it is made
+    A* parts;          // (2, kNumbers, kWarps, kWarpThreads)
+    RowSums<A>* sums;  // (2, kRows, kWarps)
   };
-  // What a lane has of W, of the next round; its sums; and what it ends with.
+  // What a lane has of W, of the next round, and its sums.
   struct Lane {
     HeldPiece<T> held[kTurns][kOut];
     A sum[kOut][kRows];
-    A bias;
-    A beside;
-    T* result;
   };
+  // How a warp ends numbers of its tile, and what of the next tile is known.
+  struct Ends {
+    A bias[kEnds], next_bias[kEnds];
+    A beside[kEnds];
+    T* result[kEnds];
+  };
+  // Of the warps that this thread has a part of.
+  struct Held {
+    Lane lanes[kWarpsHere][kLanesHere];
+    Ends ends[kWarpsHere];
+  };
+  static constexpr int here(const Warp& warp) { return kHostExecution ? warp.rank : 0; }
 
+  explicit DecodeLinear(const Problem<T>& problem)
+      : of(problem),
+        row_tiles((of.rows + kRows - 1) / kRows),
+        step(static_cast<int>(std::min(index_t{out_tiles()},
+                                       kMultiprocessors * kTeamsAtOnce / row_tiles))) {}
+
+  index_t teams() const { return index_t{row_tiles} * step; }
   static std::size_t scratch_bytes(index_t in) {
     const index_t made =
-        kStaged ? kRows * tiles_of(in, kElements) * kElements : index_t{0};
-    return extent(made) * sizeof(T) + 16;
+        kMade == Made::as_it_is ? 0 : kRows * tiles_of(in, kElements) * kElements;
+    return extent(made) * sizeof(T) + kPartsBytes + kSumsBytes + 16;
   }
-  KOKKOS_FUNCTION int staged_leading() const {
+  static constexpr std::size_t kPartsBytes =
+      sizeof(A) * 2 * kNumbers * kWarps * kWarpThreads;
+  static constexpr std::size_t kSumsBytes =
+      kMade == Made::of_norm ? sizeof(RowSums<A>) * 2 * kRows * kWarps : 0;
+  KOKKOS_FUNCTION int made_leading() const {
     return (of.in + kElements - 1) / kElements * kElements;
   }
-  KOKKOS_FUNCTION int row_tiles() const { return (of.rows + kRows - 1) / kRows; }
-  KOKKOS_FUNCTION int out_tiles() const { return (of.out + kTile - 1) / kTile; }
-  index_t teams() const {
-    const index_t most = kMultiprocessors * index_t{kTeamsAtOnce} / row_tiles();
-    return row_tiles() * std::min(static_cast<index_t>(out_tiles()), most);
-  }
+  KOKKOS_FUNCTION int out_tiles() const { return (of.out + kOut - 1) / kOut; }
 
   KOKKOS_FUNCTION void operator()(const TeamMember& team) const {
     let_next_start();
     const auto rank = static_cast<int>(team.league_rank());
-    const int step = static_cast<int>(team.league_size()) / row_tiles();
-    const int first = rank / row_tiles();
-    Lane lanes[kWarpsHere][kLanesHere];
+    const int first = row_tiles == 1 ? rank : rank / row_tiles;
+    Held held;
     for_each_warp(team, [&](const Warp& warp) {
-      warp.for_each_lane([&](int lane, int i) {
-        begin_tile(warp, lane, first, lanes[kHostExecution ? warp.rank : 0][i]);
-      });
+      begin_tile(warp, first, held);
+      ask_ahead(warp, first);
     });
-    ask_ahead(team, first);
     wait_for_previous();
-    const Place place = find_place(team, rank % row_tiles() * kRows);
-    if constexpr (kStaged) make_rows(team, place);
-    for_each_warp(team, [&](const Warp& warp) {
-      Lane(&mine)[kLanesHere] = lanes[kHostExecution ? warp.rank : 0];
-      for (int tile = first; tile < out_tiles(); tile += step) {
-        multiply(warp, place, tile, tile + step, mine);
-      }
-    });
+    const Place place =
+        find_place(team, row_tiles == 1 ? 0 : (rank - first * row_tiles) * kRows);
+    if constexpr (kMade == Made::of_norm) normalize(team, place);
+    if constexpr (kMade == Made::of_tiles) {
+      for_each_warp(team, [&](const Warp& warp) { combine(warp, place); });
+    }
+    int turn = 0;
+    for (int tile = first; tile < out_tiles(); tile += step) {
+      A* const parts = place.parts + turn * (kNumbers * kWarps * kWarpThreads);
+      for_each_warp(team, [&](const Warp& warp) {
+        multiply(warp, place, tile, parts, held);
+        begin_tile(warp, tile + step, held);
+      });
+      // What is left of the tile before lies in the other half.
+      team.team_barrier();
+      for_each_warp(team,
+                    [&](const Warp& warp) { end(warp, parts, held.ends[here(warp)]); });
+      turn = 1 - turn;
+    }
   }
 
   KOKKOS_FORCEINLINE_FUNCTION Place find_place(const TeamMember& team, int row) const {
-    Place place{row, of.rows - row < kRows ? of.rows - row : kRows, nullptr};
-    if constexpr (kStaged) {
-      const int bytes = kRows * staged_leading() * static_cast<int>(sizeof(T));
-      place.x = static_cast<T*>(
-          team.team_scratch(scratch_level(1)).get_shmem_aligned(bytes, 16));
-    }
+    Place place;
+    place.row = row;
+    place.rows = of.rows - row < kRows ? of.rows - row : kRows;
+    const int made = kMade == Made::as_it_is
+                         ? 0
+                         : kRows * made_leading() * static_cast<int>(sizeof(T));
+    auto* const memory = static_cast<char*>(
+        team.team_scratch(scratch_level(1))
+            .get_shmem_aligned(made + static_cast<int>(kPartsBytes + kSumsBytes), 16));
+    place.x = reinterpret_cast<T*>(memory);
+    place.parts = reinterpret_cast<A*>(memory + made);
+    place.sums = reinterpret_cast<RowSums<A>*>(memory + made + kPartsBytes);
     return place;
   }
 
-  // A row of W of a warp's tile; behind the last row, the last again.
-  KOKKOS_FORCEINLINE_FUNCTION const T* weight_row(const Warp& warp, int tile,
-                                                  int o) const {
-    const int n = tile * kTile + warp.rank * kOut + o;
-    return of.weight + (n < of.out ? n : of.out - 1) * of.weight_leading;
+  // The first column of a lane.
+  KOKKOS_FORCEINLINE_FUNCTION static int begin_of(const Warp& warp, int lane) {
+    return (warp.rank * kWarpThreads + lane) * kElements;
   }
-  // Of the columns from `begin` on, kTurns turns.
-  KOKKOS_FORCEINLINE_FUNCTION void load_round(const Warp& warp, int tile, int begin,
+  // A row of W from a column on; behind the last row, the last again.
+  KOKKOS_FORCEINLINE_FUNCTION const T* weight_at(int tile, int o, int column) const {
+    const int n = tile * kOut + o;
+    return of.weight + index_t{n < of.out ? n : of.out - 1} * of.weight_leading + column;
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void load_round(int tile, int begin,
                                               HeldPiece<T> (&part)[kTurns][kOut]) const {
     TRIREME_IN_REGISTERS
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const int c = begin + turn * kWidth;
+    for (int o = 0; o < kOut; ++o) {
+      const T* const row = weight_at(tile, o, begin);
       TRIREME_IN_REGISTERS
-      for (int o = 0; o < kOut; ++o) {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const int left = of.in - begin - turn * kApart;
         part[turn][o] =
-            c < of.in ? hold_piece<kAligned>(weight_row(warp, tile, o) + c, of.in - c)
-                      : HeldPiece<T>{};
+            left > 0 ? hold_piece<kAligned>(row + turn * kApart, left) : HeldPiece<T>{};
       }
     }
   }
-  // Of the numbers of a warp's tile, which of them this lane ends with.
-  KOKKOS_FORCEINLINE_FUNCTION static int row_of_lane(int lane) { return lane / kOut; }
-  KOKKOS_FORCEINLINE_FUNCTION static int column_of_lane(const Warp& warp, int lane,
-                                                        int tile) {
-    return tile * kTile + warp.rank * kOut + lane % kOut;
+
+  // The numbers that a warp ends: body(e, r, n) for the e-th of them, of row r of x and
+  // row n of W.
+  template <class Body>
+  KOKKOS_FORCEINLINE_FUNCTION static void for_each_end(const Warp& warp, int tile,
+                                                       const Body& body) {
+    TRIREME_IN_REGISTERS
+    for (int e = 0; e < kEnds; ++e) {
+      const auto number = static_cast<unsigned>(warp.rank + e * kWarps);
+      if (kNumbers % kWarps != 0 && number >= kNumbers) break;
+      body(e, static_cast<int>(number / kOut),
+           tile * kOut + static_cast<int>(number % kOut));
+    }
   }
 
   // What of a tile no kernel before this one makes.
-  KOKKOS_FORCEINLINE_FUNCTION void begin_tile(const Warp& warp, int lane, int tile,
-                                              Lane& mine) const {
+  KOKKOS_FORCEINLINE_FUNCTION void begin_tile(const Warp& warp, int tile,
+                                              Held& held) const {
     if (tile >= out_tiles()) return;
-    load_round(warp, tile, lane * kElements, mine.held);
-    const int n = column_of_lane(warp, lane, tile);
-    const bool has_bias = of.output.bias != nullptr && n < of.out;
-    mine.bias = has_bias ? static_cast<A>(of.output.bias[n]) : A{0};
+    warp.for_each_lane([&](int lane, int i) {
+      load_round(tile, begin_of(warp, lane), held.lanes[here(warp)][i].held);
+    });
+    for_each_end(warp, tile, [&](int e, int, int n) {
+      const bool has_bias = of.output.bias != nullptr && n < of.out;
+      held.ends[here(warp)].next_bias[e] =
+          has_bias ? static_cast<A>(of.output.bias[n]) : A{0};
+    });
   }
 
-  // The columns of W behind the first round, as far as there is room for them on their
-  // way, and what the norm takes.
-  KOKKOS_FUNCTION void ask_ahead(const TeamMember& team, int tile) const {
+  // The columns of W behind the first round, and what the norm takes.
+  KOKKOS_FORCEINLINE_FUNCTION void ask_ahead(const Warp& warp, int tile) const {
     if constexpr (!kHostExecution) {
-      constexpr int kMost = kAsked / kTile;
-      constexpr int kSize = static_cast<int>(sizeof(T));
-      const int bytes = (of.in - kRound) * kSize;
-      const int first = tile * kTile;
-      const int count = of.out - first < kTile ? of.out - first : kTile;
-      if (bytes > 0) {
-        const int lines =
-            ((bytes < kMost ? bytes : kMost) + kDeviceLine - 1) / kDeviceLine;
-        Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count * lines), [&](int i) {
-          const T* const row = of.weight + (first + i / lines) * of.weight_leading;
-          ask_for_line(reinterpret_cast<const char*>(row + kRound) +
-                       i % lines * kDeviceLine);
-        });
+      constexpr int kOfLine = kDeviceLine / static_cast<int>(sizeof(T));
+      constexpr int kMost = kAsked / static_cast<int>(sizeof(T));
+      const int end = of.in - kRound < kMost ? of.in : kRound + kMost;
+      for (int o = warp.rank; o < kOut; o += kWarps) {
+        for (int c = kRound + warp.lane * kOfLine; c < end; c += kWarpThreads * kOfLine) {
+          ask_for_line(weight_at(tile, o, c));
+        }
       }
-      if (of.input.gamma == nullptr) return;
-      const int lines = (of.in * kSize + kDeviceLine - 1) / kDeviceLine;
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, 2 * lines), [&](int i) {
-        const T* const from = i < lines ? of.input.gamma : of.input.beta;
-        ask_for_line(reinterpret_cast<const char*>(from) + i % lines * kDeviceLine);
-      });
+      if constexpr (kMade == Made::of_norm) {
+        const int thread = warp.rank * kWarpThreads + warp.lane;
+        for (int c = thread * kOfLine; c < of.in; c += kThreads * kOfLine) {
+          ask_for_line(of.input.gamma + c);
+          ask_for_line(of.input.beta + c);
+        }
+      }
     }
   }
 
@@ -316,204 +368,203 @@ struct DecodeLinear {
     return of.input.rows + row * of.input.leading;
   }
 
-  KOKKOS_FUNCTION void make_rows(const TeamMember& team, const Place& place) const {
-    if (of.input.gamma != nullptr) {
-      for_each_warp(team, [&](const Warp& warp) {
-        for (int r = warp.rank / kMakers; r < place.rows; r += kWarps / kMakers) {
-          normalize(warp, given_row(place, r), place.x + r * staged_leading());
-        }
-      });
-    } else {
-      combine(team, place);
-    }
-    team.team_barrier();
-  }
-
-  // use(c, load(c)) for the first columns c of pieces, from `begin` on and so many apart;
-  // so many loads are under way together.
-  template <int kTogether, class Load, class Use>
-  KOKKOS_FORCEINLINE_FUNCTION void in_turns(int begin, int apart, const Load& load,
-                                            const Use& use) const {
-    for (int first = begin; first < of.in; first += kTogether * apart) {
-      decltype(load(first)) part[kTogether] = {};
-      TRIREME_IN_REGISTERS
-      for (int turn = 0; turn < kTogether; ++turn) {
-        const int c = first + turn * apart;
-        if (c < of.in) part[turn] = load(c);
-      }
-      TRIREME_IN_REGISTERS
-      for (int turn = 0; turn < kTogether; ++turn) {
-        const int c = first + turn * apart;
-        if (c < of.in) use(c, part[turn]);
-      }
-    }
-  }
-
   // Sums over a row are taken about the mean of its first columns, so that little is lost
   // of the variance of a row that is far from zero.
   KOKKOS_FORCEINLINE_FUNCTION A pivot_of(const T* x) const {
     const HeldPiece<T> piece = hold_piece<kAligned>(x, of.in);
     A sum{0};
     for (int e = 0; e < kElements; ++e) sum += piece.number(e);
-    return sum / static_cast<A>(of.in < kElements ? of.in : kElements);
+    const int count = kAligned || of.in >= kElements ? kElements : of.in;
+    return sum / static_cast<A>(count);
   }
   // Of a lane's columns.
-  KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int lane, A pivot) const {
+  KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int begin, A pivot) const {
     RowSums<A> sums;
-    in_turns<4>(
-        lane * kElements, kWidth,
-        [&](int c) { return hold_piece<kAligned>(x + c, of.in - c); },
-        [&](int c, const HeldPiece<T>& piece) {
-          for (int e = 0; e < kElements; ++e) {
-            if (!kAligned && c + e >= of.in) break;
-            const A difference = piece.number(e) - pivot;
-            sums.sum += difference;
-            sums.squares = multiply_add(difference, difference, sums.squares);
-          }
-        });
+    for (int c = begin; c < of.in; c += kApart) {
+      const HeldPiece<T> piece = hold_piece<kAligned>(x + c, of.in - c);
+      for (int e = 0; e < kElements; ++e) {
+        if (!kAligned && c + e >= of.in) break;
+        const A difference = piece.number(e) - pivot;
+        sums.sum += difference;
+        sums.squares = multiply_add(difference, difference, sums.squares);
+      }
+    }
     return sums;
   }
-  // With every contraction written out, so that kernels for more rows have the same bits.
-  KOKKOS_FORCEINLINE_FUNCTION Moments<A> moments_of(const Warp& warp, const T* x,
-                                                    A pivot) const {
+  // Of each row, what a warp has of its sums.
+  KOKKOS_FORCEINLINE_FUNCTION void add_up(const Warp& warp, const Place& place, int r,
+                                          A pivot, RowSums<A>* sums) const {
     A sum[kLanesHere], squares[kLanesHere];
     warp.for_each_lane([&](int lane, int i) {
-      const RowSums<A> sums = sums_of(x, lane, pivot);
-      sum[i] = sums.sum;
-      squares[i] = sums.squares;
+      const RowSums<A> own = sums_of(given_row(place, r), begin_of(warp, lane), pivot);
+      sum[i] = own.sum;
+      squares[i] = own.squares;
     });
-    const A all = warp.sum(sum), all_squares = warp.sum(squares);
-    const A shift = all * of.input.per_column;
-    const A rest = multiply_add(-shift, shift, all_squares * of.input.per_column);
-    return {shift, multiply_add(all, of.input.per_column, pivot), rest};
+    const RowSums<A> all{warp.sum(sum), warp.sum(squares)};
+    warp.for_each_lane([&](int lane, int) {
+      if (lane == 0) sums[r * kWarps + warp.rank] = all;
+    });
+  }
+  // With every contraction written out, so that kernels for more rows have the same bits.
+  KOKKOS_FORCEINLINE_FUNCTION Moments<A> moments_of(const RowSums<A>* sums, int r,
+                                                    A pivot) const {
+    const RowSums<A>* const of_row = sums + r * kWarps;
+    const RowSums<A> all = (of_row[0] + of_row[1]) + (of_row[2] + of_row[3]);
+    const A shift = all.sum * of.input.per_column;
+    const A rest = multiply_add(-shift, shift, all.squares * of.input.per_column);
+    return {shift, multiply_add(all.sum, of.input.per_column, pivot), rest};
   }
 
-  // Each warp that makes the row knows its moments, and writes its part. Were the first
-  // columns far from all others, most of the variance would be lost: the sums are taken
-  // again about the mean that was found.
-  KOKKOS_FUNCTION void normalize(const Warp& warp, const T* x, T* to) const {
-    Moments<A> moments = moments_of(warp, x, pivot_of(x));
-    if (moments.is_lost()) moments = moments_of(warp, x, moments.center);
-    const A center = moments.center;
+  // Were the first columns of a row far from all others, most of its variance would be
+  // lost: its sums are taken again about the mean that was found. Those of other rows
+  // stay as they are, so that a row has the same bits beside any.
+  KOKKOS_FORCEINLINE_FUNCTION void normalize(const TeamMember& team,
+                                             const Place& place) const {
+    RowSums<A>* const again = place.sums + kRows * kWarps;
+    for_each_warp(team, [&](const Warp& warp) {
+      for (int r = 0; r < place.rows; ++r) {
+        add_up(warp, place, r, pivot_of(given_row(place, r)), place.sums);
+      }
+    });
+    team.team_barrier();
+    bool is_any_lost = false;  // as all the team's threads find
+    for (int r = 0; r < place.rows; ++r) {
+      const A pivot = pivot_of(given_row(place, r));
+      if (moments_of(place.sums, r, pivot).is_lost()) is_any_lost = true;
+    }
+    if (is_any_lost) {
+      for_each_warp(team, [&](const Warp& warp) {
+        for (int r = 0; r < place.rows; ++r) {
+          const A pivot = pivot_of(given_row(place, r));
+          add_up(warp, place, r, moments_of(place.sums, r, pivot).center, again);
+        }
+      });
+      team.team_barrier();
+    }
+    for_each_warp(team, [&](const Warp& warp) {
+      for (int r = 0; r < place.rows; ++r) {
+        const A pivot = pivot_of(given_row(place, r));
+        Moments<A> moments = moments_of(place.sums, r, pivot);
+        if (moments.is_lost()) moments = moments_of(again, r, moments.center);
+        warp.for_each_lane([&](int lane, int) {
+          normalize_columns(place, r, begin_of(warp, lane), moments);
+        });
+      }
+    });
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void normalize_columns(const Place& place, int r, int begin,
+                                                     const Moments<A>& moments) const {
+    const T* const x = given_row(place, r);
     // Rounding may leave less than nothing of a row that is constant.
     const A variance = moments.variance > A{0} ? moments.variance : A{0};
-    const A scale = A{1} / Kokkos::sqrt(variance + of.input.epsilon);
-    struct Pieces {
-      HeldPiece<T> x, gamma, beta;
-    };
+    const A scale = quotient_for<T>(A{1}, Kokkos::sqrt(variance + of.input.epsilon));
+    for (int c = begin; c < of.in; c += kApart) {
+      const int left = of.in - c;
+      const HeldPiece<T> piece = hold_piece<kAligned>(x + c, left),
+                         gamma = hold_piece<kAligned>(of.input.gamma + c, left),
+                         beta = hold_piece<kAligned>(of.input.beta + c, left);
+      A made[kElements];
+      for (int e = 0; e < kElements; ++e) {
+        const A x_hat = (piece.number(e) - moments.center) * scale;
+        made[e] = multiply_add(x_hat, gamma.number(e), beta.number(e));
+      }
+      keep(place, r, c, made);
+    }
+  }
+
+  // Attention's output, in columns that a lane has side by side: they are of one head.
+  KOKKOS_FORCEINLINE_FUNCTION void combine(const Warp& warp, const Place& place) const {
+    constexpr int kTogether = kAligned ? kElements : 1;
     warp.for_each_lane([&](int lane, int) {
-      const int part = warp.rank % kMakers * kWarpThreads + lane;
-      in_turns<kMakers == 1 ? 4 : 2>(
-          part * kElements, kMakers * kWidth,
-          [&](int c) {
-            const int left = of.in - c;
-            return Pieces{hold_piece<kAligned>(x + c, left),
-                          hold_piece<kAligned>(of.input.gamma + c, left),
-                          hold_piece<kAligned>(of.input.beta + c, left)};
-          },
-          [&](int c, const Pieces& from) {
-            A numbers[kElements];
-            for (int e = 0; e < kElements; ++e) {
-              const A x_hat = (from.x.number(e) - center) * scale;
-              numbers[e] = multiply_add(x_hat, from.gamma.number(e), from.beta.number(e));
-            }
-            store(to + c, numbers);
-          });
-    });
-  }
-
-  // To a team's memory, each number rounded.
-  KOKKOS_FORCEINLINE_FUNCTION static void store(T* to, const A (&numbers)[kElements]) {
-    *reinterpret_cast<HeldPiece<T>*>(to) = HeldPiece<T>::of(numbers);
-  }
-
-  // Attention's output, in columns that a thread has side by side: they are of one head.
-  KOKKOS_FUNCTION void combine(const TeamMember& team, const Place& place) const {
-    constexpr int kColumns = kAligned ? kElements : 1;
-    const int width = staged_leading(), items = width / kColumns;
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, place.rows * items), [&](int i) {
-      const int r = i / items, c = i % items * kColumns, row = place.row + r;
-      T* const to = place.x + r * width + c;
-      A sum[kColumns] = {};
-      if (c < of.in) {
-        impl::combine_tiles<T>(of.input.tiles, row, c / of.input.tiles.d,
-                               c % of.input.tiles.d, of.texts.length(row), sum);
-      }
-      if constexpr (kAligned) {
-        store(to, sum);
-      } else {
-        to[0] = static_cast<T>(sum[0]);
+      for (int c = begin_of(warp, lane); c < of.in; c += kApart) {
+        for (int r = 0; r < place.rows; ++r) {
+          A made[kElements] = {};
+          for (int e = 0; e < kElements && c + e < of.in; e += kTogether) {
+            const int head = of.input.head_of(c + e);
+            A part[kTogether];
+            impl::combine_tiles<T>(of.input.tiles, place.row + r, head,
+                                   c + e - head * of.input.tiles.d,
+                                   of.texts.length(place.row + r), part);
+            for (int t = 0; t < kTogether; ++t) made[e + t] = part[t];
+          }
+          keep(place, r, c, made);
+        }
       }
     });
   }
 
+  // For the same lane, each number rounded.
+  KOKKOS_FORCEINLINE_FUNCTION void keep(const Place& place, int r, int c,
+                                        const A (&made)[kElements]) const {
+    T* const to = place.x + r * made_leading() + c;
+    *reinterpret_cast<HeldPiece<T>*>(to) = HeldPiece<T>::of(made);
+  }
   KOKKOS_FORCEINLINE_FUNCTION HeldPiece<T> load_x(const Place& place, int r,
                                                   int c) const {
-    if constexpr (kStaged) {
-      return hold_piece<true>(place.x + r * staged_leading() + c, kElements);
+    if constexpr (kMade != Made::as_it_is) {
+      return hold_piece<true>(place.x + r * made_leading() + c, kElements);
     } else {
       return hold_piece<kAligned>(given_row(place, r) + c, of.in - c);
     }
   }
 
-  // A warp's rows of W, of this tile. What lanes hold when it is over is of the next.
-  KOKKOS_FUNCTION void multiply(const Warp& warp, const Place& place, int tile, int next,
-                                Lane (&lanes)[kLanesHere]) const {
-    A bias[kLanesHere];
+  // What the lanes of a warp have of this tile's numbers goes to `parts`.
+  KOKKOS_FORCEINLINE_FUNCTION void multiply(const Warp& warp, const Place& place,
+                                            int tile, A* parts, Held& held) const {
+    Ends& ends = held.ends[here(warp)];
+    for_each_end(warp, tile, [&](int e, int r, int n) {
+      ends.bias[e] = ends.next_bias[e];
+      find_end(place, r, n, ends.result[e], ends.beside[e]);
+    });
     warp.for_each_lane([&](int lane, int i) {
-      Lane& mine = lanes[i];
-      find_end(warp, place, lane, tile, mine);
-      add_products(warp, place, lane, tile, mine);
-      bias[i] = mine.bias;
-      begin_tile(warp, lane, next, mine);
-    });
-    A own[kLanesHere] = {};
-    TRIREME_IN_REGISTERS
-    for (int r = 0; r < kRows; ++r) {
+      Lane& mine = held.lanes[here(warp)][i];
+      add_products(place, begin_of(warp, lane), tile, mine);
       TRIREME_IN_REGISTERS
-      for (int o = 0; o < kOut; ++o) {
-        A part[kLanesHere];
-        for (int i = 0; i < kLanesHere; ++i) part[i] = lanes[i].sum[o][r];
-        const A sum = warp.sum(part);
-        warp.for_each_lane([&](int lane, int i) {
-          if (lane == r * kOut + o) own[i] = sum;
-        });
+      for (int r = 0; r < kRows; ++r) {
+        TRIREME_IN_REGISTERS
+        for (int o = 0; o < kOut; ++o) {
+          const int number = r * kOut + o;
+          parts[(number * kWarps + warp.rank) * kWarpThreads + lane] = mine.sum[o][r];
+        }
       }
-    }
-    warp.for_each_lane([&](int, int i) {
-      const Lane& mine = lanes[i];
-      if (mine.result == nullptr) return;
-      const A z = own[i] + bias[i];
-      *mine.result = static_cast<T>((of.output.has_gelu ? gelu<T>(z) : z) + mine.beside);
     });
   }
 
-  // Where a lane's number goes, if it has one, and what is added to it.
-  KOKKOS_FORCEINLINE_FUNCTION void find_end(const Warp& warp, const Place& place,
-                                            int lane, int tile, Lane& mine) const {
+  // Where a number goes, if anywhere, and what is added to it.
+  KOKKOS_FORCEINLINE_FUNCTION void find_end(const Place& place, int r, int n, T*& result,
+                                            A& beside) const {
     const Output<T>& to = of.output;
-    const int r = row_of_lane(lane), n = column_of_lane(warp, lane, tile);
     const int row = place.row + r;
-    mine.result = nullptr;
-    mine.beside = A{0};
+    result = nullptr;
+    beside = A{0};
     if (r >= place.rows || n >= of.out) return;
-    mine.result = place_of(row, n);
+    result = place_of(row, n);
     if (to.residual == nullptr) return;
-    mine.beside = static_cast<A>(to.residual[row * to.residual_leading + n]);
+    beside = static_cast<A>(to.residual[row * to.residual_leading + n]);
+  }
+  // Null where a text of length 0 has no place in the cache.
+  KOKKOS_FORCEINLINE_FUNCTION T* place_of(int row, int n) const {
+    const Output<T>& to = of.output;
+    if (n < to.columns) return to.y + row * to.leading + n;
+    const index_t length = of.texts.length(row);
+    if (length == 0) return nullptr;
+    const int column = n - to.columns;
+    const index_t at = (of.texts.first_row(row) + length - 1) * to.kv_columns;
+    return column < to.kv_columns ? to.k + at + column
+                                  : to.v + at + column - to.kv_columns;
   }
 
-  KOKKOS_FORCEINLINE_FUNCTION void add_products(const Warp& warp, const Place& place,
-                                                int lane, int tile, Lane& mine) const {
+  KOKKOS_FORCEINLINE_FUNCTION void add_products(const Place& place, int begin, int tile,
+                                                Lane& mine) const {
     TRIREME_IN_REGISTERS
     for (int o = 0; o < kOut; ++o) {
       TRIREME_IN_REGISTERS
       for (int r = 0; r < kRows; ++r) mine.sum[o][r] = A{0};
     }
-    int begin = lane * kElements;
     add_round(place, begin, mine.held, mine);
     for (begin += kRound; begin < of.in; begin += kRound) {
       HeldPiece<T> part[kTurns][kOut];
-      load_round(warp, tile, begin, part);
+      load_round(tile, begin, part);
       add_round(place, begin, part, mine);
     }
   }
@@ -522,7 +573,7 @@ struct DecodeLinear {
                                              Lane& mine) const {
     TRIREME_IN_REGISTERS
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int c = begin + turn * kWidth;
+      const int c = begin + turn * kApart;
       if (c >= of.in) continue;
       TRIREME_IN_REGISTERS
       for (int r = 0; r < kRows; ++r) {
@@ -536,16 +587,22 @@ struct DecodeLinear {
     }
   }
 
-  // Null where a text of length 0 has no place in the cache.
-  KOKKOS_FORCEINLINE_FUNCTION T* place_of(int row, int n) const {
-    const Output<T>& to = of.output;
-    if (n < to.columns) return to.y + row * to.leading + n;
-    const index_t length = of.texts.length(row);
-    if (length == 0) return nullptr;
-    const int column = n - to.columns;
-    const index_t at = (of.texts.first_row(row) + length - 1) * to.kv_columns;
-    return column < to.kv_columns ? to.k + at + column
-                                  : to.v + at + column - to.kv_columns;
+  KOKKOS_FORCEINLINE_FUNCTION void end(const Warp& warp, const A* parts,
+                                       const Ends& ends) const {
+    for_each_end(warp, 0, [&](int e, int r, int n) {
+      const A* const number = parts + (r * kOut + n) * (kWarps * kWarpThreads);
+      A sum[kLanesHere];
+      warp.for_each_lane([&](int lane, int i) {
+        const A* const from = number + lane;
+        sum[i] = (from[0] + from[kWarpThreads]) +
+                 (from[2 * kWarpThreads] + from[3 * kWarpThreads]);
+      });
+      const A z = warp.sum(sum) + ends.bias[e];
+      const A y = (of.output.has_gelu ? gelu<T>(z) : z) + ends.beside[e];
+      warp.for_each_lane([&](int lane, int) {
+        if (lane == 0 && ends.result[e] != nullptr) *ends.result[e] = static_cast<T>(y);
+      });
+    });
   }
 };
 
@@ -606,13 +663,15 @@ Problem<T> problem_of(const DecodeInput<T>& input, const View2<const T>& weight,
   of.in = static_cast<int>(weight.extent(1));
   of.out = static_cast<int>(weight.extent(0));
   of.weight = weight.data();
-  of.weight_leading = static_cast<index_t>(weight.stride(0));
+  of.weight_leading = static_cast<int>(weight.stride(0));
   of.texts = output.k.extent(1) > 0 ? output.texts : input.texts;
   Input<T>& from = of.input;
   if (input.tiles.extent(0) > 0) {
     // What a kernel of tiles writes, another reads.
     const View1<A> scratch(const_cast<A*>(input.tiles.data()), input.tiles.extent(0));
     from.tiles = impl::TeamTiles<A>(input.texts, input.heads, scratch);
+    const auto d = static_cast<std::uint64_t>(from.tiles.d);
+    from.per_head = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + d - 1) / d);
   } else {
     from.rows = input.rows.data();
     from.leading = static_cast<index_t>(input.rows.stride(0));
@@ -667,15 +726,19 @@ Kernel kernel_of(const DecodeInput<T>& input, const View2<const T>& weight,
   return {"trireme::kernels::decode_linear", cost};
 }
 
+// Rows of x that a team has, of several.
+constexpr int kRowsTogether = 4;
+
 template <class T, int kRows>
 bool fits(index_t in) {
-  return DecodeLinear<T, kRows, 1, 1, true, true>::scratch_bytes(in) <= kScratchBytes;
+  return DecodeLinear<T, Made::of_norm, kRows, 4, 1, true>::scratch_bytes(in) <=
+         kScratchBytes;
 }
 
-template <class T, int kRows, int kOut, int kTurns, bool kStaged, bool kAligned>
+template <class T, Made kMade, int kRows, int kOut, int kTurns, bool kAligned>
 void run(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
-  using Functor = DecodeLinear<T, kRows, kOut, kTurns, kStaged, kAligned>;
-  const Functor functor{of};
+  using Functor = DecodeLinear<T, kMade, kRows, kOut, kTurns, kAligned>;
+  const Functor functor(of);
   // On a host, for tests, two, so that a barrier that is missing shows.
   constexpr int kHostThreads = 2;
   launch_early_teams<typename Functor::Bounds>(exec, kernel, functor.teams(), kThreads,
@@ -683,24 +746,21 @@ void run(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
                                                kHostThreads);
 }
 
-// The most rows of x at a time that there are and that fit. Of one row, so many turns of
-// W are under way that all of it is, or nearly.
-template <class T, bool kStaged>
+// Four rows of W where warps have one turn of each, so that as much of W is under way as
+// with more turns of fewer.
+template <class T, Made kMade>
 void choose(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
-  constexpr int kFewTurns = 4, kManyTurns = 12;
-  constexpr int kWidth = kWarpThreads * Piece<T>::kElements;
+  constexpr int kOneTurn = kThreads * Piece<T>::kElements;
   if (!is_aligned(of)) {
-    run<T, 1, 1, kFewTurns, kStaged, false>(exec, kernel, of);
-  } else if (of.rows > 4 && fits<T, 8>(of.in)) {
-    run<T, 8, 2, 2, kStaged, true>(exec, kernel, of);
-  } else if (of.rows > 1 && fits<T, 4>(of.in)) {
-    run<T, 4, 2, 2, kStaged, true>(exec, kernel, of);
-  } else if (of.out >= kManyOut) {
-    run<T, 1, 4, 3, kStaged, true>(exec, kernel, of);
-  } else if (of.in <= kFewTurns * kWidth) {
-    run<T, 1, 1, kFewTurns, kStaged, true>(exec, kernel, of);
+    run<T, kMade, 1, 4, 1, false>(exec, kernel, of);
+  } else if (of.rows > 1 && fits<T, kRowsTogether>(of.in)) {
+    run<T, kMade, kRowsTogether, 2, 2, true>(exec, kernel, of);
+  } else if (of.in <= kOneTurn) {
+    run<T, kMade, 1, 4, 1, true>(exec, kernel, of);
+  } else if (of.out <= kFewOut) {
+    run<T, kMade, 1, 1, 3, true>(exec, kernel, of);
   } else {
-    run<T, 1, 1, kManyTurns, kStaged, true>(exec, kernel, of);
+    run<T, kMade, 1, 4, 2, true>(exec, kernel, of);
   }
 }
 
@@ -718,14 +778,19 @@ void decode_linear(const Exec& exec, const DecodeInput<T>& input,
   if (output.y.extent(0) == 0) return;
   const Problem<T> of = problem_of(input, weight.rows, output);
   const Kernel kernel = kernel_of(input, weight.rows, output);
-  if (input.gamma.extent(0) == 0 && input.tiles.extent(0) == 0) {
-    choose<T, false>(exec, kernel, of);
+  const bool has_norm = input.gamma.extent(0) > 0;
+  if (!has_norm && input.tiles.extent(0) == 0) {
+    choose<T, Made::as_it_is>(exec, kernel, of);
     return;
   }
   TRIREME_REQUIRE((fits<T, 1>(of.in)),
                   "kernels::decode_linear: a row of {} does not fit a team's memory",
                   format_plural(of.in, "element"));
-  choose<T, true>(exec, kernel, of);
+  if (has_norm) {
+    choose<T, Made::of_norm>(exec, kernel, of);
+  } else {
+    choose<T, Made::of_tiles>(exec, kernel, of);
+  }
 }
 
 #define TRIREME_INSTANTIATE(T)                                  \
