@@ -55,6 +55,7 @@ struct DecodeTile {
   index_t query_width;
   const T* k;
   const T* v;
+  Divisor by_head_groups, by_kv_heads, by_tiles;
 
   // A team's work, and its scratch memory.
   struct Place {
@@ -67,7 +68,9 @@ struct DecodeTile {
     A* totals;        // (kSlots, kHeads)
   };
 
-  KOKKOS_FUNCTION int head_groups() const { return (group + kHeads - 1) / kHeads; }
+  KOKKOS_FUNCTION int head_groups() const {
+    return kHeads == 1 ? group : (group + kHeads - 1) / kHeads;
+  }
   KOKKOS_FUNCTION int teams() const {
     return static_cast<int>(texts.count) * results.tiles * kv_heads * head_groups();
   }
@@ -95,12 +98,12 @@ struct DecodeTile {
 
   // False where the tile has no keys.
   KOKKOS_FUNCTION bool find(int item, Place& place) const {
-    const int groups = head_groups();
-    const int first = item % groups * kHeads;
-    const int kv_head = item / groups % kv_heads;
-    const int at = item / (groups * kv_heads);
-    place.text = at / results.tiles;
-    place.tile = at % results.tiles;
+    const int of_group = by_head_groups.quotient(item);
+    const int first = (item - of_group * head_groups()) * kHeads;
+    const int at = by_kv_heads.quotient(of_group);
+    const int kv_head = of_group - at * kv_heads;
+    place.text = by_tiles.quotient(at);
+    place.tile = at - place.text * results.tiles;
     place.keys = static_cast<int>(texts.length(place.text)) - place.tile * kKeys;
     if (place.keys <= 0) return false;
     place.keys = place.keys < kKeys ? place.keys : kKeys;
@@ -117,15 +120,15 @@ struct DecodeTile {
   // The tile's keys and values, whose newest row is yet to be written.
   KOKKOS_FUNCTION void ask_for_keys(const TeamMember& team, const Place& place) const {
     if constexpr (!kHostExecution) {
-      const int lines =
-          (results.d * static_cast<int>(sizeof(T)) + kDeviceLine - 1) / kDeviceLine;
-      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, 2 * place.keys * lines),
-                           [&](int i) {
-                             const T* const rows = i % 2 == 0 ? place.key : place.value;
-                             const T* const row = rows + i / 2 / lines * place.columns;
-                             ask_for_line(reinterpret_cast<const char*>(row) +
-                                          i / 2 % lines * kDeviceLine);
-                           });
+      constexpr int kOfLine = kDeviceLine / static_cast<int>(sizeof(T));
+      const auto rank = static_cast<unsigned>(team.team_rank());
+      const auto row = static_cast<int>(rank / kLanesOfRow);
+      const auto lane = static_cast<int>(rank % kLanesOfRow);
+      for (int j = row; j < place.keys; j += kSlots) {
+        for (int c = lane / 2 * kOfLine; c < results.d; c += kLanesOfRow / 2 * kOfLine) {
+          ask_for_line((lane % 2 == 0 ? place.key : place.value) + j * place.columns + c);
+        }
+      }
     }
   }
 
@@ -286,16 +289,21 @@ template <class T, int kHeads, bool kAligned>
 void take_tiles(const Exec& exec, const CachedTexts& texts, const CachedHeads& heads,
                 const TeamTiles<Accumulator<T>>& results, View2<const T> qkv,
                 View2<const T> k, View2<const T> v) {
-  const DecodeTile<T, kHeads, kAligned> tile{
-      texts,
-      results,
-      static_cast<int>(heads.kv_heads),
-      static_cast<int>(heads.heads / heads.kv_heads),
-      static_cast<Accumulator<T>>(heads.scale),
-      qkv.data(),
-      static_cast<index_t>(qkv.extent(1)),
-      k.data(),
-      v.data()};
+  DecodeTile<T, kHeads, kAligned> tile{texts,
+                                       results,
+                                       static_cast<int>(heads.kv_heads),
+                                       static_cast<int>(heads.heads / heads.kv_heads),
+                                       static_cast<Accumulator<T>>(heads.scale),
+                                       qkv.data(),
+                                       static_cast<index_t>(qkv.extent(1)),
+                                       k.data(),
+                                       v.data(),
+                                       {},
+                                       {},
+                                       {}};
+  tile.by_head_groups = Divisor(tile.head_groups());
+  tile.by_kv_heads = Divisor(tile.kv_heads);
+  tile.by_tiles = Divisor(results.tiles);
   launch_early_teams(exec,
                      {"trireme::kernels::decode_attention[tiles]",
                       decode_attention_cost<T>(texts, heads)},

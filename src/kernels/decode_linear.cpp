@@ -110,13 +110,7 @@ struct Input {
   const T* beta = nullptr;
   A epsilon{}, per_column{};
   impl::TeamTiles<A> tiles = {};
-  std::uint32_t per_head = 0;  // 2^32 / tiles.d, rounded up
-
-  // Of a column: exact, since a row has fewer than 2^16, and d is more than 1.
-  KOKKOS_FORCEINLINE_FUNCTION int head_of(int c) const {
-    if (tiles.d == 1) return c;
-    return static_cast<int>(std::uint64_t{static_cast<unsigned>(c)} * per_head >> 32);
-  }
+  impl::Divisor head_size = {};
 };
 
 template <class T>
@@ -190,7 +184,8 @@ struct DecodeLinear {
   static constexpr int kEnds = (kNumbers + kWarps - 1) / kWarps;
   // Teams that a multiprocessor runs together: nvcc takes no more registers than let
   // them, and needs no more.
-  static constexpr int kTeamsAtOnce = sizeof(A) == 8 ? 4 : kOut * kTurns > 4 ? 6 : 8;
+  static constexpr bool kIsSmall = kNumbers * kTurns <= 4 && sizeof(T) == 2 && kAligned;
+  static constexpr int kTeamsAtOnce = sizeof(A) == 8 ? 3 : kIsSmall ? 6 : 4;
   using Bounds = Kokkos::LaunchBounds<kThreads, kTeamsAtOnce>;
 
   Problem<T> of;
@@ -204,10 +199,12 @@ struct DecodeLinear {
     A* parts;          // (2, kNumbers, kWarps, kWarpThreads)
     RowSums<A>* sums;  // (2, kRows, kWarps)
   };
-  // What a lane has of W, of the next round, and its sums.
+  // What a lane has of W, of the next round; its sums; and of its first turn, what a norm
+  // takes.
   struct Lane {
     HeldPiece<T> held[kTurns][kOut];
     A sum[kOut][kRows];
+    HeldPiece<T> gamma, beta;
   };
   // How a warp ends numbers of its tile, and what of the next tile is known.
   struct Ends {
@@ -219,8 +216,11 @@ struct DecodeLinear {
   struct Held {
     Lane lanes[kWarpsHere][kLanesHere];
     Ends ends[kWarpsHere];
+    index_t length;  // of the first text, where x is made of tiles
   };
-  static constexpr int here(const Warp& warp) { return kHostExecution ? warp.rank : 0; }
+  KOKKOS_FORCEINLINE_FUNCTION static int here(const Warp& warp) {
+    return kHostExecution ? warp.rank : 0;
+  }
 
   explicit DecodeLinear(const Problem<T>& problem)
       : of(problem),
@@ -247,17 +247,18 @@ struct DecodeLinear {
     let_next_start();
     const auto rank = static_cast<int>(team.league_rank());
     const int first = row_tiles == 1 ? rank : rank / row_tiles;
+    const int row = row_tiles == 1 ? 0 : (rank - first * row_tiles) * kRows;
     Held held;
     for_each_warp(team, [&](const Warp& warp) {
       begin_tile(warp, first, held);
+      begin_row(warp, row, held);
       ask_ahead(warp, first);
     });
+    const Place place = find_place(team, row);
     wait_for_previous();
-    const Place place =
-        find_place(team, row_tiles == 1 ? 0 : (rank - first * row_tiles) * kRows);
-    if constexpr (kMade == Made::of_norm) normalize(team, place);
+    if constexpr (kMade == Made::of_norm) normalize(team, place, held);
     if constexpr (kMade == Made::of_tiles) {
-      for_each_warp(team, [&](const Warp& warp) { combine(warp, place); });
+      for_each_warp(team, [&](const Warp& warp) { combine(warp, place, held.length); });
     }
     int turn = 0;
     for (int tile = first; tile < out_tiles(); tile += step) {
@@ -341,6 +342,24 @@ struct DecodeLinear {
     });
   }
 
+  // What of a row's making they make neither. Lengths change between graphs.
+  KOKKOS_FORCEINLINE_FUNCTION void begin_row(const Warp& warp, int row,
+                                             Held& held) const {
+    if constexpr (kMade == Made::of_tiles) held.length = of.texts.length(row);
+    if constexpr (kMade == Made::of_norm) {
+      warp.for_each_lane([&](int lane, int i) {
+        Lane& mine = held.lanes[here(warp)][i];
+        const int begin = begin_of(warp, lane);
+        mine.gamma = hold_at(of.input.gamma, begin);
+        mine.beta = hold_at(of.input.beta, begin);
+      });
+    }
+  }
+  // Zeros behind the last column.
+  KOKKOS_FORCEINLINE_FUNCTION HeldPiece<T> hold_at(const T* row, int c) const {
+    return c < of.in ? hold_piece<kAligned>(row + c, of.in - c) : HeldPiece<T>{};
+  }
+
   // The columns of W behind the first round, and what the norm takes.
   KOKKOS_FORCEINLINE_FUNCTION void ask_ahead(const Warp& warp, int tile) const {
     if constexpr (!kHostExecution) {
@@ -348,13 +367,15 @@ struct DecodeLinear {
       constexpr int kMost = kAsked / static_cast<int>(sizeof(T));
       const int end = of.in - kRound < kMost ? of.in : kRound + kMost;
       for (int o = warp.rank; o < kOut; o += kWarps) {
+        TRIREME_ROUND_BY_ROUND
         for (int c = kRound + warp.lane * kOfLine; c < end; c += kWarpThreads * kOfLine) {
           ask_for_line(weight_at(tile, o, c));
         }
       }
       if constexpr (kMade == Made::of_norm) {
         const int thread = warp.rank * kWarpThreads + warp.lane;
-        for (int c = thread * kOfLine; c < of.in; c += kThreads * kOfLine) {
+        TRIREME_ROUND_BY_ROUND
+        for (int c = kApart + thread * kOfLine; c < of.in; c += kThreads * kOfLine) {
           ask_for_line(of.input.gamma + c);
           ask_for_line(of.input.beta + c);
         }
@@ -368,20 +389,36 @@ struct DecodeLinear {
     return of.input.rows + row * of.input.leading;
   }
 
+  // body(r) for the team's rows of x.
+  template <class Body>
+  KOKKOS_FORCEINLINE_FUNCTION static void for_each_row(const Place& place,
+                                                       const Body& body) {
+    if constexpr (kRows == 1) {
+      body(0);
+    } else {
+      TRIREME_ROUND_BY_ROUND
+      for (int r = 0; r < place.rows; ++r) body(r);
+    }
+  }
+
   // Sums over a row are taken about the mean of its first columns, so that little is lost
   // of the variance of a row that is far from zero.
-  KOKKOS_FORCEINLINE_FUNCTION A pivot_of(const T* x) const {
-    const HeldPiece<T> piece = hold_piece<kAligned>(x, of.in);
+  KOKKOS_FORCEINLINE_FUNCTION A pivot_of(const HeldPiece<T>& piece) const {
     A sum{0};
     for (int e = 0; e < kElements; ++e) sum += piece.number(e);
     const int count = kAligned || of.in >= kElements ? kElements : of.in;
     return sum / static_cast<A>(count);
   }
-  // Of a lane's columns.
-  KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int begin, A pivot) const {
+  KOKKOS_FORCEINLINE_FUNCTION A pivot_of_row(const Place& place, int r) const {
+    return pivot_of(hold_at(given_row(place, r), 0));
+  }
+  // Of a lane's columns, of which it has the first ones.
+  KOKKOS_FORCEINLINE_FUNCTION RowSums<A> sums_of(const T* x, int begin,
+                                                 HeldPiece<T> piece, A pivot) const {
     RowSums<A> sums;
+    TRIREME_ROUND_BY_ROUND
     for (int c = begin; c < of.in; c += kApart) {
-      const HeldPiece<T> piece = hold_piece<kAligned>(x + c, of.in - c);
+      if (c > begin) piece = hold_piece<kAligned>(x + c, of.in - c);
       for (int e = 0; e < kElements; ++e) {
         if (!kAligned && c + e >= of.in) break;
         const A difference = piece.number(e) - pivot;
@@ -391,14 +428,20 @@ struct DecodeLinear {
     }
     return sums;
   }
-  // Of each row, what a warp has of its sums.
+  // Of a row, what a warp has of its sums, about pivot_of(its first columns).
+  template <class PivotOf>
   KOKKOS_FORCEINLINE_FUNCTION void add_up(const Warp& warp, const Place& place, int r,
-                                          A pivot, RowSums<A>* sums) const {
+                                          RowSums<A>* sums,
+                                          const PivotOf& pivot_of) const {
     A sum[kLanesHere], squares[kLanesHere];
     warp.for_each_lane([&](int lane, int i) {
-      const RowSums<A> own = sums_of(given_row(place, r), begin_of(warp, lane), pivot);
-      sum[i] = own.sum;
-      squares[i] = own.squares;
+      const T* const x = given_row(place, r);
+      const int begin = begin_of(warp, lane);
+      // Both are under way before either is waited for.
+      const HeldPiece<T> first = hold_at(x, 0), own = hold_at(x, begin);
+      const RowSums<A> found = sums_of(x, begin, own, pivot_of(first));
+      sum[i] = found.sum;
+      squares[i] = found.squares;
     });
     const RowSums<A> all{warp.sum(sum), warp.sum(squares)};
     warp.for_each_lane([&](int lane, int) {
@@ -418,51 +461,57 @@ struct DecodeLinear {
   // Were the first columns of a row far from all others, most of its variance would be
   // lost: its sums are taken again about the mean that was found. Those of other rows
   // stay as they are, so that a row has the same bits beside any.
-  KOKKOS_FORCEINLINE_FUNCTION void normalize(const TeamMember& team,
-                                             const Place& place) const {
+  KOKKOS_FORCEINLINE_FUNCTION void normalize(const TeamMember& team, const Place& place,
+                                             const Held& held) const {
     RowSums<A>* const again = place.sums + kRows * kWarps;
     for_each_warp(team, [&](const Warp& warp) {
-      for (int r = 0; r < place.rows; ++r) {
-        add_up(warp, place, r, pivot_of(given_row(place, r)), place.sums);
-      }
+      for_each_row(place, [&](int r) {
+        add_up(warp, place, r, place.sums,
+               [&](const HeldPiece<T>& first) { return pivot_of(first); });
+      });
     });
     team.team_barrier();
     bool is_any_lost = false;  // as all the team's threads find
-    for (int r = 0; r < place.rows; ++r) {
-      const A pivot = pivot_of(given_row(place, r));
-      if (moments_of(place.sums, r, pivot).is_lost()) is_any_lost = true;
-    }
+    for_each_row(place, [&](int r) {
+      if (moments_of(place.sums, r, pivot_of_row(place, r)).is_lost()) is_any_lost = true;
+    });
     if (is_any_lost) {
       for_each_warp(team, [&](const Warp& warp) {
-        for (int r = 0; r < place.rows; ++r) {
-          const A pivot = pivot_of(given_row(place, r));
-          add_up(warp, place, r, moments_of(place.sums, r, pivot).center, again);
-        }
+        for_each_row(place, [&](int r) {
+          add_up(warp, place, r, again, [&](const HeldPiece<T>& first) {
+            return moments_of(place.sums, r, pivot_of(first)).center;
+          });
+        });
       });
       team.team_barrier();
     }
     for_each_warp(team, [&](const Warp& warp) {
-      for (int r = 0; r < place.rows; ++r) {
-        const A pivot = pivot_of(given_row(place, r));
-        Moments<A> moments = moments_of(place.sums, r, pivot);
+      for_each_row(place, [&](int r) {
+        Moments<A> moments = moments_of(place.sums, r, pivot_of_row(place, r));
         if (moments.is_lost()) moments = moments_of(again, r, moments.center);
-        warp.for_each_lane([&](int lane, int) {
-          normalize_columns(place, r, begin_of(warp, lane), moments);
+        warp.for_each_lane([&](int lane, int i) {
+          normalize_columns(place, r, begin_of(warp, lane), moments,
+                            held.lanes[here(warp)][i]);
         });
-      }
+      });
     });
   }
   KOKKOS_FORCEINLINE_FUNCTION void normalize_columns(const Place& place, int r, int begin,
-                                                     const Moments<A>& moments) const {
+                                                     const Moments<A>& moments,
+                                                     const Lane& mine) const {
     const T* const x = given_row(place, r);
     // Rounding may leave less than nothing of a row that is constant.
     const A variance = moments.variance > A{0} ? moments.variance : A{0};
     const A scale = quotient_for<T>(A{1}, Kokkos::sqrt(variance + of.input.epsilon));
+    HeldPiece<T> gamma = mine.gamma, beta = mine.beta;
+    TRIREME_ROUND_BY_ROUND
     for (int c = begin; c < of.in; c += kApart) {
       const int left = of.in - c;
-      const HeldPiece<T> piece = hold_piece<kAligned>(x + c, left),
-                         gamma = hold_piece<kAligned>(of.input.gamma + c, left),
-                         beta = hold_piece<kAligned>(of.input.beta + c, left);
+      const HeldPiece<T> piece = hold_piece<kAligned>(x + c, left);
+      if (c > begin) {
+        gamma = hold_piece<kAligned>(of.input.gamma + c, left);
+        beta = hold_piece<kAligned>(of.input.beta + c, left);
+      }
       A made[kElements];
       for (int e = 0; e < kElements; ++e) {
         const A x_hat = (piece.number(e) - moments.center) * scale;
@@ -473,22 +522,25 @@ struct DecodeLinear {
   }
 
   // Attention's output, in columns that a lane has side by side: they are of one head.
-  KOKKOS_FORCEINLINE_FUNCTION void combine(const Warp& warp, const Place& place) const {
+  KOKKOS_FORCEINLINE_FUNCTION void combine(const Warp& warp, const Place& place,
+                                           index_t length) const {
     constexpr int kTogether = kAligned ? kElements : 1;
     warp.for_each_lane([&](int lane, int) {
+      TRIREME_ROUND_BY_ROUND
       for (int c = begin_of(warp, lane); c < of.in; c += kApart) {
-        for (int r = 0; r < place.rows; ++r) {
+        for_each_row(place, [&](int r) {
+          const int row = place.row + r;
           A made[kElements] = {};
           for (int e = 0; e < kElements && c + e < of.in; e += kTogether) {
-            const int head = of.input.head_of(c + e);
+            const int head = of.input.head_size.quotient(c + e);
             A part[kTogether];
-            impl::combine_tiles<T>(of.input.tiles, place.row + r, head,
+            impl::combine_tiles<T>(of.input.tiles, row, head,
                                    c + e - head * of.input.tiles.d,
-                                   of.texts.length(place.row + r), part);
+                                   r == 0 ? length : of.texts.length(row), part);
             for (int t = 0; t < kTogether; ++t) made[e + t] = part[t];
           }
           keep(place, r, c, made);
-        }
+        });
       }
     });
   }
@@ -670,8 +722,7 @@ Problem<T> problem_of(const DecodeInput<T>& input, const View2<const T>& weight,
     // What a kernel of tiles writes, another reads.
     const View1<A> scratch(const_cast<A*>(input.tiles.data()), input.tiles.extent(0));
     from.tiles = impl::TeamTiles<A>(input.texts, input.heads, scratch);
-    const auto d = static_cast<std::uint64_t>(from.tiles.d);
-    from.per_head = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + d - 1) / d);
+    from.head_size = impl::Divisor(from.tiles.d);
   } else {
     from.rows = input.rows.data();
     from.leading = static_cast<index_t>(input.rows.stride(0));

@@ -153,17 +153,22 @@ struct DrawToken {
     return fall(team, text, largest, kept, memory);
   }
 
-  // The largest logit's word, and below it the complement of its first token.
+  // The largest logit's word, and below it the complement of its first token. A thread's
+  // tokens come in order, so that of equal ones it keeps the first.
   KOKKOS_FUNCTION Amount find_largest(const TeamMember& team, int text) const {
     Amount best = 0;
     Kokkos::parallel_reduce(
         Kokkos::TeamThreadRange(team, kSamplers),
         [&](int thread, Amount& mine) {
+          std::uint32_t most = 0, first = 0;
           for_each_logit(text, thread, [&](int token, float logit) {
-            const Amount candidate = (static_cast<Amount>(order_of(logit)) << 32) |
-                                     ~static_cast<std::uint32_t>(token);
-            mine = candidate > mine ? candidate : mine;
+            const std::uint32_t order = order_of(logit);
+            if (order <= most) return;
+            most = order;
+            first = static_cast<std::uint32_t>(token);
           });
+          const Amount candidate = (static_cast<Amount>(most) << 32) | ~first;
+          if (most > 0) mine = candidate > mine ? candidate : mine;
         },
         Kokkos::Max<Amount>(best));
     return best;
