@@ -210,7 +210,7 @@ struct DecodeLinear {
   struct Ends {
     A bias[kEnds], next_bias[kEnds];
     A beside[kEnds];
-    T* result[kEnds];
+    T *result[kEnds], *next_result[kEnds];
   };
   // Of the warps that this thread has a part of.
   struct Held {
@@ -250,7 +250,7 @@ struct DecodeLinear {
     const int row = row_tiles == 1 ? 0 : (rank - first * row_tiles) * kRows;
     Held held;
     for_each_warp(team, [&](const Warp& warp) {
-      begin_tile(warp, first, held);
+      begin_tile(warp, row, first, held);
       begin_row(warp, row, held);
       ask_ahead(warp, first);
     });
@@ -265,7 +265,7 @@ struct DecodeLinear {
       A* const parts = place.parts + turn * (kNumbers * kWarps * kWarpThreads);
       for_each_warp(team, [&](const Warp& warp) {
         multiply(warp, place, tile, parts, held);
-        begin_tile(warp, tile + step, held);
+        begin_tile(warp, row, tile + step, held);
       });
       // What is left of the tile before lies in the other half.
       team.team_barrier();
@@ -328,21 +328,23 @@ struct DecodeLinear {
     }
   }
 
-  // What of a tile no kernel before this one makes.
-  KOKKOS_FORCEINLINE_FUNCTION void begin_tile(const Warp& warp, int tile,
+  // What of a tile no kernel before this one makes. Lengths change between graphs.
+  KOKKOS_FORCEINLINE_FUNCTION void begin_tile(const Warp& warp, int row, int tile,
                                               Held& held) const {
     if (tile >= out_tiles()) return;
     warp.for_each_lane([&](int lane, int i) {
       load_round(tile, begin_of(warp, lane), held.lanes[here(warp)][i].held);
     });
-    for_each_end(warp, tile, [&](int e, int, int n) {
-      const bool has_bias = of.output.bias != nullptr && n < of.out;
-      held.ends[here(warp)].next_bias[e] =
-          has_bias ? static_cast<A>(of.output.bias[n]) : A{0};
+    Ends& ends = held.ends[here(warp)];
+    for_each_end(warp, tile, [&](int e, int r, int n) {
+      const bool exists = row + r < of.rows && n < of.out;
+      ends.next_result[e] = exists ? place_of(row + r, n) : nullptr;
+      ends.next_bias[e] =
+          exists && of.output.bias != nullptr ? static_cast<A>(of.output.bias[n]) : A{0};
     });
   }
 
-  // What of a row's making they make neither. Lengths change between graphs.
+  // What of making a row they make neither.
   KOKKOS_FORCEINLINE_FUNCTION void begin_row(const Warp& warp, int row,
                                              Held& held) const {
     if constexpr (kMade == Made::of_tiles) held.length = of.texts.length(row);
@@ -564,9 +566,15 @@ struct DecodeLinear {
   KOKKOS_FORCEINLINE_FUNCTION void multiply(const Warp& warp, const Place& place,
                                             int tile, A* parts, Held& held) const {
     Ends& ends = held.ends[here(warp)];
+    const Output<T>& to = of.output;
     for_each_end(warp, tile, [&](int e, int r, int n) {
       ends.bias[e] = ends.next_bias[e];
-      find_end(place, r, n, ends.result[e], ends.beside[e]);
+      ends.result[e] = ends.next_result[e];
+      const bool has_residual = ends.result[e] != nullptr && to.residual != nullptr;
+      ends.beside[e] =
+          has_residual
+              ? static_cast<A>(to.residual[(place.row + r) * to.residual_leading + n])
+              : A{0};
     });
     warp.for_each_lane([&](int lane, int i) {
       Lane& mine = held.lanes[here(warp)][i];
@@ -582,19 +590,7 @@ struct DecodeLinear {
     });
   }
 
-  // Where a number goes, if anywhere, and what is added to it.
-  KOKKOS_FORCEINLINE_FUNCTION void find_end(const Place& place, int r, int n, T*& result,
-                                            A& beside) const {
-    const Output<T>& to = of.output;
-    const int row = place.row + r;
-    result = nullptr;
-    beside = A{0};
-    if (r >= place.rows || n >= of.out) return;
-    result = place_of(row, n);
-    if (to.residual == nullptr) return;
-    beside = static_cast<A>(to.residual[row * to.residual_leading + n]);
-  }
-  // Null where a text of length 0 has no place in the cache.
+  // Where a number goes. Null where a text of length 0 has no place in the cache.
   KOKKOS_FORCEINLINE_FUNCTION T* place_of(int row, int n) const {
     const Output<T>& to = of.output;
     if (n < to.columns) return to.y + row * to.leading + n;
