@@ -9,6 +9,10 @@ namespace trireme::kernels {
 bool has_cudnn_attention() {
   return false;
 }
+const CudnnLibrary& cudnn_library() {
+  static const CudnnLibrary none{{}, "this build of trireme has no cuDNN"};
+  return none;
+}
 
 }  // namespace trireme::kernels
 
