@@ -34,7 +34,7 @@ TRIREME_CHOICES(Precision, {E::fp32, "fp32"}, {E::bf16, "bf16"}, {E::fp16, "fp16
 TRIREME_CHOICES(Gradients, {E::fp32, "fp32"}, {E::bf16, "bf16"})
 TRIREME_CHOICES(Products, {E::automatic, "auto"}, {E::native, "native"},
                 {E::widened, "widened"})
-TRIREME_CHOICES(AttentionKernels, {E::automatic, "automatic"}, {E::own, "own"},
+TRIREME_CHOICES(AttentionKernels, {E::automatic, "auto"}, {E::own, "own"},
                 {E::cudnn, "cudnn"})
 TRIREME_CHOICES(Recompute, {E::none, "none"}, {E::selective, "selective"},
                 {E::full, "full"})

@@ -85,9 +85,8 @@ void set_kernels(const Exec& exec, const config::Deck& deck) {
   TRIREME_REQUIRE_INPUT(deck.precision.attention != config::AttentionKernels::cudnn ||
                             kernels::has_cudnn_attention(),
                         "precision.attention: cudnn: this build of trireme has no cuDNN. "
-                        "Set it to automatic, or "
-                        "build for NVIDIA GPUs where CMake finds cudnn_frontend.h "
-                        "(docs/developer/cuda.md)");
+                        "Set it to auto, or build for NVIDIA GPUs where CMake "
+                        "finds cudnn_frontend.h (docs/developer/cuda.md)");
   const DType type = compute_type(deck);
   if (type != DType::float32 && deck.precision.gemm != config::Products::automatic) {
     kernels::set_narrow_products(exec, type,

@@ -347,7 +347,7 @@ TEST(BadDecks, FixesMendThem) {
 TEST(BadDecks, AttentionThatNobodyNamedIsAllowed) {
   EXPECT_EQ(Deck().precision.attention, AttentionKernels::automatic);
   EXPECT_EQ(small_with({}).precision.attention, AttentionKernels::automatic);
-  for (const char* word : {"automatic", "own"}) {
+  for (const char* word : {"auto", "own"}) {
     const std::string attention = std::string("precision.attention=") + word;
     EXPECT_TRUE(errors_with({attention, "model.attention_dropout=0.1"}, 0).empty());
     EXPECT_TRUE(
