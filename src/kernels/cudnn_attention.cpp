@@ -238,19 +238,6 @@ bool is_for_cudnn(DType type, const AttentionDesc& desc) {
          desc.kv_length >= desc.q_length;
 }
 
-// Measured for H100 and A100 over shapes: tests/contracts/cudnn_attention.py, which fails
-// where a plan takes more.
-std::size_t cudnn_scratch_bytes(const AttentionDesc& desc, bool is_deterministic) {
-  const auto padded = [](index_t length) { return (length + 127) / 128 * 128; };
-  const index_t b_a = desc.batch * desc.heads, d = desc.head_dim;
-  const index_t of_row = is_deterministic ? 2 * padded(desc.kv_length) : 8 * d;
-  // Where heads share keys, the library makes d_k and d_v of each head first.
-  const bool is_grouped = desc.heads != desc.kv_heads;
-  const index_t shared = is_grouped ? 4 * b_a * padded(desc.kv_length) * d : 0;
-  return static_cast<std::size_t>(b_a * padded(desc.q_length) * (of_row + 4) + shared +
-                                  4096);
-}
-
 }  // namespace trireme::kernels::impl
 
 namespace trireme::kernels {

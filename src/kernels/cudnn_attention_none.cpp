@@ -35,8 +35,5 @@ void CudnnAttention::run(const Cudnn&, const CudnnAttentionOperands&, void*) con
 bool is_for_cudnn(DType, const AttentionDesc&) {
   return false;
 }
-std::size_t cudnn_scratch_bytes(const AttentionDesc&, bool) {
-  return 0;
-}
 
 }  // namespace trireme::kernels::impl

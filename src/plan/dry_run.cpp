@@ -420,8 +420,8 @@ std::string DryRun::step_text() const {
 std::string DryRun::text() const {
   std::string out = headline();
   for (const check::NotChecked& path : not_checked) out += wrap_lines(path.text()) + "\n";
-  const std::string missing = step::missing_cudnn_note(deck);
-  if (!missing.empty()) out += wrap_lines(missing) + "\n";
+  const std::string own = step::own_attention_note(deck);
+  if (!own.empty()) out += wrap_lines(own) + "\n";
   return out + model_text() + step_text() + memory_text() + messages_text();
 }
 

@@ -701,8 +701,8 @@ void Start::say_what_begins() {
   if (!widened.empty()) log_.info("{}", widened);
   warn(log_, ways_.warning);
   warn(log_, attention_.warning);
-  const std::string missing = step::missing_cudnn_note(deck_);
-  if (!missing.empty()) log_.info("{}", wrap_lines(missing));
+  const std::string own = step::own_attention_note(deck_);
+  if (!own.empty()) log_.info("{}", wrap_lines(own));
   for (const std::string& idle : config::idle_keys(deck_)) {
     log_.info("{}", wrap_lines(idle));
   }

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/cudnn_scratch.hpp"
 #include "kernels/impl/cudnn_attention.hpp"
 
 namespace trireme::kernels::impl {

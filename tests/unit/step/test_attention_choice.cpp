@@ -43,20 +43,45 @@ TEST(AttentionChoice, IsOwnWhereOneThingIsMissing) {
     facts.*fact = false;
     EXPECT_FALSE(wants_cudnn(facts));
     EXPECT_FALSE(takes_cudnn(facts));
-    EXPECT_THAT(missing_cudnn_note(facts, "no such file"), IsEmpty());
+    EXPECT_THAT(own_attention_note(facts, "no such file"), IsEmpty());
   }
 }
 
 TEST(AttentionChoice, IsOwnAndSaysSoWhereTheLibraryIsNotHere) {
   AttentionFacts facts = whole();
-  EXPECT_THAT(missing_cudnn_note(facts, ""), IsEmpty());
+  EXPECT_THAT(own_attention_note(facts, ""), IsEmpty());
   facts.is_found = false;
   EXPECT_TRUE(wants_cudnn(facts));
   EXPECT_FALSE(takes_cudnn(facts));
-  EXPECT_THAT(missing_cudnn_note(facts, "libcudnn.so.9: no such file"),
+  EXPECT_THAT(own_attention_note(facts, "libcudnn.so.9: no such file"),
               AllOf(HasSubstr("Trireme's own kernels"), HasSubstr("(libcudnn.so.9: no"),
                     HasSubstr("pip install nvidia-cudnn"), HasSubstr("LD_LIBRARY_PATH"),
                     HasSubstr("precision.attention: own")));
+}
+
+TEST(AttentionChoice, IsOwnAndSaysSoWhereCudnnTakesTooMuch) {
+  AttentionFacts facts = whole();
+  facts.scratch_bytes = kMostCudnnScratch;
+  EXPECT_TRUE(wants_cudnn(facts));
+  EXPECT_TRUE(takes_cudnn(facts));
+  EXPECT_THAT(own_attention_note(facts, ""), IsEmpty());
+  ++facts.scratch_bytes;
+  EXPECT_FALSE(wants_cudnn(facts));
+  EXPECT_FALSE(takes_cudnn(facts));
+  EXPECT_THAT(own_attention_note(facts, ""),
+              AllOf(HasSubstr("Trireme's own kernels"), HasSubstr("up to 2,049 MiB"),
+                    HasSubstr("the 2,048 MiB that they may"),
+                    HasSubstr("precision.attention: cudnn"),
+                    HasSubstr("run.deterministic: false")));
+  // It says nothing where attention would be own whatever that took, or was named.
+  facts.is_proven = false;
+  EXPECT_THAT(own_attention_note(facts, ""), IsEmpty());
+  facts.is_proven = true;
+  facts.asked = AttentionKernels::own;
+  EXPECT_THAT(own_attention_note(facts, ""), IsEmpty());
+  facts.asked = AttentionKernels::cudnn;
+  EXPECT_TRUE(takes_cudnn(facts));
+  EXPECT_THAT(own_attention_note(facts, ""), IsEmpty());
 }
 
 TEST(AttentionChoice, IsWhatTheDeckNames) {
@@ -68,7 +93,7 @@ TEST(AttentionChoice, IsWhatTheDeckNames) {
   AttentionFacts cudnn;
   cudnn.asked = AttentionKernels::cudnn;
   EXPECT_TRUE(takes_cudnn(cudnn));
-  EXPECT_THAT(missing_cudnn_note(cudnn, "no such file"), IsEmpty());
+  EXPECT_THAT(own_attention_note(cudnn, "no such file"), IsEmpty());
 }
 
 TEST(AttentionChoice, HasNames) {
@@ -119,6 +144,47 @@ TEST(AttentionChoice, ReadsTheFactsOfADeck) {
   EXPECT_FALSE(attention_facts(large).has_cudnn_heads);
 }
 
+// Of the micro-batch and the heads of one rank, by the formula that memory is planned by.
+TEST(AttentionChoice, KnowsWhatCudnnTakesOnARank) {
+  config::Deck deck = deck_with("compute: bf16", "0");
+  deck.model.heads = deck.model.kv_heads = 32;
+  deck.model.head_size = 64;
+  deck.model.sequence = 8192;
+  const auto too_much = [&] {
+    return attention_facts(deck).scratch_bytes > kMostCudnnScratch;
+  };
+  const auto bytes = [](std::size_t heads, std::size_t length, std::size_t shared) {
+    return heads * length * (2 * length + 4 + shared) + 4096;
+  };
+  EXPECT_EQ(cudnn_scratch_in_order(deck), bytes(32, 8192, 0));
+  EXPECT_EQ(attention_facts(deck).scratch_bytes, cudnn_scratch_in_order(deck));
+  EXPECT_TRUE(too_much());
+  deck.parallel.tensor = 4;
+  EXPECT_EQ(cudnn_scratch_in_order(deck), bytes(8, 8192, 0));
+  EXPECT_FALSE(too_much());
+  deck.batch.micro = 2;
+  EXPECT_EQ(cudnn_scratch_in_order(deck), bytes(16, 8192, 0));
+  EXPECT_TRUE(too_much());
+  deck.model.sequence = 8000;  // in tiles of 128: 8064
+  EXPECT_EQ(cudnn_scratch_in_order(deck), bytes(16, 8064, 0));
+  EXPECT_FALSE(too_much());
+  // Heads that share keys have gradients of their own first.
+  deck.model.kv_heads = 8;
+  EXPECT_EQ(cudnn_scratch_in_order(deck), bytes(16, 8064, 4 * 64));
+  deck.run.deterministic = false;
+  EXPECT_EQ(attention_facts(deck).scratch_bytes, 0U);
+  EXPECT_FALSE(too_much());
+}
+
+// The largest deck that is none too large to be read.
+TEST(AttentionChoice, CountsBeyondAnyMemory) {
+  config::Deck deck = deck_with("compute: bf16", "0");
+  deck.model.heads = deck.model.kv_heads = index_t{1} << 20;
+  deck.model.sequence = index_t{1} << 26;
+  deck.batch.micro = index_t{1} << 24;
+  EXPECT_EQ(cudnn_scratch_in_order(deck), 1'000'000'000'000'000'000U);
+}
+
 // The plan and the run ask for the same shape.
 TEST(AttentionChoice, IsPartOfTheStep) {
   config::Deck deck = deck_with("compute: bf16, attention: own", "0");
@@ -141,7 +207,7 @@ TEST(AttentionChoice, OnHostsIsNoQuestion) {
   EXPECT_EQ(attention_library(deck), AttentionLibrary::own);
   EXPECT_THAT(attention_name(deck), IsEmpty());
   EXPECT_THAT(attention_ways(*world, deck).names, IsEmpty());
-  EXPECT_THAT(missing_cudnn_note(deck), IsEmpty());
+  EXPECT_THAT(own_attention_note(deck), IsEmpty());
   EXPECT_THAT(kernels::cudnn_library().version, IsEmpty());
 }
 
