@@ -210,9 +210,9 @@ def twice():
 
 
 def cudnn(results):
-    """What has to be known of cuDNN's attention before it is anybody's default: asked to be
-    deterministic it gives the same bits twice, losses and norms are those of own attention
-    as far as bf16 goes, and how fast it is."""
+    """What has to be known of cuDNN's attention before it is the default on a GPU of this
+    architecture: asked to be deterministic it gives the same bits twice, losses and norms are
+    those of own attention as far as bf16 goes, and how fast it is."""
     deterministic = ("run.deterministic=true", "model.dropout=0", "model.attention_dropout=0")
     runs, checkpoints = [], []
     with tempfile.TemporaryDirectory() as scratch:
@@ -352,12 +352,13 @@ def memory():
 
 
 def profile(dropout):
-    """What each kernel of GPT-2 124M takes, by the events of its queue."""
+    """What each kernel of GPT-2 124M takes, by the events of its queue. Attention is Trireme's
+    own, which the predictions are of, whatever the default is."""
     case = f"gpt2-124m, dropout {dropout}"
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(scratch) / "run"
         settings = (f"model.dropout={dropout}", f"model.attention_dropout={dropout}",
-                    "checkpoint.every=0")
+                    "precision.attention=own", "checkpoint.every=0")
         steps = train(directory, *settings, "run.steps=12", deck="gpt2-124m", corpus="gpt2")
         tokens = tokens_of_a_step(directory)
         seconds = statistics.median(step["seconds"] for step in steps[4:])

@@ -376,7 +376,7 @@ class Checker {
     if (!good({"precision.attention", "precision.compute", "model.attention_dropout"})) {
       return;
     }
-    if (deck_.precision.attention == AttentionKernels::own) return;
+    if (deck_.precision.attention != AttentionKernels::cudnn) return;
     if (deck_.precision.compute == Precision::fp32) {
       add("precision.attention", "goes with elements of 16 bits, and compute is fp32",
           "own unless precision.compute is bf16 or fp16",

@@ -130,7 +130,7 @@ struct PrecisionConfig {
   Precision compute = Precision::fp32;
   Gradients gradients = Gradients::fp32;
   Products gemm = Products::automatic;
-  AttentionKernels attention = AttentionKernels::own;
+  AttentionKernels attention = AttentionKernels::automatic;
   LossScaleConfig loss_scale;
 };
 

@@ -34,7 +34,8 @@ TRIREME_CHOICES(Precision, {E::fp32, "fp32"}, {E::bf16, "bf16"}, {E::fp16, "fp16
 TRIREME_CHOICES(Gradients, {E::fp32, "fp32"}, {E::bf16, "bf16"})
 TRIREME_CHOICES(Products, {E::automatic, "auto"}, {E::native, "native"},
                 {E::widened, "widened"})
-TRIREME_CHOICES(AttentionKernels, {E::own, "own"}, {E::cudnn, "cudnn"})
+TRIREME_CHOICES(AttentionKernels, {E::automatic, "auto"}, {E::own, "own"},
+                {E::cudnn, "cudnn"})
 TRIREME_CHOICES(Recompute, {E::none, "none"}, {E::selective, "selective"},
                 {E::full, "full"})
 TRIREME_CHOICES(PipelineSchedule, {E::one_f_one_b, "1f1b"},

@@ -25,8 +25,9 @@ enum class Precision { fp32, bf16, fp16 };
 enum class Gradients { fp32, bf16 };
 // How products of 16-bit elements are computed; automatic: as measured on CPUs like it.
 enum class Products { automatic, native, widened };
-// Whose kernels attention is computed by on a GPU.
-enum class AttentionKernels { own, cudnn };
+// Whose kernels attention is computed by on a GPU; automatic: cuDNN's where that is
+// proven and possible.
+enum class AttentionKernels { automatic, own, cudnn };
 enum class Recompute { none, selective, full };
 // 1F1B (interleaved where stages have several chunks); the same with weight gradients put
 // off; all forward, then all backward passes.

@@ -659,8 +659,10 @@ void add_precision_and_memory(Table& table) {
   table.choice(
       TRIREME_AT(precision.attention),
       {"Attention on a GPU: by Trireme's own kernels, or by NVIDIA's cuDNN, in builds "
-       "that have it, for compute: bf16 or fp16 and model.attention_dropout: 0. With "
-       "run.deterministic its memory grows with the square of the sequence."});
+       "that have it, for compute: bf16 or fp16 and model.attention_dropout: 0. "
+       "auto: cuDNN's on GPUs where that is proven (H100, H200), if its library is "
+       "there, else own. With run.deterministic cuDNN's memory grows with the square of "
+       "the sequence, and auto takes own beyond 2 GiB."});
   table.boolean(TRIREME_AT(precision.loss_scale.dynamic),
                 {"Whether the factor on the loss (fp16 only) follows overflows of "
                  "gradients; false: it stays at initial, and the 16th overflow in a row "

@@ -28,6 +28,7 @@
 #include "inference/model_loader.hpp"
 #include "inference/validation.hpp"
 #include "io/checksum.hpp"
+#include "step/attention_choice.hpp"
 #include "step/deck_model.hpp"
 #include "step/product_ways.hpp"
 #include "step/replica.hpp"
@@ -147,7 +148,7 @@ std::vector<Plan> make_plans_together(const EvaluateOptions& options,
 // What the progress file is of: the same text where the same would be computed.
 std::string work_of(const EvaluateOptions& options, const config::Deck& deck,
                     const std::string& manifest, const std::string& products,
-                    const std::vector<Plan>& plans) {
+                    const std::string& attention, const std::vector<Plan>& plans) {
   Json json = {{"manifest", manifest},
                {"compute", config::name_of(deck.precision.compute)},
                {"product_instructions", products},
@@ -157,6 +158,7 @@ std::string work_of(const EvaluateOptions& options, const config::Deck& deck,
                {"shares", deck.data.split},
                {"tail", options.tail},
                {"sets", Json::array()}};
+  if (!attention.empty()) json["attention"] = attention;
   for (const Plan& plan : plans) {
     json["sets"].push_back({{"corpora", data::identity_of(plan.corpora)},
                             {"windows", plan.set.samples->windows()}});
@@ -299,6 +301,13 @@ Evaluation evaluation_of(const config::Deck& deck, const comm::GridShape& grid,
       .sets = {}};
 }
 
+// Where ranks compute in unlike ways.
+void warn_of(const std::vector<step::ProductWays>& ways, Log& log) {
+  for (const step::ProductWays& one : ways) {
+    if (!one.warning.empty()) log.warning("{}", one.warning);
+  }
+}
+
 }  // namespace
 
 Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environment,
@@ -316,7 +325,8 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
       make_plans_together(options, deck, restore.reader(), environment, log);
   const step::ProductWays products =
       step::product_ways(world, step::make_exec(deck), deck);
-  if (!products.warning.empty()) log.warning("{}", products.warning);
+  const step::ProductWays attention = step::attention_ways(world, deck);
+  warn_of({products, attention}, log);
 
   // 2. The model.
   const comm::RankGrid grid(environment.world(), step::grid_shape(deck));
@@ -325,9 +335,10 @@ Evaluation evaluate(const EvaluateOptions& options, comm::Environment& environme
   const std::string manifest = comm::on_first_rank(world, [&] {
     return io::to_hex(io::checksum_file(path / ckpt::kManifestName).checksum);
   });
-  ProgressFile file(world, options.progress_file,
-                    work_of(options, deck, manifest, products.names, plans), plans.size(),
-                    evaluator.blueprint().objectives.size());
+  ProgressFile file(
+      world, options.progress_file,
+      work_of(options, deck, manifest, products.names, attention.names, plans),
+      plans.size(), evaluator.blueprint().objectives.size());
 
   // 3. Set by set, piece by piece.
   Evaluation evaluation = evaluation_of(deck, grid.shape(), restore, products.names);

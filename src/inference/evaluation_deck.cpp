@@ -9,6 +9,7 @@
 #include "config/load.hpp"
 #include "config/text.hpp"
 #include "inference/model_loader.hpp"
+#include "step/attention_choice.hpp"
 #include "step/product_ways.hpp"
 
 namespace trireme::inference {
@@ -79,6 +80,7 @@ config::Deck evaluation_deck(comm::Communicator& world,
   if (!names_products(overrides)) {
     deck.precision.gemm = step::products_as_in(trained, deck);
   }
+  deck.precision.attention = step::attention_as_in(trained, deck);
   deck.data = trained.data;
   deck.run.hang_timeout = trained.run.hang_timeout;
   deck.run.deterministic = trained.run.deterministic;

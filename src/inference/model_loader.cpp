@@ -94,6 +94,8 @@ config::PrecisionConfig precision_of(const config::Deck& trained,
   if (!names_products(overrides)) {
     deck.precision.gemm = step::products_as_in(trained, deck);
   }
+  // Its kernels are Trireme's, whatever the run asked for.
+  deck.precision.attention = config::AttentionKernels::own;
   return deck.precision;
 }
 

@@ -12,6 +12,9 @@
 #ifndef TRIREME_KERNELS_ATTENTION_HPP_
 #define TRIREME_KERNELS_ATTENTION_HPP_
 
+#include <array>
+#include <string>
+
 #include "base/exec.hpp"
 #include "base/random.hpp"
 #include "kernels/step_state.hpp"
@@ -34,6 +37,21 @@ enum class MaskKind { none, causal, padding, document };
 enum class AttentionLibrary : std::uint8_t { own, cudnn, cudnn_in_any_order };
 // Whether this build can call cuDNN, whose library is looked for at the first call.
 bool has_cudnn_attention();
+// cuDNN's library on this machine: its version, "9.19.0", or why it cannot be loaded. It
+// needs no GPU, and stays loaded.
+struct CudnnLibrary {
+  std::string version;  // empty: there is none
+  std::string problem;
+};
+const CudnnLibrary& cudnn_library();
+// Compute capabilities of GPUs of which one has shown, by the step `attention of cuDNN`
+// of perf/gpu_suite, that cuDNN's deterministic attention gives the same bits twice and
+// losses as Trireme's own, and is faster.
+inline constexpr std::array kCudnnProvenOn = {90};
+// Whether cuDNN has heads of this size.
+constexpr bool has_cudnn_heads(index_t head_dim) {
+  return head_dim % 8 == 0 && head_dim <= 128;
+}
 
 struct AttentionDesc {
   index_t batch = 1;      // b

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/plural.hpp"
 #include "kernels/cuda/attention.hpp"
+#include "kernels/cudnn_scratch.hpp"
 #include "kernels/impl/attention_fast.hpp"
 #include "kernels/impl/attention_task.hpp"
 #include "kernels/impl/cuda_queue.hpp"

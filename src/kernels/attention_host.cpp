@@ -132,5 +132,9 @@ namespace trireme::kernels {
 bool has_cudnn_attention() {
   return false;
 }
+const CudnnLibrary& cudnn_library() {
+  static const CudnnLibrary none{{}, "this build of trireme is for host cores"};
+  return none;
+}
 
 }  // namespace trireme::kernels

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -35,21 +36,35 @@ using Shape = CudnnAttentionShape;
 enum Name : std::int64_t { kQ = 1, kK, kV, kO, kLse, kDO, kDQ, kDK, kDV };
 
 void check(fe::error_t status, const char* what) {
-  TRIREME_REQUIRE(status.is_good(), "cuDNN: {}: {}", what, status.get_message());
+  TRIREME_REQUIRE(status.is_good(), "cuDNN: {}: {}. precision.attention: own needs none",
+                  what, status.get_message());
 }
 void check(cudnnStatus_t status, const char* what) {
-  TRIREME_REQUIRE(status == CUDNN_STATUS_SUCCESS, "cuDNN: {}: {}", what,
+  TRIREME_REQUIRE(status == CUDNN_STATUS_SUCCESS,
+                  "cuDNN: {}: {}. precision.attention: own needs none", what,
                   fe::detail::get_error_string(status));
 }
 
-void load_library() {
-  if (fe::cudnn_dlhandle != nullptr) return;
+CudnnLibrary load_library() {
+  CudnnLibrary library;
   fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_GLOBAL);
-  TRIREME_REQUIRE(fe::cudnn_dlhandle != nullptr,
+  if (fe::cudnn_dlhandle == nullptr) {
+    const char* why = dlerror();
+    library.problem = why == nullptr ? "the loader does not say why" : why;
+    return library;
+  }
+  const std::size_t version = fe::detail::get_backend_version();  // 91900 is 9.19.0
+  library.version =
+      fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return library;
+}
+
+void require_library() {
+  TRIREME_REQUIRE(!cudnn_library().version.empty(),
                   "precision.attention: cudnn needs NVIDIA's cuDNN 9, which the loader "
                   "does not find ({}): load its module, add its directory to "
                   "LD_LIBRARY_PATH, or set precision.attention: own",
-                  dlerror());
+                  cudnn_library().problem);
 }
 
 class Builder {
@@ -146,14 +161,14 @@ struct Cudnn::Device {
 Cudnn::Cudnn(std::unique_ptr<Device> device) : device_(std::move(device)) {}
 
 Cudnn::Cudnn(void* stream) : device_(std::make_unique<Device>()) {
-  load_library();
+  require_library();
   check(fe::detail::create_handle(&device_->handle), "cudnnCreate");
   check(fe::detail::set_stream(device_->handle, static_cast<cudaStream_t>(stream)),
         "cudnnSetStream");
 }
 
 std::unique_ptr<Cudnn> Cudnn::of_description(const std::string& json, int architecture) {
-  load_library();
+  require_library();
   auto device = std::make_unique<Device>();
   device->properties = std::make_shared<fe::DeviceProperties>();
   device->architecture = architecture;
@@ -218,22 +233,9 @@ void CudnnAttention::run(const Cudnn& cudnn, const CudnnAttentionOperands& opera
 bool is_for_cudnn(DType type, const AttentionDesc& desc) {
   const bool is_narrow = type == DType::bfloat16 || type == DType::float16;
   const bool has_mask = desc.mask == MaskKind::none || desc.mask == MaskKind::causal;
-  return is_narrow && has_mask && desc.dropout == 0.0 && desc.head_dim % 8 == 0 &&
-         desc.head_dim <= 128 && desc.scale > 0.0 && desc.batch > 0 &&
-         desc.q_length > 1 && desc.kv_length >= desc.q_length;
-}
-
-// Measured for H100 and A100 over shapes: tests/contracts/cudnn_attention.py, which fails
-// where a plan takes more.
-std::size_t cudnn_scratch_bytes(const AttentionDesc& desc, bool is_deterministic) {
-  const auto padded = [](index_t length) { return (length + 127) / 128 * 128; };
-  const index_t b_a = desc.batch * desc.heads, d = desc.head_dim;
-  const index_t of_row = is_deterministic ? 2 * padded(desc.kv_length) : 8 * d;
-  // Where heads share keys, the library makes d_k and d_v of each head first.
-  const bool is_grouped = desc.heads != desc.kv_heads;
-  const index_t shared = is_grouped ? 4 * b_a * padded(desc.kv_length) * d : 0;
-  return static_cast<std::size_t>(b_a * padded(desc.q_length) * (of_row + 4) + shared +
-                                  4096);
+  return is_narrow && has_mask && desc.dropout == 0.0 && has_cudnn_heads(desc.head_dim) &&
+         desc.scale > 0.0 && desc.batch > 0 && desc.q_length > 1 &&
+         desc.kv_length >= desc.q_length;
 }
 
 }  // namespace trireme::kernels::impl
@@ -242,6 +244,10 @@ namespace trireme::kernels {
 
 bool has_cudnn_attention() {
   return true;
+}
+const CudnnLibrary& cudnn_library() {
+  static const CudnnLibrary library = impl::load_library();
+  return library;
 }
 
 }  // namespace trireme::kernels

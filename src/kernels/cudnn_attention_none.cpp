@@ -9,6 +9,10 @@ namespace trireme::kernels {
 bool has_cudnn_attention() {
   return false;
 }
+const CudnnLibrary& cudnn_library() {
+  static const CudnnLibrary none{{}, "this build of trireme has no cuDNN"};
+  return none;
+}
 
 }  // namespace trireme::kernels
 
@@ -30,9 +34,6 @@ void CudnnAttention::run(const Cudnn&, const CudnnAttentionOperands&, void*) con
 
 bool is_for_cudnn(DType, const AttentionDesc&) {
   return false;
-}
-std::size_t cudnn_scratch_bytes(const AttentionDesc&, bool) {
-  return 0;
 }
 
 }  // namespace trireme::kernels::impl

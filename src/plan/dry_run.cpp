@@ -24,6 +24,7 @@
 #include "model/blueprint.hpp"
 #include "plan/deck_memory.hpp"
 #include "plan/device_memory.hpp"
+#include "step/attention_choice.hpp"
 #include "step/deck_model.hpp"
 #include "tensor/arena.hpp"
 
@@ -395,6 +396,9 @@ std::string DryRun::step_text() const {
                        deck.batch.micro,
                        format_plural(deck.parallel.data, "data-parallel rank")));
   out += line("tokens", format_grouped(deck.batch.global * deck.model.sequence));
+  if (const std::string name = step::attention_name(deck); !name.empty()) {
+    out += line("attention", name);
+  }
   if (knows_size()) {
     out += line("model FLOPs",
                 fmt::format("{} (attention counted in full; causal: {})",
@@ -416,6 +420,8 @@ std::string DryRun::step_text() const {
 std::string DryRun::text() const {
   std::string out = headline();
   for (const check::NotChecked& path : not_checked) out += wrap_lines(path.text()) + "\n";
+  const std::string own = step::own_attention_note(deck);
+  if (!own.empty()) out += wrap_lines(own) + "\n";
   return out + model_text() + step_text() + memory_text() + messages_text();
 }
 

@@ -188,6 +188,9 @@ std::string banner(const BannerInfo& info) {
   machine_line(info).put(out, "machine");
   build_line(info).put(out, "build");
   precision_line(info).put(out, "precision");
+  Line attention;
+  attention.add(!info.attention.empty(), "{}", info.attention);
+  attention.put(out, "attention");
   corpus_line(info).put(out, "corpus");
   validation_line(info).put(out, "validation");
   batch_line(info).put(out, "batch");

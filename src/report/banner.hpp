@@ -25,6 +25,7 @@ struct BannerInfo {
   Machine machine;                    // of rank 0
   std::string wait_policy;            // "yield"; empty where it goes without saying
   double gemm_tflops = 0.0;           // measured, per device
+  std::string attention;              // whose kernels, where that is a question
   std::vector<std::string> corpora;   // paths
   std::int64_t corpus_tokens = 0;     // for training
   struct Set {

@@ -17,6 +17,7 @@ using kernels::NarrowProducts;
 
 namespace {
 constexpr char kKey[] = "product_instructions";
+constexpr char kAttention[] = "attention_kernels";
 
 bool has_ways(const config::Deck& deck) {
   return kernels::has_product_ways(step::compute_type(deck));
@@ -96,6 +97,21 @@ std::string adopt_gemm_table(ckpt::TrainingState& state, const config::Deck& dec
       "far (gemm_table.json). Where such products occurred before, rounding differs from "
       "what the earlier start would have computed",
       state.step + 1, format_plural(changed, "matrix product is", "matrix products are"));
+}
+
+std::string adopt_attention(ckpt::TrainingState& state, const std::string& kernels) {
+  const auto found = state.texts.find(kAttention);
+  const std::string before = found == state.texts.end() ? "" : found->second;
+  if (kernels.empty()) {
+    state.texts.erase(kAttention);
+  } else {
+    state.texts[kAttention] = kernels;
+  }
+  if (before.empty() || kernels.empty() || before == kernels) return {};
+  return fmt::format(
+      "attention is computed by {} from step {} on, and by {} before. Rounding differs "
+      "from what the earlier start would have computed",
+      kernels, state.step + 1, before);
 }
 
 std::string say_products(const config::Deck& deck, NarrowProducts products) {

@@ -1,5 +1,6 @@
 // run/products.hpp — by which instructions a run multiplies matrices of its 16-bit type,
-// and by which algorithms of a library where there is a choice of them.
+// by which algorithms of a library where there is a choice of them, and by whose kernels
+// it computes attention.
 #ifndef TRIREME_RUN_PRODUCTS_HPP_
 #define TRIREME_RUN_PRODUCTS_HPP_
 
@@ -26,6 +27,11 @@ std::string adopt_products(ckpt::TrainingState& state, const config::Deck& deck,
 // where that record cannot be read.
 std::string adopt_gemm_table(ckpt::TrainingState& state, const config::Deck& deck,
                              const kernels::GemmTable& table);
+
+// Keeps on record whose kernels attention is computed by (step::attention_ways()): text
+// `attention_kernels`, below /extra of index.h5, and nothing where there is no choice.
+// What to tell the user where they are others than those of the run so far, else nothing.
+std::string adopt_attention(ckpt::TrainingState& state, const std::string& kernels);
 
 // What to tell the user at a start, once: that this device multiplies the type by
 // widening. Empty where it does not.

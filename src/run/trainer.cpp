@@ -59,6 +59,7 @@
 #include "run/shared_directory.hpp"
 #include "run/start_report.hpp"
 #include "run/training_run.hpp"
+#include "step/attention_choice.hpp"
 #include "step/block_probe.hpp"
 #include "step/deck_model.hpp"
 #include "step/gemm_table_text.hpp"
@@ -429,7 +430,7 @@ class Start {
   std::optional<report::RunHistory> history_;
   std::optional<report::PeakMeter> peak_;
   std::optional<Exec> exec_;
-  step::ProductWays ways_;
+  step::ProductWays ways_, attention_;
   std::unique_ptr<step::Replica> replica_;  // made early, to be planned
   std::optional<TrainingRun> run_;
 };
@@ -574,6 +575,7 @@ void Start::try_nodes() {
 std::optional<int> Start::open() {
   if (options_.late) make_late(*exec_);
   ways_ = step::product_ways(world_, *exec_, deck_);
+  attention_ = step::attention_ways(world_, deck_);
   directory_->begin();
   on_board_.emplace(world_, directory_->path(), environment_.host_name(), log_);
   directory_->write_deck(config::resolved_text(deck_));
@@ -582,6 +584,7 @@ std::optional<int> Start::open() {
   if (world_.size() > 1) {
     surroundings["messages"] = describe_messages(environment_.transport());
   }
+  if (!attention_.names.empty()) surroundings["attention"] = attention_.names;
   directory_->write_environment(surroundings);
   history_.emplace(directory_->path());
   if (options_.resume == "auto") {
@@ -692,10 +695,14 @@ void Start::say_what_begins() {
                                           replica_->part().blueprint.parameter_count(),
                                           first_step(), peak_->peak().best);
   if (world_.size() > 1) about.wait_policy = name_of(environment_.wait_policy());
+  about.attention = attention_.names;
   log_.info("{}", report::banner(about));
   const std::string widened = say_products(deck_, products());
   if (!widened.empty()) log_.info("{}", widened);
-  if (!ways_.warning.empty()) log_.warning("{}", ways_.warning);
+  warn(log_, ways_.warning);
+  warn(log_, attention_.warning);
+  const std::string own = step::own_attention_note(deck_);
+  if (!own.empty()) log_.info("{}", wrap_lines(own));
   for (const std::string& idle : config::idle_keys(deck_)) {
     log_.info("{}", wrap_lines(idle));
   }

@@ -41,6 +41,7 @@
 #include "run/memory_uses.hpp"
 #include "run/products.hpp"
 #include "run/run_log.hpp"
+#include "step/attention_choice.hpp"
 #include "step/deck_model.hpp"
 #include "step/product_ways.hpp"
 
@@ -174,10 +175,15 @@ void TrainingRun::resume(const ckpt::CheckpointReader& reader) {
   }
 }
 
-// Keeps on record how this start multiplies; what to say of changes, where there are any.
+std::string TrainingRun::names_of_attention() const {
+  return step::attention_ways(*grid_.groups().world, deck_).names;
+}
+
+// Keeps on record how this start computes; what to say of changes, where there are any.
 std::vector<std::string> TrainingRun::adopt_ways_of_products() {
   return {adopt_products(progress_, deck_, products_),
-          adopt_gemm_table(progress_, deck_, kernels::gemm_table(exec_))};
+          adopt_gemm_table(progress_, deck_, kernels::gemm_table(exec_)),
+          adopt_attention(progress_, attention_)};
 }
 
 void TrainingRun::init_from(const ckpt::CheckpointReader& reader) {

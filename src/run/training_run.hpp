@@ -101,6 +101,7 @@ class TrainingRun {
 
  private:
   std::vector<std::string> adopt_ways_of_products();
+  std::string names_of_attention() const;  // of all ranks; collective
   void begin_loop(const report::Terminal& terminal);
   void start_loader();
   data::Batch model_batch() const;
@@ -211,7 +212,8 @@ class TrainingRun {
   Timers& timers_;
   optim::LrSchedule schedule_;
   ckpt::TrainingState progress_;
-  std::string products_;      // step::ProductWays::names of this start
+  std::string products_;  // step::ProductWays::names of this start
+  std::string attention_ = names_of_attention();
   LossScaling loss_scaling_;  // of progress_
   bool names_loss_scale_;     // the deck as it was given, which rank 0 alone has
   Start start_;

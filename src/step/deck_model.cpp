@@ -7,6 +7,7 @@
 #include "kernels/narrow_gemm.hpp"
 #include "model/blueprint.hpp"
 #include "nn/context.hpp"
+#include "step/attention_choice.hpp"
 
 namespace trireme::step {
 
@@ -81,12 +82,11 @@ Exec make_exec(const config::Deck& deck) {
 }
 
 void set_kernels(const Exec& exec, const config::Deck& deck) {
-  TRIREME_REQUIRE_INPUT(
-      deck.precision.attention == config::AttentionKernels::own ||
-          kernels::has_cudnn_attention(),
-      "precision.attention: cudnn: this build of trireme has no cuDNN. Set it to own, or "
-      "build for NVIDIA GPUs where CMake finds cudnn_frontend.h "
-      "(docs/developer/cuda.md)");
+  TRIREME_REQUIRE_INPUT(deck.precision.attention != config::AttentionKernels::cudnn ||
+                            kernels::has_cudnn_attention(),
+                        "precision.attention: cudnn: this build of trireme has no cuDNN. "
+                        "Set it to auto, or build for NVIDIA GPUs where CMake "
+                        "finds cudnn_frontend.h (docs/developer/cuda.md)");
   const DType type = compute_type(deck);
   if (type != DType::float32 && deck.precision.gemm != config::Products::automatic) {
     kernels::set_narrow_products(exec, type,
@@ -107,14 +107,6 @@ nn::Recompute recompute(const config::Deck& deck) {
         memory.recompute_layers == 0 ? deck.model.layers : memory.recompute_layers;
   }
   return result;
-}
-
-kernels::AttentionLibrary attention_library(const config::Deck& deck) {
-  if (deck.precision.attention == config::AttentionKernels::own) {
-    return kernels::AttentionLibrary::own;
-  }
-  return deck.run.deterministic ? kernels::AttentionLibrary::cudnn
-                                : kernels::AttentionLibrary::cudnn_in_any_order;
 }
 
 // Numbers of micro-batches of steps in the ramp, each once.

@@ -17,15 +17,14 @@ namespace trireme::step {
 using kernels::NarrowProducts;
 
 ProductWays ways_of(const std::vector<std::string>& of_ranks,
-                    const std::vector<std::string>& hosts) {
+                    const std::vector<std::string>& hosts, const WayWords& words) {
   const std::set<std::string> names(of_ranks.begin(), of_ranks.end());
   ProductWays ways{.names = fmt::format("{}", fmt::join(names, ", ")), .warning = {}};
   if (names.size() > 1) {
     ways.warning = fmt::format(
-        "the ranks multiply matrices by different instructions: {}. Their results are "
-        "rounded in different ways, and the run has the same bits again only where the "
-        "same ranks have the same machines; precision.gemm: widened is one way for all",
-        comm::grouped_by_text(of_ranks, hosts));
+        "{}: {}. Their results are rounded in different ways, and the run has the same "
+        "bits again only where the same ranks have the same machines; {}",
+        words.differ, comm::grouped_by_text(of_ranks, hosts), words.remedy);
   }
   return ways;
 }

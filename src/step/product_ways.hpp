@@ -17,9 +17,14 @@ struct ProductWays {
   std::string warning;  // where there are several: which ranks have which
 };
 
+// How a warning begins, and what makes all ranks do alike.
+struct WayWords {
+  std::string differ = "the ranks multiply matrices by different instructions";
+  std::string remedy = "precision.gemm: widened is one way for all";
+};
 // Of what each rank says (kernels::product_instructions()), on these hosts.
 ProductWays ways_of(const std::vector<std::string>& of_ranks,
-                    const std::vector<std::string>& hosts);
+                    const std::vector<std::string>& hosts, const WayWords& words = {});
 // The same of the ranks of `world`, which compute as the deck says. Collective.
 ProductWays product_ways(comm::Communicator& world, const Exec& exec,
                          const config::Deck& deck);

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "kernels/attention.hpp"
+#include "kernels/cudnn_scratch.hpp"
 #include "kernels/impl/cudnn_attention.hpp"
 
 namespace trireme::kernels::impl {
@@ -167,6 +168,12 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Gpu{"NVIDIA A100-SXM4-80GB", 80, 108, 166912, 40},
                     Gpu{"NVIDIA H100 80GB HBM3", 90, 132, 232448, 50}),
     [](const auto& info) { return "Sm" + std::to_string(info.param.architecture); });
+
+TEST(CudnnLibraryHere, HasAVersion) {
+  EXPECT_TRUE(has_cudnn_attention());
+  EXPECT_EQ(cudnn_library().version.substr(0, 2), "9.");
+  EXPECT_EQ(cudnn_library().problem, "");
+}
 
 TEST(CudnnDescription, ThatIsNoneIsRefused) {
   EXPECT_THROW(Cudnn::of_description("{}", 90), Error);

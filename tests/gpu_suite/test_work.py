@@ -287,6 +287,21 @@ while [ "$1" != train ]; do program="$1"; shift; done
                      "residual_norm_backward", "cross_entropy_in_place"):
             self.assertGreater(measured[name], 0.0)
 
+    def test_a_profile_is_of_the_attention_that_is_predicted(self):
+        asked = []
+
+        def train(directory, *settings, **_):
+            asked.append(settings)
+            directory.mkdir()
+            (directory / "profile.json").write_text('{"kernels": []}')
+            return [{"step": step, "seconds": 1.0, "tokens": 1.0} for step in range(12)]
+        with contextlib.redirect_stdout(io.StringIO()), mock.patch.multiple(
+                truth_work, train=train, tokens_of_a_step=lambda _: 1):
+            truth_work.profile("0")
+        self.assertEqual(len(asked), 2)
+        for settings in asked:
+            self.assertIn("precision.attention=own", settings)
+
 
 # As Google Benchmark writes its results: one kernel beyond the caches, and one within; and two
 # shapes of attention.
@@ -313,6 +328,7 @@ FAKE_NCU = """#!{python}
 import re, sys
 words = dict(zip(sys.argv, sys.argv[1:]))
 assert words["--launch-count"] == "1" and words["--kernel-name-base"] == "demangled"
+assert "precision.attention=own" in sys.argv
 kernels = ["void cuda::forward_kernel<(Element)0, 64, false>(Task)",
            "void Kokkos::Impl::cuda_parallel_launch_local_memory<Kokkos::Impl::ParallelFor<"
            "DeviceRows<__nv_dl_wrapper_t<__nv_dl_tag<void (*)(Exec const&), &trireme::kernels::"
@@ -399,6 +415,18 @@ class Ratio(Bundle):
         self.assertEqual((times["holds"], times["value"]), (True, 1.5))
         # 854 MFLOPs a token at 65536 tokens in 0.2 s, of 700 TFLOP/s.
         self.assertEqual((share["holds"], share["value"]), (False, 0.4))
+
+    def test_a_step_with_attention_that_is_not_predicted_has_a_name_of_its_own(self):
+        for attention, what in (("own kernels", "step"),
+                                ("cuDNN 9.19.0 (sums in any order)",
+                                 "step, attention by cuDNN 9.19.0 (sums in any order)")):
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                ratio_work.say_step("gpt2-124m, dropout 0", {"tokens": 1000},
+                                    {"trireme": [0.2, 0.1, 0.3]}, attention)
+            self.assertEqual(json.loads(printed.getvalue()), {
+                "kind": "measured", "case": "gpt2-124m, dropout 0", "what": what,
+                "us_per_token": 200.0})
 
     def test_steps_around_a_pause_do_not_count(self):
         with tempfile.TemporaryDirectory() as scratch:

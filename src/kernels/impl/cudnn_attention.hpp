@@ -50,10 +50,8 @@ struct CudnnAttentionOperands {
 // Whether the library has such attention: no dropout, heads of up to 128 in steps of 8,
 // every key or those up to the query.
 bool is_for_cudnn(DType type, const AttentionDesc& desc);
-// What the backward pass of a shape takes at most besides its operands, on any GPU. With
-// is_deterministic about 2 b a s_q s_kv, else 8 b a s_q d.
-std::size_t cudnn_scratch_bytes(const AttentionDesc& desc, bool is_deterministic);
-// The same of the forward pass of any shape.
+// What the forward pass of any shape takes at most besides its operands; of the backward
+// pass: cudnn_scratch_bytes().
 inline constexpr std::size_t kCudnnForwardBytes = 4096;
 
 // The library for one device and stream. Throws with what to do where there is none.

@@ -342,6 +342,25 @@ TEST(BadDecks, FixesMendThem) {
   EXPECT_GE(tried, 30);
 }
 
+// Left to the build and the machine, or Trireme's own, attention goes with every type and
+// with dropout; a deck that says nothing leaves it.
+TEST(BadDecks, AttentionThatNobodyNamedIsAllowed) {
+  EXPECT_EQ(Deck().precision.attention, AttentionKernels::automatic);
+  EXPECT_EQ(small_with({}).precision.attention, AttentionKernels::automatic);
+  for (const char* word : {"auto", "own"}) {
+    const std::string attention = std::string("precision.attention=") + word;
+    EXPECT_TRUE(errors_with({attention, "model.attention_dropout=0.1"}, 0).empty());
+    EXPECT_TRUE(
+        errors_with({attention, "precision.compute=bf16", "model.attention_dropout=0.1"},
+                    0)
+            .empty());
+  }
+  EXPECT_TRUE(errors_with({"precision.attention=cudnn", "precision.compute=fp16",
+                           "model.attention_dropout=0"},
+                          0)
+                  .empty());
+}
+
 // The last values that are right.
 TEST(BadDecks, LimitsThemselvesAreAllowed) {
   EXPECT_TRUE(

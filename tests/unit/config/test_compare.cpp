@@ -34,6 +34,15 @@ TEST(CompareStarts, FreeKeys) {
   EXPECT_THAT(result.changes, ::testing::Contains("run.stop_after: never -> 7 samples"));
 }
 
+// The deck of an earlier release has that release's defaults: a new one is a change, and
+// the log is where its user learns of it.
+TEST(CompareStarts, ADefaultThatIsAnotherNowIsSaid) {
+  const auto result =
+      compare_for_resume(small_with({"precision.attention=own"}), small_with({}));
+  EXPECT_TRUE(result.errors.empty()) << format_errors(result.errors);
+  EXPECT_THAT(result.changes, ::testing::ElementsAre("precision.attention: own -> auto"));
+}
+
 // What was measured is kept as long as it would be measured of the same passes.
 TEST(CompareStarts, MeasuredStagesAreTakenFromTheCheckpoint) {
   const std::vector<std::string> keys = {"parallel.pipeline=2",

@@ -115,6 +115,13 @@ TEST(Banner, GradientsOfTheirOwnTypeAreSaid) {
   EXPECT_THAT(banner(info), HasSubstr("precision   bf16, gradients bf16, GEMM peak"));
 }
 
+TEST(Banner, AttentionIsSaidWhereItIsAQuestion) {
+  BannerInfo info = example_banner();
+  info.attention = "cuDNN 9.19.0 (deterministic)";
+  EXPECT_THAT(banner(info),
+              HasSubstr("(measured)\n  attention   cuDNN 9.19.0 (deterministic)\n"));
+}
+
 TEST(Banner, WhatIsNotKnownIsLeftOut) {
   BannerInfo info = example_banner();
   info.machine.isa.clear();

@@ -69,6 +69,23 @@ TEST(ProductsOfRun, RanksThatDifferAreNamed) {
                     HasSubstr("precision.gemm: widened")));
 }
 
+TEST(ProductsOfRun, OtherAttentionIsSaid) {
+  ckpt::TrainingState state;
+  state.step = 500;
+  EXPECT_THAT(adopt_attention(state, "own kernels"), IsEmpty());
+  EXPECT_EQ(state.texts.at("attention_kernels"), "own kernels");
+  EXPECT_THAT(adopt_attention(state, "own kernels"), IsEmpty());
+  EXPECT_THAT(
+      adopt_attention(state, "cuDNN 9.19.0 (deterministic)"),
+      AllOf(HasSubstr("attention is computed by cuDNN 9.19.0 (deterministic) from "
+                      "step 501 on, and by own kernels before"),
+            HasSubstr("Rounding differs")));
+  EXPECT_EQ(state.texts.at("attention_kernels"), "cuDNN 9.19.0 (deterministic)");
+  // Where there is no choice nothing is kept.
+  EXPECT_THAT(adopt_attention(state, ""), IsEmpty());
+  EXPECT_TRUE(state.texts.empty());
+}
+
 // The table that a start with this tuner has for products of 5 and 7 rows.
 kernels::GemmTable timed_table(test::FakeGemmTuner tuner) {
   return tuner.time({test::fake_product(5), test::fake_product(7)}, {});
