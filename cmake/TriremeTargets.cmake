@@ -1,6 +1,9 @@
-# A function of the host that a kernel calls is a warning to nvcc, and garbage on the GPU.
+# A function of the host that a kernel calls is a warning to nvcc, and garbage on the GPU, or
+# nothing at all: where it is constexpr, which has a warning of its own, what depends on it is
+# left out.
 if(Kokkos_ENABLE_CUDA)
-  target_compile_options(trireme_flags INTERFACE --Werror=cross-execution-space-call)
+  target_compile_options(trireme_flags INTERFACE --Werror=cross-execution-space-call
+                                                 "SHELL:-Xcudafe --diag_error=20013")
 endif()
 
 # trireme_add_module(<name> SOURCES <files> [HOT <files>|ALL] [USES <modules>]
