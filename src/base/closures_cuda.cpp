@@ -22,6 +22,8 @@ static_assert(CUDART_VERSION < 12090 ||
               "Kokkos 4.7.1 or later, or build this one with "
               "-DKokkos_ENABLE_IMPL_VIEW_LEGACY=ON -DKokkos_ENABLE_IMPL_MDSPAN=OFF");
 #endif
+#undef TRIREME_TEXT_OF
+#undef TRIREME_TEXT
 
 namespace trireme {
 
