@@ -6,11 +6,10 @@
 // that launch_early_teams() launches in a Graph begin as soon as every block of the
 // kernel before them has called let_next_start(), or has ended. All their threads call
 //
-//   let_next_start();       // first of all
-//   ...                     // what no kernel before this one in the Graph writes is
-//   read,
-//                           // and lines of memory are asked for, whatever they hold
-//   wait_for_previous();    // also threads that have nothing to do
+//   let_next_start();     // first of all
+//   ...                   // reads what no kernel ahead in the Graph writes, and asks for
+//                         // lines of memory, whatever they hold
+//   wait_for_previous();  // also threads that have nothing to do
 //
 // so that each kernel ends after the one before it, and finds what all before it wrote.
 //

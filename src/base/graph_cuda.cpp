@@ -108,7 +108,7 @@ void depend_on_starts(cudaStream_t stream, cudaGraphNode_t kernel) {
   require_cuda(kUpdate(stream, &kernel, &edge, 1, cudaStreamSetCaptureDependencies),
                "cudaStreamUpdateCaptureDependencies");
 }
-#else  // kernels of such builds do not wait, and CUDA before 12.3 has no such edges
+#else  // before Hopper kernels do not wait, and CUDA before 12.3 has no such edges
 constexpr bool kHasEarlyStarts = false;
 Dependencies dependencies_of(cudaStream_t) {
   return {};

@@ -63,7 +63,9 @@ void decode_attention(const Exec& exec, const CachedTexts& texts,
                       View2<const T> v, View1<Accumulator<T>> scratch, View2<T> o);
 
 // The first half of it, by teams: what each tile of keys makes is left in scratch, from
-// which decode_linear() (decode_linear.hpp) combines o for the product that takes it.
+// which decode_linear() (decode_linear.hpp) combines o for the product that takes it. In
+// a Graph it may start before the kernel ahead has ended, and reads places and lengths
+// then.
 template <class T>
 void decode_attention_tiles(const Exec& exec, const CachedTexts& texts,
                             const CachedHeads& heads, View2<const T> qkv,

@@ -550,8 +550,7 @@ struct DecodeLinear {
   // For the same lane, each number rounded.
   KOKKOS_FORCEINLINE_FUNCTION void keep(const Place& place, int r, int c,
                                         const A (&made)[kElements]) const {
-    T* const to = place.x + r * made_leading() + c;
-    *reinterpret_cast<HeldPiece<T>*>(to) = HeldPiece<T>::of(made);
+    impl::store_piece(HeldPiece<T>::of(made), place.x + r * made_leading() + c);
   }
   KOKKOS_FORCEINLINE_FUNCTION HeldPiece<T> load_x(const Place& place, int r,
                                                   int c) const {
@@ -773,18 +772,12 @@ Kernel kernel_of(const DecodeInput<T>& input, const View2<const T>& weight,
   return {"trireme::kernels::decode_linear", cost};
 }
 
-// Rows of x that a team has, of several.
-constexpr int kRowsTogether = 4;
+// Of several rows of x a team has some.
+template <class T, Made kMade>
+using ForRows = DecodeLinear<T, kMade, 4, 2, 2, true>;
 
-template <class T, int kRows>
-bool fits(index_t in) {
-  return DecodeLinear<T, Made::of_norm, kRows, 4, 1, true>::scratch_bytes(in) <=
-         kScratchBytes;
-}
-
-template <class T, Made kMade, int kRows, int kOut, int kTurns, bool kAligned>
+template <class Functor, class T>
 void run(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
-  using Functor = DecodeLinear<T, kMade, kRows, kOut, kTurns, kAligned>;
   const Functor functor(of);
   // On a host, for tests, two, so that a barrier that is missing shows.
   constexpr int kHostThreads = 2;
@@ -799,23 +792,30 @@ template <class T, Made kMade>
 void choose(const Exec& exec, const Kernel& kernel, const Problem<T>& of) {
   constexpr int kOneTurn = kThreads * Piece<T>::kElements;
   if (!is_aligned(of)) {
-    run<T, kMade, 1, 4, 1, false>(exec, kernel, of);
-  } else if (of.rows > 1 && fits<T, kRowsTogether>(of.in)) {
-    run<T, kMade, kRowsTogether, 2, 2, true>(exec, kernel, of);
+    run<DecodeLinear<T, kMade, 1, 4, 1, false>>(exec, kernel, of);
+  } else if (of.rows > 1 && ForRows<T, kMade>::scratch_bytes(of.in) <= kScratchBytes) {
+    run<ForRows<T, kMade>>(exec, kernel, of);
   } else if (of.in <= kOneTurn) {
-    run<T, kMade, 1, 4, 1, true>(exec, kernel, of);
+    run<DecodeLinear<T, kMade, 1, 4, 1, true>>(exec, kernel, of);
   } else if (of.out <= kFewOut) {
-    run<T, kMade, 1, 1, 3, true>(exec, kernel, of);
+    run<DecodeLinear<T, kMade, 1, 1, 3, true>>(exec, kernel, of);
   } else {
-    run<T, kMade, 1, 4, 2, true>(exec, kernel, of);
+    run<DecodeLinear<T, kMade, 1, 4, 2, true>>(exec, kernel, of);
   }
+}
+
+// Whether a row of so many elements fits a team's memory, whatever it is made of.
+template <class T>
+bool fits(index_t in) {
+  using Largest = DecodeLinear<T, Made::of_norm, 1, 4, 2, true>;
+  return Largest::scratch_bytes(in) <= kScratchBytes;
 }
 
 }  // namespace
 
 template <class T>
 bool has_decode_linear(index_t rows, index_t in) {
-  return impl::decodes_by_teams() && rows >= 1 && rows <= kDecodeRows && fits<T, 1>(in);
+  return impl::decodes_by_teams() && rows >= 1 && rows <= kDecodeRows && fits<T>(in);
 }
 
 template <class T>
@@ -830,7 +830,7 @@ void decode_linear(const Exec& exec, const DecodeInput<T>& input,
     choose<T, Made::as_it_is>(exec, kernel, of);
     return;
   }
-  TRIREME_REQUIRE((fits<T, 1>(of.in)),
+  TRIREME_REQUIRE(fits<T>(of.in),
                   "kernels::decode_linear: a row of {} does not fit a team's memory",
                   format_plural(of.in, "element"));
   if (has_norm) {

@@ -51,7 +51,10 @@ struct DecodeOutput {
 template <class T>
 bool has_decode_linear(index_t rows, index_t in);
 
-// Error where shapes do not fit each other, there are more rows, or they are too long.
+// Error where shapes do not fit each other, there are more rows, or they are too long. In
+// a Graph it may start before the kernel ahead has ended (base/early_start.hpp): weights,
+// bias, gamma, beta, and the places and lengths of texts are then read, so that no kernel
+// ahead of it in the Graph may write them.
 template <class T>
 void decode_linear(const Exec& exec, const DecodeInput<T>& input,
                    const WeightOperand<T>& weight, const DecodeOutput<T>& output);

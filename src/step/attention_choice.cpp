@@ -45,10 +45,10 @@ std::string in_mib(std::size_t bytes) {
 
 std::string scratch_note(const AttentionFacts& facts) {
   return fmt::format(
-      "attention is computed by Trireme's own kernels: those of NVIDIA's cuDNN are "
-      "faster here, and would take up to {} for sums in one order, which is more than "
-      "the {} that they may take unless asked for. precision.attention: cudnn asks for "
-      "them; run.deterministic: false or a smaller batch.micro makes it less. With "
+      "attention is computed by Trireme's own kernels: those of NVIDIA's cuDNN, faster "
+      "here where its library is, would take up to {} besides, which is more than the "
+      "{} that they may take unless asked for. precision.attention: cudnn asks for them; "
+      "run.deterministic: false or a smaller batch.micro makes it less. With "
       "precision.attention: own this is not said",
       in_mib(facts.scratch_bytes), in_mib(kMostCudnnScratch));
 }
@@ -66,7 +66,7 @@ bool takes_cudnn(const AttentionFacts& facts) {
   return wants_cudnn(facts) && (facts.is_found || facts.asked == AttentionKernels::cudnn);
 }
 
-std::size_t cudnn_scratch_in_order(const config::Deck& deck) {
+std::size_t cudnn_scratch(const config::Deck& deck) {
   const config::ModelConfig& model = deck.model;
   return kernels::cudnn_scratch_bytes({.batch = deck.batch.micro,
                                        .q_length = model.sequence,
@@ -74,7 +74,7 @@ std::size_t cudnn_scratch_in_order(const config::Deck& deck) {
                                        .heads = model.heads / deck.parallel.tensor,
                                        .kv_heads = model.kv_heads / deck.parallel.tensor,
                                        .head_dim = model.head_elements()},
-                                      true);
+                                      deck.run.deterministic);
 }
 
 AttentionFacts attention_facts(const config::Deck& deck) {
@@ -83,7 +83,7 @@ AttentionFacts attention_facts(const config::Deck& deck) {
   facts.is_narrow = deck.precision.compute != config::Precision::fp32;
   facts.has_dropout = deck.model.attention_dropout > 0.0;
   facts.has_cudnn_heads = kernels::has_cudnn_heads(deck.model.head_elements());
-  facts.scratch_bytes = deck.run.deterministic ? cudnn_scratch_in_order(deck) : 0;
+  facts.scratch_bytes = cudnn_scratch(deck);
   facts.has_cudnn = kernels::has_cudnn_attention();
   facts.is_proven = std::ranges::find(kernels::kCudnnProvenOn, built_capability()) !=
                     kernels::kCudnnProvenOn.end();

@@ -16,20 +16,18 @@
 namespace trireme::step {
 
 // The most that cuDNN's attention may take besides its operands where nobody asked for
-// it: a run that fits with own kernels must not be refused by the default. Where sums
-// have one order, what it takes grows with the square of the sequence without bound; up
-// to here it is a small part of the memory of the GPUs that it is proven on.
+// it: so the default makes no run take much more than own kernels do. Where sums have one
+// order, what it takes grows with the square of the sequence without bound; up to here it
+// is a small part of the memory of the GPUs that it is proven on.
 inline constexpr std::size_t kMostCudnnScratch = std::size_t{2} << 30;
 
 struct AttentionFacts {
   config::AttentionKernels asked = config::AttentionKernels::automatic;
   // Of the run.
-  bool is_narrow = false;        // it computes in 16 bits
-  bool has_dropout = false;      // of attention's probabilities
-  bool has_cudnn_heads = false;  // kernels::has_cudnn_heads()
-  // cudnn_scratch_in_order() if run.deterministic, else 0: what then is taken is linear
-  // in the sequence.
-  std::size_t scratch_bytes = 0;
+  bool is_narrow = false;         // it computes in 16 bits
+  bool has_dropout = false;       // of attention's probabilities
+  bool has_cudnn_heads = false;   // kernels::has_cudnn_heads()
+  std::size_t scratch_bytes = 0;  // cudnn_scratch()
   // Of the build.
   bool has_cudnn = false;
   bool is_proven = false;  // its architecture is among kernels::kCudnnProvenOn
@@ -42,9 +40,9 @@ struct AttentionFacts {
 bool wants_cudnn(const AttentionFacts& facts);
 bool takes_cudnn(const AttentionFacts& facts);
 
-// What cuDNN's backward pass takes at most on one rank, for its heads of a micro-batch,
-// where its sums have one order: kernels::cudnn_scratch_bytes().
-std::size_t cudnn_scratch_in_order(const config::Deck& deck);
+// What cuDNN's backward pass takes at most on one rank, for its heads of a micro-batch:
+// kernels::cudnn_scratch_bytes().
+std::size_t cudnn_scratch(const config::Deck& deck);
 // Of this build and this machine.
 AttentionFacts attention_facts(const config::Deck& deck);
 kernels::AttentionLibrary attention_library(const config::Deck& deck);

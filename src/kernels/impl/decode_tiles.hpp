@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "base/error.hpp"
 #include "base/types.hpp"
 #include "kernels/decode_attention.hpp"
 #include "kernels/impl/decode_attention.hpp"
@@ -24,7 +25,8 @@ struct Divisor {
 
   Divisor() = default;
   explicit Divisor(int divisor) : by(static_cast<unsigned>(divisor)) {
-    if (by <= 1) return;
+    TRIREME_REQUIRE(divisor > 0, "a division by {}", divisor);
+    if (by == 1) return;
     most = 0xffffffffu / by;
     per_unit = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + by - 1) / by);
   }

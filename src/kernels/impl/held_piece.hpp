@@ -4,6 +4,7 @@
 #define TRIREME_KERNELS_IMPL_HELD_PIECE_HPP_
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "base/types.hpp"
@@ -42,14 +43,29 @@ struct HeldPiece {
   }
 };
 
-// As load_piece().
+// As load_piece(), and back. A host copies bytes, since words of 32 bits may not lie
+// where numbers of 16 do.
 template <bool kAligned, class T>
 KOKKOS_FORCEINLINE_FUNCTION HeldPiece<T> hold_piece(const T* from, int count) {
-  if constexpr (kAligned && !kHostExecution) {
+  if constexpr (kHostExecution) {
+    const Piece<T> piece = kAligned ? Piece<T>{} : load_piece<false>(from, count);
+    HeldPiece<T> held;
+    std::memcpy(static_cast<void*>(&held), kAligned ? from : piece.element, sizeof(held));
+    return held;
+  } else if constexpr (kAligned) {
     using Units = Piece<typename HeldPiece<T>::Unit>;
     return {*reinterpret_cast<const Units*>(from)};
   } else {
-    return Kokkos::bit_cast<HeldPiece<T>>(load_piece<kAligned>(from, count));
+    return Kokkos::bit_cast<HeldPiece<T>>(load_piece<false>(from, count));
+  }
+}
+// `to`: a multiple of 16 bytes.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void store_piece(const HeldPiece<T>& piece, T* to) {
+  if constexpr (kHostExecution) {
+    std::memcpy(static_cast<void*>(to), &piece, sizeof(piece));
+  } else {
+    *reinterpret_cast<HeldPiece<T>*>(to) = piece;
   }
 }
 

@@ -103,7 +103,7 @@ TEST(GraphReplays, KernelsThatStartEarlyFindWhatTheOnesBeforeHaveWritten) {
   test::Array<float> to(zeros);
   const test::Array<float> by(extent(kCount), 1.0);
   const auto launches = [&](const Exec& on) {
-    add(on, to, by, kCount);  // behind which nothing starts early
+    add(on, to, by, kCount);  // says nothing: the next one starts when it has ended
     for (int i = 1; i < kLaunches; ++i) {
       launch_early_teams(on, {"trireme::test::add_early", {.bytes = 4 * kCount}},
                          AddEarly::kTeams, static_cast<int>(AddEarly::kOfTeam),

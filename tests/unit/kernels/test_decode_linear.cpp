@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "kernels/impl/decode_attention.hpp"
+#include "kernels/impl/decode_tiles.hpp"
 #include "support/arrays.hpp"
 
 namespace trireme::kernels {
@@ -143,7 +144,8 @@ double bound_of(index_t in, bool has_norm) {
 TYPED_TEST(DecodeLinearOf, MatchesReference) {
   using T = TypeParam;
   const std::vector<std::pair<index_t, index_t>> sizes = {
-      {1, 1}, {31, 5}, {64, 17}, {96, 33}, {257, 31}, {1032, 20}, {2056, 9}, {16, 4099}};
+      {1, 1},     {31, 5},   {64, 17},   {96, 33},    {257, 31},
+      {1032, 20}, {2056, 9}, {16, 4099}, {1032, 2051}};
   for (const auto& [in, out] : sizes) {
     const Layer<T> layer(in, out);
     for (const index_t rows : {1, 2, 5, 16}) {
@@ -162,7 +164,7 @@ TYPED_TEST(DecodeLinearOf, MatchesReference) {
 TYPED_TEST(DecodeLinearOf, ARowHasTheBitsThatItHasAlone) {
   using T = TypeParam;
   const std::vector<std::pair<index_t, index_t>> sizes = {
-      {96, 41}, {333, 11}, {2056, 9}, {16, 4099}};
+      {96, 41}, {333, 11}, {2056, 9}, {16, 4099}, {1032, 2051}};
   for (const auto& [in, out] : sizes) {
     const Layer<T> layer(in, out);
     for (const bool has_norm : {false, true}) {
@@ -211,8 +213,10 @@ TEST(DecodeLinearNorm, OfRowsFarFromZero) {
 // Sums are taken about the first columns. Where these are far from all others, they are
 // taken again: about the first columns alone, 1e-4 would be lost.
 TEST(DecodeLinearNorm, OfRowsWhoseFirstColumnsAreFarFromTheOthers) {
-  for (const index_t far : {1, 4}) {
-    Layer<float> layer(4096, 20);
+  // Rows that have a team of their own, and some that share one.
+  for (const auto& [far, in] :
+       {std::pair<index_t, index_t>{1, 4096}, {4, 4096}, {1, 1024}}) {
+    Layer<float> layer(in, 20);
     Values x = layer.x.values();
     // Beside rows that are not like that.
     for (index_t row = 0; row < kDecodeRows; row += 2) {
@@ -247,6 +251,21 @@ TEST(DecodeLinearResidual, MayBeTheOutput) {
                        WeightOperand<float>(layer.weight()), to);
   Exec().fence("test");
   EXPECT_EQ(y.values(), layer.run(true, false, true, 0, 2));
+}
+
+// To the last number that is divided by multiplying, and behind it.
+TEST(DecodeDivisor, DividesExactly) {
+  for (const int by : {1, 2, 3, 5, 7, 64, 96, 65537, 2147483647}) {
+    const impl::Divisor divisor(by);
+    const auto most = static_cast<std::int64_t>(0xffffffffu / static_cast<unsigned>(by));
+    for (const std::int64_t around : {std::int64_t{0}, std::int64_t{by}, most,
+                                      most / by * by, std::int64_t{2147483646}}) {
+      for (std::int64_t n = around - 2; n <= around + 2; ++n) {
+        if (n < 0 || n > 2147483647) continue;
+        EXPECT_EQ(divisor.quotient(static_cast<int>(n)), n / by) << n << " / " << by;
+      }
+    }
+  }
 }
 
 test::Array<std::int32_t> numbers_on_device(const Numbers& numbers) {
@@ -375,7 +394,8 @@ TYPED_TEST(DecodeLinearOf, CombinesWhatAttentionLeft) {
   using T = TypeParam;
   for (const CachedHeads& heads :
        {CachedHeads{1, 1, 1, 0.7}, CachedHeads{6, 3, 31, 0.2},
-        CachedHeads{4, 4, 64, 0.125}, CachedHeads{6, 2, 40, 0.1}}) {
+        CachedHeads{4, 4, 64, 0.125}, CachedHeads{6, 2, 40, 0.1},
+        CachedHeads{24, 8, 64, 0.125}}) {
     const Attended<T> attended(heads, {3, 0, 4, 1, 2}, {1, 200, 0, 65, 33});
     const Values got = attended.run();
     EXPECT_EQ(got, attended.apart()) << heads.head_dim;
