@@ -46,7 +46,7 @@ std::string in_mib(std::size_t bytes) {
 std::string scratch_note(const AttentionFacts& facts) {
   return fmt::format(
       "attention is computed by Trireme's own kernels: those of NVIDIA's cuDNN, faster "
-      "here where its library is, would take up to {} besides, which is more than the "
+      "here where its library is, would take up to {} of memory, which is more than the "
       "{} that they may take unless asked for. precision.attention: cudnn asks for them; "
       "run.deterministic: false or a smaller batch.micro makes it less. With "
       "precision.attention: own this is not said",
