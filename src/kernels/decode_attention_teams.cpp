@@ -68,9 +68,7 @@ struct DecodeTile {
     A* totals;        // (kSlots, kHeads)
   };
 
-  KOKKOS_FUNCTION int head_groups() const {
-    return kHeads == 1 ? group : (group + kHeads - 1) / kHeads;
-  }
+  KOKKOS_FUNCTION int head_groups() const { return (group + kHeads - 1) / kHeads; }
   KOKKOS_FUNCTION int teams() const {
     return static_cast<int>(texts.count) * results.tiles * kv_heads * head_groups();
   }
