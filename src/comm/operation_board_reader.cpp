@@ -246,10 +246,25 @@ double wall_now(std::int64_t wall_offset) {
   return seconds_of(now.count() + wall_offset);
 }
 
+// Until another rank has written its report, or it is certain that it will not. A rank
+// that gives up while the report is made stays on its board as what it waited in, so that
+// the report shows that, and not a rank that is in no message.
+void await_report(const fs::path& path) {
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  constexpr int kMostPauses = 1000;
+  std::error_code error;
+  for (int i = 0; i < kMostPauses && fs::file_size(path, error) == 0 && !error; ++i) {
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 void print_hang(const fs::path& directory, const std::string& host, int rank,
                 double waited, std::int64_t wall_offset) {
   std::optional<OpenFile> copy;
-  if (!claim(directory / kHangName, copy)) return;
+  if (!claim(directory / kHangName, copy)) {
+    await_report(directory / kHangName);
+    return;
+  }
   const BoardReading reading = read_boards(directory);
   const double now = wall_now(wall_offset);
   const std::string why =
