@@ -15,6 +15,12 @@ std::string_view name_of(Section section) {
   return names[static_cast<std::size_t>(section)];
 }
 
+std::string_view name_of(Phase phase) {
+  constexpr std::array<std::string_view, kPhaseCount> names = {
+      "step", "validation", "checkpoint", "sample", "other"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
 std::string_view name_of(Component component) {
   constexpr std::array<std::string_view, kComponentCount> names = {
       "none", "embedding", "norms", "attention", "mlp", "head"};
@@ -23,7 +29,7 @@ std::string_view name_of(Component component) {
 
 void Timers::charge() {
   const auto now = Clock::now();
-  seconds_[static_cast<std::size_t>(section())] +=
+  seconds_[static_cast<std::size_t>(phase_)][static_cast<std::size_t>(section())] +=
       std::chrono::duration<double>(now - last_).count();
   last_ = now;
 }
@@ -38,9 +44,18 @@ void Timers::leave() {
   stack_.pop_back();
 }
 
-std::array<double, kSectionCount> Timers::seconds() {
+Timers::SectionSeconds Timers::seconds() {
   charge();
-  return seconds_;
+  SectionSeconds sum{};
+  for (const SectionSeconds& of_phase : seconds_) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += of_phase[i];
+  }
+  return sum;
+}
+
+Timers::SectionSeconds Timers::seconds(Phase phase) {
+  charge();
+  return seconds_[static_cast<std::size_t>(phase)];
 }
 
 double Timers::total_seconds() const {
@@ -49,7 +64,7 @@ double Timers::total_seconds() const {
 
 void Timers::reset() {
   start_ = last_ = Clock::now();
-  seconds_.fill(0.0);
+  seconds_.fill({});
 }
 
 Region::Region(Timers& timers, Section section, const RegionLabel& label)
@@ -72,6 +87,17 @@ Region::~Region() {
               .end = Timers::Clock::now(),
               .microbatch = label_.microbatch,
               .chunk = label_.chunk});
+}
+
+PhaseRegion::PhaseRegion(Timers& timers, Phase phase)
+    : timers_(timers), before_(timers.phase_) {
+  timers_.charge();
+  timers_.phase_ = phase;
+}
+
+PhaseRegion::~PhaseRegion() {
+  timers_.charge();
+  timers_.phase_ = before_;
 }
 
 ComponentRegion::ComponentRegion(Timers* timers, Component component) : timers_(timers) {

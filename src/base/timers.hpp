@@ -4,7 +4,7 @@
 // Regions are the one mechanism behind four views of a run: the seconds of the sections,
 // the timeline of a trace, the profile of the kernels that are launched within them, and
 // what Kokkos Tools see. A Section says what the run is at; a Component, inside of it,
-// what of the model that is for.
+// what of the model that is for, and a Phase, around it, what of the run.
 #ifndef TRIREME_BASE_TIMERS_HPP_
 #define TRIREME_BASE_TIMERS_HPP_
 
@@ -30,6 +30,17 @@ enum class Section {
 inline constexpr int kSectionCount = 7;
 std::string_view name_of(Section section);
 
+// What of a run the time is spent on: each second of a section lies in one of them.
+enum class Phase {
+  step,
+  validation,
+  checkpoint,  // what training stands still for
+  sample,      // of text
+  other
+};
+inline constexpr int kPhaseCount = 5;
+std::string_view name_of(Phase phase);
+
 // What of a model is computed; none outside of its layers. Norms are all of a layer that
 // is neither attention nor the feed-forward block: residuals and dropout, too.
 enum class Component { none, embedding, norms, attention, mlp, head };
@@ -47,9 +58,12 @@ class Timers {
     start_ = last_ = Clock::now();
   }
 
+  using SectionSeconds = std::array<double, kSectionCount>;
+
   // Seconds in each section since construction (or reset); time in none is
-  // Section::other.
-  std::array<double, kSectionCount> seconds();
+  // Section::other. In all phases, or in one.
+  SectionSeconds seconds();
+  SectionSeconds seconds(Phase phase);
   double total_seconds() const;
   void reset();
 
@@ -82,6 +96,7 @@ class Timers {
  private:
   friend class Region;
   friend class ComponentRegion;
+  friend class PhaseRegion;
   struct Level {
     Section section;
     Component component;
@@ -92,7 +107,8 @@ class Timers {
 
   Clock::time_point start_, last_;
   std::vector<Level> stack_;
-  std::array<double, kSectionCount> seconds_{};
+  Phase phase_ = Phase::other;
+  std::array<SectionSeconds, kPhaseCount> seconds_{};
   Trace* trace_ = nullptr;
   std::shared_ptr<TraceSources> trace_sources_ = std::make_shared<TraceSources>();
   KernelProfile* profile_ = nullptr;
@@ -117,6 +133,19 @@ class Region {
   Section section_;
   RegionLabel label_;
   Timers::Clock::time_point begin_{};  // where it is recorded
+};
+
+// Says for its lifetime which phase the run is in; the one before goes on behind it.
+class PhaseRegion {
+ public:
+  PhaseRegion(Timers& timers, Phase phase);
+  ~PhaseRegion();
+  PhaseRegion(const PhaseRegion&) = delete;
+  PhaseRegion& operator=(const PhaseRegion&) = delete;
+
+ private:
+  Timers& timers_;
+  Phase before_;
 };
 
 // Says for its lifetime which component is computed, to a trace, a profile and Kokkos

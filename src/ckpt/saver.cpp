@@ -125,7 +125,7 @@ void Saver::begin(const Exec& exec, const std::vector<TensorPart>& parts,
   // The thread of the first phase waits for nobody, so that the directory has to be
   // there.
   if (const std::string error = make_staging(); !error.empty()) failure = error;
-  report_.busy_seconds = seconds_since(begin);
+  report_.busy_seconds = report_.own_seconds = seconds_since(begin);
   start(Phase::laying_out, [this, failure] {
     if (!failure.empty()) throw Error(failure);
     if (world_.rank() == 0) remove_stale(options_.directory, staging_.path);
@@ -210,6 +210,7 @@ std::optional<SaveReport> Saver::advance() {
   thread_.join();
   const double busy = world_.all_reduce(phase_seconds_, comm::Op::max);
   report_.busy_seconds += busy;
+  report_.own_seconds += phase_seconds_;
   std::string failed = failures();
   if (!failed.empty()) return end(std::move(failed));
   switch (phase_) {

@@ -33,7 +33,7 @@ struct SaverOptions {
   FaultHook hook = {};
 };
 
-// What became of a save; the same on every rank.
+// What became of a save; the same on every rank, but for its own time.
 struct SaveReport {
   std::int64_t step = 0;
   std::string error = {};     // empty: it is published
@@ -41,6 +41,7 @@ struct SaveReport {
   std::uint64_t bytes = 0;    // of all its files
   std::string warning = {};   // as Saved::warning
   double busy_seconds = 0.0;  // from copy to publication, without waits for advance()
+  double own_seconds = 0.0;   // of these, what this rank itself took
 };
 
 class Saver {

@@ -89,6 +89,10 @@ void Communicator::charge_to(Timers* timers) {
   if (recorders_ != nullptr) recorders_->timers = timers;
 }
 
+void Communicator::before_messages(std::function<void(const std::string& group)> call) {
+  if (recorders_ != nullptr) recorders_->before_message = std::move(call);
+}
+
 // Ranks that call different things would exchange garbage or wait for ever. Therefore
 // they first tell each other a checksum of the call, and where these differ, the call
 // itself.

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,6 +35,8 @@ class OperationBoard;
 struct Recorders {
   std::shared_ptr<OperationBoard> board;
   Timers* timers = nullptr;
+  // Called with the group's name before a message on device memory begins.
+  std::function<void(const std::string& group)> before_message = {};
 };
 
 class Communicator {
@@ -60,6 +63,9 @@ class Communicator {
   // From now on the time in operations on device memory is charged to these timers, as
   // Section::communication.
   void charge_to(Timers* timers);
+  // From now on this is called before each of these operations, with the group's name: a
+  // link that is slow on purpose. Empty: nothing.
+  void before_messages(std::function<void(const std::string& group)> call);
 
   // Gives messages under way, of any group of the world, a moment. Never waits.
   virtual void progress() {}
@@ -123,6 +129,11 @@ class Communicator {
   }
   Timers* timers() const { return recorders_ == nullptr ? nullptr : recorders_->timers; }
   Trace* trace() const;
+  void begin_message() const {
+    if (recorders_ != nullptr && recorders_->before_message) {
+      recorders_->before_message(name_);
+    }
+  }
   // Notes a call that took long enough to be seen.
   void trace_call(const char* name, Site site, Clock::time_point begin,
                   Clock::time_point end) const;

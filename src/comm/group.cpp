@@ -153,6 +153,7 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   }
   const Timed timed(control_->timers());
   const auto begin = Clock::now();
+  control_->begin_message();
   request.site_ = transfer.site;
   request.name_ = name_of(transfer.kind);
   request.peer_ = transfer.is_between_two() ? transfer.peer : -1;
@@ -173,6 +174,15 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   control_->trace_call("begin", transfer.site, begin, end);
+  if (times_ != nullptr && times_->has_room()) {
+    request.record_ = times_->add({.peer = request.peer_,
+                                   .channel = static_cast<int>(transfer.channel),
+                                   .sends = transfer.kind == Kind::send,
+                                   .begin = begin,
+                                   .begun = end,
+                                   .wait = end,
+                                   .end = end});
+  }
   if (whole.count == 0) return request;
   const MessageTally one = count_of(transfer);
   sent_.add(one);
@@ -209,6 +219,7 @@ void Group::finish(const Exec& exec, const Request& request) {
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   control_->trace_call("wait", request.site_, begin, end);
+  if (times_ != nullptr) times_->note_wait(request.record_, begin, end);
   if (!times_calls_) return;
   const double seconds = seconds_between(begin, end);
   traffic_ += {.seconds = seconds, .wait_seconds = seconds};

@@ -23,6 +23,7 @@
 #include "base/exec.hpp"
 #include "base/tally.hpp"
 #include "comm/communicator.hpp"
+#include "comm/message_times.hpp"
 #include "comm/transport.hpp"
 
 namespace trireme::comm {
@@ -60,6 +61,7 @@ class Request {
     std::swap(elements_, other.elements_);
     std::swap(peer_, other.peer_);
     std::swap(sequence_, other.sequence_);
+    std::swap(record_, other.record_);
     return *this;
   }
   bool under_way() const { return owner_ != nullptr; }
@@ -75,6 +77,7 @@ class Request {
   index_t elements_ = 0;
   int peer_ = -1;  // of a message between two ranks
   std::int64_t sequence_ = 0;
+  int record_ = -1;  // in MessageTimes
 };
 
 class Group {
@@ -96,6 +99,9 @@ class Group {
   // What each site has sent, in the order of the first calls.
   const Tally& sent() const { return sent_; }
   void reset_traffic();
+  // From now on operations are noted there, too, until null is given. Of those that a
+  // device carries the host's times say nothing.
+  void record_to(MessageTimes* times) { times_ = times; }
   // Memory that operations keep for themselves (Transport::staging_bytes).
   std::size_t staging_bytes() const { return transport_->staging_bytes(); }
   // Transport::is_on_stream.
@@ -177,7 +183,8 @@ class Group {
   Traffic traffic_;
   Tally sent_;
   bool times_calls_ = false;  // what the host takes for a call says something
-  TransportSeconds before_;   // what the transport had taken at the last reset
+  MessageTimes* times_ = nullptr;
+  TransportSeconds before_;  // what the transport had taken at the last reset
 };
 
 }  // namespace trireme::comm

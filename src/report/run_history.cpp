@@ -52,6 +52,11 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
   const auto event = io::json_value<std::string>(line, "event");
   const double time = io::json_value<double>(line, "time");
   if (event == "began" || event == "refused") {
+    // Of the start before, which did not say so itself.
+    if (!starts.empty() && line.contains("before_ended")) {
+      double& ended = starts.back().ended;
+      ended = std::max(ended, io::json_value<double>(line, "before_ended"));
+    }
     StartRecord start;
     start.number = io::json_value<std::int64_t>(line, "start");
     start.began = start.ended = time;
@@ -77,8 +82,18 @@ void add_line(const HistoryLine& line, std::vector<StartRecord>& starts) {
       start.longest_save =
           std::max(start.longest_save, io::json_value<double>(line, "save_seconds"));
     }
+  } else if (event == "restarted") {
+    start.ready = io::json_value<double>(line, "launch") +
+                  io::json_value<double>(line, "set_up") +
+                  io::json_value<double>(line, "read");
+  } else if (event == "devices") {
+    start.ranks = io::json_value<int>(line, "ranks");
+    start.peak = io::json_value<double>(line, "peak");
   } else if (event == "ended") {
     start.is_clean = true;
+    if (line.contains("seconds")) {
+      start.ending_seconds = io::json_value<double>(line, "seconds");
+    }
     start.status = io::json_value<int>(line, "status");
     if (line.contains("by") && line["by"] == kAsAsked) start.ending = Ending::as_asked;
     if (line.contains("by") && line["by"] == kOfTime) start.ending = Ending::of_time;
@@ -136,6 +151,24 @@ EffectiveTime effective_time(const std::vector<StartRecord>& starts) {
   return time;
 }
 
+DeviceTime device_time(const std::vector<StartRecord>& starts, double began) {
+  // Times are written in the shortest form that reads back the same.
+  constexpr double kSame = 1e-6;
+  DeviceTime time;
+  for (const StartRecord& start : starts) {
+    if (start.saved_step == kRefused || start.began < began - kSame) continue;
+    const StartRecord& known = start.ranks > 0 ? start : starts.back();
+    const double ranks = known.ranks;
+    const double seconds = ranks * (start.ended - start.began);
+    ++time.starts;
+    time.seconds += seconds;
+    time.flops += seconds * known.peak;
+    time.ready += ranks * start.ready;
+    if (&start != &starts.back()) time.ending += ranks * start.ending_seconds;
+  }
+  return time;
+}
+
 int idle_starts(const std::vector<StartRecord>& starts, std::int64_t step) {
   int idle = 0;
   // What a later start went on from was saved, if the record of that was lost or not.
@@ -177,13 +210,17 @@ RunHistory::RunHistory(const io::Path& directory) : path_(directory / kStartsNam
 std::string RunHistory::begin(double age, std::int64_t first_step,
                               const std::string& job) {
   const double began = clock_.now() - age;
+  HistoryLine line = {{"job", job}, {"step", first_step}};
+  if (!starts_.empty() && !starts_.back().is_clean) {
+    line["before_ended"] = starts_.back().ended;
+  }
   StartRecord start;
   start.number = starts_.empty() ? 1 : starts_.back().number + 1;
   start.began = start.ended = began;
   start.first_step = first_step;
   start.job = job;
   starts_.push_back(start);
-  return append(start.number, "began", began, {{"job", job}, {"step", first_step}});
+  return append(start.number, "began", began, line);
 }
 
 std::string RunHistory::note_first_step(std::int64_t step) {
@@ -191,7 +228,15 @@ std::string RunHistory::note_first_step(std::int64_t step) {
   return append(starts_.back().number, "from", clock_.now(), {{"step", step}});
 }
 
+std::string RunHistory::note_devices(int ranks, double peak) {
+  starts_.back().ranks = ranks;
+  starts_.back().peak = peak;
+  return append(starts_.back().number, "devices", clock_.now(),
+                {{"ranks", ranks}, {"peak", peak}});
+}
+
 std::string RunHistory::note_restart(const RestartTimes& times) {
+  starts_.back().ready = times.launch + times.set_up + times.read;
   HistoryLine line = {{"launch", times.launch},
                       {"set_up", times.set_up},
                       {"read", times.read},
@@ -213,13 +258,15 @@ std::string RunHistory::note_saved(std::int64_t step, double step_seconds,
       {{"step", step}, {"step_seconds", step_seconds}, {"save_seconds", save_seconds}});
 }
 
-std::string RunHistory::end(int status, Ending ending) {
+std::string RunHistory::end(int status, Ending ending, double seconds) {
   StartRecord& start = starts_.back();
   start.is_clean = true;
   start.status = status;
   start.ending = ending;
   start.ended = clock_.now();
+  start.ending_seconds = seconds;
   HistoryLine line = {{"status", status}};
+  if (seconds > 0.0) line["seconds"] = seconds;
   if (ending == Ending::as_asked) line["by"] = kAsAsked;
   if (ending == Ending::of_time) line["by"] = kOfTime;
   return append(start.number, "ended", start.ended, line);

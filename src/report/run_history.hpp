@@ -40,6 +40,10 @@ struct StartRecord {
   std::int64_t saved_step = -1;  // the last that it published; -1: none
   double step_seconds = 0.0;     // in steps up to that one
   double longest_save = 0.0;     // seconds; 0: none was published
+  int ranks = 0;                 // 0: not known
+  double peak = 0.0;             // FLOP/s of a rank's device, as far as it was measured
+  double ready = 0.0;            // seconds from its beginning to that of the first step
+  double ending_seconds = 0.0;   // of the loop behind its last checkpoint
 };
 
 // How long it took from the process' beginning to the end of the first step.
@@ -67,6 +71,16 @@ struct EffectiveTime {
   std::string text() const;
 };
 EffectiveTime effective_time(const std::vector<StartRecord>& starts);
+// What the devices of these starts were there for, from the start on that began at
+// `began`: in device seconds, of these before first steps and in the ends of starts that
+// are over; and in FLOPs at each start's peak. Starts that do not say their ranks or peak
+// count as `last` does, the one that goes on.
+struct DeviceTime {
+  int starts = 0;
+  double seconds = 0.0, ready = 0.0, ending = 0.0;
+  double flops = 0.0;
+};
+DeviceTime device_time(const std::vector<StartRecord>& starts, double began);
 // So many of the last starts have published no step beyond what was there before them;
 // `step` is that of the newest checkpoint now, 0 where there is none. A start that its
 // time ended after one step is as idle, unless that step took much of its time: a chain
@@ -95,10 +109,15 @@ class RunHistory {
   // Notes that this start went on from another checkpoint, as that one was damaged.
   std::string note_first_step(std::int64_t step);
   std::string note_restart(const RestartTimes& times);
+  // On how many devices the start goes on, and what one can do.
+  std::string note_devices(int ranks, double peak);
+  // The start goes on now, as far as effective_time() and device_time() are concerned.
+  void touch() { starts_.back().ended = clock_.now(); }
   // A checkpoint was published; seconds in steps up to it, of this start, and of the
   // save.
   std::string note_saved(std::int64_t step, double step_seconds, double save_seconds);
-  std::string end(int status, Ending ending = Ending::of_status);
+  // `ending`: seconds of the loop behind its last checkpoint.
+  std::string end(int status, Ending ending = Ending::of_status, double seconds = 0.0);
   // A start that was refused because so many before it were idle; counting begins anew.
   std::string note_refusal();
 

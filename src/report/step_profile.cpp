@@ -1,6 +1,7 @@
 // report/step_profile.cpp — see step_profile.hpp.
 #include "report/step_profile.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -27,8 +28,32 @@ StepProfile::StepProfile(const ProfileOptions& options, const Exec& exec, Timers
       timers_(timers),
       profile_(make_kernel_clock(exec.space())) {}
 
+bool ProfileOptions::has(std::int64_t number, std::int64_t steps_before) const {
+  constexpr std::int64_t kFirst[] = {2, 3, 5, 8, 13, 21, 34, 55};
+  constexpr std::int64_t kSeldom = 61;
+  if (!samples) return number > kLeftOut && steps_before < most_steps;
+  return std::ranges::count(kFirst, number) > 0 || number % kSeldom == 0;
+}
+
+void KernelSeconds::add_step(const Timers::SectionSeconds& sections) {
+  ++steps_;
+  passes_code_ += sections[static_cast<std::size_t>(Section::forward)] +
+                  sections[static_cast<std::size_t>(Section::backward)];
+  optimizer_code_ += sections[static_cast<std::size_t>(Section::optimizer)];
+}
+
+void KernelSeconds::set_kernels(const KernelProfile& profile) {
+  passes_ = optimizer_ = 0.0;
+  for (const KernelRecord& record : profile.records()) {
+    const bool is_of_passes =
+        record.section == Section::forward || record.section == Section::backward;
+    if (is_of_passes) passes_ += record.seconds;
+    if (record.section == Section::optimizer) optimizer_ += record.seconds;
+  }
+}
+
 void StepProfile::begin_step(std::int64_t number) {
-  is_in_step_ = number > ProfileOptions::kLeftOut && steps_ < options_.most_steps;
+  is_in_step_ = has(number);
   if (!is_in_step_) return;
   sections_begin_ = timers_.seconds();
   timers_.profile_to(&profile_);
@@ -40,12 +65,16 @@ void StepProfile::end_step() {
   exec_.fence("trireme::report::StepProfile");
   seconds_ += timers_.total_seconds() - begin_;
   timers_.profile_to(nullptr);
-  const auto sections = timers_.seconds();
+  Timers::SectionSeconds sections = timers_.seconds();
   for (std::size_t i = 0; i < sections.size(); ++i) {
-    sections_[i] += sections[i] - sections_begin_[i];
+    sections[i] -= sections_begin_[i];
+    sections_[i] += sections[i];
   }
   profile_.resolve();
+  kernel_seconds_.add_step(sections);
+  kernel_seconds_.set_kernels(profile_);
   ++steps_;
+  is_in_step_ = false;
 }
 
 RankProfile StepProfile::of_rank(const MachineSpeed& machine, double row_bytes) const {

@@ -1,11 +1,9 @@
 // report/step_trace.cpp — see step_trace.hpp.
 //
-// Clocks are compared as in this example: rank 0 sends when its clock shows 10.0 s and
-// has the answer at 10.4 s; rank 1 read 3.1 s in between. Rank 1's 3.1 s is then taken
-// for rank 0's 10.2 s, which is right to 0.2 s. Of 16 such rounds the shortest counts,
-// as it leaves the least room for error. Each rank writes its events to a file of its
-// own, and rank 0 puts these together one by one: no rank needs memory for the events of
-// all.
+// Each rank writes its events to a file of its own, and rank 0 puts these together one by
+// one: no rank needs memory for the events of all. What was recorded stays in the clock
+// of its rank until then, as only a reading after the last step says how fast that goes.
+// A file that cannot be written ends no training: the failure is the run's last word.
 #include "report/step_trace.hpp"
 
 #include <fmt/format.h>
@@ -29,10 +27,6 @@ namespace {
 // The most events of a rank: enough for some steps of hundreds of passes and messages,
 // 100 bytes each.
 constexpr std::size_t kMostEvents = 400'000;
-
-double seconds_of(comm::Clock::time_point time) {
-  return std::chrono::duration<double>(time.time_since_epoch()).count();
-}
 
 // Rows of a rank's timeline in which events do not overlap: row 0 is what the rank does,
 // messages of a group lie in as many as are under way at once.
@@ -93,59 +87,6 @@ TraceOptions parse_trace_steps(const std::string& steps, io::Path path) {
   return {.path = std::move(path), .first = *first, .last = *last};
 }
 
-// Host values: a message of a device is not waited for by the host where it arrives.
-ClockReading read_clock(comm::Communicator& world) {
-  constexpr int kRounds = 16;
-  const int ranks = world.size();
-  // What is kept of each rank's best round: what rank 0's clock showed in the middle of
-  // it, its number and its length.
-  std::vector<double> middle(static_cast<std::size_t>(ranks), 0.0), round = middle,
-                                                                    length = middle;
-  std::vector<double> own(kRounds, seconds_of(comm::Clock::now()));
-  world.barrier();
-  for (int rank = 1; rank < ranks; ++rank) {
-    const auto pair = world.subset({0, rank}, "clock reading");
-    if (pair == nullptr) continue;
-    const auto r = static_cast<std::size_t>(rank);
-    double shortest = std::numeric_limits<double>::infinity();
-    std::int64_t token = 0;
-    for (int k = 0; k < kRounds; ++k) {
-      if (world.rank() == rank) {
-        pair->broadcast(token, 0);
-        own[static_cast<std::size_t>(k)] = seconds_of(comm::Clock::now());
-        pair->broadcast(token, 1);
-        continue;
-      }
-      const double begin = seconds_of(comm::Clock::now());
-      pair->broadcast(token, 0);
-      pair->broadcast(token, 1);
-      const double end = seconds_of(comm::Clock::now());
-      if (end - begin >= shortest) continue;
-      shortest = end - begin;
-      middle[r] = 0.5 * (begin + end);
-      length[r] = shortest;
-      round[r] = k;
-    }
-  }
-  if (world.rank() == 0) middle[0] = own[0];
-  world.all_reduce(middle);
-  world.all_reduce(length);
-  world.all_reduce(round);
-  const auto me = static_cast<std::size_t>(world.rank());
-  return {.own = own[static_cast<std::size_t>(round[me])],
-          .reference = middle[me],
-          .error = 0.5 * length[me]};
-}
-
-double reference_time(double own, const ClockReading& before, const ClockReading& after) {
-  const double between = after.own - before.own;
-  const double share =
-      between > 0.0 ? std::clamp((own - before.own) / between, 0.0, 1.0) : 0.0;
-  const double offset_before = before.reference - before.own;
-  const double offset_after = after.reference - after.own;
-  return own + offset_before + share * (offset_after - offset_before);
-}
-
 StepTrace::StepTrace(TraceOptions options, const comm::RankGrid& grid, Timers& timers,
                      Log& log)
     : options_(std::move(options)), grid_(grid), timers_(timers), log_(log) {}
@@ -153,7 +94,8 @@ StepTrace::StepTrace(TraceOptions options, const comm::RankGrid& grid, Timers& t
 void StepTrace::begin_step(std::int64_t step) {
   if (step != options_.first) return;
   trace_.emplace(kMostEvents);
-  before_ = read_clock(*grid_.groups().world);
+  clock_.emplace(*grid_.groups().world);
+  before_ = clock_->read();
   timers_.begin_trace(*trace_);
 }
 
@@ -179,7 +121,7 @@ void StepTrace::finish() {
 void StepTrace::end_recording() {
   comm::Communicator& world = *grid_.groups().world;
   timers_.end_trace();
-  const ClockReading after = read_clock(world);
+  const ClockReading after = clock_->read();
   double zero = std::numeric_limits<double>::infinity();
   for (const TraceEvent& event : trace_->events()) {
     zero = std::min(zero, reference_time(seconds_of(event.begin), before_, after));

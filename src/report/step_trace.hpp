@@ -3,9 +3,8 @@
 // busy with and, beside that, its messages under way, and passes as its device was at
 // them.
 //
-// Ranks have clocks of their own. Each is compared with rank 0's by messages to and fro,
-// of which the fastest counts (Cristian 1989), before the first step and after the last;
-// between these its offset is a line.
+// Ranks have clocks of their own (rank_clock.hpp), which are read before the first step
+// and after the last.
 #ifndef TRIREME_REPORT_STEP_TRACE_HPP_
 #define TRIREME_REPORT_STEP_TRACE_HPP_
 
@@ -16,6 +15,7 @@
 #include "base/timers.hpp"
 #include "comm/rank_grid.hpp"
 #include "io/files.hpp"
+#include "report/rank_clock.hpp"
 
 namespace trireme::report {
 
@@ -27,17 +27,6 @@ struct TraceOptions {
 
 // "2-4" or "3". InputError otherwise.
 TraceOptions parse_trace_steps(const std::string& steps, io::Path path);
-
-// What a clock showed when rank 0's showed `reference`, in seconds.
-struct ClockReading {
-  double own = 0.0, reference = 0.0;
-  double error = 0.0;  // at most, either way
-};
-// Reads this rank's steady clock against rank 0's. Collective.
-ClockReading read_clock(comm::Communicator& world);
-
-// Rank 0's time, from readings before and after.
-double reference_time(double own, const ClockReading& before, const ClockReading& after);
 
 class StepTrace {
  public:
@@ -64,6 +53,7 @@ class StepTrace {
   Timers& timers_;
   Log& log_;
   std::optional<Trace> trace_;  // while it records
+  std::optional<RankClock> clock_;
   ClockReading before_;
   std::int64_t recorded_ = 0;  // steps
   std::string failure_;        // to write the file

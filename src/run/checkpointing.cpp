@@ -80,7 +80,7 @@ void Checkpointing::advance() {
 
 void Checkpointing::settle(const ckpt::SaveReport& report) {
   step_under_way_ = -1;
-  options_.ended(report.step, report.error.empty());
+  options_.ended(report.step, report.error.empty(), report.own_seconds);
   const bool speaks = world_.rank() == 0;
   if (report.error.empty()) {
     saved_step_ = report.step;

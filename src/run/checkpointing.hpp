@@ -31,8 +31,10 @@ class Checkpointing {
     // and those that it took.
     std::function<void(std::int64_t step, double step_seconds, double save_seconds)>
         saved = {};
-    // Called on every rank when a save has ended, published or failed.
-    std::function<void(std::int64_t step, bool is_published)> ended = {};
+    // Called on every rank when a save has ended, published or failed, with the seconds
+    // that this rank itself took.
+    std::function<void(std::int64_t step, bool is_published, double own_seconds)> ended =
+        {};
     // Called on rank 0, beside training, before a checkpoint is published.
     std::function<void()> before_publish = {};
     ckpt::FaultHook hook = {};

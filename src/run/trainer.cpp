@@ -148,6 +148,23 @@ class OnBoard {
   std::shared_ptr<comm::OperationBoard> board_;
 };
 
+// While this object lives, faults can strike before each message on device memory. Where
+// none are planned, none are asked for.
+class SlowLinks {
+ public:
+  SlowLinks(comm::Communicator& world, FaultPlan& faults) : world_(world) {
+    if (faults.empty()) return;
+    world_.before_messages(
+        [&faults](const std::string& group) { faults.at("message." + group); });
+  }
+  ~SlowLinks() { world_.before_messages({}); }
+  SlowLinks(const SlowLinks&) = delete;
+  SlowLinks& operator=(const SlowLinks&) = delete;
+
+ private:
+  comm::Communicator& world_;
+};
+
 struct LoadedDeck {
   config::Deck deck;
   data::Corpora corpora;  // of data.train; of rank 0, which has checked them
@@ -334,8 +351,15 @@ void record_error(Log& log, const std::exception& error) {
 
 // All phases of a run, for --fault.
 std::vector<FaultPhase> fault_phases() {
-  std::vector<FaultPhase> phases = {
-      {"start"}, {"load"}, {.name = "step", .has_gradients = true}, {"validation"}};
+  std::vector<FaultPhase> phases = {{"start"},
+                                    {"load"},
+                                    {.name = "step", .has_gradients = true},
+                                    {"input"},
+                                    {"validation"}};
+  for (const char* group :
+       {"tensor", "context", "gradient", "pipeline", "model", "tied"}) {
+    phases.push_back({fmt::format("message.{}", group)});
+  }
   const auto& saves = ckpt::save_phases();
   phases.insert(phases.end(), saves.begin(), saves.end());
   return phases;
@@ -411,6 +435,7 @@ class Start {
   report::RestartTimes restart_times_;
   report::Terminal terminal_ = report::find_terminal(stdout, std::getenv);
   FaultPlan faults_;
+  SlowLinks slow_links_{world_, faults_};
   std::optional<report::TraceOptions> trace_;
   std::optional<report::ProfileOptions> profile_;
   std::optional<job::JobClock> job_;

@@ -54,6 +54,8 @@ constexpr index_t kSampleTokens = 64;
 constexpr double kLongEnoughToProbe = 10.0;
 
 constexpr const char* kProfileName = "profile.json";
+// The account of the run's time, as a checkpoint has it.
+constexpr const char* kAccountText = "report_account";
 
 ckpt::TrainingState initial_state(comm::Communicator& world, const config::Deck& deck,
                                   const data::Datasets& datasets) {
@@ -107,13 +109,16 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
            .prepare = [this] { prepare_save(); },
            .saved =
                [this](std::int64_t step, double step_seconds, double save_seconds) {
-                 if (first_rank_.history != nullptr) {
-                   note(
-                       first_rank_.history->note_saved(step, step_seconds, save_seconds));
-                 }
+                 if (first_rank_.history == nullptr) return;
+                 note(first_rank_.history->note_saved(step, step_seconds, save_seconds));
+                 if (!accounting_) return;
+                 write_efficiency(accounting_->facts(1e12 * peak_.peak().best));
                },
-           .ended = [this](std::int64_t step,
-                           bool is_published) { note_save(step, is_published); },
+           .ended =
+               [this](std::int64_t step, bool is_published, double own_seconds) {
+                 if (accounting_) accounting_->note_saving(own_seconds);
+                 note_save(step, is_published);
+               },
            .before_publish =
                [this] {
                  directory_.require_held();
@@ -242,7 +247,11 @@ void TrainingRun::start_step() {
        .learning_rate_before = schedule_.at(std::max<std::int64_t>(update - 1, 1)),
        .loss_scale = loss_scaling_.rules(),
        .microbatches = microbatches,
-       .fetch = [&](int) { return loader_->next().view(); },
+       .fetch =
+           [&](int) {
+             faults_.at("input");
+             return loader_->next().view();
+           },
        .sum =
            [&](const std::string& field) {
              return loader_->sum_ahead(microbatches, field);
@@ -261,6 +270,9 @@ optim::StepReport TrainingRun::take_report() {
                   "update {} with {} on the host",
                   progress_.step + 1, report.update, report.loss_scale, update,
                   loss_scaling_.scale());
+  accounting_->note_report(started_.front().samples,
+                           started_.front().samples * deck_.model.sequence,
+                           !report.is_finite());
   if (!report.is_finite()) {
     if (!loss_scaling_.can_skip(report)) stop_on_non_finite(report);
     ++progress_.skipped_steps;
@@ -298,14 +310,15 @@ void TrainingRun::account_for(const optim::StepReport& report, std::size_t ready
 bool TrainingRun::reads_at_once() const {
   const std::int64_t step = newest_step();
   return !replica_.is_asynchronous() || step == start_.first_step + 1 ||
-         step >= last_step() || profile_ || due(deck_.run.validate_every, step) ||
-         due(deck_.run.sample_every, step) || due(deck_.checkpoint.every, step);
+         step >= last_step() || profile_->is_in_step() ||
+         due(deck_.run.validate_every, step) || due(deck_.run.sample_every, step) ||
+         due(deck_.checkpoint.every, step);
 }
 
 void TrainingRun::settle_steps(std::size_t left, const job::StopRequest& stop) {
   while (started_.size() > left) {
     const optim::StepReport report = take_report();
-    if (profile_) profile_->end_step();
+    if (started_.empty()) profile_->end_step();
     log_step(report, stop);
     last_report_ = timers_.total_seconds() - of_later_steps_;
   }
@@ -438,6 +451,7 @@ void TrainingRun::log_step(const optim::StepReport& report,
 }
 
 void TrainingRun::validate(job::StopRequest& stop) {
+  const Accounting::Beside beside(*accounting_, Phase::validation);
   faults_.at("validation");
   if (first_rank_.display) first_rank_.display->note("validating");
   const auto stops = [&] {
@@ -478,6 +492,7 @@ void TrainingRun::validate(job::StopRequest& stop) {
 }
 
 void TrainingRun::write_sample() {
+  const Accounting::Beside beside(*accounting_, Phase::sample);
   const data::Corpus& corpus = datasets_.first();
   const inference::GenerationConfig config{
       .sampling = {.temperature = 0.8, .top_k = 50, .seed = deck_.run.seed},
@@ -528,6 +543,11 @@ void TrainingRun::note_first_step(double seconds) {
 
 void TrainingRun::prepare_save() {
   comm::on_first_rank(*grid_.groups().world, [&] { directory_.require_held(); });
+  last_save_ = timers_.total_seconds();
+  if (accounting_) {
+    accounting_->gather();
+    progress_.texts[kAccountText] = accounting_->text(1e12 * peak_.peak().best);
+  }
   visit_interval([this](const std::string& name, double number) {
     progress_.numbers[name] = number;
   });
@@ -631,13 +651,31 @@ void TrainingRun::begin_loop(const report::Terminal& terminal) {
   timers_.reset();
   start_.core_time = read_core_time();
   begin_interval();
+  begin_account();
+}
+
+// Texts of a checkpoint are on every rank that reads it; the account is rank 0's.
+void TrainingRun::begin_account() {
+  comm::Communicator& world = *grid_.groups().world;
+  const double peak = world.all_reduce(1e12 * peak_.peak().best) / world.size();
+  report::RunHistory* const history = first_rank_.history;
+  if (history != nullptr) note(history->note_devices(world.size(), peak));
+  const std::string past = std::exchange(progress_.texts[kAccountText], {});
+  accounting_.emplace(
+      Accounting::Setting{.grid = grid_,
+                          .replica = replica_,
+                          .profile = *profile_,
+                          .executed_flops = hardware_flops_,
+                          .say = [this](const std::string& text) { say(text); }},
+      past, history);
 }
 
 // One step, the records of those that are known, and a validation where one is due.
 void TrainingRun::step_and_validate(job::StopRequest& stop) {
   const std::int64_t number = newest_step() - start_.first_step + 1;  // of this start
   if (trace_) trace_->begin_step(number);
-  if (profile_) profile_->begin_step(number);
+  profile_->begin_step(number);
+  if (profile_->is_in_step()) accounting_->record_messages();
   start_step();
   settle_steps(reads_at_once() ? 0 : 1, stop);
   if (number == 1) note_first_step(timers_.total_seconds());
@@ -648,6 +686,7 @@ void TrainingRun::step_and_validate(job::StopRequest& stop) {
 
 // Goes on with the save that is under way, and begins or completes one where it is time.
 void TrainingRun::save_where_due(job::StopRequest& stop, bool ends) {
+  const Accounting::Beside beside(*accounting_, Phase::checkpoint);
   const int published = checkpoints_.published();
   if (checkpoints_.step_under_way() >= 0) {
     const Region region(timers_, Section::checkpoint);
@@ -673,11 +712,15 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
   stop.begin_interval();
   job::StopReason reason = job::StopReason::none;
   while (!is_last() && !is_stop() && reason == job::StopReason::none) {
-    step_and_validate(stop);
-    stop.set_saving(checkpoints_.step_under_way() >= 0);
-    stop.set_steps_under_way(static_cast<int>(started_.size()));
-    reason = stop.poll(world);
-    if (reason != job::StopReason::none) settle_steps(0, stop);
+    {
+      const Accounting::InSteps in_steps(*accounting_);
+      step_and_validate(stop);
+      stop.set_saving(checkpoints_.step_under_way() >= 0);
+      stop.set_steps_under_way(static_cast<int>(started_.size()));
+      reason = accounting_->wait_for_all([&] { return stop.poll(world); });
+      if (reason != job::StopReason::none) settle_steps(0, stop);
+    }
+    accounting_->end_step(newest_step());
     save_where_due(stop, is_last() || is_stop() || reason != job::StopReason::none);
     if (const std::string said = stop.take_note(); first_rank_.display && !said.empty())
       say(said);
@@ -692,7 +735,7 @@ int TrainingRun::run(job::StopRequest& stop, const report::Terminal& terminal,
 int TrainingRun::end_loop(const job::StopRequest& stop, job::StopReason reason,
                           const TrainCommand& typed) {
   if (first_rank_.display) first_rank_.display->finish();
-  if (profile_) finish_profile();
+  if (shows_profile_) finish_profile();
   if (trace_) trace_->finish();
   if (first_rank_.metrics) first_rank_.metrics->close();
   const report::StartEnd end = ended();
@@ -700,10 +743,12 @@ int TrainingRun::end_loop(const job::StopRequest& stop, job::StopReason reason,
   const int status = is_early ? kExitStoppedEarly : kExitDone;
   if (first_rank_.history != nullptr) {
     const bool is_over = is_early && reason == job::StopReason::time_limit;
-    note(first_rank_.history->end(status, end == report::StartEnd::as_asked
-                                              ? report::Ending::as_asked
-                                          : is_over ? report::Ending::of_time
-                                                    : report::Ending::of_status));
+    note(first_rank_.history->end(status,
+                                  end == report::StartEnd::as_asked
+                                      ? report::Ending::as_asked
+                                  : is_over ? report::Ending::of_time
+                                            : report::Ending::of_status,
+                                  timers_.total_seconds() - last_save_));
   }
   finish_report(end, stop, typed);
   return status;
@@ -722,6 +767,7 @@ void TrainingRun::finish_report(report::StartEnd end, const job::StopRequest& st
       .steps = deck_.run.steps.steps,
       .run_directory = deck_.run.dir};
   const report::SectionTable table = report_times(report);
+  report_efficiency(report, table);
   warn_for_others(*grid_.groups().world, log_);
   if (!first_rank_.metrics) return;  // of rank 0
   report.training = first_rank_.metrics->training();
@@ -791,6 +837,33 @@ void TrainingRun::write_report(const report::RunReport& report,
   }
 }
 
+// Collective.
+void TrainingRun::report_efficiency(report::RunReport& report,
+                                    const report::SectionTable& table) {
+  auto facts = accounting_->finish(
+      {.flops = 1e12 * peak_.peak().best, .bytes = bytes_per_second_});
+  if (!facts) return;
+  facts->pipeline = report.pipeline;
+  facts->memory = table.memory();
+  say_block(write_efficiency(std::move(*facts)).text());
+}
+
+// That it is not written stops no run.
+report::Efficiency TrainingRun::write_efficiency(report::EfficiencyFacts facts) {
+  facts.type = step::compute_type(deck_);
+  facts.step = progress_.step;
+  facts.steps = deck_.run.steps.steps;
+  facts.run_directory = deck_.run.dir;
+  report::Efficiency efficiency(facts);
+  try {
+    directory_.require_held();
+    io::write_file(directory_.file(report::kEfficiencyName), efficiency.json());
+  } catch (const Error& error) {
+    log_.warning("the efficiency of this run was not written: {}", error.what());
+  }
+  return efficiency;
+}
+
 report::SectionTable TrainingRun::report_times(report::RunReport& report) {
   const std::int64_t steps = progress_.step - start_.first_step;
   const index_t samples = progress_.samples - start_.first_sample;
@@ -838,7 +911,7 @@ report::SectionTable TrainingRun::report_times(report::RunReport& report) {
     report.effective = report::effective_time(first_rank_.history->starts());
     say_block(report.effective.text());
   }
-  report.pipeline = replica_.pipeline_report();
+  report.pipeline = accounting_->replay();
   if (report.pipeline) say_block(report.pipeline->text());
   const std::string shared = report::shared_cores_note(
       *grid_.groups().world, read_core_time() - start_.core_time);

@@ -44,6 +44,7 @@
 #include "report/step_profile.hpp"
 #include "report/step_times.hpp"
 #include "report/step_trace.hpp"
+#include "run/accounting.hpp"
 #include "run/checkpointing.hpp"
 #include "run/loss_scaling.hpp"
 #include "run/run_commands.hpp"
@@ -76,6 +77,7 @@ class TrainingRun {
   // Profiles some of the steps. The memory's bytes per second are as measured.
   void record(const report::ProfileOptions& options, double bytes_per_second) {
     profile_.emplace(options, exec_, timers_);
+    shows_profile_ = true;
     bytes_per_second_ = bytes_per_second;
   }
 
@@ -103,6 +105,7 @@ class TrainingRun {
   std::vector<std::string> adopt_ways_of_products();
   std::string names_of_attention() const;  // of all ranks; collective
   void begin_loop(const report::Terminal& terminal);
+  void begin_account();
   void start_loader();
   data::Batch model_batch() const;
   void step_and_validate(job::StopRequest& stop);
@@ -151,6 +154,8 @@ class TrainingRun {
   report::StartEnd ended() const;
   void finish_profile();
   report::SectionTable report_times(report::RunReport& report);
+  void report_efficiency(report::RunReport& report, const report::SectionTable& table);
+  report::Efficiency write_efficiency(report::EfficiencyFacts facts);
   void say_block(std::string_view text);
   void write_report(const report::RunReport& report, const report::SectionTable& table);
   std::string ending_text(report::StartEnd end, const job::StopRequest& stop) const;
@@ -231,9 +236,14 @@ class TrainingRun {
   std::optional<inference::Generator> generator_;  // with run.sample_every
   Checkpointing checkpoints_;                      // its threads use what stands above
   std::optional<report::StepTrace> trace_;
-  std::optional<report::StepProfile> profile_;
-  double bytes_per_second_ = 0.0;  // of the memory, for the profile
-  plan::LibraryBytes libraries_;   // of the device, before the model was there
+  // Of the steps that --profile asks for, or of some of all.
+  std::optional<report::StepProfile> profile_{
+      std::in_place, report::ProfileOptions{.samples = true}, exec_, timers_};
+  bool shows_profile_ = false;
+  std::optional<Accounting> accounting_;  // from the beginning of the loop on
+  double bytes_per_second_ = 0.0;         // of the memory, for the profile
+  plan::LibraryBytes libraries_;          // of the device, before the model was there
+  double last_save_ = 0.0;                // when one was begun: Timers::total_seconds()
   // When the save that is under way began, if the trace shows it.
   std::optional<TraceEvent::Clock::time_point> save_begin_;
   double hardware_flops_ = 0.0;  // of a sample, on all ranks

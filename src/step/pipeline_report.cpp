@@ -28,6 +28,24 @@ double most_work(const schedule::PipelineShape& shape, const schedule::Costs& co
   return most;
 }
 
+// Pieces take what the passes of their stages took, or a share of that.
+void set_pieces(schedule::Costs& costs, const schedule::PipelineShape& shape,
+                comm::Communicator& pipeline, const PassTimes& times, double share) {
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    const auto seconds = [&](Pass pass) {
+      return pipeline.gather(share * times.mean(chunk, pass));
+    };
+    const std::vector<double> forward = seconds(Pass::forward);
+    const std::vector<double> backward = seconds(Pass::backward);
+    const std::vector<double> weight = seconds(Pass::backward_weight);
+    for (int stage = 0; stage < shape.stages; ++stage) {
+      const auto s = static_cast<std::size_t>(stage);
+      const auto piece = static_cast<std::size_t>(shape.piece(stage, chunk));
+      costs.pieces[piece] = {forward[s], backward[s], weight[s]};
+    }
+  }
+}
+
 }  // namespace
 
 std::string PipelineReport::text() const {
@@ -49,7 +67,7 @@ std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
                                               const model::Blueprint& blueprint,
                                               const StepShape& shape,
                                               comm::Communicator& pipeline,
-                                              const PassTimes& times) {
+                                              const PassTimes& times, double kernels) {
   if (layout.stages == 1 || times.steps() == 0) return {};
   PipelineReport report{.shape = layout.shape(shape.microbatches),
                         .schedule = layout.schedule,
@@ -58,26 +76,27 @@ std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
   // What ranks do is planned with the modelled costs, and takes the measured ones.
   const schedule::OrderOf planned =
       schedule::choose_orders(report.shape, layout.schedule, costs).order_of;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-    const std::vector<double> forward = pipeline.gather(times.mean(chunk, Pass::forward));
-    const std::vector<double> backward =
-        pipeline.gather(times.mean(chunk, Pass::backward));
-    const std::vector<double> weight =
-        pipeline.gather(times.mean(chunk, Pass::backward_weight));
-    for (int stage = 0; stage < layout.stages; ++stage) {
-      const auto s = static_cast<std::size_t>(stage);
-      const auto piece = static_cast<std::size_t>(report.shape.piece(stage, chunk));
-      costs.pieces[piece] = {forward[s], backward[s], weight[s]};
-    }
-  }
+  const double work = times.work_of_a_step();
+  const double share = kernels > 0.0 && work > 0.0 ? std::min(1.0, kernels / work) : 1.0;
+  schedule::Costs ideal = costs;
+  set_pieces(costs, report.shape, pipeline, times, 1.0);
+  set_pieces(ideal, report.shape, pipeline, times, share);
   costs.message_work = pipeline.all_reduce(times.mean_message()) / layout.stages;
+  ideal.message = ideal.message_work = 0.0;
+  report.ideal_work = most_work(report.shape, ideal);
   if (schedule::is_simulated(report.shape, layout.schedule)) {
-    const schedule::Timeline timeline = schedule::simulate(
-        report.shape, schedule::orders_of_all(report.shape, planned), costs);
+    const std::vector<schedule::Order> orders =
+        schedule::orders_of_all(report.shape, planned);
+    const schedule::Timeline timeline = schedule::simulate(report.shape, orders, costs);
     report.simulated = timeline.seconds;
     report.work = *std::max_element(timeline.busy.begin(), timeline.busy.end());
+    report.ideal = schedule::simulate(report.shape, orders, ideal).seconds;
   } else {
     report.work = most_work(report.shape, costs);
+    // Each stage waits for the others' passes of one micro-batch, at both ends of a step.
+    const double slots = static_cast<double>(layout.stages - 1) /
+                         (report.shape.microbatches * layout.chunks);
+    report.ideal = report.ideal_work * (1.0 + slots);
   }
   report.measured = pipeline.all_reduce(times.mean_step(), comm::Op::max);
   return report;

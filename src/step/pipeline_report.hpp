@@ -39,6 +39,14 @@ class PassTimes {
         .mean();
   }
   double mean_message() const { return messages_.mean(); }
+  // In all passes of a step, without the waits between them.
+  double work_of_a_step() const {
+    double sum = 0.0;
+    for (const auto& chunk : passes_) {
+      for (const Sum& pass : chunk) sum += pass.seconds;
+    }
+    return steps_.count == 0 ? 0.0 : sum / static_cast<double>(steps_.count);
+  }
   double mean_step() const { return steps_.mean(); }
   std::int64_t steps() const { return steps_.count; }
 
@@ -66,6 +74,9 @@ struct PipelineReport {
   double work = 0.0;  // of the stage with most
   // Nothing where the pipeline has too many passes (schedule::is_simulated).
   std::optional<double> simulated;
+  // The same orders of the passes' kernels alone, had messages taken no time, and the
+  // kernels of the stage with most: POP's ideal network. Of this rank's pipeline.
+  double ideal = 0.0, ideal_work = 0.0;
 
   double simulated_bubble() const { return simulated.value() / work - 1.0; }
   double measured_bubble() const { return measured / work - 1.0; }
@@ -73,11 +84,13 @@ struct PipelineReport {
 };
 
 // Collective over the pipeline; nothing for one stage, or before there was a step.
+// `kernels`: seconds in kernels of all passes of a step of this rank, which otherwise
+// also launches them and sends messages there; 0: not known.
 std::optional<PipelineReport> report_pipeline(const PipelineLayout& layout,
                                               const model::Blueprint& blueprint,
                                               const StepShape& shape,
                                               comm::Communicator& pipeline,
-                                              const PassTimes& times);
+                                              const PassTimes& times, double kernels);
 
 }  // namespace trireme::step
 

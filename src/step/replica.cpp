@@ -100,9 +100,10 @@ class ReplicaOf final : public Replica {
     return {step_->plan().memory, step_->memory()};
   }
   double flops() const override { return step_->plan().tally.total().cost.flops; }
-  std::optional<PipelineReport> pipeline_report() override {
-    return step_->pipeline_report();
+  std::optional<PipelineReport> pipeline_report(double kernels) override {
+    return step_->pipeline_report(kernels);
   }
+  double pass_seconds() override { return step_->pass_seconds(); }
 
   std::unique_ptr<Decoder> make_decoder(index_t places) override {
     return step::make_decoder(exec_, state_, places);

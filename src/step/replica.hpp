@@ -107,7 +107,8 @@ class Replica {
   virtual MemoryUse memory_use() const = 0;
   // What this rank computes in a step of the full batch, counted on shapes.
   virtual double flops() const = 0;
-  virtual std::optional<PipelineReport> pipeline_report() = 0;
+  virtual std::optional<PipelineReport> pipeline_report(double kernels) = 0;
+  virtual double pass_seconds() = 0;
 
   // What its steps take, and whatever else a caller times.
   Timers& timers() { return timers_; }

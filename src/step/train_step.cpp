@@ -447,7 +447,7 @@ void TrainStep<T>::set_microbatches(int count) {
   if (count == shape_.microbatches) return;
   work_ = training_work(count);
   shape_.microbatches = count;
-  spans_.settle([](const auto&, double) {});
+  spans_.settle([this](const auto& label, double seconds) { add_time(label, seconds); });
   times_ = PassTimes(state_.chunks.size());  // those of steps like these
 }
 
@@ -460,6 +460,7 @@ void TrainStep<T>::add_time(const QueueSpans::Label& label, double seconds) {
     times_.add_step(duration);
   } else {
     times_.add(label.chunk, static_cast<Pass>(label.kind), duration);
+    pass_seconds_ += seconds;
   }
 }
 

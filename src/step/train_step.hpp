@@ -99,12 +99,19 @@ class TrainStep {
     return {totals_.data(), 2 * state_.blueprint.objectives.size()};
   }
 
-  // What passes took, of all steps but the first. Collective over the pipeline.
-  std::optional<PipelineReport> pipeline_report() {
+  // What passes took, of all steps but the first. Collective over the pipeline. Of a step
+  // this rank spends so many seconds in kernels of passes.
+  std::optional<PipelineReport> pipeline_report(double kernels) {
     spans_.settle(
         [this](const auto& label, double seconds) { add_time(label, seconds); });
     return report_pipeline(state_.sharing.pipeline, state_.blueprint, shape_,
-                           state_.groups.pipeline->control(), times_);
+                           state_.groups.pipeline->control(), times_, kernels);
+  }
+  // In all passes so far, but those of the first step: by the clock of what computes
+  // them, as far as that has come.
+  double pass_seconds() {
+    spans_.take([this](const auto& label, double seconds) { add_time(label, seconds); });
+    return pass_seconds_;
   }
   // What it was planned to take and to do; nothing of a step on shapes.
   const StepPlan& plan() const { return plan_; }
@@ -187,6 +194,7 @@ class TrainStep {
   ParamSchedule<T> params_;
   QueueSpans spans_;  // of passes, and of all passes of a step
   PassTimes times_;
+  double pass_seconds_ = 0.0;
   bool is_first_step_ = true;  // memory is touched, libraries find their ways
   PassRecords records_;        // of passes on shapes
   StepPlan plan_;

@@ -61,10 +61,11 @@ TEST(PipelineReportTogether, IsThatOfTheFormula) {
       times.add(chunk, Pass::backward, milliseconds(20));
     }
     const int work = 30 * v * kMicrobatches;  // milliseconds
-    EXPECT_FALSE(report_pipeline(layout, of_layers(p * v), kShape, *world, times))
+    EXPECT_FALSE(report_pipeline(layout, of_layers(p * v), kShape, *world, times, 0.0))
         << "before there was a step";
     times.add_step(milliseconds(2 * work + world->rank()));
-    const auto report = report_pipeline(layout, of_layers(p * v), kShape, *world, times);
+    const auto report =
+        report_pipeline(layout, of_layers(p * v), kShape, *world, times, 0.0);
     if (p == 1 || !kHostExecution) {
       EXPECT_FALSE(report.has_value());
       continue;
@@ -74,6 +75,7 @@ TEST(PipelineReportTogether, IsThatOfTheFormula) {
     EXPECT_NEAR(report->simulated.value(), 1e-3 * (work + 30 * (p - 1)), 1e-9);
     EXPECT_NEAR(report->simulated_bubble(),
                 static_cast<double>(p - 1) / (v * kMicrobatches), 1e-9);
+    EXPECT_NEAR(report->ideal, report->simulated.value(), 1e-9);
     EXPECT_NEAR(report->measured, 1e-3 * (2 * work + p - 1), 1e-9);
     EXPECT_NEAR(report->measured_bubble(),
                 1.0 + static_cast<double>(p - 1) / static_cast<double>(work), 1e-9);
@@ -95,14 +97,20 @@ TEST(PipelineReportTogether, HasTheCostsThatWereMeasured) {
   times.add(0, Pass::backward, milliseconds(20 * slower));
   times.add_step(milliseconds(1));
   const PipelineLayout layout = layout_of(p, 1);
-  const auto quiet = report_pipeline(layout, of_layers(p), kShape, *world, times);
+  const auto quiet = report_pipeline(layout, of_layers(p), kShape, *world, times, 0.0);
   ASSERT_TRUE(quiet.has_value());
   EXPECT_NEAR(quiet->work, 1e-3 * 60 * kMicrobatches, 1e-9);
   // The last stage begins when the first micro-batch has come to it, and what it does
   // last goes back through the others.
   EXPECT_NEAR(quiet->simulated.value(), quiet->work + 1e-3 * 30 * (p - 1), 1e-9);
+  // Kernels alone take a third of the passes, on every stage.
+  const auto kernels = report_pipeline(layout, of_layers(p), kShape, *world, times,
+                                       times.work_of_a_step() / 3);
+  EXPECT_NEAR(kernels->simulated.value(), quiet->simulated.value(), 1e-9);
+  EXPECT_NEAR(kernels->ideal, quiet->simulated.value() / 3, 1e-9);
+  EXPECT_NEAR(kernels->ideal_work, quiet->work / 3, 1e-9);
   times.add_message(milliseconds(5));
-  const auto busy = report_pipeline(layout, of_layers(p), kShape, *world, times);
+  const auto busy = report_pipeline(layout, of_layers(p), kShape, *world, times, 0.0);
   EXPECT_GT(busy->simulated.value(), quiet->simulated.value() + 1e-3 * 5 * kMicrobatches);
 }
 

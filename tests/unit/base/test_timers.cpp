@@ -73,5 +73,33 @@ TEST(TimersRegion, SumIsTotal) {
   EXPECT_GE(seconds[static_cast<int>(Section::other)], 0.002);
 }
 
+// Each second lies in one phase; the one before goes on behind an inner one.
+TEST(TimersPhase, HoldsTheTimeOfItsLife) {
+  Timers timers;
+  const auto sum = [&timers](Phase phase) {
+    const auto seconds = timers.seconds(phase);
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  };
+  {
+    const PhaseRegion step(timers, Phase::step);
+    const Region forward(timers, Section::forward);
+    sleep_ms(3);
+    {
+      const PhaseRegion validation(timers, Phase::validation);
+      sleep_ms(5);
+    }
+    sleep_ms(2);
+  }
+  sleep_ms(1);
+  EXPECT_GE(sum(Phase::step), 0.005);
+  EXPECT_GE(sum(Phase::validation), 0.005);
+  EXPECT_GE(sum(Phase::other), 0.001);
+  EXPECT_EQ(sum(Phase::sample), 0.0);
+  EXPECT_NEAR(sum(Phase::step) + sum(Phase::validation) + sum(Phase::other),
+              timers.total_seconds(), 1e-3);
+  const auto all = timers.seconds();
+  EXPECT_GE(all[static_cast<int>(Section::forward)], 0.010);
+}
+
 }  // namespace
 }  // namespace trireme

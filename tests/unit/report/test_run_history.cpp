@@ -93,6 +93,58 @@ TEST(RunHistory, IsReadBack) {
   EXPECT_EQ(effective_time(history.starts()).starts, 2);
 }
 
+// Device time is that of all starts from one on: on as many devices as each had.
+TEST(RunHistory, DeviceTimeIsOfEachStartsDevices) {
+  const test::Scratch scratch;
+  {
+    RunHistory history(scratch.path());
+    history.begin(2.0, 0, "");
+    history.note_devices(4, 10.0);
+    history.note_restart({.launch = 0.25, .set_up = 0.5});
+    history.end(0, Ending::as_asked, 0.125);
+  }
+  {
+    RunHistory history(scratch.path());
+    history.begin(1.0, 5, "");  // killed before it knew its devices
+    history.touch();
+  }
+  RunHistory history(scratch.path());
+  history.begin(1.0, 5, "");
+  history.note_devices(2, 20.0);
+  history.touch();
+  const std::vector<StartRecord>& starts = history.starts();
+  EXPECT_EQ(starts[0].ranks, 4);
+  EXPECT_EQ(starts[0].ready, 0.75);
+  EXPECT_EQ(starts[0].ending_seconds, 0.125);
+  const auto seconds = [&](std::size_t i) { return starts[i].ended - starts[i].began; };
+  const DeviceTime all = device_time(starts, starts[0].began);
+  EXPECT_EQ(all.starts, 3);
+  EXPECT_NEAR(all.seconds, 4 * seconds(0) + 2 * (seconds(1) + seconds(2)), 1e-9);
+  EXPECT_NEAR(all.flops, 40 * seconds(0) + 40 * (seconds(1) + seconds(2)), 1e-9);
+  EXPECT_NEAR(all.ready, 3.0, 1e-12);
+  EXPECT_NEAR(all.ending, 0.5, 1e-12);
+  EXPECT_EQ(device_time(starts, starts[1].began).starts, 2);
+}
+
+// The end of a start that was killed is known from the next one on, and stays.
+TEST(RunHistory, AKilledStartsEndIsKept) {
+  const test::Scratch scratch;
+  {
+    RunHistory history(scratch.path());
+    history.begin(100.0, 0, "");
+  }
+  test::spill(scratch / "train.jsonl", "{}\n");
+  double ended = 0.0;
+  {
+    RunHistory history(scratch.path());
+    ended = history.starts().front().ended;
+    history.begin(0.0, 0, "");
+  }
+  const RunHistory history(scratch.path());
+  EXPECT_NEAR(history.starts().front().ended, ended, 1e-6);
+  EXPECT_GT(ended - history.starts().front().began, 90.0);
+}
+
 // run.stop_after: neither idle, whatever the record of its save says, nor a failure.
 TEST(RunHistory, StopsThatWereAskedForAreAKindOfTheirOwn) {
   const test::Scratch scratch;

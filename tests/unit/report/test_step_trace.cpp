@@ -1,11 +1,10 @@
-// Clocks of ranks brought together.
+// Which steps a timeline has.
 #include "report/step_trace.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "comm/self_communicator.hpp"
 
 namespace trireme::report {
 namespace {
@@ -26,26 +25,6 @@ TEST(StepTraceSteps, OneOrTwoNumbers) {
                 ThrowsMessage<InputError>(HasSubstr("--trace-steps 2-4")))
         << bad;
   }
-}
-
-TEST(StepTraceClock, IsALineBetweenTwoReadings) {
-  // Runs 100 s behind, and one part in a hundred too fast.
-  const ClockReading before{.own = 10.0, .reference = 110.0};
-  const ClockReading after{.own = 20.2, .reference = 120.0};
-  EXPECT_DOUBLE_EQ(reference_time(10.0, before, after), 110.0);
-  EXPECT_DOUBLE_EQ(reference_time(20.2, before, after), 120.0);
-  EXPECT_NEAR(reference_time(15.1, before, after), 115.0, 1e-12);
-  // Outside of the readings the offset of the nearer one.
-  EXPECT_DOUBLE_EQ(reference_time(9.0, before, after), 109.0);
-  EXPECT_DOUBLE_EQ(reference_time(21.2, before, after), 121.0);
-  EXPECT_DOUBLE_EQ(reference_time(5.0, before, before), 105.0);
-}
-
-TEST(StepTraceClock, OfOneRankIsItsOwn) {
-  const auto self = comm::make_self_communicator("world");
-  const ClockReading reading = read_clock(*self);
-  EXPECT_EQ(reading.own, reading.reference);
-  EXPECT_EQ(reading.error, 0.0);
 }
 
 }  // namespace

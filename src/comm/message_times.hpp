@@ -1,0 +1,48 @@
+// comm/message_times.hpp — when a rank began an operation of a group, and when it waited
+// for it: for an account of who waits for whom.
+#ifndef TRIREME_COMM_MESSAGE_TIMES_HPP_
+#define TRIREME_COMM_MESSAGE_TIMES_HPP_
+
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+namespace trireme::comm {
+
+struct MessageTime {
+  using Time = std::chrono::steady_clock::time_point;
+
+  int peer = -1;    // of a message between two ranks; -1: all of the group take part
+  int channel = 0;  // of that
+  bool sends = false;
+  Time begin, begun;  // of the call that begins it
+  Time wait, end;     // of the wait for it; both `begun` where there is none
+};
+
+// Takes no memory while it records; what is beyond its room is left out.
+class MessageTimes {
+ public:
+  explicit MessageTimes(std::size_t room) { times_.reserve(room); }
+
+  void clear() { times_.clear(); }
+  bool has_room() const { return times_.size() < times_.capacity(); }
+  // The number that its wait is noted with; there must be room.
+  int add(const MessageTime& time) {
+    times_.push_back(time);
+    return static_cast<int>(times_.size()) - 1;
+  }
+  void note_wait(int number, MessageTime::Time wait, MessageTime::Time end) {
+    if (number < 0 || static_cast<std::size_t>(number) >= times_.size()) return;
+    MessageTime& time = times_[static_cast<std::size_t>(number)];
+    time.wait = wait;
+    time.end = end;
+  }
+  const std::vector<MessageTime>& all() const { return times_; }
+
+ private:
+  std::vector<MessageTime> times_;
+};
+
+}  // namespace trireme::comm
+
+#endif  // TRIREME_COMM_MESSAGE_TIMES_HPP_

@@ -1,0 +1,268 @@
+// run/accounting.cpp — see accounting.hpp.
+//
+// Ranks measure by themselves; every kInterval steps, and before each checkpoint, what
+// they have goes to rank 0 in one message, and only rank 0 knows what all have come to.
+// The account of earlier starts is in the checkpoint that this one goes on from. A run
+// that branches off another begins a new one: its directory lists other starts, and their
+// wall time is not its own.
+#include "run/accounting.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <ranges>
+#include <utility>
+
+#include "base/wall_time.hpp"
+#include "comm/communicator.hpp"
+#include "io/json.hpp"
+#include "model/blueprint.hpp"
+#include "nn/embedding.hpp"
+#include "report/kernel_classes.hpp"
+#include "report/message_waits.hpp"
+
+namespace trireme::run {
+
+namespace {
+
+// The account that a checkpoint has; a new one where it has none, or another run's, which
+// this one branched off from.
+report::Account past_account(const std::string& text,
+                             const std::vector<report::StartRecord>& starts) {
+  constexpr double kSame = 1e-6;
+  try {
+    if (!text.empty()) {
+      auto account =
+          report::Account::of_json(io::parse_json<nlohmann::ordered_json>(text));
+      const auto is_its = [&account](const report::StartRecord& start) {
+        return std::abs(start.began - account.began) < kSame;
+      };
+      if (std::ranges::any_of(starts, is_its)) return account;
+    }
+  } catch (const io::JsonError&) {  // of another program
+  }
+  report::Account fresh;
+  fresh.began = starts.back().began;
+  return fresh;
+}
+
+// Of a sample: products of heads with rows of the vocabulary that stand for no word,
+// forward and twice backward.
+double padding_flops(const model::Blueprint& blueprint, index_t ranks) {
+  const model::SharedTable& table = blueprint.vocabulary_table();
+  const index_t words = (table.rows + ranks - 1) / ranks;
+  const index_t rows = (words + nn::kVocabularyMultiple - 1) / nn::kVocabularyMultiple *
+                       nn::kVocabularyMultiple * ranks;
+  const auto is_head = [&](const model::BlockSpec& block) {
+    return block.objective >= 0 && block.table == table.name;
+  };
+  const auto heads = std::ranges::count_if(blueprint.blocks, is_head);
+  constexpr double kFlops = 3 * 2;
+  return kFlops * static_cast<double>(heads * (rows - table.rows) * table.columns) *
+         static_cast<double>(blueprint.architecture.sequence);
+}
+
+report::SampleFlops sample_flops(const Accounting::Setting& setting) {
+  const model::Blueprint& blueprint = setting.replica.part().blueprint;
+  return {.model = blueprint.model_flops(),
+          .padding = padding_flops(blueprint, setting.grid.shape().tensor),
+          .executed = setting.executed_flops};
+}
+
+report::RankAccount::Sources sources_of(const Accounting::Setting& setting) {
+  report::RankAccount::Sources sources{.timers = setting.replica.timers(),
+                                       .groups = setting.replica.part().groups,
+                                       .profile = setting.profile};
+  if (setting.replica.is_asynchronous()) {
+    sources.pass_seconds = [&replica = setting.replica] {
+      return replica.pass_seconds();
+    };
+  }
+  return sources;
+}
+
+}  // namespace
+
+Accounting::Accounting(const Setting& setting, const std::string& past,
+                       const report::RunHistory* history)
+    : setting_(setting),
+      timers_(setting.replica.timers()),
+      world_(*setting.grid.groups().world),
+      rank_(sources_of(setting)),
+      history_(history) {
+  // More than a step of hundreds of layers and micro-batches has.
+  constexpr std::size_t kMostMessages = 8192;
+  for (comm::Group* group : setting.replica.part().groups.all()) {
+    if (group->size() == 1 || group->is_on_stream()) continue;
+    recorded_.push_back({group, comm::MessageTimes(kMostMessages)});
+  }
+  if (world_.any(!recorded_.empty())) {
+    clock_.emplace(world_);
+    reading_ = clock_->read();
+  }
+  if (history == nullptr) return;
+  past_ = past_account(past, history->starts());
+  start_.emplace(setting.grid.shape(), rank_.axes(), sample_flops(setting));
+}
+
+Accounting::InSteps::InSteps(Accounting& owner)
+    : owner_(owner), phase_(owner.timers_, Phase::step) {
+  owner_.is_in_steps_ = true;
+  owner_.rank_.enter_steps();
+}
+
+Accounting::InSteps::~InSteps() {
+  owner_.rank_.leave_steps();
+  owner_.is_in_steps_ = false;
+}
+
+Accounting::Beside::Beside(Accounting& owner, Phase phase)
+    : owner_(owner), is_in_steps_(owner.is_in_steps_), phase_(owner.timers_, phase) {
+  if (!is_in_steps_) return;
+  owner_.rank_.leave_steps();
+  owner_.stop_recording();
+}
+
+Accounting::Beside::~Beside() {
+  if (is_in_steps_) owner_.rank_.enter_steps();
+}
+
+void Accounting::note_report(index_t samples, index_t tokens, bool is_skipped) {
+  samples_.all += static_cast<double>(samples);
+  samples_.tokens += static_cast<double>(tokens);
+  if (is_skipped) samples_.skipped += static_cast<double>(samples);
+}
+
+void Accounting::record_messages() {
+  for (Recorded& of : recorded_) {
+    of.times.clear();
+    of.group->record_to(&of.times);
+  }
+  is_recording_ = has_recorded_ = true;
+}
+
+void Accounting::stop_recording() {
+  if (!std::exchange(is_recording_, false)) return;
+  for (const Recorded& of : recorded_) of.group->record_to(nullptr);
+}
+
+// All ranks record the same steps. Clocks are read again behind each of them, so that it
+// lies between two readings.
+void Accounting::split_recorded() {
+  stop_recording();
+  if (!std::exchange(has_recorded_, false) || !clock_) return;
+  const report::ClockReading before = std::exchange(reading_, clock_->read());
+  for (const Recorded& of : recorded_) {
+    rank_.add_waits(*of.group,
+                    report::split_waits(of.group->control(), of.times, before, reading_));
+  }
+}
+
+void Accounting::end_step(std::int64_t step) {
+  if (first_step_ < 0) first_step_ = step;
+  rank_.end_step(step);
+  split_recorded();
+  if ((step - first_step_ + 1) % kInterval == 0) gather();
+}
+
+void Accounting::gather() {
+  const std::vector<std::string> all = world_.gather_to_first(bytes_of(rank_.take()));
+  const report::StartAccount::Samples samples = std::exchange(samples_, {});
+  if (!start_) return;
+  std::vector<report::RankAccount::Taken> ranks;
+  ranks.reserve(all.size());
+  for (const std::string& bytes : all) {
+    ranks.push_back(report::taken_from_bytes(bytes, rank_.axes().size()));
+  }
+  look_for_slow_steps(ranks);
+  start_->add(ranks, samples);
+}
+
+// What is usual is the mean of the start so far.
+void Accounting::look_for_slow_steps(
+    const std::vector<report::RankAccount::Taken>& ranks) {
+  const auto& steps = ranks.front().steps;
+  for (const report::RankAccount::Step& step : steps) {
+    slow_steps_.add(step.number, step.seconds.step());
+  }
+  const std::optional<report::SlowStep> slow = slow_steps_.take();
+  if (!slow || start_->steps() <= 0.0 || !setting_.say) return;
+  const auto found =
+      std::ranges::find(steps, slow->step, &report::RankAccount::Step::number);
+  if (found == steps.end()) return;
+  const auto i = static_cast<std::size_t>(found - steps.begin());
+  std::vector<report::PartSeconds> excess;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    report::PartSeconds usual = start_->ranks()[r];
+    usual *= -1.0 / start_->steps();
+    excess.push_back(ranks[r].steps[i].seconds);
+    excess.back() += usual;
+  }
+  setting_.say(describe(*slow, excess, rank_.axes()));
+}
+
+report::Account Accounting::account(double peak) const {
+  report::Account account = past_;
+  account += start_->account(peak, stretch_);
+  return account;
+}
+
+std::string Accounting::text(double peak) const {
+  return start_ ? io::exact_json_text(account(peak).json()) : std::string();
+}
+
+std::optional<step::PipelineReport> Accounting::replay() {
+  const auto report = setting_.replica.pipeline_report(rank_.passes_of_a_step());
+  if (!report) return report;
+  // Of all copies of the pipeline the slowest counts, and behind its passes the update.
+  const double update = world_.all_reduce(
+      setting_.profile.kernel_seconds().optimizer_of_a_step(), comm::Op::max);
+  const double ideal = world_.all_reduce(report->ideal, comm::Op::max) + update;
+  const double work = world_.all_reduce(report->ideal_work, comm::Op::max) + update;
+  stretch_ = work > 0.0 ? std::max(1.0, ideal / work) : 1.0;
+  return report;
+}
+
+report::EfficiencyFacts Accounting::facts(double peak) const {
+  const report::DeviceTime time = report::device_time(history_->starts(), past_.began);
+  const comm::GridShape& shape = setting_.grid.shape();
+  report::EfficiencyFacts facts{
+      .time = iso_time(wall_seconds()),
+      .start = history_->starts().back().number,
+      .starts = time.starts,
+      .ranks = world_.size(),
+      .peak = peak,
+      .account = account(peak),
+      .capacity = time.flops,
+      .device_seconds = time.seconds,
+      .ready_seconds = time.ready,
+      .ending_seconds = time.ending,
+      .steps_of_start = static_cast<std::int64_t>(start_->steps()),
+      .axes = start_->axes(),
+      .rank_seconds = start_->ranks()};
+  facts.slowest_saver = start_->slowest_saver();
+  for (const std::string& axis : facts.axes) {
+    facts.slowest_senders.push_back(start_->slowest_sender(axis));
+  }
+  for (int rank = 0; rank < shape.size(); ++rank) {
+    facts.stages.push_back(comm::coordinates_of(shape, rank).pipeline);
+  }
+  return facts;
+}
+
+std::optional<report::EfficiencyFacts> Accounting::finish(
+    const report::MachineSpeed& speed) {
+  gather();
+  const double peak = world_.all_reduce(speed.flops) / static_cast<double>(world_.size());
+  const auto kernels = report::mean_of_ranks(
+      world_, report::classes_of(setting_.profile.of_rank(speed, 0.0)));
+  if (!start_) return {};
+  report::EfficiencyFacts facts = this->facts(peak);
+  facts.is_complete = true;
+  facts.bandwidth = speed.bytes;
+  facts.profiled_steps = setting_.profile.steps();
+  facts.kernels = *kernels;
+  return facts;
+}
+
+}  // namespace trireme::run

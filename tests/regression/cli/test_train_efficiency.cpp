@@ -1,0 +1,185 @@
+// efficiency.json of runs: the identity, parts that add up, over several starts and a
+// kill, and delays on purpose that are the first loss, with the rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "regression/cli/workplace.hpp"
+
+namespace trireme::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainEfficiency : public Workplace {
+ protected:
+  json efficiency() const { return json::parse(slurp(run_dir() / "efficiency.json")); }
+  static double factor(const json& of, const std::string& name) {
+    for (const json& factor : of["identity"]["factors"]) {
+      if (factor["name"] == name) return factor["value"];
+    }
+    ADD_FAILURE() << "no factor " << name;
+    return 0.0;
+  }
+  static void expect_whole(const json& of) {
+    const double goodput = of["identity"]["goodput"];
+    EXPECT_GT(goodput, 0.0);
+    EXPECT_NEAR(of["identity"]["product"].get<double>() / goodput, 1.0, 1e-9);
+    // Parts and what lies outside of the loop make the wall time of all starts.
+    double seconds = of["device_seconds"]["set_up"];
+    for (const auto& [name, part] : of["device_seconds"]["parts"].items()) {
+      seconds += part.get<double>();
+    }
+    for (const auto& [name, axis] : of["device_seconds"]["messages"].items()) {
+      seconds += axis["device_seconds"].get<double>();
+    }
+    EXPECT_LE(seconds, 1.01 * of["device_seconds"]["all"].get<double>());
+    double share = 1.0;
+    for (const json& loss : of["losses"]) {
+      if (loss["name"] == "set_up" || loss["name"] == "warm_up") continue;
+      EXPECT_LE(loss["share"].get<double>(), share + 1e-12) << loss;
+      share = loss["share"];
+      EXPECT_FALSE(loss["advice"].get<std::string>().empty());
+    }
+    std::int64_t binned = 0;
+    for (const json& bin : of["step_histogram"]) binned += bin["steps"].get<int>();
+    EXPECT_EQ(binned, of["steps"].get<double>());
+  }
+};
+
+TEST_F(TrainEfficiency, OfOneRankAddsUp) {
+  const RunResult result = train({"run.steps=20"}, {});
+  ASSERT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("Efficiency of the run: 20 of 20 steps that stand, 1 start"));
+  const json efficiency = this->efficiency();
+  expect_whole(efficiency);
+  EXPECT_EQ(efficiency["schema_version"], 1);
+  EXPECT_EQ(efficiency["complete"], true);
+  EXPECT_EQ(efficiency["steps"], 20);
+  EXPECT_EQ(efficiency["tokens"], 20 * 4 * 16);
+  EXPECT_NEAR(factor(efficiency, "load_balance"), 1.0, 1e-9);
+  EXPECT_GE(efficiency["kernels"]["steps_profiled"].get<int>(), 4);
+  // The loop is where the time of the process went, but for set-up and the end.
+  const json report = json::parse(slurp(run_dir() / "report.json"));
+  double parts = 0.0;
+  for (const auto& [name, part] : efficiency["device_seconds"]["parts"].items()) {
+    parts += part.get<double>();
+  }
+  for (const auto& [name, axis] : efficiency["device_seconds"]["messages"].items()) {
+    parts += axis["device_seconds"].get<double>();
+  }
+  EXPECT_NEAR(parts / report["this_start"]["loop_seconds"].get<double>(), 1.0, 0.2);
+  std::istringstream lines(result.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+}
+
+// A start that was stopped, one that was killed, and one that ends the run: one report.
+TEST_F(TrainEfficiency, IsOfAllStarts) {
+  ASSERT_EQ(train({"run.steps=24", "checkpoint.every=4", "run.stop_after=8"}, {}).status,
+            0);
+  EXPECT_EQ(efficiency()["steps"], 8);
+  const RunResult killed =
+      train({"run.steps=24", "checkpoint.every=4"},
+            {"--resume", "auto", "--fault",
+             "slow:phase=step,step=17,seconds=0.5;kill:phase=step,step=20"});
+  EXPECT_NE(killed.status, 0);
+  const json partial = efficiency();
+  EXPECT_EQ(partial["complete"], false);
+  EXPECT_GE(partial["steps"], 12);  // of the newest checkpoint
+  EXPECT_LE(partial["steps"], 16);
+  ASSERT_EQ(train({"run.steps=24", "checkpoint.every=4"}, {"--resume", "auto"}).status,
+            0);
+  const json whole = efficiency();
+  expect_whole(whole);
+  EXPECT_EQ(whole["complete"], true);
+  EXPECT_EQ(whole["run"]["starts"], 3);
+  EXPECT_EQ(whole["steps"], 24);
+  EXPECT_EQ(whole["samples"], 24 * 4);
+}
+
+// A run from another's checkpoint has an account of its own.
+TEST_F(TrainEfficiency, OfABranchBeginsAnew) {
+  ASSERT_EQ(train({"run.steps=8"}, {}).status, 0);
+  const fs::path checkpoint = fs::canonical(newest());
+  const fs::path branch = scratch_ / "branch";
+  const RunResult result =
+      train({"run.steps=12", "run.dir=" + branch.string()}, {"--resume", checkpoint});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json of = json::parse(slurp(branch / "efficiency.json"));
+  expect_whole(of);
+  EXPECT_EQ(of["steps"], 4);
+  EXPECT_EQ(of["run"]["starts"], 1);
+}
+
+class TrainEfficiencyOfTwo : public TrainEfficiency {
+ protected:
+  // Of a run of two ranks with such faults and overrides.
+  json efficiency_of(const std::string& faults,
+                     const std::vector<std::string>& overrides = {}) {
+    std::vector<std::string> all = {"run.steps=24", "run.log_every=100",
+                                    "checkpoint.every=100"};
+    all.insert(all.end(), overrides.begin(), overrides.end());
+    std::vector<std::string> options;
+    if (!faults.empty()) options = {"--fault", faults};
+    result_ = trireme_on_ranks(2, train_arguments(all, options));
+    EXPECT_EQ(result_.status, 0) << result_.err;
+    const json efficiency = this->efficiency();
+    expect_whole(efficiency);
+    return efficiency;
+  }
+  static void expect_first(const json& efficiency, const std::string& name, int rank,
+                           int stage) {
+    const json& first = efficiency["losses"][0];
+    EXPECT_EQ(first["name"], name) << efficiency["losses"];
+    EXPECT_EQ(first["rank"], rank) << efficiency["losses"];
+    EXPECT_EQ(first["stage"], stage);
+  }
+
+  RunResult result_;
+};
+
+TEST_F(TrainEfficiencyOfTwo, ASlowRankIsTheFirstLoss) {
+  const json efficiency = efficiency_of(
+      "slow:phase=step,rank=1,times=0,seconds=0.08;"
+      "slow:phase=step,rank=0,step=20,seconds=0.8");
+  expect_first(efficiency, "host", 1, 0);
+  EXPECT_LT(factor(efficiency, "load_balance"), 0.9);
+  EXPECT_THAT(result_.out, HasSubstr("(rank 1, stage 0)"));
+  EXPECT_THAT(result_.out, ContainsRegex("step 20 took [^:]*: rank 0 was"));
+}
+
+TEST_F(TrainEfficiencyOfTwo, AStarvedLoaderIsTheFirstLoss) {
+  expect_first(efficiency_of("slow:phase=input,rank=1,times=0,seconds=0.05"), "input", 1,
+               0);
+}
+
+TEST_F(TrainEfficiencyOfTwo, ASlowLinkIsTheFirstLoss) {
+  const json efficiency =
+      efficiency_of("slow:phase=message.gradient,rank=0,times=0,seconds=0.03");
+  expect_first(efficiency, "gradient", 0, 0);
+  EXPECT_LT(factor(efficiency, "transfer"), 0.8);
+}
+
+TEST_F(TrainEfficiencyOfTwo, ASlowDiskIsTheFirstLoss) {
+  expect_first(efficiency_of("slow:phase=ckpt.flush,rank=1,times=0,seconds=0.4",
+                             {"checkpoint.every=2"}),
+               "checkpoint", 1, 0);
+}
+
+// Seven of eight layers are on the first stage.
+TEST_F(TrainEfficiencyOfTwo, AnUnevenStageIsTheFirstLoss) {
+  const json efficiency = efficiency_of(
+      "", {"model.layers=8", "model.hidden=128", "model.sequence=64",
+           "parallel.pipeline=2", "parallel.stages=[7, 1]", "batch.global=32"});
+  expect_first(efficiency, "passes", 0, 0);
+  EXPECT_GT(factor(efficiency, "serialisation"), 0.7);
+}
+
+}  // namespace
+}  // namespace trireme::test
