@@ -109,10 +109,7 @@ TrainingRun::TrainingRun(const config::Deck& deck, const comm::RankGrid& grid,
            .prepare = [this] { prepare_save(); },
            .saved =
                [this](std::int64_t step, double step_seconds, double save_seconds) {
-                 if (first_rank_.history == nullptr) return;
-                 note(first_rank_.history->note_saved(step, step_seconds, save_seconds));
-                 if (!accounting_) return;
-                 write_efficiency(accounting_->facts(1e12 * peak_.peak().best));
+                 note_published(step, step_seconds, save_seconds);
                },
            .ended =
                [this](std::int64_t step, bool is_published, double own_seconds) {
@@ -559,6 +556,14 @@ void TrainingRun::prepare_save() {
     progress_.best_step = progress_.step;
   }
   if (timers_.trace() != nullptr) save_begin_ = TraceEvent::Clock::now();
+}
+
+// Rank 0.
+void TrainingRun::note_published(std::int64_t step, double step_seconds,
+                                 double save_seconds) {
+  if (first_rank_.history == nullptr) return;
+  note(first_rank_.history->note_saved(step, step_seconds, save_seconds));
+  if (accounting_) write_efficiency(accounting_->facts(1e12 * peak_.peak().best));
 }
 
 void TrainingRun::note_save(std::int64_t step, bool is_published) {

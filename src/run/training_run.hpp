@@ -137,6 +137,7 @@ class TrainingRun {
   void note_first_step(double seconds);
   double step_seconds();
   void prepare_save();
+  void note_published(std::int64_t step, double step_seconds, double save_seconds);
   void note_save(std::int64_t step, bool is_published);
   void note(const std::string& problem);
   void begin_save();
