@@ -174,17 +174,18 @@ Request Group::start(const Exec& exec, const Transfer& transfer) {
   const auto end = Clock::now();
   if (board != nullptr) board->leave(end);
   control_->trace_call("begin", transfer.site, begin, end);
+  const MessageTally one = count_of(transfer);
   if (times_ != nullptr && times_->has_room()) {
     request.record_ = times_->add({.peer = request.peer_,
                                    .channel = static_cast<int>(transfer.channel),
                                    .sends = transfer.kind == Kind::send,
+                                   .bytes = static_cast<std::size_t>(one.bytes),
                                    .begin = begin,
                                    .begun = end,
                                    .wait = end,
                                    .end = end});
   }
   if (whole.count == 0) return request;
-  const MessageTally one = count_of(transfer);
   sent_.add(one);
   traffic_ += {.calls = one.calls, .elements = one.elements, .bytes = one.bytes};
   if (times_calls_) traffic_.seconds += seconds_between(begin, end);

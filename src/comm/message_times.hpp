@@ -15,8 +15,9 @@ struct MessageTime {
   int peer = -1;    // of a message between two ranks; -1: all of the group take part
   int channel = 0;  // of that
   bool sends = false;
-  Time begin, begun;  // of the call that begins it
-  Time wait, end;     // of the wait for it; both `begun` where there is none
+  std::size_t bytes = 0;  // of the payload, as Traffic counts it
+  Time begin, begun;      // of the call that begins it
+  Time wait, end;         // of the wait for it; both `begun` where there is none
 };
 
 // Takes no memory while it records; what is beyond its room is left out.

@@ -53,8 +53,7 @@ const std::vector<Capability>& capabilities() {
        "",
        "a head with weights of its own is not written",
        Told::size},
-      {"parallel.context", {"1"}, "", "ranks do not share sequences", Told::size},
-      {"run.probe", {"false"}, "", "memory is planned on shapes, not measured"}};
+      {"parallel.context", {"1"}, "", "ranks do not share sequences", Told::size}};
   return all;
 }
 

@@ -762,7 +762,9 @@ void add_run(Table& table) {
                  "starts"},
                 0);
   table.boolean(TRIREME_AT(run.probe),
-                {"Measure the memory of a step before the first one."});
+                {"Measure the memory's and the links' speed before the first step: what "
+                 "kernels and messages reach is set against it in efficiency.json. About "
+                 "a second."});
   table.boolean(TRIREME_AT(run.preflight),
                 {"Try every node first: writing, memory, computing, messages; name those "
                  "that fail or are much slower."});

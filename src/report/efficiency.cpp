@@ -436,7 +436,8 @@ Json Efficiency::seconds_json() const {
                   {"calls", axis.calls},
                   {"bytes", axis.bytes},
                   {"sampled_skew_seconds", axis.skew},
-                  {"sampled_transfer_seconds", axis.transfer}};
+                  {"sampled_transfer_seconds", axis.transfer},
+                  {"sampled_bytes", axis.sampled_bytes}};
   }
   return {{"all", facts_.device_seconds},
           {"set_up", facts_.ready_seconds},
@@ -478,6 +479,46 @@ Json Efficiency::memory_json() const {
   return memory;
 }
 
+Json Efficiency::energy_json() const {
+  const Account& account = facts_.account;
+  if (account.metered_tokens <= 0.0) return nullptr;
+  return {{"joules", account.joules},
+          {"tokens", account.metered_tokens},
+          {"joules_per_token", account.joules / account.metered_tokens}};
+}
+
+Json Efficiency::machine_json() const {
+  Json links = Json::array();
+  for (const LinkSpeed& link : facts_.links) {
+    links.push_back({{"axis", link.axis},
+                     {"ranks", link.ranks},
+                     {"latency_seconds", link.latency},
+                     {"payload_bytes_per_second", link.bytes_per_second},
+                     {"slowest_rank", link.slowest_rank}});
+  }
+  std::vector<std::string> hosts;
+  for (const std::string& host : facts_.hosts) {
+    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+  }
+  Json clock = nullptr;
+  const auto slowest = std::ranges::min_element(facts_.hertz);
+  if (slowest != facts_.hertz.end() && *slowest > 0.0) {
+    double mean = 0.0;
+    for (const double hertz : facts_.hertz) {
+      mean += hertz / static_cast<double>(facts_.hertz.size());
+    }
+    clock = {{"gigahertz", 1e-9 * mean},
+             {"gigahertz_least", 1e-9 * *slowest},
+             {"slowest_rank", slowest - facts_.hertz.begin()}};
+  }
+  return {{"hosts", std::move(hosts)},
+          {"clock", std::move(clock)},
+          {"peak_tflops", 1e-12 * facts_.peak},
+          {"memory_gigabytes_per_second",
+           facts_.bandwidth > 0.0 ? Json(1e-9 * facts_.bandwidth) : Json()},
+          {"links", std::move(links)}};
+}
+
 std::string Efficiency::json() const {
   const Json run = {{"directory", facts_.run_directory},
                     {"start", facts_.start},
@@ -486,20 +527,17 @@ std::string Efficiency::json() const {
                     {"steps", facts_.steps},
                     {"devices", facts_.ranks},
                     {"compute", name_of(facts_.type)}};
-  const Json machine = {
-      {"peak_tflops", 1e-12 * facts_.peak},
-      {"memory_gigabytes_per_second",
-       facts_.bandwidth > 0.0 ? Json(1e-9 * facts_.bandwidth) : Json()}};
   const Json json = {
       {"schema_version", kSchemaVersion},
       {"complete", facts_.is_complete},
       {"time", facts_.time},
       {"run", run},
-      {"machine", machine},
+      {"machine", machine_json()},
       {"identity", identity_json()},
       {"pop", pop_json()},
       {"losses", losses_json()},
       {"rates", rates_json()},
+      {"energy", energy_json()},
       {"steps", facts_.account.steps},
       {"samples", facts_.account.samples},
       {"tokens", facts_.account.tokens},

@@ -22,6 +22,7 @@
 
 #include "base/types.hpp"
 #include "report/kernel_classes.hpp"
+#include "report/link_probe.hpp"
 #include "report/run_account.hpp"
 #include "report/section_table.hpp"
 #include "step/pipeline_report.hpp"
@@ -37,9 +38,10 @@ struct EfficiencyFacts {
   std::int64_t start = 0, starts = 1;
   std::int64_t step = 0, steps = 0;  // done, and of the deck
   int ranks = 1;
-  DType type = DType::float32;  // that the model computes in
-  double peak = 0.0;            // FLOP/s of a device, measured, the ranks' mean
-  double bandwidth = 0.0;       // bytes/s of a device's memory; 0: not measured
+  DType type = DType::float32;        // that the model computes in
+  double peak = 0.0;                  // FLOP/s of a device, measured, the ranks' mean
+  double bandwidth = 0.0;             // bytes/s of a device's memory; 0: not measured
+  std::vector<LinkSpeed> links = {};  // none: not measured
 
   Account account = {};
   // Of all starts, those that led nowhere included.
@@ -52,7 +54,9 @@ struct EfficiencyFacts {
   std::int64_t steps_of_start = 0;
   std::vector<std::string> axes = {};
   std::vector<PartSeconds> rank_seconds = {};
-  std::vector<int> stages = {};  // of each rank
+  std::vector<int> stages = {};         // of each rank
+  std::vector<std::string> hosts = {};  // of each rank
+  std::vector<double> hertz = {};       // as StartAccount has it
   // StartAccount's slowest_saver(), and slowest_sender() of each axis.
   int slowest_saver = -1;
   std::vector<int> slowest_senders = {};
@@ -128,6 +132,8 @@ class Efficiency {
   nlohmann::ordered_json kernels_json() const;
   nlohmann::ordered_json pipeline_json() const;
   nlohmann::ordered_json memory_json() const;
+  nlohmann::ordered_json machine_json() const;
+  nlohmann::ordered_json energy_json() const;
 
   EfficiencyFacts facts_;
   std::vector<Factor> factors_;

@@ -27,7 +27,7 @@ struct Sent {
 // The part of a wait from `begin` to `end` that was before `arrival`, and the rest.
 MessageWaits around(double arrival, double begin, double end) {
   const double skew = std::clamp(arrival - begin, 0.0, end - begin);
-  return {.skew = skew, .transfer = end - begin - skew};
+  return {.skew = skew, .transfer = end - begin - skew, .bytes = 0.0};
 }
 
 MessageWaits waits_of(const MessageTime& time, double arrival, const ClockReading& before,
@@ -65,6 +65,9 @@ MessageWaits split_waits(comm::Communicator& group, const comm::MessageTimes& ti
   last.resize(static_cast<std::size_t>(count));
   group.all_reduce(last, comm::Op::max);
   MessageWaits waits;
+  for (const MessageTime& time : times.all()) {
+    waits.bytes += static_cast<double>(time.bytes);
+  }
   for (std::size_t i = 0; i < last.size(); ++i) {
     waits += waits_of(*together[i], last[i], before, after);
   }

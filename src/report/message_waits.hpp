@@ -17,10 +17,12 @@ namespace trireme::report {
 struct MessageWaits {
   double skew = 0.0;      // for ranks that began later
   double transfer = 0.0;  // once all had begun
+  double bytes = 0.0;     // that this rank sent
 
   MessageWaits& operator+=(const MessageWaits& other) {
     skew += other.skew;
     transfer += other.transfer;
+    bytes += other.bytes;
     return *this;
   }
 };

@@ -20,7 +20,7 @@ namespace trireme::report {
 
 namespace {
 
-constexpr std::size_t kCounts = 5;  // numbers of AxisCounts
+constexpr std::size_t kCounts = 6;  // numbers of AxisCounts
 static_assert(sizeof(AxisCounts) == kCounts * sizeof(double));
 
 double at(const Timers::SectionSeconds& seconds, Section section) {
@@ -84,18 +84,21 @@ AxisCounts& AxisCounts::operator+=(const AxisCounts& other) {
   begin += other.begin;
   skew += other.skew;
   transfer += other.transfer;
+  sampled_bytes += other.sampled_bytes;
   return *this;
 }
 
 AxisCounts AxisCounts::operator-(const AxisCounts& other) const {
-  return {calls - other.calls, bytes - other.bytes, begin - other.begin,
-          skew - other.skew, transfer - other.transfer};
+  return {calls - other.calls,       bytes - other.bytes,
+          begin - other.begin,       skew - other.skew,
+          transfer - other.transfer, sampled_bytes - other.sampled_bytes};
 }
 
 void RankAccount::add_waits(const comm::Group& group, const MessageWaits& waits) {
   for (const auto& [known, axis] : groups_) {
     if (known != &group) continue;
-    counts_[axis] += AxisCounts{.skew = waits.skew, .transfer = waits.transfer};
+    counts_[axis] += AxisCounts{
+        .skew = waits.skew, .transfer = waits.transfer, .sampled_bytes = waits.bytes};
   }
 }
 
@@ -249,10 +252,10 @@ std::string bytes_of(const RankAccount::Taken& taken) {
   std::vector<double> numbers;
   append(numbers, taken.between);
   for (const AxisCounts& axis : taken.counts) {
-    numbers.insert(numbers.end(),
-                   {axis.calls, axis.bytes, axis.begin, axis.skew, axis.transfer});
+    numbers.insert(numbers.end(), {axis.calls, axis.bytes, axis.begin, axis.skew,
+                                   axis.transfer, axis.sampled_bytes});
   }
-  numbers.push_back(taken.saving);
+  numbers.insert(numbers.end(), {taken.saving, taken.joules, taken.hertz});
   for (const RankAccount::Step& step : taken.steps) {
     numbers.push_back(static_cast<double>(step.number));
     append(numbers, step.seconds);
@@ -262,7 +265,7 @@ std::string bytes_of(const RankAccount::Taken& taken) {
 
 RankAccount::Taken taken_from_bytes(std::string_view bytes, std::size_t axes) {
   const std::size_t of_parts = kTimeParts + axes;
-  const std::size_t head = of_parts + kCounts * axes + 1, of_step = 1 + of_parts;
+  const std::size_t head = of_parts + kCounts * axes + 3, of_step = 1 + of_parts;
   const std::size_t count = bytes.size() / sizeof(double);
   TRIREME_REQUIRE(bytes.size() % sizeof(double) == 0 && count >= head &&
                       (count - head) % of_step == 0,
@@ -275,12 +278,12 @@ RankAccount::Taken taken_from_bytes(std::string_view bytes, std::size_t axes) {
   RankAccount::Taken taken{.steps = {}, .between = read_parts(next, axes), .counts = {}};
   for (std::size_t i = 0; i < axes; ++i) {
     AxisCounts& counts = taken.counts.emplace_back();
-    for (double* of :
-         {&counts.calls, &counts.bytes, &counts.begin, &counts.skew, &counts.transfer}) {
+    for (double* of : {&counts.calls, &counts.bytes, &counts.begin, &counts.skew,
+                       &counts.transfer, &counts.sampled_bytes}) {
       *of = *next++;
     }
   }
-  taken.saving = *next++;
+  for (double* of : {&taken.saving, &taken.joules, &taken.hertz}) *of = *next++;
   while (next != numbers.end()) {
     const auto number = static_cast<std::int64_t>(*next++);
     taken.steps.push_back({number, read_parts(next, axes)});

@@ -82,9 +82,10 @@ class PartSeconds {
 
 // What a rank sent along an axis, in steps; seconds in beginning messages alone, which
 // depend on nobody else; and of the waits in sampled steps what was for ranks that came
-// late, and what for the transfer.
+// late, and what for the transfer, with the bytes of these steps.
 struct AxisCounts {
-  double calls = 0.0, bytes = 0.0, begin = 0.0, skew = 0.0, transfer = 0.0;
+  double calls = 0.0, bytes = 0.0, begin = 0.0;
+  double skew = 0.0, transfer = 0.0, sampled_bytes = 0.0;
 
   AxisCounts& operator+=(const AxisCounts& other);
   AxisCounts operator-(const AxisCounts& other) const;
@@ -127,6 +128,9 @@ class RankAccount {
     PartSeconds between;
     std::vector<AxisCounts> counts;  // of the axes
     double saving = 0.0;             // seconds beside steps, in writing checkpoints
+    // Of its host (HostMeter): energy, where this rank reads it, and clocks; 0: not
+    // known.
+    double joules = 0.0, hertz = 0.0;
   };
   Taken take();
   // In kernels of passes of a step, the mean of all but the first; 0: not known.

@@ -135,6 +135,7 @@ AxisSum& AxisSum::operator+=(const AxisSum& other) {
   bytes += other.bytes;
   skew += other.skew;
   transfer += other.transfer;
+  sampled_bytes += other.sampled_bytes;
   return *this;
 }
 
@@ -171,6 +172,8 @@ Account& Account::operator+=(const Account& other) {
   steps += other.steps;
   samples += other.samples;
   tokens += other.tokens;
+  joules += other.joules;
+  metered_tokens += other.metered_tokens;
   flops += other.flops;
   device += other.device;
   add_all(seconds, other.seconds);
@@ -182,11 +185,9 @@ Account& Account::operator+=(const Account& other) {
 Json Account::json() const {
   Json of_axes = Json::object();
   for (const auto& [name, axis] : axes) {
-    of_axes[name] = {{"seconds", axis.seconds},
-                     {"calls", axis.calls},
-                     {"bytes", axis.bytes},
-                     {"skew", axis.skew},
-                     {"transfer", axis.transfer}};
+    of_axes[name] = {{"seconds", axis.seconds},   {"calls", axis.calls},
+                     {"bytes", axis.bytes},       {"skew", axis.skew},
+                     {"transfer", axis.transfer}, {"sampled_bytes", axis.sampled_bytes}};
   }
   Json bins = Json::object();
   for (const auto& [bin, count] : step_bins) bins[std::to_string(bin)] = count;
@@ -195,6 +196,8 @@ Json Account::json() const {
           {"steps", steps},
           {"samples", samples},
           {"tokens", tokens},
+          {"joules", joules},
+          {"metered_tokens", metered_tokens},
           {"flops",
            {{"model", flops.model},
             {"skipped", flops.skipped},
@@ -222,6 +225,8 @@ Account Account::of_json(const Json& json) {
                   .steps = number(json, "steps"),
                   .samples = number(json, "samples"),
                   .tokens = number(json, "tokens"),
+                  .joules = number(json, "joules"),
+                  .metered_tokens = number(json, "metered_tokens"),
                   .flops = {.model = number(flops, "model"),
                             .skipped = number(flops, "skipped"),
                             .padding = number(flops, "padding"),
@@ -242,7 +247,8 @@ Account Account::of_json(const Json& json) {
                           .calls = number(axis, "calls"),
                           .bytes = number(axis, "bytes"),
                           .skew = number(axis, "skew"),
-                          .transfer = number(axis, "transfer")};
+                          .transfer = number(axis, "transfer"),
+                          .sampled_bytes = number(axis, "sampled_bytes")};
   }
   const Json& bins = object(json, "step_bins");
   for (const auto& [bin, count] : bins.items()) {
@@ -259,6 +265,7 @@ StartAccount::StartAccount(const comm::GridShape& grid, std::vector<std::string>
       flops_(flops),
       totals_(static_cast<std::size_t>(ranks_), PartSeconds(axes_.size())),
       saving_(totals_.size(), 0.0),
+      hertz_(saving_),
       begins_(axes_.size(), saving_),
       least_waits_(axes_.size(), 0.0) {
   for (const std::string& axis : axes_) {
@@ -279,6 +286,7 @@ void StartAccount::add(const std::vector<RankAccount::Taken>& ranks,
   TRIREME_REQUIRE(ranks.size() == totals_.size(), "an account of {} got {}",
                   format_plural(ranks_, "rank"), ranks.size());
   const std::size_t steps = ranks.front().steps.size();
+  double joules = 0.0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     TRIREME_REQUIRE(ranks[r].steps.size() == steps, "rank {} has {}, rank 0 {}", r,
                     format_plural(static_cast<index_t>(ranks[r].steps.size()), "step"),
@@ -292,12 +300,17 @@ void StartAccount::add(const std::vector<RankAccount::Taken>& ranks,
       sums_.axes[axes_[a]] += AxisSum{.calls = counts.calls,
                                       .bytes = counts.bytes,
                                       .skew = counts.skew,
-                                      .transfer = counts.transfer};
+                                      .transfer = counts.transfer,
+                                      .sampled_bytes = counts.sampled_bytes};
       begins_[a][r] += counts.begin;
     }
     saving_[r] += ranks[r].saving;
+    hertz_[r] = ranks[r].hertz;
+    joules += ranks[r].joules;
   }
   for (std::size_t step = 0; step < steps; ++step) add_step(ranks, step);
+  sums_.joules += joules;
+  if (joules > 0.0) sums_.metered_tokens += samples.tokens;
   const double kept = samples.all - samples.skipped;
   sums_.flops += {.model = flops_.model * kept,
                   .skipped = flops_.model * samples.skipped,

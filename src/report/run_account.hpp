@@ -42,7 +42,8 @@ struct DeviceFlops {
 
 // Of all ranks, in steps; skew and transfer are parts of the waits in sampled ones.
 struct AxisSum {
-  double seconds = 0.0, calls = 0.0, bytes = 0.0, skew = 0.0, transfer = 0.0;
+  double seconds = 0.0, calls = 0.0, bytes = 0.0;
+  double skew = 0.0, transfer = 0.0, sampled_bytes = 0.0;
   AxisSum& operator+=(const AxisSum& other);
   bool operator==(const AxisSum&) const = default;
 };
@@ -61,6 +62,8 @@ struct Account {
   // counts from there on. It is also how a run is told from one that branched off it.
   double began = 0.0;
   double steps = 0.0, samples = 0.0, tokens = 0.0;
+  // Of the hosts whose energy can be read, and the tokens that were made meanwhile.
+  double joules = 0.0, metered_tokens = 0.0;
   FlopCounts flops;
   DeviceFlops device;
   Amounts seconds = {};  // device seconds by name_of(TimePart)
@@ -109,6 +112,8 @@ class StartAccount {
   // axis, where it stands out so much that it must be why others waited; -1: none.
   int slowest_saver() const;
   int slowest_sender(const std::string& axis) const;
+  // Of their clocks, when last asked; 0: not known.
+  const std::vector<double>& hertz() const { return hertz_; }
   const std::vector<std::string>& axes() const { return axes_; }
   double steps() const { return sums_.steps; }
 
@@ -123,7 +128,7 @@ class StartAccount {
   SampleFlops flops_;
   Account sums_;  // its DeviceFlops are device seconds
   std::vector<PartSeconds> totals_;
-  std::vector<double> saving_;               // of each rank
+  std::vector<double> saving_, hertz_;       // of each rank
   std::vector<std::vector<double>> begins_;  // by axis, of each rank
   std::vector<double> least_waits_;          // by axis: of the last to come in each group
 };

@@ -13,6 +13,7 @@
 #include <ranges>
 #include <utility>
 
+#include "base/host_name.hpp"
 #include "base/wall_time.hpp"
 #include "comm/communicator.hpp"
 #include "io/json.hpp"
@@ -62,6 +63,11 @@ double padding_flops(const model::Blueprint& blueprint, index_t ranks) {
          static_cast<double>(blueprint.architecture.sequence);
 }
 
+bool is_first_of_host(const std::vector<std::string>& hosts, int rank) {
+  const auto first = std::ranges::find(hosts, hosts.at(static_cast<std::size_t>(rank)));
+  return first - hosts.begin() == rank;
+}
+
 report::SampleFlops sample_flops(const Accounting::Setting& setting) {
   const model::Blueprint& blueprint = setting.replica.part().blueprint;
   return {.model = blueprint.model_flops(),
@@ -89,6 +95,8 @@ Accounting::Accounting(const Setting& setting, const std::string& past,
       timers_(setting.replica.timers()),
       world_(*setting.grid.groups().world),
       rank_(sources_of(setting)),
+      hosts_(world_.gather(host_name())),
+      meter_(is_first_of_host(hosts_, world_.rank())),
       history_(history) {
   // More than a step of hundreds of layers and micro-batches has.
   constexpr std::size_t kMostMessages = 8192;
@@ -166,7 +174,10 @@ void Accounting::end_step(std::int64_t step) {
 }
 
 void Accounting::gather() {
-  const std::vector<std::string> all = world_.gather_to_first(bytes_of(rank_.take()));
+  report::RankAccount::Taken mine = rank_.take();
+  mine.joules = meter_.take_joules();
+  mine.hertz = meter_.hertz();
+  const std::vector<std::string> all = world_.gather_to_first(bytes_of(mine));
   const report::StartAccount::Samples samples = std::exchange(samples_, {});
   if (!start_) return;
   std::vector<report::RankAccount::Taken> ranks;
@@ -240,6 +251,8 @@ report::EfficiencyFacts Accounting::facts(double peak) const {
       .steps_of_start = static_cast<std::int64_t>(start_->steps()),
       .axes = start_->axes(),
       .rank_seconds = start_->ranks()};
+  facts.hosts = hosts_;
+  facts.hertz = start_->hertz();
   facts.slowest_saver = start_->slowest_saver();
   for (const std::string& axis : facts.axes) {
     facts.slowest_senders.push_back(start_->slowest_sender(axis));

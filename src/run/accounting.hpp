@@ -16,6 +16,7 @@
 #include "comm/message_times.hpp"
 #include "comm/rank_grid.hpp"
 #include "report/efficiency.hpp"
+#include "report/host_meter.hpp"
 #include "report/rank_account.hpp"
 #include "report/rank_clock.hpp"
 #include "report/run_account.hpp"
@@ -125,6 +126,8 @@ class Accounting {
   bool is_in_steps_ = false;
   std::int64_t first_step_ = -1;
   double stretch_ = 1.0;
+  std::vector<std::string> hosts_;  // of each rank
+  report::HostMeter meter_;
   // Of rank 0.
   const report::RunHistory* history_;
   report::Account past_;

@@ -50,6 +50,7 @@
 #include "plan/deck_memory.hpp"
 #include "plan/device_memory.hpp"
 #include "plan/host_memory.hpp"
+#include "report/link_probe.hpp"
 #include "report/peak_meter.hpp"
 #include "report/run_history.hpp"
 #include "report/step_profile.hpp"
@@ -672,16 +673,19 @@ void Start::load() {
   peak_.emplace(world_, *exec_, step::compute_type(deck_));
   settle_products();
   double bandwidth = 0.0;
-  if (profile_) {  // ranks that share a memory measure what each has of it
+  std::vector<report::LinkSpeed> links;
+  if (profile_ || deck_.run.probe) {  // ranks that share a memory have parts of it
     world_.barrier();
     bandwidth = kernels::measured_memory_bandwidth(*exec_);
   }
+  if (deck_.run.probe) links = report::probe_links(*exec_, replica_->part().groups);
   run_.emplace(deck_, *grid_, *replica_, datasets_, *directory_, *peak_, log_, faults_,
                *exec_);
   run_->record(libraries_);
+  run_->record(bandwidth, std::move(links));
   run_->after_each_step([this] { on_board_->look(); });
   if (trace_) run_->record(*trace_);
-  if (profile_) run_->record(*profile_, bandwidth);
+  if (profile_) run_->record(*profile_);
   faults_.at("load");
   if (restore_) {
     restore_->read(

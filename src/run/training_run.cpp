@@ -849,6 +849,7 @@ void TrainingRun::report_efficiency(report::RunReport& report,
       {.flops = 1e12 * peak_.peak().best, .bytes = bytes_per_second_});
   if (!facts) return;
   facts->pipeline = report.pipeline;
+  facts->links = links_;
   facts->memory = table.memory();
   say_block(write_efficiency(std::move(*facts)).text());
 }

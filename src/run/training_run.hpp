@@ -74,11 +74,16 @@ class TrainingRun {
   void record(const report::TraceOptions& options) {
     trace_.emplace(options, grid_, timers_, log_);
   }
-  // Profiles some of the steps. The memory's bytes per second are as measured.
-  void record(const report::ProfileOptions& options, double bytes_per_second) {
+  // Profiles some of the steps.
+  void record(const report::ProfileOptions& options) {
     profile_.emplace(options, exec_, timers_);
     shows_profile_ = true;
+  }
+
+  // What the machine was found to reach (run.probe).
+  void record(double bytes_per_second, std::vector<report::LinkSpeed> links) {
     bytes_per_second_ = bytes_per_second;
+    links_ = std::move(links);
   }
 
   // Says where rank 0 records starts, and what is known of this one so far.
@@ -242,9 +247,10 @@ class TrainingRun {
       std::in_place, report::ProfileOptions{.samples = true}, exec_, timers_};
   bool shows_profile_ = false;
   std::optional<Accounting> accounting_;  // from the beginning of the loop on
-  double bytes_per_second_ = 0.0;         // of the memory, for the profile
-  plan::LibraryBytes libraries_;          // of the device, before the model was there
-  double last_save_ = 0.0;                // when one was begun: Timers::total_seconds()
+  double bytes_per_second_ = 0.0;         // of the memory, where it was measured
+  std::vector<report::LinkSpeed> links_;
+  plan::LibraryBytes libraries_;  // of the device, before the model was there
+  double last_save_ = 0.0;        // when one was begun: Timers::total_seconds()
   // When the save that is under way began, if the trace shows it.
   std::optional<TraceEvent::Clock::time_point> save_begin_;
   double hardware_flops_ = 0.0;  // of a sample, on all ranks

@@ -92,8 +92,8 @@ TEST_F(DeckCheck, OneRound) {
 
 // An unknown key that resembles none hid what this version cannot train.
 TEST_F(DeckCheck, AnUnknownKeyHidesNothing) {
-  expect_refusal(train({"run.foo=3", "run.probe=true", "data.train=none.h5"}),
-                 {"3 errors", "run.foo", "run.probe", "data.train: none.h5"});
+  expect_refusal(train({"run.foo=3", "model.bias=false", "data.train=none.h5"}),
+                 {"3 errors", "run.foo", "model.bias", "data.train: none.h5"});
 }
 
 // What is known of a deck whose text cannot be read: what the options name.

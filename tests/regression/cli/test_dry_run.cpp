@@ -590,7 +590,7 @@ TEST_F(DryRun, DoesNotAllocateTheModel) {
 
 TEST_F(DryRun, RanksAndWhatIsNotTrainedYet) {
   const json result = dry_run(
-      {deck(), "--set", "run.probe=true", "--set", "parallel.data=2", "--ranks", "2"});
+      {deck(), "--set", "model.bias=false", "--set", "parallel.data=2", "--ranks", "2"});
   EXPECT_EQ(result["ranks"], 2);
   EXPECT_EQ(result["grid"]["data"], 2);
   expect_refusal(train({"parallel.data=3"}, {"--dry-run", "--ranks", "2"}),
@@ -602,7 +602,7 @@ TEST_F(DryRun, ValidButNotTrainable) {
   EXPECT_EQ(dry_run({deck()})["trainable"], true);
   EXPECT_EQ(dry_run({deck()})["not_trainable"], json::array());
   for (const char* key_value :
-       {"model.bias=false", "model.norm=rmsnorm", "model.kv_heads=2", "run.probe=true",
+       {"model.bias=false", "model.norm=rmsnorm", "model.kv_heads=2",
         "model.position=relative", "model.kind=t5"}) {
     const std::string setting = key_value;
     SCOPED_TRACE(setting);

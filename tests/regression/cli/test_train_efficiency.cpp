@@ -154,6 +154,32 @@ TEST_F(TrainEfficiencyOfTwo, ASlowRankIsTheFirstLoss) {
   EXPECT_THAT(result_.out, ContainsRegex("step 20 took [^:]*: rank 0 was"));
 }
 
+// Waits are split where messages were, and links are measured on request.
+TEST_F(TrainEfficiencyOfTwo, MessagesAreSetAgainstTheProbe) {
+  for (const char* axis : {"gradient", "tensor", "pipeline"}) {
+    SCOPED_TRACE(axis);
+    fs::remove_all(run_dir());
+    const std::string name = axis == std::string("gradient") ? "data" : axis;
+    const json efficiency =
+        efficiency_of("", {"run.probe=true", "parallel." + name + "=2"});
+    EXPECT_GT(efficiency["machine"]["memory_gigabytes_per_second"].get<double>(), 0.0);
+    const json& message = efficiency["device_seconds"]["messages"][axis];
+    EXPECT_GT(message["sampled_bytes"].get<double>(), 0.0);
+    EXPECT_GT(message["sampled_transfer_seconds"].get<double>(), 0.0);
+    EXPECT_GE(message["sampled_skew_seconds"].get<double>(), 0.0);
+    EXPECT_GT(message["bytes"].get<double>(), message["sampled_bytes"].get<double>());
+    bool is_there = false;
+    for (const json& link : efficiency["machine"]["links"]) {
+      is_there = is_there || link["axis"] == axis;
+      EXPECT_EQ(link["ranks"], 2);
+      EXPECT_GT(link["payload_bytes_per_second"].get<double>(), 1e6);
+      EXPECT_GT(link["latency_seconds"].get<double>(), 0.0);
+    }
+    EXPECT_TRUE(is_there);
+    EXPECT_FALSE(efficiency["kernels"]["classes"][0]["seconds_bound"].is_null());
+  }
+}
+
 TEST_F(TrainEfficiencyOfTwo, AStarvedLoaderIsTheFirstLoss) {
   expect_first(efficiency_of("slow:phase=input,rank=1,times=0,seconds=0.05"), "input", 1,
                0);

@@ -268,16 +268,34 @@ TEST(Efficiency, OfNothingIsWhole) {
 
 TEST(Efficiency, JsonHasWhatTheTableSays) {
   StartAccount start({.tensor = 2}, kAxes, kFlops);
-  start.add({steps_of({.passes = 1.0, .waits = {0.3, 0, 0, 0.1}}, 4),
-             steps_of({.passes = 0.8, .waits = {0.3, 0, 0, 0.3}}, 4)},
-            {.all = 4, .tokens = 40});
+  std::vector<RankAccount::Taken> ranks = {
+      steps_of({.passes = 1.0, .waits = {0.3, 0, 0, 0.1}}, 4),
+      steps_of({.passes = 0.8, .waits = {0.3, 0, 0, 0.3}}, 4)};
+  ranks[0].joules = 80.0;
+  ranks[0].hertz = 3e9;
+  ranks[1].hertz = 2e9;
+  ranks[1].counts[0].skew = 0.25;
+  for (RankAccount::Taken& rank : ranks) {
+    rank = taken_from_bytes(bytes_of(rank), kAxes.size());
+  }
+  start.add(ranks, {.all = 4, .tokens = 40});
   EfficiencyFacts facts = facts_of(start, 5.0);
   facts.bandwidth = 100.0;
   facts.kernels[0] = {
       .calls = 3, .seconds = 1, .flops = 5, .needed_flops = 5, .bytes = 10, .bound = 1};
   facts.kernels[2] = {.calls = 3, .seconds = 1, .bytes = 50, .bound = 0.5};
+  facts.hosts = {"node1", "node1"};
+  facts.hertz = start.hertz();
+  facts.links = {
+      {.axis = "tensor", .ranks = 2, .latency = 1e-6, .bytes_per_second = 2e9}};
   const Efficiency efficiency(facts);
   const Json json = io::parse_json<Json>(efficiency.json());
+  EXPECT_EQ(json["machine"]["hosts"], Json::array({"node1"}));
+  EXPECT_EQ(json["machine"]["clock"]["gigahertz"], 2.5);
+  EXPECT_EQ(json["machine"]["clock"]["slowest_rank"], 1);
+  EXPECT_EQ(json["machine"]["links"][0]["payload_bytes_per_second"], 2e9);
+  EXPECT_EQ(json["energy"]["joules_per_token"], 2.0);
+  EXPECT_EQ(json["device_seconds"]["messages"]["tensor"]["sampled_skew_seconds"], 0.25);
   EXPECT_EQ(json["identity"]["goodput"], efficiency.goodput());
   EXPECT_EQ(json["pop"]["parallel_efficiency"], efficiency.parallel());
   EXPECT_EQ(json["losses"][0]["name"], "tensor");

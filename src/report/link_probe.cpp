@@ -1,0 +1,93 @@
+// report/link_probe.cpp — see link_probe.hpp.
+//
+// The best of several counts, of a rank; then the slowest rank, of all. A pipeline's
+// stages send forward all at once, each to the next one, over the channel that belongs to
+// no way of the passes.
+#include "report/link_probe.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "base/wall_time.hpp"
+#include "comm/group.hpp"
+
+namespace trireme::report {
+
+namespace {
+
+constexpr index_t kElements = index_t{2} << 20;  // 8 MiB
+constexpr int kLargeRounds = 5, kSmallRounds = 20;
+
+using Memory = DeviceArray<float>;
+
+double best_of(const Exec& exec, int rounds, const std::function<void()>& send) {
+  double best = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < rounds; ++round) {
+    const auto begin = std::chrono::steady_clock::now();
+    send();
+    exec.fence("trireme::report::probe_links");
+    best = std::min(best, seconds_since(begin));
+  }
+  return best;
+}
+
+// Sends so many numbers once.
+std::function<void(index_t)> sender(const Exec& exec, comm::Group& group,
+                                    const Memory& memory, bool is_pipeline) {
+  if (!is_pipeline) {
+    return [&exec, &group, memory](index_t count) {
+      group.all_reduce(exec, {memory.data(), count, DType::float32});
+    };
+  }
+  const int stage = group.rank(), last = group.size() - 1;
+  std::vector<comm::ChannelEnd> ends;
+  if (stage > 0) ends.push_back({stage - 1});
+  if (stage < last) ends.push_back({stage + 1});
+  group.open(ends);
+  return [&exec, &group, memory, stage, last](index_t count) {
+    comm::Request sent, received;
+    group.together([&] {
+      if (stage > 0) {
+        received = group.start_recv(
+            exec, {memory.data() + kElements, count, DType::float32}, stage - 1);
+      }
+      if (stage < last) {
+        sent = group.start_send(exec, comm::Span{memory.data(), count, DType::float32},
+                                stage + 1);
+      }
+    });
+    received.wait(exec);
+    sent.wait(exec);
+  };
+}
+
+}  // namespace
+
+std::vector<LinkSpeed> probe_links(const Exec& exec, const comm::ProcessGroups& groups) {
+  comm::Communicator& world = *groups.world;
+  const Memory memory("trireme::report::link_probe", 2 * kElements);
+  std::vector<LinkSpeed> speeds;
+  for (comm::Group* group :
+       {groups.tensor.get(), groups.context.get(), groups.gradient.get(),
+        groups.pipeline.get(), groups.model.get()}) {
+    if (group->size() == 1) continue;  // on all ranks, as the grid is one
+    const auto send = sender(exec, *group, memory, group == groups.pipeline.get());
+    send(kElements);  // connections are made
+    world.barrier();
+    const double small = best_of(exec, kSmallRounds, [&] { send(1); });
+    world.barrier();
+    const double large = best_of(exec, kLargeRounds, [&] { send(kElements); });
+    const std::vector<double> all = world.gather(large);
+    const auto slowest = std::ranges::max_element(all);
+    speeds.push_back(
+        {.axis = group->name(),
+         .ranks = group->size(),
+         .latency = world.all_reduce(small, comm::Op::max),
+         .bytes_per_second = static_cast<double>(kElements * sizeof(float)) / *slowest,
+         .slowest_rank = static_cast<int>(slowest - all.begin())});
+  }
+  return speeds;
+}
+
+}  // namespace trireme::report
