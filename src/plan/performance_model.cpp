@@ -1,0 +1,368 @@
+// plan/performance_model.cpp — see performance_model.hpp.
+//
+// The seconds of a layer and of what stands round the layers are found once for each kind
+// of layout (Key); a stage is a sum of these. So that a search can ask for thousands of
+// layouts the pipeline's time can be estimated: m micro-batches through the slowest
+// stage, and a bubble of p - 1 forward and backward passes of one chunk (Narayanan et al.
+// 2021, 2.2), of a forward pass and the input gradients less the weight gradients where
+// these have passes of their own (Qi et al. 2023).
+#include "plan/performance_model.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "model/blueprint.hpp"
+#include "schedule/balance.hpp"
+#include "step/deck_model.hpp"
+
+namespace trireme::plan {
+
+namespace {
+
+using config::PipelineSchedule;
+using config::Recompute;
+using schedule::PieceCost;
+using schedule::PipelineShape;
+
+// Master weights and both moments, in fp32: what a checkpoint has of a parameter.
+constexpr double kCheckpointBytes = 12.0;
+
+double as_double(index_t number) {
+  return static_cast<double>(number);
+}
+
+PipelineShape shape_of(const config::Deck& layout) {
+  return {.stages = layout.parallel.pipeline,
+          .chunks = layout.parallel.virtual_pipeline,
+          .microbatches = static_cast<int>(layout.microbatches())};
+}
+
+// How far apart neighbours on an axis are in the numbering of ranks.
+int stride_of(const config::ParallelConfig& parallel, config::Axis axis) {
+  int stride = 1;
+  for (const config::Axis inner : parallel.order) {
+    if (inner == axis) break;
+    switch (inner) {
+      case config::Axis::tensor:
+        stride *= parallel.tensor;
+        break;
+      case config::Axis::context:
+        stride *= parallel.context;
+        break;
+      case config::Axis::data:
+        stride *= parallel.data;
+        break;
+      case config::Axis::pipeline:
+        stride *= parallel.pipeline;
+        break;
+    }
+  }
+  return stride;
+}
+
+StagePlace place_of(const PipelineShape& shape, int piece) {
+  if (shape.stages == 1) return StagePlace::only;
+  if (piece == 0) return StagePlace::first;
+  return piece + 1 == shape.pieces() ? StagePlace::last : StagePlace::inner;
+}
+
+PieceCost sum_of(const PieceCost& a, const PieceCost& b, double times) {
+  return {a.forward + times * b.forward, a.backward_input + times * b.backward_input,
+          a.backward_weight + times * b.backward_weight};
+}
+
+void add(TallySeconds& to, const TallySeconds& more, double times) {
+  to.products += times * more.products;
+  to.attention += times * more.attention;
+  to.rows += times * more.rows;
+  to.attention_forward += times * more.attention_forward;
+  to.tensor_messages += times * more.tensor_messages;
+  to.stage_messages += times * more.stage_messages;
+  to.other_messages += times * more.other_messages;
+}
+
+schedule::OrderOf order_of(const PipelineShape& shape, PipelineSchedule kind) {
+  return [=](int stage) {
+    if (kind == PipelineSchedule::gpipe) {
+      return schedule::all_forward_all_backward(shape, stage);
+    }
+    if (kind == PipelineSchedule::zero_bubble) {
+      return schedule::zero_bubble_by_rule(shape, stage);
+    }
+    return shape.chunks == 1
+               ? schedule::one_forward_one_backward(shape, stage)
+               : schedule::interleaved(shape, stage, schedule::most_groups(shape));
+  };
+}
+
+}  // namespace
+
+double StepParts::total() const {
+  return compute + recompute + tensor_messages + stage_messages + bubble + data_messages +
+         optimizer + checkpoint + other;
+}
+
+Places places_of(const config::Deck& layout) {
+  const config::ParallelConfig& p = layout.parallel;
+  const int to_next_stage = stride_of(p, config::Axis::pipeline);
+  return {.tensor = {p.tensor, stride_of(p, config::Axis::tensor)},
+          .gradient = {p.data * p.context, stride_of(p, config::Axis::data)},
+          .model = {p.tensor * p.pipeline, stride_of(p, config::Axis::tensor)},
+          .tied = {std::min(p.pipeline, 2), to_next_stage * std::max(p.pipeline - 1, 1)},
+          .to_next_stage = to_next_stage};
+}
+
+std::vector<index_t> even_split(index_t layers, int pieces) {
+  std::vector<index_t> split(static_cast<std::size_t>(pieces), layers / pieces);
+  index_t rest = layers % pieces;
+  for (std::size_t i = 1; rest > 0; ++i, --rest) split[i % split.size()] += 1;
+  return split;
+}
+
+std::vector<index_t> split_of(const config::Deck& layout) {
+  const config::ParallelConfig& p = layout.parallel;
+  if (!p.stages.empty()) return p.stages;
+  return even_split(layout.model.layers, p.pipeline * p.virtual_pipeline);
+}
+
+PerformanceModel::PerformanceModel(Machine machine, const config::Deck& deck)
+    : machine_(std::move(machine)),
+      deck_(deck),
+      attention_{.sequence = deck.model.sequence,
+                 .head_elements = deck.model.head_elements(),
+                 .type = step::compute_type(deck)},
+      workloads_(deck) {
+  const model::Blueprint blueprint = model::make_blueprint(deck.model);
+  model_flops_ = blueprint.model_flops();
+  parameters_ = as_double(blueprint.parameter_count());
+  for (const model::BlockSpec& block : blueprint.blocks) {
+    if (!block.is_layer) continue;
+    const index_t s = blueprint.batch.streams.at(extent(block.stream)).sequence;
+    layers_forward_ += block.forward_flops(s);
+    attention_forward_ += as_double(s) * as_double(s) * block.flops.per_token_and_key;
+  }
+}
+
+auto PerformanceModel::work_seconds(const Work& work, const Places& places) const
+    -> WorkSeconds {
+  const auto of = [&](const Tally& tally) {
+    return tally_seconds(machine_, places, attention_, tally);
+  };
+  return {of(work.passes.forward), of(work.passes.backward),
+          of(work.passes.backward_weight), of(work.step)};
+}
+
+auto PerformanceModel::seconds_of(const config::Deck& layout) -> const LayoutSeconds& {
+  const Places places = places_of(layout);
+  const Key key{.workload = workload_key(layout),
+                .tensor_stride = places.tensor.stride,
+                .stage_stride = places.to_next_stage,
+                .stages = layout.parallel.pipeline};
+  const auto found = known_.find(key);
+  if (found != known_.end()) return found->second;
+  const Workload& workload = workloads_.of(key.workload);
+  Workloads::Key plain = key.workload;
+  if (plain.recompute == Recompute::full) plain.recompute = Recompute::none;
+  LayoutSeconds seconds;
+  seconds.layer = work_seconds(workload.layer, places);
+  seconds.plain_layer = work_seconds(workloads_.of(plain).layer, places);
+  for (std::size_t i = 0; i < kStagePlaces; ++i) {
+    seconds.chunks[i] = work_seconds(workload.chunks[i].own, places);
+  }
+  // Scores that are not kept are made again.
+  if (machine_.software.attention == AttentionKind::materialised &&
+      layout.memory.recompute == Recompute::selective) {
+    seconds.layer.backward.attention += seconds.layer.forward.attention_forward;
+  }
+  const StagePlace place =
+      layout.parallel.pipeline > 1 ? StagePlace::inner : StagePlace::only;
+  const TallySeconds around =
+      tally_seconds(machine_, places, attention_, workload.chunk(place).around);
+  constexpr double kMessagesOfChunk = 2.0;  // its output, and the gradient of its input
+  seconds.stage_message = around.stage_messages / kMessagesOfChunk;
+  seconds.around = around.kernels();
+  return known_.emplace(key, std::move(seconds)).first->second;
+}
+
+double PerformanceModel::visible(const TallySeconds& seconds) const {
+  return seconds.kernels() +
+         (1.0 - machine_.software.tensor_overlap) * seconds.tensor_messages;
+}
+
+PieceCost PerformanceModel::cost_of(const WorkSeconds& work) const {
+  return {visible(work.forward), visible(work.backward), visible(work.backward_weight)};
+}
+
+// `recomputed`: seconds of each that are its forward pass once more.
+void PerformanceModel::add_layers(Stage& stage, PieceCost& cost, const WorkSeconds& layer,
+                                  index_t count, double recomputed) const {
+  const double times = as_double(count);
+  cost = sum_of(cost, cost_of(layer), times);
+  add(stage.step, layer.step, times);
+  for (const TallySeconds* pass :
+       {&layer.forward, &layer.backward, &layer.backward_weight}) {
+    stage.parts.compute += times * pass->kernels();
+    stage.parts.tensor_messages += times * (visible(*pass) - pass->kernels());
+  }
+  stage.parts.compute -= times * recomputed;
+  stage.parts.recompute += times * recomputed;
+}
+
+void PerformanceModel::add_chunk(Stage& stage, const config::Deck& layout,
+                                 const LayoutSeconds& seconds, const Workload& workload,
+                                 int piece, index_t layers) const {
+  const PipelineShape shape = shape_of(layout);
+  const auto place = static_cast<std::size_t>(place_of(shape, piece));
+  PieceCost cost{0.0, 0.0, 0.0};
+  add_layers(stage, cost, seconds.chunks[place], 1, 0.0);
+  index_t again = 0;
+  if (layout.memory.recompute == Recompute::full) {
+    const index_t most = layout.memory.recompute_layers;
+    again = most == 0 ? layers : std::min(most, layers);
+  }
+  double recomputed = seconds.plain_layer.forward.kernels();
+  if (layout.memory.recompute == Recompute::selective) {
+    again = layers;
+    recomputed =
+        seconds.layer.backward.kernels() - seconds.plain_layer.backward.kernels();
+  }
+  add_layers(stage, cost, seconds.layer, again, recomputed);
+  add_layers(stage, cost, seconds.plain_layer, layers - again, 0.0);
+  const double slot = machine_.software.microbatch_seconds / shape.chunks;
+  cost.forward += seconds.around + 0.5 * slot;
+  cost.backward_input += 0.5 * slot;
+  stage.parts.compute += seconds.around;
+  stage.parts.other += slot;
+  const int borders = (piece > 0 ? 1 : 0) + (piece + 1 < shape.pieces() ? 1 : 0);
+  if (machine_.software.stage_messages == StageMessages::waited_for && shape.stages > 1) {
+    stage.parts.stage_messages += borders * seconds.stage_message;
+  }
+  stage.elements +=
+      workload.chunks[place].own.elements + as_double(layers) * workload.layer.elements;
+  stage.layers += layers;
+  stage.chunks.push_back(cost);
+}
+
+auto PerformanceModel::stages_of(const config::Deck& layout) -> std::vector<Stage> {
+  const PipelineShape shape = shape_of(layout);
+  const LayoutSeconds& seconds = seconds_of(layout);
+  const Workload& workload = workloads_.of(workload_key(layout));
+  const std::vector<index_t> split = split_of(layout);
+  std::vector<Stage> stages(extent(shape.stages));
+  for (int piece = 0; piece < shape.pieces(); ++piece) {
+    add_chunk(stages[extent(shape.stage_of(piece))], layout, seconds, workload, piece,
+              split.at(extent(piece)));
+  }
+  return stages;
+}
+
+double PerformanceModel::pipeline_seconds(const config::Deck& layout,
+                                          const std::vector<Stage>& stages,
+                                          const LayoutSeconds& seconds,
+                                          Schedule schedule) const {
+  const PipelineShape shape = shape_of(layout);
+  const PipelineSchedule kind = layout.parallel.schedule;
+  double slowest = 0.0;
+  for (const Stage& stage : stages) slowest = std::max(slowest, stage.passes());
+  if (shape.stages == 1) return shape.microbatches * slowest;
+  const bool waits = machine_.software.stage_messages == StageMessages::waited_for;
+  const double message = waits ? 0.0 : seconds.stage_message;
+  if (schedule == Schedule::estimated) {
+    const PieceCost& chunk = stages[extent(shape.stages / 2)].chunks.front();
+    double bubble = chunk.total() + (waits ? 2.0 * seconds.stage_message : 2.0 * message);
+    if (kind == PipelineSchedule::zero_bubble) bubble -= 2.0 * chunk.backward_weight;
+    const double each = slowest + (shape.chunks == 1 ? message : 0.0);
+    return shape.microbatches * each + (shape.stages - 1) * bubble;
+  }
+  schedule::Costs costs{.message = message,
+                        .message_work = waits ? 0.5 * seconds.stage_message : 0.0};
+  for (int piece = 0; piece < shape.pieces(); ++piece) {
+    costs.pieces.push_back(
+        stages[extent(shape.stage_of(piece))].chunks[extent(shape.chunk_of(piece))]);
+  }
+  const std::vector<schedule::Order> orders =
+      schedule::orders_of_all(shape, order_of(shape, kind));
+  return schedule::simulate(shape, orders, costs).seconds;
+}
+
+// docs/math/communication.md, "Gradient group": with ZeRO 2 and 3 gradients are sent in
+// each micro-batch, with ZeRO 3 weights are gathered for each pass.
+double PerformanceModel::data_seconds(const config::Deck& layout,
+                                      const Stage& stage) const {
+  const int zero = layout.parallel.zero;
+  const GroupPlace group = places_of(layout).gradient;
+  const double m = as_double(layout.microbatches());
+  const bool is_narrow = attention_.type != DType::float32;
+  double gradient = machine_.software.gradient_bytes;
+  if (gradient == 0.0) {
+    gradient = layout.precision.gradients == config::Gradients::fp32 ? 4.0 : 2.0;
+  }
+  const double weight = is_narrow ? 2.0 : 4.0;
+  const double calls = as_double(stage.layers + 1);
+  const auto seconds = [&](Collective operation, double element) {
+    return collective_seconds(machine_, group, operation, element * stage.elements,
+                              calls);
+  };
+  double all = 0.0;
+  if (zero == 0) {
+    all = seconds(Collective::all_reduce, gradient);
+  } else {
+    all = (zero == 1 ? 1.0 : m) * seconds(Collective::reduce_scatter, gradient) +
+          (zero == 3 ? 2.0 * m : 1.0) * seconds(Collective::all_gather, weight);
+  }
+  return (1.0 - machine_.software.data_overlap) * all;
+}
+
+double PerformanceModel::hardware_flops(const config::Deck& layout) const {
+  double flops = model_flops_;
+  if (layout.memory.recompute == Recompute::full) {
+    index_t again = 0;
+    for (const index_t layers : split_of(layout)) {
+      const index_t most = layout.memory.recompute_layers;
+      again += most == 0 ? layers : std::min(most, layers);
+    }
+    flops += layers_forward_ * as_double(again) / as_double(layout.model.layers);
+  } else if (layout.memory.recompute == Recompute::selective &&
+             machine_.software.attention == AttentionKind::materialised) {
+    flops += attention_forward_;
+  }
+  return flops;
+}
+
+Prediction PerformanceModel::predict(const config::Deck& layout, Schedule schedule) {
+  const std::vector<Stage> stages = stages_of(layout);
+  const LayoutSeconds& seconds = seconds_of(layout);
+  const double m = as_double(layout.microbatches());
+  const double samples = as_double(layout.batch.global);
+  const Stage& slowest = *std::ranges::max_element(
+      stages, {}, [](const Stage& stage) { return stage.passes(); });
+  Prediction result{.parts = {},
+                    .model_flops = samples * model_flops_,
+                    .hardware_flops = samples * hardware_flops(layout),
+                    .devices = layout.parallel.ranks()};
+  StepParts& parts = result.parts;
+  parts.compute = m * slowest.parts.compute;
+  parts.recompute = m * slowest.parts.recompute;
+  parts.tensor_messages = m * slowest.parts.tensor_messages;
+  parts.stage_messages = m * slowest.parts.stage_messages;
+  parts.bubble =
+      pipeline_seconds(layout, stages, seconds, schedule) - m * slowest.passes();
+  parts.other = m * slowest.parts.other + machine_.software.step_seconds;
+  const double shared =
+      layout.parallel.zero >= 1 ? 1.0 / places_of(layout).gradient.ranks : 1.0;
+  for (const Stage& stage : stages) {
+    parts.data_messages =
+        std::max(parts.data_messages,
+                 data_seconds(layout, stage) + shared * stage.step.messages());
+    parts.optimizer = std::max(parts.optimizer, shared * stage.step.kernels());
+  }
+  if (!layout.checkpoint.async && machine_.storage_bandwidth > 0.0) {
+    const double every = as_double(std::max<index_t>(layout.checkpoint.every.steps, 1));
+    parts.checkpoint =
+        kCheckpointBytes * parameters_ / machine_.storage_bandwidth / every;
+  }
+  return result;
+}
+
+}  // namespace trireme::plan
