@@ -277,6 +277,8 @@ void add_software(Table& table) {
                "the deck's", "Of an element of gradients in messages");
   table.number("software.data_overlap", TRIREME_OF(software.data_overlap), kOverlap, "0",
                "Of gradients' messages, that travels beside passes");
+  table.number("software.zero3_share", TRIREME_OF(software.zero3_share), kShare, "1",
+               "Of the network's bandwidth, that the messages of ZeRO 3 reach");
   table.number("software.tensor_overlap", TRIREME_OF(software.tensor_overlap), kOverlap,
                "0", "Of tensor messages, that travels beside products");
   table.number("software.step_seconds", TRIREME_OF(software.step_seconds), kOfStep, "0",

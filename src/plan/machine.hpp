@@ -67,6 +67,7 @@ struct Software {
   StageMessages stage_messages = StageMessages::beside;
   double gradient_bytes = 0.0;      // of an element in messages; 0: as the deck says
   double data_overlap = 0.0;        // share of gradients' messages beside passes
+  double zero3_share = 1.0;         // of the network's bandwidth, that ZeRO 3 reaches
   double tensor_overlap = 0.0;      // share of tensor messages beside products
   double step_seconds = 0.0;        // of each step, that nothing else here explains
   double microbatch_seconds = 0.0;  // of each micro-batch on each stage, likewise

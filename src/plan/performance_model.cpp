@@ -310,6 +310,7 @@ double PerformanceModel::data_seconds(const config::Deck& layout,
   } else {
     all = (zero == 1 ? 1.0 : m) * seconds(Collective::reduce_scatter, gradient) +
           (zero == 3 ? 2.0 * m : 1.0) * seconds(Collective::all_gather, weight);
+    if (zero == 3) all /= machine_.software.zero3_share;
   }
   return (1.0 - machine_.software.data_overlap) * all;
 }

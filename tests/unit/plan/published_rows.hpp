@@ -47,8 +47,7 @@ inline config::Deck deck_of(const Case& c) {
       "memory: {{recompute: {}}}\n",
       c.layers, c.hidden, c.heads, c.sequence, c.micro, c.global, c.tensor, c.pipeline,
       c.chunks, c.data, c.zero, c.sequence_parallel, c.compute, c.recompute);
-  return config::parse(text, "case",
-                       {.ranks = c.tensor * c.pipeline * c.data});
+  return config::parse(text, "case", {.ranks = c.tensor * c.pipeline * c.data});
 }
 
 inline Prediction predict(const Machine& machine, const Case& c) {
