@@ -12,10 +12,6 @@ namespace trireme::plan {
 
 namespace {
 
-double as_double(index_t number) {
-  return static_cast<double>(number);
-}
-
 index_t blocks(index_t extent, index_t block) {
   return (extent + block - 1) / block;
 }

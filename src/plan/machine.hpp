@@ -13,6 +13,11 @@
 
 namespace trireme::plan {
 
+// Counts in formulae of times and bytes.
+inline double as_double(index_t number) {
+  return static_cast<double>(number);
+}
+
 // FLOP/s by the type of the operands; 0: the device has no products of it.
 struct Peaks {
   double fp32 = 0.0, bf16 = 0.0, fp16 = 0.0;

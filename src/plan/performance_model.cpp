@@ -28,16 +28,6 @@ using schedule::PipelineShape;
 // Master weights and both moments, in fp32: what a checkpoint has of a parameter.
 constexpr double kCheckpointBytes = 12.0;
 
-double as_double(index_t number) {
-  return static_cast<double>(number);
-}
-
-PipelineShape shape_of(const config::Deck& layout) {
-  return {.stages = layout.parallel.pipeline,
-          .chunks = layout.parallel.virtual_pipeline,
-          .microbatches = static_cast<int>(layout.microbatches())};
-}
-
 // How far apart neighbours on an axis are in the numbering of ranks.
 int stride_of(const config::ParallelConfig& parallel, config::Axis axis) {
   int stride = 1;
@@ -59,12 +49,6 @@ int stride_of(const config::ParallelConfig& parallel, config::Axis axis) {
     }
   }
   return stride;
-}
-
-StagePlace place_of(const PipelineShape& shape, int piece) {
-  if (shape.stages == 1) return StagePlace::only;
-  if (piece == 0) return StagePlace::first;
-  return piece + 1 == shape.pieces() ? StagePlace::last : StagePlace::inner;
 }
 
 PieceCost sum_of(const PieceCost& a, const PieceCost& b, double times) {
@@ -162,11 +146,10 @@ auto PerformanceModel::seconds_of(const config::Deck& layout) -> const LayoutSec
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   const Workload& workload = workloads_.of(key.workload);
-  Workloads::Key plain = key.workload;
-  if (plain.recompute == Recompute::full) plain.recompute = Recompute::none;
   LayoutSeconds seconds;
   seconds.layer = work_seconds(workload.layer, places);
-  seconds.plain_layer = work_seconds(workloads_.of(plain).layer, places);
+  seconds.plain_layer =
+      work_seconds(workloads_.of(plain_key(key.workload)).layer, places);
   for (std::size_t i = 0; i < kStagePlaces; ++i) {
     seconds.chunks[i] = work_seconds(workload.chunks[i].own, places);
   }
@@ -212,7 +195,7 @@ void PerformanceModel::add_layers(Stage& stage, PieceCost& cost, const WorkSecon
 void PerformanceModel::add_chunk(Stage& stage, const config::Deck& layout,
                                  const LayoutSeconds& seconds, const Workload& workload,
                                  int piece, index_t layers) const {
-  const PipelineShape shape = shape_of(layout);
+  const PipelineShape shape = pipeline_shape(layout);
   const auto place = static_cast<std::size_t>(place_of(shape, piece));
   PieceCost cost{0.0, 0.0, 0.0};
   add_layers(stage, cost, seconds.chunks[place], 1, 0.0);
@@ -245,7 +228,7 @@ void PerformanceModel::add_chunk(Stage& stage, const config::Deck& layout,
 }
 
 auto PerformanceModel::stages_of(const config::Deck& layout) -> std::vector<Stage> {
-  const PipelineShape shape = shape_of(layout);
+  const PipelineShape shape = pipeline_shape(layout);
   const LayoutSeconds& seconds = seconds_of(layout);
   const Workload& workload = workloads_.of(workload_key(layout));
   const std::vector<index_t> split = split_of(layout);
@@ -261,7 +244,7 @@ double PerformanceModel::pipeline_seconds(const config::Deck& layout,
                                           const std::vector<Stage>& stages,
                                           const LayoutSeconds& seconds,
                                           Schedule schedule) const {
-  const PipelineShape shape = shape_of(layout);
+  const PipelineShape shape = pipeline_shape(layout);
   const PipelineSchedule kind = layout.parallel.schedule;
   double slowest = 0.0;
   for (const Stage& stage : stages) slowest = std::max(slowest, stage.passes());
@@ -329,6 +312,10 @@ double PerformanceModel::hardware_flops(const config::Deck& layout) const {
     flops += attention_forward_;
   }
   return flops;
+}
+
+LayoutMemory PerformanceModel::memory(const config::Deck& layout) {
+  return layout_memory(machine_, workloads_, layout, split_of(layout));
 }
 
 Prediction PerformanceModel::predict(const config::Deck& layout, Schedule schedule) {

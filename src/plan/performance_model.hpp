@@ -15,6 +15,7 @@
 #include "base/types.hpp"
 #include "config/deck.hpp"
 #include "plan/kernel_model.hpp"
+#include "plan/layout_memory.hpp"
 #include "plan/machine.hpp"
 #include "plan/workload.hpp"
 #include "schedule/simulate.hpp"
@@ -68,6 +69,8 @@ class PerformanceModel {
   PerformanceModel(Machine machine, const config::Deck& deck);
 
   Prediction predict(const config::Deck& layout, Schedule schedule);
+
+  LayoutMemory memory(const config::Deck& layout);
 
   const Machine& machine() const { return machine_; }
 

@@ -6,10 +6,10 @@
 // and the same: the difference is a layer, and without it the border is left.
 #include "plan/workload.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
 #include "plan/deck_memory.hpp"
 #include "step/deck_model.hpp"
 #include "step/replica.hpp"
@@ -141,18 +141,35 @@ Workload make_workload(const config::Deck& deck, const Workloads::Key& key) {
 
 }  // namespace
 
+StagePlace place_of(const schedule::PipelineShape& shape, int piece) {
+  if (shape.stages == 1) return StagePlace::only;
+  if (piece == 0) return StagePlace::first;
+  return piece + 1 == shape.pieces() ? StagePlace::last : StagePlace::inner;
+}
+
 const Workload& Workloads::of(const Key& key) {
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   return known_.emplace(key, make_workload(deck_, key)).first->second;
 }
 
-Workloads::Key workload_key(const config::Deck& deck) {
-  const config::ParallelConfig& p = deck.parallel;
+Workloads::Key plain_key(Workloads::Key key) {
+  key.recompute = config::Recompute::none;
+  return key;
+}
+
+schedule::PipelineShape pipeline_shape(const config::Deck& layout) {
+  return {.stages = layout.parallel.pipeline,
+          .chunks = layout.parallel.virtual_pipeline,
+          .microbatches = static_cast<int>(layout.microbatches())};
+}
+
+Workloads::Key workload_key(const config::Deck& layout) {
+  const config::ParallelConfig& p = layout.parallel;
   return {.tensor = p.tensor,
-          .micro = deck.batch.micro,
+          .micro = layout.batch.micro,
           .sequence = p.sequence && p.tensor > 1,
-          .recompute = deck.memory.recompute,
+          .recompute = layout.memory.recompute,
           .splits_backward = p.schedule == config::PipelineSchedule::zero_bubble,
           .has_stages = p.pipeline > 1};
 }

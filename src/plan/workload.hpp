@@ -13,13 +13,12 @@
 #include <array>
 #include <cstddef>
 #include <map>
-#include <memory>
-#include <tuple>
+#include <utility>
 
 #include "base/tally.hpp"
 #include "base/types.hpp"
 #include "config/deck.hpp"
-#include "step/memory_plan.hpp"
+#include "schedule/pipeline.hpp"
 
 namespace trireme::plan {
 
@@ -47,8 +46,10 @@ struct Work {
   MemoryWork memory;
 };
 
+// Where in the model a piece of a pipeline stands.
 enum class StagePlace { only, first, inner, last };
 inline constexpr std::size_t kStagePlaces = 4;
+StagePlace place_of(const schedule::PipelineShape& shape, int piece);
 
 struct Workload {
   Work layer;  // one of a chunk's
@@ -88,7 +89,11 @@ class Workloads {
 };
 
 // What a layout of a deck asks for.
-Workloads::Key workload_key(const config::Deck& deck);
+Workloads::Key workload_key(const config::Deck& layout);
+// The same of layers that are not made again.
+Workloads::Key plain_key(Workloads::Key key);
+// Its pipeline.
+schedule::PipelineShape pipeline_shape(const config::Deck& layout);
 
 }  // namespace trireme::plan
 
