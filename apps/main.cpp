@@ -67,6 +67,7 @@ std::optional<int> parse(apps::CommandLine& line, int argc, char** argv, bool sp
   apps::add_generate(line);
   apps::add_evaluate(line);
   apps::add_jobscript(line);
+  apps::add_plan(line);
   apps::add_selftest(line);
   const auto status = line.parse(argc, argv, speaks);
   if (!status || *status != 0) return status;        // wrong arguments

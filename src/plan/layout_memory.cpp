@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "base/tally.hpp"
 #include "schedule/pipeline.hpp"
+#include "schedule/plan.hpp"
 
 namespace trireme::plan {
 
@@ -15,27 +17,6 @@ namespace {
 using config::PipelineSchedule;
 using config::Recompute;
 using schedule::PipelineShape;
-
-// The most (micro-batch, chunk) pairs that a stage has in flight.
-double in_flight(const config::Deck& layout, int stage) {
-  const PipelineShape shape = pipeline_shape(layout);
-  if (layout.parallel.schedule == PipelineSchedule::gpipe) {
-    return shape.microbatches * shape.chunks;
-  }
-  // Weight passes come later by as much as a stage has fewer forward passes ahead.
-  const bool is_zero_bubble = layout.parallel.schedule == PipelineSchedule::zero_bubble;
-  return schedule::most_in_flight(shape, is_zero_bubble ? 0 : stage,
-                                  schedule::most_groups(shape));
-}
-
-// Those of them whose weight passes are still to come.
-double held(const config::Deck& layout, int stage) {
-  if (layout.parallel.schedule != PipelineSchedule::zero_bubble) return 1.0;
-  const PipelineShape shape = pipeline_shape(layout);
-  const int groups = schedule::most_groups(shape);
-  return 1.0 + schedule::most_in_flight(shape, 0, groups) -
-         schedule::most_in_flight(shape, stage, groups);
-}
 
 // Scores of attention that are written to memory: softmax and what dropout leaves of it,
 // 16 bits each, and the mask of dropout (Korthikanti et al. 2022, section 4.1: 5 a s^2
@@ -73,9 +54,39 @@ double zero_buffers(const config::Deck& layout, double layer_elements,
   return each * (2.0 * layer_elements + own_elements);
 }
 
+MemoryModel::Slots find_slots(const PipelineShape& shape, PipelineSchedule kind,
+                              int stage) {
+  const schedule::OrderOf order_of = order_by_rule(shape, kind);
+  const schedule::Order order = order_of(stage);
+  MemoryModel::Slots slots{
+      .held = 1.0,
+      .buffers = shape.stages > 1
+                     ? static_cast<double>(
+                           schedule::with_messages(shape, order_of, stage).buffers)
+                     : 0.0};
+  for (int chunk = 0; chunk < shape.chunks; ++chunk) {
+    slots.saved += schedule::slot_count(order, chunk);
+    slots.held += schedule::held_count(order, chunk);
+  }
+  return slots;
+}
+
+// Of a message between stages, put together.
+double border_bytes(const Workload& workload, const config::Deck& layout) {
+  for (const MessageTally& message :
+       workload.chunk(StagePlace::inner).around.messages()) {
+    if (message.operation != "send") continue;
+    const int slices = layout.parallel.sequence ? 1 : layout.parallel.tensor;
+    return as_double(message.bytes) / as_double(message.calls) * slices;
+  }
+  return 0.0;
+}
+
+}  // namespace
+
 // What layouts of the same kind have in common; `plain_layer`: one that is not made
 // again.
-struct Kind {
+struct MemoryModel::Kind {
   const Machine& machine;
   const Workload& workload;
   const Work& plain_layer;
@@ -83,7 +94,23 @@ struct Kind {
   const std::vector<index_t>& split;
 };
 
-LayoutMemory stage_memory(const Kind& kind, int stage) {
+// A step of more micro-batches than these repeats itself in its middle.
+auto MemoryModel::slots_of(const config::Deck& layout, int stage) -> const Slots& {
+  constexpr int kEnough = 4;
+  PipelineShape shape = pipeline_shape(layout);
+  const int enough = kEnough * shape.stages;
+  if (shape.microbatches > enough) {
+    shape.microbatches = enough + shape.microbatches % shape.stages;
+  }
+  const SlotsKey key{shape.stages, shape.chunks, shape.microbatches, stage,
+                     layout.parallel.schedule};
+  const auto found = slots_.find(key);
+  if (found != slots_.end()) return found->second;
+  return slots_.emplace(key, find_slots(shape, layout.parallel.schedule, stage))
+      .first->second;
+}
+
+LayoutMemory MemoryModel::stage_memory(const Kind& kind, int stage) {
   const auto& [machine, workload, plain_layer, layout, split] = kind;
   const PipelineShape shape = pipeline_shape(layout);
   const bool is_narrow = layout.precision.compute != config::Precision::fp32;
@@ -118,17 +145,16 @@ LayoutMemory stage_memory(const Kind& kind, int stage) {
     own_elements += own.elements;
   }
   memory.scratch += workload.layer.memory.scratch + (keeps_scores ? 0.0 : scores);
-  memory.activations =
-      in_flight(layout, stage) * saved / shape.chunks + held(layout, stage) * held_bytes;
+  const Slots& slots = slots_of(layout, stage);
+  memory.activations = slots.saved * saved / shape.chunks + slots.held * held_bytes;
+  memory.other += slots.buffers * border_bytes(workload, layout);
   memory.other += zero_buffers(layout, workload.layer.elements, own_elements, is_narrow);
   return memory;
 }
 
-}  // namespace
-
-LayoutMemory layout_memory(const Machine& machine, Workloads& workloads,
-                           const config::Deck& layout,
-                           const std::vector<index_t>& split) {
+LayoutMemory MemoryModel::of(const Machine& machine, Workloads& workloads,
+                             const config::Deck& layout,
+                             const std::vector<index_t>& split) {
   const Workloads::Key key = workload_key(layout);
   const Workloads::Key plain = plain_key(key);
   const Workload& workload = workloads.of(key);

@@ -4,6 +4,7 @@
 #ifndef TRIREME_PLAN_LAYOUT_MEMORY_HPP_
 #define TRIREME_PLAN_LAYOUT_MEMORY_HPP_
 
+#include <map>
 #include <vector>
 
 #include "base/types.hpp"
@@ -26,9 +27,34 @@ struct LayoutMemory {
   }
 };
 
-// `split`: layers of each piece.
-LayoutMemory layout_memory(const Machine& machine, Workloads& workloads,
-                           const config::Deck& layout, const std::vector<index_t>& split);
+// Remembers what schedules keep at a time: searches ask for the same ones again and
+// again.
+class MemoryModel {
+ public:
+  // `split`: layers of each piece.
+  LayoutMemory of(const Machine& machine, Workloads& workloads,
+                  const config::Deck& layout, const std::vector<index_t>& split);
+
+  // What a stage keeps at a time, by its order of passes.
+  struct Slots {
+    double saved = 0.0;    // micro-batches in flight, of all its chunks together
+    double held = 0.0;     // those whose weight passes are still to come, likewise
+    double buffers = 0.0;  // for messages between stages
+  };
+
+ private:
+  struct SlotsKey {
+    int stages = 1, chunks = 1, microbatches = 1, stage = 0;
+    config::PipelineSchedule schedule = config::PipelineSchedule::one_f_one_b;
+    auto operator<=>(const SlotsKey&) const = default;
+  };
+  struct Kind;
+
+  const Slots& slots_of(const config::Deck& layout, int stage);
+  LayoutMemory stage_memory(const Kind& kind, int stage);
+
+  std::map<SlotsKey, Slots> slots_;
+};
 
 }  // namespace trireme::plan
 

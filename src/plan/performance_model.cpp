@@ -66,20 +66,6 @@ void add(TallySeconds& to, const TallySeconds& more, double times) {
   to.other_messages += times * more.other_messages;
 }
 
-schedule::OrderOf order_of(const PipelineShape& shape, PipelineSchedule kind) {
-  return [=](int stage) {
-    if (kind == PipelineSchedule::gpipe) {
-      return schedule::all_forward_all_backward(shape, stage);
-    }
-    if (kind == PipelineSchedule::zero_bubble) {
-      return schedule::zero_bubble_by_rule(shape, stage);
-    }
-    return shape.chunks == 1
-               ? schedule::one_forward_one_backward(shape, stage)
-               : schedule::interleaved(shape, stage, schedule::most_groups(shape));
-  };
-}
-
 }  // namespace
 
 double StepParts::total() const {
@@ -265,7 +251,7 @@ double PerformanceModel::pipeline_seconds(const config::Deck& layout,
         stages[extent(shape.stage_of(piece))].chunks[extent(shape.chunk_of(piece))]);
   }
   const std::vector<schedule::Order> orders =
-      schedule::orders_of_all(shape, order_of(shape, kind));
+      schedule::orders_of_all(shape, order_by_rule(shape, kind));
   return schedule::simulate(shape, orders, costs).seconds;
 }
 
@@ -315,7 +301,7 @@ double PerformanceModel::hardware_flops(const config::Deck& layout) const {
 }
 
 LayoutMemory PerformanceModel::memory(const config::Deck& layout) {
-  return layout_memory(machine_, workloads_, layout, split_of(layout));
+  return memory_model_.of(machine_, workloads_, layout, split_of(layout));
 }
 
 Prediction PerformanceModel::predict(const config::Deck& layout, Schedule schedule) {

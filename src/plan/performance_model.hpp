@@ -123,6 +123,7 @@ class PerformanceModel {
   // that.
   double model_flops_ = 0.0, layers_forward_ = 0.0, attention_forward_ = 0.0;
   Workloads workloads_;
+  MemoryModel memory_model_;
   std::map<Key, LayoutSeconds> known_;
 };
 

@@ -44,13 +44,17 @@ class Search {
     result_.legal = std::ssize(layouts);
     for (const Layout& layout : layouts) estimate(layout);
     if (grids_.empty()) {
-      result_.too_large = {nearest_};
+      result_.too_large = {*std::ranges::min_element(
+          too_large_, {}, [](const Plan& plan) { return plan.memory.total(); })};
       return std::move(result_);
     }
     simulate_best();
-    std::erase_if(result_.too_large, [&](const Plan& plan) {
-      return plan.seconds() >= result_.plans.front().seconds();
-    });
+    std::ranges::sort(too_large_, {}, [](const Plan& p) { return p.memory.total(); });
+    for (const Plan& plan : too_large_) {
+      if (result_.too_large.size() == kTooLargeShown) break;
+      if (plan.seconds() >= result_.plans.front().seconds()) continue;
+      result_.too_large.push_back(plan);
+    }
     return std::move(result_);
   }
 
@@ -64,11 +68,7 @@ class Search {
     const Plan plan{layout, model_.predict(deck_, Schedule::estimated),
                     model_.memory(deck_)};
     if (plan.memory.total() > memory()) {
-      keep_fastest(result_.too_large, plan, kTooLargeShown);
-      if (nearest_.memory.total() == 0.0 ||
-          plan.memory.total() < nearest_.memory.total()) {
-        nearest_ = plan;
-      }
+      too_large_.push_back(plan);
       return;
     }
     result_.fitting += 1;
@@ -96,7 +96,7 @@ class Search {
   config::Deck deck_;
   SearchResult result_;
   std::map<Grid, std::vector<Plan>> grids_;
-  Plan nearest_;  // of those that do not fit
+  std::vector<Plan> too_large_;
 };
 
 std::string memory_text(double bytes) {
@@ -136,7 +136,7 @@ std::string why_slower(const Plan& best, const Plan& other) {
   for (const NamedPart& part : step_parts()) {
     const double by =
         other.prediction.parts.*part.seconds - best.prediction.parts.*part.seconds;
-    if (by > 0.0) more.emplace_back(by, part.name);
+    if (by >= 0.01 * other.seconds()) more.emplace_back(by, part.name);
   }
   std::ranges::sort(more, std::greater<>());
   constexpr std::size_t kMost = 2;
@@ -145,7 +145,7 @@ std::string why_slower(const Plan& best, const Plan& other) {
   for (const auto& [by, name] : more) {
     text += fmt::format("{}{} +{:.2f} s", text.empty() ? "" : ", ", name, by);
   }
-  return text;
+  return text.empty() ? "a little of everything" : text;
 }
 
 Plan plan_of(PerformanceModel& model, const config::Deck& deck) {

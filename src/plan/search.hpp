@@ -26,8 +26,8 @@ struct Plan {
 struct SearchResult {
   // The best of each grid (tensor x pipeline x data), best first.
   std::vector<Plan> plans;
-  // Estimated to be faster than the best, but they do not fit: the fastest first. Where
-  // nothing fits: the one that is nearest to it.
+  // Estimated to be faster than the best, but they do not fit: those that are nearest to
+  // it. Where nothing fits: the nearest.
   std::vector<Plan> too_large;
   std::int64_t legal = 0, fitting = 0;
 };

@@ -174,4 +174,19 @@ Workloads::Key workload_key(const config::Deck& layout) {
           .has_stages = p.pipeline > 1};
 }
 
+schedule::OrderOf order_by_rule(const schedule::PipelineShape& shape,
+                                config::PipelineSchedule kind) {
+  return [=](int stage) {
+    if (kind == config::PipelineSchedule::gpipe) {
+      return schedule::all_forward_all_backward(shape, stage);
+    }
+    if (kind == config::PipelineSchedule::zero_bubble) {
+      return schedule::zero_bubble_by_rule(shape, stage);
+    }
+    return shape.chunks == 1
+               ? schedule::one_forward_one_backward(shape, stage)
+               : schedule::interleaved(shape, stage, schedule::most_groups(shape));
+  };
+}
+
 }  // namespace trireme::plan

@@ -94,6 +94,10 @@ Workloads::Key workload_key(const config::Deck& layout);
 Workloads::Key plain_key(Workloads::Key key);
 // Its pipeline.
 schedule::PipelineShape pipeline_shape(const config::Deck& layout);
+// The order of passes of its stages: that of a rule (schedule/pipeline.hpp). A run may
+// find a better one by simulation.
+schedule::OrderOf order_by_rule(const schedule::PipelineShape& shape,
+                                config::PipelineSchedule kind);
 
 }  // namespace trireme::plan
 

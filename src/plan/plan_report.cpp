@@ -1,0 +1,223 @@
+// plan/plan_report.cpp — see plan_report.hpp.
+#include "plan/plan_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/format.hpp"
+#include "base/plural.hpp"
+#include "config/capability.hpp"
+#include "config/load.hpp"
+#include "io/json.hpp"
+#include "step/deck_model.hpp"
+
+namespace trireme::plan {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kTera = 1e12, kSecondsOfDay = 86400.0;
+
+std::string report_line(const std::string& name, const std::string& value) {
+  return fmt::format("  {:<26}{}\n", name, value);
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 1.0 ? fmt::format("{:.1f} ms", 1e3 * seconds)
+                       : fmt::format("{:.2f} s", seconds);
+}
+
+// Another layout beside the best, and why it is not the best.
+std::string other_text(const Plan& plan, const std::string& why) {
+  return fmt::format("  {:<18}{:>9}  {}\n      {}\n", plan.layout.grid_text(),
+                     seconds_text(plan.seconds()), why, plan.layout.text());
+}
+
+struct MemoryPart {
+  const char* name;
+  double LayoutMemory::*bytes;
+};
+constexpr MemoryPart kMemoryParts[] = {
+    {"weights", &LayoutMemory::weights},     {"gradients", &LayoutMemory::gradients},
+    {"optimizer", &LayoutMemory::optimizer}, {"activations", &LayoutMemory::activations},
+    {"scratch", &LayoutMemory::scratch},     {"buffers", &LayoutMemory::other},
+    {"libraries", &LayoutMemory::reserved}};
+
+Json layout_json(const Layout& layout) {
+  return {{"tensor", layout.tensor},
+          {"pipeline", layout.pipeline},
+          {"virtual_pipeline", layout.chunks},
+          {"data", layout.data},
+          {"sequence", layout.sequence},
+          {"zero", layout.zero},
+          {"schedule", config::name_of(layout.schedule)},
+          {"micro", layout.micro},
+          {"recompute", config::name_of(layout.recompute)}};
+}
+
+Json plan_json(const Plan& plan, double nominal) {
+  const Prediction& prediction = plan.prediction;
+  Json parts, memory;
+  for (const NamedPart& part : step_parts()) {
+    std::string key = part.name;
+    std::ranges::replace(key, ' ', '_');
+    parts[key] = prediction.parts.*part.seconds;
+  }
+  for (const MemoryPart& part : kMemoryParts) {
+    memory[part.name] = plan.memory.*part.bytes;
+  }
+  memory["total"] = plan.memory.total();
+  return {{"layout", layout_json(plan.layout)},
+          {"step_seconds", plan.seconds()},
+          {"parts", parts},
+          {"model_tflops", prediction.model_rate() / kTera},
+          {"hardware_tflops", prediction.hardware_rate() / kTera},
+          {"share_of_peak", prediction.model_rate() / nominal},
+          {"memory", memory}};
+}
+
+// Kinds of models that cannot be planned, by what the deck says.
+void require_plannable(const config::Deck& deck) {
+  for (const config::NotTrained& lack : config::not_trained(deck)) {
+    TRIREME_REQUIRE_INPUT(lack.told == config::Told::memory,
+                          "{}: {} cannot be planned yet ({})", lack.key, lack.value,
+                          lack.reason);
+  }
+}
+
+double nominal_peak(const Machine& machine, const config::Deck& deck) {
+  return machine.device.nominal_peak.of(step::compute_type(deck));
+}
+
+}  // namespace
+
+double PlanReport::tokens() const {
+  if (options.tokens > 0.0) return options.tokens;
+  return as_double(deck.run.steps.steps * deck.batch.global * deck.model.sequence);
+}
+
+double PlanReport::days() const {
+  const double of_step = as_double(deck.batch.global * deck.model.sequence);
+  return tokens() / of_step * best().seconds() / kSecondsOfDay;
+}
+
+std::string PlanReport::best_text() const {
+  const Plan& plan = best();
+  const Prediction& prediction = plan.prediction;
+  const double peak = nominal_peak(machine, deck);
+  std::string text =
+      options.is_fixed
+          ? fmt::format("deck '{}' on {} of {}\n", deck.name,
+                        format_plural(options.devices, "device"), machine.name)
+          : fmt::format("deck '{}' on {} of {}: {} layouts, of which {} fit\n", deck.name,
+                        format_plural(options.devices, "device"), machine.name,
+                        format_grouped(result.legal), format_grouped(result.fitting));
+  text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
+  text += report_line("tensor x pipeline x data", plan.layout.grid_text());
+  text += report_line("", plan.layout.text());
+  text += report_line("step", seconds_text(plan.seconds()));
+  text += report_line("TFLOP/s of a device",
+                      fmt::format("{:.1f} of the model ({:.0f} % of the nominal peak)",
+                                  prediction.model_rate() / kTera,
+                                  100.0 * prediction.model_rate() / peak));
+  text += report_line("", fmt::format("{:.1f} with what is made again",
+                                      prediction.hardware_rate() / kTera));
+  text += report_line("memory", fmt::format("{} of {}", format_bytes(plan.memory.total()),
+                                            format_bytes(machine.device.memory)));
+  return text + report_line("training", fmt::format("{:.1f} days for {}", days(),
+                                                    format_count(tokens(), "token")));
+}
+
+std::string PlanReport::parts_text() const {
+  std::string text = "\na step's time\n";
+  for (const NamedPart& part : step_parts()) {
+    const double seconds = best().prediction.parts.*part.seconds;
+    if (seconds <= 0.0) continue;
+    text += fmt::format("  {:<26}{:>10}{:>6.1f} %\n", part.name, seconds_text(seconds),
+                        100.0 * seconds / best().seconds());
+  }
+  return text;
+}
+
+std::string PlanReport::memory_text() const {
+  std::string text = "\nmemory of a device, estimated; the stage that takes most\n";
+  for (const MemoryPart& part : kMemoryParts) {
+    const double bytes = best().memory.*part.bytes;
+    if (bytes <= 0.0) continue;
+    text += fmt::format("  {:<26}{:>10}\n", part.name, format_bytes(bytes));
+  }
+  const double excess = best().memory.total() - machine.device.memory;
+  if (excess <= 0.0) return text;
+  return text + fmt::format("  it does not fit: {} too much\n", format_bytes(excess));
+}
+
+std::string PlanReport::others_text() const {
+  std::string text;
+  for (std::size_t i = 1; i < result.plans.size(); ++i) {
+    if (i == 1) text += "\nnext, and where their time goes\n";
+    text += other_text(result.plans[i], why_slower(best(), result.plans[i]));
+  }
+  if (options.is_fixed || result.too_large.empty()) return text;
+  text += "\nfaster by estimate, but too large\n";
+  for (const Plan& plan : result.too_large) {
+    const double excess = plan.memory.total() - machine.device.memory;
+    text += other_text(plan, format_bytes(excess) + " too much");
+  }
+  return text;
+}
+
+std::string PlanReport::text() const {
+  return best_text() + parts_text() + memory_text() + others_text();
+}
+
+std::string PlanReport::json() const {
+  const double peak = nominal_peak(machine, deck);
+  Json plans = Json::array(), too_large = Json::array();
+  for (const Plan& plan : result.plans) plans.push_back(plan_json(plan, peak));
+  for (const Plan& plan : result.too_large) too_large.push_back(plan_json(plan, peak));
+  const Json result_json = {{"deck", deck.name},
+                            {"machine", machine.name},
+                            {"devices", options.devices},
+                            {"fixed", options.is_fixed},
+                            {"legal", result.legal},
+                            {"fitting", result.fitting},
+                            {"tokens", tokens()},
+                            {"days", days()},
+                            {"device_memory", machine.device.memory},
+                            {"plans", plans},
+                            {"too_large", too_large}};
+  return io::json_text(result_json, 2) + "\n";
+}
+
+std::string PlanReport::deck_text() const {
+  const Plan& plan = best();
+  return fmt::format("# Layout for {} of {} by trireme plan: {}, {}.\n",
+                     format_plural(options.devices, "device"), machine.name,
+                     plan.layout.grid_text(), plan.layout.text()) +
+         config::resolved_text(deck);
+}
+
+PlanReport make_plan(const config::Deck& deck, const Machine& machine,
+                     const PlanOptions& options) {
+  require_plannable(deck);
+  PlanReport report{.machine = machine, .deck = deck, .options = options, .result = {}};
+  PerformanceModel model(machine, deck);
+  if (options.is_fixed) {
+    report.result.plans = {plan_of(model, deck)};
+    report.result.legal = 1;
+    const bool fits = report.best().memory.total() <= machine.device.memory;
+    report.result.fitting = fits ? 1 : 0;
+    return report;
+  }
+  report.result = search(model, deck, options.devices);
+  set_layout(report.deck, report.best().layout);
+  return report;
+}
+
+}  // namespace trireme::plan
