@@ -253,7 +253,7 @@ std::string layout_text(const Case& c) {
   return text + fmt::format(", {} of {}, {}", c.micro, c.global, c.recompute);
 }
 
-const char* const kIntroduction =
+const char* const kTablesIntroduction =
     R"(# The planner against published results
 
 <!-- Written by the test of the planner. After a change of the model or of a machine file:
@@ -382,7 +382,7 @@ TEST(PublishedOrders, PtdPIsFasterThanZero3OnMoreDevices) {
 }
 
 TEST(PublishedPage, IsWhatIsPredicted) {
-  std::string page = kIntroduction;
+  std::string page = kTablesIntroduction;
   for (const Table& table : tables()) page += page_of(table);
   const std::string path = test::source_path("docs/planner_published.md");
   if (std::getenv("TRIREME_UPDATE_DOCS") != nullptr) std::ofstream(path) << page;
