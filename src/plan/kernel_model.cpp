@@ -126,9 +126,9 @@ void add_message(const Machine& machine, const Places& places,
 
 double product_seconds(const Device& device, const ProductShape& shape, index_t batch) {
   TRIREME_REQUIRE_INPUT(device.gemm_peak.of(shape.type) > 0.0,
-                        "the machine file has no rate of products of {} "
-                        "(device.gemm_peak.{}, in FLOP/s)",
-                        name_of(shape.type), name_of(shape.type));
+                        "the machine file has no device.gemm_peak.{}, in FLOP/s: the "
+                        "device has no products of this type",
+                        Peaks::key_of(shape.type));
   double least = std::numeric_limits<double>::infinity();
   for (const Tile& tile : device.tiles) {
     for (index_t parts = 1; parts <= kMostParts; parts *= 2) {

@@ -94,12 +94,14 @@ struct MemoryModel::Kind {
   const std::vector<index_t>& split;
 };
 
-// A step of more micro-batches than these repeats itself in its middle.
+// A step of more micro-batches than these repeats itself in its middle, but for one that
+// has them all in flight.
 auto MemoryModel::slots_of(const config::Deck& layout, int stage) -> const Slots& {
   constexpr int kEnough = 4;
   PipelineShape shape = pipeline_shape(layout);
   const int enough = kEnough * shape.stages;
-  if (shape.microbatches > enough) {
+  const bool repeats = layout.parallel.schedule != PipelineSchedule::gpipe;
+  if (repeats && shape.microbatches > enough) {
     shape.microbatches = enough + shape.microbatches % shape.stages;
   }
   const SlotsKey key{shape.stages, shape.chunks, shape.microbatches, stage,

@@ -430,6 +430,17 @@ double Peaks::of(DType type) const {
   }
 }
 
+const char* Peaks::key_of(DType type) {
+  switch (type) {
+    case DType::bfloat16:
+      return "bf16";
+    case DType::float16:
+      return "fp16";
+    default:
+      return "fp32";
+  }
+}
+
 const NetworkLevel& Machine::level_of(int distance) const {
   for (const NetworkLevel& level : network) {
     if (distance < level.devices) return level;

@@ -22,6 +22,8 @@ inline double as_double(index_t number) {
 struct Peaks {
   double fp32 = 0.0, bf16 = 0.0, fp16 = 0.0;
   double of(DType type) const;
+  // "bf16": the key in a machine file.
+  static const char* key_of(DType type);
 };
 
 // A part of the result of a product that one multiprocessor computes at a time.

@@ -120,7 +120,7 @@ std::string PlanReport::best_text() const {
                         format_grouped(result.legal), format_grouped(result.fitting));
   text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
-  text += report_line("", plan.layout.text());
+  text += fmt::format("      {}\n", plan.layout.text());
   text += report_line("step", seconds_text(plan.seconds()));
   text += report_line("TFLOP/s of a device",
                       fmt::format("{:.1f} of the model ({:.0f} % of the nominal peak)",

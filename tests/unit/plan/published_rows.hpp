@@ -50,9 +50,10 @@ inline config::Deck deck_of(const Case& c) {
   return config::parse(text, "case", {.ranks = c.tensor * c.pipeline * c.data});
 }
 
-inline Prediction predict(const Machine& machine, const Case& c) {
+inline Prediction predict(const Machine& machine, const Case& c,
+                          Schedule schedule = Schedule::simulated) {
   const config::Deck deck = deck_of(c);
-  return PerformanceModel(machine, deck).predict(deck, Schedule::simulated);
+  return PerformanceModel(machine, deck).predict(deck, schedule);
 }
 
 }  // namespace trireme::plan::test

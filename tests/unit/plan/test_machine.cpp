@@ -47,7 +47,7 @@ std::string with(std::string text, const std::string& old, const std::string& by
   return text.replace(at, old.size(), by);
 }
 
-std::string problem_of(const std::string& text) {
+std::string machine_problem(const std::string& text) {
   try {
     parse_machine(text, "small.yaml");
   } catch (const config::DeckErrors& errors) {
@@ -82,16 +82,16 @@ TEST(Machine, FilesOfTheRepositoryCanBeRead) {
 
 // 100 GB/s, and 80 GB, in the units that people speak in.
 TEST(MachineErrors, NameTheUnitOfAbsurdValues) {
-  EXPECT_THAT(problem_of(with(small_file(), "bandwidth: 100e9", "bandwidth: 100")),
+  EXPECT_THAT(machine_problem(with(small_file(), "bandwidth: 100e9", "bandwidth: 100")),
               AllOf(HasSubstr("the machine file has 1 error"),
                     HasSubstr("device.bandwidth: 100   (small.yaml:12)"),
                     HasSubstr("is too small"), HasSubstr("bytes/s")));
-  EXPECT_THAT(problem_of(with(small_file(), "memory: 16e9", "memory: 16")),
+  EXPECT_THAT(machine_problem(with(small_file(), "memory: 16e9", "memory: 16")),
               AllOf(HasSubstr("device.memory: 16 "), HasSubstr(" bytes")));
-  EXPECT_THAT(problem_of(with(small_file(), "launch: 2e-6", "launch: 2")),
+  EXPECT_THAT(machine_problem(with(small_file(), "launch: 2e-6", "launch: 2")),
               AllOf(HasSubstr("device.launch: 2 "), HasSubstr("is too large"),
                     HasSubstr("0 to 0.01 seconds")));
-  EXPECT_THAT(problem_of(with(small_file(), "bandwidth: 5e9", "bandwidth: 5")),
+  EXPECT_THAT(machine_problem(with(small_file(), "bandwidth: 5e9", "bandwidth: 5")),
               AllOf(HasSubstr("network.levels"), HasSubstr("bandwidth: 5 is too small"),
                     HasSubstr("bytes/s")));
 }
@@ -101,32 +101,32 @@ TEST(MachineErrors, AreSaidAllAtOnce) {
   text = with(text, "gemm_share: 0.9", "gemm_share: 9");
   text = with(text, "row_share", "rowshare");
   EXPECT_THAT(
-      problem_of(text),
+      machine_problem(text),
       AllOf(HasSubstr("4 errors"), HasSubstr("device.launch"), HasSubstr("is missing"),
             HasSubstr("0 to 0.01 seconds"), HasSubstr("device.gemm_share: 9"),
             HasSubstr("device.rowshare: 0.8"), HasSubstr("nearest: device.row_share")));
 }
 
 TEST(MachineErrors, AreOfWhatNoMachineIs) {
-  EXPECT_THAT(problem_of(with(small_file(), "{fp32: 8e12}", "{fp32: 12e12}")),
+  EXPECT_THAT(machine_problem(with(small_file(), "{fp32: 8e12}", "{fp32: 12e12}")),
               AllOf(HasSubstr("device.gemm_peak.fp32"),
                     HasSubstr("is more than the nominal peak"), HasSubstr("FLOP/s")));
-  EXPECT_THAT(problem_of(with(small_file(), "  gemm_peak: {fp32: 8e12}\n", "")),
+  EXPECT_THAT(machine_problem(with(small_file(), "  gemm_peak: {fp32: 8e12}\n", "")),
               HasSubstr("has no type with a rate"));
-  EXPECT_THAT(problem_of(with(small_file(), "devices: 64", "devices: 4")),
+  EXPECT_THAT(machine_problem(with(small_file(), "devices: 64", "devices: 4")),
               HasSubstr("levels go from the inside out"));
-  EXPECT_THAT(problem_of(with(small_file(), "rows: 64, ", "")),
+  EXPECT_THAT(machine_problem(with(small_file(), "rows: 64, ", "")),
               HasSubstr("has an entry without 'rows'"));
-  EXPECT_THAT(problem_of(with(small_file(), "rows: 64", "row: 64")),
+  EXPECT_THAT(machine_problem(with(small_file(), "rows: 64", "row: 64")),
               HasSubstr("has a key 'row' that is not known here"));
 }
 
 TEST(MachineErrors, AreOfTextsThatAreNoMachine) {
-  EXPECT_THAT(problem_of(""), HasSubstr("is empty"));
-  EXPECT_THAT(problem_of("- 1\n"), HasSubstr("is not a map of keys"));
-  EXPECT_THAT(problem_of(small_file() + "name: other\n"),
+  EXPECT_THAT(machine_problem(""), HasSubstr("is empty"));
+  EXPECT_THAT(machine_problem("- 1\n"), HasSubstr("is not a map of keys"));
+  EXPECT_THAT(machine_problem(small_file() + "name: other\n"),
               HasSubstr("stands here a second time"));
-  EXPECT_THAT(problem_of(with(small_file(), "name: small", "device: [1")),
+  EXPECT_THAT(machine_problem(with(small_file(), "name: small", "device: [1")),
               Not(::testing::IsEmpty()));
   EXPECT_THROW(load_machine("no such file.yaml"), InputError);
 }
