@@ -1,4 +1,12 @@
 // plan/kernel_model.cpp — see kernel_model.hpp.
+//
+// A product's rate is not read from a table of measurements, because published machines
+// have none: it follows from the number of tiles, and only how fast a full device is, is
+// measured. Large products then are near the peak, and those of a model that many tensor
+// ranks share fall off as their tiles no longer fill the last wave. For example 2048 x
+// 6144 are 384 tiles of 256 x 128, on 108 multiprocessors four waves, of which the last
+// is little more than half full. What is neither a product nor attention is bound by
+// memory, and its tally has the bytes.
 #include "plan/kernel_model.hpp"
 
 #include <algorithm>

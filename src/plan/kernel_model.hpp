@@ -42,7 +42,7 @@ double message_seconds(const Machine& machine, int distance, double bytes);
 // Of a model, what a tally does not say of its attention.
 struct AttentionShape {
   index_t sequence = 1, head_elements = 1;
-  DType type = DType::float32;
+  DType type = {};
 };
 
 // Where the groups of a layout lie.

@@ -1,7 +1,11 @@
 // plan/layout_memory.cpp — see layout_memory.hpp.
 //
 // Only the first and the last stage are looked at: the first has most micro-batches in
-// flight and the embedding, the last the head; those between have less.
+// flight and the embedding, the last the head; those between have less. A schedule's
+// slots and buffers come from the order itself, as a run has them, and not from a formula
+// of what is in flight at a time: each chunk of a virtual pipeline has slots of its own,
+// which are not all full at the same moment. Orders are made once for each shape of
+// pipeline, and only of as many micro-batches as it takes to see all slots in use.
 #include "plan/layout_memory.hpp"
 
 #include <algorithm>

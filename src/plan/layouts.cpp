@@ -1,6 +1,10 @@
 // plan/layouts.cpp — see layouts.hpp.
 //
 // What is legal is what config/check.cpp lets pass; a test holds one against the other.
+// That check reads a deck, which takes too long for a hundred thousand layouts, and says
+// what is wrong with one, where here the question is which are right. Virtual pipelines
+// with chunks of different length, and micro-batches of more than 16 samples, are legal
+// and left out: the first only add bubble, the second memory, once products are large.
 #include "plan/layouts.hpp"
 
 #include <fmt/format.h>
@@ -90,7 +94,7 @@ std::string Layout::grid_text() const {
 
 std::string Layout::text() const {
   std::string text = fmt::format("micro {}", micro);
-  if (chunks > 1) text = fmt::format("{} chunks, {}", chunks, text);
+  if (chunks > 1) text = fmt::format("{}, {}", format_plural(chunks, "chunk"), text);
   if (data > 1) text += fmt::format(", ZeRO {}", zero);
   if (sequence) text += ", sequence";
   if (schedule != PipelineSchedule::one_f_one_b) {

@@ -16,7 +16,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/error.hpp"
+#include "base/plural.hpp"
 #include "base/words.hpp"
 #include "config/deck_error.hpp"
 #include "config/key_readers.hpp"
@@ -168,9 +168,10 @@ std::optional<Problem> read_levels(const YamlValue& value, Machine& machine) {
   if (problem) return problem;
   for (std::size_t i = 1; i < levels.size(); ++i) {
     if (levels[i].devices > levels[i - 1].devices) continue;
-    return Problem{fmt::format("level '{}' has {} devices, the one inside it {}: levels "
+    return Problem{fmt::format("level '{}' has {}, the one inside it {}: levels "
                                "go from the inside out",
-                               levels[i].name, levels[i].devices, levels[i - 1].devices),
+                               levels[i].name, format_plural(levels[i].devices, "device"),
+                               levels[i - 1].devices),
                    ""};
   }
   return std::nullopt;
@@ -420,25 +421,13 @@ class Reader {
 }  // namespace
 
 double Peaks::of(DType type) const {
-  switch (type) {
-    case DType::bfloat16:
-      return bf16;
-    case DType::float16:
-      return fp16;
-    default:
-      return fp32;
-  }
+  const std::string_view key = key_of(type);
+  return key == "bf16" ? bf16 : key == "fp16" ? fp16 : fp32;
 }
 
-const char* Peaks::key_of(DType type) {
-  switch (type) {
-    case DType::bfloat16:
-      return "bf16";
-    case DType::float16:
-      return "fp16";
-    default:
-      return "fp32";
-  }
+std::string_view Peaks::key_of(DType type) {
+  const std::string_view name = name_of(type);
+  return name == "bfloat16" ? "bf16" : name == "float16" ? "fp16" : "fp32";
 }
 
 const NetworkLevel& Machine::level_of(int distance) const {

@@ -7,6 +7,7 @@
 #define TRIREME_PLAN_MACHINE_HPP_
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/types.hpp"
@@ -23,7 +24,7 @@ struct Peaks {
   double fp32 = 0.0, bf16 = 0.0, fp16 = 0.0;
   double of(DType type) const;
   // "bf16": the key in a machine file.
-  static const char* key_of(DType type);
+  static std::string_view key_of(DType type);
 };
 
 // A part of the result of a product that one multiprocessor computes at a time.

@@ -262,7 +262,7 @@ double PerformanceModel::data_seconds(const config::Deck& layout,
   const int zero = layout.parallel.zero;
   const GroupPlace group = places_of(layout).gradient;
   const double m = as_double(layout.microbatches());
-  const bool is_narrow = attention_.type != DType::float32;
+  const bool is_narrow = layout.precision.compute != config::Precision::fp32;
   double gradient = machine_.software.gradient_bytes;
   if (gradient == 0.0) {
     gradient = layout.precision.gradients == config::Gradients::fp32 ? 4.0 : 2.0;

@@ -1,4 +1,10 @@
 // plan/plan_report.cpp — see plan_report.hpp.
+//
+// The table has one line of reasons for each grid that was not taken, since whoever plans
+// wants to know what another grid would cost, not which other variants of the best one
+// are nearly as good. What would be faster if it fitted stands apart: it tells how much
+// memory is worth. The deck that is written is a resolved one, so that it trains as it
+// was planned whatever later versions take for defaults.
 #include "plan/plan_report.hpp"
 
 #include <fmt/format.h>
@@ -115,9 +121,10 @@ std::string PlanReport::best_text() const {
       options.is_fixed
           ? fmt::format("deck '{}' on {} of {}\n", deck.name,
                         format_plural(options.devices, "device"), machine.name)
-          : fmt::format("deck '{}' on {} of {}: {} layouts, of which {} fit\n", deck.name,
+          : fmt::format("deck '{}' on {} of {}: of {} {} fit\n", deck.name,
                         format_plural(options.devices, "device"), machine.name,
-                        format_grouped(result.legal), format_grouped(result.fitting));
+                        format_plural(result.legal, "layout"),
+                        format_grouped(result.fitting));
   text += options.is_fixed ? "\nlayout of the deck\n" : "\nfastest layout\n";
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
   text += fmt::format("      {}\n", plan.layout.text());

@@ -164,12 +164,12 @@ SearchResult search(PerformanceModel& model, const config::Deck& deck, int devic
   const Plan& nearest = result.too_large.front();
   const double excess = nearest.memory.total() - machine.device.memory;
   throw InputError(fmt::format(
-      "no layout of {} fits: {} are legal, and the one that takes least, {} (tensor x "
+      "{} cannot hold the model: of {} none fits. The one that takes least, {} (tensor x "
       "pipeline x data), {}, takes {} of each device's {}: {} too much (most of it: {})",
-      format_plural(devices, "device"), result.legal, nearest.layout.grid_text(),
-      nearest.layout.text(), memory_text(nearest.memory.total()),
-      memory_text(machine.device.memory), memory_text(excess),
-      largest_part(nearest.memory)));
+      format_plural(devices, "device"), format_plural(result.legal, "legal layout"),
+      nearest.layout.grid_text(), nearest.layout.text(),
+      memory_text(nearest.memory.total()), memory_text(machine.device.memory),
+      memory_text(excess), largest_part(nearest.memory)));
 }
 
 }  // namespace trireme::plan

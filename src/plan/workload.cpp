@@ -55,9 +55,8 @@ Planned plan_stage(const config::Deck& deck, int stage) {
   Planned planned{.plan = replica->plan_step(shape, plans)};
   planned.step = planned.plan.tally;
   for (const auto& [pass, tally] : planned.plan.passes) planned.step -= tally;
-  const auto size = static_cast<double>(size_of(DType::float32));
-  planned.elements = static_cast<double>(planned.plan.memory.gradients) / size;
-  if (shared.narrow_gradients) planned.elements *= 2.0;
+  const double element = shared.narrow_gradients ? 2.0 : 4.0;
+  planned.elements = static_cast<double>(planned.plan.memory.gradients) / element;
   return planned;
 }
 
