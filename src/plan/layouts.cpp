@@ -3,7 +3,7 @@
 // What is legal is what config/check.cpp lets pass; a test holds one against the other.
 // That check reads a deck, which takes too long for a hundred thousand layouts, and says
 // what is wrong with one, where here the question is which are right. Virtual pipelines
-// with chunks of different length, and micro-batches of more than 16 samples, are legal
+// with chunks of different length, and micro-batches of more than 64 samples, are legal
 // and left out: the first only add bubble, the second memory, once products are large.
 #include "plan/layouts.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 using config::PipelineSchedule;
 using config::Recompute;
 
-constexpr index_t kMostSamplesAtOnce = 16;
+constexpr index_t kMostSamplesAtOnce = 64;
 
 bool tensor_suits(const config::ModelConfig& model, int tensor) {
   return model.heads % tensor == 0 && model.kv_heads % tensor == 0 &&

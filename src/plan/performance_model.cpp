@@ -27,6 +27,8 @@ using schedule::PipelineShape;
 
 // Master weights and both moments, in fp32: what a checkpoint has of a parameter.
 constexpr double kCheckpointBytes = 12.0;
+// Of a pipeline that is simulated: some tenths of a second, some hundred megabytes.
+constexpr double kMostPasses = 4e6;
 
 // How far apart neighbours on an axis are in the numbering of ranks.
 int stride_of(const config::ParallelConfig& parallel, config::Axis axis) {
@@ -237,7 +239,8 @@ double PerformanceModel::pipeline_seconds(const config::Deck& layout,
   if (shape.stages == 1) return shape.microbatches * slowest;
   const bool waits = machine_.software.stage_messages == StageMessages::waited_for;
   const double message = waits ? 0.0 : seconds.stage_message;
-  if (schedule == Schedule::estimated) {
+  const double passes = 2.0 * shape.pieces() * shape.microbatches;
+  if (schedule == Schedule::estimated || passes > kMostPasses) {
     const PieceCost& chunk = stages[extent(shape.stages / 2)].chunks.front();
     double bubble = chunk.total() + (waits ? 2.0 * seconds.stage_message : 2.0 * message);
     if (kind == PipelineSchedule::zero_bubble) bubble -= 2.0 * chunk.backward_weight;

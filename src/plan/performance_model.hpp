@@ -53,7 +53,7 @@ struct Prediction {
 // How the pipeline's time is found.
 enum class Schedule {
   estimated,  // by a formula: its bubble and the slowest stage
-  simulated   // pass by pass
+  simulated   // pass by pass, where these are not millions
 };
 
 // Layers of each piece of a pipeline, as even as may be: where they do not come out even

@@ -216,7 +216,9 @@ PlanReport make_plan(const config::Deck& deck, const Machine& machine,
   PlanReport report{.machine = machine, .deck = deck, .options = options, .result = {}};
   PerformanceModel model(machine, deck);
   if (options.is_fixed) {
-    report.result.plans = {plan_of(model, deck)};
+    const schedule::Split dealt = step::pipeline_layout(deck).split;  // as a run deals it
+    report.deck.parallel.stages.assign(dealt.begin(), dealt.end());
+    report.result.plans = {plan_of(model, report.deck)};
     report.result.legal = 1;
     const bool fits = report.best().memory.total() <= machine.device.memory;
     report.result.fitting = fits ? 1 : 0;
