@@ -7,10 +7,12 @@
 
 #include "apps/command_line.hpp"
 #include "apps/subcommands.hpp"
+#include "base/error.hpp"
 #include "check/deck_check.hpp"
 #include "comm/on_ranks.hpp"
 #include "io/files.hpp"
 #include "plan/machine.hpp"
+#include "plan/measure_machine.hpp"
 #include "plan/plan_report.hpp"
 
 namespace trireme::apps {
@@ -21,19 +23,34 @@ struct PlanArguments {
   check::DeckCheckOptions deck;
   plan::PlanOptions options;
   std::string machine, json, out;
+  bool is_measured = false;
 };
+
+// Collective: all ranks measure, the first one writes.
+void measure(const PlanArguments& arguments, comm::Environment& environment) {
+  comm::on_first_rank(*environment.world(), [&] { require_output(arguments.out); });
+  const std::string text = plan::machine_text(plan::measure_machine(environment.world()));
+  comm::on_first_rank(*environment.world(), [&] {
+    std::fputs(text.c_str(), stdout);
+    if (!arguments.out.empty()) io::write_file(arguments.out, text);
+  });
+}
 
 // For a search the deck's own layout is nothing to check against the devices.
 void make_plan(const PlanArguments& arguments) {
+  TRIREME_REQUIRE_INPUT(!arguments.deck.deck.empty() && !arguments.machine.empty(),
+                        "plan: a deck and --machine FILE are needed; without a file of "
+                        "the machine, trireme plan --measure makes one of this machine");
   const std::vector<std::string> inputs = {arguments.deck.deck, arguments.machine};
   require_output(arguments.json, inputs);
   require_output(arguments.out, inputs);
   check::DeckCheckOptions check = arguments.deck;
-  check.ranks = arguments.options.is_fixed ? arguments.options.devices : 0;
   const plan::Machine machine = plan::load_machine(arguments.machine);
+  plan::PlanOptions options = arguments.options;
+  if (options.devices == 0) options.devices = machine.network.back().devices;
+  check.ranks = options.is_fixed ? options.devices : 0;
   const check::CheckedDeck checked = check::check_deck(check);
-  const plan::PlanReport report =
-      plan::make_plan(checked.deck, machine, arguments.options);
+  const plan::PlanReport report = plan::make_plan(checked.deck, machine, options);
   std::fputs(report.text().c_str(), stdout);
   if (!arguments.json.empty()) io::write_file(arguments.json, report.json());
   if (!arguments.out.empty()) io::write_file(arguments.out, report.deck_text());
@@ -46,20 +63,29 @@ void add_plan(CommandLine& line) {
   CLI::App& command = line.add_command(
       "plan", "Predict a deck's steps on a machine, and find the fastest layout",
       [arguments](comm::Environment& environment) {
-        comm::on_first_rank(*environment.world(), [&] { make_plan(*arguments); });
+        if (arguments->is_measured) {
+          measure(*arguments, environment);
+        } else {
+          comm::on_first_rank(*environment.world(), [&] { make_plan(*arguments); });
+        }
         return 0;
       });
-  command
-      .add_option("DECK", arguments->deck.deck, "Deck: its model, precision and batch")
-      ->required();
+  CLI::Option* const deck = command.add_option("DECK", arguments->deck.deck,
+                                               "Deck: its model, precision and batch");
   command
       .add_option("--machine", arguments->machine,
                   "File that describes the machine: inputs/machines has some")
       ->type_name("FILE")
-      ->required();
-  command.add_option("--devices", arguments->options.devices, "Devices, a rank each")
+      ->needs(deck);
+  command
+      .add_option("--devices", arguments->options.devices,
+                  "Devices, a rank each; without it those of the machine")
       ->check(CLI::Range(1, 1 << 24))
-      ->required();
+      ->needs(deck);
+  command
+      .add_flag("--measure", arguments->is_measured,
+                "Print a machine file of this machine: of the ranks it is started with")
+      ->excludes(deck);
   command.add_flag("--fixed", arguments->options.is_fixed,
                    "Predict the deck's own layout; search none");
   command
@@ -70,7 +96,8 @@ void add_plan(CommandLine& line) {
   command.add_option("--json", arguments->json, "Write the result to a file, too")
       ->type_name("FILE");
   command
-      .add_option("--out", arguments->out, "Write the deck with the fastest layout there")
+      .add_option("--out", arguments->out,
+                  "Write the deck with the fastest layout (or the machine file) there")
       ->type_name("FILE");
 }
 

@@ -1,10 +1,17 @@
 // kernels/machine_peaks.cpp — triad and matrix-product peaks, best of several within a
 // fixed time.
+//
+// The best counts, because what disturbs a measurement on a shared machine only makes it
+// longer. A time is fixed and not a number of repetitions, since machines differ a
+// hundredfold in speed and nobody waits for a peak. The products of a layer stand apart
+// from the peak: they are smaller, and have other transposes.
 #include "kernels/machine_peaks.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <initializer_list>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/wall_time.hpp"
@@ -110,6 +117,46 @@ double GemmProbe::best_within(const Exec& exec, double seconds) const {
 
 double measured_gemm_peak(const Exec& exec, DType type) {
   return GemmProbe(exec, type).best_within(exec, kSeconds);
+}
+
+double measured_layer_products(const Exec& exec) {
+  constexpr index_t rows = 1024, h = 512;
+  constexpr double kShare = kSeconds / 12;  // of the time, for each product
+  double flops = 0.0, seconds = 0.0;
+  for (const auto& [n, k] : std::initializer_list<std::pair<index_t, index_t>>{
+           {3 * h, h}, {h, h}, {4 * h, h}, {h, 4 * h}}) {
+    const DeviceArray<float> memory("trireme::machine_peaks",
+                                    extent(rows * k + n * k + rows * n));
+    fill<float>(exec, View1<float>(memory.data(), memory.extent(0)), 0.5F);
+    const View2<float> x(memory.data(), extent(rows), extent(k));
+    const View2<float> w(memory.data() + rows * k, extent(n), extent(k));
+    const View2<float> y(memory.data() + rows * k + n * k, extent(rows), extent(n));
+    const auto add = [&](Transpose of_a, Transpose of_b, const View2<float>& a,
+                         const View2<float>& b, const View2<float>& c) {
+      const auto product = [&] {
+        gemm<float, float>(exec, of_a, of_b, Accumulate::no, View2<const float>(a),
+                           View2<const float>(b), c);
+      };
+      flops += 2.0 * static_cast<double>(rows * n * k);
+      seconds += best_seconds(exec, product, kShare);
+    };
+    add(Transpose::no, Transpose::yes, x, w, y);
+    add(Transpose::no, Transpose::no, y, w, x);
+    add(Transpose::yes, Transpose::no, y, x, w);
+  }
+  return flops / seconds;
+}
+
+// Few at a time, so that some rounds are not disturbed by others who use the machine.
+double measured_launch(const Exec& exec) {
+  constexpr int kLaunches = 20;
+  const DeviceArray<float> one("trireme::machine_peaks", 1);
+  const auto launches = [&] {
+    for (int i = 0; i < kLaunches; ++i) {
+      fill<float>(exec, View1<float>(one.data(), 1), 0.0F);
+    }
+  };
+  return best_seconds(exec, launches, kSeconds) / kLaunches;
 }
 
 }  // namespace trireme::kernels

@@ -32,6 +32,12 @@ class GemmProbe {
 // The peak of matrix products, measured within a quarter of a second.
 double measured_gemm_peak(const Exec& exec, DType type = DType::float32);
 
+// Floating-point operations per second that the products of a Transformer layer reach
+// together, forward and backward, in float32: 1024 rows, a width of 512.
+double measured_layer_products(const Exec& exec);
+// Seconds from one kernel with nothing to do to the next.
+double measured_launch(const Exec& exec);
+
 }  // namespace trireme::kernels
 
 #endif  // TRIREME_KERNELS_MACHINE_PEAKS_HPP_

@@ -50,6 +50,7 @@ constexpr Quantity kLatency{"seconds", 0.0, 0.1};
 constexpr Quantity kOverhead{"seconds", 0.0, 0.01};
 constexpr Quantity kOfStep{"seconds", 0.0, 1e4};
 constexpr Quantity kShare{"share", 0.01, 1.0};
+constexpr Quantity kRowShare{"share", 0.01, 20.0};  // more than 1: rows in caches
 constexpr Quantity kOverlap{"share", 0.0, 1.0};
 constexpr Quantity kElement{"bytes", 1.0, 8.0};
 constexpr Quantity kCount{"devices", 1.0, kMostDevices};
@@ -263,8 +264,9 @@ void add_device(Table& table) {
                "From one kernel to the next");
   table.number("device.bandwidth", TRIREME_OF(device.bandwidth), kMemoryBandwidth, "",
                "Of the device's memory");
-  table.number("device.row_share", TRIREME_OF(device.row_share), kShare, "",
-               "Of it, that kernels which pass over memory reach");
+  table.number("device.row_share", TRIREME_OF(device.row_share), kRowShare, "",
+               "Of it, that kernels which pass over memory reach; more than 1 where what "
+               "they pass over lies in caches");
 }
 
 void add_software(Table& table) {

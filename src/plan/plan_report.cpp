@@ -20,6 +20,7 @@
 #include "config/capability.hpp"
 #include "config/load.hpp"
 #include "io/json.hpp"
+#include "schedule/balance.hpp"
 #include "step/deck_model.hpp"
 
 namespace trireme::plan {
@@ -129,15 +130,15 @@ std::string PlanReport::best_text() const {
   text += report_line("tensor x pipeline x data", plan.layout.grid_text());
   text += fmt::format("      {}\n", plan.layout.text());
   text += report_line("step", seconds_text(plan.seconds()));
-  text += report_line("TFLOP/s of a device",
-                      fmt::format("{:.1f} of the model ({:.0f} % of the nominal peak)",
-                                  prediction.model_rate() / kTera,
+  text += report_line("rate of a device",
+                      fmt::format("{} of the model ({:.0f} % of the nominal peak)",
+                                  format_flops(prediction.model_rate() / kTera),
                                   100.0 * prediction.model_rate() / peak));
-  text += report_line("", fmt::format("{:.1f} with what is made again",
-                                      prediction.hardware_rate() / kTera));
+  text += report_line(
+      "", format_flops(prediction.hardware_rate() / kTera) + " with what is made again");
   text += report_line("memory", fmt::format("{} of {}", format_bytes(plan.memory.total()),
                                             format_bytes(machine.device.memory)));
-  return text + report_line("training", fmt::format("{:.1f} days for {}", days(),
+  return text + report_line("training", fmt::format("{:.3g} days for {}", days(),
                                                     format_count(tokens(), "token")));
 }
 

@@ -12,7 +12,7 @@
 namespace trireme::plan {
 
 struct PlanOptions {
-  int devices = 1;
+  int devices = 0;        // that are used
   bool is_fixed = false;  // the deck's own layout, no search
   double tokens = 0.0;    // of the whole training; 0: those of run.steps
 };
