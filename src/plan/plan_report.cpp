@@ -138,7 +138,9 @@ std::string PlanReport::best_text() const {
       "", format_flops(prediction.hardware_rate() / kTera) + " with what is made again");
   text += report_line("memory", fmt::format("{} of {}", format_bytes(plan.memory.total()),
                                             format_bytes(machine.device.memory)));
-  return text + report_line("training", fmt::format("{:.3g} days for {}", days(),
+  const std::string lasting = days() < 1.0 ? format_duration(days() * kSecondsOfDay)
+                                           : fmt::format("{:.1f} days", days());
+  return text + report_line("training", fmt::format("{} for {}", lasting,
                                                     format_count(tokens(), "token")));
 }
 

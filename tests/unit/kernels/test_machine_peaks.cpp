@@ -28,6 +28,17 @@ TEST(MachinePeaksRange, AProbeCanBeRepeated) {
   }
 }
 
+// No faster than the peak, but for what disturbs one of the two.
+TEST(MachinePeaksRange, OfALayersProductsAndOfLaunches) {
+  const Exec exec;
+  const double speed = measured_layer_products(exec);
+  EXPECT_GT(speed, 1e8);
+  EXPECT_LT(speed, 1e16);
+  const double launch = measured_launch(exec);
+  EXPECT_GT(launch, 1e-9);
+  EXPECT_LT(launch, 0.1);
+}
+
 TEST(MachinePeaksErrors, IntegersHaveNoMatrixProduct) {
   try {
     measured_gemm_peak(Exec(), DType::int32);
