@@ -153,46 +153,36 @@ std::vector<Layout> legal_layouts(const config::Deck& deck, int devices) {
   return layouts;
 }
 
-// Grids fail by the model (heads, layers), which no batch helps, or by the batch alone:
-// these are nearest, and of them the one whose batch is least off.
+// Without tensor ranks and stages there is always a grid that the model allows, so that
+// only batches can rule out all: nearest is the grid whose batch is least off.
 std::string why_no_layout(const config::Deck& deck, int devices) {
-  Grid nearest, deepest;
+  Grid nearest;
   index_t off = std::numeric_limits<index_t>::max();
-  bool has_nearest = false;
   for_each_grid(devices, [&](const Grid& grid) {
-    if (!tensor_suits(deck.model, grid.tensor)) return;
-    deepest = grid;
-    if (grid.pipeline > deck.model.layers) return;
+    if (!tensor_suits(deck.model, grid.tensor) || grid.pipeline > deck.model.layers) {
+      return;
+    }
     const index_t rest = deck.batch.global % grid.data;
     const index_t here = std::min(rest, grid.data - rest);
     if (here >= off) return;
     off = here;
     nearest = grid;
-    has_nearest = true;
   });
   const std::string head =
       fmt::format("no layout of {} suits the deck: ", format_plural(devices, "device"));
-  if (!has_nearest) {
-    return head + fmt::format(
-                      "on a grid of tensor {}, pipeline {} and data {} some of {} "
-                      "would have none of the model's {}",
-                      deepest.tensor, deepest.pipeline, deepest.data,
-                      format_plural(deepest.pipeline, "stage"),
-                      format_plural(deck.model.layers, "layer"));
-  }
   const index_t rest = deck.batch.global % nearest.data;
   if (rest == 0) {
     return head + fmt::format("batch.ramp_up has batches that {} cannot share",
                               format_plural(nearest.data, "data rank"));
   }
   const index_t below = deck.batch.global - rest;
-  const index_t near =
-      below > 0 && rest <= nearest.data - rest ? below : below + nearest.data;
+  const bool is_below = below > 0 && rest <= nearest.data - rest;
   return head + fmt::format(
                     "the nearest grid, tensor {}, pipeline {} and data {}, has {} that "
                     "cannot share batch.global: {}; {} would do",
                     nearest.tensor, nearest.pipeline, nearest.data,
-                    format_plural(nearest.data, "data rank"), deck.batch.global, near);
+                    format_plural(nearest.data, "data rank"), deck.batch.global,
+                    is_below ? below : below + nearest.data);
 }
 
 }  // namespace trireme::plan

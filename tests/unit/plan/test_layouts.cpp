@@ -92,6 +92,11 @@ TEST(LayoutsThatAreNone, SayWhatTheNearestFailsBy) {
   EXPECT_THAT(why_no_layout(deck, 7),
               AllOf(HasSubstr("no layout of 7 devices"), HasSubstr("data 7"),
                     HasSubstr("cannot share batch.global: 24; 21 would do")));
+  EXPECT_THAT(why_no_layout(deck, 31), HasSubstr("batch.global: 24; 31 would do"));
+  config::Deck ramped = layouts_deck();
+  ramped.batch.ramp_up = config::RampUp{.start = 1, .increment = 1, .samples = 100};
+  EXPECT_TRUE(legal_layouts(ramped, 72).empty());
+  EXPECT_THAT(why_no_layout(ramped, 72), HasSubstr("batch.ramp_up has batches"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/wall_time.hpp"
 #include "unit/plan/published_rows.hpp"
 
 namespace trireme::plan {
@@ -30,8 +31,10 @@ TEST_P(SearchOf, ChoosesWhatIsAsFastAsThePublishedAtLeast) {
   const config::Deck deck = deck_of(layout);
   PerformanceModel model(machine_named("selene"), deck);
   const Plan published = plan_of(model, deck);
+  const double begin = steady_seconds();
   const SearchResult result =
       search(model, deck, layout.tensor * layout.pipeline * layout.data);
+  EXPECT_LT(steady_seconds() - begin, 10.0);  // it takes two, of one core
   EXPECT_LE(result.plans.front().seconds(), published.seconds());
   EXPECT_LE(published.memory.total(), model.machine().device.memory);
   EXPECT_GT(result.legal, result.fitting);
