@@ -209,8 +209,8 @@ void PerformanceModel::add_chunk(Stage& stage, const config::Deck& layout,
   if (machine_.software.stage_messages == StageMessages::waited_for && shape.stages > 1) {
     stage.parts.stage_messages += borders * seconds.stage_message;
   }
-  stage.elements +=
-      workload.chunks[place].own.elements + as_double(layers) * workload.layer.elements;
+  stage.own_elements += workload.chunks[place].own.elements;
+  stage.layer_elements += as_double(layers) * workload.layer.elements;
   stage.layers += layers;
   stage.chunks.push_back(cost);
 }
@@ -242,7 +242,7 @@ double PerformanceModel::pipeline_seconds(const config::Deck& layout,
   const double passes = 2.0 * shape.pieces() * shape.microbatches;
   if (schedule == Schedule::estimated || passes > kMostPasses) {
     const PieceCost& chunk = stages[extent(shape.stages / 2)].chunks.front();
-    double bubble = chunk.total() + (waits ? 2.0 * seconds.stage_message : 2.0 * message);
+    double bubble = chunk.total() + 2.0 * seconds.stage_message;
     if (kind == PipelineSchedule::zero_bubble) bubble -= 2.0 * chunk.backward_weight;
     const double each = slowest + (shape.chunks == 1 ? message : 0.0);
     return shape.microbatches * each + (shape.stages - 1) * bubble;
@@ -259,7 +259,7 @@ double PerformanceModel::pipeline_seconds(const config::Deck& layout,
 }
 
 // docs/math/communication.md, "Gradient group": with ZeRO 2 and 3 gradients are sent in
-// each micro-batch, with ZeRO 3 weights are gathered for each pass.
+// each micro-batch, with ZeRO 3 weights of layers are gathered for each pass.
 double PerformanceModel::data_seconds(const config::Deck& layout,
                                       const Stage& stage) const {
   const int zero = layout.parallel.zero;
@@ -272,16 +272,18 @@ double PerformanceModel::data_seconds(const config::Deck& layout,
   }
   const double weight = is_narrow ? 2.0 : 4.0;
   const double calls = as_double(stage.layers + 1);
-  const auto seconds = [&](Collective operation, double element) {
-    return collective_seconds(machine_, group, operation, element * stage.elements,
-                              calls);
+  const double elements = stage.own_elements + stage.layer_elements;
+  const auto seconds = [&](Collective operation, double bytes, double times) {
+    return collective_seconds(machine_, group, operation, bytes, times * calls);
   };
   double all = 0.0;
   if (zero == 0) {
-    all = seconds(Collective::all_reduce, gradient);
+    all = seconds(Collective::all_reduce, gradient * elements, 1.0);
   } else {
-    all = (zero == 1 ? 1.0 : m) * seconds(Collective::reduce_scatter, gradient) +
-          (zero == 3 ? 2.0 * m : 1.0) * seconds(Collective::all_gather, weight);
+    const double sums = zero == 1 ? 1.0 : m, passes = zero == 3 ? 2.0 * m : 1.0;
+    const double gathered = stage.own_elements + passes * stage.layer_elements;
+    all = seconds(Collective::reduce_scatter, sums * gradient * elements, sums) +
+          seconds(Collective::all_gather, weight * gathered, passes);
     if (zero == 3) all /= machine_.software.zero3_share;
   }
   return (1.0 - machine_.software.data_overlap) * all;

@@ -94,9 +94,9 @@ class PerformanceModel {
   // What a stage has to do in a step; seconds of its passes are of one micro-batch.
   struct Stage {
     std::vector<schedule::PieceCost> chunks;
-    StepParts parts;        // of passes, without the bubble
-    TallySeconds step;      // once in a step
-    double elements = 0.0;  // of parameters
+    StepParts parts;                                  // of passes, without the bubble
+    TallySeconds step;                                // once in a step
+    double own_elements = 0.0, layer_elements = 0.0;  // of parameters
     index_t layers = 0;
     double passes() const { return parts.total(); }
   };

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "model/blueprint.hpp"
+#include "plan/deck_memory.hpp"
+#include "step/deck_model.hpp"
+#include "step/replica.hpp"
 #include "unit/plan/published_rows.hpp"
 
 namespace trireme::plan {
@@ -121,6 +124,35 @@ TEST(PerformanceModel, SendsGradientsOnce) {
   EXPECT_NEAR(predict(machine, layout).parts.data_messages, seconds, 0.01 * seconds);
   machine.software.data_overlap = 1.0;
   EXPECT_NEAR(predict(machine, layout).parts.data_messages, 0.0, 1e-9);
+}
+
+// With every degree of ZeRO what the step's own tally says, at the same bandwidth. Of
+// ZeRO 3 a pass finds the last two layers there, and gathers six of eight.
+TEST(PerformanceModel, SendsWhatTheStepDoes) {
+  Machine machine = selene();
+  for (NetworkLevel& level : machine.network) level.latency = 0.0;
+  machine.software.gradient_bytes = 0.0;
+  machine.software.zero3_share = 1.0;
+  for (int zero = 0; zero <= 3; ++zero) {
+    Case layout = kSmall;
+    layout.data = 4;
+    layout.global = 32;
+    layout.zero = zero;
+    const config::Deck deck = deck_of(layout);
+    const step::Sharing shared = step::sharing(deck);
+    const auto replica =
+        step::make_replica(deck, planned_groups(deck.parallel, 0), shared);
+    const step::StepShape shape = step::step_shape(deck);
+    const Tally tally =
+        replica->plan_step(shape, {shared.pipeline, replica->part().blueprint, shape})
+            .tally;
+    const double planned = tally_seconds(machine, places_of(deck),
+                                         {.sequence = 1024, .head_elements = 64}, tally)
+                               .other_messages;
+    const double predicted = predict(machine, layout).parts.data_messages;
+    EXPECT_NEAR(predicted, planned, (zero == 3 ? 0.2 : 0.02) * planned) << zero;
+    EXPECT_GE(predicted, 0.99 * planned) << zero;
+  }
 }
 
 TEST(PerformanceModel, AddsWhatTheMachineFileSays) {
